@@ -66,6 +66,7 @@ func TestStates(t *testing.T) {
 		{"record", "#/record/AQAAAWEBYg", "The disk is on fire", "This record isn't here"},
 		{"find", "#/find/nobody", "The disk is on fire", "Nothing is named nobody"},
 		{"held", "#/held", "The disk is on fire", "Nothing is held"},
+		{"conflicts", "#/conflicts", "The disk is on fire", "No conflict in the last"},
 		{"tail", "#/tail", "The live events can't be had", "Waiting for the first delivery"},
 		{"dispatch", "#/dispatch", "The disk is on fire", "Every message was delivered"},
 		{"operations", "#/operations", "The disk is on fire", "payments.charge"},

@@ -25,7 +25,8 @@ archive: {dir: ./archive}
 // and leave a held charge visible for a moment before Semel asks the payment service
 // about it. Charges are all that the story needs; the other operations, and messages, are there
 // for the troubles that the dashboard shows afterwards.
-const configuration = commonConfiguration + `auth: {tokens: [{name: worker, sha256: %[3]s}]}
+const configuration = commonConfiguration + `dashboard: {lab: true}
+auth: {tokens: [{name: worker, sha256: %[3]s}]}
 evidence: {key_file: %[4]q}
 operations:
   - name: payments.charge
@@ -37,6 +38,7 @@ operations:
     reconcile_url: %[1]s/outcome
     reconcile_every: 1s
     evidence: decisions
+    keep_payload: true
   - {name: payments.refund, financial: true, on_abandoned: hold, evidence: decisions}
   - {name: carts.create, on_failure: retry, evidence: changes}
   - {name: shop.deliver, class: I3, shields: [S3], effects: ["*"], lease: 1h, evidence: changes}
