@@ -29,8 +29,9 @@ it is asked to, and 'semel serve' in front of it. Then
      heard of it, started again, and the order sent again. Semel holds it, asks
      the service what became of it, and gives the answer that was lost.
 Charges are counted in the payment service's own ledger. That takes about five
-seconds. Then everything stays up to be tried out, until control-C, unless --exit
-or --json is given or a count is not what it should be. The exit code is 1 in the
+seconds. Then everything stays up to be tried out, until control-C, with a
+dashboard that shows all of it and what else operators see, unless --exit or
+--json is given or a count is not what it should be. The exit code is 1 in the
 last case. Nothing is left behind.
 
 With --tour the demo visits every door of Semel instead: HTTP routes, the

@@ -32,7 +32,7 @@ export function Chart({ xs, series, stacked, format, height = 180, label }) {
 		const clock = (_, at) => at.map((s) => (days ? absolute(s * 1000, utc).slice(5, 13).replace(' ', ' · ') + ' h' : absolute(s * 1000, utc).slice(11, 16)));
 		const axis = { stroke: css('--faint'), grid: { stroke: css('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif' };
 		const options = {
-			width: box.current.clientWidth || 300, height, legend: { show: false }, padding: [10, 8, 0, 0], cursor: { y: false, points: { show: !stacked } },
+			width: box.current.clientWidth || 300, height, legend: { show: false }, padding: [10, 18, 0, 0], cursor: { y: false, points: { show: !stacked } },
 			tzDate: utc ? (ts) => uPlot.tzDate(new Date(ts * 1e3), 'Etc/UTC') : undefined,
 			scales: { x: { range: (_, min, max) => [min, max + (stacked ? step : step / 2)] }, y: { range: (_, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
 			axes: [{ ...axis, space: 70, size: 30, values: clock }, { ...axis, size: 56, values: (_, vs) => vs.map((v) => format(v)) }],
