@@ -107,11 +107,11 @@ func TestTracesArePushed(t *testing.T) {
 	}
 	s.done <- nil
 	close(pushed)
-	got := ""
+	var got strings.Builder
 	for text := range pushed {
-		got += text
+		got.WriteString(text)
 	}
-	if !strings.HasPrefix(got, "/v1/traces ") || !strings.Contains(got, "api default") || !strings.Contains(got, "semel.decision") {
-		t.Errorf("the collector got %q", got)
+	if !strings.HasPrefix(got.String(), "/v1/traces ") || !strings.Contains(got.String(), "api default") || !strings.Contains(got.String(), "semel.decision") {
+		t.Errorf("the collector got %q", got.String())
 	}
 }
