@@ -186,10 +186,10 @@ func TestAges(t *testing.T) {
 
 func TestNamed(t *testing.T) {
 	id := store.ID{Tenant: "acme", Principal: "shop", Operation: "pay", Key: "k1"}
-	rec := &store.Record{ID: id, Attributes: store.Attributes{"order": "9911", store.AttributeRequestID: "req-1", store.AttributeEventID: "evt-1", store.AttributeCommandID: "cmd-1"}}
+	rec := &store.Record{ID: id, Attributes: store.Attributes{"order": "9911", store.AttributeRequestID: "req-1", store.AttributeEventID: "evt-1", store.AttributeCommandID: "cmd-1", store.AttributeTrace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}
 	other := &store.Record{ID: store.ID{Operation: "pay", Key: "k2"}, Attributes: store.Attributes{"order": "8811"}}
 	digest := store.Digest(id.Digest()).String()
-	for _, name := range []string{"k1", "k1*", "order=9911", "order=99*", "req-1", "evt-1", "cmd-1", id.Encode(), id.Encode() + ".7", "pay/" + digest[:12]} {
+	for _, name := range []string{"k1", "k1*", "order=9911", "order=99*", "req-1", "evt-1", "cmd-1", "4bf92f3577b34da6a3ce929d0e0e4736", id.Encode(), id.Encode() + ".7", "pay/" + digest[:12]} {
 		q := Named(name)
 		if !q.Matches(rec) || q.Matches(other) {
 			t.Errorf("%s selects the wrong calls: %+v", name, q)
