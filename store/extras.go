@@ -21,6 +21,8 @@ type Extras struct {
 	NoEvidence error
 	// Clock tells of the leaps of the clock that Now follows.
 	Clock Timekeeper
+	// Queues tells how far concurrent callers share writes and reads.
+	Queues QueueReporter
 	// Local says that Get asks no server. The engine then reads before it claims, so a
 	// duplicate costs no write. Without it the claim itself tells what is stored, in one
 	// round trip.
@@ -48,6 +50,27 @@ type Archiver interface {
 type DurabilityReporter interface {
 	// Durability reads the settings. It is cheap enough for once a minute.
 	Durability(ctx context.Context) (Durability, error)
+}
+
+// QueueReporter tells of the queues in which a store gathers what concurrent callers want,
+// to do it in batches (group commit). Without it nobody sees how full they are.
+type QueueReporter interface {
+	// Queues are the queues of this process. It asks no server.
+	Queues() []QueueState
+}
+
+// QueueState is one of the queues of a store.
+type QueueState struct {
+	// Name says what is gathered: "writes", "reads" or "evidence".
+	Name string
+	// Full is how much of the queue's room is taken, from 0 to 1. At 1 further calls are
+	// refused with [ErrNotApplied].
+	Full float64
+	// Batches counts the batches since the store was opened: [i] are those of up to 2^i
+	// items, and of more than half as many; the last also has all larger ones. Items is how
+	// many they had together.
+	Batches [16]uint64
+	Items   uint64
 }
 
 // WriteChecker tells whether a store takes writes. Without it a store that answers is

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"runtime"
 	"slices"
 	"sync"
@@ -55,8 +56,10 @@ type Queue[T member] struct {
 	flying  [][]T
 	joined  uint64 // how many have arrived
 	sent    map[[32]byte]T
-	running int  // workers, and a caller who leads
-	late    bool // the last caller to lead left at their deadline; see endLead
+	sizes   Sizes  // of the batches that were sent
+	items   uint64 // that they had
+	running int    // workers, and a caller who leads
+	late    bool   // the last caller to lead left at their deadline; see endLead
 	closed  bool
 	watch   *time.Timer // gives up the items whose deadline has passed; nil before there was one
 	next    time.Time   // when it fires next; zero: it doesn't
@@ -156,12 +159,37 @@ func (q *Queue[T]) join(item T, mayLead bool) (leads bool, err error) {
 		q.running++
 		q.Work.Add(1)
 		q.send(item)
+		q.sizes.add(1)
+		q.items++
 		return true, nil
 	}
 	q.waiting = append(q.waiting, item)
 	q.watchUntil(i.deadline)
 	q.startWorker()
 	return false, nil
+}
+
+// Sizes counts batches by size: [i] are those of up to 2^i items, and of more than half as
+// many. The last has all larger ones.
+type Sizes [16]uint64
+
+// add counts a batch of n items.
+func (s *Sizes) add(n int) { s[min(bits.Len(uint(n-1)), len(s)-1)]++ }
+
+// Load says how busy a queue is, and was.
+type Load struct {
+	// Full is how much of the room is taken, from 0 to 1. At 1 nothing gets in.
+	Full float64
+	// Batches are those that were sent, and Items what they had together.
+	Batches Sizes
+	Items   uint64
+}
+
+// Load is that of the queue now.
+func (q *Queue[T]) Load() Load {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return Load{q.Room.full(), q.sizes, q.items}
 }
 
 // startWorker starts a worker unless all of them run. The caller holds q.mu.
@@ -322,6 +350,8 @@ func (q *Queue[T]) take() (batch []T) {
 		q.startWorker()
 	}
 	q.flying = append(q.flying, batch)
+	q.sizes.add(len(batch))
+	q.items += uint64(len(batch))
 	return batch
 }
 

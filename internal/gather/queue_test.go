@@ -77,6 +77,41 @@ func TestConcurrentCallersShareABatch(t *testing.T) {
 		if h.running != 0 || len(h.waiting) != 0 {
 			t.Errorf("afterwards %d run, and %d wait", h.running, len(h.waiting))
 		}
+		var want Sizes
+		for _, n := range h.sizes {
+			i := 0
+			for 1<<i < n {
+				i++
+			}
+			want[i]++
+		}
+		if l := h.Load(); l.Batches != want || l.Items != callersInAll || l.Full != 0 {
+			t.Errorf("counted %+v, want %v", l, want)
+		}
+	})
+}
+
+func TestLoadSaysHowFullTheRoomIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld()
+		var callers sync.WaitGroup
+		for _, size := range []int{0, h.MaxBytes, 1 << 18, 1 << 18} {
+			callers.Go(func() { _ = h.Do(t.Context(), sized(size)) })
+			synctest.Wait()
+		}
+		if l := h.Load(); l.Full < 0.5 || l.Full > 0.51 {
+			t.Errorf("of a room of 1000 items and a MiB, 4 items with little more than half of it fill %v", l.Full)
+		}
+		close(h.gate)
+		callers.Wait()
+		h.work.Wait()
+		var sizes Sizes
+		for _, n := range []int{1, 2, 3, 4, 5, 1 << 14, 1<<14 + 1, 1 << 20} {
+			sizes.add(n)
+		}
+		if want := (Sizes{1, 1, 2, 1, 14: 1, 15: 2}); sizes != want {
+			t.Errorf("counted %v, want %v", sizes, want)
+		}
 	})
 }
 

@@ -23,6 +23,11 @@ func (r *Room) enter(size int64) bool {
 	return false
 }
 
+// full is how much of the room is taken, by what there is less of: items or bytes.
+func (r *Room) full() float64 {
+	return min(1, max(float64(r.items.Load())/float64(r.MaxItems), float64(r.bytes.Load())/float64(r.MaxBytes)))
+}
+
 func (r *Room) leave(size int64) {
 	r.items.Add(-1)
 	r.bytes.Add(-size)

@@ -9,7 +9,16 @@ import (
 
 // Extras is [store.Store.Extras].
 func (s *Store) Extras() store.Extras {
-	return store.Extras{Due: s, Purge: s, Watch: s, Search: s, Durability: s, Evidence: s, Hashes: s, Clock: s, Local: true}
+	return store.Extras{Due: s, Purge: s, Watch: s, Search: s, Durability: s, Evidence: s, Hashes: s, Clock: s, Queues: s, Local: true}
+}
+
+// Queues is [store.QueueReporter.Queues]. A store that was opened to look at has none.
+func (s *Store) Queues() []store.QueueState {
+	if s.readOnly {
+		return nil
+	}
+	l := s.commits.queue.Load()
+	return []store.QueueState{{Name: "writes", Full: l.Full, Batches: l.Batches, Items: l.Items}}
 }
 
 // Watch is [store.Watcher.Watch]. It tells of a change when that is durable.

@@ -96,7 +96,7 @@ func kinOf(version string) string {
 
 // Extras is [store.Store.Extras].
 func (s *Store) Extras() store.Extras {
-	x := store.Extras{Due: s, Purge: s, Watch: s, Search: s, Durability: s, Writes: s, Archive: s, Evidence: s, Clock: s}
+	x := store.Extras{Due: s, Purge: s, Watch: s, Search: s, Durability: s, Writes: s, Archive: s, Evidence: s, Clock: s, Queues: s}
 	if s.database.engine != "" {
 		x.Evidence, x.NoEvidence = nil, errors.New("the database is "+s.database.engine+", where the numbers of the evidence log can't be given in the order of commits")
 	}

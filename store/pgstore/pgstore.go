@@ -189,6 +189,14 @@ func (s *Store) makeQueues() {
 	}
 }
 
+// Queues is [store.QueueReporter.Queues].
+func (s *Store) Queues() []store.QueueState {
+	state := func(name string, l gather.Load) store.QueueState {
+		return store.QueueState{Name: name, Full: l.Full, Batches: l.Batches, Items: l.Items}
+	}
+	return []store.QueueState{state("writes", s.writers.Load()), state("reads", s.readers.Load()), state("evidence", s.logWrites.Load())}
+}
+
 // unanswered is the error of a call that a queue gave up.
 func unanswered(err error) error {
 	switch {

@@ -124,7 +124,21 @@ func (s *Store) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 
 // Extras is [store.Store.Extras].
 func (s *Store) Extras() store.Extras {
-	return store.Extras{Due: s, Purge: s, Watch: s, Search: s, Durability: s, Writes: s, Clock: s}
+	return store.Extras{Due: s, Purge: s, Watch: s, Search: s, Durability: s, Writes: s, Clock: s, Queues: s}
+}
+
+// Queues is [store.QueueReporter.Queues]. In a Cluster there is a queue for each shard, all
+// of which share a room; they are shown as one.
+func (s *Store) Queues() []store.QueueState {
+	all := store.QueueState{Name: "writes"}
+	for _, q := range s.queues {
+		l := q.Load()
+		for i, n := range l.Batches {
+			all.Batches[i] += n
+		}
+		all.Full, all.Items = l.Full, all.Items+l.Items
+	}
+	return []store.QueueState{all}
 }
 
 // failed is the error of a call whose questions were not answered.
