@@ -91,7 +91,7 @@ func TestArchiveBeforePurge(t *testing.T) {
 			s.fails = errors.New("disk full")
 			pass(time.Hour)
 			n, err := r.Sweep(t.Context())
-			if n.Purged != 1 || !errors.Is(err, s.fails) {
+			if n.Purged != 1 || n.Unarchived != 1 || !errors.Is(err, s.fails) {
 				t.Fatalf("%+v, %v", n, err)
 			}
 			if _, err := r.store.Get(t.Context(), id("k")); err != nil {
@@ -115,7 +115,7 @@ func TestArchiveBeforePurge(t *testing.T) {
 			pass(time.Hour)
 			n, err := r.Sweep(t.Context())
 			wantCode(t, err, semel.CodeUnsupported)
-			if n.Purged != 1 || r.store.Len() != 1 {
+			if n.Purged != 1 || n.Unarchived != 1 || r.store.Len() != 1 {
 				t.Errorf("%+v; %d records are stored", n, r.store.Len())
 			}
 		})

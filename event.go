@@ -29,8 +29,9 @@ type Events struct {
 	// the engine has made a decision; of ID only the Operation, if the door alone has refused
 	// and it is known; Request, if the protocol has a name for requests; Err, if the door
 	// knows more about the reason than the caller was told; Attrs, if it has something to
-	// log. The engine knows nothing of requests that a door refuses by itself, or that a
-	// limit in front of the doors refuses, which hasn't looked whether they deliver a call.
+	// log; FailedOpen, if that happened. The engine knows nothing of requests that a door
+	// refuses by itself, or that a limit in front of the doors refuses, which hasn't looked
+	// whether they deliver a call.
 	Answered func(Event)
 	// Troubled: a door met an error that no caller gets, such as an outcome that isn't
 	// recorded yet, or an upstream that failed. Door, Err, Attrs.
@@ -107,6 +108,9 @@ type Event struct {
 	Request string
 	// Status is that of the answer over HTTP.
 	Status int
+	// FailedOpen says that the request ran without a guard, because the store didn't answer
+	// and its route gives the guarantee up then. It may have happened before.
+	FailedOpen bool
 
 	// Decision is what a delivery got, about a record in State.
 	Decision Decision

@@ -11,39 +11,40 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// purge deletes expired records, after archiving those that must be archived. It leaves
-// records whose fence the clock may not have passed for a later sweep.
-func (e *Engine) purge(ctx context.Context, recs []*Record) (int, error) {
+// purge deletes expired records, after archiving those that must be archived, and returns how
+// many it deleted, and how many stay because no archive took them. It leaves records whose fence the clock may not have passed for a later sweep.
+func (e *Engine) purge(ctx context.Context, recs []*Record) (n, unarchived int, err error) {
 	ps := e.extras.Purge
 	if ps == nil || len(recs) == 0 {
-		return 0, nil
+		return 0, 0, nil
 	}
 	now, err := e.now(ctx)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	recs = slices.DeleteFunc(recs, func(rec *Record) bool { return !fencePassed(rec, now) })
-	recs, aerr := e.archived(ctx, recs)
-	refs := make([]store.Ref, len(recs))
-	for i, rec := range recs {
+	free, aerr := e.archived(ctx, recs)
+	unarchived = len(recs) - len(free)
+	refs := make([]store.Ref, len(free))
+	for i, rec := range free {
 		refs[i] = store.Ref{ID: rec.ID, Revision: rec.Revision}
 	}
 	if len(refs) == 0 {
-		return 0, aerr
+		return 0, unarchived, aerr
 	}
 	// A crash before or during this write leaves expired records, which count
 	// as absent and are found due again; those that were archived are archived
 	// a second time.
 	call, cancel := e.limited(ctx)
 	defer cancel()
-	n, err := ps.Purge(call, refs)
+	n, err = ps.Purge(call, refs)
 	if err != nil {
-		return n, errors.Join(aerr, e.storeError("purge", ID{}, err))
+		return n, unarchived, errors.Join(aerr, e.storeError("purge", ID{}, err))
 	}
 	if n > 0 && e.events.Purged != nil {
 		e.events.Purged(Event{Count: n})
 	}
-	return n, aerr
+	return n, unarchived, aerr
 }
 
 // archived archives those of recs that must be archived, and returns those that may be

@@ -37,6 +37,8 @@ type Swept struct {
 	// its reconciler or compensation, isn't registered with this one. If no engine has it,
 	// the records stay as they are until somebody settles or purges them by force.
 	Left int
+	// Unarchived is how many expired records stayed because the archive didn't take them.
+	Unarchived int
 	// Unreadable is how many records can't be read; see [store.DuePage].
 	Unreadable int
 	// Partial: the sweep didn't look at records again that earlier ones could do nothing
@@ -269,8 +271,9 @@ func (e *Engine) sweep(ctx context.Context, page store.DuePage, purge bool, n *S
 		errs = append(errs, guarded("what observes the engine", func() error { return e.attend(ctx, op, rec, now, n) }))
 	}
 	if purge {
-		purged, err := e.purge(ctx, expired)
+		purged, unarchived, err := e.purge(ctx, expired)
 		n.Purged += purged
+		n.Unarchived += unarchived
 		errs = append(errs, err)
 	}
 	return idle, errors.Join(errs...)

@@ -1,7 +1,9 @@
 package semelhttp_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
@@ -44,5 +47,37 @@ func TestEachAnswerIsAnEvent(t *testing.T) {
 	}
 	if len(decided) != 3 || len(ended) != 1 || decided[2].Door != semelhttp.Door || ended[0].Door != semelhttp.Door {
 		t.Errorf("decided %+v, ended %+v", decided, ended)
+	}
+}
+
+// A request that runs without a guard because the store doesn't answer is told of, and no other.
+func TestFailingOpenIsAnEvent(t *testing.T) {
+	var told []semel.Event
+	st := memstore.New()
+	e, err := semel.New(st, &semel.Options{Events: &semel.Events{Answered: func(e semel.Event) { told = append(told, e) }}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close(context.Background()) })
+	var runs atomic.Int64
+	g := newGuard(t, e, nil)
+	open := g.Handler(semelhttp.Route{Operation: semel.Operation{Name: "search"}, FailOpen: true}, charged(&runs))
+	closed := g.Handler(semelhttp.Route{Operation: semel.Operation{Name: "pay"}}, charged(&runs))
+	call(open, "k", "1", nil)
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if w := call(open, "k", "1", nil); w.Header().Get(semelhttp.UnguardedHeader) != string(semel.CodeStoreUnavailable) {
+			t.Errorf("answered %d %v", w.Code, w.Header())
+		}
+	}
+	call(closed, "k", "1", nil)
+	var got []string
+	for _, e := range told {
+		got = append(got, fmt.Sprint(e.ID.Operation, e.FailedOpen, e.Decision, e.Code))
+	}
+	if want := "[searchfalseexecute searchtrue searchtrue payfalsestore_unavailable]"; fmt.Sprint(got) != want || runs.Load() != 3 {
+		t.Errorf("%d runs, told of %v, want %s", runs.Load(), got, want)
 	}
 }

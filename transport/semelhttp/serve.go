@@ -53,7 +53,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		e := door.EventOf(got.ans)
-		e.Code, e.Status, e.Err, e.ID.Operation = got.code, got.status, got.err, h.operation
+		e.Code, e.Status, e.Err, e.ID.Operation, e.FailedOpen = got.code, got.status, got.err, h.operation, got.open
 		tap.Answered(ctx, e)
 	}()
 	got = h.serve(ctx, w, r, key, invalid)
@@ -64,6 +64,8 @@ type told struct {
 	said
 	ans *semel.Answer // nil if the engine has decided nothing
 	err error
+	// open: the request ran without a guard.
+	open bool
 }
 
 // serve answers a request for the call with a key, unless something is wrong with that.
@@ -138,7 +140,7 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		h.guard.reportError(err)
 		h.unecho(w.Header(), r.Header)
 		h.passOpen(ctx, w, r, sc)
-		return told{err: err}
+		return told{err: err, open: true}
 	}
 	return told{said: h.refuseError(w, err)}
 }
