@@ -66,6 +66,9 @@ func (c *Caller) Took(d time.Duration) { c.took = append(c.took, d) }
 type Result struct {
 	// PerSecond is how many operations there were each second.
 	PerSecond float64
+	// CPU is the processor time of the process for each. Other processes move it less than
+	// PerSecond.
+	CPU time.Duration
 	// P50, P99 and Max are how long they took.
 	P50, P99, Max time.Duration
 	// Allocs is how many allocations of the process there were for each.
@@ -74,7 +77,8 @@ type Result struct {
 
 // Compare measures loads, which take turns in the order ABBA, so that changes on the
 // machine affect all alike. There are as many rounds as -benchtime says. It reports the
-// measurements of each load and, of two, the median of first/second over the rounds. First
+// measurements of each load and, of two, the medians of first/second over the rounds: "ratio"
+// of the operations per second, and "cpu-ratio" of those per second of processor time. First
 // each takes a short turn, which doesn't count.
 func Compare(b *testing.B, loads ...Load) []Result {
 	b.Helper()
@@ -84,14 +88,15 @@ func Compare(b *testing.B, loads ...Load) []Result {
 		sides[i].turn(b, *length/4)
 		sides[i].forget()
 	}
-	var ratios []float64
+	var ratios, cpuRatios []float64
 	for round := 0; b.Loop(); round++ {
-		rates := make([]float64, len(sides))
+		rates, costs := make([]float64, len(sides)), make([]float64, len(sides))
 		for _, i := range order(round, len(sides)) {
-			rates[i] = sides[i].turn(b, *length)
+			rates[i], costs[i] = sides[i].turn(b, *length)
 		}
 		if len(rates) == 2 {
 			ratios = append(ratios, rates[0]/rates[1])
+			cpuRatios = append(cpuRatios, costs[1]/costs[0])
 		}
 	}
 	results := make([]Result, len(sides))
@@ -100,6 +105,9 @@ func Compare(b *testing.B, loads ...Load) []Result {
 	}
 	if ratios != nil {
 		b.ReportMetric(Median(ratios), "ratio")
+		if ratio := Median(cpuRatios); ratio > 0 { // it is NaN where nobody tells
+			b.ReportMetric(ratio, "cpu-ratio")
+		}
 	}
 	b.ReportMetric(0, "ns/op") // of a round, which says nothing
 	return results
@@ -144,6 +152,7 @@ type side struct {
 	Load
 	callers []*Caller
 	elapsed time.Duration
+	cpu     time.Duration
 	mallocs uint64
 }
 
@@ -156,15 +165,15 @@ func newSide(l Load) *side {
 }
 
 func (s *side) forget() {
-	s.elapsed, s.mallocs = 0, 0
+	s.elapsed, s.cpu, s.mallocs = 0, 0, 0
 	for _, c := range s.callers {
 		c.took = nil
 	}
 }
 
 // turn makes the callers repeat their step for a while, and at least once. It returns the
-// operations per second.
-func (s *side) turn(b *testing.B, d time.Duration) float64 {
+// operations per second, and the seconds of processor time for each.
+func (s *side) turn(b *testing.B, d time.Duration) (rate, cost float64) {
 	b.Helper()
 	runtime.GC() // it must not pay for earlier garbage
 	var before, after runtime.MemStats
@@ -173,7 +182,7 @@ func (s *side) turn(b *testing.B, d time.Duration) float64 {
 	var operations atomic.Int64
 	var failed atomic.Pointer[error]
 	var all sync.WaitGroup
-	start := time.Now()
+	used, start := ProcessorTime(), time.Now()
 	timer := time.AfterFunc(d, func() { stop.Store(true) })
 	defer timer.Stop()
 	for _, c := range s.callers {
@@ -195,13 +204,16 @@ func (s *side) turn(b *testing.B, d time.Duration) float64 {
 	}
 	all.Wait()
 	took := time.Since(start)
+	used = ProcessorTime() - used
 	runtime.ReadMemStats(&after)
 	if err := failed.Load(); err != nil {
 		b.Fatalf("%s: %v", s.Name, *err)
 	}
 	s.elapsed += took
+	s.cpu += used
 	s.mallocs += after.Mallocs - before.Mallocs
-	return float64(operations.Load()) / took.Seconds()
+	n := float64(operations.Load())
+	return n / took.Seconds(), used.Seconds() / n
 }
 
 func (s *side) report(b *testing.B) Result {
@@ -212,12 +224,12 @@ func (s *side) report(b *testing.B) Result {
 	slices.Sort(took)
 	n := len(took)
 	r := Result{
-		PerSecond: float64(n) / s.elapsed.Seconds(), Allocs: float64(s.mallocs) / float64(n),
+		PerSecond: float64(n) / s.elapsed.Seconds(), CPU: s.cpu / time.Duration(n), Allocs: float64(s.mallocs) / float64(n),
 		P50: took[n/2], P99: took[n*99/100], Max: took[n-1],
 	}
 	b.ReportMetric(r.PerSecond, s.Name+"/s")
 	b.ReportMetric(r.Allocs, s.Name+"-allocs")
-	for name, d := range map[string]time.Duration{"p50": r.P50, "p99": r.P99, "max": r.Max} {
+	for name, d := range map[string]time.Duration{"cpu": r.CPU, "p50": r.P50, "p99": r.P99, "max": r.Max} {
 		b.ReportMetric(float64(d)/float64(time.Microsecond), s.Name+"-"+name+"-µs")
 	}
 	return r
