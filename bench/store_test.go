@@ -66,6 +66,10 @@ func BenchmarkRecords(b *testing.B) {
 				turns.Compare(b, turns.Load{Name: "large", Callers: *callers, Step: large.execute},
 					turns.Load{Name: "small", Callers: *callers, Step: small.execute})
 			})
+			b.Run("search for what is in flight", func(b *testing.B) {
+				turns.Compare(b, turns.Load{Name: "large", Callers: 1, Step: large.running(b)},
+					turns.Load{Name: "small", Callers: 1, Step: small.running(b)})
+			})
 		})
 	}
 }
@@ -105,6 +109,34 @@ func (t *target) execute(ctx context.Context, c *turns.Caller) error {
 		return fmt.Errorf("a new key got %s", ans.Decision)
 	}
 	return ans.Attempt.Complete(ctx, semel.Result{Data: t.result})
+}
+
+// running leaves some attempts in flight, and returns a step that finds them all.
+func (t *target) running(b *testing.B) step {
+	const attempts = 100
+	c := turns.NewCaller(0)
+	for range attempts {
+		if ans, err := t.engine.Begin(b.Context(), call(c.Key())); err != nil || ans.Decision != semel.Execute {
+			b.Fatal(ans.Decision, err)
+		}
+	}
+	return func(ctx context.Context, _ *turns.Caller) error {
+		n := 0
+		for q := (store.Query{State: semel.Processing, Limit: store.MaxSearchLimit}); ; {
+			page, err := t.store.Extras().Search.Search(ctx, q)
+			if err != nil {
+				return err
+			}
+			n += len(page.Records)
+			if q.Cursor = page.Next; q.Cursor == "" {
+				break
+			}
+		}
+		if n < attempts {
+			return fmt.Errorf("%d of %d attempts were found", n, attempts)
+		}
+		return nil
+	}
 }
 
 // replay begins a known key.

@@ -10,30 +10,29 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Census counts the attempts in a store that are in flight or held. It looks through the
-// store page by page, and pauses after each, so that a large store isn't read all the time.
-// Its methods may be called concurrently.
+// Census counts the attempts in a store that are in flight or held. It searches for them page
+// by page, and pauses so that it never takes more than a tenth of the time, however large a
+// store is. Its methods may be called concurrently.
 type Census struct {
 	store semel.Store
 
 	mu   sync.Mutex
-	last *count // of the last time that all was looked through
-	next count
+	last *count // of the last time that all was found
 }
 
+// count is of attempts by whether they are held.
 type count struct {
-	attempts, effects int
-	held              int
-	oldest            map[bool]store.Instant // by whether held
+	attempts map[bool]int
+	oldest   map[bool]store.Instant
+	effects  int
 }
 
 // NewCensus makes the census of a store. It knows nothing before Run.
 func NewCensus(st semel.Store) *Census { return &Census{store: st} }
 
 const (
-	censusPage  = time.Second      // between two pages
-	censusPause = 10 * time.Second // after the last one
-	censusTime  = 5 * time.Second  // for a page
+	censusPause = 2 * time.Second // after the last page, and after an error
+	censusTime  = 5 * time.Second // for a page
 )
 
 // Run counts until ctx is done. A store that can't list its records is left alone.
@@ -43,19 +42,24 @@ func (c *Census) Run(ctx context.Context) {
 		return
 	}
 	q := store.Query{State: store.Processing, Limit: store.MaxSearchLimit}
-	c.next = count{oldest: map[bool]store.Instant{}}
+	next := newCount()
 	for {
-		pause := censusPage
+		began := time.Now()
 		call, cancel := context.WithTimeout(ctx, censusTime)
 		page, err := search.Search(call, q)
 		cancel()
-		if err != nil {
-			page.Next = q.Cursor // again
+		pause := 9 * time.Since(began)
+		if err == nil {
+			next.take(page.Records)
+			q.Cursor = page.Next
 		}
-		c.take(page.Records)
-		if q.Cursor = page.Next; q.Cursor == "" && err == nil {
-			pause = censusPause
-			c.finish()
+		if err != nil || q.Cursor == "" {
+			pause = max(pause, censusPause)
+		}
+		if err == nil && q.Cursor == "" {
+			c.mu.Lock()
+			c.last, next = next, newCount()
+			c.mu.Unlock()
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -67,50 +71,39 @@ func (c *Census) Run(ctx context.Context) {
 	}
 }
 
-func (c *Census) take(recs []semel.Record) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func newCount() *count { return &count{attempts: map[bool]int{}, oldest: map[bool]store.Instant{}} }
+
+func (c *count) take(recs []semel.Record) {
 	for i := range recs {
 		rec := &recs[i]
 		if door.Internal(rec.ID.Operation) {
 			continue
 		}
-		if c.next.attempts++; rec.Held {
-			c.next.held++
-		}
-		if was := c.next.oldest[rec.Held]; was == 0 || rec.StartedAt < was {
-			c.next.oldest[rec.Held] = rec.StartedAt
+		c.attempts[rec.Held]++
+		if was := c.oldest[rec.Held]; was == 0 || rec.StartedAt < was {
+			c.oldest[rec.Held] = rec.StartedAt
 		}
 		for _, ef := range rec.Effects {
 			if ef.State == store.EffectStarted {
-				c.next.effects++
+				c.effects++
 			}
 		}
 	}
 }
 
-func (c *Census) finish() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	done := c.next
-	c.last, c.next = &done, count{oldest: map[bool]store.Instant{}}
-}
-
-// Set sets the gauges, if everything was looked through at least once. now is the store's
-// time.
+// Set sets the gauges, if everything was found at least once. now is the store's time.
 func (c *Census) Set(set Set, now store.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == nil {
 		return
 	}
-	set("semel_attempts", float64(c.last.held), "held")
-	set("semel_attempts", float64(c.last.attempts-c.last.held), "in_flight")
 	for held, state := range map[bool]string{true: "held", false: "in_flight"} {
 		age := 0.0
 		if at := c.last.oldest[held]; at != 0 {
 			age = max(now.Sub(at).Seconds(), 0)
 		}
+		set("semel_attempts", float64(c.last.attempts[held]), state)
 		set("semel_oldest_attempt_seconds", age, state)
 	}
 	set("semel_effects_open", float64(c.last.effects))

@@ -112,6 +112,7 @@ func (s *Store) send(batch []*op) (finish func()) {
 		c.durable.Store(now.batches) // before anybody is told
 		c.entries.Store(now.entries) // this too
 		close(synced)
+		s.processing.changed(batch)
 		for _, o := range batch {
 			s.settle(o, true)
 		}

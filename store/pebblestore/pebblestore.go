@@ -69,6 +69,8 @@ type Store struct {
 	space    space
 	readOnly bool
 
+	processing processing
+
 	hashes leafHashes
 
 	// calls is held for reading by every call, and by Close for good, once they have returned.
@@ -172,6 +174,7 @@ func (s *Store) open(o *Options) (err error) {
 	}
 	s.space.watch(s, o)
 	s.absent.start(s, meta.records)
+	s.processing.start(meta.end)
 	s.start(o.batchBytes(), meta)
 	return nil
 }

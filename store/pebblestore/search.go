@@ -20,6 +20,8 @@ const searchBatch = 10_000
 // the newest to the oldest, and compares each with the query. They are in the order in which
 // they were created, which doesn't change while they are stored.
 //
+// After the first search for what is in flight or held, others read only such records.
+//
 // Damaged records are in Page.Unreadable, and logged. They count towards the limit.
 func (s *Store) Search(ctx context.Context, q store.Query) (store.Page, error) {
 	if err := s.enter(ctx); err != nil {
@@ -40,48 +42,102 @@ func (s *Store) Search(ctx context.Context, q store.Query) (store.Page, error) {
 
 var errCursor = &semel.Error{Code: semel.CodeInvalidCall, Message: "the cursor is not one of this store"}
 
-// search looks at the records before an address.
-func (s *Store) search(ctx context.Context, q *store.Query, end address) (page store.Page, err error) {
+// search looks at the records before an address. One for what is in flight or held reads only
+// records that may be, once it has been through the store.
+func (s *Store) search(ctx context.Context, q *store.Query, end address) (store.Page, error) {
+	l := lookup{store: s, query: q}
+	learns := false // what the rest of the store has
+	if q.State == semel.Processing || q.Held {
+		known, low := s.processing.before(end)
+		for _, at := range known {
+			if l.enough(at) {
+				return l.page, nil
+			}
+			value, err := readKey(s.db, recordKey(at))
+			if value == nil && err == nil {
+				continue // purged meanwhile
+			}
+			if _, err := l.look(ctx, at, value, err); err != nil {
+				return store.Page{}, err
+			}
+		}
+		learns = end >= low
+		end = min(end, low)
+	}
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: recordKey(0), UpperBound: recordKey(end)})
 	if err != nil {
-		return page, err
+		return store.Page{}, err
 	}
 	defer it.Close() // which says what it.Error does
 	last := noAddress
-	for n, ok := 0, it.Last(); ok; n, ok = n+1, it.Prev() {
-		if err := ctx.Err(); err != nil {
-			return store.Page{}, err
-		}
+	for ok := it.Last(); ok; ok = it.Prev() {
 		at, ok := parseAddress(it.Key()[1:])
 		if !ok {
 			return store.Page{}, fmt.Errorf("the store has a record under a key of %d bytes", len(it.Key()))
 		}
-		if n == searchBatch || len(page.Records)+len(page.Unreadable) == q.Limit {
-			page.Next = strconv.FormatUint(uint64(at)+1, 10)
-			return page, nil
+		if l.enough(at) {
+			return l.page, nil
 		}
 		last = at
 		value, err := it.ValueAndErr()
-		rec, err := decode(at, value, err)
-		if err == nil {
-			rec, err = s.settled(ctx, rec)
+		runs, err := l.look(ctx, at, value, err)
+		if err != nil {
+			return store.Page{}, err
 		}
-		switch {
-		case errors.Is(err, semel.ErrNotFound): // purged meanwhile
-		case err != nil && ctx.Err() != nil:
-			return store.Page{}, ctx.Err()
-		case err != nil:
-			page.Unreadable = append(page.Unreadable, err)
-			s.logger.Error("a record cannot be read", "error", err)
-		case q.Matches(rec):
-			page.Records = append(page.Records, *rec)
+		if learns {
+			s.processing.saw(at, runs)
 		}
 	}
-	if err := it.Error(); err != nil {
-		if last == noAddress {
-			return page, err
-		}
-		page.Next = strconv.FormatUint(uint64(last), 10) // where the next call meets the error
+	switch err := it.Error(); {
+	case err != nil && last == noAddress:
+		return l.page, err
+	case err != nil:
+		l.page.Next = strconv.FormatUint(uint64(last), 10) // where the next call meets the error
+	case learns:
+		s.processing.saw(0, false)
 	}
-	return page, nil
+	return l.page, nil
+}
+
+// lookup makes a page of a search.
+type lookup struct {
+	store  *Store
+	query  *store.Query
+	page   store.Page
+	looked int
+}
+
+// enough reports whether the page ends before the record at an address.
+func (l *lookup) enough(at address) bool {
+	if l.looked < searchBatch && len(l.page.Records)+len(l.page.Unreadable) < l.query.Limit {
+		return false
+	}
+	l.page.Next = strconv.FormatUint(uint64(at)+1, 10)
+	return true
+}
+
+// look reads what is stored at an address, or that it can't be read, and adds it to the page if
+// the query selects it. It reports whether that may be in flight or held.
+func (l *lookup) look(ctx context.Context, at address, value []byte, failed error) (runs bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	l.looked++
+	rec, err := decode(at, value, failed)
+	if err == nil {
+		rec, err = l.store.settled(ctx, rec)
+	}
+	switch {
+	case errors.Is(err, semel.ErrNotFound): // purged meanwhile
+		return false, nil
+	case err != nil && ctx.Err() != nil:
+		return false, ctx.Err()
+	case err != nil:
+		l.page.Unreadable = append(l.page.Unreadable, err)
+		l.store.logger.Error("a record cannot be read", "error", err)
+		return true, nil
+	case l.query.Matches(rec):
+		l.page.Records = append(l.page.Records, *rec)
+	}
+	return !rec.State.Terminal(), nil
 }

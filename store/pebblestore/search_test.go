@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +54,83 @@ func TestSearchLooksAtABoundedNumberOfRecords(t *testing.T) {
 	}
 	if calls != 2 {
 		t.Errorf("a search through %d records that selects none took %d calls, want 2", records, calls)
+	}
+}
+
+// Once a search for what is in flight or held has been through the store, others read nothing
+// else: they end in one call, however much there is.
+func TestSearchForWhatRuns(t *testing.T) {
+	fs := vfs.NewMem()
+	s := mustOpen(t, "store", &Options{FS: fs})
+	const records = searchBatch + 500
+	putMany(t, s, records)
+	change := func(n int, expect int64, state semel.State, held bool) {
+		t.Helper()
+		rec := testRecord(testID(fmt.Sprint(n)), expect+1, state)
+		rec.Held = held
+		if _, ok, err := s.Apply(t.Context(), store.Write{Record: &rec, Expect: testRecord(testID(fmt.Sprint(n)), expect, semel.Processing).Revision}); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	search := func(q store.Query, wantCalls int) (keys []string) {
+		t.Helper()
+		q.Limit = store.MaxSearchLimit
+		for calls := 1; ; calls++ {
+			page, err := s.Search(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range page.Records {
+				keys = append(keys, page.Records[i].ID.Key)
+			}
+			if q.Cursor = page.Next; q.Cursor != "" {
+				continue
+			}
+			if calls != wantCalls {
+				t.Errorf("it took %d calls, want %d", calls, wantCalls)
+			}
+			slices.Sort(keys)
+			return keys
+		}
+	}
+	var work sync.WaitGroup
+	for c := range 64 {
+		work.Go(func() {
+			for n := 3 + c; n < records; n += 64 {
+				change(n, 1, semel.Completed, false)
+			}
+		})
+	}
+	work.Wait()
+	change(1, 1, semel.Processing, true)
+	want := fmt.Sprint([]string{"0", "1", "2"})
+	for range 2 {
+		if got := search(store.Query{State: semel.Processing}, 1); fmt.Sprint(got) != want {
+			t.Errorf("found %v, want %v", got, want)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, "store", &Options{FS: fs})
+	defer func() { s.Close() }()
+	change(2, 1, semel.Failed, false)
+	change(7, 2, semel.Processing, false) // another attempt
+	if got := search(store.Query{State: semel.Processing}, 2); fmt.Sprint(got) != "[0 1 7]" {
+		t.Errorf("after another start there are %v", got)
+	}
+	if got := search(store.Query{Held: true}, 1); fmt.Sprint(got) != "[1]" {
+		t.Errorf("held are %v", got)
+	}
+	change(0, 1, semel.Completed, false)
+	if got := search(store.Query{State: semel.Processing}, 1); fmt.Sprint(got) != "[1 7]" {
+		t.Errorf("in the end there are %v", got)
+	}
+	if n, err := s.Purge(t.Context(), []store.Ref{{ID: testID("1"), Revision: testRecord(testID("1"), 2, semel.Processing).Revision}}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if got := search(store.Query{State: semel.Processing}, 1); fmt.Sprint(got) != "[7]" {
+		t.Errorf("after a purge there are %v", got)
 	}
 }
 

@@ -17,10 +17,11 @@ func TestNamesAreFoundByIndexes(t *testing.T) {
 	}{
 		"either of several names":     {store.Query{Any: [][]store.Query{names}}, false},
 		"of one operation":            {store.Query{Operation: "op", Any: [][]store.Query{names}}, false},
-		"one has no index":            {store.Query{Any: [][]store.Query{append(names[:2:2], store.Query{Held: true})}}, true},
-		"one column says nothing of":  {store.Query{Held: true, Any: [][]store.Query{append(names[:2:2], store.Query{KeyPrefix: "x"})}}, true},
+		"one has no index":            {store.Query{Any: [][]store.Query{append(names[:2:2], store.Query{Operation: "op"})}}, true},
+		"one is held":                 {store.Query{Any: [][]store.Query{append(names[:2:2], store.Query{Held: true})}}, false},
+		"one column says nothing of":  {store.Query{Operation: "op", Any: [][]store.Query{append(names[:2:2], store.Query{KeyPrefix: "x"})}}, true},
 		"none of an empty list":       {store.Query{Any: [][]store.Query{{}}}, true},
-		"two lists, one with indexes": {store.Query{Any: [][]store.Query{{{Held: true}}, names}}, false},
+		"two lists, one with indexes": {store.Query{Any: [][]store.Query{{{Operation: "op"}}, names}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := c.q

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/store"
 )
@@ -53,7 +54,11 @@ func TestPlans(t *testing.T) {
 		"search for either of several names": func(int) statement {
 			return searched(&store.Query{Limit: 50, Any: [][]store.Query{{{Key: "k"}, {Attributes: store.Attributes{"order": "9911"}}, {AttributePrefixes: store.Attributes{"user": "a"}}}}}, nil)
 		},
-		"search for a key": func(int) statement { return searched(&store.Query{Limit: 50, Key: "k"}, nil) },
+		"search for what is in flight": func(int) statement {
+			return searched(&store.Query{Limit: 1000, State: semel.Processing}, &place{at: time.Now().UnixNano(), id: []byte{}})
+		},
+		"search for what is held": func(int) statement { return searched(&store.Query{Limit: 50, Held: true}, nil) },
+		"search for a key":        func(int) statement { return searched(&store.Query{Limit: 50, Key: "k"}, nil) },
 	}
 	check := func(t *testing.T, settings map[string]string) {
 		for what, statement := range hot {
@@ -76,6 +81,11 @@ func TestPlans(t *testing.T) {
 		check(t, nil)
 		if plan := explain(t, database, nil, hot["search for an attribute"](1)); !strings.Contains(plan, "semel_records_attributes") {
 			t.Errorf("a search for an attribute doesn't use its index:\n%s", plan)
+		}
+		for _, what := range []string{"search for what is in flight", "search for what is held"} {
+			if plan := explain(t, database, nil, hot[what](1)); !strings.Contains(plan, "semel_records_processing") || strings.Contains(plan, "Sort") {
+				t.Errorf("a %s isn't read off its index:\n%s", what, plan)
+			}
 		}
 	})
 }

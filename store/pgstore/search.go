@@ -16,7 +16,7 @@ import (
 const searchBatch = 10_000
 
 // Search is [store.Searcher.Search]. A search for keys or attributes, or for either of several,
-// uses their indexes; any other looks at up to ten thousand records in one call. Records are listed by when their identity was
+// or for what is in flight or held, uses their indexes; any other looks at up to ten thousand records in one call. Records are listed by when their identity was
 // first stored, which stays the same as long as they are there.
 func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err error) {
 	from, err := decodePlace(q.Cursor, inSearch)
@@ -88,12 +88,16 @@ func (c *conditions) of(q *store.Query) (sql string, indexed bool) {
 	where(q.Principal != "", "principal = $%d::text", []byte(q.Principal))
 	where(q.Operation != "", "operation = $%d::text", []byte(q.Operation))
 	where(q.Key != "", "key = $%d::text", []byte(q.Key))
-	where(q.State != 0, "state = $%d::text", []byte(q.State.String()))
+	running := q.State == semel.Processing || q.Held && q.State == 0
+	if running {
+		all = append(all, "state = 'processing'") // which a parameter would hide from the index
+	}
+	where(q.State != 0 && !running, "state = $%d::text", []byte(q.State.String()))
 	where(q.Held, "held = $%d::boolean", []byte{1})
 	where(attributes, "attributes @@ $%d::text::tsquery", []byte(lexemeQuery(q)))
 	where(q.After != 0, "created_at >= $%d::timestamptz", bigint(microseconds(q.After)))
 	where(q.Before != 0, "created_at <= $%d::timestamptz", bigint(microseconds(q.Before)))
-	indexed = q.Key != "" || attributes
+	indexed = q.Key != "" || attributes || running
 	for _, list := range q.Any {
 		either, every := []string{"FALSE"}, len(list) > 0
 		known := len(c.args)
