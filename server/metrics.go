@@ -1,9 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"runtime"
+	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -39,13 +42,9 @@ func (s *Server) gauge(set metrics.Set) {
 	defer cancel()
 	kind, _, _ := strings.Cut(s.storeName, ":")
 	set("semel_build_info", 1, s.gauges.version, runtime.Version(), kind)
-	ready := 1.0
-	for _, c := range s.checks(ctx) {
-		if c.err != nil {
-			ready = 0
-		}
-	}
-	set("semel_ready", ready)
+	bad := slices.ContainsFunc(s.checks(ctx), func(c check) bool { return c.err != nil })
+	set("semel_ready", metrics.Number(!bad))
+	set("semel_config_last_reload_successful", metrics.Number(!s.reloadFailed.Load()))
 	if st, _, ok := s.clockState(ctx); ok {
 		set("semel_clock_held_seconds", st.Held.Seconds())
 		set("semel_clock_back_seconds", st.Back.Seconds())
@@ -59,6 +58,7 @@ func (s *Server) gauge(set metrics.Set) {
 	if e := s.lastSweep.Load(); e != nil {
 		set("semel_swept_records", float64(e.Swept.Left), "other_operation")
 		set("semel_swept_records", float64(e.Swept.Unreadable), "unreadable")
+		set("semel_swept_records", float64(e.Swept.Unarchived), "not_archived")
 	}
 	set("semel_last_sweep_timestamp_seconds", float64(s.sweptAt.Load())/1000)
 	if now, err := s.store.Now(ctx); err == nil {
@@ -72,25 +72,38 @@ func (s *Server) gaugeEvidence(ctx context.Context, set metrics.Set) {
 	if s.evidence == nil {
 		return
 	}
-	fault := 0.0
-	if s.evidence.Fault() != nil {
-		fault = 1
-	}
-	set("semel_evidence_fault", fault)
+	set("semel_evidence_fault", metrics.Number(s.evidence.Fault() != nil))
 	reader, err := s.evidence.Reader(ctx)
 	if err != nil {
 		return // nothing is signed yet, or the store doesn't answer
 	}
 	_, signed := reader.Checkpoint()
-	var entries []store.Entry
-	if entries, err = s.store.Extras().Evidence.ReadEvidence(ctx, signed.Size, 1); err != nil {
+	unsigned, err := entriesFrom(ctx, s.store.Extras().Evidence, signed.Size)
+	if err != nil {
 		return
 	}
 	g := &s.gauges
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(entries) == 0 || signed.Size != g.signed || g.since.IsZero() {
+	if unsigned == 0 || signed.Size != g.signed || g.since.IsZero() {
 		g.signed, g.since = signed.Size, time.Now()
 	}
+	set("semel_evidence_lag_entries", float64(unsigned))
 	set("semel_evidence_lag_seconds", time.Since(g.since).Seconds())
+}
+
+// entriesFrom is how many entries a log has from a number on. It reads few of them: whether
+// there is one tells on which side of the end it is.
+func entriesFrom(ctx context.Context, log store.EvidenceLog, from uint64) (uint64, error) {
+	var failed error
+	ends := func(n uint64) bool { // there are at most so many
+		entries, err := log.ReadEvidence(ctx, from+n, 1)
+		failed = cmp.Or(failed, err)
+		return err != nil || len(entries) == 0
+	}
+	most := uint64(0)
+	for !ends(most) {
+		most = 2*most + 1
+	}
+	return uint64(sort.Search(int(most), func(n int) bool { return ends(uint64(n)) })), failed
 }

@@ -69,12 +69,13 @@ type Server struct {
 	budget         *limit.Budget
 	notify         *notify.Notifier
 
-	data, admin *listener
-	stopping    atomic.Bool
-	reading     atomic.Pointer[durabilityReading]
-	tight       atomic.Bool // the disk of the store has little room
-	lastSweep   atomic.Pointer[semel.Event]
-	sweptAt     atomic.Int64 // when a sweep ended without trouble, in Unix milliseconds
+	data, admin  *listener
+	stopping     atomic.Bool
+	reading      atomic.Pointer[durabilityReading]
+	tight        atomic.Bool // the disk of the store has little room
+	lastSweep    atomic.Pointer[semel.Event]
+	reloadFailed atomic.Bool  // the last one
+	sweptAt      atomic.Int64 // when a sweep ended without trouble, in Unix milliseconds
 
 	reloading sync.Mutex
 	mu        sync.RWMutex
@@ -319,7 +320,10 @@ func (s *Server) Reload() (changed bool, err error) {
 		return false, errNoReload
 	}
 	s.tell(s.notify.Reloading())
-	defer func() { s.tell(s.notify.Ready()) }()
+	defer func() {
+		s.reloadFailed.Store(err != nil)
+		s.tell(s.notify.Ready())
+	}()
 	cfg, err := s.load()
 	if err != nil {
 		return false, err

@@ -45,7 +45,7 @@ func thePage() string {
 
 The admin listener of ` + "`semel serve`" + ` has ` + "`GET /metrics`" + ` for Prometheus, for callers with the role viewer. Set ` + "`metrics.otlp`" + `, or the variables of OpenTelemetry such as ` + "`OTEL_EXPORTER_OTLP_ENDPOINT`" + `, to push the same metrics by OTLP. Counters are those of one node since it was started: sum their rates over all nodes. A key is never a label; [GET /v1/figures](service.md#health-stopping-limits) lists records.
 
-[` + "`monitoring/prometheus/rules.yml`" + `](../monitoring/prometheus/rules.yml) has alerts, and the [runbook](runbook.md) what to do about each. [` + "`monitoring/grafana/semel.json`" + `](../monitoring/grafana/semel.json) is a dashboard for Grafana. Histograms have classic buckets, and native ones where Prometheus asks for them.
+[` + "`monitoring/prometheus/rules.yml`" + `](../monitoring/prometheus/rules.yml) has alerts, and the [runbook](runbook.md) what to do about each. [` + "`monitoring/grafana/semel.json`" + `](../monitoring/grafana/semel.json) is a dashboard for Grafana. Histograms have classic buckets, and that of added time has native ones, too, where Prometheus asks for them.
 
 This page is made from the table in ` + "`server/metrics`" + `.
 
@@ -78,7 +78,7 @@ func theDashboard(t *testing.T) string {
 		switch m.Kind {
 		case metrics.Counter:
 			unit, exprs = "ops", map[string]string{"": fmt.Sprintf("sum by (%s) (rate(%s[$__rate_interval]))", by, m.Name)}
-		case metrics.Histogram:
+		case metrics.Histogram, metrics.Sizes:
 			exprs = map[string]string{}
 			for _, q := range []string{"0.5", "0.99"} {
 				exprs["p"+strings.TrimPrefix(q, "0.")+" "] = fmt.Sprintf("histogram_quantile(%s, sum by (%s) (rate(%s_bucket[$__rate_interval])))", q, strings.Join(append([]string{"le"}, m.Labels...), ", "), m.Name)
@@ -92,6 +92,8 @@ func theDashboard(t *testing.T) string {
 			unit = "s"
 		case strings.HasSuffix(m.Name, "_bytes"):
 			unit = "bytes"
+		case strings.HasSuffix(m.Name, "_ratio"):
+			unit = "percentunit"
 		}
 		var targets []object
 		for _, legend := range slices.Sorted(maps.Keys(exprs)) {
@@ -193,7 +195,7 @@ func faults(expr string) (all []string) {
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 			if base, is := strings.CutSuffix(name, suffix); is && !ok {
 				m, ok = metrics.Lookup(base)
-				ok = ok && m.Kind == metrics.Histogram
+				ok = ok && (m.Kind == metrics.Histogram || m.Kind == metrics.Sizes)
 			}
 		}
 		if !ok {

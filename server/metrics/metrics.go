@@ -3,9 +3,11 @@
 package metrics
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +17,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/store"
 )
 
 // Set sets a gauge of the table.
@@ -25,19 +28,19 @@ type Metrics struct {
 	registry *prometheus.Registry
 	counters map[string]*prometheus.CounterVec
 	times    map[string]*prometheus.HistogramVec
-	gauges   map[string]*prometheus.Desc
+	gauges   map[string]*prometheus.Desc // and of sizes
 	observe  func(Set)
 
-	simultaneous, refused, troubles, leases, crowded *prometheus.CounterVec
+	queues store.QueueReporter // nil if there is none
 
-	decided sync.Map // of a series: its prometheus.Counter
-	ended   sync.Map
-	added   sync.Map // of a door: its prometheus.Observer
+	decided, ended cache[prometheus.Counter]
+	added          cache[prometheus.Observer] // by door
 
 	mu    sync.Mutex
 	crowd map[semel.ID]int // simultaneous deliveries in minute
 	since int64
 	purge time.Time
+	open  time.Time // when a request failed open last
 	pause map[string]bool
 }
 
@@ -59,19 +62,27 @@ func New(observe func(Set)) *Metrics {
 		case Counter:
 			m.counters[t.Name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: t.Name, Help: t.Help}, t.Labels)
 			m.registry.MustRegister(m.counters[t.Name])
-		case Gauge:
+		case Gauge, Sizes:
 			m.gauges[t.Name] = prometheus.NewDesc(t.Name, t.Help, t.Labels, nil)
 		case Histogram:
-			m.times[t.Name] = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-				Name: t.Name, Help: t.Help,
-				Buckets:                     []float64{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 60},
-				NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
-			}, t.Labels)
+			opts := prometheus.HistogramOpts{Name: t.Name, Help: t.Help, Buckets: []float64{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 60}}
+			if t.Name == "semel_added_seconds" { // to observe that takes three times as long
+				opts.NativeHistogramBucketFactor, opts.NativeHistogramMaxBucketNumber, opts.NativeHistogramMinResetDuration = 1.1, 160, time.Hour
+			}
+			m.times[t.Name] = prometheus.NewHistogramVec(opts, t.Labels)
 			m.registry.MustRegister(m.times[t.Name])
 		}
 	}
-	m.simultaneous, m.crowded = m.counters["semel_simultaneous_deliveries_total"], m.counters["semel_crowded_minutes_total"]
-	m.refused, m.troubles, m.leases = m.counters["semel_refused_requests_total"], m.counters["semel_troubles_total"], m.counters["semel_leases_lost_total"]
+	m.decided.find = func(s series) prometheus.Counter {
+		// A counter that begins with its first event hasn't increased for Prometheus.
+		m.count("semel_simultaneous_deliveries_total", 0, s[0], s[1])
+		m.count("semel_crowded_minutes_total", 0, s[1])
+		m.count("semel_leases_lost_total", 0, s[1])
+		m.count("semel_failed_open_requests_total", 0, s[0], s[1])
+		return m.counters["semel_decisions_total"].WithLabelValues(s[:3]...)
+	}
+	m.ended.find = func(s series) prometheus.Counter { return m.counters["semel_attempts_total"].WithLabelValues(s[:]...) }
+	m.added.find = func(s series) prometheus.Observer { return m.times["semel_added_seconds"].WithLabelValues(s[0]) }
 	m.registry.MustRegister(gauges{m}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -98,16 +109,35 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(g.gauges[name], prometheus.GaugeValue, value, labels...)
 	}
 	g.mu.Lock()
-	purge := g.purge
+	purge, open := g.purge, g.open
 	for destination, open := range g.pause {
-		set("semel_dispatch_paused", number(open), destination)
+		set("semel_dispatch_paused", Number(open), destination)
 	}
 	g.mu.Unlock()
 	set("semel_last_purge_timestamp_seconds", Timestamp(purge))
+	set("semel_failing_open", Number(!open.IsZero() && time.Since(open) < 5*time.Minute))
+	if g.queues != nil {
+		for _, q := range g.queues.Queues() {
+			set("semel_store_queue_ratio", q.Full, q.Name)
+			ch <- sizes(g.gauges["semel_store_batch_size"], &q)
+		}
+	}
 	g.observe(set)
 }
 
-func number(is bool) float64 {
+// sizes is the histogram of a queue's batches.
+func sizes(desc *prometheus.Desc, q *store.QueueState) prometheus.Metric {
+	buckets, sum := map[float64]uint64{}, uint64(0)
+	for i, n := range q.Batches {
+		if sum += n; i < len(q.Batches)-1 {
+			buckets[float64(uint64(1)<<i)] = sum
+		}
+	}
+	return prometheus.MustNewConstHistogram(desc, sum, float64(q.Items), buckets, q.Name)
+}
+
+// Number is a truth as the value of a gauge.
+func Number(is bool) float64 {
 	if is {
 		return 1
 	}
@@ -122,73 +152,80 @@ func Timestamp(t time.Time) float64 {
 	return float64(t.UnixMilli()) / 1000
 }
 
-// series names a counter that is looked up for each delivery.
+// count adds to a counter that is rarely needed.
+func (m *Metrics) count(name string, n float64, labels ...string) {
+	m.counters[name].WithLabelValues(labels...).Add(n)
+}
+
+// series has the labels of a metric that is looked up for each delivery.
 type series [4]string
 
-// cached is the counter of a series. Looking it up here takes a third of the time that the
-// vector needs, which joins and hashes the labels.
-func cached[T any](cache *sync.Map, s series, find func() T) T {
-	if c, ok := cache.Load(s); ok {
-		return c.(T)
+// cache finds such metrics. Looking them up here takes a third of the time that the vector
+// needs, which joins and hashes the labels.
+type cache[T any] struct {
+	known atomic.Pointer[map[series]T] // replaced as a whole
+	find  func(series) T
+}
+
+func (c *cache[T]) of(s series) T {
+	known := c.known.Load()
+	if known != nil {
+		if is, ok := (*known)[s]; ok {
+			return is
+		}
 	}
-	c := find()
-	cache.Store(s, c)
-	return c
+	next := map[series]T{s: c.find(s)}
+	if known != nil {
+		maps.Copy(next, *known)
+	}
+	c.known.CompareAndSwap(known, &next) // otherwise it is added the next time
+	return next[s]
 }
 
 // Events are for the engine's options, together with others.
 func (m *Metrics) Events() *semel.Events {
-	decisions, attempts := m.counters["semel_decisions_total"], m.counters["semel_attempts_total"]
-	added := func(from string, d time.Duration) {
-		cached(&m.added, series{from}, func() prometheus.Observer {
-			return m.times["semel_added_seconds"].WithLabelValues(from)
-		}).Observe(d.Seconds())
-	}
 	return &semel.Events{
 		Decided: func(e semel.Event) {
-			from, operation, decision := e.Door, e.ID.Operation, string(e.Decision)
-			if door.Internal(operation) {
+			if door.Internal(e.ID.Operation) {
 				return
 			}
-			cached(&m.decided, series{from, operation, decision}, func() prometheus.Counter {
-				// A counter that begins with its first event hasn't increased for Prometheus.
-				m.simultaneous.WithLabelValues(from, operation)
-				m.crowded.WithLabelValues(operation)
-				m.leases.WithLabelValues(operation)
-				return decisions.WithLabelValues(from, operation, decision)
-			}).Inc()
+			m.decided.of(series{e.Door, e.ID.Operation, string(e.Decision)}).Inc()
 			if e.Decision != semel.Execute {
-				added(from, e.Added)
+				m.added.of(series{e.Door}).Observe(e.Added.Seconds())
 			}
 			if e.Decision == semel.InFlight || e.Waited > 0 {
-				m.simultaneous.WithLabelValues(from, operation).Inc()
+				m.count("semel_simultaneous_deliveries_total", 1, e.Door, e.ID.Operation)
 				m.crowds(e.ID, e.At)
 			}
 		},
 		Ended: func(e semel.Event) {
-			from, operation, disposition := e.Door, e.ID.Operation, e.Disposition.String()
-			if door.Internal(operation) {
+			disposition := e.Disposition.String()
+			if door.Internal(e.ID.Operation) {
 				return
 			}
 			if e.Held {
 				disposition = "held"
 			}
-			cached(&m.ended, series{from, operation, disposition, e.By}, func() prometheus.Counter {
-				return attempts.WithLabelValues(from, operation, disposition, e.By)
-			}).Inc()
+			m.ended.of(series{e.Door, e.ID.Operation, disposition, e.By}).Inc()
 			if e.Added > 0 {
-				added(from, e.Added)
+				m.added.of(series{e.Door}).Observe(e.Added.Seconds())
 			}
 		},
 		Answered: func(e semel.Event) {
 			if e.Code != "" {
-				m.refused.WithLabelValues(e.Door, string(e.Code)).Inc()
+				m.count("semel_refused_requests_total", 1, e.Door, string(e.Code))
+			}
+			if e.FailedOpen {
+				m.count("semel_failed_open_requests_total", 1, e.Door, e.ID.Operation)
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.open = time.Now()
 			}
 		},
-		Troubled:  func(e semel.Event) { m.troubles.WithLabelValues(e.Door).Inc() },
-		LeaseLost: func(e semel.Event) { m.leases.WithLabelValues(e.ID.Operation).Inc() },
+		Troubled:  func(e semel.Event) { m.count("semel_troubles_total", 1, e.Door) },
+		LeaseLost: func(e semel.Event) { m.count("semel_leases_lost_total", 1, e.ID.Operation) },
 		Purged: func(e semel.Event) {
-			m.counters["semel_purged_records_total"].WithLabelValues().Add(float64(max(e.Count, 1)))
+			m.count("semel_purged_records_total", float64(max(e.Count, 1)))
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.purge = time.Now()
@@ -208,7 +245,7 @@ func (m *Metrics) crowds(id semel.ID, at time.Time) {
 		return
 	}
 	if m.crowd[id]++; m.crowd[id] == crowdFrom {
-		m.crowded.WithLabelValues(id.Operation).Inc()
+		m.count("semel_crowded_minutes_total", 1, id.Operation)
 	}
 }
 
@@ -218,7 +255,7 @@ func (m *Metrics) Dispatched(more *dispatch.Events) *dispatch.Events {
 	lag := m.times["semel_dispatch_lag_seconds"]
 	tried := func(destination, outcome string) {
 		for _, each := range []string{"delivered", "failed", "parked"} {
-			m.counters["semel_dispatch_tries_total"].WithLabelValues(destination, each).Add(number(each == outcome))
+			m.count("semel_dispatch_tries_total", Number(each == outcome), destination, each)
 		}
 	}
 	all.Delivered = func(e dispatch.DeliveryEvent) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/server/metrics"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -64,7 +66,15 @@ func TestDeliveriesAreCounted(t *testing.T) {
 		})
 		e.Door().Answered(e.Door().Arrived(t.Context(), "http", nil), semel.Event{Code: "key_missing"})
 		e.Door().Troubled(semel.Event{Door: "http", Err: errors.New("no")})
+		pass(24*time.Hour + time.Minute)
+		if n, err := e.Sweep(t.Context()); err != nil || n.Purged != 2 {
+			t.Errorf("swept %+v, %v", n, err)
+		}
+		e.Door().Answered(t.Context(), semel.Event{Door: "http", FailedOpen: true, ID: semel.ID{Operation: "pay"}})
 		got := scrape(m)
+		if m := regexp.MustCompile(`semel_store_calls_total\{call="now",outcome="ok"\} (\d+)`).FindStringSubmatch(got); m == nil || m[1] == "0" {
+			t.Errorf("the store's clock was asked %v times", m)
+		}
 		expect(t, got,
 			`semel_decisions_total{decision="execute",door="http",operation="pay"} 2`,
 			`semel_decisions_total{decision="in_flight",door="http",operation="pay"} 11`,
@@ -76,7 +86,12 @@ func TestDeliveriesAreCounted(t *testing.T) {
 			`semel_attempts_total{by="holder",disposition="aborted",door="http",operation="pay"} 1`,
 			`semel_refused_requests_total{code="key_missing",door="http"} 1`,
 			`semel_troubles_total{door="http"} 1`,
+			`semel_failed_open_requests_total{door="http",operation="pay"} 1`,
+			`semel_failing_open 1`,
 			`semel_store_calls_total{call="apply",outcome="ok"} 4`,
+			`semel_store_calls_total{call="now",outcome="error"} 0`,
+			`semel_store_calls_total{call="due",outcome="ok"} 1`,
+			`semel_store_call_seconds_count{call="purge"} 1`,
 			`semel_added_seconds_count{door="http"} 12`,
 		)
 		for _, secret := range []string{"tenant", "principal", "secret key", "another"} {
@@ -85,6 +100,54 @@ func TestDeliveriesAreCounted(t *testing.T) {
 			}
 		}
 	})
+}
+
+// pass lets virtual time pass, for the store as well.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestFailingOpenEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := metrics.New(func(metrics.Set) {})
+		expect(t, scrape(m), `semel_failing_open 0`)
+		m.Events().Answered(semel.Event{Door: "http", FailedOpen: true, ID: semel.ID{Operation: "pay"}})
+		pass(4 * time.Minute)
+		expect(t, scrape(m), `semel_failing_open 1`)
+		pass(2 * time.Minute)
+		expect(t, scrape(m), `semel_failing_open 0`)
+	})
+}
+
+// queued is a store with a queue.
+type queued struct{ *memstore.Store }
+
+func (q queued) Extras() store.Extras {
+	x := q.Store.Extras()
+	x.Queues = q
+	return x
+}
+
+func (queued) Queues() []store.QueueState {
+	return []store.QueueState{{Name: "writes", Full: 0.25, Batches: [16]uint64{3, 1, 2, 15: 1}, Items: 40_013}}
+}
+
+func TestQueuesAreShown(t *testing.T) {
+	m := metrics.New(func(metrics.Set) {})
+	st := queued{memstore.New()}
+	if is, ok := store.As[queued](m.Store(st)); !ok || is != st {
+		t.Error("the store can't be seen")
+	}
+	expect(t, scrape(m),
+		`semel_store_queue_ratio{queue="writes"} 0.25`,
+		`semel_store_batch_size_bucket{queue="writes",le="1"} 3`,
+		`semel_store_batch_size_bucket{queue="writes",le="2"} 4`,
+		`semel_store_batch_size_bucket{queue="writes",le="4"} 6`,
+		`semel_store_batch_size_bucket{queue="writes",le="16384"} 6`,
+		`semel_store_batch_size_bucket{queue="writes",le="+Inf"} 7`,
+		`semel_store_batch_size_sum{queue="writes"} 40013`,
+	)
 }
 
 func TestMessagesAreCounted(t *testing.T) {

@@ -3,6 +3,8 @@ package metrics
 import (
 	"context"
 	"errors"
+	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,15 +13,30 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Store is a store whose calls are counted. Its extras are those of st and aren't counted.
+// Store is a store whose calls are counted, and whose queues are shown by these metrics. Those
+// of its extras that the engine calls for sweeps are counted, too; all others are those of st.
 func (m *Metrics) Store(st semel.Store) semel.Store {
-	c := &counted{Store: st}
-	for call, outcomes := range map[*verb][]string{&c.apply: {"apply", "ok", "stale", "error"}, &c.get: {"get", "ok", "absent", "error"}, &c.now: {"now", "ok", "error"}} {
-		call.outcomes = map[string]prometheus.Counter{}
-		for _, outcome := range outcomes[1:] {
-			call.outcomes[outcome] = m.counters["semel_store_calls_total"].WithLabelValues(outcomes[0], outcome)
+	verb := func(name, other string) *verb {
+		v := &verb{every: 1, took: m.times["semel_store_call_seconds"].WithLabelValues(name)}
+		for outcome, c := range map[string]*prometheus.Counter{"ok": &v.ok, "error": &v.failed, other: &v.other} {
+			if outcome != "" {
+				*c = m.counters["semel_store_calls_total"].WithLabelValues(name, outcome)
+			}
 		}
-		call.took = m.times["semel_store_call_seconds"].WithLabelValues(outcomes[0])
+		return v
+	}
+	c := &counted{Store: st, extras: st.Extras(), apply: verb("apply", "stale"), get: verb("get", "absent"), now: verb("now", "")}
+	if m.queues = c.extras.Queues; c.extras.Local {
+		c.get.every = sampled // it takes little more time than two looks at a clock
+	}
+	if d := c.extras.Due; d != nil {
+		c.extras.Due = counting[store.DueQuery, store.DuePage]{verb("due", ""), d.Due}
+	}
+	if s := c.extras.Search; s != nil {
+		c.extras.Search = counting[store.Query, store.Page]{verb("search", ""), s.Search}
+	}
+	if p := c.extras.Purge; p != nil {
+		c.extras.Purge = counting[[]store.Ref, int]{verb("purge", ""), p.Purge}
 	}
 	return c
 }
@@ -29,52 +46,101 @@ func (c *counted) Unwrap() semel.Store { return c.Store }
 
 type counted struct {
 	semel.Store
-	apply, get, now verb
+	extras          store.Extras
+	apply, get, now *verb
 }
+
+// sampled is of how many reads in this process one is timed.
+const sampled = 8
 
 // verb has the metrics of one call.
 type verb struct {
-	outcomes map[string]prometheus.Counter
-	took     prometheus.Observer
+	ok, failed, other prometheus.Counter
+	took              prometheus.Observer
+	calls             atomic.Uint64
+	every             uint64
 }
 
-func (v *verb) end(began time.Time, outcome string) {
-	v.outcomes[outcome].Inc()
-	v.took.Observe(time.Since(began).Seconds())
+// began is when a call that is timed began, by a clock that only tells how long things take:
+// looking at it takes half of the time of [time.Now].
+func (v *verb) began() time.Duration {
+	if v.every > 1 && v.calls.Add(1)%v.every != 0 {
+		return untimed
+	}
+	return time.Since(start)
 }
+
+var start = time.Now()
+
+const untimed = time.Duration(math.MinInt64)
+
+func (v *verb) end(began time.Duration, outcome prometheus.Counter) {
+	outcome.Inc()
+	if began != untimed {
+		v.took.Observe((time.Since(start) - began).Seconds())
+	}
+}
+
+func (c *counted) Extras() store.Extras { return c.extras }
 
 func (c *counted) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
-	began := time.Now()
+	v := c.apply
+	began := v.began()
 	rec, applied, err := c.Store.Apply(ctx, w)
 	switch {
 	case err != nil:
-		c.apply.end(began, "error")
+		v.end(began, v.failed)
 	case applied:
-		c.apply.end(began, "ok")
+		v.end(began, v.ok)
 	default:
-		c.apply.end(began, "stale")
+		v.end(began, v.other)
 	}
 	return rec, applied, err
 }
 
 func (c *counted) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
-	began := time.Now()
+	v := c.get
+	began := v.began()
 	rec, err := c.Store.Get(ctx, id)
 	switch {
 	case err == nil:
-		c.get.end(began, "ok")
+		v.end(began, v.ok)
 	case errors.Is(err, store.ErrNotFound):
-		c.get.end(began, "absent")
+		v.end(began, v.other)
 	default:
-		c.get.end(began, "error")
+		v.end(began, v.failed)
 	}
 	return rec, err
 }
 
+// Now isn't timed: most calls ask no server.
 func (c *counted) Now(ctx context.Context) (store.Instant, error) {
 	now, err := c.Store.Now(ctx)
-	if err != nil { // most calls ask no server, and counting would take longer
-		c.now.outcomes["error"].Inc()
+	if err != nil {
+		c.now.failed.Inc()
+	} else {
+		c.now.ok.Inc()
 	}
 	return now, err
 }
+
+// counting counts the calls of one of a store's extras.
+type counting[Q, A any] struct {
+	*verb
+	call func(context.Context, Q) (A, error)
+}
+
+func (c counting[Q, A]) do(ctx context.Context, q Q) (A, error) {
+	began := c.began()
+	a, err := c.call(ctx, q)
+	if err != nil {
+		c.end(began, c.failed)
+	} else {
+		c.end(began, c.ok)
+	}
+	return a, err
+}
+
+func (c counting[Q, A]) Due(ctx context.Context, q Q) (A, error)    { return c.do(ctx, q) }
+func (c counting[Q, A]) Search(ctx context.Context, q Q) (A, error) { return c.do(ctx, q) }
+func (c counting[Q, A]) Purge(ctx context.Context, q Q) (A, error)  { return c.do(ctx, q) }

@@ -7,7 +7,8 @@ type Kind string
 const (
 	Counter   Kind = "counter"   // only rises, from zero when the process starts
 	Gauge     Kind = "gauge"     // is what it is at the moment
-	Histogram Kind = "histogram" // in seconds, with classic and native buckets
+	Histogram Kind = "histogram" // in seconds
+	Sizes     Kind = "sizes"     // a histogram of counts, in classic buckets of powers of two
 )
 
 // Metric describes one metric. From the table of all of them come the metrics themselves, the
@@ -29,10 +30,11 @@ var Labels = map[string]string{
 	"disposition": "`completed`, `rejected`, `failed`, `aborted`, `abandoned`, `held`",
 	"by":          "who ended it: `holder`, `reaper`, `reconciler`, `operator`",
 	"state":       "`in_flight`, `held`",
-	"call":        "`apply`, `get`, `now`",
+	"call":        "`apply`, `get` and `now` are those of deliveries, and `due`, `search` and `purge` those of sweeps and consoles",
 	"outcome":     "`ok`, `stale` (somebody else has written the record), `absent` (there is none), `error` (so the result is unknown); of a try to deliver: `delivered`, `failed`, `parked`",
 	"destination": "the name of a configured destination",
-	"why":         "`other_operation` (no operation of this node), `unreadable`",
+	"queue":       "what is gathered: `writes`, `reads`, `evidence`",
+	"why":         "`other_operation` (no operation of this node), `not_archived` (the archive didn't take them), `unreadable`",
 	"version":     "the program's version",
 	"goversion":   "the version of Go that built it",
 	"store":       "the kind of store",
@@ -44,6 +46,8 @@ var Table = []Metric{
 	{"semel_simultaneous_deliveries_total", Counter, "Deliveries that met a running attempt: they got in_flight, or waited for its outcome.", []string{"door", "operation"}},
 	{"semel_crowded_minutes_total", Counter, "Minutes in which one key had more than ten simultaneous deliveries. GET /v1/figures lists the records.", []string{"operation"}},
 	{"semel_refused_requests_total", Counter, "Requests that a door has refused, with an engine's decision or without one.", []string{"door", "code"}},
+	{"semel_failed_open_requests_total", Counter, "Requests that ran without a guard because the store didn't answer and their route has store_down: fail_open. They may have happened twice.", []string{"door", "operation"}},
+	{"semel_failing_open", Gauge, "1 if there was such a request in the last five minutes.", nil},
 	{"semel_troubles_total", Counter, "Errors that no caller got, such as an outcome that isn't recorded yet.", []string{"door"}},
 	{"semel_attempts_total", Counter, "Attempts that ended, or were found abandoned or held.", []string{"door", "operation", "disposition", "by"}},
 	{"semel_leases_lost_total", Counter, "Attempts that were told to stop because their lease was lost.", []string{"operation"}},
@@ -52,7 +56,9 @@ var Table = []Metric{
 	{"semel_oldest_attempt_seconds", Gauge, "Age of the oldest of these attempts; zero if there are none.", []string{"state"}},
 	{"semel_effects_open", Gauge, "Effects of these attempts that were started and have no result.", nil},
 	{"semel_store_calls_total", Counter, "Calls to the store, writes that are sent again included.", []string{"call", "outcome"}},
-	{"semel_store_call_seconds", Histogram, "How long calls to the store took.", []string{"call"}},
+	{"semel_store_call_seconds", Histogram, "How long calls to the store took; of reads from a store in this process, every eighth.", []string{"call"}},
+	{"semel_store_batch_size", Sizes, "How many calls the store did in one batch (group commit).", []string{"queue"}},
+	{"semel_store_queue_ratio", Gauge, "How full the room for calls that wait for the store is, from 0 to 1. At 1, calls are refused.", []string{"queue"}},
 	{"semel_swept_records", Gauge, "Due records that the last sweep couldn't deal with.", []string{"why"}},
 	{"semel_last_sweep_timestamp_seconds", Gauge, "When the last sweep ended without trouble; zero before the first.", nil},
 	{"semel_last_purge_timestamp_seconds", Gauge, "When this node purged expired records last; zero if it hasn't.", nil},
@@ -60,12 +66,14 @@ var Table = []Metric{
 	{"semel_dispatch_tries_total", Counter, "Tries to deliver messages.", []string{"destination", "outcome"}},
 	{"semel_dispatch_lag_seconds", Histogram, "From the completion of a call until its message was delivered.", []string{"destination"}},
 	{"semel_dispatch_paused", Gauge, "1 while the circuit breaker of a destination is open.", []string{"destination"}},
+	{"semel_evidence_lag_entries", Gauge, "Entries of the evidence log that no signed checkpoint has yet.", nil},
 	{"semel_evidence_lag_seconds", Gauge, "For how long the evidence log has had entries and no new signed checkpoint.", nil},
 	{"semel_evidence_fault", Gauge, "1 if this node signs nothing because the log isn't what it was, or a keeper has something against it.", nil},
 	{"semel_clock_held_seconds", Gauge, "How far the clock of the store went ahead without being followed yet.", nil},
 	{"semel_clock_back_seconds", Gauge, "How far the clock of the store was put back.", nil},
 	{"semel_disk_free_bytes", Gauge, "Free space on the disk of an embedded store.", nil},
 	{"semel_disk_size_bytes", Gauge, "Size of that disk.", nil},
+	{"semel_config_last_reload_successful", Gauge, "0 if the last reload of the configuration failed: the one before is still in force.", nil},
 	{"semel_ready", Gauge, "1 if this node should get traffic.", nil},
 	{"semel_build_info", Gauge, "Always 1.", []string{"version", "goversion", "store"}},
 }
