@@ -16,6 +16,7 @@ type figuresBody struct {
 	To          time.Time `json:"to" doc:"Now, by the store's clock."`
 	StepSeconds int       `json:"step_seconds" doc:"60 or 3600"`
 	Nodes       int       `json:"nodes" doc:"How many processes have figures in the store, those that have ended included."`
+	Alone       bool      `json:"alone" doc:"The store doesn't answer, so these are the figures of this node, and what it had read of others before."`
 	KeyRate     int       `json:"key_rate" doc:"A record with more simultaneous deliveries in a minute is in crowded."`
 	Total       Sums      `json:"total"`
 
@@ -37,10 +38,11 @@ type Sums struct {
 	Simultaneous   int64   `json:"simultaneous" doc:"Deliveries that met a running attempt."`
 	FailedAttempts int64   `json:"failed_attempts" doc:"Attempts that ended failed, aborted or abandoned."`
 	Refused        int64   `json:"refused" doc:"Requests that a door has refused by itself. They have no operation."`
+	FailedOpen     int64   `json:"failed_open" doc:"Requests that ran without a guard while the store didn't answer, because their route has store_down: fail_open. They may have happened twice."`
 }
 
 func sumsOf(s *figures.Sums) Sums {
-	return Sums{s.Deliveries, s.Executed, s.Duplicates, s.DuplicateShare(), s.Simultaneous, s.FailedAttempts, s.Refused}
+	return Sums{s.Deliveries, s.Executed, s.Duplicates, s.DuplicateShare(), s.Simultaneous, s.FailedAttempts, s.Refused, s.FailedOpen}
 }
 
 type operationSums struct {
@@ -51,7 +53,7 @@ type operationSums struct {
 type series struct {
 	Door      string `json:"door"`
 	Operation string `json:"operation"`
-	What      string `json:"what" doc:"A decision, or simultaneous, failed_attempt or refused."`
+	What      string `json:"what" doc:"A decision, or simultaneous, failed_attempt, refused or failed_open."`
 	Count     int64  `json:"count"`
 }
 
@@ -109,7 +111,7 @@ func getFigures(x *exchange, in *figuresInput) (*figuresOutput, error) {
 		return nil, err
 	}
 	out := figuresBody{
-		From: r.From, To: r.To, StepSeconds: int(r.Step / time.Second), Nodes: r.Nodes, KeyRate: r.KeyRate, Total: sumsOf(&r.Total),
+		From: r.From, To: r.To, StepSeconds: int(r.Step / time.Second), Nodes: r.Nodes, Alone: r.Alone, KeyRate: r.KeyRate, Total: sumsOf(&r.Total),
 		Operations: []operationSums{}, Series: []series{}, Points: []point{},
 		Repeated: recordCountsOf(r.Repeated), Crowded: recordCountsOf(r.Crowded), Failing: recordCountsOf(r.Failing),
 	}

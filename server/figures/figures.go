@@ -2,6 +2,7 @@ package figures
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,9 @@ const (
 	FailedAttempt = "failed_attempt"
 	// Refused counts the requests that a door has refused by itself. There is no operation.
 	Refused = "refused"
+	// FailedOpen counts the requests that ran without a guard while the store didn't answer;
+	// see [semel.Event].FailedOpen. They have no decision.
+	FailedOpen = "failed_open"
 )
 
 // Series is what is counted apart. What is a [semel.Decision], or one of this package's
@@ -54,24 +58,25 @@ type Figures struct {
 	own   node   // what this node has counted
 	peers reader // what others have
 
-	mu    sync.Mutex // of what deliveries write
-	fresh slot
-	known map[Series]struct{}
+	mu    sync.Mutex        // of what deliveries write
+	fresh map[Series]*int64 // since the last take, of all series that there ever were
+	added [lastBucket + 1]int64
 	keys  map[semel.ID]*tally // of this hour
-	hour  int64
+	// touched are those of them that were counted since the last take.
+	touched []*tally
+	hour    int64
 }
 
 // tally is what is counted for one record in one hour.
 type tally struct {
-	duplicates, simultaneous, failed int64
-	attempt                          int
-	minute, inMinute, peak           int64 // simultaneous deliveries of that minute, and the most in one
-	at                               int64
+	Record
+	minute, inMinute int64 // simultaneous deliveries of that minute
+	touched          bool  // it is in Figures.touched
 }
 
 // New makes the figures of a node. Give its Events to the engine, and call Run.
 func New(st semel.Store, opts *Options) *Figures {
-	f := &Figures{store: st, known: map[Series]struct{}{}, keys: map[semel.ID]*tally{}, fresh: newSlot(0)}
+	f := &Figures{store: st, fresh: map[Series]*int64{}, keys: map[semel.ID]*tally{}}
 	if opts != nil {
 		f.opts = *opts
 	}
@@ -99,9 +104,9 @@ func (f *Figures) decided(e semel.Event) {
 		f.count(e.Door, e.ID.Operation, Simultaneous)
 	}
 	if e.Decision != semel.Execute {
-		f.fresh.added[bucketOf(e.Added)]++
+		f.added[bucketOf(e.Added)]++
 		t := f.of(e.ID, e.At)
-		t.duplicates++
+		t.Duplicates++
 		if met {
 			t.meet(e.At)
 		}
@@ -115,36 +120,43 @@ func (f *Figures) ended(e semel.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e.Added > 0 {
-		f.fresh.added[bucketOf(e.Added)]++
+		f.added[bucketOf(e.Added)]++
 	}
 	switch e.Disposition {
 	case semel.DispositionFailed, semel.DispositionAborted, semel.DispositionAbandoned:
 		f.count(e.Door, e.ID.Operation, FailedAttempt)
 		t := f.of(e.ID, e.At)
-		t.failed++
-		t.attempt = max(t.attempt, e.Attempt)
+		t.Failed++
+		t.Attempt = max(t.Attempt, e.Attempt)
 	}
 }
 
 func (f *Figures) answered(e semel.Event) {
-	if e.Code == "" || e.Decision != "" {
-		return
+	switch {
+	case e.FailedOpen:
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.count(e.Door, e.ID.Operation, FailedOpen)
+	case e.Code != "" && e.Decision == "":
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.count(e.Door, "", Refused)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.count(e.Door, "", Refused)
 }
 
 // count adds one. The caller holds f.mu, as for all below.
 func (f *Figures) count(door, operation, what string) {
 	s := Series{door, operation, what}
-	if _, ok := f.known[s]; !ok {
-		if len(f.known) >= maxSeries && operation != "" {
-			s.Operation = Other
-		}
-		f.known[s] = struct{}{}
+	n := f.fresh[s]
+	if n == nil && len(f.fresh) >= maxSeries && operation != "" {
+		s.Operation = Other
+		n = f.fresh[s]
 	}
-	f.fresh.counts[s]++
+	if n == nil {
+		n = new(int64)
+		f.fresh[s] = n
+	}
+	*n++
 }
 
 // of is the tally of a record.
@@ -154,64 +166,59 @@ func (f *Figures) of(id semel.ID, at time.Time) *tally {
 		if len(f.keys) >= maxRecords {
 			f.prune()
 		}
-		t = &tally{}
+		t = &tally{Record: Record{ID: id}}
 		f.keys[id] = t
 	}
-	t.at = max(t.at, at.Unix())
+	if !t.touched {
+		t.touched = true
+		f.touched = append(f.touched, t)
+	}
+	t.Last = max(t.Last, at.Unix())
 	return t
 }
 
 func (t *tally) meet(at time.Time) {
-	t.simultaneous++
+	t.Simultaneous++
 	if m := at.Unix() / 60; m != t.minute {
 		t.minute, t.inMinute = m, 0
 	}
 	t.inMinute++
-	t.peak = max(t.peak, t.inMinute)
+	t.Peak = max(t.Peak, t.inMinute)
 }
 
-// prune makes room: it keeps the tenth of the records that has the highest counts.
+// prune makes room for half of maxRecords: it forgets the records with the lowest counts.
 func (f *Figures) prune() {
-	ids := make([]semel.ID, 0, len(f.keys))
-	for id := range f.keys {
-		ids = append(ids, id)
-	}
-	weight := func(id semel.ID) int64 { t := f.keys[id]; return t.duplicates + t.failed }
-	slices.SortFunc(ids, func(a, b semel.ID) int { return cmp.Compare(weight(b), weight(a)) })
-	for _, id := range ids[len(ids)/10:] {
-		delete(f.keys, id)
+	for least := int64(2); len(f.keys) > maxRecords/2; least *= 2 {
+		low := func(t *tally) bool { return t.Duplicates+t.Failed < least }
+		maps.DeleteFunc(f.keys, func(_ semel.ID, t *tally) bool { return low(t) })
+		f.touched = slices.DeleteFunc(f.touched, low)
 	}
 }
 
-// take returns what was counted since the last take; if that is anything, also the records
-// of note of the hour. In another hour than before, records are counted from zero again.
-func (f *Figures) take(hour int64) (fresh slot, records []Record) {
+// take returns what was counted since the last take, and the records that were touched. In
+// another hour than before, records are counted from zero again.
+func (f *Figures) take(hour int64) (fresh slot, touched []Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	fresh, f.fresh = f.fresh, newSlot(0)
-	if !fresh.empty() {
-		records = f.ofNote()
+	fresh = newSlot(0)
+	for series, n := range f.fresh {
+		if *n > 0 {
+			fresh.counts[series], *n = *n, 0
+		}
 	}
+	for bucket, n := range f.added {
+		if n > 0 {
+			fresh.added[bucket], f.added[bucket] = n, 0
+		}
+	}
+	for _, t := range f.touched {
+		t.touched = false
+		touched = append(touched, t.Record)
+	}
+	f.touched = f.touched[:0]
 	if f.hour != 0 && hour != f.hour {
 		clear(f.keys)
 	}
 	f.hour = hour
-	return fresh, records
-}
-
-// maxNoted bounds the records that a node lists for an hour, by each of their counts.
-const maxNoted = 20
-
-// ofNote lists the records with the highest counts. The caller holds f.mu.
-func (f *Figures) ofNote() []Record {
-	return noted(func(yield func(Record) bool) {
-		for id, t := range f.keys {
-			if !yield(Record{
-				ID: id, Duplicates: t.duplicates, Simultaneous: t.simultaneous, Peak: t.peak,
-				Failed: t.failed, Attempt: t.attempt, Last: t.at,
-			}) {
-				return
-			}
-		}
-	})
+	return fresh, touched
 }

@@ -230,6 +230,16 @@ func (a *away) written() (writes, largest int) {
 	return a.writes, a.largestCell
 }
 
+func (a *away) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
+	a.mu.Lock()
+	fail := a.fail
+	a.mu.Unlock()
+	if fail {
+		return nil, errors.New("the store is away")
+	}
+	return a.Store.Get(ctx, id)
+}
+
 func (a *away) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	a.mu.Lock()
 	fail, mute := a.fail, a.mute
@@ -248,6 +258,30 @@ func (a *away) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, e
 	return rec, applied, err
 }
 
+func TestWhileTheStoreIsAwayANodeShowsItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &away{Store: memstore.New()}
+		a, b := start(t, st), start(t, st)
+		a.deliver(t, "pay", "k", works)
+		pass(2 * time.Second)
+		if r := b.report(t, time.Hour); r.Alone || r.Total.Deliveries != 1 {
+			t.Errorf("before %v, %+v", r.Alone, r.Total)
+		}
+		st.set(true, false)
+		b.figures.Events().Answered(semel.Event{Door: "http", FailedOpen: true, ID: semel.ID{Operation: "pay"}})
+		pass(2 * time.Second)
+		r := b.report(t, time.Hour)
+		if want := (figures.Sums{Deliveries: 1, Executed: 1, FailedOpen: 1}); !r.Alone || r.Total != want {
+			t.Errorf("meanwhile %v, %+v, want %+v", r.Alone, r.Total, want)
+		}
+		st.set(false, false)
+		pass(2 * time.Second)
+		if r := a.report(t, time.Hour); r.Alone || r.Total.FailedOpen != 1 || r.Total.DuplicateShare() != 0 {
+			t.Errorf("afterwards %v, %+v", r.Alone, r.Total)
+		}
+	})
+}
+
 func TestAFailingStoreLosesNothingAndCountsNothingTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &away{Store: memstore.New()}
@@ -263,6 +297,26 @@ func TestAFailingStoreLosesNothingAndCountsNothingTwice(t *testing.T) {
 		pass(2 * time.Second)
 		if got := b.report(t, time.Hour).Total; got.Deliveries != 90 || got.Executed != 1 {
 			t.Errorf("counted %+v", got)
+		}
+	})
+}
+
+// A node that dies writes nothing more: what it has counted in its last second is lost.
+func TestADeadNodeLosesItsLastSecond(t *testing.T) {
+	clause.Proves(t, "MAP-MON.5")
+	synctest.Test(t, func(t *testing.T) {
+		st := &away{Store: memstore.New()}
+		a, other := start(t, st), &node{figures: figures.New(st.Store, nil)}
+		pass(time.Minute + 300*time.Millisecond)
+		for range 75 {
+			a.deliver(t, "pay", "k", works)
+			pass(100 * time.Millisecond)
+		}
+		st.set(true, false)
+		a.stop()
+		got := other.report(t, time.Hour).Total
+		if got.Deliveries < 65 || got.Deliveries == 75 || got.Executed != 1 {
+			t.Errorf("of 75 deliveries, ten in a second, %d are counted", got.Deliveries)
 		}
 	})
 }

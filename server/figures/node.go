@@ -26,8 +26,8 @@ const (
 	keepFor = KeptHours + time.Hour
 	// maxCell bounds a cell, in bytes, well below what a store takes.
 	maxCell = 768 << 10
-	// writeTime bounds a write, and the last one with it.
-	writeTime = 5 * time.Second
+	// storeTime bounds a write, the last one included, and a reading.
+	storeTime = 5 * time.Second
 )
 
 // node is what this process has counted. It keeps two cells: the running minute is
@@ -102,7 +102,7 @@ func (f *Figures) Run(ctx context.Context) {
 // everything: a cell has sums, not differences, so that writing it again is harmless. It is
 // called once at a time.
 func (f *Figures) write(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	ctx, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()
 	now, err := f.store.Now(ctx)
 	if err != nil {
@@ -130,9 +130,9 @@ func (f *Figures) gather(now int64) {
 	if n.minute.at == 0 {
 		n.minute = newSlot(minute)
 	}
-	fresh, records := f.take(hour)
+	fresh, touched := f.take(hour)
 	if !fresh.empty() {
-		n.minute, n.records = n.minute.plus(fresh), records
+		n.minute, n.records = n.minute.plus(fresh), noted(n.records, touched)
 		n.unwritten.recent = true
 	}
 	if minute == n.minute.at {

@@ -13,8 +13,9 @@ import (
 // reader reads the cells of other nodes.
 type reader struct {
 	mu    sync.Mutex // held while the store is read, so that it is asked once for all readers
-	at    time.Time  // of the last complete reading
-	nodes []counted
+	at    time.Time  // of the last reading
+	err   error      // why it failed
+	nodes []counted  // of the last complete one
 	cache map[string]peer
 }
 
@@ -34,22 +35,38 @@ type peer struct {
 }
 
 const (
-	// fresh is how long what was read counts as current. With the interval of writing it
-	// keeps figures less than two seconds late.
-	fresh = 500 * time.Millisecond
+	// fresh is how long what was read counts as current, however many people look. With the
+	// interval of writing and that in which the dashboard asks, what people see is less than
+	// two seconds old.
+	fresh = 200 * time.Millisecond
 	// quietAfter is how long a node writes nothing before it is read only once a minute:
 	// most such nodes have ended.
 	quietAfter = 3 * time.Minute
 )
 
-// others are the figures of all other nodes.
+// others are the figures of all other nodes. If the store doesn't answer they are those that
+// were read last.
 func (f *Figures) others(ctx context.Context, now store.Instant) ([]counted, error) {
 	r := &f.peers
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.at.IsZero() && time.Since(r.at) < fresh {
-		return r.nodes, nil
+		return r.nodes, r.err
 	}
+	limited, cancel := context.WithTimeout(ctx, storeTime)
+	defer cancel()
+	nodes, err := f.readOthers(limited, now)
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // it says nothing about the store
+	}
+	if r.err, r.at = err, time.Now(); err == nil {
+		r.nodes = nodes
+	}
+	return r.nodes, r.err
+}
+
+func (f *Figures) readOthers(ctx context.Context, now store.Instant) ([]counted, error) {
+	r := &f.peers
 	dir, err := f.own.directory.Load(ctx)
 	if err != nil {
 		return nil, err
@@ -70,7 +87,6 @@ func (f *Figures) others(ctx context.Context, now store.Instant) ([]counted, err
 		}
 		nodes = append(nodes, p.counted)
 	}
-	r.nodes, r.at = nodes, time.Now()
 	return nodes, nil
 }
 

@@ -2,7 +2,6 @@ package figures
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"sort"
 
@@ -31,18 +30,27 @@ var orders = []func(*Record) int64{
 	func(r *Record) int64 { return r.Failed },
 }
 
-// noted are the records with the highest counts, up to maxNoted by each.
-func noted(all iter.Seq[Record]) []Record {
-	lists := make([]ranking, len(orders))
-	for r := range all {
-		for i, by := range orders {
-			lists[i].offer(r, by, maxNoted)
-		}
+// maxNoted bounds the records that a node lists for an hour, by each of their counts.
+const maxNoted = 20
+
+// noted are the records with the highest counts, of those that were noted before and those that
+// have changed since. Counts only rise, so no other can be among them.
+func noted(before, changed []Record) []Record {
+	have := make(map[semel.ID]bool, len(changed))
+	for i := range changed {
+		have[changed[i].ID] = true
 	}
+	before = slices.DeleteFunc(slices.Clone(before), func(r Record) bool { return have[r.ID] })
+	clear(have)
 	var list []Record
-	have := map[semel.ID]bool{}
-	for _, l := range lists {
-		for _, r := range l {
+	for _, by := range orders {
+		var highest ranking
+		for _, all := range [][]Record{before, changed} {
+			for i := range all {
+				highest.offer(&all[i], by, maxNoted)
+			}
+		}
+		for _, r := range highest {
 			if !have[r.ID] {
 				have[r.ID] = true
 				list = append(list, r)
@@ -56,12 +64,12 @@ func noted(all iter.Seq[Record]) []Record {
 type ranking []Record
 
 // offer takes a record in if it is among the n highest and its count isn't zero.
-func (l *ranking) offer(r Record, by func(*Record) int64, n int) {
-	if by(&r) == 0 || len(*l) == n && compare(&r, &(*l)[n-1], by) >= 0 {
+func (l *ranking) offer(r *Record, by func(*Record) int64, n int) {
+	if by(r) == 0 || len(*l) == n && compare(r, &(*l)[n-1], by) >= 0 {
 		return
 	}
-	i := sort.Search(len(*l), func(i int) bool { return compare(&r, &(*l)[i], by) < 0 })
-	*l = slices.Insert(*l, i, r)
+	i := sort.Search(len(*l), func(i int) bool { return compare(r, &(*l)[i], by) < 0 })
+	*l = slices.Insert(*l, i, *r)
 	*l = (*l)[:min(n, len(*l))]
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // Report is what happened in some time, over all nodes.
@@ -19,6 +20,9 @@ type Report struct {
 	// Nodes is how many processes have figures in the store, those that have ended
 	// included.
 	Nodes int
+	// Alone says that the store doesn't answer, so that these are the figures of this
+	// process, and what it had read of others before.
+	Alone bool
 	// KeyRate is [Options].KeyRate.
 	KeyRate int
 
@@ -44,6 +48,8 @@ type Sums struct {
 	FailedAttempts int64
 	// Refused are the requests that a door has refused by itself; zero for an operation.
 	Refused int64
+	// FailedOpen are the requests that ran without a guard; see [FailedOpen].
+	FailedOpen int64
 }
 
 // DuplicateShare is the share of the deliveries that did not execute, from 0 to 1.
@@ -62,6 +68,8 @@ func (s *Sums) count(what string, n int64) {
 		s.FailedAttempts += n
 	case Refused:
 		s.Refused += n
+	case FailedOpen:
+		s.FailedOpen += n
 	case string(semel.Execute):
 		s.Executed += n
 		s.Deliveries += n
@@ -96,19 +104,21 @@ type Point struct {
 const maxListed = 50
 
 // Read reports what happened in the last d, over all nodes: by minutes up to KeptMinutes,
-// otherwise by hours, up to KeptHours. Lists of records are of whole hours. An error is one
-// of the store.
+// otherwise by hours, up to KeptHours. Lists of records are of whole hours. If the store
+// doesn't answer, see Alone; an error is that of ctx.
 func (f *Figures) Read(ctx context.Context, d time.Duration) (*Report, error) {
 	now, err := f.store.Now(ctx)
-	if err != nil {
-		return nil, &semel.Error{Code: semel.CodeStoreUnavailable, Err: err}
+	var nodes []counted
+	if err == nil {
+		nodes, err = f.others(ctx, now)
+	} else {
+		now = store.InstantOf(time.Now())
 	}
-	nodes, err := f.others(ctx, now)
-	if err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
 	nodes = append(slices.Clip(nodes), f.mine(now.Time().Unix()))
-	r := &Report{To: now.Time().UTC(), Step: time.Minute, Nodes: len(nodes), KeyRate: f.opts.KeyRate}
+	r := &Report{To: now.Time().UTC(), Step: time.Minute, Nodes: len(nodes), Alone: err != nil, KeyRate: f.opts.KeyRate}
 	if d > KeptMinutes {
 		r.Step = time.Hour
 	}
@@ -188,10 +198,10 @@ func (r *Report) fill(nodes []counted) {
 	r.sum(sum.counts)
 	var repeated, crowded, failing ranking
 	for _, rec := range records {
-		repeated.offer(*rec, orders[0], maxListed)
-		failing.offer(*rec, orders[2], maxListed)
+		repeated.offer(rec, orders[0], maxListed)
+		failing.offer(rec, orders[2], maxListed)
 		if rec.Peak > int64(r.KeyRate) {
-			crowded.offer(*rec, orders[1], maxListed)
+			crowded.offer(rec, orders[1], maxListed)
 		}
 	}
 	r.Repeated, r.Crowded, r.Failing = repeated, crowded, failing
