@@ -19,8 +19,6 @@ import (
 	"github.com/semelhq/semel/store/memstore"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
-
 // insist tries again while the store is unavailable, as clients do: on a busy machine a
 // server may not give a connection in time. What follows says that nothing was done, or asks
 // for what was.
