@@ -43,7 +43,8 @@ func round(d time.Duration) time.Duration { return d.Round(time.Second) }
 
 // clockCheck is never a reason to get no traffic: calls are answered all the time.
 func clockCheck(st store.ClockState, now store.Instant) check {
-	return check{name: "clock", detail: clockText(st, now)}
+	text := clockText(st, now)
+	return check{name: "clock", detail: text, amiss: text != ""}
 }
 
 // lookAtClock is how often the log can notice that the store's clock leaps.

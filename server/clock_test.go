@@ -18,7 +18,7 @@ import (
 func TestAClockThatIsHeldBackIsShownAndAccepted(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t, "")
-	shown := regexp.MustCompile(`\[\+\] clock ok: HELD BACK: the clock went ahead by (60h0m|59h59m5)\S* and .*Noticed \d+s ago, followed in (1h0m0s|59m\d+s) if it lasts; semel store accept-clock`)
+	shown := regexp.MustCompile(`\[!\] clock: HELD BACK: the clock went ahead by (60h0m|59h59m5)\S* and .*Noticed \d+s ago, followed in (1h0m0s|59m\d+s) if it lasts; semel store accept-clock`)
 	friday := store.InstantOf(time.Now().Add(-60 * time.Hour))
 	redis.Do("SET", "semel:time", offsetclock.Note{At: friday}.String())
 	s := start(t, write(t, `store: {url: "`+redis.URL()+`"}`+"\n"))
@@ -54,7 +54,7 @@ func TestAClockThatWasPutBackIsShown(t *testing.T) {
 	redis.Do("SET", "semel:time", offsetclock.Note{At: store.InstantOf(time.Now().Add(60 * time.Hour))}.String())
 	s := start(t, write(t, `store: {url: "`+redis.URL()+`"}`+"\n"))
 	status, _, text := do(t, "GET", s.admin("/readyz?verbose"), "")
-	if status != 200 || !regexp.MustCompile(`\[\+\] clock ok: the clock was put back by (60h0m|59h59m5)\S*, \d+s ago`).MatchString(text) {
+	if status != 200 || !regexp.MustCompile(`\[!\] clock: the clock was put back by (60h0m|59h59m5)\S*, \d+s ago`).MatchString(text) {
 		t.Errorf("readyz is %d: %s", status, text)
 	}
 	servertest.Eventually(t, "the log says so", s.logs(regexp.MustCompile(`the clock of the store was put back.* by=(60h0m|59h59m5)\S* since=20`)))

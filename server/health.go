@@ -221,6 +221,7 @@ func (s *Server) sweeping() check {
 		parts = append(parts, fmt.Sprintf("%d due records are left to programs that have their operations", e.Swept.Left))
 	}
 	c.detail = strings.Join(parts, "; ")
+	c.amiss = c.detail != ""
 	return c
 }
 
@@ -238,7 +239,7 @@ func (s *Server) durabilityCheck() check {
 	case s.current().cfg.Store.Profile == "strict" && len(d.Unsafe) > 0:
 		c.err = errors.New(strings.Join(d.Unsafe, "; "))
 	}
-	c.detail = string(d.Level)
+	c.detail, c.amiss = string(d.Level), len(d.Unsafe) > 0
 	for _, set := range d.Settings {
 		c.detail += fmt.Sprintf(" %s=%q", set.Name, set.Value)
 	}

@@ -100,7 +100,7 @@ func TestANodeWithoutRoomIsNotReady(t *testing.T) {
 		t.Error("a node that is not ready takes a call")
 	}
 	d.free.Store(1 << 30)
-	ready(http.StatusOK, "[+] disk ok: filling up")
+	ready(http.StatusOK, "[!] disk: filling up")
 	if !begun("room") {
 		t.Error("a node that is ready takes no call")
 	}

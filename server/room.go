@@ -27,7 +27,7 @@ func roomOf(st *pebblestore.Store) check {
 	case r.Full:
 		c.err = errors.New("FULL: no new call is accepted until there is more space; " + c.detail)
 	case fillingUp(r):
-		c.detail = "filling up: " + c.detail
+		c.amiss, c.detail = true, "filling up: "+c.detail
 	}
 	return c
 }
