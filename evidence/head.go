@@ -163,6 +163,13 @@ func (l *Log) Reader(ctx context.Context) (*Reader, error) { return NewReader(ct
 // Checkpoint is the newest checkpoint, with and without its signatures.
 func (r *Reader) Checkpoint() (signed string, c Checkpoint) { return r.head.Checkpoint, r.head.at }
 
+// Contains reports why the log, as its newest checkpoint has it, isn't a continuation of what
+// another signed checkpoint has: [ErrFork] if it was cut off, put back or written anew. It
+// doesn't look at signatures; see [Trust.Open].
+func (r *Reader) Contains(ctx context.Context, signed string) error {
+	return contains(r.head.at, signed, func(old uint64) (tlog.TreeProof, error) { return r.ProveTree(ctx, old) })
+}
+
 // Cosigned is the newest checkpoint with the signatures of witnesses, or "".
 func (r *Reader) Cosigned() string { return r.head.Cosigned }
 
