@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semelhq/semel/cmd/semel/internal/top"
 	"github.com/semelhq/semel/server/query"
 	"github.com/semelhq/semel/store"
 )
@@ -76,6 +77,8 @@ func completeFlags(cmd *cobra.Command) {
 	for name, complete := range map[string]cobra.CompletionFunc{
 		"config":  cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt),
 		"context": completeContexts,
+		"sort":    cobra.FixedCompletions(top.ColumnNames(), cobra.ShellCompDirectiveNoFileComp),
+		"window":  cobra.FixedCompletions([]string{"5m", "15m", "1h", "3h", "24h", "168h"}, cobra.ShellCompDirectiveNoFileComp),
 		"outcome": cobra.FixedCompletions([]string{"completed", "rejected", "failed", "aborted"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
 		if cmd.LocalNonPersistentFlags().Lookup(name) != nil || cmd.PersistentFlags().Lookup(name) != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/semelhq/semel/internal/spelling"
-	"github.com/semelhq/semel/server/query"
 )
 
 // The exit codes of every command. They never change their meaning.
@@ -33,7 +32,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root := newRoot()
 	args = append([]string{}, args...) // nil would mean the arguments of the process
 	for i, arg := range args {
-		if query.Excludes(arg) || isRPCCode(arg) {
+		if excludes(arg) || isRPCCode(arg) {
 			args[i] = " " + arg // so that it isn't taken for a flag
 		}
 	}
@@ -90,7 +89,7 @@ what they mean, and every code that an answer or a log has.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w%s", err, flagHint(cmd, err))
 	})
-	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newIDs()), group(newWebhook()), group(configCommand()), group(recordsCommand()), newWhy(newRecordsFrom()), group(contextCommand()), group(messagesCommand()), group(evidenceCommand()), group(storeCommand()), group(reconcileCommand()), group(migrateCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
+	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newIDs()), group(newWebhook()), group(configCommand()), group(recordsCommand()), newWhy(newRecordsFrom()), newTop(), newTail(newRecordsFrom()), group(contextCommand()), group(messagesCommand()), group(evidenceCommand()), group(storeCommand()), group(reconcileCommand()), group(migrateCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
 	group(root)
 	sortCommands(root)
 	completeFlags(root)

@@ -111,15 +111,21 @@ func (src *recordSource) nearby(cmd *cobra.Command) (at string, err error) {
 			return url, nil
 		}
 	}
-	host, port, err := net.SplitHostPort(cfg.Admin.Address)
-	if ip, perr := netip.ParseAddr(host); host == "" || perr == nil && ip.IsUnspecified() {
+	return adminURL(cfg), nil
+}
+
+// adminURL is where a service with a configuration listens for operators, as this machine
+// reaches it.
+func adminURL(cfg *config.Config) string {
+	host, port, _ := net.SplitHostPort(cfg.Admin.Address) // which was checked
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
 	scheme := "http"
 	if cfg.Admin.TLS.Cert != "" {
 		scheme = "https"
 	}
-	return scheme + "://" + net.JoinHostPort(host, port), err
+	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
 // where is the service that is asked, with the file of the token for it. It is empty for a

@@ -40,6 +40,8 @@ var asking = map[string]struct {
 	"semel records settle":     {[]string{"order-1", "--outcome", "completed", "--reason", "r", "--yes"}, ExitConflict},
 	"semel records watch":      {nil, ExitOK},
 	"semel store accept-clock": {[]string{"--yes"}, ExitOK},
+	"semel tail":               {nil, ExitOK},
+	"semel top":                {[]string{"--once"}, ExitOK},
 	"semel why":                {[]string{"order-1"}, ExitOK},
 }
 
@@ -58,14 +60,17 @@ func withURL(cmd *cobra.Command) (paths []string) {
 	return paths
 }
 
-// stopsAtFirst ends a command as soon as it prints something: one that goes on by itself.
-type stopsAtFirst struct {
+// stopsAt ends a command as soon as it prints a text: one that goes on by itself.
+type stopsAt struct {
 	bytes.Buffer
+	text string
 	stop func()
 }
 
-func (s *stopsAtFirst) Write(p []byte) (int, error) {
-	s.stop()
+func (s *stopsAt) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), s.text) {
+		s.stop()
+	}
 	return s.Buffer.Write(p)
 }
 
@@ -144,13 +149,15 @@ func TestEveryCommandFindsTheService(t *testing.T) {
 					args[i] = strings.Replace(args[i], "PUBLIC", filepath.Join(home, "evidence.pub"), 1)
 				}
 				ctx, cancel := context.WithCancel(t.Context())
-				out := io.Writer(&bytes.Buffer{})
-				if path == "semel records watch" {
-					out = &stopsAtFirst{stop: cancel}
+				out, errs := io.Writer(&bytes.Buffer{}), io.Writer(&bytes.Buffer{})
+				switch path {
+				case "semel records watch":
+					out = &stopsAt{stop: cancel}
+				case "semel tail":
+					errs = &stopsAt{text: "following", stop: cancel}
 				}
-				var errs bytes.Buffer
-				if code := Run(ctx, append(args, where.flags...), strings.NewReader(""), out, &errs); code != test.code {
-					t.Errorf("%s: exit %d instead of %d, %s%s", path, code, test.code, out, &errs)
+				if code := Run(ctx, append(args, where.flags...), strings.NewReader(""), out, errs); code != test.code {
+					t.Errorf("%s: exit %d instead of %d, %s%s", path, code, test.code, out, errs)
 				}
 				cancel()
 			}

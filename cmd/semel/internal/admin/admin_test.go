@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/door"
+)
+
+// answering is a listener that gives one answer, to those who have the token.
+func answering(t *testing.T, status int, body string) *Service {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Header.Get("Authorization") {
+		case "Bearer secret":
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		case "":
+			w.WriteHeader(http.StatusUnauthorized)
+		default:
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(srv.URL+"/", "", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestGauges(t *testing.T) {
+	s := answering(t, 200, `# HELP semel_attempts x
+# TYPE semel_attempts gauge
+semel_attempts{state="held"} 2
+semel_attempts{state="in_flight"} 4
+# TYPE semel_oldest_attempt_seconds gauge
+semel_oldest_attempt_seconds{state="held"} 90.5
+# TYPE semel_build_info gauge
+semel_build_info{goversion="go1.26.8",store="pebble",version="v1.2.3"} 1
+# TYPE semel_decisions_total counter
+semel_decisions_total{decision="replay",door="http",operation="a \"b\""} 3
+`)
+	g, err := s.Gauges(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, ok := g.Attempts(); !ok || a != (Attempts{InFlight: 4, Held: 2, OldestHeld: 90500 * time.Millisecond}) || len(g) != 4 {
+		t.Errorf("%+v, %v, %v", a, ok, g)
+	}
+	if v := g.Version(); v != "v1.2.3" || (Gauges{}).Version() != "" {
+		t.Errorf("the version is %q", v)
+	}
+	if _, ok := (Gauges{}).Attempts(); ok {
+		t.Error("attempts are known without having been counted")
+	}
+}
+
+func TestReady(t *testing.T) {
+	want := []Check{{'+', "serving", ""}, {'+', "store", "pebble:./data: x"}, {'!', "issuers", ""}, {'-', "disk", "FULL: no space"}}
+	for _, status := range []int{200, 503} {
+		got, err := answering(t, status, "[+] serving ok\n[+] store ok: pebble:./data: x\n[!] issuers\n[-] disk: FULL:\nno space\n").Ready(t.Context())
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		for i := range want {
+			if got[i] != want[i] {
+				t.Errorf("%+v, want %+v", got[i], want[i])
+			}
+		}
+	}
+}
+
+// What isn't a service, or doesn't let the caller in, is told apart from one that is away.
+func TestErrors(t *testing.T) {
+	ask := map[string]func(s *Service) error{
+		"ready":   func(s *Service) error { _, err := s.Ready(t.Context()); return err },
+		"figures": func(s *Service) error { _, err := s.Figures(t.Context(), time.Hour); return err },
+		"gauges":  func(s *Service) error { _, err := s.Gauges(t.Context()); return err },
+	}
+	away := answering(t, 200, "")
+	away.url = "http://127.0.0.1:1"
+	wrong := answering(t, 200, "")
+	wrong.tokenFile, wrong.token = "", "other"
+	for name, f := range ask {
+		for _, other := range []*Service{answering(t, 404, "not found"), answering(t, 302, ""), answering(t, 200, "<html>\n"), answering(t, 200, strings.Repeat("x", maxAnswer+1))} {
+			if err := f(other); !isAnswer(err) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for s, code := range map[*Service]semel.Code{away: semel.CodeStoreUnavailable, away.Anonymous(): semel.CodeStoreUnavailable, answering(t, 200, "").Anonymous(): door.CodeUnauthorized, wrong: semel.CodeForbidden} {
+			if e, ok := errors.AsType[*semel.Error](f(s)); !ok || e.Code != code {
+				t.Errorf("%s: %v, want %s", name, f(s), code)
+			}
+		}
+	}
+	for _, url := range []string{"", "x:y", "ftp://x", "127.0.0.1:8481"} {
+		if _, err := New(url, "", ""); err == nil {
+			t.Errorf("%q is accepted", url)
+		}
+	}
+}
+
+func isAnswer(err error) bool {
+	_, ok := errors.AsType[*client.AnswerError](err)
+	return ok
+}

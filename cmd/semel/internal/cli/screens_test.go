@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/creack/pty"
+)
+
+// deliver begins a call of the operation pay over the API, ends it, and repeats it.
+func deliver(t *testing.T, url, key string) {
+	t.Helper()
+	send := func(path, body string) (answer map[string]any) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "POST", url+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", key)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err == nil {
+			err = json.Unmarshal(text, &answer)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	const begin = "/v1/operations/pay/executions"
+	execution, ok := send(begin, `{"payload":{"amount":12}}`)["execution"].(string)
+	if !ok {
+		t.Fatal("nothing is executed")
+	}
+	send("/v1/executions/"+execution+"/complete", `{"result":{"receipt":1}}`)
+	if d := send(begin, `{"payload":{"amount":12}}`)["decision"]; d != "replay" {
+		t.Fatalf("the decision is %v", d)
+	}
+}
+
+// until repeats f until it reports true, for a condition that another process brings about.
+func until(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-ctx.Done():
+			t.Fatal(what)
+		case <-tick.C:
+		}
+	}
+}
+
+const payOperation = "store: {url: 'memory:'}\noperations: [{name: pay}]\n"
+
+func TestTopPrintsATable(t *testing.T) {
+	data, admin := serving(t, payOperation)
+	deliver(t, data, "order-1")
+	for _, args := range [][]string{{"top", "--once", "--url", admin}, {"top", "--url", admin, "--sort", "share", "--window", "5m"}} {
+		code, out, errs := semelWith(t, "", args...)
+		if code != ExitOK || errs != "" || strings.Contains(out, "\x1b") {
+			t.Fatalf("exit %d, %q%s", code, out, errs)
+		}
+		for _, want := range []string{"deliveries 2  executed 1  duplicates 1 (50.0 %)", "1 node", "replay             1  50.0 %", "pay                 1  50.0 %", "order-1                1  pay"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("it doesn't say %q:\n%s", want, out)
+			}
+		}
+	}
+	until(t, "the node doesn't count what is open", func() bool {
+		code, out, errs := semelWith(t, "", "top", "--json", "--url", admin)
+		wantFields(t, out, "figures", "attempts")
+		if code != ExitOK || errs != "" {
+			t.Fatalf("exit %d, %s", code, errs)
+		}
+		return !strings.Contains(out, `"attempts": null`)
+	})
+	for args, want := range map[string]int{
+		"top --sort size": ExitUsage, "top --interval 1ms": ExitUsage, "top --window 2h": ExitUsage, "top --url x:y": ExitUsage, "top --url " + data: ExitUnavailable, "top --url http://127.0.0.1:1": ExitUnavailable,
+		"top now": ExitUsage,
+	} {
+		if code, out, errs := semelWith(t, "", strings.Fields(args)...); code != want || out != "" || errs == "" {
+			t.Errorf("%s: exit %d, %s%s", args, code, out, errs)
+		}
+	}
+}
+
+// safe is a buffer for two goroutines.
+type safe struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safe) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safe) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func TestTailPrintsLines(t *testing.T) {
+	data, admin := serving(t, payOperation)
+	deliver(t, data, "order-1")
+	for _, test := range []struct {
+		args        []string
+		want, wants int // lines with decisions
+	}{
+		{[]string{"tail", "--recent", "--url", admin}, 3, 3},
+		{[]string{"tail", "--recent", "--json", "--url", admin, "key:order-1", "-decision:execute"}, 2, 2},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var out, errs safe
+		ended := make(chan int, 1)
+		go func() { ended <- Run(ctx, test.args, strings.NewReader(""), &out, &errs) }()
+		until(t, "the events don't come", func() bool { return strings.Count(out.String(), "\n") >= test.want })
+		cancel()
+		if code := <-ended; code != ExitOK || !strings.HasPrefix(errs.String(), "semel: following what "+admin) {
+			t.Errorf("%q: exit %d, %s", test.args, code, errs.String())
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		last := lines[len(lines)-1]
+		if len(lines) != test.want || !strings.Contains(last, "replay") || !strings.Contains(last, "order-1") || strings.Contains(last, "\x1b") {
+			t.Errorf("%q prints\n%s", test.args, out.String())
+		}
+		if strings.HasPrefix(last, "{") {
+			wantFields(t, last, "id", "event", "idempotency_key", "data")
+		}
+	}
+	for args, want := range map[string]string{
+		"tail -i":                "needs a terminal",
+		"tail -i --json":         "exclude each other",
+		"tail decision:replya":   "did you mean replay?",
+		"tail attribute:order=1": "events have no attributes",
+	} {
+		code, out, errs := semelWith(t, "", strings.Fields(args)...)
+		if code != ExitUsage || out != "" || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d, %s%s", args, code, out, errs)
+		}
+	}
+	if code, _, errs := semelWith(t, "", "tail", "--url", "http://127.0.0.1:1"); code != ExitUnavailable || !strings.Contains(errs, "can't be reached") {
+		t.Errorf("exit %d, %s", code, errs)
+	}
+}
+
+// person runs the program in a pseudo terminal.
+type person struct {
+	t    *testing.T
+	tty  *os.File
+	seen safe
+	end  chan error
+}
+
+func atTerminal(t *testing.T, args ...string) *person {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program(t), args...)
+	cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=1")
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tty.Close() })
+	p := &person{t: t, tty: tty, end: make(chan error, 1)}
+	go func() {
+		_, _ = io.Copy(&p.seen, tty) // it fails when the program ends
+		p.end <- cmd.Wait()
+	}()
+	return p
+}
+
+// sees waits for a text on the screen. Screens are drawn by their changes, so it asks for
+// whole ones, by another size of the terminal.
+func (p *person) sees(text string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 20*time.Second)
+	defer cancel()
+	for n := uint16(0); ; n++ {
+		before := len(p.seen.String())
+		if err := pty.Setsize(p.tty, &pty.Winsize{Rows: 24, Cols: 90 + n%2}); err != nil {
+			p.t.Fatal(err)
+		}
+		drawn := time.NewTimer(200 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			p.t.Fatalf("%q isn't on the screen:\n%s", text, ansi.Strip(p.seen.String()[before:]))
+		case <-drawn.C:
+		}
+		if strings.Contains(ansi.Strip(p.seen.String()[before:]), text) {
+			return
+		}
+	}
+}
+
+func (p *person) types(text string) {
+	p.t.Helper()
+	if _, err := p.tty.WriteString(text); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *person) leaves(key string) {
+	p.t.Helper()
+	p.types(key)
+	if err := <-p.end; err != nil {
+		p.t.Errorf("the program ends with %v:\n%s", err, p.seen.String())
+	}
+	if text := p.seen.String(); !strings.Contains(text, "\x1b[?1049h") || !strings.HasSuffix(text[:strings.LastIndex(text, "1049l")+5], "\x1b[?1049l") {
+		p.t.Errorf("the terminal isn't left as it was: %q", text)
+	}
+}
+
+func TestScreensInATerminal(t *testing.T) {
+	program(t) // before anything starts
+	data, admin := serving(t, payOperation)
+	deliver(t, data, "order-1")
+	t.Run("top is drawn, and q ends it", func(t *testing.T) {
+		p := atTerminal(t, "top", "--url", admin, "--interval", "200ms")
+		p.sees("duplicates 1 (50.0 %)")
+		p.sees("q quit")
+		deliver(t, data, "order-top")
+		p.sees("order-top")
+		p.types("s")
+		p.sees("sort: deliveries")
+		p.leaves("q")
+	})
+	t.Run("tail is drawn, filtered, and tells why; Control-C ends it", func(t *testing.T) {
+		p := atTerminal(t, "tail", "-i", "--url", admin)
+		p.sees("order-top")
+		p.types("/")
+		p.sees("Enter keeps the filter")
+		p.types("order-1\r")
+		p.sees("3 of 6")
+		p.types("\r")
+		p.sees("why pay order-1")
+		p.sees("attempt 1 ended: completed")
+		p.types("\x1b")
+		p.sees("replay")
+		p.leaves("\x03")
+	})
+}

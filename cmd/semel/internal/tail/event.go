@@ -1,0 +1,191 @@
+// Package tail shows what a service decides as it happens: events in a form for people, the
+// filter that selects some of them, and the interactive screen of semel tail.
+package tail
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/cmd/semel/internal/screen"
+	"github.com/semelhq/semel/store"
+)
+
+// Event is one event of the stream of decisions.
+type Event struct {
+	// Seq is the event's number in the stream, and Kind decided, ended, purged, lease_lost or
+	// gap.
+	Seq, Kind string
+	// Record names the record that it is about, and ID is its identity; both are empty for a
+	// gap and for a purge of many.
+	Record string
+	ID     semel.ID
+
+	Decision    semel.Decision
+	State       store.State // of the record, as the delivery found it
+	Disposition store.Disposition
+	Held        bool
+	Attempt     int
+	Count       int // of purged records
+	Waited      time.Duration
+	Took        time.Duration
+	By          string
+	Reason      string // also of holding, or what a delivery was throttled by
+	At          time.Time
+	// Data is the whole event, in JSON.
+	Data json.RawMessage
+
+	number uint64 // on a screen
+}
+
+// Parse reads an event of the stream.
+func Parse(ev client.Event) (Event, error) {
+	var d struct {
+		Record      string    `json:"record"`
+		Attempt     int       `json:"attempt"`
+		Decision    string    `json:"decision"`
+		Status      string    `json:"status"`
+		Limit       string    `json:"limit"`
+		Waited      int64     `json:"waited_ms"`
+		Disposition string    `json:"disposition"`
+		Held        bool      `json:"held"`
+		HeldReason  string    `json:"held_reason"`
+		Took        int64     `json:"took_ms"`
+		By          string    `json:"by"`
+		Reason      string    `json:"reason"`
+		Count       int       `json:"count"`
+		At          time.Time `json:"at"`
+	}
+	if err := json.Unmarshal(ev.Data, &d); err != nil {
+		return Event{}, fmt.Errorf("an event of the stream is not JSON: %w", err)
+	}
+	e := Event{
+		Seq: ev.ID, Kind: ev.Type, Record: d.Record, Decision: semel.Decision(d.Decision), Held: d.Held, Attempt: d.Attempt, Count: d.Count,
+		Waited: time.Duration(d.Waited) * time.Millisecond, Took: time.Duration(d.Took) * time.Millisecond, By: d.By, At: d.At, Data: ev.Data,
+	}
+	for _, reason := range []string{d.HeldReason, d.Reason, d.Limit} {
+		if e.Reason == "" {
+			e.Reason = reason
+		}
+	}
+	if e.At.IsZero() { // events are numbered by the microsecond in which the node started
+		e.At = time.Now()
+	}
+	if d.Record != "" {
+		id, err := store.DecodeID(d.Record)
+		if err != nil {
+			return Event{}, fmt.Errorf("an event of the stream names no record: %w", err)
+		}
+		e.ID = id
+	}
+	// A word of a later service is left out: it selects nothing.
+	_ = e.State.UnmarshalText([]byte(d.Status))
+	_ = e.Disposition.UnmarshalText([]byte(d.Disposition))
+	if e.Kind == "ended" && e.State == 0 {
+		e.State = stateOf(&e)
+	}
+	return e, nil
+}
+
+// stateOf is the state in which an attempt has left its record.
+func stateOf(e *Event) store.State {
+	switch {
+	case e.Held:
+		return store.Processing
+	case e.Disposition == store.DispositionCompleted:
+		return store.Completed
+	}
+	return store.Failed
+}
+
+// What says in a word or two what happened: the decision, or how an attempt ended.
+func (e *Event) What() string {
+	switch e.Kind {
+	case "decided":
+		return string(e.Decision)
+	case "ended":
+		if e.Held {
+			return "held"
+		}
+		return e.Disposition.String()
+	case "lease_lost":
+		return "lease lost"
+	}
+	return e.Kind
+}
+
+// detail says what else is known.
+func (e *Event) detail() string {
+	var parts []string
+	add := func(is bool, text string) {
+		if is {
+			parts = append(parts, text)
+		}
+	}
+	add(e.Attempt > 1, "attempt "+strconv.Itoa(e.Attempt))
+	add(e.Waited > 0, "waited "+e.Waited.String())
+	add(e.Kind == "ended", "after "+e.Took.String())
+	add(e.By != "" && e.By != "holder", "by "+e.By)
+	add(e.Count > 1, strconv.Itoa(e.Count)+" records")
+	add(e.Reason != "", e.Reason)
+	return plain(strings.Join(parts, " · "))
+}
+
+// tone colors what happened.
+func (e *Event) tone(ink screen.Ink) func(string) string {
+	switch {
+	case e.Kind == "gap" || e.Kind == "lease_lost" || e.Held || e.Decision == semel.Held || e.Decision == semel.Throttled:
+		return ink.Yellow
+	case e.Kind == "ended" && e.Disposition != store.DispositionCompleted, e.Decision == semel.Conflict, e.Decision == semel.OtherCaller:
+		return ink.Red
+	case e.Decision == semel.Replay || e.Kind == "ended":
+		return ink.Green
+	case e.Decision == semel.Execute || e.Decision == semel.InFlight:
+		return ink.Blue
+	}
+	return func(text string) string { return text }
+}
+
+// Line is the event on one line, without colors for a zero ink. A width of zero is no limit;
+// in a narrow one the operation is left out.
+func (e *Event) Line(ink screen.Ink, width int) string {
+	layout := "15:04:05.000"
+	if width > 0 && width < 100 {
+		layout = time.TimeOnly
+	}
+	at := e.At.Local().Format(layout)
+	if e.Kind == "gap" {
+		return screen.Cut(at+"  "+ink.Yellow("gap: events were lost, because this reader or its connection was too slow"), width)
+	}
+	key, operation := plain(e.ID.Key), plain(e.ID.Operation)
+	columns := []string{at, e.tone(ink)(screen.Pad(e.What(), 11))}
+	switch {
+	case width > 0 && width < 60:
+		columns = append(columns, key)
+	case width > 0:
+		columns = append(columns, screen.Pad(operation, width/5), screen.Pad(key, width/5+2))
+	default:
+		columns = append(columns, screen.Pad(operation, max(20, ansi.StringWidth(operation))), screen.Pad(key, max(24, ansi.StringWidth(key))))
+	}
+	if detail := e.detail(); detail != "" {
+		columns = append(columns, detail)
+	}
+	return strings.TrimRight(screen.Cut(strings.Join(columns, "  "), width), " ")
+}
+
+// plain is a text that others chose, without what a terminal would obey.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}

@@ -1,0 +1,144 @@
+package tail
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/spelling"
+	"github.com/semelhq/semel/server/query"
+	"github.com/semelhq/semel/store"
+)
+
+// Decisions are the values of the qualifier decision, for help and completion.
+var Decisions = []string{
+	string(semel.Execute), string(semel.Replay), string(semel.InFlight), string(semel.Conflict), string(semel.Held), string(semel.TooLate),
+	string(semel.Throttled), string(semel.OtherCaller), string(semel.OtherDoor), string(semel.Superseded),
+}
+
+// Filter selects events by the qualifiers that select records, as far as an event has what
+// they ask for, and by decision:D, which only events have. The zero value selects all.
+type Filter struct {
+	query      store.Query
+	either     []semel.Decision // nil: all
+	not        []semel.Decision
+	everything bool
+}
+
+var errNotInEvents = errors.New("events have no attributes, fingerprints and times of creation: semel records watch has them")
+
+// ParseFilter reads a filter. All of its qualifiers must apply; several decision:D select
+// events with one of them. An error says what is wrong.
+func ParseFilter(text string) (Filter, error) {
+	f := Filter{}
+	var rest []string
+	for _, word := range words(text) {
+		name, value, _ := strings.Cut(strings.TrimLeft(word, "-("), ":")
+		switch {
+		case name == "decision":
+			if !slices.Contains(Decisions, value) {
+				hint := ""
+				if near := spelling.Nearest(value, Decisions); near != "" {
+					hint = ", did you mean " + near + "?"
+				}
+				return f, fmt.Errorf("there is no decision %q%s", value, hint)
+			}
+			switch {
+			case strings.HasPrefix(word, "-decision:"):
+				f.not = append(f.not, semel.Decision(value))
+			case strings.HasPrefix(word, "decision:"):
+				f.either = append(f.either, semel.Decision(value))
+			default:
+				return f, errors.New("decision: can't stand in parentheses")
+			}
+			continue
+		case slices.Contains([]string{"attribute", "attribute_prefix", "fingerprint", "after", "before"}, name), strings.HasPrefix(name, "created<"), strings.HasPrefix(name, "created>"):
+			return f, errNotInEvents
+		}
+		rest = append(rest, word)
+	}
+	if len(f.either)+len(f.not) > 0 && slices.Contains(rest, "OR") {
+		return f, errors.New("decision: and OR exclude each other: give decision: several times")
+	}
+	q, err := query.Parse(strings.Join(rest, " "))
+	f.query, f.everything = q, len(rest) == 0
+	return f, err
+}
+
+// words are the parts of a query between white space, those in quotes together.
+func words(text string) (all []string) {
+	quoted, escaped := false, false
+	word := strings.Builder{}
+	for _, r := range text {
+		if unicode.IsSpace(r) && !quoted {
+			if word.Len() > 0 {
+				all = append(all, word.String())
+				word.Reset()
+			}
+			continue
+		}
+		switch {
+		case escaped:
+			escaped = false
+		case r == '\\':
+			escaped = quoted
+		case r == '"':
+			quoted = !quoted
+		}
+		word.WriteRune(r)
+	}
+	if word.Len() > 0 {
+		all = append(all, word.String())
+	}
+	return all
+}
+
+// Open reads what is typed until now: the last word may go on, so that each letter narrows
+// what is shown.
+func Open(text string) (Filter, error) {
+	all := words(text)
+	if len(all) == 0 || strings.HasSuffix(text, " ") {
+		return ParseFilter(text)
+	}
+	last := all[len(all)-1]
+	if goesOn(last) {
+		if f, err := ParseFilter(text + "*"); err == nil {
+			return f, nil
+		}
+	}
+	if name, value, ok := strings.Cut(last, ":"); ok && strings.TrimLeft(name, "-") == "decision" && !slices.Contains(Decisions, value) {
+		starts := slices.ContainsFunc(Decisions, func(d string) bool { return strings.HasPrefix(d, value) })
+		if starts { // not finished
+			return ParseFilter(strings.Join(all[:len(all)-1], " "))
+		}
+	}
+	return ParseFilter(text)
+}
+
+// goesOn reports whether a word can stand for all that begin so.
+func goesOn(word string) bool {
+	name, _, valued := strings.Cut(strings.TrimLeft(word, "-("), ":")
+	if valued && !slices.Contains([]string{"operation", "key", "principal"}, name) {
+		return false
+	}
+	return word != "held" && word != "OR" && strings.Trim(word, "-(") != "" && !strings.HasSuffix(word, "*") && !strings.HasSuffix(word, `"`) && !strings.HasSuffix(word, ")")
+}
+
+// Matches reports whether the filter selects an event. A gap is never left out.
+func (f *Filter) Matches(e *Event) bool {
+	if e.Kind == "gap" {
+		return true
+	}
+	if len(f.either) > 0 && !slices.Contains(f.either, e.Decision) || slices.Contains(f.not, e.Decision) {
+		return false
+	}
+	if f.everything {
+		return true
+	}
+	return e.Record != "" && f.query.Matches(&store.Record{
+		ID: e.ID, State: e.State, Disposition: e.Disposition, Held: e.Held || e.Decision == semel.Held,
+	})
+}
