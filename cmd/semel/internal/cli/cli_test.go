@@ -67,7 +67,7 @@ func wantFields(t *testing.T, text string, want ...string) {
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"version"}, {"key"}, {"key", "derive"}, {"key", "lint"}, {"demo"},
-		{"serve"}, {"proxy"}, {"healthcheck"}, {"explain"}, {"why"}, {"top"}, {"tail"}, {"man"},
+		{"serve"}, {"proxy"}, {"healthcheck"}, {"explain"}, {"why"}, {"top"}, {"tail"}, {"doctor"}, {"man"},
 		{"evidence"}, {"evidence", "keygen"}, {"evidence", "show"}, {"evidence", "export"}, {"evidence", "prove"}, {"evidence", "verify"},
 		{"store"}, {"store", "status"}, {"store", "new-epoch"}, {"migrate"}, {"migrate", "up"}, {"reconcile"},
 	} {

@@ -89,7 +89,7 @@ what they mean, and every code that an answer or a log has.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w%s", err, flagHint(cmd, err))
 	})
-	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newIDs()), group(newWebhook()), group(configCommand()), group(recordsCommand()), newWhy(newRecordsFrom()), newTop(), newTail(newRecordsFrom()), group(contextCommand()), group(messagesCommand()), group(evidenceCommand()), group(storeCommand()), group(reconcileCommand()), group(migrateCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
+	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newIDs()), group(newWebhook()), group(configCommand()), group(recordsCommand()), newWhy(newRecordsFrom()), newTop(), newTail(newRecordsFrom()), newDoctor(), group(contextCommand()), group(messagesCommand()), group(evidenceCommand()), group(storeCommand()), group(reconcileCommand()), group(migrateCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
 	group(root)
 	sortCommands(root)
 	completeFlags(root)

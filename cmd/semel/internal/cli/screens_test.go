@@ -103,6 +103,34 @@ func TestTopPrintsATable(t *testing.T) {
 	}
 }
 
+// TestTheCommandsOfThePage runs what the page on the service shows for a terminal.
+func TestTheCommandsOfThePage(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/service.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, ok := strings.Cut(string(page), "```sh\nsemel doctor\n")
+	if !ok {
+		t.Fatal("the page has no block that begins with semel doctor")
+	}
+	text, _, _ = strings.Cut("semel doctor\n"+text, "```")
+	data, admin := serving(t, payOperation)
+	deliver(t, data, "order-1")
+	t.Setenv("SEMEL_URL", admin)
+	for line := range strings.Lines(text) {
+		args := strings.Fields(strings.ReplaceAll(line, "'", ""))[1:]
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		out, errs := io.Writer(&bytes.Buffer{}), &bytes.Buffer{}
+		if args[0] == "tail" {
+			out = &stopsAt{text: "replay", stop: cancel}
+		}
+		if code := Run(ctx, args, strings.NewReader(""), out, errs); code != ExitOK {
+			t.Errorf("%s: exit %d, %s%s", line, code, out, errs)
+		}
+	}
+}
+
 // safe is a buffer for two goroutines.
 type safe struct {
 	mu sync.Mutex

@@ -23,6 +23,7 @@ var asking = map[string]struct {
 	args []string
 	code int
 }{
+	"semel doctor":             {nil, ExitOK},
 	"semel evidence export":    {nil, ExitOK},
 	"semel evidence prove":     {[]string{"0"}, ExitOK},
 	"semel evidence show":      {[]string{"order-1"}, ExitOK},
