@@ -269,7 +269,7 @@ func linesOfDoors(t *testing.T, deliveries []told, first, then string, id func(n
 func attributeOf(span tracetest.SpanStub, name string) string {
 	for _, a := range span.Attributes {
 		if string(a.Key) == name {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,7 +157,7 @@ func TestEvidenceIsExported(t *testing.T) {
 // brokenEvidence is a store whose evidence breaks after some reads.
 type brokenEvidence struct {
 	*memstore.Store
-	reads int
+	reads atomic.Int64 // that still work
 }
 
 func (b *brokenEvidence) Extras() store.Extras {
@@ -166,7 +167,7 @@ func (b *brokenEvidence) Extras() store.Extras {
 }
 
 func (b *brokenEvidence) ReadEvidence(ctx context.Context, from uint64, limit int) ([]store.Entry, error) {
-	if b.reads--; b.reads < 0 {
+	if b.reads.Add(-1) < 0 {
 		return nil, errors.New("the disk is gone")
 	}
 	return b.Store.ReadEvidence(ctx, from, min(limit, 3))
@@ -180,7 +181,8 @@ func TestABrokenExportIsNotTakenForTheWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := &brokenEvidence{Store: kept, reads: 2}
+	broken := &brokenEvidence{Store: kept}
+	broken.reads.Store(2)
 	log, err := evidence.New(broken, keys, nil)
 	if err != nil {
 		t.Fatal(err)
