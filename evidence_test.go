@@ -122,6 +122,30 @@ func TestEveryChangeHasItsEntry(t *testing.T) {
 	})
 }
 
+// TestAQuestionWithoutAnAnswerIsNoEvidence: a reconciler may ask every second for days.
+func TestAQuestionWithoutAnAnswerIsNoEvidence(t *testing.T) {
+	asked := 0
+	op := semel.Operation{Evidence: semel.EvidenceChanges, ReconcileEvery: time.Second, Reconcile: func(context.Context, semel.Record) (semel.Settlement, error) {
+		if asked++; asked < 60 {
+			return semel.Settlement{}, nil
+		}
+		return semel.Settlement{Outcome: semel.DispositionAborted}, nil
+	}}
+	evident(t, op, func(t *testing.T, e *semel.Engine, st *memstore.Store, _ *scribe) {
+		must(t, begin(t, e, call("k")).Hold(t.Context(), "why"))
+		ctx, stop := context.WithCancel(t.Context())
+		ran := make(chan error)
+		go func() { ran <- e.Run(ctx, time.Second) }()
+		pass(5 * time.Minute)
+		stop()
+		<-ran
+		want := []string{"claimed processing", "held processing", "settled failed aborted"}
+		if got := told(t, st, "k"); asked != 60 || !slices.Equal(got, want) {
+			t.Errorf("asked %d times, and got %q", asked, got)
+		}
+	})
+}
+
 func TestEvidenceOfDecisionsIsKeptByLevel(t *testing.T) {
 	for level, n := range map[semel.EvidenceLevel]int{"": 0, semel.EvidenceNone: 0, semel.EvidenceChanges: 0, semel.EvidenceDecisions: 4, semel.EvidenceDurable: 4} {
 		t.Run("level "+string(level), func(t *testing.T) {

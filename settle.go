@@ -104,10 +104,13 @@ func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settl
 		return rec, err
 	}
 	change, ended := store.ChangeHeld, (*store.Settled)(nil)
-	if next.State.Terminal() {
+	switch {
+	case next.State.Terminal():
 		change, ended = store.ChangeSettled, &by
-	} else if len(s.Effects) > 0 {
+	case len(s.Effects) > 0:
 		change = store.ChangeEffect
+	case by.By == store.ByReconciler:
+		change = store.ChangePostponed // it doesn't know yet, and is asked again
 	}
 	// A crash before this write leaves the record held as it was, and the reconciler is
 	// called again. A crash after it leaves nothing to do.
