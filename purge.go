@@ -12,7 +12,8 @@ import (
 )
 
 // purge deletes expired records, after archiving those that must be archived, and returns how
-// many it deleted, and how many stay because no archive took them. It leaves records whose fence the clock may not have passed for a later sweep.
+// many it deleted, and how many stay because no archive took them. It leaves records
+// whose fence the clock may not have passed for a later sweep.
 func (e *Engine) purge(ctx context.Context, recs []*Record) (n, unarchived int, err error) {
 	ps := e.extras.Purge
 	if ps == nil || len(recs) == 0 {

@@ -38,8 +38,8 @@ type tab struct {
 	n     int    // of the newest experiment
 }
 
-// open starts a tab of the size of a laptop's window, at the page's first screen. The test is skipped where there is no
-// Chromium, and with -short.
+// open starts a tab of the size of a laptop's window, at the page's first screen. The test is
+// skipped where there is no Chromium, and with -short.
 func open(t *testing.T, base string) *tab {
 	t.Helper()
 	return openAt(t, base, "/")

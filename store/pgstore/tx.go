@@ -33,10 +33,10 @@ func (b Begin) Begin(ctx context.Context) (pgx.Tx, error) { return b(ctx) }
 // back because of others (40001, 40P01), Do runs it again, with fn, up to 12 times with
 // growing random pauses.
 //
-// The engine's store must be a [Store] in the same database, or wrap one; see [store.As]. The pool is your own, at any
-// isolation level, and gives one connection for the call; what is recorded is asked over
-// the store's. fn may not end the transaction, and should do nothing outside of the
-// database: that might happen again.
+// The engine's store must be a [Store] in the same database, or wrap one; see [store.As].
+// The pool is your own, at any isolation level, and gives one connection for the call; what
+// is recorded is asked over the store's. fn may not end the transaction, and should do
+// nothing outside of the database: that might happen again.
 //
 // While fn runs, other deliveries of the call by Do get in_flight in one round trip; see
 // [semel.Engine.BeginTx]. Deliveries by Engine.Do see nothing of it until it commits: one
