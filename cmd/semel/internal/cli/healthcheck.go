@@ -29,11 +29,7 @@ configured store open, or else the one at the configured admin address, which is
   semel healthcheck --url http://127.0.0.1:8481 --live`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			at, tokenFile, err := src.where()
-			if err == nil && at == "" {
-				at, err = src.nearby(cmd)
-				tokenFile = src.tokenFile
-			}
+			at, tokenFile, err := src.running(cmd)
 			if err != nil {
 				return err
 			}
