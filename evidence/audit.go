@@ -205,7 +205,9 @@ func (a *auditor) record(ctx context.Context, rec *semel.Record) error {
 // says reports whether the record is what an entry says. An entry by another format says
 // nothing.
 func (a *auditor) says(last *lastEntry, rec *semel.Record) bool {
-	return !strings.HasPrefix(last.content, contentPrefix) || last.content == a.log.content(rec, OutcomeDigest(rec))
+	content := a.log.content(rec, OutcomeDigest(rec))
+	format, _, _ := strings.Cut(content, "_")
+	return !strings.HasPrefix(last.content, format+"_") || last.content == content
 }
 
 // again looks at a record that wasn't as the log said, until neither changes meanwhile, and

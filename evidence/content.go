@@ -9,9 +9,9 @@ import (
 	"github.com/semelhq/semel/store/codec"
 )
 
-// contentPrefix begins digests of records. It has the format that they were made by: a
-// record that another format holds can't be compared by its digest.
-var contentPrefix = "c" + strconv.Itoa(codec.Version) + "_"
+// contentPrefix begins digests of records. It has the format of the record: one that
+// another format holds can't be compared by its digest.
+func contentPrefix(format byte) string { return "c" + strconv.Itoa(int(format)) + "_" }
 
 // content is a keyed digest of what a record says. What changes without evidence is left
 // out: leases, tries that are counted before they are verified, and when somebody looks
@@ -33,5 +33,5 @@ func (l *Log) content(rec *semel.Record, outcome [sha256.Size]byte) string {
 	if err != nil {
 		return "" // the store can't keep it either
 	}
-	return contentPrefix + l.keyed(domainContent, append(b, outcome[:]...)).String()
+	return contentPrefix(b[0]) + l.keyed(domainContent, append(b, outcome[:]...)).String()
 }

@@ -15,6 +15,7 @@ const (
 	ChangeCompensation Change = "compensation"           // a compensation was started or ended
 	ChangeChallenged   Change = "confirmation_requested" // a confirmation token was given out
 	ChangeUnconfirmed  Change = "confirmation_refused"   // a wrong or late token was presented
+	ChangeMoved        Change = "moved"                  // a refusal was put into a record of its own, for the caller who got it
 	ChangePostponed    Change = "postponed"              // only the lease or the time of the next look changed
 	ChangePurged       Change = "purged"                 // an operator is about to delete it
 	ChangeRestored     Change = "restored"               // the whole store was restored from a backup

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -97,6 +98,31 @@ func (id ID) Scope() (principal, scope string) {
 	principal, scope, _ = strings.Cut(id.Principal, ScopeMark)
 	return principal, scope
 }
+
+// Numbered is the identity of one number of the sequence that id names. No call of an
+// operation without numbers has it: its key has [ScopeMark], which keys of sequences can't
+// contain.
+func (id ID) Numbered(n uint64) ID {
+	id.Key += ScopeMark + strconv.FormatUint(n, 10)
+	return id
+}
+
+// Number splits the key of an identity that [ID.Numbered] made into the key that the caller
+// gave and the number. The number is zero, and the key whole, for any other identity.
+func (id ID) Number() (key string, n uint64) {
+	key, number, found := strings.Cut(id.Key, ScopeMark)
+	if !found {
+		return id.Key, 0
+	}
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || n == 0 || strconv.FormatUint(n, 10) != number {
+		return id.Key, 0
+	}
+	return key, n
+}
+
+// MaxNumber is how many bytes a number adds to the key of its sequence, at most.
+const MaxNumber = len(ScopeMark) + len("18446744073709551615")
 
 // Encode returns the identity as one word for use in URLs; [DecodeID] reads it. It hides
 // nothing: all members can be read, the key included.

@@ -37,9 +37,16 @@ type Record struct {
 	Door string
 
 	// Sequence is the number of this call among those of its key; zero where they have none.
-	// The record of a sequence is that of its newest number, see Sequenced of
-	// semel.Operation.
+	// See Sequenced of semel.Operation. The identity is then [ID.Numbered], but for records
+	// of format 1, where the newest number of a sequence had the identity of the sequence.
 	Sequence uint64
+	// Mark orders the numbers of a sequence. A record with one is no call: it has the
+	// identity of the sequence, no outcome, and answers for nothing. Nil otherwise.
+	Mark *Mark
+	// RefusedUntil is until when refusals that other callers got under the same key may be
+	// kept in records of their own; zero if there are none. This record isn't forgotten
+	// before.
+	RefusedUntil Instant
 
 	// Fence strictly rises with every new holder of this identity, also across
 	// a purge: it is the store's time in microseconds, or one more than the
@@ -107,6 +114,15 @@ type Record struct {
 	Outbox []Message
 	// Compensation is the call that undoes this one; nil if there is none.
 	Compensation *Compensation
+}
+
+// Mark says which numbers of a sequence were begun.
+type Mark struct {
+	// Begun is the highest number of which something may have happened, as far as is
+	// known; zero if there is none.
+	Begun uint64
+	// Newest is the number that was begun last. What became of it is in its own record.
+	Newest uint64
 }
 
 // Policy is the policy under which an attempt was claimed. The attempt is judged by it,

@@ -26,8 +26,20 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Version is the format that Append writes. Decode reads it and all earlier ones.
-const Version = 1
+// Version is the newest format. Decode reads it and all earlier ones. Append writes the
+// earliest one that can hold the record, so that programs of the version before can read
+// what has nothing new.
+//
+// Format 2 adds marks of sequences and RefusedUntil.
+const Version = 2
+
+// versionOf is the format in which a record is written.
+func versionOf(r *store.Record) byte {
+	if r.Mark != nil || r.RefusedUntil != 0 {
+		return 2
+	}
+	return 1
+}
 
 // ErrCorrupt is wrapped by Decode's error if Append didn't write these bytes.
 var ErrCorrupt = errors.New("the stored record is damaged")
@@ -64,7 +76,7 @@ const (
 // that the format cannot hold; there is none today.
 func Append(dst []byte, r *store.Record) ([]byte, error) {
 	start := len(dst)
-	b := append(dst, Version)
+	b := append(dst, versionOf(r))
 	b = append(b, r.Revision[:]...)
 	b = appendTime(b, r.NextAt)
 	b = appendText(b, r.ID.Tenant)

@@ -21,6 +21,8 @@ const (
 	hasDoor
 	hasSequence
 	hasPayload
+	hasMark
+	hasRefused
 	knownExtras = 1<<iota - 1
 )
 
@@ -75,6 +77,12 @@ func appendExtras(b []byte, r *store.Record) []byte {
 	if r.Payload != nil {
 		has |= hasPayload
 	}
+	if r.Mark != nil {
+		has |= hasMark
+	}
+	if r.RefusedUntil != 0 {
+		has |= hasRefused
+	}
 	if has == 0 {
 		return b
 	}
@@ -128,6 +136,12 @@ func appendExtras(b []byte, r *store.Record) []byte {
 	}
 	if has&hasPayload != 0 {
 		b = appendBytes(b, r.Payload)
+	}
+	if m := r.Mark; m != nil {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, m.Begun), m.Newest)
+	}
+	if has&hasRefused != 0 {
+		b = appendTime(b, r.RefusedUntil)
 	}
 	return b
 }
@@ -236,6 +250,13 @@ func (r *reader) extras(rec *store.Record) {
 	if has&hasPayload != 0 {
 		rec.Payload = r.bytes()
 		r.bad = r.bad || rec.Payload == nil
+	}
+	if has&hasMark != 0 {
+		rec.Mark = &store.Mark{Begun: r.uvarint(), Newest: r.uvarint()}
+	}
+	if has&hasRefused != 0 {
+		rec.RefusedUntil = r.time()
+		r.bad = r.bad || rec.RefusedUntil == 0
 	}
 }
 
