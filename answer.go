@@ -80,7 +80,7 @@ func (d *delivery) answer(ctx context.Context) error {
 	if d.foreign {
 		// Nothing of the record leaves the engine but when to ask again. The limit is a
 		// separate one, or a stranger could use up the caller's.
-		ans.Record = &Record{ID: cur.ID}
+		ans.Record = &Record{ID: d.id}
 		limited.Principal = "\x00" + d.call.Door + "\x00" + d.call.BoundTo
 	}
 	if delay := d.throttled(&limited); delay > 0 && !isOwn(ctx) {
@@ -94,7 +94,7 @@ func (d *delivery) answer(ctx context.Context) error {
 			*ans = Answer{}
 			return err
 		}
-	case InFlight:
+	case InFlight, SequenceGap:
 		age, lease := d.at.now.Sub(cur.StartedAt), cur.LeaseUntil.Sub(d.at.now)
 		if cur.Revision.IsZero() || cur.State.Terminal() {
 			// There is no lease to go by: the attempt is in another caller's open transaction,

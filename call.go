@@ -79,15 +79,15 @@ type Answer struct {
 	// Record is what is stored about the call. For Execute it is the claim, or
 	// in the answer of Do the outcome. For TooLate, OtherCaller, OtherDoor, a new
 	// call that is Throttled and one of another caller that is InFlight it has only the
-	// identity, for Superseded also the newest number; without a decision it is nil. It may be shared with the store: don't
-	// change it.
+	// identity, for Superseded also the newest number, and for SequenceGap the next one;
+	// without a decision it is nil. It may be shared with the store: don't change it.
 	Record *Record
 	// Attempt is the right to execute. It is set by Begin for Execute only.
 	Attempt *Attempt
 	// Challenge is what the caller needs to confirm the call, if the error is
 	// [CodeConfirmationRequired] and a new token was made.
 	Challenge *Challenge
-	// RetryAfter is when to try again, for InFlight, Held and Throttled.
+	// RetryAfter is when to try again, for InFlight, SequenceGap, Held and Throttled.
 	RetryAfter time.Duration
 	// Limit is the limit that throttled the delivery, for Throttled.
 	Limit Limit
@@ -116,6 +116,8 @@ func (a *Answer) Err() error {
 		return &Error{Code: CodeOtherDoor, Message: "the key was used through another door of this service"}
 	case Superseded:
 		return &Error{Code: CodeSuperseded, Message: "number " + strconv.FormatUint(a.Record.Sequence, 10) + " of the sequence was begun, so none below it begins any more"}
+	case SequenceGap:
+		return &Error{Code: CodeSequenceGap, Message: "number " + strconv.FormatUint(a.Record.Sequence, 10) + " of the sequence comes next", RetryAfter: a.RetryAfter}
 	case Throttled:
 		return &Error{Code: CodeThrottled, Message: a.Limit.message(), RetryAfter: a.RetryAfter}
 	}

@@ -37,14 +37,18 @@ const (
 	// executed nor replayed; the caller learns nothing about it.
 	OtherDoor Decision = "other_door"
 	// Superseded: a later number of the sequence was begun, and this one has no outcome; see
-	// [Call].Sequence. It is never executed. Answer.Record.Sequence is the newest number.
+	// [Call].Sequence. It is never executed. Answer.Record.Sequence is the newest number of
+	// which something may have happened.
 	Superseded Decision = "superseded"
+	// SequenceGap: the number before this one has no outcome yet, and isn't running; see
+	// Operation.Gapless. Answer.Record.Sequence is the number that comes next.
+	SequenceGap Decision = "sequence_gap"
 )
 
 // Decisions lists the decisions. Every one but [Execute] and [Replay] is a refusal, whose
 // code has the same name.
 func Decisions() []Decision {
-	return []Decision{Execute, Replay, InFlight, Conflict, Held, TooLate, Throttled, OtherCaller, OtherDoor, Superseded}
+	return []Decision{Execute, Replay, InFlight, Conflict, Held, TooLate, Throttled, OtherCaller, OtherDoor, Superseded, SequenceGap}
 }
 
 // Code is the code with which a delivery is refused. It reports false for Execute and
@@ -79,9 +83,6 @@ func decide(op *Operation, call *Call, cur *Record, now, lease store.Instant, re
 func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruling {
 	switch {
 	case isNew(call, cur, now):
-		if op.Gapless && call.Sequence > 1 {
-			return ruling{decision: InFlight}
-		}
 		return ruling{decision: Execute}
 	case cur.BoundTo != call.BoundTo && running(cur, lease):
 		return ruling{decision: InFlight}
@@ -89,8 +90,8 @@ func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruli
 		return ruling{decision: OtherCaller}
 	case cur.Door != call.Door:
 		return ruling{decision: OtherDoor}
-	case cur.Sequence != call.Sequence:
-		return inSequence(op, call, cur, lease)
+	case call.Sequence == 0 && (cur.Sequence != 0 || cur.Mark != nil): // the operation was declared in another way
+		return ruling{decision: Superseded}
 	case cur.Fingerprint != call.Fingerprint:
 		return ruling{decision: Conflict}
 	case cur.State == Completed:
@@ -115,10 +116,9 @@ func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruli
 // nothing but the fence that its own must exceed. That is so if there is no record, if it
 // has expired, or if it is another caller's and shows that nothing has happened: not
 // executing needs no proof of who asks, and a credential that was refused and then renewed
-// must not keep the key from its owner. The record of a later number of a sequence says
-// nothing about the numbers before it.
+// must not keep the key from its owner.
 func isNew(call *Call, cur *Record, now store.Instant) bool {
-	return cur.State == absent || cur.Expired(now) || cur.BoundTo != call.BoundTo && nothingHappened(cur) && cur.Sequence <= 1
+	return cur.State == absent || cur.Expired(now) || cur.BoundTo != call.BoundTo && nothingHappened(cur)
 }
 
 // nothingHappened reports whether every attempt of the call has ended with proof that it
@@ -179,8 +179,9 @@ func fencePassed(r *Record, now store.Instant) bool {
 	return now.Add(-fenceMargin).Micros() > r.Fence
 }
 
-// open makes the record of the attempt that the delivery would begin. If that is a new call, only the fence of the stored record is used; any other
-// record is continued. The holder is call.Holder, or else the engine.
+// open makes the record of the attempt that the delivery would begin. If that is a new call,
+// only the fence of the stored record is used; any other record is continued. In a sequence
+// fences rise with the numbers, too. The holder is call.Holder, or else the engine.
 func (d *delivery) open() (*Record, error) {
 	op, call, prev, now := d.op, &d.call, d.cur, d.at.now
 	until := now.Add(op.Lease)
@@ -189,10 +190,10 @@ func (d *delivery) open() (*Record, error) {
 		Sequence: call.Sequence,
 		Holder:   cmp.Or(call.Holder, d.engine.node), Attempt: 1,
 		CreatedAt: now, UpdatedAt: now, StartedAt: now, LeaseUntil: until, NextAt: until,
-		Fence: store.NextFence(prev.Fence, now), Attributes: call.Attributes, Policy: op.promise(call),
+		Fence: store.NextFence(max(prev.Fence, d.place.fence()), now), Attributes: call.Attributes, Policy: op.promise(call),
 	}
 	next.Origin, next.Payload = next.Fence, bytes.Clone(d.keepable())
-	if !isNew(call, prev, now) && call.Sequence == prev.Sequence {
+	if !isNew(call, prev, now) {
 		last := *prev
 		if last.State == Processing {
 			if err := step(&last, evAbandon); err != nil {

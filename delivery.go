@@ -32,7 +32,10 @@ type delivery struct {
 	op     *operation
 	call   Call
 	id     ID
-	tx     *txStore // where it writes; nil: to the store itself
+	// sequence is the identity of the sequence of a numbered call, and place where it stands.
+	sequence ID
+	place    place
+	tx       *txStore // where it writes; nil: to the store itself
 
 	cur    *Record // what is stored, as last seen; none if there is nothing, or before look
 	looked bool    // whether cur was read
@@ -81,7 +84,7 @@ func (d *delivery) admit(ctx context.Context) error {
 	if !ok {
 		return &Error{Code: CodeUnknownOperation, Message: "operation " + call.Operation + " is not registered"}
 	}
-	d.op, d.id, d.cur = op, call.ID(op.Share), &none
+	d.op, d.id, d.sequence, d.cur = op, call.ID(op.Share), call.sequence(op.Share), &none
 	if d.began == 0 {
 		d.began = e.elapsed()
 	}
@@ -159,11 +162,17 @@ func (d *delivery) try(ctx, calls context.Context) (next progress, err error) {
 	if d.at, err = d.engine.read(calls); err != nil {
 		return startOver, err
 	}
-	if d.cur.State != absent || d.op.Gapless {
+	if d.cur.State != absent {
 		if next, err := d.decide(ctx); next != proceed || err != nil {
 			return next, err
 		}
 		calls = ctx // the delivery may have waited longer than one call may take
+	}
+	if d.op.Sequenced {
+		if next, err := d.order(ctx); next != proceed || err != nil {
+			return next, err
+		}
+		calls = ctx
 	}
 	claim, err := d.open()
 	if err != nil {
@@ -190,32 +199,24 @@ func (d *delivery) try(ctx, calls context.Context) (next progress, err error) {
 
 // look reads what is stored.
 func (d *delivery) look(ctx context.Context) error {
-	rec, err := d.engine.get(ctx, d.id)
-	switch {
-	case err == nil:
-		d.cur = rec
-	case errors.Is(err, ErrNotFound):
-		d.cur = &none
-	default:
-		return d.engine.storeError("get", d.id, err)
+	rec, err := d.engine.getIfAny(ctx, d.id)
+	if err == nil {
+		d.cur, d.looked = rec, true
 	}
-	d.looked = true
-	return nil
+	return err
 }
 
 // decide deals with the record that stands in the way of a claim. If the delivery may
 // proceed, d.cur is what it replaces, judged at d.at.
 func (d *delivery) decide(ctx context.Context) (next progress, err error) {
 	for range maxClaims {
-		if d.cur.State == absent && !d.op.Gapless {
+		if d.cur.State == absent {
 			return proceed, nil // it is gone by now
 		}
-		r := decide(&d.op.Operation, &d.call, d.cur, d.at.now, d.engine.leaseTime(d.cur, d.at.now), d.engine.restored(d.cur, d.at.now))
+		r := d.rule()
 		switch {
 		case r.decision == Execute:
-			return proceed, d.keepPast(ctx)
-		case r.decision == Superseded:
-			return answered, d.superseded(ctx)
+			return proceed, nil
 		case r.hold != "":
 			next, err := d.held(r.hold)
 			if err != nil {
@@ -235,38 +236,41 @@ func (d *delivery) decide(ctx context.Context) (next progress, err error) {
 				continue
 			}
 		case r.decision == InFlight && d.waitTime() > d.waited:
-			changed, err := d.wait(ctx)
+			changed, err := d.wait(ctx, watchKey{id: d.id, change: d.cur.State != Processing, seen: d.cur.Revision})
 			if err != nil {
 				return startOver, err
 			}
-			if changed {
+			if changed != nil {
+				d.cur = changed
 				continue
 			}
 		}
-		d.foreign = d.cur.State != absent && isForeign(&d.call, d.cur)
+		d.foreign = isForeign(&d.call, d.cur)
 		d.ans.Decision, d.ans.Record = r.decision, d.cur
-		if d.cur.State == absent { // a sequence has to begin with its first number
-			d.ans.Record = &Record{ID: d.id}
+		if d.cur.Mark != nil {
+			d.ans.Record = &Record{ID: d.id, Sequence: d.cur.Mark.Newest}
 		}
 		return answered, nil
 	}
 	return startOver, nil // the record has changed again, and isn't judged yet
 }
 
-// wait waits for another's outcome, or for what follows one: its messages, or the number
-// before this one. It reports whether what is stored has changed.
-func (d *delivery) wait(ctx context.Context) (bool, error) {
+// rule is what the delivery gets for the record that it has read.
+func (d *delivery) rule() ruling {
+	e, now := d.engine, d.at.now
+	return decide(&d.op.Operation, &d.call, d.cur, now, e.leaseTime(d.cur, now), e.restored(d.cur, now))
+}
+
+// wait waits for what key says, and returns what is stored then; nil if that hasn't come.
+func (d *delivery) wait(ctx context.Context, key watchKey) (*Record, error) {
 	start := d.engine.elapsed()
-	changed, err := d.engine.await(ctx, watchKey{id: d.id, change: d.cur.State != Processing, seen: d.cur.Revision}, d.waitTime()-d.waited)
+	changed, err := d.engine.await(ctx, key, d.waitTime()-d.waited)
 	d.waited += d.engine.elapsed() - start
 	if err != nil || changed == nil {
-		return false, err
+		return nil, err
 	}
-	if d.at, err = d.engine.read(ctx); err != nil {
-		return false, err
-	}
-	d.cur = changed
-	return true, nil
+	d.at, err = d.engine.read(ctx)
+	return changed, err
 }
 
 // waitTime is how long the delivery waits for an outcome.
@@ -317,6 +321,9 @@ func (d *delivery) claim(ctx, calls context.Context, claim *Record) (progress, e
 // applyClaim writes a claim, to the store or in the delivery's transaction.
 func (d *delivery) applyClaim(ctx, calls context.Context, v *version) (stored *Record, applied bool, err error) {
 	if d.tx != nil {
+		if _, err := d.moveMark(ctx, v); err != nil {
+			return nil, false, err
+		}
 		return d.tx.apply(ctx, *v)
 	}
 	// A crash before this write leaves nothing. A crash after it leaves a
@@ -327,6 +334,14 @@ func (d *delivery) applyClaim(ctx, calls context.Context, v *version) (stored *R
 	case err != nil && !errors.Is(err, store.ErrNotApplied):
 		d.engine.releaseClaim(d.op, v)
 	case err == nil && applied:
+		moved, err := d.moveMark(ctx, v)
+		if err != nil {
+			d.engine.releaseClaim(d.op, v)
+			return nil, false, err
+		}
+		if !moved {
+			return d.takeBack(ctx, stored, v)
+		}
 		return d.freshen(ctx, v)
 	case err == nil:
 		return d.takeBack(ctx, stored, v)

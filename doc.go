@@ -20,7 +20,8 @@
 //     higher than that of every earlier attempt, so a holder that was replaced can
 //     change nothing.
 //   - A [Decision] is what a delivery got: execute, replay, in_flight, conflict,
-//     held, too_late, throttled, other_door, other_caller or superseded.
+//     held, too_late, throttled, other_door, other_caller, superseded or
+//     sequence_gap.
 //   - An [Operation] names a kind of call and declares its policy.
 //   - An effect is one call of an attempt to another system. [Attempt.Effects] and
 //     [Effect] keep a durable ledger of them.

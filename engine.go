@@ -220,7 +220,7 @@ func (e *Engine) Lookup(ctx context.Context, id ID) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	if rec.Expired(now) {
+	if rec.Expired(now) || rec.Mark != nil { // the mark of a sequence is no call
 		return Record{}, ErrNotFound
 	}
 	return *rec, nil

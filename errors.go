@@ -35,6 +35,9 @@ const (
 	CodeOtherDoor Code = "other_door"
 	// CodeSuperseded: a later number of the sequence was begun. Nothing was executed.
 	CodeSuperseded Code = "superseded"
+	// CodeSequenceGap: a number that comes before this one in the sequence has no outcome yet.
+	// Nothing was executed.
+	CodeSequenceGap Code = "sequence_gap"
 	// CodeForbidden: the caller may not begin the call, or see the stored answer.
 	CodeForbidden Code = "forbidden"
 	// CodeRejected: the call was refused for good.
@@ -76,7 +79,7 @@ const (
 func Codes() []Code {
 	return []Code{
 		CodeInvalidCall, CodeUnknownOperation, CodeInvalidOperation, CodeConflict, CodeInFlight, CodeHeld, CodeTooLate, CodeThrottled, CodeOtherCaller,
-		CodeOtherDoor, CodeSuperseded, CodeForbidden, CodeRejected, CodeFailed, CodeAborted, CodeUnknown, CodeResultNotKept, CodeLeaseLost, CodeAlreadyEnded,
+		CodeOtherDoor, CodeSuperseded, CodeSequenceGap, CodeForbidden, CodeRejected, CodeFailed, CodeAborted, CodeUnknown, CodeResultNotKept, CodeLeaseLost, CodeAlreadyEnded,
 		CodeIllegalTransition, CodeConfirmationRequired, CodeConfirmationRefused, CodeEffectUnknown, CodeStoreUnavailable, CodeNotFound, CodeUnsupported,
 		CodeClosed,
 	}

@@ -140,14 +140,16 @@ type Operation struct {
 	// requests for confirmation.
 	PerPrincipal Rate
 
-	// Sequenced makes all calls of one key a sequence: Call.Sequence numbers them. A call
-	// executes if its number is above all that were begun, one at a time, and while another
-	// number runs it is in flight. A number that has an outcome gets it, whatever came
-	// later, and one that has none when a later one was begun is [Superseded]. What is known
-	// of a sequence is forgotten when the window of its newest number ends (MAP-SESS.2).
+	// Sequenced makes all calls of one key a sequence: Call.Sequence numbers them. Each
+	// number is a call of its own, with its own record, caller and window, and a number that
+	// has an outcome gets it, whatever came later. A number executes if it is above all that
+	// may have had an effect, one at a time: while another runs it is [InFlight], while
+	// another is held it is [Held], and below one that may have had an effect it is
+	// [Superseded]. The order is forgotten when the window of the number that began last
+	// ends (MAP-SESS.2).
 	Sequenced bool
-	// Gapless lets number N execute only when N-1 has an outcome; until then it is
-	// [InFlight]. The first number is 1. Otherwise numbers may be left out.
+	// Gapless lets number N execute only when N-1 has an outcome; while N-1 hasn't begun, N
+	// gets [SequenceGap]. The first number is 1. Otherwise numbers may be left out.
 	Gapless bool
 
 	// What follows an attempt that did not complete.

@@ -29,10 +29,28 @@ func (door Door) Peek(ctx context.Context, call Call) (Answer, error) {
 	if err := d.look(ctx); err != nil {
 		return Answer{}, err
 	}
+	r := ruling{decision: Execute}
+	if d.cur.State != absent {
+		r = d.rule()
+	}
+	if d.op.Sequenced && r.decision == Execute {
+		next, decision, err := d.ruleNumber(ctx)
+		switch {
+		case err != nil:
+			return Answer{}, err
+		case next == startOver:
+			r = d.rule()
+		case next == answered:
+			return d.ans, d.answer(ctx)
+		case decision != Execute:
+			d.refuseNumber(decision)
+			err = d.answer(ctx)
+			return d.ans, err
+		}
+	}
 	if d.cur.State == absent {
 		return would, nil
 	}
-	r := decide(&d.op.Operation, &d.call, d.cur, d.at.now, e.leaseTime(d.cur, d.at.now), e.restored(d.cur, d.at.now))
 	d.foreign = isForeign(&d.call, d.cur)
 	d.ans.Decision, d.ans.Record = r.decision, d.cur
 	if r.hold != "" { // the next delivery will write it

@@ -54,7 +54,7 @@ func (e *Engine) archived(ctx context.Context, recs []*Record) ([]*Record, error
 	var keep []Record
 	free := make([]*Record, 0, len(recs))
 	for _, rec := range recs {
-		if op, ok := (*e.ops.Load())[rec.ID.Operation]; rec.Policy.Archive || ok && op.Archive {
+		if op, ok := (*e.ops.Load())[rec.ID.Operation]; rec.Mark == nil && (rec.Policy.Archive || ok && op.Archive) {
 			keep = append(keep, *rec)
 		} else {
 			free = append(free, rec)
@@ -129,6 +129,10 @@ type Removal struct {
 // policy says so, and the evidence of the purge is durable before it. A record that is
 // processing is refused with [CodeIllegalTransition], and one of an operation that isn't
 // registered here with [CodeUnknownOperation], unless it is forced.
+//
+// The identity of a sequence stands for all its numbers: they are purged one after the other,
+// and then the order. If one of them is processing, those before it are gone and the others
+// stay; purge the sequence again when it has ended.
 func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	ps := e.extras.Purge
 	if ps == nil {
@@ -147,6 +151,11 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	}
 	if r.Fence != 0 && r.Fence != rec.Fence {
 		return ErrNotFound
+	}
+	if rec.Mark != nil {
+		if err := e.purgeNumbers(ctx, id, r); err != nil {
+			return err
+		}
 	}
 	now, err := e.now(ctx)
 	if err != nil {
@@ -201,4 +210,28 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 		e.events.Purged(Event{Count: n, ID: id, By: store.ByOperator, Who: r.Who, Reason: r.Reason})
 	}
 	return nil
+}
+
+// purgeNumbers purges all numbers of a sequence.
+func (e *Engine) purgeNumbers(ctx context.Context, sequence ID, r Removal) error {
+	q := store.Query{Tenant: &sequence.Tenant, Principal: sequence.Principal, Operation: sequence.Operation, KeyPrefix: sequence.Key + store.ScopeMark}
+	for {
+		page, err := e.Search(ctx, q)
+		if err != nil {
+			return err
+		}
+		r.Fence = 0 // that of the mark
+		for i := range page.Records {
+			id := page.Records[i].ID
+			if id != sequence.Numbered(page.Records[i].Sequence) {
+				continue // of another principal: the empty one selects all
+			}
+			if err := e.Purge(ctx, id, r); err != nil && !errors.Is(err, ErrNotFound) {
+				return err
+			}
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return nil
+		}
+	}
 }

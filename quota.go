@@ -137,7 +137,7 @@ func (u usage) plus(v usage) usage { return usage{u.records + v.records, u.bytes
 // usageOf is how much of the quotas it uses to replace prev by next.
 func (q *quotas) usageOf(prev, next *Record) usage {
 	switch {
-	case len(q.set) == 0:
+	case len(q.set) == 0, next.Mark != nil:
 		return usage{}
 	case prev.Origin != next.Origin: // a new call
 		return usage{records: counted(next), bytes: payload(next)}

@@ -13,6 +13,15 @@ const maxDoorLen = 32
 // ID is the identity of the call if its operation shares its keys by share. Doors use it
 // to find the record of a call that a caller asks about.
 func (c *Call) ID(share Share) ID {
+	id := c.sequence(share)
+	if c.Sequence != 0 {
+		id = id.Numbered(c.Sequence)
+	}
+	return id
+}
+
+// sequence is the identity of the call without its number.
+func (c *Call) sequence(share Share) ID {
 	id := ID{Tenant: c.Tenant, Operation: c.Operation, Key: c.Key}
 	if share != ShareTenant {
 		id.Principal = c.Principal

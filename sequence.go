@@ -9,14 +9,15 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Numbered calls. All calls of a sequenced operation that share a key are one sequence,
-// and share one record: that of its newest number, the mark. So the mark moves in the same
-// atomic write as the claim of the number, and no number can start while another runs.
-// Before the next number takes the record over, the outcome in it is kept in a record of
-// its own, where late duplicates find it.
-
-// maxNumber is how many bytes a number adds to the key of its kept outcome.
-const maxNumber = len(store.ScopeMark) + len("18446744073709551615")
+// Numbered calls. Each number of a sequence is a record of its own, [store.ID.Numbered], and
+// is decided, ended, settled, compensated and purged as any other. Beside the numbers stands
+// the mark of the sequence: which number began last. It only orders the numbers, and has no
+// outcome of any.
+//
+// A number begins by two writes, its claim and then the mark, and its handler starts when both
+// are durable. Every execution moves the mark, a further attempt too, so of two numbers that
+// begin at the same time one finds the mark changed and gives its claim back. Whoever moves the
+// mark has read the record of the number that began last, whose claim is older than the mark.
 
 // validateSequence rejects a number where the operation has none, and the reverse.
 func (c *Call) validateSequence(op *Operation) error {
@@ -25,97 +26,264 @@ func (c *Call) validateSequence(op *Operation) error {
 		return &Error{Code: CodeInvalidCall, Message: "operation " + op.Name + " is sequenced, and the call has no number; numbers begin with 1"}
 	case c.Sequence != 0 && !op.Sequenced:
 		return &Error{Code: CodeInvalidCall, Message: "the call has a number, and operation " + op.Name + " isn't sequenced"}
-	case op.Sequenced && (len(c.Key) > store.MaxKeyLen-maxNumber || strings.Contains(c.Key, store.ScopeMark)):
-		return &Error{Code: CodeInvalidCall, Message: "the key of a sequence has up to " + strconv.Itoa(store.MaxKeyLen-maxNumber) + " bytes without " + store.ScopeMark}
+	case op.Sequenced && (len(c.Key) > store.MaxKeyLen-store.MaxNumber || strings.Contains(c.Key, store.ScopeMark)):
+		return &Error{Code: CodeInvalidCall, Message: "the key of a sequence has up to " + strconv.Itoa(store.MaxKeyLen-store.MaxNumber) + " bytes without " + store.ScopeMark}
 	}
 	return nil
 }
 
-// PastID is the identity under which the outcome of an earlier number of a sequence is
-// kept. No call can have it.
-func PastID(sequence ID, number uint64) ID {
-	sequence.Key += store.ScopeMark + strconv.FormatUint(number, 10)
-	return sequence
+// place is what a number has to be compared with before it begins.
+type place struct {
+	mark   *Record // what is stored under the identity of the sequence; none if there is nothing
+	newest *Record // of the number that began last, if that is another one; none if it is gone
+	store.Mark
+	// begun is the highest number of which something may have happened, and next the only
+	// one that may begin without a gap.
+	begun, next uint64
 }
 
-// inSequence rules on a call whose number isn't that of the record.
-func inSequence(op *Operation, call *Call, cur *Record, lease store.Instant) ruling {
-	switch {
-	case cur.Sequence == 0: // the operation was declared in another way
-		return ruling{decision: Conflict}
-	case call.Sequence < cur.Sequence:
-		return ruling{decision: Superseded} // unless its own outcome was kept
-	case running(cur, lease), cur.State.Terminal() && cur.Unfinished(): // where its messages are looked for
-		return ruling{decision: InFlight}
-	case cur.Held:
-		return ruling{decision: Held}
-	case cur.State == Processing && !mayRunAgain(cur):
-		return ruling{decision: Held, hold: heldReason(cur)}
-	case op.Gapless && (call.Sequence > cur.Sequence+1 || !settledOutcome(cur)):
-		return ruling{decision: InFlight}
-	}
-	return ruling{decision: Execute}
-}
-
-// settledOutcome reports whether the number of the record was processed: it has an outcome
-// that a duplicate gets.
-func settledOutcome(cur *Record) bool {
-	return cur.State.Terminal() && !nothingHappened(cur)
-}
-
-// past finds the outcome of a number below the mark. It reports false if there is none.
-func (d *delivery) past(ctx context.Context) (*Record, bool, error) {
-	id := PastID(d.id, d.call.Sequence)
-	rec, err := d.engine.get(ctx, id)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return nil, false, nil
-	case err != nil:
-		return nil, false, d.engine.storeError("get", id, err)
-	}
-	return rec, !rec.Expired(d.at.now), nil
-}
-
-// superseded answers a number below the mark: by its own outcome if it was processed, and
-// otherwise with the number of the mark.
-func (d *delivery) superseded(ctx context.Context) error {
-	rec, found, err := d.past(ctx)
+// readPlace reads where the delivery's sequence stands. A sequence is forgotten with the window
+// of the number that began last.
+func (d *delivery) readPlace(ctx context.Context) error {
+	d.place = place{mark: &none, newest: &none}
+	mark, err := d.engine.getIfAny(ctx, d.sequence)
 	if err != nil {
 		return err
 	}
-	if found {
-		if r := rule(&d.op.Operation, &d.call, rec, d.at.now, d.at.now); r.decision != Execute {
-			d.foreign = isForeign(&d.call, rec)
-			d.ans.Decision, d.ans.Record = r.decision, rec
-			return nil
+	p := &d.place
+	p.mark = mark
+	newest := mark // in format 1
+	if mark.Mark != nil {
+		if newest, err = d.engine.getIfAny(ctx, d.sequence.Numbered(mark.Mark.Newest)); err != nil {
+			return err
 		}
 	}
-	d.ans.Decision, d.ans.Record = Superseded, &Record{ID: d.id, Sequence: d.cur.Sequence}
+	switch now := d.at.now; {
+	case mark.State == absent, mark.Expired(now) && (newest.State == absent || newest.Expired(now)):
+	case mark.Mark != nil:
+		p.Mark, p.newest = *mark.Mark, newest
+	case mark.Sequence != 0:
+		p.Mark, p.newest = store.Mark{Begun: mark.Sequence - 1, Newest: mark.Sequence}, newest
+	}
 	return nil
 }
 
-// keepPast keeps the outcome that the record has before the delivery's number replaces it.
-// It does nothing if the record's number has no outcome: a late duplicate is then
-// superseded.
-func (d *delivery) keepPast(ctx context.Context) error {
-	cur := d.cur
-	if cur.Sequence == 0 || d.call.Sequence <= cur.Sequence || cur.Expired(d.at.now) || !settledOutcome(cur) {
-		return nil
+// fence is that of the number that began last.
+func (p *place) fence() int64 {
+	if p.mark == nil {
+		return 0
 	}
-	prev := &none
+	return p.mark.Fence
+}
+
+// getIfAny is the stored record, or none.
+func (e *Engine) getIfAny(ctx context.Context, id ID) (*Record, error) {
+	rec, err := e.get(ctx, id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return &none, nil
+	case err != nil:
+		return &none, e.storeError("get", id, err)
+	}
+	return rec, nil
+}
+
+// older reports whether the record is that of a sequence in format 1: its newest number, under
+// the identity of the sequence.
+func (p *place) older(now store.Instant) bool {
+	return p.mark.State != absent && p.mark.Mark == nil && !p.mark.Expired(now)
+}
+
+// rule says what a number gets that would run if it had no sequence. lease is the time by which
+// the lease of the number that began last is judged.
+func (p *place) rule(op *Operation, call *Call, lease store.Instant) Decision {
+	n, newest := call.Sequence, p.newest
+	p.begun, p.next = p.Begun, p.Begun+1
+	switch {
+	case n == p.Newest, p.Newest == 0: // what became of it is in its own record
+	case running(newest, lease):
+		return InFlight
+	case newest.State == Processing:
+		return Held // unless its holder is gone
+	case !nothingHappened(newest): // a record that is gone proves nothing
+		p.begun = p.Newest
+	}
+	switch {
+	case n == p.Newest:
+		return Execute
+	case n <= p.begun:
+		return Superseded
+	case newest.State.Terminal() && newest.Unfinished(): // where its messages are looked for
+		return InFlight
+	case !op.Gapless:
+		return Execute
+	}
+	if p.Newest != 0 && processed(newest, call) {
+		p.next = p.Newest + 1
+	} else if newest.Disposition == DispositionAbandoned {
+		p.next = p.Newest
+	}
+	if n > p.next {
+		return SequenceGap
+	}
+	return Execute
+}
+
+// processed reports whether a number has an outcome, so that the next one may follow it without
+// a gap. One whose record is gone had one. What was refused to somebody else was no outcome of
+// this caller's sequence.
+func processed(rec *Record, call *Call) bool {
+	switch rec.Disposition {
+	case DispositionAborted, DispositionAbandoned:
+		return false
+	case DispositionRejected:
+		return rec.BoundTo == call.BoundTo
+	}
+	return true
+}
+
+// order decides whether the delivery's number may begin now, and waits for that if it is to
+// wait. d.place is then what its claim is to follow.
+func (d *delivery) order(ctx context.Context) (progress, error) {
 	for range maxClaims {
-		past := *cur
-		past.ID = PastID(cur.ID, cur.Sequence)
-		// The log has what happened under the name of the sequence, so this is no news.
-		v := d.engine.newVersion(&d.op.Operation, prev, &past, store.ChangePostponed)
-		// A crash before this write leaves the outcome in the record of the sequence. A
-		// crash after it leaves it in both: the next delivery finds the copy and goes on.
-		// The copy expires with its window.
-		stored, applied, err := d.engine.apply(ctx, v)
-		if err != nil || applied || stored.Origin == cur.Origin {
-			return err
+		next, decision, err := d.ruleNumber(ctx)
+		if next != proceed || err != nil {
+			return next, err
 		}
-		prev = stored // of a sequence that had this key before, or gone
+		p := &d.place
+		switch {
+		case decision == Execute:
+			return proceed, d.keepOlder(ctx)
+		case decision == Held && !p.newest.Held:
+			// Its holder is gone: as a sweep would, which may come later.
+			if err := d.engine.attend(ctx, d.op, p.newest, d.at.now, new(Swept)); err != nil {
+				return startOver, err
+			}
+			continue
+		case (decision == InFlight || decision == SequenceGap) && d.waitTime() > d.waited:
+			key := watchKey{id: p.newest.ID, change: p.newest.State != Processing, seen: p.newest.Revision}
+			if decision == SequenceGap {
+				key = watchKey{id: d.sequence, change: true, seen: p.mark.Revision}
+			}
+			changed, err := d.wait(ctx, key)
+			if err != nil {
+				return startOver, err
+			}
+			if changed != nil {
+				return startOver, d.look(ctx) // another may have begun this number meanwhile
+			}
+		}
+		d.refuseNumber(decision)
+		return answered, nil
 	}
-	return errTooFast
+	return startOver, d.look(ctx)
+}
+
+// ruleNumber says what the delivery's number gets as the sequence is now. It reports startOver if
+// the number has another record than the one looked at.
+func (d *delivery) ruleNumber(ctx context.Context) (progress, Decision, error) {
+	if err := d.readPlace(ctx); err != nil {
+		return startOver, "", err
+	}
+	if d.id != d.sequence && d.place.older(d.at.now) {
+		if next := d.followOlder(); next != proceed {
+			return next, d.ans.Decision, nil
+		}
+	}
+	if d.id == d.sequence {
+		return proceed, Execute, nil
+	}
+	return proceed, d.place.rule(&d.op.Operation, &d.call, d.engine.leaseTime(d.place.newest, d.at.now)), nil
+}
+
+// refuseNumber answers a number that may not begin.
+func (d *delivery) refuseNumber(decision Decision) {
+	p := &d.place
+	d.ans.Decision, d.ans.Record = decision, p.newest
+	switch decision {
+	case Superseded:
+		d.ans.Record = &Record{ID: d.id, Sequence: p.begun}
+	case SequenceGap:
+		d.ans.Record = &Record{ID: d.id, Sequence: p.next}
+	default:
+		d.foreign = isForeign(&d.call, p.newest)
+	}
+}
+
+// moveMark moves the mark to the number whose claim is stored. It reports false, and the claim
+// must be given back, if another has moved it.
+func (d *delivery) moveMark(ctx context.Context, claim *version) (bool, error) {
+	if !d.op.Sequenced || d.id == d.sequence {
+		return true, nil
+	}
+	p, op := &d.place, &d.op.Operation
+	mark := store.NewMark(d.sequence, store.Mark{Begun: p.begun, Newest: d.call.Sequence}, claim.rec.Fence, d.at.now)
+	mark.ExpiresAt = max(d.at.now.Add(claim.rec.Policy.Window), p.mark.ExpiresAt, p.newest.ExpiresAt)
+	mark.NextAt = mark.ExpiresAt
+	v := d.engine.newVersion(op, p.mark, mark, store.ChangePostponed)
+	v.deadline = claim.deadline
+	if d.tx != nil {
+		return true, d.tx.applyMark(ctx, v)
+	}
+	// A crash before or after this write leaves a claim without a holder, as after the claim of
+	// any call. Where the mark wasn't moved, that claim never began; but it isn't aborted for
+	// that, because after a failover the mark may be older than the claim.
+	_, moved, err := d.engine.apply(ctx, v)
+	return moved, err
+}
+
+// keepMark keeps the mark of a sequence, which is due, for as long as the number that began last
+// is known. It reports false if it may be purged.
+func (e *Engine) keepMark(ctx context.Context, op *operation, rec *Record, now store.Instant) (bool, error) {
+	newest, err := e.getIfAny(ctx, rec.ID.Numbered(rec.Mark.Newest))
+	if err != nil || newest.State == absent || newest.Expired(now) {
+		return err != nil, err
+	}
+	next := *rec
+	next.UpdatedAt, next.ExpiresAt = now, newest.ExpiresAt
+	if !newest.State.Terminal() {
+		next.ExpiresAt = now.Add(newest.Policy.Window)
+	}
+	next.NextAt = next.ExpiresAt
+	// A crash before this write leaves the mark due. A crash after it leaves nothing to do.
+	_, _, err = e.replace(ctx, op, rec, &next, store.ChangePostponed, nil)
+	return true, err
+}
+
+// giveBack moves the mark back from a number that is about to be purged and of which nothing
+// has happened, because a number whose record is gone counts as begun. It reports false if it
+// couldn't: then the record stays.
+func (e *Engine) giveBack(ctx context.Context, op *operation, rec *Record, now store.Instant) (bool, error) {
+	sequence := rec.ID
+	sequence.Key, _ = rec.ID.Number()
+	mark, err := e.getIfAny(ctx, sequence)
+	if err != nil || mark.Mark == nil || mark.Mark.Newest != rec.Sequence {
+		return err == nil, err
+	}
+	if mark.Mark.Begun == 0 && fencePassed(mark, now) {
+		// A crash before this write leaves mark and record, a crash after it the record.
+		call, cancel := e.limited(ctx)
+		defer cancel()
+		n, err := e.extras.Purge.Purge(call, []store.Ref{{ID: mark.ID, Revision: mark.Revision}})
+		return n == 1, err
+	}
+	next := *mark
+	next.UpdatedAt, next.Mark = now, &store.Mark{Begun: mark.Mark.Begun, Newest: mark.Mark.Begun}
+	// A crash before this write leaves the record, with the mark at it. A crash after it leaves
+	// a record that the mark has passed over: its own delivery may still begin it again.
+	_, moved, err := e.replace(ctx, op, mark, &next, store.ChangePostponed, nil)
+	return moved, err
+}
+
+// mayPurge does what has to be done before an expired record of a sequence is purged, and
+// reports whether it may be.
+func (e *Engine) mayPurge(ctx context.Context, op *operation, rec *Record, now store.Instant) (bool, error) {
+	switch {
+	case rec.Mark != nil:
+		keep, err := e.keepMark(ctx, op, rec, now)
+		return !keep, err
+	case rec.Sequence != 0 && nothingHappened(rec):
+		return e.giveBack(ctx, op, rec, now)
+	}
+	return true, nil
 }

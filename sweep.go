@@ -263,7 +263,14 @@ func (e *Engine) sweep(ctx context.Context, page store.DuePage, purge bool, n *S
 			return false, errors.Join(append(errs, err)...)
 		}
 		if rec.Expired(now) {
-			expired = append(expired, rec)
+			if !purge || e.extras.Purge == nil {
+				continue
+			}
+			gone, err := e.mayPurge(ctx, op, rec, now)
+			errs = append(errs, err)
+			if gone {
+				expired = append(expired, rec)
+			}
 			continue
 		}
 		idle = false

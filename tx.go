@@ -44,7 +44,11 @@ func (d *delivery) lock(ctx context.Context) (next progress, err error) {
 	if d.op.Confirmation != nil {
 		return answered, &Error{Code: CodeUnsupported, Message: "a call that is to be confirmed can't begin inside a transaction"}
 	}
-	lock, err := d.tx.Lock(ctx, d.id, d.call.BoundTo)
+	id := d.id
+	if d.op.Sequenced {
+		id = d.sequence // one number at a time
+	}
+	lock, err := d.tx.Lock(ctx, id, d.call.BoundTo)
 	if err != nil {
 		return answered, d.tx.failed("lock", d.id, err)
 	}
@@ -108,6 +112,20 @@ func (s *txStore) apply(ctx context.Context, v version) (*Record, bool, error) {
 		return nil, false, &Error{Code: CodeLeaseLost, Message: "the record was changed by another since the transaction began; roll it back"}
 	}
 	return v.rec, true, nil
+}
+
+// applyMark writes the mark of a sequence in the transaction, which has locked it. What the
+// transaction leaves, if it commits, is the claim or the outcome and the mark together.
+func (s *txStore) applyMark(ctx context.Context, v version) error {
+	v.deadline = 0
+	applied, err := s.Apply(ctx, v.write())
+	switch {
+	case err != nil:
+		return s.failed("apply", v.rec.ID, err)
+	case !applied:
+		return &Error{Code: CodeLeaseLost, Message: "the sequence was changed by another since the transaction began; roll it back"}
+	}
+	return nil
 }
 
 // storeCall is [Engine.storeCall], except that in a transaction the caller's own context

@@ -118,7 +118,7 @@ func (c *Client) begun(call *semel.Call, r *reply, since time.Time) (Begun, erro
 		if err != nil {
 			id = semel.ID{Tenant: call.Tenant, Principal: call.Principal, Operation: call.Operation, Key: call.Key}
 		}
-		rec := &semel.Record{ID: id, Sequence: p.LastSequence}
+		rec := &semel.Record{ID: id, Sequence: cmp.Or(p.LastSequence, p.ExpectedSequence)}
 		switch d {
 		case semel.Held:
 			rec.State, rec.Held, rec.HeldReason = semel.Processing, true, p.Detail

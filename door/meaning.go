@@ -159,9 +159,17 @@ var meanings = []Meaning{
 		Foreign: true,
 	},
 	{
+		Code: semel.CodeSequenceGap, Status: http.StatusConflict, Title: "Sequence gap",
+		Meaning: "The call has a number in a sequence without gaps, and a number before it has no outcome yet. Nothing was executed.",
+		Action:  "Send the number that comes next first, then this one again.",
+		Hint:    "expected_sequence is the number that comes next.",
+		Retry:   time.Second,
+		Foreign: true,
+	},
+	{
 		Code: semel.CodeSuperseded, Status: http.StatusConflict, Title: "Superseded",
-		Meaning: "The call has a number in a sequence, and a call with a later number was begun before this one came. Nothing was executed, and it won't be.",
-		Action:  "Read the state that the sequence is in. The member last_sequence is its newest number; what is still to be changed needs a number above it.",
+		Meaning: "The call has a number in a sequence, and a call with a later number began before this one came. Nothing was executed, and it won't be.",
+		Action:  "Read the state that the sequence is in. The member last_sequence is the newest number that may have had an effect; what is still to be changed needs a number above it.",
 		Foreign: true,
 	},
 	{

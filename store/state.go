@@ -82,6 +82,13 @@ func byName[T ~uint8](v *T, names []string, text []byte, what string) error {
 	return nil
 }
 
+// NewMark makes the record of the mark of a sequence.
+func NewMark(sequence ID, m Mark, fence int64, now Instant) *Record {
+	rec := fact(sequence, fence, now, Result{})
+	rec.Mark = &m
+	return &rec
+}
+
 // fact is a record without an attempt, which is completed from the start. The engine's
 // state machine is for calls and isn't used for it.
 func fact(id ID, fence int64, now Instant, res Result) Record {

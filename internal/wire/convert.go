@@ -9,8 +9,9 @@ import (
 
 // RecordOf shows a record, without the decisions about its deliveries.
 func RecordOf(rec *semel.Record) Record {
+	key, _ := rec.ID.Number()
 	v := Record{
-		ID: rec.ID.Encode(), Tenant: rec.ID.Tenant, Principal: rec.ID.Principal, Door: rec.Door, Sequence: rec.Sequence, Key: rec.ID.Key, Operation: rec.ID.Operation,
+		ID: rec.ID.Encode(), Tenant: rec.ID.Tenant, Principal: rec.ID.Principal, Door: rec.Door, Sequence: rec.Sequence, Key: key, Operation: rec.ID.Operation,
 		BoundTo: rec.BoundTo, PayloadHash: rec.Fingerprint, Status: rec.State, Disposition: rec.Disposition,
 		Held: rec.Held, HeldReason: rec.HeldReason,
 		KeptResult: keptResult(rec.Result), Error: (*Failure)(rec.Failure), Settled: (*Settled)(rec.Settled), Fence: rec.Fence, Attempt: rec.Attempt, Holder: rec.Holder,
@@ -61,8 +62,12 @@ func (v *Record) Value() (*semel.Record, error) {
 			return nil, fmt.Errorf("the record has no %s", m.name)
 		}
 	}
+	id := semel.ID{Tenant: v.Tenant, Principal: v.Principal, Operation: v.Operation, Key: v.Key}
+	if whole, err := store.DecodeID(v.ID); err == nil {
+		id = whole // with the number of the call in its sequence
+	}
 	rec := &semel.Record{
-		ID:    semel.ID{Tenant: v.Tenant, Principal: v.Principal, Operation: v.Operation, Key: v.Key},
+		ID:    id,
 		State: v.Status, Disposition: v.Disposition, Fingerprint: v.PayloadHash, Held: v.Held, HeldReason: v.HeldReason,
 		Failure: (*store.Failure)(v.Error), Settled: (*store.Settled)(v.Settled),
 		Fence: v.Fence, Attempt: v.Attempt, Holder: v.Holder, Principal: v.Principal, BoundTo: v.BoundTo, Door: v.Door, Sequence: v.Sequence,

@@ -57,7 +57,7 @@ func ExampleUpdates() {
 	}
 	save(1, "a shirt")
 	save(3, "a shirt and a mug")
-	save(2, "a mug") // too late: 3 was begun
+	save(2, "a mug") // too late: 3 ran
 	save(1, "a shirt")
 	// end snippet
 	// Output:

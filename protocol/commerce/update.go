@@ -23,7 +23,8 @@ func Updates(name string) semel.Operation { return semel.Operation{Name: name, S
 
 // Name writes the key, the scope and the number of the update into a call. Then the engine
 // decides: a number that was processed gets its outcome, also after later ones; a lower one
-// that never was is [semel.Superseded], and the answer has the last number.
+// that never was is [semel.Superseded], and the answer has the last number that may have had an
+// effect.
 func (u Update) Name(call *semel.Call) error {
 	key, err := updates.Key(Values{"session_id": u.Session, "operation_type": u.Type})
 	if err == nil {

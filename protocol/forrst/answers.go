@@ -52,7 +52,7 @@ func decidedBy(r *Request, ans *semel.Answer, code semel.Code) answer {
 		return refused(e)
 	case semel.CodeTooLate:
 		return refused(reason(Gone, code, r.Key))
-	case semel.CodeOtherCaller, semel.CodeOtherDoor, semel.CodeSuperseded:
+	case semel.CodeOtherCaller, semel.CodeOtherDoor, semel.CodeSuperseded, semel.CodeSequenceGap:
 		return refused(reason(Conflict, code, r.Key))
 	}
 	return refused(reason(InternalError, code, r.Key)) // for want of a code of Forrst's

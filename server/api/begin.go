@@ -150,7 +150,13 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 	}
 	if ans.Decision != semel.Execute && ans.Decision != semel.Replay {
 		p := a.problemOf(ans.Err())
-		p.Limit, p.LastSequence = ans.Limit, ans.Record.Sequence
+		p.Limit = ans.Limit
+		switch p.Code {
+		case semel.CodeSuperseded:
+			p.LastSequence = ans.Record.Sequence
+		case semel.CodeSequenceGap:
+			p.ExpectedSequence = ans.Record.Sequence
+		}
 		if door.Names(&ans) {
 			p.Record = ans.Record.ID.Encode()
 			p.set("Location", a.recordPath(p.Record))

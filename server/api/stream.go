@@ -21,7 +21,7 @@ type decidedEvent struct {
 	Operation  string    `json:"operation"`
 	Attempt    int       `json:"attempt"`
 	Fence      int64     `json:"fence"`
-	Decision   string    `json:"decision" enum:"execute,replay,in_flight,conflict,held,too_late,throttled,other_door,other_caller,superseded"`
+	Decision   string    `json:"decision" enum:"execute,replay,in_flight,conflict,held,too_late,throttled,other_door,other_caller,superseded,sequence_gap"`
 	Status     string    `json:"status,omitempty"`
 	RetryAfter int64     `json:"retry_after_ms,omitempty"`
 	Limit      string    `json:"limit,omitempty" enum:"duplicates,principal_records,principal_bytes,tenant_records,tenant_bytes" doc:"What the delivery was throttled by."`

@@ -25,7 +25,7 @@ type Metric struct {
 var Labels = map[string]string{
 	"door":        "the door: `http`, `proxy`, `api`, `forrst`, `ids`, `webhook`, `activitypub`, `whatsapp`, `mcp`, `a2a`, or the name that a program gives to its own",
 	"operation":   "the name of a configured operation",
-	"decision":    "`execute`, `replay`, `in_flight`, `conflict`, `held`, `too_late`, `throttled`, `other_caller`, `other_door`, `superseded`",
+	"decision":    "`execute`, `replay`, `in_flight`, `conflict`, `held`, `too_late`, `throttled`, `other_caller`, `other_door`, `superseded`, `sequence_gap`",
 	"code":        "the code of the refusal; `semel explain` says what each means",
 	"disposition": "`completed`, `rejected`, `failed`, `aborted`, `abandoned`, `held`",
 	"by":          "who ended it: `holder`, `reaper`, `reconciler`, `operator`",

@@ -19,7 +19,8 @@ type problem struct {
 	title      string
 	detail     string
 	action     Action
-	sequence   uint64        // the newest number, for a superseded call
+	last       uint64        // the newest number, for a superseded call
+	expected   uint64        // the number that comes next, for a sequence gap
 	limit      semel.Limit   // what the request was throttled by
 	retryAfter time.Duration // zero: sending it again is pointless
 	reference  string        // of the record; empty if there is none
@@ -48,6 +49,8 @@ type Problem struct {
 	Limit semel.Limit `json:"limit,omitempty"`
 	// LastSequence is the newest number of the sequence, for [semel.CodeSuperseded].
 	LastSequence uint64 `json:"last_sequence,omitempty"`
+	// ExpectedSequence is the number that comes next, for [semel.CodeSequenceGap].
+	ExpectedSequence uint64 `json:"expected_sequence,omitempty"`
 	// Instance names the call that the problem is about.
 	Instance string `json:"instance,omitempty"`
 	// Reference is what you ask the status resource with.
@@ -127,7 +130,7 @@ func (h *handler) refuse(w http.ResponseWriter, p problem) said {
 // document is p in the form of RFC 9457.
 func (g *Guard) document(p *problem, code string) Problem {
 	doc := Problem{
-		Type: g.opts.TypeBase + code, Code: semel.Code(code), Title: p.title, Status: p.status, Detail: p.detail, Action: p.action, Limit: p.limit, LastSequence: p.sequence,
+		Type: g.opts.TypeBase + code, Code: semel.Code(code), Title: p.title, Status: p.status, Detail: p.detail, Action: p.action, Limit: p.limit, LastSequence: p.last, ExpectedSequence: p.expected,
 		Reference: p.reference, StatusURL: g.statusURL(p.reference),
 	}
 	if p.reference != "" {
@@ -216,7 +219,9 @@ func (h *handler) decided(ans *semel.Answer) problem {
 	case semel.CodeHeld:
 		p = held(ans.Record.HeldReason, ans.RetryAfter)
 	case semel.CodeSuperseded:
-		p.sequence = ans.Record.Sequence
+		p.last = ans.Record.Sequence
+	case semel.CodeSequenceGap:
+		p.expected = ans.Record.Sequence
 	case semel.CodeThrottled:
 		m, _ := door.Lookup(e.Code)
 		p.detail = refusal.Sentence(e.Message) + " Nothing was executed. " + m.HTTPAction()

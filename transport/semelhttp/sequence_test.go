@@ -45,6 +45,23 @@ func TestSequence(t *testing.T) {
 	}
 }
 
+// TestSequenceGap: a number that comes too early is told which one comes next.
+func TestSequenceGap(t *testing.T) {
+	s := newSelecting(t, semelhttp.Route{Operation: semel.Operation{Sequenced: true, Gapless: true}, Sequence: "header:X-Sequence"})
+	send := func(n string) (int, string) {
+		return s.send("", inJSON, `{}`, "Idempotency-Key: k", "X-Sequence: "+n)
+	}
+	for _, step := range []struct {
+		n      string
+		status int
+		body   string
+	}{{"2", 409, `"expected_sequence":1`}, {"1", 200, "1:"}, {"3", 409, `"code":"sequence_gap"`}, {"3", 409, `"expected_sequence":2`}, {"2", 200, "2:"}, {"3", 200, "3:"}} {
+		if status, body := send(step.n); status != step.status || !strings.Contains(body, step.body) {
+			t.Errorf("number %s: %d, %s; want %d, %s", step.n, status, body, step.status, step.body)
+		}
+	}
+}
+
 // TestSequenceRefuses: what isn't one plain number gets 400, and nothing runs.
 func TestSequenceRefuses(t *testing.T) {
 	s := newSelecting(t, semelhttp.Route{Operation: semel.Operation{Sequenced: true}, Sequence: "header:X-Sequence", Profile: semelhttp.IETF()})

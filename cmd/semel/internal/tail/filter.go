@@ -16,7 +16,7 @@ import (
 // Decisions are the values of the qualifier decision, for help and completion.
 var Decisions = []string{
 	string(semel.Execute), string(semel.Replay), string(semel.InFlight), string(semel.Conflict), string(semel.Held), string(semel.TooLate),
-	string(semel.Throttled), string(semel.OtherCaller), string(semel.OtherDoor), string(semel.Superseded),
+	string(semel.Throttled), string(semel.OtherCaller), string(semel.OtherDoor), string(semel.Superseded), string(semel.SequenceGap),
 }
 
 // Filter selects events by the qualifiers that select records, as far as an event has what

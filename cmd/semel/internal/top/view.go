@@ -200,7 +200,7 @@ func sparkline(f *admin.Figures, width int) string {
 
 // decisions are all that a delivery can get.
 var decisions = []semel.Decision{
-	semel.Execute, semel.Replay, semel.InFlight, semel.Conflict, semel.Held, semel.TooLate, semel.Throttled, semel.OtherDoor, semel.OtherCaller, semel.Superseded,
+	semel.Execute, semel.Replay, semel.InFlight, semel.Conflict, semel.Held, semel.TooLate, semel.Throttled, semel.OtherDoor, semel.OtherCaller, semel.Superseded, semel.SequenceGap,
 }
 
 func decisionTable(f *admin.Figures, ink screen.Ink) *table {

@@ -25,6 +25,7 @@ export const decisions = {
 	throttled: { label: 'throttled', tone: 'orange', says: 'was throttled' },
 	other_door: { label: 'other door', tone: 'red', says: 'came through another door, and was refused' },
 	other_caller: { label: 'other caller', tone: 'red', says: 'came with another credential: nothing was run or shown' },
+	sequence_gap: { label: 'sequence gap', tone: 'orange', says: 'came before the number that comes next' },
 	superseded: { label: 'superseded', tone: 'orange', says: 'was older than the newest of its key' },
 };
 export const decision = (d) => decisions[d] || { label: d, tone: 'grey', says: 'was answered ' + d };
