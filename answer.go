@@ -183,5 +183,5 @@ func (d *delivery) held(reason string) (*Record, error) {
 			return nil, err
 		}
 	}
-	return hold(attempt, reason, d.at.now)
+	return d.op.hold(attempt, reason, d.at.now)
 }

@@ -205,13 +205,16 @@ func (a *Attempt) tryEnd(ctx context.Context, ev event, res Result, f *store.Fai
 			return nil, errRestored // when the lease ends, the call is held
 		}
 		if ev == evHold {
-			return hold(cur, f.Message, at.now)
+			return a.op.hold(cur, f.Message, at.now)
 		}
 		next, err := end(cur, ev, at.now, res, f)
-		if err == nil && ev == evComplete {
+		if err != nil {
+			return nil, err
+		}
+		if ev == evComplete {
 			addOutbox(next, a.outbox, at.now)
 		}
-		return next, err
+		return buried(next), nil
 	})
 	if err != nil {
 		if a.pending != nil {

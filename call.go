@@ -29,7 +29,10 @@ type Call struct {
 	//
 	// The binding lasts as long as something may have happened. If every attempt was
 	// aborted or rejected and no effect is in the ledger, a delivery with another value
-	// executes: it begins a new call, of which only the fence continues.
+	// executes: it begins a new call, of which only the fence continues. A refusal is then
+	// kept for the caller who got it, in a record of its own. Of an aborted call only a
+	// tombstone stays, for a minute, and a held one is let go at the end of its window, unless
+	// the operation is Financial.
 	//
 	// Use it for keys that can't be guessed. A retry with a renewed credential then
 	// doesn't execute again, and somebody who got hold of the key gets no answer.

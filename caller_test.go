@@ -132,7 +132,11 @@ func TestAnotherCallerMayClaimWhatNeverHappened(t *testing.T) {
 				if again, err := e.Begin(t.Context(), call); err != nil || again.Decision != semel.Replay {
 					t.Fatal(again, err)
 				}
-				if squatter, err := e.Begin(t.Context(), first); err != nil || squatter.Decision != semel.OtherCaller {
+				want := semel.OtherCaller
+				if name == "rejected" { // whoever got a refusal still gets it
+					want = semel.Replay
+				}
+				if squatter, err := e.Begin(t.Context(), first); err != nil || squatter.Decision != want {
 					t.Fatal(squatter, err)
 				}
 			})
@@ -284,16 +288,27 @@ func TestTwoCredentialsAndOneKey(t *testing.T) {
 		}
 		defer func() { _ = e.Close(context.Background()) }()
 		var running *semel.Attempt
-		owner, began := "", false // whom the record is bound to
+		owner, asked, began := "", "", false // whom the record is bound to, and for what
 		happened, done := false, false
-		refused := "" // the payload of what was refused for good
+		refused := map[string]string{} // the payload of what was refused to a caller for good
 		deliver := func(t *rapid.T) {
-			call := boundCall(rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "credential"), rapid.SampledFrom([]string{"1", "2"}).Draw(t, "payload"))
+			payload := rapid.SampledFrom([]string{"1", "2"}).Draw(t, "payload")
+			call := boundCall(rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "credential"), payload)
 			ans, err := e.Begin(context.Background(), call)
 			if err != nil {
 				t.Fatal(err)
 			}
 			stranger := began && owner != call.BoundTo
+			if payload, ok := refused[call.BoundTo]; ok {
+				want := semel.Conflict
+				if call.Fingerprint == boundCall("", payload).Fingerprint {
+					want = semel.Replay
+				}
+				if ans.Decision != want {
+					t.Fatalf("got %s, want %s of what was refused", ans.Decision, want)
+				}
+				return
+			}
 			switch {
 			case stranger && running != nil:
 				if ans.Decision != semel.InFlight {
@@ -314,10 +329,10 @@ func TestTwoCredentialsAndOneKey(t *testing.T) {
 				t.Fatalf("a stranger learns %+v", ans.Record)
 			}
 			if ans.Decision == semel.Execute {
-				if running != nil || done || refused != "" && !stranger {
+				if running != nil || done {
 					t.Fatal("executed again")
 				}
-				running, owner, began, refused = ans.Attempt, call.BoundTo, true, ""
+				running, owner, began, asked = ans.Attempt, call.BoundTo, true, payload
 			}
 		}
 		end := func(t *rapid.T) {
@@ -335,7 +350,9 @@ func TestTwoCredentialsAndOneKey(t *testing.T) {
 			case "abort":
 				err = running.Abort(context.Background(), store.Failure{})
 			case "reject":
-				refused = "refused"
+				if !happened { // or it can't be told from what happened before
+					refused[owner] = asked
+				}
 				err = running.Reject(context.Background(), store.Failure{}, semel.Result{})
 			case "hold":
 				happened, done = true, true
@@ -442,7 +459,7 @@ func TestAnotherCallerOfAnOpenTransaction(t *testing.T) {
 				return data("x"), nil
 			})
 			must(t, err)
-			began(t, r, b, boundCall("first", "x"), semel.OtherCaller)
+			began(t, r, b, boundCall("first", "x"), semel.Replay) // of its refusal
 		})
 	})
 	t.Run("that is a stranger's", func(t *testing.T) {

@@ -114,11 +114,11 @@ func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruli
 
 // isNew reports whether an execution would begin a new call, of which the record has
 // nothing but the fence that its own must exceed. That is so if there is no record, if it
-// has expired, or if it is another caller's and shows that nothing has happened: not
+// has expired, if it is a tombstone, or if it is another caller's and shows that nothing has happened: not
 // executing needs no proof of who asks, and a credential that was refused and then renewed
 // must not keep the key from its owner.
 func isNew(call *Call, cur *Record, now store.Instant) bool {
-	return cur.State == absent || cur.Expired(now) || cur.BoundTo != call.BoundTo && nothingHappened(cur)
+	return cur.State == absent || cur.Expired(now) || isTombstone(cur) || cur.BoundTo != call.BoundTo && nothingHappened(cur)
 }
 
 // nothingHappened reports whether every attempt of the call has ended with proof that it
@@ -192,6 +192,7 @@ func (d *delivery) open() (*Record, error) {
 		CreatedAt: now, UpdatedAt: now, StartedAt: now, LeaseUntil: until, NextAt: until,
 		Fence: store.NextFence(max(prev.Fence, d.place.fence()), now), Attributes: call.Attributes, Policy: op.promise(call),
 	}
+	next.RefusedUntil = refusedUntil(prev, now)
 	next.Origin, next.Payload = next.Fence, bytes.Clone(d.keepable())
 	if !isNew(call, prev, now) {
 		last := *prev
@@ -271,7 +272,7 @@ func end(cur *Record, ev event, now store.Instant, res Result, failure *store.Fa
 	next.LeaseUntil = 0
 	next.Held, next.HeldReason, next.HeldFrom = false, "", store.Revision{}
 	next.Result, next.Failure = res, kept(failure)
-	next.ExpiresAt = now.Add(cur.Policy.Window)
+	next.ExpiresAt = max(now.Add(cur.Policy.Window), cur.RefusedUntil)
 	next.NextAt = next.ExpiresAt
 	return next, nil
 }

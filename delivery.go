@@ -213,6 +213,9 @@ func (d *delivery) decide(ctx context.Context) (next progress, err error) {
 		if d.cur.State == absent {
 			return proceed, nil // it is gone by now
 		}
+		if err := d.ownRefusal(ctx); err != nil {
+			return startOver, err
+		}
 		r := d.rule()
 		switch {
 		case r.decision == Execute:
@@ -302,6 +305,9 @@ func (d *delivery) checkQuota(ctx, calls context.Context, claim *Record) (progre
 
 // claim writes the claim of an attempt, and hands out the right to execute.
 func (d *delivery) claim(ctx, calls context.Context, claim *Record) (progress, error) {
+	if err := d.setAside(ctx); err != nil {
+		return startOver, err
+	}
 	v := d.engine.newVersion(&d.op.Operation, d.cur, claim, store.ChangeClaimed)
 	v.deadline = d.at.now.Add(min(d.op.Lease, 2*d.engine.opts.StoreTimeout)) // nobody waits longer
 	stored, applied, err := d.applyClaim(ctx, calls, &v)

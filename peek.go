@@ -29,6 +29,9 @@ func (door Door) Peek(ctx context.Context, call Call) (Answer, error) {
 	if err := d.look(ctx); err != nil {
 		return Answer{}, err
 	}
+	if err := d.ownRefusal(ctx); err != nil {
+		return Answer{}, err
+	}
 	r := ruling{decision: Execute}
 	if d.cur.State != absent {
 		r = d.rule()

@@ -33,6 +33,13 @@ type Quotas struct {
 	// are counted when they are written, so concurrent calls may exceed the quota
 	// together, and those of an aborted call stay counted, because they stay stored.
 	PrincipalRecords, PrincipalBytes, TenantRecords, TenantBytes int64
+	// UnverifiedHolds is how many calls of one unverified caller may be held within Window:
+	// one that has more begins no new call. A call that is settled is given back. Zero doesn't
+	// limit.
+	//
+	// Aborted calls of an unverified caller are given back, too, but leave a tombstone for a
+	// minute, and the caller may leave PrincipalRecords of them in a minute.
+	UnverifiedHolds int64
 	// Account returns the tenant and principal that a record counts for, if they aren't
 	// its own. ctx is that of the delivery or of whoever else writes the record. It must
 	// not change or keep the record, and is called by many goroutines at once. Optional.
@@ -52,6 +59,8 @@ const (
 	LimitPrincipalBytes   Limit = "principal_bytes"   // Quotas.PrincipalBytes
 	LimitTenantRecords    Limit = "tenant_records"    // Quotas.TenantRecords
 	LimitTenantBytes      Limit = "tenant_bytes"      // Quotas.TenantBytes
+	LimitUnverifiedHolds  Limit = "unverified_holds"  // Quotas.UnverifiedHolds
+	LimitAbortedCalls     Limit = "aborted_calls"     // Quotas.PrincipalRecords in a minute
 )
 
 // message says, for people, why a delivery was throttled.
@@ -65,6 +74,10 @@ func (l Limit) message() string {
 		return "the tenant has begun as many new calls as its quota allows"
 	case LimitTenantBytes:
 		return "the tenant has had as many bytes stored as its quota allows"
+	case LimitUnverifiedHolds:
+		return "the caller, whom nobody has verified, has as many held calls as its quota allows"
+	case LimitAbortedCalls:
+		return "the caller, whom nobody has verified, has begun as many calls in the last minute that came to nothing as its quota allows"
 	}
 	return "too many duplicates"
 }
@@ -79,8 +92,12 @@ type quotas struct {
 type quota struct {
 	limit  Limit
 	most   int64
+	window time.Duration
 	tenant bool // counts all principals of a tenant together
-	bytes  bool // counts bytes instead of records
+	// used is what it counts of a write.
+	used func(u usage) int64
+	// unverified: it bounds only callers whom nobody has verified.
+	unverified bool
 }
 
 func (q *quotas) init(opts Quotas) error {
@@ -89,12 +106,16 @@ func (q *quotas) init(opts Quotas) error {
 	if q.Window < 0 || q.Window > maxRefill {
 		return errors.New("semel: Quotas.Window may not be negative, or longer than ten years")
 	}
+	records, bytes := func(u usage) int64 { return u.records }, func(u usage) int64 { return u.bytes }
 	for _, one := range []quota{
-		{limit: LimitPrincipalRecords, most: opts.PrincipalRecords},
-		{limit: LimitPrincipalBytes, most: opts.PrincipalBytes, bytes: true},
-		{limit: LimitTenantRecords, most: opts.TenantRecords, tenant: true},
-		{limit: LimitTenantBytes, most: opts.TenantBytes, tenant: true, bytes: true},
+		{limit: LimitPrincipalRecords, most: opts.PrincipalRecords, used: records},
+		{limit: LimitPrincipalBytes, most: opts.PrincipalBytes, used: bytes},
+		{limit: LimitTenantRecords, most: opts.TenantRecords, tenant: true, used: records},
+		{limit: LimitTenantBytes, most: opts.TenantBytes, tenant: true, used: bytes},
+		{limit: LimitUnverifiedHolds, most: opts.UnverifiedHolds, unverified: true, used: func(u usage) int64 { return u.holds }},
+		{limit: LimitAbortedCalls, most: opts.PrincipalRecords, window: tombstoneLife, unverified: true, used: func(u usage) int64 { return u.tombstones }},
 	} {
+		one.window = cmp.Or(one.window, q.Window)
 		if one.most < 0 {
 			return errors.New("semel: quotas may not be negative")
 		}
@@ -118,8 +139,8 @@ func (q *quotas) bucket(ctx context.Context, one *quota, rec *Record) bucketName
 }
 
 // price is the time in which a quota refills by n.
-func (q *quotas) price(one *quota, n int64) time.Duration {
-	hi, lo := bits.Mul64(uint64(n), uint64(q.Window))
+func (one *quota) price(n int64) time.Duration {
+	hi, lo := bits.Mul64(uint64(n), uint64(one.window))
 	if hi >= uint64(one.most) {
 		return maxRefill
 	}
@@ -129,10 +150,12 @@ func (q *quotas) price(one *quota, n int64) time.Duration {
 
 // usage is how much of the quotas a write uses. Negative records are given back.
 type usage struct {
-	records, bytes int64
+	records, bytes, holds, tombstones int64
 }
 
-func (u usage) plus(v usage) usage { return usage{u.records + v.records, u.bytes + v.bytes} }
+func (u usage) plus(v usage) usage {
+	return usage{u.records + v.records, u.bytes + v.bytes, u.holds + v.holds, u.tombstones + v.tombstones}
+}
 
 // usageOf is how much of the quotas it uses to replace prev by next.
 func (q *quotas) usageOf(prev, next *Record) usage {
@@ -140,9 +163,21 @@ func (q *quotas) usageOf(prev, next *Record) usage {
 	case len(q.set) == 0, next.Mark != nil:
 		return usage{}
 	case prev.Origin != next.Origin: // a new call
-		return usage{records: counted(next), bytes: payload(next)}
+		return usage{records: counted(next), bytes: payload(next), holds: heldUnverified(next)}
 	}
-	return usage{records: counted(next) - counted(prev), bytes: max(0, payload(next)-payload(prev))}
+	u := usage{records: counted(next) - counted(prev), bytes: max(0, payload(next)-payload(prev)), holds: heldUnverified(next) - heldUnverified(prev)}
+	if isTombstone(next) && !isTombstone(prev) {
+		u.tombstones = 1
+	}
+	return u
+}
+
+// heldUnverified is 1 for a held call of a caller whom nobody has verified.
+func heldUnverified(rec *Record) int64 {
+	if rec.Held && rec.BoundTo != "" {
+		return 1
+	}
+	return 0
 }
 
 // counted is how many calls the record counts for: none once its attempt has proved to be
@@ -158,15 +193,12 @@ func counted(rec *Record) int64 {
 // nothing.
 func (q *quotas) charge(ctx context.Context, rec *Record, u usage) {
 	for i := range q.set {
-		one, n := &q.set[i], u.records
-		if one.bytes {
-			n = u.bytes
-		}
-		switch {
+		one := &q.set[i]
+		switch n := one.used(u); {
 		case n > 0:
-			q.table.spend(q.bucket(ctx, one, rec), q.price(one, n), rec.UpdatedAt)
+			q.table.spend(q.bucket(ctx, one, rec), one.price(n), rec.UpdatedAt)
 		case n < 0:
-			q.table.giveBack(q.bucket(ctx, one, rec), q.price(one, -n))
+			q.table.giveBack(q.bucket(ctx, one, rec), one.price(-n))
 		}
 	}
 }
@@ -179,7 +211,10 @@ func (q *quotas) wait(ctx context.Context, prev, claim *Record) (delay time.Dura
 	}
 	for i := range q.set {
 		one := &q.set[i]
-		if d := q.table.wait(q.bucket(ctx, one, claim), q.price(one, 1), q.Window, claim.UpdatedAt); d > delay {
+		if one.unverified && claim.BoundTo == "" {
+			continue
+		}
+		if d := q.table.wait(q.bucket(ctx, one, claim), one.price(1), one.window, claim.UpdatedAt); d > delay {
 			delay, by = d, one.limit
 		}
 	}

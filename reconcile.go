@@ -22,7 +22,7 @@ const (
 // reconcile asks the operation's reconciler about a held record, in the background. Of
 // all engines that find the record due, only one asks. It reports whether this one did.
 func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now store.Instant) (asked bool, err error) {
-	mine, err := hold(rec, rec.HeldReason, now)
+	mine, err := op.hold(rec, rec.HeldReason, now)
 	if err != nil {
 		return false, err
 	}

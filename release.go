@@ -161,6 +161,7 @@ func (e *Engine) release(ctx context.Context, op *operation, rec *Record) (*Reco
 	if err != nil {
 		return rec, false, err
 	}
+	next = buried(next)
 	// A crash before this write leaves a claim that doesn't run: it becomes an
 	// abandoned attempt and is settled as one. A crash after it leaves nothing to do.
 	return e.replace(ctx, op, rec, next, store.ChangeReleased, byHolder)

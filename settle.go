@@ -173,7 +173,10 @@ func settledRecord(cur *Record, s Settlement, by *store.Settled, pause time.Dura
 			return end(cur, evAbandon, now, Result{}, nil)
 		}
 		next, err := hold(cur, cur.HeldReason, now)
-		if err == nil && cur.NextAt != 0 { // zero: there is no reconciler
+		if err != nil {
+			return nil, err
+		}
+		if next.NextAt = cur.NextAt; cur.Policy.Reconcile {
 			next.NextAt = now.Add(cmp.Or(s.RetryAfter, pause))
 		}
 		return next, err

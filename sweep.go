@@ -308,6 +308,9 @@ func (e *Engine) attend(ctx context.Context, op *operation, rec *Record, now sto
 			n.Left++
 		}
 		e.dispatch(rec)
+	case rec.Held && op.letsGo(rec) && now >= rec.StartedAt.Add(rec.Policy.Window):
+		n.Abandoned++
+		return e.letGo(ctx, op, rec, now)
 	case rec.Held && op.Reconcile != nil:
 		asked, err := e.reconcile(ctx, op, rec, now)
 		if asked {
@@ -322,7 +325,7 @@ func (e *Engine) attend(ctx context.Context, op *operation, rec *Record, now sto
 		return e.abandon(ctx, op, rec, now)
 	default:
 		n.Held++
-		next, err := hold(rec, e.reasonToHold(rec, now), now)
+		next, err := op.hold(rec, e.reasonToHold(rec, now), now)
 		if err == nil {
 			_, _, err = e.hold(ctx, op, rec, next)
 		}

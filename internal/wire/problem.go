@@ -15,7 +15,7 @@ type Problem struct {
 	Code   semel.Code `json:"code" doc:"The stable name of the problem." example:"in_flight"`
 	// Action is a semelhttp.Action.
 	Action string      `json:"action,omitempty" enum:"use_first_credential" doc:"What a program can do about it."`
-	Limit  semel.Limit `json:"limit,omitempty" enum:"duplicates,principal_records,principal_bytes,tenant_records,tenant_bytes" doc:"What the call was throttled by."`
+	Limit  semel.Limit `json:"limit,omitempty" enum:"duplicates,principal_records,principal_bytes,tenant_records,tenant_bytes,unverified_holds,aborted_calls" doc:"What the call was throttled by."`
 	// LastSequence is that of a call that is superseded.
 	LastSequence uint64 `json:"last_sequence,omitempty" doc:"The newest number of the sequence that the call belongs to."`
 	// ExpectedSequence is that of a call whose sequence has a gap.

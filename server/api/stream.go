@@ -24,7 +24,7 @@ type decidedEvent struct {
 	Decision   string    `json:"decision" enum:"execute,replay,in_flight,conflict,held,too_late,throttled,other_door,other_caller,superseded,sequence_gap"`
 	Status     string    `json:"status,omitempty"`
 	RetryAfter int64     `json:"retry_after_ms,omitempty"`
-	Limit      string    `json:"limit,omitempty" enum:"duplicates,principal_records,principal_bytes,tenant_records,tenant_bytes" doc:"What the delivery was throttled by."`
+	Limit      string    `json:"limit,omitempty" enum:"duplicates,principal_records,principal_bytes,tenant_records,tenant_bytes,unverified_holds,aborted_calls" doc:"What the delivery was throttled by."`
 	Waited     int64     `json:"waited_ms,omitempty"`
 	At         time.Time `json:"at,omitzero"`
 }

@@ -83,6 +83,12 @@ var ofDecisions = []door.Meaning{
 	{Code: semel.Code(semel.LimitTenantBytes), Status: http.StatusTooManyRequests, Title: "Limit: bytes of a tenant",
 		Meaning: "The tenant's stored calls take as many bytes as the quota tenant_bytes allows. New ones are refused; duplicates get their answers.",
 		Action:  "Wait until the first of them expire, have less kept with max_result, or raise the quota."},
+	{Code: semel.Code(semel.LimitUnverifiedHolds), Status: http.StatusTooManyRequests, Title: "Limit: held calls of an unverified caller",
+		Meaning: "A caller whom nobody has verified has as many held calls as the quota unverified_holds allows. They begin no new calls; duplicates get their answers.",
+		Action:  "Settle the held calls, let the caller be verified, or raise the quota."},
+	{Code: semel.Code(semel.LimitAbortedCalls), Status: http.StatusTooManyRequests, Title: "Limit: aborted calls of an unverified caller",
+		Meaning: "A caller whom nobody has verified has begun as many calls within a minute that came to nothing as the quota principal_records allows. Such a caller is usually guessing credentials.",
+		Action:  "Wait a minute, let the caller be verified, or raise the quota."},
 }
 
 // ofExits explains the exit codes of the commands, the first of which is 0.

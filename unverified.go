@@ -1,0 +1,134 @@
+package semel
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/semelhq/semel/store"
+)
+
+// Calls of callers whom nobody verified, which are bound to the credential that came with
+// them. Anybody can send a made-up credential, so such a call may keep neither the key from its
+// owner nor the store's room for long.
+
+// tombstoneLife is how long the record of an aborted attempt stays that nobody may need. It is
+// longer than a claim can be on its way to the store, see Options.StoreTimeout, and longer than
+// two nodes' readings of the clock may differ.
+const tombstoneLife = time.Minute
+
+// isTombstone reports whether the record says only that nothing happened: whoever asks begins a
+// new call. One that waits for its confirmation is more.
+func isTombstone(rec *Record) bool {
+	return rec.BoundTo != "" && rec.Disposition == DispositionAborted && rec.Confirmation == nil && nothingHappened(rec)
+}
+
+// buried is rec, which has just ended, or the tombstone that stays of it.
+func buried(rec *Record) *Record {
+	if !isTombstone(rec) {
+		return rec
+	}
+	expires := max(rec.EndedAt.Add(tombstoneLife), rec.RefusedUntil)
+	return &Record{
+		ID: rec.ID, State: rec.State, Disposition: rec.Disposition, BoundTo: rec.BoundTo, Door: rec.Door, Sequence: rec.Sequence,
+		RefusedUntil: rec.RefusedUntil, Fence: rec.Fence, Origin: rec.Origin, Attempt: rec.Attempt, Holder: rec.Holder,
+		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, StartedAt: rec.StartedAt, EndedAt: rec.EndedAt, ExpiresAt: expires, NextAt: expires,
+	}
+}
+
+// refusalID is the identity under which a refusal is kept for the caller who got it, when another
+// has the key. No call has it, because its scope is longer than [store.MaxScopeLen].
+func refusalID(id ID, boundTo string) ID {
+	digest := func(s string) string {
+		sum := sha256.Sum256([]byte(s))
+		return store.ScopeMark + hex.EncodeToString(sum[:])
+	}
+	id.Principal = digest(boundTo) + digest(id.Principal)
+	return id
+}
+
+// refusedTo reports whether the record is a refusal that the caller may still ask for, while
+// others may have the key.
+func refusedTo(rec *Record, now store.Instant) bool {
+	return rec.Disposition == DispositionRejected && nothingHappened(rec) && !rec.Expired(now)
+}
+
+// ownRefusal finds the refusal that the delivery's caller got earlier, where another caller has
+// the key since. It is then what the delivery is judged by.
+func (d *delivery) ownRefusal(ctx context.Context) error {
+	cur := d.cur
+	if cur.RefusedUntil <= d.at.now || cur.BoundTo == d.call.BoundTo && !isTombstone(cur) {
+		return nil
+	}
+	rec, err := d.engine.getIfAny(ctx, refusalID(d.id, d.call.BoundTo))
+	if err == nil && rec.BoundTo == d.call.BoundTo && refusedTo(rec, d.at.now) {
+		d.cur = rec
+	}
+	return err
+}
+
+// setAside puts a refusal into a record of its own before the delivery's claim takes its place,
+// so that the caller who got it still gets it. A refusal never changes, so a copy of it can't be
+// out of date.
+func (d *delivery) setAside(ctx context.Context) error {
+	if !refusedTo(d.cur, d.at.now) || d.cur.BoundTo == d.call.BoundTo {
+		return nil
+	}
+	for range maxClaims {
+		next := *d.cur
+		next.ID, next.RefusedUntil, next.NextAt = refusalID(d.cur.ID, d.cur.BoundTo), 0, next.ExpiresAt
+		kept, err := d.engine.getIfAny(ctx, next.ID)
+		if err != nil {
+			return err
+		}
+		// A crash before this write leaves the refusal where it was. A crash after it leaves it
+		// in both places, which say the same, and each is purged with its window.
+		_, applied, err := d.engine.apply(ctx, d.engine.newVersion(&d.op.Operation, kept, &next, store.ChangeMoved))
+		if err != nil || applied {
+			return err
+		}
+	}
+	return errTooFast
+}
+
+// refusedUntil is until when refusals under the key are kept in records of their own, once a
+// claim takes the place of rec.
+func refusedUntil(rec *Record, now store.Instant) store.Instant {
+	until := rec.RefusedUntil
+	if refusedTo(rec, now) {
+		until = max(until, rec.ExpiresAt)
+	}
+	if until <= now {
+		return 0
+	}
+	return until
+}
+
+// hold makes the held form of a processing record. A hold of a caller whom nobody verified ends
+// with the window, counted from the beginning of the attempt, unless it is about money.
+func (op *Operation) hold(cur *Record, reason string, now store.Instant) (*Record, error) {
+	next, err := hold(cur, reason, now)
+	if err == nil && next.NextAt == 0 && op.letsGo(next) {
+		next.NextAt = next.StartedAt.Add(next.Policy.Window)
+	}
+	return next, err
+}
+
+// letsGo reports whether a hold of the record ends with its window.
+func (op *Operation) letsGo(rec *Record) bool { return rec.BoundTo != "" && !op.Financial }
+
+// letGo ends a hold that nobody has settled within its window: the call is then as one that was
+// forgotten.
+func (e *Engine) letGo(ctx context.Context, op *operation, rec *Record, now store.Instant) error {
+	next, err := end(rec, evAbandon, now, Result{}, &store.Failure{Code: string(CodeUnknown), Message: "nobody settled the call within its window"})
+	if err != nil {
+		return err
+	}
+	next.ExpiresAt = max(now, next.RefusedUntil)
+	next.NextAt = next.ExpiresAt
+	// A crash before this write leaves the hold to be found again. A crash after it leaves a
+	// record that is purged as any expired one.
+	_, _, err = e.replace(ctx, op, rec, next, store.ChangeEnded, byReaper)
+	return err
+}
