@@ -74,6 +74,12 @@ func (n Note) followed() Note {
 	return n
 }
 
+// waitingAs is the note with what k has noted of a leap that the time waits for.
+func (n Note) waitingAs(k *Note) Note {
+	n.Off, n.Since, n.Until = k.Off, k.Since, k.Until
+	return n
+}
+
 // counted is the time by the boot clock, if the machine hasn't been started anew since n was
 // noted.
 func (n *Note) counted(b Boot) (at store.Instant, ok bool) {
