@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/semelhq/semel/store"
@@ -135,13 +134,14 @@ func (e *Engine) replace(ctx context.Context, op *operation, cur, next *Record, 
 }
 
 // goOn starts in the background the work that rec is due for, if one of the places for such
-// work is free, and reports whether it did. Before that it writes next in place of rec, so that
-// no other engine does the same work.
-func (e *Engine) goOn(ctx context.Context, places chan struct{}, op *operation, rec, next *Record, work func(ctx context.Context)) (goes bool, err error) {
+// work is free, and reports whether it did; otherwise n counts the record as waiting. Before
+// that it writes next in place of rec, so that no other engine does the same work.
+func (e *Engine) goOn(ctx context.Context, n *Swept, places chan struct{}, op *operation, rec, next *Record, work func(ctx context.Context)) (goes bool, err error) {
 	select {
 	case places <- struct{}{}:
 	default:
-		return false, fmt.Errorf("semel: %d reconciliations or compensations of operation %s are under way: others wait", cap(places), op.Name)
+		n.Waiting++
+		return false, nil
 	}
 	defer func() {
 		if !goes {

@@ -190,7 +190,7 @@ func (e *Engine) canCompensate(op *operation, rec *Record) bool {
 }
 
 // resumeCompensation continues an unfinished compensation, in the background.
-func (e *Engine) resumeCompensation(ctx context.Context, op *operation, rec *Record, now store.Instant) error {
+func (e *Engine) resumeCompensation(ctx context.Context, op *operation, rec *Record, now store.Instant, n *Swept) error {
 	later := *rec.Compensation
 	later.NextAt = now.Add(min(max(now.Sub(later.StartedAt), compensationPause), maxCompensationPause))
 	next, err := compensated(rec, later, now)
@@ -199,7 +199,7 @@ func (e *Engine) resumeCompensation(ctx context.Context, op *operation, rec *Rec
 	}
 	// A crash before this write leaves the compensation due. A crash after it leaves
 	// it to be resumed when the pause is over. Only the engine that writes continues.
-	_, err = e.goOn(ctx, op.compensating, op, rec, next, func(ctx context.Context) {
+	_, err = e.goOn(ctx, n, op.compensating, op, rec, next, func(ctx context.Context) {
 		began := time.Now()
 		// The records say how it ended. If it didn't end, a sweep resumes it again.
 		err := guarded("the compensator", func() error {

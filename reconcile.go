@@ -20,22 +20,26 @@ const (
 )
 
 // reconcile asks the operation's reconciler about a held record, in the background. Of
-// all engines that find the record due, only one asks. It reports whether this one did.
-func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now store.Instant) (asked bool, err error) {
+// all engines that find the record due, only one asks.
+func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now store.Instant, n *Swept) error {
 	mine, err := op.hold(rec, rec.HeldReason, now)
 	if err != nil {
-		return false, err
+		return err
 	}
 	mine.NextAt = now.Add(max(op.ReconcileEvery, ReconcileLimit)) // nobody else asks meanwhile
 	// A crash before this write leaves the record due. A crash after it leaves
 	// it held, to be asked about again after the usual pause.
-	return e.goOn(ctx, op.asking, op, rec, mine, func(ctx context.Context) {
+	asked, err := e.goOn(ctx, n, op.asking, op, rec, mine, func(ctx context.Context) {
 		began := time.Now()
 		err := guarded("the reconciler", func() error { return e.ask(ctx, op, mine) })
 		if e.events.Reconciled != nil {
 			e.events.Reconciled(Event{ID: mine.ID, Took: time.Since(began), Err: err})
 		}
 	})
+	if asked {
+		n.Reconciled++
+	}
+	return err
 }
 
 // ask calls the reconciler and records its answer, but only if the record hasn't changed

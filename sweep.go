@@ -31,6 +31,9 @@ type Swept struct {
 	// Reconciled is how many held records reconcilers were called for. They answer in
 	// the background.
 	Reconciled int
+	// Waiting is how many records stay due because as many reconciliations, or compensations,
+	// of their operation are under way as one engine makes at a time. Later sweeps take them.
+	Waiting int
 	// Purged is how many expired records were deleted.
 	Purged int
 	// Left is how many records were left to other engines, because their operation, or
@@ -303,7 +306,7 @@ func (e *Engine) attend(ctx context.Context, op *operation, rec *Record, now sto
 	case rec.State.Terminal() && rec.Unfinished():
 		if e.compensationDue(rec, now) {
 			if e.canCompensate(op, rec) {
-				return e.resumeCompensation(ctx, op, rec, now)
+				return e.resumeCompensation(ctx, op, rec, now, n)
 			}
 			n.Left++
 		}
@@ -312,11 +315,7 @@ func (e *Engine) attend(ctx context.Context, op *operation, rec *Record, now sto
 		n.Abandoned++
 		return e.letGo(ctx, op, rec, now)
 	case rec.Held && op.Reconcile != nil:
-		asked, err := e.reconcile(ctx, op, rec, now)
-		if asked {
-			n.Reconciled++
-		}
-		return err
+		return e.reconcile(ctx, op, rec, now, n)
 	case rec.Held:
 		n.Left++
 	case !leaseOver(rec, e.leaseTime(rec, now)):

@@ -115,4 +115,9 @@ func TestReadinessNamesWhatSweepsLeave(t *testing.T) {
 	if c.err != nil {
 		t.Errorf("the node is unready because of it: %v", c.err)
 	}
+	s.sweptAt.Store(0)
+	s.noteSweep(semel.Event{Swept: semel.Swept{Due: 9, Waiting: 9}})
+	if c := s.sweeping(); c.amiss || s.sweptAt.Load() == 0 {
+		t.Errorf("a queue for a reconciler is trouble: %+v", c)
+	}
 }

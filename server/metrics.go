@@ -59,6 +59,7 @@ func (s *Server) gauge(set metrics.Set) {
 		set("semel_swept_records", float64(e.Swept.Left), "other_operation")
 		set("semel_swept_records", float64(e.Swept.Unreadable), "unreadable")
 		set("semel_swept_records", float64(e.Swept.Unarchived), "not_archived")
+		set("semel_swept_records", float64(e.Swept.Waiting), "waiting")
 	}
 	set("semel_last_sweep_timestamp_seconds", float64(s.sweptAt.Load())/1000)
 	if now, err := s.store.Now(ctx); err == nil {

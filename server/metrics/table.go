@@ -34,7 +34,7 @@ var Labels = map[string]string{
 	"outcome":     "`ok`, `stale` (somebody else has written the record), `absent` (there is none), `error` (so the result is unknown); of a try to deliver: `delivered`, `failed`, `parked`",
 	"destination": "the name of a configured destination",
 	"queue":       "what is gathered: `writes`, `reads`, `evidence`",
-	"why":         "`other_operation` (no operation of this node), `not_archived` (the archive didn't take them), `unreadable`",
+	"why":         "`other_operation` (no operation of this node), `not_archived` (the archive didn't take them), `unreadable`, `waiting` (for a reconciler or a compensation to be free)",
 	"version":     "the program's version",
 	"goversion":   "the version of Go that built it",
 	"store":       "the kind of store",
