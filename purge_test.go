@@ -95,3 +95,35 @@ func TestFencesRiseAcrossAPurgeForANodeThatIsBehind(t *testing.T) {
 		})
 	}
 }
+
+// overtaken is a store in which something happens just before a purge arrives.
+type overtaken struct {
+	*memstore.Store
+	before func()
+}
+
+func (s *overtaken) Extras() store.Extras { return store.Extras{Purge: s} }
+
+func (s *overtaken) Purge(ctx context.Context, refs []store.Ref) (int, error) {
+	s.before()
+	return s.Store.Purge(ctx, refs)
+}
+
+// A purge of a record that another changes meanwhile deletes nothing, and says so.
+func TestAPurgeThatWasOvertakenIsNotDone(t *testing.T) {
+	programs(t, func(t *testing.T, mem *memstore.Store) {
+		st := &overtaken{Store: mem}
+		purged := 0
+		e := program(t, st, semel.Options{Events: &semel.Events{Purged: func(semel.Event) { purged++ }}}, semel.Operation{Name: "op", OnFailure: semel.RetryFailure})
+		must(t, begin(t, e, call("k")).Fail(t.Context(), store.Failure{}, semel.Result{}))
+		pass(time.Minute)
+		var second *semel.Attempt
+		st.before = func() { second = begin(t, e, call("k")) }
+		wantCode(t, e.Purge(t.Context(), id("k"), semel.Removal{}), semel.CodeIllegalTransition)
+		if purged != 0 {
+			t.Error("a purge is told of")
+		}
+		must(t, second.Complete(t.Context(), data("x")))
+		decides(t, e, call("k"), semel.Replay)
+	})
+}

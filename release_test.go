@@ -12,6 +12,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/memstore"
 )
 
 func TestReleaseOfAHeldRecord(t *testing.T) {
@@ -167,5 +168,55 @@ func TestAReleasedClaimIsTold(t *testing.T) {
 			t.Errorf("told of %+v", ended)
 		}
 		wantCode(t, a.Complete(t.Context(), data("x")), semel.CodeAlreadyEnded)
+	})
+}
+
+// readTogether is a store from which the first two sweeps read before either of them writes.
+type readTogether struct {
+	*reader
+	both   sync.WaitGroup
+	sweeps atomic.Int64
+}
+
+func (s *readTogether) Extras() store.Extras { return store.Extras{Due: s} }
+
+func (s *readTogether) Due(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
+	page, err := s.reader.Due(ctx, q)
+	if s.sweeps.Add(1) <= 2 {
+		s.both.Done()
+		s.both.Wait()
+	}
+	return page, err
+}
+
+// Two engines have read that a record is due, and both try to write that they take it: only the
+// one that succeeds asks.
+func TestTheEngineThatLosesTheRecordDoesNotAsk(t *testing.T) {
+	programs(t, func(t *testing.T, mem *memstore.Store) {
+		st := &readTogether{reader: newReader(mem)}
+		st.both.Add(2)
+		var asked atomic.Int64
+		op := semel.Operation{Name: "op", ReconcileEvery: time.Minute, Reconcile: func(context.Context, semel.Record) (semel.Settlement, error) {
+			asked.Add(1)
+			return semel.Settlement{}, nil
+		}}
+		a, b := program(t, st, semel.Options{}, op), program(t, st, semel.Options{Node: "second"}, op)
+		must(t, begin(t, a, call("k")).Hold(t.Context(), "lost"))
+		var reconciled atomic.Int64
+		var sweeps sync.WaitGroup
+		for _, e := range []*semel.Engine{a, b} {
+			sweeps.Go(func() {
+				n, err := e.Sweep(t.Context())
+				if err != nil || n.Due != 1 || n.Waiting != 0 {
+					t.Errorf("swept %+v, %v", n, err)
+				}
+				reconciled.Add(int64(n.Reconciled))
+			})
+		}
+		sweeps.Wait()
+		synctest.Wait()
+		if asked.Load() != 1 || reconciled.Load() != 1 {
+			t.Errorf("asked %d times, and %d are counted", asked.Load(), reconciled.Load())
+		}
 	})
 }

@@ -159,3 +159,37 @@ func TestPurgesAreAnIntervalApart(t *testing.T) {
 		}
 	})
 }
+
+// Sweeps that only look ahead come back to what had to wait, even if all that lies behind it can
+// do nothing but be purged later.
+func TestLookingAheadComesBackToWhatWaits(t *testing.T) {
+	programs(t, func(t *testing.T, st *memstore.Store) {
+		const held, old, places = 40, 200, 16
+		e := program(t, st, semel.Options{PurgeInterval: time.Hour},
+			semel.Operation{Name: "op", Reconcile: func(context.Context, semel.Record) (semel.Settlement, error) {
+				<-time.After(time.Second)
+				return semel.Settlement{Outcome: semel.DispositionCompleted}, nil
+			}}, semel.Operation{Name: "old", Window: time.Minute})
+		for i := range old {
+			c := call(fmt.Sprint(i))
+			c.Operation = "old"
+			must(t, begin(t, e, c).Complete(t.Context(), data("x")))
+		}
+		pass(30 * time.Second)
+		if n := swept(t, e); n != (semel.Swept{}) { // all of it is looked at again in a minute
+			t.Fatalf("before, a sweep did %+v", n)
+		}
+		pass(20 * time.Second)
+		for i := range held {
+			must(t, begin(t, e, call(fmt.Sprint(i))).Hold(t.Context(), "lost"))
+		}
+		pass(15 * time.Second)
+		for left := held; left > 0; left -= places {
+			asks := min(left, places)
+			if n := swept(t, e); !n.Partial || n.Reconciled != asks || n.Waiting != left-asks {
+				t.Fatalf("while %d are held, a sweep did %+v", left, n)
+			}
+			pass(2 * time.Second)
+		}
+	})
+}
