@@ -31,13 +31,15 @@ type Counts map[semel.Decision]int
 // Tally keeps the counts of a store's records in cells beside them. Any number of Tallies,
 // in any number of processes, add to the same counts. It is safe for concurrent use.
 //
-// A count may be too low, by what a crash or a failing store has lost, and never too high.
+// A count may be too low, by what a crash or a failing store has lost and, for a moment, by
+// what is being written. It is never too high.
 type Tally struct {
 	store semel.Store
 
 	mu    sync.Mutex
 	fresh map[semel.ID]Counts // not written yet
-	// writing is what is being written. It counts as fresh until it is stored.
+	// writing is what will be written next. A count is never both in a map and in its cell:
+	// while its cell is written it is in neither.
 	writing map[semel.ID]Counts
 }
 
@@ -69,15 +71,17 @@ func (t *Tally) Of(ctx context.Context, rec *semel.Record) (Counts, error) {
 	if rec.Attempt > 0 {
 		all[semel.Execute] = rec.Attempt
 	}
-	t.mu.Lock()
-	all.add(t.fresh[rec.ID])
-	all.add(t.writing[rec.ID])
-	t.mu.Unlock()
+	// The cell comes first: what is written after that is missing from the maps, and not
+	// counted twice.
 	kept, err := store.NewCell(t.store, cellOf(rec.ID)).Load(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all.add(parse(kept.Data, rec).Counts)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all.add(t.fresh[rec.ID])
+	all.add(t.writing[rec.ID])
 	return all, nil
 }
 
@@ -115,10 +119,10 @@ func (t *Tally) write(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
-		t.keep(ctx, id, c)
 		t.mu.Lock()
 		delete(t.writing, id)
 		t.mu.Unlock()
+		t.keep(ctx, id, c)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
