@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -248,4 +249,89 @@ func TestSearchedRecordsSurviveAPowerCut(t *testing.T) {
 	if listed < 4*rounds {
 		t.Fatalf("%d records were listed, so nothing is proved", listed)
 	}
+}
+
+// What a search that begins below has not seen is found by the next one, in a store that was
+// opened anew.
+func TestASearchFromACursorLeavesNoGap(t *testing.T) {
+	fs := vfs.NewMem()
+	s := mustOpen(t, "store", &Options{FS: fs})
+	const records = 20
+	putMany(t, s, records)
+	page, err := s.Search(t.Context(), store.Query{State: semel.Processing, Limit: records / 2})
+	if err != nil || len(page.Records) != records/2 || page.Next == "" {
+		t.Fatal(len(page.Records), err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, "store", &Options{FS: fs})
+	defer s.Close()
+	below, err := s.Search(t.Context(), store.Query{State: semel.Processing, Limit: records, Cursor: page.Next})
+	if err != nil || len(below.Records) != records/2 {
+		t.Fatal(len(below.Records), err)
+	}
+	for range 2 {
+		all, err := s.Search(t.Context(), store.Query{State: semel.Processing, Limit: records})
+		if err != nil || len(all.Records) != records {
+			t.Errorf("%d of %d records are found, %v", len(all.Records), records, err)
+		}
+	}
+}
+
+// A record that is purged while a search comes to it is gone, and not damaged.
+func TestASearchPassesOverWhatIsPurgedMeanwhile(t *testing.T) {
+	running := store.Query{State: semel.Processing}
+	search := func(t *testing.T, s *Store, q store.Query, want int) {
+		t.Helper()
+		page, err := s.Search(t.Context(), q)
+		if err != nil || len(page.Records) != want || len(page.Unreadable) > 0 {
+			t.Errorf("found %d records, want %d; unreadable: %v, %v", len(page.Records), want, page.Unreadable, err)
+		}
+	}
+	purge := func(t *testing.T, s *Store, key string) {
+		t.Helper()
+		ref := store.Ref{ID: testID(key), Revision: testRecord(testID(key), 1, semel.Processing).Revision}
+		if n, err := s.Purge(t.Context(), []store.Ref{ref}); n != 1 || err != nil {
+			t.Errorf("purged %d, %v", n, err)
+		}
+	}
+	t.Run("before it is read", func(t *testing.T) {
+		s := mustOpen(t, "store", &Options{FS: vfs.NewMem()})
+		defer s.Close()
+		putMany(t, s, 10)
+		search(t, s, running, 10)
+		known, _ := s.processing.before(noAddress)
+		purge(t, s, "7")
+		for _, at := range known { // as a search that began before has found them
+			s.processing.saw(at, true)
+		}
+		search(t, s, running, 9)
+		search(t, s, store.Query{}, 9)
+	})
+	t.Run("while its purge is being written", func(t *testing.T) {
+		onStalledDisk(t, func(t *testing.T, s *Store, disk *stall, _ func()) {
+			disk.open()
+			putMany(t, s, 1)
+			at, _ := s.processing.before(noAddress)
+			value, err := readKey(s.db, recordKey(at[0])) // by an iterator that began before
+			if value == nil || err != nil {
+				t.Fatal(err)
+			}
+			disk.shut()
+			var work sync.WaitGroup
+			work.Go(func() { purge(t, s, "0") })
+			synctest.Wait()
+			work.Go(func() {
+				l := lookup{store: s, query: &running}
+				runs, err := l.look(t.Context(), at[0], value, nil)
+				if runs || err != nil || len(l.page.Records)+len(l.page.Unreadable) > 0 {
+					t.Errorf("found %+v, runs: %v, %v", l.page, runs, err)
+				}
+			})
+			synctest.Wait()
+			disk.open()
+			work.Wait()
+		})
+	})
 }
