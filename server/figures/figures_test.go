@@ -286,6 +286,8 @@ func TestAFailingStoreLosesNothingAndCountsNothingTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &away{Store: memstore.New()}
 		a, b := start(t, st), start(t, st)
+		a.deliver(t, "pay", "k", works)
+		pass(2 * time.Second) // the directory has the node, so that only its cells are written
 		for range 90 {
 			a.deliver(t, "pay", "k", works)
 			st.set(false, true)
@@ -295,8 +297,44 @@ func TestAFailingStoreLosesNothingAndCountsNothingTwice(t *testing.T) {
 			st.set(false, false)
 		}
 		pass(2 * time.Second)
-		if got := b.report(t, time.Hour).Total; got.Deliveries != 90 || got.Executed != 1 {
+		if got := b.report(t, time.Hour).Total; got.Deliveries != 91 || got.Executed != 1 {
 			t.Errorf("counted %+v", got)
+		}
+	})
+}
+
+// A write whose answer was lost is in the store: the next one goes on from there.
+func TestAWriteWhoseAnswerIsLostIsFollowedByOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &away{Store: memstore.New()}
+		a, b := start(t, st), start(t, st)
+		for i := range 3 {
+			a.deliver(t, "pay", "k", works)
+			st.set(false, i == 1) // that of the second is lost
+			pass(time.Second)
+			st.set(false, false)
+			pass(2 * time.Second)
+			if got := b.report(t, time.Hour).Total.Deliveries; got != int64(i+1) {
+				t.Errorf("after %d deliveries another node sees %d", i+1, got)
+			}
+		}
+	})
+}
+
+// A record that is busy in two hours is counted in each for itself.
+func TestARecordThatIsBusyInTwoHours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, memstore.New())
+		n.deliver(t, "mail", "k", works)
+		for _, duplicates := range []int{5, 3} {
+			for range duplicates {
+				n.deliver(t, "mail", "k", works)
+			}
+			pass(time.Hour)
+		}
+		r := n.report(t, 24*time.Hour)
+		if len(r.Repeated) != 1 || r.Repeated[0].Duplicates != 8 || r.Total.Duplicates != 8 {
+			t.Errorf("of 8 duplicates %d are counted, and for the record %+v", r.Total.Duplicates, r.Repeated)
 		}
 	})
 }
