@@ -42,29 +42,61 @@ func (x *index) Due(ctx context.Context, q store.DueQuery) (store.DuePage, error
 // Where more is due than one look can see, in several seconds, a lane gets nothing of a
 // second that wasn't seen whole: the due index has no order within a second.
 func TestOrderWhereALookEndsWithinASecond(t *testing.T) {
-	for seed := range uint64(20) {
-		synctest.Test(t, func(t *testing.T) {
-			const seconds, each = 5, 7
-			st, r := &index{Store: memstore.New()}, &receiver{}
-			e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "op"}}})
-			must(t, err)
+	const seconds, each = 5, 7
+	for name, arrange := range map[string]func(t *testing.T, st semel.Store, e *semel.Engine, random *rand.Rand) (want []string){
+		"of messages as they were sent": func(t *testing.T, _ semel.Store, e *semel.Engine, _ *rand.Rand) []string {
 			for i := range seconds * each {
 				complete(t, e, fmt.Sprint(i), message(fmt.Sprint(i), "lane"))
 				pass(time.Second / each)
 			}
-			random := rand.New(rand.NewPCG(seed, 0))
-			st.change.Store(new(changeFunc(func(recs []semel.Record) []semel.Record {
-				random.Shuffle(len(recs), func(i, j int) { recs[i], recs[j] = recs[j], recs[i] })
-				slices.SortStableFunc(recs, func(a, b semel.Record) int { return int(second(a.NextAt) - second(b.NextAt)) })
-				return recs
-			})))
-			n := start(t, st, "n", Options{Destinations: map[string]Destination{"hook": {Sender: r}}}, func(d *Dispatcher) { d.limit = 10 })
-			pass(time.Minute)
-			if _, taken := r.seen(); !slices.Equal(taken, sequence(seconds*each)) {
-				t.Errorf("seed %d: %q", seed, taken)
+			return sequence(seconds * each)
+		},
+		// They are due when they were replayed, and older than that.
+		"of those that are replayed": func(t *testing.T, st semel.Store, e *semel.Engine, random *rand.Rand) (want []string) {
+			for i := range seconds * each {
+				id := complete(t, e, fmt.Sprint(i), message(fmt.Sprint(i), "lane"))
+				_, err := e.Door().SettleMessage(t.Context(), id, state(t, st, id).ID, store.MessageFinding{State: store.MessageParked})
+				must(t, err)
+				pass(time.Millisecond)
 			}
-			n.halt()
-			must(t, e.Close(t.Context()))
+			pass(time.Second - time.Duration(time.Now().Nanosecond()))
+			replayed := random.Perm(seconds * each)
+			for of := range slices.Chunk(replayed, each) {
+				for _, i := range of {
+					id := semel.ID{Tenant: "t", Operation: "op", Key: fmt.Sprint(i)}
+					_, err := Replay(t.Context(), e.Door(), id, state(t, st, id).ID, "the receiver is back")
+					must(t, err)
+				}
+				for _, i := range slices.Sorted(slices.Values(of)) {
+					want = append(want, fmt.Sprint(i))
+				}
+				pass(time.Second)
+			}
+			return want
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(20) {
+				synctest.Test(t, func(t *testing.T) {
+					st, r := &index{Store: memstore.New()}, &receiver{}
+					e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "op"}}})
+					must(t, err)
+					random := rand.New(rand.NewPCG(seed, 0))
+					want := arrange(t, st, e, random)
+					st.change.Store(new(changeFunc(func(recs []semel.Record) []semel.Record {
+						random.Shuffle(len(recs), func(i, j int) { recs[i], recs[j] = recs[j], recs[i] })
+						slices.SortStableFunc(recs, func(a, b semel.Record) int { return int(second(a.NextAt) - second(b.NextAt)) })
+						return recs
+					})))
+					n := start(t, st, "n", Options{Destinations: map[string]Destination{"hook": {Sender: r}}}, func(d *Dispatcher) { d.limit = 10 })
+					pass(time.Minute)
+					if _, taken := r.seen(); !slices.Equal(taken, want) {
+						t.Errorf("seed %d: %q, want %q", seed, taken, want)
+					}
+					n.halt()
+					must(t, e.Close(t.Context()))
+				})
+			}
 		})
 	}
 }
