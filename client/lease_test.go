@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -130,6 +131,39 @@ func TestNoRemoteEffectIsCalledUnderALeaseThatIsOver(t *testing.T) {
 					t.Errorf("the ledger is %+v", rec.Effects)
 				}
 			}, op)
+		})
+	}
+}
+
+// In the last tenth of a lease that wasn't renewed no effect is started, even if nothing has told
+// the handler to stop: a renewal under way may be deaf to the end of its context.
+func TestNoRemoteEffectIsStartedInTheLastTenthOfALease(t *testing.T) {
+	clause.Proves(t, "CORE-CONC.2")
+	const lease = 3 * time.Second
+	for at, starts := range map[time.Duration]bool{lease * 89 / 100: true, lease * 91 / 100: false} {
+		t.Run(at.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *service) {
+				c := newClient(t, roundTrip(func(r *http.Request) (*http.Response, error) {
+					if strings.HasSuffix(r.URL.Path, "/renew") {
+						pass(2 * lease)
+						return nil, errBroken
+					}
+					return direct{s.handler}.RoundTrip(r)
+				}))
+				called := false
+				_, err := c.Do(t.Context(), call("k"), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
+					pass(at)
+					_, err := semel.Effect(ctx, x, "charge", func(context.Context, string) (int, error) {
+						called = true
+						return 1, nil
+					})
+					return data("x"), err
+				})
+				if called != starts || !starts && !errors.Is(err, semel.ErrLeaseLost) {
+					t.Errorf("the effect is called: %v; %v", called, err)
+				}
+				pass(2 * lease) // until the renewal ends
+			}, semel.Operation{Name: "op", Lease: lease, Effects: []string{"charge"}})
 		})
 	}
 }
