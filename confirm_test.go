@@ -274,7 +274,7 @@ func TestOthersDoNotSpoilAConfirmation(t *testing.T) {
 }
 
 func TestAConfirmedCallThatMayRunAgainIsNotAskedAgain(t *testing.T) {
-	clause.Proves(t, "IDS-X.3")
+	clause.Proves(t, "IDS-X.3", "IDS-X.4")
 	for name, end := range map[string]func(t *testing.T, r *rig, a *semel.Attempt){
 		"failed": func(t *testing.T, _ *rig, a *semel.Attempt) {
 			must(t, a.Fail(t.Context(), store.Failure{}, semel.Result{}))
@@ -288,20 +288,31 @@ func TestAConfirmedCallThatMayRunAgainIsNotAskedAgain(t *testing.T) {
 			must(t, err)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			op := confirming(semel.ConfirmationPolicy{})
-			op.OnFailure, op.OnAbandoned, op.Lease = semel.RetryFailure, semel.RetryAbandoned, 3*time.Second
-			inBubble(t, op, func(t *testing.T, r *rig) {
-				a := begin(t, r.Engine, with(call("k"), ask(t, r.Engine, call("k"))))
-				if a.Number() != 2 {
-					t.Errorf("attempt %d", a.Number())
+		for _, proved := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, by a further proof: %v", name, proved), func(t *testing.T) {
+				var policy semel.ConfirmationPolicy
+				proofs := 0
+				if proved {
+					policy.StepUp = func(context.Context, semel.Call) error { proofs++; return nil }
 				}
-				end(t, r, a)
-				if b := begin(t, r.Engine, call("k")); b.Number() != 3 {
-					t.Errorf("attempt %d", b.Number())
-				}
+				op := confirming(policy)
+				op.OnFailure, op.OnAbandoned, op.Lease = semel.RetryFailure, semel.RetryAbandoned, 3*time.Second
+				inBubble(t, op, func(t *testing.T, r *rig) {
+					a := begin(t, r.Engine, with(call("k"), ask(t, r.Engine, call("k"))))
+					number := a.Number()
+					if number != 2 {
+						t.Errorf("attempt %d", number)
+					}
+					end(t, r, a)
+					if b := begin(t, r.Engine, call("k")); b.Number() != number+1 {
+						t.Errorf("attempt %d", b.Number())
+					}
+					if proved && proofs != 1 {
+						t.Errorf("the proof was looked at %d times", proofs)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -151,7 +151,7 @@ func TestCartMandatesExpire(t *testing.T) {
 
 func TestIntentMandate(t *testing.T) {
 	clause.Proves(t, "MAP-CART.3")
-	in(t, func(t *testing.T, _ *semel.Engine, m *commerce.Mandates) {
+	in(t, func(t *testing.T, engine *semel.Engine, m *commerce.Mandates) {
 		intent := func(b commerce.Buyer, text string) string {
 			got, err := m.Intent(t.Context(), b, []byte(text), nil)
 			if err != nil {
@@ -165,6 +165,22 @@ func TestIntentMandate(t *testing.T) {
 		first := intent(alice, `{"buy":"red shoes","max":{"amount":100.0,"currency":"USD"}}`)
 		if same := intent(alice, `{ "max": {"currency":"USD", "amount":1e2}, "buy":"red shoes" }`); same != first {
 			t.Error("an identical intent has another mandate")
+		}
+		// The record is under the key that the map writes down: of the user, and of the intent.
+		for _, b := range []commerce.Buyer{alice, {Tenant: "acme", User: "bob"}} {
+			got, err := m.Intent(t.Context(), b, []byte(`{"buy":"a hat"}`), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key, err := commerce.IntentMandate.Key(commerce.Values{"user_id": b.User, "intent_hash": got.Hash})
+			if err != nil {
+				t.Fatal(err)
+			}
+			call := semel.Call{Tenant: b.Tenant, Principal: b.User, Operation: "commerce.intent_mandate"}
+			key.Name(&call)
+			if _, err := engine.Lookup(t.Context(), call.ID(semel.SharePrincipal)); err != nil {
+				t.Errorf("nothing is under the key of %s: %v", b.User, err)
+			}
 		}
 		if other := intent(alice, `{"buy":"red shoes","max":{"amount":101,"currency":"USD"}}`); other == first {
 			t.Error("another intent has the same mandate")

@@ -113,6 +113,55 @@ func TestAFailureIsForReaders(t *testing.T) {
 	}
 }
 
+// A command whose handler has failed is not run again, whether the handler has marked its error or
+// not, and every duplicate gets the first one's status, reason, words and identifiers.
+func TestAnErrorIsReplayedAsItWas(t *testing.T) {
+	clause.Proves(t, "IDS-IX.5")
+	for name, c := range map[string]struct {
+		err            error
+		status         ids.Status
+		reason, detail string
+	}{
+		"a plain error": {errors.New("the printer burns"), ids.StatusFailed, "failed", "the printer burns"},
+		"a failure":     {semel.Failure(errors.New("the printer burns")), ids.StatusFailed, "failed", "the printer burns"},
+		"a rejection":   {semel.Rejected("no_funds", errors.New("the account has 3 euros")), ids.StatusRejected, "no_funds", "the account has 3 euros"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs := 0
+			b := &ids.Bindings{Handlers: map[string]ids.Handler{"fail": func(context.Context, semel.Execution, *ids.Derivation) (semel.Result, error) {
+				runs++
+				return semel.Result{}, c.err
+			}}}
+			g := bare(t, `{entity: card, action: pay, handler: {func: fail}}`, b)
+			deliver := func(id string) *ids.Response {
+				r, err := g.Execute(t.Context(), ids.Caller{Tenant: "acme", Principal: "alice"}, ids.Command{
+					CommandID: id, CorrelationID: "talk of " + id, TenantID: "acme", ActorID: "alice", Intent: ids.Intent{Entity: "card", Action: "pay"},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
+			}
+			first := deliver("c-1")
+			if first.Status != c.status || first.Reason != c.reason || first.Detail != c.detail || first.CommandID != "c-1" || first.CorrelationID != "talk of c-1" || first.Decision != ids.FirstSeen {
+				t.Errorf("the first gets %+v", first)
+			}
+			want, err := json.Marshal(first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again := deliver("c-2")
+			if again.Decision != ids.DuplicateReplayed || runs != 1 {
+				t.Errorf("a duplicate is %s, and the handler ran %d times", again.Decision, runs)
+			}
+			again.Decision = ids.FirstSeen
+			if got, err := json.Marshal(again); err != nil || string(got) != string(want) {
+				t.Errorf("a duplicate gets %s, %v\nand the first  %s", got, err, want)
+			}
+		})
+	}
+}
+
 func TestUpstreams(t *testing.T) {
 	const entry = `{entity: card, action: pay, redact: [{path: iban}], handler: {url: 'URL', timeout: 5s}}`
 	command := ids.Command{TenantID: "acme", ActorID: "alice", Intent: ids.Intent{Entity: "card", Action: "pay"}}
