@@ -35,7 +35,10 @@ var targets = []target{
 	{"./store/pgstore", []string{"write.go", "op.go", "statements.go", "outcome.go", "tx.go"}, []string{"./store/pgstore"}},
 	{"./store/redisstore", []string{"write.go", "scripts.go", "index.go", "list.go"}, []string{"./store/redisstore"}},
 	{"./internal/gather", []string{"queue.go"}, []string{"./internal/gather", "./store/redisstore"}},
-	{"./internal/offsetclock", []string{"clock.go", "offsetclock.go"}, []string{"./internal/offsetclock", "./store/redisstore"}},
+	{"./internal/offsetclock", []string{"clock.go", "note.go", "reckoning.go"}, []string{"./internal/offsetclock", "./store/redisstore"}},
+	{"./dispatch", []string{"breaker.go", "deliver.go", "lane.go", "lanework.go", "scan.go"}, []string{"./dispatch"}},
+	{"./door", []string{"runner.go"}, []string{"./door", "./transport/semelhttp"}},
+	{"./client", []string{"do.go", "execution.go"}, []string{"./client"}},
 }
 
 // selected are the targets that match the patterns: packages, or with /... at the end also
