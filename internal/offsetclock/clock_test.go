@@ -252,3 +252,23 @@ func TestTheTimeCostsNoMemory(t *testing.T) {
 		t.Errorf("it takes %v allocations", n)
 	}
 }
+
+// What a test has moved the clock by moves what is known of it, too.
+func TestAdvance(t *testing.T) {
+	w := newWorld(t, 1)
+	a := w.nodes[0]
+	a.Advance(time.Hour)
+	if st := a.State(a.now()); st != (store.ClockState{}) {
+		t.Errorf("its state is %+v", st)
+	}
+	w.server = w.server.Add(10 * time.Minute)
+	w.live(time.Minute)
+	now := a.now()
+	st := a.State(now)
+	if st.Since > now || now.Sub(st.Since) > time.Minute || (st.Until.Sub(st.Since)-10*time.Minute).Abs() > bound || st.Leap.At != 0 {
+		t.Errorf("at %v its state is %+v", now, st)
+	}
+	if at := a.Servers(now); at != w.server {
+		t.Errorf("the servers' clock shows %v, want %v", at, w.server)
+	}
+}

@@ -97,6 +97,8 @@ func TestTheTimeFollowsNoSoonerThanItSays(t *testing.T) {
 	w.pass(1)
 	if at := a.now(); at.Sub(until) < 10*time.Minute-Leap {
 		t.Errorf("at the instant it has gone on by %v", at.Sub(before))
+	} else if leap := a.State(at).Leap; leap.At != until || (leap.By-10*time.Minute).Abs() > Leap {
+		t.Errorf("leases are judged by a leap of %v at %v", leap.By, leap.At) // though nobody has noted that
 	}
 }
 
@@ -240,6 +242,7 @@ func TestWhatAReadingIsFoundToBe(t *testing.T) {
 		"one that is ahead of these":                     {ran(3*s, 0, was), Note{At: at(9 * s)}, read(10*s+Near, ""), ahead, -s - Near, 9*s + MinWait, 9 * s},
 		"one after the leap that is waited for has gone": {ran(3*s, 0, held), held, read(3*s, ""), behind, 0, 0, 3 * s},
 		"one of a leap that nobody else has noted":       {ran(3*s, 0, held), was, read(2*time.Hour+3*s, ""), ahead, -2 * time.Hour, MaxWait, 3 * s},
+		"one of such a leap, corrected a little":         {ran(3*s, 0, held), was, read(2*time.Hour+3*s+Leap, ""), ahead, -2*time.Hour - Leap, MaxWait, 3 * s},
 		"one of a leap that grows":                       {ran(3*s, 0, held), held, read(4*time.Hour+3*s, ""), ahead, -4 * time.Hour, 3*s + MaxWait, 3 * s},
 		"one after another process has followed":         {ran(3*s, 0, held), Note{At: noted, Leap: store.Leap{At: held.Until, By: 2 * time.Hour}}, read(2*time.Hour+3*s, ""), inStep, 0, 0, 2*time.Hour + 3*s},
 		"one after this process has followed, unnoted":   {ran(3*s, 0, held.followed()), held, read(3*s, ""), inStep, 0, 0, 3 * s},
