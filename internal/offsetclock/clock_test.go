@@ -272,3 +272,27 @@ func TestAdvance(t *testing.T) {
 		t.Errorf("the servers' clock shows %v, want %v", at, w.server)
 	}
 }
+
+// Whoever gives up while the servers are asked gets no time, and neither does a clock that has
+// read nothing have a state.
+func TestNobodyWaitsForAReadingForEver(t *testing.T) {
+	w := newTwoClocks(t)
+	w.clock.Beside = func(func(context.Context)) error { return nil } // and nothing comes of it
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if at, err := w.clock.Now(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("the time is %v, %v", at, err)
+	}
+	if st := w.clock.State(0); st != (store.ClockState{}) {
+		t.Errorf("its state is %+v", st)
+	}
+}
+
+// A wall clock that goes by as much as the clocks of servers differ doesn't make a reading old.
+func TestAReadingDuringASmallCorrection(t *testing.T) {
+	w := newTwoClocks(t)
+	noError(t, w.readWhile(func() { w.wall += bound }, func() {}))
+	if err := w.readWhile(func() { w.wall += bound + 1 }, func() {}); !errors.Is(err, ErrSuspended) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -2,6 +2,7 @@ package offsetclock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -269,6 +270,19 @@ func TestASleepingMachine(t *testing.T) {
 			}
 		})
 	}
+	t.Run("whose boot clock drifts meanwhile", func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.live(time.Minute)
+		const d = 60 * time.Hour
+		w.sleep(w.nodes[0], d)
+		w.server = w.server.Add(d / 2000) // 500 ppm
+		if off := w.nodes[0].now().Sub(w.server); off.Abs() > bound {
+			t.Errorf("the clock is off by %v", off)
+		}
+		if st := w.nodes[0].State(w.nodes[0].given); st != (store.ClockState{}) {
+			t.Errorf("its state is %+v", st)
+		}
+	})
 	t.Run("that no clock has counted, beside others that know the time", func(t *testing.T) {
 		w := newWorld(t, 2)
 		w.live(time.Minute)
@@ -353,5 +367,42 @@ func TestANoteThatIsOutOfReach(t *testing.T) {
 	c.Noted = func(context.Context) (string, error) { return "", down }
 	if _, err := c.Now(context.Background()); err == nil {
 		t.Error("a process starts without what others have noted")
+	}
+}
+
+// Accepting reports what keeps it from being noted.
+func TestAcceptingWhatCanNotBeNoted(t *testing.T) {
+	down := errors.New("nobody answers")
+	for name, c := range map[string]struct {
+		after int // notes are read before it goes wrong
+		wrong func(m *machine)
+		want  error // nil: any
+	}{
+		"no reading":       {0, func(m *machine) { m.Ask = func(context.Context) (Reading, error) { return Reading{}, down } }, down},
+		"no note":          {1, func(m *machine) { m.Noted = func(context.Context) (string, error) { return "", down } }, down},
+		"an unknown note":  {1, func(m *machine) { m.Noted = func(context.Context) (string, error) { return "2", nil } }, nil},
+		"nothing is noted": {1, func(m *machine) { m.Note = func(context.Context, string, string) error { return down } }, down},
+		"others note other things, again and again": {0, func(m *machine) {
+			m.Note = func(context.Context, string, string) error { return nil }
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			a := w.nodes[0]
+			w.server = w.server.Add(25 * time.Hour)
+			w.live(time.Minute)
+			if noted := a.Noted; c.after > 0 {
+				a.Noted = func(ctx context.Context) (string, error) {
+					text, err := noted(ctx)
+					c.wrong(a)
+					return text, err
+				}
+			} else {
+				c.wrong(a)
+			}
+			if st, err := a.Accept(context.Background(), false); err == nil || c.want != nil && !errors.Is(err, c.want) {
+				t.Errorf("accepted, %+v, %v", st, err)
+			}
+		})
 	}
 }

@@ -231,6 +231,7 @@ func TestWhatAReadingIsFoundToBe(t *testing.T) {
 		"a start later, on a machine that was on":        {nil, was, read(20*s+Near, "boot"), inStep, 0, 0, 20*s + Near},
 		"a start there, after a leap":                    {nil, was, read(21*s+Near, "boot"), ahead, -Near - s, 20*s + MinWait, 20 * s},
 		"a start there, by a clock that was put back":    {nil, was, read(19*s-Near, "boot"), behind, Near + s, 20*s + MinWait, 20 * s},
+		"a start there, by one that is a bit behind":     {nil, was, read(20*s-Near, "boot"), inStep, 0, 0, 20*s - Near},
 		"a start while a leap is waited for":             {nil, held, read(2*time.Hour+s, ""), inStep, -2 * time.Hour, MaxWait, s},
 		"a reading of what has passed":                   {ran(3*s, 0, was), was, read(3*s, ""), inStep, 0, 0, 3 * s},
 		"a reading a second ahead":                       {ran(3*s, 0, was), was, read(4*s, ""), inStep, 0, 0, 4 * s},
@@ -272,5 +273,85 @@ func TestWhatAReadingIsFoundToBe(t *testing.T) {
 				t.Errorf("the time is %v, want %v", next.at.Sub(noted), c.time)
 			}
 		})
+	}
+}
+
+// What a note says of the clock before, at and after the instant that it names.
+func TestWhatANoteSays(t *testing.T) {
+	const since, until, by = store.Instant(1e18), store.Instant(1e18 + 1e10), 25 * time.Hour
+	leap := store.Leap{At: 5, By: 7}
+	ahead, back := Note{Off: -by, Since: since, Until: until, Leap: leap}, Note{Off: by, Since: since, Until: until, Leap: leap}
+	for name, c := range map[string]struct {
+		note Note
+		at   store.Instant
+		want store.ClockState
+	}{
+		"nothing":                   {Note{Leap: leap}, since, store.ClockState{Leap: leap}},
+		"a leap that is waited for": {ahead, until - 1, store.ClockState{Held: by, Since: since, Until: until, Leap: leap}},
+		"one that is followed":      {ahead, until, store.ClockState{Leap: store.Leap{At: until, By: by}}},
+		"a clock put back":          {back, until - 1, store.ClockState{Back: by, Since: since, Until: until, Leap: leap}},
+		"one that stays so":         {back, until, store.ClockState{Back: by, Ahead: by, Since: since, Until: until, Leap: leap}},
+	} {
+		if got := c.note.state(c.at); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// A pause in which nobody looked is confirmed by a reading that was asked for ConfirmAfter later,
+// unless it has turned out to be something else.
+func TestWhenAPauseIsConfirmed(t *testing.T) {
+	const paused = store.Instant(1e18)
+	n := Note{At: paused, Off: -time.Hour, Since: paused, Until: paused.Add(time.Hour)}
+	for name, c := range map[string]struct {
+		after     time.Duration
+		since     store.Instant
+		confirmed bool
+	}{
+		"a moment too early":            {ConfirmAfter - 1, paused, false},
+		"in time":                       {ConfirmAfter, paused, true},
+		"after the clock was set again": {ConfirmAfter, paused + 1, false},
+	} {
+		k := &reckoning{note: n, at: paused, ceiling: paused, paused: &pause{at: paused, by: time.Hour}}
+		was := n
+		was.Since = c.since
+		m := Moment{Mono: c.after}
+		next := k.next(was, Reading{At: paused.Add(time.Hour + c.after), Asked: m, Came: m}, 0, bound)
+		want := store.Leap{}
+		if c.confirmed {
+			want = store.Leap{At: paused, By: -time.Hour}
+		}
+		if next.note.Leap != want || (next.paused == nil) != (c.after >= ConfirmAfter) {
+			t.Errorf("%s: leases are judged by %+v; to be confirmed: %v", name, next.note.Leap, next.paused != nil)
+		}
+	}
+}
+
+// A clock that is put right when a process has read it last, just before that follows: the time
+// that it has given stays, and others take it over.
+func TestAClockThatIsPutRightJustBeforeTheStep(t *testing.T) {
+	const by = 10 * time.Minute
+	w := newWorld(t, 2)
+	a, b := w.nodes[0], w.nodes[1]
+	w.live(time.Minute)
+	w.server = w.server.Add(by)
+	w.live(time.Minute)
+	until := a.State(a.now()).Until
+	w.live(until.Sub(a.now()) - time.Second)
+	if err := a.Read(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.server = w.server.Add(-by)
+	w.pass(until.Sub(a.now()))
+	if off := a.now().Sub(w.server); (off - by).Abs() > Leap {
+		t.Fatalf("the process doesn't follow what it has seen: it is off by %v", off)
+	}
+	w.live(4 * Period)
+	w.agree()
+	at, real := b.now(), w.real
+	w.live(time.Minute)
+	w.agree()
+	if went := b.now().Sub(at); (went - (w.real - real)).Abs() > bound {
+		t.Errorf("in %v the time goes on by %v", w.real-real, went)
 	}
 }
