@@ -123,3 +123,81 @@ func TestRunner(t *testing.T) {
 		})
 	})
 }
+
+// An error without a mark is believed as far as the ledger doesn't say otherwise; what doors keep
+// there for themselves says nothing.
+func TestAnEndingIsHeldAgainstTheLedger(t *testing.T) {
+	for name, c := range map[string]struct {
+		effect string
+		result error
+		want   store.Disposition
+	}{
+		"no effect":                        {"", nil, semel.DispositionAborted},
+		"one that was completed":           {"charge", nil, semel.DispositionFailed},
+		"one whose result nobody knows":    {"charge", semel.Unknown(errors.New("no answer")), 0},
+		"one of the door's, that is still": {door.EffectPrefix + ".upstream", semel.Unknown(errors.New("no answer")), semel.DispositionAborted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			running(t, func(t *testing.T, _ *semel.Engine, _ *deaf, r *door.Runner) {
+				_, _ = r.Do(t.Context(), call, door.Work{Handler: handler(func(x door.Execution) semel.Ending {
+					if c.effect != "" {
+						_, _ = semel.Effect(t.Context(), x.Attempt, c.effect, func(context.Context, string) (int, error) { return 1, c.result })
+					}
+					end := x.Ending(errors.New("no"))
+					if end.Disposition != c.want || !end.Unmarked {
+						t.Errorf("it ends as %+v, want %v", end, c.want)
+					}
+					return end
+				})})
+			})
+		})
+	}
+}
+
+// What a delivery gets that has run nothing, and what a door adds to what its handler has kept.
+func TestOutcome(t *testing.T) {
+	result := semel.Result{Data: []byte("done")}
+	failed := &semel.Error{Code: semel.CodeStoreUnavailable}
+	record := func(res semel.Result) *semel.Record { return &semel.Record{State: semel.Completed, Result: res} }
+	for name, c := range map[string]struct {
+		ans  semel.Answer
+		err  error
+		want semel.Result
+		code semel.Code // empty: no error
+	}{
+		"executed":                      {semel.Answer{Decision: semel.Execute, Record: record(result)}, nil, semel.Result{}, ""},
+		"executed, and it isn't kept":   {semel.Answer{Decision: semel.Execute, Record: record(result)}, failed, semel.Result{}, semel.CodeStoreUnavailable},
+		"a replay":                      {semel.Answer{Decision: semel.Replay, Record: record(result)}, nil, result, ""},
+		"one of nothing":                {semel.Answer{Decision: semel.Replay, Record: record(semel.Result{})}, nil, semel.Result{}, ""},
+		"one of what could not be kept": {semel.Answer{Decision: semel.Replay, Record: record(semel.Result{Tombstone: true})}, nil, semel.Result{}, semel.CodeResultNotKept},
+		"in flight":                     {semel.Answer{Decision: semel.InFlight, Record: record(result)}, nil, semel.Result{}, semel.CodeInFlight},
+		"nothing was decided":           {semel.Answer{}, failed, semel.Result{}, semel.CodeStoreUnavailable},
+	} {
+		got, err := door.Outcome(&c.ans, c.err)
+		if string(got.Data) != string(c.want.Data) || (err == nil) != (c.code == "") || err != nil && door.CodeOf(err) != c.code {
+			t.Errorf("%s: %q, %v", name, got.Data, err)
+		}
+	}
+}
+
+// Close gives up with its context, and so does what is still to be recorded.
+func TestCloseGivesUp(t *testing.T) {
+	running(t, func(t *testing.T, _ *semel.Engine, st *deaf, r *door.Runner) {
+		_, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(door.Execution) semel.Ending {
+			st.deaf.Store(true)
+			return semel.Ending{Disposition: semel.DispositionCompleted}
+		})})
+		if !door.Undecided(err) {
+			t.Errorf("got %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		if err := r.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		if err := r.Close(t.Context()); err != nil || time.Since(began) > 20*time.Second {
+			t.Errorf("it goes on for %v: %v", time.Since(began), err)
+		}
+	})
+}
