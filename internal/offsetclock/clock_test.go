@@ -292,6 +292,8 @@ func TestNobodyWaitsForAReadingForEver(t *testing.T) {
 func TestAReadingDuringASmallCorrection(t *testing.T) {
 	w := newTwoClocks(t)
 	noError(t, w.readWhile(func() { w.wall += bound }, func() {}))
+	w.wall += bound
+	w.want(0)
 	if err := w.readWhile(func() { w.wall += bound + 1 }, func() {}); !errors.Is(err, ErrSuspended) {
 		t.Errorf("got %v", err)
 	}

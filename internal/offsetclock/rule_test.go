@@ -242,6 +242,7 @@ func TestWhatAReadingIsFoundToBe(t *testing.T) {
 		"one while others know of a later time":          {ran(3*s, 0, was), Note{At: at(9 * s)}, read(9*s+Near, ""), inStep, 0, 0, 9*s + Near},
 		"one that is ahead of these":                     {ran(3*s, 0, was), Note{At: at(9 * s)}, read(10*s+Near, ""), ahead, -s - Near, 9*s + MinWait, 9 * s},
 		"one after the leap that is waited for has gone": {ran(3*s, 0, held), held, read(3*s, ""), behind, 0, 0, 3 * s},
+		"one after it has gone but for a second":         {ran(3*s, 0, held), held, read(3*s+Leap, ""), behind, 0, 0, 3*s + Leap},
 		"one of a leap that nobody else has noted":       {ran(3*s, 0, held), was, read(2*time.Hour+3*s, ""), ahead, -2 * time.Hour, MaxWait, 3 * s},
 		"one of such a leap, corrected a little":         {ran(3*s, 0, held), was, read(2*time.Hour+3*s+Leap, ""), ahead, -2*time.Hour - Leap, MaxWait, 3 * s},
 		"one of a leap that grows":                       {ran(3*s, 0, held), held, read(4*time.Hour+3*s, ""), ahead, -4 * time.Hour, 3*s + MaxWait, 3 * s},
@@ -302,6 +303,12 @@ func TestWhatANoteSays(t *testing.T) {
 // unless it has turned out to be something else.
 func TestWhenAPauseIsConfirmed(t *testing.T) {
 	const paused = store.Instant(1e18)
+	m := Moment{Mono: time.Minute} // the machine was on for longer
+	var k *reckoning
+	k = k.next(Note{At: paused}, Reading{At: paused.Add(time.Hour), Asked: m, Came: m}, 0, bound)
+	if k.paused == nil || *k.paused != (pause{paused, time.Hour, m.Mono}) || k.note.Leap != (store.Leap{}) {
+		t.Errorf("on its start a process has noted %+v, and has to confirm %+v", k.note, k.paused)
+	}
 	n := Note{At: paused, Off: -time.Hour, Since: paused, Until: paused.Add(time.Hour)}
 	for name, c := range map[string]struct {
 		after     time.Duration
