@@ -3,6 +3,7 @@ package door_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,10 +20,12 @@ type handler func(x door.Execution) semel.Ending
 
 func (h handler) Run(x door.Execution) semel.Ending { return h(x) }
 
-// deaf is a store whose writes are answered only while it listens.
+// deaf is a store whose writes are answered only while it listens, and counts what operators are
+// told of.
 type deaf struct {
 	*memstore.Store
-	deaf atomic.Bool
+	deaf     atomic.Bool
+	troubled atomic.Int64
 }
 
 func (s *deaf) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
@@ -39,8 +42,8 @@ func running(t *testing.T, body func(t *testing.T, e *semel.Engine, st *deaf, r 
 	synctest.Test(t, func(t *testing.T) {
 		st := &deaf{Store: memstore.New()}
 		e, err := semel.New(st, &semel.Options{
-			Operations: []semel.Operation{{Name: "op", Lease: 3 * time.Second, OnFailure: semel.RetryFailure}},
-			Events:     &semel.Events{Unswept: func(semel.Event) {}},
+			Operations: []semel.Operation{{Name: "op", Lease: 3 * time.Second, OnFailure: semel.RetryFailure}, {Name: "pay", Financial: true}},
+			Events:     &semel.Events{Unswept: func(semel.Event) {}, Troubled: func(semel.Event) { st.troubled.Add(1) }},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +72,12 @@ func TestRunner(t *testing.T) {
 	t.Run("an outcome is durable when Do returns, and is for duplicates too", func(t *testing.T) {
 		running(t, func(t *testing.T, e *semel.Engine, _ *deaf, r *door.Runner) {
 			for _, want := range []semel.Decision{semel.Execute, semel.Replay} {
-				ans, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(door.Execution) semel.Ending {
+				ans, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(x door.Execution) semel.Ending {
+					ctx, cancel := x.Context()
+					defer cancel()
+					if _, limited := ctx.Deadline(); limited || ctx.Err() != nil {
+						t.Error("its time is limited")
+					}
 					return semel.Ending{Disposition: semel.DispositionCompleted, Result: semel.Result{Data: []byte("done")}}
 				})})
 				if err != nil || ans.Decision != want || string(stored(t, e).Result.Data) != "done" {
@@ -102,6 +110,26 @@ func TestRunner(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if err := r.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if rec := stored(t, e); string(rec.Result.Data) != "done" || st.troubled.Load() != 1 {
+				t.Errorf("the record is %s, told of %d times", rec.State, st.troubled.Load())
+			}
+		})
+	})
+	t.Run("a handler is told when its time is over", func(t *testing.T) {
+		running(t, func(t *testing.T, _ *semel.Engine, _ *deaf, r *door.Runner) {
+			began := time.Now()
+			_, err := r.Do(t.Context(), call, door.Work{Timeout: time.Minute, Handler: handler(func(x door.Execution) semel.Ending {
+				ctx, cancel := x.Context()
+				defer cancel()
+				<-ctx.Done()
+				if time.Since(began) != time.Minute || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+					t.Errorf("after %v: %v", time.Since(began), ctx.Err())
+				}
+				return semel.Ending{Disposition: semel.DispositionAborted}
+			})})
+			if err != nil {
 				t.Error(err)
 			}
 		})
@@ -151,6 +179,53 @@ func TestAnEndingIsHeldAgainstTheLedger(t *testing.T) {
 				})})
 			})
 		})
+	}
+}
+
+// What an operation that is financial makes of an error without a mark, under an attempt and in a
+// transaction.
+func TestAnEndingIsOfItsOperation(t *testing.T) {
+	pay := call
+	pay.Operation = "pay"
+	once := transactor(func(ctx context.Context, fn func(context.Context) (semel.Result, error)) (semel.Answer, error) {
+		_, err := fn(ctx)
+		return semel.Answer{Decision: semel.Execute, Record: &semel.Record{State: semel.Failed}}, err
+	})
+	for name, c := range map[string]struct {
+		call semel.Call
+		tx   door.Transactor
+		want store.Disposition
+	}{
+		"an attempt":                     {call, nil, semel.DispositionAborted},
+		"a financial one":                {pay, nil, semel.DispositionFailed},
+		"a transaction":                  {call, once, semel.DispositionAborted},
+		"one of a financial operation's": {pay, once, semel.DispositionFailed},
+	} {
+		running(t, func(t *testing.T, _ *semel.Engine, _ *deaf, r *door.Runner) {
+			_, err := r.Do(t.Context(), c.call, door.Work{Tx: c.tx, Handler: handler(func(x door.Execution) semel.Ending {
+				end := x.Ending(errors.New("no"))
+				if end.Disposition != c.want {
+					t.Errorf("%s ends as %v, want %v", name, end.Disposition, c.want)
+				}
+				return end
+			})})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}
+
+// What leaves open what happened, so that asking again makes sense.
+func TestUndecided(t *testing.T) {
+	for _, code := range append(semel.Codes(), door.CodeInternal) {
+		want := code == semel.CodeUnknown || code == semel.CodeStoreUnavailable
+		if got := door.Undecided(fmt.Errorf("at the store: %w", &semel.Error{Code: code})); got != want {
+			t.Errorf("%s: %v", code, got)
+		}
+	}
+	if door.Undecided(nil) || door.Undecided(errors.New("no")) {
+		t.Error("an error of anybody is one")
 	}
 }
 

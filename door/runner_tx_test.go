@@ -40,7 +40,7 @@ func TestRunnerInTransactions(t *testing.T) {
 		"unknown":                 {semel.Ending{Failure: store.Failure{Message: "no"}}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			running(t, func(t *testing.T, _ *semel.Engine, _ *deaf, r *door.Runner) {
+			running(t, func(t *testing.T, _ *semel.Engine, st *deaf, r *door.Runner) {
 				ans, err := r.Do(t.Context(), call, door.Work{
 					Handler: handler(func(x door.Execution) semel.Ending {
 						if x.Attempt != nil || x.Tx == nil || x.Late() || !x.Deadline.IsZero() {
@@ -62,8 +62,8 @@ func TestRunnerInTransactions(t *testing.T) {
 						return semel.Answer{Decision: semel.Execute, Record: rec}, err
 					}),
 				})
-				if ans.Decision != semel.Execute || (err != nil) != c.fails {
-					t.Errorf("%q, %v", ans.Decision, err)
+				if ans.Decision != semel.Execute || (err != nil) != c.fails || (st.troubled.Load() != 0) != c.fails {
+					t.Errorf("%q, %v, told of %d times", ans.Decision, err, st.troubled.Load())
 				}
 			})
 		})
