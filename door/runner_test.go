@@ -117,6 +117,19 @@ func TestRunner(t *testing.T) {
 			}
 		})
 	})
+	t.Run("nothing runs that could not be claimed", func(t *testing.T) {
+		running(t, func(t *testing.T, _ *semel.Engine, st *deaf, r *door.Runner) {
+			st.deaf.Store(true)
+			ans, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(door.Execution) semel.Ending {
+				t.Error("it runs")
+				return semel.Ending{}
+			})})
+			if err == nil {
+				t.Errorf("got %q without an error", ans.Decision)
+			}
+			st.deaf.Store(false)
+		})
+	})
 	t.Run("a handler is told when its time is over", func(t *testing.T) {
 		running(t, func(t *testing.T, _ *semel.Engine, _ *deaf, r *door.Runner) {
 			began := time.Now()

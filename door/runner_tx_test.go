@@ -70,6 +70,35 @@ func TestRunnerInTransactions(t *testing.T) {
 	}
 }
 
+// What was decided without a run is for the door to answer, and no trouble.
+func TestNothingRunsInATransaction(t *testing.T) {
+	late := &semel.Error{Code: semel.CodeTooLate}
+	for name, c := range map[string]struct {
+		ans     semel.Answer
+		err     error
+		trouble int64
+	}{
+		"a replay":      {semel.Answer{Decision: semel.Replay, Record: &semel.Record{}}, nil, 0},
+		"a refusal":     {semel.Answer{Decision: semel.TooLate, Record: &semel.Record{}}, late, 0},
+		"no decision":   {semel.Answer{}, late, 0},
+		"no connection": {semel.Answer{Decision: semel.Execute, Record: &semel.Record{}}, late, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			running(t, func(t *testing.T, _ *semel.Engine, st *deaf, r *door.Runner) {
+				ans, err := r.Do(t.Context(), call, door.Work{
+					Handler: handler(func(door.Execution) semel.Ending { t.Error("it runs"); return semel.Ending{} }),
+					Tx: transactor(func(context.Context, func(context.Context) (semel.Result, error)) (semel.Answer, error) {
+						return c.ans, c.err
+					}),
+				})
+				if ans.Decision != c.ans.Decision || err != c.err || st.troubled.Load() != c.trouble {
+					t.Errorf("%q, %v, told of %d times", ans.Decision, err, st.troubled.Load())
+				}
+			})
+		})
+	}
+}
+
 // A caller may hang up before their handler runs in a transaction, and not afterwards; and the
 // handler's time is that of all its runs.
 func TestWhenARunInATransactionEnds(t *testing.T) {
@@ -125,6 +154,9 @@ func TestWhenARunInATransactionEnds(t *testing.T) {
 				Handler: handler(func(x door.Execution) semel.Ending {
 					ctx, cancel := x.Context()
 					defer cancel()
+					if x.Deadline != began.Add(timeout) {
+						t.Errorf("it may run until %v", x.Deadline)
+					}
 					if runs++; runs == 1 {
 						<-time.After(timeout / 2)
 						return completed

@@ -267,7 +267,7 @@ func TestWhatAReadingIsFoundToBe(t *testing.T) {
 			if next.note.Until != 0 {
 				until = next.note.Until.Sub(noted)
 			}
-			if next.note.Off != c.off || until != c.until {
+			if next.note.Off != c.off || until != c.until || (next.note.Since == 0) != (until == 0) {
 				t.Errorf("noted %v until %v, want %v until %v", next.note.Off, until, c.off, c.until)
 			}
 			if next.at != at(c.time) {
