@@ -159,6 +159,9 @@ func TestWhenARunInATransactionEnds(t *testing.T) {
 					}
 					if runs++; runs == 1 {
 						<-time.After(timeout / 2)
+						if x.Late() {
+							t.Error("it is late half-way")
+						}
 						return completed
 					}
 					<-ctx.Done()
