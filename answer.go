@@ -68,6 +68,7 @@ func (d *delivery) beginUnrecorded(ctx context.Context) (err error) {
 // answer reports the decision, after which the delivery may have it. A delivery that
 // doesn't execute gets it unless it is throttled as a duplicate or may not see it.
 func (d *delivery) answer(ctx context.Context) error {
+	d.conceal()
 	cur, ans := d.ans.Record, &d.ans
 	switch ans.Decision {
 	case Execute, Throttled: // throttled in an earlier step

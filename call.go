@@ -38,6 +38,11 @@ type Call struct {
 	// doesn't execute again, and somebody who got hold of the key gets no answer.
 	// Leave it empty if Principal is verified.
 	BoundTo string
+	// Unproved says that anybody could have written what names the caller here, such as the
+	// id of an access key whose signature you can't verify. It tells callers apart, so that
+	// a retry doesn't execute again, and proves nothing: in place of an outcome, or anything
+	// else that is recorded, the delivery gets [OtherCaller].
+	Unproved bool
 	// Door names the way by which the call came in, such as "http", up to 32 bytes.
 	// Leave it empty if your program calls the engine itself. A call belongs to the
 	// door that it came through first: a delivery through another gets [OtherDoor]

@@ -56,7 +56,7 @@ func (s *Server) caller(r *http.Request) (api.Caller, error) {
 		return api.Caller{}, errForwarded
 	}
 	who, err := g.guard.Caller(r)
-	return s.admit(api.Caller{Tenant: who.Tenant, Principal: who.Principal, Credential: who.Credential}, err)
+	return s.admit(api.Caller{Tenant: who.Tenant, Principal: who.Principal, Credential: who.Credential, Unproved: who.Unproved}, err)
 }
 
 // errReserved refuses a caller who would be mistaken for one of the service's own doors.

@@ -92,8 +92,9 @@ func (r Role) String() string {
 // Caller is who sent a request. Roles are for verified callers, who have a Principal.
 type Caller struct {
 	Tenant, Principal string
-	// Credential is that of [semelhttp.Caller], if nobody verified the caller.
+	// Credential and Unproved are those of [semelhttp.Caller], if nobody verified the caller.
 	Credential string
+	Unproved   bool
 	Role       Role
 	// AllTenants lets an admin see and settle the records of all tenants.
 	AllTenants bool

@@ -11,7 +11,7 @@ import (
 type Callers struct {
 	// Callers without a credential: loopback accepts those on this machine that no proxy passed on, share accepts all, refuse none. Defaults to loopback, and to refuse where auth knows callers.
 	Anonymous semelhttp.Anonymous `json:"anonymous,omitzero" enum:"loopback,share,refuse"`
-	// What tells callers apart where auth finds none: names of headers, or cookie: and the name of a cookie; all together count. Defaults to what usually authenticates, such as Authorization, Cookie and X-Api-Key, and what the profile of a route adds. A service over Forrst accepts others beside auth only if this names what the upstream verifies.
+	// What tells callers apart where auth finds none: names of headers, or cookie: and the name of a cookie; all together count. authorization:Credential and its kind name the part of a credential that is signed anew for each try: write it only if something in front verifies the signature. Defaults to what usually authenticates, such as Authorization, Cookie and X-Api-Key, and what the profile of a route adds. A service over Forrst accepts others beside auth only if this names what the upstream verifies.
 	Credential []string `json:"credential,omitempty" single:"true"`
 }
 

@@ -130,8 +130,11 @@ func (v *validator) credentials(path string, list []string) {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if name, cookie := strings.CutPrefix(credential, "cookie:"); name == "" {
 			v.bad(at, "write Authorization, or cookie: and a name", "credential names neither a header nor a cookie")
-		} else if !cookie {
-			v.is(at, "header", credential)
+		} else if header, _, partial := strings.Cut(credential, ":"); !cookie {
+			v.is(at, "header", header)
+			if fault := routeFault(semelhttp.Route{Credential: []string{credential}}); partial && fault != "" {
+				v.bad(at, "write such as authorization:Credential", "%s", fault)
+			}
 		}
 	}
 }

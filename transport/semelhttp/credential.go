@@ -22,9 +22,16 @@ const cookiePrefix = "cookie:"
 
 // credentials are the credentials by which a route tells callers apart.
 type credentials struct {
-	headers []string // in canonical form, sorted
-	cookies []string // sorted
-	names   []string // as they were declared, for people
+	headers []credential // sorted by name
+	cookies []string     // sorted
+	names   []string     // as they were declared, for people
+}
+
+// credential is a header that a route names, whole or in parts.
+type credential struct {
+	header string // in canonical form
+	whole  bool
+	parts  []string // what names the signer in it, see [signing]
 }
 
 func newCredentials(names []string) credentials {
@@ -32,26 +39,72 @@ func newCredentials(names []string) credentials {
 	for _, name := range names {
 		if cookie, ok := strings.CutPrefix(name, cookiePrefix); ok {
 			c.cookies = append(c.cookies, cookie)
+			continue
+		}
+		header, part, partial := strings.Cut(name, ":")
+		header = http.CanonicalHeaderKey(header)
+		at, found := slices.BinarySearchFunc(c.headers, header, func(have credential, name string) int { return strings.Compare(have.header, name) })
+		if !found {
+			c.headers = slices.Insert(c.headers, at, credential{header: header})
+		}
+		if partial {
+			c.headers[at].parts = append(c.headers[at].parts, part)
 		} else {
-			c.headers = append(c.headers, http.CanonicalHeaderKey(name))
+			c.headers[at].whole = true
 		}
 	}
-	slices.Sort(c.headers)
 	slices.Sort(c.cookies)
-	c.headers, c.cookies = slices.Compact(c.headers), slices.Compact(c.cookies)
+	c.cookies = slices.Compact(c.cookies)
 	return c
+}
+
+// faultOfCredential is why a route can't name this credential; empty if it can.
+func faultOfCredential(name string) string {
+	if name == "" || name == cookiePrefix {
+		return "which names neither a header nor a cookie"
+	}
+	header, part, partial := strings.Cut(name, ":")
+	if !partial || strings.HasPrefix(name, cookiePrefix) {
+		return ""
+	}
+	parts := signers(http.CanonicalHeaderKey(header))
+	switch {
+	case len(parts) == 0:
+		return "but only " + authorization + ", " + proxyAuthorization + ", " + signatureHeader + " and " + signatureInput + " have parts that name a caller"
+	case !slices.ContainsFunc(parts, func(p string) bool { return strings.EqualFold(p, part) }):
+		return "but what can name a caller in that header is " + strings.Join(parts, ", ")
+	}
+	return ""
 }
 
 // digest names a caller by all the credentials that they sent, without keeping them: only
 // the digest reaches the store. It is empty if there are none. An empty credential counts
 // as not sent.
-func (c *credentials) digest(r *http.Request) string {
+//
+// Of a credential that is signed anew for each try only what names the signer counts.
+// unproved says that there was one, of which the route doesn't name that part.
+//
+// A digest that was made of the whole of such a credential, by a version before, equals no
+// later one. Each try had another then, so nothing is lost.
+func (c *credentials) digest(r *http.Request) (digest string, unproved bool) {
 	var stack [512]byte
 	const version = "semel-credential-2"
 	b := append(stack[:0], version...) // what follows is framed, so that no value can imitate a second credential
-	for _, name := range c.headers {
-		if values := r.Header[name]; !blank(values) {
-			b = appendValues(canon.Frame(b, name), values)
+	for i := range c.headers {
+		cr := &c.headers[i]
+		values := r.Header[cr.header]
+		if blank(values) {
+			continue
+		}
+		if s, text := signingIn(r.Header, cr.header); s != nil {
+			next, named, ok := s.appendSigner(b, cr.header, text, cr.parts)
+			if ok && (named || cr.whole) {
+				b, unproved = next, unproved || !named
+				continue
+			}
+		}
+		if cr.whole {
+			b = appendValues(canon.Frame(b, cr.header), values)
 		}
 	}
 	for _, name := range c.cookies {
@@ -64,13 +117,25 @@ func (c *credentials) digest(r *http.Request) string {
 		}
 	}
 	if len(b) == len(version) {
-		return ""
+		return "", false
 	}
 	sum := sha256.Sum256(b)
 	var text [len(digestPrefix) + 43]byte
 	copy(text[:], digestPrefix)
 	base64.RawURLEncoding.Encode(text[len(digestPrefix):], sum[:])
-	return string(text[:])
+	return string(text[:]), unproved
+}
+
+// signedAnew reports whether the request has a credential that is signed anew for each try.
+func (c *credentials) signedAnew(r *http.Request) bool {
+	return slices.ContainsFunc(c.headers, func(cr credential) bool {
+		s, text := signingIn(r.Header, cr.header)
+		if s == nil {
+			return false
+		}
+		_, found := s.find(text, s.names[0])
+		return found
+	})
 }
 
 func blank(values []string) bool {
@@ -87,6 +152,8 @@ func (c *credentials) String() string {
 	for _, n := range c.names {
 		if cookie, ok := strings.CutPrefix(n, cookiePrefix); ok {
 			n = "the cookie " + cookie
+		} else if header, part, ok := strings.Cut(n, ":"); ok {
+			n = part + " in " + http.CanonicalHeaderKey(header)
 		}
 		names = append(names, n)
 	}

@@ -92,6 +92,10 @@ type Caller struct {
 	// Credential is the digest of what a caller without a verified identity sent to
 	// authenticate themselves; empty if they sent nothing.
 	Credential string
+	// Unproved says that Credential is made of what names a caller in a credential that is
+	// signed anew for each try, such as the id of an access key, and that the route doesn't
+	// name that part. So anybody could have written it.
+	Unproved bool
 }
 
 // Name writes the caller into a call, whose Key is set and whose operation shares its
@@ -101,9 +105,11 @@ type Caller struct {
 //   - a caller who is known only by a credential has keys of their own too, if the key can
 //     be guessed: two honest callers may have chosen the same one;
 //   - a key that can't be guessed stays the same call when the credential is renewed,
-//     and is bound to the credential that it first came with. See [semel.Call].BoundTo.
+//     and is bound to the credential that it first came with. See [semel.Call].BoundTo;
+//   - a caller whose credential is signed anew for each try is told apart by what names
+//     them in it, and is never shown an outcome. See [semel.Call].Unproved.
 func (c Caller) Name(call *semel.Call, share semel.Share) {
-	call.Tenant, call.Principal, call.BoundTo = c.Tenant, c.Principal, ""
+	call.Tenant, call.Principal, call.BoundTo, call.Unproved = c.Tenant, c.Principal, "", c.Unproved
 	switch {
 	case c.Principal != "":
 	case share == semel.ShareTenant || guessable(call.Key):
@@ -127,6 +133,10 @@ func (g *Guard) Callers(rt Route) func(r *http.Request) (Caller, error) {
 	return h.identify
 }
 
+// signedAnew reports whether the request authenticates itself by a credential that is signed
+// anew for each try, see [signing]. An upstream that refuses it says nothing about the next.
+func (h *handler) signedAnew(r *http.Request) bool { return h.credentials.signedAnew(r) }
+
 var (
 	errAnonymous = errors.New("the request has no credential")
 	errForwarded = errors.New("the request has no credential, and came through a proxy")
@@ -141,7 +151,7 @@ func (h *handler) identify(r *http.Request) (who Caller, err error) {
 		}
 		who.Principal = ""
 	}
-	if who.Credential = h.credentials.digest(r); who.Credential != "" {
+	if who.Credential, who.Unproved = h.credentials.digest(r); who.Credential != "" {
 		return who, nil
 	}
 	switch h.route.Anonymous {

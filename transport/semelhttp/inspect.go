@@ -65,6 +65,8 @@ type Identified struct {
 	ID semel.ID
 	// BoundTo is what the call would be bound to.
 	BoundTo string
+	// Unproved says that nothing that is recorded would be shown, see [semel.Call].
+	Unproved bool
 	// By is the selector that found the key, such as header:Idempotency-Key, or template.
 	By string
 }
@@ -120,7 +122,7 @@ func (i *Inspector) identify(r *http.Request, body []byte) (got Identified, code
 		return got, CodeKeyMissing, keyMissing(i.h.route.KeyHeader).detail, found
 	}
 	call := i.h.call(r, found, who)
-	return Identified{call.ID(i.h.share), call.BoundTo, found.by}, "", "", found
+	return Identified{call.ID(i.h.share), call.BoundTo, call.Unproved, found.by}, "", "", found
 }
 
 // whyUnidentified is what the caller would be told, and for the operator what was wrong.

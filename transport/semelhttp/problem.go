@@ -197,6 +197,17 @@ func problemOf(code semel.Code) problem {
 	return p
 }
 
+// otherCaller is the refusal of a call that is another caller's, or may be for all that an
+// unproved caller has shown.
+func otherCaller(unproved bool) problem {
+	if !unproved {
+		return problemOf(semel.CodeOtherCaller)
+	}
+	p := because(semel.CodeOtherCaller, "The key was used before, and something may have happened. The request is signed anew for each try, and its signature proves nothing here, so nothing is shown. Nothing was executed now. Find out in another way what happened; a new key makes another call.")
+	p.action = "" // there is no first credential to send again
+	return p
+}
+
 // because is problemOf with a reason of its own in place of the table's.
 func because(code semel.Code, detail string) problem {
 	p := problemOf(code)
@@ -206,7 +217,7 @@ func because(code semel.Code, detail string) problem {
 
 // decided is the refusal for a decision. It has a reference to the record only if that is
 // the caller's own call: in a conflict, all that the two share is the key.
-func (h *handler) decided(ans *semel.Answer) problem {
+func (h *handler) decided(ans *semel.Answer, unproved bool) problem {
 	e, ok := errors.AsType[*semel.Error](ans.Err())
 	if !ok {
 		return problemOf(door.CodeInternal)
@@ -216,6 +227,8 @@ func (h *handler) decided(ans *semel.Answer) problem {
 	switch e.Code {
 	case semel.CodeConflict:
 		p.status = h.route.Profile.ConflictStatus
+	case semel.CodeOtherCaller:
+		p = otherCaller(unproved)
 	case semel.CodeHeld:
 		p = held(ans.Record.HeldReason, ans.RetryAfter)
 	case semel.CodeSuperseded:

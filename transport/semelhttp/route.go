@@ -102,6 +102,12 @@ type Route struct {
 	// X-Api-Key, Api-Key, X-Auth-Token, Plaid-Client-Id and Plaid-Secret, and what the
 	// profile adds. The header Cookie is all cookies. If some of them change between two
 	// tries, name the one that counts.
+	//
+	// Of a credential that is signed anew for each try, as AWS clients send it, only what
+	// names the signer tells callers apart: the id of the access key. Anybody can write
+	// that, so it never suffices to show an answer: a retry of a completed call gets
+	// [semel.OtherCaller]. If something in front of the guard verifies the signature, name
+	// the part, as in "Authorization:Credential", and the retry gets the answer.
 	Credential []string
 	// ScopeHeaders are request headers whose values are part of the identity of a call,
 	// such as the account that the caller acts for: the same key is another call if one
@@ -190,7 +196,13 @@ func (rt Route) withDefaults() Route {
 // first delivery. If you pass requests on to the guard, keep them.
 func (rt Route) RequestHeaders() []string {
 	rt = rt.withDefaults()
-	names := append([]string{rt.KeyHeader, "Cookie"}, newCredentials(rt.Credential).headers...)
+	names := []string{rt.KeyHeader, "Cookie"}
+	for _, c := range newCredentials(rt.Credential).headers {
+		names = append(names, c.header)
+		if c.header == signatureHeader {
+			names = append(names, signatureInput)
+		}
+	}
 	names = append(names, rt.FingerprintHeaders...)
 	if p, _ := rt.picks(); p != nil {
 		for _, s := range slices.Concat(p.keys, selectors(p.values), p.sequence) {
@@ -255,8 +267,8 @@ func (rt *Route) validate() error {
 		bad("Credential is empty, so nobody could be told apart")
 	}
 	for _, name := range rt.Credential {
-		if name == "" || name == cookiePrefix {
-			bad("Credential has %q, which names neither a header nor a cookie", name)
+		if fault := faultOfCredential(name); fault != "" {
+			bad("Credential has %q, %s", name, fault)
 		}
 	}
 	for _, n := range rt.ScopeHeaders {

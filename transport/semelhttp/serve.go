@@ -135,7 +135,7 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	x.restore() // after a run in a transaction, if another's was faster
 	switch {
 	case ans.Decision != "":
-		return told{said: h.answerDecision(w, r, &ans, call.Wait), ans: &ans}
+		return told{said: h.answerDecision(w, r, &ans, call.Wait, call.Unproved), ans: &ans}
 	case h.route.FailOpen && h.route.Tx == nil && errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}):
 		h.guard.reportError(err)
 		h.unecho(w.Header(), r.Header)
@@ -146,14 +146,14 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 }
 
 // answerDecision answers a request that does not execute.
-func (h *handler) answerDecision(w http.ResponseWriter, r *http.Request, ans *semel.Answer, wait time.Duration) said {
+func (h *handler) answerDecision(w http.ResponseWriter, r *http.Request, ans *semel.Answer, wait time.Duration, unproved bool) said {
 	if wait > 0 && (ans.Decision == semel.Replay || ans.Decision == semel.InFlight) {
 		w.Header().Set("Preference-Applied", "wait="+seconds(wait))
 	}
 	if ans.Decision == semel.Replay {
 		return h.replay(w, r, ans.Record)
 	}
-	return h.refuse(w, h.decided(ans))
+	return h.refuse(w, h.decided(ans, unproved))
 }
 
 // echo repeats request headers in the answer, as the profile asks.

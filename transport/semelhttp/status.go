@@ -55,15 +55,16 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 	}
 	reference := lastSegment(r.URL.Path)
 	call, rec, err := g.find(r, reference)
-	if err == nil && rec.BoundTo == call.BoundTo {
+	hidden := func() bool { return call.Unproved || rec.BoundTo != call.BoundTo }
+	if err == nil && !hidden() {
 		var waited bool
 		rec, waited, err = g.await(r.Context(), rec, PreferredWait(r.Header))
 		if waited {
 			w.Header().Set("Preference-Applied", "wait="+seconds(PreferredWait(r.Header)))
 		}
 	}
-	if err == nil && rec.BoundTo != call.BoundTo { // perhaps only after the wait
-		p := problemOf(semel.CodeOtherCaller)
+	if err == nil && hidden() { // perhaps only after the wait
+		p := otherCaller(call.Unproved)
 		p.reference = reference
 		g.refuseStatus(w, p)
 		return

@@ -168,7 +168,7 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 		if !body.over {
 			fp = s.inspector.Fingerprint(r, body.data)
 		}
-		if first || call.boundTo == boundTo {
+		if first || call.boundTo == boundTo && !who.Unproved {
 			report.verdict = s.end(call, first, fp, body.over, !sw.again)
 		} else {
 			report.verdict = s.other(call)

@@ -164,6 +164,9 @@ func TestCallersOfAProxy(t *testing.T) {
 		{bearer("forged"), 401, "unidentified"},
 		{nil, 401, "unidentified"},
 	}
+	signed := func(keyID, signature string) []string {
+		return []string{"Authorization", "AWS4-HMAC-SHA256 Credential=" + keyID + "/20261125/us-east-1/execute-api/aws4_request, SignedHeaders=host, Signature=" + signature}
+	}
 	verify := []string{"--jwt-issuer", "https://id.example.com", "--jwt-audience", "shop", "--jwks"}
 	for name, c := range map[string]struct {
 		args       []string
@@ -187,6 +190,12 @@ func TestCallersOfAProxy(t *testing.T) {
 			{[]string{"X-Api-Key", "1", "Authorization", "Bearer 10:00"}, 201, "ord_1"},
 			{[]string{"X-Api-Key", "1", "Authorization", "Bearer 10:15"}, 201, "ord_1"},
 			{[]string{"X-Api-Key", "1", "Cookie", "session=1"}, 409, "other_caller"},
+		}, 1},
+		"signed anew for each try": {nil, []delivery{
+			{signed("AKID", "0a"), 201, "ord_1"}, {signed("AKID", "0b"), 409, "other_caller"}, {signed("AKID", "0a"), 409, "other_caller"},
+		}, 1},
+		"signed anew, and verified in front": {[]string{"--credential", "authorization:Credential"}, []delivery{
+			{signed("AKID", "0a"), 201, "ord_1"}, {signed("AKID", "0b"), 201, "ord_1"}, {signed("AKIDOTHER", "0a"), 409, "other_caller"},
 		}, 1},
 		"nobody without a credential": {[]string{"--anonymous", "refuse"}, []delivery{{nil, 401, "unidentified"}, {bearer("1"), 201, "ord_1"}}, 1},
 		"everybody":                   {[]string{"--anonymous", "share"}, []delivery{{[]string{"X-Forwarded-For", "203.0.113.1"}, 201, "ord_1"}}, 1},
