@@ -55,6 +55,11 @@ type Call struct {
 	// Fingerprint is compared with that of the first delivery. The zero value
 	// equals only itself.
 	Fingerprint Fingerprint
+	// SamePayload reports whether a fingerprint that was made in another way, such as by an
+	// earlier version, is of the payload of this delivery. It is asked only if Fingerprint
+	// and that of the first delivery differ, perhaps several times, before the delivery is
+	// answered or executes. Optional.
+	SamePayload func(first Fingerprint) bool
 	// Holder names who executes the call if this delivery does, up to 256 bytes.
 	// It is kept as [Record].Holder and isn't part of the identity. Defaults to
 	// Options.Node. A door gives each delivery its own, so that it can recognise a

@@ -92,7 +92,7 @@ func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruli
 		return ruling{decision: OtherDoor}
 	case call.Sequence == 0 && (cur.Sequence != 0 || cur.Mark != nil): // the operation was declared in another way
 		return ruling{decision: Superseded}
-	case cur.Fingerprint != call.Fingerprint:
+	case !sameFingerprint(call, cur):
 		return ruling{decision: Conflict}
 	case cur.State == Completed:
 		return ruling{decision: Replay}

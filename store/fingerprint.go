@@ -23,13 +23,16 @@ type Fingerprint struct {
 type Scheme uint8
 
 // The schemes. Values below 64 belong to this module; doors of others may use
-// the rest.
+// the rest. A number keeps its meaning for ever, because records have it.
 const (
-	SchemeRaw  Scheme = 1 // the bytes as they came
+	SchemeRaw  Scheme = 1 // the bytes
 	SchemeJSON Scheme = 2 // RFC 8785 with exact decimals
 	SchemeForm Scheme = 3 // sorted name-value pairs
 	// SchemeParts is a multipart body by its parts, whatever its boundary.
 	SchemeParts Scheme = 4
+	// SchemeKeyless is added to one of the others: without the places in the payload where
+	// the key of the call may be.
+	SchemeKeyless Scheme = 32
 )
 
 // FingerprintOf digests the parts, each length-framed, under a scheme.
@@ -66,6 +69,12 @@ func FingerprintJSON(text []byte) (Fingerprint, error) {
 func NewFingerprint(scheme Scheme, sum [sha256.Size]byte) Fingerprint {
 	return Fingerprint{scheme: scheme, sum: sum}
 }
+
+// Scheme is how the fingerprint was made; zero for the zero Fingerprint.
+func (f Fingerprint) Scheme() Scheme { return f.scheme }
+
+// WithScheme is the same digest under another scheme, for whoever makes fingerprints.
+func (f Fingerprint) WithScheme(s Scheme) Fingerprint { return Fingerprint{scheme: s, sum: f.sum} }
 
 // IsZero reports whether the payload is not compared.
 func (f Fingerprint) IsZero() bool { return f == Fingerprint{} }

@@ -58,7 +58,7 @@ func ReadInto(b *bytes.Buffer, w http.ResponseWriter, r *http.Request, most int6
 // application/json or another of the media types. Forms of web pages, which any site can
 // make a browser send, can't have such a header.
 func IsJSON(h http.Header, others ...string) bool {
-	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+	if CodingOf(h) != Plain {
 		return false
 	}
 	media, params, err := mime.ParseMediaType(h.Get("Content-Type"))

@@ -147,6 +147,19 @@ func (s Selector) Find(in *Input) (value string, found bool, err error) {
 	return value, value != "" && err == nil, err
 }
 
+// Cut returns a canonical document, which it changes, without the member that the selector
+// finds there. In place of an element it leaves null, so that the others keep their places.
+// What Find doesn't find stays.
+func (s Selector) Cut(doc []byte) []byte {
+	if s.Source != JSON {
+		return doc
+	}
+	if _, found, _ := s.Find(&Input{JSON: doc}); !found {
+		return doc
+	}
+	return s.pointer.cut(doc)
+}
+
 // textOf is the text of a JSON value.
 func (s Selector) textOf(v []byte) (string, error) {
 	switch {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"hash"
 	"io"
 	"net"
 	"net/http"
@@ -14,7 +13,9 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/selector"
 	"github.com/semelhq/semel/store"
 )
 
@@ -22,9 +23,13 @@ import (
 type BodyMode string
 
 // The body modes. A body that isn't what its mode expects, such as broken JSON or an
-// object with a member twice, is compared byte for byte; so is one with a
-// Content-Encoding, with more than 1,000 pairs or parts, or a part with more than 20 lines
-// of headers. Bodies compared in different ways are never the same.
+// object with a member twice, is compared byte for byte; so is one with more than 1,000
+// pairs or parts, or a part with more than 20 lines of headers. Bodies compared in
+// different ways are never the same.
+//
+// A body with the Content-Encoding gzip or deflate is compared decoded, as the program sees
+// it: compressed or not, it is the same. If it isn't exactly one such stream, or gets longer
+// than Route.MaxBody, it is compared byte for byte as it came.
 const (
 	// BodyAuto chooses by Content-Type: JSON, forms and multipart by meaning,
 	// everything else byte for byte.
@@ -53,9 +58,6 @@ const partsVersion = "semel-http-parts-1"
 
 // bodyMode is the mode for one request on a route with a mode.
 func bodyMode(mode BodyMode, header http.Header) BodyMode {
-	if mode == BodyRaw || len(header["Content-Encoding"]) > 0 {
-		return BodyRaw
-	}
 	if mode != BodyAuto {
 		return mode
 	}
@@ -95,20 +97,25 @@ var overrides = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method
 // and the declared headers. Every item is preceded by its length, so that none can
 // imitate another. The host, which may be spelled in many ways, is part of it only if you
 // declare it.
-func (h *handler) appendTarget(b []byte, r *http.Request) []byte {
-	if h.picks != nil && h.picks.compared != nil {
+//
+// places are those where the key is, which is no part of the payload.
+func (h *handler) appendTarget(b []byte, r *http.Request, places []selector.Selector) []byte {
+	if compared := h.picks.parts(); compared != nil {
 		// Nothing else begins so: what is compared by parts never matches what isn't, or
 		// is by other parts.
-		b = h.picks.compared.AppendFrame(append(b, partsVersion...))
+		b = compared.AppendFrame(append(b, partsVersion...))
 	}
 	b = append(b, fingerprintVersion...)
 	b = canon.Frame(b, r.Method)
 	b = canon.Frame(b, targetPath(r))
-	b = appendPairs(b, r.URL.RawQuery)
+	b = appendPairs(b, r.URL.RawQuery, places)
 	for _, name := range overrides {
 		b = appendValues(b, r.Header[name])
 	}
 	for _, name := range h.route.FingerprintHeaders {
+		if slices.ContainsFunc(places, func(s selector.Selector) bool { return s.Source == selector.Header && s.Name == name }) {
+			continue
+		}
 		if name == "Host" {
 			b = canon.Frame(b, plainHost(r.Host))
 			continue
@@ -151,10 +158,10 @@ func targetPath(r *http.Request) string {
 	return r.URL.EscapedPath()
 }
 
-// appendPairs appends the pairs of a query or form, sorted by name. Pairs of one name
-// keep their order, which may mean something. A text that is malformed or has too many is
-// appended as it is.
-func appendPairs(b []byte, text string) []byte {
+// appendPairs appends the pairs of a query, sorted by name, without those at the places.
+// Pairs of one name keep their order, which may mean something. A text that is malformed or
+// has too many is appended as it is.
+func appendPairs(b []byte, text string, places []selector.Selector) []byte {
 	if text == "" {
 		return binary.AppendUvarint(b, 0)
 	}
@@ -164,6 +171,7 @@ func appendPairs(b []byte, text string) []byte {
 		b = binary.AppendUvarint(b, 1<<63)
 		return canon.Frame(b, text)
 	}
+	pairs = without(pairs, selector.Query, places)
 	b = binary.AppendUvarint(b, uint64(len(pairs)))
 	for _, p := range pairs {
 		b = canon.Frame(b, p.name)
@@ -173,6 +181,16 @@ func appendPairs(b []byte, text string) []byte {
 }
 
 type pair struct{ name, value string }
+
+// without is the pairs of a source without those at the places. An empty value is no key.
+func without(pairs []pair, source selector.Source, places []selector.Selector) []pair {
+	if len(places) == 0 {
+		return pairs
+	}
+	return slices.DeleteFunc(pairs, func(p pair) bool {
+		return p.value != "" && slices.ContainsFunc(places, func(s selector.Selector) bool { return s.Source == source && s.Name == p.name })
+	})
+}
 
 // maxPairs is how many pairs a query or form may have to be compared by them, for the
 // reasons of [maxParts].
@@ -200,104 +218,116 @@ func parsePairs(text string) ([]pair, bool) {
 	return pairs, true
 }
 
-// take reads the whole body and digests the request. Nothing is claimed yet, so a body
-// that ends early costs nothing.
-func (h *handler) take(r *http.Request, sc *scratch) (semel.Fingerprint, error) {
-	var fp semel.Fingerprint
-	s := &sc.spool
-	mode := bodyMode(h.route.Body, r.Header)
-	sc.digest = h.appendTarget(sc.digest[:0], r)
-	if r.Body == nil || r.Body == http.NoBody {
-		return store.NewFingerprint(semel.SchemeRaw, sha256.Sum256(sc.digest)), nil
+// fingerprint digests a request that was read. places are those in it where its key is.
+func (h *handler) fingerprint(r *http.Request, sc *scratch, places []selector.Selector) (semel.Fingerprint, error) {
+	fp, err := h.digest(r, &sc.payload, sc, places)
+	if err == nil && h.picks.keyless() {
+		fp = fp.WithScheme(fp.Scheme() | store.SchemeKeyless)
 	}
-	if r.ContentLength > h.route.MaxBody {
-		return fp, errTooLarge
+	return fp, err
+}
+
+// digest digests the request with this payload, but for the places.
+func (h *handler) digest(r *http.Request, p *payload, sc *scratch, places []selector.Selector) (semel.Fingerprint, error) {
+	if p.sum != nil {
+		return store.NewFingerprint(semel.SchemeRaw, [32]byte(p.sum.Sum(nil))), nil
 	}
-	var sum hash.Hash
-	if mode == BodyRaw && (r.ContentLength < 0 || r.ContentLength > spoolLimit) {
-		sum = sha256.New()
-		sum.Write(sc.digest)
+	sc.digest = h.appendTarget(sc.digest[:0], r, places)
+	if text, ok := p.short(); ok {
+		return h.digestText(r, p.mode, text, sc, places), nil
 	}
-	if want := max(min(r.ContentLength+1, spoolLimit+1), 512); want > int64(cap(sc.body)) {
-		sc.body = make([]byte, 0, want)
+	if p.mode == BodyJSON || p.mode == BodyForm { // they can't be parsed in pieces
+		text, free, err := h.bytes(r, p)
+		defer free()
+		if err != nil {
+			return semel.Fingerprint{}, err
+		}
+		fp := h.digestText(r, p.mode, text, sc, places)
+		sc.digest = nil // too large to keep
+		return fp, nil
 	}
-	var err error
-	sc.body, err = s.fill(r.Body, sc.body[:0], h.route.MaxBody, h.guard.opts.TempDir, sum)
-	if err != nil {
-		return fp, err
+	if p.coding != body.Plain {
+		free, err := h.slot(r)
+		if err != nil {
+			return semel.Fingerprint{}, err
+		}
+		defer free()
 	}
-	if sum != nil {
-		return store.NewFingerprint(semel.SchemeRaw, [32]byte(sum.Sum(nil))), nil
+	if p.mode == BodyMultipart {
+		if b, ok := appendMultipart(sc.digest, r.Header, p.reader); ok {
+			return store.NewFingerprint(semel.SchemeParts, sha256.Sum256(b)), nil
+		}
 	}
-	if s.file != nil {
-		return h.digestLarge(r, mode, s, sc)
+	sum := sha256.New()
+	sum.Write(sc.digest)
+	if _, err := io.Copy(sum, p.reader()); err != nil {
+		return semel.Fingerprint{}, errSpool
 	}
-	return h.digestSmall(r, mode, s.data, sc), nil
+	return store.NewFingerprint(semel.SchemeRaw, [32]byte(sum.Sum(nil))), nil
 }
 
 // maxScratch is up to which length of a body its canonical form is made in reused memory.
 // A longer one could be many times the body, and goes to the hash as it is made.
 const maxScratch = 64 << 10
 
-// digestSmall digests a body that is in memory.
-func (h *handler) digestSmall(r *http.Request, mode BodyMode, body []byte, sc *scratch) semel.Fingerprint {
+// digestText digests a payload that is in memory. sc.digest has the target.
+func (h *handler) digestText(r *http.Request, mode BodyMode, text []byte, sc *scratch, places []selector.Selector) semel.Fingerprint {
 	target := len(sc.digest)
 	switch mode {
 	case BodyJSON:
-		if h.picks != nil && h.picks.compared != nil {
-			if doc, err := canon.Canonicalize(body, canon.Exact); err == nil {
-				sc.digest = h.picks.compared.Append(sc.digest, doc)
-				return store.NewFingerprint(semel.SchemeJSON, sha256.Sum256(sc.digest))
-			}
-		} else if len(body) > maxScratch {
-			sum := sha256.New()
-			sum.Write(sc.digest)
-			if canon.Write(sum, body, canon.Exact) == nil {
-				return store.NewFingerprint(semel.SchemeJSON, [32]byte(sum.Sum(nil)))
-			}
-		} else if b, err := canon.Append(sc.digest, body, canon.Exact); err == nil {
-			sc.digest = b
-			return store.NewFingerprint(semel.SchemeJSON, sha256.Sum256(b))
+		if sum, ok := h.digestJSON(text, sc, places); ok {
+			return store.NewFingerprint(semel.SchemeJSON, sum)
 		}
 	case BodyForm:
-		if pairs, ok := parsePairs(string(body)); ok {
-			sc.digest = slices.Grow(sc.digest, len(body)+2*binary.MaxVarintLen64*len(pairs))
+		if pairs, ok := parsePairs(string(text)); ok {
+			pairs = without(pairs, selector.Form, places)
+			sc.digest = slices.Grow(sc.digest, len(text)+2*binary.MaxVarintLen64*len(pairs))
 			for _, p := range pairs {
 				sc.digest = canon.Frame(canon.Frame(sc.digest, p.name), p.value)
 			}
 			return store.NewFingerprint(semel.SchemeForm, sha256.Sum256(sc.digest))
 		}
 	case BodyMultipart:
-		if b, ok := appendMultipart(sc.digest, r.Header, func() io.Reader { return bytes.NewReader(body) }); ok {
+		if b, ok := appendMultipart(sc.digest, r.Header, func() io.Reader { return bytes.NewReader(text) }); ok {
 			sc.digest = b
 			return store.NewFingerprint(semel.SchemeParts, sha256.Sum256(b))
 		}
 	}
-	sc.digest = append(sc.digest[:target], body...)
+	sc.digest = append(sc.digest[:target], text...)
 	return store.NewFingerprint(semel.SchemeRaw, sha256.Sum256(sc.digest))
 }
 
-// digestLarge digests a body that is partly in a file.
-func (h *handler) digestLarge(r *http.Request, mode BodyMode, s *spool, sc *scratch) (semel.Fingerprint, error) {
-	switch mode {
-	case BodyMultipart:
-		if b, ok := appendMultipart(sc.digest, r.Header, s.reader); ok {
-			return store.NewFingerprint(semel.SchemeParts, sha256.Sum256(b)), nil
-		}
-	case BodyJSON, BodyForm:
-		text, free, err := h.text(r, s) // they can't be parsed in pieces
-		defer free()
+// digestJSON digests what is compared of a JSON text after the target. It reports false if
+// the text isn't JSON, or has a name twice.
+func (h *handler) digestJSON(text []byte, sc *scratch, places []selector.Selector) (sum [sha256.Size]byte, ok bool) {
+	inJSON := slices.ContainsFunc(places, selector.Selector.InJSON)
+	switch compared := h.picks.parts(); {
+	case compared != nil, inJSON:
+		doc, err := canon.Canonicalize(text, canon.Exact)
 		if err != nil {
-			return semel.Fingerprint{}, err
+			return sum, false
 		}
-		fp := h.digestSmall(r, mode, text, sc)
-		sc.digest = nil // too large to keep
-		return fp, nil
+		for _, s := range places {
+			doc = s.Cut(doc)
+		}
+		if compared != nil {
+			sc.digest = compared.Append(sc.digest, doc)
+			return sha256.Sum256(sc.digest), true
+		}
+		h := sha256.New()
+		h.Write(sc.digest)
+		h.Write(doc)
+		return [32]byte(h.Sum(nil)), true
+	case len(text) > maxScratch:
+		h := sha256.New()
+		h.Write(sc.digest)
+		err := canon.Write(h, text, canon.Exact)
+		return [32]byte(h.Sum(nil)), err == nil
 	}
-	sum := sha256.New()
-	sum.Write(sc.digest)
-	if _, err := io.Copy(sum, s.reader()); err != nil {
-		return semel.Fingerprint{}, errSpool
+	b, err := canon.Append(sc.digest, text, canon.Exact)
+	if err != nil {
+		return sum, false
 	}
-	return store.NewFingerprint(semel.SchemeRaw, [32]byte(sum.Sum(nil))), nil
+	sc.digest = b
+	return sha256.Sum256(b), true
 }

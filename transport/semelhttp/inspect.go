@@ -95,11 +95,30 @@ func (i *Inspector) Judge(r *http.Request, body []byte) (got Identified, code se
 
 // picked is what the route selects from the request, which has found a key already unless the
 // route selects that, too.
-func (i *Inspector) picked(r *http.Request, body []byte, found picked) (picked, string, error) {
+func (i *Inspector) picked(r *http.Request, body []byte, found picked) (got picked, fault string, err error) {
 	if i.h.picks == nil {
 		return found, "", nil
 	}
-	return i.h.picks.pick(&i.h, r, func() ([]byte, error) { return body, nil })
+	err = i.with(r, body, func(sc *scratch) (err error) {
+		got, fault, err = i.h.pick(r, &sc.payload)
+		return err
+	})
+	return got, fault, err
+}
+
+// with runs f on a request whose body was read, as if the guard had read it.
+func (i *Inspector) with(r *http.Request, body []byte, f func(sc *scratch) error) error {
+	sc := scratches.Get().(*scratch)
+	defer sc.release()
+	sc.spool = spool{data: body, size: int64(len(body))}
+	sc.payload = payload{spool: &sc.spool, mode: BodyRaw}
+	if len(body) > 0 {
+		sc.payload.mode = bodyMode(i.h.route.Body, r.Header)
+	}
+	if err := i.h.decode(r, sc); err != nil {
+		return err
+	}
+	return f(sc)
 }
 
 func (i *Inspector) identify(r *http.Request, body []byte) (got Identified, code semel.Code, why string, found picked) {
@@ -134,15 +153,16 @@ func whyUnidentified(err error) string {
 }
 
 // Fingerprint digests the request. You have read its body.
-func (i *Inspector) Fingerprint(r *http.Request, body []byte) semel.Fingerprint {
-	sc := scratches.Get().(*scratch)
-	defer sc.release()
-	sc.digest = i.h.appendTarget(sc.digest[:0], r)
-	mode := BodyRaw
-	if len(body) > 0 {
-		mode = bodyMode(i.h.route.Body, r.Header)
-	}
-	return i.h.digestSmall(r, mode, body, sc)
+func (i *Inspector) Fingerprint(r *http.Request, body []byte) (fp semel.Fingerprint) {
+	_ = i.with(r, body, func(sc *scratch) (err error) { // it can only fail when the caller is gone
+		var got picked
+		if i.h.picks != nil {
+			got, _, _ = i.h.pick(r, &sc.payload)
+		}
+		fp, err = i.h.fingerprint(r, sc, got.places)
+		return err
+	})
+	return fp
 }
 
 // RunsAgain reports whether a later delivery would run after an answer with this status

@@ -20,7 +20,7 @@ func TestManyPartsCostLittle(t *testing.T) {
 		defer sc.spool.discard()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		fp, err := fuzzHandler(BodyAuto).take(r, sc)
+		fp, err := take(fuzzHandler(BodyAuto), r, sc)
 		runtime.ReadMemStats(&after)
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +51,7 @@ func TestWhatHasVeryManyPiecesIsComparedByItsBytes(t *testing.T) {
 		r.Header.Set("Content-Type", media)
 		sc := new(scratch)
 		defer sc.spool.discard()
-		fp, err := fuzzHandler(BodyAuto).take(r, sc)
+		fp, err := take(fuzzHandler(BodyAuto), r, sc)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package semelhttp
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -46,6 +45,9 @@ type picks struct {
 	form     bool                // something may be in a form
 	json     bool                // something may be in JSON
 	inBody   bool                // the key may be in the body
+	// keyPlaces are the places in what is compared where the key is, if it was found there;
+	// madePlaces those whose value is the key, if it was made by the template.
+	keyPlaces, madePlaces []selector.Selector
 }
 
 // named is a selector for what has a name: a field or an attribute.
@@ -56,6 +58,43 @@ type named struct {
 
 // ownKey reports whether the key isn't simply that of the header.
 func (p *picks) ownKey() bool { return p != nil && (len(p.keys) > 0 || p.template != nil) }
+
+// keyless reports whether fingerprints are made without the places where the key may be.
+func (p *picks) keyless() bool { return p != nil && len(p.keyPlaces)+len(p.madePlaces) > 0 }
+
+// parts are those of a JSON body that are compared; nil: all.
+func (p *picks) parts() *selector.Set {
+	if p == nil {
+		return nil
+	}
+	return p.compared
+}
+
+// findPlaces finds out where in what is compared a key may be.
+func (p *picks) findPlaces(rt *Route) {
+	compared := func(s selector.Selector) bool {
+		switch s.Source {
+		case selector.Header:
+			return slices.Contains(canonicalNames(rt.FingerprintHeaders), s.Name)
+		case selector.Query:
+			return true
+		case selector.Form, selector.JSON:
+			return rt.Body != BodyRaw
+		}
+		return false
+	}
+	for _, s := range p.keys {
+		if compared(s) {
+			p.keyPlaces = append(p.keyPlaces, s)
+		}
+	}
+	if p.template == nil || len(p.values) != 1 || rt.KeyTemplate.Template != "{"+p.values[0].name+"}" {
+		return // no value is the whole key
+	}
+	if s := p.values[0].Selector; compared(s) {
+		p.madePlaces = append(p.madePlaces, s)
+	}
+}
 
 // picks parses what the route selects; nil if that is nothing.
 func (rt *Route) picks() (*picks, error) {
@@ -114,6 +153,7 @@ func (rt *Route) picks() (*picks, error) {
 	for _, s := range slices.Concat(p.keys, selectors(p.values), selectors(p.facts), p.sequence) {
 		p.form, p.json = p.form || s.Source == selector.Form, p.json || s.InJSON()
 	}
+	p.findPlaces(rt)
 	return p, errors.Join(errs...)
 }
 
@@ -157,29 +197,32 @@ func (p *picks) checkFields(values map[string]string, bad func(string, error)) {
 
 // picked is what was selected from one request.
 type picked struct {
-	key        string // empty: none
-	by         string // the selector that found it, or the template
-	scope      string // of the key, such as session=s1
+	key        string              // empty: none
+	by         string              // the selector that found it, or the template
+	scope      string              // of the key, such as session=s1
+	places     []selector.Selector // where the key is, in what is compared
 	attributes store.Attributes
 	sequence   uint64 // zero: none
 	unnumbered string // why it has no number where it needs one
 }
 
-// pick selects from a request whose body has been read. A fault is a sentence for the
-// caller about their key.
-func (p *picks) pick(h *handler, r *http.Request, body func() ([]byte, error)) (got picked, fault string, err error) {
+// pick selects from a request that was read. A fault is a sentence for the caller about
+// their key.
+func (h *handler) pick(r *http.Request, pl *payload) (got picked, fault string, err error) {
+	p := h.picks
 	in := selector.Input{Header: r.Header, Query: r.URL.RawQuery}
 	blind := "" // why the body can't be looked into
 	if p.form || p.json {
-		text, err := body()
+		text, free, err := h.bytes(r, pl)
+		defer free()
 		if err != nil {
 			return got, "", err
 		}
-		mode := h.route.Body // where bodies are compared byte for byte, their type still says what they are
-		if mode == BodyRaw {
-			mode = BodyAuto
+		mode := pl.mode
+		if h.route.Body == BodyRaw && !pl.opaque { // its type still says what it is
+			mode = bodyMode(BodyAuto, r.Header)
 		}
-		blind = p.open(&in, text, bodyMode(mode, r.Header))
+		blind = p.open(&in, text, mode)
 	}
 	got.attributes = p.find(&in, p.facts)
 	got.sequence, got.unnumbered = p.number(&in)
@@ -201,7 +244,7 @@ func (p *picks) pick(h *handler, r *http.Request, body func() ([]byte, error)) (
 	if p.inBody && (blind == brokenJSON || blind != "" && got.key == "") {
 		return got, "The key may be in the body, which " + blind + ".", nil
 	}
-	if got.key != "" || p.template == nil {
+	if got.places = p.keyPlaces; got.key != "" || p.template == nil {
 		return got, "", nil
 	}
 	values := map[string]string{}
@@ -218,7 +261,7 @@ func (p *picks) pick(h *handler, r *http.Request, body func() ([]byte, error)) (
 	if got.key, err = p.template.Fill(values); err != nil {
 		return picked{}, "A value that the key is made from is too long.", nil
 	}
-	got.by = "template"
+	got.by, got.places = "template", p.madePlaces
 	if p.scope.Scope != "" {
 		got.scope = keytemplate.AppendScope("", p.scope.Scope, values[p.scope.ScopeField])
 	}
@@ -297,35 +340,6 @@ func (c *capture) learned() store.Attributes {
 		return nil
 	}
 	return p.find(&selector.Input{JSON: doc}, p.answers)
-}
-
-// pick is [picks.pick] for a body that was read.
-func (h *handler) pick(r *http.Request, s *spool) (picked, string, error) {
-	free := func() {}
-	defer func() { free() }()
-	return h.picks.pick(h, r, func() (text []byte, err error) {
-		text, free, err = h.text(r, s)
-		return text, err
-	})
-}
-
-// text is the whole body, in memory of its own if part of it is in a file. A slot, until it
-// is freed, bounds how many of those there are at a time.
-func (h *handler) text(r *http.Request, s *spool) (text []byte, free func(), err error) {
-	if s.file == nil {
-		return s.data, func() {}, nil
-	}
-	select {
-	case h.guard.large <- struct{}{}:
-	case <-r.Context().Done():
-		return nil, func() {}, r.Context().Err()
-	}
-	free = func() { <-h.guard.large }
-	text = make([]byte, s.size)
-	if _, err := io.ReadFull(s.reader(), text); err != nil {
-		return nil, free, errSpool
-	}
-	return text, free, nil
 }
 
 // keyNotFound is what a caller is told whose request has no key where the route looks.

@@ -86,7 +86,7 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	sc := scratches.Get().(*scratch)
 	defer sc.release()
 	defer sc.spool.discard()
-	fp, err := h.take(r, sc)
+	err = h.read(r, sc)
 	if errors.Is(err, body.ErrRefused) {
 		return told{err: err}
 	}
@@ -96,7 +96,7 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	found := picked{key: key}
 	if h.picks != nil {
 		var fault string
-		found, fault, err = h.pick(r, &sc.spool)
+		found, fault, err = h.pick(r, &sc.payload)
 		switch {
 		case err != nil:
 			return told{said: h.refuseBody(w, err)}
@@ -116,10 +116,13 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		}
 	}
 	call := h.call(r, found, who)
-	call.Fingerprint, call.Wait, call.Attributes = fp, PreferredWait(r.Header), found.attributes
-	call.Sequence = found.sequence
-	if h.keepPayload && sc.spool.size <= int64(h.maxResult) {
-		text, free, err := h.text(r, &sc.spool)
+	if call.Fingerprint, err = h.fingerprint(r, sc, found.places); err != nil {
+		return told{said: h.refuseBody(w, err)}
+	}
+	call.SamePayload = h.samePayload(r, sc)
+	call.Wait, call.Attributes, call.Sequence = PreferredWait(r.Header), found.attributes, found.sequence
+	if h.keepPayload && sc.payload.size <= int64(h.maxResult) {
+		text, free, err := h.bytes(r, &sc.payload)
 		free()
 		if err != nil {
 			return told{said: h.refuseBody(w, err)}

@@ -16,12 +16,14 @@ const spoolLimit = 64 << 10
 
 // scratch is memory that later requests use again.
 type scratch struct {
-	spool  spool
-	body   []byte // the request's body
-	digest []byte // what is fingerprinted
-	answer []byte // the answer as it is recorded
-	outer  headers
-	frozen headers
+	spool   spool
+	payload payload
+	body    []byte // the request's body
+	plain   []byte // the body decoded, as far as it is short
+	digest  []byte // what is fingerprinted
+	answer  []byte // the answer as it is recorded
+	outer   headers
+	frozen  headers
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -30,7 +32,7 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 func (s *scratch) release() {
 	s.body, s.digest, s.answer = kept(s.body), kept(s.digest), kept(s.answer)
 	s.outer, s.frozen = s.outer.forget(), s.frozen.forget()
-	s.spool = spool{}
+	s.spool, s.payload = spool{}, payload{}
 	scratches.Put(s)
 }
 
@@ -170,10 +172,10 @@ func (s *spool) Read(p []byte) (int, error) {
 	}
 	n, err := s.file.ReadAt(p, s.off-int64(len(s.data)))
 	s.off += int64(n)
-	if n > 0 {
-		err = nil
+	if n == 0 {
+		return 0, errors.Join(errSpool, err)
 	}
-	return n, err
+	return n, nil
 }
 
 // Close keeps the handler from reading on.
