@@ -57,7 +57,7 @@ func (v *Verifier) diagnose(d *Delivery, secrets []string, hint func(string, ...
 		refused, is := errors.AsType[*Refusal](err)
 		return err == nil || is && refused.Code != CodeSignatureWrong && refused.Code != CodeSignatureMalformed && refused.Code != CodeSignatureMissing
 	}
-	for _, c := range bodies(d.Body) {
+	for _, c := range append(bodies(d.Body), v.decodings(d)...) {
 		if !bytes.Equal(c.body, d.Body) && right(v, c.body) {
 			hint("The signature is right for the body %s: %s.", c.what, c.why)
 			return
@@ -113,6 +113,18 @@ func bodies(body []byte) []otherBody {
 		}
 		slashed := bytes.ReplaceAll(compact.Bytes(), []byte("/"), []byte(`\/`))
 		list = append(list, otherBody{`with \/ for /`, parsed, slashed})
+	}
+	return list
+}
+
+// decodings are what a compressed body was before, if its source doesn't say so.
+func (v *Verifier) decodings(d *Delivery) (list []otherBody) {
+	for name := range codings {
+		source, other := *v.source, *v
+		source.Decode, other.source = name, &source
+		if plain, err := other.Decode(d); err == nil {
+			list = append(list, otherBody{"before it was compressed", "write decode: " + name + " into the source", plain.Body})
+		}
 	}
 	return list
 }

@@ -175,6 +175,7 @@ func New(engine *semel.Engine, opts Options) (*Receiver, error) {
 	if err != nil {
 		return nil, err
 	}
+	v.maxBody = opts.MaxBody
 	r := &Receiver{Verifier: v, engine: engine, opts: opts}
 	in := inbox.Options[head]{
 		Name: r.Destination(), Door: Door, Principal: Principal, Window: opts.Window, Budget: opts.Budget,

@@ -59,12 +59,10 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 		r.refuse(w, req, http.StatusBadRequest, inbox.Refuse("broken_off", "the body broke off"))
 		return
 	}
-	d := &Delivery{Header: req.Header, Body: text}
-	if r.asks(d) {
-		r.confirm(w, req, d)
+	events, asks, err := r.read(w, req, &Delivery{Header: req.Header, Body: text})
+	if asks {
 		return
 	}
-	events, err := r.Verify(d)
 	if refused, ok := errors.AsType[*Refusal](err); ok {
 		r.refuse(w, req, statusOf(refused.Code), refused)
 		return
@@ -92,6 +90,24 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	problem.WriteBody(w, http.StatusOK, "text/plain; charset=utf-8", []byte(r.source.Answer))
+}
+
+// read returns the events of a delivery, or answers it if it is the handshake.
+func (r *Receiver) read(w http.ResponseWriter, req *http.Request, d *Delivery) (events []Event, asks bool, err error) {
+	free, err := r.slot(req.Context(), d)
+	if err != nil {
+		return nil, true, nil // the sender is gone
+	}
+	defer free()
+	if d, err = r.Decode(d); err != nil {
+		return nil, false, err
+	}
+	if r.asks(d) {
+		r.confirm(w, req, d)
+		return nil, true, nil
+	}
+	events, err = r.Verify(d)
+	return events, false, err
 }
 
 // retryAfter is when a sender should deliver again.

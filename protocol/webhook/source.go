@@ -27,6 +27,8 @@ type Source struct {
 	About string `json:"about,omitzero"`
 	// How deliveries are signed.
 	Signature Signature `json:"signature" required:"true"`
+	// How bodies may be compressed that were signed before. Deliveries without that Content-Encoding are taken as they are.
+	Decode string `json:"decode,omitzero" enum:"gzip,deflate"`
 	// When a delivery was signed. Without it an old one can't be told from a new one.
 	Timestamp Timestamp `json:"timestamp,omitzero"`
 	// What events a delivery has.

@@ -49,6 +49,7 @@ type Verifier struct {
 	url       string
 	tolerance time.Duration
 	now       func() time.Time
+	maxBody   int64 // of a body that is decoded
 }
 
 // VerifierOptions configure a [Verifier].
@@ -84,7 +85,7 @@ func NewVerifier(opts VerifierOptions) (*Verifier, error) {
 	if s == nil {
 		return nil, errors.New("webhook: Source is missing")
 	}
-	v := &Verifier{source: s, url: opts.URL, tolerance: opts.Tolerance, now: opts.Now}
+	v := &Verifier{source: s, url: opts.URL, tolerance: opts.Tolerance, now: opts.Now, maxBody: DefaultMaxBody}
 	if v.tolerance == 0 {
 		v.tolerance = time.Duration(s.Timestamp.Tolerance)
 	}
@@ -115,11 +116,21 @@ func NewVerifier(opts VerifierOptions) (*Verifier, error) {
 }
 
 // Verify checks a delivery and returns its events: first the signature, over the bytes
-// that came, and then the time that it signs. The error is a [*Refusal].
+// that came, or that they decode to if the source says so, and then the time that it signs.
+// The error is a [*Refusal].
 func (v *Verifier) Verify(d *Delivery) ([]Event, error) {
-	s := v.source
-	if !s.perEvent() {
-		if err := v.Check(d); err != nil {
+	d, err := v.Decode(d)
+	if err != nil {
+		return nil, err
+	}
+	events, err := v.eventsOf(d)
+	return events, v.named(d, err)
+}
+
+// eventsOf is Verify for a delivery that is decoded.
+func (v *Verifier) eventsOf(d *Delivery) ([]Event, error) {
+	if !v.source.perEvent() {
+		if err := v.verify(v.view(d)); err != nil {
 			return nil, err
 		}
 		return v.events(d)
@@ -139,9 +150,15 @@ func (v *Verifier) Verify(d *Delivery) ([]Event, error) {
 	return events, nil
 }
 
-// Check verifies a delivery, as Verify does, and leaves finding its events to the caller.
-// It is for sources whose signature is in a header.
-func (v *Verifier) Check(d *Delivery) error { return v.verify(v.view(d)) }
+// Check verifies a delivery, as Verify does, and leaves finding its events to the caller, who
+// gets it from Decode. It is for sources whose signature is in a header.
+func (v *Verifier) Check(d *Delivery) error {
+	d, err := v.Decode(d)
+	if err != nil {
+		return err
+	}
+	return v.named(d, v.verify(v.view(d)))
+}
 
 func (v *Verifier) view(d *Delivery) *view {
 	return &view{delivery: d, body: bodyNode(d.Body), url: v.url}
