@@ -109,8 +109,8 @@ var meanings = []Meaning{
 	},
 	{
 		Code: CodeUnsupportedMedia, Status: http.StatusUnsupportedMediaType, Title: "Not JSON",
-		Meaning: "The Content-Type says that the body is not JSON. Nothing was executed.",
-		Action:  "Send JSON with Content-Type: application/json. With curl, use --json instead of -d.",
+		Meaning: "The Content-Type says that the body is not JSON, or the Content-Encoding that it is compressed. Nothing was executed.",
+		Action:  "Send JSON with Content-Type: application/json and without a Content-Encoding. With curl, use --json instead of -d.",
 	},
 	{
 		Code: CodeMethodNotAllowed, Status: http.StatusMethodNotAllowed, Title: "Method not allowed",

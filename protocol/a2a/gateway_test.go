@@ -275,6 +275,9 @@ func TestInput(t *testing.T) {
 		if got := w.post("/rpc", valid, "Content-Type", "text/plain"); got.status != http.StatusUnsupportedMediaType {
 			t.Errorf("%d %s", got.status, got.text)
 		}
+		if got := w.post("/rpc", valid, "Content-Encoding", "gzip"); got.status != http.StatusUnsupportedMediaType || !strings.Contains(got.text, "Content-Encoding") {
+			t.Errorf("compressed: %d %s", got.status, got.text)
+		}
 	})
 	page, err := w.Engine.Search(t.Context(), store.Query{})
 	if err != nil || len(page.Records) != 0 {

@@ -137,6 +137,9 @@ func TestHTTP(t *testing.T) {
 		if s.status != c.status || s.code() != forrst.InvalidRequest || s.ID != nil || c.header != "" && s.header.Get(c.header) == "" {
 			t.Errorf("%s: %d %s", name, s.status, s.body)
 		}
+		if name == "a compressed body" && !strings.Contains(string(s.body), "without a Content-Encoding") {
+			t.Errorf("%s: %s", name, s.body)
+		}
 	}
 	s := w.post(good)
 	s.want(t, 200, "", "processed")

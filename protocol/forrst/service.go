@@ -156,7 +156,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !body.IsJSON(r.Header) {
-		s.refuse(ctx, w, http.StatusUnsupportedMediaType, one(InvalidRequest, nil, "Content-Type must be application/json"), began)
+		s.refuse(ctx, w, http.StatusUnsupportedMediaType, one(InvalidRequest, nil, "Content-Type must be application/json, without a Content-Encoding"), began)
 		return
 	}
 	text, err := body.Read(w, r, s.opts.MaxBody)

@@ -61,7 +61,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 // isJSON reports whether the header says that the body is JSON in UTF-8. Forms of web
 // pages, which any site can make a browser send, can't have such a header.
 func isJSON(h http.Header) bool {
-	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+	if body.CodingOf(h) != body.Plain {
 		return false
 	}
 	given := h.Get("Content-Type")

@@ -125,6 +125,10 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%s: status %d: %s", media, res.StatusCode, text)
 			}
 		}
+		g := w.send("shop", "POST", beginCharge, "\x1f\x8b", "Content-Encoding", "gzip", "Content-Type", "application/json")
+		if g.refused(415, "unsupported_media_type"); !strings.Contains(g.str("detail"), "Content-Encoding") {
+			t.Errorf("a compressed body: %s", g.str("detail"))
+		}
 	})
 
 	t.Run("unknown operations, addresses, methods, parameters and callers are refused as problems", func(t *testing.T) {

@@ -209,8 +209,8 @@ func (b *oneRead) WriteTo(w io.Writer) (int64, error) {
 // admit returns the caller, or why the request isn't even read.
 func (a *API) admit(w http.ResponseWriter, r *http.Request, role Role) (Caller, *problem) {
 	// A page of any origin can make a browser send a body without a Content-Type, without
-	// asking the server first.
-	if r.ContentLength != 0 && r.Header.Get("Content-Type") == "" {
+	// asking the server first. One that is compressed would be told that it isn't JSON.
+	if r.ContentLength != 0 && (r.Header.Get("Content-Type") == "" || body.CodingOf(r.Header) != body.Plain) {
 		w.Header().Set("Connection", "close") // rather than wait for the rest of the body
 		return Caller{}, a.newProblem(door.CodeUnsupportedMedia, "")
 	}

@@ -56,7 +56,11 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		in.refuse(w, r, http.StatusForbidden, webhook.CodeSignatureWrong, "the signature is wrong")
+		why := "the signature is wrong"
+		if body.CodingOf(r.Header) != body.Plain {
+			why += ", and the body has a Content-Encoding, so it isn't what was signed"
+		}
+		in.refuse(w, r, http.StatusForbidden, webhook.CodeSignatureWrong, why)
 		return
 	}
 	parts, err := split(text, in.opts.Status != nil)
