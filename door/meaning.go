@@ -180,7 +180,7 @@ var meanings = []Meaning{
 	},
 	{
 		Code: semel.CodeOtherCaller, Status: http.StatusConflict, Title: "Key used with another credential",
-		Meaning: "The key can't be guessed and was used before by a caller with another credential, which nobody has verified, and something may have happened. Nothing was executed, and nothing is shown of the first call.",
+		Meaning: "The key can't be guessed and was used before by a caller with another credential, which nobody has verified, or the request is signed anew for each try, and its signature proves nothing here; and something may have happened. Nothing was executed, and nothing is shown of the first call.",
 		Action:  "If you have renewed your credential, send the request or ask for its status with the first one, or find out in another way what happened; a new key makes another call. Callers who are verified by token, JWT, client certificate or trusted header are recognized after a renewal.",
 	},
 	{
