@@ -90,6 +90,9 @@ func (a *Attempt) ID() ID { return a.claim.ID }
 // paused and replaced.
 func (a *Attempt) Fence() int64 { return a.claim.Fence }
 
+// Financial reports whether the operation of the call is [Operation].Financial.
+func (a *Attempt) Financial() bool { return a.op.Financial }
+
 // Number counts the attempts of this call, from 1.
 func (a *Attempt) Number() int { return a.claim.Attempt }
 

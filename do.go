@@ -16,7 +16,7 @@ import (
 //
 //   - nil: completed; but held if the ledger has an effect without a result,
 //     because fn's result can't be relied on then.
-//   - an error marked [Rejected], [Aborted], [Failure] or [Unknown]: as marked. But if the
+//   - an error marked [Rejected], [Aborted], [Failure], [Abandoned] or [Unknown]: as marked. But if the
 //     ledger has an effect without a result, only a refusal counts; after anything else
 //     the record is held.
 //   - any other error, by the ledger. If no effect was completed, it is aborted: the next

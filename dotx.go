@@ -142,7 +142,7 @@ func (a *Attempt) endTx(ctx context.Context, tx store.OwnTx, res Result, err err
 	switch end.Disposition {
 	case DispositionAborted:
 		return &Error{Code: CodeAborted, Err: err}
-	case unended:
+	case unended, DispositionAbandoned:
 		return &Error{Code: CodeUnknown, Message: "everything was rolled back", Err: err}
 	case DispositionCompleted:
 	default:

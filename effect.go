@@ -67,7 +67,7 @@ func Effect[T any](ctx context.Context, x Execution, name string, fn func(ctx co
 		finding.Result.Data = data
 	} else {
 		verdict, ok := verdictOf(err)
-		if !ok || verdict.disposition == unended {
+		if !ok || verdict.disposition == unended || verdict.disposition == DispositionAbandoned {
 			return v, err // stays started
 		}
 		finding.State = store.EffectRefuted

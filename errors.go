@@ -127,6 +127,13 @@ func Unknown(err error) error {
 	return &verdict{err: err}
 }
 
+// Abandoned marks err as "whoever did the work gave no answer that says what became of it":
+// the attempt ends as by [Attempt.Abandon], so it may run again if the ledger or
+// Operation.OnAbandoned allows that, and is held otherwise.
+func Abandoned(err error) error {
+	return &verdict{disposition: DispositionAbandoned, err: err}
+}
+
 // Failure marks err as a failure of the work: it is kept, and Operation.OnFailure decides
 // what the next delivery gets. An error that has a mark keeps that one, so you can mark
 // whatever a function returns. Inside [Effect] it is the provider's own word that the

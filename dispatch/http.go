@@ -41,6 +41,8 @@ type HTTPOptions struct {
 	// Trace is the W3C trace context (traceparent) that a message carries, by the context of
 	// its try: that of the engine's [semel.Door]. Optional.
 	Trace func(ctx context.Context) string
+	// Answers say what the receiver's answers mean, in place of the table of package judge.
+	Answers judge.Answers
 	// AllowPrivate allows addresses that aren't public: this machine, private networks
 	// and cloud metadata. Allow allows some of them. By default all are refused when the
 	// connection is made, whatever name resolved to them.
@@ -61,8 +63,8 @@ const DefaultMaxAnswer = 64 << 10
 // and all of the above, see docs/dispatch.md.
 //
 // A status of 2xx means that the message was delivered. After one that refuses it for good,
-// it is parked: those are the 4xx but for 401, 402, 403, 407, 408, 409, 421, 423, 424, 425
-// and 429. After anything else it is tried again under the same id, which is the
+// it is parked: those are the 4xx that are registered, but for 401, 402, 407, 408, 409, 411,
+// 412, 415, 417, 421, 423, 424, 425, 426, 428, 429 and 431. After anything else it is tried again under the same id, which is the
 // receiver's to recognise, redirects included: they aren't followed, because they would
 // send the message somewhere else. Retry-After is honoured. Each try is one request: the
 // transport never resends it.
@@ -75,6 +77,10 @@ func HTTP(opts HTTPOptions) (Sender, error) {
 	if err != nil {
 		return nil, err
 	}
+	answers, err := opts.Answers.Parse()
+	if err != nil {
+		return nil, fmt.Errorf("dispatch: Answers: %w", err)
+	}
 	base := opts.Transport
 	if base == nil {
 		g := &safehttp.Guard{Private: opts.AllowPrivate, Allow: opts.Allow}
@@ -82,6 +88,7 @@ func HTTP(opts HTTPOptions) (Sender, error) {
 	}
 	return &webhook{
 		url: u.String(), signer: s, header: opts.Header.Clone(), check: opts.Check, trace: opts.Trace,
+		rules: judge.Rules{Answers: answers, Contract: contract, RedirectsUnclear: true},
 		limit: cmp.Or(opts.MaxAnswer, DefaultMaxAnswer), transport: &safehttp.Transport{Base: base},
 	}, nil
 }
@@ -93,6 +100,7 @@ type webhook struct {
 	header    http.Header
 	check     func(*http.Response, []byte) error
 	trace     func(context.Context) string // may be nil
+	rules     judge.Rules
 	limit     int64
 	transport http.RoundTripper // not a client, which would follow redirects
 }
@@ -123,19 +131,21 @@ func (w *webhook) Deliver(ctx context.Context, d Delivery) error {
 		return &noAnswerError{err}
 	}
 	defer resp.Body.Close()
-	if found := receivers.Of(resp.StatusCode, resp.Header); found.Verdict != judge.Completed {
-		// Read, so that the connection can be reused. What broke off proves nothing.
-		if _, err := io.CopyN(io.Discard, resp.Body, w.limit); err != nil && err != io.EOF {
-			found = judge.Finding{}
+	// Read, so that the connection can be reused.
+	body, err := io.ReadAll(io.LimitReader(resp.Body, w.limit+1))
+	a := judge.Answer{Status: resp.StatusCode, Header: resp.Header}
+	if err == nil && int64(len(body)) <= w.limit {
+		a.Body = body
+	}
+	if found := w.rules.Of(a); found.Verdict != judge.Completed {
+		if err != nil {
+			found = judge.Finding{} // what broke off proves nothing
 		}
 		return refusal(resp, found)
 	}
-	if w.check == nil {
-		_, _ = io.CopyN(io.Discard, resp.Body, w.limit)
-		return nil
-	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, w.limit+1))
 	switch {
+	case w.check == nil && (err == nil || !w.rules.Reads(resp.StatusCode)):
+		return nil
 	case err != nil:
 		return &answerError{judge.Finding{}, fmt.Errorf("status %d and a broken answer: %w", resp.StatusCode, err)}
 	case int64(len(body)) > w.limit:
@@ -203,11 +213,8 @@ type answerError struct {
 func (e *answerError) Error() string { return e.err.Error() }
 func (e *answerError) Unwrap() error { return e.err }
 
-// receivers are the rules for receivers of messages. By 409 they say that they are at work
-// on the message, and by 421 that another connection would find its server.
-var receivers = judge.Rules{
-	NotExecuted: []int{http.StatusMisdirectedRequest}, Unclear: []int{http.StatusConflict}, RedirectsUnclear: true,
-}
+// contract is what receivers say of messages: by 409 that they are at work on one.
+var contract = judge.Answers{Unknown: []string{"409"}}.Must()
 
 // refusal is the error for an answer that isn't a success.
 func refusal(resp *http.Response, found judge.Finding) error {

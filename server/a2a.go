@@ -10,6 +10,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/a2a"
 	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/transport/judge"
 	"github.com/semelhq/semel/transport/semelproxy"
 )
 
@@ -31,7 +32,7 @@ func (s *Server) a2aDoors(g *generation, cfg *config.Config) (doors []doorway, e
 			forward.OwnCredential = ownCredential
 		}
 		gateway, err := a2a.NewGateway(g.guard, a2a.GatewayOptions{
-			Operation: semel.Operation{Name: c.Operation}, Upstream: upstream, Path: c.Path, Identify: g.verifiedCallers(&c.Callers), Forward: forward,
+			Operation: semel.Operation{Name: c.Operation}, Upstream: upstream, Answers: judge.Answers(c.Answers), Path: c.Path, Identify: g.verifiedCallers(&c.Callers), Forward: forward,
 			MaxBody: int64(c.MaxBody), Timeout: time.Duration(c.Timeout), Wait: time.Duration(c.Wait), Attrs: []slog.Attr{slog.String("path", c.Path)},
 		})
 		if err != nil {

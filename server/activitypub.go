@@ -123,7 +123,7 @@ func (fetchesNothing) RoundTrip(*http.Request) (*http.Response, error) {
 
 // activityUpstream posts activities to the upstream of an inbox.
 func (s *Server) activityUpstream(a *config.ActivityPub, log *slog.Logger) (activitypub.Handler, error) {
-	up, err := s.newUpstream(a.Upstream, a.UpstreamSecrets, a.Timeout)
+	up, err := s.newUpstream(&a.Accepting, config.Answers{})
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store/memstore"
+	"github.com/semelhq/semel/transport/judge"
 	"github.com/semelhq/semel/transport/safehttp"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -34,7 +35,7 @@ func (s *Server) forrstDoors(g *generation, cfg *config.Config) (doors []doorway
 func (s *Server) forrstDoor(g *generation, c *config.Forrst) (d doorway, err error) {
 	transport := safehttp.Direct(nil)
 	transport.MaxConnsPerHost = c.UpstreamConnections
-	up, err := forrst.NewUpstream(forrst.UpstreamOptions{URL: c.Upstream, Transport: transport, EffectHeader: c.EffectHeader, Prepare: prepare(g, c)})
+	up, err := forrst.NewUpstream(forrst.UpstreamOptions{URL: c.Upstream, Transport: transport, EffectHeader: c.EffectHeader, Answers: judge.Answers(c.Answers), Prepare: prepare(g, c)})
 	if err != nil {
 		return d, err
 	}

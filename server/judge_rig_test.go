@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -93,8 +94,9 @@ type entrance struct {
 	runs func(v judge.Verdict) bool
 	// statusOnly: the body of an answer that says that the work was done means nothing.
 	statusOnly bool
-	// own: the program is the handler itself, and nothing can break off.
-	own bool
+	// own: the program is the handler itself, and nothing can break off. money: its work
+	// moves money.
+	own, money bool
 }
 
 func same(_ int, v judge.Verdict) judge.Verdict { return v }
@@ -105,11 +107,16 @@ func unproved(also ...judge.Verdict) func(int, judge.Verdict) judge.Verdict {
 		if slices.Contains(also, v) {
 			return judge.Unknown
 		}
-		if status >= 300 && status < 400 || status == http.StatusConflict {
+		if redirects(status) || status == http.StatusConflict {
 			return judge.Unknown
 		}
 		return v
 	}
+}
+
+// redirects reports whether an answer is no result for somebody who doesn't follow it.
+func redirects(status int) bool {
+	return status >= 300 && status < 400 && status != 307 && status != 308
 }
 
 func again(verdicts ...judge.Verdict) func(judge.Verdict) bool {
@@ -121,6 +128,20 @@ func again(verdicts ...judge.Verdict) func(judge.Verdict) bool {
 // doorsTo opens every door to the program at a URL, which may take that long.
 func doorsTo(t *testing.T, upstream string, p *program, timeout time.Duration) []entrance {
 	t.Helper()
+	return doorsWith(t, upstream, p, timeout, judge.Answers{})
+}
+
+// doorsWith is doorsTo with what the program's answers mean, at the doors that can be told.
+func doorsWith(t *testing.T, upstream string, p *program, timeout time.Duration, answers judge.Answers) []entrance {
+	t.Helper()
+	setting := ""
+	if answers.Any() {
+		text, err := json.Marshal(answers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		setting = ", answers: " + string(text)
+	}
 	const secret = "a webhook's secret"
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -135,9 +156,10 @@ func doorsTo(t *testing.T, upstream string, p *program, timeout time.Duration) [
 		t.Fatal(err)
 	}
 	token, sum := auth.NewToken()
-	s := start(t, write(t, strings.NewReplacer("UP", upstream, "TIMEOUT", timeout.String(), "SUM", sum,
+	s := start(t, write(t, strings.NewReplacer("UP", upstream, "TIMEOUT", timeout.String()+setting, "SUM", sum,
+		"NAMED", timeout.String()+", answers: {not_executed: [503, 504], unknown: [500, 403], final: [419]}",
 		"SECRET", file("secret", secret), "KEYS", file("evidence.key", string(keys.Text())),
-		"REGISTRY", file("commands.yaml", strings.NewReplacer("UP", upstream, "TIMEOUT", timeout.String()).Replace(`
+		"REGISTRY", file("commands.yaml", strings.NewReplacer("UP", upstream, "TIMEOUT", timeout.String()+setting).Replace(`
 version: 1
 commands:
   - {entity: order, action: pay, rights: {execute: [pay]}, handler: {url: UP, timeout: TIMEOUT}}
@@ -149,7 +171,7 @@ operations: [{name: charge}, {name: money, financial: true, archive: false}, {na
 routes:
   - {match: POST /charges, upstream: UP, operation: charge, timeout: TIMEOUT}
   - {match: POST /money, upstream: UP, operation: money, timeout: TIMEOUT, effect_header: X-Effect}
-  - {match: POST /named, upstream: UP, operation: named, timeout: TIMEOUT, not_executed: [503, 504]}
+  - {match: POST /named, upstream: UP, operation: named, timeout: NAMED}
 forrst: [{path: /forrst, upstream: UP, timeout: TIMEOUT, functions: [{name: pay, versions: [1.0.0], operation: functions}]}]
 a2a: [{path: /agent, upstream: UP, operation: messages, timeout: TIMEOUT}]
 webhooks: [{path: /hooks, source: github, secret_files: [SECRET], upstream: UP, mode: sync, timeout: TIMEOUT}]
@@ -172,13 +194,14 @@ evidence: {key_file: KEYS}
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := guard.Handler(semelhttp.Route{Operation: semel.Operation{Name: "own"}, Anonymous: semelhttp.AnonymousShare}, p)
+	own := guard.Handler(semelhttp.Route{Operation: semel.Operation{Name: "own"}, Anonymous: semelhttp.AnonymousShare, Answers: answers}, p)
+	ownMoney := guard.Handler(semelhttp.Route{Operation: semel.Operation{Name: "own.money", Financial: true, NoArchive: true}, Anonymous: semelhttp.AnonymousShare, Answers: answers}, p)
 	target, err := url.Parse(upstream)
 	if err != nil {
 		t.Fatal(err)
 	}
 	proxy, err := semelproxy.New(guard, semelproxy.Options{Upstream: target, Route: semelhttp.Route{
-		Operation: semel.Operation{Name: "proxied", Effects: []string{}}, Anonymous: semelhttp.AnonymousShare, Timeout: timeout,
+		Operation: semel.Operation{Name: "proxied", Effects: []string{}}, Anonymous: semelhttp.AnonymousShare, Timeout: timeout, Answers: answers,
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -204,10 +227,15 @@ evidence: {key_file: KEYS}
 	retried := again(judge.Aborted, judge.Failed)
 	return []entrance{
 		{name: "a route", deliver: route("/charges"), verdict: same, runs: retried},
-		{name: "a financial route with an effect header", deliver: route("/money"), verdict: same, runs: again(judge.Aborted)},
+		{name: "a financial route with an effect header", money: true, deliver: route("/money"), verdict: same, runs: again(judge.Aborted)},
 		{name: "a route that names statuses", deliver: route("/named"), verdict: func(status int, v judge.Verdict) judge.Verdict {
-			if status == 503 || status == 504 {
+			switch status {
+			case 503, 504:
 				return judge.Aborted
+			case 500, 403:
+				return judge.Unknown
+			case 419:
+				return judge.Rejected
 			}
 			return v
 		}, runs: retried},
@@ -215,35 +243,26 @@ evidence: {key_file: KEYS}
 			status, header, _ := do(t, http.MethodPost, proxied.URL+"/charges", "{}", "Idempotency-Key", call, "Semel-Effect", "none")
 			return status, header
 		}, verdict: same, runs: retried},
-		{name: "a handler of this process", own: true, deliver: handled(own), verdict: func(status int, v judge.Verdict) judge.Verdict {
-			if status == 503 {
-				return judge.Aborted // its own word
-			}
-			return v
-		}, runs: retried},
+		{name: "a handler of this process", own: true, deliver: handled(own), verdict: same, runs: retried},
+		{name: "a financial handler of this process", own: true, money: true, deliver: handled(ownMoney), verdict: same, runs: again(judge.Aborted)},
 		{name: "a webhook that is synchronous", statusOnly: true, deliver: func(t *testing.T, call string) (int, http.Header) {
 			return post("/hooks", "{}", signedAs(t, "github", secret, "{}", "X-GitHub-Delivery", call, "X-GitHub-Event", "push")...)
-		}, verdict: func(status int, v judge.Verdict) judge.Verdict {
-			if status == http.StatusMisdirectedRequest {
-				return judge.Aborted
-			}
-			return unproved()(status, v)
-		}, runs: again(judge.Aborted, judge.Failed, judge.Rejected)}, // the sender delivers until it is taken
+		}, verdict: unproved(), runs: again(judge.Aborted, judge.Failed, judge.Rejected)}, // the sender delivers until it is taken
 		{name: "a command with a URL", deliver: func(_ *testing.T, call string) (int, http.Header) {
 			return post("/v1/commands", `{"tenant_id":"acme","actor_id":"alice","intent":{"entity":"order","action":"pay","target":"`+call+`"}}`)
 		}, verdict: func(status int, v judge.Verdict) judge.Verdict {
-			if status >= 300 && status < 400 {
+			if redirects(status) {
 				return judge.Unknown
 			}
 			return v
 		}, runs: again(judge.Aborted)},
 		{name: "a function of Forrst", deliver: func(_ *testing.T, call string) (int, http.Header) {
 			return post("/forrst", `{"protocol":{"name":"forrst","version":"0.1.0"},"id":"r","call":{"function":"pay","version":"1.0.0","arguments":{}},"extensions":[{"urn":"urn:forrst:ext:idempotency","options":{"key":"`+call+`"}}]}`)
-		}, verdict: func(_ int, v judge.Verdict) judge.Verdict { // none of this is Forrst's
-			switch v {
-			case judge.Rejected:
+		}, verdict: func(status int, v judge.Verdict) judge.Verdict { // none of this is Forrst's
+			switch {
+			case v == judge.Rejected && status != 403:
 				return judge.Aborted
-			case judge.Completed, judge.Failed:
+			case v == judge.Completed || v == judge.Failed:
 				return judge.Unknown
 			}
 			return v
@@ -280,12 +299,7 @@ evidence: {key_file: KEYS}
 			defer cancel()
 			err := sender.Deliver(ctx, dispatch.Delivery{Message: &semel.Message{ID: call, Payload: []byte("{}")}})
 			return int(verdictOf(err)), nil
-		}, verdict: func(status int, v judge.Verdict) judge.Verdict {
-			if status == http.StatusMisdirectedRequest {
-				return judge.Aborted
-			}
-			return unproved()(status, v)
-		}, runs: func(judge.Verdict) bool { return true }}, // by the same id, as long as the dispatcher wants
+		}, verdict: unproved(), runs: func(judge.Verdict) bool { return true }}, // by the same id, as long as the dispatcher wants
 	}
 }
 

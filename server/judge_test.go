@@ -13,33 +13,36 @@ import (
 	"github.com/semelhq/semel/transport/judge"
 )
 
-// proved is what a status proves, as docs/what-a-5xx-means.md says it. It is written down
-// once more here, so that a change of the table is noticed.
-func proved(status int) judge.Verdict {
-	switch status {
-	case 401, 402, 403, 407, 423, 424, 425, 429, 511:
-		return judge.Aborted
-	case 408, 502, 503, 504:
-		return judge.Unknown
-	}
+// rows has statuses of each row of the table of docs/what-a-5xx-means.md, and what they prove
+// at most doors. The table itself is tested in package judge, status by status.
+var rows = map[judge.Verdict][]int{
+	judge.Completed: {200, 201, 202, 204, 226, 299, 302, 303, 304, 399},
+	judge.Aborted:   {307, 308, 401, 402, 407, 411, 412, 415, 417, 421, 423, 425, 426, 428, 429, 431, 511},
+	judge.Rejected:  {400, 403, 404, 405, 409, 410, 413, 422, 451},
+	judge.Failed:    {500, 501, 505, 508, 510},
+	judge.Unknown:   {408, 419, 424, 460, 499, 502, 503, 504, 509, 520, 530, 598, 599, 600, 999},
+}
+
+// at is what a status of a row proves of an entrance, before its door's own rules.
+func (d *entrance) at(status int, v judge.Verdict) judge.Verdict {
 	switch {
-	case status >= 200 && status < 400:
-		return judge.Completed
-	case status >= 400 && status < 500:
-		return judge.Rejected
-	case status >= 520 && status <= 530:
-		return judge.Unknown
+	case d.money && status == 402:
+		v = judge.Rejected
+	case d.money && status == 403:
+		v = judge.Unknown
+	case d.own && !d.money && status >= 502 && status <= 504:
+		v = judge.Failed
 	}
-	return judge.Failed
+	return d.verdict(status, v)
 }
 
 // done reports whether a sender is told that the work was done. 202 is what commands answer
 // while that isn't known.
 func done(status int) bool { return status < 400 && status != http.StatusAccepted }
 
-// TestEveryAnswerAtEveryDoor: every status from 200 to 599, with what else can be said, and
-// every way to break off, at every door: what a duplicate gets, and how often the program
-// was asked. A status from 100 to 199 is no answer: it is one of the ways to break off.
+// TestEveryAnswerAtEveryDoor: statuses of every row, with what else can be said, and every way
+// to break off, at every door: what a duplicate gets, and how often the program was asked. A
+// status from 100 to 199 is no answer: it is one of the ways to break off.
 func TestEveryAnswerAtEveryDoor(t *testing.T) {
 	clause.Proves(t, "IDS-V.1", "IDS-V.2", "IDS-IX.1", "IDS-IX.5", "MAP-FLOW.4", "MAP-FLOW.6")
 	t.Parallel()
@@ -56,8 +59,12 @@ func TestEveryAnswerAtEveryDoor(t *testing.T) {
 		said    bool // by a header of Semel's
 	}
 	var answers []answer
-	for status := 200; status <= 599; status++ {
-		answers = append(answers, answer{name: fmt.Sprint(status), status: status, says: saying(status), verdict: proved(status)})
+	for v, statuses := range rows {
+		for _, status := range statuses {
+			answers = append(answers,
+				answer{name: fmt.Sprint(status), status: status, says: saying(status), verdict: v},
+				answer{name: fmt.Sprintf("%d with Retry-After", status), status: status, says: saying(status, "Retry-After", "1"), verdict: v})
+		}
 	}
 	for _, status := range []int{200, 303, 404, 408, 429, 500, 502, 503, 504, 522} {
 		for word, v := range map[string]judge.Verdict{"none": judge.Aborted, " None ": judge.Aborted, "unknown": judge.Unknown, "something": judge.Unknown, "": judge.Unknown} {
@@ -65,8 +72,6 @@ func TestEveryAnswerAtEveryDoor(t *testing.T) {
 		}
 	}
 	answers = append(answers,
-		answer{name: "503 with Retry-After", status: 5030, says: saying(503, "Retry-After", "1"), verdict: judge.Aborted},
-		answer{name: "504 with Retry-After", status: 504, says: saying(504, "Retry-After", "1"), verdict: judge.Unknown},
 		answer{name: "a reset", says: raw(""), broken: true},
 		answer{name: "half a head", says: raw("HTTP/1.1 200 OK\r\nContent-Ty"), broken: true},
 		answer{name: "half a body", says: raw("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"), broken: true, headed: true},
@@ -84,7 +89,7 @@ func TestEveryAnswerAtEveryDoor(t *testing.T) {
 				}
 				want := a.verdict
 				if !a.said && !a.broken {
-					want = d.verdict(a.status, want)
+					want = d.at(a.status, want)
 				}
 				call := fmt.Sprintf("call-%d", i)
 				p.says(a.says)
@@ -117,6 +122,63 @@ func TestEveryAnswerAtEveryDoor(t *testing.T) {
 				replays := want == judge.Completed || want == judge.Rejected || want == judge.Failed
 				if hits == 1 && replays && second != first {
 					t.Errorf("%s: a duplicate got %d, and the first %d", a.name, second, first)
+				}
+			}
+		})
+	}
+}
+
+// TestAnswersByName: what somebody who knows the way to the program has said of its answers
+// counts at every door, before its table.
+func TestAnswersByName(t *testing.T) {
+	clause.Proves(t, "IDS-V.2")
+	t.Parallel()
+	p := &program{}
+	up := httptest.NewServer(p)
+	t.Cleanup(up.Close)
+	body := func(status int, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			fmt.Fprint(w, text)
+		}
+	}
+	doors := doorsWith(t, up.URL, p, time.Minute, judge.Answers{
+		NotExecuted: []string{"302 header:Location=/sign-in*", "200 json:/errors/0/code=THROTTLED", "504"}, Unknown: []string{"404", "200 json:/ok=false"}, Final: []string{"599"},
+	})
+	for _, d := range doors {
+		if d.name == "a message" || d.name == "an effect at a provider" || d.name == "a route that names statuses" {
+			continue // they have no such setting, or another
+		}
+		t.Run(d.name, func(t *testing.T) {
+			for i, a := range []struct {
+				name    string
+				says    http.HandlerFunc
+				verdict judge.Verdict
+			}{
+				{"a login", saying(302, "Location", "/sign-in?next=/"), judge.Aborted},
+				{"throttled", body(200, `{"errors":[{"code":"THROTTLED"}]}`), judge.Aborted},
+				{"a status that proves nothing was done", saying(504), judge.Aborted},
+				{"a status that proves nothing", saying(404), judge.Unknown},
+				{"a body that proves nothing", body(200, `{"ok":false}`), judge.Unknown},
+				{"a status that is final", saying(599), judge.Rejected},
+				{"its own word comes first", saying(599, "Semel-Effect", "none"), judge.Aborted},
+			} {
+				call := fmt.Sprintf("call-%d", i)
+				p.says(a.says)
+				p.hits.Store(0)
+				first, _ := d.deliver(t, call)
+				p.says(saying(200))
+				second, _ := d.deliver(t, call)
+				hits := int64(1)
+				if d.runs(a.verdict) {
+					hits = 2
+				}
+				if got := p.hits.Load(); got != hits {
+					t.Errorf("%s: the program was asked %d times, want %d: %d, then %d", a.name, got, hits, first, second)
+				}
+				if a.verdict == judge.Unknown && (done(first) || done(second)) {
+					t.Errorf("%s: %d, then %d, as if it were done", a.name, first, second)
 				}
 			}
 		})
@@ -202,11 +264,16 @@ func TestAGatewayThatGivesUp(t *testing.T) {
 		if d.own || d.name == "a message" || d.name == "a route that names statuses" {
 			continue // nobody is in between, its receiver knows it by its id, or somebody promised
 		}
-		for _, status := range []int{408, 502, 503, 504, 524} {
+		statuses := []int{408, 424, 499, 502, 503, 504, 524, 599}
+		if d.money {
+			statuses = append(statuses, 403)
+		}
+		for _, status := range statuses {
 			t.Run(fmt.Sprintf("%s, %d", d.name, status), func(t *testing.T) {
 				p.says(func(w http.ResponseWriter, _ *http.Request) {
 					go slow()
 					<-began
+					w.Header().Set("Retry-After", "5") // as Varnish says it of a timeout
 					w.WriteHeader(status)
 				})
 				effects.Store(0)

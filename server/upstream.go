@@ -9,6 +9,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // upstream is the program that handles what a door accepts. It gets posts by Standard
@@ -18,13 +19,15 @@ type upstream struct {
 	timeout time.Duration
 }
 
-func (s *Server) newUpstream(url string, read func() (secrets []string, err error), timeout config.Duration) (*upstream, error) {
-	secrets, err := read()
+func (s *Server) newUpstream(a *config.Accepting, answers config.Answers) (*upstream, error) {
+	secrets, err := a.UpstreamSecrets()
 	if err != nil {
 		return nil, err
 	}
-	sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: url, Secrets: secrets, AllowPrivate: true, Trace: s.engine.Door().Trace})
-	return &upstream{sender, time.Duration(timeout)}, err
+	sender, err := dispatch.HTTP(dispatch.HTTPOptions{
+		URL: a.Upstream, Secrets: secrets, AllowPrivate: true, Trace: s.engine.Door().Trace, Answers: judge.Answers(answers),
+	})
+	return &upstream{sender, time.Duration(a.Timeout)}, err
 }
 
 // post posts one thing once.

@@ -53,22 +53,24 @@ func (s *Server) receiver(w *config.Webhook) (d doorway, err error) {
 
 // upstreamOf posts events to the upstream of a webhook.
 func (s *Server) upstreamOf(w *config.Webhook) (webhook.Handler, error) {
-	up, err := s.newUpstream(w.Upstream, w.UpstreamSecrets, w.Timeout)
+	up, err := s.newUpstream(&w.Accepting, w.Answers)
 	if err != nil {
 		return nil, err
 	}
-	holds := w.Mode == webhook.Sync && w.OnAbandoned == semel.HoldAbandoned
+	sync := w.Mode == webhook.Sync
+	answers, _ := judge.Answers(w.Answers).Parse() // they were checked
+	forbidden := (&judge.Rules{Answers: answers}).Forbidden()
 	return func(ctx context.Context, e *webhook.Event) error {
 		m := &semel.Message{ID: e.ID, ContentType: e.Header.Get("Content-Type"), Payload: e.Body}
-		err := up.post(ctx, semel.ID{Tenant: e.Tenant, Operation: webhook.OperationPrefix + w.Name}, m, eventHeader(e))
+		err := up.post(ctx, semel.ID{Tenant: e.Tenant, Operation: webhook.OperationPrefix + w.Name}, m, eventHeader(e, forbidden))
 		if err == nil {
 			return nil
 		}
 		// After a refusal the sender delivers again, and the upstream may accept the event
 		// then. By the refusal it has said that it did nothing.
 		switch found := dispatch.FindingOf(err); {
-		case found.Verdict == judge.Unknown && holds:
-			return semel.Unknown(errors.New(found.Why()))
+		case found.Verdict == judge.Unknown && sync:
+			return semel.Abandoned(errors.New(found.Why()))
 		case found.Verdict == judge.Failed:
 			return semel.Failure(err)
 		}
@@ -76,13 +78,16 @@ func (s *Server) upstreamOf(w *config.Webhook) (webhook.Handler, error) {
 	}, nil
 }
 
-// eventHeader is what an upstream learns of an event beside its body.
-func eventHeader(e *webhook.Event) http.Header {
+// eventHeader is what an upstream learns of an event beside its body. It doesn't get what the
+// sender must not have it repeat.
+func eventHeader(e *webhook.Event, forbidden []string) http.Header {
 	h := e.Header.Clone()
 	if h == nil {
 		h = http.Header{}
 	}
-	h.Del(judge.EffectHeader)
+	for _, name := range forbidden {
+		h.Del(name)
+	}
 	encoded(h, "Semel-Event-Source", e.Source, "Semel-Event-Key", e.Key, "Semel-Event-Type", e.Type)
 	if p := e.Payment; p != nil {
 		encoded(h,

@@ -9,12 +9,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/transport/judge"
 	"github.com/semelhq/semel/transport/safehttp"
 )
 
@@ -62,9 +60,10 @@ func Do(ctx context.Context, x semel.Execution, name string, req *http.Request) 
 //
 // If the answer isn't a success, the error is a [*StatusError], marked as
 // [semel.Rejected] if the provider refused, as [semel.Aborted] if it didn't try, and as
-// [semel.Failure] if it says that it failed. An error that proves that nothing was sent is marked as aborted too. After any other
-// error the result is unknown: return it from your handler, and the call is held until a
-// reconciler or an operator settles it.
+// [semel.Failure] if it says that it failed. An error that proves that nothing was sent is
+// marked as aborted too. After any other error, marked as [semel.Abandoned], the result is
+// unknown: return it from your handler, and the call is held until a reconciler or an
+// operator settles it.
 //
 // Do uses ctx, which ends with the lease, and not the request's own context.
 func (c *Client) Do(ctx context.Context, x semel.Execution, name string, req *http.Request) (*Response, error) {
@@ -75,7 +74,7 @@ func (c *Client) Do(ctx context.Context, x semel.Execution, name string, req *ht
 	sent := false
 	resp, err := semel.Effect(ctx, x, name, func(ctx context.Context, effectKey string) (*Response, error) {
 		sent = true
-		return c.send(ctx, effectKey, req)
+		return c.send(ctx, effectKey, req, moves(x))
 	})
 	if !sent {
 		closeBody(req)
@@ -87,7 +86,7 @@ func (c *Client) Do(ctx context.Context, x semel.Execution, name string, req *ht
 }
 
 // send sends the request, after the intent is durable.
-func (c *Client) send(ctx context.Context, effectKey string, req *http.Request) (*Response, error) {
+func (c *Client) send(ctx context.Context, effectKey string, req *http.Request, financial bool) (*Response, error) {
 	ctx, cancel := context.WithTimeout(withKey(ctx, effectKey), cmp.Or(c.Timeout, DefaultTimeout))
 	defer cancel()
 	if err := ctx.Err(); err != nil {
@@ -104,24 +103,25 @@ func (c *Client) send(ctx context.Context, effectKey string, req *http.Request) 
 		if NothingSent(err) {
 			return nil, semel.Aborted(err)
 		}
-		return nil, semel.Unknown(err)
+		return nil, semel.Abandoned(err)
 	}
 	defer resp.Body.Close()
 	kept, err := c.read(resp)
 	if err != nil {
 		// The head arrived, but the body broke off, so the answer is unknown.
-		return nil, semel.Unknown(fmt.Errorf("the provider's answer broke off: %w", hide(err)))
+		return nil, semel.Abandoned(fmt.Errorf("the provider's answer broke off: %w", hide(err)))
 	}
 	if c.Provider.Header != "" || c.Provider.Field != "" {
 		kept.Key = c.Provider.Key(effectKey)
 	}
-	rule := c.Provider.Judge
-	if rule == nil {
-		rule = Judge
-	}
 	failed := &StatusError{Response: kept}
-	verdict := rule(kept)
-	c.forget(kept.Header)
+	var verdict Verdict
+	if c.Provider.Judge != nil {
+		verdict = c.Provider.Judge(kept)
+	} else {
+		verdict = judgeProvider(kept, financial)
+	}
+	kept.Header = keep(kept.Header, c.Keep...)
 	switch verdict {
 	case Happened:
 		return kept, nil
@@ -132,29 +132,24 @@ func (c *Client) send(ctx context.Context, effectKey string, req *http.Request) 
 	case Failed:
 		return nil, semel.Failure(failed)
 	}
-	return nil, semel.Unknown(failed)
+	return nil, semel.Abandoned(failed)
 }
 
-// judged are headers that say what an answer proves. They aren't kept.
-var judged = []string{judge.EffectHeader, "Retry-After"}
-
-// forget removes them from an answer that was judged, unless somebody asked for them.
-func (c *Client) forget(header http.Header) {
-	for _, name := range judged {
-		if !slices.ContainsFunc(c.Keep, func(k string) bool { return http.CanonicalHeaderKey(k) == name }) {
-			delete(header, name)
-		}
-	}
+// moves reports whether the call is one of a financial operation, as far as its execution
+// knows: one over the API doesn't.
+func moves(x semel.Execution) bool {
+	f, ok := x.(interface{ Financial() bool })
+	return ok && f.Financial()
 }
 
-// read reads the part of an answer that is kept.
+// read reads the part of an answer that is judged.
 func (c *Client) read(resp *http.Response) (*Response, error) {
 	limit := cmp.Or(c.MaxBody, DefaultMaxBody)
 	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err != nil {
 		return nil, err
 	}
-	kept := &Response{Status: resp.StatusCode, Header: keep(resp.Header, append(slices.Clip(c.Keep), judged...)...), Body: body}
+	kept := &Response{Status: resp.StatusCode, Header: resp.Header, Body: body}
 	if int64(len(body)) > limit {
 		kept.Body, kept.Truncated = body[:limit], true
 	}

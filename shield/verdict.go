@@ -26,33 +26,45 @@ const (
 	Failed
 )
 
-// Judge is the rule for most providers. It is the table of package judge, made stricter
-// where a provider's answer can mean less than that of your own program:
+// Judge is the rule for most providers, for calls that move no money. It is the table of
+// package judge, made stricter where a provider's answer can mean less than that of your own
+// program:
 //
 //   - 2xx: it happened.
-//   - 401, 403, 407, 423, 424, 425, 429 and 511, and 503 with Retry-After: it wasn't tried.
-//   - 408 and 409, which say that the request is or was under way: unclear.
-//   - 402, which is how a payment is declined, and other 4xx: it was refused.
+//   - 307, 308, 401, 407, 411, 412, 415, 417, 421, 423, 425, 426, 428, 429, 431 and 511: it
+//     wasn't tried.
+//   - 408, 409 and 424, which say that the request is or was under way: unclear.
+//   - 402, which is how a payment is declined, 403 and the other 4xx that are registered: it
+//     was refused. If the operation is financial, a 403 is unclear: a firewall says it, too,
+//     after the provider has done the work.
 //   - everything else, 3xx and 5xx: unclear. An error after the effect looks like one
 //     before it.
 //
-// A provider that knows Semel says more by the header Semel-Effect.
-func Judge(r *Response) Verdict {
-	if v := providers.Of(r.Status, r.Header).Verdict; v != judge.Failed {
-		return verdicts[v]
+// A provider that knows Semel says more by the header Semel-Effect. [Client] uses the
+// operation's Financial by itself.
+func Judge(r *Response) Verdict { return judgeProvider(r, false) }
+
+func judgeProvider(r *Response, financial bool) Verdict {
+	rules := judge.Rules{Contract: contract, RedirectsUnclear: true, Financial: financial}
+	if v := JudgeBy(rules)(r); v != Failed {
+		return v
 	}
 	return Unclear
 }
 
-var providers = judge.Rules{
-	Final: []int{http.StatusPaymentRequired}, Unclear: []int{http.StatusConflict}, RedirectsUnclear: true,
+var contract = judge.Answers{Final: []string{"402"}, Unknown: []string{"409"}}.Must()
+
+// JudgeBy is the rule for a program that does the work of your calls, as a provider does
+// that of others: its word that it failed, such as by 500, counts.
+func JudgeBy(rules judge.Rules) func(r *Response) Verdict {
+	return func(r *Response) Verdict {
+		a := judge.Answer{Status: r.Status, Header: r.Header, Body: r.Body}
+		if r.Truncated {
+			a.Body = nil
+		}
+		return verdicts[rules.Of(a).Verdict]
+	}
 }
-
-// JudgeProgram is the rule for a program that does the work of your calls, as a provider
-// does that of others: its word that it failed, such as by 500, counts.
-func JudgeProgram(r *Response) Verdict { return verdicts[programs.Of(r.Status, r.Header).Verdict] }
-
-var programs = judge.Rules{RedirectsUnclear: true}
 
 var verdicts = [...]Verdict{
 	judge.Unknown: Unclear, judge.Completed: Happened, judge.Rejected: Refused, judge.Aborted: NotTried, judge.Failed: Failed,
@@ -62,7 +74,7 @@ var verdicts = [...]Verdict{
 // it.
 type Response struct {
 	Status int `json:"status"`
-	// Header has the headers that [Client].Keep names.
+	// Header has the headers that [Client].Keep names. [Provider].Judge sees all.
 	Header http.Header `json:"header,omitempty"`
 	Body   []byte      `json:"body,omitempty"`
 	// Truncated says that the body was longer than [Client].MaxBody.

@@ -160,6 +160,24 @@ func (s Selector) Cut(doc []byte) []byte {
 	return s.pointer.cut(doc)
 }
 
+// Texts are all values there, for a comparison: every value of a header, and of JSON a string,
+// a number or a boolean. What has no text isn't there.
+func (s Selector) Texts(in *Input) []string {
+	if s.Source == Header {
+		return in.Header[s.Name]
+	}
+	text, found, err := s.Find(in)
+	if errors.Is(err, ErrKind) {
+		at, _ := s.pointer.find(in.JSON)
+		text = string(in.JSON[at.from:at.to])
+		found = text == "true" || text == "false"
+	}
+	if !found {
+		return nil
+	}
+	return []string{text}
+}
+
 // textOf is the text of a JSON value.
 func (s Selector) textOf(v []byte) (string, error) {
 	switch {

@@ -18,6 +18,9 @@ import (
 type Options struct {
 	// Bytes is the largest file, and Depth how deep lists and mappings may nest.
 	Bytes, Depth int
+	// Renamed has what to write in place of names that settings had before, by those names,
+	// wherever they are no setting's.
+	Renamed map[string]string
 	// Expand replaces references in a scalar, and reports whether there were any. Errors
 	// don't show what they stand for, because it may be a secret. Nil:
 	// nothing is replaced.
@@ -122,6 +125,9 @@ func (d *decoder) name(path string, key ast.MapKeyNode) (string, bool) {
 // nameHint suggests a name of this section, or says which section has it.
 func (d *decoder) nameHint(path, name string, t reflect.Type) string {
 	names := fieldNames(t)
+	if hint := d.Renamed[name]; hint != "" {
+		return hint
+	}
 	if hint := DidYouMean(name, names); hint != "" {
 		return hint
 	}
@@ -313,6 +319,8 @@ func (d *decoder) fits(path string, v reflect.Value, f Field, n ast.Node, isText
 	case f.Secret != "" && !isText:
 		d.addNode(path, n, "the value is not text", "write it in quotes")
 		return false
+	case v.Kind() == reflect.String && f.Numbers && n.Type() == ast.IntegerType:
+		return true
 	case v.Kind() == reflect.String && !isText && f.Enum == nil:
 		d.addNode(path, n, fmt.Sprintf("%s is not text", text), "write "+strconv.Quote(text)+" with the quotes")
 		return false

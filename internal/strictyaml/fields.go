@@ -42,6 +42,8 @@ type Field struct {
 	Pairs bool
 	// Distinct says that an empty list differs from none.
 	Distinct bool
+	// Numbers says that a text may be written as a whole number.
+	Numbers bool
 }
 
 var fieldCache sync.Map // reflect.Type -> []Field
@@ -61,7 +63,7 @@ func Fields(t reflect.Type) []Field {
 		}
 		f := Field{
 			Index: field.Index, Name: name, Default: tag.Get("default"), Range: tag.Get("range"), Format: tag.Get("format"), Most: tag.Get("most"), With: tag.Get("with"), Unique: tag.Get("unique"), Flag: tag.Get("flag"), Secret: tag.Get("secret"),
-			Required: tag.Get("required") != "", Single: tag.Get("single") != "", Pairs: tag.Get("pairs") != "", Distinct: tag.Get("empty") == "distinct",
+			Required: tag.Get("required") != "", Single: tag.Get("single") != "", Pairs: tag.Get("pairs") != "", Distinct: tag.Get("empty") == "distinct", Numbers: tag.Get("numbers") != "",
 		}
 		if enum := tag.Get("enum"); enum != "" {
 			f.Enum = strings.Split(enum, ",")
@@ -77,7 +79,7 @@ const itemName = "item"
 
 // item is the field of an item of this list.
 func (f Field) item() Field {
-	return Field{Name: itemName, Enum: f.Enum, Format: f.Format, Secret: f.Secret, Required: true}
+	return Field{Name: itemName, Enum: f.Enum, Format: f.Format, Secret: f.Secret, Numbers: f.Numbers, Required: true}
 }
 
 // fieldNames are the names that a section may have.

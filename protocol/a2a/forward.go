@@ -59,17 +59,21 @@ func (f *forwarding) send(ctx context.Context, key string, c *conversation) (jud
 		line := door.Line(slog.LevelWarn, "agent failed", append(slices.Clip(f.opts.Attrs), slog.Any("error", err))...)
 		f.engine.Door().Troubled(semel.Event{Door: Door, ID: c.execution.Attempt.ID(), Err: err, Attrs: line})
 	}
-	found, o := rules.Of(k.status, k.header), outcome{State: Failed, Status: k.status, Error: fail}
+	said := judge.Answer{Status: k.status, Header: k.header}
+	if !k.stream && !k.over {
+		said.Body = k.body.Bytes()
+	}
+	found, o := f.rules.Of(said), outcome{State: Failed, Status: k.status, Error: fail}
 	switch {
 	case err != nil:
 		found, c.code = judge.NoAnswer(err), semel.CodeUnknown
 		if found.Verdict == judge.Aborted {
 			c.code = door.CodeUnreachable
 		}
-	case k.stream && fail != nil && !found.Said:
-		found = f.req.judge(fail, k.header)
+	case k.stream && fail != nil && !found.Declared():
+		found = f.req.judge(&f.rules, fail, k.header)
 		o.Status = found.Status
-	case k.stream && c.said.kind == "" && !found.Said:
+	case k.stream && c.said.kind == "" && !found.Declared():
 		found, c.code = judge.Finding{Status: k.status}, semel.CodeUnknown
 	case !k.stream:
 		return f.whole(c, k, found, o)
@@ -87,9 +91,9 @@ func (f *forwarding) whole(c *conversation, k *sink, found judge.Finding, o outc
 	result, failure, ok := f.req.unwrap(text)
 	e := readEvent(result)
 	switch {
-	case found.Verdict != judge.Completed || found.Said:
+	case found.Verdict != judge.Completed || found.Declared():
 	case ok && failure != nil:
-		found = f.req.judge(failure, k.header)
+		found = f.req.judge(&f.rules, failure, k.header)
 	case ok && (e.kind == kindTask || e.kind == kindMessage):
 		c.stream = false // whatever was asked for
 		c.hear(e, result, leave)
@@ -116,7 +120,7 @@ func (f *forwarding) whole(c *conversation, k *sink, found judge.Finding, o outc
 }
 
 // judge judges an error in an answer that came with a status of success.
-func (r *request) judge(failure []byte, header http.Header) judge.Finding {
+func (r *request) judge(rules *judge.Rules, failure []byte, header http.Header) judge.Finding {
 	inner := failure
 	if !r.rpc {
 		inner = canon.Member(failure, "error")
@@ -125,7 +129,7 @@ func (r *request) judge(failure []byte, header http.Header) judge.Finding {
 	if r.rpc {
 		return rules.A2A(code, header)
 	}
-	return rules.Of(code, header)
+	return rules.Of(judge.Answer{Status: code, Header: header})
 }
 
 // ask asks with the credential of whoever asks, so the agent decides what they may see.

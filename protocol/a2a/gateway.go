@@ -3,6 +3,7 @@ package a2a
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/transport/judge"
 	"github.com/semelhq/semel/transport/semelhttp"
 	"github.com/semelhq/semel/transport/semelproxy"
 )
@@ -36,6 +38,9 @@ type GatewayOptions struct {
 	Path string
 	// Identify tells who sends a request. Defaults to that of the guard.
 	Identify func(r *http.Request) (semelhttp.Caller, error)
+	// Answers say what the agent's answers mean, in place of the table of package judge. A
+	// stream is judged by its head.
+	Answers judge.Answers
 	// Forward says how requests are forwarded. Its Upstream, Route and Mode aren't used.
 	Forward semelproxy.Options
 	// MaxBody is the largest request, in bytes. Defaults to 4 MiB.
@@ -67,6 +72,8 @@ type Gateway struct {
 	opts     GatewayOptions
 	upstream string // the path of the upstream's URL
 	proxy    *semelproxy.Proxy
+	// rules are those for the answers of an agent behind any number of proxies.
+	rules judge.Rules
 }
 
 // NewGateway makes a gateway on the engine of a guard, whose runner and callers it shares,
@@ -87,15 +94,21 @@ func NewGateway(callers *semelhttp.Guard, opts GatewayOptions) (*Gateway, error)
 	if err != nil {
 		return nil, err
 	}
+	answers, err := opts.Answers.Parse()
+	if err != nil {
+		return nil, fmt.Errorf("a2a: Answers: %w", err)
+	}
 	forward, host := opts.Forward, *opts.Upstream
 	host.Path, host.RawPath = "", "" // the path is put together here: an endpoint has no slash at its end
 	forward.Upstream, forward.Mode, forward.Attrs = &host, semelproxy.ModeOff, opts.Attrs
-	forward.Route = semelhttp.Route{Operation: semel.Operation{Name: opts.Operation.Name}, Timeout: opts.Timeout}
+	forward.Route = semelhttp.Route{Operation: semel.Operation{Name: opts.Operation.Name}, Timeout: opts.Timeout, Answers: opts.Answers}
 	proxy, err := semelproxy.New(callers, forward)
 	if err != nil {
 		return nil, err
 	}
-	return &Gateway{guard: g, opts: opts, upstream: opts.Upstream.Path, proxy: proxy}, nil
+	// A redirect isn't followed, so it is no result.
+	rules := judge.Rules{Answers: answers, Financial: g.operation.Financial, RedirectsUnclear: true}
+	return &Gateway{guard: g, opts: opts, upstream: opts.Upstream.Path, proxy: proxy, rules: rules}, nil
 }
 
 // Interrupt cancels the messages that are under way. Their outcomes are unknown then.

@@ -66,7 +66,7 @@ func TestAnswers(t *testing.T) {
 		{"502 of a gateway", rpc, 502, "", "<h1>Bad gateway</h1>", 1, "held"},
 		{"503 of a gateway", rpc, 503, "", "no", 1, "held"},
 		{"504 of a gateway", rest, 504, "", `{"error":{"code":504}}`, 1, "held"},
-		{"503 that says when", rpc, 503, "Retry-After: 1", "no", 2, "same"},
+		{"503 that says when", rpc, 503, "Retry-After: 1", "no", 1, "held"},
 		{"429", rest, 429, "", `{"error":{"code":429}}`, 2, "same"},
 		{"400 of the agent", rest, 400, "", `{"error":{"code":400,"message":"no"}}`, 1, "same"},
 		{"400 that isn't JSON", rest, 400, "", `no`, 1, "rejected"},

@@ -40,12 +40,12 @@ func (s *inside) send(ctx context.Context, _ string, c *conversation) (judge.Fin
 		leave := func() { s.say(e, nil) }
 		raw, err := json.Marshal(a2a.StreamResponse{Event: e})
 		if err != nil { // nobody could get it
-			return s.failed(ctx, c, errors.Join(a2a.ErrInvalidAgentResponse, err))
+			return s.failed(ctx, c, semel.Unknown(errors.Join(a2a.ErrInvalidAgentResponse, err)))
 		}
 		c.hear(readEvent(raw), raw, leave)
 	}
 	if c.said.kind == "" {
-		return s.failed(ctx, c, a2a.ErrInvalidAgentResponse)
+		return s.failed(ctx, c, semel.Unknown(a2a.ErrInvalidAgentResponse))
 	}
 	return judge.Finding{}, outcome{}
 }
@@ -62,9 +62,6 @@ func (s *inside) answers(ctx context.Context) iter.Seq2[a2a.Event, error] {
 	}
 }
 
-// own are the rules for an agent of this process.
-var own = judge.Rules{Own: true}
-
 // verdicts are those of errors that the agent has marked.
 var verdicts = map[store.Disposition]judge.Verdict{
 	semel.DispositionRejected: judge.Rejected, semel.DispositionFailed: judge.Failed, semel.DispositionAborted: judge.Aborted,
@@ -76,6 +73,7 @@ func (s *inside) failed(ctx context.Context, c *conversation, err error) (judge.
 	c.hold(true, func() { s.say(nil, err) })
 	code := rpcCode(err)
 	raw, _ := json.Marshal(sdkFailure{code, err.Error()}) // a number and a string
+	own := judge.Rules{Own: true, Financial: s.operation.Financial}
 	found := own.A2A(code, nil)
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		found = judge.Finding{}

@@ -71,10 +71,6 @@ func (s *sink) Write(p []byte) (int, error) {
 // FlushError does nothing: events are passed on when they are whole.
 func (s *sink) FlushError() error { return nil }
 
-// rules are those for the answers of agents behind any number of proxies. A redirect isn't
-// followed, so it is no result.
-var rules = judge.Rules{RedirectsUnclear: true}
-
 // copyHead writes the head of an agent's answer, without what it says to Semel.
 func copyHead(w http.ResponseWriter, header http.Header, status int) {
 	for name, values := range header {

@@ -51,20 +51,20 @@ func TestEveryCode(t *testing.T) {
 		forrst.InvalidProtocolVersion: {400, runsAgain, ""},
 		forrst.FunctionNotFound:       {404, runsAgain, ""},
 		forrst.VersionNotFound:        {404, runsAgain, ""},
-		forrst.FunctionDisabled:       {503, runsAgain, "fixed 30 2"},
+		forrst.FunctionDisabled:       {503, held, "fixed 30 2"},
 		forrst.InvalidArguments:       {400, replayed, ""},
 		forrst.SchemaValidationFailed: {422, replayed, ""},
 		forrst.ExtensionNotSupported:  {400, runsAgain, ""},
 		forrst.ExtensionNotApplicable: {400, runsAgain, ""},
 		forrst.Unauthorized:           {401, runsAgain, ""},
-		forrst.Forbidden:              {403, runsAgain, ""},
+		forrst.Forbidden:              {403, replayed, ""},
 		forrst.NotFound:               {404, replayed, ""},
 		forrst.Conflict:               {409, replayed, ""},
 		forrst.Gone:                   {410, replayed, ""},
 		forrst.DeadlineExceeded:       {408, held, "immediate 0 1"},
 		forrst.RateLimited:            {429, runsAgain, "fixed 60 3"},
 		forrst.InternalError:          {500, replayed, "exponential 1 3"},
-		forrst.Unavailable:            {503, runsAgain, "exponential 1 5"},
+		forrst.Unavailable:            {503, held, "exponential 1 5"},
 		forrst.DependencyError:        {502, held, "exponential 2 3"},
 		forrst.IdempotencyConflict:    {409, runsAgain, ""},
 		forrst.IdempotencyProcessing:  {409, held, "fixed 1 3"},
@@ -74,8 +74,8 @@ func TestEveryCode(t *testing.T) {
 		forrst.BatchFailed:            {400, replayed, ""},
 		forrst.BatchTooLarge:          {400, replayed, ""},
 		forrst.BatchTimeout:           {504, held, "exponential 1 3"},
-		forrst.ServerMaintenance:      {503, runsAgain, "fixed 60 1"},
-		forrst.FunctionMaintenance:    {503, runsAgain, "fixed 60 1"},
+		forrst.ServerMaintenance:      {503, held, "fixed 60 1"},
+		forrst.FunctionMaintenance:    {503, held, "fixed 60 1"},
 		forrst.ReplayNotFound:         {404, replayed, ""},
 		forrst.ReplayExpired:          {410, replayed, ""},
 		forrst.ReplayAlreadyComplete:  {409, replayed, ""},
@@ -98,10 +98,14 @@ func TestEveryCode(t *testing.T) {
 				", retried by name": {OnFailure: semel.RetryFailure},
 			} {
 				then := c.then
+				failed := code == forrst.InternalError || code == forrst.AsyncOperationFailed
+				if then == held && where == "here" && !op.Financial && code != forrst.IdempotencyProcessing {
+					failed, then = true, replayed // nobody else can have said it
+				}
 				switch {
-				case where == "upstream" && code == forrst.Unavailable:
-					then = held // somebody behind it may have been asked
-				case name == ", retried by name" && (code == forrst.InternalError || code == forrst.AsyncOperationFailed):
+				case op.Financial && code == forrst.Forbidden:
+					then = held
+				case failed && name == ", retried by name":
 					then = runsAgain
 				case then == held && where == "here" && name == ", with a ledger":
 					then = runsAgain // the ledger proves that nothing was done
@@ -183,13 +187,15 @@ func TestOtherErrors(t *testing.T) {
 		"several at once are one answer":     {semel.Operation{}, many, 400, forrst.InvalidArguments, 400, forrst.InvalidArguments, 1},
 		"a status of its own":                {semel.Operation{}, &forrst.Error{Code: "SHOP_CLOSED", Status: 409}, 409, "SHOP_CLOSED", 409, "SHOP_CLOSED", 1},
 		"a status that isn't about the call": {semel.Operation{}, &forrst.Error{Code: "SHOP_BUSY", Status: 429}, 429, "SHOP_BUSY", 429, "SHOP_BUSY", 2},
-		"a failure of its own":               {semel.Operation{}, &forrst.Error{Code: "SHOP_DOWN", Status: 503}, 503, "SHOP_DOWN", 503, "SHOP_DOWN", 2},
+		"a failure of its own":               {semel.Operation{}, &forrst.Error{Code: "SHOP_DOWN", Status: 503}, 503, "SHOP_DOWN", 503, "SHOP_DOWN", 1},
 		"a status that is none":              {semel.Operation{}, &forrst.Error{Code: "SHOP_ODD", Status: 200}, 400, "SHOP_ODD", 400, "SHOP_ODD", 1},
 		"a failure that is retried by name":  {semel.Operation{OnFailure: semel.RetryFailure}, errors.New("a secret"), 500, forrst.InternalError, 500, forrst.InternalError, 2},
 		"a plain error":                      {semel.Operation{}, errors.New("a secret"), 500, forrst.InternalError, 500, forrst.InternalError, 1},
 		"marked as rejected":                 {semel.Operation{}, semel.Rejected("no", &forrst.Error{Code: forrst.InternalError}), 500, forrst.InternalError, 500, forrst.InternalError, 1},
-		"a timeout of its own":               {semel.Operation{}, &forrst.Error{Code: "SHOP_SLOW", Status: 504}, 504, "SHOP_SLOW", 409, forrst.IdempotencyProcessing, 1},
-		"a timeout among others":             {semel.Operation{}, append(forrst.Errors{{Code: forrst.BatchTimeout}}, many...), 400, forrst.BatchTimeout, 409, forrst.IdempotencyProcessing, 1},
+		"a timeout of its own":               {semel.Operation{}, &forrst.Error{Code: "SHOP_SLOW", Status: 504}, 504, "SHOP_SLOW", 504, "SHOP_SLOW", 1},
+		"a timeout where money moves":        {semel.Operation{Financial: true}, &forrst.Error{Code: "SHOP_SLOW", Status: 504}, 504, "SHOP_SLOW", 409, forrst.IdempotencyProcessing, 1},
+		"a timeout among others":             {semel.Operation{}, append(forrst.Errors{{Code: forrst.BatchTimeout}}, many...), 400, forrst.BatchTimeout, 400, forrst.BatchTimeout, 1},
+		"one among others where money moves": {semel.Operation{Financial: true}, append(forrst.Errors{{Code: forrst.BatchTimeout}}, many...), 400, forrst.BatchTimeout, 409, forrst.IdempotencyProcessing, 1},
 		"marked as a failure":                {semel.Operation{}, semel.Failure(&forrst.Error{Code: forrst.DependencyError}), 502, forrst.DependencyError, 502, forrst.DependencyError, 1},
 		"marked as aborted":                  {semel.Operation{}, semel.Aborted(&forrst.Error{Code: forrst.NotFound}), 404, forrst.NotFound, 404, forrst.NotFound, 2},
 		"marked as unknown":                  {semel.Operation{}, semel.Unknown(&forrst.Error{Code: forrst.DependencyError}), 502, forrst.DependencyError, 409, forrst.IdempotencyProcessing, 1},

@@ -107,9 +107,6 @@ func (out *outcome) ended(r *Request, f *function, rec *semel.Record) answer {
 // isRetry reports whether an extension is that of an upstream's advice.
 func isRetry(x extension) bool { return shortName(x.URN) == "retry" }
 
-// own are the rules for functions of this process.
-var own = judge.Rules{Own: true}
-
 // outcomeOf decides how an attempt ends whose function has returned.
 func outcomeOf(ctx context.Context, f *function, a *semel.Attempt, result any, err error) outcome {
 	out := outcome{end: semel.EndingOf(err, door.Effects(a), true)}
@@ -156,7 +153,7 @@ func outcomeOf(ctx context.Context, f *function, a *semel.Attempt, result any, e
 	case !out.end.Unmarked:
 		out.endBy(f, judge.Finding{Verdict: judge.Failed})
 	default:
-		found := judged(&own, shown, nil)
+		found := judged(&judge.Rules{Own: true, Financial: f.financial}, shown, nil)
 		if found.Verdict == judge.Failed && ctx.Err() != nil {
 			// Told to stop, it says that it failed. That is no word about what it had
 			// done until then.

@@ -34,6 +34,9 @@ type UpstreamOptions struct {
 	// EffectHeader is the header in which the upstream gets a key that is the same in
 	// all attempts at one call, if the operation declares its effects. Optional.
 	EffectHeader string
+	// Answers say what the upstream's answers mean, in place of the table of package judge.
+	// They look at the status and the header of HTTP, and at the body of the whole answer.
+	Answers judge.Answers
 	// Prepare changes the headers of a request to the upstream. They have the caller's
 	// Authorization, X-Api-Key, Traceparent and Tracestate, and all of its headers that
 	// begin with X-Forrst-. Optional.
@@ -50,6 +53,7 @@ type UpstreamOptions struct {
 type Upstream struct {
 	url       string
 	opts      UpstreamOptions
+	answers   *judge.Named
 	transport *safehttp.Transport
 	running   context.Context
 	stop      context.CancelFunc
@@ -61,10 +65,14 @@ func NewUpstream(opts UpstreamOptions) (*Upstream, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("forrst: an upstream needs an http or https URL")
 	}
+	answers, err := opts.Answers.Parse()
+	if err != nil {
+		return nil, fmt.Errorf("forrst: Answers: %w", err)
+	}
 	if opts.Transport == nil {
 		opts.Transport = safehttp.Direct(nil)
 	}
-	up := &Upstream{url: u.String(), opts: opts, transport: &safehttp.Transport{Base: opts.Transport, Look: true}}
+	up := &Upstream{url: u.String(), opts: opts, answers: answers, transport: &safehttp.Transport{Base: opts.Transport, Look: true}}
 	up.running, up.stop = context.WithCancel(context.Background())
 	return up, nil
 }
@@ -107,7 +115,8 @@ func (u *Upstream) Run(ctx context.Context, x semel.Execution, r *Request) (any,
 			header.Set(u.opts.EffectHeader, ef.Key)
 		}
 	}
-	said, err := u.send(ctx, r.ID, header, body)
+	rules := judge.Rules{Answers: u.answers, Financial: a != nil && a.Financial()}
+	said, err := u.send(ctx, &rules, r.ID, header, body)
 	if v := said.found.Verdict; ledger && (v == judge.Aborted || v == judge.Failed) {
 		// The next attempt may call again. If this can't be recorded, it finds the
 		// effect started and is held.
@@ -155,7 +164,7 @@ func (u *Upstream) header(ctx context.Context, r *Request) http.Header {
 
 // send posts the request once. What is sent on ends with its time and not when the lease
 // is lost: it can't be called back, so giving up would only lose the answer.
-func (u *Upstream) send(ctx context.Context, id string, header http.Header, body []byte) (*upstreamResult, error) {
+func (u *Upstream) send(ctx context.Context, rules *judge.Rules, id string, header http.Header, body []byte) (*upstreamResult, error) {
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	if deadline, ok := ctx.Deadline(); ok {
@@ -180,11 +189,8 @@ func (u *Upstream) send(ctx context.Context, id string, header http.Header, body
 	case len(said) > maxUpstreamAnswer:
 		return unanswered(judge.Finding{Status: resp.StatusCode}, errors.New("its answer is too large"))
 	}
-	return readUpstream(id, resp, said)
+	return readUpstream(rules, id, resp, said)
 }
-
-// rules are those for the answers of upstreams.
-var rules judge.Rules
 
 // unanswered is for what is no answer of the function.
 func unanswered(found judge.Finding, err error) (*upstreamResult, error) {
@@ -194,25 +200,28 @@ func unanswered(found judge.Finding, err error) (*upstreamResult, error) {
 		e.Message = "There was no connection to the service behind this one. Nothing was sent to it"
 	case found.Verdict == judge.Aborted:
 		e.Message = fmt.Sprintf("The service behind this one refused the request with status %d", found.Status)
+	case found.Verdict == judge.Rejected:
+		e.Code, e.Message = Forbidden, fmt.Sprintf("The service behind this one refused the request with status %d", found.Status)
 	}
 	return &upstreamResult{found: found}, fmt.Errorf("%w: %w", e, err)
 }
 
 // readUpstream reads an answer.
-func readUpstream(id string, resp *http.Response, body []byte) (*upstreamResult, error) {
+func readUpstream(rules *judge.Rules, id string, resp *http.Response, body []byte) (*upstreamResult, error) {
 	m, ok := members(body)
 	if string(m["errors"]) == "null" {
 		delete(m, "errors")
 	}
-	found := rules.Of(resp.StatusCode, resp.Header)
+	found := rules.Of(judge.Answer{Status: resp.StatusCode, Header: resp.Header, Body: body})
 	echoed, named := text(m["id"])
 	if _, errs := m["errors"]; !ok || m["protocol"] == nil || !errs && m["result"] == nil || named && echoed != id || !named && !errs {
-		switch found.Verdict {
-		case judge.Rejected:
+		switch {
+		case found.Declared():
+		case found.Verdict == judge.Rejected && resp.StatusCode != http.StatusForbidden:
 			// Somebody in front of the function has refused it, so the function hasn't seen
 			// it.
 			found.Verdict = judge.Aborted
-		case judge.Completed, judge.Failed:
+		case found.Verdict == judge.Completed, found.Verdict == judge.Failed:
 			found.Verdict = judge.Unknown // somebody else's word about the function
 		}
 		return unanswered(found, fmt.Errorf("its answer with status %d is not one of Forrst to this request", resp.StatusCode))
@@ -222,20 +231,15 @@ func readUpstream(id string, resp *http.Response, body []byte) (*upstreamResult,
 		URN  string          `json:"urn"`
 		Data json.RawMessage `json:"data"`
 	}
-	retryAllowed := false
 	if json.Unmarshal(m["extensions"], &extensions) == nil {
 		for _, x := range extensions {
-			if shortName(x.URN) == "retry" {
-				advice, _ := members(x.Data)
-				retryAllowed = string(advice["allowed"]) == "true"
-			}
 			if shortName(x.URN) != "idempotency" {
 				out.others = append(out.others, extension{x.URN, x.Data})
 			}
 		}
 	}
 	if m["errors"] == nil {
-		if !found.Said {
+		if !found.Declared() {
 			found.Verdict = judge.Completed // whatever the status
 		}
 		out.found = found
@@ -257,11 +261,8 @@ func readUpstream(id string, resp *http.Response, body []byte) (*upstreamResult,
 			list[i].Details = e.Details
 		}
 	}
-	header := resp.Header
-	if retryAllowed {
-		header = header.Clone()
-		header.Set("Retry-After", "0") // the same said in another way
+	if out.found = found; !found.Declared() {
+		out.found = judged(rules, list, resp.Header)
 	}
-	out.found = judged(&rules, list, header)
 	return out, list
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/protocol/forrst"
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // upstream is a Forrst server without the idempotency extension.
@@ -105,15 +106,16 @@ func TestWhatUpstreamsSay(t *testing.T) {
 		"a failure":                     {500, refusal("INTERNAL_ERROR"), "500 INTERNAL_ERROR", "500 INTERNAL_ERROR", 1},
 		"a timeout":                     {408, refusal("DEADLINE_EXCEEDED"), "408 DEADLINE_EXCEEDED", "409 IDEMPOTENCY_PROCESSING", 1},
 		"that a dependency failed":      {502, refusal("DEPENDENCY_ERROR"), "502 DEPENDENCY_ERROR", "409 IDEMPOTENCY_PROCESSING", 1},
-		"that it is down for repair":    {503, refusal("SERVER_MAINTENANCE"), "503 SERVER_MAINTENANCE", "503 SERVER_MAINTENANCE", 2},
+		"that it is down for repair":    {503, refusal("SERVER_MAINTENANCE"), "503 SERVER_MAINTENANCE", "409 IDEMPOTENCY_PROCESSING", 1},
 		"that the token is bad":         {401, refusal("UNAUTHORIZED"), "401 UNAUTHORIZED", "401 UNAUTHORIZED", 2},
 		"errors of null":                {200, strings.Replace(charged, `"result"`, `"errors":null,"result"`, 1), "200 ", "200 ", 1},
 		"a page of a proxy in front":    {503, "<html>", "502 DEPENDENCY_ERROR", "409 IDEMPOTENCY_PROCESSING", 1},
 		"a failure of somebody else":    {500, "<html>", "502 DEPENDENCY_ERROR", "409 IDEMPOTENCY_PROCESSING", 1},
-		"a proxy that is told to wait":  {503, "later", "502 DEPENDENCY_ERROR", "502 DEPENDENCY_ERROR", 2},
+		"a proxy that is told to wait":  {503, "later", "502 DEPENDENCY_ERROR", "409 IDEMPOTENCY_PROCESSING", 1},
 		"that nothing was done":         {504, "none", "502 DEPENDENCY_ERROR", "502 DEPENDENCY_ERROR", 2},
 		"a result that may be partial":  {200, "unknown", "409 IDEMPOTENCY_PROCESSING", "409 IDEMPOTENCY_PROCESSING", 1},
 		"that there is no such page":    {404, "<html>", "502 DEPENDENCY_ERROR", "502 DEPENDENCY_ERROR", 2},
+		"a firewall in front":           {403, "<html>", "403 FORBIDDEN", "403 FORBIDDEN", 1},
 		"a gateway without an answer":   {504, "<html>", "502 DEPENDENCY_ERROR", "409 IDEMPOTENCY_PROCESSING", 1},
 		"something else with 200":       {200, "{}", "502 DEPENDENCY_ERROR", "409 IDEMPOTENCY_PROCESSING", 1},
 		"the answer of another request": {200, strings.Replace(charged, "ID", "req_0", 1), "502 DEPENDENCY_ERROR", "409 IDEMPOTENCY_PROCESSING", 1},
@@ -166,9 +168,17 @@ func TestWhenUpstreamsWantARetry(t *testing.T) {
 		return strings.Replace(refusal("UNAVAILABLE"), `"result"`, `"extensions":[{"urn":"urn:forrst:ext:retry","data":{"allowed":true,"strategy":"fixed"}}],"result"`, 1)
 	})
 	s := before(t, semel.Operation{}, forrst.UpstreamOptions{URL: u.URL}).post(call("req_1", "{}", `{"key":"k"}`))
-	s.want(t, 503, forrst.Unavailable, "")
-	if strings.Count(s.body, "ext:retry") != 1 || s.data("retry")["strategy"] != "fixed" {
+	s.want(t, 503, forrst.Unavailable, "processing") // whoever passed it on says the same
+	if s.data("retry") != nil {
 		t.Error(s.body)
+	}
+	for _, by := range []string{"503", "503 json:/errors/0/code=UNAVAILABLE"} {
+		opts := forrst.UpstreamOptions{URL: u.URL, Answers: judge.Answers{NotExecuted: []string{by}}}
+		s := before(t, semel.Operation{Financial: true}, opts).post(call("req_1", "{}", `{"key":"k"}`))
+		s.want(t, 503, forrst.Unavailable, "")
+		if strings.Count(s.body, "ext:retry") != 1 || s.data("retry")["strategy"] != "fixed" {
+			t.Errorf("%s: %s", by, s.body)
+		}
 	}
 }
 

@@ -202,12 +202,17 @@ func (l *linter) handler(e *Entry, says func(string) string) {
 		l.Add(says("handler"), "both func and url are given", "keep one of them")
 	case h.Func != "" && h.Timeout != 0:
 		l.Add(says("handler.timeout"), "timeout is for handlers with a url", "")
+	case h.Func != "" && h.Answers.Any():
+		l.Add(says("handler.answers"), "answers are for handlers with a url", "")
 	case h.Func != "" && l.known != nil:
 		l.named(says("handler.func"), "handler", h.Func, slices.Sorted(maps.Keys(l.known.Handlers)))
 	case h.URL != "":
 		u, err := url.Parse(h.URL)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
 			l.Add(says("handler.url"), "this is no URL of an upstream", "write it as in https://orders.internal/cancel, without a user and a fragment")
+		}
+		for _, wrong := range h.Answers.Check() {
+			l.Add(fmt.Sprintf("%s[%d]", says("handler.answers."+wrong.List), wrong.At), wrong.Why, "")
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/argschema"
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // Registry declares commands. Make one with [Load] or [NewRegistry], which check it, and
@@ -211,6 +212,8 @@ type HandlerEntry struct {
 	URL string `json:"url"`
 	// Timeout is how long the upstream may take. Defaults to 10 seconds.
 	Timeout Duration `json:"timeout" range:"0s,"`
+	// Answers say what the upstream's answers mean, in place of the table of package judge.
+	Answers judge.Answers `json:"answers"`
 }
 
 // RateEntry is a [semel.Rate].

@@ -10,6 +10,8 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/shield"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // upstreamEffect is the name of the request to an upstream in the ledger, where the
@@ -64,7 +66,8 @@ func (g *Gateway) post(ctx context.Context, x semel.Execution, d *Derivation, bo
 	req.Header.Set("Accept", "application/json")
 	req.Header = door.Traced(req.Header, g.engine.Door().Trace(ctx))
 	client := shield.Client{Base: g.upstreams, Timeout: time.Duration(h.Timeout)}
-	client.Provider.Judge = shield.JudgeProgram
+	answers, _ := h.Answers.Parse() // it was checked
+	client.Provider.Judge = shield.JudgeBy(judge.Rules{Answers: answers, Financial: d.Entry.Financial, RedirectsUnclear: true})
 	effect := upstreamEffect
 	for _, s := range d.Entry.Shields {
 		if s.Strategy == semel.ShieldProviderKey {
@@ -73,6 +76,9 @@ func (g *Gateway) post(ctx context.Context, x semel.Execution, d *Derivation, bo
 		if len(s.Effects) > 0 && effect == upstreamEffect {
 			effect = s.Effects[0]
 		}
+	}
+	if a, ok := x.(*semel.Attempt); ok && a.Record().Policy.Retry && !a.Record().Policy.Ledger {
+		x = unledgered{a}
 	}
 	resp, err := client.Do(ctx, x, effect, req)
 	if err != nil {
@@ -84,3 +90,18 @@ func (g *Gateway) post(ctx context.Context, x semel.Execution, d *Derivation, bo
 	}
 	return semel.Result{Data: resp.Body}, nil
 }
+
+// unledgered is the execution of a command with on_abandoned: retry that doesn't declare its
+// effects. By that its upstream may get the command again, with the same key, after a post
+// that wasn't answered; an effect without a result in the ledger would forbid it.
+//
+// Nothing is written before the post, so a crash leaves a lease that ends, and an attempt that
+// may be followed by another.
+type unledgered struct{ *semel.Attempt }
+
+func (x unledgered) StartEffect(_ context.Context, name string) (store.EffectRecord, error) {
+	rec := x.Record()
+	return store.EffectRecord{Name: name, Key: semel.EffectKey(rec, name), State: store.EffectStarted, Fence: rec.Fence}, nil
+}
+
+func (unledgered) SettleEffect(context.Context, store.EffectFinding) error { return nil }

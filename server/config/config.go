@@ -308,7 +308,7 @@ type Route struct {
 	// Name of the operation. Defaults to the operation named default, if there is one.
 	Operation string `json:"operation,omitzero"`
 	// Contract whose statuses and shapes the answers have.
-	Profile string `json:"profile" default:"ietf" enum:"ietf,stripe,acp,ucp,adyen"`
+	Profile string `json:"profile" default:"ietf" enum:"ietf,stripe,acp,ucp,adyen,x402"`
 	// enforce guards, shadow reports what would have been a duplicate, off passes everything.
 	Mode string `json:"mode" default:"enforce" enum:"enforce,shadow,off"`
 	// Whether a request must have a key. Defaults to what the profile says.
@@ -336,8 +336,6 @@ type Route struct {
 	FingerprintHeaders []string `json:"fingerprint_headers,omitempty" format:"header"`
 	// Further headers of answers that are kept and replayed.
 	KeepHeaders []string `json:"keep_headers,omitempty" format:"header"`
-	// Statuses by which the upstream, or what is in front of it, proves that nothing was done, beside those that always do: the answer is not kept, and the next delivery runs. List such as 503 only if you know that whatever answers it has sent nothing on.
-	NotExecuted []int `json:"not_executed,omitempty"`
 	// Largest request body.
 	MaxBody    Size `json:"max_body" default:"10MiB" range:"1,1TiB"`
 	Forwarding `yaml:",inline"`

@@ -21,6 +21,8 @@ type Forwarding struct {
 	Timeout Duration `json:"timeout" default:"1m" range:"1ms,24h"`
 	// Connections to the upstream at once over HTTP/1.1. Further requests wait for one.
 	UpstreamConnections int `json:"upstream_connections" default:"1000" range:"1,1048576"`
+	// What the upstream's answers mean, where that isn't what they mean everywhere.
+	Answers Answers `json:"answers,omitzero"`
 	// Header in which the upstream gets a key that is the same in all attempts at one call.
 	EffectHeader string `json:"effect_header,omitzero" format:"header"`
 	// Header in which the upstream gets the tenant of the caller. What callers send in it is removed.

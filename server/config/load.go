@@ -86,7 +86,7 @@ func Load(src Source) (*Config, *Origins, error) {
 		p.File = cmp.Or(src.Path, "config")
 		p.ShowLines(src.Data)
 		variables := func(text string) (string, bool, *strictyaml.ValueError) { return expand(text, env) }
-		if !p.Decode(src.Data, top, strictyaml.Options{Bytes: maxFile, Depth: maxDepth, Expand: variables}) && len(p.List) > 0 {
+		if !p.Decode(src.Data, top, strictyaml.Options{Bytes: maxFile, Depth: maxDepth, Renamed: renamed, Expand: variables}) && len(p.List) > 0 {
 			return nil, p.Origins, p.List
 		}
 	}

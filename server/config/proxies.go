@@ -69,7 +69,6 @@ func (v *validator) routeHeaders(path string, r Route) {
 		{"fingerprint", semelhttp.Route{FingerprintOnly: r.Fingerprint.Only, FingerprintIgnore: r.Fingerprint.Ignore, Body: r.Body, Profile: all.Profile}},
 		{"attributes", semelhttp.Route{Attributes: all.Attributes}},
 		{"methods", semelhttp.Route{Methods: r.Methods}},
-		{"not_executed", semelhttp.Route{NotExecuted: r.NotExecuted}},
 		{"fingerprint_headers", semelhttp.Route{FingerprintHeaders: r.FingerprintHeaders, KeyHeader: r.KeyHeader}},
 		{"keep_headers", semelhttp.Route{KeepHeaders: r.KeepHeaders, KeyHeader: r.KeyHeader, Profile: r.Guarded().Profile}},
 	} {

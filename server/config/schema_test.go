@@ -155,6 +155,9 @@ func scalarSchema(t reflect.Type, f strictyaml.Field) members {
 	case t.Kind() == reflect.Bool:
 		return orVariable(members{{"type", "boolean"}})
 	}
+	if f.Numbers {
+		return members{{"type", []string{"string", "integer"}}}
+	}
 	return members{{"type", "string"}}
 }
 

@@ -34,6 +34,7 @@ func validate(p *strictyaml.Report, c *Config) {
 	v.api()
 	v.operations()
 	v.routes()
+	v.allAnswers()
 	v.quotas()
 	v.archive()
 	v.evidence()

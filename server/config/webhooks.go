@@ -35,6 +35,8 @@ type Webhook struct {
 	Accepting `yaml:",inline"`
 	// With sync, what becomes of an event whose upstream did not answer: held until it is settled, or posted again.
 	OnAbandoned semel.AfterAbandon `json:"on_abandoned,omitzero" enum:"hold,retry"`
+	// With sync, what the upstream's answers mean, where that isn't what they mean everywhere.
+	Answers Answers `json:"answers,omitzero"`
 	// What becomes of an event whose id was used with another content: parked, until you replay or discard it, or dropped.
 	OnConflict webhook.AfterConflict `json:"on_conflict" default:"park" enum:"park,drop"`
 	// How long an event is recognised. Defaults to 7d, or as long as the sender repeats itself if that is longer.

@@ -3,7 +3,7 @@ package judge
 import (
 	"fmt"
 	"net/http"
-	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/semelhq/semel/transport/safehttp"
@@ -40,107 +40,161 @@ const EffectHeader = "Semel-Effect"
 // effectNone is the value that says that nothing was done.
 const effectNone = "none"
 
-// table has what a status proves if nothing else is known. Later rows count. A status
-// that a proxy, a gateway or a balancer may have given instead of the program proves
-// nothing: 408, 502, 503, 504, and those from 520 to 530, which are Cloudflare's.
-var table = [...]struct {
-	first, last int
-	verdict     Verdict
-}{
-	{101, 101, Completed}, // another protocol has begun
-	{200, 399, Completed},
-	{400, 499, Rejected},
-	{500, 599, Failed},
-	{401, 403, Aborted}, // about who asks, and with what
-	{407, 407, Aborted},
-	{408, 408, Unknown},
-	{423, 425, Aborted}, // about what has to happen first
-	{429, 429, Aborted},
-	{502, 504, Unknown},
-	{511, 511, Aborted}, // from a captive portal
-	{520, 530, Unknown},
-}
-
-// byStatus is the table, by the status.
-var byStatus = func() (list [600]Verdict) {
-	for _, row := range table {
-		for status := row.first; status <= row.last; status++ {
-			list[status] = row.verdict
-		}
-	}
-	return list
-}()
-
-// ofStatus is what a status proves.
-func ofStatus(status int) Verdict {
-	if status < 0 || status >= len(byStatus) {
-		return Unknown
-	}
-	return byStatus[status]
+// Answer is what came back.
+type Answer struct {
+	Status int
+	// Header is read only where this package or the rules name a header. Its names are
+	// canonical.
+	Header http.Header
+	// Body is the whole body. Give it where [Rules.Reads] asks for it; rules that look into
+	// a body don't match an answer without one.
+	Body []byte
+	// SignedAnew says that the credential of the request is another at each try, because it
+	// signs the request: a refusal of it is no refusal of the caller.
+	SignedAnew bool
 }
 
 // Rules are what is known of whoever answers, beside the table. The zero value is that of
-// a program behind any number of proxies.
+// a program behind any number of proxies, whose work moves no money.
 type Rules struct {
-	// Own says that the answer comes from this process, with nothing in between: its 503
-	// is its own word, and it has done nothing. Its 502 and 504 speak of somebody else.
+	// Own says that the answer comes from this process.
 	Own bool
-	// NotExecuted are statuses that prove that nothing was done, as somebody who knows the
-	// way to the program has declared.
-	NotExecuted []int
-	// Contract are statuses that prove the same by the contract of the program, unless
-	// RetryHeader says false.
-	Contract []int
-	// Final are statuses that refuse for good here although the table says aborted.
-	Final []int
-	// Unclear are statuses that prove nothing here although the table says more.
-	Unclear []int
+	// Financial says that the work moves money.
+	Financial bool
+	// RolledBack says that what the work did is undone unless it was completed or refused.
+	RolledBack bool
+	// Answers are what somebody who knows the way to the program has declared; nil: nothing.
+	Answers *Named
+	// Contract is the same by the contract of the program. It comes after Answers.
+	Contract *Named
+	// RetryHeader is a header of the contract by which the program says "true" with 409, 500
+	// or 503 if it has done nothing and the request may be sent again. Optional.
+	RetryHeader string
 	// RedirectsUnclear is for those who don't follow redirects, and for whom one is
 	// therefore no result.
 	RedirectsUnclear bool
-	// RetryHeader is a header of the contract by which the program says of an answer from
-	// 400 whether to send the request again: true, and nothing was done, unless the answer
-	// may be somebody else's; or false. Optional.
-	RetryHeader string
 }
 
-// Of judges an answer by its status and header, of which only the headers that this
-// package names are read. The names are canonical.
-func (r *Rules) Of(status int, header http.Header) Finding {
-	f := Finding{Status: status, Verdict: ofStatus(status)}
-	if said, ok := header[EffectHeader]; ok {
+// Of judges an answer: by its [EffectHeader], else by what the rules name, else by the
+// contract, and else by the table.
+func (r *Rules) Of(a Answer) Finding {
+	f := Finding{Status: a.Status}
+	if said, ok := a.Header[EffectHeader]; ok {
 		f.Said, f.Verdict = true, ofEffect(said)
 		return f
 	}
-	if status < 400 {
-		if r.RedirectsUnclear && status >= 300 {
-			f.Verdict = Unknown
-		}
+	if f.Verdict, f.Named = r.Answers.of(&a); f.Named {
 		return f
 	}
-	var retry []string
-	if r.RetryHeader != "" {
-		retry = header[r.RetryHeader]
+	var found bool
+	if f.Verdict, found = r.Contract.of(&a); found {
+		return f
 	}
-	never := says(retry, "false")
-	switch {
-	case slices.Contains(r.NotExecuted, status):
-		f.Verdict = Aborted
-	case says(retry, "true") && (f.Verdict != Unknown || status == http.StatusServiceUnavailable):
-		f.Verdict = Aborted
-	case slices.Contains(r.Contract, status) && !never:
-		f.Verdict = Aborted
-	case slices.Contains(r.Final, status):
-		f.Verdict = Rejected
-	case slices.Contains(r.Unclear, status):
-		f.Verdict = Unknown
-	case status != http.StatusServiceUnavailable:
-	case never:
-		f.Verdict = Failed // nobody in between knows the header
-	case r.Own, len(header["Retry-After"]) > 0:
-		f.Verdict = Aborted // the server itself asks for the same request again
+	switch a.Status {
+	case http.StatusConflict, http.StatusInternalServerError, http.StatusServiceUnavailable:
+		if r.RetryHeader != "" && says(a.Header[r.RetryHeader], "true") {
+			f.Verdict = Aborted
+			return f
+		}
 	}
+	status := a.Status
+	if code, is := grpcCode(&a); is {
+		f.Code, status = code, statusOfGRPC(code)
+	}
+	f.Verdict = r.row(status, a.SignedAnew)
 	return f
+}
+
+// row is what the table says of a status.
+func (r *Rules) row(status int, signedAnew bool) Verdict {
+	if status < 0 || status >= statuses {
+		return Unknown
+	}
+	money := 0
+	if r.Financial {
+		money = 1
+	}
+	v := byStatus[money][status]
+	switch inside := r.Own && status >= own.first && status <= own.last; {
+	case r.RolledBack && (inside || v == Unknown):
+		return Aborted
+	case inside && r.Financial:
+		return own.financial
+	case inside:
+		return own.verdict
+	case status == http.StatusForbidden && signedAnew && !r.Financial:
+		return Aborted
+	case r.RedirectsUnclear && status >= 300 && status < 400 && v == Completed:
+		return Unknown
+	}
+	return v
+}
+
+// coded judges an error of a protocol by the row that its code shares. A word of the answer
+// itself, or about its status, comes first.
+func (r *Rules) coded(code string, status int, header http.Header) Finding {
+	f := r.Of(Answer{Status: status, Header: header})
+	f.Code = code
+	return f
+}
+
+// A2A judges an error of JSON-RPC in an answer of an agent. The header is that of the answer.
+func (r *Rules) A2A(code int, header http.Header) Finding {
+	status, known := rpc[code]
+	if !known {
+		status = http.StatusInternalServerError
+	}
+	return r.coded(strconv.Itoa(code), status, header)
+}
+
+// Forrst judges an error of Forrst by its code, or else by the status that belongs to the
+// code. The header is that of the answer.
+func (r *Rules) Forrst(code string, status int, header http.Header) Finding {
+	if other, ok := forrst[code]; ok {
+		status = other
+	}
+	return r.coded(code, status, header)
+}
+
+// GRPC judges a code of gRPC. The header is that of the answer, or nil in this process.
+func (r *Rules) GRPC(code uint32, header http.Header) Finding {
+	if int64(code) >= int64(len(grpc)) {
+		return r.coded(strconv.FormatUint(uint64(code), 10), gateway, header)
+	}
+	return r.coded(grpc[code].name, grpc[code].status, header)
+}
+
+// grpcCode finds the code of gRPC in an answer that has one, by its name. An answer of gRPC
+// without a code didn't come to its end.
+func grpcCode(a *Answer) (name string, is bool) {
+	if a.Status != http.StatusOK || len(a.Header["Content-Type"]) != 1 {
+		return "", false
+	}
+	media, _, _ := strings.Cut(a.Header["Content-Type"][0], ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	if media != "application/grpc" && !strings.HasPrefix(media, "application/grpc+") {
+		return "", false
+	}
+	said := a.Header["Grpc-Status"]
+	if said == nil {
+		said = a.Header[http.TrailerPrefix+"Grpc-Status"]
+	}
+	if len(said) == 1 {
+		if n, err := strconv.ParseUint(said[0], 10, 8); err == nil && n < uint64(len(grpc)) {
+			return grpc[n].name, true
+		}
+	}
+	return "no code of gRPC", true
+}
+
+// statusOfGRPC is the status whose row a code shares.
+func statusOfGRPC(name string) int {
+	for _, c := range grpc {
+		if c.name == name {
+			return c.status
+		}
+	}
+	return gateway
 }
 
 // ofEffect reads [EffectHeader]. What can't be read is no proof.
@@ -162,11 +216,15 @@ type Finding struct {
 	Verdict Verdict
 	// Status is that of the answer; zero if there was none.
 	Status int
-	// Said is set if the verdict is in [EffectHeader].
-	Said bool
+	// Said is set if the verdict is in [EffectHeader], and Named if it is in [Rules.Answers].
+	Said, Named bool
 	// Code is the protocol's error code that it rests on; empty if it is the status.
 	Code string
 }
+
+// Declared reports whether somebody has said what the answer means, so that nothing else
+// about it counts.
+func (f *Finding) Declared() bool { return f.Said || f.Named }
 
 // NoAnswer judges the error of a request through package safehttp that got no whole
 // answer: it is aborted if that proves that nothing was sent, and otherwise unknown.
@@ -192,6 +250,8 @@ func (f Finding) Why() string {
 		return what + ", and said that nothing was done"
 	case f.Said:
 		return what + ", and said that something may have been done"
+	case f.Named && f.Verdict == Unknown:
+		return what + ", which proves nothing here, as the setting answers says"
 	case f.Verdict == Unknown:
 		return what + ", which doesn't say whether the call was executed"
 	case f.Verdict == Aborted:

@@ -24,7 +24,7 @@ type capture struct {
 	outer  headers       // headers set around the guard, before the handler ran
 	frozen headers       // headers when the status was decided
 	status int           // zero until it is decided
-	found  judge.Finding // by the status and the headers
+	found  judge.Finding // by the status and the headers, and in the end by the body and the trailers
 	bodyAt int           // where the body begins in out
 	out    []byte        // head and body as they are recorded
 	failed error         // why nothing more is accepted
@@ -33,6 +33,8 @@ type capture struct {
 	through   bool // the answer is being passed through
 	announced bool // the ledger says that the answer may be passed through
 	closed    bool // the handler has returned
+
+	signedAnew bool // see judge.Answer
 }
 
 // start notes the headers that were set around the handler. The handler shares them, as
@@ -74,13 +76,29 @@ func (c *capture) WriteHeader(status int) {
 		return
 	}
 	c.status = status
-	c.found = c.h.judge(status, c.w.Header())
+	c.found = c.judge(nil)
 	delete(c.w.Header(), judge.EffectHeader)
 	c.frozen = c.sc.frozen[:0].add(c.w.Header())
 	c.out = appendHead(c.out, status, c.frozen, c.origin, c.h.route.KeepHeaders)
 	c.bodyAt = len(c.out)
 	if status == http.StatusSwitchingProtocols {
 		c.failed = c.pass()
+	}
+}
+
+// judge says what the answer proves, with its body if that is known.
+func (c *capture) judge(body []byte) judge.Finding {
+	return c.h.rules.Of(judge.Answer{Status: c.status, Header: c.w.Header(), Body: body, SignedAnew: c.signedAnew})
+}
+
+// judgeWhole judges the answer once more when it has ended, if its head doesn't say all. A word
+// in the head counts already, and one in the trailers is none: the answer may have left.
+func (c *capture) judgeWhole() {
+	switch {
+	case c.found.Declared():
+	case c.found.Code != "" || !c.through && c.failed == nil && c.h.rules.Reads(c.status):
+		delete(c.w.Header(), judge.EffectHeader)
+		c.found = c.judge(c.out[c.bodyAt:])
 	}
 }
 

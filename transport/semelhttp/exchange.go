@@ -35,7 +35,8 @@ func (x *exchange) Run(e door.Execution) semel.Ending {
 	x.forget()
 	// The handler may use its writer and its body for longer than it should, so neither
 	// is reused.
-	c := &capture{w: x.w, h: x.h, method: x.r.Method, origin: x.r.Header.Get(originHeader), sc: x.sc}
+	c := &capture{w: x.w, h: x.h, method: x.r.Method, origin: x.r.Header.Get(originHeader), sc: x.sc, signedAnew: x.h.signedAnew(x.r)}
+	c.scope.capture = c
 	if e.Tx == nil {
 		c.spool, x.sc.spool = x.sc.spool, spool{}
 	} else {
@@ -46,6 +47,7 @@ func (x *exchange) Run(e door.Execution) semel.Ending {
 	x.h.unecho(x.w.Header(), x.r.Header)
 	x.c, x.inner = c, x.r.WithContext(&c.scope)
 	x.inner.Body = &c.spool
+	delete(x.inner.Header, judge.EffectHeader) // a handler might repeat it
 	defer c.scope.close()
 	x.h.next.ServeHTTP(c, x.inner)
 	if c.status == 0 && c.scope.concluded() == nil {
@@ -85,6 +87,11 @@ func (x *exchange) forget() {
 	}
 }
 
+// runsAgain reports whether the next delivery runs after an answer with this verdict.
+func (h *handler) runsAgain(v judge.Verdict) bool {
+	return v == judge.Aborted || v == judge.Failed && !h.keeps(v)
+}
+
 // keeps reports whether later callers get an answer with this verdict.
 func (h *handler) keeps(v judge.Verdict) bool {
 	return v == judge.Completed || v == judge.Rejected || v == judge.Failed && h.onFailure == semel.ReplayFailure
@@ -100,6 +107,7 @@ func (c *capture) ending() semel.Ending {
 		return end
 	}
 	failure := store.Failure{Code: strconv.Itoa(c.status)}
+	c.judgeWhole()
 	switch {
 	case c.whole:
 		failure.Message = "the handler answered " + failure.Code
@@ -109,10 +117,13 @@ func (c *capture) ending() semel.Ending {
 	case leftOpen(c.scope.Attempt):
 		failure.Message = "the handler answered " + failure.Code + " and left an effect without a result"
 		return semel.Ending{Failure: failure}
-	case c.status >= 500 && !c.found.Said && c.scope.stopped():
+	case c.status >= 500 && !c.found.Declared() && c.scope.stopped():
 		// The handler was told to stop and says that it failed. That doesn't say what it
 		// had done until then.
 		failure.Message = "the handler was told to stop and answered " + failure.Code
+		return semel.Ending{Disposition: semel.DispositionAbandoned, Failure: failure}
+	case c.announced && c.h.runsAgain(c.found.Verdict):
+		failure.Message = c.found.Why() + ", but a part of the answer has left"
 		return semel.Ending{Disposition: semel.DispositionAbandoned, Failure: failure}
 	}
 	switch v := c.found.Verdict; v {
@@ -127,7 +138,7 @@ func (c *capture) ending() semel.Ending {
 		}
 		return end
 	case judge.Aborted:
-		if c.found.Said {
+		if c.found.Declared() {
 			failure.Message = c.found.Why()
 		}
 		return semel.Ending{Disposition: semel.DispositionAborted, Failure: failure}

@@ -154,17 +154,24 @@ func newHandler(g *Guard, rt Route, op semel.Operation, next http.Handler) handl
 	return handler{
 		picks: picks, keepPayload: op.KeepPayload, guard: g, route: rt, next: next, credentials: newCredentials(rt.Credential),
 		operation: op.Name, maxResult: op.MaxResult, onFailure: op.OnFailure, share: op.Share,
-		rules: judge.Rules{
-			Own: !rt.Forwards, NotExecuted: rt.NotExecuted,
-			Contract: rt.Profile.NotExecuted, Final: rt.Profile.Final, RetryHeader: rt.Profile.RetryHeader,
-		},
+		rules: rt.Rules(op.Financial),
 	}
 }
 
-// judge says what an answer of the handler proves.
-func (h *handler) judge(status int, header http.Header) judge.Finding {
-	return h.rules.Of(status, header)
+// Rules are those by which the answers to a route's requests are judged, whose work moves
+// money if financial says so. The route must be valid.
+func (rt Route) Rules(financial bool) judge.Rules {
+	answers, _ := rt.Answers.Parse()
+	contract, _ := rt.Profile.Answers.Parse()
+	return judge.Rules{
+		Own: !rt.Forwards, Financial: financial, RolledBack: rt.Tx != nil,
+		Answers: answers, Contract: contract, RetryHeader: rt.Profile.RetryHeader,
+	}
 }
+
+// signedAnew reports whether the credential of a request is another at each try, because it
+// signs the request. No scheme of that kind is known yet.
+func (h *handler) signedAnew(*http.Request) bool { return false }
 
 // guards reports whether requests of a method are guarded.
 func (h *handler) guards(method string) bool {

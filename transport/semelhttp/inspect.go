@@ -170,8 +170,19 @@ func (i *Inspector) Fingerprint(r *http.Request, body []byte) (fp semel.Fingerpr
 // again after those. After any other answer later deliveries get that answer, or the call
 // is held.
 func (i *Inspector) RunsAgain(status int, header http.Header) bool {
-	v := i.h.judge(status, header).Verdict
-	return v == judge.Aborted || v == judge.Failed && !i.h.keeps(v)
+	return i.h.runsAgain(i.Proves(status, header).Verdict)
+}
+
+// Proves says what an answer with this status and header proves, whose body nobody looks into.
+func (i *Inspector) Proves(status int, header http.Header) judge.Finding {
+	return i.h.rules.Of(judge.Answer{Status: status, Header: header})
+}
+
+// Forbidden are headers of requests that the handler's program must not get, because it might
+// repeat them; see [judge.Rules.Forbidden]. Those that the route reads are none of them.
+func (i *Inspector) Forbidden() []string {
+	reads := i.h.route.RequestHeaders()
+	return slices.DeleteFunc(i.h.rules.Forbidden(), func(name string) bool { return slices.Contains(reads, name) })
 }
 
 // Operation is the policy that the route stands for: its declaration with this package's

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // Profile is how one contract speaks about idempotency: statuses, shapes and defaults,
@@ -40,14 +41,12 @@ type Profile struct {
 	OnFailure semel.AfterFailure
 	// NeverKeep5xx refuses routes whose operation replays failures.
 	NeverKeep5xx bool
-	// NotExecuted are further statuses by which the contract says that nothing was done,
-	// so that the next delivery runs. Final are statuses that are kept although other
-	// profiles don't keep them.
-	NotExecuted, Final []int
-	// RetryHeader is a header by which an answer of 400 or more says whether to send the
-	// request again: if it says true, nothing was done, except where the answer may be
-	// that of a gateway, such as 504; if it says false, the answer is kept in spite of
-	// NotExecuted. A replayed 5xx and a held call say false in it. Optional.
+	// Answers are what the contract says in words of an answer, in place of the table of
+	// package judge. Route.Answers come before them.
+	Answers judge.Answers
+	// RetryHeader is a header by which an answer of 409, 500 or 503 says "true" if nothing
+	// was done and the request may be sent again. A replayed 5xx and a held call say false
+	// in it. Optional.
 	RetryHeader string
 	// Window is used where the operation has none. Zero: the engine's default.
 	Window time.Duration
@@ -79,6 +78,10 @@ const (
 	markerStripe = "Idempotent-Replayed"
 )
 
+// Marks are the headers by which a guard says that an answer was replayed, or that a request
+// ran unguarded. Whoever passes on another's answer to a guard removes them.
+func Marks() []string { return []string{markerSemel, markerStripe, UnguardedHeader} }
+
 // IETF is the profile of draft-ietf-httpapi-idempotency-key-header-07, and the
 // default.
 func IETF() Profile {
@@ -89,17 +92,15 @@ func IETF() Profile {
 }
 
 // Stripe is the profile of Stripe's API v1: keys are optional and echoed, a mismatch is
-// 400 with the type idempotency_error, and a 500 is replayed. Requests that were refused
-// before they began to execute aren't kept: 400 and 409. An answer's Stripe-Should-Retry
-// is obeyed, and without it a 503 is judged as everywhere. Connected accounts have keys of
-// their own.
+// 400 with the type idempotency_error, and a 500 is replayed, as is a declined card's 402. If
+// a 409, 500 or 503 says Stripe-Should-Retry: true, nothing was done, and the next delivery
+// runs. Connected accounts have keys of their own.
 func Stripe() Profile {
 	return Profile{
 		Name: "stripe", KeyOptional: true, MaxKey: maxContractLen, OpaqueKeys: true, EchoKey: true, Marker: markerStripe,
 		ConflictStatus: http.StatusBadRequest, Body: BodyAuto, OnFailure: semel.ReplayFailure, Shape: ShapeStripe,
 		ScopeHeaders: []string{"Stripe-Account", "Stripe-Context"},
-		NotExecuted:  []int{http.StatusBadRequest, http.StatusConflict},
-		Final:        []int{http.StatusPaymentRequired}, // a card was declined
+		Answers:      judge.Answers{Final: []string{"402"}}, // a card was declined
 		RetryHeader:  "Stripe-Should-Retry",
 		Codes:        map[semel.Code]string{semel.CodeInFlight: "idempotency_key_in_use"},
 	}
@@ -150,9 +151,20 @@ func Adyen() Profile {
 	return p
 }
 
-// ProfileByName finds a built-in profile: ietf, stripe, acp, ucp or adyen.
+// X402 is the profile of programs that are paid for by x402: by a 402 they say what the
+// request costs, and have done nothing, so the same request runs once it brings the payment.
+// The receipt of the payment is kept and replayed.
+func X402() Profile {
+	p := IETF()
+	p.Name = "x402"
+	p.Answers = judge.Answers{NotExecuted: []string{"402"}}
+	p.KeepHeaders = []string{"Payment-Response", "X-Payment-Response"}
+	return p
+}
+
+// ProfileByName finds a built-in profile: ietf, stripe, acp, ucp, adyen or x402.
 func ProfileByName(name string) (Profile, bool) {
-	for _, p := range [...]Profile{IETF(), Stripe(), ACP(), UCP(), Adyen()} {
+	for _, p := range [...]Profile{IETF(), Stripe(), ACP(), UCP(), Adyen(), X402()} {
 		if p.Name == name {
 			return p, true
 		}

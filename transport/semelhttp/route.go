@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/selector"
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // Route declares how one handler is guarded. Zero values mean the documented defaults;
@@ -77,14 +78,14 @@ type Route struct {
 	// KeepHeaders are further headers of the answer that are kept and replayed.
 	// Headers that belong to one delivery only are refused.
 	KeepHeaders []string
-	// NotExecuted are further statuses, from 400, by which an answer proves that nothing
-	// was done, so that it isn't kept and the next delivery runs. Without it that is so
-	// for 401, 402, 403, 407, 423, 424, 425, 429 and 511, unless the profile says
-	// otherwise, and for a handler's own 503.
-	NotExecuted []int
+	// Answers say what the handler's answers mean, in place of the table of package judge:
+	// which prove that nothing was done, which prove nothing, and which are final. They come
+	// before those of the profile.
+	Answers judge.Answers
 	// Forwards says that the handler passes on the answers of another program, as a
-	// reverse proxy does. Then a 503 without Retry-After proves nothing, because somebody
-	// in between may have given it, and the call is held, as after 408, 502 and 504.
+	// reverse proxy does. Then a 502, 503 or 504 proves nothing, because somebody in between
+	// may have given it, and the call is held. Without it these count as failures like a
+	// 500, unless the operation is Financial.
 	Forwards bool
 	// KeepNothing records that the call ran and what its status was, but neither
 	// headers nor body, for answers with secrets. Duplicates get 410.
@@ -122,8 +123,9 @@ type Route struct {
 	//
 	//   - 2xx and 3xx: rows and answer are committed.
 	//   - 4xx: the rows are rolled back, and the answer is committed and replayed.
-	//   - 500 and other 5xx: the rows are rolled back; Operation.OnFailure says whether
-	//     the answer is replayed, or the next delivery runs, which is this door's default.
+	//   - 500, 501, 505 to 508, and 510: the rows are rolled back; Operation.OnFailure says
+	//     whether the answer is replayed, or the next delivery runs, which is this door's
+	//     default.
 	//   - a status that proves that nothing was done, such as 401, or nothing at all, such
 	//     as 504: everything is rolled back and nothing is kept, so that the next delivery
 	//     runs. The caller gets the answer.
@@ -252,9 +254,11 @@ func (rt *Route) validate() error {
 	if !slices.Contains([]Anonymous{AnonymousLoopback, AnonymousShare, AnonymousRefuse}, rt.Anonymous) {
 		bad("Anonymous is %q, not loopback, share or refuse", rt.Anonymous)
 	}
-	for _, status := range rt.NotExecuted {
-		if status < 400 || status > 599 {
-			bad("NotExecuted has %d, not a status from 400 to 599", status)
+	for _, answers := range [...]judge.Answers{rt.Answers, rt.Profile.Answers} {
+		if _, err := answers.Parse(); err != nil {
+			for text := range strings.SplitSeq(err.Error(), "\n") {
+				bad("Answers: %s", text)
+			}
 		}
 	}
 	if rt.MaxBody < 0 {

@@ -24,6 +24,8 @@ type attemptKey struct{}
 type scope struct {
 	door.Execution
 
+	capture *capture // its answer
+
 	mu      sync.Mutex
 	ctx     context.Context
 	cancel  context.CancelFunc

@@ -73,11 +73,7 @@ func (s *settings) set(name, value string) {
 	case "keep":
 		rt.KeepHeaders = strings.Split(value, ",")
 	case "notexecuted":
-		for text := range strings.SplitSeq(value, ",") {
-			var status int
-			status, err = strconv.Atoi(text)
-			rt.NotExecuted = append(rt.NotExecuted, status)
-		}
+		rt.Answers.NotExecuted = strings.Split(value, ",")
 	case "keepnothing":
 		rt.KeepNothing = true
 	case "ignoreflush":

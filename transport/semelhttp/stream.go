@@ -68,7 +68,7 @@ func (c *capture) pass() error {
 	if c.failed != nil {
 		return c.failed
 	}
-	if c.h.keeps(c.found.Verdict) {
+	if c.h.keeps(c.found.Verdict) || c.found.Code != "" && c.w.Header()["Grpc-Status"] == nil {
 		if err := c.announce(); err != nil {
 			return err
 		}
@@ -147,7 +147,8 @@ func (c *capture) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(c.w).Hijack()
 	if err == nil {
 		if c.status == 0 {
-			c.status, c.found = http.StatusSwitchingProtocols, c.h.judge(http.StatusSwitchingProtocols, nil)
+			c.status = http.StatusSwitchingProtocols
+			c.found = c.judge(nil)
 		}
 		c.through = true
 		c.failed = http.ErrHijacked

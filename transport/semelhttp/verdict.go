@@ -80,6 +80,18 @@ func Held(ctx context.Context, why string, f Refusal) {
 	conclude(ctx, &verdict{why: why, answer: f.problem()})
 }
 
+// RunsAgain reports whether the next delivery of a guarded call will run after what its
+// handler has answered, see [Inspector.RunsAgain]. Call it when the answer is whole. It
+// reports false if ctx isn't that of a guarded handler.
+func RunsAgain(ctx context.Context) bool {
+	s, ok := ctx.Value(scopeKey{}).(*scope)
+	if !ok || s.capture.status == 0 {
+		return false
+	}
+	s.capture.judgeWhole()
+	return !s.capture.announced && s.capture.h.runsAgain(s.capture.found.Verdict)
+}
+
 func conclude(ctx context.Context, v *verdict) {
 	if s, ok := ctx.Value(scopeKey{}).(*scope); ok {
 		s.mu.Lock()

@@ -127,7 +127,7 @@ func TestInspectorSeesWhatAGuardWould(t *testing.T) {
 	if _, code := i.ID(request("POST", "a,b", ""), nil); code != semelhttp.CodeKeyInvalid {
 		t.Errorf("code %q", code)
 	}
-	for status, want := range map[int]bool{200: false, 404: false, 401: true, 429: true, 500: true, 503: true, 504: false} {
+	for status, want := range map[int]bool{200: false, 404: false, 401: true, 429: true, 500: true, 503: true, 504: true, 408: false, 599: false} {
 		if i.RunsAgain(status, nil) != want {
 			t.Errorf("RunsAgain(%d) is %t", status, !want)
 		}

@@ -19,9 +19,6 @@ type answer struct {
 	status int
 	stream bool // each part is sent as it comes
 	failed bool // there is no answer
-
-	inspector *semelhttp.Inspector
-	again     bool // the next delivery may call the upstream again
 }
 
 // clock cancels a call that takes too long.
@@ -35,9 +32,12 @@ type clock struct {
 // recorded without what it says.
 func (a *answer) WriteHeader(status int) {
 	if status >= 200 && a.status == 0 {
-		a.status, a.again = status, a.inspector.RunsAgain(status, a.Header())
+		a.status = status
 		media := lowerMedia(a.Header().Get("Content-Type"))
 		a.stream = media == eventStream || media == grpcMedia || strings.HasPrefix(media, grpcMedia+"+")
+	}
+	if status < 200 {
+		dropWords(a.Header())
 	}
 	a.ResponseWriter.WriteHeader(status)
 	if a.stream && status >= 200 {
@@ -75,8 +75,10 @@ type passing struct {
 
 // WriteHeader stops the clock, unless it is informational.
 func (p *passing) WriteHeader(status int) {
-	delete(p.Header(), judge.EffectHeader)
-	if status >= 200 {
+	if status < 200 {
+		dropWords(p.Header())
+	} else {
+		delete(p.Header(), judge.EffectHeader)
 		p.stop()
 		p.mark() // ReverseProxy clears the headers after an informational answer
 	}

@@ -51,7 +51,7 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 	defer context.AfterFunc(p.running, func() { cancel(nil) })()
 	// Where there is no server, ReverseProxy says nothing of an answer that broke off.
 	r = r.WithContext(context.WithValue(ctx, http.ServerContextKey, p))
-	out := &answer{ResponseWriter: w, clock: clock{timer, p.timeout}, inspector: p.inspector}
+	out := &answer{ResponseWriter: w, clock: clock{timer, p.timeout}}
 	defer func() {
 		v := recover()
 		if v == nil {
@@ -63,8 +63,8 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 		p.unknown(r.Context(), "the upstream's answer broke off")
 	}()
 	p.reverse.ServeHTTP(out, r)
-	dropTrailers(w.Header())
-	if p.ledger && !out.failed && out.again {
+	dropWords(w.Header())
+	if p.ledger && !out.failed && semelhttp.RunsAgain(r.Context()) {
 		p.refute(r.Context(), a)
 	}
 }
@@ -100,7 +100,7 @@ var errLate = errors.New("semelproxy: the upstream did not answer in time")
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, reason string) {
 	out := &passing{ResponseWriter: w, reason: reason}
 	out.mark() // for answers that aren't the upstream's
-	defer func() { dropTrailers(w.Header()) }()
+	defer func() { dropWords(w.Header()) }()
 	if isUpgrade(r) || KindSSE.is(r) || KindGRPC.is(r) {
 		p.reverse.ServeHTTP(out, r) // its answer may begin at any time
 		return
@@ -112,11 +112,26 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, reason string) {
 	p.reverse.ServeHTTP(out, r.WithContext(ctx))
 }
 
-// dropTrailers removes what an upstream says to Semel from the trailers of its answer. It
-// isn't believed there: the answer may have left.
-func dropTrailers(h http.Header) {
-	delete(h, judge.EffectHeader)
-	delete(h, http.TrailerPrefix+judge.EffectHeader)
+// words are the headers by which Semel speaks. An upstream can't speak for it.
+var words = append([]string{judge.EffectHeader}, semelhttp.Marks()...)
+
+// dropWords removes them from the headers and trailers of an answer that is passed on. An
+// upstream's word about its effect is for Semel, and isn't believed in a trailer, because the
+// answer may have left.
+func dropWords(h http.Header) {
+	for _, name := range words {
+		delete(h, name)
+		delete(h, http.TrailerPrefix+name)
+	}
+}
+
+// received removes Semel's own marks from an upstream's answer, before the guard or this
+// proxy set them. Its word about its effect stays, for the guard to judge.
+func received(resp *http.Response) error {
+	for _, name := range semelhttp.Marks() {
+		resp.Header.Del(name)
+	}
+	return nil
 }
 
 // rewrite makes the upstream's request from the client's. Headers that only

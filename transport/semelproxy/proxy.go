@@ -13,7 +13,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/semelhq/semel/transport/judge"
 	"github.com/semelhq/semel/transport/safehttp"
 	"github.com/semelhq/semel/transport/semelhttp"
 )
@@ -70,17 +69,20 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 		owned: map[string]bool{}, protected: protectedHeaders(&opts),
 		transport: newTransport(opts.Transport),
 	}
-	for _, name := range append(opts.owned(), judge.EffectHeader) {
+	for _, name := range opts.owned() {
 		p.owned[name] = true
 	}
 	p.running, p.stop = context.WithCancel(context.Background())
 	p.reverse = &httputil.ReverseProxy{
-		Rewrite: p.rewrite, Transport: p.transport, ErrorHandler: p.failed, BufferPool: new(buffers),
+		Rewrite: p.rewrite, ModifyResponse: received, Transport: p.transport, ErrorHandler: p.failed, BufferPool: new(buffers),
 		ErrorLog: log.New(io.Discard, "", 0), // what it logs is told by reportError, or is an answer that broke off
 	}
 	var err error
 	if p.inspector, err = guard.Inspect(opts.Route); err != nil {
 		return nil, err
+	}
+	for _, name := range p.inspector.Forbidden() {
+		p.owned[name] = true
 	}
 	switch opts.Mode {
 	case ModeShadow:

@@ -44,7 +44,7 @@ func (p *Proxy) Send(w http.ResponseWriter, r *http.Request, key string) (err er
 		err = errBrokeOff
 	}()
 	p.reverse.ServeHTTP(w, withoutH2C(r.WithContext(ctx)))
-	dropTrailers(w.Header())
+	dropWords(w.Header())
 	return err
 }
 

@@ -1,0 +1,261 @@
+package judge
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/selector"
+)
+
+// Answers say what the answers of one upstream mean, in place of the table. Each entry is a
+// status, such as "503", or a status and what else has to be true of the answer:
+//
+//	302 header:Location=/sign-in*
+//	200 json:/errors/0/extensions/code=THROTTLED
+//
+// The text after the equals sign is the whole value; a star in it stands for any text. A
+// header that comes several times matches if one of its values does. The pointer (RFC 6901)
+// leads to a string, a number or a boolean in the body, which has to be JSON of at most
+// [MaxBody] bytes, as it is or packed by gzip: any other body doesn't match. Nor does a body
+// that is passed through as it comes, such as a stream.
+//
+// An entry with a condition comes before those without; else unknown comes before final, and
+// final before not executed.
+type Answers struct {
+	// NotExecuted prove that nothing was done: the next delivery runs. Everybody who can
+	// give such an answer has to keep that promise, also after the program has begun.
+	NotExecuted []string `json:"not_executed,omitempty" numbers:"true"`
+	// Unknown prove nothing: the call is held.
+	Unknown []string `json:"unknown,omitempty" numbers:"true"`
+	// Final refuse for good: every duplicate gets the same answer.
+	Final []string `json:"final,omitempty" numbers:"true"`
+}
+
+// MaxBody is how much of an answer's body is looked into, in bytes, packed and unpacked.
+const MaxBody = 64 << 10
+
+// Named are [Answers] that were checked. Nil has none. It is never changed.
+type Named struct {
+	entries []entry // in the order in which they count
+}
+
+// entry is one of [Answers].
+type entry struct {
+	text    string
+	status  int
+	where   *selector.Selector // nil: whatever else is true
+	want    string             // the pattern of its value
+	verdict Verdict
+}
+
+// Any reports whether there is an entry.
+func (a Answers) Any() bool { return len(a.NotExecuted)+len(a.Unknown)+len(a.Final) > 0 }
+
+// Mistake is what is wrong with an entry, the list where it stands, and its place there.
+type Mistake struct {
+	List string
+	At   int
+	Why  string
+}
+
+// Error says where, and what.
+func (m Mistake) Error() string { return fmt.Sprintf("%s[%d]: %s", m.List, m.At, m.Why) }
+
+// Check lists what is wrong with the answers.
+func (a Answers) Check() []Mistake {
+	_, mistakes := a.parse()
+	return mistakes
+}
+
+// Parse checks the answers. The error names everything that is wrong, a [Mistake] each.
+// Without any answers it returns nil.
+func (a Answers) Parse() (*Named, error) {
+	n, mistakes := a.parse()
+	var errs []error
+	for _, m := range mistakes {
+		errs = append(errs, m)
+	}
+	return n, errors.Join(errs...)
+}
+
+func (a Answers) parse() (*Named, []Mistake) {
+	n := &Named{}
+	var wrong []Mistake
+	for _, list := range [...]struct {
+		name    string
+		entries []string
+		verdict Verdict
+	}{{"unknown", a.Unknown, Unknown}, {"final", a.Final, Rejected}, {"not_executed", a.NotExecuted, Aborted}} {
+		for i, text := range list.entries {
+			e, err := parseEntry(text)
+			e.verdict = list.verdict
+			if err == nil && slices.ContainsFunc(n.entries, func(other entry) bool { return other.text == e.text }) {
+				err = fmt.Errorf("%q is there twice", e.text)
+			}
+			if err != nil {
+				wrong = append(wrong, Mistake{list.name, i, err.Error()})
+				continue
+			}
+			n.entries = append(n.entries, e)
+		}
+	}
+	slices.SortStableFunc(n.entries, func(a, b entry) int { return bare(&a) - bare(&b) })
+	if len(n.entries) == 0 {
+		n = nil
+	}
+	return n, wrong
+}
+
+// Must is Parse for answers in your program. It panics if one is wrong.
+func (a Answers) Must() *Named {
+	n, err := a.Parse()
+	if err != nil {
+		panic("judge: " + err.Error())
+	}
+	return n
+}
+
+// bare sorts entries without a condition last.
+func bare(e *entry) int {
+	if e.where == nil {
+		return 1
+	}
+	return 0
+}
+
+func parseEntry(text string) (e entry, err error) {
+	e.text = strings.TrimSpace(text)
+	number, rest, _ := strings.Cut(e.text, " ")
+	if e.status, err = strconv.Atoi(number); err != nil || e.status < 200 || e.status >= statuses {
+		return e, fmt.Errorf("%q doesn't begin with a status from 200 to 999", text)
+	}
+	if rest = strings.TrimSpace(rest); rest == "" {
+		if e.status < 300 {
+			return e, fmt.Errorf("%d says that the work was done: say by which header or part of the body it wasn't, such as %d json:/error/code=THROTTLED", e.status, e.status)
+		}
+		return e, nil
+	}
+	where, want, ok := strings.Cut(rest, "=")
+	if !ok || want == "" {
+		return e, fmt.Errorf("%q has no value after its selector: write such as %d header:Location=/sign-in*", text, e.status)
+	}
+	s, err := selector.Parse(where, []selector.Source{selector.Header, selector.JSON})
+	if err != nil {
+		return e, err
+	}
+	e.where, e.want = &s, want
+	return e, nil
+}
+
+func (n *Named) reads(status int) bool {
+	return n != nil && slices.ContainsFunc(n.entries, func(e entry) bool {
+		return e.status == status && e.where != nil && e.where.Source == selector.JSON
+	})
+}
+
+// Reads reports whether an answer with this status has to come with its body.
+func (r *Rules) Reads(status int) bool { return r.Answers.reads(status) || r.Contract.reads(status) }
+
+// headers are the headers that the answers look at.
+func (n *Named) headers() (names []string) {
+	if n == nil {
+		return nil
+	}
+	for _, e := range n.entries {
+		if e.where != nil && e.where.Source == selector.Header {
+			names = append(names, e.where.Name)
+		}
+	}
+	return names
+}
+
+// of finds the entry that counts.
+func (n *Named) of(a *Answer) (v Verdict, found bool) {
+	if n == nil {
+		return Unknown, false
+	}
+	in := selector.Input{Header: a.Header}
+	looked := false
+	for i := range n.entries {
+		e := &n.entries[i]
+		if e.status != a.Status {
+			continue
+		}
+		if e.where != nil && e.where.Source == selector.JSON && !looked {
+			in.JSON, looked = a.json(), true
+		}
+		if e.where == nil || slices.ContainsFunc(e.where.Texts(&in), func(text string) bool { return matches(e.want, text) }) {
+			return e.verdict, true
+		}
+	}
+	return Unknown, false
+}
+
+// json is the body in canonical form; nil if it is none that is looked into.
+func (a *Answer) json() []byte {
+	body := a.Body
+	if len(body) == 0 || len(body) > MaxBody {
+		return nil
+	}
+	switch coding := a.Header["Content-Encoding"]; {
+	case len(coding) == 0:
+	case len(coding) == 1 && strings.EqualFold(coding[0], "gzip"):
+		packed, err := gzip.NewReader(bytes.NewReader(body))
+		if err != nil {
+			return nil
+		}
+		if body, err = io.ReadAll(io.LimitReader(packed, MaxBody+1)); err != nil || len(body) > MaxBody {
+			return nil
+		}
+	default:
+		return nil
+	}
+	text, err := canon.Canonicalize(body, canon.Exact)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// matches reports whether a text is as the pattern says, in which a star stands for any text.
+func matches(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == text
+	}
+	text, ok := strings.CutPrefix(text, parts[0])
+	last := parts[len(parts)-1]
+	for _, part := range parts[1 : len(parts)-1] {
+		var found bool
+		_, text, found = strings.Cut(text, part)
+		ok = ok && found
+	}
+	return ok && strings.HasSuffix(text, last)
+}
+
+// reflected are headers that mean something in a request, too, so they can't be kept from an
+// upstream.
+var reflected = []string{"Cache-Control", "Content-Encoding", "Content-Language", "Content-Length", "Content-Type", "Date", "Link", "Via"}
+
+// Forbidden are headers that a caller must not send to the program: it might repeat them in
+// its answer, and they would say what that proves.
+func (r *Rules) Forbidden() []string {
+	names := []string{EffectHeader, "Retry-After"}
+	if r.RetryHeader != "" {
+		names = append(names, http.CanonicalHeaderKey(r.RetryHeader))
+	}
+	for _, name := range append(r.Answers.headers(), r.Contract.headers()...) {
+		if !slices.Contains(reflected, name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
