@@ -114,6 +114,14 @@ func unproved(also ...judge.Verdict) func(int, judge.Verdict) judge.Verdict {
 	}
 }
 
+// commanded is what the door of commands makes of the table.
+func commanded(status int, v judge.Verdict) judge.Verdict {
+	if redirects(status) {
+		return judge.Unknown
+	}
+	return v
+}
+
 // redirects reports whether an answer is no result for somebody who doesn't follow it.
 func redirects(status int) bool {
 	return status >= 300 && status < 400 && status != 307 && status != 308
@@ -128,11 +136,12 @@ func again(verdicts ...judge.Verdict) func(judge.Verdict) bool {
 // doorsTo opens every door to the program at a URL, which may take that long.
 func doorsTo(t *testing.T, upstream string, p *program, timeout time.Duration) []entrance {
 	t.Helper()
-	return doorsWith(t, upstream, p, timeout, judge.Answers{})
+	return doorsWith(t, upstream, p, timeout, judge.Answers{}, "")
 }
 
-// doorsWith is doorsTo with what the program's answers mean, at the doors that can be told.
-func doorsWith(t *testing.T, upstream string, p *program, timeout time.Duration, answers judge.Answers) []entrance {
+// doorsWith is doorsTo with what the program's answers mean, at the doors that can be told, and
+// with a setting of all operations.
+func doorsWith(t *testing.T, upstream string, p *program, timeout time.Duration, answers judge.Answers, policy string) []entrance {
 	t.Helper()
 	setting := ""
 	if answers.Any() {
@@ -156,25 +165,26 @@ func doorsWith(t *testing.T, upstream string, p *program, timeout time.Duration,
 		t.Fatal(err)
 	}
 	token, sum := auth.NewToken()
-	s := start(t, write(t, strings.NewReplacer("UP", upstream, "TIMEOUT", timeout.String()+setting, "SUM", sum,
+	s := start(t, write(t, strings.NewReplacer("UP", upstream, "TIMEOUT", timeout.String()+setting, "SUM", sum, "POLICY", policy,
 		"NAMED", timeout.String()+", answers: {not_executed: [503, 504], unknown: [500, 403], final: [419]}",
 		"SECRET", file("secret", secret), "KEYS", file("evidence.key", string(keys.Text())),
-		"REGISTRY", file("commands.yaml", strings.NewReplacer("UP", upstream, "TIMEOUT", timeout.String()+setting).Replace(`
+		"REGISTRY", file("commands.yaml", strings.NewReplacer("UP", upstream, "TIMEOUT", timeout.String()+setting, "POLICY", policy).Replace(`
 version: 1
 commands:
-  - {entity: order, action: pay, rights: {execute: [pay]}, handler: {url: UP, timeout: TIMEOUT}}
+  - {entity: order, action: pay, rights: {execute: [pay]}, handler: {url: UP, timeout: TIMEOUT}POLICY}
+  - {entity: card, action: pay, class: I3, shields: [{strategy: S1, header: X-Charge}], rights: {execute: [pay]}, handler: {url: UP, timeout: TIMEOUT}POLICY}
 `))).Replace(`
 store: {url: "memory:"}
 auth: {default_tenant: acme, tokens: [{name: alice, tenant: acme, sha256: SUM, rights: [pay]}]}
 limits: {shutdown_grace: 1s}
-operations: [{name: charge}, {name: money, financial: true, archive: false}, {name: named}, {name: functions}, {name: messages}]
+operations: [{name: chargePOLICY}, {name: money, financial: true, archive: falsePOLICY}, {name: namedPOLICY}, {name: functionsPOLICY}, {name: messagesPOLICY}]
 routes:
   - {match: POST /charges, upstream: UP, operation: charge, timeout: TIMEOUT}
   - {match: POST /money, upstream: UP, operation: money, timeout: TIMEOUT, effect_header: X-Effect}
   - {match: POST /named, upstream: UP, operation: named, timeout: NAMED}
 forrst: [{path: /forrst, upstream: UP, timeout: TIMEOUT, functions: [{name: pay, versions: [1.0.0], operation: functions}]}]
 a2a: [{path: /agent, upstream: UP, operation: messages, timeout: TIMEOUT}]
-webhooks: [{path: /hooks, source: github, secret_files: [SECRET], upstream: UP, mode: sync, timeout: TIMEOUT}]
+webhooks: [{path: /hooks, source: github, secret_files: [SECRET], upstream: UP, mode: sync, timeout: TIMEOUTPOLICY}]
 commands: {registry: REGISTRY}
 evidence: {key_file: KEYS}
 `)))
@@ -185,6 +195,11 @@ evidence: {key_file: KEYS}
 	}
 	route := func(path string) func(*testing.T, string) (int, http.Header) {
 		return func(_ *testing.T, call string) (int, http.Header) { return post(path, "{}", "Idempotency-Key", call) }
+	}
+	command := func(entity string) func(*testing.T, string) (int, http.Header) {
+		return func(_ *testing.T, call string) (int, http.Header) {
+			return post("/v1/commands", `{"tenant_id":"acme","actor_id":"alice","intent":{"entity":"`+entity+`","action":"pay","target":"`+call+`"}}`)
+		}
 	}
 	engine, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{{Name: "shielded", Effects: []string{"pay"}}}})
 	if err != nil {
@@ -248,14 +263,8 @@ evidence: {key_file: KEYS}
 		{name: "a webhook that is synchronous", statusOnly: true, deliver: func(t *testing.T, call string) (int, http.Header) {
 			return post("/hooks", "{}", signedAs(t, "github", secret, "{}", "X-GitHub-Delivery", call, "X-GitHub-Event", "push")...)
 		}, verdict: unproved(), runs: again(judge.Aborted, judge.Failed, judge.Rejected)}, // the sender delivers until it is taken
-		{name: "a command with a URL", deliver: func(_ *testing.T, call string) (int, http.Header) {
-			return post("/v1/commands", `{"tenant_id":"acme","actor_id":"alice","intent":{"entity":"order","action":"pay","target":"`+call+`"}}`)
-		}, verdict: func(status int, v judge.Verdict) judge.Verdict {
-			if redirects(status) {
-				return judge.Unknown
-			}
-			return v
-		}, runs: again(judge.Aborted)},
+		{name: "a command with a URL", deliver: command("order"), verdict: commanded, runs: again(judge.Aborted)},
+		{name: "a command with a provider's key", deliver: command("card"), verdict: commanded, runs: again(judge.Aborted)},
 		{name: "a function of Forrst", deliver: func(_ *testing.T, call string) (int, http.Header) {
 			return post("/forrst", `{"protocol":{"name":"forrst","version":"0.1.0"},"id":"r","call":{"function":"pay","version":"1.0.0","arguments":{}},"extensions":[{"urn":"urn:forrst:ext:idempotency","options":{"key":"`+call+`"}}]}`)
 		}, verdict: func(status int, v judge.Verdict) judge.Verdict { // none of this is Forrst's

@@ -95,8 +95,9 @@ func TestEveryAnswerAtEveryDoor(t *testing.T) {
 				p.says(a.says)
 				p.hits.Store(0)
 				first, header := d.deliver(t, call)
-				if header.Get("Semel-Effect") != "" {
-					t.Errorf("%s: Semel-Effect is passed on", a.name)
+				// A refusal of Semel's own says by it that the call may have been executed.
+				if said := header.Get("Semel-Effect"); said != "" && (want != judge.Unknown || said != "unknown") {
+					t.Errorf("%s: Semel-Effect %q is passed on", a.name, said)
 				}
 				if d.name == "a message" {
 					if judge.Verdict(first) != want {
@@ -145,7 +146,7 @@ func TestAnswersByName(t *testing.T) {
 	}
 	doors := doorsWith(t, up.URL, p, time.Minute, judge.Answers{
 		NotExecuted: []string{"302 header:Location=/sign-in*", "200 json:/errors/0/code=THROTTLED", "504"}, Unknown: []string{"404", "200 json:/ok=false"}, Final: []string{"599"},
-	})
+	}, "")
 	for _, d := range doors {
 		if d.name == "a message" || d.name == "an effect at a provider" || d.name == "a route that names statuses" {
 			continue // they have no such setting, or another
@@ -207,6 +208,52 @@ func TestSilenceAtEveryDoor(t *testing.T) {
 				t.Errorf("the duplicate got %d, and the program was asked %d times", status, p.hits.Load())
 			}
 		})
+	}
+}
+
+// TestRetriedByName: with on_abandoned: retry, an answer that proves nothing lets the next
+// delivery run, whatever the door, unless the operation declares its effects.
+func TestRetriedByName(t *testing.T) {
+	clause.Proves(t, "IDS-XI.S1", "MAP-FLOW.4")
+	t.Parallel()
+	p := &program{}
+	up := httptest.NewServer(p)
+	t.Cleanup(up.Close)
+	for _, d := range doorsWith(t, up.URL, p, 5*time.Second, judge.Answers{}, ", on_abandoned: retry") {
+		if d.own || d.name == "a message" {
+			continue
+		}
+		held := map[string]bool{
+			"a financial route with an effect header": true, "the proxy with a ledger": true, "an effect at a provider": true, // their ledgers have the effect
+		}[d.name]
+		for name, says := range map[string]http.HandlerFunc{"timeout": saying(504), "reset": raw("")} {
+			t.Run(d.name+", "+name, func(t *testing.T) {
+				var keys []string
+				tell := func(h http.HandlerFunc) {
+					p.says(func(w http.ResponseWriter, r *http.Request) {
+						keys = append(keys, r.Header.Get("X-Charge"))
+						h(w, r)
+					})
+				}
+				tell(says)
+				p.hits.Store(0)
+				if status, _ := d.deliver(t, name); done(status) {
+					t.Errorf("the first sender got %d", status)
+				}
+				tell(saying(200))
+				d.deliver(t, name)
+				hits := int64(2)
+				if held {
+					hits = 1
+				}
+				if got := p.hits.Load(); got != hits {
+					t.Fatalf("the program was asked %d times, want %d", got, hits)
+				}
+				if d.name == "a command with a provider's key" && (keys[0] == "" || keys[0] != keys[1]) {
+					t.Errorf("the provider got the keys %q", keys)
+				}
+			})
+		}
 	}
 }
 

@@ -107,6 +107,9 @@ func (r *refusal) write(w http.ResponseWriter, to *request) {
 	if to.rpc && !slices.Contains(httpOnly, status) {
 		status = http.StatusOK
 	}
+	if m, known := door.Lookup(r.code); known {
+		door.SetEffect(w.Header(), m.Effect)
+	}
 	problem.WriteBody(w, status, contentJSON, r.text(to))
 }
 

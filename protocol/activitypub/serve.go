@@ -221,6 +221,7 @@ func (in *Inbox) refuse(ctx context.Context, w http.ResponseWriter, a *Activity,
 	if f, ok := errors.AsType[*senderError](err); ok {
 		doc.Status, doc.Error, doc.Message = f.status, f.name, problem.Sentence(f.err.Error())
 		trouble = f.status >= 500
+		door.SetEffect(w.Header(), door.EffectNone) // it is about the request
 		wait = cmp.Or(f.after, retryAfter)
 	}
 	if doc.Status == http.StatusTooManyRequests || doc.Status == http.StatusServiceUnavailable {

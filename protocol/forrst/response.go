@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/problem"
 )
 
@@ -39,6 +40,7 @@ type meta struct {
 
 // answer is what a delivery gets. It has either a result or errors.
 type answer struct {
+	effect string // see door.Meaning; empty: that of the code
 	status int
 	result json.RawMessage
 	errors json.RawMessage
@@ -107,6 +109,10 @@ func (s *Service) write(w http.ResponseWriter, id string, r *Request, a answer, 
 		http.Error(w, "the answer has no JSON form", http.StatusInternalServerError)
 		return
 	}
+	if m, known := door.Lookup(a.code); known && a.errors != nil && a.effect == "" {
+		a.effect = m.Effect
+	}
+	door.SetEffect(header, a.effect)
 	problem.WriteBody(w, a.status, "application/json", body)
 }
 

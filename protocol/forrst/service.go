@@ -224,7 +224,7 @@ func (s *Service) refuse(ctx context.Context, w http.ResponseWriter, status int,
 // refuseBecause is refuse with what the event says beside the code.
 func (s *Service) refuseBecause(ctx context.Context, w http.ResponseWriter, status int, errs Errors, e semel.Event, began time.Time) {
 	a := refused(errs)
-	a.status, e.Code, e.Status = status, a.code, status
+	a.status, a.effect, e.Code, e.Status = status, door.EffectNone, a.code, status
 	s.tell(ctx, e)
 	s.write(w, "", nil, a, began)
 }

@@ -213,6 +213,7 @@ func (g *Gateway) refuse(w http.ResponseWriter, err error) {
 			p.Title, p.Status = "Unknown command", http.StatusNotFound
 		}
 		p.Type = "/problems/" + string(p.Code)
+		door.SetEffect(w.Header(), door.EffectNone)
 		writeJSON(w, p.Status, problem.Type, &p)
 		return
 	}
@@ -253,6 +254,9 @@ func envelopeErrors(err error) []*Error {
 
 func writeProblem(w http.ResponseWriter, p *semelhttp.Problem) {
 	p.Type = "/problems/" + string(p.Code)
+	if m, known := door.Lookup(p.Code); known {
+		door.SetEffect(w.Header(), m.Effect)
+	}
 	writeJSON(w, p.Status, problem.Type, p)
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/protocol/inbox"
@@ -179,6 +180,7 @@ func (r *Receiver) refuse(w http.ResponseWriter, req *http.Request, status int, 
 	e := r.nothing()
 	e.status = status
 	r.tell(r.engine.Door().Arrived(req.Context(), Door, req.Header), e, &inbox.Result{Err: why})
+	door.SetEffect(w.Header(), door.EffectNone)
 	r.write(w, status, why)
 }
 

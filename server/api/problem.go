@@ -50,9 +50,13 @@ func (a *API) newProblem(code semel.Code, detail string) *problem {
 	if code == semel.CodeOtherCaller {
 		action = semelhttp.ActionFirstCredential
 	}
-	return &problem{Problem: wire.Problem{
+	p := &problem{Problem: wire.Problem{
 		Action: string(action), Type: a.opts.BaseURL + "/problems/" + string(info.Code), Title: info.Title, Status: info.Status, Detail: refusal.Sentence(detail), Code: info.Code,
 	}}
+	if info.Effect != "" {
+		p.set(door.EffectHeader, info.Effect)
+	}
+	return p
 }
 
 // invalid is a problem with one mistake.

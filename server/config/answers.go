@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 
-	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/transport/judge"
 )
 
@@ -44,10 +43,6 @@ func (v *validator) allAnswers() {
 		v.answers(fmt.Sprintf("a2a[%d]", i), v.c.A2A[i].Answers)
 	}
 	for i := range v.c.Webhooks {
-		w, at := &v.c.Webhooks[i], fmt.Sprintf("webhooks[%d]", i)
-		v.answers(at, w.Answers)
-		if w.Mode != webhook.Sync && judge.Answers(w.Answers).Any() {
-			v.bad(at+".answers", "leave it out, or write mode: sync", "an event that was acknowledged is posted again until it is taken")
-		}
+		v.answers(fmt.Sprintf("webhooks[%d]", i), v.c.Webhooks[i].Answers)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/server/auth"
+	"github.com/semelhq/semel/transport/judge"
 )
 
 // Webhook receives the webhooks of one sender, whose signature is its only credential; see
@@ -174,6 +175,9 @@ func (v *validator) webhooks() {
 		v.secrets(at+".upstream_secret_files", w.UpstreamSecretFiles)
 		if w.Mode != webhook.Sync && w.OnAbandoned != "" {
 			v.bad(at+".on_abandoned", "leave it out, or write mode: sync", "an event that was acknowledged is always posted again")
+		}
+		if w.Mode != webhook.Sync && judge.Answers(w.Answers).Any() {
+			v.bad(at+".answers", "leave it out, or write mode: sync", "an event that was acknowledged is posted again until it is taken")
 		}
 		v.receiver(at, w)
 	}

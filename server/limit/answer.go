@@ -27,7 +27,7 @@ func (a *answer) start() (own bool) {
 		header := a.ResponseWriter.Header()
 		clear(header)
 		maps.Copy(header, a.before)
-		a.opts.refuse(a.ResponseWriter, a.r, err)
+		a.opts.refuse(a.ResponseWriter, a.r, err, true)
 		return false
 	}
 	a.begun = true

@@ -91,7 +91,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ahead = 0 // a body of unknown length may be short
 	}
 	if err != nil {
-		m.opts.refuse(w, r, err)
+		m.opts.refuse(w, r, err, false)
 		return
 	}
 	counted := &countedBody{

@@ -14,9 +14,10 @@ import (
 // errRequests says that the limit of requests is reached.
 var errRequests = errors.New("limit: too many requests")
 
-// refuse answers for a limit. An unguarded request may have been sent on in part while
-// its body came, so the text only speaks of guarded calls.
-func (o *Options) refuse(w http.ResponseWriter, r *http.Request, why error) {
+// refuse answers for a limit. An unguarded request that has begun may have been sent on in
+// part while its body came, so the text only speaks of guarded calls, and the answer doesn't
+// say that nothing was done.
+func (o *Options) refuse(w http.ResponseWriter, r *http.Request, why error, begun bool) {
 	code, status, again := door.CodeOverloaded, 0, true
 	detail := "The server handles as many requests as it may. Nothing was executed. Send the same request again later."
 	e, exhausted := errors.AsType[*ExhaustedError](why)
@@ -42,6 +43,9 @@ func (o *Options) refuse(w http.ResponseWriter, r *http.Request, why error) {
 		// The rest of the body isn't worth reading. In HTTP/2 it can be cancelled, and
 		// this would end the other requests' connection.
 		w.Header().Set("Connection", "close")
+	}
+	if !begun {
+		door.SetEffect(w.Header(), m.Effect)
 	}
 	problem.Write(w, doc.Status, doc)
 	if o.Refused != nil {

@@ -20,7 +20,7 @@ func Requests(next http.Handler, limit int, opts *Options) (http.Handler, error)
 			defer func() { <-slots }()
 			next.ServeHTTP(w, r)
 		default:
-			o.refuse(w, r, errRequests)
+			o.refuse(w, r, errRequests, false)
 		}
 	}), nil
 }

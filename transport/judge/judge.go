@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/transport/safehttp"
 )
 
@@ -35,10 +36,7 @@ func (v Verdict) String() string { return names[v] }
 // EffectHeader is the header by which an upstream says what its status can't: with none
 // that nothing was done, with unknown that something may have been, whatever the status.
 // Any other value counts as unknown. It isn't passed on in either direction.
-const EffectHeader = "Semel-Effect"
-
-// effectNone is the value that says that nothing was done.
-const effectNone = "none"
+const EffectHeader = door.EffectHeader
 
 // Answer is what came back.
 type Answer struct {
@@ -200,7 +198,7 @@ func statusOfGRPC(name string) int {
 // ofEffect reads [EffectHeader]. What can't be read is no proof.
 func ofEffect(values []string) Verdict {
 	for _, v := range values {
-		if !strings.EqualFold(strings.TrimSpace(v), effectNone) {
+		if !strings.EqualFold(strings.TrimSpace(v), door.EffectNone) {
 			return Unknown
 		}
 	}

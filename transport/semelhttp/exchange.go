@@ -180,7 +180,11 @@ func (x *exchange) answer(ans *semel.Answer, err error) said {
 	case err != nil:
 		p = leaseLost()
 	case v != nil:
-		p = v.answer
+		if p = v.answer; v.end == semel.DispositionAborted {
+			p.effect = door.EffectNone
+		} else {
+			p.effect = door.EffectUnknown
+		}
 	case x.late:
 		p = unavailable()
 		p.detail = "The request took too long. Everything was rolled back and nothing was done; send the same request again."

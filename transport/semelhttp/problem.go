@@ -24,6 +24,7 @@ type problem struct {
 	limit      semel.Limit   // what the request was throttled by
 	retryAfter time.Duration // zero: sending it again is pointless
 	reference  string        // of the record; empty if there is none
+	effect     string        // see door.Meaning; empty: that of the code
 }
 
 // Action is what a caller's program can do about a refusal.
@@ -123,6 +124,10 @@ func (h *handler) refuse(w http.ResponseWriter, p problem) said {
 	if url := h.guard.statusURL(p.reference); url != "" {
 		w.Header().Add("Link", "<"+url+`>; rel="status"`)
 	}
+	if m, known := door.Lookup(p.code); known && p.effect == "" {
+		p.effect = m.Effect
+	}
+	door.SetEffect(w.Header(), p.effect)
 	writeRefusal(w, &p, media, doc)
 	return said{p.code, p.status}
 }
