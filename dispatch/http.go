@@ -88,7 +88,7 @@ func HTTP(opts HTTPOptions) (Sender, error) {
 	}
 	return &webhook{
 		url: u.String(), signer: s, header: opts.Header.Clone(), check: opts.Check, trace: opts.Trace,
-		rules: judge.Rules{Answers: answers, Contract: contract, RedirectsUnclear: true},
+		rules: Rules(answers),
 		limit: cmp.Or(opts.MaxAnswer, DefaultMaxAnswer), transport: &safehttp.Transport{Base: base},
 	}, nil
 }
@@ -212,6 +212,12 @@ type answerError struct {
 
 func (e *answerError) Error() string { return e.err.Error() }
 func (e *answerError) Unwrap() error { return e.err }
+
+// Rules are those by which the answers of receivers are judged. A redirect isn't followed, so
+// it is no result.
+func Rules(answers *judge.Named) judge.Rules {
+	return judge.Rules{Answers: answers, Contract: contract, RedirectsUnclear: true}
+}
 
 // contract is what receivers say of messages: by 409 that they are at work on one.
 var contract = judge.Answers{Unknown: []string{"409"}}.Must()

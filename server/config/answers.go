@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/transport/judge"
 )
 
@@ -45,4 +46,57 @@ func (v *validator) allAnswers() {
 	for i := range v.c.Webhooks {
 		v.answers(fmt.Sprintf("webhooks[%d]", i), v.c.Webhooks[i].Answers)
 	}
+}
+
+// Meaning is what an answer with a status means that comes from one upstream.
+type Meaning struct {
+	// Setting is the part of the configuration that has the upstream, and Match which requests
+	// reach it.
+	Setting string `json:"setting"`
+	Match   string `json:"match"`
+	Status  int    `json:"status"`
+	// Proves is the verdict: completed, rejected, aborted, failed or unknown.
+	Proves string `json:"proves"`
+	// Next is what the next delivery of the call gets.
+	Next string `json:"next"`
+	// Conditions are the entries of answers that come first if they match, each with what it
+	// proves.
+	Conditions []string `json:"conditions,omitempty"`
+}
+
+// Meanings are what an answer with a status and nothing else means, by upstream.
+func (c *Config) Meanings(status int) (list []Meaning) {
+	add := func(setting, match, operation string, rules judge.Rules) {
+		m := Meaning{Setting: setting, Match: match, Status: status, Conditions: rules.Conditions(status)}
+		v := rules.Of(judge.Answer{Status: status}).Verdict
+		m.Proves, m.Next = v.String(), "gets the same answer"
+		switch op := c.operation(operation); {
+		case v == judge.Aborted, v == judge.Failed && op != nil && op.OnFailure == semel.RetryFailure:
+			m.Next = "runs"
+		case v == judge.Unknown && op != nil && op.OnAbandoned == semel.RetryAbandoned && op.Effects == nil:
+			m.Next = "runs, by on_abandoned: retry"
+		case v == judge.Unknown:
+			m.Next = "is held until the call is settled"
+		}
+		list = append(list, m)
+	}
+	financial := func(operation string) bool { op := c.operation(operation); return op != nil && op.Financial }
+	for i := range c.Routes {
+		r := &c.Routes[i]
+		rt := c.Guarded(*r)
+		rt.Forwards = true
+		add(fmt.Sprintf("routes[%d]", i), r.Match, r.Operation, rt.Rules(financial(r.Operation)))
+	}
+	for i := range c.Forrst {
+		answers, _ := judge.Answers(c.Forrst[i].Answers).Parse()
+		for k, fn := range c.Forrst[i].Functions {
+			add(fmt.Sprintf("forrst[%d].functions[%d]", i, k), fn.Name, fn.Operation, judge.Rules{Answers: answers, Financial: financial(fn.Operation)})
+		}
+	}
+	for i := range c.A2A {
+		a := &c.A2A[i]
+		answers, _ := judge.Answers(a.Answers).Parse()
+		add(fmt.Sprintf("a2a[%d]", i), a.Path, a.Operation, judge.Rules{Answers: answers, Financial: financial(a.Operation), RedirectsUnclear: true})
+	}
+	return append(list, c.eventMeanings(status)...)
 }

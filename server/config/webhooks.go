@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/transport/judge"
@@ -264,4 +265,26 @@ func (v *validator) doorNames(prefix, principal, items string) {
 		}
 	}
 	v.reservePrincipal(principal, items)
+}
+
+// eventMeanings are [Config.Meanings] of the upstreams of webhooks.
+func (c *Config) eventMeanings(status int) (list []Meaning) {
+	for i := range c.Webhooks {
+		w := &c.Webhooks[i]
+		answers, _ := judge.Answers(w.Answers).Parse()
+		rules := dispatch.Rules(answers)
+		m := Meaning{Setting: fmt.Sprintf("webhooks[%d]", i), Match: w.Path, Status: status, Conditions: rules.Conditions(status)}
+		v := rules.Of(judge.Answer{Status: status}).Verdict
+		m.Proves, m.Next = v.String(), "posts the event again"
+		switch {
+		case v == judge.Completed:
+			m.Next = "is a duplicate"
+		case v == judge.Unknown && w.Mode == webhook.Sync && w.OnAbandoned == semel.HoldAbandoned:
+			m.Next = "is held until the call is settled"
+		case v == judge.Rejected && w.Mode != webhook.Sync:
+			m.Next = "is a duplicate: the event is parked"
+		}
+		list = append(list, m)
+	}
+	return list
 }

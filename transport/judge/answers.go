@@ -164,6 +164,22 @@ func (n *Named) reads(status int) bool {
 // Reads reports whether an answer with this status has to come with its body.
 func (r *Rules) Reads(status int) bool { return r.Answers.reads(status) || r.Contract.reads(status) }
 
+// Conditions are the entries about a status that look at more of the answer, each with what it
+// proves, for people.
+func (r *Rules) Conditions(status int) (list []string) {
+	for _, n := range []*Named{r.Answers, r.Contract} {
+		if n == nil {
+			continue
+		}
+		for _, e := range n.entries {
+			if e.status == status && e.where != nil {
+				list = append(list, e.text+": "+e.verdict.String())
+			}
+		}
+	}
+	return list
+}
+
 // headers are the headers that the answers look at.
 func (n *Named) headers() (names []string) {
 	if n == nil {

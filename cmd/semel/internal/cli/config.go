@@ -223,6 +223,7 @@ The JSON has the names of the YAML; durations and sizes are text.`,
 func newConfigExplain() *cobra.Command {
 	var asJSON bool
 	var file, request string
+	var status int
 	cmd := &cobra.Command{
 		Use:   "explain [FILE] [PATH]",
 		Short: "Say what settings are for and where their values come from",
@@ -237,15 +238,21 @@ route, webhook, inbox or service over Forrst, whether it is guarded, and what
 identifies its call or events. The file has the first line of the request, its
 header, an empty line and the body. Nothing is fetched or recorded.
 
+With --status it says what an answer with this status proves that comes from the
+upstream of each route, webhook, agent and service over Forrst, and what the next
+delivery of the call gets.
+
 ` + configSource + `
 
 The JSON is a list of objects with path, value, origin (kind, and file, line,
 column or name), env, description and allowed; with --request one object with
 door, and setting, operation, upstream, guarded, key, webhook, activitypub and
-forrst where they apply.`,
+forrst where they apply; with --status a list of objects with setting, match,
+status, proves, next and conditions.`,
 		Example: `  semel config explain store
   semel config explain semel.yaml 'routes[0]'
-  semel config explain --config semel.yaml --request delivery.http`,
+  semel config explain --config semel.yaml --request delivery.http
+  semel config explain --config semel.yaml --status 503`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && isConfigFile(args[0]) {
 				if file != "" {
@@ -262,6 +269,12 @@ forrst where they apply.`,
 			c, origins, err := loadConfig(cmd, file)
 			if err != nil {
 				return reportConfig(cmd, err)
+			}
+			if status != 0 {
+				if len(args) > 0 || request != "" {
+					return usage("--status needs neither PATH nor --request")
+				}
+				return reportStatus(cmd, c, status, asJSON)
 			}
 			if request != "" {
 				if len(args) > 0 || request == "-" && file == "-" {
@@ -280,6 +293,7 @@ forrst where they apply.`,
 		},
 	}
 	configFlag(cmd, &file)
+	cmd.Flags().IntVar(&status, "status", 0, "`status` of an upstream's answer, such as 503")
 	cmd.Flags().StringVar(&request, "request", "", "`file` of a captured request; - is standard input")
 	jsonFlag(cmd, &asJSON)
 	return cmd

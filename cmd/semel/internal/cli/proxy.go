@@ -45,6 +45,10 @@ its duplicates get 410. An upgrade to another protocol with a key is refused.
 If the upstream got a request and never answered, Semel can't know whether the work
 was done. It holds the call, and nobody runs it again, unless you say with
 --on-abandoned retry that repeating is harmless. --reconcile names a URL to ask.
+--answers says what an answer means, if you know all that is in front of the upstream:
+not_executed=503 runs the next delivery, unknown=500 holds the call, and final=419
+gives every duplicate the same. 'final=302 header:Location=/x*' looks at a header, and
+'not_executed=200 json:/error/code=THROTTLED' into the body.
 
 A caller is verified by a token of --jwt-issuer, or by a proxy in front that names it
 in --trusted-header; then a retry with a renewed token gets the recorded answer.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -18,14 +19,15 @@ type proxyFlags struct {
 	maxBody, maxResult                          string
 	timeout, readTimeout, lease, reconcileEvery time.Duration
 	shutdownDelay                               time.Duration
-	methods, trusted                            []string
+	methods, trusted, answers                   []string
 }
 
 func (f *proxyFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.profile, "profile", "ietf", "ietf, stripe, acp, ucp or adyen")
+	flags.StringVar(&f.profile, "profile", "ietf", "ietf, stripe, acp, ucp, adyen or x402")
 	flags.StringVar(&f.key, "key", "", "optional or required (default optional, but for acp)")
 	flags.StringVar(&f.keyHeader, "key-header", semelhttp.DefaultKeyHeader, "`header` with the key")
 	flags.StringSliceVar(&f.methods, "methods", nil, "`methods` that are guarded (default all but safe ones)")
+	flags.StringArrayVar(&f.answers, "answers", nil, "what an answer means: `LIST=STATUS`, such as not_executed=503")
 	flags.StringVar(&f.onAbandoned, "on-abandoned", "hold", "unknown outcomes: hold or retry")
 	flags.StringVar(&f.inFlight, "in-flight", "refuse", "running duplicates: refuse or wait")
 	flags.StringVar(&f.mode, "mode", "enforce", "enforce, shadow or off")
@@ -51,6 +53,10 @@ func (f *proxyFlags) settings(upstream string) (op config.Operation, rt config.R
 	if err != nil {
 		return op, rt, usage("--max-result: %q %w", f.maxResult, err)
 	}
+	answers, err := f.named()
+	if err != nil {
+		return op, rt, err
+	}
 	key := semelhttp.KeyRule(f.key)
 	if key == "" && f.profile != semelhttp.ACP().Name {
 		key = semelhttp.KeyOptional
@@ -61,6 +67,20 @@ func (f *proxyFlags) settings(upstream string) (op config.Operation, rt config.R
 	}
 	return op, config.Route{
 		Match: "/", Upstream: upstream, Operation: op.Name, Profile: f.profile, Mode: f.mode, Key: key, KeyHeader: f.keyHeader,
-		Methods: f.methods, MaxBody: maxBody, Forwarding: config.Forwarding{Timeout: config.Duration(f.timeout)}, PreserveHost: f.preserveHost,
+		Methods: f.methods, MaxBody: maxBody, Forwarding: config.Forwarding{Timeout: config.Duration(f.timeout), Answers: answers}, PreserveHost: f.preserveHost,
 	}, nil
+}
+
+// named are the upstream's answers by what they mean, as --answers has them.
+func (f *proxyFlags) named() (a config.Answers, err error) {
+	lists := map[string]*[]string{"not_executed": &a.NotExecuted, "unknown": &a.Unknown, "final": &a.Final}
+	for _, text := range f.answers {
+		name, entry, ok := strings.Cut(text, "=")
+		list := lists[name]
+		if list == nil || !ok {
+			return a, usage("--answers %q is none of not_executed=STATUS, unknown=STATUS and final=STATUS, such as not_executed=503", text)
+		}
+		*list = append(*list, entry)
+	}
+	return a, nil
 }

@@ -30,7 +30,8 @@ func parseProxyFlags(t *testing.T, args ...string) (config.Operation, config.Rou
 
 func TestProxyFlagsBecomeSettings(t *testing.T) {
 	op, rt, err := parseProxyFlags(t, "--key-header", "PayPal-Request-Id", "--methods", "POST,DELETE", "--in-flight", "wait",
-		"--reconcile-every", "2s", "--max-body", "40MiB", "--max-result", "4MiB", "--preserve-host", "never", "--timeout", "5m")
+		"--reconcile-every", "2s", "--max-body", "40MiB", "--max-result", "4MiB", "--preserve-host", "never", "--timeout", "5m",
+		"--answers", "not_executed=503", "--answers", "not_executed=200 json:/ok=false", "--answers", "final=302 header:Location=/a,b*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +41,14 @@ func TestProxyFlagsBecomeSettings(t *testing.T) {
 	if rt.KeyHeader != "PayPal-Request-Id" || !reflect.DeepEqual(rt.Methods, []string{"POST", "DELETE"}) || rt.MaxBody != 40<<20 ||
 		rt.PreserveHost != "never" || rt.Timeout != config.Duration(5*time.Minute) {
 		t.Errorf("the route is %+v", rt)
+	}
+	if want := (config.Answers{NotExecuted: []string{"503", "200 json:/ok=false"}, Final: []string{"302 header:Location=/a,b*"}}); !reflect.DeepEqual(rt.Answers, want) {
+		t.Errorf("the answers are %+v", rt.Answers)
+	}
+	for _, bad := range []string{"503", "maybe=503", "=503"} {
+		if _, _, err := parseProxyFlags(t, "--answers", bad); err == nil || !strings.Contains(err.Error(), "--answers") {
+			t.Errorf("--answers %s: %v", bad, err)
+		}
 	}
 	cfg, _, err := config.Load(config.Source{Env: func(string) (string, bool) { return "", false }})
 	if err != nil {

@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel/server/config"
+)
+
+// reportStatus prints what an answer with a status means, by upstream.
+func reportStatus(cmd *cobra.Command, c *config.Config, status int, asJSON bool) error {
+	if status < 100 || status > 999 {
+		return usage("--status %d is not a status from 100 to 999", status)
+	}
+	list := c.Meanings(status)
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), list)
+	}
+	tw := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "SETTING\tMATCH\tPROVES\tNEXT DELIVERY\tUNLESS")
+	for _, m := range list {
+		unless := strings.Join(m.Conditions, "; ")
+		if unless == "" {
+			unless = "-"
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", m.Setting, printable(m.Match), m.Proves, m.Next, printable(unless))
+	}
+	return tw.Flush()
+}
