@@ -87,6 +87,9 @@ func (w *work) Run(x door.Execution) semel.Ending {
 // ended is the answer to the delivery that has executed, whose attempt has ended.
 func (out *outcome) ended(r *Request, f *function, rec *semel.Record) answer {
 	out.code = "" // whatever the function says is an outcome
+	if rec.Disposition == semel.DispositionAborted {
+		out.effect = door.EffectNone
+	}
 	again := r.idempotency != nil || f.readOnly || rec.Disposition == semel.DispositionAborted
 	switch {
 	case rec.State == semel.Processing && out.errors == nil:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/transport/semelhttp"
@@ -154,6 +155,9 @@ func (g *Gateway) write(w http.ResponseWriter, status int, r *Response) {
 	}
 	if r.StatusURL != "" && r.unended() {
 		w.Header().Set("Location", r.StatusURL)
+	}
+	if r.Type == evidence.TypeAborted {
+		door.SetEffect(w.Header(), door.EffectNone)
 	}
 	if r.unended() || status == http.StatusServiceUnavailable {
 		problem.RetryAfter(w.Header(), r.RetryAfter)

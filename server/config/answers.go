@@ -50,11 +50,12 @@ func (v *validator) allAnswers() {
 
 // Meaning is what an answer with a status means that comes from one upstream.
 type Meaning struct {
-	// Setting is the part of the configuration that has the upstream, and Match which requests
-	// reach it.
+	// Setting is the part of the configuration that has the upstream.
 	Setting string `json:"setting"`
-	Match   string `json:"match"`
-	Status  int    `json:"status"`
+	// Match says which requests reach it: a pattern, a path or the name of a function.
+	Match string `json:"match"`
+	// Status is that of the answer.
+	Status int `json:"status"`
 	// Proves is the verdict: completed, rejected, aborted, failed or unknown.
 	Proves string `json:"proves"`
 	// Next is what the next delivery of the call gets.

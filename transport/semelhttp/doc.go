@@ -36,16 +36,17 @@
 // # What is recorded
 //
 // What an answer proves decides, by the table of package judge. 2xx and 3xx complete the
-// call. 4xx is a final refusal and is replayed, except 401, 402, 403, 407, 423, 424, 425,
-// 429: by those, and by its own 503, a handler says that nothing was done, and the next
-// delivery runs. 500 and most other 5xx fail the attempt, and Operation.OnFailure decides;
-// by default the next delivery runs, unless the operation is Financial. 408, 502 and 504
-// speak of somebody else and prove nothing. After those, a panic, or a 5xx once the
-// handler's context was cancelled, nobody knows what happened: the attempt is given up as
-// if the process had died, and runs again only if the ledger or Operation.OnAbandoned
-// allows it. An answer that leaves an effect in the ledger without a result holds the
-// call. A handler says more by the header Semel-Effect, none or unknown, which callers
-// don't get.
+// call. 4xx is a final refusal and is replayed, except those of a request's head, such as
+// 401 and 429, and 307 and 308: by these a handler says that nothing was done, and the next
+// delivery runs. 500 and other registered 5xx fail the attempt, and Operation.OnFailure
+// decides; by default the next delivery runs, unless the operation is Financial. So do 502,
+// 503 and 504, which prove nothing if the operation is Financial or the route Forwards. Nor
+// does 408, 424 or a status that isn't registered, nor the 403 of a Financial operation.
+// After those, a panic, or a 5xx once the handler's context was cancelled, nobody knows what
+// happened: the attempt is given up as if the process had died, and runs again only if the
+// ledger or Operation.OnAbandoned allows it. An answer that leaves an effect in the ledger
+// without a result holds the call. A handler says more by the header Semel-Effect, none or
+// unknown, which callers don't get, and you by Route.Answers.
 //
 // The guard keeps the headers Content-Type, Content-Encoding, Content-Language,
 // Content-Disposition, Location, ETag, Last-Modified and Link, and those that the route
