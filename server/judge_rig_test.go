@@ -97,6 +97,8 @@ type entrance struct {
 	// own: the program is the handler itself, and nothing can break off. money: its work
 	// moves money.
 	own, money bool
+	// words: the door answers in words of its own.
+	words bool
 }
 
 func same(_ int, v judge.Verdict) judge.Verdict { return v }
@@ -263,9 +265,9 @@ evidence: {key_file: KEYS}
 		{name: "a webhook that is synchronous", statusOnly: true, deliver: func(t *testing.T, call string) (int, http.Header) {
 			return post("/hooks", "{}", signedAs(t, "github", secret, "{}", "X-GitHub-Delivery", call, "X-GitHub-Event", "push")...)
 		}, verdict: unproved(), runs: again(judge.Aborted, judge.Failed, judge.Rejected)}, // the sender delivers until it is taken
-		{name: "a command with a URL", deliver: command("order"), verdict: commanded, runs: again(judge.Aborted)},
-		{name: "a command with a provider's key", deliver: command("card"), verdict: commanded, runs: again(judge.Aborted)},
-		{name: "a function of Forrst", deliver: func(_ *testing.T, call string) (int, http.Header) {
+		{name: "a command with a URL", words: true, deliver: command("order"), verdict: commanded, runs: again(judge.Aborted)},
+		{name: "a command with a provider's key", words: true, deliver: command("card"), verdict: commanded, runs: again(judge.Aborted)},
+		{name: "a function of Forrst", words: true, deliver: func(_ *testing.T, call string) (int, http.Header) {
 			return post("/forrst", `{"protocol":{"name":"forrst","version":"0.1.0"},"id":"r","call":{"function":"pay","version":"1.0.0","arguments":{}},"extensions":[{"urn":"urn:forrst:ext:idempotency","options":{"key":"`+call+`"}}]}`)
 		}, verdict: func(status int, v judge.Verdict) judge.Verdict { // none of this is Forrst's
 			switch {
