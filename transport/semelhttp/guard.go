@@ -169,10 +169,6 @@ func (rt Route) Rules(financial bool) judge.Rules {
 	}
 }
 
-// signedAnew reports whether the credential of a request is another at each try, because it
-// signs the request. No scheme of that kind is known yet.
-func (h *handler) signedAnew(*http.Request) bool { return false }
-
 // guards reports whether requests of a method are guarded.
 func (h *handler) guards(method string) bool {
 	if h.route.Methods == nil {
