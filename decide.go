@@ -114,11 +114,18 @@ func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruli
 
 // isNew reports whether an execution would begin a new call, of which the record has
 // nothing but the fence that its own must exceed. That is so if there is no record, if it
-// has expired, if it is a tombstone, or if it is another caller's and shows that nothing has happened: not
-// executing needs no proof of who asks, and a credential that was refused and then renewed
-// must not keep the key from its owner.
+// has expired, if it is a tombstone, or if nothing has happened and the caller or the payload is
+// another one: not executing needs no proof of who asks, and a credential that was refused and
+// then renewed must not keep the key from its owner.
 func isNew(call *Call, cur *Record, now store.Instant) bool {
-	return cur.State == absent || cur.Expired(now) || isTombstone(cur) || cur.BoundTo != call.BoundTo && nothingHappened(cur)
+	return cur.State == absent || cur.Expired(now) || isTombstone(cur) ||
+		nothingHappened(cur) && (cur.BoundTo != call.BoundTo || startsAfresh(call, cur))
+}
+
+// startsAfresh reports whether the caller of an aborted call sends another payload: a client that
+// follows a redirect, or corrects what was refused. Nothing happened that it could contradict.
+func startsAfresh(call *Call, cur *Record) bool {
+	return cur.Disposition == DispositionAborted && cur.Confirmation == nil && cur.Door == call.Door && !sameFingerprint(call, cur)
 }
 
 // nothingHappened reports whether every attempt of the call has ended with proof that it

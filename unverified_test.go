@@ -201,3 +201,23 @@ func TestHoldsOfUnverifiedCallersAreBounded(t *testing.T) {
 		must(t, begin(t, r.Engine, bound("third")).Complete(t.Context(), data("x")))
 	})
 }
+
+// A caller whose call was aborted may send another payload under its key: to follow a redirect, or
+// because the first one was refused before anything was done. What happened is never contradicted.
+func TestAnAbortedCallMayBeSentWithAnotherPayload(t *testing.T) {
+	inBubble(t, semel.Operation{OnFailure: semel.RetryFailure}, func(t *testing.T, r *rig) {
+		first, other := call("k"), call("k")
+		other.Fingerprint = payload("followed")
+		a := begin(t, r.Engine, first)
+		decides(t, r.Engine, other, semel.Conflict)
+		must(t, a.Abort(t.Context(), store.Failure{Code: "307"}))
+		b := begin(t, r.Engine, other)
+		if rec := b.Record(); rec.Attempt != 1 || rec.Fence <= a.Fence() || rec.Fingerprint != other.Fingerprint {
+			t.Errorf("it isn't a new call: %+v", rec)
+		}
+		decides(t, r.Engine, first, semel.Conflict)
+		must(t, b.Fail(t.Context(), store.Failure{Code: "500"}, semel.Result{}))
+		must(t, begin(t, r.Engine, other).Abort(t.Context(), store.Failure{Code: "429"}))
+		decides(t, r.Engine, first, semel.Conflict) // something may have happened by the first attempt
+	})
+}
