@@ -36,13 +36,20 @@ type Witness interface {
 	Changed(op *Operation, prev, next *Record, change store.Change) []store.Entry
 	// Decided records what a delivery got that changed nothing: every decision except
 	// the execution of a recorded call, and except throttling, so that a flood doesn't
-	// get into the log. With [EvidenceDurable] it returns when the entry is durable.
-	// If it returns an error, the delivery isn't answered.
-	Decided(ctx context.Context, op *Operation, call *Call, ans *Answer) error
+	// get into the log. With [EvidenceDurable] it returns when the entry is durable, of
+	// callers whom somebody verified. pays, if it isn't nil, is asked before anything is
+	// written about a delivery that was refused. If Decided returns an error, the delivery
+	// isn't answered.
+	Decided(ctx context.Context, op *Operation, call *Call, ans *Answer, pays Payer) error
 	// EraseRecord erases what the entries about an identity say in plain text, and
 	// returns how many entries there are. What they prove stays.
 	EraseRecord(ctx context.Context, id ID) (int, error)
 }
+
+// Payer counts an entry of so many bytes that is written about a delivery, at a time of the
+// store's clock, against the [Quotas] of whoever sent it. It reports false, and counts nothing,
+// if they have used up a quota.
+type Payer func(bytes int, at store.Instant) bool
 
 // newVersion assigns next a revision as the successor of prev, and builds its evidence
 // entries. Every write of a record goes through it. UpdatedAt never goes back, although the
@@ -56,6 +63,7 @@ func (e *Engine) newVersion(op *Operation, prev, next *Record, change store.Chan
 	v := version{rec: next, expect: prev.Revision, usage: e.quotas.usageOf(prev, next)}
 	if op.evident(EvidenceChanges) && change != store.ChangePostponed {
 		v.evidence = e.opts.Witness.Changed(op, prev, next, change)
+		v.usage = e.quotas.withEvidence(v.usage, v.evidence)
 	}
 	return v
 }
@@ -97,7 +105,7 @@ func (e *Engine) witness(ctx context.Context, op *Operation, call *Call, ans *An
 		return nil
 	}
 	c, a := *call, *ans // copies, so that calls without evidence stay on the stack
-	if err := e.opts.Witness.Decided(ctx, op, &c, &a); err != nil {
+	if err := e.opts.Witness.Decided(ctx, op, &c, &a, e.quotas.payer(ctx, op, &c)); err != nil {
 		return &Error{Code: CodeStoreUnavailable, Message: "the evidence of this answer can't be kept", RetryAfter: minRetryAfter, Err: err}
 	}
 	return nil

@@ -36,7 +36,7 @@ func (s *scribe) Changed(_ *semel.Operation, prev, next *semel.Record, change st
 }
 
 // Decided keeps the decision in memory.
-func (s *scribe) Decided(_ context.Context, _ *semel.Operation, call *semel.Call, ans *semel.Answer) error {
+func (s *scribe) Decided(_ context.Context, _ *semel.Operation, call *semel.Call, ans *semel.Answer, _ semel.Payer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.decided = append(s.decided, call.Key+" "+string(ans.Decision))

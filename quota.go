@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/semelhq/semel/store"
@@ -29,7 +30,8 @@ type Quotas struct {
 	//
 	// Records limit new calls. A call whose attempt is aborted is given back: it proved to
 	// be nothing. If it runs again, it counts again. Bytes limit what callers and handlers put into records:
-	// keys, attributes, results, messages, and the records of effects and failures. Bytes
+	// keys, attributes, results, messages, the records of effects and failures, and what the
+	// evidence log gets about all this and about deliveries that are refused. Bytes
 	// are counted when they are written, so concurrent calls may exceed the quota
 	// together, and those of an aborted call stay counted, because they stay stored.
 	PrincipalRecords, PrincipalBytes, TenantRecords, TenantBytes int64
@@ -200,6 +202,40 @@ func (q *quotas) charge(ctx context.Context, rec *Record, u usage) {
 		case n < 0:
 			q.table.giveBack(q.bucket(ctx, one, rec), one.price(-n))
 		}
+	}
+}
+
+// entryOverhead is about what an entry of the evidence log takes in a store besides its text,
+// in bytes: what it is found by, and its part of the tree.
+const entryOverhead = 256
+
+// withEvidence adds what the entries about a write take to what the write uses.
+func (q *quotas) withEvidence(u usage, entries []store.Entry) usage {
+	for i := range entries {
+		if len(q.set) > 0 {
+			u.bytes += int64(len(entries[i].Leaf)+len(entries[i].Opening)) + entryOverhead
+		}
+	}
+	return u
+}
+
+// payer charges whoever sent a delivery for an entry that is written about it, by the quotas of bytes.
+// It is nil if there are none, and for the engine's own calls.
+func (q *quotas) payer(ctx context.Context, op *Operation, call *Call) Payer {
+	if isOwn(ctx) || !slices.ContainsFunc(q.set, func(one quota) bool { return one.bytes }) {
+		return nil
+	}
+	rec := &Record{ID: call.ID(op.Share), Principal: call.Principal, BoundTo: call.BoundTo}
+	return func(bytes int, at store.Instant) bool {
+		for i := range q.set {
+			one := &q.set[i]
+			if one.bytes && q.table.wait(q.bucket(ctx, one, rec), q.price(one, 1), q.Window, at) > 0 {
+				return false
+			}
+		}
+		rec.UpdatedAt = at
+		q.charge(ctx, rec, usage{bytes: int64(bytes) + entryOverhead})
+		return true
 	}
 }
 

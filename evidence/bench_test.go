@@ -47,7 +47,7 @@ func BenchmarkEntry(b *testing.B) {
 	b.Run("replayed", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := l.Decided(context.Background(), op, &c, &semel.Answer{Decision: semel.Replay, Record: done}); err != nil {
+			if err := l.Decided(context.Background(), op, &c, &semel.Answer{Decision: semel.Replay, Record: done}, nil); err != nil {
 				b.Fatal(err)
 			}
 		}

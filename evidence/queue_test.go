@@ -52,7 +52,7 @@ func (g *gated) AppendEvidence(ctx context.Context, entries []store.Entry) error
 func decide(ctx context.Context, l *evidence.Log, level semel.EvidenceLevel, key string) error {
 	c := call("acme", key, "p")
 	rec := &semel.Record{ID: semel.ID{Tenant: "acme", Operation: "op", Key: key}, State: semel.Completed, Disposition: semel.DispositionCompleted, Attempt: 1}
-	return l.Decided(ctx, &semel.Operation{Name: "op", Evidence: level}, &c, &semel.Answer{Decision: semel.Replay, Record: rec})
+	return l.Decided(ctx, &semel.Operation{Name: "op", Evidence: level}, &c, &semel.Answer{Decision: semel.Replay, Record: rec}, nil)
 }
 
 func inBubble(t *testing.T, st *gated, opts *evidence.Options, body func(t *testing.T, l *evidence.Log)) {

@@ -148,7 +148,7 @@ func (c *changed) messages() {
 // with that of other deliveries within Options.FlushEvery: a crash before then loses
 // it, but for that of conflicts, which are answered when it is durable. When the store
 // does not keep up the delivery waits, and is refused in the end: an answer without evidence is given at no level.
-func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call, ans *semel.Answer) error {
+func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call, ans *semel.Answer, _ semel.Payer) error {
 	rec := ans.Record
 	if rec == nil {
 		rec = &semel.Record{}

@@ -26,7 +26,7 @@ func (versions) Changed(_ *semel.Operation, prev, next *semel.Record, _ store.Ch
 	return []store.Entry{{Leaf: fmt.Appendf(nil, "%s %s", before, next.Revision), Opening: []byte(next.ID.Key), Subject: subject(next.ID)}}
 }
 
-func (versions) Decided(context.Context, *semel.Operation, *semel.Call, *semel.Answer) error {
+func (versions) Decided(context.Context, *semel.Operation, *semel.Call, *semel.Answer, semel.Payer) error {
 	return nil
 }
 
