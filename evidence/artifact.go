@@ -53,6 +53,9 @@ const (
 	// TypePurged is an operator's word to delete the record before its window is
 	// over. If that did not happen then, the entries that follow show the record.
 	TypePurged Type = "record.purged"
+	// TypeMoved is a refusal that was put into a record of its own, for the caller who got
+	// it, because another caller claimed the key.
+	TypeMoved Type = "record.moved"
 
 	// TypeRestored is the word that the store was restored from a backup: what it had
 	// recorded since may have been executed again.
@@ -91,9 +94,14 @@ type Artifact struct {
 	Payload   Payload   `json:"payload"`
 	// Tenant is the blinded name of the tenant: the same in all entries of a log.
 	Tenant string `json:"tenant_id"`
-	// Version is that of the form, 1.
+	// Version is that of the form: [Version], or that of an earlier one.
 	Version int `json:"v"`
 }
+
+// Version is the form in which artifacts are written; [ParseArtifact] reads the earlier ones,
+// too. Version 2 added count, from and until, operation_ref, sequence, sequence_ref and
+// unfinished, and every change has its content; in version 1 the first programs left it out.
+const Version = 2
 
 // Payload is what an artifact says. Members that say nothing are left out.
 // Fingerprints and the outcome reference are keyed digests: they can be compared
@@ -108,6 +116,7 @@ type Payload struct {
 	// Content is a keyed digest of the record after the change, by which an audit finds one
 	// that was changed behind the engine.
 	Content string `json:"content,omitempty"`
+	Counted
 	// Decision is what a delivery got.
 	Decision string `json:"decision,omitempty"`
 	// Disposition is how the newest attempt had ended by then.
@@ -124,14 +133,38 @@ type Payload struct {
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// KeptUntil is until when the record is kept; while its attempt isn't over, until when
 	// at least.
-	KeptUntil  time.Time `json:"kept_until,omitzero"`
-	OutcomeRef string    `json:"outcome_ref,omitempty"`
-	Presented  string    `json:"presented_fingerprint,omitempty"`
-	Reason     string    `json:"reason,omitempty"`
+	KeptUntil time.Time `json:"kept_until,omitzero"`
+	// Operation is the blinded name of the operation.
+	Operation  string `json:"operation_ref,omitempty"`
+	OutcomeRef string `json:"outcome_ref,omitempty"`
+	Presented  string `json:"presented_fingerprint,omitempty"`
+	Reason     string `json:"reason,omitempty"`
 	// Record is the blinded name of the record: the same in all entries about it.
 	Record string `json:"record_ref,omitempty"`
+	Numbered
 	// State is that of the effect, message or compensation afterwards.
 	State string `json:"state,omitempty"`
+	// Unfinished says that the record has messages to deliver, or is being compensated: it
+	// is kept until that is done, whatever KeptUntil says.
+	Unfinished bool `json:"unfinished,omitempty"`
+}
+
+// Counted tells of several deliveries that got the same. They aren't among the other entries.
+// Without a record, they are deliveries of one operation, whatever their keys.
+type Counted struct {
+	// Count is how many they are; zero: the entry isn't about several.
+	Count uint64 `json:"count,omitempty"`
+	// From and Until are the times of the first and the last.
+	From  time.Time `json:"from,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+}
+
+// Numbered tells of a call in a sequence.
+type Numbered struct {
+	// Sequence is the number of the call, in digits. SequenceRef is the blinded name of the
+	// sequence, where the number has a record of its own.
+	Sequence    string `json:"sequence,omitempty"`
+	SequenceRef string `json:"sequence_ref,omitempty"`
 }
 
 // Opening is what an artifact is about, in clear. Its JSON is canonical.
@@ -143,7 +176,8 @@ type Opening struct {
 	FailureCode string `json:"failure_code,omitempty"`
 	// Fingerprint is where the leaf has one.
 	Fingerprint string `json:"fingerprint,omitempty"`
-	// IdempotencyKey, with Operation, Principal and Tenant, is the identity.
+	// IdempotencyKey is the key that the caller gave. With Operation, Principal and Tenant,
+	// and the leaf's sequence, it is the identity.
 	IdempotencyKey string `json:"idempotency_key"`
 	// Item names the effect, the message or the compensating call.
 	Item      string `json:"item,omitempty"`
@@ -178,14 +212,14 @@ func Commit(opening []byte) [sha256.Size]byte {
 
 const commitPrefix = "semel-opening-1\n"
 
-// ParseArtifact reads a leaf.
+// ParseArtifact reads a leaf, of this version or an earlier one.
 func ParseArtifact(leaf []byte) (Artifact, error) {
 	var a Artifact
 	if err := json.Unmarshal(leaf, &a); err != nil {
 		return a, fmt.Errorf("evidence: the leaf is no artifact: %w", err)
 	}
-	if a.Version != 1 {
-		return a, fmt.Errorf("evidence: the artifact has version %d", a.Version)
+	if a.Version < 1 || a.Version > Version {
+		return a, fmt.Errorf("evidence: the artifact has version %d, and this program knows those up to %d", a.Version, Version)
 	}
 	return a, nil
 }

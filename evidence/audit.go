@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
 )
 
@@ -23,9 +21,35 @@ const (
 	RecordChanged Discrepancy = "changed"
 	// RecordOlder: it is what it was before its last change, as if it were put back.
 	RecordOlder Discrepancy = "older"
-	// RecordUnknown: the log has nothing about it, although it has about older records of
-	// its operation.
+	// RecordUnknown: the log doesn't tell of any change of it, although it has everything
+	// that happened to its operation since before the record was made.
 	RecordUnknown Discrepancy = "unknown"
+)
+
+// Reason says why the log needn't tell what a record is.
+type Reason string
+
+// The reasons.
+const (
+	// NoEvidence: the log has nothing about the record's operation.
+	NoEvidence Reason = "no_evidence"
+	// BeforeEvidence: the record was made before the first entry about its operation.
+	BeforeEvidence Reason = "before_evidence"
+	// BeforeRestore: it is from the backup from which the store was restored, and the log
+	// has nothing about it.
+	BeforeRestore Reason = "before_restore"
+	// NoContents: its entries don't say what it is. The first versions wrote such.
+	NoContents Reason = "no_contents"
+	// OtherFormat: its entries were written by another version, which stored the record in a
+	// form that this one can't compare.
+	OtherFormat Reason = "other_format"
+	// SequenceMark: it only orders the numbers of a sequence, which have records of their
+	// own.
+	SequenceMark Reason = "sequence_mark"
+	// Reserved: it belongs to an operation of this module, which keeps no evidence.
+	Reserved Reason = "reserved"
+	// Gone: it was deleted while the audit read.
+	Gone Reason = "gone"
 )
 
 // AuditFault is one record that isn't as the log says.
@@ -34,26 +58,29 @@ type AuditFault struct {
 	// Record is [store.ID.Encode] of a record that the store has.
 	Record string `json:"record,omitempty"`
 	// Tenant, Operation and Key name it, unless it is missing and the opening that names it
-	// was erased.
+	// was erased. Sequence is its number, if it is one of a sequence.
 	Tenant    string `json:"tenant,omitempty"`
 	Operation string `json:"operation,omitempty"`
 	Key       string `json:"idempotency_key,omitempty"`
+	Sequence  uint64 `json:"sequence,omitempty"`
 	// Ref is the record's blinded name in the log.
 	Ref string `json:"record_ref"`
-	// Entry is the number of the last entry about the record; nil if there is none.
+	// Entry is the number of the last entry about a change of the record; nil if there is none.
 	Entry *uint64 `json:"entry,omitempty"`
 }
 
-// Audit is what [Log.Audit] found.
+// Audit is what [Log.Audit] found. Each of the records is what the log says, or needn't be in
+// the log for one of the reasons, or is a fault.
 type Audit struct {
-	// Entries were read, and Records, of which Compared were held against an entry.
-	// The log has nothing about Unlogged ones, and needn't: their operations kept no
-	// evidence when they were made.
+	// Entries were read, and Records, of which Compared are what the log says.
 	Entries  uint64 `json:"entries"`
 	Records  int    `json:"records"`
 	Compared int    `json:"compared"`
-	Unlogged int    `json:"unlogged"`
-	// Faults are the first that were found, at most 1000, and Found counts all.
+	// Unlogged are those that the log needn't tell of, and Reasons counts them by reason.
+	Unlogged int            `json:"unlogged"`
+	Reasons  map[Reason]int `json:"unlogged_reasons"`
+	// Faults are the first that were found, at most 1000, and Found counts all. Those of the
+	// kind missing aren't among Records.
 	Faults []AuditFault `json:"faults"`
 	Found  int          `json:"faults_found"`
 }
@@ -63,7 +90,7 @@ const maxAuditFaults = 1000
 
 // Audit compares every record of the store with the last entry about it (IDS-XV.5). It reads
 // the log and then the records in pages, while both may change: what differs is looked at
-// again before it is a fault. It takes about 150 bytes of memory for each record. That the
+// again before it is a fault. It takes about 200 bytes of memory for each record. That the
 // log itself is as it was signed is for [Verify].
 //
 // Evidence of an operation that was switched off for a while, and on again, has gaps, and
@@ -78,47 +105,30 @@ func (l *Log) Audit(ctx context.Context, progress func(*Audit)) (Audit, error) {
 	if progress == nil {
 		progress = func(*Audit) {}
 	}
-	a := auditor{log: l, progress: progress, found: Audit{Faults: []AuditFault{}}, last: map[store.Subject]lastEntry{}, since: map[string]store.Instant{}}
+	a := auditor{log: l, progress: progress, found: Audit{Faults: []AuditFault{}, Reasons: map[Reason]int{}}}
 	if err := a.readLog(ctx); err != nil {
 		return a.found, err
 	}
 	if err := a.readRecords(ctx, search); err != nil {
 		return a.found, err
 	}
-	return a.found, a.missing(ctx)
+	records := a.found.Compared + a.found.Unlogged + a.found.Found
+	if err := a.missing(ctx); err != nil {
+		return a.found, err
+	}
+	if records != a.found.Records {
+		return a.found, fmt.Errorf("evidence: of %d records only %d were audited: this is a fault of the program", a.found.Records, records)
+	}
+	return a.found, nil
 }
 
 type auditor struct {
 	log      *Log
 	progress func(*Audit)
 	found    Audit
-	last     map[store.Subject]lastEntry
-	since    map[string]store.Instant // when an operation is first in the log
-}
-
-// lastEntry is the last entry about a record that says what it is.
-type lastEntry struct {
-	n       uint64
-	until   store.Instant // until when the record is kept; zero: its attempt isn't over
-	content string
-	purged  bool
-	seen    bool // the store has the record
-}
-
-// take notes what an entry says about its record.
-func (at *lastEntry) take(n uint64, a *Artifact) (says bool) {
-	switch p := &a.Payload; {
-	case a.Type == TypePurged:
-		at.purged = true
-	case p.Content == "":
-		return false
-	default:
-		*at = lastEntry{n: n, content: p.Content}
-		if p.Disposition != "" {
-			at.until = store.InstantOf(p.KeptUntil)
-		}
-	}
-	return true
+	fold     fold
+	restored uint64        // how many entries there were when the store was restored last
+	epoch    store.Instant // and when that was
 }
 
 func (a *auditor) readLog(ctx context.Context) error {
@@ -130,30 +140,31 @@ func (a *auditor) readLog(ctx context.Context) error {
 		for i := range page {
 			n := a.found.Entries
 			a.found.Entries++
-			leaf, err := ParseArtifact(page[i].Leaf)
+			t, err := a.told(n, &page[i])
 			if err != nil {
-				return fmt.Errorf("entry %d: %w", n, err)
+				return err
 			}
-			if leaf.Type == TypeRestored {
-				clear(a.last) // the records are those of the backup
-			}
-			ref, ok := blinded(leaf.Payload.Record, recordPrefix)
-			if !ok {
-				continue
-			}
-			s := store.Subject(ref)
-			last := a.last[s]
-			if last.take(n, &leaf) {
-				a.last[s] = last
-			}
-			if o, err := ParseOpening(leaf, page[i].Opening); err == nil {
-				if _, known := a.since[o.Operation]; !known {
-					a.since[o.Operation] = store.InstantOf(leaf.EmittedAt)
-				}
+			if a.fold.add(n, &t); t.what == restored {
+				a.restored, a.epoch = a.found.Entries, t.at
 			}
 		}
 		a.progress(&a.found)
 	}
+}
+
+// told reads what an entry says. Entries of version 1 name their operation in the opening.
+func (a *auditor) told(n uint64, en *store.Entry) (told, error) {
+	leaf, err := ParseArtifact(en.Leaf)
+	if err != nil {
+		return told{}, fmt.Errorf("entry %d: %w", n, err)
+	}
+	t := tell(&leaf)
+	if t.version == 1 && en.Opening != nil {
+		if o, err := ParseOpening(leaf, en.Opening); err == nil {
+			t.operation, _ = blinded(a.log.operation(o.Operation), operationPrefix)
+		}
+	}
+	return t, nil
 }
 
 func (a *auditor) readRecords(ctx context.Context, search store.Searcher) error {
@@ -164,6 +175,7 @@ func (a *auditor) readRecords(ctx context.Context, search store.Searcher) error 
 			return err
 		}
 		for i := range page.Records {
+			a.found.Records++
 			if err := a.record(ctx, &page.Records[i]); err != nil {
 				return err
 			}
@@ -175,124 +187,6 @@ func (a *auditor) readRecords(ctx context.Context, search store.Searcher) error 
 	}
 }
 
-// reserved begins the operations of this module's own records, about which there is no
-// evidence.
-const reserved = "semel."
-
-func (a *auditor) record(ctx context.Context, rec *semel.Record) error {
-	if strings.HasPrefix(rec.ID.Operation, reserved) {
-		return nil
-	}
-	a.found.Records++
-	s := a.log.Subject(rec.ID)
-	last, known := a.last[s]
-	since, logged := a.since[rec.ID.Operation]
-	switch {
-	case known:
-		a.found.Compared++
-		last.seen = true
-		a.last[s] = last
-		if a.says(&last, rec) {
-			return nil
-		}
-	case !logged || rec.CreatedAt < since:
-		a.found.Unlogged++
-		return nil
-	}
-	return a.again(ctx, s, rec.ID)
-}
-
-// says reports whether the record is what an entry says. An entry by another format says
-// nothing.
-func (a *auditor) says(last *lastEntry, rec *semel.Record) bool {
-	content := a.log.content(rec, OutcomeDigest(rec))
-	format, _, _ := strings.Cut(content, "_")
-	return !strings.HasPrefix(last.content, format+"_") || last.content == content
-}
-
-// again looks at a record that wasn't as the log said, until neither changes meanwhile, and
-// adds what is wrong with it.
-func (a *auditor) again(ctx context.Context, s store.Subject, id semel.ID) error {
-	for {
-		last, before, numbers, err := a.about(ctx, s)
-		if err != nil {
-			return err
-		}
-		rec, err := a.log.store.Get(ctx, id)
-		switch {
-		case errors.Is(err, semel.ErrNotFound):
-			rec = &semel.Record{}
-		case err != nil:
-			return err
-		}
-		_, _, later, err := a.about(ctx, s)
-		switch {
-		case err != nil:
-			return err
-		case later != numbers: // it has just changed
-			continue
-		}
-		f := AuditFault{Record: id.Encode(), Ref: recordPrefix + keyedDigest(s).String(), Tenant: id.Tenant, Operation: id.Operation, Key: id.Key}
-		if numbers > 0 {
-			f.Entry = &last.n
-		}
-		switch {
-		case rec.State == 0 || numbers > 0 && a.says(&last, rec):
-			return nil // it was purged meanwhile, or has changed with its evidence
-		case last.content == "":
-			f.Kind = RecordUnknown
-		case slices.Contains(before, a.log.content(rec, OutcomeDigest(rec))):
-			f.Kind = RecordOlder
-		default:
-			f.Kind = RecordChanged
-		}
-		a.fault(f)
-		return nil
-	}
-}
-
-// about reads what the log says about a record: last, and what it was after the changes
-// before. The number of entries tells whether there are more the next time.
-func (a *auditor) about(ctx context.Context, s store.Subject) (last lastEntry, before []string, numbers int, err error) {
-	// This numbers what was written, so that it is found.
-	if _, err := a.log.store.ReadEvidence(ctx, a.found.Entries, 1); err != nil {
-		return last, nil, 0, err
-	}
-	all, err := (&Reader{store: a.log.store}).Find(ctx, s)
-	if err != nil {
-		return last, nil, 0, err
-	}
-	for _, n := range all {
-		leaf, _, err := a.entry(ctx, n)
-		if err != nil {
-			return last, nil, 0, err
-		}
-		if leaf.Payload.Content != "" && last.content != "" && leaf.Payload.Content != last.content {
-			before = append(before, last.content)
-		}
-		last.take(n, &leaf)
-	}
-	return last, before, len(all), nil
-}
-
-// entry reads one entry. Its opening may be erased.
-func (a *auditor) entry(ctx context.Context, n uint64) (leaf Artifact, o Opening, err error) {
-	en, err := a.log.store.ReadEvidence(ctx, n, 1)
-	if err == nil && len(en) == 0 {
-		err = errors.New("it is not there any more")
-	}
-	if err == nil {
-		leaf, err = ParseArtifact(en[0].Leaf)
-	}
-	if err != nil {
-		return leaf, o, fmt.Errorf("evidence: entry %d: %w", n, err)
-	}
-	if en[0].Opening != nil {
-		o, err = ParseOpening(leaf, en[0].Opening)
-	}
-	return leaf, o, err
-}
-
 // missing adds the records that the log tells of and that the search didn't find. Whatever
 // was written since has entries of its own.
 func (a *auditor) missing(ctx context.Context) error {
@@ -300,31 +194,68 @@ func (a *auditor) missing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for s, last := range a.last {
-		if last.seen || last.purged || last.until != 0 && now.Add(clockMargin) >= last.until {
+	for ref, l := range a.fold.lives {
+		if l.gone(now) || l.seen && !l.lost() {
 			continue
 		}
-		newest, _, _, err := a.about(ctx, s)
+		about, err := a.about(ctx, store.Subject(ref))
 		if err != nil {
 			return err
 		}
-		if newest.n != last.n || newest.purged {
+		if about.life.last != l.last || about.life.isPurged {
 			continue
 		}
-		_, o, err := a.entry(ctx, last.n)
+		t, o, err := a.entry(ctx, l.last)
 		if err != nil {
 			return err
+		}
+		if l.marked {
+			purged, err := a.purgedNumber(ctx, &l, ref, &o)
+			if err != nil {
+				return err
+			}
+			if purged {
+				continue
+			}
 		}
 		a.fault(AuditFault{
-			Kind: RecordMissing, Ref: recordPrefix + keyedDigest(s).String(), Tenant: o.Tenant, Operation: o.Operation, Key: o.IdempotencyKey, Entry: &last.n,
+			Kind: RecordMissing, Ref: recordPrefix + ref.String(), Tenant: o.Tenant, Operation: o.Operation, Key: o.IdempotencyKey, Sequence: t.number, Entry: &l.last,
 		})
 	}
 	slices.SortFunc(a.found.Faults, func(x, y AuditFault) int { return cmp.Compare(x.Ref, y.Ref) })
 	return nil
 }
 
+// lost reports whether a mark has taken the place of a number with an outcome, and no record
+// that the audit has seen is that number.
+func (l *life) lost() bool { return l.marked && l.sequence() && !l.kept && l.what.harmful() }
+
+// purgedNumber reports whether the number that a sequence was, before a mark took its place,
+// was purged under the name that it has now. If its opening was erased, nothing tells.
+func (a *auditor) purgedNumber(ctx context.Context, l *life, sequence keyedDigest, o *Opening) (bool, error) {
+	if o.IdempotencyKey == "" {
+		return true, nil
+	}
+	numbers, err := (&Reader{store: a.log.store}).Find(ctx, a.log.Name(o.Tenant, o.IdempotencyKey))
+	for _, n := range numbers {
+		t, _, err := a.entry(ctx, n)
+		if err != nil {
+			return false, err
+		}
+		if t.what == purged && t.sequence == sequence && t.fence == l.fence {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
 func (a *auditor) fault(f AuditFault) {
 	if a.found.Found++; len(a.found.Faults) < maxAuditFaults {
 		a.found.Faults = append(a.found.Faults, f)
 	}
+}
+
+func (a *auditor) unlogged(why Reason) {
+	a.found.Unlogged++
+	a.found.Reasons[why]++
 }

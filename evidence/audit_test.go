@@ -12,6 +12,7 @@ import (
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/memstore"
 )
 
 // A row that was deleted, changed, put back or added behind the engine is found.
@@ -63,13 +64,22 @@ func TestAuditOfTheStore(t *testing.T) {
 			})
 		}, []evidence.Discrepancy{evidence.RecordOlder}},
 		{"a row was added", func(t *testing.T, r *rig) {
-			rec, err := r.store.Get(ctx, idOf("done"))
-			rec = new(*rec)
-			rec.ID.Key, rec.Revision[0] = "forged", rec.Revision[0]+1
-			if _, _, aerr := r.store.Apply(ctx, store.Write{Record: rec}); aerr != nil || err != nil {
-				t.Fatal(err, aerr)
+			r.forge(t, "done", "forged", nil)
+		}, []evidence.Discrepancy{evidence.RecordUnknown}},
+		{"the reason of a hold was changed", func(t *testing.T, r *rig) {
+			r.put(t, "held", func(rec *semel.Record) { rec.HeldReason = "nothing was sent" })
+		}, []evidence.Discrepancy{evidence.RecordChanged}},
+		{"a row was added, and a delivery got it as its answer", func(t *testing.T, r *rig) {
+			r.forge(t, "done", "forged", nil)
+			if ans := r.do(t, call("acme", "forged", "p"), "x"); ans.Decision != semel.Replay {
+				t.Fatal(ans.Decision)
 			}
 		}, []evidence.Discrepancy{evidence.RecordUnknown}},
+		{"a mark was put in the place of a row", func(t *testing.T, r *rig) {
+			r.put(t, "done", func(rec *semel.Record) {
+				*rec = semel.Record{ID: rec.ID, Revision: rec.Revision, Fence: rec.Fence, CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, Mark: &store.Mark{Begun: 1, Newest: 1}, State: rec.State, Disposition: semel.DispositionAborted}
+			})
+		}, []evidence.Discrepancy{evidence.RecordChanged}},
 		{"a lease was renewed, which has no entry", func(t *testing.T, r *rig) {
 			ans, err := r.Begin(ctx, call("acme", "long", "p"))
 			if err != nil {
@@ -101,17 +111,114 @@ func TestAuditOfTheStore(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var kinds []evidence.Discrepancy
+				kinds := kindsOf(&got)
 				for _, f := range got.Faults {
-					kinds = append(kinds, f.Kind)
 					if f.Operation != "op" || f.Key == "" {
 						t.Errorf("the fault is %+v", f)
 					}
 				}
-				if !slices.Equal(kinds, test.want) || got.Found != len(test.want) || pages == 0 || got.Unlogged != 1 {
+				if !slices.Equal(kinds, test.want) || got.Found != len(test.want) || pages == 0 || got.Unlogged != 2 || got.Reasons[evidence.NoEvidence] != 1 || got.Reasons[evidence.Reserved] != 1 {
 					t.Errorf("found %+v, want %v", got, test.want)
 				}
 			})
 		})
 	}
+}
+
+// busy is a store in which something happens before a search and whenever a record is read.
+type busy struct {
+	*memstore.Store
+	search func()
+	read   func(id semel.ID)
+}
+
+func (s *busy) Extras() store.Extras {
+	x := s.Store.Extras()
+	x.Search = searched{x.Search, s}
+	return x
+}
+
+type searched struct {
+	store.Searcher
+	of *busy
+}
+
+func (s searched) Search(ctx context.Context, q store.Query) (store.Page, error) {
+	s.of.search()
+	return s.Searcher.Search(ctx, q)
+}
+
+func (s *busy) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
+	s.read(id)
+	return s.Store.Get(ctx, id)
+}
+
+// What changes while the audit reads isn't blamed: neither between log and records, nor while
+// the audit looks again.
+func TestAuditBesideAWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		r := newRig(t, nil)
+		open := map[string]*semel.Attempt{}
+		begin := func(key string) {
+			ans, err := r.Begin(ctx, call("acme", key, "p"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			open[key] = ans.Attempt
+		}
+		end := func(key string) {
+			if a := open[key]; a != nil {
+				if err := a.Complete(ctx, semel.Result{Data: []byte("x")}); err != nil {
+					t.Fatal(err)
+				}
+				delete(open, key)
+			}
+		}
+		begin("one")
+		begin("two")
+		var reads []string
+		st := &busy{Store: r.store, search: func() { // between the log and the records
+			end("one")
+			begin("new")
+		}, read: func(id semel.ID) { // between what the log says about the record and the record
+			if id.Operation == "op" {
+				reads = append(reads, id.Key)
+				end(id.Key)
+			}
+		}}
+		l, err := evidence.New(st, r.keys, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := l.Audit(ctx, nil)
+		slices.Sort(reads)
+		if err != nil || got.Found != 0 || got.Compared != 3 || !slices.Equal(reads, []string{"new", "new", "one"}) {
+			t.Errorf("%v after reading %v: %+v", err, reads, got)
+		}
+		end("two")
+	})
+}
+
+// A record that is purged while the audit reads is neither a fault nor forgotten.
+func TestAuditBesideAPurge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.do(t, call("acme", "k", "p"), "x")
+		pass(2 * time.Second)
+		r.put(t, "k", func(rec *semel.Record) { rec.Result.Data = []byte("y") }) // so that the audit looks again
+		st := &busy{Store: r.store, search: func() {}, read: func(id semel.ID) {
+			if id.Operation == "op" {
+				r.remove(t, "k")
+			}
+		}}
+		l, err := evidence.New(st, r.keys, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := l.Audit(t.Context(), nil)
+		if err != nil || got.Reasons[evidence.Gone] != 1 || got.Found != 0 {
+			t.Errorf("%v: %+v", err, got)
+		}
+	})
 }

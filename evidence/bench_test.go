@@ -44,7 +44,7 @@ func BenchmarkEntry(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Run("replayed", func(b *testing.B) {
+	b.Run("counted", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			if err := l.Decided(context.Background(), op, &c, &semel.Answer{Decision: semel.Replay, Record: done}, nil); err != nil {

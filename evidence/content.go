@@ -2,21 +2,26 @@ package evidence
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
+	"strings"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/codec"
 )
 
-// contentPrefix begins digests of records. It has the format of the record: one that
-// another format holds can't be compared by its digest.
-func contentPrefix(format byte) string { return "c" + strconv.Itoa(int(format)) + "_" }
+// content is a keyed digest of a record, and the format that the record has when it is
+// stored. Zero says nothing.
+type content struct {
+	digest keyedDigest
+	format uint16
+}
 
-// content is a keyed digest of what a record says. What changes without evidence is left
-// out: leases, tries that are counted before they are verified, and when somebody looks
-// next. The result is in it by the digest of the outcome.
-func (l *Log) content(rec *semel.Record, outcome [sha256.Size]byte) string {
+// contentOf is the content of a record. What changes without evidence is left out: leases,
+// tries that are counted before they are verified, and when somebody looks next. The result
+// is in it by the digest of the outcome.
+func (l *Log) contentOf(rec *semel.Record, outcome [sha256.Size]byte) content {
 	r := *rec
 	r.Revision, r.NextAt, r.LeaseUntil, r.UpdatedAt, r.Result.Data = store.Revision{}, 0, 0, 0, nil
 	if c := r.Confirmation; c != nil {
@@ -31,7 +36,29 @@ func (l *Log) content(rec *semel.Record, outcome [sha256.Size]byte) string {
 	}
 	b, err := codec.Append(make([]byte, 0, usualSize), &r)
 	if err != nil {
-		return "" // the store can't keep it either
+		return content{} // the store can't keep it either
 	}
-	return contentPrefix(b[0]) + l.keyed(domainContent, append(b, outcome[:]...)).String()
+	return content{l.keyed(domainContent, append(b, outcome[:]...)), uint16(b[0])}
+}
+
+// String is the content as leaves have it.
+func (c content) String() string {
+	if c.format == 0 {
+		return ""
+	}
+	return "c" + strconv.Itoa(int(c.format)) + "_" + c.digest.String()
+}
+
+// parseContent reads what String wrote, or is zero.
+func parseContent(text string) (c content) {
+	format, digits, _ := strings.Cut(strings.TrimPrefix(text, "c"), "_")
+	n, err := strconv.ParseUint(format, 10, 16)
+	if err != nil || len(digits) != 2*len(c.digest) {
+		return content{}
+	}
+	if _, err := hex.Decode(c.digest[:], []byte(digits)); err != nil {
+		return content{}
+	}
+	c.format = uint16(n)
+	return c
 }

@@ -276,10 +276,27 @@ func (r *Reader) hashes(ctx context.Context) tlog.HashReader {
 
 // Prove proves that an entry is in the log.
 func (r *Reader) Prove(ctx context.Context, n uint64) (tlog.RecordProof, error) {
-	if n >= r.head.at.Size {
-		return nil, fmt.Errorf("evidence: the checkpoint has %d entries", r.head.at.Size)
+	proofs, err := r.ProveAll(ctx, []uint64{n})
+	if err != nil {
+		return nil, err
 	}
-	return tlog.ProveRecord(int64(r.head.at.Size), int64(n), r.hashes(ctx))
+	return proofs[0], nil
+}
+
+// ProveAll proves that entries are in the log, one proof for each. It reads no part of the tree
+// twice.
+func (r *Reader) ProveAll(ctx context.Context, numbers []uint64) ([]tlog.RecordProof, error) {
+	hashes, proofs := r.hashes(ctx), make([]tlog.RecordProof, len(numbers))
+	for i, n := range numbers {
+		if n >= r.head.at.Size {
+			return nil, fmt.Errorf("evidence: the checkpoint has %d entries", r.head.at.Size)
+		}
+		var err error
+		if proofs[i], err = tlog.ProveRecord(int64(r.head.at.Size), int64(n), hashes); err != nil {
+			return nil, err
+		}
+	}
+	return proofs, nil
 }
 
 // ProveTree proves that the log contains what it had at a smaller size.

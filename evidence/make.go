@@ -62,17 +62,19 @@ func (l *Log) entry(f *facts) store.Entry {
 			Content: f.content, Durability: f.level, Executed: f.executed, Reason: f.reason, State: f.state,
 		},
 		Tenant:  l.Tenant(rec.ID.Tenant),
-		Version: 1,
+		Version: Version,
 	}
+	key, number := numbered(rec)
 	o := Opening{
 		CommandID: rec.Attributes[semel.AttributeCommandID], CorrelationID: rec.Attributes[store.AttributeCorrelationID],
-		IdempotencyKey: rec.ID.Key, Item: f.item, Operation: rec.ID.Operation,
+		IdempotencyKey: key, Item: f.item, Operation: rec.ID.Operation,
 		Principal: cmp.Or(rec.Principal, rec.ID.Principal), Reason: f.why, RequestID: rec.Attributes[store.AttributeRequestID], Salt: salt(), Tenant: rec.ID.Tenant,
 	}
-	p, fence, subject := &a.Payload, rec.Fence, l.Subject(rec.ID)
-	p.Record = recordPrefix + keyedDigest(subject).String()
-	if until := keptUntil(rec); f.call == nil && until != 0 {
-		p.KeptUntil = until.Time()
+	p, fence := &a.Payload, rec.Fence
+	p.Operation = l.operation(rec.ID.Operation)
+	subject := l.named(rec, key, number, p)
+	if until := keptUntil(rec); until != 0 && (f.change != "" || f.decision == DecisionReplayed) {
+		p.KeptUntil, p.Unfinished = until.Time(), rec.State.Terminal() && rec.Unfinished()
 	}
 	if f.by != nil {
 		p.By, o.SettledBy, o.Reason = f.by.By, f.by.Who, f.by.Reason
@@ -95,7 +97,35 @@ func (l *Log) entry(f *facts) store.Entry {
 	sum := Commit(opening)
 	a.Commitment = hex.EncodeToString(sum[:])
 	leaf := canonical(&a)
-	return store.Entry{Leaf: leaf, Opening: opening, Hash: leafHash(leaf), Subject: subject, Also: l.names(f)}
+	return store.Entry{Leaf: leaf, Opening: opening, Hash: leafHash(leaf), Subject: subject, Also: l.names(f, key)}
+}
+
+// numbered is the key that the caller gave, and the number of the call in its sequence, if it
+// has one.
+func numbered(rec *semel.Record) (key string, n uint64) {
+	// Other keys may look like that of a number, too.
+	if key, n := rec.ID.Number(); n != 0 && n == rec.Sequence {
+		return key, n
+	}
+	return rec.ID.Key, rec.Sequence
+}
+
+// named notes the names of the record, and returns what the entry is found by.
+func (l *Log) named(rec *semel.Record, key string, number uint64, p *Payload) (s store.Subject) {
+	if rec.ID.Key == "" { // deliveries of several calls
+		return s
+	}
+	s = l.Subject(rec.ID)
+	p.Record = recordPrefix + keyedDigest(s).String()
+	if number != 0 {
+		p.Sequence = strconv.FormatUint(number, 10)
+	}
+	if key != rec.ID.Key {
+		sequence := rec.ID
+		sequence.Key = key
+		p.SequenceRef = recordPrefix + keyedDigest(l.Subject(sequence)).String()
+	}
+	return s
 }
 
 // keptUntil is when the window of a record ends. While its attempt runs, that is the earliest
@@ -112,9 +142,12 @@ func keptUntil(rec *semel.Record) store.Instant {
 
 // names is what an entry is found by besides its identity: the key, and the ids that the
 // first delivery and this one came with.
-func (l *Log) names(f *facts) []store.Subject {
+func (l *Log) names(f *facts, key string) []store.Subject {
+	if key == "" {
+		return nil
+	}
 	tenant := f.rec.ID.Tenant
-	list := append(make([]store.Subject, 0, 4), l.Name(tenant, f.rec.ID.Key))
+	list := append(make([]store.Subject, 0, 4), l.Name(tenant, key))
 	add := func(a store.Attributes) {
 		for _, name := range store.IDAttributes {
 			if id := a[name]; id != "" {
@@ -211,6 +244,7 @@ const (
 	domainCommand
 	domainIdentity
 	domainContent
+	domainOperation
 	domainCount
 )
 
@@ -226,14 +260,21 @@ func (k *Keys) domainKeys() (keys [domainCount][16]byte) {
 
 // What the blinded names of tenants, records and outcomes begin with.
 const (
-	tenantPrefix  = "tn_"
-	recordPrefix  = "rec_"
-	outcomePrefix = "out_"
+	tenantPrefix    = "tn_"
+	recordPrefix    = "rec_"
+	outcomePrefix   = "out_"
+	operationPrefix = "op_"
 )
 
 // Tenant is the blinded name under which leaves know a tenant.
 func (l *Log) Tenant(name string) string {
 	return tenantPrefix + l.keyed(domainTenant, []byte(name)).String()
+}
+
+// operation is the blinded name of an operation, by which it is known since when the log has
+// entries about it.
+func (l *Log) operation(name string) string {
+	return operationPrefix + l.keyed(domainOperation, []byte(name)).String()
 }
 
 // Name is what entries are found by in the store by one of the names that they have within
@@ -253,7 +294,7 @@ func (l *Log) Subject(id semel.ID) store.Subject {
 // delivered: it is the same for all that becomes of it, which has the same fence.
 func (f *facts) delivered() bool {
 	switch f.change {
-	case store.ChangeEnded, store.ChangeSettled, store.ChangeReleased, store.ChangeRestored, store.ChangeHeld, store.ChangeEffect, store.ChangeMessage, store.ChangeCompensation, store.ChangePurged:
+	case store.ChangeEnded, store.ChangeMoved, store.ChangeSettled, store.ChangeReleased, store.ChangeRestored, store.ChangeHeld, store.ChangeEffect, store.ChangeMessage, store.ChangeCompensation, store.ChangePurged:
 		return f.decision != ""
 	}
 	return true

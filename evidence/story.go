@@ -3,127 +3,99 @@ package evidence
 import (
 	"fmt"
 	"time"
-
-	"github.com/semelhq/semel/store"
 )
 
 // story judges what a log tells of records one after the other: entries that are all as
-// they were signed may still contradict each other, because a record was deleted or changed
-// behind the engine. What it calls a fault can't happen otherwise, so a log is never blamed
-// for what a policy allows: failed attempts that are followed by others, outcomes whose
-// window is over, calls that were purged.
+// they were signed may still contradict each other, because a record was deleted, changed or
+// added behind the engine. What it calls a fault can't happen otherwise, so a log is never
+// blamed for what a policy allows: failed attempts that are followed by others, outcomes
+// whose window is over, calls that were purged.
 //
-// It takes about 150 bytes for each record that may still be in the store: those whose
-// window is over are forgotten.
+// It forgets the records whose window is over, once there are many.
 type story struct {
-	records map[keyedDigest]chapter
-	sweepAt int           // with how many records those that are over are forgotten next
-	latest  store.Instant // of all times so far
-	faults  []Finding
-	found   int
+	fold
+	faults []Finding
+	found  int
 }
 
-// chapter is what the log has said about one record so far.
-type chapter struct {
-	entry   uint64 // of the last claim, end or hold
-	fence   int64
-	until   store.Instant
-	outcome keyedDigest
-	what    what
-}
-
-const (
-	// maxContradictions bounds how many contradictions a report lists.
-	maxContradictions = 100
-	// minSweep is with how many records the first are forgotten.
-	minSweep = 1 << 16
-	// clockMargin is how much two nodes' readings of the store's clock may differ.
-	clockMargin = time.Second
-)
+// maxContradictions bounds how many contradictions a report lists.
+const maxContradictions = 100
 
 // add takes the next entry.
 func (s *story) add(n uint64, t *told) {
-	switch t.what {
-	case nothing:
-		return
-	case restored:
-		clear(s.records) // records are as in the backup, and the log says no more about them
-		return
-	}
-	s.latest = max(s.latest, t.at)
-	if s.records == nil {
-		s.records, s.sweepAt = map[keyedDigest]chapter{}, minSweep
-	}
-	was, known := s.records[t.record]
-	if known {
-		s.compare(n, t, &was)
-	}
-	switch t.what {
-	case replayed:
-		return // it changed nothing
-	case purged:
-		delete(s.records, t.record)
-		return
-	}
-	s.records[t.record] = chapter{entry: n, fence: t.fence, until: t.until, outcome: t.outcome, what: t.what}
-	if len(s.records) >= s.sweepAt {
-		for ref, c := range s.records {
-			if s.expired(&c) {
-				delete(s.records, ref)
-			}
-		}
-		s.sweepAt = max(minSweep, 2*len(s.records))
-	}
-}
-
-// expired reports whether the record may have been forgotten by now. Clocks may be apart,
-// and one that ran ahead may have been put back since.
-func (s *story) expired(c *chapter) bool {
-	return c.what.ended() && s.latest.Add(clockMargin) >= c.until
-}
-
-// ended reports whether an attempt has ended.
-func (w what) ended() bool { return w == completed || w == failed || w == refused || w == over }
-
-// compare looks for a contradiction between an entry and what came before it.
-func (s *story) compare(n uint64, t *told, was *chapter) {
-	switch t.what {
-	case anew, claimed:
-		s.begin(n, t, was)
-	case completed, failed, refused, over:
-		if t.fence == was.fence && was.what.ended() {
-			s.fault(was.entry, n, "an attempt ended twice")
-		}
-	case held:
-		if t.fence == was.fence && was.what.ended() {
-			s.fault(was.entry, n, "an attempt that had ended was held")
-		}
-	case replayed:
-		if t.fence == was.fence && was.what.ended() && t.outcome != was.outcome {
-			s.fault(was.entry, n, "a delivery got another outcome than the one that the attempt ended with")
-		}
-	}
-}
-
-// begin judges the beginning of an attempt.
-func (s *story) begin(n uint64, t *told, was *chapter) {
-	inWindow := s.latest.Add(clockMargin) < was.until
-	kept := was.until.Time().Format(time.RFC3339)
-	switch {
-	case !inWindow:
-	case was.what == completed:
-		s.fault(was.entry, n, "executed again, although the outcome is kept until %s, and nothing tells of a purge in between", kept)
-	case was.what == held:
-		s.fault(was.entry, n, "executed again while it was held, and nothing tells of a settlement in between")
-	case t.what == anew && (was.what == anew || was.what == claimed):
-		s.fault(was.entry, n, "executed again as if it were new, although nothing tells how the attempt before ended")
-	case t.what == anew && was.what == failed:
-		s.fault(was.entry, n, "executed again as if it were new, although the failure is kept until %s", kept)
-	}
+	s.forgets, s.blame = true, s.fault
+	s.fold.add(n, t)
 }
 
 func (s *story) fault(first, last uint64, format string, args ...any) {
 	if s.found++; len(s.faults) < maxContradictions {
 		s.faults = append(s.faults, Finding{KindStory, first, last, fmt.Sprintf(format, args...)})
+	}
+}
+
+// judge looks for a contradiction between an entry and what its record was.
+func (f *fold) judge(n uint64, t *told, was *life) {
+	switch t.what {
+	case anew, claimed:
+		f.begin(n, t, was)
+	case completed, failed, refused, aborted, abandoned:
+		switch {
+		case t.taken && was.what == held:
+			f.begin(n, t, was)
+		case t.fence == was.fence && was.what.ended():
+			f.blame(was.entry, n, "an attempt ended twice")
+		}
+	case held:
+		if t.fence == was.fence && was.what.ended() {
+			f.blame(was.entry, n, "an attempt that had ended was held")
+		}
+	case replayed:
+		f.replay(n, t, was)
+	}
+}
+
+// begin judges the beginning of an attempt.
+func (f *fold) begin(n uint64, t *told, was *life) {
+	if was.gone(f.latest) || nextNumber(t, was) {
+		return
+	}
+	kept := was.until.Time().Format(time.RFC3339)
+	switch {
+	case was.what == completed:
+		f.blame(was.entry, n, "executed again, although the outcome is kept until %s, and nothing tells of a purge in between", kept)
+	case was.what == held:
+		f.blame(was.entry, n, "executed again while it was held, and nothing tells of a settlement in between")
+	case t.what == anew && was.what.begun():
+		f.blame(was.entry, n, "executed again as if it were new, although nothing tells how the attempt before ended")
+	case t.what == anew && was.what == failed:
+		f.blame(was.entry, n, "executed again as if it were new, although the failure is kept until %s", kept)
+	case t.what == anew && (was.what == abandoned || was.harmful) && t.version > 1:
+		f.blame(was.entry, n, "executed again as if it were new, although an attempt before may have had an effect, and is kept until %s", kept)
+	}
+}
+
+// nextNumber reports whether an attempt is that of a later number, where a sequence had one
+// record for all its numbers. Entries of version 1 don't tell numbers. Another payload under
+// the same key, which is not refused, was a later number then.
+func nextNumber(t *told, was *life) bool {
+	if t.number != 0 {
+		return t.number > was.number
+	}
+	return t.what == anew && t.version == 1 && was.version == 1 && t.payload != was.payload
+}
+
+// replay judges an outcome that a delivery got. It may have got it before what the log told
+// last: such entries are written a little later.
+func (f *fold) replay(n uint64, t *told, was *life) {
+	switch known := was.what != nothing; {
+	case known && t.fence < was.fence:
+	case known && t.fence == was.fence && was.what.begun():
+		f.blame(was.entry, n, "a delivery got an outcome of the attempt, and nothing tells how it ended")
+	case known && t.fence == was.fence:
+		if t.outcome != was.outcome {
+			f.blame(was.entry, n, "a delivery got another outcome than the one that the attempt ended with")
+		}
+	case f.covers(t):
+		f.blame(n, n, "a delivery got an outcome, and nothing tells of the attempt that it is of")
 	}
 }

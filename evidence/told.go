@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"strconv"
 	"strings"
@@ -10,26 +11,39 @@ import (
 
 // told is what a leaf says about the history of one record.
 type told struct {
-	record  keyedDigest // zero: it says nothing about one, or in an older form
-	outcome keyedDigest // zero: there is none
-	fence   int64
-	at      store.Instant // when it was emitted
-	until   store.Instant // until when the record is kept; zero: it doesn't say
-	what    what
+	record    keyedDigest // zero: it says nothing about one, or in an older form
+	sequence  keyedDigest // the sequence that the record is a number of; zero if none
+	operation keyedDigest // zero: it doesn't say
+	outcome   keyedDigest // zero: there is none
+	content   content     // of the record after a change
+	number    uint64      // in its sequence; zero: none, or it doesn't say
+	payload   uint32      // the beginning of the payload's fingerprint; zero: it doesn't say
+	version   int
+	fence     int64
+	at        store.Instant // when it was emitted
+	until     store.Instant // until when the record is kept; zero: it doesn't say
+	// unfinished: it is kept for longer, because of its messages or its compensation.
+	unfinished bool
+	what       what
+	taken      bool // the next attempt ended it, which found it without a holder
+	end        what // how the newest attempt had ended by then; nothing if it hadn't
 }
 
 // what is what happened to a record.
 type what uint8
 
 const (
-	nothing   what = iota // that the story needs
+	nothing   what = iota // that changed it
 	claimed               // an attempt began
 	anew                  // so did the first of a call
 	held                  // nobody may run it
 	completed             // ended with an outcome that is replayed
 	failed                // ended with a failure; its policy says whether the call runs again
 	refused               // ended with a refusal; another caller may use the key
-	over                  // ended, and the call may run again
+	aborted               // ended, and nothing had happened
+	abandoned             // ended without an outcome, and another attempt may follow
+	moved                 // a refusal got this record of its own
+	altered               // something else about it: an effect, a message, a confirmation
 	purged                // it is about to be deleted
 	replayed              // a delivery got its outcome
 	restored              // the store was restored
@@ -39,16 +53,27 @@ const (
 func tell(a *Artifact) (t told) {
 	p := &a.Payload
 	if a.Type == TypeRestored {
-		return told{what: restored}
+		return told{what: restored, at: store.InstantOf(a.EmittedAt)}
 	}
 	var ok bool
 	if t.record, ok = blinded(p.Record, recordPrefix); !ok {
 		return told{}
 	}
 	t.outcome, _ = blinded(p.OutcomeRef, outcomePrefix)
+	t.sequence, _ = blinded(p.SequenceRef, recordPrefix)
+	t.operation, _ = blinded(p.Operation, operationPrefix)
+	t.content = parseContent(p.Content)
+	t.number, _ = strconv.ParseUint(p.Sequence, 10, 64)
 	t.fence, _ = strconv.ParseInt(p.Fence, 10, 64)
+	if first, err := hex.DecodeString(p.Fingerprint); err == nil && len(first) >= 4 {
+		t.payload = binary.BigEndian.Uint32(first)
+	}
+	t.version, t.unfinished = a.Version, p.Unfinished
 	t.at, t.until = store.InstantOf(a.EmittedAt), store.InstantOf(p.KeptUntil)
-	t.what = whatOf(a.Type, p.Decision, p.Disposition, p.Executed != nil && *p.Executed)
+	t.what, t.taken = whatOf(a.Type, p), a.Type == TypeAbandoned && p.Change == store.ChangeClaimed
+	if p.Disposition != "" {
+		t.end = endOf(p.Disposition)
+	}
 	return t
 }
 
@@ -62,24 +87,26 @@ func blinded(text, prefix string) (name keyedDigest, ok bool) {
 	return name, err == nil
 }
 
-func whatOf(kind Type, decision, disposition string, executes bool) what {
+func whatOf(kind Type, p *Payload) what {
 	switch kind {
 	case TypeObservation:
 		switch {
-		case decision == DecisionReplayed:
+		case p.Decision == DecisionReplayed:
 			return replayed
-		case executes:
+		case p.Executed != nil && *p.Executed:
 			return anew
 		}
-		return over // it waits for its confirmation
+		return aborted // it waits for its confirmation
 	case TypeStarted:
 		return claimed
 	case TypeHeld:
 		return held
 	case TypePurged:
 		return purged
+	case TypeMoved:
+		return moved
 	case TypeRejected:
-		if decision != "" {
+		if p.Decision != "" {
 			return nothing // a delivery with another payload
 		}
 		return refused
@@ -87,18 +114,38 @@ func whatOf(kind Type, decision, disposition string, executes bool) what {
 		return completed
 	case TypeFailed:
 		return failed
-	case TypeAborted, TypeAbandoned, TypeReleased:
-		return over
+	case TypeAborted, TypeReleased:
+		return aborted
+	case TypeAbandoned:
+		return abandoned
 	case TypeSettled:
-		switch disposition {
-		case "completed":
-			return completed
-		case "failed":
-			return failed
-		case "rejected":
-			return refused
-		}
-		return over
+		return endOf(p.Disposition)
+	case TypeEffect, TypeMessage, TypeCompensation, TypeConfirmationRequested, TypeConfirmationRefused, TypeConfirmationConsumed:
+		return altered
 	}
 	return nothing
 }
+
+// endOf is how an attempt ended that has a disposition.
+func endOf(disposition string) what {
+	switch disposition {
+	case "completed":
+		return completed
+	case "failed":
+		return failed
+	case "rejected":
+		return refused
+	case "aborted":
+		return aborted
+	}
+	return abandoned
+}
+
+// ended reports whether an attempt has ended.
+func (w what) ended() bool { return completed <= w && w <= moved }
+
+// begun reports whether an attempt has begun, or may have, and hasn't ended.
+func (w what) begun() bool { return w == claimed || w == anew || w == held }
+
+// harmful reports whether an attempt ended like this that may have had an effect.
+func (w what) harmful() bool { return w == completed || w == failed || w == abandoned }

@@ -23,12 +23,13 @@ const (
 	KindFork      Kind = "fork"      // two checkpoints do not agree about one history
 	KindSignature Kind = "signature" // a checkpoint was not signed by a trusted key
 	KindFormat    Kind = "format"    // a line is none of an export
-	KindStory     Kind = "story"     // two entries are as they were signed and contradict each other
+	KindStory     Kind = "story"     // entries are as they were signed and contradict each other
 )
 
 // Finding is the first fault that was found. First is the bad entry, and Last the same. If only
 // checkpoints show the fault, the bad entry is one of those from First to Last. In a fault of
-// the kind story, the entries First and Last contradict each other.
+// the kind story, the entries First and Last contradict each other; if they are one, it
+// contradicts that there are none before it.
 type Finding struct {
 	Kind    Kind   `json:"kind"`
 	First   uint64 `json:"first"`
@@ -38,7 +39,7 @@ type Finding struct {
 
 // String names the entry, or the entries, and says what is wrong.
 func (f *Finding) String() string {
-	if f.Kind == KindStory {
+	if f.Kind == KindStory && f.First != f.Last {
 		return fmt.Sprintf("entries %d and %d: %s: %s", f.First, f.Last, f.Kind, f.Message)
 	}
 	if f.First == f.Last {

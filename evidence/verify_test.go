@@ -368,7 +368,7 @@ func TestStrangeLeaves(t *testing.T) {
 	}
 }
 
-// TestRecordedLogs verifies what an earlier version has written, and writes it again.
+// TestRecordedLogs verifies what earlier versions have written, and writes it again.
 func TestRecordedLogs(t *testing.T) {
 	read := func(name string) []byte {
 		text, err := os.ReadFile("testdata/" + name)
@@ -377,17 +377,23 @@ func TestRecordedLogs(t *testing.T) {
 		}
 		return text
 	}
-	trust, err := evidence.ParseTrust(read("recorded.pub"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	const second = "O0D6FtIf/FVjQgJXccKPZsnfzatcafoiQhdncyDb+Us="
+	const first, numbered = "51dWlRGgN4s35puZBssAJlcvwm1MHjS4nm1BUiaPM48=", "RLIUnlcJiSIJmzkmdnSjklEHOf5W+mo/5UAszed5scU="
 	for name, want := range map[string]evidence.Report{
-		"recorded.jsonl":        {View: "log", Entries: 8, Erased: 5, Checkpoints: 3},
-		"recorded-tenant.jsonl": {View: "tenant", Entries: 3, Erased: 3, Checkpoints: 1},
+		"recorded.jsonl":        {View: "log", Entries: 8, Size: 8, Erased: 5, Checkpoints: 3, Root: first},
+		"recorded-tenant.jsonl": {View: "tenant", Entries: 3, Size: 8, Erased: 3, Checkpoints: 1, Root: first},
+		// Version 1 doesn't tell the numbers of a sequence.
+		"recorded-sequence.jsonl": {View: "log", Entries: 8, Size: 8, Checkpoints: 1, Root: numbered},
+		"recorded-2.jsonl":        {View: "log", Entries: 14, Size: 14, Checkpoints: 2, Root: second},
 	} {
+		keys, _, _ := strings.Cut(strings.TrimSuffix(name, ".jsonl"), "-tenant")
+		trust, err := evidence.ParseTrust(read(keys + ".pub"))
+		if err != nil {
+			t.Fatal(err)
+		}
 		export := read(name)
 		report := verify(t, export, trust)
-		want.Origin, want.Size, want.Root = "example.com/log", 8, "51dWlRGgN4s35puZBssAJlcvwm1MHjS4nm1BUiaPM48="
+		want.Origin = "example.com/log"
 		if !reflect.DeepEqual(report, want) {
 			t.Errorf("%s: %+v, %v", name, report, report.Finding)
 		}

@@ -26,7 +26,7 @@ func (l *Log) Changed(_ *semel.Operation, prev, next *semel.Record, change store
 		c.prev = &semel.Record{}
 	}
 	if change != store.ChangePurged && change != store.ChangeRestored {
-		c.base.content = l.content(next, c.base.sum)
+		c.base.content = l.contentOf(next, c.base.sum).String()
 	}
 	c.tell()
 	return c.entries
@@ -73,6 +73,8 @@ func (c *changed) tell() {
 		c.add(TypeReleased, nil)
 	case store.ChangeHeld:
 		c.add(TypeHeld, nil)
+	case store.ChangeMoved:
+		c.add(TypeMoved, nil)
 	case store.ChangeEffect:
 		if c.effects(); len(c.entries) == 0 { // an effect was taken out
 			c.add(TypeEffect, nil)
@@ -149,21 +151,12 @@ func (c *changed) messages() {
 // it, but for that of conflicts, which are answered when it is durable. When the store
 // does not keep up the delivery waits, and is refused in the end: an answer without evidence is given at no level.
 func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call, ans *semel.Answer, _ semel.Payer) error {
-	rec := ans.Record
-	if rec == nil {
-		rec = &semel.Record{}
-	}
-	if rec.ID == (semel.ID{}) { // nothing is recorded about it
-		named := *rec
-		named.ID = semel.ID{Tenant: call.Tenant, Principal: call.Principal, Operation: call.Operation, Key: call.Key}
-		named.Attributes, named.Principal, named.Fingerprint = call.Attributes, call.Principal, call.Fingerprint
-		rec = &named
-	}
 	// By the store's clock, as changes are.
 	now, err := l.store.Now(ctx)
 	if err != nil {
 		return fmt.Errorf("evidence: the time of a decision: %w", err)
 	}
+	rec := decidedRecord(call, ans)
 	f := facts{kind: TypeAnswered, decision: string(ans.Decision), executed: notExecuted, rec: rec, call: call, at: now, level: l.durability(), sum: OutcomeDigest(rec)}
 	switch ans.Decision {
 	case semel.Replay:
@@ -175,4 +168,19 @@ func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call
 	}
 	// A collision is refused with evidence or not at all (IDS-VIII.6).
 	return l.queue.add(ctx, l.entry(&f), op.Evidence == semel.EvidenceDurable || ans.Decision == semel.Conflict)
+}
+
+// decidedRecord is the record that a delivery was answered by, or what the delivery itself
+// says if nothing is recorded.
+func decidedRecord(call *semel.Call, ans *semel.Answer) *semel.Record {
+	if ans.Record != nil && ans.Record.ID != (semel.ID{}) {
+		return ans.Record
+	}
+	rec := &semel.Record{}
+	if ans.Record != nil {
+		*rec = *ans.Record
+	}
+	rec.ID = semel.ID{Tenant: call.Tenant, Principal: call.Principal, Operation: call.Operation, Key: call.Key}
+	rec.Attributes, rec.Principal, rec.Fingerprint = call.Attributes, call.Principal, call.Fingerprint
+	return rec
 }

@@ -296,7 +296,7 @@ func checkForm(t *testing.T, r *rig) {
 			}
 		}
 	}
-	for _, bad := range []string{`{}`, `{"artifact_id":"ev_1"}`, strings.Replace(string(entries[0].Leaf), "first_seen", "second_seen", 1), strings.Replace(string(entries[0].Leaf), `"v":1`, `"v":1,"payload_text":"x"`, 1)} {
+	for _, bad := range []string{`{}`, `{"artifact_id":"ev_1"}`, strings.Replace(string(entries[0].Leaf), "first_seen", "second_seen", 1), strings.Replace(string(entries[0].Leaf), `"v":2`, `"v":2,"payload_text":"x"`, 1), strings.Replace(string(entries[0].Leaf), `"v":2`, `"v":3`, 1)} {
 		var v any
 		if err := json.Unmarshal([]byte(bad), &v); err != nil {
 			t.Fatal(err)

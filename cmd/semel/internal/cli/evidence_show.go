@@ -174,7 +174,11 @@ func printEntries(out io.Writer, entries []shownEntry) error {
 			if o.CommandID != "" {
 				command = "command " + printable(o.CommandID) + ", "
 			}
-			fmt.Fprintf(out, "%soperation %s, key %s, tenant %s\n", command, printable(o.Operation), printable(o.IdempotencyKey), printable(o.Tenant))
+			key := printable(o.IdempotencyKey)
+			if n := e.Leaf.Payload.Sequence; n != "" {
+				key += ", number " + n
+			}
+			fmt.Fprintf(out, "%soperation %s, key %s, tenant %s\n", command, printable(o.Operation), key, printable(o.Tenant))
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\n", e.N, e.Leaf.EmittedAt.Format(time.DateTime+".000"), inWords(e))
 	}
@@ -193,6 +197,7 @@ var stories = map[evidence.Type]string{
 	evidence.TypeHeld:                  "it is held: nobody knows what its attempt did",
 	evidence.TypeEffect:                "effect",
 	evidence.TypePurged:                "an operator purged the record",
+	evidence.TypeMoved:                 "the refusal got a record of its own, for the caller who got it",
 	evidence.TypeMessage:               "message",
 	evidence.TypeCompensation:          "compensation by",
 	evidence.TypeConfirmationRequested: "a confirmation was asked for",
@@ -203,6 +208,9 @@ var stories = map[evidence.Type]string{
 // inWords tells an entry to people.
 func inWords(e *shownEntry) string {
 	p := &e.Leaf.Payload
+	if p.Count > 0 {
+		return fmt.Sprintf("%d deliveries were answered %s, from %s to %s", p.Count, p.Decision, p.From.Format(time.TimeOnly), p.Until.Format(time.TimeOnly))
+	}
 	var b strings.Builder
 	switch e.Leaf.Type {
 	case evidence.TypeObservation:

@@ -31,8 +31,9 @@ change them; the keys that a service tells of itself would prove nothing.
 
 What the entries tell is judged, too: two that are as they were signed may contradict
 each other, as when a call was executed again within its window and nothing tells of
-a purge or a settlement in between. Then a record was deleted or changed behind the
-engine; 'semel store audit' finds which.
+a purge or a settlement in between, or when a delivery got an outcome and no entry
+tells how it came about. Then a record was deleted, changed or added behind the engine;
+'semel store audit' finds which.
 
 Without --checkpoints a log that was cut, or written anew by someone with the
 secret key, looks whole: give checkpoints that were kept where the owner of the log

@@ -205,12 +205,12 @@ func TestStoreAudit(t *testing.T) {
 	end()
 	code, out, errs := semelWith(t, "", "store", "audit", "--config", file, "--progress")
 	if code != ExitCheck || !regexp.MustCompile(`(?m)^BAD   missing +pay +key order-2 +tenant acme +entry 3 `).MatchString(out) || strings.Contains(out, "order-1") ||
-		!strings.Contains(errs, "read 6 entries") {
+		!strings.Contains(errs, "read 6 entries") || !strings.Contains(out, "of Semel itself (reserved)") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
 	var found evidence.Audit
 	code, out, _ = semelWith(t, "", "store", "audit", "--config", file, "--json")
-	if err := json.Unmarshal([]byte(out), &found); err != nil || code != ExitCheck || found.Found != 1 || found.Records != 2 || found.Compared != 2 {
+	if err := json.Unmarshal([]byte(out), &found); err != nil || code != ExitCheck || found.Found != 1 || found.Compared != 2 || found.Records != 2+found.Reasons[evidence.Reserved] {
 		t.Errorf("exit %d, %s, %v", code, out, err)
 	}
 }

@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -16,7 +18,19 @@ var auditMeans = map[evidence.Discrepancy]string{
 	evidence.RecordMissing: "the log tells of it, and the store doesn't have it",
 	evidence.RecordChanged: "it isn't what its last entry says",
 	evidence.RecordOlder:   "it is what it was before its last entry, as if it were put back",
-	evidence.RecordUnknown: "the log has no entry about it",
+	evidence.RecordUnknown: "the log tells of no change of it",
+}
+
+// auditNeedsNot says why the log needn't tell what some records are.
+var auditNeedsNot = map[evidence.Reason]string{
+	evidence.NoEvidence:     "of operations without evidence",
+	evidence.BeforeEvidence: "from before their operation kept evidence",
+	evidence.BeforeRestore:  "from before the store was restored",
+	evidence.NoContents:     "with entries of a version that didn't note what a record is",
+	evidence.OtherFormat:    "with entries of a version that stored them in another form",
+	evidence.SequenceMark:   "that only order the numbers of a sequence",
+	evidence.Reserved:       "of Semel itself",
+	evidence.Gone:           "that were deleted meanwhile",
 }
 
 func newStoreAudit() *cobra.Command {
@@ -33,12 +47,16 @@ that of a directory, which one process uses at a time. Redis keeps no evidence, 
 there is nothing to compare its records with. That the log itself is as it was signed
 is for 'semel evidence verify'. The exit code is 1 if something is wrong.
 
-If evidence of an operation was switched off for a while and on again, its records
-that changed meanwhile are named, too.
+Each record is what the log says, or the log needn't tell for a reason that is named,
+or it is a fault. If evidence of an operation was switched off for a while and on
+again, its records that changed meanwhile are named, too.
 
-The JSON has entries, records, compared, unlogged (made when their operation kept no
-evidence), faults (kind, record, tenant, operation, idempotency_key, record_ref,
-entry) and faults_found. The kinds are missing, changed, older and unknown.`,
+The JSON has entries, records, compared, unlogged (those that the log needn't tell
+of), unlogged_reasons (how many for each reason), faults (kind, record, tenant,
+operation, idempotency_key, sequence, record_ref, entry) and faults_found. The kinds
+are missing, changed, older and unknown. The reasons are no_evidence,
+before_evidence, before_restore, no_contents, other_format, sequence_mark, reserved
+and gone.`,
 		Example: `  semel store audit --config semel.yaml
   semel store audit --store postgres://semel@db/semel --keys evidence.key --json`,
 		Args: noArgs,
@@ -100,7 +118,11 @@ func printAudit(out io.Writer, a *evidence.Audit) error {
 		if f.Entry != nil {
 			entry = fmt.Sprint("entry ", *f.Entry)
 		}
-		fmt.Fprintf(w, "BAD   %s\t%s\tkey %s\ttenant %s\t%s\t%s\n", f.Kind, printable(f.Operation), printable(f.Key), printable(f.Tenant), entry, auditMeans[f.Kind])
+		key := printable(f.Key)
+		if f.Sequence != 0 {
+			key += fmt.Sprint(", number ", f.Sequence)
+		}
+		fmt.Fprintf(w, "BAD   %s\t%s\tkey %s\ttenant %s\t%s\t%s\n", f.Kind, printable(f.Operation), key, printable(f.Tenant), entry, auditMeans[f.Kind])
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -112,6 +134,9 @@ func printAudit(out io.Writer, a *evidence.Audit) error {
 	if a.Found > 0 {
 		verdict = "     "
 	}
-	_, err := fmt.Fprintf(out, "%s  %d of %d records were compared with %d entries; %d were made without evidence\n", verdict, a.Compared, a.Records, a.Entries, a.Unlogged)
-	return err
+	fmt.Fprintf(out, "%s  %d of %d records are what the last of %d entries say\n", verdict, a.Compared, a.Records, a.Entries)
+	for _, why := range slices.Sorted(maps.Keys(a.Reasons)) {
+		fmt.Fprintf(out, "      %d %s (%s)\n", a.Reasons[why], auditNeedsNot[why], why)
+	}
+	return nil
 }

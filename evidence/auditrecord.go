@@ -1,0 +1,246 @@
+package evidence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/codec"
+)
+
+// reserved begins the operations of this module's own records, about which there is no
+// evidence.
+const reserved = "semel."
+
+// record finds out whether a record is what the log says, or why the log needn't tell.
+func (a *auditor) record(ctx context.Context, rec *semel.Record) error {
+	if strings.HasPrefix(rec.ID.Operation, reserved) {
+		a.unlogged(Reserved)
+		return nil
+	}
+	ref := keyedDigest(a.log.Subject(rec.ID))
+	l, known := a.fold.lives[ref]
+	if known {
+		l.seen, l.marked = true, rec.Mark != nil
+		a.fold.lives[ref] = l
+	}
+	a.movedAside(rec)
+	if a.settle(a.verdict(rec, &l)) {
+		return nil
+	}
+	return a.again(ctx, ref, rec.ID)
+}
+
+// verdict is what one look at a record and its entries tells.
+type verdict struct {
+	same bool   // it is what the log says
+	why  Reason // the log needn't tell of it; empty: neither
+}
+
+// settle counts a record that is in order, and reports whether it is.
+func (a *auditor) settle(v verdict) bool {
+	switch {
+	case v.same:
+		a.found.Compared++
+	case v.why != "":
+		a.unlogged(v.why)
+	}
+	return v.same || v.why != ""
+}
+
+func (a *auditor) verdict(rec *semel.Record, l *life) (v verdict) {
+	if rec.Mark != nil && (!l.known() || l.sequence() || l.gone(a.fold.latest)) {
+		return verdict{why: SequenceMark}
+	}
+	is := a.log.contentOf(rec, OutcomeDigest(rec))
+	switch said := l.content.format; {
+	case !l.known():
+		// What was restored from a backup is held against what it was before.
+		if v.why = a.uncovered(rec); v.why == BeforeEvidence && rec.CreatedAt < a.epoch {
+			v.why = ""
+		}
+	case said > codec.Version, said != 0 && said != is.format && l.version == 1:
+		v.why = OtherFormat
+	case said != 0:
+		v.same = l.content == is
+	case l.version == 1:
+		v.why = NoContents
+	}
+	return v
+}
+
+// uncovered is why the log needn't have anything about a record; empty: it must.
+func (a *auditor) uncovered(rec *semel.Record) Reason {
+	op, _ := blinded(a.log.operation(rec.ID.Operation), operationPrefix)
+	switch since, logged := a.fold.since[op]; {
+	case !logged:
+		return NoEvidence
+	case rec.CreatedAt < since:
+		return BeforeEvidence
+	}
+	return ""
+}
+
+// sequenceOf is the record as it was under the name of its sequence, where programs before
+// version 2 kept the newest number. It is nil for everything but a number of a sequence.
+func sequenceOf(rec *semel.Record) *semel.Record {
+	key, n := rec.ID.Number()
+	if n == 0 || n != rec.Sequence {
+		return nil
+	}
+	was := *rec
+	was.ID.Key = key
+	return &was
+}
+
+// movedAside notes that what the log tells of a sequence is in a record of its number now.
+func (a *auditor) movedAside(rec *semel.Record) {
+	was := sequenceOf(rec)
+	if was == nil {
+		return
+	}
+	ref := keyedDigest(a.log.Subject(was.ID))
+	if l, known := a.fold.lives[ref]; known && l.fence == rec.Fence {
+		l.kept = true
+		a.fold.lives[ref] = l
+	}
+}
+
+// again looks at a record that wasn't as the log said, until neither changes meanwhile, and
+// adds what is wrong with it.
+func (a *auditor) again(ctx context.Context, ref keyedDigest, id semel.ID) error {
+	for {
+		about, err := a.about(ctx, store.Subject(ref))
+		if err != nil {
+			return err
+		}
+		rec, err := a.log.store.Get(ctx, id)
+		if errors.Is(err, semel.ErrNotFound) {
+			a.unlogged(Gone)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		later, err := a.about(ctx, store.Subject(ref))
+		if err != nil {
+			return err
+		}
+		if later.entries != about.entries {
+			continue // it has just changed
+		}
+		v := a.verdict(rec, &about.life)
+		if v == (verdict{}) && !about.changes() {
+			v, err = a.before(ctx, rec, &about)
+		}
+		if err == nil && !a.settle(v) {
+			a.fault(a.faultOf(rec, ref, &about))
+		}
+		return err
+	}
+}
+
+// before finds out about a record of which the log tells no change, since the store was
+// restored if it was: whether it is what it was before, or what its sequence was before it got
+// a record of its own.
+func (a *auditor) before(ctx context.Context, rec *semel.Record, about *about) (v verdict, err error) {
+	if v.same = about.was(a.log.contentOf(rec, OutcomeDigest(rec))); v.same {
+		return v, nil
+	}
+	if was := sequenceOf(rec); was != nil {
+		sequence, err := a.about(ctx, a.log.Subject(was.ID))
+		if err != nil {
+			return v, err
+		}
+		switch {
+		case sequence.was(a.log.contentOf(was, OutcomeDigest(was))):
+			return verdict{same: true}, nil
+		case sequence.life.version == 1 && len(sequence.contents) == 0:
+			return verdict{why: NoContents}, nil
+		}
+	}
+	if len(about.contents) == 0 && rec.CreatedAt < a.epoch {
+		v.why = BeforeRestore
+	}
+	return v, nil
+}
+
+func (a *auditor) faultOf(rec *semel.Record, ref keyedDigest, about *about) AuditFault {
+	key, n := numbered(rec)
+	f := AuditFault{Kind: RecordUnknown, Record: rec.ID.Encode(), Ref: recordPrefix + ref.String(), Tenant: rec.ID.Tenant, Operation: rec.ID.Operation, Key: key, Sequence: n}
+	if len(about.contents) > 0 {
+		f.Kind = RecordChanged
+		if about.was(a.log.contentOf(rec, OutcomeDigest(rec))) {
+			f.Kind = RecordOlder
+		}
+	}
+	if about.changes() {
+		f.Entry = &about.life.last
+	}
+	return f
+}
+
+// about is what the log says about one record.
+type about struct {
+	life     life
+	contents []content // after each change, also before the store was restored
+	entries  int
+}
+
+// changes reports whether the log tells of a change, since the store was restored if it was.
+func (x *about) changes() bool { return x.life.known() }
+
+// was reports whether the log says that a record was like this.
+func (x *about) was(c content) bool { return slices.Contains(x.contents, c) }
+
+// about reads what the log says about a record. The number of entries tells whether there are
+// more the next time.
+func (a *auditor) about(ctx context.Context, s store.Subject) (x about, err error) {
+	// This numbers what was written, so that it is found.
+	if _, err := a.log.store.ReadEvidence(ctx, a.found.Entries, 1); err != nil {
+		return x, err
+	}
+	all, err := (&Reader{store: a.log.store}).Find(ctx, s)
+	if err != nil {
+		return x, err
+	}
+	x.entries = len(all)
+	var f fold
+	for _, n := range all {
+		t, _, err := a.entry(ctx, n)
+		if err != nil {
+			return x, err
+		}
+		if t.content.format != 0 {
+			x.contents = append(x.contents, t.content)
+		}
+		if n >= a.restored {
+			f.add(n, &t)
+		}
+	}
+	x.life = f.lives[keyedDigest(s)]
+	return x, nil
+}
+
+// entry reads one entry. Its opening may be erased.
+func (a *auditor) entry(ctx context.Context, n uint64) (t told, o Opening, err error) {
+	en, err := a.log.store.ReadEvidence(ctx, n, 1)
+	if err == nil && len(en) == 0 {
+		err = errors.New("it is not there any more")
+	}
+	if err != nil {
+		return t, o, fmt.Errorf("evidence: entry %d: %w", n, err)
+	}
+	if t, err = a.told(n, &en[0]); err != nil || en[0].Opening == nil {
+		return t, o, err
+	}
+	leaf, err := ParseArtifact(en[0].Leaf)
+	if err == nil {
+		o, err = ParseOpening(leaf, en[0].Opening)
+	}
+	return t, o, err
+}

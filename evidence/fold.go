@@ -1,0 +1,151 @@
+package evidence
+
+import (
+	"time"
+
+	"github.com/semelhq/semel/store"
+)
+
+// fold makes of the entries of a log what each record must be now. The story judges by it
+// whether the next entry can be true, and the audit whether a record is what it must be.
+//
+// It takes about 200 bytes for each record.
+type fold struct {
+	lives  map[keyedDigest]life
+	since  map[keyedDigest]store.Instant // when each operation is first in the log
+	latest store.Instant                 // of all times so far
+	// blame gets the contradictions between entries; nil: nobody asks.
+	blame func(first, last uint64, format string, args ...any)
+	// forgets: records whose window is over are forgotten, when there are sweepAt of them.
+	forgets bool
+	sweepAt int
+	forgot  bool // some were
+}
+
+// life is what the log has said about one record so far.
+type life struct {
+	entry    uint64 // of the last claim, end or hold
+	last     uint64 // of the last change
+	fence    int64
+	number   uint64        // in its sequence
+	until    store.Instant // until when it is kept
+	keep     store.Instant // until when any number is kept that it was
+	outcome  keyedDigest
+	content  content
+	payload  uint32
+	what     what
+	version  uint8 // of the entry of the last change
+	unended  bool  // it has messages to deliver, or is being compensated
+	harmful  bool  // an earlier attempt of this call may have had an effect
+	isPurged bool  // it was about to be deleted when the log last told of it
+	// What an audit has found of it: a record with its name, a mark in its place, and what
+	// it was before that mark.
+	seen, marked, kept bool
+}
+
+const (
+	// minSweep is with how many records the first are forgotten.
+	minSweep = 1 << 16
+	// clockMargin is how much two nodes' readings of the store's clock may differ.
+	clockMargin = time.Second
+)
+
+// add takes the next entry.
+func (f *fold) add(n uint64, t *told) {
+	if f.lives == nil {
+		f.lives, f.since, f.sweepAt = map[keyedDigest]life{}, map[keyedDigest]store.Instant{}, minSweep
+	}
+	if t.what == restored {
+		f.restore(t.at)
+		return
+	}
+	if t.record == (keyedDigest{}) {
+		return
+	}
+	f.latest = max(f.latest, t.at)
+	if _, known := f.since[t.operation]; !known && t.operation != (keyedDigest{}) {
+		f.since[t.operation] = t.at
+	}
+	was := f.lives[t.record]
+	if f.blame != nil {
+		f.judge(n, t, &was)
+	}
+	if t.what == nothing || t.what == replayed {
+		return // it changed nothing
+	}
+	f.lives[t.record] = was.after(n, t)
+	if f.forgets && len(f.lives) >= f.sweepAt {
+		f.sweep()
+	}
+}
+
+// restore forgets what records were: they are as in the backup. The log covers what begins
+// from now on.
+func (f *fold) restore(at store.Instant) {
+	clear(f.lives)
+	for op := range f.since {
+		f.since[op] = max(f.since[op], at)
+	}
+}
+
+// after is what the record is after a change.
+func (l life) after(n uint64, t *told) life {
+	if t.what == purged {
+		l.isPurged = true
+		return l
+	}
+	if t.what == altered && l.what == nothing { // it began before the log did
+		l.what, l.fence, l.outcome = t.end, t.fence, t.outcome
+	}
+	if t.what != altered {
+		l.harmful = t.what != anew && (l.harmful || t.what == claimed && l.what.harmful())
+		l.entry, l.fence, l.number, l.outcome, l.what = n, t.fence, t.number, t.outcome, t.what
+	}
+	if t.payload != 0 {
+		l.payload = t.payload
+	}
+	l.last, l.until, l.content, l.version = n, t.until, t.content, uint8(t.version)
+	l.keep, l.unended, l.isPurged = max(l.keep, t.until), t.unfinished, false
+	return l
+}
+
+// sweep forgets the records whose window is over.
+func (f *fold) sweep() {
+	for ref, l := range f.lives {
+		if l.what.ended() && !l.unended && f.latest.Add(clockMargin) >= l.keep {
+			delete(f.lives, ref)
+			f.forgot = true
+		}
+	}
+	f.sweepAt = max(minSweep, 2*len(f.lives))
+}
+
+// known reports whether the log tells of a change of the record.
+func (l *life) known() bool { return l.version != 0 }
+
+// sequence reports whether the record may have been a number of a sequence. Entries of
+// version 1 don't tell.
+func (l *life) sequence() bool { return l.number != 0 || l.version == 1 }
+
+// gone reports whether the record may have been deleted by now: its window is over, or it was
+// purged. One whose attempt isn't over stays. Clocks may be apart, and one that ran ahead may
+// have been put back since.
+func (l *life) gone(now store.Instant) bool {
+	return l.isPurged || l.what.ended() && !l.unended && now.Add(clockMargin) >= l.until
+}
+
+// covers reports whether the log has everything that happened to the record that an entry is
+// about since the record's attempt began.
+func (f *fold) covers(t *told) bool {
+	since, known := f.since[t.operation]
+	if !known || t.fence < since.Micros() {
+		return false
+	}
+	if f.forgot && !t.unfinished && f.latest.Add(clockMargin) >= t.until {
+		return false // the record itself may have been forgotten here
+	}
+	// Programs before version 2 kept the newest number of a sequence under the name of the
+	// sequence, and moved it to its own without telling.
+	sequence, known := f.lives[t.sequence]
+	return !known || t.fence > sequence.fence
+}
