@@ -29,6 +29,10 @@ type Options struct {
 	// with others. It is what a crash may lose of the level decisions. Defaults to
 	// 10 milliseconds.
 	FlushEvery time.Duration
+	// CountEvery is how long deliveries are counted that are too many for entries of their
+	// own, until one entry tells their number; see [Log.Decided]. It is what a crash may lose
+	// of these counts. Defaults to 1 minute.
+	CountEvery time.Duration
 	// MaxQueue bounds the entries that wait to be written. Beyond it a delivery
 	// waits for room up to MaxWait, and is then refused. Defaults to 16,384.
 	MaxQueue int
@@ -53,6 +57,7 @@ const (
 	DefaultEvery      = time.Second
 	DefaultKeepEvery  = time.Minute
 	DefaultFlushEvery = 10 * time.Millisecond
+	DefaultCountEvery = time.Minute
 	DefaultMaxQueue   = 16_384
 	DefaultMaxWait    = 5 * time.Second
 )
@@ -72,7 +77,8 @@ type Log struct {
 	ids   atomic.Uint64 // that were given out
 	level atomic.Pointer[store.Level]
 
-	queue queue
+	queue   queue
+	counter counter
 
 	turn sync.Mutex // held by who integrates
 	edge *tree      // nil: to be read from the store
@@ -106,9 +112,10 @@ func New(st semel.Store, keys *Keys, opts *Options) (*Log, error) {
 	o.Every = cmp.Or(o.Every, DefaultEvery)
 	o.KeepEvery = cmp.Or(o.KeepEvery, DefaultKeepEvery)
 	o.FlushEvery = cmp.Or(o.FlushEvery, DefaultFlushEvery)
+	o.CountEvery = cmp.Or(o.CountEvery, DefaultCountEvery)
 	o.MaxQueue = cmp.Or(o.MaxQueue, DefaultMaxQueue)
 	o.MaxWait = cmp.Or(o.MaxWait, DefaultMaxWait)
-	if o.Every < 0 || o.KeepEvery < 0 || o.FlushEvery < 0 || o.MaxQueue < 0 || o.MaxWait < 0 || o.KeepOpenings < 0 {
+	if o.Every < 0 || o.KeepEvery < 0 || o.FlushEvery < 0 || o.CountEvery < 0 || o.MaxQueue < 0 || o.MaxWait < 0 || o.KeepOpenings < 0 {
 		return nil, errors.New("evidence: durations and bounds may not be negative")
 	}
 	if o.OnError == nil {
@@ -118,6 +125,7 @@ func New(st semel.Store, keys *Keys, opts *Options) (*Log, error) {
 		return nil, err
 	}
 	l.queue.init(kept, o)
+	l.counter.init(l)
 	l.readLevel(context.Background())
 	ctx, cancel := context.WithTimeout(context.Background(), o.MaxWait)
 	defer cancel()
@@ -146,10 +154,11 @@ func (l *Log) durability() store.Level {
 	return ""
 }
 
-// Close writes what is queued and waits until it is durable, or ctx is done. The
-// error says how many entries were lost. What deliveries bring afterwards is
-// refused.
-func (l *Log) Close(ctx context.Context) error { return l.queue.close(ctx) }
+// Close writes what is counted and queued and waits until it is durable, or ctx is done.
+// The error says what may be lost. What deliveries bring afterwards is refused.
+func (l *Log) Close(ctx context.Context) error {
+	return errors.Join(l.counter.close(ctx), l.queue.close(ctx))
+}
 
 // logStore is a store that keeps the log beside its records.
 type logStore struct {

@@ -30,6 +30,7 @@ type facts struct {
 	disposition store.Disposition
 
 	call    *semel.Call // the delivery, where it changed nothing
+	counted *count      // the deliveries, where there are several
 	item    string      // for the opening
 	why     string
 	content string
@@ -75,6 +76,9 @@ func (l *Log) entry(f *facts) store.Entry {
 	subject := l.named(rec, key, number, p)
 	if until := keptUntil(rec); until != 0 && (f.change != "" || f.decision == DecisionReplayed) {
 		p.KeptUntil, p.Unfinished = until.Time(), rec.State.Terminal() && rec.Unfinished()
+	}
+	if c := f.counted; c != nil {
+		p.Count, p.From, p.Until = c.n, c.from.Time(), c.until.Time()
 	}
 	if f.by != nil {
 		p.By, o.SettledBy, o.Reason = f.by.By, f.by.Who, f.by.Reason

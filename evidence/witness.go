@@ -146,11 +146,17 @@ func (c *changed) messages() {
 	}
 }
 
-// Decided is [semel.Witness.Decided]. The evidence of the level decisions is written
-// with that of other deliveries within Options.FlushEvery: a crash before then loses
-// it, but for that of conflicts, which are answered when it is durable. When the store
-// does not keep up the delivery waits, and is refused in the end: an answer without evidence is given at no level.
-func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call, ans *semel.Answer, _ semel.Payer) error {
+// Decided is [semel.Witness.Decided]. The first deliveries of a call that get the same answer
+// have an entry each; what follows within Options.CountEvery is counted, in one entry. So are
+// all deliveries that are refused as another caller's and that nobody verified, and those of
+// whoever may not have more written. With the level durable, each delivery of a verified
+// caller has an entry of its own.
+//
+// Entries of the level decisions are written with those of other deliveries within
+// Options.FlushEvery: a crash before then loses them, except those of conflicts, which are
+// answered when the entry is durable. If the store doesn't keep up, the delivery waits and is
+// refused in the end: an answer without evidence is given at no level.
+func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call, ans *semel.Answer, pays semel.Payer) error {
 	// By the store's clock, as changes are.
 	now, err := l.store.Now(ctx)
 	if err != nil {
@@ -158,16 +164,30 @@ func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call
 	}
 	rec := decidedRecord(call, ans)
 	f := facts{kind: TypeAnswered, decision: string(ans.Decision), executed: notExecuted, rec: rec, call: call, at: now, level: l.durability(), sum: OutcomeDigest(rec)}
+	refused := false
 	switch ans.Decision {
 	case semel.Replay:
 		f.kind, f.decision = TypeObservation, DecisionReplayed
-	case semel.Conflict:
-		f.kind, f.decision, f.reason = TypeRejected, DecisionConflict, ReasonConflict
 	case semel.Execute:
 		f.executed = executed
+	case semel.Conflict:
+		f.kind, f.decision, f.reason = TypeRejected, DecisionConflict, ReasonConflict
+		refused = true
+	default:
+		refused = true
+	}
+	verified, durable := call.BoundTo == "", op.Evidence == semel.EvidenceDurable
+	must := ans.Decision == semel.Execute || verified && durable
+	may := func(bytes int) bool { return !refused || pays == nil || pays(bytes, now) || must }
+	if !must && (ans.Decision == semel.OtherCaller && !verified || !l.counter.single(&f)) {
+		return l.counter.add(&f, may)
+	}
+	entry := l.entry(&f)
+	if !may(len(entry.Leaf) + len(entry.Opening)) {
+		return l.counter.add(&f, func(int) bool { return false })
 	}
 	// A collision is refused with evidence or not at all (IDS-VIII.6).
-	return l.queue.add(ctx, l.entry(&f), op.Evidence == semel.EvidenceDurable || ans.Decision == semel.Conflict)
+	return l.queue.add(ctx, entry, durable || ans.Decision == semel.Conflict)
 }
 
 // decidedRecord is the record that a delivery was answered by, or what the delivery itself

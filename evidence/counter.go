@@ -1,0 +1,179 @@
+package evidence
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+)
+
+const (
+	// singles is how many deliveries with one answer, to one call, have entries of their own
+	// within Options.CountEvery. Further ones are counted.
+	singles = 4
+	// maxSingles bounds the calls for which the single entries are counted, about 100 bytes
+	// each. Deliveries of further calls have entries of their own.
+	maxSingles = 1 << 14
+	// maxCounts bounds the entries with counts that wait to be written, each of which may
+	// have the size of its key and its attributes.
+	maxCounts = 1 << 12
+	// countSize is what an entry with a count costs whoever began it, in bytes of their
+	// quota: about what it takes in a store.
+	countSize = 1 << 10
+)
+
+// counter counts deliveries that have no entries of their own, and writes one entry for all
+// that got the same answer. A crash loses what was counted in the last Options.CountEvery.
+type counter struct {
+	log  *Log
+	turn sync.Mutex // held by who flushes
+
+	mu      sync.Mutex
+	singles map[countKey]int
+	counts  map[countKey]*count
+	waits   bool // for the time to write
+	closed  bool
+}
+
+// countKey is what deliveries have in common that are counted together.
+type countKey struct {
+	subject  store.Subject // the record, or tenant and operation
+	decision string
+	fence    int64
+	outcome  [sha256.Size]byte
+}
+
+// count is deliveries that are written as one entry.
+type count struct {
+	n           uint64
+	from, until store.Instant
+	facts       facts
+}
+
+func (c *counter) init(l *Log) {
+	c.log, c.singles, c.counts = l, map[countKey]int{}, map[countKey]*count{}
+}
+
+func (c *counter) key(f *facts) countKey {
+	return countKey{c.log.Subject(f.rec.ID), f.decision, f.rec.Fence, f.sum}
+}
+
+// single reports whether a delivery may have an entry of its own.
+func (c *counter) single(f *facts) bool {
+	k := c.key(f)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, known := c.singles[k]
+	if n >= singles || !known && len(c.singles) >= maxSingles {
+		return n < singles
+	}
+	c.singles[k]++
+	c.wait()
+	return true
+}
+
+// add counts a delivery for its record or, if there is no room or whoever sent it may not have
+// more written, for its operation. pays reports whether they may.
+func (c *counter) add(f *facts, pays func(bytes int) bool) error {
+	k := c.key(f)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errClosed
+	}
+	one, known := c.counts[k]
+	if !known && (len(c.counts) >= maxCounts/2 || !pays(countSize)) {
+		// Operations and tenants are those that somebody has set up, so what strangers send
+		// makes few of these.
+		rec := &semel.Record{ID: semel.ID{Tenant: f.rec.ID.Tenant, Operation: f.rec.ID.Operation}}
+		f = &facts{kind: f.kind, decision: f.decision, executed: f.executed, reason: f.reason, rec: rec, at: f.at}
+		k = c.key(f)
+		one, known = c.counts[k]
+	}
+	if !known {
+		if len(c.counts) >= maxCounts {
+			return errBusy
+		}
+		one = &count{from: f.at, facts: f.slim()}
+		c.counts[k] = one
+	}
+	one.n++
+	one.until = max(one.until, f.at)
+	c.wait()
+	return nil
+}
+
+// slim is the facts without what an entry doesn't say, which may be large.
+func (f *facts) slim() facts {
+	slim, rec := *f, *f.rec
+	rec.Result, rec.Payload, rec.Effects, rec.Earlier = semel.Result{}, nil, nil, nil
+	slim.rec, slim.call = &rec, nil
+	return slim
+}
+
+// wait has what is counted written in a while. The caller holds c.mu.
+func (c *counter) wait() {
+	if c.waits || c.closed {
+		return
+	}
+	c.waits = true
+	time.AfterFunc(c.log.opts.CountEvery, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), c.log.opts.CountEvery)
+		defer cancel()
+		if n, err := c.flush(ctx); err != nil {
+			c.log.opts.OnError(fmt.Errorf("evidence: the counts of %d deliveries are not written yet: %w", n, err))
+		}
+	})
+}
+
+// flush queues an entry for each count, and returns how many deliveries those are about that
+// it could not queue. They stay counted.
+func (c *counter) flush(ctx context.Context) (left uint64, err error) {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	c.mu.Lock()
+	all := c.counts
+	c.counts, c.waits = map[countKey]*count{}, false
+	clear(c.singles)
+	c.mu.Unlock()
+	for k, one := range all {
+		if err == nil {
+			f := one.facts
+			f.counted, f.at, f.level = one, one.until, c.log.durability()
+			err = c.log.queue.add(ctx, c.log.entry(&f), false)
+		}
+		if err == nil {
+			continue
+		}
+		left += one.n
+		c.putBack(k, one)
+	}
+	return left, err
+}
+
+// putBack counts again what could not be written.
+func (c *counter) putBack(k countKey, one *count) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if newer := c.counts[k]; newer != nil {
+		one.n, one.until = one.n+newer.n, max(one.until, newer.until)
+	}
+	c.counts[k] = one
+	c.wait()
+}
+
+// close writes what is counted and counts no more. The error says what is given up.
+func (c *counter) close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	left, err := c.flush(ctx)
+	if err != nil {
+		return fmt.Errorf("evidence: the counts of %d deliveries that were answered are lost: %w", left, err)
+	}
+	return nil
+}
