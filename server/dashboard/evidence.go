@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/semelhq/semel"
@@ -54,7 +56,7 @@ type entry struct {
 	Raw   []byte   `json:"raw,omitempty"`
 }
 
-// entryList is a page of them, with the checkpoint that the proofs lead to.
+// entryList is a page of them, the newest first, with the checkpoint that the proofs lead to.
 type entryList struct {
 	Entries []entry `json:"entries"`
 	Size    uint64  `json:"size"`
@@ -65,8 +67,8 @@ type entryList struct {
 // pageOfEntries is how many entries a page has.
 const pageOfEntries = 50
 
-// serveEntries shows the entries about a record or, to who sees all tenants, the newest
-// ones.
+// serveEntries shows the entries about a record or, to who sees all tenants, all of them: a
+// page of those before a number, from the newest on.
 func (d *Dashboard) serveEntries(w http.ResponseWriter, r *http.Request, caller *api.Caller) {
 	q := r.URL.Query()
 	var about semel.ID
@@ -91,70 +93,74 @@ func (d *Dashboard) serveEntries(w http.ResponseWriter, r *http.Request, caller 
 		unreadable(w, err)
 		return
 	}
-	_, at := reader.Checkpoint()
-	list.Size, list.Root = at.Size, at.Root.String()
-	var numbers []uint64
-	if about != (semel.ID{}) {
-		numbers, err = reader.Find(r.Context(), d.opts.Evidence.Subject(about))
-	} else {
-		before, parseErr := strconv.ParseUint(q.Get("before"), 10, 64)
-		if parseErr != nil || before > at.Size {
-			before = at.Size
-		}
-		for n := before; n > 0 && len(numbers) < pageOfEntries; n-- {
-			numbers = append(numbers, n-1)
-		}
-		if last := len(numbers); last > 0 {
-			list.Next = numbers[last-1]
-		}
-	}
-	for _, n := range numbers {
-		if err != nil {
-			break
-		}
-		var e entry
-		if e, err = readEntry(r.Context(), reader, n, n < at.Size); err == nil {
-			list.Entries = append(list.Entries, e)
-		}
-	}
+	before, err := strconv.ParseUint(q.Get("before"), 10, 64)
 	if err != nil {
+		before = math.MaxUint64
+	}
+	if err := list.fill(r.Context(), reader, d.opts.Evidence.Subject(about), about == semel.ID{}, before); err != nil {
 		unreadable(w, err)
 		return
 	}
 	reply(w, list)
 }
 
+// fill reads the page of entries before a number: of all, or of those of a subject.
+func (list *entryList) fill(ctx context.Context, reader *evidence.Reader, subject store.Subject, all bool, before uint64) (err error) {
+	_, at := reader.Checkpoint()
+	list.Size, list.Root = at.Size, at.Root.String()
+	var numbers []uint64 // rising
+	if all {
+		for n := max(min(before, at.Size), pageOfEntries+1) - pageOfEntries - 1; n < min(before, at.Size); n++ {
+			numbers = append(numbers, n)
+		}
+	} else {
+		if numbers, err = reader.Find(ctx, subject); err != nil {
+			return err
+		}
+		end, _ := slices.BinarySearch(numbers, before)
+		numbers = numbers[:end]
+	}
+	if more := len(numbers) - pageOfEntries; more > 0 {
+		numbers = numbers[more:]
+		list.Next = numbers[0]
+	}
+	integrated, _ := slices.BinarySearch(numbers, at.Size)
+	proofs, err := reader.ProveAll(ctx, numbers[:integrated])
+	if err != nil {
+		return err
+	}
+	for i, n := range slices.Backward(numbers) {
+		e, err := readEntry(ctx, reader, n)
+		if err != nil {
+			return err
+		}
+		if i < integrated {
+			for _, hash := range proofs[i] {
+				e.Proof = append(e.Proof, hash.String())
+			}
+		}
+		list.Entries = append(list.Entries, e)
+	}
+	return nil
+}
+
 func overseesAll(c *api.Caller) bool { return c.Role == api.Admin && c.AllTenants }
 
 func sees(c *api.Caller, tenant string) bool { return overseesAll(c) || c.Tenant == tenant }
 
-// readEntry reads an entry, and its proof if it is in the tree already.
-func readEntry(ctx context.Context, reader *evidence.Reader, n uint64, integrated bool) (e entry, err error) {
+// readEntry reads an entry, without its proof.
+func readEntry(ctx context.Context, reader *evidence.Reader, n uint64) (e entry, err error) {
 	kept, err := reader.Entry(ctx, n)
 	if err != nil {
 		return e, err
 	}
 	e = entry{N: n, Raw: kept.Leaf}
-	if e.Leaf, err = evidence.ParseArtifact(kept.Leaf); err != nil {
+	if e.Leaf, err = evidence.ParseArtifact(kept.Leaf); err != nil || kept.Opening == nil {
 		return e, err
 	}
-	if kept.Opening != nil {
-		opening, err := evidence.ParseOpening(e.Leaf, kept.Opening)
-		if err != nil {
-			return e, err
-		}
-		e.Opening = &opening
-	}
-	if integrated {
-		proof, err := reader.Prove(ctx, n)
-		if err != nil {
-			return e, err
-		}
-		for _, hash := range proof {
-			e.Proof = append(e.Proof, hash.String())
-		}
-	}
-	return e, nil
+	opening, err := evidence.ParseOpening(e.Leaf, kept.Opening)
+	e.Opening = &opening
+	return e, err
 }
 
 // serveVerification exports what the caller may see of the log and verifies the export with

@@ -4,7 +4,7 @@ import { html, useState } from './lib.js';
 import { get, me, send } from './api.js';
 import { Badge, Copy, Empty, Fact, Failed, Head, Loading, Time, useLoad } from './ui.js';
 import { href } from './route.js';
-import { instant } from './time.js';
+import { clockTime, instant } from './time.js';
 
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const join = (...parts) => {
@@ -58,8 +58,10 @@ const types = {
 	'execution.released': 'its claim was given back, and nothing was executed', 'execution.held': 'it is held: nobody knows what its attempt did',
 	'effect.changed': 'effect', 'message.changed': 'message', 'compensation.changed': 'compensation by',
 	'confirmation.requested': 'a confirmation was asked for', 'confirmation.refused': 'a wrong confirmation was refused', 'confirmation.consumed': 'it was confirmed',
-	'record.purged': 'an operator purged the record', 'store.restored': 'the store was restored from a backup',
+	'record.moved': 'the refusal got a record of its own, for the caller who got it', 'record.purged': 'an operator purged the record', 'store.restored': 'the store was restored from a backup',
 };
+
+const decisions = { duplicate_replayed: 'replay', conflict_rejected: 'conflict' };
 
 /** An entry in words. */
 export function tell(e) {
@@ -72,6 +74,7 @@ export function tell(e) {
 	else if (p.decision) text = 'a delivery was answered ' + p.decision;
 	else if (kind === 'execution.settled') text = 'it was settled as ' + p.disposition;
 	if (p.state) text += `${e.opening?.item ? ' ' + e.opening.item : ''} is ${p.state}`;
+	if (p.count) text = `${p.count} deliveries were answered ${decisions[p.decision] || p.decision}, from ${clockTime(instant(p.from))} to ${clockTime(instant(p.until))}`;
 	if (p.by) text += `, by ${e.opening?.settled_by || p.by}${e.opening?.reason ? ': ' + e.opening.reason : ''}`;
 	return text;
 }
@@ -79,8 +82,8 @@ export function tell(e) {
 /** The deliveries among entries, and when it was held, in the form of live events. */
 export const deliveriesIn = (entries) => entries.filter(({ leaf: { artifact_type: type, payload: p } }) => type === 'execution.held' || (p.decision && p.decision !== 'first_seen')).map(({ n, leaf: { artifact_type: type, emitted_at: at, payload: p } }) => {
 	if (type === 'execution.held') return { seq: 'log' + n, kind: 'ended', at: instant(at), data: { held: true, attempt: p.attempt } };
-	const decision = { duplicate_replayed: 'replay', conflict_rejected: 'conflict' }[p.decision] || p.decision;
-	return { seq: 'log' + n, kind: 'decided', at: instant(at), data: { decision, attempt: p.attempt } };
+	const decision = decisions[p.decision] || p.decision;
+	return { seq: 'log' + n, kind: 'decided', at: instant(at), data: { decision, attempt: p.attempt, count: p.count } };
 });
 
 const proofs = { proved: ['green', 'proved'], wrong: ['red', 'NOT IN THE LOG'], pending: ['grey', 'not signed yet'], unable: ['grey', 'not checked'] };
@@ -116,8 +119,11 @@ export function EvidenceScreen() {
 		${!all ? html`<p class="faint">An admin of all tenants sees the whole log. Open a record for what the log says about it.</p>`
 		: list.error ? html`<${Failed} error=${list.error} retry=${list.reload} />` : !list.data ? html`<${Loading} what="entries" />`
 		: !list.data.entries.length ? html`<${Empty} title="No entry yet"><p>Operations write evidence if their policy says <code>evidence: changes</code> or more.</p><//>`
-		: html`<${EntryList} list=${list.data} records /><p>${before > 0 && html`<button type="button" onClick=${() => setBefore(0)}>Newest</button> `}${list.data.next > 0 && html`<button type="button" onClick=${() => setBefore(list.data.next)}>Older</button>`}</p>`}</section>`;
+		: html`<${EntryList} list=${list.data} records /><${Pages} next=${list.data.next} before=${before} go=${setBefore} />`}</section>`;
 }
+
+/** The buttons that lead from one page of entries to another. */
+export const Pages = ({ next, before, go }) => html`<p>${before > 0 && html`<button type="button" onClick=${() => go(0)}>Newest</button> `}${next > 0 && html`<button type="button" onClick=${() => go(next)}>Older</button>`}</p>`;
 
 function Report({ report: r }) {
 	if (r.error) return html`<${Failed} error=${r.error} />`;

@@ -8,7 +8,7 @@ import { events, stream } from './live.js';
 import { duration, instant } from './time.js';
 import { href, go } from './route.js';
 import { settledBy, state, stateOf } from './words.js';
-import { deliveriesIn, EntryList, loadEntries } from './evidence.js';
+import { deliveriesIn, EntryList, loadEntries, Pages } from './evidence.js';
 import { Compare } from './compare.js';
 
 /** Any name of a call: its record is shown, or a choice if there are several. */
@@ -91,12 +91,13 @@ function Record({ rec, reload, act }) {
 		</div>`;
 }
 
-/** What the evidence log says about a record; followed until all of it is signed. Null where there is no log. */
+/** A page of what the evidence log says about a record, at first the newest; followed until all of it is signed. Null where there is no log. */
 function useLog(rec) {
 	const [signed, setSigned] = useState(false);
-	const log = useLoad((signal) => (me.value.evidence ? loadEntries({ record: rec.id }, signal) : null), [rec.id, rec.updated_at], signed || !me.value.evidence ? 0 : 1500);
+	const [before, go] = useState(0);
+	const log = useLoad((signal) => (me.value.evidence ? loadEntries({ record: rec.id, ...(before && { before }) }, signal) : null), [rec.id, rec.updated_at, before], signed || !me.value.evidence ? 0 : 1500);
 	useEffect(() => setSigned(!!log.data && !log.data.entries.some((e) => e.status === 'pending')), [log.data]);
-	return me.value.evidence ? log : null;
+	return me.value.evidence ? { ...log, before, go } : null;
 }
 
 /** The deliveries that this node remembers, and those that only the log does: of other nodes, and from before a restart. */
@@ -113,7 +114,7 @@ function together(seen, log) {
 /** How many deliveries got what: as the nodes count it, or the log if that knows more, as after a restart. */
 function countsOf(rec, deliveries) {
 	const counts = {};
-	for (const ev of deliveries) if (ev.kind === 'decided') counts[ev.data.decision] = (counts[ev.data.decision] || 0) + 1;
+	for (const ev of deliveries) if (ev.kind === 'decided') counts[ev.data.decision] = (counts[ev.data.decision] || 0) + (ev.data.count || 1);
 	for (const [d, n] of Object.entries(rec.decisions || {})) counts[d] = Math.max(n, counts[d] || 0);
 	delete counts.execute;
 	return Object.entries(counts).sort((a, b) => b[1] - a[1]);
@@ -166,9 +167,9 @@ function Messages({ rec, reload }) {
 }
 export const MessageState = ({ m }) => html`<${Badge} tone=${{ delivered: 'green', pending: 'blue', parked: 'red' }[m.state] || 'grey'} title=${m.error?.message}>${m.state}<//>${m.error && html`<small> ${m.error.message}</small>`}`;
 
-function Evidence({ log: { data, error } }) {
+function Evidence({ log: { data, error, before, go } }) {
 	return html`<section class="card"><h2>Evidence <small>what the log says, each entry proved against the signed checkpoint by this page</small></h2>
-		${error ? html`<${Failed} error=${error} />` : !data ? html`<${Loading} /> ` : data.entries.length ? html`<${EntryList} list=${data} />` : html`<p class="faint">The log has no entry about it: its operation keeps no evidence.</p>`}</section>`;
+		${error ? html`<${Failed} error=${error} />` : !data ? html`<${Loading} /> ` : data.entries.length ? html`<${EntryList} list=${{ ...data, entries: data.entries.toReversed() }} /><${Pages} next=${data.next} before=${before} go=${go} />` : html`<p class="faint">The log has no entry about it: its operation keeps no evidence.</p>`}</section>`;
 }
 
 const Identity = ({ rec }) => html`<section class="card"><h2>Record</h2><dl class="facts">

@@ -174,7 +174,7 @@ export function storyOf(rec, deliveries) {
 	if (c) add(c.settled_at || c.started_at, 'violet', `Compensation by ${c.operation}: ${c.state}`, c.reason);
 	for (const ev of deliveries) {
 		if (ev.kind === 'decided' && ev.data.decision !== 'execute') {
-			add(ev.at, decision(ev.data.decision).tone, 'A delivery ' + decision(ev.data.decision).says, ev.data.waited_ms ? 'after it had waited ' + duration(ev.data.waited_ms) : '', ev.data.waited_ms ? '' : ev.data.decision);
+			add(ev.at, decision(ev.data.decision).tone, (ev.data.count ? `Each of ${ev.data.count} deliveries ` : 'A delivery ') + decision(ev.data.decision).says, ev.data.waited_ms ? 'after it had waited ' + duration(ev.data.waited_ms) : '', ev.data.waited_ms ? '' : ev.data.decision);
 		} else if (ev.kind === 'lease_lost') add(ev.at, 'orange', 'The lease was lost', ev.data.reason);
 	}
 	return folded(all.sort((a, b) => a.at - b.at));
