@@ -222,14 +222,15 @@ func (q *quotas) withEvidence(u usage, entries []store.Entry) usage {
 // payer charges whoever sent a delivery for an entry that is written about it, by the quotas of bytes.
 // It is nil if there are none, and for the engine's own calls.
 func (q *quotas) payer(ctx context.Context, op *Operation, call *Call) Payer {
-	if isOwn(ctx) || !slices.ContainsFunc(q.set, func(one quota) bool { return one.bytes }) {
+	ofBytes := func(one quota) bool { return one.used(usage{bytes: 1}) > 0 }
+	if isOwn(ctx) || !slices.ContainsFunc(q.set, ofBytes) {
 		return nil
 	}
 	rec := &Record{ID: call.ID(op.Share), Principal: call.Principal, BoundTo: call.BoundTo}
 	return func(bytes int, at store.Instant) bool {
 		for i := range q.set {
 			one := &q.set[i]
-			if one.bytes && q.table.wait(q.bucket(ctx, one, rec), q.price(one, 1), q.Window, at) > 0 {
+			if ofBytes(*one) && q.table.wait(q.bucket(ctx, one, rec), one.price(1), one.window, at) > 0 {
 				return false
 			}
 		}
