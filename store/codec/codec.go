@@ -30,7 +30,11 @@ import (
 // earliest one that can hold the record, so that programs of the version before can read
 // what has nothing new.
 //
-// Format 2 adds marks of sequences and RefusedUntil.
+// Format 1 got members that are marked by flags, which an earlier program refuses, and the
+// flag for held records, see [Decode]. Format 2 adds marks of sequences and RefusedUntil.
+//
+// A change of what the bytes mean takes a new number, and files in testdata that stay as they
+// are: see TestRecorded.
 const Version = 2
 
 // versionOf is the format in which a record is written.

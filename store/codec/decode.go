@@ -119,7 +119,11 @@ func (r *reader) record(rec *store.Record) error {
 	rec.EndedAt = r.time()
 	rec.LeaseUntil = r.time()
 	rec.ExpiresAt = r.time()
-	rec.Held, rec.HeldReason = flags&hasHeld != 0, r.text()
+	rec.HeldReason = r.text()
+	// The first programs that wrote format 1 had no flag: a reason that isn't empty said that a
+	// call is held. Read as running, it would run again. Later programs never write a reason
+	// without the flag.
+	rec.Held = flags&hasHeld != 0 || rec.State == store.Processing && rec.HeldReason != ""
 	if flags&hasHeldFrom != 0 {
 		copy(rec.HeldFrom[:], r.take(len(rec.HeldFrom)))
 	}

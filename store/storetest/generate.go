@@ -157,5 +157,8 @@ var drawRecord = func() *rapid.Generator[semel.Record] {
 		"Holder": drawText().AsAny(), "HeldReason": drawText().AsAny(),
 		"Effects": listOf[store.EffectRecord](4), "Earlier": listOf[store.AttemptRecord](store.MaxEarlier), "Outbox": listOf[semel.Message](3),
 	}
-	return rapid.MakeCustom[semel.Record](fields)
+	return rapid.Map(rapid.MakeCustom[semel.Record](fields), func(r semel.Record) semel.Record {
+		r.Held = r.Held || r.State == semel.Processing && r.HeldReason != "" // no record has a reason alone
+		return r
+	})
 }()
