@@ -129,7 +129,7 @@ func (door Door) Reclaim(ctx context.Context, call Call) (*Attempt, error) {
 func (d *delivery) holds() bool {
 	cur, call := d.cur, &d.call
 	return cur.State == Processing && !cur.Held && !leaseOver(cur, d.engine.leaseTime(cur, d.at.now)) && !d.engine.restored(cur, d.at.now) &&
-		cur.Holder == call.Holder && cur.Principal == call.Principal && !isForeign(call, cur) && sameFingerprint(call, cur)
+		cur.Holder == call.Holder && cur.Principal == call.Principal && !isForeign(call, cur) && call.Presents(cur)
 }
 
 // Release gives back a claim whose answer was never sent: it aborts the attempt if its

@@ -92,7 +92,7 @@ func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruli
 		return ruling{decision: OtherDoor}
 	case call.Sequence == 0 && (cur.Sequence != 0 || cur.Mark != nil): // the operation was declared in another way
 		return ruling{decision: Superseded}
-	case !sameFingerprint(call, cur):
+	case !call.Presents(cur):
 		return ruling{decision: Conflict}
 	case cur.State == Completed:
 		return ruling{decision: Replay}
@@ -125,7 +125,7 @@ func isNew(call *Call, cur *Record, now store.Instant) bool {
 // startsAfresh reports whether the caller of an aborted call sends another payload: a client that
 // follows a redirect, or corrects what was refused. Nothing happened that it could contradict.
 func startsAfresh(call *Call, cur *Record) bool {
-	return cur.Disposition == DispositionAborted && cur.Confirmation == nil && cur.Door == call.Door && !sameFingerprint(call, cur)
+	return cur.Disposition == DispositionAborted && cur.Confirmation == nil && cur.Door == call.Door && !call.Presents(cur)
 }
 
 // nothingHappened reports whether every attempt of the call has ended with proof that it
@@ -209,7 +209,7 @@ func (d *delivery) open() (*Record, error) {
 			}
 			last.EndedAt = now
 		}
-		next.CreatedAt, next.Origin, next.Effects = last.CreatedAt, last.Origin, last.Effects
+		next.CreatedAt, next.Origin, next.Effects, next.Fingerprint = last.CreatedAt, last.Origin, last.Effects, last.Fingerprint
 		next.Attributes, next.Confirmation, next.Payload = last.Attributes, last.Confirmation, last.Payload
 		next.Attempt = last.Attempt + 1
 		next.Earlier = followedBy(last.Earlier, asEarlier(&last))

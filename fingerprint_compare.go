@@ -1,8 +1,8 @@
 package semel
 
-// sameFingerprint reports whether a delivery has the payload of the stored call. A record is
-// compared in the way that its own fingerprint was made.
-func sameFingerprint(call *Call, cur *Record) bool {
-	return cur.Fingerprint == call.Fingerprint ||
-		call.SamePayload != nil && !cur.Fingerprint.IsZero() && call.SamePayload(cur.Fingerprint)
+// Presents reports whether the call has the payload of a record. The record is compared in the
+// way that its own fingerprint was made.
+func (c *Call) Presents(rec *Record) bool {
+	return rec.Fingerprint == c.Fingerprint ||
+		c.SamePayload != nil && !rec.Fingerprint.IsZero() && c.SamePayload(rec.Fingerprint)
 }

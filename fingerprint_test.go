@@ -41,3 +41,28 @@ func TestEveryByteOfAFingerprintIsCompared(t *testing.T) {
 		compare("completed", semel.Replay)
 	})
 }
+
+// A record keeps the fingerprint that it was made with, and is compared by that.
+func TestARecordIsComparedByItsOwnFingerprint(t *testing.T) {
+	clause.Proves(t, "CORE-ID.2")
+	former, later, changed := call("k"), call("k"), call("k")
+	former.Fingerprint = semel.FingerprintOf(semel.SchemeRaw, []byte("paid"))
+	later.Fingerprint = semel.FingerprintOf(semel.SchemeJSON, []byte("paid"))
+	later.SamePayload = func(fp semel.Fingerprint) bool { return fp == former.Fingerprint }
+	changed.Fingerprint = semel.FingerprintOf(semel.SchemeJSON, []byte("refunded"))
+	changed.SamePayload = func(fp semel.Fingerprint) bool {
+		return fp == semel.FingerprintOf(semel.SchemeRaw, []byte("refunded"))
+	}
+	inBubble(t, semel.Operation{OnFailure: semel.RetryFailure}, func(t *testing.T, r *rig) {
+		must(t, begin(t, r.Engine, former).Fail(t.Context(), store.Failure{Message: "later"}, semel.Result{}))
+		decides(t, r.Engine, changed, semel.Conflict)
+		again := begin(t, r.Engine, later) // the next attempt
+		if got := again.Record().Fingerprint; got != former.Fingerprint {
+			t.Errorf("the record has the fingerprint %v now", got)
+		}
+		must(t, again.Complete(t.Context(), data("done")))
+		decides(t, r.Engine, later, semel.Replay)
+		decides(t, r.Engine, former, semel.Replay)
+		decides(t, r.Engine, changed, semel.Conflict)
+	})
+}

@@ -202,7 +202,7 @@ func (l *Log) presented(call *semel.Call, rec *semel.Record, p *Payload, o *Open
 	if id := call.Attributes[store.AttributeRequestID]; id != o.RequestID {
 		o.PresentedRequestID = id
 	}
-	if call.Fingerprint != rec.Fingerprint {
+	if !call.Presents(rec) {
 		p.Presented, o.PresentedFingerprint = l.fingerprint(&call.Fingerprint)
 	}
 }

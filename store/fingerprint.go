@@ -30,6 +30,9 @@ const (
 	SchemeForm Scheme = 3 // sorted name-value pairs
 	// SchemeParts is a multipart body by its parts, whatever its boundary.
 	SchemeParts Scheme = 4
+	// SchemeEvent is an event of a webhook by its content, as SchemeJSON has it, and its kind,
+	// where a header says that and no signature covers it.
+	SchemeEvent Scheme = 8
 	// SchemeKeyless is added to one of the others: without the places in the payload where
 	// the key of the call may be.
 	SchemeKeyless Scheme = 32
