@@ -87,6 +87,8 @@ type Item[H any] struct {
 	Tenant, Scope, Key string
 	// Fingerprint is that of its content.
 	Fingerprint semel.Fingerprint
+	// Former are those that earlier versions made of it, see [semel.Call]. Optional.
+	Former []semel.Fingerprint
 	// Attributes are kept in its record; see [AttributeApart]. Optional.
 	Attributes store.Attributes
 	// Head and Body are what is handled. The head is kept as JSON.

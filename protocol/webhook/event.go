@@ -38,6 +38,7 @@ type Event struct {
 	Payment *Payment
 
 	print   semel.Fingerprint
+	former  []semel.Fingerprint // see [semel.Call]
 	apart   string // what tells it from another event with its id and another content
 	name    string // the sender's own id; empty if there is none that can be kept
 	mistake string // why it has no identity of its own
@@ -162,7 +163,7 @@ func (v *Verifier) identify(e *Event, r *rule) {
 	if r.looseKind {
 		// Whoever has a delivery could use up its id under another kind, and the
 		// sender's own would be a duplicate.
-		e.print = semel.FingerprintOf(semel.SchemeJSON, []byte(e.print.String()), []byte(e.Type))
+		e.print, e.former = withKind(e.print, e.Type)
 	}
 	e.Payment = v.source.paymentOf(e)
 	if err != nil {
@@ -217,6 +218,14 @@ func printOf(body []byte, ignore [][]step) semel.Fingerprint {
 		return p
 	}
 	return semel.FingerprintOf(semel.SchemeRaw, body) // all of it: it may be ambiguous
+}
+
+// withKind adds the kind of an event to the digest of its content. Records of earlier versions
+// have the content's alone, or this one under the scheme of the content.
+func withKind(content semel.Fingerprint, kind string) (print semel.Fingerprint, former []semel.Fingerprint) {
+	both := semel.FingerprintOf(semel.SchemeJSON, []byte(content.String()), []byte(kind))
+	b, _ := both.AppendBinary(nil) // which has a fixed form: its scheme and its digest
+	return store.NewFingerprint(store.SchemeEvent, [sha256.Size]byte(b[1:])), []semel.Fingerprint{content, both}
 }
 
 // passed are the headers that a handler gets.
