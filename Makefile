@@ -52,7 +52,8 @@ prove: ## run the long tests at their full length, then break everything around 
 	@scripts/services
 	@scripts/install-sdks
 	SEMEL_THOROUGH=1 go test -run '$(LONG)' -count=1 -timeout 20m ./store/pgstore ./store/pebblestore ./protocol/webhook
-	SEMEL_THOROUGH=1 go test -run '^Test(SDKs|KilledProxies|GracefulRestartsOfTheUpstream|TheVersionBefore)$$' -count=1 -v -parallel 4 -timeout 20m ./cmd/semel/internal/cli ./transport/semelproxy
+	SEMEL_THOROUGH=1 go test -run '^Test(SDKs|KilledProxies|GracefulRestartsOfTheUpstream)$$' -count=1 -v -parallel 4 -timeout 20m ./cmd/semel/internal/cli ./transport/semelproxy
+	SEMEL_THOROUGH=1 go test -run '^TestUpgrade$$' -count=1 -v -timeout 20m ./internal/upgrade
 	SEMEL_THOROUGH=1 go test -run '^Test(Fedify|JavaScriptSDK)$$' -count=1 -v -timeout 10m ./protocol/activitypub/... ./protocol/a2a
 	SEMEL_THOROUGH=1 go test -run '^TestStates$$' -count=1 -timeout 10m ./server/dashboard
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
