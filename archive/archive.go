@@ -130,7 +130,7 @@ func (a *Archive) Write(ctx context.Context, recs []semel.Record) error {
 // that is not listed, which the next Open lists.
 func (a *Archive) writeSegment(recs []semel.Record) (Entry, error) {
 	name := segmentName(a.last.number + 1)
-	entry := Entry{Version: version, File: name, Previous: a.last.digest}
+	entry := Entry{File: name, Previous: a.last.digest}
 	for i := range recs {
 		entry.count(&recs[i])
 	}

@@ -146,8 +146,8 @@ func TestWrite(t *testing.T) {
 	})
 	t.Run("a newer format is refused", func(t *testing.T) {
 		dir := t.TempDir()
-		must(t, os.WriteFile(filepath.Join(dir, manifestFile), []byte(`{"version":2}`+"\n"), 0o600))
-		if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "version 2") {
+		must(t, os.WriteFile(filepath.Join(dir, manifestFile), []byte(`{"version":3}`+"\n"), 0o600))
+		if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "version 3") {
 			t.Error(err)
 		}
 	})

@@ -25,12 +25,22 @@ const (
 	segmentSuffix = ".ndjson.zst"
 )
 
-// version is the version of the format. Higher ones are refused.
-const version = 1
+// version is the newest version of the format. Higher ones are refused. A segment has the
+// earliest that can hold its records: 2 has marks of sequences, and until when refusals are kept
+// beside a record.
+const version = 2
+
+// versionOf is the version that a record needs.
+func versionOf(rec *semel.Record) int {
+	if rec.Mark != nil || rec.RefusedUntil != 0 {
+		return 2
+	}
+	return 1
+}
 
 // Entry is a line of the manifest.
 type Entry struct {
-	// Version of the format: 1.
+	// Version of the format: 1 or 2.
 	Version int `json:"version"`
 	// File is the name of the segment.
 	File string `json:"file"`
@@ -68,6 +78,7 @@ func (e *FileError) Unwrap() error { return e.Err }
 // count adds a record to the entry's figures.
 func (e *Entry) count(rec *semel.Record) {
 	e.Records++
+	e.Version = max(e.Version, versionOf(rec))
 	at := rec.EndedAt
 	if at == 0 {
 		return
@@ -159,8 +170,8 @@ func parseEntry(line []byte, last position) (Entry, error) {
 		return e, err
 	}
 	switch {
-	case e.Version != version:
-		return e, fmt.Errorf("its format is version %d, and this program knows %d", e.Version, version)
+	case e.Version < 1 || e.Version > version:
+		return e, fmt.Errorf("its format is version %d, and this program knows up to %d: use the program that wrote it, or a later one", e.Version, version)
 	case e.Previous != last.digest:
 		return e, errors.New("it does not follow from the line before: one of them was changed, or one is missing")
 	case e.File != segmentName(last.number+1):

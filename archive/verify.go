@@ -135,7 +135,7 @@ func (a *Archive) compare(entry Entry) error {
 // describe makes the entry of a segment from its content. Its Previous makes it the next
 // entry of the manifest.
 func (a *Archive) describe(name string) (Entry, error) {
-	entry := Entry{Version: version, File: name, Previous: a.last.digest}
+	entry := Entry{File: name, Previous: a.last.digest}
 	sums, err := a.segment(name, func(rec *semel.Record) error {
 		entry.count(rec)
 		return nil

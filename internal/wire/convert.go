@@ -132,7 +132,7 @@ func (v *Outgoing) value() semel.Message {
 
 // KeptOf shows everything that a record has.
 func KeptOf(rec *semel.Record) Kept {
-	v := Kept{Record: RecordOf(rec), Revision: rec.Revision, Origin: rec.Origin, Policy: rec.Policy, NextAt: rec.NextAt, Payload: rec.Payload}
+	v := Kept{Record: RecordOf(rec), Revision: rec.Revision, Origin: rec.Origin, Policy: rec.Policy, NextAt: rec.NextAt, Payload: rec.Payload, Mark: (*KeptMark)(rec.Mark), RefusedUntil: rec.RefusedUntil}
 	if c := rec.Confirmation; c != nil {
 		v.Tokens = c.Tokens
 	}
@@ -152,6 +152,7 @@ func (v *Kept) Value() (*semel.Record, error) {
 		return nil, err
 	}
 	rec.Revision, rec.Origin, rec.Policy, rec.NextAt, rec.Payload = v.Revision, v.Origin, v.Policy, v.NextAt, v.Payload
+	rec.Mark, rec.RefusedUntil = (*store.Mark)(v.Mark), v.RefusedUntil
 	if c := rec.Confirmation; c != nil {
 		c.Tokens = v.Tokens
 	}

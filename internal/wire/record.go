@@ -135,4 +135,13 @@ type Kept struct {
 	CompensatedBy      string        `json:"compensated_by,omitempty"`
 	CompensationShared bool          `json:"compensation_shared,omitempty"`
 	CompensationNextAt store.Instant `json:"compensation_next_at,omitzero"`
+	// Mark and RefusedUntil are those of format 2 of records.
+	Mark         *KeptMark     `json:"mark,omitempty"`
+	RefusedUntil store.Instant `json:"refused_until,omitzero"`
+}
+
+// KeptMark is a [store.Mark].
+type KeptMark struct {
+	Begun  uint64 `json:"begun"`
+	Newest uint64 `json:"newest"`
 }
