@@ -53,7 +53,7 @@ func (d *Dispatcher) scanLoop(ctx context.Context) {
 // messages for another scan.
 func (d *Dispatcher) scan(ctx context.Context) (full bool, err error) {
 	all := d.takeNoted()
-	tails := d.loadTails(ctx, all)
+	tails, unread := d.loadTails(ctx, all)
 	seen, until, full, err := d.view(ctx, len(all) > 0)
 	if err != nil {
 		d.note(slices.Collect(maps.Values(all))...)
@@ -70,7 +70,9 @@ func (d *Dispatcher) scan(ctx context.Context) (full bool, err error) {
 		}
 		// The end of its lane must be read first, or it is younger than the view.
 		d.note(m)
-		d.wake()
+		if !unread[m.lane] { // which the next scan tries again, and not this one without a pause
+			d.wake()
+		}
 	}
 	return full, each(slices.Collect(maps.Values(found)), func(of []laneMessage) error {
 		id := of[0].lane
@@ -112,15 +114,15 @@ func (d *Dispatcher) takeNoted() map[string]laneMessage {
 }
 
 // loadTails reads the ends of the lanes of messages. The messages of those that can't be
-// read stay due.
-func (d *Dispatcher) loadTails(ctx context.Context, messages map[string]laneMessage) map[laneID]tail {
-	lanes := map[laneID]bool{}
+// read, which it returns too, stay due.
+func (d *Dispatcher) loadTails(ctx context.Context, messages map[string]laneMessage) (tails map[laneID]tail, unread map[laneID]bool) {
+	unread = map[laneID]bool{}
 	for _, m := range messages {
-		lanes[m.lane] = true
+		unread[m.lane] = true
 	}
 	var mu sync.Mutex
-	tails := map[laneID]tail{}
-	d.report(each(slices.Collect(maps.Keys(lanes)), func(id laneID) error {
+	tails = map[laneID]tail{}
+	d.report(each(slices.Collect(maps.Keys(unread)), func(id laneID) error {
 		t, err := d.loadTail(ctx, id)
 		if err != nil {
 			return err
@@ -128,9 +130,10 @@ func (d *Dispatcher) loadTails(ctx context.Context, messages map[string]laneMess
 		mu.Lock()
 		defer mu.Unlock()
 		tails[id] = t
+		delete(unread, id)
 		return nil
 	}))
-	return tails
+	return tails, unread
 }
 
 // laneMessage is a message that is in no lane yet.
