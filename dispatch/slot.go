@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/form"
 	"github.com/semelhq/semel/store"
 )
 
@@ -33,7 +35,9 @@ func load[T any](ctx context.Context, d *Dispatcher, id semel.ID) (*slot[T], err
 	s := &slot[T]{cell: store.NewCell(d.store, id)}
 	var err error
 	if s.was, err = s.cell.Load(ctx); err == nil && s.was.Data != nil {
-		err = json.Unmarshal(s.was.Data, &s.value)
+		if err = form.Read(s.was.Data, 1, &s.value); err != nil {
+			err = fmt.Errorf("dispatch: a lane of messages: %w", err)
+		}
 	}
 	return s, err
 }

@@ -219,7 +219,7 @@ func ParseArtifact(leaf []byte) (Artifact, error) {
 		return a, fmt.Errorf("evidence: the leaf is no artifact: %w", err)
 	}
 	if a.Version < 1 || a.Version > Version {
-		return a, fmt.Errorf("evidence: the artifact has version %d, and this program knows those up to %d", a.Version, Version)
+		return a, fmt.Errorf("evidence: the artifact has version %d, and this program knows those up to %d: use the program that wrote it, or a later one", a.Version, Version)
 	}
 	return a, nil
 }

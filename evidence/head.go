@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/form"
 	"github.com/semelhq/semel/store"
 )
 
@@ -104,7 +105,7 @@ func loadHead(ctx context.Context, cell *store.Cell) (*head, error) {
 	if v.Data == nil {
 		return h, nil
 	}
-	if err := json.Unmarshal(v.Data, h); err != nil {
+	if err := form.Read(v.Data, 1, h); err != nil {
 		return nil, fmt.Errorf("evidence: the head of the log can't be read: %w", err)
 	}
 	if h.Checkpoint == "" {

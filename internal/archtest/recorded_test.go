@@ -21,7 +21,9 @@ const recordedList = "internal/archtest/recorded.sha256"
 
 // recordedDirs have what programs have stored, and what they have done to databases.
 var recordedDirs = []string{
+	"archive/testdata",
 	"evidence/testdata",
+	"internal/upgrade/testdata",
 	"store/codec/testdata",
 	"store/pgstore/migrations",
 	"store/pgstore/testdata",

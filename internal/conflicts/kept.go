@@ -5,11 +5,14 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/form"
 	"github.com/semelhq/semel/store"
 )
 
@@ -65,7 +68,7 @@ func (x *Index) refused(id semel.ID) *store.Cell {
 }
 
 // List returns the conflicts of a tenant, or of all if tenant is nil, the newest first. The
-// error is one of the store.
+// error is one of the store, or wraps [form.ErrNewer].
 func (x *Index) List(ctx context.Context, tenant *string) ([]Conflict, error) {
 	x.write(ctx)
 	now, err := x.store.Now(ctx)
@@ -78,7 +81,11 @@ func (x *Index) List(ctx context.Context, tenant *string) ([]Conflict, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range parseShard(value.Data, now.Time()) {
+		shard, err := parseShard(value.Data, now.Time())
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range shard {
 			if tenant == nil || c.ID.Tenant == *tenant {
 				all = append(all, c)
 			}
@@ -91,14 +98,15 @@ func (x *Index) List(ctx context.Context, tenant *string) ([]Conflict, error) {
 }
 
 // Refused returns what was refused for a record, the newest last: what came with its key and
-// another payload since the record was made. The error is one of the store.
+// another payload since the record was made. The error is one of the store, or wraps
+// [form.ErrNewer].
 func (x *Index) Refused(ctx context.Context, rec *semel.Record) ([]Presented, error) {
 	x.write(ctx)
 	value, err := x.refused(rec.ID).Load(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return parseRefused(value.Data, rec), nil
+	return parseRefused(value.Data, rec)
 }
 
 // write writes what is fresh, one cell after the other, so that it never takes more of the
@@ -157,7 +165,10 @@ func (x *Index) keepList(ctx context.Context, n int, more []*Conflict) {
 		return
 	}
 	change(ctx, x.shard(n), func(old []byte) *store.CellValue {
-		list := parseShard(old, now.Time())
+		list, err := parseShard(old, now.Time())
+		if err != nil {
+			return nil // a newer program keeps it
+		}
 		for _, c := range more {
 			if i := slices.IndexFunc(list, func(have Conflict) bool { return have.ID == c.ID }); i >= 0 {
 				list[i] = list[i].plus(c)
@@ -203,12 +214,25 @@ func encodeShard(list []Conflict) []byte {
 	return encoded(kept)
 }
 
-// parseShard reads a cell of the list, without what is older than KeptFor. One that a newer
-// program has written in another form counts as empty.
-func parseShard(data []byte, now time.Time) []Conflict {
-	var kept []keptConflict
-	if json.Unmarshal(data, &kept) != nil {
-		return nil
+// read reads a cell. One that is damaged counts as empty. The error is [form.ErrNewer]. Form 1
+// of the list is an array, which says no number; a later one is an object.
+func read[T any](data []byte) (kept T, err error) {
+	if data == nil {
+		return kept, nil
+	}
+	if err = form.Read(data, 1, &kept); errors.Is(err, form.ErrNewer) {
+		return kept, fmt.Errorf("the conflicts that are kept: %w", err)
+	} else if err != nil {
+		return *new(T), nil
+	}
+	return kept, nil
+}
+
+// parseShard reads a cell of the list, without what is older than KeptFor.
+func parseShard(data []byte, now time.Time) ([]Conflict, error) {
+	kept, err := read[[]keptConflict](data)
+	if err != nil {
+		return nil, err
 	}
 	var list []Conflict
 	for _, k := range kept {
@@ -216,7 +240,7 @@ func parseShard(data []byte, now time.Time) []Conflict {
 			list = append(list, Conflict{id, k.Decisions, k.Principals, k.First, k.Last})
 		}
 	}
-	return list
+	return list, nil
 }
 
 func (x *Index) keepRefused(ctx context.Context, id semel.ID, n *news) {
@@ -225,7 +249,10 @@ func (x *Index) keepRefused(ctx context.Context, id semel.ID, n *news) {
 		rec = &semel.Record{} // what was refused for it is of no use
 	}
 	change(ctx, x.refused(id), func(old []byte) *store.CellValue {
-		list := parseRefused(old, rec)
+		list, newer := parseRefused(old, rec)
+		if newer != nil && !n.purged { // what is purged goes, whatever it is
+			return nil
+		}
 		if n.purged {
 			list = nil
 		}
@@ -252,16 +279,16 @@ func (x *Index) keepRefused(ctx context.Context, id semel.ID, n *news) {
 
 // parseRefused reads a cell of refused payloads. What is about an earlier record of the
 // identity counts for nothing.
-func parseRefused(data []byte, rec *semel.Record) []Presented {
-	var kept keptRefused
-	if json.Unmarshal(data, &kept) != nil || kept.Since != rec.CreatedAt {
-		return nil
+func parseRefused(data []byte, rec *semel.Record) ([]Presented, error) {
+	kept, err := read[keptRefused](data)
+	if err != nil || kept.Since != rec.CreatedAt {
+		return nil, err
 	}
 	var list []Presented
 	for _, k := range kept.Presented {
 		list = append(list, Presented(k))
 	}
-	return list
+	return list, nil
 }
 
 // keepFor is how long payloads are kept: about as long as the record, and a minute if there

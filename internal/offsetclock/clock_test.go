@@ -3,6 +3,7 @@ package offsetclock
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -296,5 +297,23 @@ func TestAReadingDuringASmallCorrection(t *testing.T) {
 	w.want(0)
 	if err := w.readWhile(func() { w.wall += bound + 1 }, func() {}); !errors.Is(err, ErrSuspended) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestNotesOfEarlierAndLaterPrograms: what was noted in form 1 is read for good, and a later
+// form is refused with what to do.
+func TestNotesOfEarlierAndLaterPrograms(t *testing.T) {
+	n, err := ParseNote(`1 1795694400000000000 -3600000000000 1795694399000000000 1795697999000000000 1795690000000000000 5000000000 "boot-1" 1795600000000000000`)
+	if want := (Note{
+		At: 1795694400000000000, Off: -time.Hour, Since: 1795694399000000000, Until: 1795697999000000000,
+		Leap: store.Leap{At: 1795690000000000000, By: 5 * time.Second}, Boot: "boot-1", BootOff: 1795600000000000000,
+	}); n != want || err != nil {
+		t.Errorf("got %+v, %v", n, err)
+	}
+	if n, err := ParseNote(""); n != (Note{}) || err != nil {
+		t.Errorf("nothing is %+v, %v", n, err)
+	}
+	if _, err := ParseNote("2 and what comes then"); err == nil || !strings.Contains(err.Error(), "use the program that wrote it, or a later one") {
+		t.Errorf("a later form gives %v", err)
 	}
 }

@@ -44,8 +44,11 @@ type Note struct {
 	BootOff time.Duration
 }
 
-// noteFormat is that of a note as text. Later formats may have more behind it.
-const noteFormat = "1 %d %d %d %d %d %d %q %d"
+// noteFormat is that of a note as text, which begins with the number of its form.
+const (
+	noteForm   = 1
+	noteFormat = "1 %d %d %d %d %d %d %q %d"
+)
 
 // String is the note as it is stored.
 func (n Note) String() string {
@@ -56,6 +59,10 @@ func (n Note) String() string {
 func ParseNote(text string) (n Note, err error) {
 	if text == "" {
 		return n, nil
+	}
+	var form int
+	if _, err := fmt.Sscan(text, &form); err == nil && form > noteForm {
+		return Note{}, fmt.Errorf("what is noted of the store's clock has form %d, and this program knows %d: use the program that wrote it, or a later one", form, noteForm)
 	}
 	if _, err := fmt.Sscanf(text, noteFormat, &n.At, &n.Off, &n.Since, &n.Until, &n.Leap.At, &n.Leap.By, &n.Boot, &n.BootOff); err != nil {
 		return Note{}, errors.New("what is noted of the store's clock can't be read")

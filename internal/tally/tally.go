@@ -7,10 +7,13 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/form"
 	"github.com/semelhq/semel/store"
 )
 
@@ -65,7 +68,8 @@ func (t *Tally) Count(id semel.ID, d semel.Decision) {
 	c[d]++
 }
 
-// Of returns what the deliveries of a record's call got since the record was made.
+// Of returns what the deliveries of a record's call got since the record was made. Counts that a
+// newer program keeps are left out, and the error wraps [form.ErrNewer].
 func (t *Tally) Of(ctx context.Context, rec *semel.Record) (Counts, error) {
 	all := Counts{}
 	if rec.Attempt > 0 {
@@ -77,12 +81,13 @@ func (t *Tally) Of(ctx context.Context, rec *semel.Record) (Counts, error) {
 	if err != nil {
 		return nil, err
 	}
-	all.add(parse(kept.Data, rec).Counts)
+	was, err := parse(kept.Data, rec)
+	all.add(was.Counts)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all.add(t.fresh[rec.ID])
 	all.add(t.writing[rec.ID])
-	return all, nil
+	return all, err
 }
 
 func (c Counts) add(more Counts) {
@@ -138,17 +143,23 @@ type kept struct {
 	Counts Counts        `json:"counts"`
 }
 
-// parse reads a cell. What is about an earlier record of the identity counts for nothing.
-func parse(data []byte, rec *semel.Record) kept {
+// parse reads a cell. What is about an earlier record of the identity, or damaged, counts for
+// nothing. The error is [form.ErrNewer].
+func parse(data []byte, rec *semel.Record) (kept, error) {
 	var k kept
-	if err := json.Unmarshal(data, &k); err != nil || k.Since != rec.CreatedAt || k.Counts == nil {
+	err := form.Read(data, 1, &k)
+	if err != nil || k.Since != rec.CreatedAt || k.Counts == nil {
 		k = kept{Since: rec.CreatedAt, Counts: Counts{}}
 	}
-	return k
+	if !errors.Is(err, form.ErrNewer) {
+		return k, nil
+	}
+	return k, fmt.Errorf("the counts of the call: %w", err)
 }
 
 // keep adds counts to those of a record. Counts are lost if the store fails: a write that
-// isn't known to have failed must not be repeated.
+// isn't known to have failed must not be repeated. They are lost, too, where a newer program
+// counts.
 func (t *Tally) keep(ctx context.Context, id semel.ID, more Counts) {
 	rec, err := t.store.Get(ctx, id)
 	if err != nil {
@@ -160,7 +171,10 @@ func (t *Tally) keep(ctx context.Context, id semel.ID, more Counts) {
 		if err != nil {
 			return
 		}
-		next := parse(old.Data, rec)
+		next, newer := parse(old.Data, rec)
+		if newer != nil {
+			return
+		}
 		next.Counts.add(more)
 		data, jerr := json.Marshal(next)
 		if jerr != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/form"
 	"github.com/semelhq/semel/store"
 )
 
@@ -197,7 +198,11 @@ func (it *Item[H]) encode() ([]byte, error) {
 func decode[H any](payload []byte) (*Item[H], error) {
 	first, body, whole := bytes.Cut(payload, []byte("\n"))
 	var l line[H]
-	if err := json.Unmarshal(first, &l); err != nil || !whole || l.ID == "" || l.Key == "" {
+	err := form.Read(first, 1, &l)
+	if errors.Is(err, form.ErrNewer) {
+		return nil, fmt.Errorf("the message of an inbox: %w", err) // another node can handle it
+	}
+	if err != nil || !whole || l.ID == "" || l.Key == "" {
 		return nil, &Refusal{CodeUnreadable, errors.New("the message is not one of an inbox")}
 	}
 	return &Item[H]{ID: l.ID, Tenant: l.Tenant, Scope: l.Scope, Key: l.Key, ReceivedAt: l.ReceivedAt, Head: l.Head, Body: body}, nil

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/form"
 	"github.com/semelhq/semel/protocol/inbox"
 	"github.com/semelhq/semel/store"
 )
@@ -123,7 +125,11 @@ func (r *Receiver) advance(ctx context.Context, e *Event) error {
 		}
 		h := history{Been: []string{m.Initial}, Events: map[string]Payment{}}
 		if was.Data != nil {
-			if err := json.Unmarshal(was.Data, &h); err != nil {
+			err := form.Read(was.Data, 1, &h)
+			if errors.Is(err, form.ErrNewer) {
+				return fmt.Errorf("the state of the payment: %w", err) // another node can tell
+			}
+			if err != nil {
 				return inbox.Refuse(CodeUnreadable, "the state of the payment can't be read")
 			}
 		}

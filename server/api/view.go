@@ -1,7 +1,10 @@
 package api
 
 import (
+	"errors"
+
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/form"
 	"github.com/semelhq/semel/internal/wire"
 )
 
@@ -10,6 +13,10 @@ func (x *exchange) viewWithCounts(rec *semel.Record) (wire.Record, error) {
 	v := wire.RecordOf(rec)
 	counts, err := x.api.observer.tally.Of(x.ctx(), rec)
 	v.Decisions = counts
+	if errors.Is(err, form.ErrNewer) {
+		v.Decisions = nil // rather than too few; the record itself can be shown
+		return v, nil
+	}
 	return v, err
 }
 

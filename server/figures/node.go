@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/form"
 	"github.com/semelhq/semel/store"
 )
 
@@ -251,7 +254,10 @@ func (n *node) list(ctx context.Context, now int64) bool {
 		if err != nil {
 			return false
 		}
-		d := parseDirectory(old.Data)
+		d, newer := parseDirectory(old.Data)
+		if newer != nil {
+			return false
+		}
 		maps.DeleteFunc(d.Nodes, func(_ string, seen int64) bool { return seen < now-int64(keepFor/time.Second) })
 		for len(d.Nodes) >= maxNodes {
 			delete(d.Nodes, oldest(d.Nodes))
@@ -268,12 +274,18 @@ func (n *node) list(ctx context.Context, now int64) bool {
 	return false
 }
 
-func parseDirectory(data []byte) keptDirectory {
+// parseDirectory reads the directory. One that is damaged names nobody. The error is
+// [form.ErrNewer]: figures of nodes that only a newer program can name are unknown.
+func parseDirectory(data []byte) (keptDirectory, error) {
 	var d keptDirectory
-	if json.Unmarshal(data, &d) != nil || d.Nodes == nil {
+	err := form.Read(data, 1, &d)
+	if errors.Is(err, form.ErrNewer) {
+		return d, fmt.Errorf("the list of nodes with figures: %w", err)
+	}
+	if err != nil || d.Nodes == nil {
 		d.Nodes = map[string]int64{}
 	}
-	return d
+	return d, nil
 }
 
 func oldest(nodes map[string]int64) (id string) {

@@ -2,11 +2,11 @@ package figures
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"sync"
 	"time"
 
+	"github.com/semelhq/semel/internal/form"
 	"github.com/semelhq/semel/store"
 )
 
@@ -71,7 +71,11 @@ func (f *Figures) readOthers(ctx context.Context, now store.Instant) ([]counted,
 	if err != nil {
 		return nil, err
 	}
-	named := parseDirectory(dir.Data).Nodes
+	known, err := parseDirectory(dir.Data)
+	if err != nil {
+		return nil, err
+	}
+	named := known.Nodes
 	maps.DeleteFunc(r.cache, func(id string, _ peer) bool { _, ok := named[id]; return !ok })
 	var nodes []counted
 	for id := range named {
@@ -100,8 +104,8 @@ func (f *Figures) load(ctx context.Context, id string, old peer, now store.Insta
 	var recent keptRecent
 	p := peer{counted: counted{minute: newSlot(0)}, quiet: now.Sub(value.At) > quietAfter, at: time.Now()}
 	if value.Data != nil {
-		if err := json.Unmarshal(value.Data, &recent); err != nil {
-			return p, nil // a newer program's: it can't be counted
+		if err := form.Read(value.Data, 1, &recent); err != nil {
+			return p, nil // a newer program's, which counts for itself
 		}
 		if p.minute, err = recent.Minute.slot(recent.Series); err != nil {
 			p.minute = newSlot(0)
@@ -125,7 +129,7 @@ func (f *Figures) loadHistory(ctx context.Context, id string) (p peer, err error
 		return p, err
 	}
 	var kept keptHistory
-	if json.Unmarshal(value.Data, &kept) != nil {
+	if form.Read(value.Data, 1, &kept) != nil {
 		return p, nil
 	}
 	p.folded = kept.Folded

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/form"
 	"github.com/semelhq/semel/store"
 )
 
@@ -198,7 +199,7 @@ func decode(ref Ref, data []byte) (State, error) {
 	if data == nil {
 		return s, nil
 	}
-	if err := json.Unmarshal(data, &s); err != nil {
+	if err := form.Read(data, 1, &s); err != nil {
 		return s, fmt.Errorf("datasync: the state can't be read: %w", err)
 	}
 	for i := range s.Changes {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/form"
 	"github.com/semelhq/semel/store"
 )
 
@@ -95,7 +96,7 @@ func (r *Replica) message(s *State, version int64, now store.Instant) (*semel.Me
 // replaced this one, which has a message of its own. After an error, call it again.
 func (r *Replica) Work(ctx context.Context, payload []byte) error {
 	var p pointer
-	if err := json.Unmarshal(payload, &p); err != nil {
+	if err := form.Read(payload, 1, &p); err != nil {
 		return fmt.Errorf("datasync: the message is not one of a replica: %w", err)
 	}
 	s, err := r.Get(ctx, Ref{p.Tenant, p.Entity, p.ID}, p.Version)
