@@ -28,7 +28,18 @@ var (
 	// ErrNewer is what Open and the functions for migrations return, wrapped, for a schema
 	// that a later program has migrated further than this one knows.
 	ErrNewer = errors.New("the schema was migrated by a later program: use that one or a later one")
+	// ErrInUse is what Open returns, wrapped, if it is to make a migration after which nodes of
+	// earlier versions can't serve, while others are connected.
+	ErrInUse = errors.New("the migration takes away what nodes of earlier versions use, and they would refuse every call: stop them first, or run semel migrate up to make it in spite of them")
 )
+
+// breaking are the migrations that rename or drop what earlier programs use.
+var breaking = map[int]bool{4: true}
+
+// leaving is how long sessions may take to end that were closed before: those of nodes that were
+// stopped just now, and of programs that connect at the same time as this one and will wait for
+// the same migration.
+const leaving = 3 * time.Second
 
 // Migration is one step of a schema.
 type Migration struct {
@@ -77,7 +88,15 @@ func script(schema string, list []Migration) string {
 // Migrate brings a schema up to what this program needs, creates it if there is none, and
 // returns the migrations that it made: all or none. An empty name stands for
 // [DefaultSchema]. Callers that migrate at the same time wait for each other.
+//
+// It doesn't look who uses the schema: a migration that renames makes nodes of earlier versions
+// refuse every call, so stop them first.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) (made []Migration, err error) {
+	return migrate(ctx, pool, schema, func(context.Context, pgx.Tx, []Migration) error { return nil })
+}
+
+// migrate is [Migrate] that asks allow before it makes what is missing in a schema.
+func migrate(ctx context.Context, pool *pgxpool.Pool, schema string, allow func(ctx context.Context, tx pgx.Tx, missing []Migration) error) (made []Migration, err error) {
 	schema = cmp.Or(schema, DefaultSchema)
 	// A crash before the commit leaves the schema as it was.
 	// Read committed, whatever the database's default: another level would go on seeing what
@@ -91,7 +110,13 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) (made []Mig
 		if err != nil {
 			return err
 		}
+		known := len(list)
 		missing := slices.DeleteFunc(list, func(m Migration) bool { return !m.AppliedAt.IsZero() })
+		if len(missing) < known { // or nobody can be using it
+			if err := allow(ctx, tx, missing); err != nil {
+				return err
+			}
+		}
 		// Creating a schema takes a right that using one doesn't.
 		var exists bool
 		err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema).Scan(&exists)
@@ -113,6 +138,42 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) (made []Mig
 		return nil, fmt.Errorf("pgstore: migrate schema %q: %w", schema, err)
 	}
 	return made, nil
+}
+
+// unused returns [ErrInUse] if a missing migration is one that earlier programs can't work with,
+// and sessions of this program's name are connected that don't wait for the same migration.
+func unused(ctx context.Context, tx pgx.Tx, missing []Migration) error {
+	i := slices.IndexFunc(missing, func(m Migration) bool { return breaking[m.Number] })
+	if i < 0 {
+		return nil
+	}
+	deadline := time.Now().Add(leaving)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		// A transaction would go on seeing the sessions that it saw first.
+		if _, err := tx.Exec(ctx, "SELECT pg_stat_clear_snapshot()"); err != nil {
+			return err
+		}
+		var others int
+		err := tx.QueryRow(ctx, "SELECT count(*) FROM pg_stat_get_activity(NULL) a JOIN pg_database d ON d.oid = a.datid"+
+			" WHERE d.datname = current_database() AND a.application_name = current_setting('application_name')"+
+			" AND NOT EXISTS (SELECT FROM pg_locks l JOIN pg_locks mine USING (locktype, database, classid, objid, objsubid)"+
+			" WHERE l.pid = a.pid AND l.locktype = 'advisory' AND mine.pid = pg_backend_pid())").Scan(&others)
+		switch {
+		case err != nil:
+			return err
+		case others == 0:
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("%w (migration %d, %d sessions)", ErrInUse, missing[i].Number, others)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
 }
 
 // Status lists the migrations that this program knows, and which were made in a schema.

@@ -14,7 +14,9 @@ type Options struct {
 	// Schema holds the tables. Defaults to [DefaultSchema].
 	Schema string
 	// Migrate brings the schema up to date when the store is opened. Without it,
-	// Open refuses a schema that lacks migrations.
+	// Open refuses a schema that lacks migrations. It refuses with [ErrInUse] to take away
+	// what nodes of an earlier version use while sessions with the same application_name are
+	// connected.
 	Migrate bool
 	// MaxConns is how many connections writes take, each of which carries one batch at a
 	// time. Defaults to 2, so that a batch that waits for a lock doesn't hold up all others.

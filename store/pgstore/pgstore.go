@@ -133,7 +133,7 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) (err error) {
 		return err
 	}
 	if s.opts.Migrate {
-		if _, err := Migrate(ctx, s.reads, s.opts.Schema); err != nil {
+		if _, err := migrate(ctx, s.reads, s.opts.Schema, unused); err != nil {
 			return err
 		}
 	}
