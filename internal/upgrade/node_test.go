@@ -89,7 +89,7 @@ commands:
 func newWorld(t *testing.T, from, store string) *world {
 	w := &world{t: t, dir: t.TempDir(), store: store, from: from, up: newUpstream(t)}
 	migrate, more := "", ""
-	if strings.HasPrefix(store, "postgres") {
+	if w.served() {
 		migrate = ", migrate: true"
 	}
 	if w.numbers() {
@@ -110,9 +110,13 @@ limits: {shutdown_grace: 1s}
 purge: {interval: 1s}
 auth: {default_tenant: acme, tokens: [{name: alice, tenant: acme, roles: [admin], rights: [pay], sha256: %x}]}
 `, store, migrate, sha256.Sum256([]byte("token")))+operations+more)
-	if out, err := command(w.dir, program(t, from), "evidence", "keygen", "--origin", "example.com/log", "--out", "key"); err != nil {
-		t.Fatal(err, string(out))
+	keygen := exec.Command(program(t, from), "evidence", "keygen", "--origin", "example.com/log", "--out", "key")
+	keygen.Dir = w.dir
+	public, err := keygen.Output()
+	if err != nil {
+		t.Fatal(err)
 	}
+	w.write("key.pub", string(public))
 	return w
 }
 
@@ -133,6 +137,7 @@ func (w *world) write(name, text string) {
 type node struct {
 	t *testing.T
 	*stage.Process
+	commit string // empty: of this tree
 }
 
 // start starts the program of a commit, or that of this tree.
@@ -143,7 +148,7 @@ func (w *world) start(commit string) *node {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(p.Kill)
-	return &node{w.t, p}
+	return &node{w.t, p, commit}
 }
 
 func (w *world) serve(commit string) *exec.Cmd {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -50,6 +51,9 @@ func (w *world) upgrade(beside bool) {
 	if beside {
 		now = w.start("")
 		w.compare(now, before, calls, was)
+	} else if w.served() {
+		w.refused("", "stop them first") // and the earlier program serves on:
+		w.compare(before, nil, calls, was)
 	}
 	before.stop()
 	for i, c := range calls {
@@ -64,6 +68,7 @@ func (w *world) upgrade(beside bool) {
 	w.compare(now, nil, calls, was)
 	w.goOn(now, calls)
 	now.stop()
+	w.audit()
 	t.Run("back", func(t *testing.T) { w.back(t, calls, was, beside) })
 }
 
@@ -150,6 +155,9 @@ func (w *world) lists(n *node, was recorded, when string) {
 			w.t.Errorf("the list %q has, %s, %s", q, when, difference(got, was.lists[q]))
 		}
 	}
+	if n.commit != "" {
+		return // not every program has the gauge
+	}
 	want := fmt.Sprintf("\nsemel_attempts{state=\"held\"} %d\n", len(was.lists["held"]))
 	until(w.t, func() string {
 		a := n.send(request{admin: true, path: "/metrics"})
@@ -180,6 +188,24 @@ func difference(got, want map[string]int) string {
 	return strings.Join(all, "; ")
 }
 
+// audit verifies the log that both programs have written, and the records by it.
+func (w *world) audit() {
+	w.t.Helper()
+	if !w.evidence() {
+		return
+	}
+	exe := program(w.t, "")
+	for _, args := range [][]string{
+		{"evidence", "export", "--config", "semel.yaml", "--out", "log.jsonl"},
+		{"evidence", "verify", "--keys", "key.pub", "log.jsonl"},
+		{"store", "audit", "--config", "semel.yaml"},
+	} {
+		if out, err := command(w.dir, exe, args...); err != nil {
+			w.t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
+}
+
 // goOn runs what may run, and settles what is held.
 func (w *world) goOn(n *node, calls []call) {
 	w.t.Helper()
@@ -202,19 +228,28 @@ func (w *world) goOn(n *node, calls []call) {
 	}
 }
 
+// served reports whether the store is PostgreSQL, the one with migrations.
+func (w *world) served() bool { return strings.HasPrefix(w.store, "postgres") }
+
+// refused starts a program, which has to end by saying why.
+func (w *world) refused(commit, why string) {
+	w.t.Helper()
+	cmd := w.serve(commit)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	cmd = exec.CommandContext(ctx, cmd.Path, cmd.Args[1:]...)
+	cmd.Dir = w.dir
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), why) {
+		w.t.Errorf("the program %q isn't refused: %v\n%s", commit, err, out)
+	}
+}
+
 // back starts the earlier program on what this one has written. It answers as before, or
 // refuses; it never runs a call again.
 func (w *world) back(t *testing.T, calls []call, was recorded, beside bool) {
-	if strings.HasPrefix(w.store, "postgres") && !beside {
-		cmd := w.serve(w.from)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-		defer stop()
-		out, err := cmd.CombinedOutput()
-		if err == nil || !strings.Contains(string(out), "the schema was migrated by a later program") {
-			t.Errorf("the earlier program isn't refused the schema: %v\n%s", err, out)
-		}
+	if w.served() && !beside {
+		w.refused(w.from, "the schema was migrated by a later program")
 		return
 	}
 	n := w.start(w.from)

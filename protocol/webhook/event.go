@@ -39,9 +39,9 @@ type Event struct {
 
 	print   semel.Fingerprint
 	former  []semel.Fingerprint // see [semel.Call]
-	apart   string // what tells it from another event with its id and another content
-	name    string // the sender's own id; empty if there is none that can be kept
-	mistake string // why it has no identity of its own
+	apart   string              // what tells it from another event with its id and another content
+	name    string              // the sender's own id; empty if there is none that can be kept
+	mistake string              // why it has no identity of its own
 	view    *view
 
 	request http.Header // of the whole delivery
