@@ -115,7 +115,7 @@ func rejected(ans *semel.Answer) bool {
 func (b *Inbox[H]) call(it *Item[H], key string) semel.Call {
 	return semel.Call{
 		Tenant: it.Tenant, Principal: b.opts.Principal, Scope: it.Scope, Operation: b.opts.Name, Key: key,
-		Fingerprint: it.Fingerprint, Former: it.Former, Wait: b.opts.Budget, Door: b.opts.Door, Attributes: it.Attributes,
+		Fingerprint: it.Fingerprint, SamePayload: it.SamePayload, Wait: b.opts.Budget, Door: b.opts.Door, Attributes: it.Attributes,
 	}
 }
 

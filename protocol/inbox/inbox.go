@@ -87,8 +87,9 @@ type Item[H any] struct {
 	Tenant, Scope, Key string
 	// Fingerprint is that of its content.
 	Fingerprint semel.Fingerprint
-	// Former are those that earlier versions made of it, see [semel.Call]. Optional.
-	Former []semel.Fingerprint
+	// SamePayload knows the fingerprints that earlier versions made of it, see [semel.Call].
+	// Optional.
+	SamePayload func(first semel.Fingerprint) bool
 	// Attributes are kept in its record; see [AttributeApart]. Optional.
 	Attributes store.Attributes
 	// Head and Body are what is handled. The head is kept as JSON.
