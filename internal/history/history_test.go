@@ -376,9 +376,9 @@ func TestPlantedViolations(t *testing.T) {
 			p.begin(once, "g", InFlight, 0, "")
 		}, []string{RuleOrder}},
 		"another payload is let in": {func(p *tape) {
-			p.begin(once, "h", Execute, 7, "")
-			p.end(once, Abort, 7, "", OK)
-			p.ask(Event{Key: once, Verb: Begin, Payload: 2}, Event{Word: Execute, Fence: 8})
+			p.begin(retry, "h", Execute, 7, "")
+			p.end(retry, Fail, 7, "", OK)
+			p.ask(Event{Key: retry, Verb: Begin, Payload: 2}, Event{Word: Execute, Fence: 8})
 		}, []string{RuleOrder}},
 		"a renewal revives what was held": {func(p *tape) {
 			p.begin(once, "h", Execute, 7, "")

@@ -32,7 +32,10 @@ type state struct {
 	holder  string
 	print   int
 	outcome string
-	since   int64 // its lease began then or later; zero where leases are not timed
+	// begun: something may have happened by an attempt that has ended. Until then another payload
+	// may begin the call anew.
+	begun bool
+	since int64 // its lease began then or later; zero where leases are not timed
 }
 
 // alone is what may happen without any client before a step: an abandoned attempt is held,
@@ -40,9 +43,9 @@ type state struct {
 // and a claim that seemed lost was written after all.
 func (st state) alone(rules Rules, s *step) []state {
 	all := []state{st}
-	add := func(p phase, untold bool, print int) {
+	add := func(p phase, untold bool, print int, begun bool) {
 		next := st
-		next.phase, next.untold, next.print = p, untold, print
+		next.phase, next.untold, next.print, next.begun = p, untold, print, begun
 		if !slices.Contains(all, next) {
 			all = append(all, next)
 		}
@@ -51,22 +54,25 @@ func (st state) alone(rules Rules, s *step) []state {
 	again := abandoned && (rules.Repeats || rules.Reopens)
 	holds := !rules.Timed || !rules.Repeats
 	if abandoned && holds {
-		add(held, st.untold, st.print)
+		add(held, st.untold, st.print, st.begun)
 	}
 	if st.untold || again {
-		add(open, false, st.print)
+		add(open, false, st.print, st.begun || !st.untold)
 	}
 	for print, may := range s.ghosts {
-		if may && (st.phase == free || print == st.print && (st.phase == open || st.untold || again)) {
-			add(running, true, print)
+		if may && (st.phase == free || st.anew() || print == st.print && (st.phase == open || st.untold || again)) {
+			add(running, true, print, st.begun)
 			if holds {
-				add(held, true, print)
+				add(held, true, print, st.begun)
 			}
-			add(open, false, print)
+			add(open, false, print, st.begun)
 		}
 	}
 	return all
 }
+
+// anew reports whether any payload may begin the call.
+func (st state) anew() bool { return st.phase == open && !st.begun }
 
 // after is the state after a step. It isn't ok if the step is impossible.
 func (st state) after(s *step) (next state, ok bool) {
@@ -79,15 +85,15 @@ func (st state) after(s *step) (next state, ok bool) {
 			return st, true
 		}
 		// A claim whose answer was lost is given to its holder again.
-		ok = (st.phase == free || same && (st.phase == open || st.phase == running && st.untold)) && (s.fence == 0 || s.fence > st.fence)
-		next = state{phase: running, attempt: s.attempt, fence: s.fence, holder: s.holder, print: s.print, since: s.began}
+		ok = (st.phase == free || st.anew() || same && (st.phase == open || st.phase == running && st.untold)) && (s.fence == 0 || s.fence > st.fence)
+		next = state{phase: running, attempt: s.attempt, fence: s.fence, holder: s.holder, print: s.print, begun: st.begun, since: s.began}
 	case stepUse:
 		next.since = s.began
 		ok = mine && st.phase == running
 	case stepTell:
 		ok = mine
 	case stepEnd:
-		next.phase, next.outcome = s.to, s.outcome
+		next.phase, next.outcome, next.begun = s.to, s.outcome, st.begun || s.begun
 		ok = mine || st.attempt == s.attempt && st == next
 	case stepLost:
 		ok = !mine

@@ -18,6 +18,7 @@ type step struct {
 	holder  string
 	outcome string // of a final end
 	to      phase  // where an end leads
+	begun   bool   // an end after which something may have happened
 	ghosts  [maxPayload + 1]bool
 	// began is the earliest time at which the lease that the step begins or extends may have
 	// begun. Leases that began by leaseOver may be over at the step; if leases aren't timed,
@@ -209,7 +210,7 @@ func (b *builder) end(r, a Event) {
 			to = open
 		}
 		op = b.add(r.At, never, &step{
-			kind: stepEnd, id: r.ID, attempt: attemptOf(r.Fence), fence: r.Fence, outcome: r.Outcome, to: to, pending: true,
+			kind: stepEnd, id: r.ID, attempt: attemptOf(r.Fence), fence: r.Fence, outcome: r.Outcome, to: to, begun: r.Verb != Abort, pending: true,
 		})
 		b.ends[name] = op
 	}

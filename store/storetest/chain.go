@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/semelhq/semel"
@@ -102,9 +103,19 @@ func (c *chains) check(policy func(name string) semel.Operation) error {
 	return nil
 }
 
+// beginsAnew reports whether b is the claim of another payload, and a shows that nothing happened.
+func beginsAnew(a, b semel.Record) bool {
+	aborted := a.Disposition == semel.DispositionAborted && !slices.ContainsFunc(a.Earlier, func(at store.AttemptRecord) bool {
+		return at.Disposition != semel.DispositionAborted
+	})
+	return aborted && b.ID == a.ID && b.Fingerprint != a.Fingerprint && b.State == semel.Processing && b.Attempt == 1 && b.Fence > a.Fence && b.Origin == b.Fence
+}
+
 // forbidden says why b must not follow a; it is empty if b may.
 func forbidden(op semel.Operation, a, b semel.Record) string {
 	switch {
+	case beginsAnew(a, b):
+		return ""
 	case b.ID != a.ID || b.Fingerprint != a.Fingerprint || b.Origin != a.Origin || b.CreatedAt != a.CreatedAt:
 		return "what may never change has changed"
 	case b.Fence != a.Fence && b.StartedAt < a.UpdatedAt:
