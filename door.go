@@ -22,11 +22,13 @@ func (door Door) Store() Store { return door.engine.store }
 // door need not gather what it would tell otherwise.
 func (door Door) Listens() bool { return door.engine.events.Answered != nil }
 
-// Troubled passes an event to [Events].Troubled, if that is set.
-func (door Door) Troubled(e Event) {
-	if tell := door.engine.events.Troubled; tell != nil {
+// Troubled passes an event to [Events].Troubled. It reports false if that isn't set.
+func (door Door) Troubled(e Event) bool {
+	tell := door.engine.events.Troubled
+	if tell != nil {
 		tell(e)
 	}
+	return tell != nil
 }
 
 // Operation returns a registered operation with its defaults filled in.

@@ -34,7 +34,8 @@ type Events struct {
 	// whether they deliver a call.
 	Answered func(Event)
 	// Troubled: a door met an error that no caller gets, such as an outcome that isn't
-	// recorded yet, or an upstream that failed. Door, Err, Attrs.
+	// recorded yet, an upstream that failed, or an answer that came too late. Door, Err,
+	// Attrs; of the latter also the Operation in ID, and the Status that came too late.
 	Troubled func(Event)
 	// Decided: a delivery got its decision. ID, Door, Decision, State, Attempt, Fence, At,
 	// Added; RetryAfter, Limit, Waited and Presented where there are any.

@@ -1,6 +1,7 @@
 package semelhttp
 
 import (
+	"cmp"
 	"io"
 	"maps"
 	"net/http"
@@ -35,6 +36,8 @@ type capture struct {
 	closed    bool // the handler has returned
 
 	signedAnew bool // see judge.Answer
+	panicked   bool // it has not, and what comes is the answer of a recoverer; see late.go
+	told       bool // somebody was told of an answer that came too late
 }
 
 // start notes the headers that were set around the handler. The handler shares them, as
@@ -61,7 +64,16 @@ func (c *capture) Header() http.Header { return c.w.Header() }
 // WriteHeader decides the status. Informational statuses go to the first caller at once
 // and aren't recorded.
 func (c *capture) WriteHeader(status int) {
-	if c.status != 0 || c.closed {
+	switch {
+	case c.panicked:
+		c.recovered(status)
+		return
+	case c.closed:
+		if status != c.status { // otherwise it changes nothing anyway
+			c.late(status)
+		}
+		return
+	case c.status != 0:
 		return // as net/http does with a second call
 	}
 	if status < 100 || status > 999 {
@@ -168,7 +180,12 @@ type writeOnly struct{ io.Writer }
 // ready decides the status unless that has happened, and returns why nothing can be
 // written.
 func (c *capture) ready() error {
+	if c.panicked {
+		c.recovered(http.StatusInternalServerError)
+		return c.failed
+	}
 	if c.closed {
+		c.late(cmp.Or(c.status, http.StatusOK))
 		return http.ErrHandlerTimeout
 	}
 	if c.status == 0 {

@@ -49,9 +49,14 @@ func (x *exchange) Run(e door.Execution) semel.Ending {
 	x.inner.Body = &c.spool
 	delete(x.inner.Header, judge.EffectHeader) // a handler might repeat it
 	defer c.scope.close()
+	defer func() {
+		if !c.closed {
+			c.abandon()
+		}
+	}()
 	x.h.next.ServeHTTP(c, x.inner)
-	if c.status == 0 && c.scope.concluded() == nil {
-		c.WriteHeader(http.StatusOK)
+	if c.status == 0 && !x.h.rules.Financial && !c.scope.panicked() && c.scope.concluded() == nil {
+		c.WriteHeader(http.StatusOK) // as net/http does
 	}
 	c.closed = true
 	x.end = c.ending()
@@ -105,6 +110,12 @@ func (c *capture) ending() semel.Ending {
 			end.Disposition = semel.DispositionAbandoned // part of an answer has left, so something happened
 		}
 		return end
+	}
+	switch {
+	case c.scope.panicked():
+		return semel.Ending{Disposition: semel.DispositionAbandoned, Failure: store.Failure{Message: "the handler panicked"}}
+	case c.status == 0:
+		return semel.Ending{Disposition: semel.DispositionAbandoned, Failure: store.Failure{Message: "the handler returned without an answer"}}
 	}
 	failure := store.Failure{Code: strconv.Itoa(c.status)}
 	c.judgeWhole()
@@ -162,7 +173,7 @@ func (x *exchange) answer(ans *semel.Answer, err error) said {
 	}
 	v := c.scope.concluded()
 	if c.through {
-		if v != nil {
+		if v != nil || c.scope.panicked() {
 			panic(http.ErrAbortHandler) // the part that was sent isn't the whole answer
 		}
 		return said{status: c.status}
@@ -190,7 +201,9 @@ func (x *exchange) answer(ans *semel.Answer, err error) said {
 		p.detail = "The request took too long. Everything was rolled back and nothing was done; send the same request again."
 	case tx && c.failed != nil:
 		p = problemOf(door.CodeAnswerTooLarge)
-	case !tx && c.status < 400 && unknown:
+	case tx && c.status < 400 && unknown:
+		p = notCommitted()
+	case c.status < 400 && unknown:
 		// Later callers won't get the handler's success.
 		p = held(x.end.Failure.Message, time.Second)
 	case c.failed != nil:

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
@@ -146,6 +147,8 @@ type handler struct {
 	rules       judge.Rules
 	keepPayload bool
 	picks       *picks // nil: the key is that of the header, and nothing else is selected
+
+	warned *atomic.Bool // the default log says that its answers come too late
 }
 
 // newHandler makes a handler from a checked route and its operation.
@@ -153,7 +156,7 @@ func newHandler(g *Guard, rt Route, op semel.Operation, next http.Handler) handl
 	picks, _ := rt.picks() // it was checked
 	return handler{
 		picks: picks, keepPayload: op.KeepPayload, guard: g, route: rt, next: next, credentials: newCredentials(rt.Credential),
-		operation: op.Name, maxResult: op.MaxResult, onFailure: op.OnFailure, share: op.Share,
+		operation: op.Name, warned: new(atomic.Bool), maxResult: op.MaxResult, onFailure: op.OnFailure, share: op.Share,
 		rules: rt.Rules(op.Financial),
 	}
 }

@@ -30,6 +30,7 @@ type scope struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	verdict *verdict // nil: the status decides
+	gone    bool     // the handler panicked, and somebody inside of the guard recovered
 }
 
 // Deadline is the route's.
@@ -79,6 +80,13 @@ func (s *scope) stopped() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ctx != nil && s.ctx.Err() != nil
+}
+
+// panicked reports whether a recoverer inside of the guard has called [Panicked].
+func (s *scope) panicked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone
 }
 
 // close frees what the context holds, once the handler has returned.

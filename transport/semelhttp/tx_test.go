@@ -227,6 +227,45 @@ func TestTxRoute(t *testing.T) {
 	})
 }
 
+// Whatever a handler leaves open was rolled back, and its caller gets no success.
+func TestTxRouteWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	money := semel.Operation{Financial: true, NoArchive: true}
+	for name, c := range map[string]struct {
+		op     semel.Operation
+		answer func(http.ResponseWriter, *http.Request)
+		status int
+	}{
+		"no answer about money":                {money, func(http.ResponseWriter, *http.Request) {}, 503},
+		"a panic that was recovered, silently": {semel.Operation{}, func(_ http.ResponseWriter, r *http.Request) { semelhttp.Panicked(r.Context()) }, 503},
+		"a panic that was recovered, by a 500": {semel.Operation{}, func(w http.ResponseWriter, r *http.Request) { semelhttp.Panicked(r.Context()); w.WriteHeader(500) }, 500},
+		"a success that says it may be another": {semel.Operation{}, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Semel-Effect", "unknown")
+			w.WriteHeader(201)
+		}, 503},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTxWorld(t, semelhttp.Route{Operation: c.op}, func(w http.ResponseWriter, r *http.Request, tx pgx.Tx) {
+				if err := insert(r, tx); err != nil {
+					t.Error(err)
+				}
+				c.answer(w, r)
+			})
+			w.want(w.send("k"), c.status, 1, 0)
+			w.want(w.send("k"), c.status, 2, 0)
+		})
+	}
+	t.Run("no answer elsewhere is net/http's", func(t *testing.T) {
+		w := newTxWorld(t, semelhttp.Route{}, func(_ http.ResponseWriter, r *http.Request, tx pgx.Tx) {
+			if err := insert(r, tx); err != nil {
+				t.Error(err)
+			}
+		})
+		w.want(w.send("k"), 200, 1, 1)
+		w.want(w.send("k"), 200, 1, 1)
+	})
+}
+
 func TestTxRouteAnswers(t *testing.T) {
 	t.Parallel()
 	t.Run("one that is too large rolls everything back", func(t *testing.T) {
