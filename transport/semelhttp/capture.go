@@ -91,7 +91,7 @@ func (c *capture) WriteHeader(status int) {
 	c.found = c.judge(nil)
 	delete(c.w.Header(), judge.EffectHeader)
 	c.frozen = c.sc.frozen[:0].add(c.w.Header())
-	c.out = appendHead(c.out, status, c.frozen, c.origin, c.h.route.KeepHeaders)
+	c.out = appendHead(c.out, status, c.frozen, c.outer, c.origin, c.h.route.KeepHeaders)
 	c.bodyAt = len(c.out)
 	if status == http.StatusSwitchingProtocols {
 		c.failed = c.pass()
@@ -221,7 +221,7 @@ func (c *capture) result() semel.Result {
 
 // tombstone records the status, and that the rest wasn't kept.
 func (c *capture) tombstone() semel.Result {
-	return semel.Result{Data: appendHead(nil, c.status, nil, "", nil), Tombstone: true}
+	return semel.Result{Data: appendHead(nil, c.status, nil, nil, "", nil), Tombstone: true}
 }
 
 // send sends the answer to the first caller, once it is recorded or turned out not worth

@@ -15,7 +15,7 @@ func TestAReplayHasTheHeadersOfTheRoute(t *testing.T) {
 		"X-Kept": {"1", "2"}, "X-Other": {"3"}, "Etag": {`"e"`}, "Set-Cookie2": {"old"},
 	})
 	names := []string{"Set-Cookie", "Access-Control-Allow-Origin", "X-Kept", "X-Other", "Set-Cookie2", "set-cookie", "Transfer-Encoding"}
-	data := append(appendHead(nil, 200, append(stored, field{"set-cookie", []string{"low=1"}}, field{"Transfer-Encoding", []string{"chunked"}}), "", names), "body"...)
+	data := append(appendHead(nil, 200, append(stored, field{"set-cookie", []string{"low=1"}}, field{"Transfer-Encoding", []string{"chunked"}}), nil, "", names), "body"...)
 	h := &handler{route: Route{KeepHeaders: []string{"X-Kept"}, Profile: IETF()}}
 	w := httptest.NewRecorder()
 	w.Header().Set("X-Outer", "stays")

@@ -195,7 +195,7 @@ func second[A, B any](_ A, b B) B { return b }
 // unchanged.
 func FuzzResult(f *testing.F) {
 	f.Add(NewResult(201, http.Header{"Location": {"/1"}, "X-A": {"1", "2"}}, []byte("body")).Data)
-	f.Add(appendHead(nil, 201, headers{}.add(http.Header{allowOrigin: {"https://a"}, exposeHeaders: {"X", "Y"}}), "https://a", nil))
+	f.Add(appendHead(nil, 201, headers{}.add(http.Header{allowOrigin: {"https://a"}, exposeHeaders: {"X", "Y"}}), nil, "https://a", nil))
 	f.Add([]byte{resultVersion, 200, 1, 1, 254, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -205,7 +205,7 @@ func FuzzResult(f *testing.F) {
 		}
 		h := http.Header{}
 		r.set(h, "", r.others(), 0)
-		again, err := parseResult(append(appendHead(nil, r.status, headers{}.add(h), "", slices.Sorted(keysOutside(h))), r.body...))
+		again, err := parseResult(append(appendHead(nil, r.status, headers{}.add(h), nil, "", slices.Sorted(keysOutside(h))), r.body...))
 		if err != nil || again.status != r.status || !bytes.Equal(again.body, r.body) {
 			t.Fatalf("%+v became %+v, %v", r, again, err)
 		}

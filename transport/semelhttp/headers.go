@@ -32,6 +32,16 @@ func (f headers) get(name string) []string {
 	return nil
 }
 
+// beyond returns the values of one header, unless outer has the same: then they were there
+// before a handler ran, and belong to one request.
+func (f headers) beyond(outer headers, name string) []string {
+	values := f.get(name)
+	if slices.Equal(values, outer.get(name)) {
+		return nil
+	}
+	return values
+}
+
 // restore gives h this content back.
 func (f headers) restore(h http.Header) {
 	clear(h)

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,69 +25,94 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 		return h.refuseRecord(w, rec, notKept(0))
 	}
 	header := w.Header()
+	coding, vary := header[codingHeader], header[varyHeader] // set around the guard
+	delete(header, codingHeader)
 	room := stored.set(header, r.Header.Get(originHeader), h.route.KeepHeaders, 4)
 	room[0], room[1], room[2] = "true", "no-store", "nosniff"
 	header[h.route.Profile.Marker] = room[0:1:1]
 	header["Cache-Control"] = room[1:2:2]
 	header["X-Content-Type-Options"] = room[2:3:3]
+	for _, v := range vary {
+		if !slices.Contains(header[varyHeader], v) {
+			header[varyHeader] = append(header[varyHeader], v)
+		}
+	}
 	if name := h.route.Profile.RetryHeader; name != "" && stored.status >= 500 {
 		header[name] = []string{"false"} // trying again would only get this answer
 	}
-	if packed(header) && !acceptsGzip(r.Header) {
-		return h.unpack(w, &stored)
+	unpacked := unpack(header, stored.body, r)
+	if coding != nil && header[codingHeader] == nil {
+		header[codingHeader] = coding
 	}
-	if bodyAllowed(stored.status) {
+	if unpacked == nil && bodyAllowed(stored.status) {
 		room[3] = strconv.Itoa(len(stored.body))
 		header["Content-Length"] = room[3:4:4]
 	}
 	w.WriteHeader(stored.status)
-	if len(stored.body) > 0 {
+	switch {
+	case unpacked != nil:
+		if _, err := io.Copy(w, unpacked); err != nil {
+			panic(http.ErrAbortHandler) // so that the caller notices that the body isn't whole
+		}
+	case len(stored.body) > 0:
 		_, _ = w.Write(stored.body) // a caller who is gone will ask again
 	}
 	return said{status: stored.status}
 }
 
-// packed reports whether the recorded body is compressed, because the first caller
-// accepted that.
-func packed(h http.Header) bool {
-	encodings := h["Content-Encoding"]
-	return len(encodings) == 1 && strings.EqualFold(encodings[0], "gzip")
+const (
+	codingHeader = "Content-Encoding"
+	varyHeader   = "Vary"
+)
+
+// unpack returns the recorded body uncompressed, if it was compressed because the first
+// caller accepted that and this one doesn't; otherwise nil. It takes a label back that
+// isn't that of the body: somebody around a handler labels what they are going to send
+// themselves, and an empty body isn't compressed.
+func unpack(h http.Header, body []byte, r *http.Request) io.Reader {
+	encodings := h[codingHeader]
+	if len(encodings) != 1 || !strings.EqualFold(encodings[0], "gzip") {
+		return nil
+	}
+	packed := bytes.HasPrefix(body, []byte{0x1f, 0x8b})
+	if packed && acceptsGzip(r.Header) {
+		return nil
+	}
+	delete(h, codingHeader)
+	if !packed {
+		return nil
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil
+	}
+	delete(h, "Etag") // that of another representation
+	return unpacked
 }
 
 // acceptsGzip reads Accept-Encoding (RFC 9110 section 12.5.3). By the letter of it, a
 // request without the header accepts anything, but such a client may not support any
-// encoding.
+// encoding. What it says of gzip counts more than what it says of all others.
 func acceptsGzip(h http.Header) bool {
+	named, others := false, false
 	for _, field := range h["Accept-Encoding"] {
 		for item := range strings.SplitSeq(field, ",") {
 			coding, params, _ := strings.Cut(item, ";")
+			weight, found := strings.CutPrefix(strings.ReplaceAll(params, " ", ""), "q=")
+			q, err := strconv.ParseFloat(weight, 64)
+			accepted := !found || err != nil || q > 0
 			switch strings.ToLower(strings.TrimSpace(coding)) {
-			case "gzip", "x-gzip", "*":
-				weight, found := strings.CutPrefix(strings.ReplaceAll(params, " ", ""), "q=")
-				if q, err := strconv.ParseFloat(weight, 64); !found || err != nil || q > 0 {
-					return true
+			case "gzip", "x-gzip":
+				if !accepted {
+					return false
 				}
+				named = true
+			case "*":
+				others = accepted
 			}
 		}
 	}
-	return false
-}
-
-// unpack sends a recorded body uncompressed. That is another representation, so it
-// doesn't send the ETag of this one.
-func (h *handler) unpack(w http.ResponseWriter, stored *recorded) said {
-	header := w.Header()
-	delete(header, "Content-Encoding")
-	delete(header, "Etag")
-	body, err := gzip.NewReader(bytes.NewReader(stored.body))
-	if err != nil {
-		return h.refuse(w, notKept(stored.status))
-	}
-	w.WriteHeader(stored.status)
-	if _, err := io.Copy(w, body); err != nil {
-		panic(http.ErrAbortHandler) // so that the caller notices that the body isn't whole
-	}
-	return said{status: stored.status}
+	return named || others
 }
 
 func setLength(h http.Header, n int) { h["Content-Length"] = []string{strconv.Itoa(n)} }

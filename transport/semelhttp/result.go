@@ -40,12 +40,13 @@ func NewResult(status int, header http.Header, body []byte) semel.Result {
 		}
 	}
 	slices.Sort(rt.KeepHeaders)
-	return semel.Result{Data: append(appendHead(nil, status, headers{}.add(header), "", rt.KeepHeaders), body...)}
+	return semel.Result{Data: append(appendHead(nil, status, headers{}.add(header), nil, "", rt.KeepHeaders), body...)}
 }
 
-// appendHead appends everything but the body, with the headers in a fixed order. The
-// headers that only pages of origin may read come after that origin.
-func appendHead(b []byte, status int, set headers, origin string, extra []string) []byte {
+// appendHead appends everything but the body, with the headers of set in a fixed order and
+// without those that outer has too. The headers that only pages of origin may read come
+// after that origin.
+func appendHead(b []byte, status int, set, outer headers, origin string, extra []string) []byte {
 	b = append(b, resultVersion)
 	b = binary.AppendUvarint(b, uint64(status))
 	for i, name := range alwaysKept {
@@ -58,16 +59,26 @@ func appendHead(b []byte, status int, set headers, origin string, extra []string
 				continue
 			}
 		}
-		for _, v := range set.get(name) {
+		for _, v := range set.beyond(outer, name) {
 			b = canon.Frame(append(b, byte(i+1)), v)
 		}
 	}
+	for _, name := range alsoKept {
+		b = appendNamed(b, name, set.beyond(outer, name))
+	}
 	for _, name := range extra {
-		for _, v := range set.get(name) {
-			b = canon.Frame(canon.Frame(append(b, 0), name), v)
+		if !slices.Contains(alsoKept[:], name) {
+			b = appendNamed(b, name, set.beyond(outer, name))
 		}
 	}
 	return append(b, endOfHead)
+}
+
+func appendNamed(b []byte, name string, values []string) []byte {
+	for _, v := range values {
+		b = canon.Frame(canon.Frame(append(b, 0), name), v)
+	}
+	return b
 }
 
 var errResult = errors.New("the recorded result is not an HTTP answer of a known version")
@@ -140,7 +151,7 @@ func (r *recorded) set(h http.Header, origin string, extra []string, spare int) 
 				continue
 			}
 		default:
-			if free && !slices.Contains(extra, name) {
+			if free && !slices.Contains(extra, name) && !slices.Contains(alsoKept[:], name) {
 				last = ""
 				continue
 			}

@@ -327,6 +327,10 @@ var alwaysKept = [...]string{
 	originHeader, allowOrigin, allowCredentials, exposeHeaders,
 }
 
+// alsoKept are further headers of this kind. They are stored with their names, so that a
+// program that only has the list above skips them.
+var alsoKept = [...]string{"Content-Location", "Vary", "Allow", "Content-Range"}
+
 // firstOfOrigin is where the headers begin that are kept only for the page that asked.
 // The first of them is the request's Origin.
 const firstOfOrigin = 8

@@ -332,7 +332,7 @@ func (c *capture) learned() store.Attributes {
 		return nil
 	}
 	types := c.frozen.get("Content-Type")
-	if len(types) != 1 || len(c.frozen.get("Content-Encoding")) > 0 || !isJSON(mediaOf(types[0])) {
+	if len(types) != 1 || len(c.frozen.beyond(c.outer, "Content-Encoding")) > 0 || !isJSON(mediaOf(types[0])) {
 		return nil
 	}
 	doc, err := canon.Canonicalize(c.out[c.bodyAt:], canon.Exact)
