@@ -74,14 +74,10 @@ func unpack(h http.Header, body []byte, r *http.Request) io.Reader {
 	if len(encodings) != 1 || !strings.EqualFold(encodings[0], "gzip") {
 		return nil
 	}
-	packed := bytes.HasPrefix(body, []byte{0x1f, 0x8b})
-	if packed && acceptsGzip(r.Header) {
+	if bytes.HasPrefix(body, []byte{0x1f, 0x8b}) && acceptsGzip(r.Header) {
 		return nil
 	}
 	delete(h, codingHeader)
-	if !packed {
-		return nil
-	}
 	unpacked, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
 		return nil
