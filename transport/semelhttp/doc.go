@@ -48,10 +48,15 @@
 // without a result holds the call. A handler says more by the header Semel-Effect, none or
 // unknown, which callers don't get, and you by Route.Answers.
 //
+// A handler that returns without writing has answered with net/http's empty 200, unless
+// the operation is Financial: then nobody knows.
+//
 // The guard keeps the headers Content-Type, Content-Encoding, Content-Language,
-// Content-Disposition, Location, ETag, Last-Modified and Link, and those that the route
-// names. It never keeps cookies, credentials, dates, lengths, CORS, rate-limit and
-// request-id headers. Trailers and 1xx answers go to the first caller only.
+// Content-Disposition, Content-Location, Content-Range, Location, ETag, Last-Modified,
+// Link, Vary and Allow, and those that the route names, but not what stood around it with
+// the same value before the handler ran. It never keeps cookies, credentials, dates,
+// lengths, CORS, rate-limit and request-id headers. Trailers and 1xx answers go to the
+// first caller only.
 //
 // An answer passes through to the first caller as it comes if it is larger than
 // Operation.MaxResult, is flushed while it is being written, or takes over the
@@ -65,6 +70,12 @@
 // # Order of middleware
 //
 // What must happen for every delivery belongs outside of the guard: authentication,
-// authorisation, rate limits, CORS, request ids, compression. What is part of the one
-// execution belongs inside.
+// authorisation, rate limits, CORS, request ids, compression. So do recoverers and
+// timeouts: inside, they answer for a handler of which nobody knows what it has done; see
+// [Panicked]. An [http.TimeoutHandler] inside says 503 while the handler goes on. Unless
+// the operation is Financial or replays failures, the next delivery runs meanwhile.
+//
+// What is part of the one execution belongs inside, and so does a framework's error
+// handler. What it answers after the guarded handler has returned changes nothing; Troubled
+// of [semel.Events] is told.
 package semelhttp

@@ -120,3 +120,42 @@ func ExampleAttempt() {
 	// 200 mail 1 in attempt 2
 	// 200 mail 1 in attempt 2
 }
+
+// A recoverer inside of the guard says that the handler panicked, so the call is held.
+func ExamplePanicked() {
+	// snippet: Recoverer
+	recoverer := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer func() {
+				if v := recover(); v != nil {
+					semelhttp.Panicked(r.Context())
+					http.Error(w, "something went wrong", http.StatusInternalServerError)
+				}
+			}()
+			next.ServeHTTP(w, r)
+		})
+	}
+	// end snippet
+	engine, err := semel.New(memstore.New(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	guard, err := semelhttp.New(engine, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	charge := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("after the charge") })
+	handler := guard.Handler(semelhttp.Route{
+		Operation: semel.Operation{Name: "payments.charge"}, Anonymous: semelhttp.AnonymousShare,
+	}, recoverer(charge))
+	for range 2 {
+		r := httptest.NewRequest(http.MethodPost, "/charges", nil)
+		r.Header.Set("Idempotency-Key", "order-4711")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 500
+	// 409
+}
