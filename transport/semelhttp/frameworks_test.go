@@ -145,7 +145,7 @@ func TestTimeoutHandler(t *testing.T) {
 				g := newGuard(t, newEngine(t, &semel.Options{Events: &semel.Events{Unswept: func(semel.Event) {}}}), nil)
 				limit := func(h http.Handler) http.Handler { return http.TimeoutHandler(h, time.Second, "busy") }
 				var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					time.Sleep(3 * time.Second) // as a client of a bank does that has no context
+					<-time.After(3 * time.Second) // as a client of a bank does that has no context
 					effects++
 					_, _ = io.WriteString(w, "charged")
 				})
@@ -160,7 +160,7 @@ func TestTimeoutHandler(t *testing.T) {
 					if w := call(h, secretKey, "{}", nil); w.Code != want {
 						t.Errorf("delivery %d got %d %s, want %d", i+1, w.Code, w.Body, want)
 					}
-					time.Sleep(5 * time.Second) // until the handler has ended too
+					<-time.After(5 * time.Second) // until the handler has ended too
 				}
 				if effects != c.effects {
 					t.Errorf("%d effects, want %d", effects, c.effects)
