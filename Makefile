@@ -50,9 +50,11 @@ lint: ## gofmt, go vet, go fix, staticcheck, go mod tidy, promtool: all must fin
 prove: ## run the long tests at their full length, then break everything around nodes (CHAOS=1h SEED=7 STORE=redis); see docs/chaos.md
 	@scripts/install-services
 	@scripts/services
+	@scripts/install-services scripts/gateways.list
+	@scripts/services scripts/gateways.list
 	@scripts/install-sdks
 	SEMEL_THOROUGH=1 go test -run '$(LONG)' -count=1 -timeout 20m ./store/pgstore ./store/pebblestore ./protocol/webhook
-	SEMEL_THOROUGH=1 go test -run '^Test(SDKs|KilledProxies|GracefulRestartsOfTheUpstream)$$' -count=1 -v -parallel 4 -timeout 20m ./cmd/semel/internal/cli ./transport/semelproxy
+	SEMEL_THOROUGH=1 go test -run '^Test(SDKs|KilledProxies|GracefulRestartsOfTheUpstream|Gateways|WebhooksBehindAGateway)$$' -count=1 -v -parallel 4 -timeout 20m ./cmd/semel/internal/cli ./transport/semelproxy
 	SEMEL_THOROUGH=1 go test -run '^TestUpgrade$$' -count=1 -v -timeout 20m ./internal/upgrade
 	SEMEL_THOROUGH=1 go test -run '^Test(Fedify|JavaScriptSDK)$$' -count=1 -v -timeout 10m ./protocol/activitypub/... ./protocol/a2a
 	SEMEL_THOROUGH=1 go test -run '^TestStates$$' -count=1 -timeout 10m ./server/dashboard

@@ -18,6 +18,8 @@ func TestServices(t *testing.T) {
 	}{
 		{name: "a list without programs needs none", list: "# none\n\n", require: "1", want: "services: the tests need none\n"},
 		{name: "a program that is there is found", list: "sh dash shell\n", require: "1", want: "services: all 1 found\n"},
+		{name: "so is a file", list: "/bin shell folder\n/no/such/file some-package the store of this test\n",
+			want: "services: /no/such/file is missing (the store of this test): install the package some-package\n"},
 		{name: "a missing one is named", list: missing + "sh dash shell\n",
 			want: "services: no-such-program is missing (the store of this test): install the package some-package\n"},
 		{name: "a missing one fails where services are required", list: missing, require: "1", fails: true,

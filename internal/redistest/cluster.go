@@ -44,7 +44,7 @@ func newCluster(tb testing.TB, appendfsync string, settings ...string) *Cluster 
 	c := &Cluster{tb: tb}
 	for range 2 * masters {
 		all := append(persistence(appendfsync),
-			"cluster-enabled", "yes", "cluster-port", strconv.Itoa(freePort(tb)), "cluster-node-timeout", strconv.Itoa(NodeTimeout),
+			"cluster-enabled", "yes", "cluster-port", strconv.Itoa(servertest.FreePort(tb)), "cluster-node-timeout", strconv.Itoa(NodeTimeout),
 			"repl-diskless-sync-delay", "0", "repl-ping-replica-period", "1", "cluster-allow-replica-migration", "no")
 		c.Nodes = append(c.Nodes, newServer(tb, append(all, settings...)...))
 	}

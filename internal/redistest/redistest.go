@@ -13,12 +13,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -67,7 +65,7 @@ func persistence(appendfsync string) []string {
 func newServer(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
 	servertest.Need(tb, program, "redis-server")
-	s := &Server{port: freePort(tb)}
+	s := &Server{port: servertest.FreePort(tb)}
 	s.TB, s.Graceful = tb, syscall.SIGTERM
 	s.Process = servertest.Process{Dir: tb.TempDir(), Command: s.command, Answers: s.answers}
 	s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
@@ -147,42 +145,4 @@ func (s *Server) Try(args ...string) (string, error) {
 		return fmt.Sprintf("%q", list), err
 	}
 	return m.ToString()
-}
-
-// taken has the ports that freePort has returned: their servers may not listen yet.
-var taken struct {
-	sync.Mutex
-	ports map[int]bool
-}
-
-// Ports are chosen below those that systems give to whoever asks for any, and to
-// connections: one of these might take a port before its server listens.
-const lowestPort, highestPort = 15000, 32000
-
-func freePort(tb testing.TB) int {
-	tb.Helper()
-	taken.Lock()
-	defer taken.Unlock()
-	if taken.ports == nil {
-		taken.ports = map[int]bool{}
-	}
-	var failed error
-	for range 1000 {
-		port := lowestPort + rand.IntN(highestPort-lowestPort)
-		if taken.ports[port] {
-			continue
-		}
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			failed = err // in use
-			continue
-		}
-		if err := l.Close(); err != nil {
-			tb.Fatal(err)
-		}
-		taken.ports[port] = true
-		return port
-	}
-	tb.Fatalf("no port is free: %v", failed)
-	return 0
 }

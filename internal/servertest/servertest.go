@@ -220,10 +220,24 @@ const RequireEnv = "SEMEL_REQUIRE_SERVICES"
 // Need skips the test if a program isn't installed, and says which package has it.
 func Need(tb testing.TB, program, pkg string) {
 	tb.Helper()
-	if _, err := Find(program); err != nil {
-		if os.Getenv(RequireEnv) == "1" {
-			tb.Fatalf("%v: install the package %s", err, pkg)
-		}
-		tb.Skipf("needs %s: install the package %s", program, pkg)
+	_, err := Find(program)
+	need(tb, err, program, pkg)
+}
+
+// NeedFile is Need for a part of a server that isn't a program.
+func NeedFile(tb testing.TB, path, pkg string) {
+	tb.Helper()
+	_, err := os.Stat(path)
+	need(tb, err, path, pkg)
+}
+
+func need(tb testing.TB, err error, what, pkg string) {
+	tb.Helper()
+	switch {
+	case err == nil:
+	case os.Getenv(RequireEnv) == "1":
+		tb.Fatalf("%v: install the package %s", err, pkg)
+	default:
+		tb.Skipf("needs %s: install the package %s", what, pkg)
 	}
 }
