@@ -352,7 +352,7 @@ var meanings = []Meaning{
 	},
 	{
 		Code: CodeUnreachable, Effect: EffectNone, Status: http.StatusBadGateway, Title: "Upstream unreachable",
-		Meaning: "No connection to the upstream could be made, so certainly nothing was sent. Nothing was executed.",
+		Meaning: "No connection to the upstream could be made, or it refused the request's HTTP/2 stream before it began. Nothing was executed.",
 		Action:  "Send the same request again with the same key.",
 		Retry:   time.Second,
 	},

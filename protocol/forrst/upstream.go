@@ -197,7 +197,7 @@ func unanswered(found judge.Finding, err error) (*upstreamResult, error) {
 	e := &Error{Code: DependencyError, Message: "The request was sent on, and no answer of the function came back, so its outcome is not known"}
 	switch {
 	case found.Verdict == judge.Aborted && found.Status == 0:
-		e.Message = "There was no connection to the service behind this one. Nothing was sent to it"
+		e.Message = "There was no connection to the service behind this one, or it refused to take the request. Nothing was executed"
 	case found.Verdict == judge.Aborted:
 		e.Message = fmt.Sprintf("The service behind this one refused the request with status %d", found.Status)
 	case found.Verdict == judge.Rejected:

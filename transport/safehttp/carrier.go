@@ -23,6 +23,7 @@ type carrier struct {
 	once    bool                    // closed after one request
 	sending atomic.Pointer[sending] // nil: the request may be sent elsewhere too
 	look    atomic.Bool             // look before writing the first byte of sending
+	spent   atomic.Bool             // for no further request with an effect
 }
 
 // Errors of connections that took nothing of a request.
@@ -38,7 +39,7 @@ func (c *carrier) Write(p []byte) (int, error) {
 	if s == nil || s.begun.Load() == c {
 		return c.Conn.Write(p)
 	}
-	if c.look.Load() && !quiet(c.raw) {
+	if c.look.Load() && (c.spent.Load() || !quiet(c.raw)) {
 		_ = c.Conn.Close() // so that nothing can be written, not even the close_notify of TLS
 		return 0, errNotQuiet
 	}
@@ -101,12 +102,12 @@ type sending struct {
 // unknown stands for a connection that doesn't record what was written to it.
 var unknown carrier
 
-// trace follows the request to its connection. look says whether to look at a reused one.
-func (s *sending) trace(look bool) *httptrace.ClientTrace {
+// trace follows the request to its connection, and has a reused one looked at.
+func (s *sending) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		s.reused.Store(info.Reused)
 		if c := carrierOf(info.Conn); c != nil {
-			c.look.Store(look && info.Reused)
+			c.look.Store(info.Reused)
 			c.sending.Store(s)
 		} else {
 			s.begun.Store(&unknown)
@@ -134,6 +135,13 @@ func carrierOf(conn net.Conn) *carrier {
 		default:
 			return nil
 		}
+	}
+}
+
+// spend keeps other requests with an effect off the connection.
+func (s *sending) spend() {
+	if c := s.begun.Load(); c != nil && c != &unknown {
+		c.spent.Store(true)
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,9 +19,11 @@ import (
 	"github.com/semelhq/semel/transport/safehttp"
 )
 
-// slow is a connection whose reader runs late: it reads once after each write.
+// slow is a connection whose reader runs late: it reads once after each request.
 type slow struct {
 	*net.TCPConn
+	writes  int // of each request: net/http writes the head alone if it doesn't know the body
+	sent    int
 	written chan struct{}
 	closed  chan struct{}
 	once    sync.Once
@@ -27,7 +31,9 @@ type slow struct {
 
 func (c *slow) Write(p []byte) (int, error) {
 	n, err := c.TCPConn.Write(p)
-	c.written <- struct{}{}
+	if c.sent++; c.sent%c.writes == 0 {
+		c.written <- struct{}{}
+	}
 	return n, err
 }
 
@@ -128,8 +134,12 @@ func TestAConnectionThatWasLeftGetsNoRequest(t *testing.T) {
 			_, _ = io.WriteString(c, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
 		},
 	} {
-		for _, body := range []string{"", "charge"} {
-			t.Run(name+", with the body "+body, func(t *testing.T) {
+		for what, kind := range map[string]struct {
+			body   string
+			stream bool // it can't be made again
+		}{"no body": {}, "a body": {"charge", false}, "a stream": {strings.Repeat("charge", 500), true}} {
+			body := kind.body
+			t.Run(name+", with "+what, func(t *testing.T) {
 				l := newLeaver(t, leave)
 				var conns []*slow
 				tr := &safehttp.Transport{Look: true, Base: &http.Transport{
@@ -138,7 +148,11 @@ func TestAConnectionThatWasLeftGetsNoRequest(t *testing.T) {
 						if err != nil {
 							return nil, err
 						}
-						conns = append(conns, &slow{TCPConn: c.(*net.TCPConn), written: make(chan struct{}, 9), closed: make(chan struct{})})
+						writes := 1
+						if kind.stream {
+							writes = 2
+						}
+						conns = append(conns, &slow{TCPConn: c.(*net.TCPConn), writes: writes, written: make(chan struct{}, 9), closed: make(chan struct{})})
 						return conns[len(conns)-1], nil
 					},
 				}}
@@ -149,6 +163,9 @@ func TestAConnectionThatWasLeftGetsNoRequest(t *testing.T) {
 						t.Fatal(err)
 					}
 					r.Header.Set("Idempotency-Key", "k1")
+					if kind.stream {
+						r.GetBody = nil
+					}
 					resp, err := tr.RoundTrip(r)
 					if err != nil {
 						t.Fatalf("request %d: %v", n, err)
@@ -168,15 +185,82 @@ func TestAConnectionThatWasLeftGetsNoRequest(t *testing.T) {
 				l.mu.Lock()
 				defer l.mu.Unlock()
 				if got := strings.Join(l.answered, " "); len(l.answered) != 3 || got != strings.Join([]string{body, body, body}, " ") || len(conns) != 3 {
-					t.Errorf("answered %q on %d connections", l.answered, len(conns))
+					t.Errorf("answered %.99q on %d connections", l.answered, len(conns))
 				}
 			})
 		}
 	}
 }
 
-// A request that can't begin elsewhere is sent on whatever there is, and at most once.
-func TestARequestThatCannotBeBegunAgainIsNotLookedFor(t *testing.T) {
+// An answer from 500 may be followed by a close that is still on its way.
+func TestAConnectionIsNotUsedAgainAfterA5xx(t *testing.T) {
+	for name, stream := range map[string]bool{"a body": false, "a stream": true} {
+		t.Run(name, func(t *testing.T) {
+			var conns []string
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				conns = append(conns, r.RemoteAddr)
+				status, _ := strconv.Atoi(r.URL.Path[1:])
+				w.WriteHeader(status)
+			}))
+			defer srv.Close()
+			tr := &safehttp.Transport{Look: true, Base: &http.Transport{}}
+			defer tr.CloseIdleConnections()
+			for _, status := range []int{200, 422, 500, 201, 503, 200} {
+				r, err := http.NewRequestWithContext(t.Context(), "POST", srv.URL+"/"+strconv.Itoa(status), strings.NewReader("charge"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if stream {
+					r.GetBody = nil
+				}
+				resp, err := tr.RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = resp.Body.Close()
+			}
+			if len(conns) != 6 || conns[0] != conns[1] || conns[1] != conns[2] || conns[2] == conns[3] || conns[3] != conns[4] || conns[4] == conns[5] {
+				t.Errorf("by %v", conns)
+			}
+		})
+	}
+}
+
+// Status lines below 100 are none, whatever the method.
+func TestStatusesThatAreNone(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			if r, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+				_, _ = io.Copy(io.Discard, r.Body)
+				_, _ = io.WriteString(conn, "HTTP/1.1 099 No\r\nContent-Length: 0\r\n\r\n")
+			}
+			_ = conn.Close()
+		}
+	}()
+	tr := &safehttp.Transport{Look: true, Base: &http.Transport{}}
+	defer tr.CloseIdleConnections()
+	for _, method := range []string{"GET", "POST"} {
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+ln.Addr().String(), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := tr.RoundTrip(r); err == nil || safehttp.NothingSent(err) {
+			t.Errorf("%s: %v, %v", method, resp, err)
+		}
+	}
+}
+
+// What was read by a server that then broke the connection is sent once.
+func TestARequestThatBreaksIsSentOnce(t *testing.T) {
 	b := newBreaker(t)
 	rt := &safehttp.Transport{Base: &http.Transport{}, Look: true}
 	defer rt.CloseIdleConnections()

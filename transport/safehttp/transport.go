@@ -20,8 +20,10 @@ import (
 // Base speaks HTTP/1.1, Transport takes over. It leaves methods without effects (GET,
 // HEAD, OPTIONS, TRACE) to net/http.
 //
-// Over HTTP/2, a request may be sent again if the server says that it didn't process it;
-// that is one execution.
+// Over HTTP/2, where a server can say that it won't process a request (REFUSED_STREAM),
+// [NothingSent] tells that too. What a server means by GOAWAY, net/http doesn't tell, so a
+// request that it catches under way has an unknown outcome, as after every other error. If
+// the server may choose the protocol, that holds from the second request on.
 //
 // The zero value is ready for use. You may use it concurrently, but don't change it after
 // its first use.
@@ -36,12 +38,13 @@ type Transport struct {
 	// a request only if it is still open. That leaves only requests that are on their way
 	// when the server closes the connection without looking itself.
 	//
-	// Look needs the sockets of Unix, a connection that is a [syscall.Conn], and a
-	// request without a body or with GetBody, because it may begin again on another
-	// connection. If Transport can't look, such a request gets a new connection. A
-	// request that can't begin again is sent on whatever connection there is. With https,
-	// looking starts once the server has chosen HTTP/1.1; with HTTP/2 the server says
-	// itself what it didn't process. Use Look for a transport with one server.
+	// A server may close a connection behind an answer from 500 without saying so, as
+	// uvicorn does, and a close that is still on its way can't be seen. So Look doesn't use
+	// a connection again after such an answer.
+	//
+	// Look needs the sockets of Unix and a connection that is a [syscall.Conn]. If Transport
+	// can't look, each request with an effect gets a new connection. With https, looking
+	// starts once the server has chosen HTTP/1.1. Use Look for a transport with one server.
 	Look bool
 	// Fresh, instead of Look, gives every request with an effect a connection of its own.
 	// That costs more, but no idle connection can be closed under a request.
@@ -50,13 +53,26 @@ type Transport struct {
 	once  sync.Once
 	base  http.RoundTripper
 	http1 *http.Transport // like Base, with carriers for connections; may be nil
-	old   atomic.Bool     // the server spoke HTTP/1.1 over TLS when it could choose
+	http2 *streams        // may be nil
+	major atomic.Int32    // of the HTTP version that the server chose over TLS; zero: not known
 }
+
+// errStatus is why an answer isn't one: net/http takes any three digits for a status.
+var errStatus = errors.New("safehttp: the answer's status is below 100")
 
 // RoundTrip sends the request once. [NothingSent] reports whether an error proves that
 // nothing was sent.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.once.Do(t.init)
+	resp, err := t.roundTrip(r)
+	if err == nil && resp.StatusCode < http.StatusContinue {
+		_ = resp.Body.Close()
+		return nil, &sendError{err: errStatus}
+	}
+	return resp, err
+}
+
+func (t *Transport) roundTrip(r *http.Request) (*http.Response, error) {
 	harmless := r.Method == "" || SafeMethod(r.Method)
 	empty := r.Body == nil || r.Body == http.NoBody
 	switch looks := t.http1 != nil && (t.Look || t.Fresh) && t.speaksHTTP1(r); {
@@ -66,11 +82,17 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp, err := t.base.RoundTrip(r)
 		t.note(resp)
 		return resp, err
+	case t.http2 != nil && t.speaksHTTP2(r):
+		resp, err := t.http2.roundTrip(r)
+		if !errors.Is(err, errNotHTTP2) {
+			return resp, err
+		}
+		t.major.Store(0) // nothing was sent, and Base asks what the server speaks now
 	case looks, t.http1 != nil && empty:
-		return t.begin(r, empty)
+		return t.begin(r)
 	}
 	var sent sending
-	once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.trace(false)))
+	once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.trace()))
 	once.GetBody = nil
 	if empty {
 		once.Body, once.ContentLength = emptyBody{}, -1
@@ -88,26 +110,29 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // begin sends a request over HTTP/1.1 on the first connection that takes anything of it.
 // Each reused connection that doesn't is closed, so the loop ends.
-func (t *Transport) begin(r *http.Request, empty bool) (*http.Response, error) {
-	again := empty || r.GetBody != nil
-	for body := r.Body; ; {
+func (t *Transport) begin(r *http.Request) (*http.Response, error) {
+	all := bodies{r: r}
+	for {
 		var sent sending
-		once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.trace(again)))
+		body, err := all.next(&sent)
+		if err != nil {
+			all.close()
+			return nil, &sendError{nothing: true, err: err}
+		}
+		once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.trace()))
 		once.Body, once.GetBody = body, nil
 		resp, err := t.http1.RoundTrip(&once)
 		if err == nil {
 			t.note(resp)
+			if resp.StatusCode >= http.StatusInternalServerError {
+				sent.spend()
+			}
 			resp.Request = r
 			return resp, nil
 		}
-		nothing := sent.nothing()
-		if !nothing || !again || !sent.reused.Load() {
+		if nothing := sent.nothing(); !nothing || !sent.reused.Load() {
+			all.close()
 			return nil, &sendError{nothing: nothing, err: err}
-		}
-		if !empty {
-			if body, err = r.GetBody(); err != nil {
-				return nil, &sendError{nothing: true, err: err}
-			}
 		}
 	}
 }
@@ -115,8 +140,17 @@ func (t *Transport) begin(r *http.Request, empty bool) (*http.Response, error) {
 // note remembers which protocol a server chose over TLS.
 func (t *Transport) note(resp *http.Response) {
 	if resp != nil && resp.TLS != nil {
-		t.old.Store(resp.ProtoMajor == 1)
+		t.major.Store(int32(resp.ProtoMajor))
 	}
+}
+
+// speaksHTTP2 reports whether the server of a request speaks HTTP/2.
+func (t *Transport) speaksHTTP2(r *http.Request) bool {
+	p := t.base.(*http.Transport).Protocols
+	if r.URL.Scheme == "http" {
+		return p != nil && p.UnencryptedHTTP2() && !p.HTTP1()
+	}
+	return t.major.Load() == 2 || p != nil && p.HTTP2() && !p.HTTP1()
 }
 
 // speaksHTTP1 reports whether the server of a request speaks HTTP/1.1.
@@ -125,7 +159,7 @@ func (t *Transport) speaksHTTP1(r *http.Request) bool {
 	if r.URL.Scheme == "http" {
 		return p == nil || !p.UnencryptedHTTP2()
 	}
-	return t.old.Load() || p != nil && !p.HTTP2()
+	return t.major.Load() == 1 || p != nil && !p.HTTP2()
 }
 
 func (t *Transport) init() {
@@ -137,8 +171,14 @@ func (t *Transport) init() {
 	if !ok {
 		return
 	}
-	if p := ht.Protocols; p != nil && !p.HTTP1() || ht.DialTLSContext != nil {
+	if ht.DialTLSContext != nil {
 		return // a clone could not make connections as Base does
+	}
+	if ht.Protocols == nil || ht.Protocols.HTTP2() || ht.Protocols.UnencryptedHTTP2() {
+		t.http2 = newStreams(ht)
+	}
+	if ht.Protocols != nil && !ht.Protocols.HTTP1() {
+		return
 	}
 	t.http1 = ht.Clone()
 	t.http1.DialContext = carriers(ht.DialContext, t.Fresh)
@@ -161,6 +201,9 @@ func (t *Transport) CloseIdleConnections() {
 	if t.http1 != nil {
 		t.http1.CloseIdleConnections()
 	}
+	if t.http2 != nil {
+		t.http2.closeIdle()
+	}
 }
 
 // emptyBody is an empty body that net/http can't recognize as empty.
@@ -179,9 +222,10 @@ func (e *sendError) Error() string { return e.err.Error() }
 func (e *sendError) Unwrap() error { return e.err }
 
 // NothingSent reports whether err, which comes from a request through [Transport] or
-// [Retrier], proves that not a byte of the request was sent: there was no connection, or
-// none took anything of it. So no effect can have happened, and inside semel.Effect you
-// may mark the error with semel.Aborted. If it returns false, nothing is proved.
+// [Retrier], proves that no effect can have happened: there was no connection, or none
+// took a byte of the request, or the server said by HTTP/2 that it refuses to process it.
+// Inside semel.Effect you may mark the error with semel.Aborted. If it returns false,
+// nothing is proved.
 func NothingSent(err error) bool {
 	e, ok := errors.AsType[*sendError](err)
 	return ok && e.nothing

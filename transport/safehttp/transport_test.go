@@ -301,7 +301,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 		"HTTP/2": {func(s *httptest.Server) {
 			s.EnableHTTP2 = true
 			s.StartTLS()
-		}, true, 1},
+		}, true, 2}, // one is the GETs'
 	} {
 		t.Run(name, func(t *testing.T) {
 			var conns atomic.Int64

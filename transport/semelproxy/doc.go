@@ -19,7 +19,8 @@
 // by then. So:
 //
 //   - the upstream answered: its status decides, as package semelhttp says.
-//   - there was no connection, or it was closed before anything was written, so
+//   - there was no connection, or it was closed before anything was written, or the
+//     upstream refused the stream (HTTP/2's REFUSED_STREAM), so
 //     nothing was sent: the attempt is aborted, the caller gets 502 with the code
 //     upstream_unreachable, and the next delivery runs.
 //   - anything else, an answer that broke off included: the outcome is unknown.

@@ -215,7 +215,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		if a, ok := semelhttp.Attempt(ctx); ok && p.ledger {
 			p.refute(ctx, a)
 		}
-		semelhttp.Refuted(ctx, "there was no connection to the upstream", unreachable())
+		semelhttp.Refuted(ctx, "there was no connection to the upstream, or it refused the stream", unreachable())
 	case guarded:
 		ans.failed = true
 		p.unknown(ctx, "the upstream did not answer")
@@ -233,7 +233,7 @@ func (p *Proxy) unknown(ctx context.Context, why string) {
 }
 
 func unreachable() semelhttp.Refusal {
-	return semelhttp.RefusalOf(door.CodeUnreachable, "There was no connection to the service behind this one. Nothing was sent to it. Send the same request again later.")
+	return semelhttp.RefusalOf(door.CodeUnreachable, "There was no connection to the service behind this one, or it refused to take the request. Nothing was executed. Send the same request again later.")
 }
 
 func unanswered(ctx context.Context, detail string) semelhttp.Refusal {

@@ -103,6 +103,7 @@ func TestAnUpstreamThatSaysNothingLeavesAnUnknownOutcome(t *testing.T) {
 		{"it closes in a chunk", answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"), 502},
 		{"it closes before the last chunk", answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n"), 502},
 		{"it closes in the body of a failure", answering("HTTP/1.1 503 No\r\nContent-Length: 10\r\n\r\n123"), 502},
+		{"it answers with a status that is none", answering("HTTP/1.1 099 No\r\nContent-Length: 0\r\n\r\n"), 502},
 		{"it does not speak HTTP", answering("220 mail.example ESMTP\r\n"), 502},
 		{"it changes the protocol unasked", answering("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n"), 502},
 		{"it does not answer in time", func(_ net.Conn, in *bufio.Reader) {
@@ -168,6 +169,48 @@ func TestAnAnswerThatBreaksOffIsUnknownWithoutAServer(t *testing.T) {
 			}
 			if n := up.conns.Load(); n != 1 {
 				t.Errorf("the upstream was called %d times, want 1", n)
+			}
+		})
+	}
+}
+
+// An upstream that refuses a stream has promised that it did nothing with it.
+func TestARefusedStreamIsRefuted(t *testing.T) {
+	const refused, internal = 7, 2
+	for _, c := range []struct {
+		code   byte
+		first  string
+		second int
+	}{{refused, `"code":"upstream_unreachable"`, 200}, {internal, `"code":"unknown"`, 409}} {
+		t.Run(fmt.Sprint("code ", c.code), func(t *testing.T) {
+			var streams atomic.Int64
+			up := newBrokenUpstream(t, func(conn net.Conn, in *bufio.Reader) {
+				_, _ = io.CopyN(io.Discard, in, 24) // the preface
+				_, _ = conn.Write([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0})
+				for {
+					var head [9]byte // of a frame: its length, type, flags and stream
+					if _, err := io.ReadFull(in, head[:]); err != nil {
+						return
+					}
+					if _, err := io.CopyN(io.Discard, in, int64(head[1])<<8|int64(head[2])); err != nil {
+						return
+					}
+					stream := head[5:]
+					switch whole := head[4]&1 != 0; {
+					case head[3] > 1 || !whole: // neither DATA nor HEADERS that end the request
+					case streams.Add(1) == 1:
+						_, _ = conn.Write(append(append([]byte{0, 0, 4, 3, 0}, stream...), 0, 0, 0, c.code))
+					default: // 200
+						_, _ = conn.Write(append(append([]byte{0, 0, 1, 1, 5}, stream...), 0x88))
+					}
+				}
+			})
+			w := newWorld(t, up.url(), func(_ *world, o *semelproxy.Options) { o.Transport.Protocol = semelproxy.ProtocolH2C })
+			defer w.proxy.Close() // its connection
+			w.send("POST", "/charges", "k1", "one").want(t, 502, c.first)
+			w.send("POST", "/charges", "k1", "one").want(t, c.second, "")
+			if n, want := streams.Load(), map[bool]int64{true: 2, false: 1}[c.second == 200]; n != want {
+				t.Errorf("the upstream got %d requests, want %d", n, want)
 			}
 		})
 	}

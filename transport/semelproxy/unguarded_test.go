@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semelhq/semel/transport/semelhttp"
 	"github.com/semelhq/semel/transport/semelproxy"
 )
 
@@ -224,5 +225,14 @@ func TestAStreamOfEventsIsNotHeldBack(t *testing.T) {
 				more <- struct{}{}
 			}
 		})
+	}
+}
+
+// An answer below 100 is none, also to a request without a key.
+func TestAStatusThatIsNone(t *testing.T) {
+	up := newBrokenUpstream(t, answering("HTTP/1.1 099 No\r\nContent-Length: 0\r\n\r\n"))
+	w := newWorld(t, up.url(), func(_ *world, o *semelproxy.Options) { o.Route.Key = semelhttp.KeyOptional })
+	for _, method := range []string{"GET", "POST"} {
+		w.send(method, "/charges", "", "").want(t, 502, `"code":"unknown"`)
 	}
 }

@@ -20,6 +20,7 @@ type proxyFlags struct {
 	timeout, readTimeout, lease, reconcileEvery time.Duration
 	shutdownDelay                               time.Duration
 	methods, trusted, answers                   []string
+	freshConnections                            bool
 }
 
 func (f *proxyFlags) register(flags *pflag.FlagSet) {
@@ -40,6 +41,7 @@ func (f *proxyFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.maxBody, "max-body", "10MiB", "largest `size` of a request's body")
 	flags.StringVar(&f.maxResult, "max-result", "1MiB", "largest `size` of an answer that is kept")
 	flags.StringVar(&f.preserveHost, "preserve-host", "auto", "send the client's Host: auto, always or never")
+	flags.BoolVar(&f.freshConnections, "fresh-connections", false, "a connection of its own for each guarded request")
 	flags.StringSliceVar(&f.trusted, "trusted-proxy", nil, "`address` or network of a proxy in front")
 }
 
@@ -67,7 +69,7 @@ func (f *proxyFlags) settings(upstream string) (op config.Operation, rt config.R
 	}
 	return op, config.Route{
 		Match: "/", Upstream: upstream, Operation: op.Name, Profile: f.profile, Mode: f.mode, Key: key, KeyHeader: f.keyHeader,
-		Methods: f.methods, MaxBody: maxBody, Forwarding: config.Forwarding{Timeout: config.Duration(f.timeout), Answers: answers}, PreserveHost: f.preserveHost,
+		Methods: f.methods, MaxBody: maxBody, Forwarding: config.Forwarding{Timeout: config.Duration(f.timeout), Answers: answers}, PreserveHost: f.preserveHost, FreshConnections: f.freshConnections,
 	}, nil
 }
 

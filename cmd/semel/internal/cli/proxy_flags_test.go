@@ -30,7 +30,7 @@ func parseProxyFlags(t *testing.T, args ...string) (config.Operation, config.Rou
 
 func TestProxyFlagsBecomeSettings(t *testing.T) {
 	op, rt, err := parseProxyFlags(t, "--key-header", "PayPal-Request-Id", "--methods", "POST,DELETE", "--in-flight", "wait",
-		"--reconcile-every", "2s", "--max-body", "40MiB", "--max-result", "4MiB", "--preserve-host", "never", "--timeout", "5m",
+		"--reconcile-every", "2s", "--max-body", "40MiB", "--max-result", "4MiB", "--preserve-host", "never", "--timeout", "5m", "--fresh-connections",
 		"--answers", "not_executed=503", "--answers", "not_executed=200 json:/ok=false", "--answers", "final=302 header:Location=/a,b*")
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestProxyFlagsBecomeSettings(t *testing.T) {
 		t.Errorf("the operation is %+v", op)
 	}
 	if rt.KeyHeader != "PayPal-Request-Id" || !reflect.DeepEqual(rt.Methods, []string{"POST", "DELETE"}) || rt.MaxBody != 40<<20 ||
-		rt.PreserveHost != "never" || rt.Timeout != config.Duration(5*time.Minute) {
+		rt.PreserveHost != "never" || !rt.FreshConnections || rt.Timeout != config.Duration(5*time.Minute) {
 		t.Errorf("the route is %+v", rt)
 	}
 	if want := (config.Answers{NotExecuted: []string{"503", "200 json:/ok=false"}, Final: []string{"302 header:Location=/a,b*"}}); !reflect.DeepEqual(rt.Answers, want) {

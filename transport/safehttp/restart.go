@@ -1,0 +1,84 @@
+package safehttp
+
+import (
+	"errors"
+	"io"
+	"net/http"
+)
+
+// maxRestart is how much of a body is kept until its request has begun, in bytes: more than
+// net/http reads before it writes for the first time, which is its buffer of 4 KiB unless
+// Base has another.
+const maxRestart = 8 << 10
+
+// errNoRestart is why a request can't begin again.
+var errNoRestart = errors.New("safehttp: more of the body was read than can be sent again")
+
+// bodies are those of one request that begins on one connection after another. If the
+// request can't make them, they are one body, of which what is read is remembered as long
+// as nothing was sent.
+type bodies struct {
+	r    *http.Request
+	used bool // the first is
+
+	kept []byte // what was read of the one body
+	at   int    // how much of that was read again
+	lost bool   // more was read
+}
+
+// next returns the whole body. Nobody may be reading the one before.
+func (b *bodies) next(sent *sending) (io.ReadCloser, error) {
+	again := b.used
+	b.used, b.at = true, 0
+	switch {
+	case b.r.Body == nil || b.r.Body == http.NoBody:
+		return b.r.Body, nil
+	case b.r.GetBody == nil && b.lost:
+		return nil, errNoRestart
+	case b.r.GetBody == nil:
+		return &reading{b, sent}, nil
+	case again:
+		return b.r.GetBody()
+	}
+	return b.r.Body, nil
+}
+
+// close closes a body that net/http has perhaps not closed.
+func (b *bodies) close() {
+	if b.r.Body != nil && b.r.GetBody == nil {
+		_ = b.r.Body.Close()
+	}
+}
+
+// reading is one try to send the one body.
+type reading struct {
+	of   *bodies
+	sent *sending
+}
+
+func (r *reading) Read(p []byte) (int, error) {
+	b := r.of
+	if b.at < len(b.kept) {
+		n := copy(p, b.kept[b.at:])
+		b.at += n
+		return n, nil
+	}
+	n, err := b.r.Body.Read(p)
+	switch {
+	case b.lost:
+	case !r.sent.nothing(), len(b.kept)+n > maxRestart:
+		b.kept, b.at, b.lost = nil, 0, true
+	default:
+		b.kept = append(b.kept, p[:n]...)
+		b.at = len(b.kept)
+	}
+	return n, err
+}
+
+// Close leaves the body open for the next try.
+func (r *reading) Close() error {
+	if r.sent.nothing() {
+		return nil
+	}
+	return r.of.r.Body.Close()
+}
