@@ -29,7 +29,7 @@ type Events struct {
 	// the engine has made a decision; of ID only the Operation, if the door alone has refused
 	// and it is known; Request, if the protocol has a name for requests; Err, if the door
 	// knows more about the reason than the caller was told; Attrs, if it has something to
-	// log; FailedOpen, if that happened. The engine knows nothing of requests that a door
+	// log; FailedOpen and Parked, if that happened. The engine knows nothing of requests that a door
 	// refuses by itself, or that a limit in front of the doors refuses, which hasn't looked
 	// whether they deliver a call.
 	Answered func(Event)
@@ -112,6 +112,9 @@ type Event struct {
 	// FailedOpen says that the request ran without a guard, because the store didn't answer
 	// and its route gives the guarantee up then. It may have happened before.
 	FailedOpen bool
+	// Parked says that the delivery was kept for somebody to replay or discard, because of
+	// Code.
+	Parked bool
 
 	// Decision is what a delivery got, about a record in State.
 	Decision Decision

@@ -23,8 +23,8 @@ type Result struct {
 	// nothing is known. Message is the state of its message; empty if it has none.
 	Record  semel.ID
 	Message store.MessageState
-	// First and Content are the digests of both contents in a conflict, and Parked is the
-	// record with the parked item; zero if it wasn't parked.
+	// First and Content are the digests of both contents in a conflict. Parked is the record
+	// with the parked item; zero if it isn't parked, or an item that is held was before.
 	First, Content semel.Fingerprint
 	Parked         semel.ID
 	// Told is what the engine has decided, as an event.
@@ -36,7 +36,7 @@ type Result struct {
 // Event is the result as an event for Answered of [semel.Events].
 func (r *Result) Event() semel.Event {
 	e := r.Told
-	e.Err = r.Err
+	e.Err, e.Parked = r.Err, r.Parked != semel.ID{}
 	refused, ours := errors.AsType[*Refusal](r.Err)
 	coded, engines := errors.AsType[*semel.Error](r.Err)
 	switch {
@@ -53,12 +53,14 @@ func (r *Result) Event() semel.Event {
 // Accept makes an item durable, or has it done at once ([Item].Now), once. A concurrent
 // duplicate waits for it. If the error is nil, the sender has done its part: the item is in
 // the store, now or before, it was refused for good, or it is a conflict, about which the
-// sender could do nothing. After an error the sender has to deliver again.
+// sender could do nothing. After an error the sender has to deliver again. An item that is
+// held because nobody knows whether it was done is an error, and with [ParkConflict] it is
+// also parked, so that it can be done again when the sender has given up.
 func (b *Inbox[H]) Accept(ctx context.Context, it *Item[H]) (Result, error) {
 	run := func(_ context.Context, x semel.Execution) error { return b.queue(x, it, semel.Message{}) }
 	if it.Now != nil {
 		// A crash in here leaves a lease that ends; then the item is held, or done again, as
-		// OnAbandoned says.
+		// OnAbandoned says. The next delivery of one that is held parks it.
 		run = func(ctx context.Context, _ semel.Execution) error { return it.Now(ctx) }
 	}
 	first := it.Key
@@ -69,6 +71,8 @@ func (b *Inbox[H]) Accept(ctx context.Context, it *Item[H]) (Result, error) {
 	}
 	res := resultOf(it, &ans, err)
 	switch {
+	case it.Now != nil && heldNow(&ans, err) && b.opts.OnConflict == ParkConflict:
+		b.parkHeld(ctx, it, &res)
 	case ans.Decision == semel.Conflict && b.opts.OnConflict == ParkConflict:
 		err = b.park(ctx, it, first, &res)
 	case ans.Decision == semel.Conflict, rejected(&ans):
@@ -176,6 +180,9 @@ func (b *Inbox[H]) Work(ctx context.Context, payload []byte) error {
 	if err != nil {
 		return err
 	}
+	if it.of != nil {
+		return b.again(ctx, it)
+	}
 	// A crash in here leaves the message due, and the handler gets the item again.
 	return b.opts.Handle(ctx, it)
 }
@@ -187,11 +194,12 @@ type line[H any] struct {
 	Scope      string    `json:"scope,omitempty"`
 	Key        string    `json:"key"`
 	ReceivedAt time.Time `json:"received_at"`
+	Of         *semel.ID `json:"of,omitempty"` // the record that is held
 	Head       H         `json:"head"`
 }
 
 func (it *Item[H]) encode() ([]byte, error) {
-	first, err := json.Marshal(line[H]{it.ID, it.Tenant, it.Scope, it.Key, it.ReceivedAt, it.Head})
+	first, err := json.Marshal(line[H]{it.ID, it.Tenant, it.Scope, it.Key, it.ReceivedAt, it.of, it.Head})
 	return append(append(first, '\n'), it.Body...), err
 }
 
@@ -205,5 +213,5 @@ func decode[H any](payload []byte) (*Item[H], error) {
 	if err != nil || !whole || l.ID == "" || l.Key == "" {
 		return nil, &Refusal{CodeUnreadable, errors.New("the message is not one of an inbox")}
 	}
-	return &Item[H]{ID: l.ID, Tenant: l.Tenant, Scope: l.Scope, Key: l.Key, ReceivedAt: l.ReceivedAt, Head: l.Head, Body: body}, nil
+	return &Item[H]{ID: l.ID, Tenant: l.Tenant, Scope: l.Scope, Key: l.Key, ReceivedAt: l.ReceivedAt, Head: l.Head, Body: body, of: l.Of}, nil
 }

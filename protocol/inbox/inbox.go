@@ -25,7 +25,8 @@ type AfterConflict string
 const (
 	// DropConflict keeps nothing of it but what [Result] and the evidence log have.
 	DropConflict AfterConflict = "drop"
-	// ParkConflict keeps it in the outbox until an operator replays or discards it.
+	// ParkConflict keeps it in the outbox until an operator replays or discards it, and so
+	// it does a copy of an item that is done at once and was held.
 	ParkConflict AfterConflict = "park"
 )
 
@@ -101,6 +102,8 @@ type Item[H any] struct {
 	// error ends the attempt, see [semel.Engine.Do]. If it does nothing, the record alone is
 	// made, which holds what came first under the key. Optional.
 	Now func(ctx context.Context) error
+
+	of *semel.ID // the record that is held, if this is the parked copy of its item; see held.go
 }
 
 // AttributeApart tells an item from another with its key and other content: if the other

@@ -215,6 +215,9 @@ func (m *Metrics) Events() *semel.Events {
 			if e.Code != "" {
 				m.count("semel_refused_requests_total", 1, e.Door, string(e.Code))
 			}
+			if e.Parked {
+				m.count("semel_parked_deliveries_total", 1, e.ID.Operation)
+			}
 			if e.FailedOpen {
 				m.count("semel_failed_open_requests_total", 1, e.Door, e.ID.Operation)
 				m.mu.Lock()

@@ -71,6 +71,7 @@ func TestDeliveriesAreCounted(t *testing.T) {
 			t.Errorf("swept %+v, %v", n, err)
 		}
 		e.Door().Answered(t.Context(), semel.Event{Door: "http", FailedOpen: true, ID: semel.ID{Operation: "pay"}})
+		e.Door().Answered(t.Context(), semel.Event{Door: "webhook", Parked: true, ID: semel.ID{Operation: "webhook.stripe"}})
 		got := scrape(m)
 		if m := regexp.MustCompile(`semel_store_calls_total\{call="now",outcome="ok"\} (\d+)`).FindStringSubmatch(got); m == nil || m[1] == "0" {
 			t.Errorf("the store's clock was asked %v times", m)
@@ -88,6 +89,7 @@ func TestDeliveriesAreCounted(t *testing.T) {
 			`semel_troubles_total{door="http"} 1`,
 			`semel_failed_open_requests_total{door="http",operation="pay"} 1`,
 			`semel_failing_open 1`,
+			`semel_parked_deliveries_total{destination="webhook.stripe"} 1`,
 			`semel_store_calls_total{call="apply",outcome="ok"} 4`,
 			`semel_store_calls_total{call="now",outcome="error"} 0`,
 			`semel_store_calls_total{call="due",outcome="ok"} 1`,

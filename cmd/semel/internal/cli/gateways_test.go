@@ -9,8 +9,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,33 +179,92 @@ func TestWebhooksBehindAGateway(t *testing.T) {
 	thorough.Only(t, "package judge has the answers of these programs in its table")
 	b, upstream := newBank(t)
 	gateway := gatewaytest.Varnish(t, upstream, shortPatience)
-	secret := filepath.Join(t.TempDir(), "hook.secret")
-	if err := os.WriteFile(secret, []byte("whsec_xxxxxxxx"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	url, _ := serving(t, fmt.Sprintf(`store: {url: "memory:"}
-auth: {default_tenant: acme}
-webhooks: [{path: /hook, source: stripe, secret_files: [%q], upstream: %q, mode: sync}]
-`, secret, gateway+"/slow"))
-	body := `{"id":"evt_1","type":"charge.succeeded"}`
-	now := strconv.FormatInt(time.Now().Unix(), 10)
-	mac := hmac.New(sha256.New, []byte("whsec_xxxxxxxx"))
-	_, _ = io.WriteString(mac, now+"."+body)
+	url, _ := hooked(t, gateway+"/slow")
 	for range 3 {
-		r, err := http.NewRequest(http.MethodPost, url+"/hook", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Stripe-Signature", fmt.Sprintf("t=%s,v1=%x", now, mac.Sum(nil)))
-		resp, err := http.DefaultTransport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp.Body.Close(); resp.StatusCode < 300 {
-			t.Errorf("a delivery got %d", resp.StatusCode)
+		if status := hook(t, url, "evt_1"); status < 300 {
+			t.Errorf("a delivery got %d", status)
 		}
 	}
 	if n := b.charges.Sum(); n != 1 {
 		t.Errorf("the event was handled %d times", n)
+	}
+}
+
+// hook delivers an event of Stripe to a webhook at /hook, with hookSecret.
+func hook(t *testing.T, url, event string) (status int) {
+	t.Helper()
+	body := fmt.Sprintf(`{"id":%q,"type":"charge.succeeded"}`, event)
+	now := strconv.FormatInt(time.Now().Unix(), 10)
+	mac := hmac.New(sha256.New, []byte(hookSecret))
+	_, _ = io.WriteString(mac, now+"."+body)
+	r, err := http.NewRequest(http.MethodPost, url+"/hook", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Stripe-Signature", fmt.Sprintf("t=%s,v1=%x", now, mac.Sum(nil)))
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+const hookSecret = "whsec_xxxxxxxx"
+
+// hooked runs a service with a synchronous webhook of Stripe at /hook.
+func hooked(t *testing.T, upstream string) (url, admin string) {
+	t.Helper()
+	secret := filepath.Join(t.TempDir(), "hook.secret")
+	if err := os.WriteFile(secret, []byte(hookSecret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return serving(t, fmt.Sprintf(`store: {url: "memory:"}
+auth: {default_tenant: acme}
+webhooks: [{path: /hook, source: stripe, secret_files: [%q], upstream: %q, mode: sync}]
+`, secret, upstream))
+}
+
+// An event whose upstream fell silent is held and parked. One command has it posted again,
+// under the same id, and its sender gets 2xx from then on.
+func TestAHeldEventIsReplayed(t *testing.T) {
+	posted := make(chan string, 9)
+	var well atomic.Bool
+	up := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		posted <- r.Header.Get("webhook-id")
+		if !well.Load() {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer up.Close()
+	url, admin := hooked(t, up.URL)
+	for range 3 {
+		if status := hook(t, url, "evt_1"); status != http.StatusServiceUnavailable {
+			t.Errorf("its sender got %d", status)
+		}
+	}
+	code, out, errs := semelWith(t, "", "messages", "list", "--state", "parked", "--json", "--url", admin)
+	message := regexp.MustCompile(`msg_[0-9a-zA-Z_-]+`).FindString(out)
+	if code != ExitOK || message == "" || !strings.Contains(out, `"held"`) || strings.Count(out, message) == 0 {
+		t.Fatalf("exit %d, %s%s", code, out, errs)
+	}
+	first := <-posted
+	if len(posted) != 0 {
+		t.Errorf("it was posted %d times more", len(posted))
+	}
+	well.Store(true)
+	if code, out, errs := semelWith(t, "", "messages", "replay", message, "--reason", "it is back", "--yes", "--url", admin); code != ExitOK {
+		t.Fatalf("exit %d, %s%s", code, out, errs)
+	}
+	if again := <-posted; again != first {
+		t.Errorf("it was posted as %s, and then as %s", first, again)
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for hook(t, url, "evt_1") != http.StatusOK { // the answer is recorded after it came
+		<-tick.C
+	}
+	if len(posted) != 0 {
+		t.Errorf("it was posted %d times more", len(posted))
 	}
 }
