@@ -79,6 +79,7 @@ func New(observe func(Set)) *Metrics {
 		m.count("semel_crowded_minutes_total", 0, s[1])
 		m.count("semel_leases_lost_total", 0, s[1])
 		m.count("semel_failed_open_requests_total", 0, s[0], s[1])
+		m.count("semel_parked_deliveries_total", 0, s[1])
 		return m.counters["semel_decisions_total"].WithLabelValues(s[:3]...)
 	}
 	m.ended.find = func(s series) prometheus.Counter { return m.counters["semel_attempts_total"].WithLabelValues(s[:]...) }

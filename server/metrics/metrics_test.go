@@ -89,7 +89,7 @@ func TestDeliveriesAreCounted(t *testing.T) {
 			`semel_troubles_total{door="http"} 1`,
 			`semel_failed_open_requests_total{door="http",operation="pay"} 1`,
 			`semel_failing_open 1`,
-			`semel_parked_deliveries_total{destination="webhook.stripe"} 1`,
+			`semel_parked_deliveries_total{operation="webhook.stripe"} 1`,
 			`semel_store_calls_total{call="apply",outcome="ok"} 4`,
 			`semel_store_calls_total{call="now",outcome="error"} 0`,
 			`semel_store_calls_total{call="due",outcome="ok"} 1`,

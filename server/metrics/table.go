@@ -64,7 +64,7 @@ var Table = []Metric{
 	{"semel_last_purge_timestamp_seconds", Gauge, "When this node purged expired records last; zero if it hasn't.", nil},
 	{"semel_purged_records_total", Counter, "Records that were purged.", nil},
 	{"semel_dispatch_tries_total", Counter, "Tries to deliver messages.", []string{"destination", "outcome"}},
-	{"semel_parked_deliveries_total", Counter, "Deliveries, such as an event of a webhook, that wait for somebody to replay or discard them: conflicts, and those that are held.", []string{"destination"}},
+	{"semel_parked_deliveries_total", Counter, "Deliveries, such as an event of a webhook, that wait for somebody to replay or discard them: conflicts, and those that are held.", []string{"operation"}},
 	{"semel_dispatch_lag_seconds", Histogram, "From the completion of a call until its message was delivered.", []string{"destination"}},
 	{"semel_dispatch_paused", Gauge, "1 while the circuit breaker of a destination is open.", []string{"destination"}},
 	{"semel_evidence_lag_entries", Gauge, "Entries of the evidence log that no signed checkpoint has yet.", nil},
