@@ -82,8 +82,9 @@ func wantRefusal(t *testing.T, who string, status, want int, retryAfter, text st
 	}
 }
 
-// TestStrangersUpToTheirQuota: what the upstream refuses uses up nobody's quota, and what
-// one address uses up is not another's.
+// TestStrangersUpToTheirQuota: what the upstream refuses uses up nobody's quota of records, and
+// what one address uses up is not another's. In a minute an address begins as many calls that come
+// to nothing as it may have records.
 func TestStrangersUpToTheirQuota(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status := http.StatusCreated
@@ -131,7 +132,7 @@ routes: [{match: "POST /orders", upstream: %q}]
 			t.Fatalf("%s from %s got %d %s, want %d", who, addr, resp.StatusCode, text, want)
 		}
 	}
-	for i := range 110 {
+	for i := range 19 {
 		send("127.0.0.1", fmt.Sprint("made-up", i), 401, "")
 	}
 	for i := range 20 {
@@ -142,4 +143,15 @@ routes: [{match: "POST /orders", upstream: %q}]
 		send("127.0.0.2", fmt.Sprint("honest", i), 201, "")
 	}
 	send("127.0.0.2", "honest", 429, "tenant_records")
+
+	s = start(t, write(t, fmt.Sprintf(`
+store: {url: "memory:"}
+quotas: {principal_records: 20}
+routes: [{match: "POST /orders", upstream: %q}]
+`, up.URL)))
+	for i := range 20 {
+		send("127.0.0.1", fmt.Sprint("made-up", i), 401, "")
+	}
+	send("127.0.0.1", "made-up", 429, "aborted_calls")
+	send("127.0.0.2", "honest", 201, "")
 }

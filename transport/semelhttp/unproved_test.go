@@ -95,7 +95,7 @@ func TestARetryThatIsSignedAnew(t *testing.T) {
 func TestAStrangerWithAnAccessKeysID(t *testing.T) {
 	for _, key := range []string{"order-77", unguessable} {
 		for _, answer := range []int{http.StatusCreated, http.StatusUnprocessableEntity, http.StatusGatewayTimeout} {
-			s := newSigning(t, semelhttp.Route{})
+			s := newSigning(t, semelhttp.Route{Forwards: true}) // a gateway's 504 proves nothing
 			s.answer = answer
 			s.send(key, "1", "AKID")
 			for _, body := range []string{"1", "2"} {
