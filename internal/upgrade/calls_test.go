@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"github.com/semelhq/semel/store"
 	"net/url"
 	"strings"
 	"testing"
@@ -172,7 +173,8 @@ func numbered() (calls []call) {
 
 // listed returns what a node lists for a query: operations and keys, with their states. It has
 // one of each, because this program keeps another record of an activity beside that of each
-// inbox.
+// inbox; but it counts the numbers of a sequence, which earlier programs listed under a key with
+// the number, but for the newest.
 func listed(n *node, query string) map[string]int {
 	n.t.Helper()
 	found := map[string]int{}
@@ -183,6 +185,7 @@ func listed(n *node, query string) map[string]int {
 				Operation string
 				Key       string `json:"idempotency_key"`
 				State     string `json:"status"`
+				Sequence  uint64 `json:"sequence"`
 			}
 			Next string `json:"next"`
 		}
@@ -191,7 +194,12 @@ func listed(n *node, query string) map[string]int {
 		}
 		for _, r := range page.Records {
 			if !strings.HasPrefix(r.Key, "msg_") { // deliveries of messages, which only some programs list
-				found[r.Operation+" "+r.Key+" "+r.State] = 1
+				key, _, numbered := strings.Cut(r.Key, store.ScopeMark)
+				if name := r.Operation + " " + key + " " + r.State; numbered || r.Sequence != 0 {
+					found[name]++
+				} else {
+					found[name] = 1
+				}
 			}
 		}
 		if cursor = page.Next; cursor == "" {
