@@ -43,6 +43,10 @@ type Call struct {
 	// a retry doesn't execute again, and proves nothing: in place of an outcome, or anything
 	// else that is recorded, the delivery gets [OtherCaller].
 	Unproved bool
+	// Network is where an unverified caller calls from, if there is BoundTo: the address as
+	// one of IPv6, without what one subscriber chooses. Callers of one network share its
+	// turns at a key; see [Door.Turn]. The zero value is a network like any other.
+	Network [16]byte
 	// Door names the way by which the call came in, such as "http", up to 32 bytes.
 	// Leave it empty if your program calls the engine itself. A call belongs to the
 	// door that it came through first: a delivery through another gets [OtherDoor]
@@ -84,6 +88,8 @@ type Call struct {
 	// Wait is how long to wait for the outcome if the call is in flight. It is
 	// bounded by Operation.MaxWait. Zero: as the operation says.
 	Wait time.Duration
+
+	turn turn
 }
 
 // Answer is what a delivery got.

@@ -194,6 +194,9 @@ func (d *delivery) try(ctx, calls context.Context) (next progress, err error) {
 	if next, err := d.confirm(ctx, claim); next != proceed || err != nil {
 		return next, err
 	}
+	if next, err := d.myTurn(ctx, calls); next != proceed || err != nil {
+		return next, err
+	}
 	return d.claim(ctx, calls, claim)
 }
 
@@ -238,6 +241,14 @@ func (d *delivery) decide(ctx context.Context) (next progress, err error) {
 				}
 				continue
 			}
+		case r.decision == InFlight && d.cur.BoundTo != d.call.BoundTo && d.takeTurn(ctx):
+			if err := d.look(ctx); err != nil {
+				return startOver, err
+			}
+			if d.at, err = d.engine.read(ctx); err != nil {
+				return startOver, err
+			}
+			continue
 		case r.decision == InFlight && d.waitTime() > d.waited:
 			changed, err := d.wait(ctx, watchKey{id: d.id, change: d.cur.State != Processing, seen: d.cur.Revision})
 			if err != nil {

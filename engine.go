@@ -43,7 +43,8 @@ type Options struct {
 	StoreTimeout time.Duration
 	// MaxWaiters bounds how many deliveries wait for an outcome at one time; further ones
 	// get in_flight at once. One busy tenant may take half of the places, and n busy ones
-	// leave one in n+1 to the others. Defaults to 10,000.
+	// leave one in n+1 to the others. As many, by network, wait for their turn; see
+	// [Door.Turn]. Defaults to 10,000.
 	MaxWaiters int
 	// Quotas bound what callers may have stored. Off by default.
 	Quotas Quotas
@@ -100,6 +101,7 @@ type Engine struct {
 	revCount  atomic.Uint64
 
 	waiters  waiters
+	turns    turns
 	throttle throttle
 	quotas   quotas
 
@@ -162,6 +164,7 @@ func New(st Store, opts *Options) (*Engine, error) {
 		return nil, fmt.Errorf("semel: random prefix of revisions: %w", err)
 	}
 	e.waiters.init(e.opts.MaxWaiters)
+	e.turns.seats.max, e.turns.lines = e.opts.MaxWaiters, map[ID]line{}
 	e.internal = e.newOperation(Operation{Name: dispatchPrefix})
 	e.done, e.stop = context.WithCancel(context.Background())
 	e.ops.Store(&map[string]*operation{})

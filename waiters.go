@@ -10,15 +10,48 @@ import (
 
 // waiters are the deliveries of this engine that wait for an outcome.
 type waiters struct {
-	max   int
-	count atomic.Int64 // all of them; wake returns at once if it is zero
+	seats[string] // by tenant
 
 	mu      sync.Mutex
-	tenants map[string]int // how many of each wait
 	watches map[watchKey]*watch
 
 	seed   maphash.Seed
 	shards [32]wakeShard
+}
+
+// seats bound how many deliveries wait at one time.
+type seats[K comparable] struct {
+	max   int
+	count atomic.Int64 // all of them
+
+	mu sync.Mutex
+	of map[K]int // how many of each wait
+}
+
+// admit counts a waiter in. A tenant, or a network, may have only as many waiters as there
+// are free seats, so that others can always wait too; see Options.MaxWaiters.
+func (s *seats[K]) admit(of K) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of[of] >= s.max-int(s.count.Load()) {
+		return false
+	}
+	if s.of == nil {
+		s.of = map[K]int{}
+	}
+	s.of[of]++
+	s.count.Add(1)
+	return true
+}
+
+// dismiss counts a waiter out.
+func (s *seats[K]) dismiss(of K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count.Add(-1)
+	if s.of[of]--; s.of[of] == 0 {
+		delete(s.of, of)
+	}
 }
 
 // watchKey says what to wait for: with change, until another version than seen is stored;
@@ -65,32 +98,8 @@ type wakeGroup struct {
 
 func (w *waiters) init(limit int) {
 	w.max = limit
-	w.tenants = map[string]int{}
 	w.watches = map[watchKey]*watch{}
 	w.seed = maphash.MakeSeed()
-}
-
-// admit counts a waiter in. A tenant may have only as many waiters as there are free
-// places, so that other tenants can always wait too; see Options.MaxWaiters.
-func (w *waiters) admit(tenant string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.tenants[tenant] >= w.max-int(w.count.Load()) {
-		return false
-	}
-	w.tenants[tenant]++
-	w.count.Add(1)
-	return true
-}
-
-// dismiss counts a waiter out.
-func (w *waiters) dismiss(tenant string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.count.Add(-1)
-	if w.tenants[tenant]--; w.tenants[tenant] == 0 {
-		delete(w.tenants, tenant)
-	}
 }
 
 // share adds a waiter to a watch. The first waiter starts the watch, and the last that

@@ -121,6 +121,11 @@ func NewRunner(engine *semel.Engine) *Runner {
 // settled by policy. A crash after it leaves nothing to do: the retry gets the outcome. In
 // a transaction, a crash before the commit leaves nothing at all.
 func (r *Runner) Do(ctx context.Context, call semel.Call, w Work) (semel.Answer, error) {
+	turns := r.engine.Door()
+	if ans, ok := turns.Turn(ctx, &call); !ok {
+		return ans, nil
+	}
+	defer turns.EndTurn(&call)
 	if w.Tx != nil {
 		return r.doTx(ctx, call, w)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/internal/network"
 	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/protocol/activitypub/httpsig"
 	"github.com/semelhq/semel/server/config"
@@ -87,7 +88,7 @@ func senderBehind(r *http.Request, proxies []netip.Prefix) string {
 		if addr.IsLoopback() {
 			return "" // a proxy that nobody named
 		}
-		return networkOf(addr)
+		return network.Of(addr).String()
 	}
 	hops := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
 	for _, hop := range slices.Backward(hops) {
@@ -96,7 +97,7 @@ func senderBehind(r *http.Request, proxies []netip.Prefix) string {
 			return ""
 		}
 		if addr = addr.Unmap(); !proxy(addr) {
-			return networkOf(addr)
+			return network.Of(addr).String()
 		}
 	}
 	return ""

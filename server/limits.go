@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/network"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/server/limit"
@@ -45,23 +45,10 @@ func callerOf(r *http.Request) limit.Caller {
 		return limit.Caller{Tenant: id.Tenant, Principal: id.Principal}
 	}
 	c := limit.Caller{Tenant: unverified, Principal: r.RemoteAddr}
-	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		c.Principal = networkOf(at.Addr())
+	if from := network.OfClient(r.RemoteAddr); from.IsValid() {
+		c.Principal = from.String()
 	}
 	return c
-}
-
-// networkOf is an address; for IPv6, the network of one subscriber.
-func networkOf(addr netip.Addr) string {
-	addr, bits := addr.Unmap().WithZone(""), 32
-	if addr.Is6() {
-		bits = 64
-	}
-	network, err := addr.Prefix(bits)
-	if err != nil {
-		return addr.String()
-	}
-	return network.String()
 }
 
 func quotasOf(q *config.Quotas) semel.Quotas {

@@ -22,7 +22,8 @@ func TestAddedAllocations(t *testing.T) {
 	body := new(rewinder)
 	r := &http.Request{
 		Method: "POST", URL: &url.URL{Path: "/charges"}, RequestURI: "/charges", Body: body, ContentLength: int64(len(benchBody)),
-		Header: http.Header{"Idempotency-Key": key, "Content-Type": {"application/json"}, "Authorization": {"Bearer x"}},
+		Header:     http.Header{"Idempotency-Key": key, "Content-Type": {"application/json"}, "Authorization": {"Bearer x"}},
+		RemoteAddr: "192.0.2.1:4711",
 	}
 	w := &plainWriter{header: http.Header{}}
 	keys := benchKeys(1100)

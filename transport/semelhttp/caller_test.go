@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -192,7 +193,7 @@ func TestCallersByTheRuleOfARoute(t *testing.T) {
 	if _, err := g.Callers(semelhttp.Route{})(r); err == nil {
 		t.Error("a request without a credential, from anywhere, has a caller")
 	}
-	if who, err := g.Callers(semelhttp.Route{Anonymous: semelhttp.AnonymousShare})(r); err != nil || who != (semelhttp.Caller{}) {
+	if who, err := g.Callers(semelhttp.Route{Anonymous: semelhttp.AnonymousShare})(r); err != nil || who != (semelhttp.Caller{Network: netip.MustParsePrefix("192.0.2.1/32")}) {
 		t.Errorf("shared: %+v, %v", who, err)
 	}
 	byShop := g.Callers(semelhttp.Route{Credential: []string{"X-Shop"}})

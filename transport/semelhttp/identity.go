@@ -6,9 +6,11 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/network"
 )
 
 // IdentityFunc says who sent a request, as verified by whatever authenticates requests
@@ -96,6 +98,8 @@ type Caller struct {
 	// signed anew for each try, such as the id of an access key, and that the route doesn't
 	// name that part. So anybody could have written it.
 	Unproved bool
+	// Network is where a caller without a verified identity calls from.
+	Network netip.Prefix
 }
 
 // Name writes the caller into a call, whose Key is set and whose operation shares its
@@ -110,6 +114,7 @@ type Caller struct {
 //     them in it, and is never shown an outcome. See [semel.Call].Unproved.
 func (c Caller) Name(call *semel.Call, share semel.Share) {
 	call.Tenant, call.Principal, call.BoundTo, call.Unproved = c.Tenant, c.Principal, "", c.Unproved
+	call.Network = c.Network.Addr().As16()
 	switch {
 	case c.Principal != "":
 	case share == semel.ShareTenant || guessable(call.Key):
@@ -151,6 +156,7 @@ func (h *handler) identify(r *http.Request) (who Caller, err error) {
 		}
 		who.Principal = ""
 	}
+	who.Network = network.OfClient(r.RemoteAddr)
 	if who.Credential, who.Unproved = h.credentials.digest(r); who.Credential != "" {
 		return who, nil
 	}

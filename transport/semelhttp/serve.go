@@ -82,6 +82,16 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if invalid != nil {
 		return told{said: h.refuse(w, *invalid)}
 	}
+	var call semel.Call
+	if !h.picks.ownKey() { // otherwise the runner takes a turn when the key was found
+		call = h.call(r, picked{key: key}, who)
+		turns := h.guard.engine.Door()
+		if got, ok := turns.Turn(ctx, &call); !ok {
+			ans := got
+			return told{said: h.answerDecision(w, r, &ans, PreferredWait(r.Header), call.Unproved), ans: &ans}
+		}
+		defer turns.EndTurn(&call)
+	}
 
 	sc := scratches.Get().(*scratch)
 	defer sc.release()
@@ -93,7 +103,7 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return told{said: h.refuseBody(w, err)}
 	}
-	found := picked{key: key}
+	var found picked
 	if h.picks != nil {
 		var fault string
 		found, fault, err = h.pick(r, &sc.payload)
@@ -103,7 +113,6 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		case fault != "":
 			return told{said: h.refuse(w, keyInvalid(fault))}
 		case !h.picks.ownKey():
-			found.key = key
 		case found.key == "" && h.route.Key == KeyOptional:
 			h.unecho(w.Header(), r.Header)
 			h.passRead(ctx, w, r, sc)
@@ -115,7 +124,9 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 			return told{said: h.refuse(w, because(semel.CodeInvalidCall, found.unnumbered))}
 		}
 	}
-	call := h.call(r, found, who)
+	if h.picks.ownKey() {
+		call = h.call(r, found, who)
+	}
 	if call.Fingerprint, err = h.fingerprint(r, sc, found.places); err != nil {
 		return told{said: h.refuseBody(w, err)}
 	}
