@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/semelhq/semel"
@@ -55,6 +57,13 @@ func isLoopback(hostport string) bool {
 // is an admin that sends no credential and wasn't passed on by a proxy; pages in a browser
 // are refused before, see adminHandler.
 func (s *Server) operator(r *http.Request) (api.Caller, error) {
+	c, _, err := s.identified(r)
+	return c, err
+}
+
+// identified is [Server.operator], and whether the configuration itself names the caller,
+// without a tenant.
+func (s *Server) identified(r *http.Request) (c api.Caller, named bool, err error) {
 	g := s.current()
 	id, err := g.adminToken.Authenticate(r)
 	if err != nil {
@@ -62,11 +71,27 @@ func (s *Server) operator(r *http.Request) (api.Caller, error) {
 	}
 	if errors.Is(err, auth.ErrNoCredential) && g.cfg.OpenAdmin() {
 		if semelhttp.Forwarded(r.Header) {
-			return api.Caller{}, errForwardedOperator
+			return api.Caller{}, false, errForwardedOperator
 		}
-		return api.Caller{Role: api.Admin, AllTenants: true}, nil
+		return api.Caller{Role: api.Admin, AllTenants: true}, true, nil
 	}
-	return s.admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal, Role: roles[id.Roles], AllTenants: id.AllTenants()}, err)
+	c, err = s.admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal, Role: roles[id.Roles], AllTenants: id.AllTenants()}, err)
+	return c, namesUnscoped(&g.cfg.Auth, &id), err
+}
+
+// namesUnscoped reports whether the configuration itself names a caller, and no tenant for
+// them. They may still be in the default one.
+func namesUnscoped(c *config.Auth, id *auth.Identity) bool {
+	is := func(tenant, principal string) bool {
+		return tenant == "" && id.Tenant == c.DefaultTenant && id.Principal == principal
+	}
+	switch id.Method {
+	case auth.MethodToken:
+		return slices.ContainsFunc(c.Tokens, func(t config.Token) bool { return is(t.Tenant, cmp.Or(t.Principal, t.Name)) })
+	case auth.MethodMTLS:
+		return slices.ContainsFunc(c.MTLS, func(m config.ClientCert) bool { return is(m.Tenant, cmp.Or(m.Principal, m.Subject)) })
+	}
+	return false
 }
 
 var errForwardedOperator = errors.New("the request came through a proxy, and no operator is named: set admin.token_file, or give a caller in auth a role")
@@ -86,9 +111,9 @@ func adminToken(c *config.Admin) (*auth.Authenticator, error) {
 
 var roles = map[auth.Roles]api.Role{auth.Viewer: api.Viewer, auth.Operator: api.Operator, auth.Admin: api.Admin}
 
-// serveReload reads the configuration again and applies it.
+// serveReload reads the configuration again and applies it, for all tenants.
 func (s *Server) serveReload(w http.ResponseWriter, r *http.Request) {
-	if !s.onlyAdmin(w, r, "reload") {
+	if !s.oversees(w, r, "reload") {
 		return
 	}
 	switch changed, err := s.Reload(); {

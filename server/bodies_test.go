@@ -148,3 +148,16 @@ webhooks:
 	s = start(t, write(t, strings.NewReplacer("UP", upstream.URL, "DIR", dir, "SUM", sum).Replace(text.String())))
 	return s, []string{"Authorization", "Bearer " + token}
 }
+
+// TestBodiesOfTheAdminListener holds the sentence of docs/security.md "The bodies of requests
+// are bounded as on the data listener, by a budget of their own ..."
+func TestBodiesOfTheAdminListener(t *testing.T) {
+	s := start(t, write(t, "store: {url: 'memory:'}\nlimits: {total_bytes: 1MiB, tenant_bytes: 1MiB, principal_bytes: 1MiB}\n"))
+	large := strings.Repeat(" ", 1<<20+1)
+	for _, path := range []string{"/ui/answer", "/v1/explain", "/v1/records/x/settle"} {
+		status, _, text := do(t, "POST", s.admin(path), large, "Content-Type", "application/json")
+		if status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "over_budget") {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+}

@@ -75,9 +75,10 @@ func (s *Server) watchClock(ctx context.Context) {
 	})
 }
 
-// serveAcceptClock has the store follow its clock now, for an admin.
+// serveAcceptClock has the store follow its clock now. Calls of every tenant may expire by
+// that, and then run again.
 func (s *Server) serveAcceptClock(w http.ResponseWriter, r *http.Request) {
-	if !s.onlyAdmin(w, r, "accept the clock") {
+	if !s.oversees(w, r, "accept the clock") {
 		return
 	}
 	k := s.store.Extras().Clock
@@ -105,21 +106,21 @@ func AcceptedClock(st store.ClockState) string {
 	return "accepted: the store holds nothing back"
 }
 
-// onlyAdmin reports whether a request comes from an admin, and refuses it otherwise.
-func (s *Server) onlyAdmin(w http.ResponseWriter, r *http.Request, to string) bool {
-	return s.only(api.Admin, w, r, to)
+// oversees reports whether a request comes from an admin of all tenants, for what concerns
+// all of them, and refuses it otherwise.
+func (s *Server) oversees(w http.ResponseWriter, r *http.Request, to string) bool {
+	c, err := s.operator(r)
+	return s.allowed(w, err, c.Role == api.Admin && c.AllTenants, "Only an admin of all tenants may "+to+": one whom the configuration names without a tenant.")
 }
 
-// only reports whether the caller has a role, or answers that they may not.
-func (s *Server) only(role api.Role, w http.ResponseWriter, r *http.Request, to string) bool {
-	switch id, err := s.operator(r); {
+// allowed passes on whether a caller may do something, and refuses it otherwise.
+func (s *Server) allowed(w http.ResponseWriter, err error, may bool, why string) bool {
+	switch {
 	case err != nil:
 		w.Header().Set("WWW-Authenticate", auth.Challenge(err))
 		plain(w, http.StatusUnauthorized, "Send a credential.\n")
-	case id.Role < role:
-		plain(w, http.StatusForbidden, "Only the role "+role.String()+" may "+to+".\n")
-	default:
-		return true
+	case !may:
+		plain(w, http.StatusForbidden, why+"\n")
 	}
-	return false
+	return err == nil && may
 }

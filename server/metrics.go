@@ -29,9 +29,13 @@ type gauges struct {
 	since  time.Time
 }
 
-// serveMetrics answers a scrape. Metrics name operations, so they need a role.
+// serveMetrics answers a scrape. Metrics name operations and count the calls of all tenants,
+// so they need a role that isn't that of one tenant: an issuer or a proxy can't give it.
 func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	if s.only(api.Viewer, w, r, "read the metrics") {
+	c, named, err := s.identified(r)
+	may := c.Role == api.Admin && c.AllTenants || c.Role >= api.Viewer && named
+	if s.allowed(w, err, may, "Only callers whom the configuration names without a tenant, with the role viewer, may read the metrics.") {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
 		s.metricsHandler.ServeHTTP(w, r)
 	}
 }

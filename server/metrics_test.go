@@ -21,7 +21,7 @@ func TestScrapesNeedARole(t *testing.T) {
 store: {url: 'pebble:`+filepath.Join(t.TempDir(), "data")+`'}
 auth:
   default_tenant: acme
-  tokens: [{name: alice, sha256: `+auth.HashToken("alice")+`}, {name: vera, roles: [viewer], sha256: `+auth.HashToken("vera")+`}]
+  tokens: [{name: alice, sha256: `+auth.HashToken("alice")+`}, {name: vera, roles: [viewer], sha256: `+auth.HashToken("vera")+`}, {name: toni, tenant: acme, roles: [admin], sha256: `+auth.HashToken("toni")+`}]
 operations: [{name: pay}]
 `))
 	begin := func() int {
@@ -31,9 +31,12 @@ operations: [{name: pay}]
 	if a, b, c := begin(), begin(), begin(); a != 201 || b != 409 || c != 409 {
 		t.Fatal(a, b, c)
 	}
-	for want, token := range map[int]string{401: "nobody", 403: "alice", 200: "vera"} {
-		if status, _, text := do(t, "GET", s.admin("/metrics"), "", "Authorization", "Bearer "+token); status != want {
-			t.Errorf("%s got %d %s", token, status, text)
+	// SECURITY: "Metrics count the calls of all tenants."
+	for want, tokens := range map[int][]string{401: {"nobody"}, 403: {"alice", "toni"}, 200: {"vera"}} {
+		for _, token := range tokens {
+			if status, header, text := do(t, "GET", s.admin("/metrics"), "", "Authorization", "Bearer "+token); status != want || header.Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%s got %d %v %s", token, status, header, text)
+			}
 		}
 	}
 	_, _, text := do(t, "GET", s.admin("/metrics"), "", "Authorization", "Bearer vera")

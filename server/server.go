@@ -179,6 +179,12 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
+	// A budget of its own: callers can't keep operators out by using up theirs.
+	bodies, err := newBudget(&cfg.Limits)
+	if err != nil {
+		return nil, err
+	}
+	page = bodies.Handler(page, &limit.Options{TypeBase: problemsPath, Caller: callerOf, Pace: paceOf(&cfg.Limits), BodyTimeout: time.Duration(cfg.Limits.ReadTimeout)})
 	if s.admin, err = listen(cfg.Admin.Address, cfg.Admin.TLS, &cfg.Limits, page, limit.Options{TypeBase: problemsPath}, s.log); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}

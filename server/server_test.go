@@ -245,7 +245,10 @@ func TestRoles(t *testing.T) {
 		{"viewer", "GET", "/v1/records", "", 200},
 		{"viewer", "POST", "/v1/reload", "", 403},
 		{"operator", "POST", "/v1/reload", "", 403},
-		{"admin", "POST", "/v1/reload", "", 200},
+		{"admin", "POST", "/v1/reload", "", 403}, // it is about all tenants
+		{"admin", "POST", "/v1/accept-clock", "", 403},
+		{"admin", "GET", "/metrics", "", 403},
+		{"viewer", "GET", "/metrics", "", 403},
 		{"", "GET", "/livez", "", 200},
 	} {
 		header := []string{"Authorization", "Bearer " + c.role}

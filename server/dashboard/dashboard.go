@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/semelhq/semel"
@@ -55,6 +56,8 @@ type Dashboard struct {
 	handler  http.Handler
 	// experimenting is held while the Lab sends copies: one experiment at a time.
 	experimenting sync.Mutex
+	// answering has the users for whom an answer is taken apart.
+	answering sync.Map
 }
 
 // New makes a dashboard. Requests from other origins that would change something are
@@ -71,7 +74,7 @@ func New(opts Options) (*Dashboard, error) {
 	mux := http.NewServeMux()
 	assets(mux)
 	mux.HandleFunc("GET /ui/session", d.serveSession)
-	mux.HandleFunc("POST /ui/answer", d.serveAnswer)
+	mux.HandleFunc("POST /ui/answer", d.role(api.Viewer, d.serveAnswer))
 	mux.Handle("POST /ui/lab", d.readOnly(d.role(api.Admin, d.serveLab)))
 	if opts.Evidence != nil {
 		mux.HandleFunc("GET /ui/evidence", d.role(api.Viewer, d.serveCheckpoint))
@@ -235,18 +238,19 @@ func (d *Dashboard) serveSession(w http.ResponseWriter, r *http.Request) {
 // signIn opens a session for the bearer of the token in the Authorization header. No page
 // of another origin can send that header without asking first.
 func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
-	d.role(api.Viewer, func(w http.ResponseWriter, r *http.Request, _ *api.Caller) {
+	d.role(api.Viewer, func(w http.ResponseWriter, r *http.Request, c *api.Caller) {
 		authorization := r.Header.Get("Authorization")
 		if authorization == "" {
 			refuse(w, door.CodeUnauthorized, "There is no token in the Authorization header.")
 			return
 		}
-		reply(w, map[string]string{"session": d.sessions.begin(w, r, authorization)})
+		reply(w, map[string]string{"session": d.sessions.begin(w, r, authorization, user{c.Tenant, c.Principal})})
 	})(w, r)
 }
 
-// maxAnswer bounds an answer that is to be taken apart, in bytes. It's a bound on memory.
-const maxAnswer = 32 << 20
+// maxAnswer bounds an answer that is to be taken apart, in bytes: that takes up to 26 times
+// as much memory. Larger ones the page offers as they are.
+const maxAnswer = 1 << 20
 
 // answer is an HTTP answer as a record keeps it.
 type answer struct {
@@ -257,11 +261,18 @@ type answer struct {
 }
 
 // serveAnswer takes apart the answer that a record keeps, whose form only this program
-// knows. It looks at nothing but the request's own body, so everybody may ask.
-func (d *Dashboard) serveAnswer(w http.ResponseWriter, r *http.Request) {
+// knows: one at a time for each user, who may see records.
+func (d *Dashboard) serveAnswer(w http.ResponseWriter, r *http.Request, c *api.Caller) {
+	of := user{c.Tenant, c.Principal}
+	if _, busy := d.answering.LoadOrStore(of, true); busy {
+		problem.RetryAfter(w.Header(), time.Second)
+		refuse(w, door.CodeOverloaded, "Another answer is taken apart for you. Ask again.")
+		return
+	}
+	defer d.answering.Delete(of)
 	data, err := body.Read(w, r, maxAnswer)
 	if err != nil {
-		refuse(w, door.CodeTooLarge, "The result is too large, or broke off.")
+		refuse(w, door.CodeTooLarge, "The result is too large to be taken apart, or broke off.")
 		return
 	}
 	kept, ok := semelhttp.ParseAnswer(semel.Result{Data: data})

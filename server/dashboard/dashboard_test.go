@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -177,6 +178,92 @@ func TestSession(t *testing.T) {
 	request(d, "DELETE", "/ui/session", "Cookie", cookie, "Semel-Session", begun.Session)
 	if got := request(d, "GET", "/v1/records", "Cookie", cookie, "Semel-Session", begun.Session).Body.String(); got != "" {
 		t.Error("the session goes on")
+	}
+}
+
+// TestSessionsOfOthers: whoever signs in again and again ends sessions of their own, and then
+// of their tenant.
+func TestSessionsOfOthers(t *testing.T) {
+	d, err := dashboard.New(dashboard.Options{
+		SignIn: true,
+		API:    http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Authorization")) }),
+		Identify: func(r *http.Request) (api.Caller, error) {
+			tenant, who, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+			return api.Caller{Tenant: tenant, Principal: who, Role: api.Viewer}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signIn := func(who string) (goesOn func() bool) {
+		w := request(d, "POST", "/ui/session", "Authorization", who)
+		var begun struct{ Session string }
+		if err := json.Unmarshal(w.Body.Bytes(), &begun); err != nil || len(w.Result().Cookies()) != 1 {
+			t.Fatal(w.Code, w.Body, err)
+		}
+		c := w.Result().Cookies()[0]
+		return func() bool {
+			return request(d, "GET", "/v1/records", "Cookie", c.Name+"="+c.Value, "Semel-Session", begun.Session).Body.String() == who
+		}
+	}
+	admin, first, second := signIn("b ada"), signIn("a one"), signIn("a two")
+	for range 16 {
+		signIn("a one")
+	}
+	if first() || !second() || !admin() {
+		t.Errorf("after 17 sign-ins of one user: that one's first %v, another's %v, another tenant's %v", first(), second(), admin())
+	}
+	for i := range 1100 {
+		signIn(fmt.Sprint("a user", i))
+	}
+	if second() || !admin() {
+		t.Errorf("after 1,100 users of a tenant: one of theirs %v, another tenant's %v", second(), admin())
+	}
+}
+
+// TestAnswersAreTakenApartForViewers: one at a time for each, of up to 1 MiB.
+func TestAnswersAreTakenApartForViewers(t *testing.T) {
+	d, err := dashboard.New(dashboard.Options{
+		API: http.NotFoundHandler(),
+		Identify: func(r *http.Request) (api.Caller, error) {
+			if r.Header.Get("Authorization") == "" {
+				return api.Caller{}, errors.New("there is no credential")
+			}
+			return api.Caller{Principal: r.Header.Get("Authorization"), Role: api.Viewer}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(who string, body io.Reader) int {
+		r := httptest.NewRequest("POST", "/ui/answer", body)
+		if who != "" {
+			r.Header.Set("Authorization", who)
+		}
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, r)
+		return w.Code
+	}
+	answer := "\x01\xc9\x01\x01\ntext/plain\xff"
+	if got := send("", strings.NewReader(answer)); got != 401 {
+		t.Errorf("without a credential: %d", got)
+	}
+	if got := send("otto", strings.NewReader(answer+strings.Repeat("x", 1<<20))); got != 413 {
+		t.Errorf("more than 1 MiB: %d", got)
+	}
+	from, to := io.Pipe()
+	first := make(chan int)
+	go func() { first <- send("otto", from) }()
+	_, _ = io.WriteString(to, answer) // it is being read
+	if own, other := send("otto", strings.NewReader(answer)), send("vera", strings.NewReader(answer)); own != 503 || other != 200 {
+		t.Errorf("a second one: %d; one of another user: %d", own, other)
+	}
+	_ = to.Close()
+	if got := <-first; got != 200 {
+		t.Errorf("the first: %d", got)
+	}
+	if got := send("otto", strings.NewReader(answer)); got != 200 {
+		t.Errorf("after it: %d", got)
 	}
 }
 

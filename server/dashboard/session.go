@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -27,13 +28,21 @@ const (
 	sessionHeader = "Semel-Session"
 	// sessionTime is how long a session lasts: a working day.
 	sessionTime = 12 * time.Hour
-	// maxSessions bounds their memory. When there are more, the oldest end.
+	// maxSessions bounds their memory. When there are more, the oldest one of the tenant
+	// with the most ends, so that no tenant can sign out the operators of another.
 	maxSessions = 1024
+	// maxOfOne bounds the sessions of one user, as for several browsers. When there are
+	// more, their oldest one ends.
+	maxOfOne = 16
 )
+
+// user is whose session it is.
+type user struct{ tenant, principal string }
 
 type session struct {
 	header        [sha256.Size]byte // digest of the other half
 	authorization string
+	of            user
 	until         time.Time
 }
 
@@ -50,33 +59,51 @@ func newSessions(prefix string) *sessions {
 }
 
 // begin opens a session, sets its cookie, and returns the half for the header.
-func (s *sessions) begin(w http.ResponseWriter, r *http.Request, authorization string) (header string) {
+func (s *sessions) begin(w http.ResponseWriter, r *http.Request, authorization string, of user) (header string) {
 	cookie, header := rand.Text(), rand.Text()
 	now := s.now()
 	s.mu.Lock()
-	if len(s.open) >= maxSessions {
-		s.makeRoom(now)
-	}
-	s.open[sha256.Sum256([]byte(cookie))] = session{sha256.Sum256([]byte(header)), authorization, now.Add(sessionTime)}
+	s.makeRoom(now, of)
+	s.open[sha256.Sum256([]byte(cookie))] = session{sha256.Sum256([]byte(header)), authorization, of, now.Add(sessionTime)}
 	s.mu.Unlock()
 	s.setCookie(w, r, cookie, int(sessionTime/time.Second))
 	return header
 }
 
-// makeRoom forgets the sessions that are over, or the oldest one.
-func (s *sessions) makeRoom(now time.Time) {
-	var oldest [sha256.Size]byte
-	first := true
-	for name, open := range s.open {
-		if open.until.Before(now) {
-			delete(s.open, name)
-		} else if first || open.until.Before(s.open[oldest].until) {
-			oldest, first = name, false
+// makeRoom ends the sessions that are over, and the oldest of whoever has too many.
+func (s *sessions) makeRoom(now time.Time, of user) {
+	maps.DeleteFunc(s.open, func(_ [sha256.Size]byte, open session) bool { return open.until.Before(now) })
+	own, tenants := 0, map[string]int{}
+	for _, open := range s.open {
+		tenants[open.of.tenant]++
+		if open.of == of {
+			own++
 		}
 	}
-	if len(s.open) >= maxSessions {
-		delete(s.open, oldest)
+	switch {
+	case own >= maxOfOne:
+		s.endOldest(func(u user) bool { return u == of })
+	case len(s.open) >= maxSessions:
+		most := of.tenant
+		for tenant, n := range tenants {
+			if n > tenants[most] {
+				most = tenant
+			}
+		}
+		s.endOldest(func(u user) bool { return u.tenant == most })
 	}
+}
+
+// endOldest ends the oldest of somebody's sessions.
+func (s *sessions) endOldest(of func(user) bool) {
+	var oldest [sha256.Size]byte
+	var until time.Time
+	for name, open := range s.open {
+		if of(open.of) && (until.IsZero() || open.until.Before(until)) {
+			oldest, until = name, open.until
+		}
+	}
+	delete(s.open, oldest)
 }
 
 func (s *sessions) setCookie(w http.ResponseWriter, r *http.Request, value string, age int) {

@@ -116,6 +116,17 @@ export async function find(text) {
 
 export const bytesOf = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 
+let takingApart = Promise.resolve();
+/** The parts of an answer over HTTP that a record keeps: one after the other, as the server wants it. */
+function takeApart(bytes) {
+	const next = takingApart.then(async () => {
+		const answer = await send('POST', 'ui/answer', { headers: { 'Content-Type': 'application/octet-stream' }, body: bytes });
+		return answer.json();
+	});
+	takingApart = next.catch(() => {});
+	return next;
+}
+
 /** What a record keeps as its outcome: {kind: 'http', ...}, {kind: 'json'|'text'|'bytes', text} or null. */
 export async function outcomeOf(rec) {
 	if (rec.result !== undefined) return { kind: 'json', text: JSON.stringify(rec.result, null, 2) };
@@ -123,10 +134,9 @@ export async function outcomeOf(rec) {
 	const bytes = bytesOf(rec.result_base64);
 	if (rec.door === 'http' || bytes[0] === 1) {
 		try {
-			const answer = await send('POST', 'ui/answer', { headers: { 'Content-Type': 'application/octet-stream' }, body: bytes });
-			return { kind: 'http', ...(await answer.json()) };
+			return { kind: 'http', ...(await takeApart(bytes)) };
 		} catch (err) {
-			if (err.status !== 400 && err.status !== 422) throw err; // not an answer over HTTP
+			if (![400, 413, 422].includes(err.status)) throw err; // not an answer over HTTP, or a large one
 		}
 	}
 	try {
