@@ -72,7 +72,7 @@ func (d *delivery) answer(ctx context.Context) error {
 	cur, ans := d.ans.Record, &d.ans
 	switch ans.Decision {
 	case Execute, Throttled: // throttled in an earlier step
-		d.decided()
+		d.decided(ctx)
 		return nil
 	case TooLate:
 		return d.tell(ctx)
@@ -86,7 +86,7 @@ func (d *delivery) answer(ctx context.Context) error {
 	}
 	if delay := d.throttled(&limited); delay > 0 && !isOwn(ctx) {
 		ans.throttle(delay, LimitDuplicates)
-		d.decided()
+		d.decided(ctx)
 		return nil
 	}
 	switch ans.Decision {
@@ -127,7 +127,7 @@ func (d *delivery) authorize(ctx context.Context, rec *Record) error {
 func (d *delivery) tell(ctx context.Context) error {
 	err := d.witness(ctx)
 	if err == nil {
-		d.decided()
+		d.decided(ctx)
 	}
 	return err
 }
@@ -143,7 +143,7 @@ func (d *delivery) witness(ctx context.Context) error {
 }
 
 // decided tells of the decision, and returns the time that it has added.
-func (d *delivery) decided() (added time.Duration) {
+func (d *delivery) decided(ctx context.Context) (added time.Duration) {
 	added = d.engine.elapsed() - d.began - d.waited - d.worked
 	if a := d.ans.Attempt; a != nil {
 		a.added = added
@@ -156,6 +156,10 @@ func (d *delivery) decided() (added time.Duration) {
 	var presented *Presented
 	if ans.Decision == Conflict {
 		presented = &Presented{Principal: d.call.Principal, Fingerprint: d.call.Fingerprint, Payload: d.keepable()}
+		if presented.Payload != nil {
+			from := &Record{ID: d.id, Principal: d.call.Principal, BoundTo: d.call.BoundTo, UpdatedAt: d.at.now}
+			presented.Charge = d.engine.quotas.charger(ctx, from)
+		}
 	}
 	tell(Event{
 		ID: rec.ID, Door: d.call.Door, Decision: ans.Decision, State: rec.State, Attempt: rec.Attempt, Fence: rec.Fence,

@@ -111,7 +111,7 @@ func (d *delivery) tryTx(ctx context.Context, begin func(ctx context.Context) (s
 		if _, ok := errors.AsType[rolledBack](ended); ok {
 			return ended
 		}
-		a.added = d.decided()
+		a.added = d.decided(ctx)
 		if ended == nil {
 			d.ans.Record = a.Record()
 			a.committed()

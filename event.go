@@ -168,4 +168,8 @@ type Presented struct {
 	// Payload is [Call].Payload, where Operation.KeepPayload and Operation.MaxResult allow
 	// that it's kept; nil otherwise. It belongs to the door: copy what you keep.
 	Payload []byte
+	// Charge counts bytes that you keep of it against the quotas of who sent it. If it
+	// reports false, they are over a quota, and you should keep nothing. Nil if no quota is
+	// set. Call it at any time, once for what you keep.
+	Charge func(bytes int64) bool
 }

@@ -367,3 +367,33 @@ func TestQuotasThatMakeNoSense(t *testing.T) {
 		}
 	}
 }
+
+// Whoever keeps a refused payload can have its sender pay for it, once and up to the quota.
+func TestRefusedPayloadsAreCharged(t *testing.T) {
+	var charge func(int64) bool
+	opts := semel.Options{
+		Quotas: semel.Quotas{PrincipalBytes: 1000},
+		Events: &semel.Events{Decided: func(e semel.Event) {
+			if e.Presented != nil {
+				charge = e.Presented.Charge
+			}
+		}},
+	}
+	inBubbleWith(t, opts, semel.Operation{KeepPayload: true, Window: 48 * hour}, func(t *testing.T, r *rig) {
+		a := begin(t, r.Engine, call("k"))
+		must(t, a.Complete(t.Context(), semel.Result{}))
+		other := call("k")
+		other.Fingerprint, other.Payload = payload("y"), []byte("y")
+		decides(t, r.Engine, other, semel.Conflict)
+		if !charge(900) || charge(900) {
+			t.Error("a quota of 1,000 bytes has room for one payload of 900")
+		}
+		if !charge(90) {
+			t.Error("what is left isn't given")
+		}
+		pass(24 * hour)
+		if decides(t, r.Engine, other, semel.Conflict); charge == nil || !charge(900) {
+			t.Error("the quota doesn't refill")
+		}
+	})
+}

@@ -101,7 +101,7 @@ func (door Door) Turn(ctx context.Context, call *Call) (ans Answer, ok bool) {
 	d.ans = Answer{Decision: InFlight, Record: &Record{ID: d.id}, RetryAfter: turnRetry}
 	var err error
 	if d.at, err = e.read(ctx); err == nil {
-		d.decided()
+		d.decided(ctx)
 	}
 	return d.ans, false
 }

@@ -25,8 +25,11 @@ const (
 	// MaxPayload is the largest payload that is kept of a refused delivery, in bytes.
 	MaxPayload = 64 << 10
 	// MaxPresented is how many different payloads are kept of the refused deliveries of a
-	// record, the newest ones.
+	// record, the newest ones. Of callers whom nobody verified it is one.
 	MaxPresented = 4
+	// MaxTenant bounds the payloads that a process keeps for one tenant in a day, in bytes:
+	// some thousand of full size.
+	MaxTenant = 128 << 20
 )
 
 // Bounds of what isn't written yet. While there is more, refusals of further records aren't
@@ -39,7 +42,8 @@ const (
 // Conflict is what is known of the conflicts of one key.
 type Conflict struct {
 	ID semel.ID
-	// Decisions counts the refusals: conflict, other_caller and other_door.
+	// Decisions counts the refusals: conflict, other_caller and other_door. Nothing more is
+	// known of other callers.
 	Decisions map[semel.Decision]int64
 	// Principals are who sent another payload, up to four of them.
 	Principals []string
@@ -57,18 +61,28 @@ type Presented struct {
 	Count       int64
 	First, Last int64
 	// Payload is what was sent; nil unless it was kept: the operation keeps payloads, and
-	// it had at most MaxPayload bytes.
+	// it had at most MaxPayload bytes, and neither its sender nor their tenant had too many
+	// kept.
 	Payload []byte
+
+	unverified bool
+	charge     func(bytes int64) bool // counts what is kept for its sender; nil: nobody counts
+	paid       bool                   // the payload was counted
 }
 
 // Index keeps the conflicts of a store. Any number of them, in any number of processes, add
 // to the same list. It is safe for concurrent use.
 type Index struct {
+	// Unverified says of which principals nobody has verified who they are. Set it before
+	// the index is used. Nil: of none.
+	Unverified func(principal string) bool
+
 	store semel.Store
 
 	mu    sync.Mutex
 	fresh map[semel.ID]*news // not written yet
 	bytes int                // of payloads in fresh
+	spent spent
 
 	writing sync.Mutex // held while fresh is written
 }
@@ -106,8 +120,9 @@ func (x *Index) Decided(ev semel.Event) {
 	n.Principals = include(n.Principals, p.Principal)
 	one := Presented{Fingerprint: p.Fingerprint, Principal: p.Principal, Count: 1, First: at, Last: at}
 	if p.Payload != nil && len(p.Payload) <= MaxPayload && x.bytes+len(p.Payload) <= maxFreshBytes {
-		one.Payload = p.Payload
+		one.Payload, one.charge = p.Payload, p.Charge
 	}
+	one.unverified = x.Unverified != nil && x.Unverified(p.Principal)
 	var added int
 	n.presented, added = with(n.presented, one)
 	x.bytes += added
@@ -175,7 +190,7 @@ func with(list []Presented, one Presented) (_ []Presented, added int) {
 			one.First, one.Last = min(have.First, one.First), max(have.Last, one.Last)
 			one.Principal = have.Principal
 			if have.Payload != nil {
-				one.Payload = have.Payload
+				one.Payload, one.charge = have.Payload, have.charge
 			} else if one.Payload != nil {
 				one.Payload = bytes.Clone(one.Payload)
 				added = len(one.Payload)
@@ -186,13 +201,39 @@ func with(list []Presented, one Presented) (_ []Presented, added int) {
 	if one.Payload != nil {
 		one.Payload = bytes.Clone(one.Payload)
 	}
+	if one.unverified { // who can have a new name for each delivery
+		list = slices.DeleteFunc(slices.Clone(list), func(have Presented) bool {
+			if have.unverified {
+				added -= len(have.Payload)
+			}
+			return have.unverified
+		})
+	}
 	list = append(list[:len(list):len(list)], one)
-	added = len(one.Payload)
+	added += len(one.Payload)
 	if len(list) > MaxPresented {
 		added -= len(list[0].Payload)
 		list = list[1:]
 	}
 	return list, added
+}
+
+// spent is how much of MaxTenant the tenants have used in the running day.
+type spent struct {
+	day   int64
+	bytes map[string]int64
+}
+
+// spend counts bytes for a tenant, unless it has used up what it may.
+func (s *spent) spend(tenant string, bytes, now int64) bool {
+	if day := now / (24 * time.Hour).Milliseconds(); day != s.day || s.bytes == nil {
+		s.day, s.bytes = day, map[string]int64{}
+	}
+	if s.bytes[tenant]+bytes > MaxTenant {
+		return false
+	}
+	s.bytes[tenant] += bytes
+	return true
 }
 
 // Run writes what was noted until ctx is done, and what is left then. Without it, it is

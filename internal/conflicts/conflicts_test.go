@@ -244,3 +244,99 @@ func TestMemoryAndCellsAreBounded(t *testing.T) {
 		t.Errorf("a tenant with one conflict was pushed out by one with many: %v, %v", list, err)
 	}
 }
+
+// refuse notes a refused payload of a size, under a fingerprint of its own.
+func (x *Index) refuse(id semel.ID, who string, n, size int, charge func(int64) bool) {
+	fp, _ := semel.FingerprintJSON([]byte(strconv.Itoa(n)))
+	x.Decided(semel.Event{ID: id, Decision: semel.Conflict, At: time.Now(), Presented: &semel.Presented{
+		Principal: who, Fingerprint: fp, Payload: bytes.Repeat([]byte("x"), size), Charge: charge,
+	}})
+}
+
+// kept is how many payloads are kept for a record, and how many were refused.
+func (n *node) kept(t *testing.T, rec *semel.Record) (kept, refused int) {
+	t.Helper()
+	list, err := n.Refused(t.Context(), rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list {
+		if list[i].Payload != nil {
+			kept++
+		}
+	}
+	return kept, len(list)
+}
+
+func TestRefusedPayloadsCostTheirSender(t *testing.T) {
+	n := start(t, memstore.New())
+	defer n.stop()
+	rec := n.deliver(t, "pay", "acme", "k", `0`)
+	left := int64(250)
+	charge := func(bytes int64) bool {
+		if bytes > left {
+			return false
+		}
+		left -= bytes
+		return true
+	}
+	for i := range 4 {
+		n.refuse(rec.ID, "p", i, 100, charge)
+	}
+	if kept, refused := n.kept(t, &rec); kept != 2 || refused != 4 || left != 50 {
+		t.Errorf("%d of %d payloads are kept, %d bytes of the quota are left", kept, refused, left)
+	}
+	for i := range 4 {
+		n.refuse(rec.ID, "p", i, 100, charge) // again
+	}
+	if kept, _ := n.kept(t, &rec); kept != 2 || left != 50 {
+		t.Errorf("after the same ones: %d are kept, %d bytes are left", kept, left)
+	}
+}
+
+func TestOnePayloadOfARecordIsKeptForStrangers(t *testing.T) {
+	n := start(t, memstore.New())
+	defer n.stop()
+	n.Unverified = func(who string) bool { return who != "p" }
+	rec := n.deliver(t, "pay", "acme", "k", `0`)
+	n.refuse(rec.ID, "p", 0, 10, nil)
+	for i := range 9 {
+		n.refuse(rec.ID, "made up "+strconv.Itoa(i), i+1, 10, nil)
+		n.write(t.Context())
+	}
+	list, err := n.Refused(t.Context(), &rec)
+	if err != nil || len(list) != 2 || list[0].Principal != "p" || list[1].Principal != "made up 8" {
+		t.Errorf("kept: %v, %v", list, err)
+	}
+}
+
+func TestPayloadsOfATenantAreBounded(t *testing.T) {
+	var s spent
+	day := (24 * time.Hour).Milliseconds()
+	if !s.spend("acme", MaxTenant, 0) || s.spend("acme", 1, day-1) || !s.spend("other", 1, day-1) || !s.spend("acme", 1, day) {
+		t.Error("a tenant may have MaxTenant a day kept")
+	}
+	n := start(t, memstore.New())
+	defer n.stop()
+	rec := n.deliver(t, "pay", "acme", "k", `0`)
+	n.spent.spend("acme", MaxTenant-15, time.Now().UnixMilli())
+	n.refuse(rec.ID, "p", 1, 10, nil)
+	n.refuse(rec.ID, "p", 2, 10, nil)
+	if kept, refused := n.kept(t, &rec); kept != 1 || refused != 2 {
+		t.Errorf("%d of %d payloads are kept", kept, refused)
+	}
+}
+
+// Whoever makes up credentials can't push the conflicts of a tenant's own callers out.
+func TestOtherCallersPushNoConflictOut(t *testing.T) {
+	list := []Conflict{{ID: semel.ID{Key: "own"}, Decisions: map[semel.Decision]int64{semel.Conflict: 1}, Last: 1}}
+	for i := range int64(3) {
+		list = append(list, Conflict{ID: semel.ID{Key: strconv.FormatInt(i, 10)}, Decisions: map[semel.Decision]int64{semel.OtherCaller: 9}, Last: 2 + i})
+	}
+	for len(list) > 1 {
+		list = dropOne(list)
+	}
+	if list[0].ID.Key != "own" {
+		t.Errorf("left: %v", list)
+	}
+}

@@ -53,6 +53,7 @@ type keptPresented struct {
 	First       int64             `json:"first"`
 	Last        int64             `json:"last"`
 	Payload     []byte            `json:"payload"` // nil and empty differ
+	Unverified  bool              `json:"unverified,omitempty"`
 }
 
 func shardOf(id semel.ID) int { return int(id.Digest()[0]) % shards }
@@ -189,7 +190,8 @@ func (x *Index) keepList(ctx context.Context, n int, more []*Conflict) {
 }
 
 // dropOne leaves out the oldest conflict of the tenant that has most, so that no tenant can
-// push out another's.
+// push out another's. What nobody but another caller did is left out first: whoever makes up
+// credentials mustn't push out what a tenant's own callers did.
 func dropOne(list []Conflict) []Conflict {
 	count := map[string]int{}
 	for i := range list {
@@ -198,11 +200,20 @@ func dropOne(list []Conflict) []Conflict {
 	drop := 0
 	for i := range list {
 		a, b := &list[i], &list[drop]
-		if cmp.Or(cmp.Compare(count[b.ID.Tenant], count[a.ID.Tenant]), cmp.Compare(a.Last, b.Last)) < 0 {
+		if cmp.Or(cmp.Compare(count[b.ID.Tenant], count[a.ID.Tenant]), cmp.Compare(a.own(), b.own()), cmp.Compare(a.Last, b.Last)) < 0 {
 			drop = i
 		}
 	}
 	return slices.Delete(list, drop, drop+1)
+}
+
+// own is 1 if the call's own caller is in conflict, and 0 if there is nothing but the count
+// of others.
+func (c *Conflict) own() int {
+	if c.Decisions[semel.Conflict]+c.Decisions[semel.OtherDoor] > 0 {
+		return 1
+	}
+	return 0
 }
 
 func encodeShard(list []Conflict) []byte {
@@ -257,8 +268,9 @@ func (x *Index) keepRefused(ctx context.Context, id semel.ID, n *news) {
 			list = nil
 		}
 		if err == nil {
-			for _, one := range n.presented {
-				list, _ = with(list, one)
+			for i := range n.presented {
+				x.pay(id.Tenant, list, &n.presented[i])
+				list, _ = with(list, n.presented[i])
 			}
 		}
 		if len(list) == 0 && old == nil {
@@ -266,7 +278,7 @@ func (x *Index) keepRefused(ctx context.Context, id semel.ID, n *news) {
 		}
 		kept := keptRefused{Since: rec.CreatedAt}
 		for _, p := range list {
-			kept.Presented = append(kept.Presented, keptPresented(p))
+			kept.Presented = append(kept.Presented, keptPresented{p.Fingerprint, p.Principal, p.Count, p.First, p.Last, p.Payload, p.unverified})
 		}
 		data := encoded(kept)
 		for len(data) > maxRefused {
@@ -275,6 +287,23 @@ func (x *Index) keepRefused(ctx context.Context, id semel.ID, n *news) {
 		}
 		return &store.CellValue{Data: data, KeepFor: keepFor(rec)}
 	})
+}
+
+// pay counts a payload that isn't in the list yet against the quota of its sender and what
+// may be kept of their tenant. If either is used up, the payload isn't kept. Each is paid for
+// once, however often the cell is written.
+func (x *Index) pay(tenant string, list []Presented, one *Presented) {
+	kept := slices.ContainsFunc(list, func(p Presented) bool { return p.Fingerprint == one.Fingerprint && p.Payload != nil })
+	if one.Payload == nil || one.paid || kept {
+		return
+	}
+	size := int64(len(one.Payload))
+	x.mu.Lock()
+	may := x.spent.spend(tenant, size, one.Last)
+	x.mu.Unlock()
+	if one.paid = true; !may || one.charge != nil && !one.charge(size) {
+		one.Payload = nil
+	}
 }
 
 // parseRefused reads a cell of refused payloads. What is about an earlier record of the
@@ -286,7 +315,9 @@ func parseRefused(data []byte, rec *semel.Record) ([]Presented, error) {
 	}
 	var list []Presented
 	for _, k := range kept.Presented {
-		list = append(list, Presented(k))
+		list = append(list, Presented{
+			Fingerprint: k.Fingerprint, Principal: k.Principal, Count: k.Count, First: k.First, Last: k.Last, Payload: k.Payload, unverified: k.Unverified,
+		})
 	}
 	return list, nil
 }

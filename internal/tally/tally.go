@@ -37,6 +37,10 @@ type Counts map[semel.Decision]int
 // A count may be too low, by what a crash or a failing store has lost and, for a moment, by
 // what is being written. It is never too high.
 type Tally struct {
+	// Uncounted says of which records no counts are kept, such as those that cost their
+	// caller no quota. Set it before the tally is used. Nil: of none.
+	Uncounted func(*semel.Record) bool
+
 	store semel.Store
 
 	mu    sync.Mutex
@@ -162,8 +166,8 @@ func parse(data []byte, rec *semel.Record) (kept, error) {
 // counts.
 func (t *Tally) keep(ctx context.Context, id semel.ID, more Counts) {
 	rec, err := t.store.Get(ctx, id)
-	if err != nil {
-		return // it is gone, and its counts with it, or the store fails
+	if err != nil || t.Uncounted != nil && t.Uncounted(rec) {
+		return // it is gone, and its counts with it, or the store fails, or nobody pays for them
 	}
 	cell := store.NewCell(t.store, cellOf(id))
 	old, err := cell.Load(ctx)

@@ -243,3 +243,21 @@ func TestCountsAreNeverTooHighWhileTheyAreWritten(t *testing.T) {
 		})
 	}
 }
+
+// What nobody pays for has no cell beside it.
+func TestSomeRecordsHaveNoCounts(t *testing.T) {
+	n := start(t, memstore.New())
+	defer n.stop()
+	n.tally.Uncounted = func(rec *semel.Record) bool { return rec.ID.Key == "stranger" }
+	for _, key := range []string{"stranger", "owner"} {
+		n.deliver(t, key)
+		n.deliver(t, key)
+	}
+	n.tally.write(t.Context())
+	for key, want := range map[string]bool{"stranger": false, "owner": true} {
+		value, err := store.NewCell(n.Door().Store(), cellOf(n.deliver(t, key).ID)).Load(t.Context())
+		if err != nil || (value.Data != nil) != want {
+			t.Errorf("%s: %s, %v", key, value.Data, err)
+		}
+	}
+}

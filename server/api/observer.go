@@ -8,6 +8,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/conflicts"
 	"github.com/semelhq/semel/internal/tally"
+	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // Observer records an engine's events, for the decisions that records show, for the list of
@@ -23,8 +24,16 @@ type Observer struct {
 // NewObserver makes an observer. It serves one engine, and counts decisions in its store.
 func NewObserver(st semel.Store) *Observer {
 	o := &Observer{now: time.Now, tally: tally.New(st), conflicts: conflicts.New(st)}
+	o.conflicts.Unverified, o.tally.Uncounted = semelhttp.DerivedPrincipal, refusedStranger
 	o.ring.init(o.now())
 	return o
+}
+
+// refusedStranger reports whether a record is that of an unverified caller whom the upstream
+// refused. Such a call is given back to the caller's quota, and so they could have any number
+// of cells beside it.
+func refusedStranger(rec *semel.Record) bool {
+	return rec.Disposition == semel.DispositionAborted && (rec.BoundTo != "" || semelhttp.DerivedPrincipal(rec.Principal))
 }
 
 // Run writes the counts of decisions and the conflicts to the store, every few seconds and
