@@ -125,6 +125,9 @@ func queryWords(q *store.Query) string {
 	if q.Held {
 		words = append(words, "held")
 	}
+	if q.Unverified {
+		words = append(words, "unverified")
+	}
 	for _, list := range q.Any {
 		either := make([]string, 0, len(list))
 		for i := range list {

@@ -38,6 +38,7 @@ func TestEveryQueryCanBeSent(t *testing.T) {
 		}
 		q.Key, q.KeyPrefix, q.OperationPrefix, q.PrincipalPrefix = text.Draw(t, "key"), text.Draw(t, "prefix"), text.Draw(t, "operation"), text.Draw(t, "principal")
 		q.Held = rapid.Bool().Draw(t, "held")
+		q.Unverified = rapid.Bool().Draw(t, "unverified")
 		q.State = rapid.SampledFrom([]store.State{0, store.Processing, store.Failed}).Draw(t, "state")
 		q.Disposition = rapid.SampledFrom([]store.Disposition{0, semel.DispositionRejected}).Draw(t, "disposition")
 		if order := text.Draw(t, "order"); order != "" {

@@ -28,6 +28,8 @@ type Query struct {
 	Disposition Disposition
 	// Held selects held records only.
 	Held bool
+	// Unverified selects records of callers whom nobody verified: those with BoundTo.
+	Unverified bool
 	// After and Before bound CreatedAt: not before After, and before Before.
 	After, Before Instant
 	// Any has lists of queries: in each list, at least one must select the record. Not
@@ -61,6 +63,7 @@ func (q *Query) Matches(rec *Record) bool {
 		(q.State == absent || q.State == rec.State) &&
 		(q.Disposition == 0 || q.Disposition == rec.Disposition) &&
 		(!q.Held || rec.Held) &&
+		(!q.Unverified || rec.BoundTo != "") &&
 		(q.After == 0 || rec.CreatedAt >= q.After) &&
 		(q.Before == 0 || rec.CreatedAt < q.Before) &&
 		(q.Digest == "" || strings.HasPrefix(Digest(rec.ID.Digest()).String(), q.Digest)) &&

@@ -415,6 +415,8 @@ type Quotas struct {
 	TenantRecords int `json:"tenant_records,omitzero" range:"0,2147483647"`
 	// Bytes that may be recorded of the calls of one tenant; 0 means any number.
 	TenantBytes Size `json:"tenant_bytes,omitzero" range:"0,1TiB"`
+	// Calls that may be held for callers that nobody has verified, from one address; 0 means any number. Who has more begins no new call until some are settled, or end with their window.
+	UnverifiedHolds int `json:"unverified_holds,omitzero" range:"0,2147483647"`
 }
 
 // Archive says where purged records are kept.

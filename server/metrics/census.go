@@ -20,11 +20,25 @@ type Census struct {
 	last *count // of the last time that all was found
 }
 
-// count is of attempts by whether they are held.
+// count is of attempts by what is said of them.
 type count struct {
-	attempts map[bool]int
-	oldest   map[bool]store.Instant
+	attempts map[string]int
+	oldest   map[string]store.Instant
 	effects  int
+}
+
+// The states of attempts. Those that are held for callers whom nobody verified are apart:
+// strangers can cause them, and mustn't wake anybody.
+var attemptStates = []string{"in_flight", "held", "held_unverified"}
+
+func stateOf(rec *semel.Record) string {
+	switch {
+	case !rec.Held:
+		return attemptStates[0]
+	case rec.BoundTo == "":
+		return attemptStates[1]
+	}
+	return attemptStates[2]
 }
 
 // NewCensus makes the census of a store. It knows nothing before Run.
@@ -71,7 +85,9 @@ func (c *Census) Run(ctx context.Context) {
 	}
 }
 
-func newCount() *count { return &count{attempts: map[bool]int{}, oldest: map[bool]store.Instant{}} }
+func newCount() *count {
+	return &count{attempts: map[string]int{}, oldest: map[string]store.Instant{}}
+}
 
 func (c *count) take(recs []semel.Record) {
 	for i := range recs {
@@ -79,9 +95,10 @@ func (c *count) take(recs []semel.Record) {
 		if door.Internal(rec.ID.Operation) {
 			continue
 		}
-		c.attempts[rec.Held]++
-		if was := c.oldest[rec.Held]; was == 0 || rec.StartedAt < was {
-			c.oldest[rec.Held] = rec.StartedAt
+		state := stateOf(rec)
+		c.attempts[state]++
+		if was := c.oldest[state]; was == 0 || rec.StartedAt < was {
+			c.oldest[state] = rec.StartedAt
 		}
 		for _, ef := range rec.Effects {
 			if ef.State == store.EffectStarted {
@@ -98,12 +115,12 @@ func (c *Census) Set(set Set, now store.Instant) {
 	if c.last == nil {
 		return
 	}
-	for held, state := range map[bool]string{true: "held", false: "in_flight"} {
+	for _, state := range attemptStates {
 		age := 0.0
-		if at := c.last.oldest[held]; at != 0 {
+		if at := c.last.oldest[state]; at != 0 {
 			age = max(now.Sub(at).Seconds(), 0)
 		}
-		set("semel_attempts", float64(c.last.attempts[held]), state)
+		set("semel_attempts", float64(c.last.attempts[state]), state)
 		set("semel_oldest_attempt_seconds", age, state)
 	}
 	set("semel_effects_open", float64(c.last.effects))

@@ -29,7 +29,7 @@ var Labels = map[string]string{
 	"code":        "the code of the refusal; `semel explain` says what each means",
 	"disposition": "`completed`, `rejected`, `failed`, `aborted`, `abandoned`, `held`",
 	"by":          "who ended it: `holder`, `reaper`, `reconciler`, `operator`",
-	"state":       "`in_flight`, `held`",
+	"state":       "`in_flight`, `held`, `held_unverified`: held for callers whom nobody verified",
 	"call":        "`apply`, `get` and `now` are those of deliveries, and `due`, `search` and `purge` those of sweeps and consoles",
 	"outcome":     "`ok`, `stale` (somebody else has written the record), `absent` (there is none), `error` (so the result is unknown); of a try to deliver: `delivered`, `failed`, `parked`",
 	"destination": "the name of a configured destination",

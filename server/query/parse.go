@@ -35,7 +35,7 @@ func Parse(text string) (store.Query, error) {
 func Excludes(arg string) bool {
 	word, minus := strings.CutPrefix(arg, "-")
 	name, _, valued := strings.Cut(word, ":")
-	return minus && (valued && slices.Contains(names, name) || word == "held" || strings.HasPrefix(word, "("))
+	return minus && (valued && slices.Contains(names, name) || word == "held" || word == "unverified" || strings.HasPrefix(word, "("))
 }
 
 // parser reads the text from left to right.
@@ -220,6 +220,8 @@ func (p *parser) qualifier(c *conjunction) {
 		p.problem(start, "%s is given twice", name)
 	case name == "held" && !given:
 		c.Held = true
+	case name == "unverified" && !given:
+		c.Unverified = true
 	case !given:
 		p.problem(start, "%s has no value: write %s:VALUE", name, name)
 	case value == "" && name != "tenant" && !cut:

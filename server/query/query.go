@@ -33,6 +33,7 @@ const Qualifiers = `  tenant:NAME      of one tenant; tenant:"" is the empty one
   state:STATE      processing, completed, held, or failed and how: rejected,
                    aborted, abandoned
   held             held records only
+  unverified       of callers whom nobody verified, known by a credential only
   after:TIME       created at that time or later
   before:TIME      created before that time
   created<1h       created less than an hour ago; created>1h longer ago
@@ -135,6 +136,13 @@ var set = map[string]func(q *store.Query, value string) (wrong string){
 		q.Held = true
 		return ""
 	},
+	"unverified": func(q *store.Query, v string) string {
+		if v != "true" {
+			return "unverified takes no value; a minus selects the others"
+		}
+		q.Unverified = true
+		return ""
+	},
 	"after":  func(q *store.Query, v string) string { return setTime(&q.After, v) },
 	"before": func(q *store.Query, v string) string { return setTime(&q.Before, v) },
 }
@@ -182,13 +190,13 @@ func parseAge(value string) (age time.Duration, ok bool) {
 }
 
 // names are the qualifiers, in the order in which errors list them.
-var names = []string{"operation", "state", "key", "call", "principal", "tenant", "fingerprint", "attribute", "before", "after", "created", "held"}
+var names = []string{"operation", "state", "key", "call", "principal", "tenant", "fingerprint", "attribute", "before", "after", "created", "held", "unverified"}
 
 // Names are what qualifiers of a query begin with, for completion.
 func Names() []string {
-	words := []string{"created<", "created>", "held"}
+	words := []string{"created<", "created>", "held", "unverified"}
 	for _, name := range names {
-		if name != "created" && name != "held" {
+		if name != "created" && name != "held" && name != "unverified" {
 			words = append(words, name+":")
 		}
 	}

@@ -73,7 +73,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestProblems(t *testing.T) {
-	const all = "operation, state, key, call, principal, tenant, fingerprint, attribute, before, after, created, held"
+	const all = "operation, state, key, call, principal, tenant, fingerprint, attribute, before, after, created, held, unverified"
 	for _, test := range []struct{ name, text, want string }{
 		{"an unknown qualifier gets a near one", "sate:failed", "column 1: there is no such qualifier, did you mean state?"},
 		{"so do two letters that changed places", "oepration:x", "column 1: there is no such qualifier, did you mean operation?"},
@@ -208,7 +208,7 @@ func TestNamed(t *testing.T) {
 
 func TestExcludes(t *testing.T) {
 	for arg, want := range map[string]bool{
-		"-state:failed": true, "-held": true, "-(held)": true, "-key:a": true,
+		"-state:failed": true, "-held": true, "-unverified": true, "-(held)": true, "-key:a": true,
 		"-h": false, "--key": false, "-url:x": false, "-": false, "held": false, "-heldish": false,
 	} {
 		if Excludes(arg) != want {
@@ -218,7 +218,7 @@ func TestExcludes(t *testing.T) {
 }
 
 func TestWhatIsCompletedIsAQuery(t *testing.T) {
-	values := map[string]string{"created<": "1h", "created>": "1h", "held": "", "call:": "pay/0123456789ab", "fingerprint:": "1:" + strings.Repeat("0a", 32), "attribute:": "a=b", "after:": "1h", "before:": "1h", "state:": "failed"}
+	values := map[string]string{"created<": "1h", "created>": "1h", "held": "", "unverified": "", "call:": "pay/0123456789ab", "fingerprint:": "1:" + strings.Repeat("0a", 32), "attribute:": "a=b", "after:": "1h", "before:": "1h", "state:": "failed"}
 	for _, name := range Names() {
 		value, ok := values[name]
 		if !ok {

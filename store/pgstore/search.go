@@ -64,7 +64,7 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 // inColumns reports whether all that a query asks for is in columns of the table.
 func inColumns(q *store.Query) bool {
 	return q.PrincipalPrefix == "" && q.OperationPrefix == "" && q.KeyPrefix == "" && q.Digest == "" && q.Fingerprint.IsZero() &&
-		q.Disposition == 0 && len(q.Any) == 0 && len(q.Not) == 0
+		q.Disposition == 0 && !q.Unverified && len(q.Any) == 0 && len(q.Not) == 0
 }
 
 // anything is the condition of a query that columns say nothing about.

@@ -169,6 +169,8 @@ func searchFilters(t *testing.T, env Env) {
 		{"failed", func(r *semel.Record) { r.State, r.Disposition = semel.Failed, semel.DispositionRejected }},
 		{"held", func(r *semel.Record) { r.Held, r.HeldReason = true, "the holder went away" }},
 		{"held too", func(r *semel.Record) { r.Held = true; r.ID.Tenant = "acme" }},
+		{"held for a stranger", func(r *semel.Record) { r.Held, r.BoundTo = true, "credential:stranger" }},
+		{"of a stranger", func(r *semel.Record) { r.BoundTo = "credential:stranger" }},
 		{"another payload", func(r *semel.Record) {
 			r.Fingerprint, r.Attributes = otherPayload, store.Attributes{"order": "1", "cart": "2"}
 		}},
@@ -218,6 +220,8 @@ func searchFilters(t *testing.T, env Env) {
 		"completed":  func(q *store.Query) { q.State = semel.Completed },
 		"failed":     func(q *store.Query) { q.State = semel.Failed },
 		"held":       func(q *store.Query) { q.Held = true },
+		"unverified": func(q *store.Query) { q.Unverified = true },
+		"verified":   func(q *store.Query) { q.Not = append(q.Not, store.Query{Unverified: true}) },
 		"after":      func(q *store.Query) { q.After = hour },
 		"before":     func(q *store.Query) { q.Before = hour },
 	}

@@ -180,7 +180,7 @@ func (c *Configured) store(ctx context.Context) []Finding {
 	}
 	recs := c.Records(i)
 	waiting, _ := heldIn(ctx, recs, c.Where)
-	all = append(all, waiting, parkedIn(ctx, recs, c.Where))
+	all = append(all, waiting, strangersIn(ctx, recs, c.Where), parkedIn(ctx, recs, c.Where))
 	if err := i.Close(); err != nil {
 		all = append(all, Finding{"store", Failed, fmt.Sprintf("closing it: %v", err), c.next("store")})
 	}

@@ -137,7 +137,7 @@ func TestABrokenService(t *testing.T) {
 		{"calls are held", with(func(s *state) {
 			s.large = true
 			s.metrics = strings.Replace(wellMetrics, `"held"} 0`, `"held"} 1`, 1) + `semel_oldest_attempt_seconds{state="held"} 7200` + "\n"
-		}), "secret", "held", Warning, "1 call held, the oldest for 2h0m0s", "semel records list --url U held"},
+		}), "secret", "held", Warning, "1 call held, the oldest for 2h0m0s", "semel records list --url U held -unverified"},
 		{"nothing is signed", with(func(s *state) { s.metrics += "semel_evidence_lag_seconds 300\n" }), "secret", "evidence", Warning, "waited 5m0s", "semel healthcheck --url U"},
 		{"it is another version", with(func(s *state) { s.metrics = strings.Replace(wellMetrics, `"v1"`, `"v2"`, 1) }), "secret", "version", Warning, "runs v2; 3 nodes in the store's figures, those that have ended included; this program is v1", "semel version"},
 		{"it has no metrics", with(func(s *state) { s.metrics = "<html>\n" }), "secret", "metrics", Failed, "can't be read", "semel healthcheck --url U"},
@@ -172,6 +172,22 @@ func TestSearchesEnd(t *testing.T) {
 	page := store.Page{Records: []store.Record{{StartedAt: store.InstantOf(now.Add(-time.Hour))}, {StartedAt: store.InstantOf(now.Add(-2 * time.Hour))}}, Next: "more"}
 	some := records{search: func(context.Context, store.Query) (store.Page, error) { return page, nil }}
 	if f, known := heldIn(t.Context(), some, ""); !known || f.Status != Warning || !strings.Contains(f.Detail, "2 calls or more are held, the oldest for 2h0m") {
+		t.Errorf("%+v", f)
+	}
+	mixed := records{search: func(_ context.Context, q store.Query) (store.Page, error) {
+		var page store.Page
+		for _, to := range []string{"", "stranger", "another"} {
+			if rec := (store.Record{Held: true, BoundTo: to, StartedAt: store.InstantOf(now)}); q.Matches(&rec) {
+				page.Records = append(page.Records, rec)
+			}
+		}
+		return page, nil
+	}}
+	if f, _ := heldIn(t.Context(), mixed, " --url U"); f.Status != Warning || !strings.Contains(f.Detail, "1 call held") || f.Next != "semel records list --url U held -unverified" {
+		t.Errorf("%+v", f)
+	}
+	// SECURITY.md: "such calls are listed and counted apart".
+	if f := strangersIn(t.Context(), mixed, " --url U"); f.Status != OK || !strings.Contains(f.Detail, "2 calls held for callers whom nobody verified: semel records list --url U held unverified") {
 		t.Errorf("%+v", f)
 	}
 	failing := records{search: func(context.Context, store.Query) (store.Page, error) { return store.Page{}, semel.ErrNotFound }}

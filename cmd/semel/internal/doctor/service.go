@@ -67,10 +67,11 @@ func (a *Asked) Findings(ctx context.Context) []Finding {
 		all = append(all, Finding{"evidence", Warning, fmt.Sprintf("entries have waited %v for a signed checkpoint", late.Round(time.Second)), "semel healthcheck" + a.Where})
 	}
 	waiting, known := heldIn(ctx, a.Records, a.Where)
+	strangers := strangersIn(ctx, a.Records, a.Where)
 	if open, ok := gauges.Attempts(); ok && !known { // what the node has counted is some seconds old
 		waiting = held(open.Held, "", open.OldestHeld, a.Where)
 	}
-	return append(all, waiting, parkedIn(ctx, a.Records, a.Where), a.version(gauges.Version(), figures.Nodes))
+	return append(all, waiting, strangers, parkedIn(ctx, a.Records, a.Where), a.version(gauges.Version(), figures.Nodes))
 }
 
 // access says whether the caller may see what operators see, and whether everybody may.
@@ -137,17 +138,36 @@ func held(n int, more string, oldest time.Duration, where string) Finding {
 	}
 	return Finding{
 		"held", Warning, fmt.Sprintf("%s%s held, the oldest for %v: retries are refused until somebody settles it", plural(n, "call"), more, oldest.Round(time.Second)),
-		"semel records list" + where + " held",
+		"semel records list" + where + " held -unverified",
 	}
 }
 
-// heldIn looks for held records, and reports whether it came to an end.
+// strangersIn counts the records that are held for callers whom nobody verified. Strangers
+// can cause them, so they are no reason to complain.
+func strangersIn(ctx context.Context, recs client.Records, where string) Finding {
+	ctx, cancel := context.WithTimeout(ctx, searchTime)
+	defer cancel()
+	const list = " held unverified"
+	page, err := recs.Search(ctx, store.Query{Held: true, Unverified: true, Limit: store.MaxSearchLimit})
+	switch n := len(page.Records); {
+	case err != nil:
+		return unknown("held-unverified", err, "semel records list"+where+list)
+	case n == 0:
+		return Finding{"held-unverified", OK, "no call is held for callers whom nobody verified", ""}
+	case page.Next != "":
+		return Finding{"held-unverified", OK, fmt.Sprintf("%s or more are held for callers whom nobody verified: semel records list%s%s", plural(n, "call"), where, list), ""}
+	default:
+		return Finding{"held-unverified", OK, fmt.Sprintf("%s held for callers whom nobody verified: semel records list%s%s", plural(n, "call"), where, list), ""}
+	}
+}
+
+// heldIn looks for held records of the other callers, and reports whether it came to an end.
 func heldIn(ctx context.Context, recs client.Records, where string) (_ Finding, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
-	page, err := recs.Search(ctx, store.Query{Held: true, Limit: store.MaxSearchLimit})
+	page, err := recs.Search(ctx, store.Query{Held: true, Not: []store.Query{{Unverified: true}}, Limit: store.MaxSearchLimit})
 	if err != nil {
-		return unknown("held", err, "semel records list"+where+" held"), false
+		return unknown("held", err, "semel records list"+where+" held -unverified"), false
 	}
 	oldest, more := time.Duration(0), ""
 	for i := range page.Records {

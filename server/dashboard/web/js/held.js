@@ -12,8 +12,8 @@ const limit = 200;
 
 export function HeldScreen() {
 	const { data, error, reload } = useLoad(async (signal) => {
-		const [held, running] = await Promise.all([search('state:held', { limit, signal }), search('state:processing', { limit, signal })]);
-		return { held: held.records, moreHeld: !!held.next, running: running.records.filter((r) => !r.held), more: !!running.next };
+		const [held, strangers, running] = await Promise.all(['state:held -unverified', 'state:held unverified', 'state:processing'].map((q) => search(q, { limit, signal })));
+		return { held: held.records, moreHeld: !!held.next, strangers: strangers.records, moreStrangers: !!strangers.next, running: running.records.filter((r) => !r.held), more: !!running.next };
 	}, [], 2000);
 	const [open, setOpen] = useState(null);
 	const [at, setAt] = useState(-1);
@@ -28,12 +28,13 @@ export function HeldScreen() {
 	return html`<${Head} title="Held and in flight" />
 		${error && html`<${Failed} error=${error} retry=${reload} />`}
 		<section class="card"><h2><${Word} name="held">Held<//> <span class="n">${data.held.length}${data.moreHeld ? '+' : ''}</span></h2>
-		${data.held.length ? html`<div class="scroll"><table class="hover"><thead><tr><th>Began</th><th>Key</th><th>Operation</th><th>Why</th><th><span class="sr">Actions</span></th></tr></thead><tbody>
-			${data.held.map((r, i) => html`<tr key=${r.id} class=${i === at ? 'at' : ''}><td><${Time} at=${r.started_at} /></td><td><${RecordLink} rec=${r} /></td><td>${r.operation}</td>
-			<td>${r.held_reason}${r.effects.filter((e) => e.state === 'started').map((e) => html` <${Badge} tone="violet">${e.name} open<//>`)}</td>
-			<td class="do">${mayChange() && fitting(r).map((name) => html`<button type="button" class=${actions[name].danger ? 'ghost danger' : 'primary'} onClick=${() => setOpen([name, r])}>${actions[name].title}</button> `)}</td></tr>`)}</tbody></table></div>
-			${(data.moreHeld || data.held.length > 1) && html`<p><a href=${href('records', '', { q: 'state:held' })}>Settle many at once</a></p>`}`
+		${data.held.length ? html`<${Waiting} list=${data.held} at=${at} open=${setOpen} />
+			${(data.moreHeld || data.held.length > 1) && html`<p><a href=${href('records', '', { q: 'state:held -unverified' })}>Settle many at once</a></p>`}`
 		: html`<${Empty} title="Nothing is held"><p>A call is held when its holder went away after it may have done something: the answer of an upstream was lost, or a program died. Semel then refuses to run it again until somebody says what happened.</p><//>`}</section>
+		${data.strangers.length > 0 && html`<section class="card"><h2>Held for callers whom nobody verified <span class="n">${data.strangers.length}${data.moreStrangers ? '+' : ''}</span></h2>
+		<p class="faint">A stranger can cause these: by a request that the upstream drops, say. They count for no alert.</p>
+		<${Waiting} list=${data.strangers} at=${-1} open=${setOpen} />
+		<p><a href=${href('records', '', { q: 'state:held unverified' })}>Settle many at once</a></p></section>`}
 		<section class="card"><h2>In flight <span class="n">${data.running.length}${data.more ? '+' : ''}</span></h2>
 		${data.running.length ? html`<div class="scroll"><table class="hover"><thead><tr><th>Running</th><th>Key</th><th>Operation</th><th>Attempt</th><th>Node</th><th><${Word} name="lease">Lease<//></th></tr></thead><tbody>
 			${data.running.map((r) => html`<tr key=${r.id}><td><${Time} at=${r.started_at} /></td><td><${RecordLink} rec=${r} /></td><td>${r.operation}</td><td class="num">${r.attempt}</td><td>${r.holder}</td>
@@ -42,6 +43,13 @@ export function HeldScreen() {
 		<section class="card"><h2>Takeovers and lost leases <small>of this node, the newest first</small></h2>
 		${takeovers.length ? html`<ol class="story">${takeovers.map((ev) => html`<li><i class=${'dot ' + (ev.kind === 'lease_lost' ? 'orange' : 'blue')}></i><${Time} at=${ev.at} /><span><a class="key" href=${href('record', ev.data.record)}>${keyOf(ev.data.record)}</a> ${ev.kind === 'lease_lost' ? `lost its lease (attempt ${ev.data.attempt}): ${ev.data.reason}` : `${ev.data.held ? 'was held' : 'was ended as ' + ev.data.disposition} by the ${ev.data.by} (attempt ${ev.data.attempt}) ${ev.data.held_reason || ev.data.reason || ''}`}</span></li>`)}</ol>` : html`<p class="faint">None since this node started.</p>`}</section>
 		${open && html`<${ActionDialog} name=${open[0]} rec=${open[1]} close=${() => setOpen(null)} done=${reload} />`}`;
+}
+
+function Waiting({ list, at, open }) {
+	return html`<div class="scroll"><table class="hover"><thead><tr><th>Began</th><th>Key</th><th>Operation</th><th>Why</th><th><span class="sr">Actions</span></th></tr></thead><tbody>
+		${list.map((r, i) => html`<tr key=${r.id} class=${i === at ? 'at' : ''}><td><${Time} at=${r.started_at} /></td><td><${RecordLink} rec=${r} /></td><td>${r.operation}</td>
+		<td>${r.held_reason}${r.effects.filter((e) => e.state === 'started').map((e) => html` <${Badge} tone="violet">${e.name} open<//>`)}</td>
+		<td class="do">${mayChange() && fitting(r).map((name) => html`<button type="button" class=${actions[name].danger ? 'ghost danger' : 'primary'} onClick=${() => open([name, r])}>${actions[name].title}</button> `)}</td></tr>`)}</tbody></table></div>`;
 }
 
 function Lease({ rec }) {

@@ -50,7 +50,7 @@ const brief = (s) => duration(s * 1000);
 export function OverviewScreen() {
 	const [minutes, setMinutes] = useState(60);
 	const figures = useLoad((signal) => get('v1/figures?minutes=' + minutes, signal).catch((err) => { if (err.status === 404 || err.status === 403) return null; throw err; }), [minutes], 750); // other nodes' are a second old already
-	const waiting = useLoad(async (signal) => (await search('state:held', { limit: 100, signal })), [], 2000);
+	const waiting = useLoad(async (signal) => (await search('state:held -unverified', { limit: 100, signal })), [], 2000);
 	const checks = useLoad(readChecks, [], 2000);
 	const all = events.value;
 	const local = useMemo(() => (figures.loading || figures.data || !caughtUp.value ? null : figuresOf(all)), [all, figures.loading, figures.data, caughtUp.value]);
