@@ -57,7 +57,7 @@ func quotasOf(q *config.Quotas) semel.Quotas {
 		PrincipalRecords: int64(q.PrincipalRecords), PrincipalBytes: int64(q.PrincipalBytes),
 		TenantRecords: int64(q.TenantRecords), TenantBytes: int64(q.TenantBytes),
 		UnverifiedHolds: int64(q.UnverifiedHolds),
-		Account: accountOf,
+		Account:         accountOf,
 	}
 }
 

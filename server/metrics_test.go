@@ -31,7 +31,7 @@ operations: [{name: pay}]
 	if a, b, c := begin(), begin(), begin(); a != 201 || b != 409 || c != 409 {
 		t.Fatal(a, b, c)
 	}
-	// SECURITY: "Metrics count the calls of all tenants."
+	// docs/security.md: "Metrics count the calls of all tenants."
 	for want, tokens := range map[int][]string{401: {"nobody"}, 403: {"alice", "toni"}, 200: {"vera"}} {
 		for _, token := range tokens {
 			if status, header, text := do(t, "GET", s.admin("/metrics"), "", "Authorization", "Bearer "+token); status != want || header.Get("X-Content-Type-Options") != "nosniff" {

@@ -30,7 +30,7 @@ func TestSecurityTables(t *testing.T) {
 		}
 	}))
 	defer up.Close()
-	const store, operations = "store: {url: 'memory:'}\n", "operations: [{name: default}, {name: charge}, {name: call}]\n"
+	const store, operations = "store: {url: 'memory:'}\n", "operations: [{name: default}, {name: charge}, {name: call}, {name: message}]\n"
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("whsec_YSBzZWNyZXQgb2YgdGhlIHNlbmRlciwgYXMgbG9uZyBhcyBuZWVkZWQ="), 0o600); err != nil {
 		t.Fatal(err)
@@ -38,6 +38,7 @@ func TestSecurityTables(t *testing.T) {
 	senders := fmt.Sprintf("webhooks: [{path: /webhook, source: github, secret_files: ['%[1]s'], mode: sync, upstream: '%[2]s'}]\n"+
 		"activitypub: [{actors_url: 'https://social.example/actors/{actor}', actors: [alice], shared_inbox: /inbox, upstream: '%[2]s', upstream_secret_files: ['%[1]s']}]\n", secret, up.URL)
 	rpc := fmt.Sprintf("forrst: [{path: /forrst, upstream: '%s', functions: [{name: payments.charge, versions: [1.0.0], operation: call}]}]\n", up.URL)
+	agent := fmt.Sprintf("a2a: [{path: /agent, upstream: '%s', operation: message}]\n", up.URL)
 	routes := fmt.Sprintf("routes: [{match: POST /guarded, upstream: '%s', operation: charge}, {match: POST /open, upstream: '%s', mode: 'off'}]\n", up.URL, up.URL)
 	callers := fmt.Sprintf("auth: {tokens: [{name: shop, tenant: acme, sha256: %s}, {name: ada, tenant: acme, roles: [admin], sha256: %s}, {name: root, roles: [admin], sha256: %s}]}\n",
 		auth.HashToken("shop"), auth.HashToken("ada"), auth.HashToken(rootToken))
@@ -49,7 +50,7 @@ func TestSecurityTables(t *testing.T) {
 	}
 	issued := fmt.Sprintf("auth: {jwt: [{issuer: '%s', audience: semel, algorithms: [ES256], jwks_url: '%[1]s', tenant_claim: ''}]}\n", is.URL)
 	services := map[string]*service{
-		"auth":  start(t, write(t, store+operations+routes+rpc+senders+callers)),
+		"auth":  start(t, write(t, store+operations+routes+rpc+agent+senders+callers)),
 		"open":  start(t, write(t, store+operations+routes+rpc)),
 		"jwt":   start(t, write(t, store+proxy+issued)),
 		"token": start(t, write(t, store+proxy+issued+"admin: {token_file: '"+adminToken+"'}\n")),
@@ -60,6 +61,7 @@ func TestSecurityTables(t *testing.T) {
 		"/v1/batch": `{"items":[{"complete":{"execution":"x.1"}}]}`,
 		"/forrst": `{"protocol":{"name":"forrst","version":"0.1.0"},"id":"req_1","call":{"function":"payments.charge","version":"1.0.0","arguments":{}},` +
 			`"extensions":[{"urn":"urn:forrst:ext:idempotency","options":{"key":"k"}}]}`,
+		"/agent": `{"jsonrpc":"2.0","id":"1","method":"message/send","params":{"message":{"kind":"message","messageId":"m-1","role":"user","parts":[{"kind":"text","text":"hi"}]}}}`,
 		"/inbox": `{"id":"https://there.example/a/1","type":"Like","actor":"https://there.example/u/bob","to":"https://social.example/actors/alice","object":"https://social.example/notes/1"}`,
 	}
 

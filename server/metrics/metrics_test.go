@@ -187,7 +187,7 @@ func TestTheCensusCountsTheWholeStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-time.After(time.Minute)
-		// SECURITY.md: "such calls are listed and counted apart".
+		// SECURITY.md: "Such calls are listed and counted apart from others".
 		ans, err := e.Begin(t.Context(), semel.Call{BoundTo: "stranger", Operation: "pay", Key: "stranger's"})
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 
 // TestStrangersCannotKeepACallFromItsOwner holds the sentence of SECURITY.md "Whoever asks
 // all the time with credentials that the upstream refuses gets no more turns than its owner":
-// twelve connections without a pause, at an upstream that takes 150 ms to refuse.
+// here they have twelve connections and pause nowhere, and the upstream takes 150 ms to refuse.
 func TestStrangersCannotKeepACallFromItsOwner(t *testing.T) {
 	const key, owner = "invoice-2026-11-23-000042", "192.0.2.1:1"
 	for name, addr := range map[string]func(i int) string{

@@ -186,7 +186,7 @@ func TestSearchesEnd(t *testing.T) {
 	if f, _ := heldIn(t.Context(), mixed, " --url U"); f.Status != Warning || !strings.Contains(f.Detail, "1 call held") || f.Next != "semel records list --url U held -unverified" {
 		t.Errorf("%+v", f)
 	}
-	// SECURITY.md: "such calls are listed and counted apart".
+	// SECURITY.md: "Such calls are listed and counted apart from others".
 	if f := strangersIn(t.Context(), mixed, " --url U"); f.Status != OK || !strings.Contains(f.Detail, "2 calls held for callers whom nobody verified: semel records list --url U held unverified") {
 		t.Errorf("%+v", f)
 	}
