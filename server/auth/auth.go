@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -186,12 +188,21 @@ func checkText(s string) error {
 	return nil
 }
 
+// ownPrincipals are the names under which parts of the service act, such as those that accept
+// webhooks, and whoever uses a listener that is open to this machine. Names that begin with
+// "semel." are such, too.
+var ownPrincipals = []string{"semel", "local", "webhook", "activitypub", "whatsapp"}
+
+// checkPrincipal refuses what can't be the name of a caller, however they proved it: nobody
+// may have the keys of a part of the service, or pass for it in what people read.
 func checkPrincipal(s string) error {
 	switch {
 	case s == "":
 		return errors.New("is empty")
 	case semelhttp.DerivedPrincipal(s):
 		return errors.New("begins like the principals of callers without a verified identity")
+	case slices.Contains(ownPrincipals, s), strings.HasPrefix(s, "semel."):
+		return errors.New("is the name of a part of the service")
 	}
 	return checkText(s)
 }

@@ -49,6 +49,9 @@ func TestTrustedHeader(t *testing.T) {
 			wantBad(t, a, request(proxy, says, with(name, "a", "a")), "more than one field "+name)
 		}
 		wantBad(t, a, request(proxy, says, with("X-Principal", "credential:abc")), "begins like")
+		for _, name := range []string{"semel.lab", "semel", "local", "webhook", "activitypub", "whatsapp"} {
+			wantBad(t, a, request(proxy, says, with("X-Principal", name)), "a part of the service")
+		}
 		wantBad(t, a, request(proxy, says, with("X-Tenant", "a\xffb")), "UTF-8")
 	})
 	t.Run("a field that only looks alike is not read", func(t *testing.T) {

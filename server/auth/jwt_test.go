@@ -317,7 +317,7 @@ func TestJWTClaims(t *testing.T) {
 		}
 	})
 	t.Run("a token that names nobody is refused", func(t *testing.T) {
-		for _, sub := range []any{nil, "", 7, []string{"shop"}, "credential:abc", "a\x00b", strings.Repeat("x", 257)} {
+		for _, sub := range []any{nil, "", 7, []string{"shop"}, "credential:abc", "semel.lab", "webhook", "a\x00b", strings.Repeat("x", 257)} {
 			refused(t, "no principal", "sub", sub)
 		}
 		for _, tenant := range []any{nil, "", 7, "a\nb", strings.Repeat("x", 257)} {

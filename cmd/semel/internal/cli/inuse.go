@@ -3,8 +3,11 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,11 +38,13 @@ func noteAddress(cfg *config.Config, s *server.Server) (forget func()) {
 
 // noted is the address that a service has written into a directory. It reports alive if its
 // process is there: the port of one that was killed may be somebody else's by now, who must
-// not get a token.
+// not get a token. For the same reason only a file counts that nobody else can have written,
+// with an address of this machine: the directory may have come with an archive.
 func noted(dir string) (url string, alive bool) {
-	text, err := os.ReadFile(filepath.Join(dir, addressFile))
+	file := filepath.Join(dir, addressFile)
+	text, err := os.ReadFile(file)
 	words := strings.Fields(string(text))
-	if err != nil || len(words) != 2 {
+	if err != nil || len(words) != 2 || !onlyOurs(file) || !onlyOurs(dir) || !onThisMachine(words[0]) {
 		return "", false
 	}
 	pid, err := strconv.Atoi(words[1])
@@ -52,6 +57,23 @@ func noted(dir string) (url string, alive bool) {
 		alive = err == nil || errors.Is(err, os.ErrPermission)
 	}
 	return words[0], alive
+}
+
+// onThisMachine reports whether the host of a URL is an address of this machine.
+func onThisMachine(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	if ip == nil || ip.IsLoopback() || ip.IsUnspecified() {
+		return ip != nil
+	}
+	own, err := net.InterfaceAddrs()
+	return err == nil && slices.ContainsFunc(own, func(a net.Addr) bool {
+		n, ok := a.(*net.IPNet)
+		return ok && n.IP.Equal(ip)
+	})
 }
 
 // inUseError says that another process has a store open.

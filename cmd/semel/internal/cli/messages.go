@@ -122,7 +122,7 @@ func parseStates(words []string) (states []store.MessageState, err error) {
 }
 
 func listMessages(ctx context.Context, cmd *cobra.Command, recs client.Records, q dispatch.Query, limit int, asJSON bool) error {
-	enc := wire.NewEncoder(cmd.OutOrStdout())
+	enc := newEncoder(cmd.OutOrStdout())
 	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
 	if !asJSON {
 		fmt.Fprintf(table, "CREATED\tSTATE\tTRIES\tDESTINATION\tNEXT\tFAILURE\tMESSAGE\n")

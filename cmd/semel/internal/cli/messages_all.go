@@ -12,7 +12,6 @@ import (
 
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/dispatch"
-	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 )
 
@@ -68,7 +67,7 @@ func (c *messageChanger) applyAll(cmd *cobra.Command, args []string, action, mea
 			}
 			if c.asJSON {
 				bar.clear()
-				if err := wire.NewEncoder(cmd.OutOrStdout()).Encode(&changedMessage{action, goOn, c.reason, messageLineOf(f)}); err != nil {
+				if err := newEncoder(cmd.OutOrStdout()).Encode(&changedMessage{action, goOn, c.reason, messageLineOf(f)}); err != nil {
 					return err
 				}
 			}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
-	"github.com/semelhq/semel/internal/wire"
 )
 
 // applyAll is apply for every held record that the qualifiers in args select. All are
@@ -73,7 +72,7 @@ func (c *recordChanger) applyAll(cmd *cobra.Command, args []string, action, mean
 			}
 			if c.asJSON {
 				bar.clear()
-				if err := wire.NewEncoder(cmd.OutOrStdout()).Encode(&out); err != nil {
+				if err := newEncoder(cmd.OutOrStdout()).Encode(&out); err != nil {
 					return err
 				}
 			}

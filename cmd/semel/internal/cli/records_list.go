@@ -28,7 +28,7 @@ type lister struct {
 // newLister prints to w; what is in front of each row has a column of its own.
 func newLister(w io.Writer, asJSON bool, front string, wide bool) *lister {
 	if asJSON {
-		return &lister{json: wire.NewEncoder(w)}
+		return &lister{json: newEncoder(w)}
 	}
 	return &lister{table: newRecordTable(w, front, wide)}
 }

@@ -205,7 +205,7 @@ func newLogger(w io.Writer, c config.Log) (*slog.Logger, error) {
 	if c.Format == "text" || c.Format == "auto" && isTerminal(w) {
 		return slog.New(slog.NewTextHandler(w, opts)), nil
 	}
-	return slog.New(slog.NewJSONHandler(w, opts)), nil
+	return slog.New(slog.NewJSONHandler(harmless{w}, opts)), nil
 }
 
 // readable writes durations as 46.822ms instead of a number of nanoseconds, and leaves out

@@ -9,8 +9,10 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -40,13 +42,27 @@ func (src *recordSource) add(flags *pflag.FlagSet) {
 func (src *recordSource) flags() string {
 	var b strings.Builder
 	for _, f := range [...]struct{ name, value string }{
-		{"store", src.store}, {"url", src.url}, {"token-file", src.tokenFile}, {"config", src.config}, {"context", src.context},
+		{"store", withoutPassword(src.store)}, {"url", src.url}, {"token-file", src.tokenFile}, {"config", src.config}, {"context", src.context},
 	} {
 		if f.value != "" {
 			fmt.Fprintf(&b, " --%s %s", f.name, f.value)
 		}
 	}
 	return b.String()
+}
+
+// withoutPassword is the URL of a store for a terminal: with a password, only what may be
+// shown of it.
+func withoutPassword(store string) string {
+	u, err := url.Parse(store)
+	secret := err != nil || strings.Contains(store, "password")
+	if !secret && u.User != nil {
+		_, secret = u.User.Password()
+	}
+	if secret {
+		return config.Store{URL: store}.Name()
+	}
+	return store
 }
 
 // openSource opens the records of a service or a store.
@@ -169,6 +185,13 @@ func (src *recordSource) ask(at, tokenFile string) (*client.Client, error) {
 // maxPlain bounds an answer that isn't one of the API, in bytes.
 const maxPlain = 64 << 10
 
+// plainClient follows no redirect, which might take the token to somebody else, and doesn't
+// wait for ever.
+var plainClient = &http.Client{
+	Timeout:       30 * time.Second,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
 // sendPlain sends a request without a body to an endpoint that isn't one of the API, and
 // returns the text that it answers.
 func sendPlain(ctx context.Context, method, at, path, tokenFile string) (resp *http.Response, text []byte, err error) {
@@ -187,7 +210,7 @@ func sendPlain(ctx context.Context, method, at, path, tokenFile string) (resp *h
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	if resp, err = http.DefaultClient.Do(r); err != nil {
+	if resp, err = plainClient.Do(r); err != nil {
 		return nil, nil, err
 	}
 	defer resp.Body.Close()

@@ -81,6 +81,12 @@ func TestAcceptClock(t *testing.T) {
 	if code, out, errs := semelWith(t, "", "store", "accept-clock", "--url", service.URL, "--token-file", token, "--yes"); code != ExitOK || out != "said\n" || heard != "POST /v1/accept-clock Bearer secret" {
 		t.Errorf("of a service: exit %d, %s%s, which heard %q", code, out, errs, heard)
 	}
+	heard = ""
+	elsewhere := httptest.NewServer(http.RedirectHandler(service.URL+"/v1/accept-clock", http.StatusTemporaryRedirect))
+	t.Cleanup(elsewhere.Close)
+	if code, _, _ := semelWith(t, "", "store", "accept-clock", "--url", elsewhere.URL, "--token-file", token, "--yes"); code == ExitOK || heard != "" {
+		t.Errorf("of a service that is elsewhere: exit %d, and there was heard %q", code, heard)
+	}
 }
 
 func TestMigrate(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/cmd/semel/internal/screen"
 	"github.com/semelhq/semel/cmd/semel/internal/tail"
-	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/server/query"
 )
 
@@ -133,7 +132,7 @@ func answers(ctx context.Context, at, tokenFile string) error {
 // printEvents prints what comes, one event a line.
 func printEvents(cmd *cobra.Command, next func() (tail.Batch, bool), filter *tail.Filter, asJSON bool) error {
 	out := cmd.OutOrStdout()
-	enc := wire.NewEncoder(out)
+	enc := newEncoder(out)
 	ink := screen.Ink{}
 	if isTerminal(out) {
 		ink = screen.InkFor(os.Getenv)

@@ -25,11 +25,12 @@ const columns = [
 	['attempt', (r) => r.attempt], ['fence', (r) => r.fence], ['door', (r) => r.door], ['created_at', (r) => r.created_at], ['ended_at', (r) => r.ended_at], ['held_reason', (r) => r.held_reason],
 	['settled_by', (r) => r.settled?.who || r.settled?.by], ['reason', (r) => r.settled?.reason],
 ];
-/** A cell of CSV. A spreadsheet must not take what a stranger chose for a formula. */
+/** A cell of CSV. A spreadsheet must not take what a stranger chose for a formula, or for the end of the cell: some separate by semicolons, and know the wide signs of East Asia. */
 export function cell(v) {
+	if (typeof v === 'number') return String(v);
 	let text = v === undefined || v === null ? '' : String(v);
-	if (/^[=+\-@\t\r]/.test(text) && typeof v !== 'number') text = "'" + text;
-	return /[",\n\r]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
+	if (/^\s*[=+\-@\t\r\uFF1D\uFF0B\uFF0D\uFF20]/.test(text)) text = "'" + text;
+	return '"' + text.replaceAll('"', '""') + '"';
 }
 
 export function BulkDialog({ name, q, chosen, close, done }) {

@@ -8,7 +8,7 @@ export const most = 200;
 function parts(text) {
 	try { return { kind: 'json', value: parseExact(text) }; } catch { /* not JSON */ }
 	if (/^[^=&\s]+=[^\s]*$/.test(text)) {
-		const value = {};
+		const value = Object.create(null); // a field may have any name, __proto__ too
 		for (const [name, v] of new URLSearchParams(text)) (value[name] ??= []).push(v);
 		for (const name of Object.keys(value)) if (value[name].length === 1) [value[name]] = value[name];
 		return { kind: 'form', value };
