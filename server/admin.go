@@ -1,12 +1,10 @@
 package server
 
 import (
-	"cmp"
 	"errors"
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/semelhq/semel"
@@ -61,9 +59,9 @@ func (s *Server) operator(r *http.Request) (api.Caller, error) {
 	return c, err
 }
 
-// identified is [Server.operator], and whether the configuration itself names the caller,
-// without a tenant.
-func (s *Server) identified(r *http.Request) (c api.Caller, named bool, err error) {
+// identified is [Server.operator], and whether the caller may know of all tenants what isn't
+// in records: the configuration itself names them without a tenant, or there is one only.
+func (s *Server) identified(r *http.Request) (c api.Caller, general bool, err error) {
 	g := s.current()
 	id, err := g.adminToken.Authenticate(r)
 	if err != nil {
@@ -76,22 +74,7 @@ func (s *Server) identified(r *http.Request) (c api.Caller, named bool, err erro
 		return api.Caller{Role: api.Admin, AllTenants: true}, true, nil
 	}
 	c, err = s.admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal, Role: roles[id.Roles], AllTenants: id.AllTenants()}, err)
-	return c, namesUnscoped(&g.cfg.Auth, &id), err
-}
-
-// namesUnscoped reports whether the configuration itself names a caller, and no tenant for
-// them. They may still be in the default one.
-func namesUnscoped(c *config.Auth, id *auth.Identity) bool {
-	is := func(tenant, principal string) bool {
-		return tenant == "" && id.Tenant == c.DefaultTenant && id.Principal == principal
-	}
-	switch id.Method {
-	case auth.MethodToken:
-		return slices.ContainsFunc(c.Tokens, func(t config.Token) bool { return is(t.Tenant, cmp.Or(t.Principal, t.Name)) })
-	case auth.MethodMTLS:
-		return slices.ContainsFunc(c.MTLS, func(m config.ClientCert) bool { return is(m.Tenant, cmp.Or(m.Principal, m.Subject)) })
-	}
-	return false
+	return c, id.Named() || g.cfg.OneTenant(), err
 }
 
 var errForwardedOperator = errors.New("the request came through a proxy, and no operator is named: set admin.token_file, or give a caller in auth a role")

@@ -32,9 +32,8 @@ type gauges struct {
 // serveMetrics answers a scrape. Metrics name operations and count the calls of all tenants,
 // so they need a role that isn't that of one tenant: an issuer or a proxy can't give it.
 func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	c, named, err := s.identified(r)
-	may := c.Role == api.Admin && c.AllTenants || c.Role >= api.Viewer && named
-	if s.allowed(w, err, may, "Only callers whom the configuration names without a tenant, with the role viewer, may read the metrics.") {
+	c, general, err := s.identified(r)
+	if s.allowed(w, err, c.Role >= api.Viewer && general, "Only callers with the role viewer whom the configuration names without a tenant may read the metrics.") {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		s.metricsHandler.ServeHTTP(w, r)
 	}

@@ -47,7 +47,12 @@ type Identity struct {
 // configuration itself, with the role admin and without a tenant. No issuer or proxy can
 // make anybody that.
 func (id *Identity) AllTenants() bool {
-	return id.Roles.Allows(Admin) && id.Tenant == "" && (id.Method == MethodToken || id.Method == MethodMTLS)
+	return id.Roles.Allows(Admin) && id.Named()
+}
+
+// Named reports whether the configuration itself names the caller, without a tenant.
+func (id *Identity) Named() bool {
+	return id.Tenant == "" && (id.Method == MethodToken || id.Method == MethodMTLS)
 }
 
 // Settings configures an [Authenticator]. The zero value has no methods.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/semelhq/semel"
@@ -149,6 +150,18 @@ func (a *Auth) Operators() bool {
 		slices.ContainsFunc(a.JWT, func(j JWT) bool { return j.RolesClaim != "" }) ||
 		slices.ContainsFunc(a.MTLS, func(m ClientCert) bool { return len(m.Roles) > 0 }) ||
 		len(a.TrustedHeader.From) > 0 && a.TrustedHeader.Roles != ""
+}
+
+// OneTenant reports whether all calls are in the default tenant, whoever makes them.
+func (c *Config) OneTenant() bool {
+	other := func(tenant string) bool { return cmp.Or(tenant, c.Auth.DefaultTenant) != c.Auth.DefaultTenant }
+	return !slices.ContainsFunc(c.Auth.Tokens, func(t Token) bool { return other(t.Tenant) }) &&
+		!slices.ContainsFunc(c.Auth.MTLS, func(m ClientCert) bool { return other(m.Tenant) }) &&
+		!slices.ContainsFunc(c.Auth.JWT, func(j JWT) bool { return j.TenantClaim != "" || other(j.Tenant) }) &&
+		c.Auth.TrustedHeader.Tenant == "" &&
+		!slices.ContainsFunc(c.Webhooks, func(w Webhook) bool { return other(w.Tenant) }) &&
+		!slices.ContainsFunc(c.ActivityPub, func(a ActivityPub) bool { return other(a.Tenant) }) &&
+		!slices.ContainsFunc(c.Commands.WhatsApp.Numbers, func(n WhatsAppNumber) bool { return other(n.Tenant) })
 }
 
 // OpenAdmin reports whether every program on this machine is an admin: the admin listener
