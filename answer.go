@@ -158,7 +158,7 @@ func (d *delivery) decided(ctx context.Context) (added time.Duration) {
 		presented = &Presented{Principal: d.call.Principal, Fingerprint: d.call.Fingerprint, Payload: d.keepable()}
 		if presented.Payload != nil {
 			from := &Record{ID: d.id, Principal: d.call.Principal, BoundTo: d.call.BoundTo, UpdatedAt: d.at.now}
-			presented.Charge = d.engine.quotas.charger(ctx, from)
+			presented.Charge = d.chargeTo(ctx, from)
 		}
 	}
 	tell(Event{
@@ -189,4 +189,13 @@ func (d *delivery) held(reason string) (*Record, error) {
 		}
 	}
 	return d.op.hold(attempt, reason, d.at.now)
+}
+
+// chargeTo is [Presented].Charge for a delivery that counts for the account of rec.
+func (d *delivery) chargeTo(ctx context.Context, rec *Record) func(bytes int64) bool {
+	charge, at := d.engine.quotas.charger(ctx, rec), d.at.now
+	if charge == nil {
+		return nil
+	}
+	return func(bytes int64) bool { return charge(bytes, at) }
 }

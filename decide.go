@@ -197,7 +197,7 @@ func (d *delivery) open() (*Record, error) {
 		Sequence: call.Sequence,
 		Holder:   cmp.Or(call.Holder, d.engine.node), Attempt: 1,
 		CreatedAt: now, UpdatedAt: now, StartedAt: now, LeaseUntil: until, NextAt: until,
-		Fence: store.NextFence(max(prev.Fence, d.place.fence()), now), Attributes: call.Attributes, Policy: op.promise(call),
+		Fence: store.NextFence(max(prev.Fence, d.position.fence()), now), Attributes: call.Attributes, Policy: op.promise(call),
 	}
 	next.RefusedUntil = refusedUntil(prev, now)
 	next.Origin, next.Payload = next.Fence, bytes.Clone(d.keepable())

@@ -32,9 +32,9 @@ type delivery struct {
 	op     *operation
 	call   Call
 	id     ID
-	// sequence is the identity of the sequence of a numbered call, and place where it stands.
+	// sequence is the identity of the sequence of a numbered call, and position where it stands.
 	sequence ID
-	place    place
+	position position
 	tx       *txStore // where it writes; nil: to the store itself
 
 	cur    *Record // what is stored, as last seen; none if there is nothing, or before look

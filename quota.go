@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math/bits"
-	"slices"
 	"time"
 
 	"github.com/semelhq/semel/store"
@@ -202,41 +201,6 @@ func (q *quotas) charge(ctx context.Context, rec *Record, u usage) {
 		case n < 0:
 			q.table.giveBack(q.bucket(ctx, one, rec), one.price(-n))
 		}
-	}
-}
-
-// entryOverhead is about what an entry of the evidence log takes in a store besides its text,
-// in bytes: what it is found by, and its part of the tree.
-const entryOverhead = 256
-
-// withEvidence adds what the entries about a write take to what the write uses.
-func (q *quotas) withEvidence(u usage, entries []store.Entry) usage {
-	for i := range entries {
-		if len(q.set) > 0 {
-			u.bytes += int64(len(entries[i].Leaf)+len(entries[i].Opening)) + entryOverhead
-		}
-	}
-	return u
-}
-
-// payer charges whoever sent a delivery for an entry that is written about it, by the quotas of bytes.
-// It is nil if there are none, and for the engine's own calls.
-func (q *quotas) payer(ctx context.Context, op *Operation, call *Call) Payer {
-	ofBytes := func(one quota) bool { return one.used(usage{bytes: 1}) > 0 }
-	if isOwn(ctx) || !slices.ContainsFunc(q.set, ofBytes) {
-		return nil
-	}
-	rec := &Record{ID: call.ID(op.Share), Principal: call.Principal, BoundTo: call.BoundTo}
-	return func(bytes int, at store.Instant) bool {
-		for i := range q.set {
-			one := &q.set[i]
-			if ofBytes(*one) && q.table.wait(q.bucket(ctx, one, rec), one.price(1), one.window, at) > 0 {
-				return false
-			}
-		}
-		rec.UpdatedAt = at
-		q.charge(ctx, rec, usage{bytes: int64(bytes) + entryOverhead})
-		return true
 	}
 }
 

@@ -32,8 +32,8 @@ func (c *Call) validateSequence(op *Operation) error {
 	return nil
 }
 
-// place is what a number has to be compared with before it begins.
-type place struct {
+// position is what a number has to be compared with before it begins.
+type position struct {
 	mark   *Record // what is stored under the identity of the sequence; none if there is nothing
 	newest *Record // of the number that began last, if that is another one; none if it is gone
 	store.Mark
@@ -42,15 +42,15 @@ type place struct {
 	begun, next uint64
 }
 
-// readPlace reads where the delivery's sequence stands. A sequence is forgotten with the window
+// readPosition reads where the delivery's sequence stands. A sequence is forgotten with the window
 // of the number that began last.
-func (d *delivery) readPlace(ctx context.Context) error {
-	d.place = place{mark: &none, newest: &none}
+func (d *delivery) readPosition(ctx context.Context) error {
+	d.position = position{mark: &none, newest: &none}
 	mark, err := d.engine.getIfAny(ctx, d.sequence)
 	if err != nil {
 		return err
 	}
-	p := &d.place
+	p := &d.position
 	p.mark = mark
 	newest := mark // in format 1
 	if mark.Mark != nil {
@@ -69,7 +69,7 @@ func (d *delivery) readPlace(ctx context.Context) error {
 }
 
 // fence is that of the number that began last.
-func (p *place) fence() int64 {
+func (p *position) fence() int64 {
 	if p.mark == nil {
 		return 0
 	}
@@ -90,13 +90,13 @@ func (e *Engine) getIfAny(ctx context.Context, id ID) (*Record, error) {
 
 // older reports whether the record is that of a sequence in format 1: its newest number, under
 // the identity of the sequence.
-func (p *place) older(now store.Instant) bool {
+func (p *position) older(now store.Instant) bool {
 	return p.mark.State != absent && p.mark.Mark == nil && !p.mark.Expired(now)
 }
 
 // rule says what a number gets that would run if it had no sequence. lease is the time by which
 // the lease of the number that began last is judged.
-func (p *place) rule(op *Operation, call *Call, lease store.Instant) Decision {
+func (p *position) rule(op *Operation, call *Call, lease store.Instant) Decision {
 	n, newest := call.Sequence, p.newest
 	p.begun, p.next = p.Begun, p.Begun+1
 	switch {
@@ -143,14 +143,14 @@ func processed(rec *Record, call *Call) bool {
 }
 
 // order decides whether the delivery's number may begin now, and waits for that if it is to
-// wait. d.place is then what its claim is to follow.
+// wait. d.position is then what its claim is to follow.
 func (d *delivery) order(ctx context.Context) (progress, error) {
 	for range maxClaims {
 		next, decision, err := d.ruleNumber(ctx)
 		if next != proceed || err != nil {
 			return next, err
 		}
-		p := &d.place
+		p := &d.position
 		switch {
 		case decision == Execute:
 			return proceed, d.keepOlder(ctx)
@@ -182,10 +182,10 @@ func (d *delivery) order(ctx context.Context) (progress, error) {
 // ruleNumber says what the delivery's number gets as the sequence is now. It reports startOver if
 // the number has another record than the one looked at.
 func (d *delivery) ruleNumber(ctx context.Context) (progress, Decision, error) {
-	if err := d.readPlace(ctx); err != nil {
+	if err := d.readPosition(ctx); err != nil {
 		return startOver, "", err
 	}
-	if d.id != d.sequence && d.place.older(d.at.now) {
+	if d.id != d.sequence && d.position.older(d.at.now) {
 		if next := d.followOlder(); next != proceed {
 			return next, d.ans.Decision, nil
 		}
@@ -193,12 +193,12 @@ func (d *delivery) ruleNumber(ctx context.Context) (progress, Decision, error) {
 	if d.id == d.sequence {
 		return proceed, Execute, nil
 	}
-	return proceed, d.place.rule(&d.op.Operation, &d.call, d.engine.leaseTime(d.place.newest, d.at.now)), nil
+	return proceed, d.position.rule(&d.op.Operation, &d.call, d.engine.leaseTime(d.position.newest, d.at.now)), nil
 }
 
 // refuseNumber answers a number that may not begin.
 func (d *delivery) refuseNumber(decision Decision) {
-	p := &d.place
+	p := &d.position
 	d.ans.Decision, d.ans.Record = decision, p.newest
 	switch decision {
 	case Superseded:
@@ -216,7 +216,7 @@ func (d *delivery) moveMark(ctx context.Context, claim *version) (bool, error) {
 	if !d.op.Sequenced || d.id == d.sequence {
 		return true, nil
 	}
-	p, op := &d.place, &d.op.Operation
+	p, op := &d.position, &d.op.Operation
 	mark := store.NewMark(d.sequence, store.Mark{Begun: p.begun, Newest: d.call.Sequence}, claim.rec.Fence, d.at.now)
 	mark.ExpiresAt = max(d.at.now.Add(claim.rec.Policy.Window), p.mark.ExpiresAt, p.newest.ExpiresAt)
 	mark.NextAt = mark.ExpiresAt

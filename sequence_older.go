@@ -13,7 +13,7 @@ import (
 // followOlder deals with a delivery of a sequence whose newest number is in format 1. If it is the
 // delivery's own number, the delivery goes on with that record.
 func (d *delivery) followOlder() progress {
-	p := &d.place
+	p := &d.position
 	switch {
 	case p.mark.Sequence == 0: // the operation was declared in another way
 		d.ans.Decision, d.ans.Record = Conflict, p.mark
@@ -29,7 +29,7 @@ func (d *delivery) followOlder() progress {
 // keepOlder copies the newest number from the place that it had in format 1 to its own, before the
 // mark takes that place.
 func (d *delivery) keepOlder(ctx context.Context) error {
-	p := &d.place
+	p := &d.position
 	if d.id == d.sequence || !p.older(d.at.now) {
 		return nil
 	}
