@@ -104,6 +104,9 @@ func (door Door) Reclaim(ctx context.Context, call Call) (*Attempt, error) {
 		if !d.holds() {
 			return nil, nil
 		}
+		if named, err := d.markNames(ctx); !named || err != nil {
+			return nil, err
+		}
 		next, err := extend(d.cur, evRenew, d.at.now)
 		if err != nil {
 			return nil, err

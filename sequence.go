@@ -111,22 +111,47 @@ func (p *position) rule(op *Operation, call *Call, lease store.Instant) Decision
 	switch {
 	case n == p.Newest:
 		return Execute
-	case n <= p.begun:
+	case n < p.begun:
 		return Superseded
 	case newest.State.Terminal() && newest.Unfinished(): // where its messages are looked for
 		return InFlight
 	case !op.Gapless:
 		return Execute
 	}
-	if p.Newest != 0 && processed(newest, call) {
+	switch {
+	case p.Newest != 0 && processed(newest, call):
 		p.next = p.Newest + 1
-	} else if newest.Disposition == DispositionAbandoned {
-		p.next = p.Newest
+	case newest.Disposition == DispositionAbandoned, newest.State.Terminal() && newest.BoundTo == call.BoundTo:
+		p.next = p.Newest // this caller's, so what comes before it has an outcome
 	}
 	if n > p.next {
 		return SequenceGap
 	}
 	return Execute
+}
+
+// maxGap bounds how many numbers are looked at to find the one that comes next.
+const maxGap = 64
+
+// findNext goes on to the number that comes next for the delivery's caller: others may have begun
+// numbers that were refused to this one before.
+func (d *delivery) findNext(ctx context.Context) (Decision, error) {
+	p, call := &d.position, &d.call
+	for range maxGap {
+		if p.next == call.Sequence {
+			return Execute, nil
+		}
+		id := d.sequence.Numbered(p.next)
+		rec, err := d.engine.getIfAny(ctx, id)
+		if err == nil && rec.RefusedUntil > d.at.now && rec.BoundTo != call.BoundTo {
+			rec, err = d.engine.getIfAny(ctx, refusalID(id, call.BoundTo))
+		}
+		if err != nil || !rec.State.Terminal() || rec.Expired(d.at.now) || !processed(rec, call) {
+			return SequenceGap, err
+		}
+		p.next++
+	}
+	return SequenceGap, nil
 }
 
 // processed reports whether a number has an outcome, so that the next one may follow it without
@@ -173,10 +198,26 @@ func (d *delivery) order(ctx context.Context) (progress, error) {
 				return startOver, d.look(ctx) // another may have begun this number meanwhile
 			}
 		}
+		// The mark was read after the number's own record, which may have changed since: the
+		// number may have run, and the mark gone on.
+		seen := d.cur.Revision
+		if err := d.look(ctx); err != nil || d.cur.Revision != seen {
+			return startOver, err
+		}
 		d.refuseNumber(decision)
 		return answered, nil
 	}
 	return startOver, d.look(ctx)
+}
+
+// markNames reports whether the mark names the claim that is stored, so that it may have been given
+// to its holder. The claim of a call without a number needs none.
+func (d *delivery) markNames(ctx context.Context) (bool, error) {
+	if !d.op.Sequenced || d.id == d.sequence {
+		return true, nil
+	}
+	mark, err := d.engine.getIfAny(ctx, d.sequence)
+	return err == nil && mark.Mark != nil && mark.Mark.Newest == d.call.Sequence && mark.Fence == d.cur.Fence, err
 }
 
 // ruleNumber says what the delivery's number gets as the sequence is now. It reports startOver if
@@ -193,7 +234,12 @@ func (d *delivery) ruleNumber(ctx context.Context) (progress, Decision, error) {
 	if d.id == d.sequence {
 		return proceed, Execute, nil
 	}
-	return proceed, d.position.rule(&d.op.Operation, &d.call, d.engine.leaseTime(d.position.newest, d.at.now)), nil
+	decision := d.position.rule(&d.op.Operation, &d.call, d.engine.leaseTime(d.position.newest, d.at.now))
+	if decision != SequenceGap {
+		return proceed, decision, nil
+	}
+	decision, err := d.findNext(ctx)
+	return proceed, decision, err
 }
 
 // refuseNumber answers a number that may not begin.

@@ -11,6 +11,7 @@ import (
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
+	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
 // What happens to one number of a sequence never changes the outcome of another.
@@ -348,5 +349,112 @@ func TestOlderSequencesGoOn(t *testing.T) {
 		older(t, r, 2)
 		pass(2 * time.Hour)
 		runs(t, r.Engine, 1)
+	})
+}
+
+// A claim whose mark wasn't moved was given to nobody, so its holder doesn't get it back while
+// another number runs, or after one has run.
+func TestAClaimWithoutItsMarkIsNotGivenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		wrapped, faults := faultstore.New(mem, nil)
+		opts := semel.Options{Operations: []semel.Operation{{Name: "op", Sequenced: true}}, StoreTimeout: time.Second}
+		st := &hooked{Store: wrapped, id: id("k")}
+		e, err := semel.New(st, &opts)
+		must(t, err)
+		other, err := semel.New(mem, &opts)
+		must(t, err)
+		first := numbered("k", 1)
+		first.Holder = "worker"
+		st.before = func() { faults.Cut(faultstore.NotApplied) } // when the mark is to be moved
+		_, err = e.Begin(t.Context(), first)
+		wantCode(t, err, semel.CodeStoreUnavailable)
+		runs(t, other, 2)
+		decides(t, other, first, semel.InFlight)
+		if a, err := other.Door().Reclaim(t.Context(), first); a != nil || err != nil {
+			t.Errorf("given again after number 2: %v, %v", a, err)
+		}
+		faults.Heal()
+		third := numbered("k", 3)
+		third.Holder = "worker"
+		a := begin(t, other, third)
+		if again, err := other.Door().Reclaim(t.Context(), third); again == nil || err != nil || again.Fence() != a.Fence() {
+			t.Errorf("its holder doesn't get it again: %v, %v", again, err)
+		}
+		must(t, e.Close(t.Context()))
+	})
+}
+
+// A number that runs while its duplicate is looked at isn't superseded by those after it.
+func TestANumberThatRanMeanwhileIsReplayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		st := &reading{Store: mem, id: id("k").Numbered(4)}
+		opts := semel.Options{Operations: []semel.Operation{{Name: "op", Sequenced: true}}}
+		e, err := semel.New(st, &opts)
+		must(t, err)
+		other, err := semel.New(mem, &opts)
+		must(t, err)
+		st.after = func() { // the duplicate has found nothing
+			runs(t, other, 4)
+			runs(t, other, 5)
+		}
+		decides(t, e, numbered("k", 4), semel.Replay)
+	})
+}
+
+// reading calls a function once, after the read of a record with an identity.
+type reading struct {
+	semel.Store
+	id    semel.ID
+	after func()
+}
+
+func (s *reading) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
+	rec, err := s.Store.Get(ctx, id)
+	if f := s.after; f != nil && id == s.id {
+		s.after = nil
+		f()
+	}
+	return rec, err
+}
+
+// A number that may run again does so until a later one has had an effect.
+func TestANumberRunsAgainAfterLaterOnesWithoutAnEffect(t *testing.T) {
+	for _, gapless := range []bool{false, true} {
+		inBubble(t, semel.Operation{Sequenced: true, Gapless: gapless, OnFailure: semel.RetryFailure}, func(t *testing.T, r *rig) {
+			must(t, begin(t, r.Engine, numbered("k", 1)).Fail(t.Context(), store.Failure{Code: "later"}, semel.Result{}))
+			must(t, begin(t, r.Engine, numbered("k", 2)).Reject(t.Context(), store.Failure{Code: "422"}, data("no")))
+			must(t, begin(t, r.Engine, numbered("k", 1)).Complete(t.Context(), data("1")))
+			decides(t, r.Engine, numbered("k", 2), semel.Replay)
+			runs(t, r.Engine, 3)
+			decides(t, r.Engine, numbered("k", 1), semel.Replay)
+		})
+	}
+}
+
+// What comes next in a sequence without gaps is what the caller has no outcome of.
+func TestTheNumberThatComesNext(t *testing.T) {
+	inBubble(t, semel.Operation{Sequenced: true, Gapless: true}, func(t *testing.T, r *rig) {
+		by := func(caller string, n uint64) semel.Call {
+			c := numbered("k", n)
+			c.BoundTo = caller
+			return c
+		}
+		must(t, begin(t, r.Engine, by("owner", 1)).Complete(t.Context(), data("1")))
+		must(t, begin(t, r.Engine, by("owner", 2)).Reject(t.Context(), store.Failure{Code: "422"}, data("no")))
+		must(t, begin(t, r.Engine, by("owner", 3)).Abort(t.Context(), store.Failure{Code: "429"}))
+		next := func(caller string, n, want uint64) {
+			t.Helper()
+			if ans := decides(t, r.Engine, by(caller, n), semel.SequenceGap); ans.Record.Sequence != want {
+				t.Errorf("%s is told that %d comes next, not %d", caller, ans.Record.Sequence, want)
+			}
+		}
+		next("owner", 5, 3)
+		next("stranger", 5, 2)
+		must(t, begin(t, r.Engine, by("stranger", 2)).Abort(t.Context(), store.Failure{Code: "401"}))
+		decides(t, r.Engine, by("owner", 2), semel.Replay)
+		next("owner", 5, 3)
+		must(t, begin(t, r.Engine, by("owner", 3)).Complete(t.Context(), data("3")))
 	})
 }

@@ -26,30 +26,30 @@ const (
 	RecordUnknown Discrepancy = "unknown"
 )
 
-// Reason says why the log needn't tell what a record is.
-type Reason string
+// WhyUnlogged says why the log needn't tell what a record is.
+type WhyUnlogged string
 
 // The reasons.
 const (
 	// NoEvidence: the log has nothing about the record's operation.
-	NoEvidence Reason = "no_evidence"
+	NoEvidence WhyUnlogged = "no_evidence"
 	// BeforeEvidence: the record was made before the first entry about its operation.
-	BeforeEvidence Reason = "before_evidence"
+	BeforeEvidence WhyUnlogged = "before_evidence"
 	// BeforeRestore: it is from the backup from which the store was restored, and the log
 	// has nothing about it.
-	BeforeRestore Reason = "before_restore"
+	BeforeRestore WhyUnlogged = "before_restore"
 	// NoContents: its entries don't say what it is. The first versions wrote such.
-	NoContents Reason = "no_contents"
+	NoContents WhyUnlogged = "no_contents"
 	// OtherFormat: its entries were written by another version, which stored the record in a
 	// form that this one can't compare.
-	OtherFormat Reason = "other_format"
+	OtherFormat WhyUnlogged = "other_format"
 	// SequenceMark: it only orders the numbers of a sequence, which have records of their
 	// own.
-	SequenceMark Reason = "sequence_mark"
+	SequenceMark WhyUnlogged = "sequence_mark"
 	// Reserved: it belongs to an operation of this module, which keeps no evidence.
-	Reserved Reason = "reserved"
+	Reserved WhyUnlogged = "reserved"
 	// Gone: it was deleted while the audit read.
-	Gone Reason = "gone"
+	Gone WhyUnlogged = "gone"
 )
 
 // AuditFault is one record that isn't as the log says.
@@ -77,8 +77,8 @@ type Audit struct {
 	Records  int    `json:"records"`
 	Compared int    `json:"compared"`
 	// Unlogged are those that the log needn't tell of, and Reasons counts them by reason.
-	Unlogged int            `json:"unlogged"`
-	Reasons  map[Reason]int `json:"unlogged_reasons"`
+	Unlogged int                 `json:"unlogged"`
+	Reasons  map[WhyUnlogged]int `json:"unlogged_reasons"`
 	// Faults are the first that were found, at most 1000, and Found counts all. Those of the
 	// kind missing aren't among Records.
 	Faults []AuditFault `json:"faults"`
@@ -105,7 +105,7 @@ func (l *Log) Audit(ctx context.Context, progress func(*Audit)) (Audit, error) {
 	if progress == nil {
 		progress = func(*Audit) {}
 	}
-	a := auditor{log: l, progress: progress, found: Audit{Faults: []AuditFault{}, Reasons: map[Reason]int{}}}
+	a := auditor{log: l, progress: progress, found: Audit{Faults: []AuditFault{}, Reasons: map[WhyUnlogged]int{}}}
 	if err := a.readLog(ctx); err != nil {
 		return a.found, err
 	}
@@ -255,7 +255,7 @@ func (a *auditor) fault(f AuditFault) {
 	}
 }
 
-func (a *auditor) unlogged(why Reason) {
+func (a *auditor) unlogged(why WhyUnlogged) {
 	a.found.Unlogged++
 	a.found.Reasons[why]++
 }

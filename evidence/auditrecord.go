@@ -37,8 +37,8 @@ func (a *auditor) record(ctx context.Context, rec *semel.Record) error {
 
 // verdict is what one look at a record and its entries tells.
 type verdict struct {
-	same bool   // it is what the log says
-	why  Reason // the log needn't tell of it; empty: neither
+	same bool        // it is what the log says
+	why  WhyUnlogged // the log needn't tell of it; empty: neither
 }
 
 // settle counts a record that is in order, and reports whether it is.
@@ -74,7 +74,7 @@ func (a *auditor) verdict(rec *semel.Record, l *life) (v verdict) {
 }
 
 // uncovered is why the log needn't have anything about a record; empty: it must.
-func (a *auditor) uncovered(rec *semel.Record) Reason {
+func (a *auditor) uncovered(rec *semel.Record) WhyUnlogged {
 	op, _ := blinded(a.log.operation(rec.ID.Operation), operationPrefix)
 	switch since, logged := a.fold.since[op]; {
 	case !logged:

@@ -13,8 +13,9 @@ import (
 
 const (
 	// singles is how many deliveries with one answer, to one call, have entries of their own
-	// within Options.CountEvery. Further ones are counted.
-	singles = 4
+	// within Options.CountEvery, so that a client that retries hard is seen delivery by delivery.
+	// Further ones are counted.
+	singles = 30
 	// maxSingles bounds the calls for which the single entries are counted, about 100 bytes
 	// each. Deliveries of further calls have entries of their own.
 	maxSingles = 1 << 14

@@ -139,23 +139,23 @@ func TestSequencesOfEarlierVersions(t *testing.T) {
 		name string
 		lie  func(t *testing.T, s *scribe, newest *semel.Record)
 		want []evidence.Discrepancy
-		why  map[evidence.Reason]int // besides the records that every case has
+		why  map[evidence.WhyUnlogged]int // besides the records that every case has
 	}{
 		{"as they were", func(*testing.T, *scribe, *semel.Record) {}, nil, nil},
 		{"with a mark, and the newest number in a record of its own", func(t *testing.T, s *scribe, newest *semel.Record) {
 			s.write(t, nil, aside(newest), store.ChangePostponed)
 			s.write(t, newest, mark(newest), store.ChangePostponed)
-		}, nil, map[evidence.Reason]int{evidence.SequenceMark: 1}},
+		}, nil, map[evidence.WhyUnlogged]int{evidence.SequenceMark: 1}},
 		{"with a mark, and the newest number lost", func(t *testing.T, s *scribe, newest *semel.Record) {
 			s.write(t, newest, mark(newest), store.ChangePostponed)
-		}, []evidence.Discrepancy{evidence.RecordMissing}, map[evidence.Reason]int{evidence.SequenceMark: 1}},
+		}, []evidence.Discrepancy{evidence.RecordMissing}, map[evidence.WhyUnlogged]int{evidence.SequenceMark: 1}},
 		{"with a mark, and the newest number purged", func(t *testing.T, s *scribe, newest *semel.Record) {
 			own := aside(newest)
 			s.write(t, nil, own, store.ChangePostponed)
 			s.write(t, newest, mark(newest), store.ChangePostponed)
 			s.version = 2
 			s.write(t, own, aside(newest), store.ChangePurged)
-		}, nil, map[evidence.Reason]int{evidence.SequenceMark: 1}},
+		}, nil, map[evidence.WhyUnlogged]int{evidence.SequenceMark: 1}},
 		{"with a number that somebody added", func(t *testing.T, s *scribe, newest *semel.Record) {
 			s.write(t, nil, aside(numberOf(newest, 9)), store.ChangePostponed)
 		}, []evidence.Discrepancy{evidence.RecordUnknown}, nil},

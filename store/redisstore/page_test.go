@@ -153,7 +153,7 @@ var damaged = map[string]struct {
 	"a newer program": {func(srv *redistest.Server, key string) {
 		value := []byte(srv.Do("GET", key))
 		body := value[headLen : len(value)-crc32.Size]
-		body[0]++ // the format
+		body[0] = codec.Version + 1
 		binary.LittleEndian.PutUint32(value[len(value)-crc32.Size:], crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 		srv.Do("SET", key, string(value))
 	}, codec.ErrNewer, ""},

@@ -22,7 +22,7 @@ var auditMeans = map[evidence.Discrepancy]string{
 }
 
 // auditNeedsNot says why the log needn't tell what some records are.
-var auditNeedsNot = map[evidence.Reason]string{
+var auditNeedsNot = map[evidence.WhyUnlogged]string{
 	evidence.NoEvidence:     "of operations without evidence",
 	evidence.BeforeEvidence: "from before their operation kept evidence",
 	evidence.BeforeRestore:  "from before the store was restored",
