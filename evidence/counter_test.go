@@ -244,7 +244,7 @@ func TestCountsAtTheEnd(t *testing.T) {
 		}
 	})
 	st = &gated{shut: true}
-	inBubble(t, st, &evidence.Options{MaxQueue: 4, MaxWait: time.Second, OnError: func(error) {}}, func(t *testing.T, l *evidence.Log) {
+	inBubble(t, st, &evidence.Options{MaxQueue: 30, MaxWait: time.Second, OnError: func(error) {}}, func(t *testing.T, l *evidence.Log) {
 		for range 100 {
 			if err := decide(t.Context(), l, semel.EvidenceDecisions, "k"); err != nil {
 				t.Fatal(err)
@@ -253,7 +253,7 @@ func TestCountsAtTheEnd(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		err := l.Close(ctx)
-		if err == nil || !strings.Contains(err.Error(), "counts of 96 deliveries") || !strings.Contains(err.Error(), "4 entries") {
+		if err == nil || !strings.Contains(err.Error(), "counts of 70 deliveries") || !strings.Contains(err.Error(), "30 entries") {
 			t.Errorf("what is lost is not said: %v", err)
 		}
 	})
