@@ -25,7 +25,7 @@ func (c *callerFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&c.audience, "jwt-audience", "", "`aud` that the tokens must have")
 	flags.StringVar(&c.header, "trusted-header", "", "`header` in which a proxy in front names the verified caller")
 	flags.StringSliceVar(&c.from, "trusted-from", []string{"127.0.0.0/8", "::1/128"}, "`networks` of that proxy")
-	flags.StringSliceVar(&c.credential, "credential", nil, "`headers`, cookie:NAME or authorization:PART that tell callers apart")
+	flags.StringSliceVar(&c.credential, "credential", nil, "`headers`, cookie:NAME, authorization:PART to tell callers apart")
 	flags.StringVar(&c.anonymous, "anonymous", "", "callers without a credential: loopback, share or refuse")
 	flags.StringSliceVar(&c.scope, "scope-header", nil, "`headers`, or :path, that are part of a call's identity")
 }
