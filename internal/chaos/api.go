@@ -90,7 +90,14 @@ type apiReply struct {
 	Code      string          `json:"code"`
 	Detail    string          `json:"detail"`
 	Record    json.RawMessage `json:"record"` // of a problem its name
+	named
 	effect
+}
+
+// named is the number that the refusal of another one names.
+type named struct {
+	Last     int `json:"last_sequence"`
+	Expected int `json:"expected_sequence"`
 }
 
 // slack is how much longer a client waits than it asks the server to wait.
@@ -117,7 +124,7 @@ func (c *client) send(e history.Event, r *http.Request, body any, hangup time.Du
 		limit = hangup
 	}
 	rep, err := c.wire.send(c.nodes[e.Node-1], r, data, limit)
-	a := history.Event{At: now(), Kind: history.Answer, Key: e.Key, ID: e.ID, Verb: e.Verb, Node: e.Node, Payload: e.Payload, Final: e.Final}
+	a := history.Event{At: now(), Kind: history.Answer, Key: e.Key, ID: e.ID, Verb: e.Verb, Node: e.Node, Payload: e.Payload, Caller: e.Caller, Final: e.Final}
 	if err != nil {
 		a.Word, a.Text = history.None, short(err)
 		return nil, a
@@ -182,7 +189,7 @@ func understand(verb string, rep *reply, a *history.Event) answer {
 	if verb == history.Start {
 		got.effect = body.effect
 	}
-	a.Word, a.Fence, a.Outcome = got.word, got.fence, got.outcome
+	a.Word, a.Fence, a.Outcome, a.Next = got.word, got.fence, got.outcome, max(body.Last, body.Expected)
 	return got
 }
 
@@ -202,22 +209,32 @@ func retryAfter(h http.Header) time.Duration {
 // delivery is one delivery of a call.
 type delivery struct {
 	op, key string
+	number  int    // in a sequence
+	caller  string // a stranger
 	payload int
 	holder  string
 	wait    int
 	final   bool
 }
 
-func (d *delivery) name() string { return d.op + "/" + d.key }
+func (d *delivery) name() string { return d.op + "/" + d.order() }
+
+// order names what the call is about: the key, and in a sequence the number, too.
+func (d *delivery) order() string {
+	if d.number == 0 {
+		return d.key
+	}
+	return history.NumberKey(d.key, d.number)
+}
 
 // event makes the log entry of a request.
 func (d *delivery) event(verb string, node int) history.Event {
-	return history.Event{Key: d.name(), Verb: verb, Node: node, Payload: d.payload, Holder: d.holder, Final: d.final}
+	return history.Event{Key: d.name(), Verb: verb, Node: node, Payload: d.payload, Holder: d.holder, Caller: d.caller, Final: d.final}
 }
 
 // content is the payload: what the call is about.
 func (d *delivery) content() map[string]any {
-	return map[string]any{"order": d.key, "who": "alice", "amount": d.payload}
+	return map[string]any{"order": d.order(), "who": "alice", "amount": d.payload}
 }
 
 // begin begins the call, or gets its outcome.
@@ -231,7 +248,11 @@ func (c *client) begin(d *delivery, node int) answer {
 	if d.wait > 0 {
 		h.Set("Prefer", "wait="+strconv.Itoa(d.wait))
 	}
-	return c.ask(e, "/v1/operations/"+url.PathEscape(d.op)+"/executions", h, map[string]any{"payload": d.content()})
+	body := map[string]any{"payload": d.content()}
+	if d.number > 0 {
+		body["sequence"] = d.number
+	}
+	return c.ask(e, "/v1/operations/"+url.PathEscape(d.op)+"/executions", h, body)
 }
 
 // on sends a request about an execution. outcome is what duplicates get after its end.
@@ -246,10 +267,13 @@ func (c *client) on(d *delivery, node int, verb string, right answer, outcome st
 }
 
 // heldReason asks why a call is held, at the address that its refusal links to.
-func (c *client) heldReason(node int, link string) string {
+func (c *client) heldReason(d *delivery, node int, link string) string {
 	r, err := http.NewRequest(http.MethodGet, "http://localhost"+link, nil)
 	if err != nil || link == "" {
 		return ""
+	}
+	if rules[d.op].Shared {
+		r.Header.Set("Authorization", credential(d.key, d.caller))
 	}
 	var rep *reply
 	for range 5 { // an idle connection may have been closed

@@ -89,8 +89,15 @@ var patches = []patch{
 }
 
 // Build builds the program for the nodes in a directory: with clocks that can be moved,
-// or unchanged.
-func Build(dir string, clocks bool) (binary string, err error) {
+// or unchanged; that of a commit, or of this tree if commit is empty.
+func Build(dir, commit string, clocks bool) (binary string, err error) {
+	tree := ""
+	if commit != "" {
+		tree = filepath.Join(dir, "tree")
+		if err := checkout(tree, commit); err != nil {
+			return "", err
+		}
+	}
 	binary = filepath.Join(dir, "semel")
 	args := []string{"build", "-o", binary}
 	if clocks {
@@ -100,11 +107,22 @@ func Build(dir string, clocks bool) (binary string, err error) {
 		}
 		args = append(args, "-overlay", overlay)
 	}
-	cmd := exec.Command("go", append(args, "github.com/semelhq/semel/cmd/semel")...)
+	cmd := exec.Command("go", append(args, "-buildvcs=false", "github.com/semelhq/semel/cmd/semel")...)
+	cmd.Dir = tree
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the program: %w\n%s", err, out)
 	}
 	return binary, nil
+}
+
+// checkout writes the files of a commit to a directory.
+func checkout(tree, commit string) error {
+	archive := exec.Command("git", "archive", "--format=tar", "--output", tree+".tar", commit)
+	archive.Dir = filepath.Join("..", "..") // git archives the directory that it runs in
+	if out, err := archive.CombinedOutput(); err != nil {
+		return fmt.Errorf("get %s: fetch the whole history, as by git fetch --unshallow: %w\n%s", commit, err, out)
+	}
+	return errors.Join(os.Mkdir(tree, 0o700), command("tar", "-C", tree, "-xf", tree+".tar"))
 }
 
 // writeOverlay writes what go build -overlay takes.

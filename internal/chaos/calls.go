@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -21,9 +20,8 @@ const maxUnderWay = 1000
 func (r *run) load(ctx context.Context) {
 	rng := rand.New(rand.NewPCG(r.opts.Seed, 5))
 	for n := 0; ctx.Err() == nil; n++ {
-		op, at := newCall(rng)
-		for _, d := range at {
-			j := newJob(rng, op, fmt.Sprintf("k%d", n))
+		for _, p := range newCall(rng, n) {
+			j, d := p.job, p.at
 			if r.opts.Brief {
 				d, j.Before, j.After = min(d, lease), min(j.Before, lease/6), min(j.After, lease/6)
 			}
@@ -70,21 +68,23 @@ func (r *run) ended() { r.pending.Add(-1) }
 // that nobody has asked about.
 func (r *run) settle(ctx context.Context, limit time.Duration) {
 	end := time.Now().Add(limit)
-	keys := make(chan string)
+	sequences := make(chan []string)
 	var askers sync.WaitGroup
 	for range 16 {
 		askers.Go(func() {
-			for key := range keys {
-				for node := range r.here.nodes {
-					r.settleKey(ctx, key, node+1, end)
+			for keys := range sequences {
+				for _, key := range keys { // a number may wait for the one before it
+					for node := range r.here.nodes {
+						r.settleKey(ctx, key, node+1, end)
+					}
 				}
 			}
 		})
 	}
-	for _, key := range r.log.Keys() {
-		keys <- key
+	for _, keys := range r.log.Sequences() {
+		sequences <- keys
 	}
-	close(keys)
+	close(sequences)
 	askers.Wait()
 }
 
@@ -97,7 +97,8 @@ func (r *run) completing(seed uint64, d delivery) *attempt {
 func (r *run) settleKey(ctx context.Context, name string, node int, end time.Time) {
 	over := func() bool { return ctx.Err() != nil || time.Now().After(end) }
 	op, key, _ := strings.Cut(name, "/")
-	a := r.completing(8, delivery{op: op, key: key, payload: 1, final: true})
+	key, number := history.CutNumber(key)
+	a := r.completing(8, delivery{op: op, key: key, number: number, payload: 1, final: true})
 	for {
 		got := a.deliverTo(node)
 		switch got.word {
@@ -114,10 +115,10 @@ func (r *run) settleKey(ctx context.Context, name string, node int, end time.Tim
 				break // the reconciler will settle it
 			}
 			r.log.Add(history.Event{
-				At: now(), Kind: history.Reason, Key: name, Node: node, Final: true, Text: r.here.heldReason(node, got.link),
+				At: now(), Kind: history.Reason, Key: name, Node: node, Final: true, Text: r.here.heldReason(&a.d, node, got.link),
 			})
 			return
-		case history.Replay, history.Answered, history.Gone:
+		case history.Replay, history.Answered, history.Gone, history.Superseded, history.Gap, history.OtherCaller:
 			return
 		}
 		if over() {

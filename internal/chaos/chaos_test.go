@@ -21,6 +21,7 @@ var (
 	stores   = flag.String("chaos.store", strings.Join(Stores, ","), "which stores")
 	seed     = flag.Uint64("chaos.seed", 1, "what decides on calls and faults; further rounds have the next ones")
 	faults   = flag.String("chaos.faults", "", "only faults whose name this regular expression matches")
+	from     = flag.String("chaos.from", "", "the commit that the nodes run at first; they are replaced under load")
 	loud     = flag.Bool("chaos.loud", false, "say what is going on")
 )
 
@@ -38,19 +39,25 @@ func TestMain(m *testing.M) {
 // lookFaults are few, and quickly over.
 var lookFaults = regexp.MustCompile(`^(node\.(kill|pause|rolling|reload)|worker\..*|upstream\.kill|link\.client\.(torn|mute|refused)|link\.store\.hole|server\.(kill|terminate|scripts))$`)
 
-// binaries are built once, by whether their clocks can be moved.
-var binaries = map[bool]func() (string, error){
-	false: sync.OnceValues(func() (string, error) { return buildOnce(false) }),
-	true:  sync.OnceValues(func() (string, error) { return buildOnce(true) }),
-}
+// binaries are built once, by whether their clocks can be moved, and earlier ones by the same.
+var (
+	binaries = map[bool]func() (string, error){
+		false: sync.OnceValues(func() (string, error) { return buildOnce("", false) }),
+		true:  sync.OnceValues(func() (string, error) { return buildOnce("", true) }),
+	}
+	earlier = map[bool]func() (string, error){
+		false: sync.OnceValues(func() (string, error) { return buildOnce(*from, false) }),
+		true:  sync.OnceValues(func() (string, error) { return buildOnce(*from, true) }),
+	}
+)
 
-func buildOnce(clocks bool) (string, error) {
+func buildOnce(commit string, clocks bool) (string, error) {
 	dir, err := os.MkdirTemp("", "semel-chaos-build-")
 	if err != nil {
 		return "", err
 	}
 	built = append(built, dir)
-	return Build(dir, clocks)
+	return Build(dir, commit, clocks)
 }
 
 var built []string
@@ -99,6 +106,11 @@ func runOnce(t *testing.T, o Options) {
 	var err error
 	if o.Binary, err = binaries[o.Clocks](); err != nil {
 		t.Fatal(err)
+	}
+	if *from != "" {
+		if o.Earlier, err = earlier[o.Clocks](); err != nil {
+			t.Fatal(err)
+		}
 	}
 	rep, err := Run(t, o)
 	if err != nil {

@@ -40,6 +40,8 @@ type fakeCall struct {
 	fence   int64
 	record  map[string]any // how it ended
 	reply   *fakeReply
+	caller  string                // the credential that a call through the proxy was answered for
+	refused map[string]*fakeReply // by the credential
 	steps   map[string]any
 }
 
@@ -100,7 +102,7 @@ func problem(w http.ResponseWriter, status int, code string) {
 func (f *fakeNode) find(op, key string) *fakeCall {
 	name := op + "/" + key
 	if f.calls[name] == nil {
-		f.calls[name] = &fakeCall{state: "open", steps: map[string]any{}}
+		f.calls[name] = &fakeCall{state: "open", steps: map[string]any{}, refused: map[string]*fakeReply{}}
 	}
 	c := f.calls[name]
 	if c.state == "running" && time.Now().After(c.until) && f.bug != "calls stay in flight" {
@@ -109,10 +111,46 @@ func (f *fakeNode) find(op, key string) *fakeCall {
 	return c
 }
 
+// order refuses a number of a sequence without gaps that may not begin now.
+func (f *fakeNode) order(w http.ResponseWriter, op, key string, number int) (refused bool) {
+	ended := func(n int) bool { return f.find(op, history.NumberKey(key, n)).state == "ended" }
+	next := 1
+	for ended(next) {
+		next++
+	}
+	if number < next {
+		if f.hits("earlier numbers are forgotten") && number < next-1 {
+			tell(w, 409, map[string]any{"code": history.Superseded, "last_sequence": next - 1})
+			return true
+		}
+		return false
+	}
+	for n := 1; n < 10; n++ {
+		state := f.find(op, history.NumberKey(key, n)).state
+		if code := map[string]string{"running": history.InFlight, "held": history.Held}[state]; n != number && code != "" && f.bug != "numbers meet" {
+			problem(w, 409, code)
+			return true
+		}
+	}
+	if number > next && f.bug != "numbers have gaps" && f.bug != "numbers meet" {
+		tell(w, 409, map[string]any{"code": history.Gap, "expected_sequence": next})
+		return true
+	}
+	return false
+}
+
 func (f *fakeNode) begin(w http.ResponseWriter, r *http.Request, op string, body []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c, key := f.find(op, r.Header.Get("Idempotency-Key")), r.Header.Get("Idempotency-Key")
+	key := r.Header.Get("Idempotency-Key")
+	var in struct{ Sequence int }
+	if _ = json.Unmarshal(body, &in); in.Sequence > 0 { // others have none
+		if f.order(w, op, key, in.Sequence) {
+			return
+		}
+		key = history.NumberKey(key, in.Sequence)
+	}
+	c := f.find(op, key)
 	holder := r.Header.Get("Semel-Holder")
 	first := c.payload == ""
 	again := c.state == "running" && holder != "" && c.holder == holder
@@ -217,12 +255,21 @@ func (f *fakeNode) act(w http.ResponseWriter, execution, verb string, body []byt
 func (f *fakeNode) route(w http.ResponseWriter, r *http.Request, op string, body []byte) {
 	f.mu.Lock()
 	c := f.find(op, r.Header.Get("Idempotency-Key"))
+	caller := r.Header.Get("Authorization")
+	if refused := c.refused[caller]; refused != nil {
+		w.Header().Set("Idempotency-Replayed", "true")
+		refused.send(w)
+		f.mu.Unlock()
+		return
+	}
 	first := c.payload == ""
 	switch {
 	case !first && c.payload != string(body):
 		problem(w, 422, history.Conflict)
 	case c.state == "running":
 		problem(w, 409, history.InFlight)
+	case c.state == "ended" && c.caller != caller && f.bug != "strangers are answered":
+		problem(w, 409, history.OtherCaller)
 	case c.state == "held":
 		problem(w, 409, history.Held)
 	case c.state == "ended":
@@ -242,8 +289,17 @@ func (f *fakeNode) route(w http.ResponseWriter, r *http.Request, op string, body
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c.state, c.reply = "open", nil
-	if reply.Code < 500 {
+	c.state, c.reply, c.caller = "open", nil, caller
+	refused := caller != "" && reply.Code/100 == 4
+	switch {
+	case refused && f.bug == "strangers keep keys":
+		c.state, c.reply = "ended", &fakeReply{reply}
+	case refused:
+		c.payload = ""
+		if reply.Code == http.StatusUnprocessableEntity && f.bug != "refusals get lost" {
+			c.refused[caller] = &fakeReply{reply}
+		}
+	case reply.Code < 500:
 		c.state, c.reply = "ended", &fakeReply{reply}
 	}
 	(&fakeReply{reply}).send(w)

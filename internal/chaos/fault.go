@@ -112,6 +112,20 @@ func (s *injector) next(ctx context.Context, gap time.Duration) (fault, *injecti
 	return f, sh, min(wait, lease/10)
 }
 
+// take takes a target from the faults, once none affects it.
+func (s *injector) take(target string) {
+	free := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		was := s.busy[target]
+		s.busy[target] = true
+		return !was
+	}
+	for !free() {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 func (s *injector) release(target string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

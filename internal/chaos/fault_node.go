@@ -47,18 +47,7 @@ func nodeFaults(nodes map[string]*node, clocks bool) []fault {
 		on("node.pause", func(s *injection, n *node) (int, error) {
 			return s.stopped(n.process, func(time.Duration) error { return nil })
 		}),
-		on("node.rolling", func(_ *injection, n *node) (int, error) {
-			now := n.running()
-			if err := n.signal(syscall.SIGTERM); err != nil {
-				return 0, err
-			}
-			select {
-			case <-now.Exited():
-			case <-time.After(recoveryTimeout):
-				return 0, errors.Join(errors.New("it does not stop"), n.kill())
-			}
-			return once(n.await(recoveryTimeout))
-		}),
+		on("node.rolling", func(_ *injection, n *node) (int, error) { return once(n.restart()) }),
 		on("node.reload", func(_ *injection, n *node) (int, error) {
 			n.config.number++
 			return once(n.configure(), n.signal(syscall.SIGHUP))
@@ -91,6 +80,20 @@ func nodeFaults(nodes map[string]*node, clocks bool) []fault {
 			return once(append(errs, n.setClock(0, -n.slept), again())...)
 		}),
 	)
+}
+
+// restart ends the node in an orderly way, and waits until it serves again.
+func (n *node) restart() error {
+	now := n.running()
+	if err := n.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-now.Exited():
+	case <-time.After(recoveryTimeout):
+		return errors.Join(errors.New("it does not stop"), n.kill())
+	}
+	return n.await(recoveryTimeout)
 }
 
 // nodeClockFault is the name of the fault that moves the clock of a node.

@@ -28,6 +28,8 @@ type ground struct {
 	// url is the store as a node reaches it, from 1.
 	url   func(node int) string
 	lossy bool
+	// stopToUpgrade: nodes of two versions don't share the store.
+	stopToUpgrade bool
 	// faults are those of the store, skipped why others can't be injected here.
 	faults  []fault
 	skipped map[string]string

@@ -41,7 +41,7 @@ func groundPostgres(t *rig, o Options) *ground {
 		return fmt.Sprintf("postgres://semel@%s/%s?sslmode=disable", nets[nodeName(node)].Addr(), database)
 	}
 	s.faults = slices.Concat(s.faults, linkFaults("store", nets), p.faults())
-	s.network = setAll(nets)
+	s.network, s.stopToUpgrade = setAll(nets), true // a migration renames columns
 	s.heal = func() error {
 		s.network(faultnet.Healthy)
 		return p.limit(-1)

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -17,12 +18,23 @@ const (
 	opPay   = "pay.once"   // through the proxy
 	opAsked = "pay.asked"  // with a reconciler
 	opStep  = "pay.steps"  // with the upstream's effect in the ledger
+
+	// Sequences, through the execution API and the proxy.
+	opNumbers    = "work.numbers" // numbers may be missing; on_abandoned: retry
+	opGapless    = "work.gapless"
+	opPayNumbers = "pay.numbers"
+	opPayGapless = "pay.gapless" // on_abandoned: retry
+
+	opOwned = "pay.owned" // strangers send the keys too
 )
 
 // rules are the promises of the operations.
 var rules = map[string]history.Rules{
 	opOnce: {}, opSteps: {Reopens: true}, opAgain: {Repeats: true},
 	opPay: {Routed: true}, opAsked: {Routed: true, Asked: true}, opStep: {Routed: true, Reopens: true},
+	opNumbers: {Numbered: true, Repeats: true}, opGapless: {Numbered: true, Gapless: true},
+	opPayNumbers: {Routed: true, Numbered: true}, opPayGapless: {Routed: true, Numbered: true, Gapless: true, Repeats: true},
+	opOwned: {Routed: true, Shared: true},
 }
 
 // job is one delivery of a call and its worker's instructions. The answers that it gets
@@ -31,6 +43,8 @@ type job struct {
 	ID      int    `json:"id"`
 	Op      string `json:"op"`
 	Key     string `json:"key"`
+	Number  int    `json:"number,omitempty"` // in a sequence, from 1
+	Caller  string `json:"caller,omitempty"` // a stranger
 	Payload int    `json:"payload"`
 	// Named deliveries name their holder.
 	Named bool `json:"named,omitempty"`
@@ -104,7 +118,7 @@ func newJob(rng *rand.Rand, op, key string) job {
 	if chance(rng, 20) {
 		j.Wait = 1 + rng.IntN(3)
 	}
-	if chance(rng, 3) {
+	if chance(rng, 3) && op != opOwned {
 		j.Payload = 2
 	}
 	if rules[op].Routed && chance(rng, 6) {
@@ -113,11 +127,56 @@ func newJob(rng *rand.Rand, op, key string) job {
 	return j
 }
 
-// newCall is a call: its operation, and when it is delivered after the first time.
-func newCall(rng *rand.Rand) (op string, at []time.Duration) {
-	op = pick(rng,
-		choice[string]{38, opOnce}, choice[string]{14, opSteps}, choice[string]{10, opAgain},
-		choice[string]{20, opPay}, choice[string]{10, opAsked}, choice[string]{8, opStep})
+// planned is a delivery with its time.
+type planned struct {
+	job
+	at time.Duration
+}
+
+// newCall are the deliveries of a call, or of all numbers of a sequence.
+func newCall(rng *rand.Rand, n int) (all []planned) {
+	op := pick(rng,
+		choice[string]{34, opOnce}, choice[string]{14, opSteps}, choice[string]{10, opAgain},
+		choice[string]{18, opPay}, choice[string]{8, opAsked}, choice[string]{8, opStep}, choice[string]{8, opOwned},
+		choice[string]{4, opNumbers}, choice[string]{4, opGapless}, choice[string]{4, opPayNumbers}, choice[string]{4, opPayGapless})
+	key := fmt.Sprintf("k%d", n)
+	add := func(number int, caller string, times []time.Duration) {
+		for _, at := range times {
+			j := newJob(rng, op, key)
+			j.Number, j.Caller = number, caller
+			all = append(all, planned{j, at})
+		}
+	}
+	switch {
+	case rules[op].Numbered:
+		missing := rng.IntN(20) // in most sequences none is
+		for number := 1; number <= 2+rng.IntN(5); number++ {
+			if number == missing {
+				continue
+			}
+			// In order, in any order, or all at once.
+			base := pick(rng, choice[time.Duration]{50, time.Duration(number) * lease / 6}, choice[time.Duration]{30, span(rng, 0, lease)}, choice[time.Duration]{20, 0})
+			times := newTimes(rng)
+			for i := range times {
+				times[i] += base
+			}
+			add(number, "", times[:min(len(times), 5)])
+		}
+	case rules[op].Shared:
+		key = fmt.Sprintf("%08x-%04x-4%03x-a%03x-%012x", rng.Uint32(), rng.Uint32()>>16, rng.Uint32()>>20, rng.Uint32()>>20, rng.Uint64()>>16)
+		add(0, "", newTimes(rng))
+		for stranger := range 1 + rng.IntN(3) {
+			add(0, fmt.Sprint("stranger", stranger), newTimes(rng)[:1])
+			add(0, fmt.Sprint("stranger", stranger), []time.Duration{span(rng, 0, 3*lease)})
+		}
+	default:
+		add(0, "", newTimes(rng))
+	}
+	return all
+}
+
+// newTimes are when a call is delivered, after the first time.
+func newTimes(rng *rand.Rand) (at []time.Duration) {
 	more := pick(rng,
 		choice[int]{15, 0}, choice[int]{62, 1 + rng.IntN(3)}, choice[int]{19, 4 + rng.IntN(6)}, choice[int]{4, 20 + rng.IntN(20)})
 	at = []time.Duration{0}
@@ -128,5 +187,5 @@ func newCall(rng *rand.Rand) (op string, at []time.Duration) {
 			choice[time.Duration]{50, span(rng, 0, 500*time.Millisecond)},
 			choice[time.Duration]{20, span(rng, 0, 3*lease)}))
 	}
-	return op, at
+	return at
 }

@@ -34,6 +34,7 @@ type node struct {
 	log    string        // its log
 	clock  string        // the file that moves its clocks
 	config nodeConfig
+	binary atomic.Pointer[string] // the program
 
 	listen, admin atomic.Pointer[string]
 	wall, slept   time.Duration // how far its clocks were moved; of the fault that hits it
@@ -60,7 +61,15 @@ func (n *node) configure() error {
 		return all
 	}
 	route := func(op string) map[string]any {
-		return map[string]any{"match": "POST /" + op, "upstream": c.upstream, "operation": op, "timeout": (5 * time.Second).String()}
+		all := map[string]any{"match": "POST /" + op, "upstream": c.upstream, "operation": op, "timeout": (5 * time.Second).String()}
+		if rules[op].Numbered {
+			all["sequence"] = "header:" + numberHeader
+		}
+		return all
+	}
+	numbers := func(name string) map[string]any {
+		onAbandoned := map[bool]string{false: "hold", true: "retry"}[rules[name].Repeats]
+		return op(name, map[string]any{"sequenced": true, "gapless": rules[name].Gapless, "on_abandoned": onAbandoned})
 	}
 	text, err := json.MarshalIndent(map[string]any{
 		"listen": map[string]any{"address": "127.0.0.1:0"},
@@ -73,8 +82,9 @@ func (n *node) configure() error {
 			op(opPay, nil),
 			op(opAsked, map[string]any{"reconcile_url": c.asked, "reconcile_every": "1s"}),
 			op(opStep, map[string]any{"effects": []string{"semelproxy.upstream"}}),
+			numbers(opNumbers), numbers(opGapless), numbers(opPayNumbers), numbers(opPayGapless), op(opOwned, nil),
 		},
-		"routes": []any{route(opPay), route(opAsked), route(opStep)},
+		"routes": []any{route(opPay), route(opAsked), route(opStep), route(opPayNumbers), route(opPayGapless), route(opOwned)},
 		"limits": map[string]any{"shutdown_grace": (6 * time.Second).String()},
 		"purge":  map[string]any{"interval": "1s", "per_second": 1000 + c.number%2},
 	}, "", "  ")
@@ -90,9 +100,10 @@ func newNode(dir, binary string, number int, c nodeConfig, tell func(string)) (*
 	n := &node{
 		file: filepath.Join(dir, name+".yaml"), log: filepath.Join(dir, name+".log"), clock: filepath.Join(dir, name+".clock"), config: c,
 	}
+	n.binary.Store(&binary)
 	n.process = &process{name: name, tell: tell, program: func(int) (program, error) {
 		log, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		cmd := exec.Command(binary, "serve", "--config", n.file, "--json")
+		cmd := exec.Command(*n.binary.Load(), "serve", "--config", n.file, "--json")
 		cmd.Dir, cmd.Stderr = dir, log
 		cmd.Env = append(os.Environ(), clockEnv+"="+n.clock)
 		return program{Cmd: cmd, read: n.read}, err

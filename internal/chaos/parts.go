@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -40,7 +41,7 @@ func (r *run) start() (err error) {
 	config := nodeConfig{upstream: "http://" + r.up.Addr(), asked: r.asked.URL, lossy: r.ground.lossy}
 	for i := range r.ground.nodes {
 		config.store = r.ground.url(i + 1)
-		n, err := newNode(r.t.dir, r.opts.Binary, i+1, config, r.tell)
+		n, err := newNode(r.t.dir, cmp.Or(r.opts.Earlier, r.opts.Binary), i+1, config, r.tell)
 		if err != nil {
 			return err
 		}

@@ -153,6 +153,7 @@ func (r *run) report(seconds float64, s *injector) *Report {
 			rep.Violations = append(rep.Violations, history.Violation{Rule: ruleCrash, Text: n.name + ": " + text})
 		}
 	}
+	rep.Violations = oneOfEachFirst(rep.Violations)
 	told := map[string]bool{}
 	for _, v := range rep.Violations {
 		text := fmt.Sprintf("%s: %s: %s\n", v.Rule, v.Key, v.Text)
@@ -163,6 +164,21 @@ func (r *run) report(seconds float64, s *injector) *Report {
 		rep.Histories = append(rep.Histories, text)
 	}
 	return rep
+}
+
+// oneOfEachFirst moves the first violation of each rule to the front, because not all are printed.
+func oneOfEachFirst(all []history.Violation) []history.Violation {
+	seen := map[string]bool{}
+	var first, others []history.Violation
+	for _, v := range all {
+		if seen[v.Rule] {
+			others = append(others, v)
+			continue
+		}
+		seen[v.Rule] = true
+		first = append(first, v)
+	}
+	return append(first, others...)
 }
 
 // readFile is the text of a file, or why there is none.

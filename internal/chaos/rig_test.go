@@ -50,10 +50,16 @@ func playFake(t *testing.T, bug string) (*history.Log, []history.Violation) {
 		network.Set([]faultnet.Fault{faultnet.Healthy, faultnet.Torn}[round%2])
 		var all sync.WaitGroup
 		for n := range 20 {
-			op := []string{opOnce, opSteps, opPay}[n%3]
-			for range 1 + rng.IntN(6) {
+			op := []string{opOnce, opSteps, opPay, opGapless, opOwned}[n%5]
+			for delivery := range 1 + rng.IntN(6) {
 				j := newJob(rng, op, fmt.Sprintf("k%d-%d", round, n))
 				j.Before, j.After, j.Hangup = 0, 0, 0
+				switch op {
+				case opGapless:
+					j.Number, j.Payload, j.After = 1+delivery%3, 1, fakeLease/20
+				case opOwned:
+					j.Caller = []string{"", "stranger"}[delivery%2]
+				}
 				all.Go(func() { here.deliver(context.Background(), j) })
 			}
 		}
@@ -82,6 +88,7 @@ func TestASoundNodePasses(t *testing.T) {
 	sum := log.Summary()
 	for _, word := range []string{
 		history.Execute, history.Replay, history.InFlight, history.Conflict, history.None, history.OK, history.Answered, history.Failed,
+		history.Gap, history.OtherCaller,
 	} {
 		if sum.Words[word] == 0 {
 			t.Errorf("the run was no test: nobody was told %s: %v", word, sum.Words)
@@ -100,6 +107,13 @@ func TestABadNodeIsFound(t *testing.T) {
 		"calls stay in flight": history.RuleForever,
 		"sends twice":          history.RuleSentTwice,
 		"believes its clock":   history.RuleTwice,
+
+		"numbers meet":                  history.RuleAtOnce,
+		"numbers have gaps":             history.RuleGap,
+		"earlier numbers are forgotten": history.RuleLost,
+		"strangers are answered":        history.RuleForeign,
+		"strangers keep keys":           history.RuleOusted,
+		"refusals get lost":             history.RuleOrder,
 	} {
 		t.Run(bug, func(t *testing.T) {
 			t.Parallel()

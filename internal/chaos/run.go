@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http/httptest"
@@ -31,6 +32,9 @@ type Options struct {
 	// was built so that its clocks can be moved.
 	Binary string
 	Clocks bool
+	// Earlier is the program that the nodes run at first, if it isn't Binary. Under load, they
+	// are replaced.
+	Earlier string
 	// Faults selects faults by their names; nil is all.
 	Faults *regexp.Regexp
 	// Brief runs have work and faults that last a moment, and end soon.
@@ -115,10 +119,10 @@ func (r *run) play(ctx context.Context) (rep *Report, err error) {
 		}
 	}
 	r.begun = now()
-	r.loadAndBreak(ctx, s)
+	err = r.loadAndBreak(ctx, s)
 	seconds := time.Duration(now() - r.begun).Seconds()
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return nil, err
 	}
 	if err := r.heal(ctx); err != nil {
 		return nil, err
@@ -134,12 +138,13 @@ func (r *run) play(ctx context.Context) (rep *Report, err error) {
 }
 
 // loadAndBreak makes calls and injects faults at the same time, as long as the run lasts.
-func (r *run) loadAndBreak(ctx context.Context, s *injector) {
+func (r *run) loadAndBreak(ctx context.Context, s *injector) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Duration)
 	defer cancel()
 	var work sync.WaitGroup
 	work.Go(func() { r.load(ctx) })
 	work.Go(func() { s.run(ctx) })
+	work.Go(func() { err = r.upgrade(ctx, s) })
 	work.Go(func() {
 		for ctx.Err() == nil {
 			for _, n := range r.nodes {
@@ -149,6 +154,7 @@ func (r *run) loadAndBreak(ctx context.Context, s *injector) {
 		}
 	})
 	work.Wait()
+	return err
 }
 
 // heal ends the remaining faults, and waits until nothing is under way.

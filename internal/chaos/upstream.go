@@ -57,16 +57,21 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // an incomplete request isn't executed
 	}
 	p := u.plan()
+	op := strings.TrimPrefix(r.URL.Path, "/")
 	e := history.Event{
-		At: now(), Kind: history.Arrival, Key: strings.TrimPrefix(r.URL.Path, "/") + "/" + order.Order, ID: r.Header.Get(idHeader), Payload: order.Amount,
+		At: now(), Kind: history.Arrival, Key: op + "/" + order.Order, ID: r.Header.Get(idHeader), Payload: order.Amount,
 	}
 	body := fmt.Sprintf(`{"order":%q,"amount":%d,"receipt":"%016x"}`, order.Order, order.Amount, p.receipt)
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
+	if caller := r.Header.Get("Authorization"); rules[op].Shared && caller != credential(order.Order, "") {
+		e.Caller, _ = strings.CutSuffix(strings.TrimPrefix(caller, "Bearer "), " made up")
+		p.status, p.takes = http.StatusUnauthorized+2*int(p.receipt%2), min(p.takes, lease/6) // or 403
+	}
 	switch p.status {
 	case http.StatusCreated:
 		header.Set("Location", "/receipts/"+order.Order)
-	case http.StatusUnprocessableEntity:
+	case http.StatusUnprocessableEntity, http.StatusUnauthorized, http.StatusForbidden:
 		body = fmt.Sprintf(`{"order":%q,"refused":"%016x"}`, order.Order, p.receipt)
 		e.Outcome = upstreamOutcome(p.status, header, []byte(body))
 	default:
@@ -85,6 +90,17 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // idHeader carries the id of a request through the proxy to the upstream.
 const idHeader = "Chaos-Id"
 
+// numberHeader carries the number of a call in its sequence.
+const numberHeader = "Chaos-Number"
+
+// credential is what a caller of a key authenticates with. The owner has its own for each key.
+func credential(key, stranger string) string {
+	if stranger != "" {
+		return "Bearer " + stranger + " made up"
+	}
+	return "Bearer owner of " + key
+}
+
 // call sends a request that the proxy guards. hangup, if it is not 0, is when the
 // client gives up.
 func (c *client) call(d *delivery, node int, hangup time.Duration) answer {
@@ -96,6 +112,12 @@ func (c *client) call(d *delivery, node int, hangup time.Duration) answer {
 	e.ID, e.Wait = c.id(), d.wait
 	r.Header.Set("Idempotency-Key", d.key)
 	r.Header.Set(idHeader, e.ID)
+	if d.number > 0 {
+		r.Header.Set(numberHeader, strconv.Itoa(d.number))
+	}
+	if rules[d.op].Shared {
+		r.Header.Set("Authorization", credential(d.key, d.caller))
+	}
 	if d.wait > 0 {
 		r.Header.Set("Prefer", "wait="+strconv.Itoa(d.wait))
 	}
@@ -113,9 +135,12 @@ func (c *client) call(d *delivery, node int, hangup time.Duration) answer {
 func routed(rep *reply, a *history.Event) answer {
 	got := answer{after: retryAfter(rep.header)}
 	replayed := rep.header.Get("Idempotency-Replayed") == "true"
-	var problem struct{ Code, Detail string }
+	var problem struct {
+		Code, Detail string
+		named
+	}
 	if rep.header.Get("Content-Type") == "application/problem+json" && json.Unmarshal(rep.body, &problem) == nil {
-		got.word, a.Text = problem.Code, problem.Detail
+		got.word, a.Text, a.Next = problem.Code, problem.Detail, max(problem.Last, problem.Expected)
 		got.link, _, _ = strings.Cut(strings.TrimPrefix(rep.header.Get("Link"), "<"), ">")
 	}
 	switch {

@@ -40,7 +40,7 @@ type attempt struct {
 // deliver makes one delivery: it retries until it has a final answer, or gives up.
 func (w *worker) deliver(ctx context.Context, j job) {
 	a := &attempt{worker: w, job: j, made: map[int64]string{}, rng: rand.New(rand.NewPCG(j.Seed, 1))}
-	a.d = delivery{op: j.Op, key: j.Key, payload: j.Payload, wait: j.Wait}
+	a.d = delivery{op: j.Op, key: j.Key, number: j.Number, caller: j.Caller, payload: j.Payload, wait: j.Wait}
 	if j.Named {
 		a.d.holder = w.id()
 	}
@@ -62,9 +62,9 @@ func (a *attempt) once(ctx context.Context, tries int) (ended bool) {
 	switch got.word {
 	case history.Execute:
 		return a.execute(ctx, got)
-	case history.Replay, history.Answered, history.Conflict, history.Held, history.Gone:
+	case history.Replay, history.Answered, history.Conflict, history.Held, history.Gone, history.Superseded, history.OtherCaller:
 		return true
-	case history.InFlight:
+	case history.InFlight, history.Gap:
 		if tries > 8 {
 			return true
 		}

@@ -35,6 +35,14 @@ const (
 	RuleInternal  = "internal error"
 	RuleOrder     = "no order explains it"
 	RuleUnchecked = "not checked"
+
+	// Rules of sequences.
+	RuleAtOnce = "two numbers at once"
+	RulePassed = "begun after a later number"
+	RuleGap    = "not the number that comes next"
+	// Rules of keys that strangers send, too.
+	RuleForeign = "told to a stranger"
+	RuleOusted  = "owner kept out"
 )
 
 // Check checks the whole log by the rules. Call it when everything has ended.
@@ -43,7 +51,7 @@ func (l *Log) Check() []Violation {
 	for _, key := range l.Keys() {
 		found = append(found, l.checkKey(key)...)
 	}
-	return found
+	return append(found, l.checkSequences()...)
 }
 
 // checkKey checks one call by the rules.
@@ -55,6 +63,8 @@ func (l *Log) checkKey(key string) []Violation {
 	h.ends()
 	h.upstream()
 	h.final()
+	h.kept()
+	h.ousted()
 	h.orders()
 	return h.found
 }
@@ -100,11 +110,13 @@ func (h *call) once() {
 }
 
 // oneAnswer: all outcomes that anybody gets are equal, and come from a holder or the upstream.
+// Strangers only get what the upstream said to them.
 func (h *call) oneAnswer() {
-	given := map[string]bool{}
+	type said struct{ outcome, to string }
+	given := map[said]bool{}
 	for _, e := range h.events {
 		if e.Outcome != "" && (e.Kind == Request || e.Kind == Arrival || e.Kind == Effect) {
-			given[e.Outcome] = true
+			given[said{e.Outcome, e.Caller}] = true
 		}
 	}
 	first := ""
@@ -114,9 +126,13 @@ func (h *call) oneAnswer() {
 			h.report(RuleInternal, "%s was answered %d: %s", e.ID, e.Status, e.Text)
 		case e.Outcome == "":
 			continue
-		case !given[e.Outcome]:
+		case e.Caller != "" && given[said{e.Outcome, ""}]:
+			h.report(RuleForeign, "%s was told %s", e.ID, e.Outcome)
+			return
+		case !given[said{e.Outcome, e.Caller}]:
 			h.report(RuleMadeUp, "%s was told %s, which nobody has said", e.ID, e.Outcome)
 			return
+		case e.Caller != "": // whoever is refused may be refused again, in another way
 		case first == "":
 			first = e.Outcome
 		case first != e.Outcome:
@@ -223,7 +239,7 @@ func (h *call) upstream() {
 func (h *call) final() {
 	promised := ""
 	for _, e := range h.of(Answer) {
-		if e.Outcome != "" && !e.Final && promised == "" {
+		if e.Outcome != "" && e.Caller == "" && !e.Final && promised == "" {
 			promised = e.Outcome
 		}
 	}
@@ -254,6 +270,55 @@ func (h *call) final() {
 			h.report(RuleUnsettled, "node %d holds it although whoever is asked knows of its effect", node)
 		case e.Word == Held && reasons[node] == "":
 			h.report(RuleReason, "node %d", node)
+		}
+	}
+}
+
+// kept: whoever asks after an outcome was told gets it, whatever became of other numbers, and
+// whoever else has used the key since.
+func (h *call) kept() {
+	if !h.rules.Numbered && !h.rules.Shared {
+		return // the model has it
+	}
+	requests, told := h.requests(), int64(0)
+	for _, e := range h.of(Answer) {
+		switch {
+		case e.Caller != "":
+		case e.Outcome != "":
+			if told == 0 {
+				told = e.At
+			}
+		case told == 0 || e.Final || requests[e.ID].At < told:
+		case slices.Contains([]string{InFlight, Held, Superseded, Gap, OtherCaller}, e.Word):
+			h.report(RuleLost, "%s was told %s after the outcome was", e.ID, e.Word)
+			return
+		}
+	}
+}
+
+// ousted: the owner of a key isn't kept out by strangers whom the upstream has refused, or who
+// never got that far.
+func (h *call) ousted() {
+	requests := h.requests()
+	answers := h.of(Answer)
+	unclear := func(since, until int64) bool {
+		clear := map[string]bool{} // the requests of strangers that keep nothing
+		for _, e := range answers {
+			if e.At < since && slices.Contains([]string{Answered, Replay, InFlight, OtherCaller, Unsent}, e.Word) {
+				clear[e.ID] = true
+			}
+		}
+		for id, r := range requests {
+			if r.Caller != "" && r.At < until && !clear[id] {
+				return true
+			}
+		}
+		return false
+	}
+	for _, e := range answers {
+		if e.Caller == "" && e.Word == OtherCaller && !unclear(requests[e.ID].At, e.At) {
+			h.report(RuleOusted, "%s was told that the call is another's", e.ID)
+			return
 		}
 	}
 }

@@ -64,6 +64,11 @@ const (
 	Gone     = "result_not_kept"
 	Unsent   = "upstream_unreachable" // nothing was sent
 	Internal = "internal"
+	// Superseded and Gap refuse a number of a sequence; Event.Next is the number that they name.
+	Superseded = "superseded"
+	Gap        = "sequence_gap"
+	// OtherCaller refuses whoever hasn't got the credential that the call is bound to.
+	OtherCaller = "other_caller"
 )
 
 // Event is one thing that happened.
@@ -80,7 +85,11 @@ type Event struct {
 	Holder  string `json:"holder,omitempty"`
 	Wait    int    `json:"wait,omitempty"` // seconds that a duplicate asks to wait
 	Status  int    `json:"status,omitempty"`
-	Word    string `json:"word,omitempty"`
+	// Caller is a stranger, who sends the key with another credential; empty for its owner.
+	Caller string `json:"caller,omitempty"`
+	// Next is the number that a refusal names: which comes next, or which has begun.
+	Next int    `json:"next,omitempty"`
+	Word string `json:"word,omitempty"`
 	// Outcome is what every duplicate must get from now on: how the call ended, and the bytes
 	// of its result.
 	Outcome string `json:"outcome,omitempty"`
@@ -105,6 +114,11 @@ type Rules struct {
 	Asked bool
 	// Routed: calls go through the proxy, so clients see no fences.
 	Routed bool
+	// Numbered: calls are numbers of sequences, each with a key made by NumberKey. Gapless:
+	// none begins before the one below it has an outcome.
+	Numbered, Gapless bool
+	// Shared: strangers send the keys too, and the upstream refuses them.
+	Shared bool
 }
 
 // Log collects events, from any goroutine.

@@ -17,8 +17,9 @@ const (
 	free    phase = "free"    // no record
 	running phase = "running" // an attempt is running
 	held    phase = "held"
-	open    phase = "open"  // ended so that the next delivery runs
-	final   phase = "final" // ended, and every delivery gets the outcome
+	open    phase = "open"   // ended so that the next delivery runs
+	final   phase = "final"  // ended, and every delivery gets the outcome
+	passed  phase = "passed" // a later number has begun, and this one never will
 )
 
 // state is that of one call.
@@ -35,7 +36,11 @@ type state struct {
 	// begun: something may have happened by an attempt that has ended. Until then another payload
 	// may begin the call anew.
 	begun bool
-	since int64 // its lease began then or later; zero where leases are not timed
+	// harmless: the outcome proves that nothing has happened, so strangers may use the key.
+	// guest is the attempt of the stranger who does.
+	harmless bool
+	guest    string
+	since    int64 // its lease began then or later; zero where leases are not timed
 }
 
 // alone is what may happen without any client before a step: an abandoned attempt is held,
@@ -60,6 +65,9 @@ func (st state) alone(rules Rules, s *step) []state {
 		add(open, false, st.print, st.begun || !st.untold)
 	}
 	for print, may := range s.ghosts {
+		if may && st.phase == passed && st.print == 0 {
+			add(passed, false, print, st.begun)
+		}
 		if may && (st.phase == free || st.anew() || print == st.print && (st.phase == open || st.untold || again)) {
 			add(running, true, print, st.begun)
 			if holds {
@@ -85,7 +93,7 @@ func (st state) after(s *step) (next state, ok bool) {
 			return st, true
 		}
 		// A claim whose answer was lost is given to its holder again.
-		ok = (st.phase == free || st.anew() || same && (st.phase == open || st.phase == running && st.untold)) && (s.fence == 0 || s.fence > st.fence)
+		ok = st.guest == "" && (st.phase == free || st.anew() || same && (st.phase == open || st.phase == running && st.untold)) && (s.fence == 0 || s.fence > st.fence)
 		next = state{phase: running, attempt: s.attempt, fence: s.fence, holder: s.holder, print: s.print, begun: st.begun, since: s.began}
 	case stepUse:
 		next.since = s.began
@@ -93,7 +101,7 @@ func (st state) after(s *step) (next state, ok bool) {
 	case stepTell:
 		ok = mine
 	case stepEnd:
-		next.phase, next.outcome, next.begun = s.to, s.outcome, st.begun || s.begun
+		next.phase, next.outcome, next.begun, next.harmless = s.to, s.outcome, st.begun || s.begun, s.harmless
 		ok = mine || st.attempt == s.attempt && st == next
 	case stepLost:
 		ok = !mine
@@ -106,7 +114,16 @@ func (st state) after(s *step) (next state, ok bool) {
 	case stepHeld:
 		ok = same && st.phase == held
 	case stepConflict:
-		ok = st.phase != free && st.print != s.print
+		ok = st.phase != free && st.print != 0 && st.print != s.print
+	case stepPassed:
+		next.phase = passed
+		ok = st.phase == free || st.phase == open || st.phase == passed
+	case stepGuest:
+		next.guest = s.attempt
+		ok = st.guest == "" && (st.phase == free || st.phase == open || st.phase == final && st.harmless)
+	case stepLeave:
+		next.guest = ""
+		ok = st.guest == s.attempt
 	}
 	return next, ok
 }

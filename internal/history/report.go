@@ -29,7 +29,7 @@ func (l *Log) Summary() Summary {
 		s.Keys++
 		events := l.Of(key)
 		s.count(events)
-		if !l.RulesOf(key).Routed && l.early(events) {
+		if rules := l.RulesOf(key); !rules.Routed && !rules.Numbered && l.early(events) {
 			s.Early++
 		}
 	}
@@ -75,11 +75,19 @@ func (s *Summary) count(events []Event) {
 
 // Print shows the history of a key with the faults of that time: seconds since the
 // start at the left, -> is a request, <- its answer, * an arrival at the upstream,
-// ** an effect, = why it is held, !! a fault.
+// ** an effect, = why it is held, !! a fault. A number is shown with its whole sequence.
 func (l *Log) Print(key string, start int64) string {
 	var b strings.Builder
-	for _, e := range l.with(l.Of(key)) {
-		fmt.Fprintf(&b, "%10.4f %s %s\n", time.Duration(e.At-start).Seconds(), e.Kind, strings.TrimRight(e.describe(), " "))
+	var events []Event
+	for _, k := range l.sequenceOf(key) {
+		events = append(events, l.Of(k)...)
+	}
+	for _, e := range l.with(events) {
+		number := ""
+		if sequence, n := CutNumber(e.Key); n > 0 && sequence != "" {
+			number = fmt.Sprintf("#%d ", n)
+		}
+		fmt.Fprintf(&b, "%10.4f %s %s%s\n", time.Duration(e.At-start).Seconds(), e.Kind, number, strings.TrimRight(e.describe(), " "))
 	}
 	return b.String()
 }
@@ -91,9 +99,16 @@ func (e *Event) describe() string {
 		if e.Wait > 0 {
 			text += fmt.Sprintf(" wait=%d", e.Wait)
 		}
+		if e.Caller != "" {
+			text += " by a stranger, " + e.Caller
+		}
 		return text + e.mark() + e.said()
 	case Answer:
-		return fmt.Sprintf("%-10s %-9s %s %d fence %d %s", e.ID, e.Verb, e.Word, e.Status, e.Fence, e.Text) + e.mark() + e.said()
+		word := e.Word
+		if e.Next > 0 {
+			word += fmt.Sprintf(" (%d)", e.Next)
+		}
+		return fmt.Sprintf("%-10s %-9s %s %d fence %d %s", e.ID, e.Verb, word, e.Status, e.Fence, e.Text) + e.mark() + e.said()
 	case Arrival:
 		return fmt.Sprintf("arrival of %s payload %d", e.ID, e.Payload)
 	case Reason:

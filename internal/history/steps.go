@@ -24,6 +24,7 @@ type step struct {
 	// begun. Leases that began by leaseOver may be over at the step; if leases aren't timed,
 	// all of them may.
 	began, leaseOver int64
+	harmless         bool // an end after which strangers may use the key, because nothing has happened
 	// pending steps may have happened or not, because there was no answer.
 	pending bool
 }
@@ -44,6 +45,9 @@ const (
 	stepInFlight stepKind = "is told to wait"
 	stepHeld     stepKind = "is told that it is held"
 	stepConflict stepKind = "is told that the payload is another"
+	stepPassed   stepKind = "is told that a later number has begun"
+	stepGuest    stepKind = "uses the key with another credential"
+	stepLeave    stepKind = "is refused by the upstream"
 )
 
 // clockSlack is how far the clock that judges a lease may drift from the clock of the log during
@@ -131,12 +135,12 @@ func (b *builder) begin(r, a Event) {
 	case Replay:
 		s.kind, s.outcome = stepReplay, a.Outcome
 	default:
-		if s.kind = refusal(a.Word); s.kind == "" {
+		if s.kind = b.refusal(a.Word); s.kind == "" {
 			b.maybe(r)
 			return
 		}
-		if s.kind == stepHeld && !b.rules.Timed {
-			b.maybe(r) // its own claim may be what is held; Summary counts those
+		if s.kind == stepPassed || s.kind == stepHeld && !b.rules.Timed {
+			b.maybe(r) // its own claim may be what is held, or was given back; Summary counts the held ones
 		}
 	}
 	if s.kind != stepGrant {
@@ -145,9 +149,13 @@ func (b *builder) begin(r, a Event) {
 	b.add(r.At, a.At, s)
 }
 
-// refusal is the step of an answer that says how the call stands.
-func refusal(word string) stepKind {
-	return map[string]stepKind{InFlight: stepInFlight, Held: stepHeld, Conflict: stepConflict}[word]
+// refusal is the step of an answer that says how the call stands. What is in flight or held may
+// be another number, or a stranger's call.
+func (b *builder) refusal(word string) stepKind {
+	if (b.rules.Numbered || b.rules.Shared) && (word == InFlight || word == Held) {
+		return ""
+	}
+	return map[string]stepKind{InFlight: stepInFlight, Held: stepHeld, Conflict: stepConflict, Superseded: stepPassed}[word]
 }
 
 // call is a request through the proxy. Its claim and its end are two steps.
@@ -155,8 +163,14 @@ func (b *builder) call(r, a Event) {
 	arrival, arrived := b.arrivals[r.ID]
 	done, acted := b.outcomes[r.ID]
 	s := &step{id: r.ID, print: r.Payload}
-	if kind := refusal(a.Word); kind != "" && !arrived {
-		if s.kind = kind; kind == stepHeld {
+	if r.Caller != "" {
+		if arrived {
+			b.guest(r, arrival, a)
+		}
+		return
+	}
+	if kind := b.refusal(a.Word); kind != "" && !arrived {
+		if s.kind = kind; kind == stepHeld || kind == stepPassed {
 			b.maybe(r)
 		}
 		b.outlived(r, a)
@@ -175,7 +189,7 @@ func (b *builder) call(r, a Event) {
 	}
 	s.kind, s.attempt = stepGrant, r.ID
 	b.add(r.At, arrival.At, s)
-	e := &step{kind: stepEnd, id: r.ID, print: r.Payload, attempt: r.ID, to: open}
+	e := &step{kind: stepEnd, id: r.ID, print: r.Payload, attempt: r.ID, to: open, harmless: done.Kind == Arrival}
 	switch {
 	case a.Word == Answered:
 		e.to, e.outcome = final, a.Outcome
@@ -189,6 +203,17 @@ func (b *builder) call(r, a Event) {
 		e.pending = true
 		b.add(arrival.At, never, e)
 	}
+}
+
+// guest is a stranger's request that has arrived. Where its answer was lost, its call may be
+// held, and keep the key.
+func (b *builder) guest(r, arrival, a Event) {
+	b.add(r.At, arrival.At, &step{kind: stepGuest, id: r.ID, attempt: r.ID})
+	leave := &step{kind: stepLeave, id: r.ID, attempt: r.ID}
+	if a.Word != Answered {
+		leave.pending, a.At = true, never
+	}
+	b.add(arrival.At, a.At, leave)
 }
 
 // leadsTo is where ends lead.
@@ -266,7 +291,7 @@ func (b *builder) idle(i int) bool {
 // looks reports whether a step only reads the state of the call.
 func (s *step) looks() bool {
 	switch s.kind {
-	case stepReplay, stepInFlight, stepHeld, stepConflict:
+	case stepReplay, stepInFlight, stepHeld, stepConflict, stepPassed:
 		return true
 	}
 	return false

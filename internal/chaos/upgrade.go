@@ -1,0 +1,49 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/semelhq/semel/internal/stage"
+)
+
+// upgrade replaces the earlier program of the nodes by the present one, as docs/upgrade.md says:
+// one node after the other or, where a migration renames, after all have stopped. It doesn't end
+// with the load, because no node may be left behind.
+func (r *run) upgrade(ctx context.Context, s *injector) (err error) {
+	if r.opts.Earlier == "" {
+		return nil
+	}
+	if r.ground.stopToUpgrade {
+		stage.Pause(ctx, r.opts.Duration/2)
+		var starts []func() error
+		for _, n := range r.nodes {
+			s.take(n.name)
+			defer s.release(n.name)
+			n.stop(recoveryTimeout)
+			n.binary.Store(&r.opts.Binary)
+			starts = append(starts, n.start)
+		}
+		r.tell("all nodes are replaced")
+		for i, start := range starts {
+			err = errors.Join(err, start(), r.nodes[i].await(recoveryTimeout))
+		}
+		return err
+	}
+	for _, n := range r.nodes {
+		stage.Pause(ctx, r.opts.Duration/time.Duration(len(r.nodes)+1))
+		s.take(n.name)
+		n.binary.Store(&r.opts.Binary)
+		r.tell(fmt.Sprintf("%s is replaced", n.name))
+		// A fault of the store may keep it from starting for a while.
+		if err := n.restart(); err != nil {
+			r.tell(fmt.Sprintf("%s: %v", n.name, err))
+		}
+		s.release(n.name)
+	}
+	return nil
+}
