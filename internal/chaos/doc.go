@@ -21,6 +21,7 @@
 //	upstream.go  what the proxy guards, and where effects are counted
 //	fault*.go    what can fail, and when; ground_*.go and disk.go for the stores
 //	build.go     nodes whose clocks can be moved; serverclock does it for servers
+//	upgrade.go   an earlier program that is replaced under load
 //	calls.go     the calls of a run, and the questions at the end
 //
 // docs/chaos.md describes what the runs check, and what they can't do. The rig runs on

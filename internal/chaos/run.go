@@ -82,7 +82,7 @@ func Run(t testing.TB, o Options) (rep *Report, err error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
-	r := &run{opts: o, t: &rig{TB: t, dir: dir}, log: history.NewLog(rules, lease), begun: now()}
+	r := &run{opts: o, t: &rig{TB: t, dir: dir}, log: history.NewLog(rulesFrom(o.Earlier), lease), begun: now()}
 	return r.play(t.Context())
 }
 

@@ -6,10 +6,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
+	"github.com/semelhq/semel/internal/history"
 	"github.com/semelhq/semel/internal/stage"
 )
+
+// rulesFrom are the promises of the operations in a run that begins with an earlier program, or
+// with none.
+func rulesFrom(earlier string) map[string]history.Rules {
+	all := maps.Clone(rules)
+	for op, r := range all {
+		r.OneRecord = r.Numbered && earlier != ""
+		all[op] = r
+	}
+	return all
+}
 
 // upgrade replaces the earlier program of the nodes by the present one, as docs/upgrade.md says:
 // one node after the other or, where a migration renames, after all have stopped. It doesn't end

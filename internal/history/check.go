@@ -203,12 +203,12 @@ func (h *call) ends() {
 		}
 		switch {
 		case r.Outcome != "" && r.Outcome == outcome:
-			if denied {
+			if denied || h.rules.OneRecord {
 				continue
 			}
 			denied = true
 			h.report(RuleDenied, "%s was told %s, and yet its end is the outcome", e.ID, e.Word)
-		case e.Word == Ended && len(said[r.Fence]) == 1 && !h.rules.Repeats && !h.rules.Reopens:
+		case e.Word == Ended && len(said[r.Fence]) == 1 && !h.rules.OneRecord && !h.rules.Repeats && !h.rules.Reopens:
 			h.report(RuleEnded, "%s was told that its attempt has ended in another way, and nobody has ended it", e.ID)
 		}
 	}

@@ -117,6 +117,9 @@ type Rules struct {
 	// Numbered: calls are numbers of sequences, each with a key made by NumberKey. Gapless:
 	// none begins before the one below it has an outcome.
 	Numbered, Gapless bool
+	// OneRecord: the numbers shared a record at first, so an end that is sent again may be
+	// denied although it was recorded.
+	OneRecord bool
 	// Shared: strangers send the keys too, and the upstream refuses them.
 	Shared bool
 }

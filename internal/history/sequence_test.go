@@ -1,0 +1,158 @@
+package history
+
+import "testing"
+
+// refuse refuses a number, and names another.
+func (p *tape) refuse(key, word string, next int) {
+	p.ask(Event{Key: key, Verb: Begin}, Event{Word: word, Next: next})
+}
+
+// shared is a request with a key that strangers use too. It arrives if there is an answer of the
+// upstream for it.
+func (p *tape) shared(caller, says, word, outcome string) {
+	id := p.send(Event{Key: shared, Verb: Call, Caller: caller})
+	if says != "" {
+		p.add(Event{Kind: Arrival, Key: shared, ID: id, Caller: caller, Outcome: says})
+	}
+	p.answer(id, Event{Key: shared, Caller: caller, Word: word, Outcome: outcome})
+}
+
+// TestSoundSequences has numbers, and keys that strangers send too, as they may look.
+func TestSoundSequences(t *testing.T) {
+	areSound(t, map[string]func(p *tape){
+		"numbers in any order, and their replays": func(p *tape) {
+			p.refuse(third, Gap, 1)
+			p.run(first, 7)
+			p.refuse(third, Gap, 2)
+			id := p.begin(second, "h", Execute, 8, "")
+			p.begin(third, "g", InFlight, 0, "")
+			p.effect(second, id)
+			p.end(second, Complete, 8, "completed r", OK)
+			p.run(third, 9)
+			p.begin(first, "g", Replay, 0, "completed r")
+			p.last(second, Replay, "completed r", "")
+		},
+		"a number was begun, and its answer lost; a later one that is held holds it up": func(p *tape) {
+			p.run(first, 7)
+			p.begin(second, "h", None, 0, "")
+			p.begin(third, "g", Held, 0, "")
+			p.last(third, Held, "", "abandoned")
+		},
+		"a number is aborted, and is begun again after a later one was refused": func(p *tape) {
+			p.begin(first, "h", Execute, 7, "")
+			p.end(first, Abort, 7, "", OK)
+			p.refuse(second, Gap, 1)
+			p.run(first, 8)
+		},
+		"an end was recorded when it was first sent": func(p *tape) {
+			p.begin(first, "h", Execute, 7, "")
+			p.end(first, Complete, 7, "completed r", None)
+			p.run(second, 8)
+			p.end(first, Complete, 7, "completed r", OK)
+		},
+		"an earlier program denies an end once a later number has begun": func(p *tape) {
+			p.run(before, 7)
+			p.end(before, Complete, 7, "completed r", Lost)
+			p.last(before, Replay, "completed r", "")
+		},
+		"strangers are refused, before and after the owner was": func(p *tape) {
+			p.shared("s", "401 no", Answered, "401 no")
+			p.shared("", "422 r", Answered, "422 r")
+			p.shared("s", "403 no", Answered, "403 no")
+			p.shared("s", "", Replay, "403 no")
+			p.shared("", "", Replay, "422 r")
+		},
+		"a stranger is told nothing, and keeps the key": func(p *tape) {
+			p.shared("s", "401 no", None, "")
+			p.shared("", "", OtherCaller, "")
+			p.shared("t", "", OtherCaller, "")
+		},
+	})
+}
+
+// TestPlantedInSequences plants one violation of each kind in them.
+func TestPlantedInSequences(t *testing.T) {
+	areFound(t, map[string]planted{
+		"a number begins after a later one": {func(p *tape) {
+			p.run(first, 7)
+			p.run(third, 8)
+			p.run(second, 9)
+		}, []string{RuleGap, RulePassed}},
+		"a number begins beside another": {func(p *tape) {
+			p.begin(first, "h", Execute, 7, "")
+			p.begin(second, "h", Execute, 8, "")
+			p.end(second, Abort, 8, "", OK)
+			p.end(first, Complete, 7, "completed r", OK)
+		}, []string{RuleAtOnce, RuleGap}},
+		"a number begins while another one's lease is extended": {func(p *tape) {
+			p.begin(first, "h", Execute, 7, "")
+			p.end(first, Complete, 7, "completed r", None)
+			p.begin(second, "h", Execute, 8, "")
+			p.ask(Event{Key: first, Verb: Renew, Fence: 7}, Event{Word: OK})
+			p.ask(Event{Key: second, Verb: Renew, Fence: 8}, Event{Word: OK})
+		}, []string{RuleAtOnce}},
+		"a number is superseded and begins": {func(p *tape) {
+			p.run(first, 7)
+			p.send(Event{Key: third, Verb: Begin})
+			p.refuse(second, Superseded, 3)
+			p.run(second, 8)
+		}, []string{RuleOrder}},
+		"a number with an outcome is superseded": {func(p *tape) {
+			p.run(first, 7)
+			p.run(second, 8)
+			p.refuse(first, Superseded, 2)
+		}, []string{RuleLost, RuleOrder}},
+		"a number with an outcome is held": {func(p *tape) {
+			p.run(first, 7)
+			p.begin(first, "", Held, 0, "")
+		}, []string{RuleLost}},
+		"a number is superseded by one that nobody has sent": {func(p *tape) {
+			p.refuse(first, Superseded, 2)
+		}, []string{RuleMadeUp}},
+		"the number that comes next has an outcome": {func(p *tape) {
+			p.run(first, 7)
+			p.refuse(third, Gap, 1)
+		}, []string{RuleGap}},
+		"the number that comes next isn't": {func(p *tape) {
+			p.refuse(third, Gap, 2)
+		}, []string{RuleGap}},
+		"a number is in flight for ever": {func(p *tape) {
+			p.last(first, InFlight, "", "")
+		}, []string{RuleForever}},
+		"a stranger gets the owner's answer": {func(p *tape) {
+			p.shared("", "422 r", Answered, "422 r")
+			p.shared("s", "", Replay, "422 r")
+		}, []string{RuleForeign}},
+		"a stranger gets another answer": {func(p *tape) {
+			p.shared("s", "", Replay, "401 of another")
+		}, []string{RuleMadeUp}},
+		"a stranger who was refused keeps the owner out": {func(p *tape) {
+			p.shared("s", "401 no", Answered, "401 no")
+			p.shared("", "", OtherCaller, "")
+		}, []string{RuleOusted}},
+		"a refusal is lost once strangers have the key": {func(p *tape) {
+			p.shared("", "422 r", Answered, "422 r")
+			p.shared("s", "401 no", None, "")
+			p.shared("", "", OtherCaller, "")
+		}, []string{RuleLost}},
+		"a refused call is sent again once strangers had the key": {func(p *tape) {
+			p.shared("", "422 r", Answered, "422 r")
+			p.shared("s", "401 no", Answered, "401 no")
+			p.shared("", "422 r", Answered, "422 r")
+		}, []string{RuleOrder}},
+		"a stranger's call runs beside the owner's": {func(p *tape) {
+			owner := p.send(Event{Key: shared, Verb: Call})
+			p.add(Event{Kind: Arrival, Key: shared, ID: owner})
+			p.shared("s", "401 no", Answered, "401 no")
+			p.add(Event{Kind: Effect, Key: shared, ID: owner, Outcome: "201 r"})
+			p.answer(owner, Event{Key: shared, Word: Answered, Outcome: "201 r"})
+		}, []string{RuleOrder}},
+		"a stranger has the key after the owner's answer": {func(p *tape) {
+			owner := p.send(Event{Key: shared, Verb: Call})
+			p.add(Event{Kind: Arrival, Key: shared, ID: owner})
+			p.add(Event{Kind: Effect, Key: shared, ID: owner, Outcome: "201 r"})
+			p.answer(owner, Event{Key: shared, Word: Answered, Outcome: "201 r"})
+			p.shared("s", "401 no", Answered, "401 no")
+		}, []string{RuleOrder}},
+	})
+}
