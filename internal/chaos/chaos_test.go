@@ -125,4 +125,9 @@ func runOnce(t *testing.T, o Options) {
 	if rep.Words[history.Execute] == 0 || rep.Words[history.Answered] == 0 || sum(rep.Faults) == 0 {
 		t.Error("the run was no test: no execution, no answer or no fault")
 	}
+	for _, word := range []string{history.Gap, history.Superseded, history.OtherCaller} {
+		if !o.Brief && rep.Words[word] == 0 {
+			t.Errorf("the run was no test: nobody was told %s", word)
+		}
+	}
 }

@@ -115,6 +115,8 @@ func newWorker(c workerConfig, note func(history.Event)) *worker {
 type upstreamConfig struct {
 	Seed  uint64 `json:"seed"`
 	Brief bool   `json:"brief"` // nothing takes longer than a moment
+	// Earlier: nodes run an earlier program, see mayRefuse.
+	Earlier bool `json:"earlier"`
 }
 
 // upstreamProcess serves until its input ends.
@@ -135,6 +137,7 @@ func upstreamProcess(in io.Reader, out io.Writer) error {
 		_ = l.Close()
 	}()
 	u := newUpstream(c.Seed, s.note)
+	u.earlier = c.Earlier
 	if c.Brief {
 		u.work = func(rng *rand.Rand) time.Duration { return min(work(rng), lease/6) }
 	}

@@ -77,7 +77,7 @@ func (r *run) newUpstream() *process {
 				}
 			})
 		}, func(in io.Writer) {
-			_ = json.NewEncoder(in).Encode(upstreamConfig{r.opts.Seed + uint64(start) - 1, r.opts.Brief}) // or it ends
+			_ = json.NewEncoder(in).Encode(upstreamConfig{r.opts.Seed + uint64(start) - 1, r.opts.Brief, r.opts.Earlier != ""}) // or it ends
 		}}, err
 	}}
 }

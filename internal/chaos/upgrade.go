@@ -24,6 +24,13 @@ func rulesFrom(earlier string) map[string]history.Rules {
 	return all
 }
 
+// mayRefuse reports whether calls of an operation may be refused for good. The earlier program
+// forgot the refusal of a number when a later one began, and that of an owner when strangers used
+// the key.
+func mayRefuse(op string, earlier bool) bool {
+	return !earlier || !rules[op].Numbered && !rules[op].Shared
+}
+
 // upgrade replaces the earlier program of the nodes by the present one, as docs/upgrade.md says:
 // one node after the other or, where a migration renames, after all have stopped. It doesn't end
 // with the load, because no node may be left behind.

@@ -194,7 +194,7 @@ func (h *call) ends() {
 	requests := h.requests()
 	for _, e := range h.of(Answer) {
 		r := requests[e.ID]
-		if e.Word == NotFound {
+		if e.Word == NotFound && !h.rules.OneRecord {
 			h.report(RuleForgotten, "%s was told that there is no execution with fence %d", e.ID, r.Fence)
 			return
 		}

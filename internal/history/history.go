@@ -118,7 +118,7 @@ type Rules struct {
 	// none begins before the one below it has an outcome.
 	Numbered, Gapless bool
 	// OneRecord: the numbers shared a record at first, so an end that is sent again may be
-	// denied although it was recorded.
+	// denied although it was recorded, and gaps aren't kept.
 	OneRecord bool
 	// Shared: strangers send the keys too, and the upstream refuses them.
 	Shared bool

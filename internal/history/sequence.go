@@ -157,7 +157,7 @@ func (n *number) mayEnd(e Event, may bool) {
 // and without gaps none begins before the one below it has an outcome.
 func (n *number) begins(all map[int]*number) {
 	for _, g := range n.grants {
-		if below := all[n.n-1]; n.rules.Gapless && n.n > 1 && (below == nil || below.ended >= g.to) {
+		if below := all[n.n-1]; n.rules.Gapless && !n.rules.OneRecord && n.n > 1 && (below == nil || below.ended >= g.to) {
 			n.report(RuleGap, "%s began, and number %d had no outcome", g.id, n.n-1)
 		}
 		for _, other := range all {

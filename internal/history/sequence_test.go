@@ -53,6 +53,7 @@ func TestSoundSequences(t *testing.T) {
 		"an earlier program denies an end once a later number has begun": func(p *tape) {
 			p.run(before, 7)
 			p.end(before, Complete, 7, "completed r", Lost)
+			p.end(before, Complete, 7, "completed r", NotFound)
 			p.last(before, Replay, "completed r", "")
 		},
 		"strangers are refused, before and after the owner was": func(p *tape) {
