@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -36,9 +37,7 @@ func (u *upstream) asked() map[string]int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	all := map[string]int{}
-	for name, n := range u.hits {
-		all[name] = n
-	}
+	maps.Copy(all, u.hits)
 	return all
 }
 
