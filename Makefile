@@ -25,6 +25,9 @@ CHAOS ?= 90s
 SEED ?= 1
 STORE ?= postgres,redis,cluster,pebble
 
+# Which earlier programs, and on which stores, make prove upgrades from.
+UPGRADE ?= .
+
 .PHONY: help test generate lint prove race fuzz bench-smoke bench-peers bench-against demo pictures ci
 
 help: ## print this list
@@ -55,7 +58,7 @@ prove: ## run the long tests at their full length, then break everything around 
 	@scripts/install-sdks
 	SEMEL_THOROUGH=1 go test -run '$(LONG)' -count=1 -timeout 20m ./store/pgstore ./store/pebblestore ./protocol/webhook
 	SEMEL_THOROUGH=1 go test -run '^Test(SDKs|KilledProxies|GracefulRestartsOfTheUpstream|Gateways|WebhooksBehindAGateway)$$' -count=1 -v -parallel 4 -timeout 20m ./cmd/semel/internal/cli ./transport/semelproxy
-	SEMEL_THOROUGH=1 go test -run '^TestUpgrade$$' -count=1 -v -timeout 20m ./internal/upgrade
+	SEMEL_THOROUGH=1 go test -run '^TestUpgrade$$/$(UPGRADE)' -count=1 -v -timeout 20m ./internal/upgrade
 	SEMEL_THOROUGH=1 go test -run '^Test(Fedify|JavaScriptSDK)$$' -count=1 -v -timeout 10m ./protocol/activitypub/... ./protocol/a2a
 	SEMEL_THOROUGH=1 go test -run '^TestStates$$' -count=1 -timeout 10m ./server/dashboard
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
