@@ -29,7 +29,7 @@ func TestAnAbortedCallOfAnUnverifiedCallerLeavesATombstone(t *testing.T) {
 		}
 		must(t, b.Abort(t.Context(), store.Failure{}))
 		pass(2 * time.Minute)
-		sweepTogether(t, r.Engine)
+		sweepAlone(t, r.Engine)
 		if n := r.store.Len(); n != 0 {
 			t.Errorf("%d records are left after two minutes", n)
 		}
@@ -41,7 +41,7 @@ func TestAnAbortedCallOfAVerifiedCallerStays(t *testing.T) {
 	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
 		must(t, begin(t, r.Engine, call("k")).Abort(t.Context(), store.Failure{Code: "429"}))
 		pass(2 * time.Minute)
-		sweepTogether(t, r.Engine)
+		sweepAlone(t, r.Engine)
 		if a := begin(t, r.Engine, call("k")); a.Number() != 2 {
 			t.Errorf("attempt %d", a.Number())
 		}
@@ -66,7 +66,7 @@ func TestTombstonesHaveABudget(t *testing.T) {
 			}
 			pass(time.Second)
 			if i%10 == 0 {
-				sweepTogether(t, r.Engine)
+				sweepAlone(t, r.Engine)
 			}
 			most = max(most, r.store.Len())
 		}
@@ -110,19 +110,19 @@ func TestARefusalIsKeptForItsCaller(t *testing.T) {
 		must(t, a.Abort(t.Context(), store.Failure{Code: "401"}))
 		replayed("after another was refused")
 		pass(2 * time.Minute) // the tombstone isn't forgotten before the refusal
-		sweepTogether(t, r.Engine)
+		sweepAlone(t, r.Engine)
 		replayed("when the tombstone's time is over")
 		short := stranger
 		short.Window = time.Minute
 		must(t, begin(t, r.Engine, short).Complete(t.Context(), data("done")))
 		pass(time.Hour)
-		sweepTogether(t, r.Engine)
+		sweepAlone(t, r.Engine)
 		replayed("when another's call is over")
 		decides(t, r.Engine, boundCall("third", "x"), semel.OtherCaller)
 		pass(24 * time.Hour)
-		sweepTogether(t, r.Engine)
+		sweepAlone(t, r.Engine)
 		pass(24 * time.Hour)
-		sweepTogether(t, r.Engine)
+		sweepAlone(t, r.Engine)
 		if n := r.store.Len(); n != 0 {
 			t.Errorf("%d records are left", n)
 		}
@@ -166,10 +166,10 @@ func TestHoldsOfUnverifiedCallersEnd(t *testing.T) {
 			verified := call("verified")
 			must(t, begin(t, r.Engine, verified).Hold(t.Context(), "the upstream closed the connection"))
 			pass(47 * time.Hour)
-			sweepTogether(t, r.Engine)
+			sweepAlone(t, r.Engine)
 			decides(t, r.Engine, stranger, semel.Held)
 			pass(2 * time.Hour)
-			sweepTogether(t, r.Engine)
+			sweepAlone(t, r.Engine)
 			decides(t, r.Engine, verified, semel.Held)
 			if op.Financial {
 				decides(t, r.Engine, stranger, semel.Held)
@@ -220,4 +220,10 @@ func TestAnAbortedCallMayBeSentWithAnotherPayload(t *testing.T) {
 		must(t, begin(t, r.Engine, other).Abort(t.Context(), store.Failure{Code: "429"}))
 		decides(t, r.Engine, first, semel.Conflict) // something may have happened by the first attempt
 	})
+}
+
+func sweepAlone(t *testing.T, e *semel.Engine) {
+	t.Helper()
+	_, err := e.Sweep(t.Context())
+	must(t, err)
 }

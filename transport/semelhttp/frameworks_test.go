@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,7 +133,7 @@ func TestTimeoutHandler(t *testing.T) {
 		op       semel.Operation
 		outside  bool
 		statuses []int
-		effects  int
+		effects  int64
 	}{
 		{"inside, about money: held", semel.Operation{Financial: true}, false, []int{503, 409, 409}, 1},
 		{"inside, elsewhere: the handler runs again", semel.Operation{}, false, []int{503, 503}, 2},
@@ -141,12 +142,12 @@ func TestTimeoutHandler(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				effects := 0
+				var effects atomic.Int64
 				g := newGuard(t, newEngine(t, &semel.Options{Events: &semel.Events{Unswept: func(semel.Event) {}}}), nil)
 				limit := func(h http.Handler) http.Handler { return http.TimeoutHandler(h, time.Second, "busy") }
 				var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					<-time.After(3 * time.Second) // as a client of a bank does that has no context
-					effects++
+					effects.Add(1)
 					_, _ = io.WriteString(w, "charged")
 				})
 				if !c.outside {
@@ -162,8 +163,8 @@ func TestTimeoutHandler(t *testing.T) {
 					}
 					<-time.After(5 * time.Second) // until the handler has ended too
 				}
-				if effects != c.effects {
-					t.Errorf("%d effects, want %d", effects, c.effects)
+				if n := effects.Load(); n != c.effects {
+					t.Errorf("%d effects, want %d", n, c.effects)
 				}
 				if err := g.Close(t.Context()); err != nil {
 					t.Error(err)
