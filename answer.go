@@ -157,8 +157,7 @@ func (d *delivery) decided(ctx context.Context) (added time.Duration) {
 	if ans.Decision == Conflict {
 		presented = &Presented{Principal: d.call.Principal, Fingerprint: d.call.Fingerprint, Payload: d.keepable()}
 		if presented.Payload != nil {
-			from := &Record{ID: d.id, Principal: d.call.Principal, BoundTo: d.call.BoundTo, UpdatedAt: d.at.now}
-			presented.Charge = d.chargeTo(ctx, from)
+			presented.Charge = d.charge(ctx)
 		}
 	}
 	tell(Event{
@@ -191,9 +190,9 @@ func (d *delivery) held(reason string) (*Record, error) {
 	return d.op.hold(attempt, reason, d.at.now)
 }
 
-// chargeTo is [Presented].Charge for a delivery that counts for the account of rec.
-func (d *delivery) chargeTo(ctx context.Context, rec *Record) func(bytes int64) bool {
-	charge, at := d.engine.quotas.charger(ctx, rec), d.at.now
+// charge is [Presented].Charge: it counts for the account of whoever sent the delivery.
+func (d *delivery) charge(ctx context.Context) func(bytes int64) bool {
+	charge, at := d.engine.quotas.charger(ctx, sentBy(&d.call, d.id)), d.at.now
 	if charge == nil {
 		return nil
 	}

@@ -36,6 +36,11 @@ func (q *quotas) charger(ctx context.Context, rec *Record) func(bytes int64, at 
 	}
 }
 
+// sentBy is a record that counts for the account of whoever sent a call.
+func sentBy(call *Call, id ID) *Record {
+	return &Record{ID: id, Principal: call.Principal, BoundTo: call.BoundTo}
+}
+
 // entryOverhead is about what an entry of the evidence log takes in a store besides its text,
 // in bytes: what it is found by, and its part of the tree.
 const entryOverhead = 256
@@ -56,7 +61,7 @@ func (q *quotas) payer(ctx context.Context, op *Operation, call *Call) Payer {
 	if len(q.set) == 0 || isOwn(ctx) {
 		return nil
 	}
-	charge := q.charger(ctx, &Record{ID: call.ID(op.Share), Principal: call.Principal, BoundTo: call.BoundTo})
+	charge := q.charger(ctx, sentBy(call, call.ID(op.Share)))
 	if charge == nil {
 		return nil
 	}

@@ -53,7 +53,11 @@ func (d *delivery) readPosition(ctx context.Context) error {
 	p := &d.position
 	p.mark = mark
 	newest := mark // in format 1
-	if mark.Mark != nil {
+	switch {
+	case mark.Mark == nil:
+	case mark.Mark.Newest == d.call.Sequence:
+		newest = d.cur // which was read already
+	default:
 		if newest, err = d.engine.getIfAny(ctx, d.sequence.Numbered(mark.Mark.Newest)); err != nil {
 			return err
 		}
