@@ -110,6 +110,13 @@ var importRules = []importRule{
 		forbids: func(path string) bool { return under(path, "charm.land/lipgloss", "charm.land/bubbles") },
 	},
 	{
+		name:    "production code imports no template engine",
+		why:     "it finds methods by name, so the linker keeps every exported method of every library: half as much again",
+		from:    func(rel string) bool { return !under(rel, testSupport...) },
+		forbids: func(path string) bool { return under(path, "text/template", "html/template") },
+		direct:  true,
+	},
+	{
 		name: "production code imports no test support",
 		why:  "a test library in a user's binary is weight and risk for nothing",
 		from: func(rel string) bool { return !under(rel, testSupport...) },
@@ -156,7 +163,7 @@ var layers = [][]string{
 	{"transport"},
 	{"shield"},
 	{"protocol", "dispatch"},
-	{"server", "client", "checker"},
+	{"server", "client"},
 	{"cmd", "examples", "bench"},
 }
 
@@ -222,7 +229,8 @@ func TestImportRulesFind(t *testing.T) {
 		importRules[6].name: {ImportPath: m + "/store/pebblestore", Imports: []string{m, "net", "html/template"}},
 		importRules[7].name: {ImportPath: m + "/store/redisstore", Imports: []string{m, m + "/internal/problem"}},
 		importRules[8].name: {ImportPath: m + "/cmd/semel", Deps: []string{m, "charm.land/bubbletea/v2", "charm.land/lipgloss/v2"}},
-		importRules[9].name: {ImportPath: m + "/server", Imports: []string{m, "testing/fstest"}},
+		importRules[9].name: {ImportPath: m + "/server", Imports: []string{m, "html/template"}},
+		importRules[10].name: {ImportPath: m + "/server", Imports: []string{m, "testing/fstest"}},
 	}
 	sound := []pkg{
 		{ImportPath: m + "/store", Imports: []string{"context"}, Deps: []string{"context", m + "/internal/canon"}},

@@ -39,6 +39,10 @@ var built struct {
 	err      error
 }
 
+// released are the flags that the program is released with. grpcnotrace leaves out what
+// makes the linker keep every exported method of every library.
+var released = []string{"build", "-tags", "grpcnotrace", "-ldflags", "-s -w"}
+
 // program is the program's file, for the tests that run it as users do.
 func program(t *testing.T) string {
 	t.Helper()
@@ -50,7 +54,7 @@ func program(t *testing.T) string {
 			return
 		}
 		built.exe = filepath.Join(built.dir, "semel.exe")
-		if out, err := exec.Command("go", "build", "-o", built.exe, "github.com/semelhq/semel/cmd/semel").CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", append(released, "-o", built.exe, "github.com/semelhq/semel/cmd/semel")...).CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("%w\n%s", err, out)
 		}
 	})

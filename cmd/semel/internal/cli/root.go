@@ -83,14 +83,21 @@ what they mean, and every code that an answer or a log has.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.Version = buildVersion(debug.ReadBuildInfo()).line()
-	root.Flags().Bool("version", false, "print the version, as 'semel version' does")
-	root.SetVersionTemplate("{{.Version}}\n")
+	version := root.Flags().Bool("version", false, "print the version, as 'semel version' does")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w%s", err, flagHint(cmd, err))
 	})
 	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newIDs()), group(newWebhook()), group(configCommand()), group(recordsCommand()), newWhy(newRecordsFrom()), newTop(), newTail(newRecordsFrom()), newDoctor(), group(contextCommand()), group(messagesCommand()), group(evidenceCommand()), group(storeCommand()), group(reconcileCommand()), group(migrateCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
 	group(root)
+	// cobra prints a version of its own by a template, and a template engine makes the binary
+	// half as large again.
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !*version {
+			return cmd.Help()
+		}
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), buildVersion(debug.ReadBuildInfo()).line())
+		return err
+	}
 	sortCommands(root)
 	completeFlags(root)
 	return root

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -12,28 +11,19 @@ import (
 	"github.com/semelhq/semel/internal/turns"
 )
 
-// largest bounds the stripped program, in MB: more makes images slow to pull.
-const largest = 60
-
 // BenchmarkColdStart starts the stripped program and waits until GET /readyz returns 200, in
 // an empty directory and in one that was closed, and runs semel version beside them, which
 // needs only what every command does:
 //
 //	go test ./cmd/semel/internal/cli -run '^$' -bench ColdStart -benchtime 20x -turns.length 1s
 //
-// It reports medians in milliseconds, the size of the program in MB, and how many times a
-// version a start takes. With long turns it fails if that is too much: a machine that is slow
+// It reports medians in milliseconds, and how many times a version a start takes. With long turns it fails if that is too much: a machine that is slow
 // is slow for both.
 func BenchmarkColdStart(b *testing.B) {
 	exe := filepath.Join(b.TempDir(), "semel")
-	if out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", exe, "github.com/semelhq/semel/cmd/semel").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", append(released, "-o", exe, "github.com/semelhq/semel/cmd/semel")...).CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
-	info, err := os.Stat(exe)
-	if err != nil {
-		b.Fatal(err)
-	}
-	mb := float64(info.Size()) / 1e6
 	closed := b.TempDir()
 	startOnce(b, exe, closed)
 	var fresh, again, version []float64
@@ -51,11 +41,7 @@ func BenchmarkColdStart(b *testing.B) {
 	b.ReportMetric(turns.Median(again), "again-ms")
 	b.ReportMetric(turns.Median(version), "version-ms")
 	b.ReportMetric(ratio, "ratio")
-	b.ReportMetric(mb, "MB")
 	b.ReportMetric(0, "ns/op") // of a round, which says nothing
-	if mb > largest {
-		b.Errorf("the stripped program has %.1f MB, and may have %d", mb, largest)
-	}
 	// It is 3 to 6 times, by how busy the machine is. Building the API before a start was ready
 	// made it 8 to 15; a test of package server counts what that allocates.
 	if turns.Long() && ratio > 8 {

@@ -1,0 +1,21 @@
+package cli
+
+import (
+	"os"
+	"testing"
+)
+
+// TestSizeOfTheProgram: a binary is downloaded by everybody who tries it. What makes it
+// grow by half at once is usually a template engine, or other code that finds methods by
+// name: then the linker keeps all exported methods of all libraries.
+func TestSizeOfTheProgram(t *testing.T) {
+	t.Parallel()
+	const largest = 40
+	info, err := os.Stat(program(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mb := float64(info.Size()) / 1e6; mb > largest {
+		t.Errorf("the stripped program has %.1f MB, and may have %d", mb, largest)
+	}
+}
