@@ -195,8 +195,11 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 			return e.storeError("erase evidence", id, err)
 		}
 	}
-	// A crash before this write leaves the record, at most without openings. A crash
-	// after it leaves nothing to do.
+	if err := e.purgeBeside(ctx, id); err != nil {
+		return err
+	}
+	// A crash before this write leaves the record, at most without openings and what was beside
+	// it. A crash after it leaves what was written beside it meanwhile, for its time.
 	call, cancel := e.limited(ctx)
 	defer cancel()
 	n, err := ps.Purge(call, []store.Ref{{ID: rec.ID, Revision: rec.Revision}})
@@ -208,6 +211,18 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	}
 	if e.events.Purged != nil {
 		e.events.Purged(Event{Count: n, ID: id, By: store.ByOperator, Who: r.Who, Reason: r.Reason})
+	}
+	return e.purgeBeside(ctx, id)
+}
+
+// purgeBeside deletes the cells beside a record.
+func (e *Engine) purgeBeside(ctx context.Context, id ID) error {
+	call, cancel := e.limited(ctx)
+	defer cancel()
+	for _, beside := range []ID{store.CountsOf(id), store.RefusedOf(id)} {
+		if err := store.NewCell(e.store, beside).Remove(call); err != nil {
+			return err
+		}
 	}
 	return nil
 }

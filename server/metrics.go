@@ -58,6 +58,10 @@ func (s *Server) gauge(set metrics.Set) {
 			set("semel_disk_size_bytes", float64(room.Total))
 		}
 	}
+	s.observer.Waiting(func(kind string, waiting int, lost uint64) {
+		set("semel_behind_waiting", float64(waiting), kind)
+		set("semel_behind_lost", float64(lost), kind)
+	})
 	if e := s.lastSweep.Load(); e != nil {
 		set("semel_swept_records", float64(e.Swept.Left), "other_operation")
 		set("semel_swept_records", float64(e.Swept.Unreadable), "unreadable")

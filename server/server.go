@@ -290,6 +290,7 @@ func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,
 	_ = s.data.shutdown(leave)
 	s.data.close()
 	errs := []error{gen.close(end)}
+	s.writeBehind(ctx)
 	stopBackground()
 	work.Wait()
 	if err := s.stopPush(end); err != nil {
@@ -308,6 +309,30 @@ func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,
 	errs = append(errs, s.store.Close())
 	return errors.Join(errs...)
 }
+
+// writeBehind writes what was noted about deliveries, in what is left of the grace.
+func (s *Server) writeBehind(grace context.Context) {
+	if deadline, _ := grace.Deadline(); time.Until(deadline) < leastTime {
+		var cancel context.CancelFunc
+		grace, cancel = context.WithTimeout(context.Background(), leastTime)
+		defer cancel()
+	}
+	var figures error
+	var work sync.WaitGroup
+	work.Go(func() { figures = s.figures.Close(grace) })
+	lost := s.observer.Close(grace)
+	work.Wait()
+	if lost != nil {
+		s.log.Warn("not all that was counted could be written within the grace", slog.String("lost", strings.ReplaceAll(lost.Error(), "\n", ", ")))
+	}
+	if figures != nil {
+		s.log.Warn("the figures since the last write are lost", slog.Any("error", figures))
+	}
+}
+
+// leastTime is what writeBehind gets where requests have used up the grace: what is left then are
+// the counts of the last seconds, which a store that answers takes at once.
+const leastTime = time.Second
 
 // settleTime is how long a stop waits, after the grace, until the ends of attempts are
 // recorded.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -91,6 +92,64 @@ func (c *Cell) Swap(ctx context.Context, old, next CellValue) (CellValue, bool, 
 		return CellValue{}, false, nil
 	}
 	return cellValue(cur), applied || cur.Revision == rec.Revision, nil
+}
+
+// changes bounds how often Change begins again. Each time somebody else has succeeded.
+const changes = 16
+
+// Change writes what next makes of the cell's data. If somebody else has changed the data
+// meanwhile, next is called again with theirs. If next returns an error, nothing is written, and
+// Change returns it. Any other error means unknown, as for Swap.
+func (c *Cell) Change(ctx context.Context, next func(old []byte) (CellValue, error)) error {
+	old, err := c.Load(ctx)
+	for range changes {
+		if err != nil {
+			return err
+		}
+		value, err := next(old.Data)
+		if err != nil {
+			return err
+		}
+		cur, ok, err := c.Swap(ctx, old, value)
+		if ok || err != nil {
+			return err
+		}
+		old = cur
+	}
+	return &Error{Code: CodeStoreUnavailable, Message: "the value changes too fast"}
+}
+
+// Remove deletes the cell, if the store can delete. An error means unknown; removing again is
+// harmless.
+func (c *Cell) Remove(ctx context.Context) error {
+	p := c.store.Extras().Purge
+	if p == nil {
+		return nil
+	}
+	for range changes {
+		old, err := c.Load(ctx)
+		if err != nil || old.Revision.IsZero() {
+			return err
+		}
+		// A crash before this write leaves the cell, a crash after it nothing.
+		if n, err := p.Purge(ctx, []Ref{{ID: c.id, Revision: old.Revision}}); err != nil || n > 0 {
+			return err
+		}
+	}
+	return &Error{Code: CodeStoreUnavailable, Message: "the value changes too fast"}
+}
+
+// CountsOf is the identity of the cell with what the deliveries of a record got, and RefusedOf of
+// the cell with what they asked for where that was refused. Their names don't tell the key. They
+// are purged with the record.
+func CountsOf(id ID) ID { return beside(id, "semel.counts") }
+
+// RefusedOf: see [CountsOf].
+func RefusedOf(id ID) ID { return beside(id, "semel.refused") }
+
+func beside(id ID, operation string) ID {
+	d := id.Digest()
+	return ID{Tenant: id.Tenant, Operation: operation, Key: hex.EncodeToString(d[:])}
 }
 
 func cellValue(rec *Record) CellValue {

@@ -156,7 +156,7 @@ var layers = [][]string{
 	{"internal/jsonrpc", "internal/keytemplate", "internal/strictyaml"},
 	{"internal/selector"},
 	{"=store"},
-	{"store/codec", "internal/offsetclock"},
+	{"store/codec", "internal/behind", "internal/offsetclock"},
 	{"."},
 	{"door", "internal/conflicts", "internal/tally", "internal/wire"},
 	{"store", "evidence", "archive"},

@@ -1,6 +1,6 @@
 // Package conflicts keeps which keys came again with another payload, with another
-// credential or through another door, over all nodes of a store and across restarts. Like
-// counts, they are gathered in memory and written behind, so no delivery waits for them.
+// credential or through another door, over all nodes of a store and across restarts. They are
+// written behind, so no delivery waits for them.
 //
 // The list is in a few cells that all nodes share. What the refused deliveries asked for is
 // beside it, in a cell for each record, and is read when somebody wants to compare.
@@ -14,12 +14,10 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/behind"
 )
 
 const (
-	// Pause is how long refusals are gathered before they are written. A process that is
-	// killed loses those of its last pause.
-	Pause = 5 * time.Second
 	// KeptFor is how long a key stays in the list after its last conflict.
 	KeptFor = 7 * 24 * time.Hour
 	// MaxPayload is the largest payload that is kept of a refused delivery, in bytes.
@@ -37,6 +35,7 @@ const (
 const (
 	maxFresh      = 10_000
 	maxFreshBytes = 8 << 20
+	presentedSize = 300 // about what a refused delivery takes beside its payload, in bytes
 )
 
 // Conflict is what is known of the conflicts of one key.
@@ -77,25 +76,26 @@ type Index struct {
 	// the index is used. Nil: of none.
 	Unverified func(principal string) bool
 
+	// Listed and Payloads are what isn't written yet: conflicts by the cell that lists them,
+	// and what was refused by record.
+	Listed   *behind.Queue[int, news]
+	Payloads *behind.Queue[semel.ID, []Presented]
+
 	store semel.Store
 
 	mu    sync.Mutex
-	fresh map[semel.ID]*news // not written yet
-	bytes int                // of payloads in fresh
 	spent spent
-
-	writing sync.Mutex // held while fresh is written
 }
 
-// news is what has happened to one key since it was written last.
-type news struct {
-	Conflict
-	presented []Presented
-	purged    bool // an operator has purged the record: its payloads go, too
-}
+// news are the conflicts of some keys since they were written last.
+type news map[semel.ID]*Conflict
 
 // New keeps the conflicts of a store.
-func New(st semel.Store) *Index { return &Index{store: st, fresh: map[semel.ID]*news{}} }
+func New(st semel.Store) *Index {
+	x := &Index{store: st}
+	x.Listed, x.Payloads = behind.New(maxFresh, x.keepList), behind.New(maxFreshBytes, x.keepRefused)
+	return x
+}
 
 // listed are the decisions that make a Conflict.
 var listed = []semel.Decision{semel.Conflict, semel.OtherCaller, semel.OtherDoor}
@@ -105,53 +105,43 @@ func (x *Index) Decided(ev semel.Event) {
 	if !slices.Contains(listed, ev.Decision) {
 		return
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	n := x.of(ev.ID)
-	if n == nil {
-		return
+	at, p := ev.At.UnixMilli(), ev.Presented
+	one := Conflict{ID: ev.ID, Decisions: map[semel.Decision]int64{ev.Decision: 1}, First: at, Last: at}
+	if p != nil {
+		one.Principals = []string{p.Principal}
 	}
-	at := ev.At.UnixMilli()
-	n.Conflict = n.plus(&Conflict{Decisions: map[semel.Decision]int64{ev.Decision: 1}, First: at, Last: at})
-	p := ev.Presented
+	x.Listed.Note(shardOf(ev.ID), func(n *news, room int) (grown int) {
+		have, before := (*n)[ev.ID], len(*n)
+		switch {
+		case have != nil:
+			one = have.plus(&one)
+		case room <= 0:
+			return 0
+		case *n == nil:
+			*n = news{}
+		}
+		(*n)[ev.ID] = &one
+		return len(*n) - before
+	})
 	if p == nil {
 		return
 	}
-	n.Principals = include(n.Principals, p.Principal)
-	one := Presented{Fingerprint: p.Fingerprint, Principal: p.Principal, Count: 1, First: at, Last: at}
-	if p.Payload != nil && len(p.Payload) <= MaxPayload && x.bytes+len(p.Payload) <= maxFreshBytes {
-		one.Payload, one.charge = p.Payload, p.Charge
-	}
-	one.unverified = x.Unverified != nil && x.Unverified(p.Principal)
-	var added int
-	n.presented, added = with(n.presented, one)
-	x.bytes += added
+	x.Payloads.Note(ev.ID, func(list *[]Presented, room int) (grown int) {
+		one := Presented{Fingerprint: p.Fingerprint, Principal: p.Principal, Count: 1, First: at, Last: at}
+		if p.Payload != nil && len(p.Payload) <= min(MaxPayload, room) {
+			one.Payload, one.charge = p.Payload, p.Charge
+		}
+		one.unverified = x.Unverified != nil && x.Unverified(p.Principal)
+		was := len(*list)
+		*list, grown = with(*list, one)
+		return grown + (len(*list)-was)*presentedSize
+	})
 }
 
 // Purged takes note of a record that an operator has purged: what its refused deliveries
 // asked for is forgotten with it. It's for [semel.Events].
 func (x *Index) Purged(ev semel.Event) {
-	if ev.ID == (semel.ID{}) {
-		return // expired records: what belongs to them expires by itself
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if n := x.of(ev.ID); n != nil {
-		for _, p := range n.presented {
-			x.bytes -= len(p.Payload)
-		}
-		n.presented, n.purged = nil, true
-	}
-}
-
-// of is the news of a key; nil if there is no room. The caller holds x.mu.
-func (x *Index) of(id semel.ID) *news {
-	n := x.fresh[id]
-	if n == nil && len(x.fresh) < maxFresh {
-		n = &news{Conflict: Conflict{ID: id}}
-		x.fresh[id] = n
-	}
-	return n
+	x.Payloads.Forget(func(id semel.ID) bool { return id == ev.ID })
 }
 
 // plus is both, under the identity of c.
@@ -239,20 +229,8 @@ func (s *spent) spend(tenant string, bytes, now int64) bool {
 // Run writes what was noted until ctx is done, and what is left then. Without it, it is
 // written when somebody reads.
 func (x *Index) Run(ctx context.Context) {
-	tick := time.NewTicker(Pause)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			x.write(ctx)
-		case <-ctx.Done():
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
-			defer cancel()
-			x.write(ctx)
-			return
-		}
-	}
+	var work sync.WaitGroup
+	work.Go(func() { x.Listed.Run(ctx) })
+	x.Payloads.Run(ctx)
+	work.Wait()
 }
-
-// stopTime bounds writing when the process stops.
-const stopTime = 5 * time.Second

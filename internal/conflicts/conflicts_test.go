@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/behind"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
@@ -170,12 +171,12 @@ func TestNoDeliveryWaitsForTheList(t *testing.T) {
 		if wrote := st.set(false); wrote != 0 {
 			t.Errorf("100 conflicts made %d writes", wrote)
 		}
-		pass(Pause)
+		pass(behind.Pause)
 		if wrote := st.set(true); wrote != 2 {
 			t.Errorf("noting them took %d writes", wrote)
 		}
 		n.deliver(t, "pay", "acme", "k", `-1`)
-		pass(Pause)
+		pass(behind.Pause)
 		st.set(false)
 		n.deliver(t, "pay", "acme", "k", `-2`)
 		if got := n.list(t, nil)[0].Decisions[semel.Conflict]; got != 101 {
@@ -195,10 +196,10 @@ func TestRefusedPayloadsGoWithTheirRecord(t *testing.T) {
 	if err := n.Purge(t.Context(), rec.ID, semel.Removal{Reason: "asked for"}); err != nil {
 		t.Fatal(err)
 	}
-	n.write(t.Context())
-	value, err := n.refused(rec.ID).Load(t.Context())
-	if err != nil || bytes.Contains(value.Data, []byte("eyJjYXJkIjoyfQ")) || value.KeepFor > time.Minute {
-		t.Errorf("after the purge: %s, %v, %v", value.Data, value.KeepFor, err)
+	n.Payloads.Flush(t.Context())
+	value, err := store.NewCell(n.Door().Store(), store.RefusedOf(rec.ID)).Load(t.Context())
+	if err != nil || !value.Revision.IsZero() {
+		t.Errorf("after the purge: %s, %v", value.Data, err)
 	}
 	again := n.deliver(t, "pay", "acme", "k", `{"card":3}`)
 	if refused, err := n.Refused(t.Context(), &again); err != nil || len(refused) != 0 {
@@ -219,21 +220,39 @@ func TestMemoryAndCellsAreBounded(t *testing.T) {
 	for n := range 200 {
 		refuse("acme", "k"+strconv.Itoa(n), large, int64(n))
 	}
-	if x.bytes > maxFreshBytes || x.bytes < maxFreshBytes-MaxPayload {
-		t.Errorf("%d bytes of payloads are in memory", x.bytes)
+	inMemory := func(key string) (list []Presented) {
+		x.Payloads.Look(semel.ID{Tenant: "acme", Operation: "pay", Key: key}, func(p *[]Presented) { list = *p })
+		return list
+	}
+	kept := 0
+	for n := range 200 {
+		for _, p := range inMemory("k" + strconv.Itoa(n)) {
+			kept += len(p.Payload)
+		}
+	}
+	if kept > maxFreshBytes || kept < maxFreshBytes-2*MaxPayload {
+		t.Errorf("%d bytes of payloads are in memory", kept)
 	}
 	for n := range int64(10) {
 		refuse("acme", "k0", large, 1000+n)
 	}
-	if got := len(x.fresh[semel.ID{Tenant: "acme", Operation: "pay", Key: "k0"}].presented); got != MaxPresented || x.bytes > maxFreshBytes {
-		t.Errorf("%d payloads of one record, %d bytes", got, x.bytes)
+	var payloads int
+	for _, p := range inMemory("k0") {
+		payloads += len(p.Payload)
+	}
+	if got := len(inMemory("k0")); got != MaxPresented || payloads > 2*MaxPayload {
+		t.Errorf("%d payloads of one record, %d bytes", got, payloads)
 	}
 	refuse("small", "only", nil, 1)
 	for n := range 2 * maxFresh {
 		refuse("acme", "f"+strconv.Itoa(n), nil, int64(n))
 	}
-	if len(x.fresh) != maxFresh {
-		t.Errorf("%d keys are in memory", len(x.fresh))
+	keys := 0
+	for n := range shards {
+		x.Listed.Look(n, func(some *news) { keys += len(*some) })
+	}
+	if keys != maxFresh {
+		t.Errorf("%d keys are in memory", keys)
 	}
 	list, err := x.List(t.Context(), nil)
 	if err != nil || len(list) > shards*maxListed || len(list) < shards*maxListed/2 {
@@ -302,7 +321,7 @@ func TestOnePayloadOfARecordIsKeptForStrangers(t *testing.T) {
 	n.refuse(rec.ID, "p", 0, 10, nil)
 	for i := range 9 {
 		n.refuse(rec.ID, "made up "+strconv.Itoa(i), i+1, 10, nil)
-		n.write(t.Context())
+		n.Payloads.Flush(t.Context())
 	}
 	list, err := n.Refused(t.Context(), &rec)
 	if err != nil || len(list) != 2 || list[0].Principal != "p" || list[1].Principal != "made up 8" {

@@ -3,7 +3,6 @@ package conflicts
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,13 +11,13 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/behind"
 	"github.com/semelhq/semel/internal/form"
 	"github.com/semelhq/semel/store"
 )
 
 const (
-	listOperation    = "semel.conflicts" // of the cells that have the list
-	payloadOperation = "semel.refused"   // of the cells with what was refused
+	listOperation = "semel.conflicts" // of the cells that have the list
 	// shards is into how many cells the list is divided, by the digest of the identity, so
 	// that a conflict rewrites a small part of it.
 	shards = 16
@@ -62,16 +61,10 @@ func (x *Index) shard(n int) *store.Cell {
 	return store.NewCell(x.store, semel.ID{Operation: listOperation, Key: strconv.Itoa(n)})
 }
 
-// refused is the cell with what was refused for a record. Its name doesn't tell the key.
-func (x *Index) refused(id semel.ID) *store.Cell {
-	d := id.Digest()
-	return store.NewCell(x.store, semel.ID{Tenant: id.Tenant, Operation: payloadOperation, Key: hex.EncodeToString(d[:])})
-}
-
 // List returns the conflicts of a tenant, or of all if tenant is nil, the newest first. The
 // error is one of the store, or wraps [form.ErrNewer].
 func (x *Index) List(ctx context.Context, tenant *string) ([]Conflict, error) {
-	x.write(ctx)
+	x.Listed.Flush(ctx)
 	now, err := x.store.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -102,75 +95,26 @@ func (x *Index) List(ctx context.Context, tenant *string) ([]Conflict, error) {
 // another payload since the record was made. The error is one of the store, or wraps
 // [form.ErrNewer].
 func (x *Index) Refused(ctx context.Context, rec *semel.Record) ([]Presented, error) {
-	x.write(ctx)
-	value, err := x.refused(rec.ID).Load(ctx)
+	x.Payloads.Flush(ctx)
+	value, err := store.NewCell(x.store, store.RefusedOf(rec.ID)).Load(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return parseRefused(value.Data, rec)
 }
 
-// write writes what is fresh, one cell after the other, so that it never takes more of the
-// store than one caller does. What can't be written is lost: a write that isn't known to
-// have failed must not be repeated, or its counts would be too high.
-func (x *Index) write(ctx context.Context) {
-	x.writing.Lock()
-	defer x.writing.Unlock()
-	x.mu.Lock()
-	batch := x.fresh
-	x.fresh, x.bytes = map[semel.ID]*news{}, 0
-	x.mu.Unlock()
-	var lists [shards][]*Conflict
-	for id, n := range batch {
-		if n.purged || len(n.presented) > 0 {
-			x.keepRefused(ctx, id, n)
-		}
-		if len(n.Decisions) > 0 {
-			lists[shardOf(id)] = append(lists[shardOf(id)], &n.Conflict)
-		}
-	}
-	for n, list := range lists {
-		if len(list) > 0 {
-			x.keepList(ctx, n, list)
-		}
-	}
-}
-
-// tries bounds how often a cell is written that other nodes write, too.
-const tries = 16
-
-// change writes what next makes of a cell's value, unless that is nil.
-func change(ctx context.Context, cell *store.Cell, next func(old []byte) *store.CellValue) {
-	old, err := cell.Load(ctx)
-	for range tries {
-		if err != nil {
-			return
-		}
-		value := next(old.Data)
-		if value == nil {
-			return
-		}
-		// A crash before this write loses what was noted, a crash after it nothing. The
-		// cell is purged when its time is over.
-		cur, ok, serr := cell.Swap(ctx, old, *value)
-		if ok || serr != nil {
-			return
-		}
-		old, err = cur, ctx.Err()
-	}
-}
-
-func (x *Index) keepList(ctx context.Context, n int, more []*Conflict) {
+// keepList adds conflicts to a cell of the list. Where a newer program keeps it, they are lost.
+func (x *Index) keepList(ctx context.Context, n int, more *news) error {
 	now, err := x.store.Now(ctx)
 	if err != nil {
-		return
+		return err
 	}
-	change(ctx, x.shard(n), func(old []byte) *store.CellValue {
+	return x.shard(n).Change(ctx, func(old []byte) (store.CellValue, error) {
 		list, err := parseShard(old, now.Time())
 		if err != nil {
-			return nil // a newer program keeps it
+			return store.CellValue{}, err
 		}
-		for _, c := range more {
+		for _, c := range *more {
 			if i := slices.IndexFunc(list, func(have Conflict) bool { return have.ID == c.ID }); i >= 0 {
 				list[i] = list[i].plus(c)
 			} else {
@@ -185,7 +129,8 @@ func (x *Index) keepList(ctx context.Context, n int, more []*Conflict) {
 			list = dropOne(list)
 			data = encodeShard(list)
 		}
-		return &store.CellValue{Data: data, KeepFor: KeptFor}
+		// A crash before this write loses what was noted, a crash after it nothing.
+		return store.CellValue{Data: data, KeepFor: KeptFor}, nil
 	})
 }
 
@@ -254,27 +199,16 @@ func parseShard(data []byte, now time.Time) ([]Conflict, error) {
 	return list, nil
 }
 
-func (x *Index) keepRefused(ctx context.Context, id semel.ID, n *news) {
-	rec, err := x.store.Get(ctx, id)
-	if err != nil {
-		rec = &semel.Record{} // what was refused for it is of no use
-	}
-	change(ctx, x.refused(id), func(old []byte) *store.CellValue {
-		list, newer := parseRefused(old, rec)
-		if newer != nil && !n.purged { // what is purged goes, whatever it is
-			return nil
+// keepRefused adds what was refused for a record.
+func (x *Index) keepRefused(ctx context.Context, id semel.ID, more *[]Presented) error {
+	return behind.Beside(ctx, x.store, id, store.RefusedOf(id), func(rec *semel.Record, old []byte) ([]byte, error) {
+		list, err := parseRefused(old, rec)
+		if err != nil {
+			return nil, err
 		}
-		if n.purged {
-			list = nil
-		}
-		if err == nil {
-			for i := range n.presented {
-				x.pay(id.Tenant, list, &n.presented[i])
-				list, _ = with(list, n.presented[i])
-			}
-		}
-		if len(list) == 0 && old == nil {
-			return nil
+		for i := range *more {
+			x.pay(id.Tenant, list, &(*more)[i])
+			list, _ = with(list, (*more)[i])
 		}
 		kept := keptRefused{Since: rec.CreatedAt}
 		for _, p := range list {
@@ -285,7 +219,7 @@ func (x *Index) keepRefused(ctx context.Context, id semel.ID, n *news) {
 			kept.Presented = kept.Presented[1:]
 			data = encoded(kept)
 		}
-		return &store.CellValue{Data: data, KeepFor: keepFor(rec)}
+		return data, nil
 	})
 }
 
@@ -320,18 +254,6 @@ func parseRefused(data []byte, rec *semel.Record) ([]Presented, error) {
 		})
 	}
 	return list, nil
-}
-
-// keepFor is how long payloads are kept: about as long as the record, and a minute if there
-// is none.
-func keepFor(rec *semel.Record) time.Duration {
-	switch {
-	case rec.CreatedAt == 0:
-		return time.Minute
-	case rec.ExpiresAt == 0:
-		return max(rec.Policy.Window, time.Hour)
-	}
-	return max(rec.ExpiresAt.Sub(rec.UpdatedAt), time.Hour)
 }
 
 func encoded(v any) []byte {

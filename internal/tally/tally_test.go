@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/behind"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
@@ -94,7 +95,7 @@ func TestCountsSurviveARestartAndAddUp(t *testing.T) {
 			b.deliver(t, "k")
 		}
 		a.counts(t, rec, Counts{"execute": 1, "replay": 3}) // b's are on their way
-		pass(Pause)
+		pass(behind.Pause)
 		a.counts(t, rec, Counts{"execute": 1, "replay": 6})
 		a.deliver(t, "k")
 		a.stop() // writes what is left
@@ -127,11 +128,11 @@ func TestNoDeliveryWaitsForItsCount(t *testing.T) {
 		if wrote := st.count() - before; wrote != 0 || time.Since(began) != 0 {
 			t.Errorf("100 replays made %d writes and took %v", wrote, time.Since(began))
 		}
-		pass(Pause)
+		pass(behind.Pause)
 		if wrote := st.count() - before; wrote != 1 {
 			t.Errorf("their counts took %d writes", wrote)
 		}
-		pass(10 * Pause)
+		pass(10 * behind.Pause)
 		if wrote := st.count() - before; wrote != 1 {
 			t.Errorf("afterwards there were %d writes", wrote-1)
 		}
@@ -145,7 +146,7 @@ func TestCountsAreOfOneRecord(t *testing.T) {
 		defer n.stop()
 		n.deliver(t, "k")
 		n.deliver(t, "k")
-		pass(Pause)
+		pass(behind.Pause)
 		st.Advance(2 * time.Hour) // the key is free again
 		n.counts(t, n.deliver(t, "k"), Counts{"execute": 1})
 	})
@@ -161,17 +162,17 @@ func TestAFailingStoreLosesCountsAndInventsNone(t *testing.T) {
 		st.mu.Lock()
 		st.fail = true
 		st.mu.Unlock()
-		pass(Pause)
+		pass(behind.Pause)
 		st.mu.Lock()
 		st.fail = false
 		st.mu.Unlock()
 		n.tally.Count(rec.ID, semel.Replay)
-		pass(Pause)
+		pass(behind.Pause)
 		n.counts(t, rec, Counts{"execute": 1, "replay": 1})
 		for i := range 2 * maxFresh {
 			n.tally.Count(semel.ID{Operation: "pay", Key: strconv.Itoa(i)}, semel.Replay)
 		}
-		if fresh := len(n.tally.fresh); fresh != maxFresh {
+		if fresh, _ := n.tally.State(); fresh != maxFresh {
 			t.Errorf("%d records are counted at once", fresh)
 		}
 	})
@@ -185,7 +186,7 @@ type during struct {
 }
 
 func (d *during) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
-	if f := d.read; f != nil && id.Operation == cellOf(id).Operation {
+	if f := d.read; f != nil && id.Operation == store.CountsOf(id).Operation {
 		d.read = nil
 		f()
 	}
@@ -194,7 +195,7 @@ func (d *during) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 
 func (d *during) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	rec, applied, err := d.Store.Apply(ctx, w)
-	if f := d.written; f != nil && w.Record.ID.Operation == cellOf(w.Record.ID).Operation {
+	if f := d.written; f != nil && w.Record.ID.Operation == store.CountsOf(w.Record.ID).Operation {
 		d.written = nil
 		f()
 	}
@@ -206,15 +207,15 @@ func (d *during) Apply(ctx context.Context, w store.Write) (*semel.Record, bool,
 func TestCountsAreNeverTooHighWhileTheyAreWritten(t *testing.T) {
 	for name, race := range map[string]func(t *testing.T, st *during, y *Tally, of func()){
 		"written while they are read": func(t *testing.T, st *during, y *Tally, of func()) {
-			st.read = func() { y.write(t.Context()) }
+			st.read = func() { y.Flush(t.Context()) }
 			of()
 		},
 		"read before the write is known to be done": func(t *testing.T, st *during, y *Tally, of func()) {
 			st.written = of
-			y.write(t.Context())
+			y.Flush(t.Context())
 		},
 		"read when they have been written": func(t *testing.T, st *during, y *Tally, of func()) {
-			y.write(t.Context())
+			y.Flush(t.Context())
 			of()
 		},
 	} {
@@ -253,9 +254,9 @@ func TestSomeRecordsHaveNoCounts(t *testing.T) {
 		n.deliver(t, key)
 		n.deliver(t, key)
 	}
-	n.tally.write(t.Context())
+	n.tally.Flush(t.Context())
 	for key, want := range map[string]bool{"stranger": false, "owner": true} {
-		value, err := store.NewCell(n.Door().Store(), cellOf(n.deliver(t, key).ID)).Load(t.Context())
+		value, err := store.NewCell(n.Door().Store(), store.CountsOf(n.deliver(t, key).ID)).Load(t.Context())
 		if err != nil || (value.Data != nil) != want {
 			t.Errorf("%s: %s, %v", key, value.Data, err)
 		}

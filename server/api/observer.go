@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -36,14 +38,53 @@ func refusedStranger(rec *semel.Record) bool {
 	return rec.Disposition == semel.DispositionAborted && (rec.BoundTo != "" || semelhttp.DerivedPrincipal(rec.Principal))
 }
 
-// Run writes the counts of decisions and the conflicts to the store, every few seconds and
-// when ctx is done. Without it the counts are those of this process, and conflicts are
+// Run writes the counts of decisions and the conflicts to the store, every few seconds and,
+// unless somebody calls Close first, when ctx is done. Without it the counts are those of this process, and conflicts are
 // written when somebody lists them.
 func (o *Observer) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	work.Go(func() { o.conflicts.Run(ctx) })
 	o.tally.Run(ctx)
 	work.Wait()
+}
+
+// queue is one of the queues of what isn't written yet.
+type queue interface {
+	State() (waiting int, lost uint64)
+	Close(ctx context.Context) (lost int)
+}
+
+func (o *Observer) queues() map[string]queue {
+	return map[string]queue{"counts": o.tally, "conflicts": o.conflicts.Listed, "payloads": o.conflicts.Payloads}
+}
+
+// Waiting calls tell for each kind of what is written behind deliveries (counts, conflicts and
+// payloads), with how many notes wait to be written, and how many were lost, because too many
+// waited or the store failed.
+func (o *Observer) Waiting(tell func(kind string, waiting int, lost uint64)) {
+	for kind, q := range o.queues() {
+		waiting, lost := q.State()
+		tell(kind, waiting, lost)
+	}
+}
+
+// Close writes what waits, within ctx. The error says how much it gives up. What is noted
+// afterwards is lost.
+func (o *Observer) Close(ctx context.Context) error {
+	var work sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for kind, q := range o.queues() {
+		work.Go(func() {
+			if n := q.Close(ctx); n > 0 {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, fmt.Errorf("%s of %d calls", kind, n))
+			}
+		})
+	}
+	work.Wait()
+	return errors.Join(errs...)
 }
 
 // Events are for the engine's options, alone or together with others.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/behind"
 	"github.com/semelhq/semel/internal/form"
 	"github.com/semelhq/semel/store"
 )
@@ -36,9 +37,10 @@ const (
 // node is what this process has counted. It keeps two cells: the running minute is
 // rewritten every second and is small; the history is rewritten once a minute.
 type node struct {
-	id              string
-	recent, history *cell
-	directory       *store.Cell
+	id                         string
+	recent, history, directory *store.Cell
+
+	turn behind.Turn // held while the cells are written
 
 	mu      sync.Mutex
 	minute  slot // that is running
@@ -49,6 +51,7 @@ type node struct {
 
 	unwritten struct{ recent, history bool }
 	listed    int64 // hour in which the directory has named this node last
+	closed    bool
 }
 
 // keptRecent is the cell of the running minute. Seq is its number among the node's minutes.
@@ -79,37 +82,43 @@ const maxNodes = 256
 func cellID(key string) semel.ID { return semel.ID{Operation: operation, Key: key} }
 
 func (n *node) init(st semel.Store) {
-	n.id = rand.Text()
-	n.recent = &cell{cell: store.NewCell(st, cellID("recent/"+n.id))}
-	n.history = &cell{cell: store.NewCell(st, cellID("history/"+n.id))}
+	n.id, n.turn = rand.Text(), make(behind.Turn, 1)
+	n.recent, n.history = store.NewCell(st, cellID("recent/"+n.id)), store.NewCell(st, cellID("history/"+n.id))
 	n.directory = store.NewCell(st, cellID("nodes"))
 }
 
-// Run writes the figures of this node until ctx is done, and what is left then. Without it
-// the figures are those of this process, in one minute.
+// Run writes the figures of this node until ctx is done, and then, unless somebody calls Close
+// first, what is left. Without it the figures are those of this process, in one minute.
 func (f *Figures) Run(ctx context.Context) {
-	tick := time.NewTicker(f.opts.Interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			f.write(ctx)
-		case <-ctx.Done():
-			f.write(context.WithoutCancel(ctx))
-			return
-		}
+	behind.Every(ctx, f.opts.Interval, func(ctx context.Context) { _ = f.write(ctx) })
+	_ = f.Close(context.WithoutCancel(ctx))
+}
+
+// Close writes what is left, within ctx. If that fails, the error says so, and the figures of the
+// last second or more are lost. What is counted afterwards is lost, too.
+func (f *Figures) Close(ctx context.Context) error {
+	f.own.mu.Lock()
+	closed := f.own.closed
+	f.own.closed = true
+	f.own.mu.Unlock()
+	if closed {
+		return nil
 	}
+	return f.write(ctx)
 }
 
 // write takes in what was counted and writes it. If the store fails, the next call writes
-// everything: a cell has sums, not differences, so that writing it again is harmless. It is
-// called once at a time.
-func (f *Figures) write(ctx context.Context) {
+// everything: a cell has sums, not differences, so that writing it again is harmless.
+func (f *Figures) write(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()
+	if !f.own.turn.Take(ctx) {
+		return ctx.Err()
+	}
+	defer f.own.turn.Done()
 	now, err := f.store.Now(ctx)
 	if err != nil {
-		return
+		return err
 	}
 	second := now.Time().Unix()
 	n := &f.own
@@ -117,13 +126,14 @@ func (f *Figures) write(ctx context.Context) {
 	f.gather(second)
 	recent, history := n.encode()
 	n.mu.Unlock()
-	if n.write(ctx, second, recent, history) {
-		return
+	if err = n.write(ctx, second, recent, history); err == nil {
+		return nil
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.unwritten.recent = n.unwritten.recent || recent != nil
 	n.unwritten.history = n.unwritten.history || history != nil
+	return err
 }
 
 // gather takes in what was counted. The caller holds f.own.mu.
@@ -198,19 +208,32 @@ func encoded(v any) []byte {
 	return data
 }
 
-// write writes the cells, and reports whether all of it is durable. The running minute comes
-// after the history: until then, its cell has the minute that the history gets.
-func (n *node) write(ctx context.Context, now int64, recent, history []byte) bool {
+// write writes the cells. The running minute comes after the history: until then, its cell has
+// the minute that the history gets.
+func (n *node) write(ctx context.Context, now int64, recent, history []byte) error {
 	if recent == nil && history == nil {
-		return true
+		return nil
 	}
 	if hour := now - now%3600; hour != n.listed {
-		if !n.list(ctx, now) {
-			return false
+		if err := n.list(ctx, now); err != nil {
+			return err
 		}
 		n.listed = hour
 	}
-	return (history == nil || n.history.write(ctx, history)) && (recent == nil || n.recent.write(ctx, recent))
+	if err := put(ctx, n.history, history); err != nil {
+		return err
+	}
+	return put(ctx, n.recent, recent)
+}
+
+// put replaces the data of a cell of this node, unless it is nil.
+func put(ctx context.Context, cell *store.Cell, data []byte) error {
+	if data == nil {
+		return nil
+	}
+	// A crash before this write leaves the sums of a second ago, a crash after it nothing
+	// to do. The store purges the cell when nobody has written it for keepFor.
+	return cell.Change(ctx, func([]byte) (store.CellValue, error) { return store.CellValue{Data: data, KeepFor: keepFor}, nil })
 }
 
 // keptHistory is the history as far as a cell has room for it: the oldest lists of records
@@ -243,20 +266,12 @@ func (n *node) keptHistory() []byte {
 	}
 }
 
-// tries bounds how often the directory is written that other nodes write, too.
-const tries = 16
-
-// list names this node in the directory, and strikes out those whose cells are gone. It
-// reports false if that is unknown.
-func (n *node) list(ctx context.Context, now int64) bool {
-	old, err := n.directory.Load(ctx)
-	for range tries {
+// list names this node in the directory, and strikes out those whose cells are gone.
+func (n *node) list(ctx context.Context, now int64) error {
+	return n.directory.Change(ctx, func(old []byte) (store.CellValue, error) {
+		d, err := parseDirectory(old)
 		if err != nil {
-			return false
-		}
-		d, newer := parseDirectory(old.Data)
-		if newer != nil {
-			return false
+			return store.CellValue{}, err
 		}
 		maps.DeleteFunc(d.Nodes, func(_ string, seen int64) bool { return seen < now-int64(keepFor/time.Second) })
 		for len(d.Nodes) >= maxNodes {
@@ -265,13 +280,8 @@ func (n *node) list(ctx context.Context, now int64) bool {
 		d.Nodes[n.id] = now
 		// A crash before this write leaves nothing, a crash after it a name without cells,
 		// which is read as nothing and struck out in time.
-		cur, ok, serr := n.directory.Swap(ctx, old, store.CellValue{Data: encoded(d), KeepFor: 2 * keepFor})
-		if ok || serr != nil {
-			return ok
-		}
-		old, err = cur, ctx.Err()
-	}
-	return false
+		return store.CellValue{Data: encoded(d), KeepFor: 2 * keepFor}, nil
+	})
 }
 
 // parseDirectory reads the directory. One that is damaged names nobody. The error is
@@ -295,29 +305,4 @@ func oldest(nodes map[string]int64) (id string) {
 		}
 	}
 	return id
-}
-
-// cell is a cell that only this node writes.
-type cell struct {
-	cell *store.Cell
-	was  store.CellValue
-	lost bool // it isn't known what the store has
-}
-
-// write replaces the cell's value, and reports whether it is durable.
-func (c *cell) write(ctx context.Context, data []byte) bool {
-	if c.lost {
-		was, err := c.cell.Load(ctx)
-		if err != nil {
-			return false
-		}
-		c.was, c.lost = was, false
-	}
-	// A crash before this write leaves the sums of a second ago, a crash after it nothing
-	// to do. The store purges the cell when nobody has written it for keepFor.
-	is, ok, err := c.cell.Swap(ctx, c.was, store.CellValue{Data: data, KeepFor: keepFor})
-	if c.lost = err != nil || !ok; !c.lost {
-		c.was = is
-	}
-	return !c.lost
 }
