@@ -91,6 +91,8 @@ type Engine struct {
 	dispatcher atomic.Pointer[func(*Record)]
 
 	epoch atomic.Int64 // of the store, as an Instant; see NewEpoch
+	// erasedRead is when the list of what was erased was read last, as an Instant.
+	erasedRead atomic.Int64
 
 	sweeps   sweeps
 	archive  archiving

@@ -55,6 +55,11 @@ type Events struct {
 	// Purged: a batch of expired records was deleted. Count; and ID, By, Who and Reason
 	// where an operator purged one record.
 	Purged func(Event)
+	// Erased: records were purged with [Removal].EraseEvidence, here or by another engine on the
+	// store, so that whatever names them must go. At, Erased. [Engine.Run] learns it within some
+	// seconds, and calls Erased more than once. After a start it tells what was erased in the last
+	// eight days.
+	Erased func(Event)
 	// Swept: a sweep by [Engine.Run] has ended. Swept; and Err, if something kept it from
 	// some or all due records, which the next sweep tries again.
 	Swept func(Event)
@@ -155,6 +160,9 @@ type Event struct {
 	Try int
 	// Count is how many records were purged.
 	Count int
+	// Erased reports whether what you know of an identity, from the store's time at or before it,
+	// is erased. Call it at any time.
+	Erased func(id ID, at time.Time) bool
 	// Swept is what a sweep did.
 	Swept Swept
 }

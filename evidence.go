@@ -44,6 +44,9 @@ type Witness interface {
 	// EraseRecord erases what the entries about an identity say in plain text, and
 	// returns how many entries there are. What they prove stays.
 	EraseRecord(ctx context.Context, id ID) (int, error)
+	// Subject is a digest of an identity that nobody can make, or find by trying names, without a
+	// secret that all witnesses of the store share.
+	Subject(id ID) store.Subject
 }
 
 // Payer counts an entry of so many bytes that is written about a delivery, at a time of the

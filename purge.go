@@ -119,7 +119,8 @@ type Removal struct {
 	// EraseEvidence also erases what the evidence log says in plain text about the
 	// identity, as when a person wants to be forgotten: key, principal, and who changed
 	// the record and why, of this purge too. That there were such changes stays proved.
-	// An engine that doesn't write the log refuses it with [CodeUnsupported].
+	// Every engine on the store learns it, see Events.Erased. Where there is a log and this
+	// engine doesn't write it, it refuses with [CodeUnsupported].
 	EraseEvidence bool
 }
 
@@ -138,8 +139,10 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	if ps == nil {
 		return &Error{Code: CodeUnsupported, Message: "the store can't delete records"}
 	}
-	if r.EraseEvidence && (e.extras.Evidence == nil || e.opts.Witness == nil) {
-		return &Error{Code: CodeUnsupported, Message: "evidence can't be erased here: this program doesn't write the evidence log"}
+	if r.EraseEvidence {
+		if err := e.canErase(ctx); err != nil {
+			return err
+		}
 	}
 	op, err := e.operationFor(id.Operation, r.Force)
 	if err != nil {
@@ -191,8 +194,8 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	// here leaves the record, and some openings. Not within the time of one call, because
 	// a record that was replayed often has many entries.
 	if r.EraseEvidence {
-		if _, err := e.opts.Witness.EraseRecord(ctx, id); err != nil {
-			return e.storeError("erase evidence", id, err)
+		if err := e.eraseRecord(ctx, id); err != nil {
+			return err
 		}
 	}
 	if err := e.purgeBeside(ctx, id); err != nil {
@@ -212,7 +215,25 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	if e.events.Purged != nil {
 		e.events.Purged(Event{Count: n, ID: id, By: store.ByOperator, Who: r.Who, Reason: r.Reason})
 	}
-	return e.purgeBeside(ctx, id)
+	if err := e.purgeBeside(ctx, id); err != nil || !r.EraseEvidence {
+		return err
+	}
+	// Again: what was decided until now is about the record that is gone.
+	if err := e.declareErased(ctx, id); err != nil {
+		return err
+	}
+	e.tellErased(ctx)
+	return nil
+}
+
+// eraseRecord erases what names an identity, but for its record.
+func (e *Engine) eraseRecord(ctx context.Context, id ID) error {
+	if e.extras.Evidence != nil && e.opts.Witness != nil {
+		if _, err := e.opts.Witness.EraseRecord(ctx, id); err != nil {
+			return e.storeError("erase evidence", id, err)
+		}
+	}
+	return e.declareErased(ctx, id)
 }
 
 // purgeBeside deletes the cells beside a record.

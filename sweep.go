@@ -363,7 +363,7 @@ func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 	interval = cmp.Or(interval, time.Second)
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	asked := -epochPause
+	asked, told := -epochPause, -erasedPause
 	for {
 		select {
 		case <-ctx.Done():
@@ -373,6 +373,10 @@ func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 		if now := e.elapsed(); now-asked >= epochPause {
 			asked = now
 			_, _ = e.Door().LoadEpoch(ctx) // after an error it is loaded again later
+		}
+		if now := e.elapsed(); now-told >= erasedPause {
+			told = now
+			e.tellErased(ctx)
 		}
 		n, err := e.Sweep(ctx)
 		if ctx.Err() == nil && e.events.Swept != nil {

@@ -90,8 +90,7 @@ func (c *counter) add(f *facts, pays func(bytes int) bool) error {
 	if !known && (len(c.counts) >= maxCounts/2 || !pays(countSize)) {
 		// Operations and tenants are those that somebody has set up, so what strangers send
 		// makes few of these.
-		rec := &semel.Record{ID: semel.ID{Tenant: f.rec.ID.Tenant, Operation: f.rec.ID.Operation}}
-		f = &facts{kind: f.kind, decision: f.decision, executed: f.executed, reason: f.reason, rec: rec, at: f.at}
+		f = f.ofOperation()
 		k = c.key(f)
 		one, known = c.counts[k]
 	}
@@ -114,6 +113,33 @@ func (f *facts) slim() facts {
 	rec.Result, rec.Payload, rec.Effects, rec.Earlier = semel.Result{}, nil, nil, nil
 	slim.rec, slim.call = &rec, nil
 	return slim
+}
+
+// ofOperation is the facts without whose record they are about.
+func (f *facts) ofOperation() *facts {
+	rec := &semel.Record{ID: semel.ID{Tenant: f.rec.ID.Tenant, Operation: f.rec.ID.Operation}}
+	return &facts{kind: f.kind, decision: f.decision, executed: f.executed, reason: f.reason, rec: rec, at: f.at}
+}
+
+// Erased counts deliveries of identities that were erased for their operation, so that the entry
+// which is still to be written about them names nobody. It's for [semel.Events].
+func (l *Log) Erased(ev semel.Event) {
+	c := &l.counter
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, one := range c.counts {
+		if id := one.facts.rec.ID; id.Key == "" || !ev.Erased(id, one.until.Time()) {
+			continue
+		}
+		delete(c.counts, k)
+		one.facts = *one.facts.ofOperation()
+		k = c.key(&one.facts)
+		if have := c.counts[k]; have != nil {
+			have.n, have.from, have.until = have.n+one.n, min(have.from, one.from), max(have.until, one.until)
+		} else {
+			c.counts[k] = one
+		}
+	}
 }
 
 // wait has what is counted written in a while. The caller holds c.mu.

@@ -159,6 +159,7 @@ func both(a, b *semel.Events) *semel.Events {
 		LeaseLost:   after(a.LeaseLost, b.LeaseLost),
 		StoreFailed: after(a.StoreFailed, b.StoreFailed),
 		Purged:      after(a.Purged, b.Purged),
+		Erased:      after(a.Erased, b.Erased),
 		Swept:       after(a.Swept, b.Swept),
 
 		Unswept:     after(a.Unswept, b.Unswept),

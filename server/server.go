@@ -143,7 +143,9 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.evidence, err = OpenEvidence(&cfg.Evidence, s.store, s.log); err != nil {
 		return nil, err
 	}
-	engineOpts.Witness = witness(s.evidence)
+	if engineOpts.Witness = witness(s.evidence); s.evidence != nil {
+		engineOpts.Events = allOf(engineOpts.Events, &semel.Events{Erased: s.evidence.Erased})
+	}
 	if s.engine, err = semel.New(s.metrics.Store(s.store), engineOpts); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ package conflicts
 import (
 	"bytes"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -88,7 +89,16 @@ type Index struct {
 }
 
 // news are the conflicts of some keys since they were written last.
-type news map[semel.ID]*Conflict
+type news struct {
+	conflicts map[semel.ID]*Conflict
+	// erased reports which identities go, and from when. Nil: none.
+	erased func(id semel.ID, at time.Time) bool
+}
+
+// erases reports whether a conflict goes.
+func (n *news) erases(c *Conflict) bool {
+	return n.erased != nil && n.erased(c.ID, time.UnixMilli(c.Last))
+}
 
 // New keeps the conflicts of a store.
 func New(st semel.Store) *Index {
@@ -111,17 +121,17 @@ func (x *Index) Decided(ev semel.Event) {
 		one.Principals = []string{p.Principal}
 	}
 	x.Listed.Note(shardOf(ev.ID), func(n *news, room int) (grown int) {
-		have, before := (*n)[ev.ID], len(*n)
+		have, before := n.conflicts[ev.ID], len(n.conflicts)
 		switch {
 		case have != nil:
 			one = have.plus(&one)
 		case room <= 0:
 			return 0
-		case *n == nil:
-			*n = news{}
+		case n.conflicts == nil:
+			n.conflicts = map[semel.ID]*Conflict{}
 		}
-		(*n)[ev.ID] = &one
-		return len(*n) - before
+		n.conflicts[ev.ID] = &one
+		return len(n.conflicts) - before
 	})
 	if p == nil {
 		return
@@ -142,6 +152,19 @@ func (x *Index) Decided(ev semel.Event) {
 // asked for is forgotten with it. It's for [semel.Events].
 func (x *Index) Purged(ev semel.Event) {
 	x.Payloads.Forget(func(id semel.ID) bool { return id == ev.ID })
+}
+
+// Erased forgets identities that were erased, wherever it has noted them. It's for [semel.Events].
+func (x *Index) Erased(ev semel.Event) {
+	x.Payloads.Forget(func(id semel.ID) bool { return ev.Erased(id, time.Time{}) })
+	for shard := range shards {
+		x.Listed.Note(shard, func(n *news, _ int) (grown int) {
+			before := len(n.conflicts)
+			n.erased = ev.Erased
+			maps.DeleteFunc(n.conflicts, func(_ semel.ID, c *Conflict) bool { return n.erases(c) })
+			return len(n.conflicts) - before
+		})
+	}
 }
 
 // plus is both, under the identity of c.

@@ -249,7 +249,7 @@ func TestMemoryAndCellsAreBounded(t *testing.T) {
 	}
 	keys := 0
 	for n := range shards {
-		x.Listed.Look(n, func(some *news) { keys += len(*some) })
+		x.Listed.Look(n, func(some *news) { keys += len(some.conflicts) })
 	}
 	if keys != maxFresh {
 		t.Errorf("%d keys are in memory", keys)
@@ -358,4 +358,40 @@ func TestOtherCallersPushNoConflictOut(t *testing.T) {
 	if list[0].ID.Key != "own" {
 		t.Errorf("left: %v", list)
 	}
+}
+
+// What was erased goes from memory and from the list of all nodes, and nothing that came after it.
+func TestErasedConflictsGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := start(t, st), start(t, st)
+		defer a.stop()
+		defer b.stop()
+		for _, key := range []string{"anna@example.com", "other"} {
+			rec := a.deliver(t, "pay", "acme", key, `{"amount":1}`)
+			a.deliver(t, "pay", "acme", key, `{"amount":2}`)
+			if len(a.list(t, nil)) == 0 {
+				t.Fatal("nothing is listed")
+			}
+			b.refuse(rec.ID, "p", 3, 10, nil) // isn't written yet
+		}
+		now := time.Now()
+		ev := semel.Event{Erased: func(id semel.ID, at time.Time) bool { return id.Key == "anna@example.com" && !at.After(now) }}
+		a.Erased(ev)
+		b.Erased(ev)
+		pass(behind.Pause)
+		list := a.list(t, nil)
+		if len(list) != 1 || list[0].ID.Key != "other" || list[0].Decisions[semel.Conflict] != 2 {
+			t.Errorf("listed: %+v", list)
+		}
+		rec := a.deliver(t, "pay", "acme", "anna@example.com", `{"amount":1}`)
+		if refused, err := a.Refused(t.Context(), &rec); err != nil || len(refused) != 0 {
+			t.Errorf("what waited was written: %v, %v", refused, err)
+		}
+		pass(time.Second)
+		a.deliver(t, "pay", "acme", "anna@example.com", `{"amount":3}`)
+		if list := a.list(t, nil); len(list) != 2 {
+			t.Errorf("a new conflict isn't listed: %+v", list)
+		}
+	})
 }

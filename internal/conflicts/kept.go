@@ -109,12 +109,17 @@ func (x *Index) keepList(ctx context.Context, n int, more *news) error {
 	if err != nil {
 		return err
 	}
-	return x.shard(n).Change(ctx, func(old []byte) (store.CellValue, error) {
+	err = x.shard(n).Change(ctx, func(old []byte) (store.CellValue, error) {
 		list, err := parseShard(old, now.Time())
 		if err != nil {
 			return store.CellValue{}, err
 		}
-		for _, c := range *more {
+		before := len(list)
+		list = slices.DeleteFunc(list, func(c Conflict) bool { return more.erases(&c) })
+		if len(list) == before && len(more.conflicts) == 0 {
+			return store.CellValue{}, behind.ErrNothing
+		}
+		for _, c := range more.conflicts {
 			if i := slices.IndexFunc(list, func(have Conflict) bool { return have.ID == c.ID }); i >= 0 {
 				list[i] = list[i].plus(c)
 			} else {
@@ -132,6 +137,10 @@ func (x *Index) keepList(ctx context.Context, n int, more *news) error {
 		// A crash before this write loses what was noted, a crash after it nothing.
 		return store.CellValue{Data: data, KeepFor: KeptFor}, nil
 	})
+	if errors.Is(err, behind.ErrNothing) {
+		return nil
+	}
+	return err
 }
 
 // dropOne leaves out the oldest conflict of the tenant that has most, so that no tenant can

@@ -102,6 +102,10 @@ func (o *Observer) Events() *semel.Events {
 			ev.At = o.now()
 			o.ring.add(event{kind: "purged", Event: ev})
 		},
+		Erased: func(ev semel.Event) {
+			o.conflicts.Erased(ev)
+			o.ring.erase(ev.Erased)
+		},
 		LeaseLost: func(ev semel.Event) {
 			ev.At = o.now()
 			o.ring.add(event{kind: "lease_lost", Event: ev})

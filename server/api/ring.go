@@ -48,6 +48,26 @@ func (g *ring) add(ev event) {
 	}
 }
 
+// erase empties the events about identities that were erased, the purge itself included, whose
+// time is this machine's. Their numbers stay.
+func (g *ring) erase(erased func(semel.ID, time.Time) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range g.events {
+		ev := &g.events[i]
+		at := ev.At
+		if ev.kind == "purged" || ev.kind == "lease_lost" {
+			at = time.Time{}
+		}
+		if ev.ID != (semel.ID{}) && erased(ev.ID, at) {
+			*ev = event{seq: ev.seq, kind: erasedKind}
+		}
+	}
+}
+
+// erasedKind is the kind of an event that no reader gets any more.
+const erasedKind = "erased"
+
 // join adds a reader, which wake notifies after every event. It returns the number of the
 // newest event.
 func (g *ring) join() (wake chan struct{}, newest int64) {

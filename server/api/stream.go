@@ -201,7 +201,7 @@ func (s *stream) text(events []event, next int64, gap bool) []byte {
 // wants reports whether the event is for this reader. Only readers who see all tenants
 // get a purge of many records.
 func (s *stream) wants(ev *event) bool {
-	if s.operation != "" && ev.ID.Operation != s.operation {
+	if ev.kind == erasedKind || s.operation != "" && ev.ID.Operation != s.operation {
 		return false
 	}
 	if ev.ID == (semel.ID{}) {

@@ -89,7 +89,7 @@ func New(st semel.Store, opts *Options) *Figures {
 
 // Events are for the engine's options, alone or together with others.
 func (f *Figures) Events() *semel.Events {
-	return &semel.Events{Decided: f.decided, Ended: f.ended, Answered: f.answered}
+	return &semel.Events{Decided: f.decided, Ended: f.ended, Answered: f.answered, Erased: f.erased}
 }
 
 func (f *Figures) decided(e semel.Event) {

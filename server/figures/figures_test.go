@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -404,6 +405,57 @@ func TestCellsAreBounded(t *testing.T) {
 		r, err := f.Read(t.Context(), 7*24*time.Hour)
 		if err != nil || r.Total.Duplicates != 144_000 || len(r.Repeated) != 20 || len(r.Operations) > 513 {
 			t.Errorf("%v, %+v, %d records, %d operations", err, r.Total, len(r.Repeated), len(r.Operations))
+		}
+	})
+}
+
+// What was erased is in no report and in no cell: not of the node that hears of it, nor of one that
+// has ended, nor of one that runs. What was counted in sum stays.
+func TestErasedRecordsGoEverywhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New()
+		ended, a, b := start(t, st), start(t, st), start(t, st)
+		for _, n := range []*node{ended, a, b} {
+			for _, key := range []string{"anna@example.com", "other"} {
+				n.deliver(t, "pay", key, works)
+				n.deliver(t, "pay", key, works)
+			}
+		}
+		pass(2 * time.Minute) // into the history
+		for _, n := range []*node{ended, a, b} {
+			n.deliver(t, "pay", "anna@example.com", works)
+		}
+		ended.stop()
+		pass(2 * time.Second)
+		before := a.report(t, time.Hour)
+		if len(before.Repeated) != 2 {
+			t.Fatalf("%+v", before.Repeated)
+		}
+		now := time.Now()
+		erased := semel.Event{Erased: func(id semel.ID, at time.Time) bool { return id.Key == "anna@example.com" && !at.After(now) }}
+		a.figures.Events().Erased(erased)
+		b.figures.Events().Erased(erased)
+		pass(2 * time.Second)
+		for _, n := range []*node{a, b, start(t, st)} {
+			if r := n.report(t, time.Hour); len(r.Repeated) != 1 || r.Repeated[0].ID.Key != "other" || r.Total != before.Total {
+				t.Errorf("repeated %+v, in sum %+v, want %+v", r.Repeated, r.Total, before.Total)
+			}
+		}
+		page, err := st.Search(t.Context(), store.Query{Operation: "semel.figures", Limit: 100})
+		if err != nil || len(page.Records) < 7 {
+			t.Fatal(len(page.Records), err)
+		}
+		name := semel.ID{Tenant: "acme", Principal: "p", Operation: "pay", Key: "anna@example.com"}.Encode()
+		for _, rec := range page.Records {
+			cell, err := st.Get(t.Context(), rec.ID)
+			if err != nil || strings.Contains(string(cell.Result.Data), name) {
+				t.Errorf("%s names who was erased: %s, %v", rec.ID.Key, cell.Result.Data, err)
+			}
+		}
+		a.deliver(t, "pay", "anna@example.com", works)
+		pass(2 * time.Second)
+		if r := b.report(t, time.Hour); len(r.Repeated) != 2 {
+			t.Errorf("a new call isn't listed: %+v", r.Repeated)
 		}
 	})
 }

@@ -52,6 +52,7 @@ type node struct {
 	unwritten struct{ recent, history bool }
 	listed    int64 // hour in which the directory has named this node last
 	closed    bool
+	erased    func(semel.ID, time.Time) bool // what other nodes' cells must not name; nil: nothing
 }
 
 // keptRecent is the cell of the running minute. Seq is its number among the node's minutes.
@@ -122,6 +123,9 @@ func (f *Figures) write(ctx context.Context) error {
 	}
 	second := now.Time().Unix()
 	n := &f.own
+	if err := f.eraseOthers(ctx); err != nil {
+		return err
+	}
 	n.mu.Lock()
 	f.gather(second)
 	recent, history := n.encode()

@@ -32,6 +32,9 @@ func (versions) Decided(context.Context, *semel.Operation, *semel.Call, *semel.A
 
 func (versions) EraseRecord(context.Context, semel.ID) (int, error) { return 0, errors.ErrUnsupported }
 
+// Subject is [semel.Witness.Subject].
+func (versions) Subject(semel.ID) store.Subject { return store.Subject{} }
+
 // opWitnessed has evidence. Its lease outlasts a test, because renewals have no entries.
 var opWitnessed = semel.Operation{Name: "witnessed", Evidence: semel.EvidenceChanges, OnFailure: semel.RetryFailure, Lease: time.Hour}
 
