@@ -30,7 +30,7 @@ type Settling struct {
 type Purging struct {
 	Reason        string `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`
 	Force         bool   `json:"force,omitempty" doc:"Also if this service doesn't have the operation."`
-	EraseEvidence bool   `json:"erase_evidence,omitempty" doc:"Also erase what the evidence log says in plain text about the record, of this removal too."`
+	EraseEvidence bool   `json:"erase_evidence,omitempty" doc:"Also erase what the evidence log says in plain text about the record, of this removal too, and what conflicts, figures and feeds of all nodes say about it."`
 }
 
 // Forced is a change of a record whose operation this service may not have.
