@@ -312,3 +312,28 @@ func TestCountsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// What is still counted about an identity that is erased is written for its operation, and names
+// nobody.
+func TestCountsOfWhatWasErasedNameNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil, semel.Operation{Name: "op", Evidence: semel.EvidenceDecisions})
+		for _, key := range []string{"anna@example.com", "other"} {
+			r.do(t, call("acme", key, "p"), "paid")
+			for range 100 {
+				r.do(t, call("acme", key, "p"), "")
+			}
+		}
+		now := time.Now()
+		r.log.Erased(semel.Event{Erased: func(id semel.ID, at time.Time) bool { return id.Key == "anna@example.com" && !at.After(now) }})
+		pass(2 * evidence.DefaultCountEvery) // and until it is numbered
+		synctest.Wait()
+		named := map[string]uint64{}
+		for _, e := range r.entries(t) {
+			named[e.opening.IdempotencyKey] += e.Payload.Count
+		}
+		if named["anna@example.com"] != 0 || named["other"] != 70 || named[""] != 70 {
+			t.Errorf("deliveries that were counted, by key: %v", named)
+		}
+	})
+}
