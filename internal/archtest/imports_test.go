@@ -220,16 +220,16 @@ func TestImports(t *testing.T) {
 func TestImportRulesFind(t *testing.T) {
 	const m = modulePath
 	broken := map[string]pkg{
-		importRules[0].name: {ImportPath: m, Deps: []string{"context", m + "/internal/canon", m + "/evidence"}},
-		importRules[1].name: {ImportPath: m + "/store", Deps: []string{"context", m + "/internal/canon", m}},
-		importRules[2].name: {ImportPath: m + "/transport/semelhttp", Deps: []string{m, m + "/store/pebblestore"}},
-		importRules[3].name: {ImportPath: m + "/store/pebblestore", Imports: []string{m, m + "/store/memstore"}},
-		importRules[4].name: {ImportPath: m + "/store/memstore", Deps: []string{m, m + "/transport/semelhttp"}},
-		importRules[5].name: {ImportPath: m, Deps: []string{"context", "net/http/httptest"}},
-		importRules[6].name: {ImportPath: m + "/store/pebblestore", Imports: []string{m, "net", "html/template"}},
-		importRules[7].name: {ImportPath: m + "/store/redisstore", Imports: []string{m, m + "/internal/problem"}},
-		importRules[8].name: {ImportPath: m + "/cmd/semel", Deps: []string{m, "charm.land/bubbletea/v2", "charm.land/lipgloss/v2"}},
-		importRules[9].name: {ImportPath: m + "/server", Imports: []string{m, "html/template"}},
+		importRules[0].name:  {ImportPath: m, Deps: []string{"context", m + "/internal/canon", m + "/evidence"}},
+		importRules[1].name:  {ImportPath: m + "/store", Deps: []string{"context", m + "/internal/canon", m}},
+		importRules[2].name:  {ImportPath: m + "/transport/semelhttp", Deps: []string{m, m + "/store/pebblestore"}},
+		importRules[3].name:  {ImportPath: m + "/store/pebblestore", Imports: []string{m, m + "/store/memstore"}},
+		importRules[4].name:  {ImportPath: m + "/store/memstore", Deps: []string{m, m + "/transport/semelhttp"}},
+		importRules[5].name:  {ImportPath: m, Deps: []string{"context", "net/http/httptest"}},
+		importRules[6].name:  {ImportPath: m + "/store/pebblestore", Imports: []string{m, "net", "html/template"}},
+		importRules[7].name:  {ImportPath: m + "/store/redisstore", Imports: []string{m, m + "/internal/problem"}},
+		importRules[8].name:  {ImportPath: m + "/cmd/semel", Deps: []string{m, "charm.land/bubbletea/v2", "charm.land/lipgloss/v2"}},
+		importRules[9].name:  {ImportPath: m + "/server", Imports: []string{m, "html/template"}},
 		importRules[10].name: {ImportPath: m + "/server", Imports: []string{m, "testing/fstest"}},
 	}
 	sound := []pkg{
