@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,8 +67,14 @@ func (b *Inbox[H]) Accept(ctx context.Context, it *Item[H]) (Result, error) {
 	first := it.Key
 	ans, err := b.once(ctx, it, first, run)
 	if apart := it.Attributes[AttributeApart]; ans.Decision == semel.Conflict && apart != "" && apart != ans.Record.Attributes[AttributeApart] {
-		it.Key = first + ":apart:" + apart
-		ans, err = b.once(ctx, it, it.Key, run)
+		known, perr := b.parked(ctx, it, first, ans.Record)
+		if perr != nil {
+			return resultOf(it, &ans, perr), perr
+		}
+		if !known {
+			it.Key = first + ":apart:" + apart
+			ans, err = b.once(ctx, it, it.Key, run)
+		}
 	}
 	res := resultOf(it, &ans, err)
 	switch {
@@ -119,7 +126,8 @@ func rejected(ans *semel.Answer) bool {
 func (b *Inbox[H]) call(it *Item[H], key string) semel.Call {
 	return semel.Call{
 		Tenant: it.Tenant, Principal: b.opts.Principal, Scope: it.Scope, Operation: b.opts.Name, Key: key,
-		Fingerprint: it.Fingerprint, SamePayload: it.SamePayload, Wait: b.opts.Budget, Door: b.opts.Door, Attributes: it.Attributes,
+		Fingerprint: it.Fingerprint, Wait: b.opts.Budget, Door: b.opts.Door, Attributes: it.Attributes,
+		SamePayload: func(first semel.Fingerprint) bool { return slices.Contains(it.Former, first) },
 	}
 }
 
@@ -130,6 +138,27 @@ func (b *Inbox[H]) once(ctx context.Context, it *Item[H], key string, run func(c
 		it.ID = hex.EncodeToString(digest[:16])
 		return semel.Result{}, run(ctx, x)
 	})
+}
+
+// parkedKey is the key of an item that is parked because its own was used.
+func parkedKey(key string, content semel.Fingerprint) string {
+	_, digest, _ := strings.Cut(content.String(), ":")
+	return key + ":conflict:" + digest
+}
+
+// parked reports whether the item was parked beside a record that says nothing of what tells
+// items apart. Somebody may have had it done since, so it must not be done as another item now.
+func (b *Inbox[H]) parked(ctx context.Context, it *Item[H], key string, first *semel.Record) (bool, error) {
+	if first.Attributes[AttributeApart] != "" {
+		return false, nil
+	}
+	for _, print := range append([]semel.Fingerprint{it.Fingerprint}, it.Former...) {
+		ans, err := b.engine.Door().Peek(ctx, b.call(it, parkedKey(key, print)))
+		if err != nil || ans.Decision != semel.Execute {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // park keeps an item whose key was used with other content. The error is nil once it is
@@ -144,8 +173,7 @@ func (b *Inbox[H]) park(ctx context.Context, it *Item[H], key string, res *Resul
 		Message: fmt.Sprintf("the id was used before with another content, %v; this is %v", res.First, res.Content),
 	}
 	// The key has the content, so each content is parked once, however often it comes.
-	_, digest, _ := strings.Cut(it.Fingerprint.String(), ":")
-	ans, err := b.once(ctx, it, key+":conflict:"+digest, func(_ context.Context, x semel.Execution) error {
+	ans, err := b.once(ctx, it, parkedKey(key, it.Fingerprint), func(_ context.Context, x semel.Execution) error {
 		return b.queue(x, it, semel.Message{State: store.MessageParked, Failure: why})
 	})
 	if err != nil {

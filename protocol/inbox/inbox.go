@@ -88,9 +88,9 @@ type Item[H any] struct {
 	Tenant, Scope, Key string
 	// Fingerprint is that of its content.
 	Fingerprint semel.Fingerprint
-	// SamePayload knows the fingerprints that earlier versions made of it, see [semel.Call].
-	// Optional.
-	SamePayload func(first semel.Fingerprint) bool
+	// Former are the fingerprints that earlier versions made of it: a record that has one of
+	// them is of the same content. Optional.
+	Former []semel.Fingerprint
 	// Attributes are kept in its record; see [AttributeApart]. Optional.
 	Attributes store.Attributes
 	// Head and Body are what is handled. The head is kept as JSON.
@@ -108,5 +108,6 @@ type Item[H any] struct {
 
 // AttributeApart tells an item from another with its key and other content: if the other
 // has another value of it, or none, the two aren't a conflict. An item without it is never
-// told apart.
+// told apart; nor is one that was parked already, beside a record without it, which a version
+// has made that didn't tell them apart.
 const AttributeApart = "apart"

@@ -26,7 +26,7 @@ func (r *Receiver) accept(ctx context.Context, e *Event) error {
 	ctx = r.engine.Door().Arrived(ctx, Door, e.request)
 	e.Tenant, e.ReceivedAt = r.opts.Tenant, r.now().UTC()
 	it := &inbox.Item[head]{
-		Tenant: e.Tenant, Scope: e.Scope, Key: e.Key, Fingerprint: e.print, SamePayload: e.samePayload, Attributes: store.Attributes{},
+		Tenant: e.Tenant, Scope: e.Scope, Key: e.Key, Fingerprint: e.print, Former: e.former, Attributes: store.Attributes{},
 		Head: head{e.Source, e.Type, e.Header, e.Payment, e.mistake}, Body: e.Body, ReceivedAt: e.ReceivedAt,
 	}
 	if e.name != "" {

@@ -38,7 +38,7 @@ type Event struct {
 	Payment *Payment
 
 	print   semel.Fingerprint
-	former  []semel.Fingerprint // that earlier versions made
+	former  []semel.Fingerprint // that earlier versions made of the event
 	apart   string              // what tells it from another event with its id and another content
 	name    string              // the sender's own id; empty if there is none that can be kept
 	mistake string              // why it has no identity of its own
@@ -219,9 +219,6 @@ func printOf(body []byte, ignore [][]step) semel.Fingerprint {
 	}
 	return semel.FingerprintOf(semel.SchemeRaw, body) // all of it: it may be ambiguous
 }
-
-// samePayload knows the fingerprints that earlier versions made of the event.
-func (e *Event) samePayload(first semel.Fingerprint) bool { return slices.Contains(e.former, first) }
 
 // withKind adds the kind of an event to the digest of its content. Records of earlier versions
 // have the content's alone, or this one under the scheme of the content.
