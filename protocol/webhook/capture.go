@@ -42,7 +42,8 @@ func ParseCapture(data []byte) (*Captured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the header can't be read: %w", err)
 	}
-	c := &Captured{method, target, Delivery{http.Header(header), data[end+gap:]}}
+	_, query, _ := strings.Cut(target, "?")
+	c := &Captured{method, target, Delivery{Header: http.Header(header), Body: data[end+gap:], Query: query}}
 	if length := header.Get("Content-Length"); length != "" && length != fmt.Sprint(len(c.Body)) {
 		return nil, fmt.Errorf("Content-Length is %s, and the body has %d bytes: save it without changing a byte", length, len(c.Body))
 	}

@@ -37,8 +37,8 @@ func (v *Verifier) slot(ctx context.Context, d *Delivery) (free func(), err erro
 	}
 }
 
-// Decode returns a delivery with the body that its sender has signed: decoded, if it came
-// compressed as the source says, and otherwise as it is. The error is a [*Refusal].
+// Decode returns a delivery with its body decoded, if it came compressed as the source says,
+// and otherwise as it is. The error is a [*Refusal].
 func (v *Verifier) Decode(d *Delivery) (*Delivery, error) {
 	if !v.decodes(d) {
 		return d, nil
@@ -56,7 +56,11 @@ func (v *Verifier) Decode(d *Delivery) (*Delivery, error) {
 	}
 	header := d.Header.Clone()
 	header.Del("Content-Encoding")
-	return &Delivery{header, text}, nil
+	plain := &Delivery{Header: header, Body: text, Query: d.Query}
+	if v.source.SignsCompressed {
+		plain.sent = d.Body
+	}
+	return plain, nil
 }
 
 // named adds to a refusal that the body is encoded, which nobody would guess from the rest.
@@ -70,10 +74,13 @@ func (v *Verifier) named(d *Delivery, err error) error {
 	default:
 		return err // it was read as it was signed
 	}
-	why := "the body has a Content-Encoding: if the sender signs it before, it can't be taken"
+	why := "the body has a Content-Encoding that can't be decoded"
 	for name, coding := range codings {
 		if coding == body.CodingOf(d.Header) {
 			why = "the body is compressed (Content-Encoding: " + name + "): if the sender signs it before, write decode: " + name + " into the source"
+			if refused.Code != CodeSignatureWrong {
+				why += ", and signs_compressed: true, because it signs it afterwards"
+			}
 		}
 	}
 	return &Refusal{Code: refused.Code, Err: fmt.Errorf("%w; %s", refused.Err, why)}

@@ -18,7 +18,7 @@ func packed(d *Delivery, sec int64, coding string) *Delivery {
 	_ = z.Close()
 	header := d.Header.Clone()
 	header.Set("Content-Encoding", coding)
-	return &Delivery{header, b.Bytes()}
+	return &Delivery{Header: header, Body: b.Bytes()}
 }
 
 func decoding(o *Options) {
@@ -42,8 +42,8 @@ func TestDeliveriesThatAreCompressedAfterSigning(t *testing.T) {
 	other := packed(d, 1, "gzip")
 	other.Body = append(other.Body, other.Body...)
 	r.want(other, http.StatusBadRequest)
-	r.want(&Delivery{packed(d, 1, "gzip").Header, d.Body}, http.StatusBadRequest)
-	forged := &Delivery{d.Header, append(bytes.Clone(d.Body), ' ')}
+	r.want(&Delivery{Header: packed(d, 1, "gzip").Header, Body: d.Body}, http.StatusBadRequest)
+	forged := &Delivery{Header: d.Header, Body: append(bytes.Clone(d.Body), ' ')}
 	r.want(packed(forged, 1, "gzip"), http.StatusUnauthorized)
 	small := newRig(t, "github", decoding, func(o *Options) { o.MaxBody = int64(len(d.Body)) - 1 })
 	small.want(packed(d, 1, "gzip"), http.StatusRequestEntityTooLarge)

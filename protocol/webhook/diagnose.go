@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Diagnosis is what can be said about a captured delivery.
@@ -33,6 +34,11 @@ func (v *Verifier) Diagnose(d *Delivery, secrets []string) Diagnosis {
 	hint := func(format string, args ...any) { out.Hints = append(out.Hints, fmt.Sprintf(format, args...)) }
 	switch refused.Code {
 	case CodeSignatureWrong:
+		for i := range v.keys {
+			if c := v.keys[i].certificate; v.keys[i].ended(v.now()) {
+				hint("The certificate of secret %d is valid from %s to %s.", i+1, c.NotBefore.Format(time.RFC3339), c.NotAfter.Format(time.RFC3339))
+			}
+		}
 		v.diagnose(d, secrets, hint)
 	case CodeSignatureMissing, CodeSignatureMalformed:
 		if v.source.key.kind != "header" {
@@ -53,7 +59,7 @@ func (v *Verifier) Diagnose(d *Delivery, secrets []string) Diagnosis {
 // diagnose finds a change of body, secret or address with which the signature is right.
 func (v *Verifier) diagnose(d *Delivery, secrets []string, hint func(string, ...any)) {
 	right := func(other *Verifier, body []byte) bool {
-		_, err := other.Verify(&Delivery{d.Header, body})
+		_, err := other.Verify(&Delivery{Header: d.Header, Body: body, Query: d.Query})
 		refused, is := errors.AsType[*Refusal](err)
 		return err == nil || is && refused.Code != CodeSignatureWrong && refused.Code != CodeSignatureMalformed && refused.Code != CodeSignatureMissing
 	}
@@ -66,7 +72,7 @@ func (v *Verifier) diagnose(d *Delivery, secrets []string, hint func(string, ...
 	for i, text := range secrets {
 		for _, c := range otherKeys(&v.source.Signature, text) {
 			other := *v
-			other.keys = [][]byte{c.key}
+			other.keys = []secret{{raw: c.key}}
 			if right(&other, d.Body) {
 				hint("The signature is right if secret %d %s.", i+1, c.what)
 				return
@@ -136,7 +142,7 @@ type otherKey struct {
 
 // otherKeys are what somebody may have meant by a secret.
 func otherKeys(g *Signature, text string) []otherKey {
-	if g.Algorithm != "hmac-sha256" {
+	if hashes[g.Algorithm] == nil && g.Algorithm != "token" {
 		return nil
 	}
 	_, bare, _ := strings.Cut(text, "_")

@@ -3,8 +3,8 @@
 //
 // What differs from one sender to the next is data: a [Source] says where the signature
 // stands and what it signs, where the id of an event is found, and how long the sender
-// repeats itself. A dozen sources are built in, see [Sources]; you declare another in a
-// short YAML file, see [Load].
+// repeats itself. Many are built in, see [Sources]; you declare another in a short YAML
+// file, see [Load].
 //
 // A [Receiver] verifies a delivery by the bytes that came, before it parses or stores
 // anything. It splits a batch into its events, and makes each a call of its own: sender,

@@ -66,7 +66,8 @@ const (
 func (v *Verifier) events(d *Delivery) ([]Event, error) {
 	s := v.source
 	header := s.passed(d.Header)
-	body := bodyNode(d.Body)
+	whole := v.view(d)
+	body := whole.body
 	most := maxEvents
 	if s.perEvent() {
 		most = maxSigned
@@ -93,7 +94,8 @@ func (v *Verifier) events(d *Delivery) ([]Event, error) {
 				within[item] = true
 			}
 			e := Event{Source: s.Name, Header: header, Body: at.node.raw}
-			e.view = &view{delivery: d, body: body, url: v.url, items: at.items}
+			one := *whole
+			e.view, one.items = &one, at.items
 			if s.perEvent() {
 				// An event that nobody signed costs no more than that, and neither
 				// do those behind it.
@@ -128,7 +130,10 @@ type collector struct {
 
 func (c *collector) collect(n *node, path []step, items []*node) []found {
 	for i, s := range path {
-		if n = n.member(s.name); n == nil {
+		if s.name != "" {
+			n = n.member(s.name)
+		}
+		if n == nil {
 			return nil
 		}
 		if s.each {
@@ -228,10 +233,14 @@ func withKind(content semel.Fingerprint, kind string) (print semel.Fingerprint, 
 	return store.NewFingerprint(store.SchemeEvent, [sha256.Size]byte(b[1:])), []semel.Fingerprint{content, both}
 }
 
-// passed are the headers that a handler gets.
+// passed are the headers that a handler gets. A token isn't among them: it is a secret, and
+// they are kept.
 func (s *Source) passed(h http.Header) http.Header {
 	out := http.Header{}
 	for name, values := range h {
+		if s.Signature.Algorithm == "token" && name == s.key.name {
+			continue
+		}
 		for _, want := range append([]string{"Content-Type"}, s.Headers...) {
 			prefix, wild := strings.CutSuffix(want, "*")
 			if strings.EqualFold(name, want) || wild && len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {

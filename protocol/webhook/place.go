@@ -2,22 +2,25 @@ package webhook
 
 import (
 	"fmt"
+	"hash/crc32"
 	"net/textproto"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // A place says where in a delivery a value is found.
 type place struct {
-	kind     string // header, body, json, signature, url or digest
-	name     string // of a header, or of an entry of the signature
+	kind     string // header, query, body, json, form, field, signature, url, endpoint, crc32 or digest
+	name     string // of a header, a parameter, a field or an entry of the signature
 	path     []step
 	optional bool // without a value it is empty
 	text     string
 }
 
-// step leads from a JSON value to a part of it: by name, and then to an item of that
-// list if each is set.
+// step leads from a JSON value to a part of it: by name, if there is one, and then to an
+// item of that list if each is set.
 type step struct {
 	name string
 	each bool
@@ -63,24 +66,26 @@ func parsePlace(text string) (*place, error) {
 	switch {
 	case kind == "header" && name != "":
 		p.name = textproto.CanonicalMIMEHeaderKey(name)
-	case kind == "signature" && name != "":
+	case (kind == "signature" || kind == "query") && name != "", kind == "url" && name == "decoded":
+	case kind == "form" && name != "":
+		p.kind = "field"
 	case kind == "body" && name != "":
 		path, err := parsePath(name)
 		p.kind, p.path = "json", path
 		return p, err
-	case (kind == "body" || kind == "url" || kind == "digest") && !named:
+	case slices.Contains([]string{"body", "form", "url", "endpoint", "crc32", "digest"}, kind) && !named:
 	default:
-		return nil, fmt.Errorf("{%s} is not a place: write {header:NAME}, {body}, {body:PATH}, {signature:LABEL}, {url} or {digest}", text)
+		return nil, fmt.Errorf("{%s} is not a place: write {header:NAME}, {query:NAME}, {body}, {body:PATH}, {form}, {form:NAME}, {signature:LABEL}, {url}, {endpoint}, {crc32} or {digest}", text)
 	}
 	return p, nil
 }
 
-// parsePath reads such as "entry[].changes[].value".
+// parsePath reads such as "entry[].changes[].value", or "[].id" in a body that is a list.
 func parsePath(text string) ([]step, error) {
 	var path []step
 	for name := range strings.SplitSeq(text, ".") {
 		name, each := strings.CutSuffix(name, "[]")
-		if name == "" || strings.ContainsAny(name, "[]{}") {
+		if name == "" && (!each || len(path) > 0) || strings.ContainsAny(name, "[]{}") {
 			return nil, fmt.Errorf("%q is not a path: write names with full stops between them, and [] behind a list", text)
 		}
 		path = append(path, step{name, each})
@@ -106,35 +111,61 @@ type view struct {
 	body     *node
 	labels   map[string]string // of the signature
 	url      string
+	endpoint string
+	hashed   bool    // the address has the digest of the body
 	items    []*node // the item of each list on the way to the event
 	digest   string
 }
 
 // value is what stands at a place.
-func (v *view) value(p *place) (string, error) {
-	text := ""
+func (v *view) value(p *place) (text string, err error) {
 	switch p.kind {
 	case "header":
-		values := v.delivery.Header.Values(p.name)
-		if len(values) > 1 {
-			return "", fmt.Errorf("the header %s comes %d times", p.name, len(values))
+		text, err = single(v.delivery.Header.Values(p.name), "header", p.name)
+	case "query":
+		var q url.Values
+		if q, err = url.ParseQuery(v.delivery.Query); err == nil {
+			text, err = single(q[p.name], "parameter", p.name)
 		}
-		text = strings.Join(values, "")
+	case "field":
+		var form url.Values
+		if form, err = v.form(); err == nil {
+			text, err = single(form[p.name], "field", p.name)
+		}
+	case "form":
+		return v.sorted()
 	case "body":
-		return string(v.delivery.Body), nil
+		return string(v.delivery.signed()), nil
+	case "crc32":
+		text = strconv.FormatUint(uint64(crc32.ChecksumIEEE(v.delivery.signed())), 10)
 	case "json":
 		text = v.at(p.path).text()
 	case "signature":
 		text = v.labels[p.name]
 	case "url":
-		text = v.url
+		if text = v.url; p.name == "decoded" {
+			text = decodedURL.Replace(text)
+		}
+	case "endpoint":
+		text = v.endpoint
 	case "digest":
 		text = v.digest
+	}
+	if err != nil {
+		return "", err
 	}
 	if text == "" && !p.optional {
 		return "", &missing{p}
 	}
 	return text, nil
+}
+
+// single is the one value that something may have.
+func single(values []string, what, name string) (string, error) {
+	if len(values) > 1 {
+		return "", fmt.Errorf("the %s %s comes %d times", what, name, len(values))
+	}
+	return strings.Join(values, ""), nil
 }
 
 // missing says that there is nothing at a place.
@@ -148,6 +179,10 @@ func (e *missing) Error() string {
 		return "the body has no " + strings.TrimSuffix(strings.TrimPrefix(p.text, "body:"), "?")
 	case "signature":
 		return "the signature has no " + p.name
+	case "query":
+		return "the address has no parameter " + p.name
+	case "field":
+		return "the form has no " + p.name
 	default:
 		return "there is no " + p.kind
 	}
@@ -186,11 +221,11 @@ func (v *view) fill(t template) (string, error) {
 // bytes is fill for what is signed, which is often the whole body.
 func (v *view) bytes(t template) ([]byte, error) {
 	if len(t) == 1 && t[0].place != nil && t[0].place.kind == "body" {
-		return v.delivery.Body, nil
+		return v.delivery.signed(), nil
 	}
 	size := 0
 	if uses([]template{t}, "body") {
-		size = len(v.delivery.Body)
+		size = len(v.delivery.signed())
 	}
 	b := make([]byte, 0, size+256)
 	for _, s := range t {
@@ -198,7 +233,7 @@ func (v *view) bytes(t template) ([]byte, error) {
 		case s.place == nil:
 			b = append(b, s.literal...)
 		case s.place.kind == "body":
-			b = append(b, v.delivery.Body...)
+			b = append(b, v.delivery.signed()...)
 		default:
 			text, err := v.value(s.place)
 			if err != nil {

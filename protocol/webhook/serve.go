@@ -60,7 +60,7 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 		r.refuse(w, req, http.StatusBadRequest, inbox.Refuse("broken_off", "the body broke off"))
 		return
 	}
-	events, asks, err := r.read(w, req, &Delivery{Header: req.Header, Body: text})
+	events, asks, err := r.read(w, req, &Delivery{Header: req.Header, Body: text, Query: req.URL.RawQuery})
 	if asks {
 		return
 	}
@@ -90,7 +90,7 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 		r.write(w, http.StatusServiceUnavailable, inbox.Refuse("not_accepted", "not all of it was accepted: deliver it again"))
 		return
 	}
-	problem.WriteBody(w, http.StatusOK, "text/plain; charset=utf-8", []byte(r.source.Answer))
+	problem.WriteBody(w, http.StatusOK, r.source.AnswerType, []byte(r.source.Answer))
 }
 
 // read returns the events of a delivery, or answers it if it is the handshake.

@@ -2,65 +2,92 @@ package webhook
 
 import (
 	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
+	neturl "net/url"
+	"strings"
 	"time"
 )
 
 // Sign signs a delivery as the sender would at a time, for tests and for senders of test
 // deliveries. It replaces the signature, and the time if there is one; url is the address
-// that the delivery is posted to, if the sender signs it. Deliveries with ed25519, whose
-// private key only the sender has, can't be signed.
+// that the delivery is posted to, if the sender signs it. Deliveries that are signed by a
+// private key, which only the sender has, can't be signed.
 func (s *Source) Sign(d *Delivery, secret, url string, at time.Time) error {
-	key, err := s.Signature.key(secret)
+	g := &s.Signature
+	key, err := g.key(secret)
 	if err != nil {
 		return fmt.Errorf("webhook: the secret of %s: %w", s.Name, err)
 	}
-	if s.Signature.Algorithm != "hmac-sha256" {
-		return errors.New("webhook: only the sender can sign with " + s.Signature.Algorithm)
+	if key.raw == nil {
+		return errors.New("webhook: only the sender can sign with " + g.Algorithm)
 	}
-	seconds := strconv.FormatInt(at.Unix(), 10)
-	v := &view{delivery: d, body: bodyNode(d.Body), url: url, labels: map[string]string{}}
+	return s.signWith(d, url, "", at, func(signed []byte) ([]byte, error) {
+		if g.Algorithm == "token" {
+			return key.raw, nil
+		}
+		return g.mac(key.raw, signed), nil
+	})
+}
+
+// signWith is Sign by what makes a signature.
+func (s *Source) signWith(d *Delivery, url, endpoint string, at time.Time, make func(signed []byte) ([]byte, error)) error {
+	if name := s.Signature.BodySHA256; name != "" {
+		if d.Query = ""; len(d.Body) > 0 && !isForm(d.Header) {
+			d.Query = name + "=" // of whatever the body is
+		}
+	}
+	v := s.view(d, url, endpoint)
+	if v.hashed {
+		_, d.Query, _ = strings.Cut(v.url, "?")
+	}
+	v.labels = map[string]string{}
 	if len(s.stamp) == 1 {
 		switch p := s.stamp[0].place; p.kind {
 		case "header":
-			d.Header.Set(p.name, seconds)
+			d.Header.Set(p.name, s.Timestamp.format(at))
 		case "signature":
-			v.labels[p.name] = seconds
+			v.labels[p.name] = s.Timestamp.format(at)
 		}
 	}
 	if s.perEvent() {
-		return s.signEvents(v, key)
+		return s.signEvents(v, make)
 	}
-	signature, err := s.sign(v, key)
+	signature, err := s.sign(v, make)
 	if err != nil {
 		return err
 	}
 	for label, value := range v.labels {
 		signature = label + "=" + value + s.Signature.Separator + signature
 	}
-	d.Header.Set(s.key.name, signature)
+	if s.key.kind == "query" {
+		d.Query = neturl.Values{s.key.name: {signature}}.Encode()
+	} else {
+		d.Header.Set(s.key.name, signature)
+	}
 	return nil
 }
 
 // sign is one signature, as it is written.
-func (s *Source) sign(v *view, key []byte) (string, error) {
-	signed, err := v.fill(s.signed)
+func (s *Source) sign(v *view, make func(signed []byte) ([]byte, error)) (string, error) {
+	signed, err := v.bytes(s.signed)
 	if err != nil {
 		return "", fmt.Errorf("webhook: sign: %w", err)
 	}
-	h := hmac.New(sha256.New, key)
-	h.Write([]byte(signed))
-	text := base64.StdEncoding.EncodeToString(h.Sum(nil))
+	sum, err := make(signed)
+	if err != nil {
+		return "", err
+	}
 	g := &s.Signature
-	if g.Encoding == "hex" {
-		text = hex.EncodeToString(h.Sum(nil))
+	text := string(sum)
+	switch g.Encoding {
+	case "base64":
+		text = base64.StdEncoding.EncodeToString(sum)
+	case "hex":
+		text = hex.EncodeToString(sum)
 	}
 	switch g.Form {
 	case "labels":
@@ -72,7 +99,7 @@ func (s *Source) sign(v *view, key []byte) (string, error) {
 }
 
 // signEvents puts a signature into each event of the body.
-func (s *Source) signEvents(v *view, key []byte) error {
+func (s *Source) signEvents(v *view, make func(signed []byte) ([]byte, error)) error {
 	dec := json.NewDecoder(bytes.NewReader(v.delivery.Body))
 	dec.UseNumber()
 	var body any
@@ -83,7 +110,7 @@ func (s *Source) signEvents(v *view, key []byte) error {
 		c := collector{most: maxEvents}
 		for _, at := range c.collect(v.body, s.rules[i].each, nil) {
 			v.items = at.items
-			signature, err := s.sign(v, key)
+			signature, err := s.sign(v, make)
 			if err != nil {
 				return err
 			}
@@ -100,6 +127,14 @@ func (s *Source) signEvents(v *view, key []byte) error {
 // put sets the text at a path, and makes the objects on the way that are missing.
 func put(body any, path []step, items []int, text string) bool {
 	for i, s := range path {
+		if s.name == "" {
+			list, ok := body.([]any)
+			if !ok || items[0] >= len(list) {
+				return false
+			}
+			body, items = list[items[0]], items[1:]
+			continue
+		}
 		object, ok := body.(map[string]any)
 		if !ok {
 			return false

@@ -1,42 +1,104 @@
 package webhook
 
 import (
+	"crypto"
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/hmac"
+	"crypto/rsa"
+	"crypto/sha1"
 	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/pem"
 	"errors"
 	"fmt"
-	"github.com/semelhq/semel/protocol/inbox"
+	"hash"
 	"strings"
+	"time"
+
+	"github.com/semelhq/semel/protocol/inbox"
 )
 
+// secret is what a signature is checked with.
+type secret struct {
+	raw         []byte // of a HMAC, or the token
+	public      any    // an ed25519.PublicKey, *ecdsa.PublicKey or *rsa.PublicKey
+	certificate *x509.Certificate
+}
+
+// ended reports whether it is a certificate that isn't valid at a time.
+func (k *secret) ended(now time.Time) bool {
+	return k.certificate != nil && (now.Before(k.certificate.NotBefore) || now.After(k.certificate.NotAfter))
+}
+
+// hashes are those of HMACs.
+var hashes = map[string]func() hash.Hash{"hmac-sha256": sha256.New, "hmac-sha1": sha1.New, "hmac-sha512": sha512.New}
+
 // key decodes a secret as the sender writes it.
-func (g *Signature) key(text string) ([]byte, error) {
+func (g *Signature) key(text string) (secret, error) {
+	if block, _ := pem.Decode([]byte(text)); block != nil && hashes[g.Algorithm] == nil {
+		return g.public(block.Type, block.Bytes)
+	}
 	var key []byte
 	var err error
 	bare := strings.TrimPrefix(text, g.SecretPrefix) // some consoles and libraries leave it out
 	switch {
 	case g.Secret == "hex":
 		if key, err = hex.DecodeString(bare); err != nil {
-			return nil, errors.New("it is not hexadecimal")
+			return secret{}, errors.New("it is not hexadecimal")
 		}
 	case g.Secret == "base64":
 		if key, err = base64.StdEncoding.DecodeString(bare); err != nil {
-			return nil, errors.New("it is not base64")
+			return secret{}, errors.New("it is not base64")
 		}
 	default:
 		key = []byte(bare)
 	}
-	if g.Algorithm == "ed25519" && len(key) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("a public key has %d bytes, and this one has %d", ed25519.PublicKeySize, len(key))
+	if g.Algorithm == "ed25519" && len(key) == ed25519.PublicKeySize {
+		return secret{public: ed25519.PublicKey(key)}, nil
+	}
+	if hashes[g.Algorithm] == nil && g.Algorithm != "token" {
+		return g.public("PUBLIC KEY", key)
 	}
 	if len(key) < minSecret {
-		return nil, fmt.Errorf("it has fewer than %d bytes", minSecret)
+		return secret{}, fmt.Errorf("it has fewer than %d bytes", minSecret)
 	}
-	return key, nil
+	return secret{raw: key}, nil
 }
+
+// public reads a public key or a certificate.
+func (g *Signature) public(kind string, der []byte) (k secret, err error) {
+	if kind == "CERTIFICATE" {
+		if k.certificate, err = x509.ParseCertificate(der); err == nil {
+			k.public = k.certificate.PublicKey
+		}
+	} else {
+		k.public, err = x509.ParsePKIXPublicKey(der)
+	}
+	if err != nil {
+		return secret{}, errors.New("it is neither a public key nor a certificate")
+	}
+	fits := false
+	switch key := k.public.(type) {
+	case ed25519.PublicKey:
+		fits = g.Algorithm == "ed25519"
+	case *ecdsa.PublicKey:
+		fits = g.Algorithm == "ecdsa-p256-sha256" && key.Curve == elliptic.P256()
+	case *rsa.PublicKey:
+		fits = g.Algorithm == "rsa-sha256" && key.N.BitLen() >= minRSA
+	}
+	if !fits {
+		return secret{}, fmt.Errorf("its key is not one for %s", g.Algorithm)
+	}
+	return k, nil
+}
+
+// minRSA is how many bits a key of RSA has at least, as NIST SP 800-131A has it.
+const minRSA = 2048
 
 // signatures reads the signatures of a delivery, and the other entries beside them.
 func (v *Verifier) signatures(at *view) ([][]byte, error) {
@@ -85,14 +147,19 @@ func (v *Verifier) signatures(at *view) ([][]byte, error) {
 
 // decode reads one signature.
 func (g *Signature) decode(text string) (sum []byte, err error) {
-	if g.Encoding == "hex" {
+	switch g.Encoding {
+	case "hex":
 		sum, err = hex.DecodeString(text)
-	} else {
+	case "base64":
 		sum, err = base64.StdEncoding.DecodeString(text)
+	default:
+		return []byte(text), nil
 	}
-	want := sha256.Size
-	if g.Algorithm == "ed25519" {
-		want = ed25519.SignatureSize
+	want := ed25519.SignatureSize
+	if h := hashes[g.Algorithm]; h != nil {
+		want = h().Size()
+	} else if g.Algorithm != "ed25519" {
+		return sum, err // it depends on the key
 	}
 	if err == nil && len(sum) != want {
 		err = fmt.Errorf("%d bytes", len(sum))
@@ -111,12 +178,26 @@ func (g *Signature) example() string {
 	return g.Prefix + g.Encoding
 }
 
-// made reports whether a key made a signature.
-func (g *Signature) made(sum, key, signed []byte) bool {
-	if g.Algorithm == "ed25519" {
+// made reports whether a key made a signature, in constant time where the key is a secret.
+func (g *Signature) made(sum []byte, k *secret, signed []byte) bool {
+	digest := func(b []byte) []byte { d := sha256.Sum256(b); return d[:] }
+	switch key := k.public.(type) {
+	case ed25519.PublicKey:
 		return ed25519.Verify(key, signed, sum)
+	case *ecdsa.PublicKey:
+		return ecdsa.VerifyASN1(key, digest(signed), sum)
+	case *rsa.PublicKey:
+		return rsa.VerifyPKCS1v15(key, crypto.SHA256, digest(signed), sum) == nil
 	}
-	h := hmac.New(sha256.New, key)
+	if g.Algorithm == "token" {
+		return hmac.Equal(digest(sum), digest(k.raw)) // so that the token's length doesn't show
+	}
+	return hmac.Equal(sum, g.mac(k.raw, signed))
+}
+
+// mac is the HMAC of what is signed.
+func (g *Signature) mac(key, signed []byte) []byte {
+	h := hmac.New(hashes[g.Algorithm], key)
 	h.Write(signed)
-	return hmac.Equal(sum, h.Sum(nil)) // in constant time
+	return h.Sum(nil)
 }

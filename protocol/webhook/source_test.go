@@ -18,6 +18,12 @@ func TestBuiltinSources(t *testing.T) {
 			"{header:Shopify-Webhook-Id}", "{header:Shopify-Handle?}", "{header:Shopify-Webhook-Id?}",
 		},
 		"github": {"{header:X-GitHub-Delivery}"},
+		// Where a field ends isn't signed, nor more of a body than its CRC-32.
+		"twilio": {"{header:I-Twilio-Idempotency-Token}", "{digest}"},
+		"paypal": {"{body:id}"},
+		// A token signs nothing.
+		"gitlab":   {"{header:Idempotency-Key}", "{header:X-Gitlab-Event-UUID}", "{header:X-Gitlab-Webhook-UUID?}", "{digest}"},
+		"telegram": {"{body:update_id}"},
 	}
 	for _, name := range Sources() {
 		s, err := Builtin(name)
@@ -84,7 +90,7 @@ func TestWrongSourcesAreRefusedWithTheirPlace(t *testing.T) {
 		"no events":                              {"events: [{id: \"{body:id}\"}]\n", "", "events is missing"},
 		"no horizon":                             {"horizon: 1d\n", "", "horizon is missing"},
 		"an encoding that there isn't":           {"hex", "base32", "not one of hex, base64"},
-		"a place that there isn't":               {"{body:id}", "{query:id}", "is not a place"},
+		"a place that there isn't":               {"{body:id}", "{cookie:id}", "is not a place"},
 		"a brace that isn't closed":              {"{body:id}", "{body:id", "not closed"},
 		"a path that can't be read":              {"body:id", "body:a..b", "is not a path"},
 		"a signature in two places":              {"{header:X-Sign}", "{header:X-Sign}{header:Y}", "one header"},
@@ -94,6 +100,14 @@ func TestWrongSourcesAreRefusedWithTheirPlace(t *testing.T) {
 		"a tolerance that protects from nothing": {"horizon:", "timestamp: {in: \"{header:X-Time}\", tolerance: 2d}\nhorizon:", "is not between 0s and 1d"},
 		"labels without a label":                 {"encoding: hex", "encoding: hex, form: labels", "the label of signatures is missing"},
 		"a name that is not one":                 {"name: shop", "name: My Shop", "is not a name"},
+		"no encoding":                            {", encoding: hex", "", "write hex or base64"},
+		"a token that signs":                     {"encoding: hex", "algorithm: token, signed: \"{body}\"", "a token signs nothing"},
+		"a token in hexadecimal":                 {"encoding: hex", "algorithm: token, encoding: hex", "a token signs nothing"},
+		"a time beside a token":                  {"encoding: hex}", "algorithm: token}\ntimestamp: {in: \"{header:X-Time}\"}", "the time is not signed"},
+		"a unit that there isn't":                {"horizon:", "timestamp: {in: \"{header:X-Time}\", unit: min}\nhorizon:", "not one of s, ms, rfc3339"},
+		"a list within a list without a name":    {"{body:id}", "{body:a.[].id}", "is not a path"},
+		"a digest beside an unsigned address":    {"encoding: hex", "encoding: hex, body_sha256: h", "the address is not signed"},
+		"compressed in no way":                   {"horizon:", "signs_compressed: true\nhorizon:", "nothing says how"},
 		"a rest of nothing":                      {"{id: \"{body:id}\"}", "{id: \"{body:id}\", rest: true}", "nothing that could be left"},
 		"a free field of nothing":                {"encoding: hex", "encoding: hex, free: \"{body:x}\"", "not a place of what is signed"},
 		"a list in what is ignored":              {"{id: \"{body:id}\"}", "{id: \"{body:id}\", ignore: \"a[].b\"}", "without lists"},

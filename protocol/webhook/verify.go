@@ -16,6 +16,18 @@ import (
 type Delivery struct {
 	Header http.Header
 	Body   []byte
+	// Query is that of its address, without the question mark.
+	Query string
+
+	sent []byte // what was decoded to the body, if that is what the sender has signed
+}
+
+// signed is the body as its sender has signed it.
+func (d *Delivery) signed() []byte {
+	if d.sent != nil {
+		return d.sent
+	}
+	return d.Body
 }
 
 // Why a delivery isn't accepted, or an event can't be handled.
@@ -45,8 +57,9 @@ const (
 // state; its methods may be called concurrently.
 type Verifier struct {
 	source    *Source
-	keys      [][]byte
+	keys      []secret
 	url       string
+	endpoint  string
 	tolerance time.Duration
 	now       func() time.Time
 	maxBody   int64 // of a body that is decoded
@@ -56,11 +69,14 @@ type Verifier struct {
 type VerifierOptions struct {
 	// Source says how deliveries are signed. Required.
 	Source *Source
-	// Secrets, or public keys, as the sender writes them: one, or two while one replaces
-	// the other. Required.
+	// Secrets, public keys or certificates, as the sender writes them: one, or two while one
+	// replaces the other. Required.
 	Secrets []string
 	// URL is the address that the sender posts to. Required if the source signs it.
 	URL string
+	// Endpoint is what the sender calls that address, such as PayPal's webhook id. Required if
+	// the source signs it.
+	Endpoint string
 	// Tolerance is how far the time of a delivery may be from now. Defaults to what the
 	// source says.
 	Tolerance time.Duration
@@ -85,7 +101,7 @@ func NewVerifier(opts VerifierOptions) (*Verifier, error) {
 	if s == nil {
 		return nil, errors.New("webhook: Source is missing")
 	}
-	v := &Verifier{source: s, url: opts.URL, tolerance: opts.Tolerance, now: opts.Now, maxBody: DefaultMaxBody}
+	v := &Verifier{source: s, url: opts.URL, endpoint: opts.Endpoint, tolerance: opts.Tolerance, now: opts.Now, maxBody: DefaultMaxBody}
 	if v.tolerance == 0 {
 		v.tolerance = time.Duration(s.Timestamp.Tolerance)
 	}
@@ -101,6 +117,9 @@ func NewVerifier(opts VerifierOptions) (*Verifier, error) {
 	}
 	if uses([]template{s.signed}, "url") && opts.URL == "" {
 		errs = append(errs, fmt.Errorf("webhook: %s signs the URL that it posts to, and URL is missing", s.Name))
+	}
+	if uses([]template{s.signed}, "endpoint") && opts.Endpoint == "" {
+		errs = append(errs, fmt.Errorf("webhook: %s signs what it calls the address, and Endpoint is missing", s.Name))
 	}
 	for i, text := range opts.Secrets {
 		key, err := s.Signature.key(text)
@@ -160,9 +179,7 @@ func (v *Verifier) Check(d *Delivery) error {
 	return v.named(d, v.verify(v.view(d)))
 }
 
-func (v *Verifier) view(d *Delivery) *view {
-	return &view{delivery: d, body: bodyNode(d.Body), url: v.url}
-}
+func (v *Verifier) view(d *Delivery) *view { return v.source.view(d, v.url, v.endpoint) }
 
 // verify checks one signature and the time.
 func (v *Verifier) verify(at *view) error {
@@ -213,7 +230,7 @@ func (v *Verifier) signedBy(given [][]byte, signed []byte) bool {
 	found := false
 	for _, key := range v.keys {
 		for _, sum := range given {
-			if v.source.Signature.made(sum, key, signed) {
+			if v.source.Signature.made(sum, &key, signed) && !key.ended(v.now()) {
 				found = true
 			}
 		}
@@ -231,15 +248,41 @@ func (v *Verifier) timely(at *view) error {
 	if err != nil {
 		return &Refusal{Code: CodeTimestampMalformed, Err: err}
 	}
-	seconds, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || seconds < 0 || seconds > 1<<40 {
-		return inbox.Refuse(CodeTimestampMalformed, "the time of the signature is not seconds since 1970")
+	made, err := v.source.Timestamp.parse(text)
+	if err != nil {
+		return inbox.Refuse(CodeTimestampMalformed, "the time of the signature is not %s", timeUnits[v.source.Timestamp.Unit])
 	}
-	switch age := v.now().Sub(time.Unix(seconds, 0)); {
+	switch age := v.now().Sub(made); {
 	case age > v.tolerance:
 		return inbox.Refuse(CodeTooOld, "it was signed %v ago, and %v are allowed: an old delivery was sent again, or a clock is wrong", age.Round(time.Second), v.tolerance)
 	case age < -v.tolerance:
 		return inbox.Refuse(CodeTooNew, "it was signed %v from now, and %v are allowed: a clock is wrong", (-age).Round(time.Second), v.tolerance)
 	}
 	return nil
+}
+
+// timeUnits are how a time may be written.
+var timeUnits = map[string]string{"s": "seconds since 1970", "ms": "milliseconds since 1970", "rfc3339": "such as 2026-01-02T03:04:05Z"}
+
+// parse reads a time.
+func (t *Timestamp) parse(text string) (time.Time, error) {
+	if t.Unit == "rfc3339" {
+		return time.Parse(time.RFC3339, text)
+	}
+	n, err := strconv.ParseUint(text, 10, 50)
+	if t.Unit == "ms" {
+		return time.UnixMilli(int64(n)), err
+	}
+	return time.Unix(int64(n), 0), err
+}
+
+// format writes a time.
+func (t *Timestamp) format(at time.Time) string {
+	switch t.Unit {
+	case "ms":
+		return strconv.FormatInt(at.UnixMilli(), 10)
+	case "rfc3339":
+		return at.UTC().Format(time.RFC3339)
+	}
+	return strconv.FormatInt(at.Unix(), 10)
 }

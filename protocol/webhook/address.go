@@ -1,0 +1,87 @@
+package webhook
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// view is a delivery to an address, which its sender may call by another name, too.
+func (s *Source) view(d *Delivery, address, endpoint string) *view {
+	v := &view{delivery: d, body: bodyNode(d.Body), url: address, endpoint: endpoint}
+	name := s.Signature.BodySHA256
+	if q, err := url.ParseQuery(d.Query); name == "" || err != nil || !q.Has(name) {
+		return v
+	}
+	// The sender has signed the address with the digest that it made. With that of the body
+	// that came, the signature is right if they are the same.
+	sep := "?"
+	if strings.Contains(address, "?") {
+		sep = "&"
+	}
+	v.hashed, v.url = true, fmt.Sprintf("%s%s%s=%x", address, sep, name, sha256.Sum256(d.signed()))
+	return v
+}
+
+// isForm reports whether the header says that the body is a form.
+func isForm(h http.Header) bool {
+	media, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
+	return media == "application/x-www-form-urlencoded"
+}
+
+// maxFields bounds the fields of a form, which is read before anybody knows its sender.
+const maxFields = 1000
+
+// form is the body as a form. One that isn't one has no fields.
+func (v *view) form() (url.Values, error) {
+	d := v.delivery
+	switch {
+	case len(d.Body) == 0:
+		return nil, nil
+	case !isForm(d.Header):
+		return nil, errors.New("the body is not a form")
+	case bytes.Count(d.Body, []byte("&")) >= maxFields:
+		return nil, fmt.Errorf("the form has more than %d fields", maxFields)
+	}
+	form, err := url.ParseQuery(string(d.Body))
+	if err != nil {
+		return nil, errors.New("the form can't be read")
+	}
+	return form, nil
+}
+
+// sorted is all names and values of a form in order, each pair once. A body whose digest the
+// address has is none.
+func (v *view) sorted() (string, error) {
+	if v.hashed {
+		return "", nil
+	}
+	form, err := v.form()
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(form)) {
+		slices.Sort(form[name])
+		for _, value := range slices.Compact(form[name]) {
+			b.WriteString(name + value)
+		}
+	}
+	return b.String(), nil
+}
+
+// decodedURL resolves what HubSpot resolves in an address before it signs it.
+var decodedURL = func() *strings.Replacer {
+	var pairs []string
+	for _, c := range ":/?@!$'()*,;" {
+		pairs = append(pairs, fmt.Sprintf("%%%02X", c), string(c), fmt.Sprintf("%%%02x", c), string(c))
+	}
+	return strings.NewReplacer(pairs...)
+}()
