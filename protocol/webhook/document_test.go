@@ -25,7 +25,7 @@ func TestDocumentedFiles(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if kinds["source"] != 1 || kinds["machine"] != 1 {
+	if kinds["source"] != 2 || kinds["machine"] != 1 {
 		t.Errorf("docs/webhooks.md shows %v", kinds)
 	}
 }

@@ -114,7 +114,7 @@ func newRig(t *testing.T, source string, change ...func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	opts := Options{
-		VerifierOptions: VerifierOptions{Source: s, Secrets: []string{v.secret}, URL: v.url, Now: func() time.Time { return signedAt }},
+		VerifierOptions: VerifierOptions{Source: s, Secrets: []string{v.secret}, URL: v.url, Endpoint: endpoint, Now: func() time.Time { return signedAt }},
 		Tenant:          "acme", Handle: r.handle, Evidence: semel.EvidenceDurable, VerifyToken: "the owner's token",
 	}
 	for _, c := range change {
@@ -168,7 +168,7 @@ func (r *rig) work() (errs []error) {
 
 // post delivers d.
 func (r *rig) post(d *Delivery) *httptest.ResponseRecorder {
-	req := httptest.NewRequest(http.MethodPost, "/hook", bytes.NewReader(d.Body))
+	req := httptest.NewRequest(http.MethodPost, "/hook?"+d.Query, bytes.NewReader(d.Body))
 	maps.Copy(req.Header, d.Header)
 	w := httptest.NewRecorder()
 	r.receiver.ServeHTTP(w, req)

@@ -22,16 +22,18 @@ import (
 type Webhook struct {
 	// Path that the sender posts to, such as /webhooks/shopify. No route can hide it.
 	Path string `json:"path" required:"true"`
-	// How the sender signs and names its events: shopify, shopify-events, stripe, adyen, adyen-header, github, whatsapp, square, acp, standard-webhooks, standard-webhooks-ed25519, svix, paddle or slack, or a YAML file that says so.
+	// How the sender signs and names its events: acp, adyen, adyen-header, github, gitlab, hubspot, intercom, paddle, paypal, paystack, sendgrid, shopify, shopify-events, slack, square, standard-webhooks, standard-webhooks-ed25519, stripe, svix, telegram, twilio or whatsapp, or a YAML file that says so.
 	Source string `json:"source" required:"true"`
 	// Name of the receiver, which tells its events from those of others. Defaults to the name of the source.
 	Name string `json:"name,omitzero"`
-	// File with the secret, or the public key, as the sender shows it; two while one replaces the other.
+	// File with the secret, the public key or the certificate, as the sender shows it; two while one replaces the other.
 	SecretFiles []string `json:"secret_files" required:"true"`
 	// File with the token by which the sender asks whether this is the right address, where it does.
 	VerifyTokenFile string `json:"verify_token_file,omitzero"`
 	// Address that the sender posts to, where it signs that.
 	URL string `json:"url,omitzero"`
+	// What the sender calls that address, where it signs that, such as PayPal's webhook id.
+	Endpoint string `json:"endpoint,omitzero"`
 	// ack answers when the events are durable, and posts them to the upstream afterwards. sync posts them while the sender waits, who delivers again after a failure.
 	Mode      webhook.Mode `json:"mode" default:"ack" enum:"ack,sync"`
 	Accepting `yaml:",inline"`
@@ -136,7 +138,7 @@ func (w *Webhook) Verifier() (webhook.VerifierOptions, error) {
 		return webhook.VerifierOptions{}, err
 	}
 	secrets, err := readSecretFiles(w.SecretFiles)
-	return webhook.VerifierOptions{Source: source, Secrets: secrets, URL: w.URL}, err
+	return webhook.VerifierOptions{Source: source, Secrets: secrets, URL: w.URL, Endpoint: w.Endpoint}, err
 }
 
 // Receiver is the webhook for its receiver. What is left to the server is Handle.

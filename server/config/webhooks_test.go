@@ -1,7 +1,9 @@
 package config
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +31,17 @@ func TestWebhooks(t *testing.T) {
 		}
 		if w := c.Webhooks[2]; w.Name != "own" {
 			t.Errorf("%+v", w)
+		}
+	})
+	t.Run("the schema names every source that is built in", func(t *testing.T) {
+		schema, err := os.ReadFile("schema.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, named, _ := strings.Cut(string(schema), "How the sender signs and names its events: ")
+		named, _, _ = strings.Cut(named, ", or a YAML file")
+		if got := strings.Split(strings.Replace(named, " or ", ", ", 1), ", "); !slices.Equal(got, slices.Sorted(slices.Values(webhook.Sources()))) {
+			t.Errorf("it names %q, and there are %q", got, webhook.Sources())
 		}
 	})
 	t.Run("a receiver gets what the settings say", func(t *testing.T) {

@@ -103,8 +103,8 @@ signature doesn't cover of an identity. The exit code is 1 if it is refused.`,
 				return err
 			}
 			if file != "" {
-				if w.Source != "" || len(w.SecretFiles) > 0 || w.URL != "" {
-					return usage("--config says what --source, --secret-file and --url say: give one or the other")
+				if w.Source != "" || len(w.SecretFiles) > 0 || w.URL+w.Endpoint != "" {
+					return usage("--config says what --source, --secret-file, --url and --endpoint say: give one or the other")
 				}
 				if err := configured(cmd, file, captured.Target, &w); err != nil {
 					return err
@@ -129,6 +129,7 @@ signature doesn't cover of an identity. The exit code is 1 if it is refused.`,
 	cmd.Flags().StringVar(&w.Source, "source", "", "`name` of a source that is built in, or the file of another")
 	cmd.Flags().StringArrayVar(&w.SecretFiles, "secret-file", nil, "`file` with the secret; twice during a rotation")
 	cmd.Flags().StringVar(&w.URL, "url", "", "address that the sender posts to, if it signs that")
+	cmd.Flags().StringVar(&w.Endpoint, "endpoint", "", "what the sender calls that address, if it signs that")
 	cmd.Flags().StringVar(&at, "at", "", "`time` at which the delivery came; now by default")
 	jsonFlag(cmd, &asJSON)
 	return cmd

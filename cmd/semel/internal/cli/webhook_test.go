@@ -66,6 +66,22 @@ func TestWebhookVerify(t *testing.T) {
 		_, out, _ = semelWith(t, "", "webhook", "verify", "--json", "--source", "stripe", "--secret-file", stripe, capturedFile("stripe"))
 		wantFields(t, out, "valid", "source", "code", "problem", "hints")
 	})
+	t.Run("one whose sender signs what it calls the address", func(t *testing.T) {
+		args := []string{"webhook", "verify", "--source", "paypal", "--secret-file", "../../../../protocol/webhook/testdata/paypal.pem", "--at", at, capturedFile("paypal")}
+		if code, out, errs := semelWith(t, "", append(args, "--endpoint", "7T012345AB678901C")...); code != ExitOK || !strings.Contains(out, "unsigned   {body:id}") {
+			t.Errorf("exit %d, %s%s", code, out, errs)
+		}
+		if code, _, errs := semelWith(t, "", args...); code == ExitOK || !strings.Contains(errs, "Endpoint is missing") {
+			t.Errorf("without --endpoint: exit %d, %s", code, errs)
+		}
+	})
+	t.Run("one with the digest of its body in the address", func(t *testing.T) {
+		token := inFile(t, "twilio", "0123456789abcdef0123456789abcdef\n")
+		code, out, errs := semelWith(t, "", "webhook", "verify", "--source", "twilio", "--secret-file", token, "--url", "https://hooks.example.com/hooks/twilio", capturedFile("twilio-json"))
+		if code != ExitOK || !strings.Contains(out, "valid      twilio") {
+			t.Errorf("exit %d, %s%s", code, out, errs)
+		}
+	})
 	t.Run("a configuration says which webhook takes it", func(t *testing.T) {
 		file := inFile(t, "semel.yaml", "auth: {default_tenant: a}\nwebhooks: [{path: /hooks/shopify, source: shopify, secret_files: ['"+shop+"'], upstream: 'http://127.0.0.1:1'}]\n")
 		code, out, errs := semelWith(t, "", "webhook", "verify", "--config", file, capturedFile("shopify"))
@@ -101,7 +117,7 @@ func TestWebhookSource(t *testing.T) {
 	if _, out, _ = semelWith(t, "", "webhook", "source"); !strings.Contains(out, "github\n") || !strings.Contains(out, "whatsapp\n") {
 		t.Error(out)
 	}
-	if code, _, errs = semelWith(t, "", "webhook", "source", "gitlab"); code != ExitUsage || !strings.Contains(errs, "github") {
+	if code, _, errs = semelWith(t, "", "webhook", "source", "githab"); code != ExitUsage || !strings.Contains(errs, "github") {
 		t.Errorf("exit %d, %s", code, errs)
 	}
 }
