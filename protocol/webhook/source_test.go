@@ -17,7 +17,7 @@ func TestBuiltinSources(t *testing.T) {
 			"{header:Shopify-Event-Id}", "{header:Shopify-Shop-Domain}", "{header:Shopify-Topic}", "{header:Shopify-Action?}",
 			"{header:Shopify-Webhook-Id}", "{header:Shopify-Handle?}", "{header:Shopify-Webhook-Id?}",
 		},
-		"github": {"{header:X-GitHub-Delivery}"},
+		"github": {"{header:X-GitHub-Delivery}", "{header:X-GitHub-Hook-ID?}", "{header:X-GitHub-Hook-Installation-Target-ID?}"},
 		// Where a field ends isn't signed, nor more of a body than its CRC-32.
 		"twilio": {"{header:I-Twilio-Idempotency-Token}", "{digest}"},
 		"paypal": {"{body:id}"},
