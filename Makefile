@@ -59,7 +59,7 @@ prove: ## run the long tests at their full length, then break everything around 
 	SEMEL_THOROUGH=1 go test -run '$(LONG)' -count=1 -timeout 20m ./store/pgstore ./store/pebblestore ./protocol/webhook
 	SEMEL_THOROUGH=1 go test -run '^Test(SDKs|KilledProxies|GracefulRestartsOfTheUpstream|Gateways|WebhooksBehindAGateway)$$' -count=1 -v -parallel 4 -timeout 20m ./cmd/semel/internal/cli ./transport/semelproxy
 	SEMEL_THOROUGH=1 go test -run '^TestUpgrade$$/$(UPGRADE)' -count=1 -v -timeout 20m ./internal/upgrade
-	SEMEL_THOROUGH=1 go test -run '^Test(Fedify|JavaScriptSDK)$$' -count=1 -v -timeout 10m ./protocol/activitypub/... ./protocol/a2a
+	SEMEL_THOROUGH=1 go test -run '^Test(Fedify|JavaScriptSDK|LibrariesOfSenders)$$' -count=1 -v -timeout 10m ./protocol/activitypub/... ./protocol/a2a ./protocol/webhook
 	SEMEL_THOROUGH=1 go test -run '^TestStates$$' -count=1 -timeout 10m ./server/dashboard
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
 
