@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -53,8 +54,8 @@ type Guard struct {
 	grants grants
 
 	mu       sync.Mutex
-	declared map[string]bool // operations that a route has declared, not only named
-	handlers []*handler
+	declared map[string]bool     // operations that a route has declared, not only named
+	handlers map[string]*handler // the first of each operation
 }
 
 // New makes a guard on an engine. Options may be nil.
@@ -62,7 +63,7 @@ func New(engine *semel.Engine, opts *Options) (*Guard, error) {
 	if engine == nil {
 		return nil, errors.New("semelhttp: New needs an engine")
 	}
-	g := &Guard{engine: engine, declared: map[string]bool{}, large: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	g := &Guard{engine: engine, declared: map[string]bool{}, handlers: map[string]*handler{}, large: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	if opts != nil {
 		g.opts = *opts
 	}
@@ -72,7 +73,7 @@ func New(engine *semel.Engine, opts *Options) (*Guard, error) {
 	if p := g.opts.StatusPath; p != "" && !strings.HasSuffix(p, "/") {
 		return nil, fmt.Errorf("semelhttp: StatusPath %q does not end with a slash", p)
 	}
-	g.plain = newHandler(g, Route{}.withDefaults(), semel.Operation{}, nil)
+	g.plain = newHandler(g, Route{}.withDefaults(), semel.Operation{})
 	g.runner = door.NewRunner(engine)
 	return g, nil
 }
@@ -86,11 +87,54 @@ func (g *Guard) Runner() *door.Runner { return g.runner }
 func (g *Guard) Close(ctx context.Context) error { return g.runner.Close(ctx) }
 
 // Handle wraps next under a route. The error names everything that is wrong with the
-// route.
+// route. Call it once for each handler when the program starts, or [Guard.Middleware] for
+// one who wraps more often.
 func (g *Guard) Handle(rt Route, next http.Handler) (http.Handler, error) {
 	if next == nil {
-		return nil, errors.New("semelhttp: Handle needs a handler")
+		return nil, errNoHandler
 	}
+	h, err := g.declare(rt)
+	if err != nil {
+		return nil, err
+	}
+	return h.around(next), nil
+}
+
+// Handler is Handle for routes written in your program: it panics instead of returning an
+// error.
+func (g *Guard) Handler(rt Route, next http.Handler) http.Handler {
+	h, err := g.Handle(rt, next)
+	if err != nil {
+		panic(err)
+	}
+	return h
+}
+
+// Middleware makes the guard of a route a middleware, which wraps any number of handlers
+// under the one operation. It panics if something is wrong with the route. Make it once,
+// when the program starts: its function only wraps, and may be called for each request.
+//
+//	r.With(g.Middleware(route)).Post("/charges", charge) // a router such as chi
+//
+// Calls are told apart by their operation and key, so give handlers that do different
+// things a route each.
+func (g *Guard) Middleware(rt Route) func(http.Handler) http.Handler {
+	h, err := g.declare(rt)
+	if err != nil {
+		panic(err)
+	}
+	return func(next http.Handler) http.Handler {
+		if next == nil {
+			panic(errNoHandler)
+		}
+		return h.around(next)
+	}
+}
+
+var errNoHandler = errors.New("semelhttp: a guard needs a handler to wrap")
+
+// declare checks a route and registers its operation.
+func (g *Guard) declare(rt Route) (*handler, error) {
 	rt = rt.withDefaults()
 	if err := rt.validate(); err != nil {
 		return nil, err
@@ -104,35 +148,39 @@ func (g *Guard) Handle(rt Route, next http.Handler) (http.Handler, error) {
 	defer g.mu.Unlock()
 	op, known := rt.operation(g.engine)
 	if g.declared[op.Name] && !known {
-		return nil, fmt.Errorf("semelhttp: operation %q is declared by two routes; give the second only its name", op.Name)
+		return nil, fmt.Errorf("semelhttp: operation %q is declared by two routes; give the second only its name. If you wrap a handler for each request, make a Middleware once instead", op.Name)
 	}
 	if err := rt.checkSequence(&op); err != nil {
 		return nil, err
 	}
-	if err := g.engine.Register(op); err != nil {
-		return nil, fmt.Errorf("semelhttp: %w", err)
+	registered, _ := g.engine.Door().Operation(op.Name)
+	if !reflect.DeepEqual(op, registered) {
+		if err := g.engine.Register(op); err != nil {
+			return nil, fmt.Errorf("semelhttp: %w", err)
+		}
+		registered, _ = g.engine.Door().Operation(op.Name)
 	}
 	g.declared[op.Name] = true
-	op, _ = g.engine.Door().Operation(op.Name)
-	h := newHandler(g, rt, op, next)
-	g.handlers = append(g.handlers, &h)
+	op = registered
+	h := newHandler(g, rt, op)
+	if g.handlers[op.Name] == nil {
+		g.handlers[op.Name] = &h
+	}
 	return &h, nil
 }
 
-// Handler is Handle for routes written in your program: it panics instead of returning an
-// error.
-func (g *Guard) Handler(rt Route, next http.Handler) http.Handler {
-	h, err := g.Handle(rt, next)
-	if err != nil {
-		panic(err)
-	}
-	return h
+// around is the handler that guards next. The one that was declared has none, and stays
+// the guard's: nothing that is wrapped is kept longer than its caller keeps it.
+func (h *handler) around(next http.Handler) *handler {
+	guarded := *h
+	guarded.next = next
+	return &guarded
 }
 
 // reportError tells of an error that no caller gets.
 func (g *Guard) reportError(err error) { g.engine.Door().Troubled(door.NotRecorded(Door, err)) }
 
-// handler is one guarded handler.
+// handler is one guarded handler, or a declared route without one.
 type handler struct {
 	guard *Guard
 	route Route
@@ -148,15 +196,15 @@ type handler struct {
 	keepPayload bool
 	picks       *picks // nil: the key is that of the header, and nothing else is selected
 
-	warned *atomic.Bool // the default log says that its answers come too late
+	warned, silent *atomic.Bool // its answers come too late, and don't come at all: that was said
 }
 
 // newHandler makes a handler from a checked route and its operation.
-func newHandler(g *Guard, rt Route, op semel.Operation, next http.Handler) handler {
+func newHandler(g *Guard, rt Route, op semel.Operation) handler {
 	picks, _ := rt.picks() // it was checked
 	return handler{
-		picks: picks, keepPayload: op.KeepPayload, guard: g, route: rt, next: next, credentials: newCredentials(rt.Credential),
-		operation: op.Name, warned: new(atomic.Bool), maxResult: op.MaxResult, onFailure: op.OnFailure, share: op.Share,
+		picks: picks, keepPayload: op.KeepPayload, guard: g, route: rt, credentials: newCredentials(rt.Credential),
+		operation: op.Name, warned: new(atomic.Bool), silent: new(atomic.Bool), maxResult: op.MaxResult, onFailure: op.OnFailure, share: op.Share,
 		rules: rt.Rules(op.Financial),
 	}
 }

@@ -134,7 +134,7 @@ func (g *Guard) Caller(r *http.Request) (Caller, error) {
 // Callers is [Guard.Caller] by the rule of a route, of which only Credential, Profile
 // and Anonymous count.
 func (g *Guard) Callers(rt Route) func(r *http.Request) (Caller, error) {
-	h := newHandler(g, rt.withDefaults(), semel.Operation{}, nil)
+	h := newHandler(g, rt.withDefaults(), semel.Operation{})
 	return h.identify
 }
 

@@ -25,7 +25,7 @@ func (g *Guard) Inspect(rt Route) (*Inspector, error) {
 		return nil, err
 	}
 	op, _ := rt.operation(g.engine)
-	return &Inspector{h: newHandler(g, rt, op, nil), op: op}, nil
+	return &Inspector{h: newHandler(g, rt, op), op: op}, nil
 }
 
 // Guards reports whether the request would be guarded: its method is, and it may have a key

@@ -133,12 +133,7 @@ func (g *Guard) find(r *http.Request, reference string) (call semel.Call, rec se
 func (g *Guard) handlerOf(operation string) *handler {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, h := range g.handlers {
-		if h.operation == operation {
-			return h
-		}
-	}
-	return nil
+	return g.handlers[operation]
 }
 
 // await returns the record once it is terminal or held, or when the wait is over, which
