@@ -34,6 +34,7 @@ type capture struct {
 	through   bool // the answer is being passed through
 	announced bool // the ledger says that the answer may be passed through
 	closed    bool // the handler has returned
+	touched   bool // the handler has looked at the header
 
 	signedAnew bool // see judge.Answer
 	panicked   bool // it has not, and what comes is the answer of a recoverer; see late.go
@@ -59,7 +60,10 @@ func (c *capture) stop() {
 
 // Header is the handler's header. What it sets before the status is decided goes into the
 // answer; after that only trailers do.
-func (c *capture) Header() http.Header { return c.w.Header() }
+func (c *capture) Header() http.Header {
+	c.touched = true
+	return c.w.Header()
+}
 
 // WriteHeader decides the status. Informational statuses go to the first caller at once
 // and aren't recorded.
@@ -73,8 +77,9 @@ func (c *capture) WriteHeader(status int) {
 			c.late(status)
 		}
 		return
-	case c.status != 0:
-		return // as net/http does with a second call
+	case c.status != 0: // it changes nothing, as with net/http
+		c.notePanic(status)
+		return
 	}
 	if status < 100 || status > 999 {
 		// net/http panics too, but only sees the status once the answer is recorded.
@@ -89,6 +94,7 @@ func (c *capture) WriteHeader(status int) {
 	}
 	c.status = status
 	c.found = c.judge(nil)
+	c.notePanic(status)
 	delete(c.w.Header(), judge.EffectHeader)
 	c.frozen = c.sc.frozen[:0].add(c.w.Header())
 	c.out = appendHead(c.out, status, c.frozen, c.outer, c.origin, c.h.route.KeepHeaders)

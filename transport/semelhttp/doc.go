@@ -49,7 +49,8 @@
 // unknown, which callers don't get, and you by Route.Answers.
 //
 // A handler that returns without writing has answered with net/http's empty 200, unless
-// the operation is Financial: then nobody knows.
+// the operation is Financial: then nobody knows. If it hasn't touched its ResponseWriter at
+// all, its answer may have gone elsewhere; see [ErrNoAnswer].
 //
 // The guard keeps the headers Content-Type, Content-Encoding, Content-Language,
 // Content-Disposition, Content-Location, Content-Range, Location, ETag, Last-Modified,
@@ -69,13 +70,15 @@
 //
 // # Order of middleware
 //
-// What must happen for every delivery belongs outside of the guard: authentication,
-// authorisation, rate limits, CORS, request ids, compression. So do recoverers and
-// timeouts: inside, they answer for a handler of which nobody knows what it has done; see
-// [Panicked]. An [http.TimeoutHandler] inside says 503 while the handler goes on. Unless
-// the operation is Financial or replays failures, the next delivery runs meanwhile.
+// What must happen for every delivery belongs outside of the guard: compression,
+// authentication, authorisation, rate limits, CORS, request ids. So do recoverers and
+// timeouts. A recoverer inside answers for a handler of which nobody knows what it has done,
+// so the call is held after its 500 as after any panic; see [Panicked]. An
+// [http.TimeoutHandler] inside says 503 while the handler goes on. Unless the operation is
+// Financial or replays failures, the next delivery runs meanwhile.
 //
 // What is part of the one execution belongs inside, and so does a framework's error
 // handler. What it answers after the guarded handler has returned changes nothing; Troubled
-// of [semel.Events] is told.
+// of [semel.Events] is told. docs/frameworks.md has the lines for chi, gorilla/mux, huma, gin,
+// echo and fiber.
 package semelhttp

@@ -121,18 +121,24 @@ func ExampleAttempt() {
 	// 200 mail 1 in attempt 2
 }
 
-// A recoverer inside of the guard says that the handler panicked, so the call is held.
+// A recoverer inside of the guard that makes an error of a panic says so, and the call is held.
 func ExamplePanicked() {
 	// snippet: Recoverer
-	recoverer := func(next http.Handler) http.Handler {
+	type fallible func(w http.ResponseWriter, r *http.Request) error
+	recovered := func(w http.ResponseWriter, r *http.Request, handle fallible) (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				semelhttp.Panicked(r.Context())
+				err = fmt.Errorf("panic: %v", v)
+			}
+		}()
+		return handle(w, r)
+	}
+	answering := func(handle fallible) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			defer func() {
-				if v := recover(); v != nil {
-					semelhttp.Panicked(r.Context())
-					http.Error(w, "something went wrong", http.StatusInternalServerError)
-				}
-			}()
-			next.ServeHTTP(w, r)
+			if err := recovered(w, r, handle); err != nil {
+				http.Error(w, "something went wrong", http.StatusInternalServerError)
+			}
 		})
 	}
 	// end snippet
@@ -144,10 +150,10 @@ func ExamplePanicked() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	charge := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("after the charge") })
+	charge := func(http.ResponseWriter, *http.Request) error { panic("after the charge") }
 	handler := guard.Handler(semelhttp.Route{
 		Operation: semel.Operation{Name: "payments.charge"}, Anonymous: semelhttp.AnonymousShare,
-	}, recoverer(charge))
+	}, answering(charge))
 	for range 2 {
 		r := httptest.NewRequest(http.MethodPost, "/charges", nil)
 		r.Header.Set("Idempotency-Key", "order-4711")

@@ -56,7 +56,7 @@ func (x *exchange) Run(e door.Execution) semel.Ending {
 	}()
 	x.h.next.ServeHTTP(c, x.inner)
 	if c.status == 0 && !x.h.rules.Financial && !c.scope.panicked() && c.scope.concluded() == nil {
-		c.WriteHeader(http.StatusOK) // as net/http does
+		c.silence()
 	}
 	c.closed = true
 	x.end = c.ending()

@@ -2,6 +2,8 @@ package semelhttp_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -209,17 +211,60 @@ func TestRecoverersAroundHandlers(t *testing.T) {
 		f := newFramed(t)
 		f.serve(f.guard.Handler(f.route(semel.Operation{}), panics(f))).gets(1, -1, 409)
 	})
-	t.Run("inside: its 500 is a failure, which runs again", func(t *testing.T) {
-		f := newFramed(t)
-		f.serve(f.guard.Handler(f.route(semel.Operation{}), recoverer(nobody, panics(f)))).gets(2, 500, 500)
+	t.Run("inside: held as well, whatever is to be done with failures", func(t *testing.T) {
+		for _, op := range []semel.Operation{{}, {OnFailure: semel.ReplayFailure}, {Financial: true}} {
+			f := newFramed(t)
+			f.serve(f.guard.Handler(f.route(op), recoverer(nobody, panics(f)))).gets(1, 500, 409)
+		}
 	})
-	t.Run("inside, and it tells the guard: held", func(t *testing.T) {
+	t.Run("inside, for a panic of the runtime: held", func(t *testing.T) {
 		f := newFramed(t)
-		f.serve(f.guard.Handler(f.route(semel.Operation{}), recoverer(semelhttp.Panicked, panics(f)))).gets(1, 500, 409)
+		f.serve(f.guard.Handler(f.route(semel.Operation{}), recoverer(nobody, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			f.effects++
+			w.WriteHeader([]int{200}[f.effects])
+		})))).gets(1, 500, 409)
+	})
+	t.Run("inside, and it says that nothing was done: runs again", func(t *testing.T) {
+		f := newFramed(t)
+		f.serve(f.guard.Handler(f.route(semel.Operation{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			recoverer(func(context.Context) { w.Header().Set("Semel-Effect", "none") }, panics(f)).ServeHTTP(w, r)
+		}))).gets(2, 500, 500)
+	})
+	t.Run("inside, for a panic by which the handler refuses: the refusal stays", func(t *testing.T) {
+		f := newFramed(t)
+		f.serve(f.guard.Handler(f.route(semel.Operation{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			defer func() { http.Error(w, fmt.Sprint(recover()), http.StatusUnprocessableEntity) }()
+			f.effects++
+			panic("the amount is too small")
+		}))).gets(1, 422, 422)
+	})
+	t.Run("inside, where the panic was only that of a handler before: its own 500 fails", func(t *testing.T) {
+		f := newFramed(t)
+		f.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer func() { // an error page that is guarded itself
+				_ = recover()
+				f.guard.Handler(f.route(semel.Operation{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					f.effects++
+					http.Error(w, "broken", http.StatusInternalServerError)
+				})).ServeHTTP(w, r)
+			}()
+			panic("around the guard")
+		})).gets(2, 500, 500)
+	})
+	t.Run("inside, when it has returned, and it tells the guard: held", func(t *testing.T) {
+		f := newFramed(t)
+		f.serve(f.guard.Handler(f.route(semel.Operation{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			func() {
+				defer func() { _ = recover() }()
+				panics(f).ServeHTTP(w, r)
+			}()
+			semelhttp.Panicked(r.Context())
+			http.Error(w, "broken", http.StatusInternalServerError)
+		}))).gets(1, 500, 409)
 	})
 	t.Run("inside, after a success was begun: held, and never a success", func(t *testing.T) {
 		f := newFramed(t)
-		f.serve(f.guard.Handler(f.route(semel.Operation{}), recoverer(semelhttp.Panicked, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		f.serve(f.guard.Handler(f.route(semel.Operation{}), recoverer(nobody, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			f.effects++
 			_, _ = io.WriteString(w, "charg")
 			panic("boom")
@@ -227,7 +272,7 @@ func TestRecoverersAroundHandlers(t *testing.T) {
 	})
 	t.Run("inside, when part of the answer has left: the connection breaks", func(t *testing.T) {
 		f := newFramed(t)
-		f.serve(f.guard.Handler(f.route(semel.Operation{}), recoverer(semelhttp.Panicked, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		f.serve(f.guard.Handler(f.route(semel.Operation{}), recoverer(nobody, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			f.effects++
 			_, _ = io.WriteString(w, "charg")
 			_ = http.NewResponseController(w).Flush()
@@ -309,11 +354,12 @@ func TestAnswersThatComeTooLate(t *testing.T) {
 		writes   int // the status that the handler writes itself
 		statuses []int
 		recorded string
+		silent   bool // and somebody is told of that
 	}{
-		{"net/http's empty 200 is the answer", semel.Operation{}, 0, []int{200, 200}, "recorded=200"},
-		{"about money nobody knows", semel.Operation{Financial: true}, 0, []int{409, 409}, "recorded=0"},
-		{"the handler's own answer stays", semel.Operation{}, 201, []int{201, 201}, "recorded=201"},
-		{"the same status and a body", semel.Operation{}, 422, []int{422, 422}, "recorded=422"},
+		{"net/http's empty 200 is the answer", semel.Operation{}, 0, []int{200, 200}, "recorded=200", true},
+		{"about money nobody knows", semel.Operation{Financial: true}, 0, []int{409, 409}, "recorded=0", false},
+		{"the handler's own answer stays", semel.Operation{}, 201, []int{201, 201}, "recorded=201", false},
+		{"the same status and a body", semel.Operation{}, 422, []int{422, 422}, "recorded=422", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFramed(t)
@@ -325,6 +371,9 @@ func TestAnswersThatComeTooLate(t *testing.T) {
 					w.WriteHeader(c.writes)
 				}
 			})))).gets(1, c.statuses...)
+			if len(f.told) > 0 && errors.Is(f.told[0].Err, semelhttp.ErrNoAnswer) == c.silent && c.silent {
+				f.told = f.told[1:]
+			}
 			if len(f.told) != 1 || f.told[0].Door != semelhttp.Door || f.told[0].ID.Operation != "pay" || f.told[0].Status != 422 || f.told[0].Err == nil {
 				t.Errorf("told of %+v", f.told)
 			}
@@ -347,6 +396,26 @@ func TestAnswersThatComeTooLate(t *testing.T) {
 			t.Errorf("told of %+v", f.told)
 		}
 	})
+	t.Run("after a timeout inside has answered, the timeout is named", func(t *testing.T) {
+		f := newFramed(t)
+		over, written := make(chan struct{}), make(chan struct{})
+		h := f.guard.Handler(f.route(semel.Operation{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			go func() {
+				defer close(written)
+				<-over
+				w.WriteHeader(http.StatusCreated)
+			}()
+			http.Error(w, "busy", http.StatusServiceUnavailable) // as one does that hands its own writer on
+		}))
+		if w := call(h, "k", "{}", nil); w.Code != 503 {
+			t.Errorf("answered %d", w.Code)
+		}
+		close(over)
+		<-written
+		if len(f.told) != 1 || f.told[0].Status != 201 || !strings.Contains(f.log.String(), "put the guard inside of the timeout") || !strings.Contains(f.log.String(), "recorded=503") {
+			t.Errorf("told of %+v\n%s", f.told, &f.log)
+		}
+	})
 	t.Run("a program without events is told once, by its default log", func(t *testing.T) {
 		var log strings.Builder
 		before := slog.Default()
@@ -357,10 +426,35 @@ func TestAnswersThatComeTooLate(t *testing.T) {
 		h := errorHandler(&kept, 422, g.Handler(semelhttp.Route{Operation: semel.Operation{Name: "pay"}}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { kept = w })))
 		call(h, "a", "{}", nil)
 		call(h, "b", "{}", nil)
-		if n := strings.Count(log.String(), "error handler"); n != 1 {
+		if n := strings.Count(log.String(), "error handler"); n != 1 || strings.Count(log.String(), "without an answer") != 1 {
 			t.Errorf("%d lines:\n%s", n, &log)
 		}
 	})
+}
+
+// What a wrapper looks like whose handler answers by the framework's own writer, or not at
+// all. Somebody is told once for each route, not for each call.
+func TestHandlersThatReturnWithoutAnAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		op     semel.Operation
+		handle http.HandlerFunc
+		told   int
+	}{
+		"it answers elsewhere":               {semel.Operation{}, func(http.ResponseWriter, *http.Request) {}, 1},
+		"it sets a header":                   {semel.Operation{}, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "/1") }, 0},
+		"it says 200":                        {semel.Operation{}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }, 0},
+		"about money it is held, which says": {semel.Operation{Financial: true}, func(http.ResponseWriter, *http.Request) {}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFramed(t)
+			h := f.guard.Handler(f.route(c.op), c.handle)
+			call(h, "a", "{}", nil)
+			call(h, "b", "{}", nil)
+			if len(f.told) != c.told || c.told > 0 && (!errors.Is(f.told[0].Err, semelhttp.ErrNoAnswer) || f.told[0].ID.Operation != "pay" || !strings.Contains(f.log.String(), "level=WARN")) {
+				t.Errorf("told of %+v\n%s", f.told, &f.log)
+			}
+		})
+	}
 }
 
 // A handler that returns without writing is net/http's empty 200, which proves nothing about

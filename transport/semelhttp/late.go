@@ -5,6 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -16,8 +19,17 @@ import (
 // recoverer, after a panic. The two differ: after a return the answer is recorded and
 // sent, after a panic the caller has nothing yet.
 
-// errTooLate is why nobody got an answer.
-var errTooLate = errors.New("a handler answered after it had returned, and nobody got that answer: put the guard outside of the framework's error handler")
+// Why nobody got an answer.
+var (
+	errTooLate  = errors.New("a handler answered after it had returned, and nobody got that answer: put the guard outside of the framework's error handler")
+	errTimedOut = errors.New("a handler answered after a timeout inside of the guard had answered for it, and nobody got its answer: put the guard inside of the timeout, or set Route.Timeout instead")
+)
+
+// ErrNoAnswer is the Err of an event for Troubled of [semel.Events], which is told once for
+// each route: a handler returned without having touched its ResponseWriter, and an empty 200
+// was recorded. In a framework its answer went elsewhere. If you mean an empty 200, let
+// the handler call WriteHeader.
+var ErrNoAnswer = errors.New("a handler returned without an answer, and an empty 200 is recorded: if it answers by another ResponseWriter than the guard's, duplicates don't get that answer; if it means 200, let it call WriteHeader")
 
 // late tells somebody, once for each request, of an answer that comes after the handler
 // has returned. It changes nothing: another answer is recorded already, and is what every
@@ -27,13 +39,57 @@ func (c *capture) late(status int) {
 		return
 	}
 	c.told = true
-	attrs := []slog.Attr{slog.String("operation", c.h.operation), slog.Int("status", status), slog.Int("recorded", c.status)}
-	heard := c.h.guard.engine.Door().Troubled(semel.Event{
-		Door: Door, ID: semel.ID{Operation: c.h.operation}, Status: status, Err: errTooLate,
-		Attrs: door.Line(slog.LevelWarn, errTooLate.Error(), attrs...),
+	why := errTooLate
+	switch c.status {
+	case http.StatusRequestTimeout, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		why = errTimedOut
+	}
+	c.h.tell(why, c.h.warned, status, slog.Int("status", status), slog.Int("recorded", c.status))
+}
+
+// tell tells of a handler that answers wrongly. If nobody observes that, the default log has
+// it, and only once if that is to be noted.
+func (h *handler) tell(err error, once *atomic.Bool, status int, attrs ...slog.Attr) {
+	attrs = append([]slog.Attr{slog.String("operation", h.operation)}, attrs...)
+	heard := h.guard.engine.Door().Troubled(semel.Event{
+		Door: Door, ID: semel.ID{Operation: h.operation}, Status: status, Err: err,
+		Attrs: door.Line(slog.LevelWarn, err.Error(), attrs...),
 	})
-	if !heard && c.h.warned.CompareAndSwap(false, true) {
-		slog.Default().LogAttrs(context.Background(), slog.LevelWarn, "semel: "+errTooLate.Error(), attrs...)
+	if !heard && (once == nil || once.CompareAndSwap(false, true)) {
+		slog.Default().LogAttrs(context.Background(), slog.LevelWarn, "semel: "+err.Error(), attrs...)
+	}
+}
+
+// silence answers for a handler that has returned without an answer, as net/http does.
+func (c *capture) silence() {
+	if !c.touched && c.h.silent.CompareAndSwap(false, true) {
+		c.h.tell(ErrNoAnswer, nil, 0)
+	}
+	c.WriteHeader(http.StatusOK)
+}
+
+// notePanic notes that a status is that of a recoverer inside of the guard, unless the answer
+// says what was done.
+func (c *capture) notePanic(status int) {
+	if status >= http.StatusInternalServerError && !c.found.Declared() && recovering() {
+		c.scope.panic()
+	}
+}
+
+// recovering reports whether a function that was deferred before a panic, and after the
+// guard had called the handler, is on the stack: a recoverer inside of the guard answers. It
+// isn't seen if it answers when that function has returned.
+func recovering() bool {
+	var stack [64]uintptr // recoverers answer near to the panic
+	frames := runtime.CallersFrames(stack[:runtime.Callers(2, stack[:])])
+	for {
+		frame, more := frames.Next()
+		switch {
+		case frame.Function == "runtime.gopanic":
+			return true
+		case !more || strings.HasSuffix(frame.Function, "semelhttp.(*exchange).Run"):
+			return false
+		}
 	}
 }
 

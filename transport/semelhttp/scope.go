@@ -82,7 +82,14 @@ func (s *scope) stopped() bool {
 	return s.ctx != nil && s.ctx.Err() != nil
 }
 
-// panicked reports whether a recoverer inside of the guard has called [Panicked].
+// panic notes that a recoverer inside of the guard answers for the handler.
+func (s *scope) panic() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = true
+}
+
+// panicked reports whether that was noted, by the guard itself or by [Panicked].
 func (s *scope) panicked() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

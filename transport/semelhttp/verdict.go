@@ -92,20 +92,18 @@ func RunsAgain(ctx context.Context) bool {
 	return !s.capture.announced && s.capture.h.runsAgain(s.capture.found.Verdict)
 }
 
-// Panicked says that a guarded handler panicked, for a recoverer of your own that stands
-// inside of the guard. The attempt ends as if the panic had reached the guard: it is given
-// up, and runs again only if the ledger or Operation.OnAbandoned allows that. Without it
-// the recoverer's 500 is the answer of a handler that says that it failed. The caller gets
-// what the recoverer answers, unless that would be a success. If part of the answer has
-// left already, the connection is broken.
+// Panicked says that a guarded handler panicked, for a recoverer that stands inside of the
+// guard and answers when its deferred function has returned, as echo's does. The attempt ends
+// as if the panic had reached the guard: it is given up, and runs again only if the ledger or
+// Operation.OnAbandoned allows that. The caller gets what the recoverer answers, unless that
+// would be a success. If part of the answer has left already, the connection is broken.
 //
-// It does nothing if ctx isn't that of a guarded handler. A recoverer around the guard
-// needs none of this.
+// A recoverer that answers 500 or more in its deferred function, as most do, needs none of
+// this: the guard sees that a panic goes on, unless the answer says Semel-Effect. Nor does a
+// recoverer around the guard. Panicked does nothing if ctx isn't that of a guarded handler.
 func Panicked(ctx context.Context) {
 	if s, ok := ctx.Value(scopeKey{}).(*scope); ok {
-		s.mu.Lock()
-		s.gone = true
-		s.mu.Unlock()
+		s.panic()
 	}
 }
 
