@@ -31,7 +31,7 @@ type importRule struct {
 // testSupport are packages made for tests to import, or to run tests.
 var testSupport = []string{
 	"store/storetest", "protocol/ids/idstest", "internal/clause", "internal/archtest", "internal/mutate", "internal/pgtest", "internal/redistest", "internal/servertest", "internal/gatewaytest",
-	"internal/faultnet", "internal/storm", "internal/chaos", "internal/history", "internal/thorough", "internal/turns", "internal/upgrade", "transport/semelhttp/semelhttptest", "door/doortest",
+	"internal/faultnet", "internal/frameworktest", "internal/storm", "internal/chaos", "internal/history", "internal/thorough", "internal/turns", "internal/upgrade", "transport/semelhttp/semelhttptest", "door/doortest",
 }
 
 var concreteStores = []string{"store/memstore", "store/pebblestore", "store/pgstore", "store/redisstore"}
