@@ -11,6 +11,9 @@ CONCURRENT := ./store/pebblestore ./server/... . ./archive ./client ./dispatch .
 # Stores on servers, whose suites take minutes under the race detector: without the suites.
 SERVED := ./store/pgstore ./store/redisstore
 
+# Modules of their own, which keep what they need out of the one in the root.
+MODULES := bench/peers contrib/frameworks contrib/semelecho contrib/semelgin
+
 # Tests of which make test leaves out most, or all; see internal/thorough.
 LONG := ^Test(ContractThroughPooler|WhatWasAcknowledged.*|Storm)$$
 
@@ -48,7 +51,10 @@ lint: ## gofmt, go vet, go fix, staticcheck, go mod tidy, promtool: all must fin
 	@scripts/install-services
 	promtool check rules monitoring/prometheus/rules.yml
 	promtool test rules monitoring/prometheus/rules_test.yml
-	cd bench/peers && GOWORK=off go vet ./... && GOWORK=off go run $(STATICCHECK) ./... && GOWORK=off go mod tidy -diff
+	@for module in $(MODULES); do \
+		echo "lint $$module"; \
+		(cd $$module && export GOWORK=off && go vet ./... && go fix -diff ./... && go run $(STATICCHECK) ./... && go mod tidy -diff); \
+	done
 
 prove: ## run the long tests at their full length, then break everything around nodes (CHAOS=1h SEED=7 STORE=redis); see docs/chaos.md
 	@scripts/install-services
