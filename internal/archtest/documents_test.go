@@ -160,7 +160,8 @@ func blocks(t *testing.T, files map[string]string, lang string) []block {
 }
 
 // compiledFiles returns the Go files of the module's packages, with their
-// tests, by slash-separated name.
+// tests, by slash-separated name, and those of the modules in contrib, whose
+// tests scripts/test runs.
 func compiledFiles(t *testing.T, files map[string]string) map[string]string {
 	t.Helper()
 	compiled := make(map[string]string)
@@ -168,6 +169,11 @@ func compiledFiles(t *testing.T, files map[string]string) map[string]string {
 		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
 			name = path.Join(p.rel(), name)
 			compiled[name] = files[name]
+		}
+	}
+	for name, text := range files {
+		if strings.HasPrefix(name, "contrib/") && path.Ext(name) == ".go" && !strings.Contains(text, "//go:build") {
+			compiled[name] = text
 		}
 	}
 	return compiled
