@@ -185,15 +185,15 @@ func (s *Store) read(ctx context.Context, f func(conn *pgx.Conn) error) error {
 	return f(conn.Conn())
 }
 
-// query runs a statement that only reads, or may be repeated, on a connection for reads,
-// and returns its rows.
-func query[T any](ctx context.Context, s *Store, scan func(values) (T, error), st statement) (list []T, err error) {
+// query runs statements that only read, or may be repeated, on a connection for reads, in one
+// transaction, and returns their rows.
+func query[T any](ctx context.Context, s *Store, scan func(values) (T, error), sts ...statement) (list []T, err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
 	err = s.read(ctx, func(conn *pgx.Conn) error {
 		return repeat(ctx, func() error {
-			list, err = transact(ctx, s, conn, scan, st)
+			list, err = transact(ctx, s, conn, scan, sts...)
 			return err
 		})
 	})

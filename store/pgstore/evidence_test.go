@@ -288,11 +288,11 @@ func TestPlansEvidence(t *testing.T) {
 		for what, plan := range map[string]string{
 			"create": explain(t, database, settings, create),
 			"update": explain(t, database, settings, update),
-			"number": explain(t, database, settings, of(s.log.number)),
-			"read":   explain(t, database, settings, of(s.log.read, bigint(9000), bigint(9100))),
-			"find":   explain(t, database, settings, of(s.log.find, make([]byte, 16), bigint(0), bigint(10))),
-			"erase":  explain(t, database, settings, of(s.log.erase, bigint(9000), bigint(9100))),
-			"tile":   explain(t, database, settings, of(s.log.tile, []byte("t"))),
+			"number": explain(t, database, settings, of(s.log.number)...),
+			"read":   explain(t, database, settings, of(s.log.read, bigint(9000), bigint(9100))...),
+			"find":   explain(t, database, settings, of(s.log.find, make([]byte, 16), bigint(0), bigint(10))...),
+			"erase":  explain(t, database, settings, of(s.log.erase, bigint(9000), bigint(9100))...),
+			"tile":   explain(t, database, settings, of(s.log.tile, []byte("t"))...),
 		} {
 			if strings.Contains(plan, "Seq Scan on semel_evidence ") {
 				t.Errorf("%s does not use an index:\n%s", what, plan)

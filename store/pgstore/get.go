@@ -44,6 +44,9 @@ func scanRow(v values) (r row, err error) {
 	return r, nil
 }
 
+// cut reports whether a list has the row without its record, because those before it were large.
+func (r *row) cut() bool { return r.record == nil && r.revision != nil }
+
 // decode reads a row and verifies that it is whole, and belongs to its identity and
 // revision. The record keeps the bytes of the result.
 func (r *row) decode() (*semel.Record, error) {

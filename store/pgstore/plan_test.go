@@ -1,18 +1,27 @@
 package pgstore
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/paging"
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/store"
 )
 
-// explain is how the server would run a statement.
-func explain(t *testing.T, database string, settings map[string]string, st statement) string {
+// explain is how the server would run the last of some statements.
+func explain(t *testing.T, database string, settings map[string]string, list ...statement) string {
+	t.Helper()
+	return explainBy(t, "EXPLAIN ", database, settings, list...)
+}
+
+func explainBy(t *testing.T, how, database string, settings map[string]string, list ...statement) string {
 	t.Helper()
 	conn := pgtest.Shared(t).Conn(t, database)
 	for name, value := range settings {
@@ -20,8 +29,15 @@ func explain(t *testing.T, database string, settings map[string]string, st state
 			t.Fatal(err)
 		}
 	}
+	tx, err := conn.Begin(t.Context())
+	noError(t, err)
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	var b strings.Builder
-	result := conn.PgConn().ExecParams(t.Context(), "EXPLAIN "+st.sql, st.args, nil, isBinary, isBinary).Read()
+	st := list[len(list)-1]
+	for _, before := range list[:len(list)-1] {
+		noError(t, conn.PgConn().ExecParams(t.Context(), before.sql, nil, nil, nil, nil).Read().Err)
+	}
+	result := conn.PgConn().ExecParams(t.Context(), how+st.sql, st.args, nil, isBinary, isBinary).Read()
 	noError(t, result.Err)
 	for _, row := range result.Rows {
 		b.WriteString(string(row[0]) + "\n")
@@ -30,41 +46,44 @@ func explain(t *testing.T, database string, settings map[string]string, st state
 }
 
 // of is a statement with its parameters.
-func of(sql string, args ...[]byte) statement { return statement{sql: sql, args: args} }
+func of(sql string, args ...[]byte) []statement { return []statement{{sql: sql, args: args}} }
 
 func TestPlans(t *testing.T) {
 	s, database := open(t, Options{})
-	searched := func(q *store.Query, from *place) statement { return searching("semel", q, from) }
-	hot := map[string]func(n int) statement{
-		"create": func(n int) statement { return writing(t, s, n, store.Revision{}, nil) },
-		"update": func(n int) statement { return writing(t, s, n, store.Revision{1}, nil) },
-		"get":    func(n int) statement { return of(s.sql.get, array("bytea", make([][]byte, n))) },
-		"due": func(int) statement {
-			return of(s.sql.due, bigint(time.Now().UnixNano()), bigint(time.Now().UnixNano()-1), make([]byte, 32), bigint(256))
+	searched := func(q *store.Query, from *place) []statement { return searching("semel", q, from, paging.Bytes) }
+	hot := map[string]func(n int) []statement{
+		"create": func(n int) []statement { return []statement{writing(t, s, n, store.Revision{}, nil)} },
+		"update": func(n int) []statement { return []statement{writing(t, s, n, store.Revision{1}, nil)} },
+		"get":    func(n int) []statement { return of(s.sql.get, array("bytea", make([][]byte, n))) },
+		"due": func(int) []statement {
+			return of(s.sql.due, bigint(time.Now().UnixNano()), bigint(time.Now().UnixNano()-1), make([]byte, 32), bigint(256), bigint(paging.Bytes))
 		},
-		"purge": func(n int) statement {
+		"purge": func(n int) []statement {
 			return of(s.sql.purge, array("bytea", make([][]byte, n)), array("bytea", make([][]byte, n)), []byte("100"))
 		},
-		"search": func(int) statement {
+		"search": func(int) []statement {
 			return searched(&store.Query{Limit: 50}, &place{at: time.Now().UnixNano(), id: []byte{}})
 		},
-		"search for an attribute": func(int) statement {
+		"search for an attribute": func(int) []statement {
 			return searched(&store.Query{Limit: 50, Attributes: store.Attributes{"order": "9911"}, AttributePrefixes: store.Attributes{"user": "a"}}, nil)
 		},
-		"search for either of several names": func(int) statement {
+		"search for either of several names": func(int) []statement {
 			return searched(&store.Query{Limit: 50, Any: [][]store.Query{{{Key: "k"}, {Attributes: store.Attributes{"order": "9911"}}, {AttributePrefixes: store.Attributes{"user": "a"}}}}}, nil)
 		},
-		"search for what is in flight": func(int) statement {
+		"search for what is in flight": func(int) []statement {
 			return searched(&store.Query{Limit: 1000, State: semel.Processing}, &place{at: time.Now().UnixNano(), id: []byte{}})
 		},
-		"search for what is held": func(int) statement { return searched(&store.Query{Limit: 50, Held: true}, nil) },
-		"search for a key":        func(int) statement { return searched(&store.Query{Limit: 50, Key: "k"}, nil) },
+		"search for what is held": func(int) []statement { return searched(&store.Query{Limit: 50, Held: true}, nil) },
+		"search for a key":        func(int) []statement { return searched(&store.Query{Limit: 50, Key: "k"}, nil) },
 	}
-	check := func(t *testing.T, settings map[string]string) {
+	check := func(t *testing.T, settings map[string]string, empty bool) {
 		for what, statement := range hot {
 			for _, n := range []int{1, 50} {
 				st := statement(n)
-				if plan := explain(t, database, settings, st); !strings.Contains(plan, "Index") && !strings.Contains(plan, "Conflict Resolution: NOTHING") ||
+				if st[len(st)-1].once && empty {
+					continue // it is planned each time that it is sent
+				}
+				if plan := explain(t, database, settings, st...); !strings.Contains(plan, "Index") && !strings.Contains(plan, "Conflict Resolution: NOTHING") ||
 					strings.Contains(plan, "Seq Scan on semel_records") {
 					t.Errorf("%s of %d rows does not use an index:\n%s", what, n, plan)
 				} else if what == "due" && (strings.Contains(plan, "Sort") || !strings.Contains(plan, "Index Cond: ((next_at <= ") || !strings.Contains(plan, "ROW(next_at, id) > ROW(")) {
@@ -73,21 +92,66 @@ func TestPlans(t *testing.T) {
 			}
 		}
 	}
-	t.Run("on a direct connection to an empty table statements use indexes", func(t *testing.T) { check(t, plans) })
-	pgtest.Shared(t).Exec(t, database, `INSERT INTO semel.semel_records (id, revision, record, next_at, since, held, key, operation, state, principal, tenant, attributes)
-		SELECT sha256(n::text::bytea), '\x00', '\x00', n * 100000000000000, n, false, n::text, 'o', 'completed', 'u', 't', array_to_tsvector(ARRAY['order=' || n, 'user=u' || n % 10]) FROM generate_series(1, 20000) n`)
+	t.Run("on a direct connection to an empty table statements use indexes", func(t *testing.T) { check(t, plans, true) })
+	rows := planRows(t)
+	pgtest.Shared(t).Exec(t, database, fmt.Sprintf(`INSERT INTO semel.semel_records (id, revision, record, next_at, since, held, key, operation, state, principal, tenant, attributes)
+		SELECT sha256(n::text::bytea), '\x00', convert_to(repeat('x', 400), 'UTF8'), n * 100000000000000 %% 9000000000000000000, n, false, n::text, 'o', 'completed', 'u', 't', array_to_tsvector(ARRAY['order=' || n]) FROM generate_series(1, %d) n`, rows))
 	pgtest.Shared(t).Exec(t, database, "ANALYZE semel.semel_records")
-	t.Run("through a pooler statements on a filled table use indexes", func(t *testing.T) {
-		check(t, nil)
-		if plan := explain(t, database, nil, hot["search for an attribute"](1)); !strings.Contains(plan, "semel_records_attributes") {
-			t.Errorf("a search for an attribute doesn't use its index:\n%s", plan)
-		}
-		for _, what := range []string{"search for what is in flight", "search for what is held"} {
-			if plan := explain(t, database, nil, hot[what](1)); !strings.Contains(plan, "semel_records_processing") || strings.Contains(plan, "Sort") {
-				t.Errorf("a %s isn't read off its index:\n%s", what, plan)
+	for how, settings := range map[string]map[string]string{"through a pooler": nil, "on a direct connection": plans} {
+		t.Run(how+" statements on a filled table use indexes", func(t *testing.T) {
+			check(t, settings, false)
+			for _, what := range []string{"search for what is in flight", "search for what is held"} {
+				if plan := explain(t, database, settings, hot[what](1)...); !strings.Contains(plan, "semel_records_processing") || strings.Contains(plan, "Sort  (") {
+					t.Errorf("a %s isn't read off its index:\n%s", what, plan)
+				}
+			}
+		})
+	}
+	for _, q := range []store.Query{
+		{Attributes: store.Attributes{"order": "7"}},
+		{Attributes: store.Attributes{"order": "none"}, Tenant: new("t"), State: semel.Completed},
+		{AttributePrefixes: store.Attributes{"order": "1234"}},
+		{Any: [][]store.Query{{{Key: "7"}, {Attributes: store.Attributes{"order": "7"}}, {Attributes: store.Attributes{"cart": "7"}, Tenant: new("t")}}}},
+	} {
+		for _, from := range []*place{nil, {at: int64(rows), id: []byte{}}} {
+			for _, q.Limit = range []int{1, 50, 1000} {
+				onlyAttributes(t, database, searching("semel", &q, from, paging.Bytes)...)
 			}
 		}
-	})
+	}
+}
+
+// planRows is how many rows there are, each with an attribute of its own. By hand there may be
+// more: SEMEL_PLAN_ROWS=1000000 go test -run TestPlans -v ./store/pgstore
+func planRows(t *testing.T) int {
+	rows := 20_000
+	if !testing.Short() {
+		rows = 100_000
+	}
+	if text := os.Getenv("SEMEL_PLAN_ROWS"); text != "" {
+		n, err := strconv.Atoi(text)
+		noError(t, err)
+		rows = n
+	}
+	return rows
+}
+
+// onlyAttributes runs a search, which must find its rows by the index of attributes, and look at
+// no others.
+func onlyAttributes(t *testing.T, database string, sts ...statement) {
+	t.Helper()
+	for _, settings := range []map[string]string{nil, plans} {
+		plan := explainBy(t, "EXPLAIN (ANALYZE, TIMING OFF) ", database, settings, sts...)
+		t.Log(plan)
+		if !strings.Contains(plan, "Bitmap Index Scan on semel_records_attributes") {
+			t.Errorf("a search for an attribute doesn't use its index:\n%s", plan)
+		}
+		for line := range strings.Lines(plan) {
+			if (strings.Contains(line, "Scan using semel_records_since") || strings.Contains(line, "Scan Backward using semel_records_since") || strings.Contains(line, "Seq Scan")) && !strings.Contains(line, "(never executed)") {
+				t.Errorf("a search for an attribute reads other records:\n%s", plan)
+			}
+		}
+	}
 }
 
 // writing is the statement of so many writes.

@@ -6,9 +6,11 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/paging"
 	"github.com/semelhq/semel/store"
 )
 
@@ -16,8 +18,9 @@ import (
 const searchBatch = 10_000
 
 // Search is [store.Searcher.Search]. A search for keys or attributes, or for either of several,
-// or for what is in flight or held, uses their indexes; any other looks at up to ten thousand records in one call. Records are listed by when their identity was
-// first stored, which stays the same as long as they are there.
+// or for what is in flight or held, uses their indexes. Any other, and one for an attribute that
+// more than ten thousand records have, looks at that many in one call at most. Records are listed
+// by when their identity was first stored, which stays the same as long as they are there.
 func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err error) {
 	from, err := decodePlace(q.Cursor, inSearch)
 	if err != nil {
@@ -27,17 +30,23 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 	if q.Limit = limit; !inColumns(&q) {
 		q.Limit = store.MaxSearchLimit // few of the rows may match
 	}
-	for looked := 0; looked < searchBatch; looked += q.Limit {
-		rows, err := query(ctx, s, scanRow, searching(s.opts.Schema, &q, from))
+	budget, spent := paging.New(ctx), false
+	for looked := 0; looked < searchBatch && !spent; looked += q.Limit {
+		rows, err := query(ctx, s, scanRow, searching(s.opts.Schema, &q, from, budget.Bytes)...)
 		if err != nil {
 			return store.Page{}, fmt.Errorf("pgstore: search: %w", err)
 		}
 		for i, r := range rows {
-			from = &place{r.at, r.id}
-			if r.record == nil { // the last, where the statement stopped looking
-				page.Next = r.place(inSearch)
+			if r.cut() {
+				page.Next = from.text(inSearch)
 				return page, nil
 			}
+			from = &place{r.at, r.id}
+			if r.record == nil { // the last, where the statement stopped looking
+				page.Next = from.text(inSearch)
+				return page, nil
+			}
+			spent = budget.Spend(len(r.record) + len(r.response))
 			rec, err := r.decode()
 			switch {
 			case err != nil:
@@ -48,7 +57,7 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 			full := len(page.Records)+len(page.Unreadable) == limit
 			page.Next = ""
 			if i == q.Limit-1 || full && i < len(rows)-1 {
-				page.Next = r.place(inSearch)
+				page.Next = from.text(inSearch)
 			}
 			if full {
 				return page, nil
@@ -74,8 +83,8 @@ const anything = "TRUE"
 type conditions struct{ args [][]byte }
 
 // of says in SQL what columns can say about a query: it selects all that the query does, and
-// maybe more. Indexed reports whether an index finds that.
-func (c *conditions) of(q *store.Query) (sql string, indexed bool) {
+// maybe more. Index is the part of it that an index finds, if there is any.
+func (c *conditions) of(q *store.Query) (sql, index string) {
 	var all []string
 	where := func(asked bool, cond string, value []byte) {
 		if asked {
@@ -83,21 +92,28 @@ func (c *conditions) of(q *store.Query) (sql string, indexed bool) {
 			all = append(all, fmt.Sprintf(cond, len(c.args)))
 		}
 	}
+	indexed := func(asked bool) {
+		if asked && index == "" {
+			index = all[len(all)-1]
+		}
+	}
 	attributes := len(q.Attributes)+len(q.AttributePrefixes) > 0
-	where(q.Tenant != nil, "tenant = $%d::text", []byte(*cmp.Or(q.Tenant, new(string))))
-	where(q.Principal != "", "principal = $%d::text", []byte(q.Principal))
-	where(q.Operation != "", "operation = $%d::text", []byte(q.Operation))
+	where(attributes, "attributes @@ $%d::text::tsquery", []byte(lexemeQuery(q)))
+	indexed(attributes)
 	where(q.Key != "", "key = $%d::text", []byte(q.Key))
+	indexed(q.Key != "")
 	running := q.State == semel.Processing || q.Held && q.State == 0
 	if running {
 		all = append(all, "state = 'processing'") // which a parameter would hide from the index
 	}
+	indexed(running)
+	where(q.Tenant != nil, "tenant = $%d::text", []byte(*cmp.Or(q.Tenant, new(string))))
+	where(q.Principal != "", "principal = $%d::text", []byte(q.Principal))
+	where(q.Operation != "", "operation = $%d::text", []byte(q.Operation))
 	where(q.State != 0 && !running, "state = $%d::text", []byte(q.State.String()))
 	where(q.Held, "held = $%d::boolean", []byte{1})
-	where(attributes, "attributes @@ $%d::text::tsquery", []byte(lexemeQuery(q)))
 	where(q.After != 0, "created_at >= $%d::timestamptz", bigint(microseconds(q.After)))
 	where(q.Before != 0, "created_at <= $%d::timestamptz", bigint(microseconds(q.Before)))
-	indexed = q.Key != "" || attributes || running
 	for _, list := range q.Any {
 		either, every := []string{"FALSE"}, len(list) > 0
 		known := len(c.args)
@@ -107,41 +123,71 @@ func (c *conditions) of(q *store.Query) (sql string, indexed bool) {
 				either = nil
 				break
 			}
-			either, every = append(either, sql), every && found
+			either, every = append(either, sql), every && found != ""
 		}
 		if either == nil {
 			c.args = c.args[:known] // PostgreSQL doesn't know the types of parameters that aren't used
 			continue
 		}
 		all = append(all, "("+strings.Join(either, " OR ")+")")
-		indexed = indexed || every
+		indexed(every)
 	}
 	if len(all) == 0 {
-		return anything, false
+		return anything, ""
 	}
-	return "(" + strings.Join(all, " AND ") + ")", indexed
+	return "(" + strings.Join(all, " AND ") + ")", index
 }
 
-// searching is the statement of a search, with its parameters. It returns the records,
-// and then, with nothing but its place, the one at which it stopped looking, if it did.
-func searching(schema string, q *store.Query, from *place) statement {
+// withBitmaps lets the statement behind it use the index of attributes, which the settings of a
+// connection are against, because it works by bitmaps only.
+var withBitmaps = statement{sql: "SELECT NULL, NULL, NULL, set_config('enable_bitmapscan', 'on', true), set_config('enable_seqscan', 'off', true)"}
+
+// searching are the statements of a search, the last with its parameters. That returns the
+// records, and then, with nothing but its place, the one at which it stopped looking, if it did.
+//
+// What an attribute's index finds is looked up first, and alone. PostgreSQL knows nothing about
+// values that are rare, and takes them for so frequent that it would rather read all records from
+// the newest on until it has a page. Where that is right, because the value is in searchBatch
+// records or more, the statement does so, too.
+func searching(schema string, q *store.Query, from *place, bytes int) []statement {
 	after, c := anything, conditions{}
 	if from != nil {
 		after, c.args = "(since, id) < ($1::bigint, $2::bytea)", [][]byte{bigint(from.at), from.id}
 	}
-	matches, indexed := c.of(q)
-	args := c.args
+	matches, index := c.of(q)
 	table := name(schema, "semel_records")
 	const row = "l.since, l.id, l.revision, l.result, l.record"
-	const order = " ORDER BY since DESC, id DESC"
-	limit := fmt.Sprintf(" LIMIT %d", q.Limit)
-	if matches == anything || indexed {
-		return statement{sql: "SELECT " + row + " FROM " + table + " l WHERE " + after + " AND " + matches + order + limit, args: args, once: true}
+	const order = "since DESC, id DESC"
+	some := fmt.Sprintf(" ORDER BY %s LIMIT %d", order, q.Limit)
+	found := func(in string) string {
+		return "(SELECT " + row + " FROM " + in + " AS l WHERE " + after + " AND " + matches + some + ")"
 	}
-	return statement{sql: fmt.Sprintf("(SELECT %s FROM (SELECT * FROM %s WHERE %s%s LIMIT %d) AS l WHERE %s%s%s)"+
-		" UNION ALL (SELECT since, id, NULL, NULL, NULL FROM %s WHERE %s%s OFFSET %d LIMIT 1)",
-		row, table, after, order, searchBatch, matches, order, limit,
-		table, after, order, searchBatch-1), args: args, once: true}
+	scan := func(when string) string {
+		return fmt.Sprintf("(SELECT %s FROM (SELECT * FROM %s WHERE %s AND %s ORDER BY %s LIMIT %d) AS l WHERE %s%s)"+
+			" UNION ALL (SELECT since, id, NULL, NULL, NULL FROM %s WHERE %s AND %s ORDER BY %s OFFSET %d LIMIT 1)",
+			row, table, when, after, order, searchBatch, matches, some,
+			table, when, after, order, searchBatch-1)
+	}
+	last := statement{args: c.args, once: true}
+	switch {
+	case strings.Contains(index, "@@"):
+		last.sql = fmt.Sprintf("WITH few AS MATERIALIZED (SELECT * FROM %s WHERE %s LIMIT %d), are AS MATERIALIZED (SELECT count(*) < %[3]d AS few FROM few) ", table, index, searchBatch) +
+			fitting(found("(SELECT * FROM few WHERE (SELECT few FROM are))")+" UNION ALL "+scan("NOT (SELECT few FROM are)"), "since", order, strconv.Itoa(bytes))
+		return []statement{withBitmaps, last}
+	case matches == anything || index != "":
+		last.sql = fitting(found(table), "since", order, strconv.Itoa(bytes))
+	default:
+		last.sql = fitting(scan(anything), "since", order, strconv.Itoa(bytes))
+	}
+	return []statement{last}
+}
+
+// fitting are the rows of a list up to so many bytes, and at least one. It has the others, too,
+// but without their records, see [row.cut].
+func fitting(rows, at, order, bytes string) string {
+	return "SELECT " + at + ", id, revision, CASE WHEN before < " + bytes + " THEN result END, CASE WHEN before < " + bytes + " THEN record END FROM (" +
+		"SELECT l.*, coalesce(sum(octet_length(record) + coalesce(octet_length(result), 0)) OVER (ORDER BY " + order + " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before" +
+		" FROM (" + rows + ") AS l) AS l ORDER BY " + order
 }
 
 // place is where a list has arrived: its next page begins behind the row with this value in
@@ -158,10 +204,10 @@ const (
 	inSearch = 's'
 )
 
-// place is that of a row in a list of a kind, for callers to hand back.
-func (r *row) place(kind byte) string {
-	b := binary.BigEndian.AppendUint64([]byte{kind}, uint64(r.at))
-	return base64.RawURLEncoding.EncodeToString(append(b, r.id...))
+// text is the place in a list of a kind, for callers to hand back.
+func (p *place) text(kind byte) string {
+	b := binary.BigEndian.AppendUint64([]byte{kind}, uint64(p.at))
+	return base64.RawURLEncoding.EncodeToString(append(b, p.id...))
 }
 
 // decodePlace reads a place in a list of a kind, or nothing for its beginning.

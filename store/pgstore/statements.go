@@ -150,8 +150,8 @@ func newStatements(schema string, d *database) statements {
 		// Each identity has a row, with the time when it was looked for.
 		get: "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, w.id, l.revision, l.result, l.record FROM unnest($1::bytea[]) AS w(id) LEFT JOIN " + log +
 			" l ON l.id = w.id" + d.barrier(4),
-		due: "SELECT l.next_at, l.id, l.revision, l.result, l.record FROM " + log + " l WHERE l.next_at <= $1::bigint" +
-			" AND (l.next_at, l.id) > ($2::bigint, $3::bytea) ORDER BY l.next_at, l.id LIMIT $4::bigint",
+		due: fitting("SELECT l.next_at, l.id, l.revision, l.result, l.record FROM "+log+" l WHERE l.next_at <= $1::bigint"+
+			" AND (l.next_at, l.id) > ($2::bigint, $3::bytea) ORDER BY l.next_at, l.id LIMIT $4::bigint", "next_at", "next_at, id", "$5::bigint"),
 		purge: "WITH gone AS (DELETE FROM " + log + " l USING (SELECT unnest($1::bytea[]) AS id, unnest($2::bytea[]) AS revision) AS w, " + lockTimeout("$3::text") +
 			" WHERE l.id = w.id AND l.revision = w.revision RETURNING l.id, l.revision) SELECT id, revision FROM gone",
 		archive: "WITH w AS (SELECT " + list(recordColumns, unnest) + ") INSERT INTO " + name(schema, "idempotency_archive") + " (" + names(archiveColumns, "") + ")" +

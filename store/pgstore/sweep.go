@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/paging"
 	"github.com/semelhq/semel/store"
 )
 
@@ -20,11 +21,16 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, 
 		return page, err
 	}
 	from = cmp.Or(from, &place{math.MinInt64, []byte{}})
-	rows, err := query(ctx, s, scanRow, newStatement(s.sql.due, bigint(int64(q.Until)), bigint(from.at), from.id, bigint(int64(q.Limit))))
+	rows, err := query(ctx, s, scanRow, newStatement(s.sql.due, bigint(int64(q.Until)), bigint(from.at), from.id, bigint(int64(q.Limit)), bigint(int64(paging.New(ctx).Bytes))))
 	if err != nil {
 		return page, fmt.Errorf("pgstore: due: %w", err)
 	}
 	for _, r := range rows {
+		if r.cut() {
+			page.Next = from.text(inDue)
+			return page, nil
+		}
+		from = &place{r.at, r.id}
 		if rec, err := r.decode(); err != nil {
 			page.Unreadable = append(page.Unreadable, err)
 		} else {
@@ -32,7 +38,7 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, 
 		}
 	}
 	if len(rows) == q.Limit {
-		page.Next = rows[len(rows)-1].place(inDue)
+		page.Next = from.text(inDue)
 	}
 	return page, nil
 }

@@ -1,0 +1,54 @@
+// Package paging bounds what one page of a list may cost a store that reads it: in bytes, and
+// in time. A page that ends early has a cursor, from which the next one goes on.
+package paging
+
+import (
+	"context"
+	"time"
+)
+
+// Bounds of a page, and about half of what a store call of an engine may take, so that a
+// page ends before the call does.
+const (
+	// Bytes are 64 records of the largest result that operations keep by default.
+	Bytes = 16 << 20
+	pace  = 2 * time.Second
+)
+
+type limitsKey struct{}
+
+type limits struct {
+	bytes int
+	pace  time.Duration
+}
+
+// With gives the pages that are read with a context other bounds.
+func With(ctx context.Context, bytes int, pace time.Duration) context.Context {
+	return context.WithValue(ctx, limitsKey{}, limits{bytes, pace})
+}
+
+// Budget is what is left for one page.
+type Budget struct {
+	Bytes int
+	ends  time.Time
+}
+
+// New is the budget of a page that begins now. It is at most half of the time that ctx leaves.
+func New(ctx context.Context) Budget {
+	l, ok := ctx.Value(limitsKey{}).(limits)
+	if !ok {
+		l = limits{Bytes, pace}
+	}
+	now := time.Now()
+	if at, ok := ctx.Deadline(); ok {
+		l.pace = min(l.pace, at.Sub(now)/2)
+	}
+	return Budget{max(l.bytes, 1), now.Add(l.pace)}
+}
+
+// Spend counts bytes that were read, and reports whether the page ends with them. Ask it only
+// when something was looked at, so that every page gets further.
+func (b *Budget) Spend(bytes int) bool {
+	b.Bytes -= bytes
+	return b.Bytes <= 0 || !time.Now().Before(b.ends)
+}
