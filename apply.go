@@ -13,14 +13,15 @@ import (
 // unchanged.
 type version struct {
 	rec      *Record
-	expect   store.Revision // of the version that it follows; zero for none
+	expect   store.Revision   // of the version that it follows; zero for none
+	was      store.Attributes // of that version
 	evidence []store.Entry
 	deadline store.Instant // it must be written before; zero: no deadline
 	usage    usage
 }
 
 func (v *version) write() store.Write {
-	return store.Write{Record: v.rec, Expect: v.expect, Evidence: v.evidence, Deadline: v.deadline}
+	return store.Write{Record: v.rec, Expect: v.expect, Was: v.was, Evidence: v.evidence, Deadline: v.deadline}
 }
 
 // apply writes v if the version that it follows is stored, and returns what is stored

@@ -63,7 +63,7 @@ func (e *Engine) newVersion(op *Operation, prev, next *Record, change store.Chan
 	if next.ExpiresAt > prev.ExpiresAt {
 		e.keepLonger(next)
 	}
-	v := version{rec: next, expect: prev.Revision, usage: e.quotas.usageOf(prev, next)}
+	v := version{rec: next, expect: prev.Revision, was: prev.Attributes, usage: e.quotas.usageOf(prev, next)}
 	if op.evident(EvidenceChanges) && change != store.ChangePostponed {
 		v.evidence = e.opts.Witness.Changed(op, prev, next, change)
 		v.usage = e.quotas.withEvidence(v.usage, v.evidence)

@@ -28,7 +28,7 @@ func (e *Engine) purge(ctx context.Context, recs []*Record) (n, unarchived int, 
 	unarchived = len(recs) - len(free)
 	refs := make([]store.Ref, len(free))
 	for i, rec := range free {
-		refs[i] = store.Ref{ID: rec.ID, Revision: rec.Revision}
+		refs[i] = rec.Ref()
 	}
 	if len(refs) == 0 {
 		return 0, unarchived, aerr
@@ -205,7 +205,7 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	// it. A crash after it leaves what was written beside it meanwhile, for its time.
 	call, cancel := e.limited(ctx)
 	defer cancel()
-	n, err := ps.Purge(call, []store.Ref{{ID: rec.ID, Revision: rec.Revision}})
+	n, err := ps.Purge(call, []store.Ref{rec.Ref()})
 	switch {
 	case err != nil:
 		return e.storeError("purge", id, err)

@@ -80,6 +80,10 @@ type Write struct {
 	Record *Record
 	// Expect is the revision that must be stored. Zero: no record.
 	Expect Revision
+	// Was has the attributes of the record under Expect, for a store with an index of them:
+	// it can take entries out without reading that record. If they are wrong, entries may
+	// stay behind, or be missing.
+	Was Attributes
 	// Evidence is appended to the evidence log if the record is written, in the
 	// same atomic step. Only a store with an [EvidenceLog] gets any.
 	Evidence []Entry
@@ -117,4 +121,9 @@ func (r *Revision) UnmarshalText(text []byte) error {
 type Ref struct {
 	ID       ID
 	Revision Revision
+	// Attributes are those of that version; see [Write].Was.
+	Attributes Attributes
 }
+
+// Ref names this version of the record.
+func (r *Record) Ref() Ref { return Ref{r.ID, r.Revision, r.Attributes} }

@@ -30,6 +30,8 @@ func With(ctx context.Context, bytes int, pace time.Duration) context.Context {
 // Budget is what is left for one page.
 type Budget struct {
 	Bytes int
+	// Spent: the page ends here.
+	Spent bool
 	ends  time.Time
 }
 
@@ -43,12 +45,12 @@ func New(ctx context.Context) Budget {
 	if at, ok := ctx.Deadline(); ok {
 		l.pace = min(l.pace, at.Sub(now)/2)
 	}
-	return Budget{max(l.bytes, 1), now.Add(l.pace)}
+	return Budget{Bytes: max(l.bytes, 1), ends: now.Add(l.pace)}
 }
 
-// Spend counts bytes that were read, and reports whether the page ends with them. Ask it only
-// when something was looked at, so that every page gets further.
-func (b *Budget) Spend(bytes int) bool {
+// Spend counts the bytes of something that was looked at. It never ends a page that has looked at
+// nothing, so every page gets further.
+func (b *Budget) Spend(bytes int) {
 	b.Bytes -= bytes
-	return b.Bytes <= 0 || !time.Now().Before(b.ends)
+	b.Spent = b.Bytes <= 0 || !time.Now().Before(b.ends)
 }

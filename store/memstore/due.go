@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/paging"
 	"github.com/semelhq/semel/store"
 )
 
@@ -76,8 +77,8 @@ type duePlace struct {
 }
 
 // page returns up to limit records that come after a place and are due at until, the place of
-// the last one, and whether there are more.
-func (x *dueIndex) page(after duePlace, until store.Instant, limit int) (recs []semel.Record, last duePlace, more bool) {
+// the last one, and whether there are more. It ends early where they are large.
+func (x *dueIndex) page(after duePlace, until store.Instant, limit int, budget paging.Budget) (recs []semel.Record, last duePlace, more bool) {
 	from, _ := slices.BinarySearch(x.order, after.second)
 	for _, sec := range x.order[from:] {
 		if sec > second(until) {
@@ -90,10 +91,11 @@ func (x *dueIndex) page(after duePlace, until store.Instant, limit int) (recs []
 		for i, rec := range list[first:] {
 			switch {
 			case rec == nil || rec.NextAt > until:
-			case len(recs) == limit:
+			case len(recs) == limit || budget.Spent:
 				return recs, last, true
 			default:
 				recs = append(recs, *rec)
+				budget.Spend(len(rec.Result.Data))
 				last = duePlace{sec, first + i}
 			}
 		}
@@ -121,7 +123,7 @@ func parseDuePlace(cursor string) (duePlace, error) {
 }
 
 // Due is [store.DueIndex.Due].
-func (s *Store) Due(_ context.Context, q store.DueQuery) (page store.DuePage, err error) {
+func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, err error) {
 	after, err := parseDuePlace(q.After)
 	if err != nil || q.Limit <= 0 {
 		return page, err
@@ -132,7 +134,7 @@ func (s *Store) Due(_ context.Context, q store.DueQuery) (page store.DuePage, er
 		return page, errClosed
 	}
 	s.due.forget(second(q.Until))
-	recs, last, more := s.due.page(after, q.Until, q.Limit)
+	recs, last, more := s.due.page(after, q.Until, q.Limit, paging.New(ctx))
 	if page.Records = recs; more {
 		page.Next = last.String()
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/paging"
 	"github.com/semelhq/semel/internal/thorough"
 	"github.com/semelhq/semel/store"
 )
@@ -41,7 +42,7 @@ func TestTheIndexIsInOrder(t *testing.T) {
 		after, last := duePlace{second: -1}, int64(0)
 		for more := true; more; {
 			var recs []semel.Record
-			recs, after, more = x.page(after, until, 1+rng.IntN(8))
+			recs, after, more = x.page(after, until, 1+rng.IntN(8), paging.New(t.Context()))
 			for _, rec := range recs {
 				if got[rec.Attempt]++; rec.NextAt > until || second(rec.NextAt) < last {
 					t.Fatalf("seed %d: a record is due at %d, until %d and after %d s", seed, rec.NextAt, until, last)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/paging"
 	"github.com/semelhq/semel/store"
 )
 
@@ -17,7 +18,7 @@ type listed struct {
 }
 
 // Search is [store.Searcher.Search]. There is no index for it: a call looks at every record,
-// and copies those that it returns.
+// and copies those that it returns, until their results are large together.
 func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err error) {
 	if s.closed.Load() {
 		return page, errClosed
@@ -32,11 +33,13 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 	}
 	slices.SortFunc(list, func(a, b listed) int { return b.compare(a.place) }) // the newest first
 	limit := min(cmp.Or(max(q.Limit, 0), store.DefaultSearchLimit), store.MaxSearchLimit)
+	budget := paging.New(ctx)
 	for i, r := range list {
-		if i == limit {
+		if i == limit || budget.Spent {
 			page.Next = list[i-1].String()
 			break
 		}
+		budget.Spend(len(r.rec.Result.Data))
 		page.Records = append(page.Records, *r.rec)
 	}
 	return page, nil

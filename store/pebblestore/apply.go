@@ -110,7 +110,7 @@ func (s *Store) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, 
 	if w.Record.Revision.IsZero() {
 		return nil, false, errors.New("pebblestore: a write needs a revision")
 	}
-	o := &op{digest: w.Record.ID.Digest(), rec: w.Record, due: makeDueTime(w.Record.NextAt), evidence: w.Evidence, deadline: w.Deadline}
+	o := &op{digest: w.Record.ID.Digest(), rec: w.Record, due: makeDueTime(w.Record.NextAt), attributes: w.Was, evidence: w.Evidence, deadline: w.Deadline}
 	cur, applied, err := s.change(ctx, &w.Record.ID, w.Expect, o)
 	if applied {
 		cur = w.Record

@@ -121,15 +121,16 @@ func (s *Store) send(batch []*op) (finish func()) {
 	}
 }
 
-// log puts a batch in the log. A record, its places in both indexes and its evidence are in
+// log puts a batch in the log. A record, its places in the indexes and its evidence are in
 // one batch, so a crash leaves all of them as they were or all as they are now. No record is
 // changed twice in a batch, so the order is free.
 func (s *Store) log(batch []*op) *pebble.Batch {
 	m, b := &s.commits.last, s.db.NewBatch()
 	m.batches++
 	progress{m.batches, s.commits.durable.Load()}.log(b)
+	s.attributes.put(b, m.batches)
 	first := never
-	s.commits.value = putAll(batch, b, m, s.commits.value)
+	s.commits.value = putAll(batch, b, m, &s.attributes, s.commits.value)
 	for _, o := range batch {
 		if o.due != o.was {
 			first = min(first, o.due)

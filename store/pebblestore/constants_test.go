@@ -99,7 +99,7 @@ func BenchmarkKinds(b *testing.B) {
 					for _, o.due = range []dueTime{dueTime(i), dueTime(i + 1000)} {
 						o.evidence = []store.Entry{{Leaf: data.of(2 * i)[:benchLeaf], Opening: data.of(3 * i)[:benchOpening], Subject: testSubject(id)}}
 						batch := db.NewBatch()
-						putAll([]*op{o}, batch, &m, nil)
+						putAll([]*op{o}, batch, &m, new(attributes), nil)
 						if err := batch.Commit(pebble.NoSync); err != nil {
 							b.Fatal(err)
 						}

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/paging"
 	"github.com/semelhq/semel/store"
 )
 
@@ -119,6 +120,7 @@ func (s *Store) scanDue(ctx context.Context, from duePlace, q *store.DueQuery) (
 	defer it.Close() // which says what it.Error does
 	first = until
 	var last duePlace
+	budget := paging.New(ctx)
 	for ok := it.First(); ok; ok = it.Next() {
 		if err := ctx.Err(); err != nil {
 			return store.DuePage{}, from.due, err
@@ -127,15 +129,16 @@ func (s *Store) scanDue(ctx context.Context, from duePlace, q *store.DueQuery) (
 		if !ok {
 			return store.DuePage{}, from.due, fmt.Errorf("the due index has a key of %d bytes", len(it.Key()))
 		}
-		switch len(page.Records) + len(page.Unreadable) {
-		case 0:
-			first = min(first, t)
-		case q.Limit:
+		looked := len(page.Records) + len(page.Unreadable)
+		if looked == q.Limit || budget.Spent {
 			page.Next = last.String()
 			return page, first, nil
 		}
+		if looked == 0 {
+			first = min(first, t)
+		}
 		last = duePlace{t, at}
-		rec, found, err := s.readDue(ctx, snap, last)
+		rec, found, err := s.readDue(ctx, snap, last, &budget)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return store.DuePage{}, from.due, ctx.Err()
@@ -157,7 +160,7 @@ func (s *Store) scanDue(ctx context.Context, from duePlace, q *store.DueQuery) (
 
 // readDue reads the record of an entry of the index. What it returns is durable. It finds
 // none if the record is due at another time by now.
-func (s *Store) readDue(ctx context.Context, snap *pebble.Snapshot, p duePlace) (rec *semel.Record, found bool, err error) {
+func (s *Store) readDue(ctx context.Context, snap *pebble.Snapshot, p duePlace, budget *paging.Budget) (rec *semel.Record, found bool, err error) {
 	value, closer, err := snap.Get(recordKey(p.at))
 	if errors.Is(err, pebble.ErrNotFound) {
 		err = errors.New("it is in the due index and not stored")
@@ -165,6 +168,7 @@ func (s *Store) readDue(ctx context.Context, snap *pebble.Snapshot, p duePlace) 
 	if err == nil {
 		defer closer.Close()
 	}
+	budget.Spend(len(value))
 	if rec, err = decode(p.at, value, err); err != nil {
 		return rec, false, err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/semelhq/semel/internal/terms"
 	"github.com/semelhq/semel/store"
 )
 
@@ -36,9 +37,10 @@ func sortable(at store.Instant) dueTime {
 
 // The first byte of a key says what it is.
 const (
-	indexPrefix  = 'i'
-	recordPrefix = 'r'
-	duePrefix    = 'd'
+	indexPrefix     = 'i'
+	recordPrefix    = 'r'
+	duePrefix       = 'd'
+	attributePrefix = 'a'
 
 	// The evidence log comes after everything else, each kind in tables of its own:
 	// see kinds.
@@ -47,15 +49,19 @@ const (
 	subjectPrefix = 'v'
 	openingPrefix = 'w'
 
-	addressLen    = 8
-	indexKeyLen   = 1 + len(digest{})
-	dueKeyLen     = 1 + 8 + addressLen
-	subjectKeyLen = 1 + len(store.Subject{}) + 8
+	addressLen  = 8
+	indexKeyLen = 1 + len(digest{})
+	dueKeyLen   = 1 + 8 + addressLen
+
+	attributeKeyLen = 1 + terms.Len + addressLen
+	subjectKeyLen   = 1 + len(store.Subject{}) + 8
 )
 
 var (
 	metaKey  = []byte("mstore")
 	clockKey = []byte("mtime") // what the clock has noted, while that isn't nothing
+
+	attributesKey = []byte("mattributes") // see attributes
 )
 
 func encodeAddress(at address) []byte {
@@ -78,6 +84,11 @@ func indexKey(d *digest) []byte {
 func recordKey(at address) []byte { return numbered(recordPrefix, uint64(at)) }
 
 func dueKey(t dueTime, at address) []byte { return numbered(duePrefix, uint64(t), uint64(at)) }
+
+func attributeKey(t terms.Term, at address) []byte {
+	key := append(append(make([]byte, 0, attributeKeyLen), attributePrefix), t[:]...)
+	return binary.BigEndian.AppendUint64(key, uint64(at))
+}
 
 // entryKey is the key of a leaf or an opening by its number.
 func entryKey(prefix byte, number uint64) []byte { return numbered(prefix, number) }

@@ -22,6 +22,9 @@ type op struct {
 	// was and due are the record's times in the due index before and after.
 	was, due dueTime
 	creates  bool // nothing was stored before
+	// attributes are those before.
+	attributes store.Attributes
+	indexes    bool // only the entries of attributes are written, and rec is as it was
 	// evidence is written with the record.
 	evidence []store.Entry
 	deadline store.Instant // for being sent; zero: none
@@ -39,7 +42,7 @@ const opOverhead = 256
 func (o *op) Size() int {
 	n := opOverhead
 	if rec := o.rec; rec != nil {
-		n += len(rec.Result.Data) + len(rec.Earlier)*opOverhead
+		n += len(rec.Result.Data) + len(rec.Earlier)*opOverhead + len(rec.Attributes)*attributeKeyLen
 		for i := range rec.Effects {
 			n += len(rec.Effects[i].Result.Data) + opOverhead
 		}
@@ -60,11 +63,11 @@ func (o *op) Size() int {
 // changed twice in a batch, so the order is free, and keys of one kind follow each other: Pebble
 // finds the place of a key faster if it is near that of the one before.
 //
-// A key of an index is set once before it is removed, so the cheaper single-delete is
-// right.
+// A key of the index, or of the due index, is set once before it is removed, so the cheaper
+// single-delete is right.
 //
 // It encodes records in the memory that it is given and returns: Pebble copies them.
-func putAll(ops []*op, b *pebble.Batch, m *meta, value []byte) []byte {
+func putAll(ops []*op, b *pebble.Batch, m *meta, a *attributes, value []byte) []byte {
 	for _, o := range ops {
 		switch {
 		case o.bare:
@@ -82,7 +85,7 @@ func putAll(ops []*op, b *pebble.Batch, m *meta, value []byte) []byte {
 		switch {
 		case o.batch != nil:
 			must(b.Apply(o.batch, nil))
-		case o.bare:
+		case o.bare, o.indexes:
 		case o.rec == nil:
 			must(b.Delete(recordKey(o.at), nil))
 		default:
@@ -103,6 +106,9 @@ func putAll(ops []*op, b *pebble.Batch, m *meta, value []byte) []byte {
 		}
 	}
 	for _, o := range ops {
+		if !o.bare {
+			a.putEntries(b, o)
+		}
 		for i := range o.evidence {
 			putEntry(b, &o.evidence[i], m.entries)
 			m.entries++

@@ -19,6 +19,7 @@
 //	'i' digest        -> address; finds a record by the digest of its identity
 //	'r' address       -> record, as package codec writes it
 //	'd' time address  -> nothing; the due index, by Record.NextAt
+//	'a' term address  -> nothing; the index of attributes, see package terms
 //	'm' name          -> the store's counts and clock, and what the clock has noted
 //	't' name          -> a tile over the evidence log
 //	'u' number        -> subject and leaf of an entry of the evidence log
@@ -33,7 +34,7 @@
 // that are purged together are stored together. The price is a second look-up for a record
 // that isn't in memory.
 //
-// A record, its entries in both indexes and its evidence change in one batch.
+// A record, its entries in the indexes and its evidence change in one batch.
 package pebblestore
 
 import (
@@ -70,6 +71,7 @@ type Store struct {
 	readOnly bool
 
 	processing processing
+	attributes attributes
 
 	hashes leafHashes
 
@@ -162,7 +164,7 @@ func (s *Store) open(o *Options) (err error) {
 		return err
 	}
 	meta, err := readMeta(s.db)
-	if err := errors.Join(err, end.check(meta)); err != nil {
+	if err := errors.Join(err, end.check(meta), s.attributes.read(s.db, &meta)); err != nil {
 		return err
 	}
 	note, err := readNote(s.db)
@@ -176,6 +178,7 @@ func (s *Store) open(o *Options) (err error) {
 	s.absent.start(s, meta.records)
 	s.processing.start(meta.end)
 	s.start(o.batchBytes(), meta)
+	s.attributes.build(s)
 	return nil
 }
 
@@ -277,6 +280,7 @@ func (s *Store) leave() { s.calls.RUnlock() }
 func (s *Store) Close() error {
 	s.closed.Store(true)
 	s.once.Do(func() {
+		s.attributes.close()
 		s.calls.Lock()
 		s.result = s.shut()
 	})

@@ -31,7 +31,7 @@ func (s *Store) Purge(ctx context.Context, refs []store.Ref) (int, error) {
 			continue
 		}
 		work.Go(func() {
-			o := &op{digest: refs[i].ID.Digest(), due: never}
+			o := &op{digest: refs[i].ID.Digest(), due: never, attributes: refs[i].Attributes}
 			_, applied, err := s.change(ctx, &refs[i].ID, refs[i].Revision, o)
 			if errs[i] = err; applied {
 				purged.Add(1)

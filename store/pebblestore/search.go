@@ -10,6 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/paging"
+	"github.com/semelhq/semel/internal/terms"
 	"github.com/semelhq/semel/store"
 )
 
@@ -18,7 +20,8 @@ const searchBatch = 10_000
 
 // Search is [store.Searcher.Search]. It reads up to ten thousand records in one call, from
 // the newest to the oldest, and compares each with the query. They are in the order in which
-// they were created, which doesn't change while they are stored.
+// they were created, which doesn't change while they are stored. A search for an attribute, or
+// either of several, reads only records that have one.
 //
 // After the first search for what is in flight or held, others read only such records.
 //
@@ -42,23 +45,23 @@ func (s *Store) Search(ctx context.Context, q store.Query) (store.Page, error) {
 
 var errCursor = &semel.Error{Code: semel.CodeInvalidCall, Message: "the cursor is not one of this store"}
 
-// search looks at the records before an address. One for what is in flight or held reads only
-// records that may be, once it has been through the store.
+// search looks at the records before an address. One for attributes reads only records that have
+// one, and one for what is in flight or held only records that may be, once it has been through
+// the store.
 func (s *Store) search(ctx context.Context, q *store.Query, end address) (store.Page, error) {
-	l := lookup{store: s, query: q}
+	l := lookup{store: s, query: q, budget: paging.New(ctx)}
 	learns := false // what the rest of the store has
-	if q.State == semel.Processing || q.Held {
+	if list, ok := terms.For(q); ok {
+		low := address(s.attributes.low.Load())
+		if full, err := l.indexed(ctx, list, low, end); full || err != nil {
+			return l.page, err
+		}
+		end = min(end, low)
+	} else if q.State == semel.Processing || q.Held {
 		known, low := s.processing.before(end)
 		for _, at := range known {
-			if l.enough(at) {
-				return l.page, nil
-			}
-			value, err := readKey(s.db, recordKey(at))
-			if value == nil && err == nil {
-				continue // purged meanwhile
-			}
-			if _, err := l.look(ctx, at, value, err); err != nil {
-				return store.Page{}, err
+			if full, err := l.lookAt(ctx, at); full || err != nil {
+				return l.page, err
 			}
 		}
 		learns = end >= low
@@ -105,11 +108,41 @@ type lookup struct {
 	query  *store.Query
 	page   store.Page
 	looked int
+	budget paging.Budget
+}
+
+// indexed looks at the records from low up to end that have an entry for one of some terms. It
+// reports whether the page ends with them.
+func (l *lookup) indexed(ctx context.Context, list []terms.Term, low, end address) (full bool, err error) {
+	it, err := l.store.db.NewIter(&pebble.IterOptions{LowerBound: []byte{attributePrefix}, UpperBound: []byte{attributePrefix + 1}})
+	if err != nil {
+		return false, err
+	}
+	defer it.Close() // which says what it.Error does
+	for at, ok := newestBefore(it, list, end); ok && at >= low; at, ok = newestBefore(it, list, at) {
+		if full, err := l.lookAt(ctx, at); full || err != nil {
+			return full, err
+		}
+	}
+	return false, it.Error()
+}
+
+// lookAt looks at the record at an address, unless the page ends before it.
+func (l *lookup) lookAt(ctx context.Context, at address) (full bool, err error) {
+	if l.enough(at) {
+		return true, nil
+	}
+	value, err := readKey(l.store.db, recordKey(at))
+	if value == nil && err == nil {
+		return false, nil // purged meanwhile
+	}
+	_, err = l.look(ctx, at, value, err)
+	return false, err
 }
 
 // enough reports whether the page ends before the record at an address.
 func (l *lookup) enough(at address) bool {
-	if l.looked < searchBatch && len(l.page.Records)+len(l.page.Unreadable) < l.query.Limit {
+	if l.looked < searchBatch && !l.budget.Spent && len(l.page.Records)+len(l.page.Unreadable) < l.query.Limit {
 		return false
 	}
 	l.page.Next = strconv.FormatUint(uint64(at)+1, 10)
@@ -123,6 +156,7 @@ func (l *lookup) look(ctx context.Context, at address, value []byte, failed erro
 		return false, err
 	}
 	l.looked++
+	l.budget.Spend(len(value))
 	rec, err := decode(at, value, failed)
 	if err == nil {
 		rec, err = l.store.settled(ctx, rec)

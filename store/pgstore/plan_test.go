@@ -95,7 +95,7 @@ func TestPlans(t *testing.T) {
 	t.Run("on a direct connection to an empty table statements use indexes", func(t *testing.T) { check(t, plans, true) })
 	rows := planRows(t)
 	pgtest.Shared(t).Exec(t, database, fmt.Sprintf(`INSERT INTO semel.semel_records (id, revision, record, next_at, since, held, key, operation, state, principal, tenant, attributes)
-		SELECT sha256(n::text::bytea), '\x00', convert_to(repeat('x', 400), 'UTF8'), n * 100000000000000 %% 9000000000000000000, n, false, n::text, 'o', 'completed', 'u', 't', array_to_tsvector(ARRAY['order=' || n]) FROM generate_series(1, %d) n`, rows))
+		SELECT sha256(n::text::bytea), '\x00', convert_to(repeat('x', 400), 'UTF8'), n::bigint * %d, n, false, n::text, 'o', 'completed', 'u', 't', array_to_tsvector(ARRAY['order=' || n]) FROM generate_series(1, %d) n`, 2_000_000_000_000_000_000/rows, rows))
 	pgtest.Shared(t).Exec(t, database, "ANALYZE semel.semel_records")
 	for how, settings := range map[string]map[string]string{"through a pooler": nil, "on a direct connection": plans} {
 		t.Run(how+" statements on a filled table use indexes", func(t *testing.T) {

@@ -30,8 +30,8 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 	if q.Limit = limit; !inColumns(&q) {
 		q.Limit = store.MaxSearchLimit // few of the rows may match
 	}
-	budget, spent := paging.New(ctx), false
-	for looked := 0; looked < searchBatch && !spent; looked += q.Limit {
+	budget := paging.New(ctx)
+	for looked := 0; looked < searchBatch && !budget.Spent; looked += q.Limit {
 		rows, err := query(ctx, s, scanRow, searching(s.opts.Schema, &q, from, budget.Bytes)...)
 		if err != nil {
 			return store.Page{}, fmt.Errorf("pgstore: search: %w", err)
@@ -46,7 +46,7 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 				page.Next = from.text(inSearch)
 				return page, nil
 			}
-			spent = budget.Spend(len(r.record) + len(r.response))
+			budget.Spend(len(r.record) + len(r.response))
 			rec, err := r.decode()
 			switch {
 			case err != nil:

@@ -23,7 +23,7 @@ func purge(t *testing.T, s semel.Store, want int, refs ...store.Ref) {
 	}
 }
 
-func ref(rec semel.Record) store.Ref { return store.Ref{ID: rec.ID, Revision: rec.Revision} }
+func ref(rec semel.Record) store.Ref { return rec.Ref() }
 
 var purgeCases = []testCase{
 	{"Purge deletes a record and frees its identity", rulePurge, func(t *testing.T, env Env) {

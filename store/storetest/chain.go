@@ -10,6 +10,12 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
+// version names one version of a record.
+type version struct {
+	ID       semel.ID
+	Revision store.Revision
+}
+
 // chains collects the writes that were applied. Each names the write before it, so they form one
 // chain per identity, in whatever order they were seen: its true history, without any clock.
 //
@@ -17,15 +23,15 @@ import (
 // clients can't see: that each version may follow the one before it.
 type chains struct {
 	mu      sync.Mutex
-	next    map[store.Ref]semel.Record // by what they followed
+	next    map[version]semel.Record // by what they followed
 	first   map[semel.ID]semel.Record
 	err     error
 	count   int
-	unknown map[store.Ref][]semel.Record
+	unknown map[version][]semel.Record
 }
 
 func newChains() *chains {
-	return &chains{next: map[store.Ref]semel.Record{}, unknown: map[store.Ref][]semel.Record{}, first: map[semel.ID]semel.Record{}}
+	return &chains{next: map[version]semel.Record{}, unknown: map[version][]semel.Record{}, first: map[semel.ID]semel.Record{}}
 }
 
 // reached is a [faultstore.Options].Reached.
@@ -35,7 +41,7 @@ func (c *chains) reached(w store.Write, _ *semel.Record, applied bool, err error
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := store.Ref{ID: w.Record.ID, Revision: w.Expect}
+	at := version{ID: w.Record.ID, Revision: w.Expect}
 	if err != nil {
 		c.unknown[at] = append(c.unknown[at], *w.Record)
 		return
@@ -65,7 +71,7 @@ func (c *chains) check(policy func(name string) semel.Operation) error {
 				continue
 			}
 			for _, rec := range recs {
-				if _, ok := c.next[store.Ref{ID: rec.ID, Revision: rec.Revision}]; ok {
+				if _, ok := c.next[version{ID: rec.ID, Revision: rec.Revision}]; ok {
 					c.next[at] = rec
 					c.count++
 					if at.Revision.IsZero() {
@@ -83,9 +89,9 @@ func (c *chains) check(policy func(name string) semel.Operation) error {
 		if rec.State != semel.Processing || rec.Attempt != 1 {
 			return fmt.Errorf("the history of %s begins in state %q with attempt %d", id.Key, rec.State, rec.Attempt)
 		}
-		delete(orphans, store.Ref{ID: id})
+		delete(orphans, version{ID: id})
 		for {
-			at := store.Ref{ID: id, Revision: rec.Revision}
+			at := version{ID: id, Revision: rec.Revision}
 			delete(orphans, at)
 			next, ok := c.next[at]
 			if !ok {

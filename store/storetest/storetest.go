@@ -145,7 +145,7 @@ func allGroups() []group {
 		{cases: fieldCases, realTime: true},
 		{cases: fidelityCases}, {cases: leapCases, leaps: true}, {cases: clockCases}, {cases: lifeCases},
 		{cases: dueCases, needs: canDue}, {cases: purgeCases, needs: canPurge}, {cases: watchCases, needs: canWatch},
-		{cases: searchCases, needs: canSearch},
+		{cases: searchCases, needs: canSearch}, {cases: attributeCases, needs: canSearch},
 		{cases: engineCases}, {cases: fenceCases, needs: canPurge}, {cases: faultCases}, {cases: sweepCases, needs: canDue},
 		{cases: fallbackCases}, {cases: modelCases}, {cases: linearCases}, {cases: claimCases, realTime: true},
 		{cases: evidenceCases, needs: canEvidence}, {cases: evidenceFaultCases, needs: canEvidence},

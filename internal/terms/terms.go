@@ -1,0 +1,86 @@
+// Package terms says what stores that have no index of their own put into one of attributes.
+package terms
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"maps"
+	"slices"
+
+	"github.com/semelhq/semel/store"
+)
+
+// Form is the number of what a term is. A store whose entries have another one makes them anew.
+const Form = 1
+
+// Term stands for an attribute of a name and value. Two attributes may have the same one:
+// whoever finds a record by it compares the record with the query.
+type Term [16]byte
+
+// Len is the length of a term.
+const Len = len(Term{})
+
+// skipped isn't indexed: each attempt has another one, and searches know only its beginning.
+const skipped = store.AttributeTrace
+
+func of(name, value string) Term {
+	sum := sha256.Sum256([]byte(name + "\x00" + value)) // neither has a NUL
+	return Term(sum[:Len])
+}
+
+// Of are the terms of a record's attributes.
+func Of(attributes store.Attributes) (all []Term) {
+	for name, value := range attributes {
+		if name != skipped {
+			all = append(all, of(name, value))
+		}
+	}
+	return all
+}
+
+// Changed are the terms that a record no longer has, and those that it has now.
+func Changed(was, is store.Attributes) (gone, added []Term) {
+	if maps.Equal(was, is) {
+		return nil, nil
+	}
+	return Of(without(was, is)), Of(without(is, was))
+}
+
+// without are the attributes of a that b hasn't.
+func without(a, b store.Attributes) store.Attributes {
+	rest := store.Attributes{}
+	for name, value := range a {
+		if other, ok := b[name]; !ok || other != value {
+			rest[name] = value
+		}
+	}
+	return rest
+}
+
+// For are terms of which every record that the query selects has one. It reports false where
+// the query may select others.
+func For(q *store.Query) ([]Term, bool) {
+	for _, name := range slices.Sorted(maps.Keys(q.Attributes)) {
+		if name != skipped {
+			return []Term{of(name, q.Attributes[name])}, true
+		}
+	}
+	for _, list := range q.Any {
+		if all, ok := forAny(list); ok {
+			return all, true
+		}
+	}
+	return nil, false
+}
+
+func forAny(list []store.Query) (all []Term, ok bool) {
+	for i := range list {
+		some, ok := For(&list[i])
+		if !ok {
+			return nil, false
+		}
+		all = append(all, some...)
+	}
+	slices.SortFunc(all, func(a, b Term) int { return bytes.Compare(a[:], b[:]) })
+	return slices.Compact(all), len(list) > 0
+}
