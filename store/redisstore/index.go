@@ -12,6 +12,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/paging"
+	"github.com/semelhq/semel/internal/terms"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/codec"
 )
@@ -21,6 +23,7 @@ type entry struct {
 	shard  *shard
 	member string // the digest of a record, unless another program has added the entry
 	score  int64
+	term   string // in the index of attributes
 }
 
 func (en *entry) record() string { return en.shard.records + en.member }
@@ -33,17 +36,45 @@ func compare(a, b entry) int {
 	return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.member, b.member))
 }
 
-// index is one of the two indexes, read from the lowest score on.
+// index is one of the indexes, read from the lowest score on.
 type index struct {
 	key   func(*shard) string
-	until string // the highest score to read
+	until string   // the highest score to read
+	terms []string // those to read in the index of attributes, in which an entry is the rest
 }
 
 // byCreation reads the newest records first.
-var byCreation = index{func(sh *shard) string { return sh.created }, "+inf"}
+var byCreation = index{key: func(sh *shard) string { return sh.created }, until: "+inf"}
 
 func byDue(until store.Instant) index {
-	return index{func(sh *shard) string { return sh.due }, strconv.FormatInt(micros(until), 10)}
+	return index{key: func(sh *shard) string { return sh.due }, until: strconv.FormatInt(micros(until), 10)}
+}
+
+// byAttributes reads the newest records that have one of some terms first.
+func byAttributes(list []terms.Term) index {
+	ix := index{key: func(sh *shard) string { return sh.attributes }}
+	for i := range list {
+		ix.terms = append(ix.terms, string(list[i][:]))
+	}
+	return ix
+}
+
+// ofTerm is the entry as the index of attributes has it under a term.
+func (en *entry) ofTerm(term string) string {
+	return term + fmt.Sprintf("%016d", maxScore-1+en.score) + en.member
+}
+
+// parseEntry is the reverse of ofTerm.
+func parseEntry(sh *shard, term, text string) (entry, error) {
+	place, rest := text[len(term):], ""
+	if len(place) == 16+digestLen {
+		place, rest = place[:16], place[16:]
+	}
+	n, err := strconv.ParseInt(place, 10, 64)
+	if err != nil || rest == "" {
+		return entry{}, fmt.Errorf("%s has the entry %q, which this program did not add", sh.attributes, text)
+	}
+	return entry{shard: sh, member: rest, score: n - (maxScore - 1), term: term}, nil
 }
 
 // entries returns about as many entries of all shards that follow last, in order and
@@ -61,15 +92,21 @@ func (s *Store) entries(ctx context.Context, ix index, last *entry, about int) (
 	}
 }
 
-// firstOfEach is entries, but reads count of each shard and may find none.
+// firstOfEach is entries, but reads count of each shard, and term, and may find none.
 func (s *Store) firstOfEach(ctx context.Context, ix index, last *entry, count int64) (found []entry, more bool, err error) {
-	c, from := s.link.client(), "-inf"
-	if last != nil {
-		from = strconv.FormatInt(last.score, 10) // inclusive: others may have the same score
-	}
-	cmds := make([]rueidis.Completed, shardCount)
-	for i := range cmds {
-		cmds[i] = c.B().Zrange().Key(ix.key(&s.keys.shards[i])).Min(from).Max(ix.until).Byscore().Limit(0, count).Withscores().Build()
+	c := s.link.client()
+	var cmds []rueidis.Completed
+	var parts []func(rueidis.RedisResult) ([]entry, error)
+	for i := range s.keys.shards {
+		sh := &s.keys.shards[i]
+		for _, term := range ix.terms {
+			cmds = append(cmds, ix.readTerm(c, sh, term, last, count))
+			parts = append(parts, func(res rueidis.RedisResult) ([]entry, error) { return termEntries(sh, term, res) })
+		}
+		if ix.terms == nil {
+			cmds = append(cmds, ix.readScores(c, sh, last, count))
+			parts = append(parts, func(res rueidis.RedisResult) ([]entry, error) { return scoredEntries(sh, res) })
+		}
 	}
 	results, err := s.ask(ctx, c, cmds...)
 	if err != nil {
@@ -77,16 +114,14 @@ func (s *Store) firstOfEach(ctx context.Context, ix index, last *entry, count in
 	}
 	var frontier *entry // some shard has unread entries behind it
 	for i, res := range results {
-		members, err := res.AsZScores()
+		part, err := parts[i](res)
 		if err != nil {
 			return nil, false, err
 		}
-		for _, m := range members {
-			found = append(found, entry{&s.keys.shards[i], m.Member, int64(m.Score)})
-		}
-		if int64(len(members)) == count {
+		found = append(found, part...)
+		if int64(len(part)) == count {
 			more = true
-			if end := found[len(found)-1]; frontier == nil || compare(end, *frontier) < 0 {
+			if end := part[len(part)-1]; frontier == nil || compare(end, *frontier) < 0 {
 				frontier = &end
 			}
 		}
@@ -95,7 +130,43 @@ func (s *Store) firstOfEach(ctx context.Context, ix index, last *entry, count in
 		return last != nil && compare(en, *last) <= 0 || frontier != nil && compare(en, *frontier) > 0
 	})
 	slices.SortFunc(found, compare)
-	return found, more, nil
+	return slices.CompactFunc(found, func(a, b entry) bool { return compare(a, b) == 0 }), more, nil
+}
+
+func (ix *index) readScores(c *clients, sh *shard, last *entry, count int64) rueidis.Completed {
+	from := "-inf"
+	if last != nil {
+		from = strconv.FormatInt(last.score, 10) // inclusive: others may have the same score
+	}
+	return c.B().Zrange().Key(ix.key(sh)).Min(from).Max(ix.until).Byscore().Limit(0, count).Withscores().Build()
+}
+
+func scoredEntries(sh *shard, res rueidis.RedisResult) (list []entry, err error) {
+	members, err := res.AsZScores()
+	for _, m := range members {
+		list = append(list, entry{shard: sh, member: m.Member, score: int64(m.Score)})
+	}
+	return list, err
+}
+
+func (ix *index) readTerm(c *clients, sh *shard, term string, last *entry, count int64) rueidis.Completed {
+	from := "[" + term
+	if last != nil {
+		from = "(" + last.ofTerm(term)
+	}
+	return c.B().Zrange().Key(ix.key(sh)).Min(from).Max("("+term+"\xff").Bylex().Limit(0, count).Build() // \xff is behind all digits
+}
+
+func termEntries(sh *shard, term string, res rueidis.RedisResult) (list []entry, err error) {
+	members, err := res.AsStrSlice()
+	for _, m := range members {
+		en, err := parseEntry(sh, term, m)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, en)
+	}
+	return list, err
 }
 
 // correct moves due entries that are too early to where their records are due, and removes
@@ -112,6 +183,18 @@ func (s *Store) correct(ctx context.Context, entries []entry) (changed int, err 
 	return s.evalAll(ctx, scriptCorrect, runs)
 }
 
+// forget removes entries of attributes whose records are gone, or were stored anew.
+//
+// A crash in between leaves the rest, which the next search removes.
+func (s *Store) forget(ctx context.Context, entries []entry) error {
+	runs := make([]run, len(entries))
+	for i, en := range entries {
+		runs[i] = run{[]string{en.record(), en.shard.created, en.shard.attributes}, []string{en.ofTerm(en.term), strconv.FormatInt(en.score, 10)}}
+	}
+	_, err := s.evalAll(ctx, scriptForget, runs)
+	return err
+}
+
 // look is what an entry leads to: a record, or why it can't be read. If both are nil, the
 // record is gone.
 type look struct {
@@ -120,30 +203,55 @@ type look struct {
 	bad   error
 }
 
-// read reads the records of the first limit entries, in their order. The parameter more says
-// whether others follow the entries; the result, whether others follow what was read. It
-// fails only if it can't read any of them.
-func (s *Store) read(ctx context.Context, entries []entry, more bool, limit int) ([]look, bool, error) {
+// Bounds of what is read in one round trip: so many records first, and then as many as take so
+// many bytes if they are like those before.
+const firstReads, readBytes = 16, 4 << 20
+
+// read reads the records of the first limit entries, in their order, until the budget is spent.
+// The parameter more says whether others follow the entries; the result, whether others follow
+// what was read. It fails only if it can't read any of them.
+func (s *Store) read(ctx context.Context, entries []entry, more bool, limit int, budget *paging.Budget) (looks []look, _ bool, err error) {
 	if len(entries) > limit {
 		entries, more = entries[:limit], true
 	}
-	if len(entries) == 0 {
-		return nil, more, nil
+	before := budget.Bytes
+	for n := firstReads; len(entries) > 0; {
+		n = min(n, len(entries))
+		part, err := s.readSome(ctx, entries[:n], budget)
+		if err != nil {
+			return nil, false, err
+		}
+		looks, entries = append(looks, part...), entries[n:]
+		if budget.Spent {
+			return looks, more || len(entries) > 0, nil
+		}
+		n = 1 + readBytes*len(looks)/(before-budget.Bytes+1)
 	}
+	return looks, more, nil
+}
+
+// readSome is read for all of the entries, in one round trip to each server.
+func (s *Store) readSome(ctx context.Context, entries []entry, budget *paging.Budget) ([]look, error) {
 	c := s.link.client()
-	cmds := make([]rueidis.Completed, len(entries))
+	cmds := make([]rueidis.Completed, len(entries), 2*len(entries))
 	for i := range entries {
 		cmds[i] = c.B().Get().Key(entries[i].record()).Build()
 	}
+	for i := range entries {
+		if entries[i].term != "" {
+			cmds = append(cmds, c.B().Zscore().Key(entries[i].shard.created).Member(entries[i].member).Build())
+		}
+	}
 	results, err := s.ask(ctx, c, cmds...)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	looks := make([]look, len(entries))
-	for i, res := range results {
+	for i, res := range results[:len(entries)] {
 		en := &entries[i]
 		looks[i].entry = en
 		value, err := res.ToString()
+		budget.Spend(len(value))
 		switch {
 		case !en.ours():
 			looks[i].bad = fmt.Errorf("redisstore: an index of %s has the entry %q, which this program did not add", en.shard.records, en.member)
@@ -151,12 +259,17 @@ func (s *Store) read(ctx context.Context, entries []entry, more bool, limit int)
 		case answerWord(err) == "WRONGTYPE": // another program has stored something else there
 			looks[i].bad = fmt.Errorf("redisstore: the record %x: %w", en.member, err)
 		case err != nil:
-			return nil, false, err
+			return nil, err
 		default:
 			looks[i].rec, looks[i].bad = s.decode(c, en.member, value)
 		}
+		if en.term != "" {
+			if score, err := results[len(entries)+i].AsFloat64(); err != nil || int64(score) != en.score {
+				looks[i].rec, looks[i].bad = nil, nil // the record has another place in lists, and is found there
+			}
+		}
 	}
-	return looks, more, nil
+	return looks, nil
 }
 
 // decode decodes the value that client c has read for a digest.

@@ -15,6 +15,8 @@ import (
 //	semel:{TAG}:r:DIGEST   a head, then the record as package codec encodes it
 //	semel:{TAG}:due        sorted set: digests, scored by when the records are due
 //	semel:{TAG}:created    sorted set: digests, scored by when the records were created, negated
+//	semel:{TAG}:attributes sorted set without scores: a term of package terms, the record's score
+//	                       by creation in 16 digits that sort as it does, and its digest
 //	semel:time             what processes have noted of the clock, see clock.go
 //
 // The digest of an identity has 32 bytes; the first one selects the shard. Each shard has a
@@ -24,9 +26,13 @@ import (
 // The head is NextAt in microseconds, in 16 digits, so that heads compare as the instants
 // do. In the record that follows, the first byte is the codec's format and the next 16 are
 // the revision.
+//
+// In format 1 some records have no entries in the index of attributes, so searches don't use it.
+// The indexes are the only difference. New servers have format 2, and [Migrate] makes it of 1.
 const (
 	shardCount    = 64
-	formatVersion = "1"
+	firstFormat   = "1"
+	formatVersion = "2"
 	digestLen     = sha256.Size
 	headLen       = 16
 )
@@ -44,6 +50,7 @@ type shard struct {
 	index        int
 	records      string // the prefix of its records' keys
 	due, created string
+	attributes   string
 }
 
 // keyspace names the keys.
@@ -56,7 +63,7 @@ func newKeyspace(prefix string) keyspace {
 	k := keyspace{format: prefix + ":format", time: prefix + ":time", clock: prefix + ":clock"}
 	for i, tag := range tags {
 		base := prefix + ":{" + tag + "}:"
-		k.shards[i] = shard{index: i, records: base + "r:", due: base + "due", created: base + "created"}
+		k.shards[i] = shard{index: i, records: base + "r:", due: base + "due", created: base + "created", attributes: base + "attributes"}
 	}
 	return k
 }

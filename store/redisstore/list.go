@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/semelhq/semel/internal/paging"
+	"github.com/semelhq/semel/internal/terms"
 	"github.com/semelhq/semel/store"
 )
 
@@ -61,7 +63,8 @@ func (s *Store) lookDue(ctx context.Context, q store.DueQuery, last *entry) ([]l
 			return nil, false, err
 		}
 		if changed == 0 {
-			return s.read(ctx, found, more, q.Limit)
+			budget := paging.New(ctx)
+			return s.read(ctx, found, more, q.Limit, &budget)
 		}
 	}
 	return nil, true, nil
@@ -69,7 +72,8 @@ func (s *Store) lookDue(ctx context.Context, q store.DueQuery, last *entry) ([]l
 
 // Search is [store.Searcher.Search]. It reads records from the newest to the oldest, a few
 // thousand in one call at most, and matches each against the query. The order is by the time
-// of creation, which never changes: by microseconds, then by digest.
+// of creation, which never changes: by microseconds, then by digest. A search for an attribute, or
+// either of several, reads only records that have one, once the store has format 2.
 func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err error) {
 	if err := s.enter(); err != nil {
 		return page, err
@@ -81,11 +85,19 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 	}
 	limit := min(cmp.Or(max(q.Limit, 0), store.DefaultSearchLimit), store.MaxSearchLimit)
 	atATime := max(limit, store.DefaultSearchLimit) // because few of them may match
-	for looked, more := 0, true; more && looked < maxSearch && len(page.Records) < limit; {
+	ix, budget := byCreation, paging.New(ctx)
+	if list, ok := terms.For(&q); ok {
+		if whole, err := s.hasIndex(ctx); err != nil {
+			return page, s.failed("search", err)
+		} else if whole {
+			ix = byAttributes(list)
+		}
+	}
+	for looked, more := 0, true; more && looked < maxSearch && len(page.Records) < limit && !budget.Spent; {
 		var looks []look
-		found, others, err := s.entries(ctx, byCreation, last, atATime)
+		found, others, err := s.entries(ctx, ix, last, atATime)
 		if err == nil {
-			looks, more, err = s.read(ctx, found, others, atATime)
+			looks, more, err = s.read(ctx, found, others, atATime, &budget)
 		}
 		if err != nil {
 			return store.Page{}, s.failed("search", err)
@@ -108,7 +120,11 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 			}
 		}
 		// Entries that stay, because of a crash or an error, are removed by a later search.
-		_, _ = s.correct(ctx, gone)
+		if ix.terms != nil {
+			_ = s.forget(ctx, gone)
+		} else {
+			_, _ = s.correct(ctx, gone)
+		}
 		if page.Next = ""; more {
 			page.Next = last.cursor()
 		}
@@ -129,7 +145,11 @@ func (s *Store) Purge(ctx context.Context, refs []store.Ref) (int, error) {
 	for i := range refs {
 		if !refs[i].Revision.IsZero() {
 			sh, key := s.keys.find(refs[i].ID)
-			runs = append(runs, run{[]string{key, sh.due, sh.created}, []string{string(refs[i].Revision[:])}})
+			r := run{[]string{key, sh.due, sh.created}, []string{string(refs[i].Revision[:])}}
+			if list := terms.Of(refs[i].Attributes); list != nil {
+				r.keys, r.args = append(r.keys, sh.attributes), append(r.args, joined(list))
+			}
+			runs = append(runs, r)
 		}
 	}
 	n, err := s.evalAll(ctx, scriptPurge, runs)

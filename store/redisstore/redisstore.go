@@ -43,6 +43,8 @@ type Store struct {
 	asks   chan struct{} // a semaphore that holds one element for each running ask
 	name   string        // tells this Store from all others on the same servers
 	sends  atomic.Uint64 // see token
+	// indexed: each record has its entries in the index of attributes.
+	indexed atomic.Bool
 
 	// calls is held for reading by every call, so that Close can wait for them.
 	calls  sync.RWMutex

@@ -9,6 +9,19 @@ import (
 	"github.com/redis/rueidis"
 )
 
+// luaEntries adds or removes the entries of terms in an index of attributes. created is the
+// record's score by creation; without one nothing is done, because no search would list it.
+const luaEntries = `local function entries(command, key, terms, created, digest)
+	if terms == '' or not created then return end
+	local args, place = {}, string.format('%016d', 9007199254740991 + created)
+	for i = 1, #terms, 16 do
+		if command == 'ZADD' then args[#args + 1] = '0' end
+		args[#args + 1] = string.sub(terms, i, i + 15) .. place .. digest
+	end
+	return redis.pcall(command, key, unpack(args))
+end
+`
+
 // A script changes something for a write only after it has checked all its conditions. If
 // memory is full, the server refuses the first change that a script makes; after a first
 // change it refuses none. A whole run is one step in the append-only file and on replicas.
@@ -19,7 +32,7 @@ var (
 	// which doesn't affect the other writes. So the client infers nothing: every write is
 	// either counted or named.
 	//
-	// A claim stores a record where there is none, and adds it to both indexes. If it can't
+	// A claim stores a record where there is none, and adds it to the indexes. If it can't
 	// add an entry, it deletes the record again, or nobody would ever find it. An update
 	// replaces the record that has the expected revision. It adds a due entry only if the
 	// record becomes due earlier, and does so before it writes the record: so an entry may be
@@ -33,10 +46,15 @@ var (
 	// refused: that reads an existing string, or deletes. Arguments of commands are strings,
 	// because Lua would print numbers as floats.
 	//
-	// KEYS, for each write: the record, the due index, the index by creation.
+	// Entries of attributes are added before a record is replaced, and removed afterwards: so one
+	// may be too many, but none is missing.
+	//
+	// KEYS, for each write: the record, the due index, the index by creation; then for each write
+	// whose attributes change the index of attributes.
 	// ARGV: a token; then for each write the expected revision ("" for a claim), the score by
-	// creation (of a claim), the value, and the deadline in microseconds ("" for none).
-	scriptWrite = newScript(`local call, pcall, sub = redis.call, redis.pcall, string.sub
+	// creation (of a claim), the value, and the deadline in microseconds ("" for none); then for
+	// each write whose attributes change its number, and the terms to remove and to add.
+	scriptWrite = newScript(luaEntries + `local call, pcall, sub = redis.call, redis.pcall, string.sub
 local too_late = {err = '` + tooLate + `'}
 local now
 local function late(deadline)
@@ -48,7 +66,7 @@ local function late(deadline)
 	return now >= tonumber(deadline)
 end
 local function refused(reply) return type(reply) == 'table' and reply.err and reply end
-local function claim(k, created, value, deadline)
+local function claim(k, created, value, deadline, index)
 	local key = KEYS[k]
 	if late(deadline) then return pcall('GET', key) or too_late end
 	local old = pcall('SET', key, value, 'NX', 'GET')
@@ -56,28 +74,38 @@ local function claim(k, created, value, deadline)
 	local at, digest, failed = sub(value, 1, 16), sub(key, -32), nil
 	if at ~= '` + neverDue + `' then failed = refused(pcall('ZADD', KEYS[k + 1], at, digest)) end
 	failed = failed or refused(pcall('ZADD', KEYS[k + 2], created, digest))
+	failed = failed or index and refused(entries('ZADD', index[1], index[3], created, digest))
 	if failed then
 		call('DEL', key)
 		return failed
 	end
 end
-local function update(k, expect, value, deadline)
-	local key = KEYS[k]
+local function update(k, expect, value, deadline, index)
+	local key, digest = KEYS[k], sub(KEYS[k], -32)
 	local head = pcall('GETRANGE', key, '0', '32')
 	if refused(head) then return head end
 	if sub(head, 18) ~= expect then return call('GET', key) end
 	if late(deadline) then return too_late end
 	local at = sub(value, 1, 16)
-	local failed = at < sub(head, 1, 16) and refused(pcall('ZADD', KEYS[k + 1], at, sub(key, -32)))
-	return failed or refused(pcall('SET', key, value)) or nil
+	local failed = at < sub(head, 1, 16) and refused(pcall('ZADD', KEYS[k + 1], at, digest))
+	local created = index and pcall('ZSCORE', KEYS[k + 2], digest)
+	failed = failed or refused(created) or index and refused(entries('ZADD', index[1], index[3], created, digest))
+	failed = failed or refused(pcall('SET', key, value)) or nil
+	if index and not failed then entries('ZREM', index[1], index[2], created, digest) end
+	return failed
+end
+local writes, indexes = (3 * #KEYS - #ARGV + 1) / 5, {}
+for i = 1, #KEYS - 3 * writes do
+	local a = 4 * writes + 3 * i - 1
+	indexes[tonumber(ARGV[a])] = {KEYS[3 * writes + i], ARGV[a + 1], ARGV[a + 2]}
 end
 local others, n = {}, 0
-for a = 2, #ARGV, 4 do
+for a = 2, 4 * writes, 4 do
 	local expect, instead = ARGV[a], nil
 	if expect == '' then
-		instead = claim(n * 3 + 1, ARGV[a + 1], ARGV[a + 2], ARGV[a + 3])
+		instead = claim(n * 3 + 1, ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], indexes[n + 1])
 	else
-		instead = update(n * 3 + 1, expect, ARGV[a + 2], ARGV[a + 3])
+		instead = update(n * 3 + 1, expect, ARGV[a + 2], ARGV[a + 3], indexes[n + 1])
 	end
 	n = n + 1
 	if instead ~= nil then
@@ -112,12 +140,28 @@ return 0`)
 	// scriptPurge deletes a record that has the given revision, and its entries. It answers how
 	// many records it deleted.
 	//
-	// KEYS: as above. ARGV: the revision.
-	scriptPurge = newScript(`if redis.pcall('GETRANGE', KEYS[1], '17', '32') ~= ARGV[1] then return 0 end
+	// KEYS: as above; the index of attributes if the record has any. ARGV: the revision; the terms.
+	scriptPurge = newScript(luaEntries + `if redis.pcall('GETRANGE', KEYS[1], '17', '32') ~= ARGV[1] then return 0 end
 local digest = string.sub(KEYS[1], -32)
+if KEYS[4] then entries('ZREM', KEYS[4], ARGV[2], redis.call('ZSCORE', KEYS[3], digest), digest) end
 redis.call('ZREM', KEYS[2], digest)
 redis.call('ZREM', KEYS[3], digest)
 return redis.call('UNLINK', KEYS[1])`)
+
+	// scriptIndex adds entries of attributes of a record, if it is still there. It answers how
+	// many it added.
+	//
+	// KEYS: the record, the index by creation, the index of attributes. ARGV: the terms.
+	scriptIndex = newScript(luaEntries + `if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+local digest = string.sub(KEYS[1], -32)
+return entries('ZADD', KEYS[3], ARGV[1], redis.call('ZSCORE', KEYS[2], digest), digest) or 0`)
+
+	// scriptForget removes an entry of attributes whose record is gone, or was stored anew. An
+	// earlier program has purged it, or somebody else.
+	//
+	// KEYS: as for scriptIndex. ARGV: the entry; the score by creation that it has.
+	scriptForget = newScript(`if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('ZSCORE', KEYS[2], string.sub(KEYS[1], -32)) == ARGV[2] then return 0 end
+return redis.call('ZREM', KEYS[3], ARGV[1])`)
 
 	// scriptNote replaces a note of the clock if it is what it was.
 	//

@@ -169,13 +169,16 @@ func (s *Store) checkFormat(ctx context.Context) error {
 	format, err := answers[0].ToString()
 	switch {
 	case rueidis.IsRedisNil(err) || err == nil && format == formatVersion: // it was empty, or is ours
+		s.indexed.Store(true)
+		return nil
+	case err == nil && format == firstFormat:
 		return nil
 	case isReadOnly(err):
 		return fmt.Errorf("the server is a replica, which may be behind; use the address of the master: %w", err)
 	case err != nil:
 		return err
 	default:
-		return fmt.Errorf("the data under the prefix %q have the format %.20q, and this program knows %s: use the program that wrote them, or a later one", s.opts.Prefix, format, formatVersion)
+		return fmt.Errorf("the data under the prefix %q have the format %.20q, and this program knows up to %s: use the program that wrote them, or a later one", s.opts.Prefix, format, formatVersion)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/gather"
+	"github.com/semelhq/semel/internal/terms"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/codec"
 )
@@ -50,6 +51,7 @@ type write struct {
 	record                                *semel.Record
 	shard                                 *shard
 	value, key, expect, created, deadline string // see scriptWrite
+	gone, added                           string // the terms, likewise
 
 	// The result. After an error it is unknown whether the write was made, unless the error
 	// is an ErrNotApplied or ErrTooLate. Without one, current is what is stored now: the record,
@@ -85,16 +87,29 @@ func (s *Store) newWrite(from *store.Write) (*write, error) {
 	if !from.Expect.IsZero() {
 		b = append(b, from.Expect[:]...)
 	}
+	if len(from.Was)+len(rec.Attributes) > 0 {
+		gone, added := terms.Changed(from.Was, rec.Attributes)
+		w.gone, w.added = joined(gone), joined(added)
+	}
 	all := rueidis.BinaryString(b) // nobody changes the bytes
 	w.value, w.key, w.created, w.deadline, w.expect = all[:value], all[value:key], all[key:created], all[created:deadline], all[deadline:]
 	return w, nil
+}
+
+// joined are terms as scripts get them.
+func joined(list []terms.Term) string {
+	var b []byte
+	for i := range list {
+		b = append(b, list[i][:]...)
+	}
+	return string(b)
 }
 
 // claims reports whether the write is for a record that must not exist yet.
 func (w *write) claims() bool { return w.expect == "" }
 
 // Size is what [gather.Queue] counts as its bytes.
-func (w *write) Size() int { return len(w.value) + 256 }
+func (w *write) Size() int { return len(w.value) + len(w.gone) + len(w.added) + 256 }
 
 // appendDeadline appends an instant in microseconds, rounded up: TIME has whole microseconds,
 // and the first one that is not before the deadline is too late.
@@ -150,6 +165,12 @@ func newRun(batch []*write) *run {
 	for _, w := range batch {
 		r.keys = append(r.keys, w.key, w.shard.due, w.shard.created)
 		r.args = append(r.args, w.expect, w.created, w.value, w.deadline)
+	}
+	for i, w := range batch {
+		if w.gone != "" || w.added != "" {
+			r.keys = append(r.keys, w.shard.attributes)
+			r.args = append(r.args, strconv.Itoa(i+1), w.gone, w.added)
+		}
 	}
 	return r
 }
