@@ -156,7 +156,7 @@ func TestOpenRefuses(t *testing.T) {
 	refused(replica.URL(), nil, "is a replica")
 	refused(srv.URL(), &Options{Prefix: "{x}", Timeout: time.Millisecond}, "Timeout: at least 100ms")
 	refused(srv.URL(), &Options{Prefix: "{x}", Timeout: time.Millisecond}, "Prefix: up to 64")
-	srv.Do("SET", "new:format", "2")
+	srv.Do("SET", "new:format", "3")
 	refused(srv.URL(), &Options{Prefix: "new"}, "use the program that wrote them, or a later one")
 	node := redistest.StartCluster(t, "").Nodes[0]
 	refused(node.URL(), nil, "redis-cluster")
