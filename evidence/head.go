@@ -212,13 +212,18 @@ func (r *Reader) Entry(ctx context.Context, n uint64) (en store.Entry, err error
 // Find returns the numbers of the entries of a subject, rising.
 func (r *Reader) Find(ctx context.Context, s store.Subject) (all []uint64, err error) {
 	for from := uint64(0); ; {
-		found, err := r.store.FindEvidence(ctx, s, from, readBatch)
+		found, err := r.FindSome(ctx, s, from, readBatch)
 		if err != nil || len(found) == 0 {
 			return all, err
 		}
 		all = append(all, found...)
 		from = found[len(found)-1] + 1
 	}
+}
+
+// FindSome returns the numbers of up to limit entries of a subject, from number from on, rising.
+func (r *Reader) FindSome(ctx context.Context, s store.Subject, from uint64, limit int) ([]uint64, error) {
+	return r.store.FindEvidence(ctx, s, from, limit)
 }
 
 // FindCalls returns the numbers, rising, of all entries about the calls that the entries of a

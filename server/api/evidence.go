@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/paging"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 )
@@ -63,18 +64,19 @@ func listEvidence(x *exchange, in *evidenceInput) (*evidenceOutput, error) {
 	if err != nil {
 		return nil, x.unreadable(err)
 	}
-	find := reader.Find
-	if in.Name != "" {
-		find = reader.FindCalls
+	var numbers []uint64
+	if from := uint64(in.From); in.Name == "" {
+		numbers, err = reader.FindSome(x.ctx(), subject, from, wire.MaxEvidence+1)
+	} else if numbers, err = reader.FindCalls(x.ctx(), subject); err == nil {
+		first, _ := slices.BinarySearch(numbers, from)
+		numbers = numbers[first:]
 	}
-	numbers, err := find(x.ctx(), subject)
 	if err != nil {
 		return nil, x.unreadable(err)
 	}
-	first, _ := slices.BinarySearch(numbers, uint64(in.From))
-	out := &evidenceOutput{wire.Evidence{Entries: []wire.EvidenceEntry{}}}
-	for _, n := range numbers[first:] {
-		if len(out.Body.Entries) == wire.MaxEvidence {
+	out, budget := &evidenceOutput{wire.Evidence{Entries: []wire.EvidenceEntry{}}}, paging.New(x.ctx())
+	for _, n := range numbers {
+		if len(out.Body.Entries) == wire.MaxEvidence || budget.Spent {
 			out.Body.Next = n
 			break
 		}
@@ -85,6 +87,7 @@ func listEvidence(x *exchange, in *evidenceInput) (*evidenceOutput, error) {
 		if !json.Valid(kept.Leaf) || kept.Opening != nil && !json.Valid(kept.Opening) {
 			return nil, x.unreadable(evidence.ErrTampered)
 		}
+		budget.Spend(len(kept.Leaf) + len(kept.Opening))
 		out.Body.Entries = append(out.Body.Entries, wire.EvidenceEntry{N: n, Leaf: kept.Leaf, Opening: kept.Opening})
 	}
 	return out, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/paging"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/store"
 )
@@ -129,11 +130,17 @@ func (list *entryList) fill(ctx context.Context, reader *evidence.Reader, subjec
 	if err != nil {
 		return err
 	}
+	budget := paging.New(ctx)
 	for i, n := range slices.Backward(numbers) {
+		if budget.Spent {
+			list.Next = n + 1
+			break
+		}
 		e, err := readEntry(ctx, reader, n)
 		if err != nil {
 			return err
 		}
+		budget.Spend(2 * len(e.Raw)) // which the answer has as its members, too
 		if i < integrated {
 			for _, hash := range proofs[i] {
 				e.Proof = append(e.Proof, hash.String())

@@ -56,12 +56,17 @@ type Searcher interface {
 }
 
 // Find finds the newest calls that have text for a name, as [Named] has it, at most so many.
-// It reports more if there may be others. Calls with that key come first, and alone, because
-// a store may have an index of keys; where there are none, all records are looked at. Where
+// It reports more if there may be others. Where text is an attribute, as in order=9911, calls
+// that have it come first, and alone: every store has an index of attributes. Then come those with
+// that key, and where there are none, all records are looked at. Where
 // nothing has the name, text is taken for the value of an attribute, such as the number of an
 // order: of any that one of the newest calls has. Records that can't be read are left out.
 func Find(ctx context.Context, s Searcher, text string, most int) (found []store.Record, more bool, err error) {
-	for _, q := range []store.Query{{Key: text}, Named(text)} {
+	queries := []store.Query{{Key: text}, Named(text)}
+	if name, value, ok := strings.Cut(text, "="); ok && name != "" {
+		queries = slices.Insert(queries, 0, store.Query{Attributes: store.Attributes{name: value}})
+	}
+	for _, q := range queries {
 		if found, more, err = upTo(ctx, s, q, most); err != nil || len(found) > 0 {
 			break
 		}

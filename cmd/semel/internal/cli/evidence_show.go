@@ -115,9 +115,7 @@ func (a *evidenceAbout) entries(ctx context.Context, log evidenceLog) (all []cli
 	if a.name != "" {
 		found, _, err = query.Look(ctx, log, a.name, maxNamesakes)
 	} else {
-		var page store.Page
-		page, err = log.Search(ctx, store.Query{Operation: a.id.Operation, Key: a.id.Key, Limit: maxNamesakes})
-		found = page.Records
+		found, _, err = some(ctx, log, store.Query{Operation: a.id.Operation, Key: a.id.Key})
 	}
 	if err != nil {
 		return nil, err

@@ -83,21 +83,21 @@ func (n *recordName) find(ctx context.Context, cmd *cobra.Command, recs client.R
 	if !errors.Is(err, semel.ErrNotFound) || cmd.Flags().NArg() > 0 || cmd.Flags().Changed("tenant") || cmd.Flags().Changed("principal") {
 		return rec, err
 	}
-	page, serr := recs.Search(ctx, store.Query{Operation: id.Operation, Key: id.Key, Limit: maxNamesakes + 1})
+	found, more, serr := some(ctx, recs, store.Query{Operation: id.Operation, Key: id.Key})
 	if serr != nil {
 		return rec, err // the better error: a caller without a role may not search
 	}
-	switch found := page.Records; len(found) {
+	switch len(found) {
 	case 0:
 		return rec, fmt.Errorf("there is no record of operation %s with the key %s: %w", printable(id.Operation), printable(id.Key), err)
 	case 1:
 		return found[0], nil
 	default:
 		var b strings.Builder
-		for i := range found[:min(len(found), maxNamesakes)] {
+		for i := range found {
 			fmt.Fprintf(&b, "\n  --tenant %s --principal %s", strconv.Quote(found[i].ID.Tenant), strconv.Quote(found[i].ID.Principal))
 		}
-		if len(found) > maxNamesakes {
+		if more {
 			b.WriteString("\n  and more")
 		}
 		return rec, usage("several callers have used the key %s; say whose record you mean:%s", printable(id.Key), b.String())

@@ -106,7 +106,7 @@ The JSON is one object per line, with the members that 'semel records get' print
 					}
 					l.table.footer(cmd.ErrOrStderr(), &from.source)
 				}
-				if err == nil && next != "" {
+				if next != "" {
 					fmt.Fprintf(cmd.ErrOrStderr(), "There is more: --cursor %s\n", next)
 				}
 				return err
@@ -123,8 +123,8 @@ The JSON is one object per line, with the members that 'semel records get' print
 }
 
 // eachFound calls f with what a search finds, up to limit; zero is no limit. Next
-// goes on after that. What can't be read is told to warn.
-func eachFound(ctx context.Context, recs client.Records, q store.Query, limit int, warn func(error), f func(*semel.Record) error) (next string, err error) {
+// goes on after that, also after an error. What can't be read is told to warn.
+func eachFound(ctx context.Context, recs query.Searcher, q store.Query, limit int, warn func(error), f func(*semel.Record) error) (next string, err error) {
 	for left := limit; ; {
 		q.Limit = store.MaxSearchLimit
 		if limit > 0 {
@@ -132,7 +132,7 @@ func eachFound(ctx context.Context, recs client.Records, q store.Query, limit in
 		}
 		page, err := recs.Search(ctx, q)
 		if err != nil {
-			return "", err
+			return q.Cursor, err
 		}
 		for _, err := range page.Unreadable {
 			warn(err)

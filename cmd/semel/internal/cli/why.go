@@ -16,6 +16,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/server/query"
 	"github.com/semelhq/semel/store"
 )
 
@@ -104,7 +105,7 @@ func storiesOf(ctx context.Context, recs client.Records, text string) (stories [
 }
 
 // some finds the newest records that a query selects.
-func some(ctx context.Context, recs client.Records, q store.Query) (found []semel.Record, more bool, err error) {
+func some(ctx context.Context, recs query.Searcher, q store.Query) (found []semel.Record, more bool, err error) {
 	next, err := eachFound(ctx, recs, q, maxNamesakes, func(error) {}, func(rec *semel.Record) error {
 		found = append(found, *rec)
 		return nil

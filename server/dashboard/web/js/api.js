@@ -100,18 +100,25 @@ export function search(q, { cursor, limit = 50, signal } = {}) {
 /** A value of a qualifier, quoted where it must be. */
 export const quote = (v) => (/^[^\s"]+$/.test(v) ? v : JSON.stringify(v));
 
-/** Finds the calls that a text names, as 'semel why' does: by key, for which a store may have an index, then by any name. */
+/** How many pages are looked at for a name. A page is empty where none of the records that it had time for has it. */
+const maxPages = 20;
+
+/** Finds the calls that a text names, as 'semel why' does: by an attribute, for which each store has an index, by key, then by any name. */
 export async function find(text) {
 	const tries = ['key:' + quote(text), JSON.stringify(text)];
+	if (text.indexOf('=') > 0) tries.unshift('attribute:' + JSON.stringify(text));
+	let more = false;
 	for (const q of tries) {
 		try {
-			const page = await search(q, { limit: 20 });
+			let page = { records: [], next: '' };
+			for (let n = 0; !page.records.length && n < maxPages && (n === 0 || page.next); n++) page = await search(q, { limit: 20, cursor: page.next });
 			if (page.records.length) return { records: page.records, q, more: !!page.next };
+			more = more || !!page.next;
 		} catch (err) {
 			if (err.status !== 400 && err.status !== 422) throw err; // it can't be the name of a call
 		}
 	}
-	return { records: [], q: tries[0], more: false };
+	return { records: [], q: tries.at(-1), more };
 }
 
 export const bytesOf = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));

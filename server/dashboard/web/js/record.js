@@ -17,6 +17,9 @@ export function FindScreen({ id }) {
 	useEffect(() => { if (data?.records.length === 1) go('record', data.records[0].id, null, true); }, [data]);
 	if (error) return html`<${Failed} error=${error} retry=${reload} />`;
 	if (!data) return html`<${Loading} what=${id} />`;
+	if (!data.records.length && data.more) {
+		return html`<${Head} title="Nothing so far" /><${Empty} title=${'No new call is named ' + id}><p>The newest records don't have this name, and there are more. <a href=${href('records', '', { q: data.q })}>Look further back</a>.</p><//>`;
+	}
 	if (!data.records.length) {
 		return html`<${Head} title="No such call" /><${Empty} title=${'Nothing is named ' + id}>
 			<p>No record has this key, and it isn't the id of a record, an execution, a reference, a command, a request or an event. It may have been purged after its window, or it never came here.</p>
