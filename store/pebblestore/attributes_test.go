@@ -1,12 +1,8 @@
 package pebblestore
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"strconv"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -157,50 +153,5 @@ func TestWhatAttributesCost(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { s.attributes.putEntries(nil, of(plain, nil)) }); n > 1 { // the op
 		t.Errorf("a record without attributes costs %v allocations", n)
-	}
-}
-
-// TestLargeRecords is for a search through records that take longer than a call may. By hand:
-// SEMEL_LARGE_RECORDS=6000 go test -run TestLargeRecords -v ./store/pebblestore
-func TestLargeRecords(t *testing.T) {
-	n := 120
-	if text := os.Getenv("SEMEL_LARGE_RECORDS"); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := mustOpen(t, t.TempDir(), nil)
-	defer s.Close()
-	for i := range n {
-		rec := attributed(i)
-		rec.Result.Data = make([]byte, 200_000)
-		if _, ok, err := s.Apply(t.Context(), store.Write{Record: &rec}); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
-	}
-	for name, q := range map[string]store.Query{
-		"all":          {},
-		"none":         {Operation: "none"},
-		"an attribute": {Attributes: store.Attributes{"order": "1"}},
-		"shared":       {Attributes: store.Attributes{"customer": "1"}},
-	} {
-		began, pages, found := time.Now(), 0, 0
-		for q.Limit = store.MaxSearchLimit; pages == 0 || q.Cursor != ""; pages++ {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			page, err := s.Search(ctx, q)
-			cancel()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(page.Records) > 90 {
-				t.Errorf("a page has %d records of 200 KB", len(page.Records))
-			}
-			found, q.Cursor = found+len(page.Records), page.Next
-		}
-		t.Logf("%s: %d of %d records in %d pages, %v", name, found, n, pages, time.Since(began))
-		if name == "an attribute" && pages > 1 {
-			t.Errorf("%d pages for one record", pages)
-		}
 	}
 }
