@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/paging"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
@@ -185,6 +189,43 @@ var searchBugs = []plantedBug{
 			}
 		},
 		[]string{"a cursor that the store did not make"},
+	},
+}
+
+// attributeBugs are bugs of an index of attributes, and of pages.
+var attributeBugs = []plantedBug{
+	{
+		"finds a record by the attributes that it had first",
+		func(p *planted, m *memstore.Store) {
+			var first sync.Map
+			p.find = func(ctx context.Context, q store.Query) (store.Page, error) {
+				page, err := m.Search(ctx, q)
+				page.Records = slices.DeleteFunc(page.Records, func(rec semel.Record) bool {
+					was, _ := first.LoadOrStore(rec.ID, rec.Attributes)
+					return len(q.Attributes) > 0 && !maps.Equal(was.(store.Attributes), rec.Attributes)
+				})
+				return page, err
+			}
+		},
+		[]string{"a search for attributes"},
+	},
+	{
+		"takes either of several attributes for the first",
+		changedQuery(func(q *store.Query) {
+			if len(q.Any) > 0 && len(q.Any[0]) > 1 && len(q.Any[0][0].Attributes) > 0 {
+				q.Any = [][]store.Query{q.Any[0][:1]}
+			}
+		}),
+		[]string{"a search for attributes"},
+	},
+	{
+		"has no bound for the bytes of a page",
+		func(p *planted, m *memstore.Store) {
+			p.find = func(ctx context.Context, q store.Query) (store.Page, error) {
+				return m.Search(paging.With(ctx, 1<<40, time.Hour), q)
+			}
+		},
+		[]string{"pages of large records"},
 	},
 }
 

@@ -12,12 +12,13 @@ import (
 
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store/pgstore"
+	"github.com/semelhq/semel/store/redisstore"
 )
 
 func migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the schema in PostgreSQL up to date",
+		Short: "Bring the schema in PostgreSQL, or the data in Redis, up to date",
 		Example: `  semel migrate status --store postgres://semel@db/semel
   semel migrate up --store postgres://semel@db/semel`,
 	}
@@ -31,11 +32,30 @@ func newMigrateUp() *cobra.Command {
 		Use:   "up",
 		Short: "Make the migrations that are missing",
 		Long: `Make the migrations that are missing, all or none. Any number of nodes may do so
-at the same time: they wait for each other.`,
+at the same time: they wait for each other.
+
+In Redis that is an index of attributes, which searches use from then on. Make it when
+all nodes have this version: earlier ones refuse the data afterwards.`,
 		Example: `  semel migrate up --store postgres://semel@db/semel`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withSchema(cmd, &flags, func(ctx context.Context, pool *pgxpool.Pool, store config.Store) error {
+			cfg, _, err := flags.load(cmd)
+			if err != nil {
+				return reportConfig(cmd, err)
+			}
+			if strings.HasPrefix(cfg.Store.URL, "redis") {
+				made, err := redisstore.Migrate(cmd.Context(), cfg.Store.URL, &redisstore.Options{Prefix: cfg.Store.Prefix})
+				switch {
+				case err != nil:
+					return err
+				case made:
+					fmt.Fprintln(cmd.OutOrStdout(), "made the index of attributes")
+				default:
+					fmt.Fprintln(cmd.OutOrStdout(), "nothing to do")
+				}
+				return nil
+			}
+			return withSchema(cmd, cfg.Store, func(ctx context.Context, pool *pgxpool.Pool, store config.Store) error {
 				made, err := pgstore.Migrate(ctx, pool, store.Schema)
 				for _, m := range made {
 					fmt.Fprintf(cmd.OutOrStdout(), "made %04d %s\n", m.Number, m.Name)
@@ -59,7 +79,11 @@ func newMigrateStatus() *cobra.Command {
 		Example: `  semel migrate status --config semel.yaml`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withSchema(cmd, &flags, func(ctx context.Context, pool *pgxpool.Pool, store config.Store) error {
+			cfg, _, err := flags.load(cmd)
+			if err != nil {
+				return reportConfig(cmd, err)
+			}
+			return withSchema(cmd, cfg.Store, func(ctx context.Context, pool *pgxpool.Pool, store config.Store) error {
 				list, err := pgstore.Status(ctx, pool, store.Schema)
 				for _, m := range list {
 					when := "missing"
@@ -101,18 +125,14 @@ the schema runs them, again after each migration.`,
 }
 
 // withSchema connects to the database of the configured store.
-func withSchema(cmd *cobra.Command, flags *configFlags, do func(context.Context, *pgxpool.Pool, config.Store) error) error {
-	cfg, _, err := flags.load(cmd)
-	if err != nil {
-		return reportConfig(cmd, err)
+func withSchema(cmd *cobra.Command, store config.Store, do func(context.Context, *pgxpool.Pool, config.Store) error) error {
+	if !strings.HasPrefix(store.URL, "postgres") {
+		return usage("the store is %s, and only postgres:// has migrations", store.Name())
 	}
-	if !strings.HasPrefix(cfg.Store.URL, "postgres") {
-		return usage("the store is %s, and only postgres:// has migrations", cfg.Store.Name())
-	}
-	pool, err := pgxpool.New(cmd.Context(), cfg.Store.URL)
+	pool, err := pgxpool.New(cmd.Context(), store.URL)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	return do(cmd.Context(), pool, cfg.Store)
+	return do(cmd.Context(), pool, store)
 }
