@@ -155,3 +155,33 @@ func TestWhatAttributesCost(t *testing.T) {
 		t.Errorf("a record without attributes costs %v allocations", n)
 	}
 }
+
+// A record that has no entries yet gets all of them with its next change; others change with its
+// attributes, and go with it.
+func TestEntriesFollowARecord(t *testing.T) {
+	s := mustOpen(t, "store", &Options{FS: vfs.NewMem()})
+	defer s.Close()
+	s.attributes.older = true
+	putAttributed(t, s, 0, 1)
+	s.attributes.older = false
+	s.attributes.low.Store(1) // as after an earlier program, before anything was made
+	rec := attributed(0)
+	change := func(version int64, attributes store.Attributes, entries int) {
+		t.Helper()
+		next := testRecord(rec.ID, version, semel.Completed)
+		next.Attributes = attributes
+		if _, ok, err := s.Apply(t.Context(), store.Write{Record: &next, Expect: rec.Revision, Was: rec.Attributes}); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if rec = next; inIndex(t, s) != entries {
+			t.Errorf("the index has %d entries, want %d", inIndex(t, s), entries)
+		}
+	}
+	change(2, rec.Attributes, 2)
+	change(3, store.Attributes{"order": "other"}, 1)
+	change(4, nil, 0)
+	change(5, store.Attributes{"order": "again", "cart": "2", "user": "u"}, 3)
+	if n, err := s.Purge(t.Context(), []store.Ref{rec.Ref()}); n != 1 || err != nil || inIndex(t, s) != 0 {
+		t.Errorf("after the purge the index has %d entries: %d, %v", inIndex(t, s), n, err)
+	}
+}

@@ -146,3 +146,29 @@ func TestWhatAttributesCost(t *testing.T) {
 		t.Errorf("an update with the same attributes has %d keys, %d arguments, %d bytes", keys, args, same)
 	}
 }
+
+// Entries change with the attributes of their record, and go with it.
+func TestEntriesFollowARecord(t *testing.T) {
+	srv := redistest.Start(t, "")
+	s := mustOpen(t, srv.URL(), nil)
+	rec := attributed(1)
+	mustApply(t, s, rec, store.Revision{})
+	change := func(attributes store.Attributes, entries int) {
+		t.Helper()
+		next := rec
+		next.Revision, next.Attributes = newRevision(), attributes
+		if _, ok, err := s.Apply(t.Context(), store.Write{Record: &next, Expect: rec.Revision, Was: rec.Attributes}); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if rec = next; inIndex(srv, s) != entries {
+			t.Errorf("the index has %d entries, want %d", inIndex(srv, s), entries)
+		}
+	}
+	change(store.Attributes{"order": "1", "customer": "2", "cart": "3"}, 3)
+	change(store.Attributes{"order": "other"}, 1)
+	change(nil, 0)
+	change(store.Attributes{"order": "again", "cart": "2"}, 2)
+	if n, err := s.Purge(t.Context(), []store.Ref{rec.Ref()}); n != 1 || err != nil || inIndex(srv, s) != 0 {
+		t.Errorf("after the purge the index has %d entries: %d, %v", inIndex(srv, s), n, err)
+	}
+}
