@@ -115,8 +115,9 @@ type EvidenceLog interface {
 //
 // Expired records that weren't purged yet are listed too. A record that exists
 // throughout a search through all pages is listed exactly once, even if it changes
-// meanwhile. If records are on a disk or in another process, one call looks at a bounded
-// number of them.
+// meanwhile. One call looks at a bounded number of records, of bounded size, and for a bounded
+// time: its page ends early at some 16 MiB of results, or when half of the time until the
+// deadline of its context is over, and the next one goes on behind what was looked at.
 type Searcher interface {
 	// Search returns a page of the records that q selects. q.Limit is set. A cursor
 	// that the store didn't make is [CodeInvalidCall].
@@ -130,8 +131,8 @@ type Searcher interface {
 type DueIndex interface {
 	// Due returns a page of the records whose NextAt is set and not after q.Until,
 	// the earliest first, to the second. A record that is due by the same NextAt
-	// while all pages are read is in exactly one of them. An After that the store
-	// didn't make is [CodeInvalidCall].
+	// while all pages are read is in exactly one of them. A page ends early as one of
+	// [Searcher] does. An After that the store didn't make is [CodeInvalidCall].
 	//
 	// A record that can't be read doesn't prevent others from being found, see
 	// DuePage.Unreadable. An error means that the page couldn't be read.

@@ -225,7 +225,7 @@ func (s *Store) read(ctx context.Context, entries []entry, more bool, limit int,
 		if budget.Spent {
 			return looks, more || len(entries) > 0, nil
 		}
-		n = 1 + readBytes*len(looks)/(before-budget.Bytes+1)
+		n = 1 + min(readBytes, budget.Bytes)*len(looks)/(before-budget.Bytes+1)
 	}
 	return looks, more, nil
 }
