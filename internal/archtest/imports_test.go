@@ -152,11 +152,11 @@ func importFaults(rule importRule, pkgs []pkg) []string {
 // its own directory and from lower layers, but not from another directory of its layer.
 // "=" before a directory excludes those below it.
 var layers = [][]string{
-	{"internal/argschema", "internal/body", "internal/canon", "internal/form", "internal/gather", "internal/hub", "internal/network", "internal/pasted", "internal/problem", "internal/spelling", "internal/sse", "internal/stage", "transport/safehttp"},
+	{"internal/argschema", "internal/body", "internal/canon", "internal/form", "internal/gather", "internal/hub", "internal/network", "internal/paging", "internal/pasted", "internal/problem", "internal/spelling", "internal/sse", "internal/stage", "transport/safehttp"},
 	{"internal/jsonrpc", "internal/keytemplate", "internal/strictyaml"},
 	{"internal/selector"},
 	{"=store"},
-	{"store/codec", "internal/behind", "internal/offsetclock"},
+	{"store/codec", "internal/behind", "internal/offsetclock", "internal/terms"},
 	{"."},
 	{"door", "internal/conflicts", "internal/tally", "internal/wire"},
 	{"store", "evidence", "archive"},
