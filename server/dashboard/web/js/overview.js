@@ -43,9 +43,13 @@ function figuresOf(all) {
 	return { live: true, total: share(total), operations: most(Object.values(operations)), repeated: most(Object.values(records)), points: Object.values(points).sort((a, b) => (a.at < b.at ? -1 : 1)), series: Object.values(series), crowded: [], failing: [], step_seconds: 60 };
 }
 
-const many = (n) => (n >= 1e6 ? (n / 1e6).toFixed(1) + ' M' : n >= 1e4 ? (n / 1e3).toFixed(1) + ' k' : String(n));
+const units = [[1e12, ' T'], [1e9, ' G'], [1e6, ' M'], [1e3, ' k']];
+export function many(n) {
+	const [one, unit] = (n >= 1e4 && units.find(([from]) => n >= from)) || [];
+	return unit ? (n / one).toFixed(1) + unit : String(n);
+}
 const percent = (x) => (x * 100 >= 10 || x === 0 ? Math.round(x * 100) : (x * 100).toFixed(1)) + ' %';
-const brief = (s) => duration(s * 1000);
+export const brief = (s) => duration(s * 1000);
 
 export function OverviewScreen() {
 	const [minutes, setMinutes] = useState(60);

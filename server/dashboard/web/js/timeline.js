@@ -1,5 +1,6 @@
 // The timeline of a record: a lane for each attempt, and what met it.
-import { html, useMemo, useState } from './lib.js';
+import { html, useEffect, useMemo, useRef, useState } from './lib.js';
+import { labelSpan, scale, ticks } from './scale.js';
 import { duration, absolute, clockTime, instant as t, now } from './time.js';
 import { Choice } from './ui.js';
 import { decision, settledBy, state } from './words.js';
@@ -37,50 +38,13 @@ export function lanesOf(rec, deliveries, at) {
 /** How many deliveries have a mark of their own; more are counted beside the lane. */
 const maxMarks = 200;
 
-/**
- * Maps times to places, from 0 to 100. Where nothing happens for long, time is folded, so
- * that twenty milliseconds of work and the settlement of the next day fit one picture.
- */
-export function scale(times, fold) {
-	const all = [...new Set(times.filter(Boolean))].sort((a, b) => a - b);
-	const first = all[0], last = all[all.length - 1];
-	const span = Math.max(last - first, 1e-3);
-	const grain = Math.max(span / 1e6, 0.02); // below it, differences aren't worth a pixel
-	const steps = [];
-	for (let i = 1; i < all.length; i++) {
-		const gap = all[i] - all[i - 1];
-		steps.push({ from: all[i - 1], to: all[i], gap, width: fold ? Math.log2(1 + gap / grain) + 0.4 : gap });
-	}
-	const total = steps.reduce((n, s) => n + s.width, 0) || 1;
-	let x = 0;
-	for (const s of steps) {
-		s.x0 = x;
-		x += (s.width / total) * 100;
-		s.x1 = x;
-	}
-	const place = (time) => {
-		if (time <= first) return 0;
-		if (time >= last || !steps.length) return 100;
-		const s = steps.find((s) => time <= s.to);
-		return s.x0 + ((time - s.from) / Math.max(s.gap, 1e-6)) * (s.x1 - s.x0);
-	};
-	// Ticks are at times where something happens, if they have room.
-	const narrow = matchMedia('(max-width: 48rem)').matches;
-	const ticks = [];
-	let room = -100;
-	for (const at of all) {
-		const where = place(at);
-		if (where - room < (narrow ? 34 : 13) && at !== first && at !== last) continue;
-		if (where > (narrow ? 50 : 85) && at !== last) continue;
-		ticks.push({ at, x: where });
-		room = where;
-	}
-	const folds = fold && steps.length > 1 ? steps.filter((s) => s.gap > 0.5 * span && s.gap > 10_000) : [];
-	return { place, ticks, first, last, span, folds };
-}
-
 const left = (x) => ({ left: x.toFixed(3) + '%' });
 const stretch = (a, b) => ({ left: a.toFixed(3) + '%', width: Math.max(b - a, 0).toFixed(3) + '%' });
+
+/** How wide the label of a tick may be, in pixels: what css/timeline.css gives it, and a gap. */
+const tickWidth = 92;
+/** How wide most labels of bars are, in pixels. A third of a row has to be enough, since a bar and a mark can leave no more. */
+const labelWidth = 130;
 
 export function Timeline({ rec, deliveries }) {
 	const [fold, setFold] = useState(true);
@@ -100,15 +64,24 @@ export function Timeline({ rec, deliveries }) {
 		if (lease) times.push(lease);
 		return { lanes, s: scale(times, fold) };
 	}, [rec, deliveries, fold, at]);
-	const { lanes, s } = model;
+	const { lanes } = model;
+	const axis = useRef(null);
+	const [width, setWidth] = useState(0); // of the track
+	const s = { ...model.s, enough: Math.min((100 * labelWidth) / (width || 1), 33) };
+	useEffect(() => {
+		const watch = new ResizeObserver(([box]) => setWidth(box.contentRect.width));
+		watch.observe(axis.current);
+		return () => watch.disconnect();
+	}, []);
 	return html`<section class="timeline" aria-label="Timeline">
 		<div class="timeline-head">
 			<p class="legend"><span><i class="blue"></i>executing</span><span><i class="cyan"></i>waited and joined</span><span><i class="dot green"></i>replayed</span><span><i class="cross red"></i>refused</span><span><i class="violet"></i>effect</span><span><i class="diamond amber"></i>settled</span></p>
 			<${Choice} label="Scale of time" value=${fold} options=${[[true, 'Fold idle time'], [false, 'To scale']]} onChange=${setFold} />
 		</div>
 		<div class="lanes">
-			<div class="axis" aria-hidden="true"><span class="lane-name"></span><div class="track">
-				${s.ticks.map((k) => html`<span class=${'tick' + (k.x > 90 ? ' end' : '')} style=${left(k.x)} title=${absolute(k.at, true)}>${k.at === s.first ? clockTime(k.at) : '+' + duration(k.at - s.first)}</span>`)}
+			<div class="axis" aria-hidden="true"><span class="lane-name"></span><div class="track" ref=${axis}>
+				${ticks(s, (100 * tickWidth) / (width || 1)).map((k) => html`<span class=${'tick' + (k.end ? ' end' : '')} style=${k.end ? null : left(k.x)} title=${absolute(k.at, true)}>${k.at === s.first ? clockTime(k.at) : '+' + duration(k.at - s.first)}</span>`)}
+				${s.folds.map((f) => html`<span class="fold" style=${{ '--at': middle(s, f).toFixed(3) }} title=${idle(f)}>… ${duration(f.gap)} …</span>`)}
 			</div></div>
 			${lanes.map((l) => html`<${Lane} key=${l.attempt.number} l=${l} s=${s} />`)}
 			${rec.messages?.length > 0 && html`<div class="lane sub"><span class="lane-name">Messages</span><div class="track">
@@ -121,9 +94,16 @@ export function Timeline({ rec, deliveries }) {
 	</section>`;
 }
 
-const Folds = ({ s }) => s.folds.map((f) => html`<span class="fold" style=${left((s.place(f.from) + s.place(f.to)) / 2)} title=${duration(f.gap) + ' in which nothing happened'}>… ${duration(f.gap)} …</span>`);
+const middle = (s, f) => (s.place(f.from) + s.place(f.to)) / 2;
+const idle = (f) => duration(f.gap) + ' in which nothing happened';
+const Folds = ({ s }) => s.folds.map((f) => html`<span class="seam" style=${left(middle(s, f))} title=${idle(f)}></span>`);
 
-const Bar = ({ s, from, to, tone, text, title, thin }) => html`<span class=${'bar ' + tone + (thin ? ' thin' : '')} style=${stretch(s.place(from), s.place(to))} title=${title}><b>${text}</b></span>`;
+/** mark: where else on the row something stands that the label must not cover. */
+function Bar({ s, from, to, tone, text, title, thin, mark }) {
+	const x0 = s.place(from), x1 = s.place(to);
+	const room = labelSpan(x0, x1, mark, s.enough);
+	return html`<span class=${'bar ' + tone + (thin ? ' thin' : '')} style=${stretch(x0, x1)} title=${title}><b class=${(room.end ? 'end' : '') + (room.out ? ' out' : '')} style=${{ '--from': (room.from - x0).toFixed(3), '--room': (room.to - room.from).toFixed(3) }}>${room.out ? html`<span>${text}</span>` : text}</b></span>`;
+}
 
 function Lane({ l, s }) {
 	const a = l.attempt;
@@ -139,7 +119,7 @@ function Lane({ l, s }) {
 			<div class="row main">
 				${l.lease > 0 && html`<span class="bar lease" style=${stretch(s.place(l.end), s.place(l.lease))} title="The lease: until then its holder may be silent"></span>`}
 				${l.waits > 0 && html`<span class="bar waiting" style=${stretch(s.place(l.end), s.place(l.waits))} title=${`held for ${duration(l.waits - l.end)}: it waits for somebody to settle it`}></span>`}
-				<${Bar} s=${s} from=${l.start} to=${l.end} tone=${tone} text=${`${state(l.how).label} · ${l.running ? 'since ' : ''}${duration(took)}`} title=${`Attempt ${a.number} ${state(l.how).says} after ${duration(took)}`} />
+				<${Bar} s=${s} from=${l.start} to=${l.end} tone=${tone} text=${`${state(l.how).label} · ${l.running ? 'since ' : ''}${duration(took)}`} title=${`Attempt ${a.number} ${state(l.how).says} after ${duration(took)}`} mark=${l.settled && s.place(l.settled.at)} />
 				${l.settled && html`<span class="mark diamond amber" style=${left(s.place(l.settled.at))} title=${'settled ' + settledBy(l.settled)}></span>`}
 			</div>
 			${l.effects.map((e) => html`<div class="row"><${Bar} s=${s} from=${e.start} to=${e.end} tone=${e.open ? 'violet open' : e.state === 'refuted' ? 'grey' : 'violet'} text=${e.name + (e.open ? ' – open' : e.state === 'refuted' ? ' – did not happen' : '')} title=${`effect ${e.name}: ${e.state}`} thin /></div>`)}
