@@ -4,7 +4,7 @@ import { loadMe, me, signIn } from './api.js';
 import { startLive, stream } from './live.js';
 import { go, href, route } from './route.js';
 import { nextTheme, SettingsScreen, theme } from './settings.js';
-import { Dialog, Empty, Failed, later, Loading, Toast } from './ui.js';
+import { Dialog, Empty, Failed, Head, Heard, later, Loading, Toast } from './ui.js';
 import { HealthScreen } from './health.js';
 import { OverviewScreen } from './overview.js';
 
@@ -114,15 +114,15 @@ function App() {
 	return html`<a class="skip" href="#main" onClick=${(ev) => { ev.preventDefault(); document.querySelector('main').focus(); }}>Skip to the content</a>
 	<div class=${'frame' + (menu.value ? ' menu-open' : '')}>
 		<header class="top"><button type="button" class="ghost burger" aria-label="Menu" aria-expanded=${menu.value} onClick=${() => { menu.value = !menu.value; }}>☰</button>
-			<a class="brand" href=${href('overview')}><img src="ui/icon.svg" alt="" width="24" height="24" /><b>Semel</b>${me.value.name && html`<span class="name">${me.value.name}</span>`}</a><${Find} />
+			<a class="brand" href=${href('overview')} aria-label="Semel"><img src="ui/icon.svg" alt="" width="24" height="24" /><b>Semel</b>${me.value.name && html`<span class="name">${me.value.name}</span>`}</a><${Find} />
 			<span class=${'stream ' + stream.value} title=${'Live events: ' + stream.value}><span class="sr">Live events: ${stream.value}</span></span>
 			${me.value.read_only && html`<span class="badge grey">read-only</span>`}
 			<button type="button" class="ghost" onClick=${nextTheme} aria-label=${`Theme: ${theme.value}. Change it`} title=${'Theme: ' + theme.value}>${{ system: '◐', light: '☀', dark: '☾' }[theme.value]}</button>
 			<button type="button" class="ghost" onClick=${() => { help.value = true; }} aria-label="Keys" title="Keys (?)">?</button></header>
 		<nav class="side" aria-label="Screens">${screens.filter((s) => s.label && (!s.has || s.has())).map((s) => html`<a class=${s.apart ? 'apart' : ''} href=${href(s.name)} aria-current=${s.name === current ? 'page' : undefined}>${s.label}</a>`)}
 			<p class="who faint">${user.principal || 'local'}<br />${user.role}${user.all_tenants ? ', all tenants' : user.tenant ? ', ' + user.tenant : ''}</p></nav>
-		<main id="main" tabindex="-1">${shown ? html`<${shown.show} key=${shown.name + id} id=${id} />` : html`<${Empty} title="There is no such screen"><p><a href=${href('overview')}>Overview</a></p><//>`}</main>
-	</div>${help.value && html`<${Help} />`}<${Toast} />`;
+		<main id="main" tabindex="-1">${shown ? html`<${shown.show} key=${shown.name + id} id=${id} />` : html`<${Head} title="There is no such screen" /><${Empty} title="Nothing is at this address"><p><a href=${href('overview')}>Overview</a></p><//>`}</main>
+	</div>${help.value && html`<${Help} />`}<${Heard} /><${Toast} />`;
 }
 
 screens.find((s) => s.name === route.value.screen)?.show.fetch?.(); // while it's asked who the user is

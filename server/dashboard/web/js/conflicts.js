@@ -24,7 +24,7 @@ export function ConflictsScreen() {
 	return html`${head}${error && html`<${Failed} error=${error} retry=${reload} />`}
 		${!groups.length ? html`<${Empty} title=${`No conflict in the last ${data.kept_days} days`}><p>Every key that came twice came with the payload that it had, on every node.</p><//>`
 		: groups.map((g) => html`<section class="card" key=${g.operation}><h2><a href=${href('operations', g.operation)}>${g.operation}</a> <span class="n">${g.count} refused, ${g.list.length} ${g.list.length === 1 ? 'key' : 'keys'}</span></h2>
-			<div class="scroll"><table class="hover"><thead><tr><th>Key</th><th>Differs in</th><th class="wide-only">From</th><th class="n">Times</th><th class="wide-only">First</th><th class="wide-only">Last</th><th><span class="sr">Actions</span></th></tr></thead><tbody>
+			<div class="scroll"><table class="hover stack"><thead><tr><th>Key</th><th>Differs in</th><th class="wide-only">From</th><th class="n">Times</th><th class="wide-only">First</th><th class="wide-only">Last</th><th><span class="sr">Actions</span></th></tr></thead><tbody>
 			${g.list.slice(0, shown).map((c) => html`<${Row} key=${c.record} c=${c} at=${rows[at]?.record === c.record} open=${open === c.record} toggle=${() => setOpen(open === c.record ? '' : c.record)} />`)}</tbody></table></div>
 			${g.list.length > shown && html`<p class="faint">The ${shown} with the most refusals. <a href=${href('records', '', { q: 'operation:' + g.operation })}>All records of the operation</a></p>`}</section>`)}
 		<p class="faint">Of the last ${data.kept_days} days, over all nodes, some seconds late.</p>`;
@@ -35,6 +35,6 @@ const shown = 50;
 
 const Row = ({ c, at, open, toggle }) => html`<tr class=${at ? 'at' : ''}><td class="k"><a class="key" href=${href('record', c.record)}>${c.idempotency_key}</a>${c.tenant && html`<small> ${c.tenant}</small>`}</td>
 	<td>${Object.keys(c.decisions).map((k) => html`<${Badge} tone="red">${kinds[k] || k}<//> `)}</td><td class="mono wide-only">${(c.principals || [c.principal]).map((p) => p || 'shared').join(', ')}</td>
-	<td class="n num">${total(c)}</td><td class="wide-only"><${Time} at=${c.first} /></td><td class="wide-only"><${Time} at=${c.last} /></td>
+	<td class="n num" data-name="times">${total(c)}</td><td class="wide-only"><${Time} at=${c.first} /></td><td class="wide-only"><${Time} at=${c.last} /></td>
 	<td class="do">${c.decisions.conflict && html`<button type="button" aria-expanded=${open} onClick=${toggle}>Compare</button>`}</td></tr>
 	${open && html`<tr class="below"><td colspan="7"><${Compare} id=${c.record} /></td></tr>`}`;

@@ -36,9 +36,9 @@ export function HeldScreen() {
 		<${Waiting} list=${data.strangers} at=${-1} open=${setOpen} />
 		<p><a href=${href('records', '', { q: 'state:held unverified' })}>Settle many at once</a></p></section>`}
 		<section class="card"><h2>In flight <span class="n">${data.running.length}${data.more ? '+' : ''}</span></h2>
-		${data.running.length ? html`<div class="scroll"><table class="hover"><thead><tr><th>Running</th><th>Key</th><th>Operation</th><th>Attempt</th><th>Node</th><th><${Word} name="lease">Lease<//></th></tr></thead><tbody>
-			${data.running.map((r) => html`<tr key=${r.id}><td><${Time} at=${r.started_at} /></td><td><${RecordLink} rec=${r} /></td><td>${r.operation}</td><td class="num">${r.attempt}</td><td>${r.holder}</td>
-			<td><${Lease} rec=${r} /></td></tr>`)}</tbody></table></div>`
+		${data.running.length ? html`<div class="scroll"><table class="hover stack"><thead><tr><th>Running</th><th>Key</th><th>Operation</th><th>Attempt</th><th>Node</th><th><${Word} name="lease">Lease<//></th></tr></thead><tbody>
+			${data.running.map((r) => html`<tr key=${r.id}><td><${Time} at=${r.started_at} /></td><td class="k"><${RecordLink} rec=${r} /></td><td>${r.operation}</td><td class="num" data-name="attempt">${r.attempt}</td><td>${r.holder}</td>
+			<td data-name="lease"><${Lease} rec=${r} /></td></tr>`)}</tbody></table></div>`
 		: html`<${Empty} title="Nothing runs at the moment"><p>Calls are here while their handler or upstream works on them, with the time that their lease has left.</p><//>`}</section>
 		<section class="card"><h2>Takeovers and lost leases <small>of this node, the newest first</small></h2>
 		${takeovers.length ? html`<ol class="story">${takeovers.map((ev) => html`<li><i class=${'dot ' + (ev.kind === 'lease_lost' ? 'orange' : 'blue')}></i><${Time} at=${ev.at} /><span><a class="key" href=${href('record', ev.data.record)}>${keyOf(ev.data.record)}</a> ${ev.kind === 'lease_lost' ? `lost its lease (attempt ${ev.data.attempt}): ${ev.data.reason}` : `${ev.data.held ? 'was held' : 'was ended as ' + ev.data.disposition} by the ${ev.data.by} (attempt ${ev.data.attempt}) ${ev.data.held_reason || ev.data.reason || ''}`}</span></li>`)}</ol>` : html`<p class="faint">None since this node started.</p>`}</section>
@@ -46,8 +46,8 @@ export function HeldScreen() {
 }
 
 function Waiting({ list, at, open }) {
-	return html`<div class="scroll"><table class="hover"><thead><tr><th>Began</th><th>Key</th><th>Operation</th><th>Why</th><th><span class="sr">Actions</span></th></tr></thead><tbody>
-		${list.map((r, i) => html`<tr key=${r.id} class=${i === at ? 'at' : ''}><td><${Time} at=${r.started_at} /></td><td><${RecordLink} rec=${r} /></td><td>${r.operation}</td>
+	return html`<div class="scroll"><table class="hover stack"><thead><tr><th>Began</th><th>Key</th><th>Operation</th><th>Why</th><th><span class="sr">Actions</span></th></tr></thead><tbody>
+		${list.map((r, i) => html`<tr key=${r.id} class=${i === at ? 'at' : ''}><td><${Time} at=${r.started_at} /></td><td class="k"><${RecordLink} rec=${r} /></td><td>${r.operation}</td>
 		<td>${r.held_reason}${r.effects.filter((e) => e.state === 'started').map((e) => html` <${Badge} tone="violet">${e.name} open<//>`)}</td>
 		<td class="do">${mayChange() && fitting(r).map((name) => html`<button type="button" class=${actions[name].danger ? 'ghost danger' : 'primary'} onClick=${() => open([name, r])}>${actions[name].title}</button> `)}</td></tr>`)}</tbody></table></div>`;
 }

@@ -9,7 +9,7 @@ import { href } from './route.js';
 const newKey = () => 'lab-' + [...crypto.getRandomValues(new Uint8Array(6))].map((b) => (b % 36).toString(36)).join('');
 
 /** What a copy got, as a lane shows it: a replay that was asked for while the call ran has joined it. */
-function kind(copy, runs) {
+export function kind(copy, runs) {
 	if (copy.decision === 'execute') return { label: copy.status >= 400 || copy.status === 0 ? 'executed, and failed' : 'executed', tone: 'blue' };
 	if (copy.decision === 'replay') return runs.some((r) => copy.at_ms < r.at_ms + r.took_ms) ? { label: 'joined', tone: 'cyan' } : { label: 'replayed', tone: 'green' };
 	if (copy.decision === 'passed') return { label: 'not guarded', tone: 'amber' };

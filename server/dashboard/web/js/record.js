@@ -15,8 +15,7 @@ import { Compare } from './compare.js';
 export function FindScreen({ id }) {
 	const { data, error, reload } = useLoad(() => find(id), [id]);
 	useEffect(() => { if (data?.records.length === 1) go('record', data.records[0].id, null, true); }, [data]);
-	if (error) return html`<${Failed} error=${error} retry=${reload} />`;
-	if (!data) return html`<${Loading} what=${id} />`;
+	if (error || !data) return html`<${Head} title=${id} />${error ? html`<${Failed} error=${error} retry=${reload} />` : html`<${Loading} what=${id} />`}`;
 	if (!data.records.length && data.more) {
 		return html`<${Head} title="Nothing so far" /><${Empty} title=${'No new call is named ' + id}><p>The newest records don't have this name, and there are more. <a href=${href('records', '', { q: data.q })}>Look further back</a>.</p><//>`;
 	}
@@ -25,7 +24,7 @@ export function FindScreen({ id }) {
 			<p>No record has this key, and it isn't the id of a record, an execution, a reference, a command, a request or an event. It may have been purged after its window, or it never came here.</p>
 			<p><a href=${href('records')}>Search all records</a>${me.value.evidence ? html`, or look in the <a href=${href('evidence')}>evidence log</a>, which keeps more` : ''}.</p><//>`;
 	}
-	return html`<${Head} title=${'Which one is ' + id + '?'} /><ul class="cards">${data.records.map((r) => html`<li><a href=${href('record', r.id)}><b>${r.operation}</b> <${StateBadge} rec=${r} /><small>${r.tenant || 'no tenant'} · ${r.principal || 'shared'} · <${Time} at=${r.created_at} /></small></a></li>`)}</ul>
+	return html`<${Head} title=${'Which one is ' + id + '?'} /><ul class="cards">${data.records.map((r) => html`<li><a href=${href('record', r.id)}><b class="mono">${r.idempotency_key}</b> ${r.operation} <${StateBadge} rec=${r} /><small>${[...Object.entries(r.attributes || {}).map(([n, v]) => n + '=' + v), r.tenant || 'no tenant', r.principal || 'shared'].join(' · ')} · <${Time} at=${r.created_at} /></small></a></li>`)}</ul>
 		${data.more && html`<p><a href=${href('records', '', { q: data.q })}>All of them</a></p>`}`;
 }
 
@@ -37,7 +36,7 @@ export function RecordScreen({ id }) {
 		return html`<${Head} title="No such record" /><${Empty} title="This record isn't here">
 			<p>It was purged after its window, or by somebody, or the address isn't whole. A retry of the call runs again.</p><p><a href=${href('records')}>Search records</a></p><//>`;
 	}
-	if (!data) return error ? html`<${Failed} error=${error} retry=${reload} />` : html`<${Loading} what="the record" />`;
+	if (!data) return html`<${Head} title="Record" />${error ? html`<${Failed} error=${error} retry=${reload} />` : html`<${Loading} what="the record" />`}`;
 	return html`${error && html`<${Failed} error=${error} retry=${reload} />`}
 		<${Record} rec=${data} reload=${reload} act=${setAction} />
 		${action && html`<${ActionDialog} name=${action} rec=${data} close=${() => setAction('')} done=${reload} />`}`;
@@ -163,9 +162,9 @@ const Effects = ({ rec }) => html`<section class="card"><h2><${Word} name="effec
 
 function Messages({ rec, reload }) {
 	const [open, setOpen] = useState(null);
-	return html`<section class="card"><h2>Messages</h2><div class="scroll"><table><thead><tr><th>Message</th><th>To</th><th>State</th><th>Tries</th><th>Next</th><th></th></tr></thead><tbody>
-		${rec.messages.map((m) => html`<tr><td>${m.name}</td><td>${m.destination}</td><td><${MessageState} m=${m} /></td><td class="num">${m.tries}</td><td><${Time} at=${m.next_at} /></td>
-		<td>${m.state === 'parked' && mayChange() && html`<button type="button" onClick=${() => setOpen(['replay', m])}>Deliver again</button> <button type="button" class="ghost danger" onClick=${() => setOpen(['discard', m])}>Discard</button>`}</td></tr>`)}</tbody></table></div>
+	return html`<section class="card"><h2>Messages</h2><div class="scroll"><table class="stack"><thead><tr><th>Message</th><th>To</th><th>State</th><th>Tries</th><th>Next</th><th></th></tr></thead><tbody>
+		${rec.messages.map((m) => html`<tr><td class="k">${m.name}</td><td data-name="to">${m.destination}</td><td><${MessageState} m=${m} /></td><td class="num" data-name="tries">${m.tries}</td><td data-name="next"><${Time} at=${m.next_at} /></td>
+		<td class="do">${m.state === 'parked' && mayChange() && html`<button type="button" onClick=${() => setOpen(['replay', m])}>Deliver again</button> <button type="button" class="ghost danger" onClick=${() => setOpen(['discard', m])}>Discard</button>`}</td></tr>`)}</tbody></table></div>
 		${open && html`<${MessageDialog} name=${open[0]} rec=${rec} message=${open[1]} close=${() => setOpen(null)} done=${reload} />`}</section>`;
 }
 export const MessageState = ({ m }) => html`<${Badge} tone=${{ delivered: 'green', pending: 'blue', parked: 'red' }[m.state] || 'grey'} title=${m.error?.message}>${m.state}<//>${m.error && html`<small> ${m.error.message}</small>`}`;

@@ -98,7 +98,9 @@ function usePages(q) {
 	return { ...box, more: () => { if (!busy.current) load(box.next); }, reload: () => setRound((n) => n + 1) };
 }
 
-const rowHeight = 37;
+const phone = matchMedia('(max-width: 48rem)');
+/** What css/app.css gives a row, and the head above all rows: two lines on a phone, without a head. */
+const heights = () => (phone.matches ? { row: 60, head: 0 } : { row: 37, head: 38 });
 
 /**
  * The rows that can be seen, and as much empty room as the others take: ten thousand rows
@@ -106,7 +108,13 @@ const rowHeight = 37;
  */
 function Rows({ rows, selected, toggle, at, setAt, canSelect, nearEnd }) {
 	const box = useRef(null);
+	const [{ row: rowHeight, head }, setHeights] = useState(heights());
 	const [range, setRange] = useState([0, 60]);
+	useEffect(() => {
+		const turned = () => setHeights(heights());
+		phone.addEventListener('change', turned);
+		return () => phone.removeEventListener('change', turned);
+	}, []);
 	const measure = () => {
 		const el = box.current;
 		if (!el) return;
@@ -115,11 +123,11 @@ function Rows({ rows, selected, toggle, at, setAt, canSelect, nearEnd }) {
 		setRange(([a, b]) => (a === from && b === to ? [a, b] : [from, to]));
 		if (to > rows.length - 10) nearEnd();
 	};
-	useEffect(measure, [rows]);
+	useEffect(measure, [rows, rowHeight]);
 	useEffect(() => {
 		const el = box.current;
 		if (at < 0 || !el) return;
-		const head = 38, top = at * rowHeight, seen = el.clientHeight - head;
+		const top = at * rowHeight, seen = el.clientHeight - head;
 		if (top < el.scrollTop) el.scrollTop = top;
 		else if (top + rowHeight > el.scrollTop + seen) el.scrollTop = top + rowHeight - seen;
 	}, [at]);

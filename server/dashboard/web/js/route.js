@@ -10,7 +10,16 @@ function parse() {
 function decode(text) { try { return decodeURIComponent(text); } catch { return text; } }
 
 export const route = signal(parse());
-addEventListener('hashchange', () => { route.value = parse(); });
+addEventListener('hashchange', () => move(parse()));
+
+/** Whether the user has come to a screen and done nothing there yet: then its heading takes the focus, however late it is drawn. */
+export const arrived = { yes: false };
+for (const kind of ['keydown', 'pointerdown']) addEventListener(kind, () => { arrived.yes = false; }, true);
+
+function move(to) {
+	if (to.screen !== route.value.screen || to.id !== route.value.id) arrived.yes = true;
+	route.value = to;
+}
 
 export function href(screen, id, params) {
 	const q = new URLSearchParams(Object.entries(params || {}).filter(([, v]) => v));
@@ -20,5 +29,5 @@ export function go(screen, id, params, replace) {
 	const to = href(screen, id, params);
 	if (!replace) { location.hash = to; return; }
 	history.replaceState(null, '', to);
-	route.value = parse();
+	move(parse());
 }

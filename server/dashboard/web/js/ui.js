@@ -1,8 +1,8 @@
 // What all screens are made of.
-import { html, signal, useEffect, useRef, useState } from './lib.js';
+import { html, signal, useEffect, useLayoutEffect, useRef, useState } from './lib.js';
 import { now, timeStyle, relative, absolute, duration } from './time.js';
 import { decision, state, stateOf, words } from './words.js';
-import { href } from './route.js';
+import { arrived, href } from './route.js';
 
 export const Badge = ({ tone, title, children }) => html`<span class=${'badge ' + tone} title=${title}>${children}</span>`;
 
@@ -54,9 +54,26 @@ export const Word = ({ name, children }) => html`<abbr title=${words[name]}>${ch
 /** A record's key, as a link to its page. */
 export const RecordLink = ({ rec, children }) => html`<a class="key" href=${href('record', rec.id)}>${children || rec.idempotency_key}</a>`;
 
-export const Loading = ({ what }) => html`<div class="loading" role="status"><span class="spinner" aria-hidden="true"></span> Loading ${what || ''}…</div>`;
+/** What a screen reader is to say. It's in the page from the start, since a region that comes with its text isn't always read. */
+const heard = signal('');
+export const Heard = () => html`<p class="sr" role="status">${heard.value}</p>`;
+function useHeard(text) {
+	useEffect(() => {
+		heard.value = text;
+		return () => { if (heard.value === text) heard.value = ''; };
+	}, [text]);
+}
 
-export const Empty = ({ title, children }) => html`<div class="empty"><h2>${title}</h2><div>${children}</div></div>`;
+export function Loading({ what }) {
+	const text = `Loading ${what || ''}…`;
+	useHeard(text);
+	return html`<div class="loading"><span class="spinner" aria-hidden="true"></span> ${text}</div>`;
+}
+
+export function Empty({ title, children }) {
+	useHeard(title);
+	return html`<div class="empty"><h2>${title}</h2><div>${children}</div></div>`;
+}
 
 export function Failed({ error, retry }) {
 	return html`<div class="failed" role="alert">
@@ -135,8 +152,12 @@ export function useKeys(does) {
 	}, []);
 }
 
-/** The head of a screen. */
-export const Head = ({ title, children }) => html`<header class="head"><h1>${title}</h1><div class="tools">${children}</div></header>`;
+/** The head of a screen. Whoever followed a link goes on from here, and a screen reader says where that is. */
+export function Head({ title, children }) {
+	const h1 = useRef(null);
+	useLayoutEffect(() => { if (arrived.yes) h1.current.focus({ preventScroll: true }); }, []);
+	return html`<header class="head"><h1 ref=${h1} tabindex="-1">${title}</h1><div class="tools">${children}</div></header>`;
+}
 
 export const toast = signal(null);
 let toastTimer;
