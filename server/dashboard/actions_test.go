@@ -229,7 +229,7 @@ func TestKeys(t *testing.T) {
 	w.send("/charges", "order-2", `{"amount":1}`)
 	tb := open(t, w.page())
 	tb.shows("Overview")
-	tb.press("g", "r")
+	tb.press("g r")
 	tb.shows("2 records")
 	tb.press("j", "j", "Enter")
 	tb.wait("document.querySelector('.title-key')?.textContent === 'order-1'")

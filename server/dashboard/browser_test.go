@@ -9,9 +9,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 )
+
+// patience is how long something may take that takes a second on a machine with nothing else
+// to do: a test is not to fail because others run beside it.
+const patience = 2 * time.Minute
 
 // browser is the one Chromium of all tests; each has a tab of its own.
 var browser struct {
@@ -54,7 +59,7 @@ func openAt(t *testing.T, base, at string) *tab {
 	browser.once.Do(func() {
 		for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 			if _, err := exec.LookPath(name); err == nil {
-				opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.Flag("hide-scrollbars", true))
+				opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.WSURLReadTimeout(patience), chromedp.NoSandbox, chromedp.Flag("hide-scrollbars", true))
 				allocator, stop := chromedp.NewExecAllocator(context.Background(), opts...)
 				browser.ctx, browser.stop = allocator, stop
 				first, _ := chromedp.NewContext(allocator) // ends with the allocator
@@ -103,11 +108,11 @@ func (tb *tab) wait(condition string) {
 		const look = () => {
 			let holds = false;
 			try { holds = !!(%s); } catch { /* not there yet */ }
-			if (holds || Date.now() - start > 20000) done(holds);
+			if (holds || Date.now() - start > %d) done(holds);
 			else setTimeout(look, 20);
 		};
 		look();
-	})`, condition))
+	})`, condition, patience.Milliseconds()))
 	if !ok {
 		tb.t.Fatalf("never: %s\nthe page shows:\n%s", condition, tb.text())
 	}
@@ -144,11 +149,12 @@ func (tb *tab) fill(selector, text string) {
 	tb.do(chromedp.KeyEvent(text))
 }
 
-// press presses a key that the page takes for a command.
+// press presses keys that the page takes for commands. Those of one string are pressed at
+// once: the page waits for the second of two for a moment only.
 func (tb *tab) press(keys ...string) {
 	tb.t.Helper()
-	for _, key := range keys {
-		eval[bool](tb, fmt.Sprintf("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: %q, bubbles: true, cancelable: true}))", key))
+	for _, together := range keys {
+		eval[bool](tb, fmt.Sprintf("%q.split(' ').map((key) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}))).length > 0", together))
 	}
 }
 

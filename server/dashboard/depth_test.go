@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,6 +36,27 @@ func (tb *tab) experiments() {
 	tb.shows("has 1 attempt")
 }
 
+// shares waits until a verdict of the Lab has so many copies, each of which got one of two
+// things: the first if it was sent while the call ran, which a busy machine decides.
+func (tb *tab) shares(copies int, early, late string) {
+	tb.t.Helper()
+	tb.wait(fmt.Sprintf("[%q, %q].reduce((n, what) => n + Number(document.querySelector('.verdict').innerText.match(new RegExp('([0-9]+) ' + what))?.[1] || 0), 0) === %d", early, late, copies))
+}
+
+// TestWhatACopyGot: a copy that was sent while the call ran has joined it, and one that was
+// sent afterwards has not.
+func TestWhatACopyGot(t *testing.T) {
+	tb := open(t, newWorld(t, false).page())
+	got := eval[[]string](tb, `import(new URL('ui/js/lab.js', location.href)).then(({ kind }) => [
+		{ decision: 'execute', status: 201 }, { decision: 'execute', status: 500 }, { decision: 'replay', at_ms: 5 }, { decision: 'replay', at_ms: 299 }, { decision: 'replay', at_ms: 300 },
+		{ decision: 'in_flight', at_ms: 5 }, { decision: 'passed' }, { decision: 'refused' },
+	].map((copy) => kind(copy, [{ at_ms: 0, took_ms: 300 }]).label))`)
+	want := []string{"executed", "executed, and failed", "joined", "joined", "replayed", "in flight", "not guarded", "refused"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // next numbers what a tab does.
 func (tb *tab) next() int {
 	tb.n++
@@ -52,7 +74,7 @@ func TestLab(t *testing.T) {
 	tb.fill("input[name=copies]", "25")
 	tb.click("button", "Send 25 copies")
 	tb.shows("25 sent, 1 ran")
-	tb.shows("24 joined")
+	tb.shares(24, "joined", "replayed")
 	tb.shows("the upstream was called once")
 	tb.click("button", "Send 25 copies")
 	tb.shows("25 sent, 0 ran")
@@ -70,7 +92,7 @@ func TestLab(t *testing.T) {
 	tb.fill("textarea[name=body]", `{"payload":{"a":1}}`)
 	tb.click("button", "Send 25 copies")
 	tb.shows("25 sent, 1 ran")
-	tb.shows("24 in flight")
+	tb.shares(24, "in flight", "replayed")
 	tb.shows("0 in the ledger")
 	tb.click("main a", "Its record")
 	tb.shows("It was executed once. 24 more deliveries came.")

@@ -86,6 +86,7 @@ func TestStranger(t *testing.T) {
 			h := &hand{tab: &tab{t: t, ctx: tb.ctx, base: tb.base}}
 			h.do(chromedp.Navigate(h.base+"/#/overview"), chromedp.Reload())
 			h.shows("Duplicates stopped")
+			h.wait("document.querySelector('main .banner') && !document.querySelector('main .loading')") // what is clicked doesn't move any more
 			task.does(h)
 			t.Logf("%d clicks", h.clicks)
 			if h.clicks > maxClicks {

@@ -60,7 +60,7 @@ func TestServeSaysWhere(t *testing.T) {
 			if code != ExitOK {
 				t.Errorf("exit %d, %s", code, stderr.String())
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Error("it goes on")
 		}
 	})

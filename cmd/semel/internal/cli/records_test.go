@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
@@ -316,10 +315,8 @@ func TestRecordsStore(t *testing.T) {
 		}
 	})
 	t.Run("a service out of reach is unavailable", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
 		var out, errs bytes.Buffer
-		code := Run(ctx, []string{"records", "get", "--url", "http://127.0.0.1:1", "--operation", "o", "--key", "k"}, strings.NewReader(""), &out, &errs)
+		code := Run(t.Context(), []string{"records", "get", "--url", "http://127.0.0.1:1", "--operation", "o", "--key", "k"}, strings.NewReader(""), &out, &errs)
 		if code != ExitUnavailable {
 			t.Errorf("exit %d, %s", code, &errs)
 		}

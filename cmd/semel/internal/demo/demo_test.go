@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,7 +17,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/stage"
@@ -280,12 +278,7 @@ func TestServeProvider(t *testing.T) {
 	}
 	resp.Body.Close()
 	parent.Close()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error(errors.New("it goes on after the end of its standard input"))
+	if err := <-ended; err != nil { // a provider that goes on keeps the test until its time is over
+		t.Error(err)
 	}
 }
