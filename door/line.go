@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/seldom"
 	"github.com/semelhq/semel/store"
 )
 
@@ -60,8 +61,35 @@ const Delivery = "delivery"
 // An outcome is logged at the level given. A refusal is logged at INFO, also that of a
 // credential; at WARN if somebody should look at it, such as a conflict or a held call; and at
 // ERROR only if it is a fault of this program.
+//
+// A client can make a conflict or meet a held call as often as it likes. So of an operation's,
+// one line a minute is at WARN: the first has that level, others have that of outcomes, and one
+// with the message [Refused] says how many they were.
 func Log(log *slog.Logger, level slog.Level) *semel.Events {
-	return &semel.Events{Answered: func(e semel.Event) { logDelivery(log, level, &e) }, Troubled: Troubles(log)}
+	repeated := seldom.New(warnEvery, func(e refused, count int) {
+		log.LogAttrs(context.Background(), slog.LevelWarn, Refused, slog.String("door", e.door), slog.String("operation", e.id.Operation), slog.String("decision", string(e.decision)),
+			slog.Int("count", count), slog.String("record", e.id.String()), slog.String("tenant", e.id.Tenant))
+	})
+	return &semel.Events{Answered: func(e semel.Event) { logDelivery(log, level, &e, repeated) }, Troubled: Troubles(log)}
+}
+
+// Refused is the message of the line about deliveries that got the same refusal as another one,
+// of the same operation, whose line was at WARN. It has the attributes
+//
+//	door operation decision count record tenant
+//
+// of which the last two are those of the newest.
+const Refused = "more deliveries refused"
+
+// warnEvery is how often WARN tells of one operation's conflicts: an alert looks at the metric,
+// and a person wants to see that they go on.
+const warnEvery = time.Minute
+
+// refused is what a line says of a delivery that wasn't executed or replayed.
+type refused struct {
+	door     string
+	decision semel.Decision
+	id       semel.ID
 }
 
 // Troubles is the part of [Log] about errors that no caller gets.
@@ -73,12 +101,18 @@ func Troubles(log *slog.Logger) func(semel.Event) {
 	}
 }
 
-func logDelivery(log *slog.Logger, level slog.Level, e *semel.Event) {
+func logDelivery(log *slog.Logger, outcomes slog.Level, e *semel.Event, repeated *seldom.Teller[refused]) {
 	ctx := e.Context
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	level, note, more := parts(e.Attrs, LevelOf(e, level))
+	level := LevelOf(e, outcomes)
+	if e.Decision == semel.Conflict || e.Decision == semel.Held {
+		if !repeated.First(strings.Join([]string{e.Door, e.ID.Operation, string(e.Decision)}, " "), refused{e.Door, e.Decision, e.ID}) {
+			level = outcomes
+		}
+	}
+	level, note, more := parts(e.Attrs, level)
 	if !log.Enabled(ctx, level) {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/seldom"
 )
 
 // observe logs the engine's events, but for deliveries: those have the line that the door
@@ -67,39 +68,15 @@ const sampleEvery = time.Second
 // storeFailed logs failures of the store: the first of a kind of call at once, and then one line
 // for each second, with the last failure and how many there were.
 func storeFailed(log *slog.Logger) func(semel.Event) {
-	var mu sync.Mutex
-	type sample struct {
-		last  semel.Event
-		count int
-	}
-	open := map[string]*sample{} // of calls that were logged less than sampleEvery ago
 	tell := func(e semel.Event, count int) {
 		log.LogAttrs(context.Background(), slog.LevelError, "store failed", slog.String("call", e.Call), slog.Int("try", e.Try),
 			slog.Int("count", count), slog.Any("error", e.Err))
 	}
-	var close func(call string)
-	close = func(call string) {
-		mu.Lock()
-		defer mu.Unlock()
-		s := open[call]
-		if s.count == 0 {
-			delete(open, call)
-			return
-		}
-		tell(s.last, s.count)
-		s.count = 0
-		time.AfterFunc(sampleEvery, func() { close(call) })
-	}
+	repeated := seldom.New(sampleEvery, tell)
 	return func(e semel.Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		if s := open[e.Call]; s != nil {
-			s.last, s.count = e, s.count+1
-			return
+		if repeated.First(e.Call, e) {
+			tell(e, 1)
 		}
-		open[e.Call] = &sample{}
-		tell(e, 1)
-		time.AfterFunc(sampleEvery, func() { close(e.Call) })
 	}
 }
 

@@ -152,7 +152,7 @@ func importFaults(rule importRule, pkgs []pkg) []string {
 // its own directory and from lower layers, but not from another directory of its layer.
 // "=" before a directory excludes those below it.
 var layers = [][]string{
-	{"internal/argschema", "internal/body", "internal/canon", "internal/form", "internal/gather", "internal/hub", "internal/network", "internal/paging", "internal/pasted", "internal/problem", "internal/spelling", "internal/sse", "internal/stage", "transport/safehttp"},
+	{"internal/argschema", "internal/body", "internal/canon", "internal/form", "internal/gather", "internal/hub", "internal/network", "internal/paging", "internal/pasted", "internal/problem", "internal/seldom", "internal/spelling", "internal/sse", "internal/stage", "transport/safehttp"},
 	{"internal/jsonrpc", "internal/keytemplate", "internal/strictyaml"},
 	{"internal/selector"},
 	{"=store"},
