@@ -88,6 +88,10 @@ func (d *decoder) members(path string, n ast.Node, visit func(name string, key, 
 // section decodes a mapping into a struct.
 func (d *decoder) section(path string, v reflect.Value, n ast.Node) {
 	fields, names := Fields(v.Type()), fieldNames(v.Type())
+	if text, isText, ok := scalarText(n); ok {
+		d.addNode(path, n, "this is a single value, not names with values below it", sectionHint(path, v.Type(), text, isText))
+		return
+	}
 	given := map[string]bool{}
 	var slips []string // names that misspelt ones were probably meant to be
 	d.members(path, n, func(name string, key, value ast.Node) {
@@ -105,6 +109,21 @@ func (d *decoder) section(path string, v reflect.Value, n ast.Node) {
 			d.Faulty[Join(path, name)] = true
 		}
 	}
+}
+
+// sectionHint says how to write a section for which there is a single value: as its first
+// member, if that can have the value.
+func sectionHint(path string, section reflect.Type, text string, isText bool) string {
+	first := Fields(section)[0]
+	fits := isText && section.FieldByIndex(first.Index).Type.Kind() == reflect.String && (first.Enum == nil || slices.Contains(first.Enum, text))
+	if !fits {
+		return "the names here are " + strings.Join(fieldNames(section), ", ")
+	}
+	name := path[strings.LastIndexByte(path, '.')+1:] + ": "
+	if strings.HasSuffix(path, "]") {
+		name = "" // an item of a list
+	}
+	return fmt.Sprintf("write %s{%s: %s}", name, first.Name, maskSecrets(text))
 }
 
 // name is the text of a mapping's key.

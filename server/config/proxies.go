@@ -76,7 +76,7 @@ func (v *validator) routeHeaders(path string, r Route) {
 			continue
 		}
 		if fault := routeFault(part.rt); fault != "" {
-			v.bad(path+"."+part.name, "", "%s", fault)
+			v.bad(path+"."+part.name, "", "%s", strings.TrimPrefix(fault, part.name+": "))
 		}
 	}
 }
@@ -87,9 +87,5 @@ func routeFault(part semelhttp.Route) string {
 	if err == nil {
 		return ""
 	}
-	text := err.Error()
-	if _, after, ok := strings.Cut(text, `operation "": `); ok {
-		text = after
-	}
-	return strings.ReplaceAll(text, "\n", "; ")
+	return engineFault(err, "", Route{}, KeyTemplate{})
 }

@@ -2,11 +2,14 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/strictyaml"
@@ -22,7 +25,7 @@ func (v *validator) operations() {
 		before := len(v.List)
 		v.operation(path, op)
 		if _, err := op.Policy(); err != nil && len(v.List) == before && !v.faultyBelow(path) {
-			v.bad(path, "", "%s", engineFault(err, op.Name))
+			v.bad(path, "", "%s", engineFault(err, op.Name, op))
 		}
 	}
 }
@@ -81,13 +84,45 @@ func (v *validator) faultyBelow(path string) bool {
 	return false
 }
 
-// engineFault is the text of an engine's error without what the path says already.
-func engineFault(err error, name string) string {
-	text := err.Error()
-	if _, after, ok := strings.Cut(text, fmt.Sprintf("operation %q: ", name)); ok {
-		text = after
+// engineFault is the text of the engine's errors about an operation without what the path says
+// already, and with the settings' names for the fields.
+func engineFault(err error, name string, sections ...any) string {
+	lines := strings.Split(err.Error(), "\n")
+	for i, line := range lines {
+		if _, after, ok := strings.Cut(line, fmt.Sprintf("operation %q: ", name)); ok {
+			lines[i] = after
+		}
 	}
-	return strings.ReplaceAll(text, "\n", "; ")
+	return settingsOf(strings.Join(lines, "; "), sections...)
+}
+
+// settingsOf replaces the names of Go's fields in a text by those that the same settings have
+// in sections of the file. A single word may be another's name, and stays in a list.
+func settingsOf(text string, sections ...any) string {
+	for _, section := range sections {
+		for field, setting := range settingNames("", "", reflect.TypeOf(section)) {
+			ends := `($|[ :])`
+			if strings.ContainsFunc(field[1:], unicode.IsUpper) {
+				ends = `($|[ :,])`
+			}
+			text = regexp.MustCompile(`(^|[ ;])`+field+ends).ReplaceAllString(text, "${1}"+setting+"${2}")
+		}
+	}
+	return text
+}
+
+// settingNames are the names of a section's settings by those of its fields; a field of a group
+// also has both names, as in FingerprintOnly.
+func settingNames(field, setting string, section reflect.Type) map[string]string {
+	names := map[string]string{}
+	for _, f := range strictyaml.Fields(section) {
+		own := section.FieldByIndex(f.Index)
+		names[field+own.Name] = setting + f.Name
+		if own.Type.Kind() == reflect.Struct {
+			maps.Copy(names, settingNames(field+own.Name, setting+f.Name+".", own.Type))
+		}
+	}
+	return names
 }
 
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"}
