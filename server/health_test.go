@@ -93,9 +93,9 @@ func TestANodeWithoutRoomIsNotReady(t *testing.T) {
 		}
 		return err == nil
 	}
-	ready(http.StatusOK, "[+] disk ok: 549755813888 of")
+	ready(http.StatusOK, "[+] disk ok: 512 GiB of 1.0 TiB are free")
 	d.free.Store(1)
-	ready(http.StatusServiceUnavailable, "[-] disk: FULL: no new call is accepted until there is more space; 1 of")
+	ready(http.StatusServiceUnavailable, "[-] disk: FULL: no new call is accepted until there is more space; 1 B of ")
 	if begun("full") {
 		t.Error("a node that is not ready takes a call")
 	}

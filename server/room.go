@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/semelhq/semel/internal/strictyaml"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pebblestore"
 )
@@ -22,7 +23,7 @@ func roomOf(st *pebblestore.Store) check {
 		c.detail = "not known: " + err.Error()
 		return c
 	}
-	c.detail = fmt.Sprintf("%d of %d bytes are free", r.Free, r.Total)
+	c.detail = fmt.Sprintf("%s of %s are free", strictyaml.Rounded(r.Free), strictyaml.Rounded(r.Total))
 	switch {
 	case r.Full:
 		c.err = errors.New("FULL: no new call is accepted until there is more space; " + c.detail)

@@ -126,5 +126,20 @@ func (s Size) String() string {
 	return digits + best
 }
 
+// Rounded is a number of bytes for people, with two or three digits: 61 GiB, 1.5 MiB.
+func Rounded(bytes uint64) string {
+	n, unit := float64(bytes), "B"
+	for _, next := range []string{"KiB", "MiB", "GiB", "TiB", "PiB"} {
+		if n < 1024 {
+			break
+		}
+		n, unit = n/1024, next
+	}
+	if n < 10 && unit != "B" {
+		return strconv.FormatFloat(n, 'f', 1, 64) + " " + unit
+	}
+	return strconv.FormatFloat(n, 'f', 0, 64) + " " + unit
+}
+
 // MarshalText writes String.
 func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

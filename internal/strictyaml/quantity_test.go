@@ -42,6 +42,13 @@ func TestQuantities(t *testing.T) {
 			}
 		}
 	})
+	t.Run("bytes are rounded for people", func(t *testing.T) {
+		for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 65787129856: "61 GiB", 270553174016: "252 GiB", 1 << 60: "1024 PiB"} {
+			if got := Rounded(n); got != want {
+				t.Errorf("%d bytes are %q, want %q", n, got, want)
+			}
+		}
+	})
 	t.Run("what is neither is refused", func(t *testing.T) {
 		for _, text := range []string{"", "d", "1", "1dd", "-1d", "1d-1h", "1.5d", "1y", "999999999999d", "200000d", "106751d30h", "9e9h", "1 d", "+1d"} {
 			if d, err := ParseDuration(text); err == nil {

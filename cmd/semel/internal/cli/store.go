@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/strictyaml"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store"
@@ -81,7 +82,7 @@ directory the bytes that are free on its disk, and those of the disk.`,
 					fmt.Fprintf(out, "       %s = %q\n", s.Name, s.Value)
 				}
 				if room.Total > 0 {
-					fmt.Fprintf(out, "disk   %d of %d bytes are free\n", room.Free, room.Total)
+					fmt.Fprintf(out, "disk   %s of %s are free\n", strictyaml.Rounded(room.Free), strictyaml.Rounded(room.Total))
 				}
 				if !epoch.IsZero() {
 					fmt.Fprintf(out, "epoch  %s\n", epoch.Format(time.RFC3339))

@@ -24,7 +24,7 @@ func TestStoreStatus(t *testing.T) {
 	}
 	dir := recordsDir(t)
 	code, out, errs = semelWith(t, "", "store", "status", "--store", dir)
-	if code != ExitOK || !strings.Contains(out, "level  disk\n") || !strings.Contains(out, " bytes are free\n") {
+	if code != ExitOK || !strings.Contains(out, "level  disk\n") || !strings.Contains(out, " are free\n") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
 	code, out, _ = semelWith(t, "", "store", "status", "--store", "memory:", "--json")
