@@ -131,6 +131,15 @@ func (s *Store) checkRights(ctx context.Context) error {
 // insufficientPrivilege is the SQLSTATE of what a role may not do.
 const insufficientPrivilege = "42501"
 
+// ownersOnly adds to an error of the server about the schema's migrations, if the role may not
+// make or see them, who may.
+func ownersOnly(err error) error {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == insufficientPrivilege {
+		return fmt.Errorf("%w. Connect as the owner of the schema, who alone may migrate it; what other roles need, semel migrate print --role ROLE says", err)
+	}
+	return err
+}
+
 // refusedRight adds to an error of the server, if a right is missing, who says which.
 func refusedRight(err error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == insufficientPrivilege {

@@ -109,6 +109,14 @@ func TestGrants(t *testing.T) {
 	if !errors.Is(err, ErrRights) || !strings.Contains(err.Error(), `GRANT USAGE ON SCHEMA "semel" TO "semel ""app""";`) {
 		t.Fatalf("without rights: %v", err)
 	}
+	stranger := newTestPool(t, url)
+	_, migrated := Migrate(t.Context(), stranger, "")
+	_, seen := Status(t.Context(), stranger, "")
+	for _, err := range []error{migrated, seen} {
+		if !strings.Contains(fmt.Sprint(err), "Connect as the owner of the schema") {
+			t.Errorf("without rights: %v", err)
+		}
+	}
 	server.Exec(t, database, Grants("", role))
 	s := mustOpen(t, url, &Options{noNotices: true})
 	t.Cleanup(func() { mustClose(t, s) })
