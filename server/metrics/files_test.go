@@ -7,11 +7,13 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/server/metrics"
 )
@@ -292,6 +294,41 @@ func TestAlertsFire(t *testing.T) {
 		cmd.Dir = "../../monitoring/prometheus"
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// The values of a closed set are those of the code.
+func TestTheLabelsAreThoseOfTheCode(t *testing.T) {
+	constant := regexp.MustCompile(`(?m)^(?:const )?\s*Door\s+= "(\w+)"$|^const Door = "(\w+)"$`)
+	var doors, decisions []string
+	for _, pattern := range []string{"../../protocol/*/*.go", "../../protocol/*/*/*.go", "../../transport/*/*.go", "../api/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range constant.FindAllStringSubmatch(string(text), -1) {
+				doors = append(doors, m[1])
+			}
+		}
+	}
+	for _, d := range semel.Decisions() {
+		decisions = append(decisions, string(d))
+	}
+	for label, want := range map[string][]string{"door": doors, "decision": decisions} {
+		var said []string
+		for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(metrics.Labels[label], -1) {
+			said = append(said, m[1])
+		}
+		slices.Sort(said)
+		slices.Sort(want)
+		if !slices.Equal(said, want) {
+			t.Errorf("the values of %s are %q, and the page says %q", label, want, said)
 		}
 	}
 }
