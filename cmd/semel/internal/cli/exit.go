@@ -24,6 +24,11 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
+// notFound is the error of a command that looked for something.
+func notFound(format string, args ...any) error {
+	return &exitError{ExitNotFound, fmt.Errorf(format, args...)}
+}
+
 // exitWith gives an error its exit code, by what happened to the record.
 func exitWith(err error) error {
 	if a, ok := errors.AsType[*client.AnswerError](err); ok {

@@ -166,12 +166,12 @@ func findMessage(ctx context.Context, recs client.Records, id, record string) (f
 				return dispatch.Found{Call: rec.ID, Message: m}, nil
 			}
 		}
-		return found, semel.ErrNotFound
+		return found, notFound("no message of that call has the id %s", printable(id))
 	}
 	for f, err := range dispatch.Find(ctx, recs, dispatch.Query{ID: id, States: messageStates}) {
 		return f, err
 	}
-	return found, semel.ErrNotFound
+	return found, notFound("no message has the id %s", printable(id))
 }
 
 // oneMessage is the argument of the commands on one message.

@@ -21,6 +21,7 @@ func migrateCommand() *cobra.Command {
 		Short: "Bring the schema in PostgreSQL, or the data in Redis, up to date",
 		Example: `  semel migrate status --store postgres://semel@db/semel
   semel migrate up --store postgres://semel@db/semel`,
+		Annotations: map[string]string{"down": "there are no migrations downwards: they would have to throw away what an earlier program can't keep. Restore the backup from before the migration"},
 	}
 	cmd.AddCommand(newMigrateUp(), newMigrateStatus(), newMigratePrint())
 	return cmd

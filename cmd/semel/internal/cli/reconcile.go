@@ -68,6 +68,9 @@ type paymentReport struct {
 	Findings     []paymentFinding `json:"findings"`
 }
 
+// nothing reports whether nothing was compared, which says nothing about the payments.
+func (r *paymentReport) nothing() bool { return r.Payments == 0 && r.Transactions == 0 }
+
 func newReconcilePayments(from *recordsFrom) *cobra.Command {
 	var asJSON bool
 	var file string
@@ -78,7 +81,8 @@ func newReconcilePayments(from *recordsFrom) *cobra.Command {
 		Long: `Find payments without the id of a transaction at the gateway. With --export, also
 compare payments with the gateway's own list: transactions that no payment has,
 payments whose transaction isn't there, payments that were charged twice, and amounts
-that differ. It changes nothing. The exit code is 1 if something was found.
+that differ. It changes nothing. The exit code is 1 if something was found, or if there
+was nothing to compare.
 
 Payments are the records of the operation ` + commerce.PaymentOperation + `, or of the one that a
 qualifier names. Those that are running are left out, as are refused ones. A payment's
@@ -130,7 +134,7 @@ currency, status, record, idempotency_key, state).`,
 			} else {
 				err = printPayments(cmd.OutOrStdout(), report)
 			}
-			if err == nil && len(report.Findings) > 0 {
+			if err == nil && (len(report.Findings) > 0 || report.nothing()) {
 				err = errReported
 			}
 			return err
@@ -268,6 +272,10 @@ func printPayments(out io.Writer, r *paymentReport) error {
 		return err
 	}
 	verdict := "good"
+	if r.nothing() {
+		_, err := fmt.Fprintln(out, "      nothing was compared: no payment matches, and no transaction was exported. Is it the right store and operation?")
+		return err
+	}
 	if len(r.Findings) > 0 {
 		verdict = "     "
 	}

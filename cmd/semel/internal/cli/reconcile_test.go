@@ -134,8 +134,11 @@ func TestReconcileFindsNothing(t *testing.T) {
 	if got := reconciled(t, keys, ExitOK, "--store", store, "--export", file, "--status", "succeeded", "tenant:acme"); len(got) != 0 {
 		t.Errorf("%q", got)
 	}
-	if got := reconciled(t, keys, ExitOK, "--store", store, "operation:other"); len(got) != 0 {
+	if got := reconciled(t, keys, ExitCheck, "--store", store, "operation:other"); len(got) != 0 {
 		t.Errorf("%q", got)
+	}
+	if code, out, _ := semelWith(t, "", "reconcile", "payments", "--store", store, "operation:other"); code != ExitCheck || !strings.Contains(out, "nothing was compared") {
+		t.Errorf("exit %d\n%s", code, out)
 	}
 	if code, out, _ := semelWith(t, "", "reconcile", "payments", "--store", store); code != ExitOK || out != "good  2 payments and 0 transactions were compared; 0 findings\n" {
 		t.Errorf("exit %d\n%s", code, out)

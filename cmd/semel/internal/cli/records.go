@@ -87,7 +87,7 @@ func (from *recordsFrom) with(cmd *cobra.Command, f func(ctx context.Context, re
 	if l, ok := recs.(*localRecords); ok {
 		from.routes = l.routes
 	}
-	return exitWith(errors.Join(f(cmd.Context(), recs), closer.Close()))
+	return from.source.looked(exitWith(errors.Join(f(cmd.Context(), recs), closer.Close())))
 }
 
 // look is with for an f that changes nothing. It works on a full disk too.

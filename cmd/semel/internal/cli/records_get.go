@@ -138,7 +138,7 @@ func find(ctx context.Context, recs client.Records, name string, look bool) (fou
 	}
 	found, more, err = finder(ctx, recs, name, maxNamesakes)
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("no call has the name %s; if it is the id of a duplicate, 'semel evidence show' knows it: %w", printable(name), semel.ErrNotFound)
+		err = notFound("no call has the name %s; if it is the id of a duplicate, 'semel evidence show' knows it", printable(name))
 	}
 	return found, more, err
 }

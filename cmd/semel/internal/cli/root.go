@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/spelling"
 )
 
@@ -50,6 +52,9 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		err = errors.New("interrupted")
 	}
 	fmt.Fprintf(stderr, "semel: %s\n", strings.TrimPrefix(err.Error(), "semel: "))
+	if e, ok := errors.AsType[*semel.Error](err); ok && e.Code == door.CodeUnauthorized && !strings.Contains(err.Error(), "SEMEL_TOKEN") {
+		fmt.Fprintln(stderr, "Your token is the one in the file that --token-file or the context names, or the variable SEMEL_TOKEN.")
+	}
 	if _, ok := errors.AsType[*usageError](err); ok {
 		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 		return ExitUsage
@@ -85,7 +90,7 @@ what they mean, and every code that an answer or a log has.`,
 	}
 	version := root.Flags().Bool("version", false, "print the version, as 'semel version' does")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage("%w%s", err, flagHint(cmd, err))
+		return flagFault(cmd, err)
 	})
 	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newIDs()), group(newWebhook()), group(configCommand()), group(recordsCommand()), newWhy(newRecordsFrom()), newTop(), newTail(newRecordsFrom()), newDoctor(), group(contextCommand()), group(messagesCommand()), group(evidenceCommand()), group(storeCommand()), group(reconcileCommand()), group(migrateCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
 	group(root)
@@ -129,12 +134,15 @@ func sortCommands(root *cobra.Command) {
 }
 
 // group makes a command that only has subcommands suggest one for a wrong name, and
-// print its help without one.
+// print its help without one. Its annotations say why there are no commands of some names.
 func group(cmd *cobra.Command) *cobra.Command {
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
+		}
+		if why := cmd.Annotations[args[0]]; why != "" {
+			return usage("%s", why)
 		}
 		hint := ""
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
@@ -163,6 +171,29 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return usage("unexpected argument %q for %q", args[0], cmd.CommandPath())
 	}
 	return nil
+}
+
+// flagFault is what is wrong with a flag, in words for who has typed it.
+func flagFault(cmd *cobra.Command, err error) error {
+	if given := cmd.Flags().Args(); cmd.HasSubCommands() && len(given) > 0 {
+		return cmd.Args(cmd, given) // it isn't a flag of the command that was meant
+	}
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		flag := bad.GetFlag()
+		switch kind := flag.Value.Type(); kind {
+		case "int", "int64":
+			return usage("--%s: %q is not a whole number", flag.Name, bad.GetValue())
+		case "uint", "uint16", "uint64":
+			return usage("--%s: %q is not a whole number from 0 up", flag.Name, bad.GetValue())
+		case "float64":
+			return usage("--%s: %q is not a number", flag.Name, bad.GetValue())
+		case "bool":
+			return usage("--%s: %q is neither true nor false", flag.Name, bad.GetValue())
+		case "duration":
+			return usage("--%s: %q is not a duration such as 30s, 5m or 2h", flag.Name, bad.GetValue())
+		}
+	}
+	return usage("%w%s", err, flagHint(cmd, err))
 }
 
 // flagHint names the flag that an unknown one may have been meant for.

@@ -35,7 +35,7 @@ func asked(at, tokenFile string) (*admin.Service, error) {
 	}
 	s, err := admin.New(at, token, tokenFile)
 	if err != nil {
-		return nil, usage("--url: %w", err)
+		return nil, badSource(at, tokenFile, err)
 	}
 	return s, nil
 }

@@ -25,8 +25,9 @@ import (
 type recordSource struct {
 	store, url, tokenFile, config, context string
 	look                                   bool // nothing is changed
-	// service is the URL that was asked, once the source is open; empty for a store.
-	service string
+	// service is the URL that was asked, once the source is open; empty for a store, which
+	// opened names.
+	service, opened string
 }
 
 // add adds the flags.
@@ -49,6 +50,19 @@ func (src *recordSource) flags() string {
 		}
 	}
 	return b.String()
+}
+
+// looked adds to an error about what isn't there where it was looked for, if no flag has said it.
+func (src *recordSource) looked(err error) error {
+	e, ok := errors.AsType[*exitError](err)
+	if !ok || e.code != ExitNotFound || src.flags() != "" {
+		return err
+	}
+	where := cmp.Or(src.service, src.opened)
+	if where == "" {
+		return err
+	}
+	return &exitError{ExitNotFound, fmt.Errorf("%w. Looked for at %s; --url, --context, --store and --config name other places", err, where)}
 }
 
 // withoutPassword is the URL of a store for a terminal: with a password, only what may be
@@ -109,6 +123,7 @@ func (src *recordSource) settings(cmd *cobra.Command) (*config.Config, error) {
 	if src.store != "" {
 		cfg.Store.URL = src.store
 	}
+	src.opened = cfg.Store.Name()
 	if url := cfg.Store.URL; url == "memory:" || url == "pebble:" {
 		return nil, usage("the store is %q, which nobody else can open; ask its service with --url", url)
 	}
@@ -176,10 +191,21 @@ func (src *recordSource) ask(at, tokenFile string) (*client.Client, error) {
 	}
 	c, err := client.New(at, opts)
 	if err != nil {
-		return nil, usage("--url: %w", err)
+		return nil, badSource(at, tokenFile, err)
 	}
 	src.service = at
 	return c, nil
+}
+
+// badSource says whether an error of a client is about the address or about the token.
+func badSource(at, tokenFile string, err error) error {
+	what := "--token-file"
+	if _, wrong := client.New(at, nil); wrong != nil {
+		what, err = "--url", wrong
+	} else if tokenFile == "" {
+		what = "SEMEL_TOKEN"
+	}
+	return usage("%s: %s", what, strings.TrimPrefix(strings.TrimPrefix(err.Error(), "client: "), "token file: "))
 }
 
 // maxPlain bounds an answer that isn't one of the API, in bytes.
@@ -199,7 +225,7 @@ func sendPlain(ctx context.Context, method, at, path, tokenFile string) (resp *h
 	if tokenFile != "" {
 		secret, err := os.ReadFile(tokenFile)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("--token-file: %w", err)
 		}
 		token = strings.TrimSpace(string(secret))
 	}
@@ -210,7 +236,11 @@ func sendPlain(ctx context.Context, method, at, path, tokenFile string) (resp *h
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	if resp, err = plainClient.Do(r); err != nil {
+	resp, err = plainClient.Do(r)
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return nil, nil, fmt.Errorf("no service answers at %s: %w. Start it, or name another one with --url", at, e.Err)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	defer resp.Body.Close()

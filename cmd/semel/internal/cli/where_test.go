@@ -33,7 +33,7 @@ var asking = map[string]struct {
 	"semel messages list":      {nil, ExitOK},
 	"semel messages replay":    {[]string{"msg_none", "--reason", "r", "--yes"}, ExitNotFound},
 	"semel messages show":      {[]string{"msg_none"}, ExitNotFound},
-	"semel reconcile payments": {nil, ExitOK},
+	"semel reconcile payments": {nil, ExitCheck}, // there is none
 	"semel records get":        {[]string{"order-1"}, ExitOK},
 	"semel records list":       {[]string{"key:order-1"}, ExitOK},
 	"semel records purge":      {[]string{"order-1", "--reason", "r", "--dry-run"}, ExitOK},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/internal/behind"
 	"github.com/semelhq/semel/server/query"
 	"github.com/semelhq/semel/store"
 )
@@ -158,7 +159,8 @@ func (s *story) print(out io.Writer, src *recordSource) error {
 	line("record", "%s", id.Encode())
 	line("in logs", "%s", printable(id.String()))
 	if s.Record.Decisions != nil {
-		line("deliveries", "%s", counted(s.Record.Decisions))
+		// What nodes have counted since then may not be written yet.
+		line("deliveries", "%s, counted up to %s", counted(s.Record.Decisions), when(store.InstantOf(time.Now().Add(-behind.Pause))))
 	}
 	printAnswer(line, rec)
 	if err := w.Flush(); err != nil {
