@@ -42,7 +42,8 @@ func (d *Dispatcher) deliver(ctx context.Context, l *line, call semel.ID, id str
 	if m.NextAt > now && (!ordered || m.Tries > 0) {
 		return deliverResult{at: m.NextAt}, nil
 	}
-	if wait, ok := l.breaker.allow(); !ok {
+	opened, wait, ok := l.breaker.allow()
+	if !ok {
 		if ordered {
 			return deliverResult{at: now.Add(wait)}, nil
 		}
@@ -50,7 +51,7 @@ func (d *Dispatcher) deliver(ctx context.Context, l *line, call semel.ID, id str
 	}
 	if err := l.pace.Wait(ctx); err != nil {
 		<-ctx.Done() // which is before there is a token
-		l.breaker.skip()
+		l.breaker.skip(opened)
 		return deliverResult{at: now}, nil // told to stop; it stays due
 	}
 	// A crash before the claim leaves the message due. A crash after it leaves a
@@ -58,19 +59,19 @@ func (d *Dispatcher) deliver(ctx context.Context, l *line, call semel.ID, id str
 	ans, err := d.engine.Begin(keep, semel.Call{Tenant: call.Tenant, Principal: deliverer, Operation: operation(l.name), Key: id})
 	switch {
 	case err != nil:
-		l.breaker.skip()
+		l.breaker.skip(opened)
 		return deliverResult{}, err
 	case ans.Decision == semel.Replay:
 		// A dispatcher crashed between the end of the delivery and its settlement.
-		l.breaker.skip()
+		l.breaker.skip(opened)
 		return d.settle(keep, call, id, store.MessageFinding{State: store.MessageDelivered}, func() {
 			d.emit(d.events.Delivered, l, call, m, DeliveryEvent{})
 		})
 	case ans.Decision != semel.Execute:
-		l.breaker.skip()
+		l.breaker.skip(opened)
 		return deliverResult{}, nil
 	}
-	return d.try(keep, l, ans.Attempt, rec, m)
+	return d.try(keep, l, opened, ans.Attempt, rec, m)
 }
 
 // find reads the record of a call and one of its messages, which is nil if it is gone.
@@ -90,8 +91,8 @@ func (d *Dispatcher) find(ctx context.Context, call semel.ID, id string) (*semel
 	return nil, nil, nil
 }
 
-// try sends a message under the lease of its delivery.
-func (d *Dispatcher) try(ctx context.Context, l *line, a *semel.Attempt, rec *semel.Record, m *semel.Message) (deliverResult, error) {
+// try sends a message under the lease of its delivery. opened is for the breaker that allowed it.
+func (d *Dispatcher) try(ctx context.Context, l *line, opened int, a *semel.Attempt, rec *semel.Record, m *semel.Message) (deliverResult, error) {
 	if err := d.crash("claimed"); err != nil {
 		return deliverResult{}, err
 	}
@@ -105,7 +106,7 @@ func (d *Dispatcher) try(ctx context.Context, l *line, a *semel.Attempt, rec *se
 	serr := send(sending, l, Delivery{Message: m, Call: rec.ID, Try: m.Tries + 1})
 	v, _ := errors.AsType[*verdict](serr)
 	parked := v != nil && v.code != ""
-	if changed, open := l.breaker.done(serr != nil && !parked); changed && d.events.Breaker != nil {
+	if changed, open := l.breaker.done(opened, serr != nil && !parked); changed && d.events.Breaker != nil {
 		d.events.Breaker(l.name, open)
 	}
 	if err := d.crash("sent"); err != nil {
