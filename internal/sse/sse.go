@@ -10,30 +10,53 @@ import (
 // MediaType is that of a stream.
 const MediaType = "text/event-stream"
 
-// Cut splits text behind its first whole event and the empty line that ends it. It reports
-// false if no event is whole yet. Lines end with LF or CRLF.
-func Cut(text []byte) (event, rest []byte, whole bool) {
-	for from := 0; ; {
-		i := bytes.IndexByte(text[from:], '\n')
+// Buffer takes a stream as it comes, and cuts it into events. Its zero value is empty.
+type Buffer struct {
+	bytes.Buffer
+	seen int // how much of the text needn't be looked at again
+}
+
+// Event takes the next whole event out of the buffer, with the empty line that ends it; nil
+// if none is whole yet. However little comes at a time, each byte is looked at once.
+func (b *Buffer) Event() []byte {
+	text := b.Bytes()
+	for {
+		i := bytes.IndexAny(text[b.seen:], "\r\n")
 		if i < 0 {
-			return nil, text, false
+			b.seen = len(text)
+			return nil
 		}
-		from += i + 1
-		for _, end := range []string{"\n", "\r\n"} {
-			if bytes.HasPrefix(text[from:], []byte(end)) {
-				from += len(end)
-				return text[:from], text[from:], true
-			}
+		b.seen += i
+		next := b.seen + lineEnd(text[b.seen:])
+		if next == len(text) {
+			return nil // an LF may follow that belongs to this end of a line
+		}
+		b.seen = next
+		if n := lineEnd(text[next:]); n > 0 {
+			b.seen = 0
+			return bytes.Clone(b.Next(next + n))
 		}
 	}
+}
+
+// lineEnd is how long the end of a line is that text begins with: LF, CR or CRLF. Zero: it
+// doesn't begin with one.
+func lineEnd(text []byte) int {
+	switch {
+	case bytes.HasPrefix(text, []byte("\r\n")):
+		return 2
+	case text[0] == '\n', text[0] == '\r':
+		return 1
+	}
+	return 0
 }
 
 // Data is the data of an event; nil if it has none, such as a comment that keeps the
 // connection alive.
 func Data(event []byte) []byte {
 	var data []byte
-	for line := range bytes.Lines(event) {
-		value, ok := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:"))
+	for line := range bytes.FieldsFuncSeq(event, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		value, ok := bytes.CutPrefix(line, []byte("data:"))
 		if !ok {
 			continue
 		}

@@ -1,7 +1,6 @@
 package a2a
 
 import (
-	"bytes"
 	"net/http"
 	"strings"
 
@@ -18,9 +17,9 @@ type sink struct {
 	live   http.Header // what the proxy writes to
 	header http.Header // the head of the answer; trailers aren't in it
 	status int
-	body   bytes.Buffer // the answer, or what has come of the next event
-	over   bool         // something was larger than maxAnswer, and is lost
-	stream bool         // the answer is a stream of events
+	body   sse.Buffer // the answer, or what has come of the next event
+	over   bool       // something was larger than maxAnswer, and is lost
+	stream bool       // the answer is a stream of events
 
 	// head is called with the head of a stream, event with each of its events, and alive when
 	// something has come. All may be nil.
@@ -58,12 +57,11 @@ func (s *sink) Write(p []byte) (int, error) {
 	}
 	s.body.Write(p)
 	for s.stream && s.event != nil {
-		event, _, whole := sse.Cut(s.body.Bytes())
-		if !whole {
+		event := s.body.Event()
+		if event == nil {
 			break
 		}
-		s.event(bytes.Clone(event))
-		s.body.Next(len(event))
+		s.event(event)
 	}
 	return len(p), nil
 }
