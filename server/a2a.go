@@ -38,10 +38,10 @@ func (s *Server) a2aDoors(g *generation, cfg *config.Config) (doors []doorway, e
 		if err != nil {
 			return nil, at(fmt.Sprintf("a2a[%d]", i), err)
 		}
-		below := c.Path + "/"
+		below := strings.TrimSuffix(c.Path, "/") + "/"
 		doors = append(doors, doorway{
 			Handler: s.ownAPI(gateway), name: a2a.Door, form: true, paths: []string{c.Path}, serves: func(path string) bool { return strings.HasPrefix(path, below) },
-			interrupt: gateway.Interrupt, close: gateway.Close,
+			last: c.Path == "/", interrupt: gateway.Interrupt, close: gateway.Close,
 		})
 	}
 	return doors, nil

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -87,5 +88,93 @@ routes: [{match: /, upstream: "http://127.0.0.1:1", mode: "off", operation: mess
 	// Calls of the operation begin at the agent only.
 	if status, _, text := do(t, "POST", s.data("/v1/operations/messages/executions"), `{"key":"k"}`, "Authorization", "Bearer alice-secret"); status < 400 {
 		t.Errorf("the execution API: %d %s", status, text)
+	}
+}
+
+// TestAgentForCallersOnly: whatever a request to an agent does, its caller is known, but for
+// what everybody may read; and nobody makes the agent see another method or a hidden message.
+func TestAgentForCallersOnly(t *testing.T) {
+	var mu sync.Mutex
+	var got []string
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, strings.Join([]string{r.Method, r.URL.Path, r.Header.Get("X-Principal"), r.Header.Get("X-Http-Method-Override"), string(body)}, " "))
+		_, _ = io.WriteString(w, "{}")
+	}))
+	defer agent.Close()
+	s := start(t, write(t, strings.ReplaceAll(`
+store: {url: 'memory:'}
+auth: {default_tenant: acme, tokens: [{name: alice, sha256: 0c848abb03307b06cf70cd4e29c157dc81af5e94ab3eb1d0c59a120269572376}]}
+operations: [{name: messages}]
+a2a: [{path: /agent, upstream: AGENT/, operation: messages, principal_header: X-Principal}]
+`, "AGENT", agent.URL)))
+	alice := []string{"Authorization", "Bearer alice-secret"}
+	for _, c := range []struct {
+		method, path, body string
+		header             []string
+		status             int
+		sent               string
+	}{
+		{"DELETE", "/agent/v1/tasks/t-1/pushNotificationConfigs/1", "", nil, 401, ""},
+		{"GET", "/agent/v1/tasks/t-1", "", nil, 401, ""},
+		{"HEAD", "/agent/v1/card", "", nil, 401, ""},
+		{"GET", "/agent/x/.well-known/agent-card.json", "", nil, 401, ""},
+		{"GET", "/agent/.well-known/../v1/tasks", "", nil, 404, ""},
+		{"GET", "/agent/.well-known/%2e%2e/v1/tasks", "", nil, 404, ""},
+		{"DELETE", "/agent/.well-known/agent-card.json", "", nil, 401, ""},
+		{"GET", "/agent/.well-known/agent-card.json", "", nil, 200, "GET /.well-known/agent-card.json   "},
+		{"DELETE", "/agent/v1/tasks/t-1/pushNotificationConfigs/1", "", alice, 200, "DELETE /v1/tasks/t-1/pushNotificationConfigs/1 alice  "},
+		{"GET", "/agent/v1/tasks/t-1", "", append(alice, "X-Http-Method-Override", "POST"), 200, "GET /v1/tasks/t-1 alice  "},
+		{"GET", "/agent/", `{"jsonrpc":"2.0","id":1,"method":"SendMessage"}`, alice, 413, ""},
+	} {
+		status, _, text := do(t, c.method, s.data(c.path), c.body, c.header...)
+		mu.Lock()
+		if status != c.status || strings.Join(got, ",") != c.sent {
+			t.Errorf("%s %s %v: %d %s; the agent got %q", c.method, c.path, c.header, status, text, got)
+		}
+		got = nil
+		mu.Unlock()
+	}
+}
+
+// TestAgentAtTheRoot: an agent at the root has its card where A2A looks for it, and gets what
+// nothing else on the listener gets.
+func TestAgentAtTheRoot(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"task":{"id":"`+r.Method+" "+r.URL.Path+`","contextId":"c","status":{"state":"TASK_STATE_COMPLETED"}}}}`)
+	}))
+	defer up.Close()
+	s := start(t, write(t, strings.ReplaceAll(`
+store: {url: 'memory:'}
+operations: [{name: messages, on_failure: replay}]
+a2a: [{path: /, upstream: AGENT/rpc, operation: messages}, {path: /other, upstream: AGENT/two, operation: messages}]
+routes: [{match: /shop/, upstream: AGENT, mode: "off", operation: messages}]
+`, "AGENT", up.URL)))
+	send := `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m-ID","role":"ROLE_USER","parts":[{"text":"pay"}]}}}`
+	for i, c := range []struct{ method, path, what string }{
+		{"GET", "/.well-known/agent-card.json", `"GET /rpc/.well-known/agent-card.json"`},
+		{"GET", "/tasks/1", `"GET /rpc/tasks/1"`},
+		{"POST", "/", `"POST /rpc"`},
+		{"POST", "/v1/operations/messages/executions", `"POST /rpc/v1/operations/messages/executions"`},
+		{"POST", "/other", `"POST /two"`},
+		{"POST", "/shop/cart", `"POST /shop/cart"`},
+		{"GET", "/semel/problems/in_flight", "in_flight"},
+	} {
+		body := ""
+		if c.method == "POST" {
+			body = strings.Replace(send, "ID", fmt.Sprint(i), 1)
+		}
+		if status, _, text := do(t, c.method, s.data(c.path), body); status != 200 || !strings.Contains(text, c.what) {
+			t.Errorf("%s %s: %d %s", c.method, c.path, status, text)
+		}
+	}
+	for path, rule := range map[string]string{"/": "door a2a", "/shop/cart": "routes[0]", "/other/tasks/1": "door a2a"} {
+		var x explained
+		if status, _, text := do(t, "POST", s.admin("/v1/explain"), `{"request": "GET `+path+`"}`); status != 200 || json.Unmarshal([]byte(text), &x) != nil || x.Rule != rule {
+			t.Errorf("explain %s: %d %s", path, status, text)
+		}
 	}
 }

@@ -16,13 +16,16 @@ import (
 	"github.com/semelhq/semel/transport/semelhttp"
 )
 
-// doorway is a door as the service mounts it. No route can hide one.
+// doorway is a door as the service mounts it. No route can hide one, but for one at the root.
 type doorway struct {
 	http.Handler
 	name string // as events and records have it
 	// paths are those at which it gets requests, and serves reports any others; nil: none.
 	paths  []string
 	serves func(path string) bool
+	// last says that it is at the root: it gets every request that no other door and no route
+	// gets.
+	last bool
 	// form says that duplicates get their results in a form of the door's own, and not as
 	// answers over HTTP.
 	form bool
@@ -50,10 +53,18 @@ func (d *doorway) serving(path string) bool {
 	return slices.Contains(d.paths, path) || d.serves != nil && d.serves(path)
 }
 
+// root is the door at the root; nil if none is.
+func (g *generation) root() *doorway {
+	if i := slices.IndexFunc(g.doors, func(d doorway) bool { return d.last }); i >= 0 {
+		return &g.doors[i]
+	}
+	return nil
+}
+
 // door is what gets requests at a path before any route does; nil if nothing does.
 func (g *generation) door(path string) *doorway {
 	for i := range g.doors {
-		if d := &g.doors[i]; d.serving(path) {
+		if d := &g.doors[i]; !d.last && d.serving(path) {
 			return d
 		}
 	}
@@ -67,6 +78,9 @@ func (g *generation) doorOf(r *http.Request) string {
 	}
 	if g.routes.find(r) != nil {
 		return semelhttp.Door
+	}
+	if d := g.root(); d != nil {
+		return d.name
 	}
 	return api.Door
 }
@@ -85,7 +99,7 @@ func (g *generation) passesDoor(p string) bool {
 			return true
 		}
 		for i := range g.doors {
-			if slices.ContainsFunc(g.doors[i].paths, func(path string) bool { return strings.ToLower(path) == spelling }) {
+			if d := &g.doors[i]; !d.last && slices.ContainsFunc(d.paths, func(path string) bool { return strings.ToLower(path) == spelling }) {
 				return true
 			}
 		}

@@ -24,8 +24,9 @@ func (s *Server) explain(r *http.Request, body []byte) api.Explained {
 	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, s.DataAddr()))
 	x := explanation{g: g, r: r, path: r.URL.Path}
 	x.own()
-	x.doors()
+	x.doors(false)
 	x.routes(body)
+	x.doors(true)
 	x.api(s)
 	if x.found.Outcome == "" {
 		x.found.Outcome, x.found.Code, x.found.Why = "nothing", semel.CodeNotFound, "No rule matches, so the answer is 404."
@@ -68,10 +69,13 @@ func (x *explanation) own() {
 	}
 }
 
-// doors asks the doors, whose paths no route can hide.
-func (x *explanation) doors() {
+// doors asks the doors, whose paths no route can hide, or the one that is asked last.
+func (x *explanation) doors(last bool) {
 	for i := range x.g.doors {
 		d := &x.g.doors[i]
+		if d.last != last {
+			continue
+		}
 		match := strings.Join(d.paths, ", ")
 		if d.serves != nil {
 			match = strings.TrimPrefix(match+" and what belongs to it", " and ")

@@ -231,7 +231,8 @@ func (s *Server) dataHandler(cfg *config.Config) http.Handler {
 }
 
 // serveData routes requests of the data listener: first to the paths that are always
-// Semel's own, then to the routes, then to the execution API, which a route may hide.
+// Semel's own, then to the routes, then to a door at the root, or else to the execution API,
+// which a route may hide.
 func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	g := s.enter()
 	defer g.inFlight.Done()
@@ -247,6 +248,10 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	default:
 		if route := g.routes.find(r); route != nil {
 			g.serve(w, r, route)
+			return
+		}
+		if d := g.root(); d != nil {
+			d.ServeHTTP(w, r)
 			return
 		}
 		s.executions.ServeHTTP(w, r)

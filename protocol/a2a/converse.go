@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
@@ -20,9 +21,9 @@ type exchange interface {
 	send(ctx context.Context, key string, c *conversation) (judge.Finding, outcome)
 	// ask asks the agent for a task, as the answer to the message; nil if it doesn't say.
 	ask(ctx context.Context, task string) json.RawMessage
-	// current answers the sender with how far a task is. It reports false, and answers
-	// nothing, if the agent doesn't say.
-	current(ctx context.Context, task string) bool
+	// follow passes on what the agent tells those who follow a task. It reports false, and
+	// answers nothing, if the agent has nothing to tell, because the task has ended.
+	follow(ctx context.Context, task string) bool
 	// replay answers the sender with what is recorded, and refuse with a refusal.
 	replay(o *outcome)
 	refuse(f refusal)
@@ -32,23 +33,30 @@ type exchange interface {
 type conversation struct {
 	*guard
 	exchange
-	stream bool // the sender wants events
+	stream bool      // the sender wants events
+	now    bool      // the sender doesn't want to wait for the end of a task
+	until  time.Time // how long a duplicate waits for it otherwise
 
 	execution door.Execution
 	said      event           // the last that the agent has said of the task
 	answer    json.RawMessage // its whole answer, if there is one
 	held      []func()        // what leaves when the outcome is recorded
+	resumed   *outcome        // that of a message that an earlier attempt has sent
 	code      semel.Code      // what the sender is told beside that, or instead
 }
 
 // converse delivers a message, answers its sender, and says what they were told.
 func (c *conversation) converse(ctx context.Context, call semel.Call) semel.Event {
+	c.until = time.Now().Add(c.wait)
 	result := c.deliver(ctx, call, c)
 	e := door.EventOf(&result.Answer)
 	var f refusal
 	switch {
 	case result.Decision == semel.Execute && result.err == nil:
 		c.release()
+		if c.resumed != nil && (c.resumed.Final || !c.current(ctx, c.resumed.Task)) {
+			c.replay(c.resumed)
+		}
 		if c.code == "" {
 			return e
 		}
@@ -66,6 +74,40 @@ func (c *conversation) converse(ctx context.Context, call semel.Call) semel.Even
 	c.refuse(f)
 	e.Code = f.code
 	return e
+}
+
+// current answers the sender with how far a task is; who wants a stream follows it. It
+// reports false, and answers nothing, if the agent doesn't say.
+func (c *conversation) current(ctx context.Context, task string) bool {
+	if c.stream && c.follow(ctx, task) {
+		return true
+	}
+	answer := c.await(ctx, task)
+	if answer != nil {
+		c.replay(&outcome{Answer: answer})
+	}
+	return answer != nil
+}
+
+// await asks the agent for a task. For a sender who wants the end of it, it asks again until
+// the task has ended, wants something of its sender, or the time of a duplicate is over; each
+// time after another quarter of what it has waited, which bounds what duplicates cost the
+// agent.
+func (c *conversation) await(ctx context.Context, task string) (answer json.RawMessage) {
+	for began := time.Now(); ; {
+		if now := c.ask(ctx, task); now != nil {
+			answer = now
+		}
+		e, pause := readEvent(answer), look+time.Since(began)/4
+		if answer == nil || c.now || c.stream || e.final() || time.Until(c.until) < pause {
+			return answer
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return answer
+		}
+	}
 }
 
 // Run sends the message, and says how the attempt ends by what the agent says.
@@ -101,7 +143,7 @@ func (c *conversation) Run(x door.Execution) semel.Ending {
 		c.code = semel.CodeHeld
 		return semel.Ending{Failure: store.Failure{Message: "the message has reached a task, and the agent doesn't say how far it is"}}
 	case resumed:
-		c.held = append(c.held, func() { c.replay(&o) })
+		c.resumed = &o
 	}
 	return o.ending(c.said.state, c.operation.MaxResult)
 }

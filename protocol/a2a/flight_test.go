@@ -37,8 +37,8 @@ func TestFive(t *testing.T) {
 	}
 }
 
-// TestTaskInProgress: who asks again while the task is in progress gets its state, or
-// follows it; the task goes on once.
+// TestTaskInProgress: who asks again while the task is in progress waits for its end, gets its
+// state, or follows it, as they want; the task goes on once.
 func TestTaskInProgress(t *testing.T) {
 	clause.Proves(t, "MAP-A2A.2")
 	for form, open := range forms {
@@ -48,7 +48,9 @@ func TestTaskInProgress(t *testing.T) {
 				first := make(chan *answer, 2)
 				go func() { first <- w.send(b, "m-1", "", "slow", true) }()
 				<-w.began
-				got := w.send(b, "m-1", "", "slow", false)
+				waits := make(chan *answer, 1)
+				go func() { waits <- w.send(b, "m-1", "", "slow", false) }()
+				got := w.peek(b, "m-1", "slow")
 				if got.task() == "" || plain(got.state()) != "working" && plain(got.state()) != "submitted" {
 					t.Errorf("in progress: %s", got.text)
 				}
@@ -61,7 +63,15 @@ func TestTaskInProgress(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer following.Body.Close()
+				select {
+				case early := <-waits:
+					t.Errorf("who wants the end of the task got %s", early.text)
+				default:
+				}
 				close(w.release)
+				if end := <-waits; end.task() != got.task() || plain(end.state()) != "completed" {
+					t.Errorf("who waits got %s", end.text)
+				}
 				for _, end := range []*answer{<-first, read(t, following)} {
 					if plain(end.state()) != "completed" && !strings.HasPrefix(b.path, "/oldrest") || end.task() != got.task() {
 						t.Errorf("in the end: %s %s", end.task(), end.text)
@@ -82,18 +92,16 @@ func TestReturnImmediately(t *testing.T) {
 	for form, open := range forms {
 		t.Run(form, func(t *testing.T) {
 			w := open(t)
-			_, raw := rpc.body("m-1", "", "slow", false)
-			raw = strings.Replace(raw, `"metadata"`, `"configuration":{"returnImmediately":true},"metadata"`, 1)
-			first := w.post("/rpc", raw)
+			first := w.peek(rpc, "m-1", "slow")
 			<-w.began
-			again := w.post("/rpc", raw)
+			again := w.peek(rpc, "m-1", "slow")
 			for _, got := range []*answer{first, again} {
 				if s := once.StateOf(got.state()); s != once.Pending && s != once.InProgress || got.task() != first.task() {
 					t.Errorf("%s: %s", s, got.text)
 				}
 			}
 			close(w.release)
-			for deadline := time.Now().Add(10 * time.Second); again.state() != "TASK_STATE_COMPLETED"; again = w.post("/rpc", raw) {
+			for deadline := time.Now().Add(10 * time.Second); again.state() != "TASK_STATE_COMPLETED"; again = w.peek(rpc, "m-1", "slow") {
 				if time.Now().After(deadline) {
 					t.Fatal(again.text)
 				}

@@ -150,23 +150,6 @@ func (f *forwarding) ask(ctx context.Context, task string) json.RawMessage {
 	return nil
 }
 
-// current has a caller who wants a stream follow the task.
-func (f *forwarding) current(ctx context.Context, task string) bool {
-	f.w.Header().Set(replayed, "true")
-	if f.req.stream && f.follow(ctx, task) {
-		return true
-	}
-	answer := f.ask(ctx, task)
-	if answer == nil {
-		f.w.Header().Del(replayed)
-		return false
-	}
-	f.replay(&outcome{Answer: answer})
-	return true
-}
-
-// follow passes on what the agent tells those who follow a task. It reports false if the
-// agent has nothing to tell, because the task has ended.
 func (f *forwarding) follow(ctx context.Context, task string) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -179,6 +162,7 @@ func (f *forwarding) follow(ctx context.Context, task string) bool {
 		}
 		if !f.began {
 			f.began = true
+			f.w.Header().Set(replayed, "true")
 			copyHead(f.w, k.header, k.status)
 		}
 		sse.Write(f.w, raw)

@@ -48,8 +48,8 @@ type GatewayOptions struct {
 	// Timeout is how long the agent may take for an answer, or be silent in a stream.
 	// Defaults to 1 minute.
 	Timeout time.Duration
-	// Wait is how long a duplicate of a message that is under way waits for its task.
-	// Defaults to 30 seconds.
+	// Wait is how long a duplicate of a message that is under way waits for its task, and for
+	// the end of that unless it says that it doesn't want to. Defaults to 30 seconds.
 	Wait time.Duration
 	// Attrs tell this gateway from others in log lines.
 	Attrs []slog.Attr
@@ -61,8 +61,9 @@ type GatewayOptions struct {
 //
 // It serves POSTs of A2A's JSON-RPC at any path below its own, and its REST binding at
 // message:send and message:stream, with whatever comes before them. GET, HEAD and DELETE
-// pass, such as for the agent's card and for tasks. So do methods and paths that read, follow
-// or cancel tasks, or say where to notify of them. All else is refused: it might start work.
+// without a body pass, such as for tasks. So do methods and paths that read, follow or cancel
+// tasks, or say where to notify of them. All else is refused: it might start work. Whoever
+// can't be identified gets nothing but what is public, below /.well-known/: the agent's card.
 //
 // A message is sent on as it came, and its answer passes as it is; but an answer, and the
 // last event of a stream, leaves only when the outcome is recorded. Semel's own refusals are
@@ -101,6 +102,7 @@ func NewGateway(callers *semelhttp.Guard, opts GatewayOptions) (*Gateway, error)
 	forward, host := opts.Forward, *opts.Upstream
 	host.Path, host.RawPath = "", "" // the path is put together here: an endpoint has no slash at its end
 	forward.Upstream, forward.Mode, forward.Attrs = &host, semelproxy.ModeOff, opts.Attrs
+	forward.StripHeaders = append(semelhttp.MethodOverrides(), forward.StripHeaders...)
 	forward.Route = semelhttp.Route{Operation: semel.Operation{Name: opts.Operation.Name}, Timeout: opts.Timeout, Answers: opts.Answers}
 	proxy, err := semelproxy.New(callers, forward)
 	if err != nil {
@@ -138,12 +140,18 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Event, 
 		e.Code = f.code
 		return e, true
 	}
+	bare := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodDelete
 	switch {
 	case !ok:
 		return refuse(refusalFor(semel.CodeNotFound))
-	case r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodDelete:
+	case bare && r.ContentLength != 0:
+		f := refusalFor(door.CodeBodyTooLarge)
+		f.detail = "No GET, HEAD or DELETE of A2A has a body, and some agents would read it. Nothing was sent on."
+		return refuse(f)
+	case bare && req.public:
 		g.proxy.Pass(w, req.in)
 		return e, false
+	case bare:
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", "POST, GET, HEAD, DELETE")
 		return refuse(refusalFor(door.CodeMethodNotAllowed))
@@ -155,7 +163,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Event, 
 		e.Err = err
 		return refuse(refusalOfCaller(err, w.Header()))
 	}
-	if req.passes() {
+	if bare || req.passes() {
 		g.proxy.Pass(w, req.in)
 		return e, false
 	}
@@ -178,7 +186,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Event, 
 	if err != nil {
 		return refuse(refusalOfRequest(err))
 	}
-	c := &conversation{guard: g.guard, exchange: &forwarding{Gateway: g, req: req, w: w}, stream: req.stream}
+	c := &conversation{guard: g.guard, exchange: &forwarding{Gateway: g, req: req, w: w}, stream: req.stream, now: req.msg.now}
 	return c.converse(r.Context(), call), true
 }
 
@@ -198,10 +206,14 @@ func (g *Gateway) locate(r *http.Request) (*request, bool) {
 	u := req.in.URL
 	raw, _ := strings.CutPrefix(u.EscapedPath(), (&url.URL{Path: g.opts.Path}).EscapedPath())
 	base := g.upstream
-	if rest != "" {
+	switch {
+	case g.opts.Path == "" && rest == "/": // the root itself, which has no other path
+		rest, raw = "", ""
+	case rest != "":
 		base = strings.TrimSuffix(base, "/")
 	}
 	u.Path, u.RawPath = base+rest, (&url.URL{Path: base}).EscapedPath()+raw
+	req.public = r.Method != http.MethodDelete && strings.HasPrefix(rest, "/.well-known/")
 	switch {
 	case strings.HasSuffix(rest, "/message:send"), strings.HasSuffix(rest, "/message:stream"):
 		req.rpc, req.stream = false, strings.HasSuffix(rest, "stream")

@@ -24,6 +24,7 @@ type message struct {
 	id          string
 	task        string // the task that it continues; empty: it starts one
 	tenant      string // the agent's, as the caller names it
+	now         bool   // the caller doesn't want to wait until the task has ended
 	fingerprint semel.Fingerprint
 }
 
@@ -62,6 +63,11 @@ func readMessage(binding string, params []byte) (m message, err error) {
 		return m, errors.New("the parameters have the member request, which some agents take for message")
 	case m.id == "":
 		return m, errors.New("there is no message with a messageId")
+	}
+	how := canon.Member(params, "configuration")
+	m.now = string(canon.Member(how, "blocking")) == "false" // in 0.3
+	for _, name := range []string{"returnImmediately", "return_immediately"} {
+		m.now = m.now || string(canon.Member(how, name)) == "true"
 	}
 	rest, said := params, text
 	for _, name := range []string{"message", "metadata", "configuration"} {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,9 +90,9 @@ func TestLostLease(t *testing.T) {
 			first := make(chan *answer, 1)
 			go func() { first <- w.send(rpc, "m-1", "", "slow", true) }()
 			<-w.began
-			known := w.send(rpc, "m-1", "", "slow", false).task()
+			known := w.peek(rpc, "m-1", "slow").task()
 			w.Store.Advance(2 * time.Hour)
-			got := w.send(rpc, "m-1", "", "slow", false)
+			got := w.peek(rpc, "m-1", "slow")
 			page, err := w.Engine.Search(t.Context(), store.Query{Operation: operation.Name})
 			if err != nil || len(page.Records) != 1 {
 				t.Fatal(err)
@@ -107,6 +108,39 @@ func TestLostLease(t *testing.T) {
 				t.Errorf("in the end, %d runs: %s", w.runs.Load(), last.text)
 			}
 		})
+	}
+}
+
+// TestStreamThatBroke: who sends a message again whose stream broke off, and wants no stream,
+// gets the end of its task, like the sender of any message; or how far it is when the time of
+// a duplicate is over.
+func TestStreamThatBroke(t *testing.T) {
+	for _, c := range []struct {
+		wait  time.Duration
+		state string
+		asked int64
+	}{{time.Minute, "TASK_STATE_COMPLETED", 3}, {time.Millisecond, "TASK_STATE_WORKING", 1}} {
+		var sent, asked atomic.Int64
+		w := gateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				sent.Add(1)
+				w.Header().Set("Content-Type", "text/event-stream")
+				_, _ = io.WriteString(w, "data: "+strings.Replace(done, "COMPLETED", "WORKING", 1)+"\n\n")
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			}
+			task := strings.TrimSuffix(strings.TrimPrefix(done, `{"task":`), "}")
+			if asked.Add(1) < 4 { // the first asks for the record
+				task = strings.Replace(task, "COMPLETED", "WORKING", 1)
+			}
+			_, _ = io.WriteString(w, task)
+		}), once.GatewayOptions{Operation: operation, Wait: c.wait})
+		w.send(rest, "m-1", "", "pay", true)
+		before := asked.Load()
+		got := w.send(rest, "m-1", "", "pay", false)
+		if got.state() != c.state || got.task() != "T1" || got.header.Get("Idempotency-Replayed") != "true" || sent.Load() != 1 || asked.Load()-before != c.asked {
+			t.Errorf("waiting %v: asked %d times, %d %s", c.wait, asked.Load()-before, got.status, got.text)
+		}
 	}
 }
 

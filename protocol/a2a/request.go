@@ -45,6 +45,7 @@ type request struct {
 	rpc     bool   // by JSON-RPC, and not by REST
 	old     bool   // by a method of version 0.3
 	stream  bool   // its answer is one
+	public  bool   // it is for what everybody may read, such as the agent's card
 	id      []byte // of JSON-RPC; nil: there is none that can be told
 	base    string // the path of the REST binding, before message:send
 	binding string // the form of the answers

@@ -84,45 +84,26 @@ func (s *inside) failed(ctx context.Context, c *conversation, err error) (judge.
 	return found, outcome{State: Failed, Error: raw}
 }
 
-// task asks the agent for a task.
-func (s *inside) task(ctx context.Context, id string) *a2a.Task {
+func (s *inside) ask(ctx context.Context, id string) json.RawMessage {
 	task, err := s.RequestHandler.GetTask(ctx, &a2a.GetTaskRequest{ID: a2a.TaskID(id), Tenant: s.req.Tenant})
 	if err != nil {
 		return nil
 	}
-	return task
+	raw, _ := json.Marshal(a2a.StreamResponse{Event: task}) // or else it isn't kept
+	return raw
 }
 
-func (s *inside) ask(ctx context.Context, id string) json.RawMessage {
-	if task := s.task(ctx, id); task != nil {
-		raw, _ := json.Marshal(a2a.StreamResponse{Event: task}) // or else it isn't kept
-		return raw
-	}
-	return nil
-}
-
-// current has a caller who wants a stream follow the task.
-func (s *inside) current(ctx context.Context, id string) bool {
-	followed := false
-	if s.stream {
-		for e, err := range s.RequestHandler.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: a2a.TaskID(id), Tenant: s.req.Tenant}) {
-			if err != nil && !followed {
-				break // it has ended
-			}
-			if s.say(e, err); s.gone || err != nil {
-				return true
-			}
-			followed = true
+func (s *inside) follow(ctx context.Context, id string) (followed bool) {
+	for e, err := range s.RequestHandler.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: a2a.TaskID(id), Tenant: s.req.Tenant}) {
+		if err != nil && !followed {
+			return false
+		}
+		followed = true
+		if s.say(e, err); s.gone || err != nil {
+			break
 		}
 	}
-	if followed {
-		return true
-	}
-	task := s.task(ctx, id)
-	if task != nil {
-		s.say(task, nil)
-	}
-	return task != nil
+	return followed
 }
 
 // replay yields an outcome as the SDK has it.

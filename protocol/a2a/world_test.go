@@ -286,6 +286,17 @@ func (w *world) send(b binding, id, task, text string, stream bool, header ...st
 	return w.post(path, raw, header...)
 }
 
+// peek sends a message and doesn't want to wait for the end of its task.
+func (w *world) peek(b binding, id, text string) *answer {
+	w.t.Helper()
+	path, raw := b.body(id, "", text, false)
+	how := `"returnImmediately":true`
+	if gateway := w.handler != nil; gateway && (b == oldRPC || b == oldREST) {
+		how = `"blocking":false`
+	}
+	return w.post(path, strings.Replace(raw, `"metadata"`, `"configuration":{`+how+`},"metadata"`, 1))
+}
+
 func (w *world) post(path, raw string, header ...string) *answer {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.url+path, strings.NewReader(raw))

@@ -30,8 +30,8 @@ type Options struct {
 	Runner *door.Runner
 	// Timeout is how long the agent may take for a message. Zero: as long as it likes.
 	Timeout time.Duration
-	// Wait is how long a duplicate of a message that is under way waits for its task.
-	// Defaults to 30 seconds.
+	// Wait is how long a duplicate of a message that is under way waits for its task, and for
+	// the end of that unless it says that it doesn't want to. Defaults to 30 seconds.
 	Wait time.Duration
 }
 
@@ -129,7 +129,8 @@ func (h *handler) serve(ctx context.Context, s *inside) {
 		tap.Answered(ctx, semel.Event{ID: semel.ID{Operation: h.operation.Name}, Code: f.code, Err: err})
 		return
 	}
-	c := &conversation{guard: h.guard, exchange: s, stream: s.stream}
+	now := s.req.Config != nil && s.req.Config.ReturnImmediately
+	c := &conversation{guard: h.guard, exchange: s, stream: s.stream, now: now}
 	tap.Answered(ctx, c.converse(ctx, call))
 }
 

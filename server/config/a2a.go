@@ -11,7 +11,7 @@ import (
 
 // A2A is an agent that is offered over A2A; see [a2a.Gateway].
 type A2A struct {
-	// Path of the agent on the data listener, such as /agent. No route can hide it, nor what is below it.
+	// Path of the agent on the data listener, such as /agent. No route can hide it, nor what is below it. An agent at / gets what no other door and no route gets, in place of the execution API.
 	Path string `json:"path" required:"true"`
 	// The agent: an http or https URL, of its JSON-RPC endpoint or the base of its REST binding. What follows path in a request follows the path of this.
 	Upstream string `json:"upstream" required:"true" format:"http"`
@@ -31,7 +31,7 @@ var a2aDoors = doorSection{derive: deriveA2A, validate: (*validator).a2a, mounts
 		door, below := fmt.Sprintf("a2a[%d]", i), c.A2A[i].Path+"/"
 		list = append(list, mount{
 			door: door, path: door + ".path", paths: []string{c.A2A[i].Path}, is: "that of an agent over A2A", lost: lostRoute, hint: "give it another path",
-			serves: func(path string) bool { return below != "/" && strings.HasPrefix(path, below) },
+			serves: func(path string) bool { return len(below) > 2 && strings.HasPrefix(path, below) }, // at the root, nothing else
 		})
 	}
 	return list
@@ -61,7 +61,9 @@ func (v *validator) a2a() {
 	}
 	for i := range v.c.A2A {
 		a, at := &v.c.A2A[i], fmt.Sprintf("a2a[%d]", i)
-		v.plainPath(at+".path", a.Path, "/agent")
+		if a.Path != "/" {
+			v.plainPath(at+".path", a.Path, "/agent")
+		}
 		v.credentials(at+".credential", a.Credential)
 		v.body(at+".max_body", a.MaxBody)
 		list := "the operations are " + strings.Join(names, ", ")

@@ -93,6 +93,9 @@ func hasSuffixFold(s, suffix string) bool {
 // overrides are headers by which some servers replace the method of a request.
 var overrides = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
+// MethodOverrides are headers by which some servers replace the method of a request.
+func MethodOverrides() []string { return slices.Clone(overrides[:]) }
+
 // appendTarget appends what is digested besides the body: the method, the path, the query
 // and the declared headers. Every item is preceded by its length, so that none can
 // imitate another. The host, which may be spelled in many ways, is part of it only if you
