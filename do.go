@@ -1,10 +1,12 @@
 package semel
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 )
 
 // Do runs a whole call: it begins, runs fn if this delivery is the one that
@@ -111,7 +113,8 @@ func (a *Attempt) EffectOpen() bool {
 }
 
 // Do runs a whole call with a typed result, which is kept as JSON; see
-// [Engine.Do]. The answer says what this delivery got.
+// [Engine.Do]. The answer says what this delivery got. Whoever gets a recorded result has the
+// numbers in maps and interfaces as [json.Number], which keeps every digit.
 func Do[T any](ctx context.Context, r Runner, call Call, fn func(ctx context.Context, x Execution) (T, error)) (T, Answer, error) {
 	var v T
 	ans, err := r.Do(ctx, call, func(ctx context.Context, x Execution) (Result, error) {
@@ -132,8 +135,22 @@ func Do[T any](ctx context.Context, r Runner, call Call, fn func(ctx context.Con
 	if ans.Decision == Execute {
 		return v, ans, nil
 	}
-	if err := json.Unmarshal(ans.Record.Result.Data, &v); err != nil {
+	if err := readResult(ans.Record.Result.Data, &v); err != nil {
 		return v, ans, &Error{Code: CodeResultNotKept, Message: "the recorded result does not fit its type", Err: err}
 	}
 	return v, ans, nil
+}
+
+// readResult reads a recorded result of a type that its reader chose. A float64, which
+// encoding/json makes of a number by itself, would change a long one.
+func readResult(data []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return errors.New("something follows the JSON value")
+	}
+	return nil
 }

@@ -41,7 +41,7 @@ const (
 //   - anything else: unknown. The effect stays started, is never called again,
 //     and an attempt that ends with this error is held until it is settled.
 //
-// T is kept as JSON. A result larger than Operation.MaxResult, or beyond [MaxLedger]
+// T is kept as JSON, and read as by [Do]. A result larger than Operation.MaxResult, or beyond [MaxLedger]
 // together with those before, is returned now but not kept; a further attempt gets
 // [CodeResultNotKept].
 func Effect[T any](ctx context.Context, x Execution, name string, fn func(ctx context.Context, effectKey string) (T, error)) (T, error) {
@@ -51,7 +51,7 @@ func Effect[T any](ctx context.Context, x Execution, name string, fn func(ctx co
 		return v, err
 	}
 	if ef.State == store.EffectConfirmed {
-		if err := json.Unmarshal(ef.Result.Data, &v); err != nil {
+		if err := readResult(ef.Result.Data, &v); err != nil {
 			return v, &Error{Code: CodeUnknown, Message: "the recorded result of effect " + name + " does not fit its type", Err: err}
 		}
 		return v, nil

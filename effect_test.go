@@ -92,6 +92,30 @@ func TestARecordedResultThatDoesNotFitItsType(t *testing.T) {
 	})
 }
 
+func TestRecordedNumbersKeepTheirDigits(t *testing.T) {
+	inBubble(t, semel.Operation{OnFailure: semel.RetryFailure}, func(t *testing.T, r *rig) {
+		const long = 616581622363398142 // which float64 doesn't hold
+		for range 2 {
+			got, ans, err := semel.Do(t.Context(), r.Engine, call("k"), func(context.Context, semel.Execution) (map[string]any, error) {
+				return map[string]any{"id": uint64(long)}, nil
+			})
+			must(t, err)
+			if text := fmt.Sprint(got["id"]); text != fmt.Sprint(uint64(long)) {
+				t.Errorf("%s: the result has %s", ans.Decision, text)
+			}
+		}
+		for range 2 {
+			a := begin(t, r.Engine, call("effect"))
+			got, err := semel.Effect(t.Context(), a, "charge", func(context.Context, string) (any, error) { return uint64(long), nil })
+			must(t, err)
+			if fmt.Sprint(got) != fmt.Sprint(uint64(long)) {
+				t.Errorf("the effect has %v", got)
+			}
+			must(t, a.Fail(t.Context(), store.Failure{}, semel.Result{}))
+		}
+	})
+}
+
 func TestEffectKeysDifferBetweenCallsThatReuseAKey(t *testing.T) {
 	inBubble(t, semel.Operation{Window: time.Minute}, func(t *testing.T, r *rig) {
 		keys := map[string]bool{}
