@@ -269,7 +269,7 @@ func (s *Server) watchDurability(ctx context.Context) {
 		before := s.reading.Load()
 		now := s.readDurability(ctx)
 		if before.Level != now.Level || len(before.Unsafe) != len(now.Unsafe) || (before.err == nil) != (now.err == nil) {
-			s.log.Warn("the store's durability has changed", slog.String("level", string(now.Level)), slog.Any("unsafe", now.Unsafe), slog.Any("error", now.err))
+			s.log.Warn("the store's durability has changed", slog.String("durability", string(now.Level)), slog.Any("unsafe", now.Unsafe), slog.Any("error", now.err))
 		}
 	})
 }

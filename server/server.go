@@ -113,7 +113,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	undo = append(undo, func() { s.store.Close() })
 	s.watchRoom()
 	if p := s.readDurability(ctx); len(p.Unsafe) > 0 {
-		s.log.Warn("the store is not safe for every use", slog.String("level", string(p.Level)), slog.Any("unsafe", p.Unsafe))
+		s.log.Warn("the store is not safe for every use", slog.String("durability", string(p.Level)), slog.Any("unsafe", p.Unsafe))
 	}
 	if s.budget, err = newBudget(&cfg.Limits); err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -57,6 +58,33 @@ func start(t *testing.T, file string) *service {
 	return startTraced(t, file, nil)
 }
 
+// namesOnce fails a test whose log has a line with a name twice. Readers of JSON refuse such a
+// line, or take the level of a store for that of the line.
+type namesOnce struct {
+	slog.Handler
+	t     *testing.T
+	names []string // of the logger
+}
+
+func (h namesOnce) Handle(ctx context.Context, line slog.Record) error {
+	names := append([]string{slog.TimeKey, slog.LevelKey, slog.MessageKey}, h.names...)
+	for a := range line.Attrs {
+		if slices.Contains(names, a.Key) {
+			h.t.Errorf("the line %q has %s twice", line.Message, a.Key)
+		}
+		names = append(names, a.Key)
+	}
+	return h.Handler.Handle(ctx, line)
+}
+
+func (h namesOnce) WithAttrs(attrs []slog.Attr) slog.Handler {
+	names := slices.Clone(h.names)
+	for _, a := range attrs {
+		names = append(names, a.Key)
+	}
+	return namesOnce{h.Handler.WithAttrs(attrs), h.t, names}
+}
+
 // startTraced is start with a provider of traces.
 func startTraced(t *testing.T, file string, traces trace.TracerProvider) *service {
 	t.Helper()
@@ -72,7 +100,7 @@ func startTraced(t *testing.T, file string, traces trace.TracerProvider) *servic
 		t.Fatal(err)
 	}
 	s := &service{t: t, log: &logText{}, done: make(chan error, 1)}
-	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	log := slog.New(namesOnce{slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}), t, nil})
 	if s.Server, err = server.New(t.Context(), server.Options{Config: cfg, Load: load, Log: log, Traces: traces}); err != nil {
 		t.Fatal(err)
 	}
