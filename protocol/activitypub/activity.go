@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/url"
 	"slices"
@@ -84,6 +85,9 @@ func parse(body []byte) (*Activity, error) {
 		return a, malformed("the body isn't strict JSON: a name may come twice in one object, or text isn't UTF-8")
 	}
 	members := pick(body, identifying...)
+	for _, name := range singular {
+		members[name] = only(members[name])
+	}
 	id, _ := canon.Text(members["id"])
 	if id == "" {
 		return a, malformed("the activity has no id, which has to be a URI")
@@ -128,8 +132,37 @@ func parse(body []byte) (*Activity, error) {
 // The members by which an activity is told apart, and those that say whom it is for.
 var (
 	addressing  = []string{"to", "cc", "bto", "bcc", "audience"}
-	identifying = append([]string{"id", "type", "actor", "object", "target"}, addressing...)
+	singular    = []string{"type", "actor", "object", "target"}
+	identifying = slices.Concat([]string{"id"}, singular, addressing)
 )
+
+// values yields what JSON-LD reads in a member: its one value, or the items of its list. Null
+// isn't a value there.
+func values(raw []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		if !missing(raw) && raw[0] != '[' {
+			yield(raw)
+			return
+		}
+		for item := range canon.Items(raw) {
+			if !missing(item) && !yield(item) {
+				return
+			}
+		}
+	}
+}
+
+// only is a member that has one value as JSON-LD reads it: a list of one is the same as that
+// one, and a list of none as no member. One of several values stays as it is.
+func only(raw []byte) (found []byte) {
+	for item := range values(raw) {
+		if found != nil {
+			return raw
+		}
+		found = item
+	}
+	return found
+}
 
 // pick are the members of an object with exactly these names. A struct would also accept
 // others that differ by case, and a map would cost memory for whatever else there is.
@@ -271,28 +304,15 @@ const maxRecipients = 1000
 
 // recipients are the URIs of one that is named, or a list.
 func recipients(raw []byte) (uris []string, err error) {
-	if missing(raw) {
-		return nil, nil
-	}
-	add := func(item []byte) error {
+	for item := range values(raw) {
 		if len(uris) == maxRecipients {
-			return fmt.Errorf("names more than %d", maxRecipients)
+			return nil, fmt.Errorf("names more than %d", maxRecipients)
 		}
 		uri, err := reference(item)
 		if err != nil {
-			return fmt.Errorf("names somebody who %w", err)
+			return nil, fmt.Errorf("names somebody who %w", err)
 		}
 		uris = append(uris, uri)
-		return nil
-	}
-	if raw[0] != '[' {
-		err = add(raw)
-		return uris, err
-	}
-	for item := range canon.Items(raw) {
-		if err := add(item); err != nil {
-			return nil, err
-		}
 	}
 	return uris, nil
 }

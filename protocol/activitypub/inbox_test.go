@@ -55,6 +55,33 @@ func TestAnActivityIsHandledOnce(t *testing.T) {
 	}
 }
 
+// A list of one is that one, and null in a list is nobody, as JSON-LD reads them.
+func TestListsAreReadAsInJSONLD(t *testing.T) {
+	w := newWorld(t, func(o *activitypub.Options) { o.Verifier = signedBy{} })
+	for id, members := range map[string]string{
+		"1": `"type":"Create","actor":["` + bob + `"],"object":["https://there.example/o"],"cc":[null]`,
+		"2": `"type":["Create"],"actor":[null,{"id":"` + bob + `"}],"object":{"type":"Note"},"to":["` + alice + `",null],"cc":[]`,
+		"3": `"type":"Delete","actor":"` + bob + `","object":["` + bob + `"],"to":null`,
+	} {
+		w.want(202, "queued for processing", `{"id":"https://there.example/a/`+id+`",`+members+`}`, "Signed-By", bob)
+	}
+	for _, err := range w.work() {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for _, a := range w.handled {
+		if a.Actor != bob || !a.Signed || a.Type != "Create" && a.Type != "Delete" {
+			t.Errorf("%+v", a)
+		}
+	}
+	if len(w.handled) != 3 {
+		t.Errorf("%d are handled", len(w.handled))
+	}
+	// The key of an actor who is gone is gone, too: what deletes them needs none.
+	w.want(202, "", `{"id":"https://there.example/a/4","type":"Delete","actor":"`+bob+`","object":[null,"`+bob+`"]}`, "Signed-By", "gone")
+}
+
 func TestDuplicatesAtOnce(t *testing.T) {
 	clause.Proves(t, "VUL-02-001")
 	w := newWorld(t, nil)
@@ -121,6 +148,11 @@ func TestWhatIsRefused(t *testing.T) {
 		"two ids in JSON-LD":   {400, "@id", `{"id":"https://there.example/a","type":"Like","actor":{"id":"` + bob + `","@id":"https://else.example/u"}}`, []string{"Signed-By", bob}},
 		"two in JSON-LD":       {400, "as:actor", `{"id":"https://there.example/a","type":"Like","actor":"` + bob + `","as:actor":"https://else.example/u"}`, []string{"Signed-By", bob}},
 		"two by its URI":       {400, "activitystreams#actor", `{"id":"https://there.example/a","type":"Like","https://www.w3.org/ns/activitystreams#actor":{"@id":"https://else.example/u"}}`, []string{"Signed-By", bob}},
+		"actors in a list":     {400, "actor", `{"id":"https://there.example/a","type":"Like","actor":["` + bob + `","https://there.example/u"]}`, []string{"Signed-By", bob}},
+		"types in a list":      {400, "no type", `{"id":"https://there.example/a","type":["Like","Create"]}`, nil},
+		"another's in a list":  {403, "another actor", `{"id":"https://there.example/a","type":"Like","actor":["` + bob + `"]}`, []string{"Signed-By", bob + "2"}},
+		"empty object":         {422, "object", `{"id":"https://there.example/a","type":"Create","object":[]}`, nil},
+		"object of nothing":    {422, "object", `{"id":"https://there.example/a","type":"Create","object":[null]}`, nil},
 		"two recipients":       {400, "ID", note("a", `,"cc":[{"id":"https://a.example","ID":"https://b.example"}]`), nil},
 		"recipient":            {400, "member cc names", note("a", `,"cc":[{}]`), nil},
 		"for others":           {400, "for others", note("a", `,"to":"https://here.example/actors/carol"`), nil},
