@@ -212,6 +212,10 @@ func TestBegin(t *testing.T) {
 				t.Errorf("%v: %s", g.Header, g.Raw)
 			}
 		}
+		// Who only reads is told nothing of calls: the one that they ask about was executed.
+		if g := w.send("shop", "GET", "/v1/records/"+x.str("record.id"), "").refused(503, "store_unavailable"); strings.Contains(string(g.Raw), "executed") {
+			t.Errorf("%s", g.Raw)
+		}
 		w.breakStore(nil)
 		w.on(x, "shop", "complete", "").want(200)
 	})

@@ -173,7 +173,11 @@ func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Cod
 		x := ctx.Value(exchangeKey{}).(*exchange)
 		out, err := f(x, in)
 		if err != nil {
-			return nil, a.problemOf(err)
+			p := a.problemOf(err)
+			if e, ok := errors.AsType[*semel.Error](err); ok && op.Method == http.MethodGet && p.Code == semel.CodeStoreUnavailable && e.Message == "" {
+				p.Detail = "The store didn't answer, so this can't be read at the moment." // and nothing is said of calls
+			}
+			return nil, p
 		}
 		return out, nil
 	})

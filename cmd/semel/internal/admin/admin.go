@@ -102,15 +102,18 @@ func (s *Service) get(ctx context.Context, path string, statuses ...int) (status
 // Figures are what happened lately, over all nodes, as GET /v1/figures says it. Text is the
 // whole answer.
 type Figures struct {
-	From        time.Time   `json:"from"`
-	To          time.Time   `json:"to"`
-	StepSeconds int         `json:"step_seconds"`
-	Nodes       int         `json:"nodes"`
-	Total       Sums        `json:"total"`
-	Operations  []Operation `json:"operations"`
-	Series      []Series    `json:"series"`
-	Points      []Point     `json:"points"`
-	Repeated    []Record    `json:"repeated"`
+	From        time.Time `json:"from"`
+	To          time.Time `json:"to"`
+	StepSeconds int       `json:"step_seconds"`
+	Nodes       int       `json:"nodes"`
+	// Alone says that the store doesn't answer: the figures are those of the node that was
+	// asked, and what it had read of others before.
+	Alone      bool        `json:"alone"`
+	Total      Sums        `json:"total"`
+	Operations []Operation `json:"operations"`
+	Series     []Series    `json:"series"`
+	Points     []Point     `json:"points"`
+	Repeated   []Record    `json:"repeated"`
 
 	Text json.RawMessage `json:"-"`
 }

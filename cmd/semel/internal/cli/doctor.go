@@ -48,6 +48,8 @@ detail and next.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
+			ctx, stop := patient(ctx, cmd.ErrOrStderr(), isTerminal(cmd.ErrOrStderr()))
+			defer stop()
 			findings, err := examine(ctx, cmd, &src)
 			if err != nil {
 				return err

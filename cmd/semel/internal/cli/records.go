@@ -87,7 +87,9 @@ func (from *recordsFrom) with(cmd *cobra.Command, f func(ctx context.Context, re
 	if l, ok := recs.(*localRecords); ok {
 		from.routes = l.routes
 	}
-	return from.source.looked(exitWith(errors.Join(f(cmd.Context(), recs), closer.Close())))
+	ctx, stop := patient(cmd.Context(), cmd.ErrOrStderr(), from.terminal(cmd.ErrOrStderr()))
+	defer stop()
+	return from.source.looked(exitWith(errors.Join(f(ctx, recs), closer.Close())))
 }
 
 // look is with for an f that changes nothing. It works on a full disk too.

@@ -215,6 +215,26 @@ func TestStoreAudit(t *testing.T) {
 	}
 }
 
+// An aborted call needs no purge to run again.
+func TestAnAbortedCallRunsAgain(t *testing.T) {
+	rec := &semel.Record{ID: semel.ID{Operation: "pay", Key: "k"}, State: semel.Failed, Disposition: semel.DispositionAborted, Attempt: 1}
+	for _, by := range []*store.Settled{nil, {By: store.ByOperator, Who: "alice", Reason: "looked"}} {
+		rec.Settled = by
+		var out strings.Builder
+		if err := (&story{Record: lineOf(rec)}).print(&out, &recordSource{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := out.String(); strings.Contains(got, "purge") || !strings.Contains(got, "the next delivery runs") || strings.Contains(got, "executed") {
+			t.Error(got)
+		}
+	}
+	rec.Disposition = semel.DispositionRejected
+	var out strings.Builder
+	if err := (&story{Record: lineOf(rec)}).print(&out, &recordSource{}); err != nil || !strings.Contains(out.String(), "purge") {
+		t.Error(out.String(), err)
+	}
+}
+
 // A call whose lease is over isn't being executed, as far as anybody knows.
 func TestASilentHolderIsCalledSilent(t *testing.T) {
 	now := store.InstantOf(time.Now())

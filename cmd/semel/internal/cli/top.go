@@ -81,9 +81,12 @@ as the node has not counted them.`,
 			if err != nil {
 				return err
 			}
-			fetch := func(d time.Duration) (*top.Snapshot, error) { return snapshot(cmd.Context(), service, d) }
 			out := cmd.OutOrStdout()
-			if once || asJSON || !interactive(cmd.InOrStdin(), out) {
+			print := once || asJSON || !interactive(cmd.InOrStdin(), out)
+			ctx, stop := patient(cmd.Context(), cmd.ErrOrStderr(), print && isTerminal(cmd.ErrOrStderr()))
+			defer stop()
+			fetch := func(d time.Duration) (*top.Snapshot, error) { return snapshot(ctx, service, d) }
+			if print {
 				return exitWith(printTop(out, fetch, window, by, asJSON))
 			}
 			_, err = screen.Run(cmd.Context(), top.New(top.Options{

@@ -189,7 +189,7 @@ func (s *story) printNext(out io.Writer, src *recordSource) {
 		add("or let it run again, which may repeat what it did", "semel records release"+where+" --reason WHY")
 	case rec.State == semel.Processing:
 		add("follow it", "semel records watch"+src.flags()+" "+callQualifier(rec))
-	case rec.State.Terminal():
+	case rec.State.Terminal() && rec.Disposition != semel.DispositionAborted: // whose next delivery runs
 		add("if it must run again before "+when(rec.ExpiresAt), "semel records purge"+where+" --reason WHY")
 	}
 	for i := range rec.Outbox {
@@ -256,8 +256,12 @@ func standing(rec *semel.Record) string {
 		return "its holder is silent since " + when(rec.UpdatedAt) + ": the next sweep decides what becomes of it"
 	case rec.State == semel.Processing:
 		return "being executed"
+	case rec.Settled != nil && rec.Disposition == semel.DispositionAborted:
+		return "settled as aborted" + saidBy(rec.Settled) + "; the next delivery runs"
 	case rec.Settled != nil:
 		return fmt.Sprintf("settled as %s%s", rec.Disposition, saidBy(rec.Settled))
+	case rec.Disposition == semel.DispositionAborted:
+		return "aborted after it was begun " + times + ": nothing was done, and the next delivery runs"
 	case rec.Disposition == semel.DispositionCompleted:
 		return "completed, executed " + times
 	}

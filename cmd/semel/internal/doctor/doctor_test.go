@@ -213,3 +213,19 @@ func TestPrint(t *testing.T) {
 		t.Errorf("%+v prints\n%q, want\n%q", r, b.String(), want)
 	}
 }
+
+// The next command names one token file, and no context, which would exclude it.
+func TestTheNextCommandHasOneToken(t *testing.T) {
+	service, err := admin.New("http://s:1", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where, want := range map[string]string{
+		"": " --token-file FILE", " --url U": " --url U --token-file FILE", " --url U --token-file X": " --url U --token-file FILE",
+		" --token-file X --config C": " --config C --token-file FILE", " --context prod": " --url http://s:1 --token-file FILE",
+	} {
+		if got := (&Asked{Service: service, Where: where}).withToken(); got != want {
+			t.Errorf("%q becomes %q", where, got)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -77,7 +78,7 @@ func (a *Asked) Findings(ctx context.Context) []Finding {
 // access says whether the caller may see what operators see, and whether everybody may.
 func (a *Asked) access(ctx context.Context, err error) Finding {
 	if e, ok := errors.AsType[*semel.Error](err); ok && (e.Code == door.CodeUnauthorized || e.Code == semel.CodeForbidden) {
-		return Finding{"access", Warning, e.Message + "; without it not much is known", "semel doctor" + a.Where + " --token-file FILE"}
+		return Finding{"access", Warning, e.Message + "; without it not much is known", "semel doctor" + a.withToken()}
 	}
 	if err != nil {
 		return Finding{"access", Failed, text(err), "semel healthcheck" + a.Where}
@@ -86,6 +87,18 @@ func (a *Asked) access(ctx context.Context, err error) Finding {
 		return Finding{"access", Warning, "no operator is named, so every program on that machine is an admin: set admin.token_file, or give a caller in auth a role", "semel config explain admin.token_file"}
 	}
 	return Finding{"access", OK, "operators need a credential, and this one is accepted", ""}
+}
+
+// namesToken are the flags that say which token a command has, or name a service that has one.
+var namesToken = regexp.MustCompile(` --(token-file|context) \S+`)
+
+// withToken are the flags for a command that has another token.
+func (a *Asked) withToken() string {
+	where := namesToken.ReplaceAllString(a.Where, "")
+	if where == "" && a.Where != "" {
+		where = " --url " + a.Service.URL()
+	}
+	return where + " --token-file FILE"
 }
 
 // readiness is a check that the service has made of itself.

@@ -248,3 +248,22 @@ func TestNumbers(t *testing.T) {
 		t.Error("there is no column size")
 	}
 }
+
+// Figures of one node aren't shown as those of all.
+func TestWhileTheStoreIsAway(t *testing.T) {
+	s := busy(t)
+	if got := s.Text(Duplicates, 0, screen.Ink{}); strings.Contains(got, "The store doesn't answer") || strings.Contains(got, "counted last") {
+		t.Error(got)
+	}
+	s.Figures.Alone = true
+	if got := s.Text(Duplicates, 0, screen.Ink{}); !strings.HasPrefix(got, "The store doesn't answer: ") || !strings.Contains(got, "as counted last") {
+		t.Error(got)
+	}
+	m := screenOf(t, 40, 24, func(time.Duration) (*Snapshot, error) { return s, nil })
+	answer(t, m, m.Init())
+	for line := range strings.Lines(view(m)) {
+		if ansi.StringWidth(strings.TrimSuffix(line, "\n")) > 40 {
+			t.Errorf("a line is too wide: %q", line)
+		}
+	}
+}

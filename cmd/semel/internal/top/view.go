@@ -99,7 +99,12 @@ const roomForCurve = 18
 // lines are the snapshot, on so many lines; zero is no limit.
 func (s *Snapshot) lines(sort Column, reversed bool, width, room int, ink screen.Ink) []string {
 	f := s.Figures
-	lines := append(s.totals(width, ink), "")
+	var lines []string
+	if f.Alone {
+		lines = append(lines, ink.Red("The store doesn't answer: these are the figures of the node that was asked, without the newest of others"))
+	}
+	lines = append(lines, s.totals(width, ink)...)
+	lines = append(lines, "")
 	if line := sparkline(f, width); line != "" && (room == 0 || room >= roomForCurve) {
 		lines = append(lines, line, "")
 	}
@@ -153,6 +158,9 @@ func (s *Snapshot) totals(width int, ink screen.Ink) []string {
 			flying += " (oldest " + short(a.OldestInFlight) + ")"
 		}
 		items = append(items, flying, held)
+		if f.Alone {
+			items = append(items, "as counted last")
+		}
 	} else {
 		items = append(items, "in flight and held: not counted yet")
 	}
