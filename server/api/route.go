@@ -91,7 +91,9 @@ func (a *API) handler(admin bool) *builder {
 
 // description is the OpenAPI document of all routes.
 func (b *builder) description() []byte {
-	spec, err := json.Marshal(b.huma.OpenAPI())
+	described := *b.huma.OpenAPI()
+	described.Servers = []*huma.Server{{URL: "/", Description: "The listener that serves this description."}}
+	spec, err := json.Marshal(&described)
 	if err != nil {
 		panic(err) // the routes are always the same, and a test has their description
 	}

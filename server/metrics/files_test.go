@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/server/metrics"
@@ -330,5 +332,26 @@ func TestTheLabelsAreThoseOfTheCode(t *testing.T) {
 		if !slices.Equal(said, want) {
 			t.Errorf("the values of %s are %q, and the page says %q", label, want, said)
 		}
+	}
+}
+
+// TestNames has Prometheus' own linter, that of promtool check metrics, read all metrics.
+func TestNames(t *testing.T) {
+	var text strings.Builder
+	for _, m := range metrics.Table {
+		kind := m.Kind
+		if kind == metrics.Sizes {
+			kind = metrics.Histogram
+		}
+		fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %s %s\n", m.Name, m.Help, m.Name, kind)
+		if kind != metrics.Histogram {
+			fmt.Fprintf(&text, "%s 1\n", m.Name)
+			continue
+		}
+		fmt.Fprintf(&text, "%s_bucket{le=\"+Inf\"} 1\n%[1]s_sum 1\n%[1]s_count 1\n", m.Name)
+	}
+	problems, err := promlint.New(strings.NewReader(text.String())).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
 	}
 }

@@ -76,7 +76,7 @@ func New(observe func(Set)) *Metrics {
 	m.decided.find = func(s series) prometheus.Counter {
 		// A counter that begins with its first event hasn't increased for Prometheus.
 		m.count("semel_simultaneous_deliveries_total", 0, s[0], s[1])
-		m.count("semel_crowded_minutes_total", 0, s[1])
+		m.count("semel_crowded_keys_total", 0, s[1])
 		m.count("semel_leases_lost_total", 0, s[1])
 		m.count("semel_failed_open_requests_total", 0, s[0], s[1])
 		m.count("semel_parked_deliveries_total", 0, s[1])
@@ -249,7 +249,7 @@ func (m *Metrics) crowds(id semel.ID, at time.Time) {
 		return
 	}
 	if m.crowd[id]++; m.crowd[id] == crowdFrom {
-		m.count("semel_crowded_minutes_total", 1, id.Operation)
+		m.count("semel_crowded_keys_total", 1, id.Operation)
 	}
 }
 

@@ -81,7 +81,7 @@ func TestDeliveriesAreCounted(t *testing.T) {
 			`semel_decisions_total{decision="in_flight",door="http",operation="pay"} 11`,
 			`semel_decisions_total{decision="replay",door="http",operation="pay"} 1`,
 			`semel_simultaneous_deliveries_total{door="http",operation="pay"} 11`,
-			`semel_crowded_minutes_total{operation="pay"} 1`,
+			`semel_crowded_keys_total{operation="pay"} 1`,
 			`semel_leases_lost_total{operation="pay"} 0`,
 			`semel_attempts_total{by="holder",disposition="completed",door="http",operation="pay"} 1`,
 			`semel_attempts_total{by="holder",disposition="aborted",door="http",operation="pay"} 1`,

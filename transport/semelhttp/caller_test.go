@@ -1,8 +1,10 @@
 package semelhttp_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -204,5 +206,31 @@ func TestCallersByTheRuleOfARoute(t *testing.T) {
 	r.Header.Set("X-Shop", "two")
 	if two, err := byShop(r); err != nil || two == one {
 		t.Errorf("another caller: %+v, %v", two, err)
+	}
+}
+
+// Behind the adaptor of a framework, a server may not say at which address a request came in.
+// Whoever is then refused on the machine itself is told why.
+func TestAServerWithoutAnAddress(t *testing.T) {
+	engine, err := semel.New(memstore.New(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard, err := semelhttp.New(engine, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := guard.Handler(semelhttp.Route{Operation: semel.Operation{Name: "op"}}, http.NotFoundHandler())
+	for why, ctx := range map[string]context.Context{
+		"doesn't say at which address": t.Context(),
+		"":                             context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)})),
+	} {
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil)
+		r.Header.Set("Idempotency-Key", "k")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := strings.Contains(w.Body.String(), "doesn't say at which address"); w.Code != http.StatusUnauthorized || got != (why != "") {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -144,6 +145,7 @@ func (h *handler) signedAnew(r *http.Request) bool { return h.credentials.signed
 
 var (
 	errAnonymous = errors.New("the request has no credential")
+	errNowhere   = fmt.Errorf("%w, and its server doesn't say at which address it came in", errAnonymous)
 	errForwarded = errors.New("the request has no credential, and came through a proxy")
 )
 
@@ -165,6 +167,8 @@ func (h *handler) identify(r *http.Request) (who Caller, err error) {
 		return who, nil
 	case AnonymousLoopback:
 		switch {
+		case r.Context().Value(http.LocalAddrContextKey) == nil: // as behind adaptors of frameworks
+			return Caller{}, h.refused(errNowhere)
 		case !receivedOnLoopback(r.Context()):
 		case Forwarded(r.Header):
 			return Caller{}, h.refused(errForwarded)
@@ -212,6 +216,9 @@ func (h *handler) refuseIdentity(w http.ResponseWriter, err error) said {
 	switch {
 	case errors.Is(err, errAnonymous):
 		p.detail = "The request carries no credential, so its key can't be told apart from other callers' keys. Send " + h.credentials.String() + ". " + h.guard.opts.Advice
+		if errors.Is(err, errNowhere) {
+			p.detail += " The server that took the request doesn't say at which address (http.LocalAddrContextKey), so this machine's own callers need one, too."
+		}
 	case errors.Is(err, errForwarded):
 		p.detail = "The request carries no credential and came through a proxy, so its key can't be told apart from other callers' keys. Send " + h.credentials.String() + "."
 	}
