@@ -60,7 +60,7 @@ func TestServeSaysWhere(t *testing.T) {
 			if code != ExitOK {
 				t.Errorf("exit %d, %s", code, stderr.String())
 			}
-		case <-time.After(patience):
+		case <-time.After(busyPatience):
 			t.Error("it goes on")
 		}
 	})

@@ -316,7 +316,7 @@ func wantGone(t *testing.T, addresses []string) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(patience)
+	deadline := time.After(busyPatience)
 	for _, address := range addresses {
 		for {
 			conn, err := net.Dial("tcp", address)

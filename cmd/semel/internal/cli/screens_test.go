@@ -53,14 +53,14 @@ func deliver(t *testing.T, url, key string) {
 	}
 }
 
-// patience is how long something may take that takes a second on a machine with nothing else
+// busyPatience is how long something may take that takes a second on a machine with nothing else
 // to do: a test is not to fail because others run beside it.
-const patience = 2 * time.Minute
+const busyPatience = 2 * time.Minute
 
 // until repeats f until it reports true, for a condition that another process brings about.
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), busyPatience)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -226,7 +226,7 @@ func atTerminal(t *testing.T, args ...string) *person {
 // whole ones, by another size of the terminal.
 func (p *person) sees(text string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), busyPatience)
 	defer cancel()
 	for n := uint16(0); ; n++ {
 		before := len(p.seen.String())
