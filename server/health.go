@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -81,11 +82,13 @@ func (s *Server) checks(ctx context.Context) []check {
 	if s.stopping.Load() {
 		checks[0].err = errStopping
 	}
-	// A record that can't exist: the store has to look to say so.
-	if _, err := s.engine.Lookup(ctx, semel.ID{Operation: "semel.probe", Key: "probe"}); err != nil && !isNotFound(err) {
-		checks[1].err = err
-	} else if _, err := s.store.Now(ctx); err != nil { // without a clock nothing begins
-		checks[1].err = err
+	var answers, writes check
+	var both sync.WaitGroup
+	both.Go(func() { answers = s.answering(ctx) })
+	both.Go(func() { writes = s.writing(ctx) })
+	both.Wait()
+	if checks[1].err, checks[1].amiss = answers.err, answers.amiss; answers.amiss {
+		checks[1].detail += "; " + answers.detail
 	}
 	checks = append(checks, s.durabilityCheck(), s.sweeping())
 	if states := s.current().auth.KeyStates(); len(states) > 0 {
@@ -94,8 +97,8 @@ func (s *Server) checks(ctx context.Context) []check {
 	if st, now, ok := s.clockState(ctx); ok {
 		checks = append(checks, clockCheck(st, now))
 	}
-	if w := s.store.Extras().Writes; w != nil {
-		checks = append(checks, check{name: "writes", err: w.CheckWrites(ctx), outside: true})
+	if writes.name != "" {
+		checks = append(checks, writes)
 	}
 	if embedded, ok := store.As[*pebblestore.Store](s.store); ok {
 		checks = append(checks, roomOf(embedded))
@@ -115,32 +118,6 @@ func (s *Server) checks(ctx context.Context) []check {
 		}
 	}
 	return checks
-}
-
-// lookAtWrites is how often the log can notice that a store refuses all writes.
-const lookAtWrites = 2 * time.Second
-
-// watchWrites logs when the store begins to refuse all writes, and when it accepts them
-// again.
-func (s *Server) watchWrites(ctx context.Context) {
-	w := s.store.Extras().Writes
-	if w == nil {
-		return
-	}
-	refused := false
-	every(ctx, lookAtWrites, func() {
-		probe, cancel := context.WithTimeout(ctx, probeTime)
-		defer cancel()
-		err := w.CheckWrites(probe)
-		switch now := err != nil; {
-		case now == refused || ctx.Err() != nil:
-		case now:
-			s.log.Error("the store accepts no writes, so this node is not ready", slog.Any("error", err))
-		default:
-			s.log.Info("the store accepts writes again")
-		}
-		refused = err != nil
-	})
 }
 
 // every calls f now, and then after each pause until ctx ends.

@@ -12,8 +12,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/server/auth"
-	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/pebblestore"
@@ -29,12 +27,7 @@ func (clockless) Now(context.Context) (store.Instant, error) {
 // A process that can't begin calls gets no traffic, and says why.
 func TestAStoreWithoutAClockIsNotReady(t *testing.T) {
 	for _, st := range []semel.Store{struct{ semel.Store }{memstore.New()}, clockless{memstore.New()}} {
-		e, err := semel.New(st, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &Server{store: st, engine: e, gen: &generation{cfg: &config.Config{Admin: config.Admin{Address: "127.0.0.1:0"}}, auth: &auth.Authenticator{}, adminToken: &auth.Authenticator{}}}
-		s.reading.Store(&durabilityReading{})
+		s := ofStore(t, st)
 		var text strings.Builder
 		for _, c := range s.checks(t.Context()) {
 			if c.err != nil {
@@ -47,7 +40,7 @@ func TestAStoreWithoutAClockIsNotReady(t *testing.T) {
 		if _, stopped := st.(clockless); stopped != strings.Contains(text.String(), "store: the clock has stopped") || s.Healthy() == stopped {
 			t.Errorf("%T is ready but for %q", st, text.String())
 		}
-		_ = e.Close(t.Context())
+		_ = s.engine.Close(t.Context())
 	}
 }
 
@@ -71,12 +64,8 @@ func TestANodeWithoutRoomIsNotReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "op"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Server{store: st, engine: e, gen: &generation{cfg: &config.Config{Admin: config.Admin{Address: "127.0.0.1:0"}}, auth: &auth.Authenticator{}, adminToken: &auth.Authenticator{}}}
-	s.reading.Store(&durabilityReading{})
+	s := ofStore(t, st)
+	e := s.engine
 	ready := func(want int, says string) {
 		t.Helper()
 		w := httptest.NewRecorder()

@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/semelhq/semel/internal/pgtest"
@@ -59,6 +60,64 @@ func TestANodeWhoseStoreIsReadOnlyIsNotReady(t *testing.T) {
 			c.accept()
 			servertest.Eventually(t, "the node is ready again", isReady(200))
 			servertest.Eventually(t, "the log says that, too", logged("the store accepts writes again"))
+		})
+	}
+}
+
+// A server that answers reads and no write should get no calls either: callers would wait for
+// nothing. A standby that is away does that to PostgreSQL.
+func TestANodeWhoseWritesHangIsNotReady(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.Start(t, nil)
+	database := pg.Database(t)
+	standby := func(name string) {
+		pg.Exec(t, "postgres", "ALTER SYSTEM SET synchronous_standby_names = '"+name+"'")
+		pg.Exec(t, "postgres", "SELECT pg_reload_conf()")
+	}
+	redis := redistest.Start(t, "")
+	for name, c := range map[string]struct {
+		store      string
+		hang, goOn func()
+	}{
+		"PostgreSQL": {`{url: "` + pg.URL(database) + `", migrate: true}`, func() { standby("nobody") }, func() { standby("") }},
+		"Redis": {
+			`{url: "` + redis.URL() + `"}`,
+			func() { redis.Do("CLIENT", "PAUSE", "600000", "WRITE") }, func() { redis.Do("CLIENT", "UNPAUSE") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, write(t, "store: "+c.store+"\noperations: [{name: op}]\n"))
+			ready := func(want int, says string) func() error {
+				return func() error {
+					if status, _, text := do(t, "GET", s.admin("/readyz?verbose"), ""); status != want || !strings.Contains(text, says) {
+						return fmt.Errorf("readyz is %d: %s", status, text)
+					}
+					return nil
+				}
+			}
+			servertest.Eventually(t, "the node is ready", ready(200, "[+] writes"))
+			c.hang()
+			var work sync.WaitGroup
+			defer work.Wait()
+			defer c.goOn()
+			stop := make(chan struct{})
+			defer close(stop)
+			for n := range 4 { // callers come all the time
+				work.Go(func() {
+					for i := 0; ; i++ {
+						select {
+						case <-stop:
+							return
+						default:
+							_, _, _ = do(t, "POST", s.data("/v1/operations/op/executions"), fmt.Sprintf(`{"key":"k-%d-%d"}`, n, i))
+						}
+					}
+				})
+			}
+			servertest.Eventually(t, "the node is not ready", ready(503, "[-] writes: the store has answered no write"))
+			c.goOn()
+			servertest.Eventually(t, "the node is ready again", ready(200, "[+] writes"))
 		})
 	}
 }

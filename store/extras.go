@@ -1,6 +1,9 @@
 package store
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Extras has a store's abilities beyond the four verbs of [Store]. All of them are
 // optional: the comment of each interface says what happens without it. Most stores
@@ -71,6 +74,11 @@ type QueueState struct {
 	// many they had together.
 	Batches [16]uint64
 	Items   uint64
+	// Silent is for how long there have been items and none was answered: zero where nothing
+	// waits. Many items that wait don't make a queue silent, as long as some get through.
+	Silent time.Duration
+	// Answered is when an item was last answered; zero: never.
+	Answered time.Time
 }
 
 // WriteChecker tells whether a store takes writes. Without it a store that answers is

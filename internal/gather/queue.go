@@ -50,16 +50,23 @@ type Queue[T member] struct {
 	Answers func(sent, waiting T) bool
 	// Apart reports whether an item is sent in a batch of its own. Nil: none is.
 	Apart func(item T) bool
+	// Failed reports whether an item that was sent ended without an answer of the server. Nil:
+	// none does.
+	Failed func(item T) bool
 
 	mu      sync.Mutex
 	waiting []T // in order of arrival
 	flying  [][]T
 	joined  uint64 // how many have arrived
 	sent    map[[32]byte]T
-	sizes   Sizes  // of the batches that were sent
-	items   uint64 // that they had
-	running int    // workers, and a caller who leads
-	late    bool   // the last caller to lead left at their deadline; see endLead
+	sizes   Sizes     // of the batches that were sent
+	items   uint64    // that they had
+	out     int       // batches in flight
+	since   time.Time // when the first came of those that wait or are in flight
+	heard   time.Time // when an item was last answered
+	failed  time.Time // when the last batch ended, if that was without an answer
+	running int       // workers, and a caller who leads
+	late    bool      // the last caller to lead left at their deadline; see endLead
 	closed  bool
 	watch   *time.Timer // gives up the items whose deadline has passed; nil before there was one
 	next    time.Time   // when it fires next; zero: it doesn't
@@ -155,8 +162,12 @@ func (q *Queue[T]) join(item T, mayLead bool) (leads bool, err error) {
 	i := item.item()
 	q.joined++
 	i.number = q.joined
+	if len(q.waiting)+q.out == 0 && time.Since(q.failed) > again {
+		q.since = time.Now()
+	}
 	if mayLead && q.Lead != nil && !q.late && len(q.waiting)+q.running == 0 {
 		q.running++
+		q.out++
 		q.Work.Add(1)
 		q.send(item)
 		q.sizes.add(1)
@@ -176,6 +187,10 @@ type Sizes [16]uint64
 // add counts a batch of n items.
 func (s *Sizes) add(n int) { s[min(bits.Len(uint(n-1)), len(s)-1)]++ }
 
+// again is how soon callers come again whose items got no answer: an engine pauses for up to
+// half of that. Until then, they count as waiting.
+const again = time.Second
+
 // Load says how busy a queue is, and was.
 type Load struct {
 	// Full is how much of the room is taken, from 0 to 1. At 1 nothing gets in.
@@ -183,13 +198,31 @@ type Load struct {
 	// Batches are those that were sent, and Items what they had together.
 	Batches Sizes
 	Items   uint64
+	// Since is when the first came of those that wait or are in flight, without a pause until
+	// now; zero where there are none. Answered is when an item was last answered; zero: never.
+	Since, Answered time.Time
+}
+
+// Silent is for how long items have come and none was answered.
+func (l Load) Silent() time.Duration {
+	switch {
+	case l.Since.IsZero():
+		return 0
+	case l.Answered.After(l.Since):
+		return time.Since(l.Answered)
+	}
+	return time.Since(l.Since)
 }
 
 // Load is that of the queue now.
 func (q *Queue[T]) Load() Load {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return Load{q.Room.full(), q.sizes, q.items}
+	l := Load{Full: q.Room.full(), Batches: q.sizes, Items: q.items, Answered: q.heard}
+	if len(q.waiting)+q.out > 0 {
+		l.Since = q.since
+	}
+	return l
 }
 
 // startWorker starts a worker unless all of them run. The caller holds q.mu.
@@ -350,6 +383,7 @@ func (q *Queue[T]) take() (batch []T) {
 		q.startWorker()
 	}
 	q.flying = append(q.flying, batch)
+	q.out++
 	q.sizes.add(len(batch))
 	q.items += uint64(len(batch))
 	return batch
@@ -381,6 +415,12 @@ func (q *Queue[T]) results(batch []T) (tell []T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.late = false
+	q.out--
+	if q.Failed == nil || slices.ContainsFunc(batch, func(item T) bool { return !q.Failed(item) }) {
+		q.heard, q.failed = time.Now(), time.Time{}
+	} else {
+		q.failed = time.Now()
+	}
 	q.flying = slices.DeleteFunc(q.flying, func(b []T) bool { return &b[0] == &batch[0] })
 	for _, item := range batch {
 		item.item().finished = true

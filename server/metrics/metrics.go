@@ -120,6 +120,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	if g.queues != nil {
 		for _, q := range g.queues.Queues() {
 			set("semel_store_queue_ratio", q.Full, q.Name)
+			set("semel_store_silent_seconds", q.Silent.Seconds(), q.Name)
 			ch <- sizes(g.gauges["semel_store_batch_size"], &q)
 		}
 	}

@@ -132,7 +132,7 @@ func (q queued) Extras() store.Extras {
 }
 
 func (queued) Queues() []store.QueueState {
-	return []store.QueueState{{Name: "writes", Full: 0.25, Batches: [16]uint64{3, 1, 2, 15: 1}, Items: 40_013}}
+	return []store.QueueState{{Name: "writes", Full: 0.25, Batches: [16]uint64{3, 1, 2, 15: 1}, Items: 40_013, Silent: 1500 * time.Millisecond}}
 }
 
 func TestQueuesAreShown(t *testing.T) {
@@ -143,6 +143,7 @@ func TestQueuesAreShown(t *testing.T) {
 	}
 	expect(t, scrape(m),
 		`semel_store_queue_ratio{queue="writes"} 0.25`,
+		`semel_store_silent_seconds{queue="writes"} 1.5`,
 		`semel_store_batch_size_bucket{queue="writes",le="1"} 3`,
 		`semel_store_batch_size_bucket{queue="writes",le="2"} 4`,
 		`semel_store_batch_size_bucket{queue="writes",le="4"} 6`,

@@ -59,6 +59,7 @@ var Table = []Metric{
 	{"semel_store_calls_total", Counter, "Calls to the store, writes that are sent again included.", []string{"call", "outcome"}},
 	{"semel_store_call_seconds", Histogram, "How long calls to the store took; of reads from a store in this process, every eighth.", []string{"call"}},
 	{"semel_store_batch_size", Sizes, "How many calls the store did in one batch (group commit).", []string{"queue"}},
+	{"semel_store_silent_seconds", Gauge, "For how long calls have waited for the store without one of them being answered; 0 where none waits. Above 5 for `writes`, the node isn't ready.", []string{"queue"}},
 	{"semel_store_queue_ratio", Gauge, "How full the room for calls that wait for the store is, from 0 to 1. At 1, calls are refused.", []string{"queue"}},
 	{"semel_behind_waiting", Gauge, "Calls about which something waits to be written behind their deliveries; of conflicts, lists of calls.", []string{"kind"}},
 	{"semel_behind_lost", Gauge, "How many of these were lost since the node was started, because too many waited or the store failed: counts are too low by that.", []string{"kind"}},

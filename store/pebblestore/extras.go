@@ -18,7 +18,7 @@ func (s *Store) Queues() []store.QueueState {
 		return nil
 	}
 	l := s.commits.queue.Load()
-	return []store.QueueState{{Name: "writes", Full: l.Full, Batches: l.Batches, Items: l.Items}}
+	return []store.QueueState{{Name: "writes", Full: l.Full, Batches: l.Batches, Items: l.Items, Silent: l.Silent(), Answered: l.Answered}}
 }
 
 // Watch is [store.Watcher.Watch]. It tells of a change when that is durable.

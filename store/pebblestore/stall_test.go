@@ -470,3 +470,28 @@ func stallingHistory(t *testing.T, rng *rand.Rand, counts map[string]int) {
 		}
 	}
 }
+
+// A disk that hangs is told of, also when nobody waits for it any more.
+func TestAStalledDiskIsSilent(t *testing.T) {
+	onStalledDisk(t, func(t *testing.T, s *Store, disk *stall, _ func()) {
+		silent := func() time.Duration { return s.Queues()[0].Silent }
+		if silent() != 0 {
+			t.Errorf("silent for %v, and nothing waits", silent())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		rec := testRecord(testID("a"), 1, semel.Processing)
+		if _, _, err := s.Apply(ctx, store.Write{Record: new(rec)}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a write on a disk that hangs: %v", err)
+		}
+		<-time.After(35 * time.Second)
+		if silent() != 40*time.Second {
+			t.Errorf("silent for %v, want 40s", silent())
+		}
+		disk.open()
+		synctest.Wait()
+		if silent() != 0 || s.Queues()[0].Answered.IsZero() {
+			t.Errorf("the disk is back: %+v", s.Queues()[0])
+		}
+	})
+}

@@ -178,21 +178,25 @@ func (s *Store) makeQueues() {
 		Workers: s.opts.MaxConns, MaxBatch: s.opts.batch, MaxBytes: maxBytes,
 		Work: &s.work, Room: gather.NewRoom(),
 		Key: func(o *op) [32]byte { return o.id }, Answers: answersWrite, Apart: func(o *op) bool { return s.locked.has(o.id) },
+		Failed: func(o *op) bool {
+			return o.err != nil && !errors.Is(o.err, store.ErrTooLate) && !metLock(o.err) && !rolledBackByRow(o.err)
+		},
 	}
 	s.readers = gather.Queue[*get]{
 		Send: s.getBatch, Workers: ReadConns / 2, MaxBatch: s.opts.batch, MaxBytes: maxBytes,
 		Work: &s.work, Room: gather.NewRoom(),
+		Failed: func(g *get) bool { return g.err != nil && !errors.Is(g.err, semel.ErrNotFound) },
 	}
 	s.logWrites = gather.Queue[*logWrite]{
 		Send: func(one []*logWrite) { one[0].err = s.commit(s.base, s.reads, one[0].run) }, Workers: 1, MaxBatch: 1, MaxBytes: maxBytes,
-		Work: &s.work, Room: gather.NewRoom(),
+		Work: &s.work, Room: gather.NewRoom(), Failed: func(w *logWrite) bool { return w.err != nil },
 	}
 }
 
 // Queues is [store.QueueReporter.Queues].
 func (s *Store) Queues() []store.QueueState {
 	state := func(name string, l gather.Load) store.QueueState {
-		return store.QueueState{Name: name, Full: l.Full, Batches: l.Batches, Items: l.Items}
+		return store.QueueState{Name: name, Full: l.Full, Batches: l.Batches, Items: l.Items, Silent: l.Silent(), Answered: l.Answered}
 	}
 	return []store.QueueState{state("writes", s.writers.Load()), state("reads", s.readers.Load()), state("evidence", s.logWrites.Load())}
 }

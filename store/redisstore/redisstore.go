@@ -132,15 +132,21 @@ func (s *Store) Extras() store.Extras {
 // Queues is [store.QueueReporter.Queues]. In a Cluster there is a queue for each shard, all
 // of which share a room; they are shown as one.
 func (s *Store) Queues() []store.QueueState {
-	all := store.QueueState{Name: "writes"}
+	var all gather.Load
 	for _, q := range s.queues {
 		l := q.Load()
 		for i, n := range l.Batches {
 			all.Batches[i] += n
 		}
 		all.Full, all.Items = l.Full, all.Items+l.Items
+		if all.Since.IsZero() || !l.Since.IsZero() && l.Since.Before(all.Since) {
+			all.Since = l.Since
+		}
+		if l.Answered.After(all.Answered) { // a shard that hangs is silent; its neighbours are not
+			all.Answered = l.Answered
+		}
 	}
-	return []store.QueueState{all}
+	return []store.QueueState{{Name: "writes", Full: all.Full, Batches: all.Batches, Items: all.Items, Silent: all.Silent(), Answered: all.Answered}}
 }
 
 // failed is the error of a call whose questions were not answered.

@@ -39,6 +39,7 @@ func (s *Store) makeQueues() {
 			Lead: func(ctx context.Context, w *write) { s.send(ctx, []*write{w}) },
 			Work: &s.work, Room: s.room, Workers: workers, MaxBatch: maxBatch, MaxBytes: maxBatchBytes,
 			Key: func(w *write) [digestLen]byte { return w.id }, Answers: answersWrite,
+			Failed: func(w *write) bool { return w.err != nil && w.there == "" && !errors.Is(w.err, store.ErrTooLate) },
 		})
 	}
 }
