@@ -64,10 +64,11 @@ func openStore(ctx context.Context, c config.Store, embedded *pebblestore.Option
 		return memstore.New(), nil
 	case "postgres", "postgresql":
 		return pgstore.Open(ctx, c.URL, &pgstore.Options{Schema: c.Schema, Migrate: c.Migrate})
-	case "redis", "rediss", "redis-cluster", "rediss-cluster":
+	}
+	if c.Redis() {
 		return redisstore.Open(ctx, c.URL, &redisstore.Options{Prefix: c.Prefix, AcceptLoss: c.AcceptLoss})
 	}
-	return nil, errors.New("the URL names no known kind of store; there are pebble, postgres, redis, redis-cluster and memory")
+	return nil, errors.New("the URL names no known kind of store; there are pebble, postgres, redis, redis-cluster, redis-sentinel and memory")
 }
 
 // OpenArchive opens the archive that a configuration names, for the records of a store.

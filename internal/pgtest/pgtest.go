@@ -35,6 +35,7 @@ type Options struct {
 type Server struct {
 	servertest.Server
 	data string
+	port string // the setting; empty: the default
 }
 
 // patience bounds how long a question to a server may take.
@@ -151,6 +152,7 @@ func (s *Server) configure(settings map[string]string) error {
 		"shared_buffers": "64MB", "wal_keep_size": "64MB", "hot_standby_feedback": "on",
 	}
 	maps.Copy(all, settings)
+	s.port = settings["port"]
 	var b strings.Builder
 	for name, value := range all {
 		fmt.Fprintf(&b, "%s = '%s'\n", name, strings.ReplaceAll(value, "'", "''"))
@@ -190,7 +192,13 @@ func (s *Server) remove() error {
 }
 
 // URL is the address of a database of the server.
-func (s *Server) URL(database string) string { return address(s.Dir, database) }
+func (s *Server) URL(database string) string {
+	url := address(s.Dir, database)
+	if s.port != "" {
+		url += "&port=" + s.port
+	}
+	return url
+}
 
 // address is the URL of a database over the socket in a directory.
 func address(dir, database string) string {

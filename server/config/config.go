@@ -101,7 +101,7 @@ type TLS struct {
 
 // Store says where records are kept.
 type Store struct {
-	// pebble: and a directory, a postgres, redis or redis-cluster URL, or memory: which forgets everything when the service stops.
+	// pebble: and a directory, a postgres, redis, redis-cluster or redis-sentinel URL, or memory: which forgets everything when the service stops.
 	URL string `json:"url" default:"pebble:./semel-data" flag:"store" secret:"url"`
 	// File with the URL, for a URL with a password.
 	URLFile string `json:"url_file,omitzero"`

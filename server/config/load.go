@@ -281,7 +281,7 @@ func derive(c *Config, origins *Origins, p *strictyaml.Report) {
 				follows(path+".on_failure", "profile "+def.profile)
 			}
 		}
-		if strings.HasPrefix(c.Store.URL, "redis") && !origins.Written(path+".max_result") {
+		if c.Store.Redis() && !origins.Written(path+".max_result") {
 			op.MaxResult = redisMaxResult
 		}
 		if op.Window == 0 && !origins.Written(path+".window") && op.Class != semel.Windowed {

@@ -143,6 +143,15 @@ func TestSecrets(t *testing.T) {
 	})
 }
 
+func TestAddressesOfRedis(t *testing.T) {
+	for _, address := range []string{"redis+unix:///run/redis.sock", "redis-sentinel://a:hunter2@b,c/main?sentinel_password=hunter2", "valkeys://cache", "rediss-cluster://b:1,c:2"} {
+		c, _ := mustLoad(t, Source{Path: "semel.yaml", Data: []byte("store: {url: '" + address + "'}\noperations: [{name: op}]\n")})
+		if !c.Store.Redis() || c.Operations[0].MaxResult != redisMaxResult || strings.Contains(c.Store.Name(), "hunter2") {
+			t.Errorf("%s is %+v", address, c.Store)
+		}
+	}
+}
+
 func TestDiff(t *testing.T) {
 	load := func(text string) *Config {
 		c, _ := mustLoad(t, Source{Path: "semel.yaml", Data: []byte(text)})

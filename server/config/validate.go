@@ -115,7 +115,19 @@ func (v *validator) exposure() {
 }
 
 // remoteStores are the schemes of stores that several nodes can share.
-var remoteStores = []string{"postgres", "postgresql", "redis", "rediss", "redis-cluster", "rediss-cluster"}
+var remoteStores = append([]string{"postgres", "postgresql"}, redisStores...)
+
+// redisStores are those of Redis and Valkey.
+var redisStores = []string{
+	"redis", "rediss", "redis-cluster", "rediss-cluster", "redis-sentinel", "rediss-sentinel", "redis+unix",
+	"valkey", "valkeys", "valkey-cluster", "valkeys-cluster", "valkey-sentinel", "valkeys-sentinel", "valkey+unix",
+}
+
+// Redis reports whether the store is in Redis or Valkey.
+func (s Store) Redis() bool {
+	scheme, _, _ := strings.Cut(s.URL, ":")
+	return slices.Contains(redisStores, scheme)
+}
 
 // store checks where records are kept.
 func (v *validator) store() {
@@ -128,7 +140,7 @@ func (v *validator) store() {
 			v.bad(path, "write pebble:./semel-data", "pebble: needs a directory")
 		}
 	case slices.Contains(remoteStores, scheme):
-		if u, err := url.Parse(v.c.Store.URL); err != nil || u.Host == "" && u.RawQuery == "" {
+		if u, err := url.Parse(v.c.Store.URL); err != nil || u.Host == "" && u.RawQuery == "" && !strings.HasSuffix(scheme, "+unix") {
 			v.bad(path, "", "the value is not a URL with a host")
 		}
 	case v.c.Store.URL == "memory:":

@@ -49,7 +49,7 @@ func (l *link) client() *clients { return l.current.Load() }
 // dial returns new clients, which connect when they need to.
 func (l *link) dial() (*clients, error) {
 	option := l.option
-	option.ForceSingleClient = !l.cluster
+	option.ForceSingleClient = !l.cluster && option.Sentinel.MasterSet == ""
 	// One connection to each server is the fastest for many small calls: more of them share
 	// each write to the socket and each read from it.
 	option.PipelineMultiplex = -1
@@ -118,7 +118,7 @@ func (l *link) close() {
 // nodes returns the servers by address; in a Cluster, masters and replicas.
 func (l *link) nodes() map[string]rueidis.Client {
 	c := l.client()
-	if l.cluster {
+	if l.cluster || l.option.Sentinel.MasterSet != "" {
 		return c.Nodes()
 	}
 	return map[string]rueidis.Client{l.option.InitAddress[0]: c}

@@ -7,10 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,8 +24,8 @@ type Options struct {
 	// connection, and how long connecting may take, which is at most 3 seconds. The context
 	// of a call bounds it too. Defaults to 4 seconds; must be at least 100 milliseconds.
 	Timeout time.Duration
-	// TLS is used with rediss addresses. If nil, the store trusts the system's
-	// certificate authorities and checks the host's name.
+	// TLS is used with rediss addresses, which may add files to it. If nil, the store trusts
+	// the system's certificate authorities and checks the host's name.
 	TLS *tls.Config
 	// AcceptLoss says that you accept that a failover can lose acknowledged
 	// records, and that calls are then executed twice. [Store.Durability] no longer
@@ -61,11 +58,20 @@ func (o *Options) checked() (Options, error) {
 //
 //	redis://[user:password@]host[:port][/database]
 //	redis-cluster://[user:password@]host[:port][,host[:port]...]
+//	redis-sentinel://[user:password@]host[:port][,host[:port]...]/master[/database]
+//	redis+unix://[user:password@]/path/of/the/socket[?db=database]
 //
-// With rediss or rediss-cluster the connections are encrypted. The port defaults to
-// 6379. Of a Cluster you name one host or several; they tell the store about the others.
+// With rediss, rediss-cluster or rediss-sentinel the connections are encrypted; the parameters
+// sslrootcert, sslcert and sslkey then name files, as in an address of PostgreSQL: the
+// authorities to trust instead of the system's, and a certificate of the client with its key.
+// The port defaults to 6379, that of a Sentinel to 26379. Of a Cluster you name one host or
+// several; they tell the store about the others. Sentinels tell it who the master of that name
+// is; user and password are the master's, sentinel_user and sentinel_password the Sentinels'.
+// Each address may also begin with valkey in place of redis.
 //
-// Open refuses a replica, a server that is too old, and data in a newer format. All it
+// Open refuses a replica, a server that is too old, a server alone where the address means a
+// Cluster, one that asks for no password where the address has one, a user who lacks a right,
+// and data in a newer format. All it
 // writes is the number of the format, on an empty server; a crash before or after that
 // leaves nothing to clean up.
 func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
@@ -81,7 +87,10 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.makeClock()
 	s.makeQueues()
-	if err := errors.Join(s.check(ctx), s.clock.Read(ctx)); err != nil {
+	if err = s.check(ctx); err == nil {
+		err = s.clock.Read(ctx)
+	}
+	if err != nil {
 		_ = s.Close()
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
@@ -113,58 +122,4 @@ func connect(address string, opts *Options) (o Options, l *link, err error) {
 	}
 	l.current.Store(c)
 	return o, l, nil
-}
-
-// parse reads an address. Its errors never show anything that may be a password.
-func parse(address string, o *Options) (opt rueidis.ClientOption, cluster bool, err error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return opt, false, errors.New("the address is not a URL")
-	}
-	scheme, cluster := strings.CutSuffix(u.Scheme, "-cluster")
-	if scheme != "redis" && scheme != "rediss" {
-		return opt, false, fmt.Errorf("the address begins with %q; known are redis, rediss, redis-cluster and rediss-cluster", u.Scheme)
-	}
-	if u.RawQuery != "" {
-		return opt, false, errors.New("the address has parameters (?...), and none exist")
-	}
-	for host := range strings.SplitSeq(u.Host, ",") {
-		if host == "" {
-			return opt, false, errors.New("the address has no host")
-		}
-		if h, p, err := net.SplitHostPort(host); err != nil || p == "" {
-			host = net.JoinHostPort(cmp.Or(h, strings.Trim(host, "[]")), "6379")
-		}
-		opt.InitAddress = append(opt.InitAddress, host)
-	}
-	if len(opt.InitAddress) > 1 && !cluster {
-		return opt, false, errors.New("the address has several hosts, which only a Cluster has")
-	}
-	if db := strings.Trim(u.Path, "/"); db != "" {
-		n, err := strconv.ParseUint(db, 10, 16)
-		if err != nil {
-			return opt, false, errors.New("the path of the address is the number of a database")
-		}
-		if n > 0 && cluster {
-			return opt, false, errors.New("a Cluster has no database but 0")
-		}
-		opt.SelectDB = int(n)
-	}
-	opt.Username = u.User.Username()
-	opt.Password, _ = u.User.Password()
-	if scheme == "rediss" {
-		opt.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-		if o.TLS != nil {
-			opt.TLSConfig = o.TLS.Clone()
-		}
-		if opt.TLSConfig.ServerName == "" && !cluster {
-			opt.TLSConfig.ServerName, _, _ = net.SplitHostPort(opt.InitAddress[0])
-		}
-	}
-	// While nodes disagree about who serves a slot, they may redirect a command in a circle.
-	opt.ClusterOption.MaxMovedRedirections = 16
-	opt.Dialer = net.Dialer{Timeout: min(o.Timeout, connectLimit), KeepAlive: min(time.Second, o.Timeout)}
-	opt.ConnWriteTimeout = o.Timeout
-	opt.DisableCache = true
-	return opt, cluster, nil
 }

@@ -24,6 +24,8 @@ const (
 	setReplicas    = "connected_slaves"
 	setCluster     = "cluster_enabled"
 	setAOFStatus   = "aof_last_write_status"
+	// rights are what a user lacks who may not read all of them.
+	rights = "rights"
 )
 
 var shown = []string{setAppendOnly, setAppendFsync, setEviction, setMinReplicas, setRole, setReplicas, setCluster}
@@ -61,18 +63,28 @@ func (s *Store) Durability(ctx context.Context) (store.Durability, error) {
 
 // readNode reads a server's settings.
 func readNode(ctx context.Context, c rueidis.Client) (node, error) {
+	var lacks []string
+	told := func(command string, err error) error {
+		if answerWord(err) == "NOPERM" {
+			lacks = append(lacks, "+"+command)
+		}
+		if _, refused := rueidis.IsRedisErr(err); refused {
+			return nil
+		}
+		return err
+	}
 	info, err := c.Do(ctx, c.B().Info().Build()).ToString()
-	if _, refused := rueidis.IsRedisErr(err); err != nil && !refused {
+	if err := told("info", err); err != nil {
 		return nil, err
 	}
 	config, err := c.Do(ctx, c.B().ConfigGet().Parameter(setAppendOnly, setAppendFsync, setEviction, setMinReplicas).Build()).AsStrMap()
-	if _, refused := rueidis.IsRedisErr(err); err != nil && !refused {
+	if err := told("config|get", err); err != nil {
 		return nil, err
 	}
 	f := infoFields(info)
 	f[setEviction] = f["maxmemory_policy"]
 	f[setAppendOnly] = map[string]string{"0": "no", "1": "yes"}[f["aof_enabled"]]
-	n := node{setAOFStatus: cmp.Or(f[setAOFStatus], "ok")}
+	n := node{setAOFStatus: cmp.Or(f[setAOFStatus], "ok"), rights: strings.Join(lacks, " ")}
 	for _, name := range shown {
 		n[name] = cmp.Or(config[name], f[name], "unknown")
 	}
@@ -110,6 +122,9 @@ var levels = []store.Level{store.LevelProcess, store.LevelCache, store.LevelRela
 // judge calls has with each level below the best that one server is limited to, and why.
 func (n node) judge(accepted bool, has func(level store.Level, why string)) {
 	because := func(level store.Level, setting, why string) {
+		if n[setting] == "unknown" && n[rights] != "" {
+			why += ". The user may not ask for it: let an administrator run ACL SETUSER USER " + n[rights]
+		}
 		has(level, fmt.Sprintf("%s is %s: %s", setting, n[setting], why))
 	}
 	switch {
@@ -154,6 +169,12 @@ func (s *Store) check(ctx context.Context) error {
 			break
 		}
 	}
+	if err := s.checkPassword(); err != nil {
+		return err
+	}
+	if err := s.checkRights(ctx); err != nil {
+		return err
+	}
 	return s.checkFormat(ctx)
 }
 
@@ -189,7 +210,11 @@ func (s *Store) CheckWrites(ctx context.Context) error {
 		return err
 	}
 	defer s.leave()
-	if err := s.checkFormat(ctx); err != nil {
+	err := s.checkFormat(ctx)
+	if err == nil {
+		err = s.checkRights(ctx)
+	}
+	if err != nil {
 		return s.failed("ask whether writes are taken", err)
 	}
 	return nil
@@ -208,8 +233,10 @@ func checkServer(info map[string]string, cluster bool) error {
 	switch mode := cmp.Or(info["redis_mode"], info["server_mode"]); { // redis_mode is server_mode in Valkey
 	case mode == "cluster" && !cluster:
 		return errors.New("the server is part of a Cluster: its address begins with redis-cluster or rediss-cluster")
+	case mode == "standalone" && cluster:
+		return errors.New("the server is alone, in no Cluster: its address begins with redis or rediss")
 	case mode == "sentinel":
-		return errors.New("the server is a Sentinel, which keeps no data")
+		return errors.New("the server is a Sentinel, which keeps no data: its address begins with redis-sentinel or rediss-sentinel, and ends with the name of the master, as in redis-sentinel://host/mymaster")
 	}
 	return nil
 }

@@ -221,6 +221,11 @@ func TestDoctorOfServers(t *testing.T) {
 		{"Redis that forgets", redis(""), "standard", "durability", doctor.Warning, "appendonly is no", "semel store status --config "},
 		{"Redis that syncs each second", redis("everysec"), "strict", "durability", doctor.Failed, "appendfsync is everysec", "semel store status --config "},
 		{"Redis that evicts", redis("always", "maxmemory-policy", "allkeys-lru"), "standard", "durability", doctor.Warning, "maxmemory-policy is allkeys-lru", "semel store status --config "},
+		{"Redis whose user lacks commands", func(t *testing.T) string {
+			s := redistest.Start(t, "always")
+			s.Do("ACL", "SETUSER", "few", "on", "nopass", "~semel:*", "+@all", "-zadd", "-getrange")
+			return strings.Replace(s.URL(), "://", "://few@", 1)
+		}, "standard", "store", doctor.Failed, "lacks rights to run GETRANGE, ZADD", "redis-cli ACL SETUSER"},
 		{"a clock that went ahead", func(t *testing.T) string {
 			s := redistest.Start(t, "always")
 			s.Do("SET", "semel:time", offsetclock.Note{At: store.InstantOf(time.Now().Add(-60 * time.Hour))}.String())

@@ -15,6 +15,7 @@ import (
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store/pgstore"
+	"github.com/semelhq/semel/store/redisstore"
 )
 
 // dialTime bounds one look at an address.
@@ -176,6 +177,9 @@ func (c *Configured) store(ctx context.Context) []Finding {
 		if errors.Is(found.Err, pgstore.ErrRights) {
 			f.Next = grant
 		}
+		if errors.Is(found.Err, redisstore.ErrRights) {
+			f.Next = aclOf
+		}
 		all = append(all, f)
 	}
 	recs := c.Records(i)
@@ -190,6 +194,9 @@ func (c *Configured) store(ctx context.Context) []Finding {
 // grant gives a role its rights; the detail has the statements.
 const grant = "semel migrate print --role ROLE | psql"
 
+// aclOf gives a user of Redis the commands that the detail names.
+const aclOf = "redis-cli ACL SETUSER USER +COMMAND"
+
 // opening is what to type where a store can't be opened.
 func (c *Configured) opening(err error) string {
 	switch {
@@ -197,6 +204,8 @@ func (c *Configured) opening(err error) string {
 		return "semel migrate up" + c.Where
 	case errors.Is(err, pgstore.ErrRights):
 		return grant
+	case errors.Is(err, redisstore.ErrRights):
+		return aclOf
 	case errors.Is(err, pgstore.ErrNewer):
 		return "semel version"
 	}
