@@ -24,6 +24,9 @@ const (
 	// answerLimit is how long an answer is waited for before the connection is dropped, if its
 	// session isn't at work on it.
 	answerLimit = 3 * time.Second
+	// pingLimit is how long a connection that was idle for a second may take to show that it
+	// isn't dead before another is made.
+	pingLimit = 250 * time.Millisecond
 	// maxLooks is how often a session is found at work before its connection is dropped all
 	// the same.
 	maxLooks = 3
@@ -92,7 +95,7 @@ func (s *Store) configure(config *pgx.ConnConfig) {
 // transaction may reach another session, so nothing is prepared there, and nothing set.
 func (s *Store) newPool(ctx context.Context, config *pgxpool.Config, conns int) (*pgxpool.Pool, error) {
 	config.MaxConns, config.MinConns = int32(conns), 0
-	config.PingTimeout = min(s.opts.AcquireTimeout, s.opts.answer)
+	config.PingTimeout = min(s.opts.AcquireTimeout, s.opts.answer, pingLimit)
 	if !s.database.pooler {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 		if s.database.engine == "" {
@@ -164,20 +167,47 @@ type noAddr struct{}
 func (noAddr) Network() string { return "none" }
 func (noAddr) String() string  { return "none" }
 
-// acquire takes a connection out of a pool, within a time.
-func acquire(ctx context.Context, pool *pgxpool.Pool, wait time.Duration) (*pgxpool.Conn, error) {
+// acquire takes a connection out of a pool, within a time. If the server has no place for
+// another one, idle ones of the other pool give way, and it asks again until it gets one.
+func (s *Store) acquire(ctx context.Context, pool *pgxpool.Pool, wait time.Duration) (*pgxpool.Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	conn, err := pool.Acquire(limited)
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+	for {
+		conn, err := pool.Acquire(limited)
+		switch {
+		case err == nil:
+			return conn, nil
+		case ctx.Err() == nil && limited.Err() != nil:
+			return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+		case sqlState(err) != tooManyConnections:
+			return nil, err
+		}
+		for _, other := range []*pgxpool.Pool{s.reads, s.writes} {
+			if other != pool && other != nil {
+				closeIdle(limited, other)
+			}
+		}
+		pause(limited, placePause) // the server needs a moment to free a place
+		if limited.Err() != nil && ctx.Err() == nil {
+			return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+		}
 	}
-	return conn, err
+}
+
+// tooManyConnections is the state of a server, or of a role or database in it, that has all
+// connections that it may have. placePause is how long a session takes to end.
+const tooManyConnections, placePause = "53300", 10 * time.Millisecond
+
+func closeIdle(ctx context.Context, pool *pgxpool.Pool) {
+	for _, conn := range pool.AcquireAllIdle(ctx) {
+		_ = conn.Conn().Close(ctx)
+		conn.Release()
+	}
 }
 
 // read runs f on a connection for reads.
 func (s *Store) read(ctx context.Context, f func(conn *pgx.Conn) error) error {
-	conn, err := acquire(ctx, s.reads, s.opts.AcquireTimeout)
+	conn, err := s.acquire(ctx, s.reads, s.opts.AcquireTimeout)
 	if err != nil {
 		return err
 	}
@@ -238,7 +268,7 @@ func (s *Store) commit(ctx context.Context, pool *pgxpool.Pool, f func(conn *pgx
 		}
 		return d
 	}
-	conn, err := acquire(s.base, pool, within(s.opts.AcquireTimeout))
+	conn, err := s.acquire(s.base, pool, within(s.opts.AcquireTimeout))
 	if err != nil {
 		return notApplied(err)
 	}

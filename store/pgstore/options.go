@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/offsetclock"
 )
 
@@ -21,10 +22,12 @@ type Options struct {
 	// MaxConns is how many connections writes take, each of which carries one batch at a
 	// time. Defaults to 2, so that a batch that waits for a lock doesn't hold up all others.
 	// Reads and the rest have up to [ReadConns] of their own, so that they go on when writes
-	// are stuck, and notices one more.
+	// are stuck, and notices one more. With pool_max_conns in the URL, which bounds all of
+	// them together, there are fewer.
 	MaxConns int
 	// AcquireTimeout is how long a call waits for a connection before it gives up with
-	// [ErrBusy]. Defaults to 250 ms. A write or a Get that waits for its turn, behind others
+	// [ErrBusy]. Defaults to 4 seconds, which is less than an engine waits for a store, so a
+	// caller learns for certain that nothing was written. A write or a Get that waits for its turn, behind others
 	// that the server is at work on, waits as long as its context allows. When 16,384 of them
 	// or 64 MiB wait, others get ErrBusy at once.
 	AcquireTimeout time.Duration
@@ -49,13 +52,16 @@ type Options struct {
 	answer, connect, pause time.Duration
 	batch                  int
 	noNotices              bool
+
+	readConns int
+	shared    bool // reads and writes have one connection between them
 }
 
 // Defaults of [Options].
 const (
 	DefaultSchema         = "semel"
 	DefaultMaxConns       = 2
-	DefaultAcquireTimeout = 250 * time.Millisecond
+	DefaultAcquireTimeout = semel.DefaultStoreTimeout - time.Second
 	DefaultLockTimeout    = 100 * time.Millisecond
 )
 
@@ -66,6 +72,7 @@ func (o *Options) withDefaults() (Options, error) {
 	d := *cmp.Or(o, new(Options))
 	d.Schema = cmp.Or(d.Schema, DefaultSchema)
 	d.MaxConns = cmp.Or(d.MaxConns, DefaultMaxConns)
+	d.readConns = ReadConns
 	d.batch = cmp.Or(d.batch, maxBatch)
 	d.AcquireTimeout = cmp.Or(d.AcquireTimeout, DefaultAcquireTimeout)
 	d.LockTimeout = cmp.Or(d.LockTimeout, DefaultLockTimeout)
@@ -83,4 +90,17 @@ func (o *Options) withDefaults() (Options, error) {
 		return d, errors.New("AcquireTimeout may not be negative, and LockTimeout not below a millisecond")
 	}
 	return d, nil
+}
+
+// within bounds all connections of a store together. Notices take one. A third of the others
+// is for writes, for one carries the writes of many; the only one is for both.
+func (o *Options) within(total int) error {
+	if total < 2 {
+		return errors.New("pool_max_conns is at least 2: one connection hears notices")
+	}
+	rest := total - 1
+	o.shared = rest == 1
+	o.MaxConns = min(o.MaxConns, max(1, rest/3))
+	o.readConns = min(o.readConns, max(1, rest-o.MaxConns))
+	return nil
 }

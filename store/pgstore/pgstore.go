@@ -76,7 +76,20 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the store in PostgreSQL: %w", err)
 	}
-	return openAt(ctx, config, opts)
+	o, err := opts.withDefaults()
+	if err == nil && poolBound(url) {
+		err = o.within(int(config.MaxConns))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pgstore: %w", err)
+	}
+	return openAt(ctx, config, o)
+}
+
+// poolBound reports whether a URL bounds a pool: a parsed one has a bound in any case.
+func poolBound(url string) bool {
+	config, err := pgx.ParseConfig(url)
+	return err == nil && config.RuntimeParams["pool_max_conns"] != ""
 }
 
 // New opens a store in the database that your application has a pool for already: by
@@ -100,14 +113,14 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 	// would cancel commits that wait for a standby.
 	own.ConnConfig.Tracer = nil
 	maps.DeleteFunc(own.ConnConfig.RuntimeParams, func(name, _ string) bool { return name != "application_name" && name != "options" })
-	return openAt(ctx, own, opts)
-}
-
-func openAt(ctx context.Context, config *pgxpool.Config, opts *Options) (*Store, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)
 	}
+	return openAt(ctx, own, o)
+}
+
+func openAt(ctx context.Context, config *pgxpool.Config, o Options) (*Store, error) {
 	s := &Store{opts: o}
 	s.base, s.abandon = context.WithCancel(context.Background())
 	s.life, s.stop = context.WithCancel(context.Background())
@@ -126,11 +139,13 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) (err error) {
 		return plainly(err)
 	}
 	s.database.pooler = s.database.pooler || s.opts.Pooler
-	if s.writes, err = s.newPool(ctx, config.Copy(), s.opts.MaxConns); err != nil {
+	if s.reads, err = s.newPool(ctx, config.Copy(), s.opts.readConns); err != nil {
 		return err
 	}
-	if s.reads, err = s.newPool(ctx, config.Copy(), ReadConns); err != nil {
-		return err
+	if s.writes = s.reads; !s.opts.shared {
+		if s.writes, err = s.newPool(ctx, config.Copy(), s.opts.MaxConns); err != nil {
+			return err
+		}
 	}
 	if s.opts.Migrate {
 		if _, err := migrate(ctx, s.reads, s.opts.Schema, unused); err != nil {
@@ -183,7 +198,7 @@ func (s *Store) makeQueues() {
 		},
 	}
 	s.readers = gather.Queue[*get]{
-		Send: s.getBatch, Workers: ReadConns / 2, MaxBatch: s.opts.batch, MaxBytes: maxBytes,
+		Send: s.getBatch, Workers: max(1, s.opts.readConns/2), MaxBatch: s.opts.batch, MaxBytes: maxBytes,
 		Work: &s.work, Room: gather.NewRoom(),
 		Failed: func(g *get) bool { return g.err != nil && !errors.Is(g.err, semel.ErrNotFound) },
 	}

@@ -55,7 +55,7 @@ func TestServersThatRefuseConnections(t *testing.T) {
 			server := pgtest.Shared(t)
 			database := server.Database(t)
 			w := newWire(t, server)
-			s := mustOpen(t, w.url(database), &Options{Migrate: true, noNotices: true, MaxConns: 1})
+			s := mustOpen(t, w.url(database), &Options{Migrate: true, noNotices: true, MaxConns: 1, AcquireTimeout: 250 * time.Millisecond})
 			t.Cleanup(func() { mustClose(t, s) })
 			put(t, s, numbered("k", 1), store.Revision{})
 			w.cutAll(ending(code))
