@@ -59,6 +59,10 @@
 // lengths, CORS, rate-limit and request-id headers. Trailers and 1xx answers go to the
 // first caller only.
 //
+// So that every later caller can get it, a guarded handler is told in Accept-Encoding that
+// its caller takes gzip, or nothing but identity, and a replay to one who takes no gzip is
+// unpacked. Compress outside of the guard to use other codings.
+//
 // An answer passes through to the first caller as it comes if it is larger than
 // Operation.MaxResult, is flushed while it is being written, or takes over the
 // connection. It leaves a tombstone: later callers get 410 with the code result_not_kept,

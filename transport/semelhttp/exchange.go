@@ -48,8 +48,12 @@ func (x *exchange) Run(e door.Execution) semel.Ending {
 	x.c, x.inner = c, x.r.WithContext(&c.scope)
 	x.inner.Body = &c.spool
 	delete(x.inner.Header, judge.EffectHeader) // a handler might repeat it
+	accepted := narrowCodings(x.inner.Header)
 	defer c.scope.close()
 	defer func() {
+		if accepted != nil { // who compresses outside of the guard may look only now
+			x.inner.Header[acceptHeader] = accepted
+		}
 		if !c.closed {
 			c.abandon()
 		}

@@ -191,3 +191,38 @@ func TestWhoTakesGzip(t *testing.T) {
 		}
 	}
 }
+
+// A handler that compresses as the first caller asks does so in a way that every later one can
+// get. Who compresses outside of the guard sees what its caller accepts.
+func TestCodingsThatLaterCallersMayNotTake(t *testing.T) {
+	for accepts, want := range map[string]string{
+		"br": "identity", "br, gzip, zstd": "gzip", "gzip": "gzip", "gzip, deflate, br": "gzip", "*": "gzip", "gzip;q=0, br": "identity", "identity": "identity",
+	} {
+		t.Run(accepts, func(t *testing.T) {
+			g := newGuard(t, newEngine(t, nil), nil)
+			h := g.Handler(semelhttp.Route{Operation: semel.Operation{Name: "pay"}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				got := r.Header.Get("Accept-Encoding")
+				if got != want {
+					t.Errorf("the handler is told %q, want %q", got, want)
+				}
+				if strings.Contains(got, "br") {
+					w.Header().Set("Content-Encoding", "br")
+				}
+				_, _ = io.WriteString(w, "text")
+			}))
+			outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				h.ServeHTTP(w, r)
+				if got := r.Header.Get("Accept-Encoding"); got != accepts {
+					t.Errorf("outside it is %q afterwards", got)
+				}
+			})
+			for _, by := range []string{accepts, "identity"} {
+				accepts = by
+				w := call(outer, secretKey, "{}", func(r *http.Request) { r.Header.Set("Accept-Encoding", by) })
+				if w.Body.String() != "text" || w.Header().Get("Content-Encoding") != "" {
+					t.Errorf("who accepts %q got %v %q", by, w.Header(), w.Body)
+				}
+			}
+		})
+	}
+}

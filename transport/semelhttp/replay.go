@@ -62,6 +62,7 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 
 const (
 	codingHeader = "Content-Encoding"
+	acceptHeader = "Accept-Encoding"
 	varyHeader   = "Vary"
 )
 
@@ -86,12 +87,30 @@ func unpack(h http.Header, body []byte, r *http.Request) io.Reader {
 	return unpacked
 }
 
+// narrowCodings has the handler code its answer in a way that each later caller can get: as
+// gzip, which unpack takes off, or not at all. It returns what the caller accepts, or nil if
+// that stays as it is.
+func narrowCodings(h http.Header) (accepted []string) {
+	accepted, ok := h[acceptHeader]
+	switch {
+	case !ok, len(accepted) == 1 && accepted[0] == "gzip":
+		return nil
+	case acceptsGzip(h):
+		h[acceptHeader] = gzipOnly[:1:1]
+	default:
+		h[acceptHeader] = identityOnly[:1:1]
+	}
+	return accepted
+}
+
+var gzipOnly, identityOnly = []string{"gzip"}, []string{"identity"}
+
 // acceptsGzip reads Accept-Encoding (RFC 9110 section 12.5.3). By the letter of it, a
 // request without the header accepts anything, but such a client may not support any
 // encoding. What it says of gzip counts more than what it says of all others.
 func acceptsGzip(h http.Header) bool {
 	named, others := false, false
-	for _, field := range h["Accept-Encoding"] {
+	for _, field := range h[acceptHeader] {
 		for item := range strings.SplitSeq(field, ",") {
 			coding, params, _ := strings.Cut(item, ";")
 			weight, found := strings.CutPrefix(strings.ReplaceAll(params, " ", ""), "q=")

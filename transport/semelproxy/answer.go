@@ -2,9 +2,11 @@ package semelproxy
 
 import (
 	"bufio"
+	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/semelhq/semel/transport/judge"
@@ -65,12 +67,60 @@ func (a *answer) FlushError() error {
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
 
-// passing receives the answer to an unguarded request. It stops the timer when the answer
+// passing receives the answer to an unguarded request. It stops the clock when the answer
 // begins, and adds the reason why the request isn't guarded.
 type passing struct {
 	http.ResponseWriter
-	timer  *time.Timer // nil: no time limit
+	clock  *silence // nil: no time limit
 	reason string
+}
+
+// silence ends a call during which nothing comes for too long, until its answer begins.
+type silence struct {
+	limit time.Duration
+
+	mu    sync.Mutex
+	timer *time.Timer // nil once the answer has begun
+}
+
+// heard begins the time anew.
+func (s *silence) heard() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Reset(s.limit)
+	}
+}
+
+func (s *silence) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+}
+
+// arriving is the body of an unguarded request. While it keeps coming, the upstream isn't
+// late. At its end it passes the trailers on that were announced.
+type arriving struct {
+	io.ReadCloser
+	clock   *silence
+	in      *http.Request
+	trailer http.Header // of the upstream's request
+}
+
+func (a *arriving) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if n > 0 {
+		a.clock.heard()
+	}
+	if err == io.EOF {
+		for name := range a.trailer {
+			a.trailer[name] = a.in.Trailer[name]
+		}
+	}
+	return n, err
 }
 
 // WriteHeader stops the clock, unless it is informational.
@@ -92,8 +142,8 @@ func (p *passing) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 func (p *passing) stop() {
-	if p.timer != nil {
-		p.timer.Stop()
+	if p.clock != nil {
+		p.clock.stop()
 	}
 }
 

@@ -107,9 +107,13 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, reason string) {
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	out.timer = time.AfterFunc(p.timeout, func() { cancel(errLate) })
-	defer out.timer.Stop()
-	p.reverse.ServeHTTP(out, r.WithContext(ctx))
+	out.clock = &silence{limit: p.timeout, timer: time.AfterFunc(p.timeout, func() { cancel(errLate) })}
+	defer out.clock.stop()
+	r = r.WithContext(ctx)
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &arriving{ReadCloser: r.Body, clock: out.clock, in: r}
+	}
+	p.reverse.ServeHTTP(out, r)
 }
 
 // words are the headers by which Semel speaks. An upstream can't speak for it.
@@ -143,6 +147,10 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		delete(out.Header, "Authorization")
 	}
 	delete(out.Header, "Expect") // a guarded body has arrived already
+	if body, ok := pr.In.Body.(*arriving); ok && out.Trailer != nil {
+		p.strip(out.Trailer)
+		body.trailer = out.Trailer
+	}
 	if _, guarded := semelhttp.Attempt(out.Context()); guarded && out.Body != nil {
 		out.Trailer = nil // not part of what two deliveries are compared by
 		holdBody(out, pr.In)

@@ -236,3 +236,79 @@ func TestAStatusThatIsNone(t *testing.T) {
 		w.send(method, "/charges", "", "").want(t, 502, `"code":"unknown"`)
 	}
 }
+
+// TestWhatKeepsComingIsNotLate: the time of the route counts from when the body last came, not
+// from the beginning of the request. An upstream that then says nothing is late.
+func TestWhatKeepsComingIsNotLate(t *testing.T) {
+	const limit = 2 * time.Second // far more than a byte takes
+	for name, want := range map[string]int{"/answered": http.StatusOK, "/silent": http.StatusGatewayTimeout} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if n, err := io.Copy(io.Discard, r.Body); n != 35 || err != nil {
+					t.Errorf("the upstream got %d bytes, %v", n, err)
+				}
+				if r.URL.Path == "/silent" {
+					<-r.Context().Done()
+				}
+			}))
+			defer up.Close()
+			w := newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) {
+				o.Route.Timeout, o.Route.Key = limit, semelhttp.KeyOptional
+			})
+			body, text := io.Pipe()
+			go func() {
+				defer text.Close()
+				for range 35 { // longer than the limit together
+					if _, err := io.WriteString(text, "x"); err != nil {
+						return
+					}
+					<-time.After(limit / 25)
+				}
+			}()
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+name, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := w.client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != want {
+				t.Errorf("got %s, want %d", resp.Status, want)
+			}
+		})
+	}
+}
+
+// TestTrailersOfARequest that isn't guarded reach the upstream, if they were announced and are
+// not Semel's own words. A guarded one has none: they are not part of what is compared.
+func TestTrailersOfARequest(t *testing.T) {
+	trailers := make(chan http.Header, 1)
+	up := newUpstream(t, nil, func(_ http.ResponseWriter, r *http.Request, _ int) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		trailers <- r.Trailer
+	})
+	w := newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) {
+		o.Route.Key, o.EffectHeader = semelhttp.KeyOptional, "X-Effect"
+	})
+	for key, want := range map[string]string{"": "sum", "trailer-key-0001": ""} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+"/upload", io.MultiReader(strings.NewReader("body")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key != "" {
+			r.Header.Set("Idempotency-Key", key)
+		}
+		r.Trailer = http.Header{"X-Check": {"sum"}, "X-Effect": {"forged"}}
+		resp, err := w.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if got := <-trailers; got.Get("X-Check") != want || got.Get("X-Effect") != "" {
+			t.Errorf("with the key %q the upstream gets %v", key, got)
+		}
+	}
+}

@@ -19,7 +19,7 @@ type proxyFlags struct {
 	maxBody, maxResult                          string
 	timeout, readTimeout, lease, reconcileEvery time.Duration
 	shutdownDelay                               time.Duration
-	methods, trusted, answers                   []string
+	methods, trusted, answers, keepHeaders      []string
 	freshConnections                            bool
 }
 
@@ -28,6 +28,7 @@ func (f *proxyFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.key, "key", "", "optional or required (default optional, but for acp)")
 	flags.StringVar(&f.keyHeader, "key-header", semelhttp.DefaultKeyHeader, "`header` with the key")
 	flags.StringSliceVar(&f.methods, "methods", nil, "`methods` that are guarded (default all but safe ones)")
+	flags.StringSliceVar(&f.keepHeaders, "keep-headers", nil, "`headers` of answers that duplicates get, beyond the usual")
 	flags.StringArrayVar(&f.answers, "answers", nil, "what an answer means: `LIST=STATUS`, such as not_executed=503")
 	flags.StringVar(&f.onAbandoned, "on-abandoned", "hold", "unknown outcomes: hold or retry")
 	flags.StringVar(&f.inFlight, "in-flight", "refuse", "running duplicates: refuse or wait")
@@ -69,7 +70,7 @@ func (f *proxyFlags) settings(upstream string) (op config.Operation, rt config.R
 	}
 	return op, config.Route{
 		Match: "/", Upstream: upstream, Operation: op.Name, Profile: f.profile, Mode: f.mode, Key: key, KeyHeader: f.keyHeader,
-		Methods: f.methods, MaxBody: maxBody, Forwarding: config.Forwarding{Timeout: config.Duration(f.timeout), Answers: answers}, PreserveHost: f.preserveHost, FreshConnections: f.freshConnections,
+		Methods: f.methods, KeepHeaders: f.keepHeaders, MaxBody: maxBody, Forwarding: config.Forwarding{Timeout: config.Duration(f.timeout), Answers: answers}, PreserveHost: f.preserveHost, FreshConnections: f.freshConnections,
 	}, nil
 }
 
