@@ -141,7 +141,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 			_ = st.Close()
 		}
 	}
-	if tried != 13 {
+	if tried != 15 {
 		t.Errorf("%d commands were tried", tried)
 	}
 	srv.Do(acl...)

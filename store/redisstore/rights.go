@@ -21,7 +21,7 @@ var ErrRights = errors.New("the user lacks rights")
 // KEYS: the key.
 var scriptRights = newScript(`local k, lacks = KEYS[1], {}
 for _, c in ipairs({{'GET', k}, {'GETRANGE', k, '0', '0'}, {'SET', k, '', 'XX'}, {'DEL', k}, {'UNLINK', k},
-	{'ZADD', k, 'XX', '0', ''}, {'ZREM', k, ''}, {'ZRANGE', k, '0', '0'}, {'TIME'}}) do
+	{'ZADD', k, 'XX', '0', ''}, {'ZREM', k, ''}, {'ZRANGE', k, '0', '0'}, {'ZSCORE', k, ''}, {'EXISTS', k}, {'TIME'}}) do
 	local r = redis.pcall(unpack(c))
 	local why = type(r) == 'table' and r.err
 	if why and (string.find(why, 'NOPERM', 1, true) or string.find(why, 'executing the script can', 1, true)) then
