@@ -171,7 +171,7 @@ export const Toast = () => html`<div class="toasts" role="status" aria-live="pol
 /** A dialog over the page; the browser keeps the focus inside and closes it by Escape. */
 export function Dialog({ title, close, children }) {
 	const box = useRef(null);
-	useEffect(() => {
+	useLayoutEffect(() => { // an effect would give the focus back after the next key
 		const back = document.activeElement;
 		box.current.showModal();
 		return () => back?.focus?.();
