@@ -22,9 +22,6 @@ func (r *run) load(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
 		for _, p := range newCall(rng, n) {
 			j, d := p.job, p.at
-			if j.End == history.Reject && !mayRefuse(j.Op, r.opts.Earlier != "") {
-				j.End = history.Complete
-			}
 			if r.opts.Brief {
 				d, j.Before, j.After = min(d, lease), min(j.Before, lease/6), min(j.After, lease/6)
 			}
@@ -41,6 +38,9 @@ func (r *run) load(ctx context.Context) {
 // deliver gives a delivery to any worker.
 func (r *run) deliver(j job) {
 	j.ID = int(r.deliveries.Add(1))
+	if j.End == history.Reject && !mayRefuse(j.Op, r.earlier.Load()) {
+		j.End = history.Complete
+	}
 	to := rand.New(rand.NewPCG(j.Seed, 6)).IntN(len(r.crews) + 1)
 	if to < len(r.crews) && r.crews[to].give(j) {
 		return

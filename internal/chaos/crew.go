@@ -111,7 +111,7 @@ func newWorker(c workerConfig, note func(history.Event)) *worker {
 	}
 }
 
-// upstreamConfig is what the upstream reads.
+// upstreamConfig is what the upstream reads first. Of what it reads later only Earlier counts.
 type upstreamConfig struct {
 	Seed  uint64 `json:"seed"`
 	Brief bool   `json:"brief"` // nothing takes longer than a moment
@@ -132,15 +132,17 @@ func upstreamProcess(in io.Reader, out io.Writer) error {
 	}
 	s := &speaker{w: out}
 	s.say(line{Addr: l.Addr().String()})
-	go func() {
-		_, _ = io.Copy(io.Discard, in)
-		_ = l.Close()
-	}()
 	u := newUpstream(c.Seed, s.note)
-	u.earlier = c.Earlier
 	if c.Brief {
 		u.work = func(rng *rand.Rand) time.Duration { return min(work(rng), lease/6) }
 	}
+	u.earlier.Store(c.Earlier)
+	go func() {
+		for lines.Decode(&c) == nil {
+			u.earlier.Store(c.Earlier)
+		}
+		_ = l.Close()
+	}()
 	server := &http.Server{Handler: u}
 	if err := server.Serve(l); err != http.ErrServerClosed {
 		return nil // the rig has closed the input

@@ -77,9 +77,14 @@ func (r *run) newUpstream() *process {
 				}
 			})
 		}, func(in io.Writer) {
-			_ = json.NewEncoder(in).Encode(upstreamConfig{r.opts.Seed + uint64(start) - 1, r.opts.Brief, r.opts.Earlier != ""}) // or it ends
+			_ = json.NewEncoder(in).Encode(r.upstreamConfig(start)) // or it ends
 		}}, err
 	}}
+}
+
+// upstreamConfig is what the upstream reads at a start, and when the earlier program is gone.
+func (r *run) upstreamConfig(start int) upstreamConfig {
+	return upstreamConfig{r.opts.Seed + uint64(start) - 1, r.opts.Brief, r.earlier.Load()}
 }
 
 // stop stops all processes, in an orderly way.

@@ -30,6 +30,8 @@ type Report struct {
 	// Peak is the most memory that each node used.
 	Peak       map[string]usage
 	Violations []history.Violation
+	// Excused are those of which an earlier program may be the cause, see [history.Log.Earlier].
+	Excused []history.Violation
 	// Histories of the calls that break a rule.
 	Histories []string
 	// Dir has the nodes' logs; it is kept if there were violations.
@@ -78,15 +80,20 @@ func (r *Report) Print(w io.Writer) {
 	for _, name := range sorted(r.Peak) {
 		fmt.Fprintf(w, "  %s took %d MiB, %d threads, %d files at most\n", name, r.Peak[name].Memory>>20, r.Peak[name].Threads, r.Peak[name].Files)
 	}
+	if r.Sequences > 0 {
+		fmt.Fprintf(w, "  sequences: %d, %d of them begun by the earlier program, perhaps\n", r.Sequences, r.Earlier)
+	}
+	if len(r.Excused) > 0 {
+		fmt.Fprintf(w, "  EXCUSED, because the earlier program does that: %s\n", byRule(r.Excused))
+		for _, v := range r.Excused {
+			fmt.Fprintf(w, "    %s: %s: %s\n", v.Rule, v.Key, v.Text)
+		}
+	}
 	if r.OK() {
 		fmt.Fprintln(w, "  no violation")
 		return
 	}
-	rules := map[string]int{}
-	for _, v := range r.Violations {
-		rules[v.Rule]++
-	}
-	fmt.Fprintf(w, "  %d VIOLATIONS: %s\n", len(r.Violations), counts(rules))
+	fmt.Fprintf(w, "  %d VIOLATIONS: %s\n", len(r.Violations), byRule(r.Violations))
 	for _, text := range r.Histories[:min(len(r.Histories), maxHistories)] {
 		fmt.Fprintf(w, "\n%s", text)
 	}
@@ -94,6 +101,15 @@ func (r *Report) Print(w io.Writer) {
 	if r.Dir != "" {
 		fmt.Fprintf(w, "what the nodes have said: %s\n", r.Dir)
 	}
+}
+
+// byRule counts violations.
+func byRule(all []history.Violation) string {
+	rules := map[string]int{}
+	for _, v := range all {
+		rules[v.Rule]++
+	}
+	return counts(rules)
 }
 
 // counts is a map of numbers in one line.
@@ -142,7 +158,14 @@ func (r *Report) recovered(all []Recovery) {
 func (r *run) report(seconds float64, s *injector) *Report {
 	rep := &Report{
 		Summary: r.log.Summary(), Store: r.opts.Store, Seed: r.opts.Seed, Seconds: seconds, Nodes: len(r.nodes), Dir: r.t.dir,
-		Faults: s.counts(), Skipped: r.ground.skipped, Peak: map[string]usage{}, Violations: append([]history.Violation{}, r.log.Check()...),
+		Faults: s.counts(), Skipped: r.ground.skipped, Peak: map[string]usage{},
+	}
+	for _, v := range r.log.Check() {
+		if v.Earlier {
+			rep.Excused = append(rep.Excused, v)
+		} else {
+			rep.Violations = append(rep.Violations, v)
+		}
 	}
 	for _, n := range r.nodes {
 		rep.Peak[n.name] = n.peak

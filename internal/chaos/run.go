@@ -60,6 +60,7 @@ type run struct {
 	asked    *httptest.Server
 
 	pending, deliveries atomic.Int64
+	earlier             atomic.Bool // nodes run the earlier program
 }
 
 // Run does one run: nodes, workers and an upstream on a store, calls and faults for a
@@ -82,7 +83,8 @@ func Run(t testing.TB, o Options) (rep *Report, err error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
-	r := &run{opts: o, t: &rig{TB: t, dir: dir}, log: history.NewLog(rulesFrom(o.Earlier), lease), begun: now()}
+	r := &run{opts: o, t: &rig{TB: t, dir: dir}, log: history.NewLog(rules, lease), begun: now()}
+	r.earlier.Store(o.Earlier != "")
 	return r.play(t.Context())
 }
 

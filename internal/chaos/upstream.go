@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/semelhq/semel/internal/history"
@@ -21,7 +22,7 @@ type upstream struct {
 	note func(history.Event)
 	work func(*rand.Rand) time.Duration // how long a request takes
 	// earlier: nodes run an earlier program.
-	earlier bool
+	earlier atomic.Bool
 
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -64,7 +65,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		At: now(), Kind: history.Arrival, Key: op + "/" + order.Order, ID: r.Header.Get(idHeader), Payload: order.Amount,
 	}
 	body := fmt.Sprintf(`{"order":%q,"amount":%d,"receipt":"%016x"}`, order.Order, order.Amount, p.receipt)
-	if p.status == http.StatusUnprocessableEntity && !mayRefuse(op, u.earlier) {
+	if p.status == http.StatusUnprocessableEntity && !mayRefuse(op, u.earlier.Load()) {
 		p.status = http.StatusCreated
 	}
 	header := w.Header()

@@ -14,6 +14,8 @@ type Violation struct {
 	// Key is the call, or empty where no single call is meant.
 	Key  string `json:"key,omitempty"`
 	Text string `json:"text"`
+	// Earlier: an earlier program may have done it, which is known to do that. See [Log.Earlier].
+	Earlier bool `json:"earlier,omitempty"`
 }
 
 // The rules.
@@ -48,15 +50,21 @@ const (
 // Check checks the whole log by the rules. Call it when everything has ended.
 func (l *Log) Check() []Violation {
 	var found []Violation
+	earlier := l.lastEarlier()
 	for _, key := range l.Keys() {
-		found = append(found, l.checkKey(key)...)
+		found = append(found, l.callOf(key, earlier).check()...)
 	}
-	return append(found, l.checkSequences()...)
+	return append(found, l.checkSequences(earlier)...)
 }
 
-// checkKey checks one call by the rules.
-func (l *Log) checkKey(key string) []Violation {
-	h := &call{key: key, rules: l.RulesOf(key), lease: l.lease, events: l.Of(key)}
+// callOf is the history of a key.
+func (l *Log) callOf(key string, earlier map[string]int) *call {
+	sequence, n := CutNumber(key)
+	return &call{key: key, n: n, earlier: earlier[sequence], rules: l.RulesOf(key), lease: l.lease, events: l.Of(key)}
+}
+
+// check checks one call by the rules.
+func (h *call) check() []Violation {
 	h.once()
 	h.oneAnswer()
 	h.fences()
@@ -72,15 +80,28 @@ func (l *Log) checkKey(key string) []Violation {
 // call is the history of one key.
 type call struct {
 	key    string
+	n      int // its number in a sequence
 	rules  Rules
 	lease  time.Duration
 	events []Event
 	found  []Violation
+	// earlier is the highest number of its sequence that an earlier program may have decided.
+	earlier int
 }
 
-func (h *call) report(rule, format string, args ...any) {
-	h.found = append(h.found, Violation{rule, h.key, fmt.Sprintf(format, args...)})
+func (h *call) report(rule, format string, args ...any) { h.judge(false, rule, format, args...) }
+
+// judge reports what an earlier program may have done, or nobody.
+func (h *call) judge(earlier bool, rule, format string, args ...any) {
+	h.found = append(h.found, Violation{rule, h.key, fmt.Sprintf(format, args...), earlier})
 }
+
+// mayBeEarlier reports whether an earlier program may have decided about a number of the sequence,
+// or about a later one.
+func (h *call) mayBeEarlier(number int) bool { return 0 < number && number <= h.earlier }
+
+// forgotten reports whether a number was superseded by an earlier program, which forgets its outcome.
+func (h *call) forgotten(word string) bool { return word == Superseded && h.mayBeEarlier(h.n+1) }
 
 // of returns the events of a kind.
 func (h *call) of(kind Kind) []Event {
@@ -194,8 +215,8 @@ func (h *call) ends() {
 	requests := h.requests()
 	for _, e := range h.of(Answer) {
 		r := requests[e.ID]
-		if e.Word == NotFound && !h.rules.OneRecord {
-			h.report(RuleForgotten, "%s was told that there is no execution with fence %d", e.ID, r.Fence)
+		if e.Word == NotFound {
+			h.judge(h.mayBeEarlier(h.n), RuleForgotten, "%s was told that there is no execution with fence %d", e.ID, r.Fence)
 			return
 		}
 		if !isEnd(e.Verb) || e.Word != Lost && e.Word != Ended {
@@ -203,13 +224,13 @@ func (h *call) ends() {
 		}
 		switch {
 		case r.Outcome != "" && r.Outcome == outcome:
-			if denied || h.rules.OneRecord {
+			if denied {
 				continue
 			}
 			denied = true
-			h.report(RuleDenied, "%s was told %s, and yet its end is the outcome", e.ID, e.Word)
-		case e.Word == Ended && len(said[r.Fence]) == 1 && !h.rules.OneRecord && !h.rules.Repeats && !h.rules.Reopens:
-			h.report(RuleEnded, "%s was told that its attempt has ended in another way, and nobody has ended it", e.ID)
+			h.judge(h.mayBeEarlier(h.n), RuleDenied, "%s was told %s, and yet its end is the outcome", e.ID, e.Word)
+		case e.Word == Ended && len(said[r.Fence]) == 1 && !h.rules.Repeats && !h.rules.Reopens:
+			h.judge(h.mayBeEarlier(h.n), RuleEnded, "%s was told that its attempt has ended in another way, and nobody has ended it", e.ID)
 		}
 	}
 }
@@ -265,7 +286,7 @@ func (h *call) final() {
 		case e.Word == Gone:
 			h.report(RuleLost, "node %d: %s", node, e.Text)
 		case promised != "" && e.Outcome == "":
-			h.report(RuleLost, "%s was told, and node %d says: %s %d %s", promised, node, e.Word, e.Status, e.Text)
+			h.judge(h.forgotten(e.Word), RuleLost, "%s was told, and node %d says: %s %d %s", promised, node, e.Word, e.Status, e.Text)
 		case e.Word == Held && h.rules.Asked && slices.ContainsFunc(h.of(Effect), func(ef Event) bool { return ef.At < e.At }):
 			h.report(RuleUnsettled, "node %d holds it although whoever is asked knows of its effect", node)
 		case e.Word == Held && reasons[node] == "":
@@ -290,7 +311,7 @@ func (h *call) kept() {
 			}
 		case told == 0 || e.Final || requests[e.ID].At < told:
 		case slices.Contains([]string{InFlight, Held, Superseded, Gap, OtherCaller}, e.Word):
-			h.report(RuleLost, "%s was told %s after the outcome was", e.ID, e.Word)
+			h.judge(h.forgotten(e.Word), RuleLost, "%s was told %s after the outcome was", e.ID, e.Word)
 			return
 		}
 	}

@@ -117,9 +117,6 @@ type Rules struct {
 	// Numbered: calls are numbers of sequences, each with a key made by NumberKey. Gapless:
 	// none begins before the one below it has an outcome.
 	Numbered, Gapless bool
-	// OneRecord: the numbers shared a record at first, so an end that is sent again may be
-	// denied although it was recorded, and gaps aren't kept.
-	OneRecord bool
 	// Shared: strangers send the keys too, and the upstream refuses them.
 	Shared bool
 }
@@ -134,12 +131,13 @@ type Log struct {
 	faults   []Event
 	requests int
 	effects  map[string][]Event
+	earlier  map[int]int64 // until when nodes ran an earlier program
 }
 
 // NewLog is an empty log of calls to operations with these rules, which all have the
 // same lease.
 func NewLog(rules map[string]Rules, lease time.Duration) *Log {
-	return &Log{rules: rules, lease: lease, keys: map[string][]Event{}, effects: map[string][]Event{}}
+	return &Log{rules: rules, lease: lease, keys: map[string][]Event{}, effects: map[string][]Event{}, earlier: map[int]int64{}}
 }
 
 // Add adds an event, from any goroutine and in any order.

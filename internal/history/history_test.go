@@ -23,7 +23,6 @@ const (
 	asked  = "asked/k"
 	timed  = "timed/k" // its lease lasts tapeLease
 	retry  = "retry/k" // so does its, and it may be repeated
-	before = "before/s#1"
 	first  = "numbers/s#1"
 	second = "numbers/s#2"
 	third  = "numbers/s#3"
@@ -37,7 +36,6 @@ func newTape() *tape {
 	return &tape{log: NewLog(map[string]Rules{
 		"once": {}, "steps": {Reopens: true}, "again": {Repeats: true}, "routed": {Routed: true}, "asked": {Routed: true, Asked: true},
 		"timed": {Timed: true}, "retry": {Timed: true, Repeats: true, Retries: true},
-		"before":  {Numbered: true, OneRecord: true},
 		"numbers": {Numbered: true, Gapless: true}, "shared": {Routed: true, Shared: true},
 	}, tapeLease)}
 }

@@ -117,7 +117,7 @@ func (st state) after(s *step) (next state, ok bool) {
 		ok = st.phase != free && st.print != 0 && st.print != s.print
 	case stepPassed:
 		next.phase = passed
-		ok = st.phase == free || st.phase == open || st.phase == passed
+		ok = st.phase == free || st.phase == open || st.phase == passed || st.phase == final && s.forgets
 	case stepGuest:
 		next.guest = s.attempt
 		ok = st.guest == "" && (st.phase == free || st.phase == open || st.phase == final && st.harmless)

@@ -20,6 +20,9 @@ type Summary struct {
 	// since the last claim. Nothing is executed
 	// twice by that, but a lease was shorter than it should be.
 	Early int
+	// Sequences counts them, and Earlier those of which an earlier program may have decided about
+	// a number.
+	Sequences, Earlier int
 }
 
 // Summary counts what is in the log.
@@ -33,6 +36,12 @@ func (l *Log) Summary() Summary {
 			s.Early++
 		}
 	}
+	for _, keys := range l.Sequences() {
+		if l.RulesOf(keys[0]).Numbered {
+			s.Sequences++
+		}
+	}
+	s.Earlier = len(l.lastEarlier())
 	return s
 }
 

@@ -53,10 +53,38 @@ func (l *Log) sequenceOf(key string) []string {
 	})
 }
 
+// Earlier says that a node ran an earlier program for all requests that were sent before a time. It
+// kept the numbers of a sequence in one record, so what it decided about a number is judged
+// mildly, see [Violation.Earlier]: it may have
+//
+//   - forgotten the outcome of a number when a later one began, and superseded it,
+//   - denied an end that was sent again, for the same reason,
+//   - begun a sequence in its middle, although it has no gaps.
+func (l *Log) Earlier(node int, until int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.earlier[node] = until
+}
+
+// lastEarlier is the highest number of each sequence that was sent to an earlier program. The
+// sequences to which none was aren't there.
+func (l *Log) lastEarlier() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := map[string]int{}
+	for key, events := range l.keys {
+		for _, e := range events {
+			if sequence, n := CutNumber(key); e.Kind == Request && e.At < l.earlier[e.Node] && n > 0 {
+				last[sequence] = max(last[sequence], n)
+			}
+		}
+	}
+	return last
+}
+
 // number is what the clients know of one number.
 type number struct {
 	*call
-	n      int
 	grants []during
 	sure   []during // its attempts had the right to execute all that time
 	// happened is when something had happened that isn't undone, ended when it may have had an
@@ -71,7 +99,7 @@ type during struct {
 }
 
 // checkSequences checks the numbers of each sequence against each other.
-func (l *Log) checkSequences() []Violation {
+func (l *Log) checkSequences(earlier map[string]int) []Violation {
 	var found []Violation
 	for _, keys := range l.Sequences() {
 		rules := l.RulesOf(keys[0])
@@ -80,7 +108,7 @@ func (l *Log) checkSequences() []Violation {
 		}
 		numbers := map[int]*number{}
 		for _, key := range keys {
-			n := newNumber(&call{key: key, rules: rules, events: l.Of(key)})
+			n := newNumber(l.callOf(key, earlier))
 			numbers[n.n] = n
 		}
 		for _, key := range keys {
@@ -95,7 +123,6 @@ func (l *Log) checkSequences() []Violation {
 
 func newNumber(h *call) *number {
 	n := &number{call: h, happened: math.MaxInt64, ended: math.MaxInt64, told: math.MaxInt64}
-	_, n.n = CutNumber(h.key)
 	requests, arrivals := h.requests(), map[string]Event{}
 	attempts := map[int64]*during{} // of the execution API, by the fence
 	type end struct {
@@ -157,8 +184,8 @@ func (n *number) mayEnd(e Event, may bool) {
 // and without gaps none begins before the one below it has an outcome.
 func (n *number) begins(all map[int]*number) {
 	for _, g := range n.grants {
-		if below := all[n.n-1]; n.rules.Gapless && !n.rules.OneRecord && n.n > 1 && (below == nil || below.ended >= g.to) {
-			n.report(RuleGap, "%s began, and number %d had no outcome", g.id, n.n-1)
+		if below := all[n.n-1]; n.rules.Gapless && n.n > 1 && (below == nil || below.ended >= g.to) {
+			n.judge(n.mayBeEarlier(n.n), RuleGap, "%s began, and number %d had no outcome", g.id, n.n-1)
 		}
 		for _, other := range all {
 			if other.n > n.n && g.from > other.happened {
@@ -197,7 +224,7 @@ func (n *number) refusals(all map[int]*number) {
 		case named != nil && named.told < requests[e.ID].At:
 			n.report(RuleGap, "%s was told that number %d comes next, which has an outcome", e.ID, e.Next)
 		case e.Next > 1 && (all[e.Next-1] == nil || all[e.Next-1].ended >= e.At):
-			n.report(RuleGap, "%s was told that number %d comes next, and the one below it has no outcome", e.ID, e.Next)
+			n.judge(n.mayBeEarlier(e.Next), RuleGap, "%s was told that number %d comes next, and the one below it has no outcome", e.ID, e.Next)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package history
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // refuse refuses a number, and names another.
 func (p *tape) refuse(key, word string, next int) {
@@ -49,12 +52,6 @@ func TestSoundSequences(t *testing.T) {
 			p.end(first, Complete, 7, "completed r", None)
 			p.run(second, 8)
 			p.end(first, Complete, 7, "completed r", OK)
-		},
-		"an earlier program denies an end once a later number has begun": func(p *tape) {
-			p.run(before, 7)
-			p.end(before, Complete, 7, "completed r", Lost)
-			p.end(before, Complete, 7, "completed r", NotFound)
-			p.last(before, Replay, "completed r", "")
 		},
 		"strangers are refused, before and after the owner was": func(p *tape) {
 			p.shared("s", "401 no", Answered, "401 no")
@@ -155,5 +152,88 @@ func TestPlantedInSequences(t *testing.T) {
 			p.answer(owner, Event{Key: shared, Word: Answered, Outcome: "201 r"})
 			p.shared("s", "401 no", Answered, "401 no")
 		}, []string{RuleOrder}},
+	})
+}
+
+// TestEarlierPrograms has what an earlier program does to numbers. It is a violation all the same
+// where only later programs had them, or had the numbers above one whose outcome is gone.
+func TestEarlierPrograms(t *testing.T) {
+	tests := map[string]struct {
+		play func(p *tape, later func())
+		want string
+	}{
+		"an outcome is forgotten": {func(p *tape, later func()) {
+			p.run(first, 7)
+			later()
+			p.run(second, 8)
+			p.refuse(first, Superseded, 2)
+		}, RuleLost},
+		"an outcome is forgotten to the end": {func(p *tape, later func()) {
+			p.run(first, 7)
+			later()
+			p.run(second, 8)
+			p.ask(Event{Key: first, Verb: Begin, Final: true}, Event{Word: Superseded, Next: 2})
+		}, RuleLost},
+		"an end is denied": {func(p *tape, later func()) {
+			later()
+			p.run(first, 7)
+			p.end(first, Complete, 7, "completed r", Lost)
+			p.last(first, Replay, "completed r", "")
+		}, RuleDenied},
+		"an attempt is forgotten": {func(p *tape, later func()) {
+			later()
+			p.run(first, 7)
+			p.end(first, Complete, 7, "completed r", NotFound)
+		}, RuleForgotten},
+		"an attempt was ended by nobody": {func(p *tape, later func()) {
+			later()
+			p.begin(first, "h", Execute, 7, "")
+			p.end(first, Complete, 7, "completed r", Ended)
+		}, RuleEnded},
+		"a sequence begins in its middle": {func(p *tape, later func()) {
+			p.run(first, 7)
+			later()
+			p.run(third, 8)
+		}, RuleGap},
+		"and what comes next is in its middle": {func(p *tape, later func()) {
+			later()
+			p.begin(second, "h", Execute, 8, "")
+			p.end(second, Abort, 8, "", OK)
+			p.refuse(third, Gap, 2)
+		}, RuleGap},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			for _, earlier := range []bool{true, false} {
+				p := newTape()
+				test.play(p, func() {
+					if !earlier {
+						p.log.Earlier(1, p.now)
+					}
+				})
+				if earlier {
+					p.log.Earlier(1, p.now)
+				}
+				found := p.log.Check()
+				strict := slices.DeleteFunc(slices.Clone(found), func(v Violation) bool { return v.Earlier })
+				if !slices.Contains(rulesOf(found), test.want) || (len(strict) == 0) != earlier {
+					t.Errorf("by an earlier program %v: found %+v", earlier, found)
+				}
+			}
+		})
+	}
+	t.Run("nothing else is judged mildly", func(t *testing.T) {
+		p := newTape()
+		p.run(first, 7)
+		p.effect(first, "c-1")
+		p.run(second, 8)
+		p.begin(first, "", Held, 0, "")
+		p.run(first, 9)
+		p.log.Earlier(1, p.now+1)
+		for _, v := range p.log.Check() {
+			if v.Earlier {
+				t.Errorf("%+v", v)
+			}
+		}
 	})
 }

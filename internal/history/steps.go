@@ -25,6 +25,7 @@ type step struct {
 	// all of them may.
 	began, leaseOver int64
 	harmless         bool // an end after which strangers may use the key, because nothing has happened
+	forgets          bool // an earlier program may have superseded a number with an outcome, see [Log.Earlier]
 	// pending steps may have happened or not, because there was no answer.
 	pending bool
 }
@@ -61,7 +62,7 @@ const never = math.MaxInt64
 // aren't steps: each may have been written at any time since it was sent, which the ghosts
 // of later steps say.
 func (h *call) steps() []porcupine.Operation {
-	b := builder{rules: h.rules, lease: int64(h.lease), requests: h.requests(), ends: map[string]*porcupine.Operation{}, arrivals: map[string]Event{}, outcomes: map[string]Event{}}
+	b := builder{rules: h.rules, forgets: h.forgotten(Superseded), lease: int64(h.lease), requests: h.requests(), ends: map[string]*porcupine.Operation{}, arrivals: map[string]Event{}, outcomes: map[string]Event{}}
 	for p := range b.ghosts {
 		b.ghosts[p] = never
 	}
@@ -101,6 +102,7 @@ func (h *call) steps() []porcupine.Operation {
 // builder collects the steps of one call.
 type builder struct {
 	rules    Rules
+	forgets  bool
 	lease    int64 // in nanoseconds; zero: not known
 	requests map[string]Event
 	arrivals map[string]Event // by the id of the call
@@ -257,7 +259,7 @@ func (b *builder) finish() []porcupine.Operation {
 		for p, since := range b.ghosts {
 			s.ghosts[p] = since < op.Return
 		}
-		s.leaseOver = never
+		s.leaseOver, s.forgets = never, b.forgets
 		if b.rules.Timed {
 			s.began, s.leaseOver = op.Call, op.Return-b.lease+clockSlack
 		}
