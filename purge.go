@@ -1,6 +1,7 @@
 package semel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,17 +149,25 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	if err != nil {
 		return err
 	}
-	rec, err := e.get(ctx, id)
+	rec, err := e.getIfAny(ctx, id)
 	if err != nil {
-		return e.storeError("get", id, err)
+		return err
 	}
 	if r.Fence != 0 && r.Fence != rec.Fence {
 		return ErrNotFound
 	}
-	if rec.Mark != nil {
-		if err := e.purgeNumbers(ctx, id, r); err != nil {
+	// A crash may have left a number whose mark was never written.
+	if rec.Mark != nil || rec.State == absent && op.Sequenced && e.extras.Search != nil {
+		n, err := e.purgeNumbers(ctx, id, r)
+		if err != nil {
 			return err
 		}
+		if rec, err = e.getIfAny(ctx, id); err != nil || rec.State == absent && n > 0 {
+			return err // the last of them may have taken the mark with it
+		}
+	}
+	if rec.State == absent {
+		return ErrNotFound
 	}
 	now, err := e.now(ctx)
 	if err != nil {
@@ -183,6 +192,11 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	}
 	if free, err := e.archived(ctx, []*Record{rec}); err != nil || len(free) == 0 {
 		return err
+	}
+	if rec.Sequence != 0 {
+		if free, err := e.mayPurge(ctx, op, rec, now); err != nil || !free {
+			return cmp.Or(err, error(&Error{Code: CodeIllegalTransition, Message: "the sequence was changed by another"}))
+		}
 	}
 	// A crash before this write leaves nothing. A crash after it, or a concurrent change
 	// of the record, leaves an entry of a purge that didn't happen: the record, and the
@@ -248,13 +262,13 @@ func (e *Engine) purgeBeside(ctx context.Context, id ID) error {
 	return nil
 }
 
-// purgeNumbers purges all numbers of a sequence.
-func (e *Engine) purgeNumbers(ctx context.Context, sequence ID, r Removal) error {
+// purgeNumbers purges all numbers of a sequence, and returns how many there were.
+func (e *Engine) purgeNumbers(ctx context.Context, sequence ID, r Removal) (n int, err error) {
 	q := store.Query{Tenant: &sequence.Tenant, Principal: sequence.Principal, Operation: sequence.Operation, KeyPrefix: sequence.Key + store.ScopeMark}
 	for {
 		page, err := e.Search(ctx, q)
 		if err != nil {
-			return err
+			return n, err
 		}
 		r.Fence = 0 // that of the mark
 		for i := range page.Records {
@@ -262,12 +276,13 @@ func (e *Engine) purgeNumbers(ctx context.Context, sequence ID, r Removal) error
 			if id != sequence.Numbered(page.Records[i].Sequence) {
 				continue // of another principal: the empty one selects all
 			}
+			n++
 			if err := e.Purge(ctx, id, r); err != nil && !errors.Is(err, ErrNotFound) {
-				return err
+				return n, err
 			}
 		}
 		if q.Cursor = page.Next; q.Cursor == "" {
-			return nil
+			return n, nil
 		}
 	}
 }

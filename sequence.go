@@ -66,6 +66,9 @@ func (d *delivery) readPosition(ctx context.Context) error {
 	case mark.State == absent, mark.Expired(now) && (newest.State == absent || newest.Expired(now)):
 	case mark.Mark != nil:
 		p.Mark, p.newest = *mark.Mark, newest
+		if newest.State == absent || newest.Expired(now) && !nothingHappened(newest) {
+			p.Begun = p.Newest // a record that is gone proves nothing, also for its own number
+		}
 	case mark.Sequence != 0:
 		p.Mark, p.newest = store.Mark{Begun: mark.Sequence - 1, Newest: mark.Sequence}, newest
 	}
@@ -109,7 +112,7 @@ func (p *position) rule(op *Operation, call *Call, lease store.Instant) Decision
 		return InFlight
 	case newest.State == Processing:
 		return Held // unless its holder is gone
-	case !nothingHappened(newest): // a record that is gone proves nothing
+	case !nothingHappened(newest):
 		p.begun = p.Newest
 	}
 	switch {
@@ -182,6 +185,9 @@ func (d *delivery) order(ctx context.Context) (progress, error) {
 		p := &d.position
 		switch {
 		case decision == Execute:
+			if next, err := d.passGone(ctx); next != proceed || err != nil {
+				return startOver, err
+			}
 			return proceed, d.keepOlder(ctx)
 		case decision == Held && !p.newest.Held:
 			// Its holder is gone: as a sweep would, which may come later.
@@ -212,6 +218,30 @@ func (d *delivery) order(ctx context.Context) (progress, error) {
 		return answered, nil
 	}
 	return startOver, d.look(ctx)
+}
+
+// passGone moves the mark past the delivery's own number if its record is gone, before it is claimed
+// anew: by its next record nobody could tell that there was one before.
+func (d *delivery) passGone(ctx context.Context) (progress, error) {
+	p := &d.position
+	if p.mark.Mark == nil || p.Newest != d.call.Sequence || p.Begun <= p.mark.Mark.Begun {
+		return proceed, nil
+	}
+	// The mark was read after the record, which another delivery may have claimed meanwhile.
+	seen := d.cur.Revision
+	if err := d.look(ctx); err != nil || d.cur.Revision != seen {
+		return startOver, err
+	}
+	next := *p.mark
+	next.UpdatedAt, next.Mark = d.at.now, &p.Mark
+	// A crash before this write leaves nothing. A crash after it leaves a mark that says what is
+	// true without the claim, too.
+	stored, moved, err := d.engine.replace(ctx, d.op, p.mark, &next, store.ChangePostponed, nil)
+	if err != nil || !moved {
+		return startOver, err
+	}
+	p.mark = stored
+	return proceed, nil
 }
 
 // markNames reports whether the mark names the claim that is stored, so that it may have been given

@@ -249,11 +249,11 @@ func TestFindingTheNumbersOfASequence(t *testing.T) {
 	})
 }
 
-// hooked calls a function once, before the write of a record with an identity.
+// hooked calls functions once, before and after the write of a record with an identity.
 type hooked struct {
 	semel.Store
-	id     semel.ID
-	before func()
+	id            semel.ID
+	before, after func()
 }
 
 func (s *hooked) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
@@ -261,7 +261,12 @@ func (s *hooked) Apply(ctx context.Context, w store.Write) (*semel.Record, bool,
 		s.before = nil
 		f()
 	}
-	return s.Store.Apply(ctx, w)
+	rec, applied, err := s.Store.Apply(ctx, w)
+	if f := s.after; f != nil && w.Record.ID == s.id {
+		s.after = nil
+		f()
+	}
+	return rec, applied, err
 }
 
 // Of two numbers that begin at the same time one finds the mark moved, and gives its claim back.
@@ -456,5 +461,73 @@ func TestTheNumberThatComesNext(t *testing.T) {
 		decides(t, r.Engine, by("owner", 2), semel.Replay)
 		next("owner", 5, 3)
 		must(t, begin(t, r.Engine, by("owner", 3)).Complete(t.Context(), data("3")))
+	})
+}
+
+// A number that is purged may run again, and ends without an effect. What it did before stands: none
+// below it may follow, whenever its next attempt or its process ends.
+func TestANumberThatWasPurgedHasHappened(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		inBubble(t, semel.Operation{Sequenced: true}, func(t *testing.T, r *rig) {
+			runs(t, r.Engine, 1)
+			runs(t, r.Engine, 7)
+			pass(3 * time.Second)
+			must(t, r.Purge(t.Context(), id("k").Numbered(7), semel.Removal{Reason: "it was wrong"}))
+			if crash { // between its claim and the mark
+				wrapped, faults := faultstore.New(r.store, nil)
+				opts := r.opts
+				opts.StoreTimeout = time.Second
+				e, err := semel.New(&hooked{Store: wrapped, id: id("k").Numbered(7), after: func() { faults.Cut(faultstore.NotApplied) }}, &opts)
+				must(t, err)
+				_, err = e.Begin(t.Context(), numbered("k", 7))
+				wantCode(t, err, semel.CodeStoreUnavailable)
+				must(t, e.Close(t.Context()))
+				pass(time.Hour)
+				decides(t, r.Engine, numbered("k", 7), semel.Held)
+				_, err = r.Settle(t.Context(), id("k").Numbered(7), semel.Settlement{Outcome: semel.DispositionAborted}, "it never came")
+				must(t, err)
+			} else {
+				must(t, begin(t, r.Engine, numbered("k", 7)).Abort(t.Context(), store.Failure{Code: "nothing"}))
+			}
+			decides(t, r.Engine, numbered("k", 6), semel.Superseded)
+			runs(t, r.Engine, 7)
+			decides(t, r.Engine, numbered("k", 1), semel.Replay)
+		})
+	}
+}
+
+// A number that ended without an effect moves nothing, also when an operator purges it.
+func TestPurgingANumberWithoutAnEffect(t *testing.T) {
+	inBubble(t, semel.Operation{Sequenced: true, Gapless: true}, func(t *testing.T, r *rig) {
+		for n := range uint64(2) {
+			must(t, begin(t, r.Engine, numbered("k", n+1)).Abort(t.Context(), store.Failure{Code: "nothing"}))
+			pass(3 * time.Second)
+			must(t, r.Purge(t.Context(), id("k").Numbered(n+1), semel.Removal{Reason: "it is in the way"}))
+			decides(t, r.Engine, numbered("k", n+2), semel.SequenceGap)
+			runs(t, r.Engine, n+1)
+		}
+		must(t, begin(t, r.Engine, numbered("k", 3)).Abort(t.Context(), store.Failure{Code: "nothing"}))
+		pass(3 * time.Second)
+		must(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: "forget me"}))
+		if n := r.store.Len(); n != 0 {
+			t.Errorf("%d records are left", n)
+		}
+	})
+}
+
+// A crash leaves a claim without its mark. The sequence can be purged all the same.
+func TestPurgingASequenceWithoutAMark(t *testing.T) {
+	inBubble(t, semel.Operation{Sequenced: true}, func(t *testing.T, r *rig) {
+		runs(t, r.Engine, 1)
+		mark, err := r.store.Get(t.Context(), id("k"))
+		must(t, err)
+		if n, err := r.store.Extras().Purge.Purge(t.Context(), []store.Ref{{ID: mark.ID, Revision: mark.Revision}}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		pass(3 * time.Second)
+		must(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: "forget me"}))
+		if n := r.store.Len(); n != 0 {
+			t.Errorf("%d records are left", n)
+		}
 	})
 }
