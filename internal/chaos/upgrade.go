@@ -20,8 +20,9 @@ func mayRefuse(op string, earlier bool) bool {
 }
 
 // upgrade replaces the earlier program of the nodes by the present one, as docs/upgrade.md says:
-// one node after the other or, where a migration renames, after all have stopped. It doesn't end
-// with the load, because no node may be left behind. From then on everything may be refused.
+// one node after the other or, where a migration renames, after all have stopped. Half of the time
+// is left for calls that only the present program has. It doesn't end with the load, because no node
+// may be left behind. From then on everything may be refused.
 func (r *run) upgrade(ctx context.Context, s *injector) (err error) {
 	if r.opts.Earlier == "" {
 		return nil
@@ -48,7 +49,7 @@ func (r *run) upgrade(ctx context.Context, s *injector) (err error) {
 		return err
 	}
 	for i, n := range r.nodes {
-		stage.Pause(ctx, r.opts.Duration/time.Duration(len(r.nodes)+1))
+		stage.Pause(ctx, r.opts.Duration/time.Duration(2*len(r.nodes)))
 		s.take(n.name)
 		n.binary.Store(&r.opts.Binary)
 		r.tell(fmt.Sprintf("%s is replaced", n.name))
