@@ -310,11 +310,28 @@ func (h *call) kept() {
 				told = e.At
 			}
 		case told == 0 || e.Final || requests[e.ID].At < told:
+		case e.Word == InFlight && h.strangerAt(e.Node, e.At): // which says that the line there is long
 		case slices.Contains([]string{InFlight, Held, Superseded, Gap, OtherCaller}, e.Word):
 			h.judge(h.forgotten(e.Word), RuleLost, "%s was told %s after the outcome was", e.ID, e.Word)
 			return
 		}
 	}
+}
+
+// strangerAt reports whether a node had a stranger's request that wasn't answered yet.
+func (h *call) strangerAt(node int, at int64) bool {
+	there := map[string]bool{}
+	for _, e := range h.events {
+		switch {
+		case e.At >= at:
+			return len(there) > 0
+		case e.Kind == Request && e.Node == node && e.Caller != "":
+			there[e.ID] = true
+		case e.Kind == Answer:
+			delete(there, e.ID)
+		}
+	}
+	return len(there) > 0
 }
 
 // ousted: the owner of a key isn't kept out by strangers whom the upstream has refused, or who

@@ -60,6 +60,14 @@ func TestSoundSequences(t *testing.T) {
 			p.shared("s", "", Replay, "403 no")
 			p.shared("", "", Replay, "422 r")
 		},
+		"strangers wait at a node that can't reach its store, and the owner finds no place in their line": func(p *tape) {
+			p.send(Event{Key: shared, Verb: Call, Caller: "s", Node: 2})
+			owner := p.send(Event{Key: shared, Verb: Call})
+			p.add(Event{Kind: Arrival, Key: shared, ID: owner})
+			p.add(Event{Kind: Effect, Key: shared, ID: owner, Outcome: "201 r"})
+			p.answer(owner, Event{Key: shared, Word: Answered, Outcome: "201 r"})
+			p.ask(Event{Key: shared, Verb: Call, Node: 2}, Event{Word: InFlight})
+		},
 		"a stranger is told nothing, and keeps the key": func(p *tape) {
 			p.shared("s", "401 no", None, "")
 			p.shared("", "", OtherCaller, "")
@@ -132,6 +140,12 @@ func TestPlantedInSequences(t *testing.T) {
 			p.shared("", "422 r", Answered, "422 r")
 			p.shared("s", "401 no", None, "")
 			p.shared("", "", OtherCaller, "")
+		}, []string{RuleLost}},
+		"an outcome is kept from its owner where no stranger waits": {func(p *tape) {
+			p.ask(Event{Key: shared, Verb: Call, Caller: "s", Node: 2}, Event{Word: Unsent})
+			p.send(Event{Key: shared, Verb: Call, Caller: "s", Node: 1})
+			p.shared("", "422 r", Answered, "422 r")
+			p.ask(Event{Key: shared, Verb: Call, Node: 2}, Event{Word: InFlight})
 		}, []string{RuleLost}},
 		"a refused call is sent again once strangers had the key": {func(p *tape) {
 			p.shared("", "422 r", Answered, "422 r")
