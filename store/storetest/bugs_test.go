@@ -21,7 +21,7 @@ type plantedBug struct {
 	caught []string
 }
 
-var plantedBugs = slices.Concat(writeBugs, otherBugs, searchBugs, attributeBugs, evidenceBugs)
+var plantedBugs = slices.Concat(writeBugs, otherBugs, searchBugs, attributeBugs, evidenceBugs, sequenceBugs)
 
 // completions counts them for the bug that drops some, also while the store is opened
 // again.

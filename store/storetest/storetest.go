@@ -1,7 +1,7 @@
 // Package storetest is the contract of [semel.Store] in code. Every store passes the same
 // suite: cases that each prove one rule, random histories compared with the memory store,
-// concurrent histories checked for linearizability, and engines on the store while their calls
-// to it fail.
+// histories of sequences compared with what each number must get, concurrent histories checked
+// for linearizability, and engines on the store while their calls to it fail.
 //
 // Run it on your store by one test:
 //
@@ -147,7 +147,7 @@ func allGroups() []group {
 		{cases: dueCases, needs: canDue}, {cases: purgeCases, needs: canPurge}, {cases: watchCases, needs: canWatch},
 		{cases: searchCases, needs: canSearch}, {cases: attributeCases, needs: canSearch},
 		{cases: engineCases}, {cases: fenceCases, needs: canPurge}, {cases: faultCases}, {cases: sweepCases, needs: canDue},
-		{cases: fallbackCases}, {cases: modelCases}, {cases: linearCases}, {cases: claimCases, realTime: true},
+		{cases: fallbackCases}, {cases: modelCases}, {cases: sequenceCases}, {cases: linearCases}, {cases: claimCases, realTime: true},
 		{cases: evidenceCases, needs: canEvidence}, {cases: evidenceFaultCases, needs: canEvidence},
 	}
 }
