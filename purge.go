@@ -149,46 +149,13 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	if err != nil {
 		return err
 	}
-	rec, err := e.getIfAny(ctx, id)
-	if err != nil {
+	rec, err := e.toPurge(ctx, op, id, r)
+	if err != nil || rec == nil {
 		return err
 	}
-	if r.Fence != 0 && r.Fence != rec.Fence {
-		return ErrNotFound
-	}
-	// A crash may have left a number whose mark was never written.
-	if rec.Mark != nil || rec.State == absent && op.Sequenced && e.extras.Search != nil {
-		n, err := e.purgeNumbers(ctx, id, r)
-		if err != nil {
-			return err
-		}
-		if rec, err = e.getIfAny(ctx, id); err != nil || rec.State == absent && n > 0 {
-			return err // the last of them may have taken the mark with it
-		}
-	}
-	if rec.State == absent {
-		return ErrNotFound
-	}
-	now, err := e.now(ctx)
+	now, err := e.passFence(ctx, rec)
 	if err != nil {
 		return err
-	}
-	if !rec.State.Terminal() {
-		return &Error{Code: CodeIllegalTransition, Message: "only a record whose attempt has ended can be purged"}
-	}
-	if rec.Unfinished() {
-		return &Error{Code: CodeIllegalTransition, Message: "the record has messages to deliver, or is being compensated"}
-	}
-	if !fencePassed(rec, now) { // the next fence might not be higher
-		if !pause(ctx, fenceMargin+time.Duration(rec.Fence-now.Micros()+1)*time.Microsecond) {
-			return ctx.Err()
-		}
-		if now, err = e.now(ctx); err != nil {
-			return err
-		}
-		if !fencePassed(rec, now) {
-			return &Error{Code: CodeIllegalTransition, Message: "the record is too new to be purged, try again", RetryAfter: fenceMargin}
-		}
 	}
 	if free, err := e.archived(ctx, []*Record{rec}); err != nil || len(free) == 0 {
 		return err
@@ -260,6 +227,55 @@ func (e *Engine) purgeBeside(ctx context.Context, id ID) error {
 		}
 	}
 	return nil
+}
+
+// toPurge is the record that Purge deletes. If it is a mark, toPurge purges the numbers before,
+// which may leave none.
+func (e *Engine) toPurge(ctx context.Context, op *operation, id ID, r Removal) (*Record, error) {
+	rec, err := e.getIfAny(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if r.Fence != 0 && r.Fence != rec.Fence {
+		return nil, ErrNotFound
+	}
+	n := 0
+	// A crash may have left a number whose mark was never written.
+	if rec.Mark != nil || rec.State == absent && op.Sequenced && e.extras.Search != nil {
+		if n, err = e.purgeNumbers(ctx, id, r); err != nil {
+			return nil, err
+		}
+		if rec, err = e.getIfAny(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case rec.State == absent && n > 0: // the last of them has taken the mark with it
+		return nil, nil
+	case rec.State == absent:
+		return nil, ErrNotFound
+	case !rec.State.Terminal():
+		return nil, &Error{Code: CodeIllegalTransition, Message: "only a record whose attempt has ended can be purged"}
+	case rec.Unfinished():
+		return nil, &Error{Code: CodeIllegalTransition, Message: "the record has messages to deliver, or is being compensated"}
+	}
+	return rec, nil
+}
+
+// passFence waits until the clock has passed the fence of the record: the next one might not be
+// higher before. It returns the time.
+func (e *Engine) passFence(ctx context.Context, rec *Record) (store.Instant, error) {
+	now, err := e.now(ctx)
+	if err != nil || fencePassed(rec, now) {
+		return now, err
+	}
+	if !pause(ctx, fenceMargin+time.Duration(rec.Fence-now.Micros()+1)*time.Microsecond) {
+		return now, ctx.Err()
+	}
+	if now, err = e.now(ctx); err == nil && !fencePassed(rec, now) {
+		err = &Error{Code: CodeIllegalTransition, Message: "the record is too new to be purged, try again", RetryAfter: fenceMargin}
+	}
+	return now, err
 }
 
 // purgeNumbers purges all numbers of a sequence, and returns how many there were.
