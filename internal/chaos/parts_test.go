@@ -353,3 +353,53 @@ func idle(t *testing.T) *process {
 	t.Cleanup(func() { p.stop(0) })
 	return p
 }
+
+// The upstream refuses nothing that an earlier program would forget, until it hears that there is
+// none any more.
+func TestTheUpstreamHearsOfTheUpgrade(t *testing.T) {
+	in, config := io.Pipe()
+	lines, out := io.Pipe()
+	defer lines.Close()
+	go func() { _ = upstreamProcess(in, out) }()
+	defer config.Close()
+	hear := func(earlier bool) {
+		if err := json.NewEncoder(config).Encode(upstreamConfig{Seed: 1, Brief: true, Earlier: earlier}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hear(true)
+	addr := make(chan string)
+	go scan(lines, func(l line) {
+		if l.Addr != "" {
+			addr <- l.Addr
+		}
+	})
+	url := "http://" + <-addr + "/" + opPayNumbers
+	refused := func() (n int64) {
+		var count atomic.Int64
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				resp, err := http.Post(url, "application/json", strings.NewReader(`{"order":"k#1","amount":1}`))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer resp.Body.Close()
+				if resp.StatusCode == http.StatusUnprocessableEntity {
+					count.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		return count.Load()
+	}
+	if n := refused(); n != 0 {
+		t.Errorf("%d of 100 were refused beside an earlier program", n)
+	}
+	hear(false)
+	hear(false) // which it takes only when it has heard the first
+	if n := refused(); n == 0 {
+		t.Error("none of 100 was refused after the upgrade")
+	}
+}
