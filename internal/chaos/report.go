@@ -30,8 +30,10 @@ type Report struct {
 	// Peak is the most memory that each node used.
 	Peak       map[string]usage
 	Violations []history.Violation
-	// Excused are those of which an earlier program may be the cause, see [history.Log.Earlier].
-	Excused []history.Violation
+	// Excused are those of which an earlier program may be the cause, see [history.Log.Earlier],
+	// and Examples the histories of the first of each rule.
+	Excused  []history.Violation
+	Examples map[string]string
 	// Histories of the calls that break a rule.
 	Histories []string
 	// Dir has the nodes' logs; it is kept if there were violations.
@@ -87,6 +89,9 @@ func (r *Report) Print(w io.Writer) {
 		fmt.Fprintf(w, "  EXCUSED, because the earlier program does that: %s\n", byRule(r.Excused))
 		for _, v := range r.Excused {
 			fmt.Fprintf(w, "    %s: %s: %s\n", v.Rule, v.Key, v.Text)
+		}
+		for _, rule := range sorted(r.Examples) {
+			fmt.Fprintf(w, "  an excused one, %s:\n%s", rule, r.Examples[rule])
 		}
 	}
 	if r.OK() {
@@ -159,12 +164,16 @@ func (r *run) report(seconds float64, s *injector) *Report {
 	rep := &Report{
 		Summary: r.log.Summary(), Store: r.opts.Store, Seed: r.opts.Seed, Seconds: seconds, Nodes: len(r.nodes), Dir: r.t.dir,
 		Faults: s.counts(), Skipped: r.ground.skipped, Peak: map[string]usage{},
+		Examples: map[string]string{},
 	}
 	for _, v := range r.log.Check() {
-		if v.Earlier {
-			rep.Excused = append(rep.Excused, v)
-		} else {
+		if !v.Earlier {
 			rep.Violations = append(rep.Violations, v)
+			continue
+		}
+		rep.Excused = append(rep.Excused, v)
+		if rep.Examples[v.Rule] == "" {
+			rep.Examples[v.Rule] = v.Key + ": " + v.Text + "\n" + r.log.Print(v.Key, r.begun)
 		}
 	}
 	for _, n := range r.nodes {

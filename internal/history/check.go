@@ -60,7 +60,7 @@ func (l *Log) Check() []Violation {
 // callOf is the history of a key.
 func (l *Log) callOf(key string, earlier map[string]int) *call {
 	sequence, n := CutNumber(key)
-	return &call{key: key, n: n, earlier: earlier[sequence], rules: l.RulesOf(key), lease: l.lease, events: l.Of(key)}
+	return &call{key: key, n: n, earlier: earlier[sequence], rules: l.RulesOf(key), lease: l.lease, events: l.Of(key), isEarlier: l.isEarlier}
 }
 
 // check checks one call by the rules.
@@ -87,6 +87,8 @@ type call struct {
 	found  []Violation
 	// earlier is the highest number of its sequence that an earlier program may have decided.
 	earlier int
+	// isEarlier reports whether an event is a request to an earlier program.
+	isEarlier func(Event) bool
 }
 
 func (h *call) report(rule, format string, args ...any) { h.judge(false, rule, format, args...) }

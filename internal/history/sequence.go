@@ -73,14 +73,16 @@ func (l *Log) lastEarlier() map[string]int {
 	defer l.mu.Unlock()
 	last := map[string]int{}
 	for key, events := range l.keys {
-		for _, e := range events {
-			if sequence, n := CutNumber(key); e.Kind == Request && e.At < l.earlier[e.Node] && n > 0 {
-				last[sequence] = max(last[sequence], n)
-			}
+		if sequence, n := CutNumber(key); n > last[sequence] && slices.ContainsFunc(events, l.isEarlier) {
+			last[sequence] = n
 		}
 	}
 	return last
 }
+
+// isEarlier reports whether an event is a request to an earlier program. No node is replaced while
+// the log is judged.
+func (l *Log) isEarlier(e Event) bool { return e.Kind == Request && e.At < l.earlier[e.Node] }
 
 // number is what the clients know of one number.
 type number struct {
@@ -185,7 +187,7 @@ func (n *number) mayEnd(e Event, may bool) {
 func (n *number) begins(all map[int]*number) {
 	for _, g := range n.grants {
 		if below := all[n.n-1]; n.rules.Gapless && n.n > 1 && (below == nil || below.ended >= g.to) {
-			n.judge(n.mayBeEarlier(n.n), RuleGap, "%s began, and number %d had no outcome", g.id, n.n-1)
+			n.judge(slices.ContainsFunc(n.events, n.isEarlier), RuleGap, "%s began, and number %d had no outcome", g.id, n.n-1)
 		}
 		for _, other := range all {
 			if other.n > n.n && g.from > other.happened {

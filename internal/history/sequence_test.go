@@ -236,6 +236,15 @@ func TestEarlierPrograms(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a later program begins a number without the one below it, and an earlier one was asked about a later number", func(t *testing.T) {
+		p := newTape()
+		p.refuse(third, Gap, 1)
+		p.log.Earlier(1, p.now)
+		p.run(second, 8)
+		if found := p.log.Check(); len(found) == 0 || slices.ContainsFunc(found, func(v Violation) bool { return v.Earlier }) {
+			t.Errorf("%+v", found)
+		}
+	})
 	t.Run("nothing else is judged mildly", func(t *testing.T) {
 		p := newTape()
 		p.run(first, 7)
