@@ -162,6 +162,10 @@ func (d *delivery) try(ctx, calls context.Context) (next progress, err error) {
 	if d.at, err = d.engine.read(calls); err != nil {
 		return startOver, err
 	}
+	if d.strayed() {
+		d.id = d.call.ID(d.op.Share)
+		return startOver, d.look(ctx)
+	}
 	if d.cur.State != absent {
 		if next, err := d.decide(ctx); next != proceed || err != nil {
 			return next, err
@@ -213,7 +217,10 @@ func (d *delivery) look(ctx context.Context) error {
 // proceed, d.cur is what it replaces, judged at d.at.
 func (d *delivery) decide(ctx context.Context) (next progress, err error) {
 	for range maxClaims {
-		if d.cur.State == absent {
+		switch {
+		case d.strayed():
+			return startOver, nil
+		case d.cur.State == absent:
 			return proceed, nil // it is gone by now
 		}
 		if err := d.ownRefusal(ctx); err != nil {

@@ -357,6 +357,58 @@ func TestOlderSequencesGoOn(t *testing.T) {
 	})
 }
 
+// A delivery waits for its number in the form of the version before, and meanwhile the next number
+// takes that place, or the mark does. It gets what its own number has, also if the payloads are equal.
+func TestADeliveryThatWaitsForAnOlderNumber(t *testing.T) {
+	for _, marked := range []bool{false, true} {
+		inBubble(t, semel.Operation{Sequenced: true, MaxWait: time.Minute}, func(t *testing.T, r *rig) {
+			stored := func(key string, n uint64) store.Record {
+				t.Helper()
+				rec, err := r.store.Get(t.Context(), id(key).Numbered(n))
+				must(t, err)
+				return *rec
+			}
+			put := func(rec store.Record, as semel.ID, over store.Revision) {
+				t.Helper()
+				rec.ID, rec.Fingerprint = as, payload("x")
+				if _, ok, err := r.store.Apply(t.Context(), store.Write{Record: &rec, Expect: over}); !ok || err != nil {
+					t.Fatal(ok, err)
+				}
+			}
+			for n := range uint64(2) { // what the others will write
+				c := numbered("other", n+1)
+				must(t, begin(t, r.Engine, c).Complete(t.Context(), data(fmt.Sprint("result ", n+1))))
+			}
+			begin(t, r.Engine, numbered("running", 1)).Detach()
+			running := stored("running", 1)
+			put(running, id("k"), store.Revision{})
+
+			got := make(chan semel.Answer, 1)
+			go func() {
+				c := numbered("k", 1)
+				c.Fingerprint, c.Wait = payload("x"), 20*time.Second
+				ans, err := r.second(t).Begin(t.Context(), c)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- ans
+			}()
+			pass(time.Second)
+			put(stored("other", 1), id("k").Numbered(1), store.Revision{})
+			next := stored("other", 2)
+			if marked {
+				put(next, id("k").Numbered(2), store.Revision{})
+				next = *store.NewMark(id("k"), store.Mark{Begun: 1, Newest: 2}, next.Fence, next.UpdatedAt)
+				next.Revision, next.ExpiresAt = store.Revision{1}, stored("other", 2).ExpiresAt
+			}
+			put(next, id("k"), running.Revision)
+			if ans := <-got; ans.Decision != semel.Replay || string(ans.Record.Result.Data) != "result 1" {
+				t.Errorf("marked %v: %s, %q", marked, ans.Decision, ans.Record.Result.Data)
+			}
+		})
+	}
+}
+
 // A claim whose mark wasn't moved was given to nobody, so its holder doesn't get it back while
 // another number runs, or after one has run.
 func TestAClaimWithoutItsMarkIsNotGivenAgain(t *testing.T) {

@@ -26,6 +26,12 @@ func (d *delivery) followOlder() progress {
 	return proceed
 }
 
+// strayed reports whether the record that the delivery goes on with is its own number's no more:
+// another number has begun in its place, or the mark has.
+func (d *delivery) strayed() bool {
+	return d.op.Sequenced && d.id == d.sequence && d.cur.Sequence != d.call.Sequence
+}
+
 // keepOlder copies the newest number from the place that it had in format 1 to its own, before the
 // mark takes that place.
 func (d *delivery) keepOlder(ctx context.Context) error {
