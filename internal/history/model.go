@@ -157,10 +157,26 @@ func (h *call) orders() {
 	ops := h.steps()
 	switch porcupine.CheckOperationsTimeout(modelOf(h.rules), ops, searchTimeout) {
 	case porcupine.Illegal:
-		h.report(RuleOrder, "%s", explain(modelOf(h.rules), ops))
+		h.judge(h.ordersWithoutEarlier(), RuleOrder, "%s", explain(modelOf(h.rules), ops))
 	case porcupine.Unknown:
 		h.report(RuleUnchecked, "%d steps, in %v", len(ops), searchTimeout)
 	}
+}
+
+// ordersWithoutEarlier reports whether there is an order without the numbers that an earlier program
+// superseded. It did so also where the later number then ended without an effect, so that the number
+// may begin after all.
+func (h *call) ordersWithoutEarlier() bool {
+	less := *h
+	earlier := map[string]bool{}
+	for _, e := range h.events {
+		earlier[e.ID] = earlier[e.ID] || h.isEarlier(e)
+	}
+	less.events = slices.DeleteFunc(slices.Clone(h.events), func(e Event) bool {
+		return e.Kind == Answer && e.Word == Superseded && earlier[e.ID]
+	})
+	return len(less.events) < len(h.events) &&
+		porcupine.CheckOperationsTimeout(modelOf(less.rules), less.steps(), searchTimeout) == porcupine.Ok
 }
 
 // explain finds the first step that no order explains together with those before it. It leaves

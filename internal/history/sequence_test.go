@@ -188,6 +188,12 @@ func TestEarlierPrograms(t *testing.T) {
 			p.run(second, 8)
 			p.ask(Event{Key: first, Verb: Begin, Final: true}, Event{Word: Superseded, Next: 2})
 		}, RuleLost},
+		"a superseded number begins after all": {func(p *tape, later func()) {
+			later()
+			p.send(Event{Key: third, Verb: Begin})
+			p.refuse(first, Superseded, 3)
+			p.run(first, 7)
+		}, RuleOrder},
 		"an end is denied": {func(p *tape, later func()) {
 			later()
 			p.run(first, 7)
