@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -18,8 +20,9 @@ var erasedID = ID{Operation: reservedPrefix + "erased", Key: "erased"}
 
 const (
 	// erasedFor is how long an erasure is listed: longer than anything is kept, beside records,
-	// that names an identity, which is a week.
-	erasedFor = 8 * 24 * time.Hour
+	// that names an identity, which is a week; and longer than a sender repeats an event of a
+	// payment, which is 30 days.
+	erasedFor = 31 * 24 * time.Hour
 	// maxErased bounds the list, some 100 KB.
 	maxErased = 4096
 	// erasedPause is how often Run reads the list. People wait for what it tells.
@@ -130,6 +133,96 @@ func (l *erasures) includes(w Witness, read store.Instant) func(ID, time.Time) b
 		}
 		return !when.After(max(until, all).Time()) && max(until, all) != 0
 	}
+}
+
+// eraseRecord erases what names an identity, but for its record.
+func (e *Engine) eraseRecord(ctx context.Context, rec *Record) error {
+	if e.extras.Evidence != nil && e.opts.Witness != nil {
+		if _, err := e.opts.Witness.EraseRecord(ctx, rec.ID); err != nil {
+			return e.storeError("erase evidence", rec.ID, err)
+		}
+	}
+	if name := rec.Attributes[store.AttributePayment]; name != "" {
+		if err := e.erasePayment(ctx, rec, store.PaymentOf(rec.ID.Tenant, name)); err != nil {
+			return err
+		}
+	}
+	return e.declareErased(ctx, rec.ID)
+}
+
+// erasePayment takes what an event has decided out of the state of its payment, and deletes the
+// state if no other event is left in it.
+func (e *Engine) erasePayment(ctx context.Context, rec *Record, payment ID) error {
+	call, cancel := e.limited(ctx)
+	defer cancel()
+	cell := store.NewCell(e.store, payment)
+	was, err := cell.Load(call)
+	if err != nil {
+		return err
+	}
+	now, err := e.now(call)
+	if err != nil {
+		return err
+	}
+	event := store.EventOf(rec.ID)
+	err = cell.Change(call, func(old []byte) (v store.CellValue, err error) {
+		var kept, events map[string]json.RawMessage
+		if old == nil {
+			return v, errNotInPayment
+		}
+		if json.Unmarshal(old, &kept) != nil || kept["form"] != nil || json.Unmarshal(kept["events"], &events) != nil {
+			return v, errNewerPayment
+		}
+		if _, ok := events[event]; !ok {
+			return v, errNotInPayment
+		}
+		delete(events, event)
+		// A crash from here on leaves the record: whoever was cut off erases it again, and until
+		// then the event is refused. Nobody applies it between these writes.
+		if err := e.declareErased(call, ID{Tenant: payment.Tenant, Operation: payment.Operation, Key: event}); err != nil {
+			return v, err
+		}
+		if len(events) == 0 {
+			return v, e.declareErased(call, payment)
+		}
+		if kept["events"], err = json.Marshal(events); err == nil {
+			v.Data, err = json.Marshal(kept)
+		}
+		v.KeepFor = max(was.KeepFor-now.Sub(was.At), time.Second) // as long as it would have been kept
+		return v, err
+	})
+	if errors.Is(err, errNotInPayment) {
+		return nil
+	}
+	return err
+}
+
+var (
+	errNotInPayment = errors.New("the payment says nothing of the event")
+	errNewerPayment = &Error{Code: CodeUnsupported, Message: "the state of the payment can't be read here: use a later program, or purge it by itself"}
+)
+
+// Erased reports whether one of these identities was erased in the last 31 days, by an engine that
+// had this one's secret or none.
+func (door Door) Erased(ctx context.Context, ids ...ID) (bool, error) {
+	e := door.engine
+	call, cancel := e.limited(ctx)
+	defer cancel()
+	v, err := store.NewCell(e.store, erasedID).Load(call)
+	if err != nil || v.Data == nil {
+		return false, err
+	}
+	l, err := parseErasures(v.Data)
+	if err != nil {
+		return false, err
+	}
+	now, err := e.now(call)
+	return slices.ContainsFunc(ids, func(id ID) bool {
+		return slices.ContainsFunc([]Witness{nil, e.opts.Witness}, func(w Witness) bool {
+			d, _ := l.digest(w, id)
+			return slices.ContainsFunc(l.list, func(one erasure) bool { return one.digest == d && now < one.at.Add(erasedFor) })
+		})
+	}), err
 }
 
 // declareErased lists an identity as erased.

@@ -136,7 +136,7 @@ func TestTheListOfErasuresNamesNobody(t *testing.T) {
 						t.Errorf("the list has %x", plain)
 					}
 				}
-				if v.KeepFor < 7*24*time.Hour || v.KeepFor > 9*24*time.Hour {
+				if v.KeepFor < 30*24*time.Hour || v.KeepFor > 32*24*time.Hour {
 					t.Errorf("it is kept for %v", v.KeepFor)
 				}
 			}

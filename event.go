@@ -58,7 +58,7 @@ type Events struct {
 	// Erased: records were purged with [Removal].EraseEvidence, here or by another engine on the
 	// store, so that whatever names them must go. At, Erased. [Engine.Run] learns it within some
 	// seconds, and calls Erased more than once. After a start it tells what was erased in the last
-	// eight days.
+	// 31 days.
 	Erased func(Event)
 	// Swept: a sweep by [Engine.Run] has ended. Swept; and Err, if something kept it from
 	// some or all due records, which the next sweep tries again.

@@ -175,7 +175,7 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	// here leaves the record, and some openings. Not within the time of one call, because
 	// a record that was replayed often has many entries.
 	if r.EraseEvidence {
-		if err := e.eraseRecord(ctx, id); err != nil {
+		if err := e.eraseRecord(ctx, rec); err != nil {
 			return err
 		}
 	}
@@ -205,16 +205,6 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	}
 	e.tellErased(ctx)
 	return nil
-}
-
-// eraseRecord erases what names an identity, but for its record.
-func (e *Engine) eraseRecord(ctx context.Context, id ID) error {
-	if e.extras.Evidence != nil && e.opts.Witness != nil {
-		if _, err := e.opts.Witness.EraseRecord(ctx, id); err != nil {
-			return e.storeError("erase evidence", id, err)
-		}
-	}
-	return e.declareErased(ctx, id)
 }
 
 // purgeBeside deletes the cells beside a record.

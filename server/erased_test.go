@@ -14,10 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/internal/redistest"
 	"github.com/semelhq/semel/internal/servertest"
+	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/store"
 )
 
 // feed is what a reader of the decisions of a node gets who missed all of them.
@@ -146,6 +149,84 @@ func TestErasedIsErasedOnAllNodes(t *testing.T) {
 				nodes[i] = node()
 			}
 			gone("nobody names the person after a restart")
+		})
+	}
+}
+
+// The state of a payment follows on all nodes when what told of it is erased, and no node applies
+// an event to it that comes late. It can be purged by itself, too.
+func TestErasedPaymentsAreErasedOnAllNodes(t *testing.T) {
+	t.Parallel()
+	const secret = "a webhook's secret"
+	for name, open := range map[string]func(t *testing.T) string{
+		"PostgreSQL": func(t *testing.T) string { pg := pgtest.Shared(t); return pg.URL(pg.Database(t)) },
+		"Redis":      func(t *testing.T) string { return redistest.Start(t, "").URL() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up := newReceiver(t, []byte(secret))
+			keys := filepath.Join(t.TempDir(), "secret")
+			if err := os.WriteFile(keys, []byte(secret), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			text := fmt.Sprintf("auth: {default_tenant: acme}\nstore: {url: '%s', migrate: %v}\nwebhooks: [{path: /hook, source: stripe, secret_files: ['%s'], upstream: '%s', payments: card}]\n", open(t), name == "PostgreSQL", keys, up.URL)
+			first := start(t, write(t, text))
+			second := start(t, write(t, text))
+			event := func(kind, payment string) string {
+				return fmt.Sprintf(`{"id":"evt_%s_%s","type":"payment_intent.%s","data":{"object":{"id":%q}}}`, payment, kind, kind, payment)
+			}
+			post := func(s *service, body string) {
+				t.Helper()
+				if status, _, text := do(t, "POST", s.data("/hook"), body, signedAs(t, "stripe", secret, body)...); status != 200 {
+					t.Fatalf("%d %s", status, text)
+				}
+			}
+			purge := func(rec *semel.Record) {
+				t.Helper()
+				servertest.Eventually(t, rec.ID.Key+" is purged", func() error {
+					status, _, text := do(t, "POST", first.admin("/v1/records/"+rec.ID.Encode()+"/purge"), `{"reason":"asked for","erase_evidence":true,"force":true}`, "Content-Type", "application/json")
+					if status/100 != 2 {
+						return fmt.Errorf("%d %s", status, text)
+					}
+					return nil
+				})
+			}
+			for _, payment := range []string{"pi_anna", "pi_berta", "pi_other"} {
+				post(first, event("canceled", payment))
+				<-up.got
+			}
+			for _, rec := range records(t, first, "webhook.stripe") {
+				if rec.Attributes[store.AttributePayment] == "card/stripe:pi_anna" {
+					purge(&rec)
+				}
+			}
+			for _, rec := range records(t, first, store.PaymentOperation+"card") {
+				if rec.ID.Key == "stripe:pi_berta" {
+					purge(&rec)
+				}
+			}
+			if kept := records(t, second, store.PaymentOperation+"card"); len(kept) != 1 || kept[0].ID.Key != "stripe:pi_other" {
+				t.Errorf("kept are %+v", kept)
+			}
+			late := []string{event("canceled", "pi_anna"), event("succeeded", "pi_anna"), event("succeeded", "pi_berta")}
+			for _, body := range late {
+				post(second, body)
+			}
+			servertest.Eventually(t, "what came late is parked", func() error {
+				parked := 0
+				for _, rec := range records(t, second, "webhook.stripe") {
+					if m := rec.Outbox[0]; m.State == store.MessageParked && m.Failure.Code == string(webhook.CodeErased) {
+						parked++
+					}
+				}
+				if parked != len(late) {
+					return fmt.Errorf("%d are parked", parked)
+				}
+				return nil
+			})
+			if kept := records(t, second, store.PaymentOperation+"card"); len(kept) != 1 || len(up.got) != 0 {
+				t.Errorf("%d were posted, kept are %+v", len(up.got), kept)
+			}
 		})
 	}
 }

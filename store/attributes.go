@@ -29,6 +29,10 @@ const (
 // its newest attempt, if that was traced and sampled. Duplicates link their traces to it.
 const AttributeTrace = "traceparent"
 
+// AttributePayment is the name under which the record of an event keeps which payment it is about;
+// see [PaymentOf].
+const AttributePayment = "payment"
+
 // IDAttributes are the attributes that are ids. People find a record and its evidence by
 // their values.
 var IDAttributes = []string{AttributeCommandID, AttributeCorrelationID, AttributeRequestID, AttributeEventID, AttributeTransactionID}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -97,9 +98,10 @@ func (c *Cell) Swap(ctx context.Context, old, next CellValue) (CellValue, bool, 
 // changes bounds how often Change begins again. Each time somebody else has succeeded.
 const changes = 16
 
-// Change writes what next makes of the cell's data. If somebody else has changed the data
-// meanwhile, next is called again with theirs. If next returns an error, nothing is written, and
-// Change returns it. Any other error means unknown, as for Swap.
+// Change writes what next makes of the cell's data, or removes the cell if next returns no data
+// and the store can delete. If somebody else has changed the data meanwhile, next is called again
+// with theirs. If next returns an error, nothing is written, and Change returns it. Any other
+// error means unknown, as for Swap.
 func (c *Cell) Change(ctx context.Context, next func(old []byte) (CellValue, error)) error {
 	old, err := c.Load(ctx)
 	for range changes {
@@ -109,6 +111,16 @@ func (c *Cell) Change(ctx context.Context, next func(old []byte) (CellValue, err
 		value, err := next(old.Data)
 		if err != nil {
 			return err
+		}
+		if value.Data == nil {
+			gone, err := c.remove(ctx, old)
+			if gone || err != nil {
+				return err
+			}
+			if old, err = c.Load(ctx); err != nil {
+				return err
+			}
+			continue
 		}
 		cur, ok, err := c.Swap(ctx, old, value)
 		if ok || err != nil {
@@ -122,21 +134,18 @@ func (c *Cell) Change(ctx context.Context, next func(old []byte) (CellValue, err
 // Remove deletes the cell, if the store can delete. An error means unknown; removing again is
 // harmless.
 func (c *Cell) Remove(ctx context.Context) error {
+	return c.Change(ctx, func([]byte) (CellValue, error) { return CellValue{}, nil })
+}
+
+// remove deletes the cell if it still holds old, and reports whether nothing is left to do.
+func (c *Cell) remove(ctx context.Context, old CellValue) (bool, error) {
 	p := c.store.Extras().Purge
-	if p == nil {
-		return nil
+	if p == nil || old.Revision.IsZero() {
+		return true, nil
 	}
-	for range changes {
-		old, err := c.Load(ctx)
-		if err != nil || old.Revision.IsZero() {
-			return err
-		}
-		// A crash before this write leaves the cell, a crash after it nothing.
-		if n, err := p.Purge(ctx, []Ref{{ID: c.id, Revision: old.Revision}}); err != nil || n > 0 {
-			return err
-		}
-	}
-	return &Error{Code: CodeStoreUnavailable, Message: "the value changes too fast"}
+	// A crash before this write leaves the cell, a crash after it nothing.
+	n, err := p.Purge(ctx, []Ref{{ID: c.id, Revision: old.Revision}})
+	return n > 0, err
 }
 
 // CountsOf is the identity of the cell with what the deliveries of a record got, and RefusedOf of
@@ -150,6 +159,22 @@ func RefusedOf(id ID) ID { return beside(id, "semel.refused") }
 func beside(id ID, operation string) ID {
 	d := id.Digest()
 	return ID{Tenant: id.Tenant, Operation: operation, Key: hex.EncodeToString(d[:])}
+}
+
+// PaymentOf is the identity of the cell with the state of a payment, by what the records of its
+// events keep as [AttributePayment]: the name of the machine, a slash, and the payment's own name.
+func PaymentOf(tenant, payment string) ID {
+	machine, key, _ := strings.Cut(payment, "/")
+	return ID{Tenant: tenant, Operation: PaymentOperation + machine, Key: key}
+}
+
+// PaymentOperation begins the names of the operations of the cells of [PaymentOf].
+const PaymentOperation = "semel.webhook.payment/"
+
+// EventOf is the id of the event with a record.
+func EventOf(id ID) string {
+	d := id.Digest()
+	return "evt_" + hex.EncodeToString(d[:16])
 }
 
 func cellValue(rec *Record) CellValue {

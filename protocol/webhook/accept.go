@@ -32,6 +32,9 @@ func (r *Receiver) accept(ctx context.Context, e *Event) error {
 	if e.name != "" {
 		it.Attributes[store.AttributeEventID] = e.name // people have it from the sender's pages
 	}
+	if name := r.payment(e); name != "" {
+		it.Attributes[store.AttributePayment] = name // whoever erases the record finds the payment
+	}
 	if e.apart != "" {
 		it.Attributes[inbox.AttributeApart] = e.apart
 	}

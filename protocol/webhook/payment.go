@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/form"
 	"github.com/semelhq/semel/protocol/inbox"
 	"github.com/semelhq/semel/store"
@@ -57,8 +56,8 @@ type Payment struct {
 const (
 	// CodeTransition is why an event is refused that can't happen to its payment.
 	CodeTransition Code = "invalid_transition"
-	// paymentOperation begins the names of the cells of payments.
-	paymentOperation = "semel.webhook.payment/"
+	// CodeErased is why an event is refused that was erased, or whose payment was.
+	CodeErased Code = "payment_erased"
 	// waitAgain is how long an event waits for what has to happen before it.
 	waitAgain = 5 * time.Second
 	// maxPaymentEvents bounds the events of one payment, so that its state stays small.
@@ -106,17 +105,27 @@ type history struct {
 	Events map[string]Payment `json:"events"`
 }
 
+// payment is how the record of an event names its payment; empty if it is about none.
+func (r *Receiver) payment(e *Event) string {
+	m, p := r.opts.Payments, e.Payment
+	if m == nil || p == nil || !m.knows(p.On) {
+		return ""
+	}
+	return m.Name + "/" + join([]string{r.opts.Name, p.ID}, store.MaxKeyLen/4)
+}
+
 // advance decides what an event means to its payment. The first decision stands: another
 // try gets the same, unless the event waits. Of events that come at the same time each is
 // decided in the state that another left.
 func (r *Receiver) advance(ctx context.Context, e *Event) error {
-	m, p := r.opts.Payments, e.Payment
-	if m == nil || p == nil || !m.knows(p.On) {
+	name := r.payment(e)
+	if name == "" {
 		e.Payment = nil
 		return nil
 	}
+	m, p := r.opts.Payments, e.Payment
 	// What was accepted under another configuration keeps its tenant.
-	id := semel.ID{Tenant: e.Tenant, Operation: paymentOperation + m.Name, Key: join([]string{r.opts.Name, p.ID}, store.MaxKeyLen/4)}
+	id := store.PaymentOf(e.Tenant, name)
 	cell := store.NewCell(r.engine.Door().Store(), id)
 	for range maxSwaps {
 		was, err := cell.Load(ctx)
@@ -136,6 +145,12 @@ func (r *Receiver) advance(ctx context.Context, e *Event) error {
 		if known, ok := h.Events[e.ID]; ok {
 			*p = known
 			return p.verdict()
+		}
+		// After the state was loaded: whoever erases declares it first, and then changes the state.
+		if erased, err := r.engine.Door().Erased(ctx, id, store.PaymentOf(e.Tenant, m.Name+"/"+e.ID)); err != nil {
+			return err
+		} else if erased {
+			return inbox.Refuse(CodeErased, "the event or all that was known of its payment was erased: what it means can't be told")
 		}
 		to, step := m.step(h.Been, p.On)
 		p.Step, p.State, p.Sequence = step, to, h.Sequence

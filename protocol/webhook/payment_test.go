@@ -9,8 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/store"
 )
 
 func TestCardMachine(t *testing.T) {
@@ -205,4 +209,92 @@ func TestPaymentsOfStripe(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+// What an event did to its payment goes with its record, and the payment with the last of them.
+// Nothing is applied to either afterwards, on any node.
+func TestErasedEventsLeaveTheirPayment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := payments(t, Sync)
+		captured, disputed := adyenEvent(t, "C", "P", "CAPTURE"), adyenEvent(t, "D", "P", "NOTIFICATION_OF_CHARGEBACK")
+		for _, d := range []*Delivery{captured, disputed, adyenEvent(t, "W", "P", "CHARGEBACK_REVERSED"), adyenEvent(t, "C2", "Q", "CAPTURE")} {
+			r.want(d, http.StatusOK)
+		}
+		kept := func() string {
+			page, err := r.engine.Search(t.Context(), store.Query{Operation: store.PaymentOperation + "card"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var text strings.Builder
+			for _, rec := range page.Records {
+				fmt.Fprintf(&text, "%s %s\n", rec.ID.Key, rec.Result.Data)
+			}
+			return text.String()
+		}
+		taken := func(key string) *semel.Record {
+			page, err := r.engine.Search(t.Context(), store.Query{Attributes: store.Attributes{store.AttributePayment: "card/adyen:P"}, KeyPrefix: "webhook:adyen:" + key})
+			if err != nil || len(page.Records) != 1 {
+				t.Fatalf("%s: %+v, %v", key, page, err)
+			}
+			return &page.Records[0]
+		}
+		erase := func(key string) {
+			id := taken(key).ID
+			if event := store.EventOf(id); !strings.Contains(kept(), event) {
+				t.Fatalf("%s is not in %s", event, kept())
+			}
+			if err := r.engine.Purge(t.Context(), id, semel.Removal{Reason: "asked for", EraseEvidence: true}); err != nil {
+				t.Fatal(err)
+			}
+			if event := store.EventOf(id); strings.Contains(kept(), event) {
+				t.Errorf("%s is in %s", event, kept())
+			}
+		}
+		expires := func() store.Instant {
+			rec, err := r.store.Get(t.Context(), store.PaymentOf("acme", "card/adyen:P"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rec.ExpiresAt
+		}
+		before := expires()
+		<-time.After(time.Hour)
+		erase("D:")
+		if d := expires().Sub(before).Abs(); d > time.Minute {
+			t.Errorf("the payment is kept %v longer or shorter", d)
+		}
+		if !strings.Contains(kept(), "adyen:P") {
+			t.Errorf("after one event was erased: %s", kept())
+		}
+		another, err := semel.New(r.store, &semel.Options{Witness: r.log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer another.Close(context.Background())
+		opts := r.receiver.opts
+		if r.receiver, err = New(another, opts); err != nil {
+			t.Fatal(err)
+		}
+		late := func(key string, d *Delivery) {
+			t.Helper()
+			handled := r.tries
+			r.want(d, http.StatusOK)
+			if rec := taken(key); r.tries != handled || rec.Failure == nil || rec.Failure.Code != string(CodeErased) {
+				t.Errorf("an event that came late: handled %v, %+v", r.keys, rec.Failure)
+			}
+		}
+		late("D:", disputed)
+		erase("C:")
+		erase("W:")
+		late("C:", captured)
+		late("X:", adyenEvent(t, "X", "P", "CANCELLATION"))
+		if left := kept(); strings.Contains(left, "adyen:P") || !strings.Contains(left, "adyen:Q") {
+			t.Errorf("after all events were erased: %s", left)
+		}
+		<-time.After(32 * 24 * time.Hour) // as long as an erasure is known
+		r.want(adyenEvent(t, "X2", "P", "CANCELLATION"), http.StatusOK)
+		if !strings.Contains(kept(), "adyen:P") {
+			t.Errorf("much later: %s", kept())
+		}
+	})
 }

@@ -57,7 +57,7 @@ type flaky struct {
 
 func (s *flaky) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 	rec, err := s.Store.Get(ctx, id)
-	if s.meet != nil && strings.HasPrefix(id.Operation, paymentOperation) && s.read.Add(1) <= 2 {
+	if s.meet != nil && strings.HasPrefix(id.Operation, store.PaymentOperation) && s.read.Add(1) <= 2 {
 		s.meet.Done()
 		s.meet.Wait()
 	}
