@@ -21,8 +21,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/activitypub"
 	"github.com/semelhq/semel/internal/turns"
-	"github.com/semelhq/semel/protocol/activitypub"
 	"github.com/semelhq/semel/store"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/semelhq/semel/transport/semelproxy"
+	"github.com/semelhq/semel/door/semelproxy"
 )
 
 // serve serves on loopback until the end of the benchmark; if strict, as semel serve does.

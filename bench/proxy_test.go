@@ -15,11 +15,11 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/turns"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/store/pebblestore"
-	"github.com/semelhq/semel/transport/semelhttp"
-	"github.com/semelhq/semel/transport/semelproxy"
 )
 
 // BenchmarkProxy measures how many requests go through Semel as a reverse proxy, with the

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/safehttp"
 	"github.com/semelhq/semel/store"
-	"github.com/semelhq/semel/transport/safehttp"
 )
 
 // Options configures a [Client]. The zero value, and nil, mean the documented

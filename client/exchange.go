@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/wire"
-	"github.com/semelhq/semel/transport/safehttp"
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/safehttp"
 )
 
 // Codes of refusals that only HTTP has.

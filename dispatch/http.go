@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/door"
-	"github.com/semelhq/semel/transport/judge"
-	"github.com/semelhq/semel/transport/safehttp"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/safehttp"
 )
 
 // HTTPOptions configures a webhook. The zero value of every field but URL is the

@@ -20,9 +20,9 @@ import (
 	"crypto/sha256"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
-	"github.com/semelhq/semel/transport/judge"
 )
 
 // provider is a receiver of webhooks that misbehaves in one way.

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/transport/safehttp"
+	"github.com/semelhq/semel/safehttp"
 )
 
 // The sender of a message reads why it was not delivered, and nothing of the network

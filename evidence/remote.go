@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/semelhq/semel/transport/safehttp"
+	"github.com/semelhq/semel/safehttp"
 )
 
 // RemoteWitness is a witness that is asked over HTTP, as C2SP's tlog-witness has it.

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/protocol/a2a"
+	"github.com/semelhq/semel/door/a2a"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/server/config"
-	"github.com/semelhq/semel/transport/judge"
-	"github.com/semelhq/semel/transport/semelproxy"
 )
 
 // a2aDoors are the agents of a configuration. The outcomes of messages are recorded by the

@@ -14,9 +14,9 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/door/activitypub"
+	"github.com/semelhq/semel/door/activitypub/httpsig"
 	"github.com/semelhq/semel/internal/network"
-	"github.com/semelhq/semel/protocol/activitypub"
-	"github.com/semelhq/semel/protocol/activitypub/httpsig"
 	"github.com/semelhq/semel/server/config"
 )
 

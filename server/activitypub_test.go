@@ -17,10 +17,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/semelhq/semel/door/activitypub"
+	"github.com/semelhq/semel/door/activitypub/httpsig"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/protocol/activitypub"
-	"github.com/semelhq/semel/protocol/activitypub/httpsig"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
 )

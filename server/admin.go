@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/server/dashboard"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // adminHandler serves the admin listener: health, metrics, reload, the clock, the whole API,

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel/protocol/ids/whatsapp"
+	"github.com/semelhq/semel/door/ids/whatsapp"
 )
 
 // hookSecret is the secret of webhooks, as some sources write it.

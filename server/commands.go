@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/semelhq/semel/protocol/ids"
+	"github.com/semelhq/semel/door/ids"
 	"github.com/semelhq/semel/server/config"
 )
 

@@ -15,12 +15,12 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/protocol/forrst"
-	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/door/forrst"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/door/webhook"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/limit"
 	"github.com/semelhq/semel/store/memstore"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // counts are a metric for each door and decision, and for each door and refusal.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // ownAPI guards what the service itself answers at /v1 of the data listener: the

@@ -10,10 +10,10 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
-	"github.com/semelhq/semel/protocol/inbox"
+	"github.com/semelhq/semel/door/inbox"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/config"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // doorway is a door as the service mounts it. No route can hide one, but for one at the root.

@@ -4,9 +4,9 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/server/api"
-	"github.com/semelhq/semel/transport/semelhttp"
-	"github.com/semelhq/semel/transport/semelproxy"
 )
 
 // What a limit refuses is told as of the door that the request was for.

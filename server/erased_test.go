@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/webhook"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/internal/redistest"
 	"github.com/semelhq/semel/internal/servertest"
-	"github.com/semelhq/semel/protocol/webhook"
 	"github.com/semelhq/semel/store"
 )
 

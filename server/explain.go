@@ -10,9 +10,9 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/config"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // explain says what serveData would do with a request whose body was read: which rule takes

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/server/auth"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // An answer under a key that callers share comes from the place where the call was sent,

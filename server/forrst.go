@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/protocol/forrst"
+	"github.com/semelhq/semel/door/forrst"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/safehttp"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store/memstore"
-	"github.com/semelhq/semel/transport/judge"
-	"github.com/semelhq/semel/transport/safehttp"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // forrstDoors are the services of a configuration. Their outcomes are recorded by the

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
-	"github.com/semelhq/semel/transport/semelhttp"
-	"github.com/semelhq/semel/transport/semelproxy"
 )
 
 // Paths on the data listener that no route can have.

@@ -20,13 +20,13 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/shield"
 	"github.com/semelhq/semel/store/memstore"
-	"github.com/semelhq/semel/transport/judge"
-	"github.com/semelhq/semel/transport/semelhttp"
-	"github.com/semelhq/semel/transport/semelproxy"
 )
 
 // program is who does the work behind all doors. It answers by what the test has set, and

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/transport/judge"
 )
 
 // rows has statuses of each row of the table of docs/what-a-5xx-means.md, and what they prove

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/network"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/server/limit"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 func newBudget(l *config.Limits) (*limit.Budget, error) {

@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/server/limit"
-	"github.com/semelhq/semel/transport/semelproxy"
 )
 
 // listener is an address and the server behind it.

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel/door"
-	"github.com/semelhq/semel/transport/semelhttp"
-	"github.com/semelhq/semel/transport/semelproxy"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/door/semelproxy"
 )
 
 // routing finds the route of a request. Patterns and their precedence are those of

@@ -8,8 +8,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/server/config"
-	"github.com/semelhq/semel/transport/judge"
 )
 
 // upstream is the program that handles what a door accepts. It gets posts by Standard

@@ -10,9 +10,9 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
-	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/door/webhook"
 	"github.com/semelhq/semel/server/config"
-	"github.com/semelhq/semel/transport/judge"
 )
 
 // webhookDoors receive the webhooks of a configuration. Their callers prove by a signature

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/door/webhook"
 	"github.com/semelhq/semel/store"
 )
 

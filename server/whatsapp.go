@@ -11,8 +11,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
-	"github.com/semelhq/semel/protocol/ids"
-	"github.com/semelhq/semel/protocol/ids/whatsapp"
+	"github.com/semelhq/semel/door/ids"
+	"github.com/semelhq/semel/door/ids/whatsapp"
 	"github.com/semelhq/semel/server/config"
 )
 

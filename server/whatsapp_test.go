@@ -17,8 +17,8 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/ids/whatsapp"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/protocol/ids/whatsapp"
 	"github.com/semelhq/semel/store"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/transport/safehttp"
+	"github.com/semelhq/semel/safehttp"
 )
 
 // Client makes HTTP requests that are effects of calls: each is in the ledger before its

@@ -13,7 +13,7 @@ import (
 	"strconv"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/transport/safehttp"
+	"github.com/semelhq/semel/safehttp"
 )
 
 // WithKey returns a context whose requests carry the key of the named effect of the

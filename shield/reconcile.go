@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/safehttp"
 	"github.com/semelhq/semel/store"
-	"github.com/semelhq/semel/transport/safehttp"
 )
 
 // Question says how to ask a provider about one effect.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/semelhq/semel/transport/judge"
+	"github.com/semelhq/semel/door/judge"
 )
 
 // Verdict is what a provider's answer proves about an effect.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/door/semelhttp"
 )
 
 // What every handler is sent and answers.

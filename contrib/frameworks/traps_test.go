@@ -13,8 +13,8 @@ import (
 	"github.com/gofiber/fiber/v3/middleware/adaptor"
 	"github.com/labstack/echo/v5"
 
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/frameworktest"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // TestTraps: wirings that look right and aren't. No guard can mend them, because the answer

@@ -13,7 +13,7 @@ import (
 	"github.com/labstack/echo/v5/middleware"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/door/semelhttp"
 )
 
 // Guard makes the guard of a route a middleware of Echo. It panics if something is wrong

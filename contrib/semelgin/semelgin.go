@@ -14,7 +14,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/door/semelhttp"
 )
 
 // Guard makes the guard of a route a handler of gin, around the handlers that follow it. It

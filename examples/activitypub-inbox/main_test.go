@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semelhq/semel/door/activitypub/httpsig"
 	"github.com/semelhq/semel/internal/stage"
-	"github.com/semelhq/semel/protocol/activitypub/httpsig"
 )
 
 const (

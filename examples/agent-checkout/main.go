@@ -29,10 +29,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/commerce"
 	"github.com/semelhq/semel/door"
-	"github.com/semelhq/semel/protocol/a2a"
-	"github.com/semelhq/semel/protocol/commerce"
-	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/door/a2a"
+	"github.com/semelhq/semel/door/webhook"
 	"github.com/semelhq/semel/shield"
 	"github.com/semelhq/semel/store/pgstore"
 )

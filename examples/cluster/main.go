@@ -23,9 +23,9 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/safehttp"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
-	"github.com/semelhq/semel/transport/safehttp"
 )
 
 func main() {

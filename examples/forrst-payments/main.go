@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/protocol/forrst"
+	"github.com/semelhq/semel/door/forrst"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 

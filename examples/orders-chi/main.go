@@ -25,8 +25,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/store/pgstore"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 func main() {

@@ -22,7 +22,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/door"
-	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/door/webhook"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/webhook"
 	"github.com/semelhq/semel/internal/stage"
-	"github.com/semelhq/semel/protocol/webhook"
 )
 
 const secret = "shpss_0123456789abcdef0123456789abcdef"

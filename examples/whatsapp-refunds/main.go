@@ -27,9 +27,9 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/door/ids"
+	"github.com/semelhq/semel/door/ids/whatsapp"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/protocol/ids"
-	"github.com/semelhq/semel/protocol/ids/whatsapp"
 	"github.com/semelhq/semel/shield"
 	"github.com/semelhq/semel/store/pebblestore"
 )

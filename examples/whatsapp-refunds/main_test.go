@@ -20,10 +20,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semelhq/semel/door/ids/whatsapp"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/stage"
-	"github.com/semelhq/semel/protocol/ids/whatsapp"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 

@@ -30,8 +30,8 @@ type importRule struct {
 
 // testSupport are packages made for tests to import, or to run tests.
 var testSupport = []string{
-	"store/storetest", "protocol/ids/idstest", "internal/clause", "internal/archtest", "internal/mutate", "internal/pgtest", "internal/redistest", "internal/servertest", "internal/gatewaytest",
-	"internal/faultnet", "internal/frameworktest", "internal/storm", "internal/chaos", "internal/history", "internal/thorough", "internal/turns", "internal/upgrade", "transport/semelhttp/semelhttptest", "door/doortest",
+	"store/storetest", "door/ids/idstest", "internal/clause", "internal/archtest", "internal/mutate", "internal/pgtest", "internal/redistest", "internal/servertest", "internal/gatewaytest",
+	"internal/faultnet", "internal/frameworktest", "internal/storm", "internal/chaos", "internal/history", "internal/thorough", "internal/turns", "internal/upgrade", "door/semelhttp/semelhttptest", "door/doortest",
 }
 
 var concreteStores = []string{"store/memstore", "store/pebblestore", "store/pgstore", "store/redisstore"}
@@ -76,10 +76,10 @@ var importRules = []importRule{
 		direct:  true,
 	},
 	{
-		name:    "stores do not import transports",
+		name:    "stores do not import doors",
 		why:     "a store keeps records and knows no protocol",
 		from:    func(rel string) bool { return under(rel, "store") },
-		forbids: func(path string) bool { return under(relPath(path), "transport") },
+		forbids: func(path string) bool { return under(relPath(path), "door", "safehttp") },
 	},
 	{
 		name: "the engine, the record model and the store in memory link no protocol",
@@ -99,7 +99,7 @@ var importRules = []importRule{
 	{
 		name:    "only doors write refusals",
 		why:     "an error of the engine has a code, and its door turns that into a status",
-		from:    func(rel string) bool { return !under(rel, "transport", "protocol", "server", "internal/problem") },
+		from:    func(rel string) bool { return !under(rel, "door", "server", "internal/problem") },
 		forbids: func(path string) bool { return under(relPath(path), "internal/problem") },
 		direct:  true,
 	},
@@ -152,17 +152,19 @@ func importFaults(rule importRule, pkgs []pkg) []string {
 // its own directory and from lower layers, but not from another directory of its layer.
 // "=" before a directory excludes those below it.
 var layers = [][]string{
-	{"internal/argschema", "internal/body", "internal/canon", "internal/form", "internal/gather", "internal/hub", "internal/network", "internal/paging", "internal/pasted", "internal/problem", "internal/seldom", "internal/spelling", "internal/sse", "internal/stage", "transport/safehttp"},
+	{"internal/argschema", "internal/body", "internal/canon", "internal/form", "internal/gather", "internal/hub", "internal/network", "internal/paging", "internal/pasted", "internal/problem", "internal/seldom", "internal/spelling", "internal/sse", "internal/stage", "safehttp"},
 	{"internal/jsonrpc", "internal/keytemplate", "internal/strictyaml"},
 	{"internal/selector"},
 	{"=store"},
 	{"store/codec", "internal/behind", "internal/offsetclock", "internal/terms"},
 	{"."},
-	{"door", "internal/conflicts", "internal/tally", "internal/wire"},
+	{"=door", "internal/conflicts", "internal/tally", "internal/wire"},
 	{"store", "evidence", "archive"},
-	{"transport"},
+	{"door/judge"},
+	{"door/semelhttp", "door/inbox"},
+	{"door/semelproxy"},
 	{"shield"},
-	{"protocol", "dispatch"},
+	{"door", "commerce", "dispatch"},
 	{"server", "client"},
 	{"cmd", "examples", "bench"},
 }
@@ -222,9 +224,9 @@ func TestImportRulesFind(t *testing.T) {
 	broken := map[string]pkg{
 		importRules[0].name:  {ImportPath: m, Deps: []string{"context", m + "/internal/canon", m + "/evidence"}},
 		importRules[1].name:  {ImportPath: m + "/store", Deps: []string{"context", m + "/internal/canon", m}},
-		importRules[2].name:  {ImportPath: m + "/transport/semelhttp", Deps: []string{m, m + "/store/pebblestore"}},
+		importRules[2].name:  {ImportPath: m + "/door/semelhttp", Deps: []string{m, m + "/store/pebblestore"}},
 		importRules[3].name:  {ImportPath: m + "/store/pebblestore", Imports: []string{m, m + "/store/memstore"}},
-		importRules[4].name:  {ImportPath: m + "/store/memstore", Deps: []string{m, m + "/transport/semelhttp"}},
+		importRules[4].name:  {ImportPath: m + "/store/memstore", Deps: []string{m, m + "/door/semelhttp"}},
 		importRules[5].name:  {ImportPath: m, Deps: []string{"context", "net/http/httptest"}},
 		importRules[6].name:  {ImportPath: m + "/store/pebblestore", Imports: []string{m, "net", "html/template"}},
 		importRules[7].name:  {ImportPath: m + "/store/redisstore", Imports: []string{m, m + "/internal/problem"}},
@@ -253,7 +255,7 @@ func TestImportRulesFind(t *testing.T) {
 		wantFaults(t, layerFaults(append(sound,
 			pkg{ImportPath: m, Imports: []string{m + "/store/memstore"}},
 			pkg{ImportPath: m + "/evidence", Imports: []string{m, m + "/store/memstore"}},
-			pkg{ImportPath: m + "/transport/semelproxy", Imports: []string{m + "/transport/semelhttp"}},
+			pkg{ImportPath: m + "/door/semelproxy", Imports: []string{m + "/door/semelhttp"}},
 			pkg{ImportPath: m + "/helpers"},
 		)), ". imports store/memstore", "evidence imports store/memstore", "helpers belongs to no layer")
 	})

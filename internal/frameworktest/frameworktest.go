@@ -23,9 +23,9 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/pgtest"
 	"github.com/semelhq/semel/store/pgstore"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // What a request asks of its handler, in the parameter "do" of its query.

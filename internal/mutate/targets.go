@@ -37,7 +37,7 @@ var targets = []target{
 	{"./internal/gather", []string{"queue.go"}, []string{"./internal/gather", "./store/redisstore"}},
 	{"./internal/offsetclock", []string{"clock.go", "note.go", "reckoning.go"}, []string{"./internal/offsetclock", "./store/redisstore"}},
 	{"./dispatch", []string{"breaker.go", "deliver.go", "lane.go", "lanework.go", "scan.go"}, []string{"./dispatch"}},
-	{"./door", []string{"runner.go"}, []string{"./door", "./transport/semelhttp"}},
+	{"./door", []string{"runner.go"}, []string{"./door", "./door/semelhttp"}},
 	{"./client", []string{"do.go", "execution.go"}, []string{"./client"}},
 }
 

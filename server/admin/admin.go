@@ -23,9 +23,9 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/server/api"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // Caller is who asks, as Options.Authorize found out. A caller sees the records of their

@@ -10,10 +10,10 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/door/semelhttp/semelhttptest"
 	"github.com/semelhq/semel/server/admin"
 	"github.com/semelhq/semel/store"
-	"github.com/semelhq/semel/transport/semelhttp"
-	"github.com/semelhq/semel/transport/semelhttp/semelhttptest"
 )
 
 func authorize(r *http.Request) (admin.Caller, error) {

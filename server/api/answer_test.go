@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/door/semelhttp"
 )
 
 func TestSettleWithAnHTTPAnswer(t *testing.T) {

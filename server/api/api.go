@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/server/figures"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // Options configures an [API].

@@ -10,8 +10,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/wire"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // Door marks the records of calls that came over the API; see [semel.Call].Door.

@@ -5,8 +5,8 @@ import (
 	"net/http"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/store"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // exchange is one request and its sender.

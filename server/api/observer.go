@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/conflicts"
 	"github.com/semelhq/semel/internal/tally"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // Observer records an engine's events, for the decisions that records show, for the list of

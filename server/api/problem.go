@@ -16,10 +16,10 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/body"
 	refusal "github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/internal/wire"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // problem is a refusal with its headers.

@@ -9,10 +9,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/server/query"
 	"github.com/semelhq/semel/store"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 type getInput struct {

@@ -19,8 +19,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/body"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // builder makes one of the two handlers.

@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/store/memstore"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 func newAuth(t *testing.T, s auth.Settings) *auth.Authenticator {

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/semelhq/semel/transport/safehttp"
+	"github.com/semelhq/semel/safehttp"
 )
 
 const (

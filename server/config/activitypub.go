@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/semelhq/semel/protocol/activitypub"
-	"github.com/semelhq/semel/protocol/activitypub/httpsig"
+	"github.com/semelhq/semel/door/activitypub"
+	"github.com/semelhq/semel/door/activitypub/httpsig"
 	"github.com/semelhq/semel/server/auth"
 )
 

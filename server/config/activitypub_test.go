@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/protocol/activitypub"
+	"github.com/semelhq/semel/door/activitypub"
 )
 
 func TestActivityPub(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/transport/judge"
+	"github.com/semelhq/semel/door/judge"
 )
 
 // Answers say what an upstream's answers mean; see [judge.Answers].

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/door/semelhttp"
 )
 
 // Config has all settings. The comments of the fields, and of the

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/strictyaml"
-	"github.com/semelhq/semel/transport/semelhttp"
 	"golang.org/x/mod/semver"
 )
 

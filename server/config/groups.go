@@ -2,7 +2,7 @@ package config
 
 import (
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/door/semelhttp"
 )
 
 // Groups of settings that several sections have. A section embeds those that it needs.

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/strictyaml"
 	"github.com/semelhq/semel/server/auth"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // Errors of a configuration, and where its settings came from.

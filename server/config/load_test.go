@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/strictyaml"
 	"github.com/semelhq/semel/internal/thorough"
-	"github.com/semelhq/semel/transport/judge"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 func lookup(vars map[string]string) func(string) (string, bool) {

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/protocol/commerce"
-	"github.com/semelhq/semel/transport/judge"
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/commerce"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/door/semelhttp"
 )
 
 // Policy is the operation for the engine. The server sets two members: Reconcile, if

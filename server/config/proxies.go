@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/strictyaml"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // Trusted are the networks of the proxies in front. It skips invalid ones, which [Load]

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/semelhq/semel/commerce"
 	"github.com/semelhq/semel/internal/strictyaml"
-	"github.com/semelhq/semel/protocol/commerce"
 )
 
 func TestSelectorsOfRoutes(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"unicode"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/strictyaml"
 	"github.com/semelhq/semel/store"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // operations checks the declared operations. The engine's own check comes last, for

@@ -12,9 +12,9 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
-	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/door/webhook"
 	"github.com/semelhq/semel/server/auth"
-	"github.com/semelhq/semel/transport/judge"
 )
 
 // Webhook receives the webhooks of one sender, whose signature is its only credential; see

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/semelhq/semel/protocol/ids/whatsapp"
+	"github.com/semelhq/semel/door/ids/whatsapp"
 )
 
 // Commands says which commands the service accepts.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel/protocol/ids/whatsapp"
+	"github.com/semelhq/semel/door/ids/whatsapp"
 )
 
 func TestWhatsApp(t *testing.T) {

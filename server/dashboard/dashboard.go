@@ -13,12 +13,12 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/figures"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // Options configures a [Dashboard].

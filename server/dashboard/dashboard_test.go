@@ -19,9 +19,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/semelhq/semel/door/semelhttp/semelhttptest"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/server/dashboard"
-	"github.com/semelhq/semel/transport/semelhttp/semelhttptest"
 )
 
 // request sends a request to a handler.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/server/api"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // Lab lets the screen of that name send copies of a request, to see that one of them runs.

@@ -11,8 +11,8 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/server/limit"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // unsized hides the length of a body, as a chunked one does.

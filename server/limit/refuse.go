@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/problem"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // errRequests says that the limit of requests is reached.

@@ -11,12 +11,12 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/turns"
 	"github.com/semelhq/semel/server/figures"
 	"github.com/semelhq/semel/server/metrics"
 	"github.com/semelhq/semel/store/memstore"
-	"github.com/semelhq/semel/transport/semelhttp"
-	"github.com/semelhq/semel/transport/semelproxy"
 )
 
 const callers = 16

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/store"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // callURN begins the instance of a problem document.

@@ -12,9 +12,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/server/tracing"
 	"github.com/semelhq/semel/store/memstore"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 func ExampleTracer() {

@@ -16,11 +16,11 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/server/metrics"
 	"github.com/semelhq/semel/server/tracing"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 const (

@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/ids"
+	"github.com/semelhq/semel/door/ids/idstest"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/pgtest"
-	"github.com/semelhq/semel/protocol/ids"
-	"github.com/semelhq/semel/protocol/ids/idstest"
 	"github.com/semelhq/semel/store/pgstore"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel/protocol/activitypub/httpsig"
+	"github.com/semelhq/semel/door/activitypub/httpsig"
 )
 
 // captured is a delivery to an inbox as somebody saved it, signed in a form; empty for

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel/protocol/activitypub"
-	"github.com/semelhq/semel/protocol/forrst"
-	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/door/activitypub"
+	"github.com/semelhq/semel/door/forrst"
+	"github.com/semelhq/semel/door/webhook"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
 )

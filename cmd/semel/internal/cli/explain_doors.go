@@ -6,10 +6,10 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/forrst"
+	"github.com/semelhq/semel/door/ids"
+	"github.com/semelhq/semel/door/webhook"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/protocol/forrst"
-	"github.com/semelhq/semel/protocol/ids"
-	"github.com/semelhq/semel/protocol/webhook"
 )
 
 // explained are the codes of all doors, those of the service's own API first, and what else

@@ -5,7 +5,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
-	"github.com/semelhq/semel/protocol/forrst"
+	"github.com/semelhq/semel/door/forrst"
 )
 
 // ofForrst explains the codes of Forrst, but for the two about keys. Semel answers some of them

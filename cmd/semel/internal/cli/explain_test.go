@@ -81,8 +81,8 @@ func TestExplain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, dir := range []string{
-			".", "door", "store", "dispatch", "evidence", "protocol/webhook", "protocol/ids", "protocol/ids/whatsapp", "protocol/forrst", "protocol/inbox",
-			"protocol/activitypub/httpsig", "protocol/a2a", "internal/jsonrpc", "client",
+			".", "door", "store", "dispatch", "evidence", "door/webhook", "door/ids", "door/ids/whatsapp", "door/forrst", "door/inbox",
+			"door/activitypub/httpsig", "door/a2a", "internal/jsonrpc", "client",
 		} {
 			if seen[dir] == 0 {
 				t.Errorf("no code was found in %s", dir)

@@ -5,8 +5,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
-	"github.com/semelhq/semel/protocol/activitypub/httpsig"
-	"github.com/semelhq/semel/protocol/inbox"
+	"github.com/semelhq/semel/door/activitypub/httpsig"
+	"github.com/semelhq/semel/door/inbox"
 )
 
 // ofInboxes explains why inboxes refuse what comes in, over ActivityPub and from WhatsApp, and

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel/protocol/ids"
+	"github.com/semelhq/semel/door/ids"
 )
 
 func newIDs() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/protocol/ids"
+	"github.com/semelhq/semel/door/ids"
 )
 
 // idsExplanation is what semel ids explain --json prints.

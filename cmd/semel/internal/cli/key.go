@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/commerce"
 	"github.com/semelhq/semel/internal/keytemplate"
-	"github.com/semelhq/semel/protocol/commerce"
 )
 
 func newKey() *cobra.Command {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/server/config"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // callerFlags say how the callers of a proxy are verified.

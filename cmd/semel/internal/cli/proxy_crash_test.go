@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/transport/safehttp"
+	"github.com/semelhq/semel/safehttp"
 )
 
 // After a crash a call whose outcome is unknown is settled by the reconciler soon after

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/stage"
 	"github.com/semelhq/semel/server/config"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 func parseProxyFlags(t *testing.T, args ...string) (config.Operation, config.Route, error) {

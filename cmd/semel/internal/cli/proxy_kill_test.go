@@ -17,7 +17,7 @@ import (
 
 	"github.com/semelhq/semel/internal/stage"
 	"github.com/semelhq/semel/internal/thorough"
-	"github.com/semelhq/semel/transport/safehttp"
+	"github.com/semelhq/semel/safehttp"
 )
 
 var killRounds = flag.Int("kill-rounds", 100, "how often the proxy is killed by make prove; a fifth of it otherwise")

@@ -14,7 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
-	"github.com/semelhq/semel/protocol/commerce"
+	"github.com/semelhq/semel/commerce"
 	"github.com/semelhq/semel/store"
 )
 

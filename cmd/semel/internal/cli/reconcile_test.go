@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/commerce"
 	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/protocol/commerce"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/store"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // answerLine is what --json prints of an HTTP answer that a record keeps.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/store"
-	"github.com/semelhq/semel/transport/semelhttp"
 )
 
 // settleFlags say what happened to a held record.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/door/webhook"
 	"github.com/semelhq/semel/server/config"
 )
 

@@ -9,7 +9,7 @@ import (
 
 // capturedFile is the file of a captured delivery.
 func capturedFile(name string) string {
-	return filepath.Join("../../../../protocol/webhook/testdata/deliveries", name+".http")
+	return filepath.Join("../../../../door/webhook/testdata/deliveries", name+".http")
 }
 
 func TestWebhookHelp(t *testing.T) {
@@ -67,7 +67,7 @@ func TestWebhookVerify(t *testing.T) {
 		wantFields(t, out, "valid", "source", "code", "problem", "hints")
 	})
 	t.Run("one whose sender signs what it calls the address", func(t *testing.T) {
-		args := []string{"webhook", "verify", "--source", "paypal", "--secret-file", "../../../../protocol/webhook/testdata/paypal.pem", "--at", at, capturedFile("paypal")}
+		args := []string{"webhook", "verify", "--source", "paypal", "--secret-file", "../../../../door/webhook/testdata/paypal.pem", "--at", at, capturedFile("paypal")}
 		if code, out, errs := semelWith(t, "", append(args, "--endpoint", "7T012345AB678901C")...); code != ExitOK || !strings.Contains(out, "unsigned   {body:id}") {
 			t.Errorf("exit %d, %s%s", code, out, errs)
 		}
@@ -110,7 +110,7 @@ func TestWebhookVerify(t *testing.T) {
 
 func TestWebhookSource(t *testing.T) {
 	code, out, errs := semelWith(t, "", "webhook", "source", "shopify")
-	want, err := os.ReadFile("../../../../protocol/webhook/sources/shopify.yaml")
+	want, err := os.ReadFile("../../../../door/webhook/sources/shopify.yaml")
 	if err != nil || code != ExitOK || out != string(want) {
 		t.Errorf("exit %d, %s%s, %v", code, out, errs, err)
 	}

@@ -19,10 +19,10 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/stage"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
-	"github.com/semelhq/semel/transport/semelproxy"
 )
 
 // TestMain lets this test binary be a child of itself, as the program is.

@@ -7,8 +7,8 @@ import (
 	"net/http"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/ids"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/protocol/ids"
 )
 
 // commandDoor is the gateway for commands of RFC-WF-0010: envelopes without a key, which

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/protocol/forrst"
+	"github.com/semelhq/semel/door/forrst"
 )
 
 // forrstDoor adds Forrst's idempotency extension to a service that lacks it.

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/transport/semelhttp"
+	"github.com/semelhq/semel/door/semelhttp"
 )
 
 // httpDoor is a route of the reverse proxy: requests with an Idempotency-Key.

@@ -10,7 +10,7 @@ import (
 	"net/url"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/protocol/activitypub/httpsig"
+	"github.com/semelhq/semel/door/activitypub/httpsig"
 )
 
 // inboxDoor accepts signed activities for the inbox of an actor. Unlike at other doors, an

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/protocol/webhook"
+	"github.com/semelhq/semel/door/webhook"
 )
 
 // webhookDoor accepts signed webhooks of Stripe, and charges while Stripe waits.

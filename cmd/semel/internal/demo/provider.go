@@ -17,8 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/stage"
-	"github.com/semelhq/semel/transport/semelproxy"
 )
 
 // ProviderCommand is the hidden command under which the program runs itself as

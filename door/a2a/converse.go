@@ -1,0 +1,215 @@
+package a2a
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/store"
+)
+
+// exchange is a message between its sender and its agent, in one form of this door.
+type exchange interface {
+	// send sends the message, with the key of its effect, and has the conversation hear what
+	// the agent answers. If that is neither a task nor a message, it returns what it proves,
+	// and what is recorded.
+	send(ctx context.Context, key string, c *conversation) (judge.Finding, outcome)
+	// ask asks the agent for a task, as the answer to the message; nil if it doesn't say.
+	ask(ctx context.Context, task string) json.RawMessage
+	// follow passes on what the agent tells those who follow a task. It reports false, and
+	// answers nothing, if the agent has nothing to tell, because the task has ended.
+	follow(ctx context.Context, task string) bool
+	// replay answers the sender with what is recorded, and refuse with a refusal.
+	replay(o *outcome)
+	refuse(f refusal)
+}
+
+// conversation is one delivery of a message.
+type conversation struct {
+	*guard
+	exchange
+	stream bool      // the sender wants events
+	now    bool      // the sender doesn't want to wait for the end of a task
+	until  time.Time // how long a duplicate waits for it otherwise
+
+	execution door.Execution
+	said      event           // the last that the agent has said of the task
+	answer    json.RawMessage // its whole answer, if there is one
+	held      []func()        // what leaves when the outcome is recorded
+	resumed   *outcome        // that of a message that an earlier attempt has sent
+	code      semel.Code      // what the sender is told beside that, or instead
+}
+
+// converse delivers a message, answers its sender, and says what they were told.
+func (c *conversation) converse(ctx context.Context, call semel.Call) semel.Event {
+	c.until = time.Now().Add(c.wait)
+	result := c.deliver(ctx, call, c)
+	e := door.EventOf(&result.Answer)
+	var f refusal
+	switch {
+	case result.Decision == semel.Execute && result.err == nil:
+		c.release()
+		if c.resumed != nil && (c.resumed.Final || !c.current(ctx, c.resumed.Task)) {
+			c.replay(c.resumed)
+		}
+		if c.code == "" {
+			return e
+		}
+		f = refusalFor(c.code)
+	case result.Decision == semel.Execute:
+		f = refusalOf(result.err, nil)
+	case result.task != "" && c.current(ctx, result.task):
+		return e
+	case result.err != nil:
+		f = refusalOf(result.err, &result.Answer)
+	default:
+		c.replay(result.outcome)
+		return e
+	}
+	c.refuse(f)
+	e.Code = f.code
+	return e
+}
+
+// current answers the sender with how far a task is; who wants a stream follows it. It
+// reports false, and answers nothing, if the agent doesn't say.
+func (c *conversation) current(ctx context.Context, task string) bool {
+	if c.stream && c.follow(ctx, task) {
+		return true
+	}
+	answer := c.await(ctx, task)
+	if answer != nil {
+		c.replay(&outcome{Answer: answer})
+	}
+	return answer != nil
+}
+
+// await asks the agent for a task. For a sender who wants the end of it, it asks again until
+// the task has ended, wants something of its sender, or the time of a duplicate is over; each
+// time after another quarter of what it has waited, which bounds what duplicates cost the
+// agent.
+func (c *conversation) await(ctx context.Context, task string) (answer json.RawMessage) {
+	for began := time.Now(); ; {
+		if now := c.ask(ctx, task); now != nil {
+			answer = now
+		}
+		e, pause := readEvent(answer), look+time.Since(began)/4
+		if answer == nil || c.now || c.stream || e.final() || time.Until(c.until) < pause {
+			return answer
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return answer
+		}
+	}
+}
+
+// Run sends the message, and says how the attempt ends by what the agent says.
+func (c *conversation) Run(x door.Execution) semel.Ending {
+	// An agent can't be called back, so giving up with the lease would only lose its answer.
+	ctx := context.WithoutCancel(x.Attempt.Context())
+	c.execution = x
+	key, known, err := c.start(ctx)
+	switch {
+	case errors.Is(err, &semel.Error{Code: semel.CodeEffectUnknown}):
+		c.code = semel.CodeHeld
+		return semel.Ending{Failure: store.Failure{Message: "an earlier attempt has sent the message, and its answer is not known"}}
+	case err != nil:
+		c.code = semel.CodeStoreUnavailable
+		return semel.Ending{Disposition: semel.DispositionAborted, Failure: store.Failure{Message: "the message could not be recorded before it was sent"}}
+	case known == "":
+		found, o := c.send(ctx, key, c)
+		if c.said.kind == "" {
+			end := o.refusedEnding(found, c.operation.MaxResult)
+			c.refute(ctx, &end)
+			return end
+		}
+	}
+	resumed := c.said.kind == ""
+	if c.answer == nil { // of a stream, or an earlier attempt
+		if answer := c.ask(ctx, known+c.said.task); answer != nil {
+			c.said, c.answer = readEvent(answer), answer
+		}
+	}
+	o := outcomeOf(c.said, c.answer)
+	switch {
+	case resumed && c.answer == nil:
+		c.code = semel.CodeHeld
+		return semel.Ending{Failure: store.Failure{Message: "the message has reached a task, and the agent doesn't say how far it is"}}
+	case resumed:
+		c.resumed = &o
+	}
+	return o.ending(c.said.state, c.operation.MaxResult)
+}
+
+// start records that the message is about to be sent, and finds the task that an earlier
+// attempt has reached with it: then it isn't sent again.
+//
+// A crash before the write leaves an attempt without an effect, which may run again where the
+// operation declares its effects. A crash after it leaves a started effect: the call is held
+// until it is settled. An operation that lets abandoned messages be sent again has none.
+func (c *conversation) start(ctx context.Context) (key, known string, err error) {
+	a := c.execution.Attempt
+	if c.operation.Effects == nil && c.operation.OnAbandoned == semel.RetryAbandoned {
+		for _, ef := range a.Effects() {
+			known += taskID(&ef)
+		}
+		return semel.EffectKey(a.Record(), TaskEffect), known, nil
+	}
+	ef, err := a.StartEffect(ctx, TaskEffect)
+	if known = taskID(&ef); err == nil && ef.State != store.EffectStarted && known == "" {
+		err = &semel.Error{Code: semel.CodeEffectUnknown} // somebody settled it, and gave no task
+	}
+	return ef.Key, known, err
+}
+
+// hear takes a task, a message or an update that the agent has answered; leave passes it on.
+//
+// In a stream, it records which task the message has reached, so that duplicates can ask for
+// it. A crash before that write leaves the effect started, and the call is held. A crash
+// after it leaves the task known: the next attempt, or whoever asks about a held call, gets
+// its state. If it can't be recorded, duplicates wait for the end.
+func (c *conversation) hear(e event, answer []byte, leave func()) {
+	if e.kind == kindMessage || !c.stream {
+		c.answer = bytes.Clone(answer)
+	} else if c.said.task == "" {
+		a := c.execution.Attempt
+		id, _ := json.Marshal(e.task)                 // a string
+		_, _ = a.StartEffect(a.Context(), TaskEffect) // which it is already, unless messages are sent again
+		_ = a.SettleEffect(a.Context(), store.EffectFinding{Name: TaskEffect, State: store.EffectConfirmed, Result: semel.Result{Data: id}})
+	}
+	if e.state != "" || e.kind == kindMessage || c.said.task == "" {
+		c.said = e
+	}
+	c.hold(!c.stream || e.final(), leave)
+}
+
+// hold keeps what ends the answer until the outcome is recorded: nobody is told of an end
+// that isn't. What doesn't end it leaves, with what was held.
+func (c *conversation) hold(final bool, leave func()) {
+	if c.held = append(c.held, leave); !final {
+		c.release()
+	}
+}
+
+func (c *conversation) release() {
+	for _, leave := range c.held {
+		leave()
+	}
+	c.held = nil
+}
+
+// refute records that the message may be sent again, after an ending that lets the next
+// delivery run. A crash before the write, or one that fails, leaves the effect started, and
+// the call is held; a crash after it leaves an attempt that may run again.
+func (c *conversation) refute(ctx context.Context, end *semel.Ending) {
+	if end.Disposition == semel.DispositionAborted || end.Disposition == semel.DispositionFailed {
+		_ = c.execution.Attempt.SettleEffect(ctx, store.EffectFinding{Name: TaskEffect, State: store.EffectRefuted})
+	}
+}

@@ -1,0 +1,197 @@
+package a2a
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/sse"
+)
+
+// replayed marks answers to duplicates, as other doors over HTTP do.
+const replayed = "Idempotency-Replayed"
+
+// forwarding is the exchange through a gateway.
+type forwarding struct {
+	*Gateway
+	req   *request
+	w     http.ResponseWriter
+	began bool // the head of a stream has left
+}
+
+// send forwards the message, and passes on the answer as it comes.
+func (f *forwarding) send(ctx context.Context, key string, c *conversation) (judge.Finding, outcome) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := time.AfterFunc(f.timeout, cancel)
+	defer timer.Stop()
+	var fail []byte // the error in a stream
+	k := &sink{live: http.Header{}, alive: func() { timer.Reset(f.timeout) }}
+	k.head = func() {
+		f.began = true
+		copyHead(f.w, k.header, k.status)
+		_ = http.NewResponseController(f.w).Flush()
+	}
+	k.event = func(raw []byte) {
+		leave := func() { sse.Write(f.w, raw) }
+		result, failure, ok := f.req.unwrap(sse.Data(raw))
+		switch e := readEvent(result); {
+		case ok && failure != nil:
+			fail = failure
+			c.hold(true, leave)
+		case ok && e.kind != "":
+			c.hear(e, result, leave)
+		default: // a comment, or nothing of A2A
+			c.hold(false, leave)
+		}
+	}
+	err := f.proxy.Send(k, f.req.outgoing(ctx, http.MethodPost, f.req.in.URL.Path, f.req.body), key)
+	if err != nil {
+		line := door.Line(slog.LevelWarn, "agent failed", append(slices.Clip(f.opts.Attrs), slog.Any("error", err))...)
+		f.engine.Door().Troubled(semel.Event{Door: Door, ID: c.execution.Attempt.ID(), Err: err, Attrs: line})
+	}
+	said := judge.Answer{Status: k.status, Header: k.header}
+	if !k.stream && !k.over {
+		said.Body = k.body.Bytes()
+	}
+	found, o := f.rules.Of(said), outcome{State: Failed, Status: k.status, Error: fail}
+	switch {
+	case err != nil:
+		found, c.code = judge.NoAnswer(err), semel.CodeUnknown
+		if found.Verdict == judge.Aborted {
+			c.code = door.CodeUnreachable
+		}
+	case k.stream && fail != nil && !found.Declared():
+		found = f.req.judge(&f.rules, fail, k.header)
+		o.Status = found.Status
+	case k.stream && c.said.kind == "" && !found.Declared():
+		found, c.code = judge.Finding{Status: k.status}, semel.CodeUnknown
+	case !k.stream:
+		return f.whole(c, k, found, o)
+	}
+	return found, o
+}
+
+// whole judges an answer that is no stream.
+func (f *forwarding) whole(c *conversation, k *sink, found judge.Finding, o outcome) (judge.Finding, outcome) {
+	text := k.body.Bytes()
+	leave := func() {
+		copyHead(f.w, k.header, k.status)
+		_, _ = f.w.Write(text) // a caller who is gone will ask again
+	}
+	result, failure, ok := f.req.unwrap(text)
+	e := readEvent(result)
+	switch {
+	case found.Verdict != judge.Completed || found.Declared():
+	case ok && failure != nil:
+		found = f.req.judge(&f.rules, failure, k.header)
+	case ok && (e.kind == kindTask || e.kind == kindMessage):
+		c.stream = false // whatever was asked for
+		c.hear(e, result, leave)
+		return found, o
+	default:
+		found.Verdict = judge.Unknown // somebody else's word about the message
+	}
+	switch {
+	case ok && failure != nil:
+		o.Error = bytes.Clone(failure)
+	case f.req.rpc || canon.Check(text, canon.Exact) != nil:
+		// The body isn't the agent's, and may be anything: a duplicate gets what it means.
+		refused := refusalFor(semel.CodeRejected)
+		_, o.Error, _ = f.req.unwrap(refused.text(f.req))
+	default:
+		o.Error = bytes.Clone(text)
+	}
+	if found.Verdict == judge.Unknown && (k.status < 400 && o.Error != nil && !(ok && failure != nil) || k.over) {
+		c.code = semel.CodeUnknown // it looks as if it were done, or is lost
+		return found, o
+	}
+	c.hold(true, leave)
+	return found, o
+}
+
+// judge judges an error in an answer that came with a status of success.
+func (r *request) judge(rules *judge.Rules, failure []byte, header http.Header) judge.Finding {
+	inner := failure
+	if !r.rpc {
+		inner = canon.Member(failure, "error")
+	}
+	code, _ := strconv.Atoi(string(canon.Member(inner, "code"))) // zero is none that is known
+	if r.rpc {
+		return rules.A2A(code, header)
+	}
+	return rules.Of(judge.Answer{Status: code, Header: header})
+}
+
+// ask asks with the credential of whoever asks, so the agent decides what they may see.
+func (f *forwarding) ask(ctx context.Context, task string) json.RawMessage {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	k := &sink{live: http.Header{}}
+	if err := f.proxy.Send(k, f.req.asking(ctx, task, false), ""); err != nil || k.status != http.StatusOK || k.stream || k.over {
+		return nil
+	}
+	result, failure, ok := f.req.unwrap(k.body.Bytes())
+	if !ok || failure != nil {
+		return nil
+	}
+	if answer := answerWith(result); readEvent(answer).kind == kindTask && readEvent(answer).task == task {
+		return answer
+	}
+	return nil
+}
+
+func (f *forwarding) follow(ctx context.Context, task string) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := time.AfterFunc(f.timeout, cancel)
+	defer timer.Stop()
+	k := &sink{live: http.Header{}, alive: func() { timer.Reset(f.timeout) }}
+	k.event = func(raw []byte) {
+		if result, _, ok := f.req.unwrap(sse.Data(raw)); !f.began && (!ok || readEvent(result).task != task) {
+			return // a comment, or the error that there is nothing to follow
+		}
+		if !f.began {
+			f.began = true
+			f.w.Header().Set(replayed, "true")
+			copyHead(f.w, k.header, k.status)
+		}
+		sse.Write(f.w, raw)
+	}
+	_ = f.proxy.Send(k, f.req.asking(ctx, task, true), "") // whoever follows sees that it broke off
+	return f.began
+}
+
+// replay answers a caller who wants a stream with one event, unless it is an error.
+func (f *forwarding) replay(o *outcome) {
+	f.w.Header().Set(replayed, "true")
+	f.w.Header().Set("Cache-Control", "no-store")
+	f.w.Header().Set("Content-Type", contentJSON)
+	text := f.req.wrap(o.Answer, o.Error)
+	switch {
+	case len(o.Error) == 0 && f.req.stream:
+		f.w.Header().Set("Content-Type", sse.MediaType)
+		text = sse.JSON(text)
+	case len(o.Error) > 0 && !f.req.rpc && o.Status != 0:
+		f.w.WriteHeader(o.Status)
+	}
+	_, _ = f.w.Write(text) // a caller who is gone will ask again
+}
+
+// refuse adds an event to a stream that has begun.
+func (f *forwarding) refuse(r refusal) {
+	if f.began {
+		sse.Write(f.w, sse.JSON(r.text(f.req)))
+		return
+	}
+	r.write(f.w, f.req)
+}

@@ -1,0 +1,225 @@
+package a2a
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/door/semelproxy"
+	"github.com/semelhq/semel/internal/body"
+)
+
+// Defaults of [GatewayOptions].
+const (
+	DefaultMaxBody = 4 << 20
+	DefaultTimeout = time.Minute
+)
+
+// GatewayOptions configures a [Gateway]. Operation and Upstream are required; the zero value
+// of every other field is the documented default.
+type GatewayOptions struct {
+	// Operation has the policy of messages, and is registered. Its MaxResult bounds the tasks
+	// that are kept: of a larger one, duplicates get what the agent says.
+	Operation semel.Operation
+	// Upstream is the agent's URL: that of its JSON-RPC endpoint, and the base of its REST
+	// binding.
+	Upstream *url.URL
+	// Path is where the gateway is mounted, such as /agent; what follows it in the path of a
+	// request follows the path of Upstream. Defaults to the root.
+	Path string
+	// Identify tells who sends a request. Defaults to that of the guard.
+	Identify func(r *http.Request) (semelhttp.Caller, error)
+	// Answers say what the agent's answers mean, in place of the table of package judge. A
+	// stream is judged by its head.
+	Answers judge.Answers
+	// Forward says how requests are forwarded. Its Upstream, Route and Mode aren't used.
+	Forward semelproxy.Options
+	// MaxBody is the largest request, in bytes. Defaults to 4 MiB.
+	MaxBody int64
+	// Timeout is how long the agent may take for an answer, or be silent in a stream.
+	// Defaults to 1 minute.
+	Timeout time.Duration
+	// Wait is how long a duplicate of a message that is under way waits for its task, and for
+	// the end of that unless it says that it doesn't want to. Defaults to 30 seconds.
+	Wait time.Duration
+	// Attrs tell this gateway from others in log lines.
+	Attrs []slog.Attr
+}
+
+// Gateway is a reverse proxy before one agent, by which each message reaches the agent at
+// most once. It is stateless: any number may stand before an agent on one store. It may be
+// used concurrently.
+//
+// It serves POSTs of A2A's JSON-RPC at any path below its own, and its REST binding at
+// message:send and message:stream, with whatever comes before them. GET, HEAD and DELETE
+// without a body pass, such as for tasks. So do methods and paths that read, follow or cancel
+// tasks, or say where to notify of them. All else is refused: it might start work. Whoever
+// can't be identified gets nothing but what is public, below /.well-known/: the agent's card.
+//
+// A message is sent on as it came, and its answer passes as it is; but an answer, and the
+// last event of a stream, leaves only when the outcome is recorded. Semel's own refusals are
+// errors of the binding, with the code of Semel as the reason of a google.rpc.ErrorInfo.
+type Gateway struct {
+	*guard
+	opts     GatewayOptions
+	upstream string // the path of the upstream's URL
+	proxy    *semelproxy.Proxy
+	// rules are those for the answers of an agent behind any number of proxies.
+	rules judge.Rules
+}
+
+// NewGateway makes a gateway on the engine of a guard, whose runner and callers it shares,
+// and registers its operation.
+func NewGateway(callers *semelhttp.Guard, opts GatewayOptions) (*Gateway, error) {
+	if callers == nil || opts.Upstream == nil {
+		return nil, errors.New("a2a: a gateway needs a guard and an Upstream")
+	}
+	opts.MaxBody, opts.Timeout = cmp.Or(opts.MaxBody, DefaultMaxBody), cmp.Or(opts.Timeout, DefaultTimeout)
+	if opts.MaxBody < 0 {
+		return nil, errors.New("a2a: MaxBody may not be negative")
+	}
+	if opts.Identify == nil {
+		opts.Identify = callers.Caller
+	}
+	opts.Path = strings.TrimSuffix(opts.Path, "/")
+	g, err := newGuard(callers.Engine(), callers.Runner(), opts.Operation, opts.Timeout, cmp.Or(opts.Wait, DefaultWait))
+	if err != nil {
+		return nil, err
+	}
+	answers, err := opts.Answers.Parse()
+	if err != nil {
+		return nil, fmt.Errorf("a2a: Answers: %w", err)
+	}
+	forward, host := opts.Forward, *opts.Upstream
+	host.Path, host.RawPath = "", "" // the path is put together here: an endpoint has no slash at its end
+	forward.Upstream, forward.Mode, forward.Attrs = &host, semelproxy.ModeOff, opts.Attrs
+	forward.StripHeaders = append(semelhttp.MethodOverrides(), forward.StripHeaders...)
+	forward.Route = semelhttp.Route{Operation: semel.Operation{Name: opts.Operation.Name}, Timeout: opts.Timeout, Answers: opts.Answers}
+	proxy, err := semelproxy.New(callers, forward)
+	if err != nil {
+		return nil, err
+	}
+	// A redirect isn't followed, so it is no result.
+	rules := judge.Rules{Answers: answers, Financial: g.operation.Financial, RedirectsUnclear: true}
+	return &Gateway{guard: g, opts: opts, upstream: opts.Upstream.Path, proxy: proxy, rules: rules}, nil
+}
+
+// Interrupt cancels the messages that are under way. Their outcomes are unknown then.
+func (g *Gateway) Interrupt() { g.proxy.Interrupt() }
+
+// Close closes unused connections to the agent.
+func (g *Gateway) Close() { g.proxy.Close() }
+
+// ServeHTTP handles one request.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx := g.engine.Door().Arrived(r.Context(), Door, r.Header)
+	if ctx != r.Context() {
+		r = r.WithContext(ctx)
+	}
+	if e, answered := g.serve(w, r); answered {
+		e.ID.Operation, e.Attrs = g.operation.Name, g.opts.Attrs
+		g.engine.Door().Answered(ctx, e)
+	}
+}
+
+// serve answers a request, and says what it has told the caller. It reports false if the
+// request has passed.
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Event, answered bool) {
+	req, ok := g.locate(r)
+	refuse := func(f refusal) (semel.Event, bool) {
+		f.write(w, req)
+		e.Code = f.code
+		return e, true
+	}
+	bare := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodDelete
+	switch {
+	case !ok:
+		return refuse(refusalFor(semel.CodeNotFound))
+	case bare && r.ContentLength != 0:
+		f := refusalFor(door.CodeBodyTooLarge)
+		f.detail = "No GET, HEAD or DELETE of A2A has a body, and some agents would read it. Nothing was sent on."
+		return refuse(f)
+	case bare && req.public:
+		g.proxy.Pass(w, req.in)
+		return e, false
+	case bare:
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", "POST, GET, HEAD, DELETE")
+		return refuse(refusalFor(door.CodeMethodNotAllowed))
+	case !body.IsJSON(r.Header, "application/a2a+json") && (len(r.Header["Content-Type"]) > 0 || !req.passes()):
+		return refuse(refusalFor(door.CodeUnsupportedMedia))
+	}
+	who, err := g.opts.Identify(r)
+	if err != nil {
+		e.Err = err
+		return refuse(refusalOfCaller(err, w.Header()))
+	}
+	if bare || req.passes() {
+		g.proxy.Pass(w, req.in)
+		return e, false
+	}
+	if req.body, err = body.Read(w, r, g.opts.MaxBody); err != nil {
+		w.Header().Set("Connection", "close") // what is left of the body is not worth reading
+		if errors.Is(err, body.ErrTooLong) {
+			return refuse(refusalFor(door.CodeBodyTooLarge))
+		}
+		return refuse(refusalFor(door.CodeBodyUnreadable))
+	}
+	guarded, err := req.read()
+	if err == nil && !guarded {
+		g.proxy.Pass(w, req.outgoing(r.Context(), http.MethodPost, req.in.URL.Path, req.body))
+		return e, false
+	}
+	var call semel.Call
+	if err == nil {
+		call, err = req.msg.call(g.operation.Name, g.operation.Share, who, r.Header)
+	}
+	if err != nil {
+		return refuse(refusalOfRequest(err))
+	}
+	c := &conversation{guard: g.guard, exchange: &forwarding{Gateway: g, req: req, w: w}, stream: req.stream, now: req.msg.now}
+	return c.converse(r.Context(), call), true
+}
+
+// passes reports whether a POST of the REST binding starts no work, by its path: it cancels or
+// follows a task, or says where to notify of it, and may have no body.
+func (r *request) passes() bool { return !r.rpc && r.base == "" }
+
+// locate finds out where a request goes, and in which binding it comes. It reports false if
+// its path can be read in two ways, or isn't the gateway's.
+func (g *Gateway) locate(r *http.Request) (*request, bool) {
+	req := &request{in: r.Clone(r.Context()), rpc: true}
+	rest, ok := strings.CutPrefix(r.URL.Path, g.opts.Path)
+	if !ok || rest != "" && rest[0] != '/' || !plainPath(rest) {
+		return req, false
+	}
+	req.in.Header.Del("Upgrade") // what goes through a tunnel, nobody guards
+	u := req.in.URL
+	raw, _ := strings.CutPrefix(u.EscapedPath(), (&url.URL{Path: g.opts.Path}).EscapedPath())
+	base := g.upstream
+	switch {
+	case g.opts.Path == "" && rest == "/": // the root itself, which has no other path
+		rest, raw = "", ""
+	case rest != "":
+		base = strings.TrimSuffix(base, "/")
+	}
+	u.Path, u.RawPath = base+rest, (&url.URL{Path: base}).EscapedPath()+raw
+	req.public = r.Method != http.MethodDelete && strings.HasPrefix(rest, "/.well-known/")
+	switch {
+	case strings.HasSuffix(rest, "/message:send"), strings.HasSuffix(rest, "/message:stream"):
+		req.rpc, req.stream = false, strings.HasSuffix(rest, "stream")
+		req.base = u.Path[:strings.LastIndex(u.Path, "/")+1]
+	case passesREST.MatchString(rest):
+		req.rpc = false
+	}
+	return req, true
+}

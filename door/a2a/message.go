@@ -1,0 +1,161 @@
+package a2a
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/store"
+)
+
+// message is what identifies a message to an agent, and what it asks for.
+type message struct {
+	id          string
+	task        string // the task that it continues; empty: it starts one
+	tenant      string // the agent's, as the caller names it
+	now         bool   // the caller doesn't want to wait until the task has ended
+	fingerprint semel.Fingerprint
+}
+
+// The names that are read. Servers by protobuf's JSON take both spellings, so a message may
+// have either, but not both.
+var (
+	paramNames   = []string{"tenant", "message", "configuration", "metadata"}
+	messageNames = []string{"messageId", "message_id", "taskId", "task_id"}
+)
+
+// traceNames are members of a message's metadata that say by which way it came.
+var traceNames = []string{"traceparent", "tracestate", "baggage"}
+
+// readMessage reads the parameters of a message, strict JSON. Everything that
+// makes two messages different is in the fingerprint, members that nobody knows included;
+// what only says how to answer, or how it came, isn't: the configuration, the metadata of
+// the request, and the trace in that of the message. The binding is, because the answer has
+// its form. The error is for the caller.
+func readMessage(binding string, params []byte) (m message, err error) {
+	text := canon.Member(params, "message")
+	parts, meta := canon.Member(text, "parts"), canon.Member(text, "metadata")
+	large := [][]byte{parts, meta} // which are checked when they are digested
+	slices.SortFunc(large, func(a, b []byte) int { return cmp.Compare(cap(b), cap(a)) })
+	if err := canon.CheckBut(params, canon.Exact, large...); err != nil {
+		return m, err
+	}
+	var faults [5]error
+	faults[0], faults[1] = spelled(params, paramNames...), spelled(text, messageNames...)
+	m.id, faults[2] = textOf(text, "messageId", "message_id")
+	m.task, faults[3] = textOf(text, "taskId", "task_id")
+	m.tenant, faults[4] = textOf(params, "tenant")
+	switch err = errors.Join(faults[:]...); {
+	case err != nil:
+		return m, err
+	case canon.Member(params, "request") != nil:
+		return m, errors.New("the parameters have the member request, which some agents take for message")
+	case m.id == "":
+		return m, errors.New("there is no message with a messageId")
+	}
+	how := canon.Member(params, "configuration")
+	m.now = string(canon.Member(how, "blocking")) == "false" // in 0.3
+	for _, name := range []string{"returnImmediately", "return_immediately"} {
+		m.now = m.now || string(canon.Member(how, name)) == "true"
+	}
+	rest, said := params, text
+	for _, name := range []string{"message", "metadata", "configuration"} {
+		rest = canon.Without(rest, name) // the largest first, because what is left is copied
+	}
+	for _, name := range []string{"parts", "metadata", messageNames[0], messageNames[1]} {
+		said = canon.Without(said, name)
+	}
+	for _, name := range traceNames {
+		meta = canon.Without(meta, name)
+	}
+	h := sha256.New()
+	h.Write(canon.Frame(nil, binding))
+	for _, part := range [][]byte{rest, said, meta, parts} {
+		if len(bytes.Trim(part, "{} \t\r\n")) == 0 {
+			part = []byte("null") // a trace may have been all
+		}
+		if err := canon.WriteFramed(h, part, canon.Exact); err != nil {
+			return m, err
+		}
+	}
+	m.fingerprint = store.NewFingerprint(semel.SchemeJSON, [sha256.Size]byte(h.Sum(nil)))
+	return m, nil
+}
+
+// spelled refuses members whose names differ in case from those that are read: servers in
+// Go, for one, take them for these.
+func spelled(object []byte, names ...string) error {
+	for name := range canon.Members(object) {
+		for _, known := range names {
+			if string(name) != known && strings.EqualFold(string(name), known) {
+				return fmt.Errorf("a member is spelled in another way than %s", known)
+			}
+		}
+	}
+	return nil
+}
+
+// textOf is the string under one of the names; empty if there is none, or null.
+func textOf(object []byte, names ...string) (s string, err error) {
+	for _, name := range names {
+		value := canon.Member(object, name)
+		if value == nil || string(value) == "null" {
+			continue
+		}
+		found, is := canon.Text(value)
+		switch {
+		case !is:
+			return "", fmt.Errorf("%s is not a string", names[0])
+		case s != "" && found != "":
+			return "", fmt.Errorf("%s is there in two spellings", names[0])
+		}
+		s = cmp.Or(found, s)
+	}
+	return s, nil
+}
+
+// scope narrows whose call a message is: the same messageId for another task, or to another
+// tenant of the agent, is another message. Operators can read it unless it is long.
+func (m *message) scope() string {
+	list := url.Values{}
+	if m.tenant != "" {
+		list.Set("tenant", m.tenant)
+	}
+	if m.task != "" {
+		list.Set("task", m.task)
+	}
+	text := list.Encode()
+	if len(text) > store.MaxScopeLen {
+		sum := sha256.Sum256([]byte(text))
+		return "sha256=" + hex.EncodeToString(sum[:])
+	}
+	return text
+}
+
+// call makes the call that the message is. The header may have another key for it; the
+// error is for the caller.
+func (m *message) call(operation string, share semel.Share, who semelhttp.Caller, header http.Header) (semel.Call, error) {
+	key, given, fault := semelhttp.RequestKey(header, semelhttp.DefaultKeyHeader, store.MaxKeyLen)
+	if fault != "" {
+		return semel.Call{}, &semel.Error{Code: door.CodeKeyInvalid, Message: fault}
+	}
+	call := semel.Call{Operation: operation, Key: key, Scope: m.scope(), Door: Door, Fingerprint: m.fingerprint}
+	if !given {
+		call.Key = m.id
+	} else {
+		call.Attributes = store.Attributes{store.AttributeRequestID: m.id}
+	}
+	who.Name(&call, share)
+	return call, nil
+}

@@ -1,0 +1,93 @@
+package a2a
+
+import (
+	"encoding/json"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/store"
+)
+
+// outcome is what came of a message, as it is recorded.
+type outcome struct {
+	// State is that of the task by the table of states.
+	State State `json:"state"`
+	// Task is the id of the task; empty if the agent answered without one.
+	Task string `json:"task,omitempty"`
+	// Final says that Answer is all there will be. Otherwise the agent is asked.
+	Final bool `json:"final,omitempty"`
+	// Answer is what the agent answered, in the form of the binding, without its envelope;
+	// empty if the agent must be asked.
+	Answer json.RawMessage `json:"answer,omitempty"`
+	// Error is the error that the agent answered: of JSON-RPC, or the body of the REST
+	// binding, with its Status and Media.
+	Error  json.RawMessage `json:"error,omitempty"`
+	Status int             `json:"status,omitempty"`
+}
+
+// outcomeOf is the outcome of a message that the agent has answered with a task or a message.
+// A task in no final state is one that the message has reached: what becomes of the task,
+// the agent says.
+func outcomeOf(e event, answer json.RawMessage) outcome {
+	if e.kind == kindMessage {
+		return outcome{State: Completed, Task: e.task, Final: true, Answer: answer}
+	}
+	return outcome{State: StateOf(e.state), Task: e.task, Final: answer != nil && terminal(e.state), Answer: answer}
+}
+
+// ending says how the attempt ends of which this is the outcome. state is the task's as A2A
+// spells it. A task that has ended never starts again, so one that failed counts as refused
+// for good, whatever the policy says of failures: its message gets the same task.
+func (o *outcome) ending(state string, maxResult int) semel.Ending {
+	end := semel.Ending{Disposition: semel.DispositionCompleted, Result: o.result(maxResult)}
+	if o.State == Failed {
+		state = plainState(state)
+		end.Disposition, end.Failure = semel.DispositionRejected, store.Failure{Code: state, Message: "the agent's task is " + state}
+	}
+	return end
+}
+
+// refusedEnding says how an attempt ends that has no task, by what the answer proves.
+func (o *outcome) refusedEnding(found judge.Finding, maxResult int) semel.Ending {
+	end := semel.Ending{Failure: store.Failure{Code: found.Code, Message: found.Why()}}
+	switch found.Verdict {
+	case judge.Completed:
+		end.Disposition, end.Result = semel.DispositionCompleted, o.result(maxResult)
+	case judge.Rejected:
+		end.Disposition, end.Result = semel.DispositionRejected, o.result(maxResult)
+	case judge.Failed:
+		end.Disposition, end.Result = semel.DispositionFailed, o.result(maxResult)
+	case judge.Aborted:
+		end.Disposition = semel.DispositionAborted
+	default:
+		end.Disposition = semel.DispositionAbandoned // held, unless the policy or the ledger allows another attempt
+	}
+	return end
+}
+
+// result is how the outcome is recorded. An answer that is too large isn't kept: the agent is
+// asked for the task, if there is one.
+func (o *outcome) result(most int) semel.Result {
+	data, err := json.Marshal(o)
+	if err != nil || len(data) > most {
+		small := outcome{State: o.State, Task: o.Task, Status: o.Status}
+		data, _ = json.Marshal(small) // which has strings and a number
+	}
+	return semel.Result{Data: data}
+}
+
+// recorded reads what was recorded. Whoever settles a call by hand may give the task or the
+// message itself as its result. It reports false for everything else.
+func recorded(res semel.Result) (o outcome, ok bool) {
+	if res.IsZero() || res.Tombstone || canon.Check(res.Data, canon.Exact) != nil {
+		return o, false
+	}
+	if e := readEvent(res.Data); e.kind == kindTask || e.kind == kindMessage {
+		return outcomeOf(e, res.Data), true
+	}
+	if json.Unmarshal(res.Data, &o) != nil || o.State == "" {
+		return outcome{}, false
+	}
+	return o, true
+}

@@ -1,0 +1,130 @@
+package a2a
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/jsonrpc"
+	"github.com/semelhq/semel/internal/problem"
+)
+
+// refusal is what a caller is told instead of a task.
+type refusal struct {
+	code   semel.Code
+	status int // of HTTP, in the REST binding
+	rpc    int // in JSON-RPC
+	detail string
+	state  State         // of the message's task, if it is known
+	retry  time.Duration // zero: sending it again makes no sense
+	record string        // the name of the record, if it is the caller's
+}
+
+// refusalFor is what a code means here. What the sender did wrong with the message is an
+// error of its parameters in JSON-RPC.
+func refusalFor(code semel.Code) refusal {
+	m, _ := door.Lookup(code)
+	r := refusal{code: m.Code, status: m.Status, rpc: jsonrpc.ServerError, detail: m.Detail(), retry: m.Retry}
+	switch code {
+	case semel.CodeInvalidCall, door.CodeKeyInvalid:
+		r.rpc = jsonrpc.InvalidParams
+	case semel.CodeConflict:
+		r.rpc, r.detail = jsonrpc.InvalidParams, "The messageId, or the key, was used for another message. Nothing was executed. Send a new message under an id of its own."
+	}
+	return r
+}
+
+// refusalOf is the refusal for an error, with what the engine has said, if anything.
+func refusalOf(err error, ans *semel.Answer) refusal {
+	r := refusalFor(door.CodeOf(err))
+	if e, ok := errors.AsType[*semel.Error](err); ok && r.rpc == jsonrpc.InvalidParams && r.code != semel.CodeConflict {
+		r.detail = problem.Sentence(e.Message)
+	}
+	if ans == nil || ans.Decision == "" {
+		return r
+	}
+	r.retry = cmp.Or(ans.RetryAfter, r.retry)
+	if ans.Record != nil && door.Names(ans) {
+		r.record = ans.Record.ID.String()
+		if ans.Decision == semel.InFlight || ans.Decision == semel.Held {
+			r.state = InProgress
+		}
+	}
+	return r
+}
+
+// refusalOfCaller is the refusal for an error of identifying the caller, with the challenge
+// that RFC 9110 section 11.6.1 wants with every 401.
+func refusalOfCaller(err error, header http.Header) refusal {
+	if e, ok := errors.AsType[*semel.Error](err); ok && (e.Code == semel.CodeForbidden || e.Code == semel.CodeStoreUnavailable) {
+		return refusalFor(e.Code)
+	}
+	f, challenge := refusalFor(door.CodeUnidentified), "Bearer"
+	if why, ok := errors.AsType[*semelhttp.Refused](err); ok {
+		challenge, f.detail = cmp.Or(why.Challenge, challenge), cmp.Or(why.Detail, f.detail)
+	}
+	header.Set("WWW-Authenticate", challenge)
+	return f
+}
+
+// grpcCodes are the names that google.rpc.Status has for statuses of HTTP.
+var grpcCodes = map[int]string{
+	400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ABORTED", 410: "FAILED_PRECONDITION",
+	412: "FAILED_PRECONDITION", 413: "INVALID_ARGUMENT", 422: "FAILED_PRECONDITION", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL",
+	501: "UNIMPLEMENTED", 502: "UNAVAILABLE", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
+}
+
+// metadata says for programs what the refusal says for people.
+func (r *refusal) metadata() map[string]string {
+	m := map[string]string{"code": string(r.code)}
+	if r.state != "" {
+		m["state"] = string(r.state)
+	}
+	if r.record != "" {
+		m["record"] = r.record
+	}
+	return m
+}
+
+// httpOnly are the statuses by which HTTP itself says that a request wasn't read. What JSON-RPC
+// says otherwise comes with 200.
+var httpOnly = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType}
+
+// write answers with the refusal, in the form of the request.
+func (r *refusal) write(w http.ResponseWriter, to *request) {
+	if r.retry > 0 {
+		problem.RetryAfter(w.Header(), r.retry)
+	}
+	status := r.status
+	if to.rpc && !slices.Contains(httpOnly, status) {
+		status = http.StatusOK
+	}
+	if m, known := door.Lookup(r.code); known {
+		door.SetEffect(w.Header(), m.Effect)
+	}
+	problem.WriteBody(w, status, contentJSON, r.text(to))
+}
+
+// text is the refusal as the body of an answer, or the data of an event: with the details of
+// google.rpc, which both bindings have.
+func (r *refusal) text(to *request) []byte {
+	const types = "type.googleapis.com/google.rpc."
+	details := []any{map[string]any{"@type": types + "ErrorInfo", "reason": strings.ToUpper(string(r.code)), "domain": "semel", "metadata": r.metadata()}}
+	if r.retry > 0 {
+		details = append(details, map[string]any{"@type": types + "RetryInfo", "retryDelay": fmt.Sprintf("%ds", problem.Seconds(r.retry))})
+	}
+	failure := map[string]any{"code": r.rpc, "message": r.detail, "data": details}
+	if !to.rpc {
+		failure = map[string]any{"error": map[string]any{"code": r.status, "status": cmp.Or(grpcCodes[r.status], "UNKNOWN"), "message": r.detail, "details": details}}
+	}
+	raw, _ := json.Marshal(failure) // strings and numbers
+	return to.wrap(nil, raw)
+}

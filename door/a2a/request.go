@@ -1,0 +1,187 @@
+package a2a
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonrpc"
+	"github.com/semelhq/semel/internal/sse"
+)
+
+const contentJSON = "application/json"
+
+// sends are the methods that send a message.
+var sends = map[string]struct{ stream, old bool }{
+	"SendMessage": {}, "SendStreamingMessage": {stream: true},
+	"message/send": {old: true}, "message/stream": {stream: true, old: true},
+}
+
+// asks are the methods that ask for a task, in 1.0 and 0.3: for its state, or to follow it.
+var asks = map[bool][2]string{false: {"GetTask", "tasks/get"}, true: {"SubscribeToTask", "tasks/resubscribe"}}
+
+// passes are the methods that start no work, and passesREST the paths of the REST binding at
+// which a POST starts none.
+var (
+	passes = regexp.MustCompile(`^((Get|List|Cancel|SubscribeTo)Task|ListTasks|(Create|Get|List|Delete)TaskPushNotificationConfigs?|GetExtendedAgentCard|` +
+		`tasks/(get|list|cancel|resubscribe|pushNotificationConfig/(set|get|list|delete))|agent/getAuthenticatedExtendedCard)$`)
+	passesREST = regexp.MustCompile(`(^|/)tasks/[^/]+(:cancel|:subscribe|/pushNotificationConfigs)$`)
+)
+
+// request is a request to an agent.
+type request struct {
+	in      *http.Request // as it is sent on, but for its body
+	body    []byte
+	rpc     bool   // by JSON-RPC, and not by REST
+	old     bool   // by a method of version 0.3
+	stream  bool   // its answer is one
+	public  bool   // it is for what everybody may read, such as the agent's card
+	id      []byte // of JSON-RPC; nil: there is none that can be told
+	base    string // the path of the REST binding, before message:send
+	binding string // the form of the answers
+	msg     message
+}
+
+// plainPath reports whether a path has one reading: what the agent reads as another path may
+// not pass.
+func plainPath(p string) bool {
+	clean := path.Clean("/" + p)
+	return p == "" || p == clean || p == clean+"/"
+}
+
+// read reads the body. It reports false if the request sends no message, and may pass. The
+// error is for the caller.
+func (r *request) read() (guarded bool, err error) {
+	params := r.body
+	r.binding = "rest"
+	if r.rpc {
+		rpc, err := jsonrpc.Read(r.body)
+		r.id = rpc.ID
+		if err == nil && passes.MatchString(rpc.Method) {
+			if err := canon.Check(rpc.Params, canon.Exact); rpc.Params != nil && err != nil {
+				return false, jsonrpc.NotJSON(err)
+			}
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		send, known := sends[rpc.Method]
+		if !known {
+			return false, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "The method isn't one of A2A that this gateway knows. Nothing was sent on."}
+		}
+		r.stream, r.old, params, r.binding = send.stream, send.old, rpc.Params, "jsonrpc/1.0"
+		if r.old {
+			r.binding = "jsonrpc/0.3"
+		}
+	}
+	if r.msg, err = readMessage(r.binding, params); err == nil {
+		return true, nil
+	}
+	if e, ok := errors.AsType[*canon.SyntaxError](err); ok && r.rpc {
+		return false, jsonrpc.NotJSON(e)
+	}
+	return false, invalid(err)
+}
+
+// invalid says that a message isn't one.
+func invalid(err error) error {
+	return &semel.Error{Code: semel.CodeInvalidCall, Message: "the message isn't valid: " + err.Error()}
+}
+
+// unwrap finds what an answer of the agent, or the data of an event, says: a result, or an
+// error. It reports false if that is no answer to this request.
+func (r *request) unwrap(text []byte) (result, failure []byte, ok bool) {
+	switch {
+	case r.rpc:
+		return jsonrpc.ReadAnswer(text, r.id)
+	case canon.Check(text, canon.Exact) != nil || jsonrpc.First(text) != '{':
+		return nil, nil, false
+	case canon.Member(text, "error") != nil:
+		return nil, text, true
+	}
+	return text, nil, true
+}
+
+// wrap puts a result, or an error, in the envelope of the answer to this request. The REST
+// binding has none.
+func (r *request) wrap(result, failure []byte) []byte {
+	switch {
+	case r.rpc:
+		return jsonrpc.Answer(r.id, result, failure)
+	case failure != nil:
+		return failure
+	}
+	return result
+}
+
+// outgoing is a request to the agent with the headers of this one.
+func (r *request) outgoing(ctx context.Context, method, path string, body []byte) *http.Request {
+	out := r.in.Clone(ctx)
+	out.Method, out.Trailer, out.TransferEncoding = method, nil, nil
+	if path != r.in.URL.Path {
+		out.URL.Path, out.URL.RawPath = path, ""
+	}
+	for _, name := range []string{"Accept-Encoding", "Content-Length", "Expect", "Te", "Trailer", "Connection"} {
+		out.Header.Del(name) // the answer is read here
+	}
+	out.ContentLength, out.Body, out.GetBody = int64(len(body)), http.NoBody, nil
+	if len(body) > 0 {
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		out.Body, _ = out.GetBody() // doesn't fail
+	}
+	return out
+}
+
+// asking is the request by which the agent is asked for a task: for its state, or to follow
+// it.
+func (r *request) asking(ctx context.Context, task string, follow bool) *http.Request {
+	var out *http.Request
+	if r.rpc {
+		method, params := asks[follow][0], map[string]string{"id": task}
+		if r.old {
+			method = asks[follow][1]
+		}
+		if r.msg.tenant != "" {
+			params["tenant"] = r.msg.tenant
+		}
+		raw, _ := json.Marshal(map[string]any{"jsonrpc": jsonrpc.Version, "id": json.RawMessage(r.id), "method": method, "params": params}) // valid
+		out = r.outgoing(ctx, http.MethodPost, r.in.URL.Path, raw)
+	} else {
+		method, suffix := http.MethodGet, ""
+		if follow {
+			suffix = ":subscribe"
+			if !strings.HasSuffix(r.base, "/v1/") { // version 0.3 subscribes by GET
+				method = http.MethodPost
+			}
+		}
+		out = r.outgoing(ctx, method, r.base+"tasks/"+task+suffix, nil)
+		out.URL.RawPath = (&url.URL{Path: r.base}).EscapedPath() + "tasks/" + url.PathEscape(task) + suffix
+	}
+	out.Header.Del(semelhttp.DefaultKeyHeader)
+	out.Header.Set("Accept", contentJSON)
+	if follow {
+		out.Header.Set("Accept", sse.MediaType)
+	}
+	return out
+}
+
+// refusalOfRequest is the refusal for an error of reading a request, or of making it a call.
+func refusalOfRequest(err error) refusal {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		r := refusalFor(semel.CodeInvalidCall)
+		r.rpc, r.detail = e.Code, e.Message
+		return r
+	}
+	return refusalOf(err, nil)
+}

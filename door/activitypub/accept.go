@@ -1,0 +1,272 @@
+package activitypub
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/inbox"
+	"github.com/semelhq/semel/store"
+)
+
+// outcome is what became of one activity in all inboxes that it is for. Each counts once.
+type outcome struct {
+	inboxes   int         // that it is for
+	fresh     int         // in which it is new
+	queued    int         // in which it was accepted before and isn't handled yet
+	parked    int         // in which it was accepted before and waits for an operator
+	conflicts int         // in which another activity with its id was accepted, or might be
+	first     string      // the digest of that one
+	told      semel.Event // what the engine has decided about what came first under its id
+}
+
+// event is what became of it as an event.
+func (o *outcome) event() semel.Event {
+	e := o.told
+	e.Decision, e.Status = semel.Replay, http.StatusAccepted
+	switch {
+	case o.conflicts > 0:
+		e.Decision, e.Code = semel.Conflict, semel.CodeConflict
+	case o.fresh > 0:
+		e.Decision = semel.Execute
+	}
+	return e
+}
+
+func (o *outcome) add(r *inbox.Result) {
+	switch {
+	case r.Decision == semel.Conflict:
+		o.conflicts++
+		o.first = r.First.String()
+	case r.Decision == semel.Execute:
+		o.fresh++
+	case r.Message == store.MessagePending:
+		o.queued++
+	case r.Message == store.MessageParked:
+		o.parked++
+	}
+}
+
+// message says it to the sender and the log. It has to be true of every inbox
+// (VUL-03-004).
+func (o *outcome) message() string {
+	var parts []string
+	say := func(n int, what string) {
+		if n > 0 && n < o.inboxes {
+			what += fmt.Sprintf(" in %d of %d inboxes", n, o.inboxes)
+		}
+		if n > 0 {
+			parts = append(parts, what)
+		}
+	}
+	say(o.fresh, "queued for processing")
+	say(o.queued, "already queued for processing")
+	say(o.parked, "already received, and waiting for an operator")
+	say(o.inboxes-o.fresh-o.queued-o.parked-o.conflicts, "already processed")
+	if say(o.conflicts, "not processed"); o.conflicts > 0 {
+		parts[len(parts)-1] += ": another activity has this id"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// accept makes an activity durable in every inbox that it is for. It returns when ctx is
+// done; what has begun continues, and another delivery finds its outcome.
+func (in *Inbox) accept(ctx context.Context, a *Activity) (outcome, error) {
+	owners, err := in.inboxes(ctx, a)
+	if err != nil {
+		return outcome{}, err
+	}
+	var mu sync.Mutex
+	total := outcome{inboxes: len(owners)}
+	err = inbox.Until(ctx, func(ctx context.Context) error {
+		// The rest is worth finishing for the next delivery. The engine bounds each call
+		// of the store.
+		ctx = context.WithoutCancel(ctx)
+		// One record holds what came first under the id, to whichever inbox of this server
+		// (VUL-01-003). A crash behind it leaves it without those of the inboxes, and the
+		// sender without its 202: the next delivery has the same content, and goes on.
+		all := in.item(a, scopeAll)
+		all.Now = func(context.Context) error { return nil }
+		first, err := in.once(ctx, a, all)
+		if err != nil {
+			return err
+		}
+		total.told = first.Told
+		if first.Decision == semel.Conflict {
+			mu.Lock()
+			defer mu.Unlock()
+			total.conflicts, total.first = total.inboxes, first.First.String()
+			return nil
+		}
+		return inbox.Each(ctx, owners, func(ctx context.Context, owner *string) error {
+			it := in.item(a, scopeOf(*owner))
+			it.Head.Inbox = *owner
+			got, err := in.once(ctx, a, it) // VUL-02-001
+			mu.Lock()
+			defer mu.Unlock()
+			total.add(&got)
+			return err
+		})
+	})
+	if err != nil {
+		return outcome{}, err // some may still be under way
+	}
+	return total, nil
+}
+
+// maxInboxes bounds into how many inboxes one activity goes: each is looked up, and each
+// keeps the body until it is handled.
+const maxInboxes = 100
+
+// inboxes returns the local recipients of an activity. An empty name means the shared inbox
+// alone.
+func (in *Inbox) inboxes(ctx context.Context, a *Activity) ([]string, error) {
+	named := map[string]bool{}
+	others := len(a.to) == 0
+	for _, uri := range a.to {
+		if actor, is := in.actors.actor(uri); is {
+			named[actor] = true
+		} else {
+			others = true // it may be a collection that the actor is in
+		}
+	}
+	if a.Inbox != "" {
+		// Whose inbox isn't there comes before whom the activity is for.
+		if err := in.exist(ctx, a.Inbox); err != nil {
+			return nil, err
+		}
+		if !named[a.Inbox] && !others {
+			return nil, malformed("the activity is for others than the actor of this inbox")
+		}
+		return []string{a.Inbox}, nil
+	}
+	if len(named) > maxInboxes {
+		return nil, unprocessable("the activity names more than %d actors of this server", maxInboxes)
+	}
+	var owners []string
+	for actor := range named {
+		err := in.exist(ctx, actor)
+		if err == nil {
+			owners = append(owners, actor)
+		} else if _, absent := errors.AsType[*senderError](err); !absent {
+			return nil, err
+		}
+	}
+	if len(owners) == 0 && others {
+		owners = []string{""}
+	}
+	if len(owners) > 0 {
+		return owners, nil
+	}
+	return nil, notFound()
+}
+
+// exist returns a senderError if there is no such actor, and another error if nobody knows.
+func (in *Inbox) exist(ctx context.Context, actor string) error {
+	there, err := in.opts.Exists(ctx, actor)
+	if err == nil && !there {
+		err = notFound()
+	}
+	return err
+}
+
+// item is an activity as an inbox accepts it, in a scope.
+func (in *Inbox) item(a *Activity, scope string) *inbox.Item[head] {
+	if a.origin == "" {
+		// An id without a host is nobody's, so it counts within its actor: whoever
+		// learns it could use it up otherwise.
+		scope += " " + digestOf(a.Actor)
+	}
+	return &inbox.Item[head]{
+		Tenant: a.Tenant, Scope: scope, Key: keyOf(a.ID), Fingerprint: a.print, Body: a.Body, ReceivedAt: in.opts.Now().UTC(),
+		Head: head{ID: a.ID, Type: a.Type, Actor: a.Actor, Signed: a.Signed, Correlation: a.Correlation},
+	}
+}
+
+// once accepts an item of an activity. Its decision is Execute, Replay or Conflict if the
+// error is nil.
+func (in *Inbox) once(ctx context.Context, a *Activity, it *inbox.Item[head]) (inbox.Result, error) {
+	accept := in.inbox.Accept
+	if a.foreign {
+		// Whoever could use up an id of another server would keep its activity out. So
+		// this one gets what there is, and is never the first.
+		accept = in.inbox.Peek
+	}
+	res, err := accept(ctx, it)
+	if a.foreign && err == nil && res.Decision == semel.Execute {
+		return res, strange()
+	}
+	if e, ok := errors.AsType[*semel.Error](err); ok && res.Decision == semel.Throttled {
+		err = &senderError{status: http.StatusTooManyRequests, name: "TooManyRequests", err: errors.New("too many activities at once"), after: e.RetryAfter}
+	}
+	return res, err
+}
+
+func strange() error {
+	return unprocessable("the id of the activity is that of another server than its actor's")
+}
+
+// scopeAll is the scope of the record that holds what came first under an id. Names of
+// inboxes can't make it.
+const scopeAll = "activity"
+
+// scopeOf is the part of an identity that says which inbox it is.
+func scopeOf(owner string) string {
+	if owner == "" {
+		return "shared"
+	}
+	return "actor:" + owner
+}
+
+// keyOf is the key of an activity: its id, or the digest of one that is too long.
+func keyOf(id string) string {
+	if len(id) <= store.MaxKeyLen/2 && store.ValidText(id) {
+		return id
+	}
+	return digestOf(id)
+}
+
+func digestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// handle handles an activity that was accepted before.
+func (in *Inbox) handle(ctx context.Context, it *inbox.Item[head]) error {
+	h := &it.Head
+	a := &Activity{
+		Delivery: "act_" + it.ID, Tenant: it.Tenant, ID: h.ID, Type: h.Type, Actor: h.Actor, Signed: h.Signed, Inbox: h.Inbox,
+		Correlation: h.Correlation, ReceivedAt: it.ReceivedAt, Body: it.Body,
+	}
+	err := in.opts.Handle(ctx, a)
+	if err != nil {
+		in.trouble(err, "activity not handled", append(a.Attrs(), slog.Any("error", err)))
+	}
+	return err
+}
+
+// Work handles an activity that was accepted: payload is that of a message to
+// [Inbox.Destination]. It returns nil when the activity is handled. Park the message if
+// the error is a [*Refusal]; after any other, call Work again.
+func (in *Inbox) Work(ctx context.Context, payload []byte) error { return in.inbox.Work(ctx, payload) }
+
+// Refusal is an error of a handler that would be the same if the handler got the activity
+// again.
+type Refusal = inbox.Refusal
+
+// head is what is kept of an activity beside its body.
+type head struct {
+	ID          string `json:"id"`
+	Type        string `json:"type"`
+	Actor       string `json:"actor,omitempty"`
+	Signed      bool   `json:"signed"`
+	Inbox       string `json:"inbox,omitempty"`
+	Correlation string `json:"correlation,omitempty"`
+}

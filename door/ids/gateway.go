@@ -1,0 +1,342 @@
+package ids
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/safehttp"
+	"github.com/semelhq/semel/store"
+)
+
+// Caller is the verified sender of a command.
+type Caller struct {
+	// Tenant and Principal identify the caller. A command of another tenant is refused,
+	// and so is one of another actor, unless the registry lets the caller act for them.
+	Tenant    string
+	Principal string
+	// Rights are what the caller may do; see [Rights] and [Binding].
+	Rights []string
+}
+
+// Options configure a [Gateway].
+type Options struct {
+	// Registry declares the commands. Required.
+	Registry *Registry
+	// Bindings are the functions that it names. May be nil where it names none.
+	Bindings *Bindings
+	// Identify verifies who sends an HTTP request. Required for [Gateway.ServeHTTP],
+	// which lets nobody in without it. Its error is not shown.
+	Identify func(r *http.Request) (Caller, error)
+	// StatusURL is the address of the commands for those who ask for their state,
+	// to which "/" and an id are added. Defaults to "/v1/commands".
+	StatusURL string
+	// Transport makes the connections to upstreams. By default they are made to the
+	// URLs of the registry, whatever proxy the environment names.
+	Transport http.RoundTripper
+}
+
+// Gateway executes commands: every delivery of a command gets one outcome
+// (IDS-V.1). It has no state of its own; any number of gateways may serve one store.
+// Its methods may be called concurrently.
+//
+// The engine's Events get every delivery by Answered, also of commands that change nothing,
+// of which nothing is recorded (IDS-VI.3), and of conflicts.
+type Gateway struct {
+	engine    *semel.Engine
+	opts      Options
+	b         Bindings
+	upstreams *safehttp.Transport // of all commands, for it has connections to keep
+}
+
+// New makes a gateway on an engine, and registers the operations of the registry's
+// commands there, with that of messages. An error is all that is wrong; then none is
+// registered.
+func New(engine *semel.Engine, opts Options) (*Gateway, error) {
+	if engine == nil || opts.Registry == nil {
+		return nil, errors.New("ids: a gateway needs an engine and a registry")
+	}
+	if opts.Transport == nil {
+		opts.Transport = safehttp.Direct(nil)
+	}
+	g := &Gateway{engine: engine, opts: opts, upstreams: &safehttp.Transport{Base: opts.Transport}}
+	g.opts.StatusURL = strings.TrimSuffix(cmp.Or(opts.StatusURL, "/v1/commands"), "/")
+	if opts.Bindings != nil {
+		g.b = *opts.Bindings
+	}
+	further := g.b.Authorize
+	g.b.Authorize = func(ctx context.Context, e *Entry, call semel.Call, rec semel.Record) error {
+		if err := authorizeReplay(ctx, e, &rec); err != nil || further == nil {
+			return err
+		}
+		return further(ctx, e, call, rec)
+	}
+	ops, err := opts.Registry.Operations(&g.b)
+	if err != nil {
+		return nil, err
+	}
+	if err := engine.Register(append(ops, messageOperation())...); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// Declares reports whether an operation is that of a command.
+func (g *Gateway) Declares(operation string) bool {
+	entity, action, _ := strings.Cut(operation, ".")
+	_, ok := g.opts.Registry.Lookup(entity, action)
+	return ok
+}
+
+// Execute delivers a command. A response is the answer to the caller, whether the
+// command was executed by this delivery, by another, or refused by its handler.
+//
+// An error is an [Error] for an invalid envelope, several of them joined, or a
+// [semel.Error]. It means that nothing was executed, except for [semel.CodeUnknown],
+// which means that this is unknown. You may deliver the same envelope again after any.
+func (g *Gateway) Execute(ctx context.Context, caller Caller, c Command) (*Response, error) {
+	return g.answerArrived(g.engine.Door().Arrived(ctx, Door, nil), caller, c)
+}
+
+// answerArrived is Execute in the context of a delivery that has arrived.
+func (g *Gateway) answerArrived(ctx context.Context, caller Caller, c Command) (*Response, error) {
+	tap := g.engine.Door()
+	first, r, err := g.answer(ctx, caller, c)
+	switch {
+	case err != nil:
+		code := codeOf(err)
+		m, _ := door.Lookup(code)
+		tap.Answered(ctx, semel.Event{ID: semel.ID{Tenant: caller.Tenant, Operation: c.Intent.Name()}, Code: code, Status: m.Status, Decision: decisionBy(code), Err: err})
+	case tap.Listens():
+		// For a command that changes nothing this event is the only trace.
+		e := r.told
+		e.Code, e.Status, e.Request = r.code(), r.httpStatus(), first.CorrelationID
+		e.Attrs = []slog.Attr{{Key: "command", Value: first.LogValue()}, slog.String("command_status", string(r.Status)), slog.String("command_decision", r.Decision), slog.String("reason", r.Reason)}
+		tap.Answered(ctx, e)
+	}
+	return r, err
+}
+
+// answer is Execute, and returns the command as it was delivered, with its ids, too.
+func (g *Gateway) answer(ctx context.Context, caller Caller, c Command) (*Command, *Response, error) {
+	key := c.IdempotencyKey
+	d, err := g.opts.Registry.Derive(c)
+	wrong, collides := errors.AsType[*Error](err)
+	if collides = collides && wrong.Reason == ReasonKey; collides {
+		c.IdempotencyKey = ""
+		d, err = g.opts.Registry.Derive(c)
+	}
+	if err == nil {
+		err = d.admit(caller)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	first := &d.Command
+	if first.CommandID == "" {
+		first.CommandID = "cmd_" + safehttp.NewKey()
+	}
+	first.CorrelationID = cmp.Or(first.CorrelationID, first.CommandID)
+	ctx = withCaller(ctx, caller)
+	var r *Response
+	if collides {
+		r, err = g.collide(ctx, caller, d, key, wrong)
+	} else {
+		r, err = g.deliver(ctx, caller, d)
+	}
+	return first, r, err
+}
+
+// deliver is the second level of deduplication, by the meaning of the command. The first
+// is by the message that it came in.
+func (g *Gateway) deliver(ctx context.Context, caller Caller, d *Derivation) (*Response, error) {
+	if d.Command.Trace[TraceMessageID] != "" && d.Entry.Class != semel.ReadOnly {
+		return g.deliverMessage(ctx, caller, d)
+	}
+	return g.execute(ctx, caller, d)
+}
+
+// execute runs the command, or finds what became of it.
+func (g *Gateway) execute(ctx context.Context, caller Caller, d *Derivation) (*Response, error) {
+	ans, err := g.engine.Do(ctx, d.Call(caller.Principal), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
+		return g.run(ctx, x, d)
+	})
+	return g.respond(caller, d.Entry, &d.Command, &ans, err)
+}
+
+// collide answers a delivery that came with the key of another envelope. Nothing is
+// executed under a key that is not that of the content; where the key is that of a
+// command, its record learns of the collision, as evidence (IDS-VIII.6).
+func (g *Gateway) collide(ctx context.Context, caller Caller, d *Derivation, key string, wrong *Error) (*Response, error) {
+	call := d.Call(caller.Principal)
+	call.Key = KeyVersion + strings.TrimPrefix(key, KeyVersion)
+	if _, err := g.engine.Door().Peek(ctx, call); err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
+		return nil, err
+	}
+	return conflict(&d.Command, &semel.Answer{}, wrong.Message), nil
+}
+
+// admit decides whether the caller may deliver the command at all.
+func (d *Derivation) admit(caller Caller) error {
+	c, e := &d.Command, d.Entry
+	switch {
+	case c.TenantID != caller.Tenant:
+		return forbidden("the command is of another tenant")
+	case c.ActorID != "" && c.ActorID != caller.Principal:
+		return forbidden("the command is of another actor")
+	case d.Principal != caller.Principal && !(e.Binding.Principal == BindEffectiveActor && e.MayAct(caller.Rights)):
+		return forbidden("the caller may not act for " + d.PrincipalMember)
+	case !e.MayExecute(caller.Rights):
+		return forbidden("the caller lacks a right that the command needs")
+	}
+	return nil
+}
+
+func forbidden(why string) error {
+	return &semel.Error{Code: semel.CodeForbidden, Message: why}
+}
+
+// authorizeReplay asks again, for every answer that is replayed, whether the caller
+// may have it (IDS-XV.4).
+func authorizeReplay(ctx context.Context, e *Entry, rec *semel.Record) error {
+	caller, ok := callerOf(ctx)
+	if !ok || rec.ID.Tenant != caller.Tenant {
+		return forbidden("the record is of another caller")
+	}
+	if e.Binding.Principal != BindEffectiveActor || owns(&caller, rec) || e.MayAct(caller.Rights) {
+		return nil
+	}
+	return forbidden("the caller may not act for effective_actor_id")
+}
+
+// owns reports whether a record is the caller's own.
+func owns(caller *Caller, rec *semel.Record) bool {
+	if rec.ID.Tenant != caller.Tenant {
+		return false
+	}
+	if rec.ID.Principal != "" {
+		return rec.ID.Principal == caller.Principal
+	}
+	return rec.Attributes["effective_actor_id"] == caller.Principal
+}
+
+type callerKey struct{}
+
+func withCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+func callerOf(ctx context.Context) (Caller, bool) {
+	c, ok := ctx.Value(callerKey{}).(Caller)
+	return c, ok
+}
+
+// Status returns the state of a command by the StatusID of its responses. A caller that
+// doesn't own it needs the right to read it. All others, and all callers if there is no
+// such command, get [semel.ErrNotFound].
+func (g *Gateway) Status(ctx context.Context, caller Caller, statusID string) (*Response, error) {
+	rec, e, err := g.visible(ctx, caller, statusID)
+	if err != nil {
+		return nil, err
+	}
+	r, err := g.told(caller, e, rec, decisionOf(rec))
+	if err == nil && r.Status == StatusProcessing {
+		r.Status = StatusInProgress
+	}
+	return r, err
+}
+
+// told is a response about a record of which no delivery asks.
+func (g *Gateway) told(caller Caller, e *Entry, rec *semel.Record, decision semel.Decision) (*Response, error) {
+	c := commandOf(rec)
+	r, err := g.respond(caller, e, &c, &semel.Answer{Decision: decision, Record: rec}, nil)
+	if err == nil {
+		r.Decision = ""
+	}
+	return r, err
+}
+
+// Compensate undoes a command that was executed, once (IDS-XI.S4). The caller must be
+// allowed to execute the compensating command, and own the command to undo, or be allowed
+// to act for its owner. For anybody else's command the registry must name a right that
+// executes the compensation, because a right to read a command isn't a right to undo it.
+// The reason is kept, up to 1 KiB.
+//
+// [semel.CodeUnsupported] means that the command declares no compensation,
+// [semel.CodeForbidden] that the caller may not. After any other error it can be asked
+// for again: it is done once at most.
+func (g *Gateway) Compensate(ctx context.Context, caller Caller, statusID, reason string) (*Response, error) {
+	rec, e, err := g.visible(ctx, caller, statusID)
+	if err != nil {
+		return nil, err
+	}
+	s := e.shield(semel.ShieldReconcile)
+	if s == nil {
+		return nil, &semel.Error{Code: semel.CodeUnsupported, Message: "the command declares no compensation"}
+	}
+	entity, action, _ := strings.Cut(s.Compensation, ".")
+	undo, ok := g.opts.Registry.Lookup(entity, action)
+	theirs := owns(&caller, rec) || e.MayAct(caller.Rights)
+	if !ok || !undo.MayExecute(caller.Rights) || !theirs && len(undo.Rights.Execute) == 0 {
+		return nil, forbidden("the caller may not execute " + s.Compensation)
+	}
+	after, err := g.engine.Compensate(withCaller(ctx, caller), rec.ID, caller.Principal, reason)
+	if err != nil {
+		return nil, err
+	}
+	return g.told(caller, e, &after, semel.Replay)
+}
+
+// visible finds a record that the caller may know of.
+func (g *Gateway) visible(ctx context.Context, caller Caller, statusID string) (*semel.Record, *Entry, error) {
+	id, err := store.DecodeID(statusID)
+	entity, action, _ := strings.Cut(id.Operation, ".")
+	e, ok := g.opts.Registry.Lookup(entity, action)
+	if err != nil || !ok || id.Tenant != caller.Tenant {
+		return nil, nil, semel.ErrNotFound
+	}
+	rec, err := g.engine.Lookup(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	reader := len(e.Rights.Read) > 0 && e.MayRead(caller.Rights)
+	if !owns(&caller, &rec) && !reader && !e.MayAct(caller.Rights) {
+		return nil, nil, semel.ErrNotFound
+	}
+	return &rec, e, nil
+}
+
+// decisionOf is what a duplicate would get.
+func decisionOf(rec *semel.Record) semel.Decision {
+	switch {
+	case rec.State.Terminal():
+		return semel.Replay
+	case rec.Held:
+		return semel.Held
+	}
+	return semel.InFlight
+}
+
+// decisionBy is the decision that refuses a delivery by a code; empty if there is none.
+func decisionBy(code semel.Code) semel.Decision {
+	for _, d := range semel.Decisions() {
+		if by, refused := d.Code(); refused && by == code {
+			return d
+		}
+	}
+	return ""
+}
+
+// commandOf is what a record tells of its command.
+func commandOf(rec *semel.Record) Command {
+	entity, action, _ := strings.Cut(rec.ID.Operation, ".")
+	return Command{
+		CommandID: rec.Attributes[semel.AttributeCommandID], CorrelationID: rec.Attributes[store.AttributeCorrelationID],
+		TenantID: rec.ID.Tenant, Intent: Intent{Entity: entity, Action: action},
+	}
+}

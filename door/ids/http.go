@@ -1,0 +1,274 @@
+package ids
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/problem"
+)
+
+// ServeHTTP serves commands over HTTP:
+//
+//	POST {StatusURL}                 delivers an envelope
+//	GET  {StatusURL}/{id}            returns the state of a command
+//	POST {StatusURL}/{id}/compensate undoes one that was executed
+//
+// Answers about commands are a [Response]. For a delivery the HTTP status repeats its
+// status: 200 executed or compensated, 202 processing, 422 rejected, 428 to be
+// confirmed, 500 failed, 503 not executed and worth another delivery. A GET returns 200.
+// All other errors are problem documents (RFC 9457).
+//
+// A body is JSON in UTF-8, of up to [MaxEnvelope] bytes and without a content coding.
+// Its Content-Type may be left out.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	rest, ok := strings.CutPrefix(r.URL.Path, g.path())
+	if !ok || rest != "" && rest[0] != '/' {
+		g.refuse(w, semel.ErrNotFound)
+		return
+	}
+	id, action, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
+	var serve func(Caller, http.ResponseWriter, *http.Request, string) (*Response, error)
+	methods := []string{http.MethodPost}
+	switch {
+	case id == "" && action == "":
+		serve = g.serveCommand
+	case action == "":
+		serve, methods = g.serveStatus, []string{http.MethodGet, http.MethodHead}
+	case action == "compensate":
+		serve = g.serveCompensate
+	default:
+		g.refuse(w, semel.ErrNotFound)
+		return
+	}
+	if !slices.Contains(methods, r.Method) {
+		w.Header().Set("Allow", strings.Join(methods, ", "))
+		writeProblem(w, problemOf(door.CodeMethodNotAllowed, "Use "+methods[0]+" here."))
+		return
+	}
+	caller, err := g.identify(r)
+	if err != nil {
+		g.refused(g.engine.Door().Arrived(r.Context(), Door, r.Header), door.CodeUnauthorized, err)
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		writeProblem(w, problemOf(door.CodeUnauthorized, "The server does not know who is calling."))
+		return
+	}
+	resp, err := serve(caller, w, r, id)
+	if err != nil {
+		g.refuse(w, err)
+		return
+	}
+	status := http.StatusOK
+	if r.Method == http.MethodPost {
+		status = resp.httpStatus()
+	}
+	g.write(w, status, resp)
+}
+
+func (g *Gateway) identify(r *http.Request) (Caller, error) {
+	if g.opts.Identify == nil {
+		return Caller{}, errors.New("ids: a gateway without Identify knows nobody")
+	}
+	return g.opts.Identify(r)
+}
+
+// path is the path of StatusURL, which may be a full URL.
+func (g *Gateway) path() string {
+	if _, after, ok := strings.Cut(g.opts.StatusURL, "://"); ok {
+		_, path, found := strings.Cut(after, "/")
+		if !found {
+			return ""
+		}
+		return "/" + path
+	}
+	return g.opts.StatusURL
+}
+
+func (g *Gateway) serveCommand(caller Caller, w http.ResponseWriter, r *http.Request, _ string) (*Response, error) {
+	ctx := g.engine.Door().Arrived(r.Context(), Door, r.Header)
+	text, err := readBody(w, r)
+	var c Command
+	if err == nil {
+		c, err = ParseCommand(text)
+	}
+	if err != nil {
+		g.refused(ctx, codeOf(err), err)
+		return nil, err
+	}
+	return g.answerArrived(ctx, caller, c)
+}
+
+func (g *Gateway) serveStatus(caller Caller, _ http.ResponseWriter, r *http.Request, id string) (*Response, error) {
+	return g.Status(r.Context(), caller, id)
+}
+
+func (g *Gateway) serveCompensate(caller Caller, w http.ResponseWriter, r *http.Request, id string) (*Response, error) {
+	text, err := readBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	reason, err := parseReason(text)
+	if err != nil {
+		return nil, err
+	}
+	return g.Compensate(r.Context(), caller, id, reason)
+}
+
+// unended reports whether the command is in progress or held.
+func (r *Response) unended() bool {
+	return r.Status == StatusProcessing || r.Status == StatusInProgress
+}
+
+// httpStatus is the status of HTTP for a response.
+func (r *Response) httpStatus() int {
+	switch {
+	case r.unended():
+		return http.StatusAccepted
+	case r.Status == StatusRejected:
+		return http.StatusUnprocessableEntity
+	case r.Status == StatusUnconfirmed:
+		return http.StatusPreconditionRequired
+	case r.Reason == string(semel.CodeAborted) || r.Reason == "abandoned":
+		return http.StatusServiceUnavailable
+	case r.Status == StatusFailed:
+		return http.StatusInternalServerError
+	}
+	return http.StatusOK
+}
+
+// write writes a response. All deliveries of a command get the same bytes, except for
+// the decision.
+func (g *Gateway) write(w http.ResponseWriter, status int, r *Response) {
+	if r.Decision == DuplicateReplayed {
+		w.Header().Set("Idempotency-Replayed", "true")
+	}
+	if r.StatusURL != "" && r.unended() {
+		w.Header().Set("Location", r.StatusURL)
+	}
+	if r.Type == evidence.TypeAborted {
+		door.SetEffect(w.Header(), door.EffectNone)
+	}
+	if r.unended() || status == http.StatusServiceUnavailable {
+		problem.RetryAfter(w.Header(), r.RetryAfter)
+	}
+	writeJSON(w, status, "application/json", r)
+}
+
+// commandProblem is a refusal with what is wrong with the envelope.
+type commandProblem struct {
+	semelhttp.Problem
+	Errors []*Error `json:"errors,omitempty"`
+}
+
+// refused tells of a request that is no command of a known caller.
+func (g *Gateway) refused(ctx context.Context, code semel.Code, err error) {
+	if errors.Is(err, body.ErrRefused) {
+		return
+	}
+	m, _ := door.Lookup(code)
+	g.engine.Door().Answered(ctx, semel.Event{Code: code, Status: m.Status, Err: err})
+}
+
+// codeOf is the code by which an error is refused.
+func codeOf(err error) semel.Code {
+	wrong := envelopeErrors(err)
+	e, ours := errors.AsType[*semel.Error](err)
+	switch {
+	case errors.Is(err, errTooLarge):
+		return door.CodeTooLarge
+	case errors.Is(err, errMedia):
+		return door.CodeUnsupportedMedia
+	case len(wrong) > 0 && wrong[0].Reason == ReasonCommand:
+		return semel.CodeUnknownOperation
+	case len(wrong) > 0:
+		return semel.CodeInvalidCall
+	case ours:
+		return e.Code
+	}
+	return door.CodeInternal
+}
+
+// refuse writes an error as a problem. Nothing was executed, unless the problem says so.
+func (g *Gateway) refuse(w http.ResponseWriter, err error) {
+	if errors.Is(err, body.ErrRefused) {
+		return
+	}
+	code := codeOf(err)
+	if code == door.CodeTooLarge || code == door.CodeUnsupportedMedia {
+		writeProblem(w, problemOf(code, "Nothing was executed: "+err.Error()+"."))
+		return
+	}
+	if wrong := envelopeErrors(err); len(wrong) > 0 {
+		p := commandProblem{Errors: wrong, Problem: semelhttp.Problem{
+			Code: code, Title: "Invalid envelope", Status: http.StatusBadRequest, Detail: "Nothing was executed: " + wrong[0].Error() + ".",
+		}}
+		if code == semel.CodeUnknownOperation {
+			p.Title, p.Status = "Unknown command", http.StatusNotFound
+		}
+		p.Type = "/problems/" + string(p.Code)
+		door.SetEffect(w.Header(), door.EffectNone)
+		writeJSON(w, p.Status, problem.Type, &p)
+		return
+	}
+	e, ok := errors.AsType[*semel.Error](err)
+	if !ok {
+		e = &semel.Error{Code: code, Message: "The command could not be answered. Deliver it again: it is executed once at most."}
+	}
+	p := problemOf(e.Code, e.Message)
+	if e.Code == semel.CodeNotFound {
+		p.Detail = "There is no such command, or it is of another caller."
+	}
+	if p.Status == http.StatusServiceUnavailable || e.RetryAfter > 0 {
+		p.RetryAfter = problem.RetryAfter(w.Header(), e.RetryAfter)
+	}
+	writeProblem(w, p)
+}
+
+// problemOf is a code as package door explains it, with the table's words if detail is empty.
+func problemOf(code semel.Code, detail string) *semelhttp.Problem {
+	m, _ := door.Lookup(code)
+	return &semelhttp.Problem{Code: m.Code, Title: m.Title, Status: m.Status, Detail: cmp.Or(detail, m.HTTPDetail())}
+}
+
+// envelopeErrors takes a joined error apart.
+func envelopeErrors(err error) []*Error {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		var list []*Error
+		for _, one := range many.Unwrap() {
+			list = append(list, envelopeErrors(one)...)
+		}
+		return list
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return []*Error{e}
+	}
+	return nil
+}
+
+func writeProblem(w http.ResponseWriter, p *semelhttp.Problem) {
+	p.Type = "/problems/" + string(p.Code)
+	if m, known := door.Lookup(p.Code); known {
+		door.SetEffect(w.Header(), m.Effect)
+	}
+	writeJSON(w, p.Status, problem.Type, p)
+}
+
+func writeJSON(w http.ResponseWriter, status int, media string, doc any) {
+	body, err := json.Marshal(doc)
+	if err != nil { // an outcome is valid JSON, or it was made a string
+		http.Error(w, "the answer has no JSON form", http.StatusInternalServerError)
+		return
+	}
+	problem.WriteBody(w, status, media, body)
+}

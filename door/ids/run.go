@@ -1,0 +1,107 @@
+package ids
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/shield"
+	"github.com/semelhq/semel/store"
+)
+
+// upstreamEffect is the name of the request to an upstream in the ledger, where the
+// declaration names no effect.
+const upstreamEffect = "semel.upstream"
+
+// run executes a command: by a function, by a request to an upstream, or by a message
+// that is delivered once the command is recorded as executed.
+func (g *Gateway) run(ctx context.Context, x semel.Execution, d *Derivation) (semel.Result, error) {
+	h := &d.Entry.Handler
+	if h.Func != "" {
+		// A failure is an outcome of the command (IDS-IX.5).
+		res, err := g.b.Handlers[h.Func](ctx, x, d)
+		return res, semel.Failure(err)
+	}
+	body, err := upstreamBody(d)
+	if err != nil {
+		return semel.Result{}, semel.Aborted(err)
+	}
+	if s := d.Entry.shield(semel.ShieldOutbox); s != nil {
+		return queued(x, s, body)
+	}
+	return g.post(ctx, x, d, body)
+}
+
+// upstreamBody is the envelope as an upstream gets it: normalised, with its key, and
+// without secrets.
+func upstreamBody(d *Derivation) ([]byte, error) {
+	c := d.Command
+	c.IdempotencyKey, c.ConfirmationToken, c.StepUp = d.Key, "", ""
+	return json.Marshal(c)
+}
+
+// queued sends the command as a message, which exists if and only if the command is
+// recorded as executed (IDS-XI.S2).
+func queued(x semel.Execution, s *ShieldEntry, body []byte) (semel.Result, error) {
+	const name = "command"
+	if err := semel.Send(x, semel.Message{Name: name, Destination: s.Destination, ContentType: "application/json", Payload: body}); err != nil {
+		return semel.Result{}, semel.Aborted(err)
+	}
+	return Done("", map[string]string{"message": name, "destination": s.Destination})
+}
+
+// post sends the command to its upstream, as an effect in the ledger.
+func (g *Gateway) post(ctx context.Context, x semel.Execution, d *Derivation, body []byte) (semel.Result, error) {
+	h := &d.Entry.Handler
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(body))
+	if err != nil {
+		return semel.Result{}, semel.Aborted(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	req.Header = door.Traced(req.Header, g.engine.Door().Trace(ctx))
+	client := shield.Client{Base: g.upstreams, Timeout: time.Duration(h.Timeout)}
+	answers, _ := h.Answers.Parse() // it was checked
+	client.Provider.Judge = shield.JudgeBy(judge.Rules{Answers: answers, Financial: d.Entry.Financial, RedirectsUnclear: true})
+	effect := upstreamEffect
+	for _, s := range d.Entry.Shields {
+		if s.Strategy == semel.ShieldProviderKey {
+			client.Provider.Name, client.Provider.Header = d.Entry.Name(), s.Header
+		}
+		if len(s.Effects) > 0 && effect == upstreamEffect {
+			effect = s.Effects[0]
+		}
+	}
+	if a, ok := x.(*semel.Attempt); ok && a.Record().Policy.Retry && !a.Record().Policy.Ledger {
+		x = unledgered{a}
+	}
+	resp, err := client.Do(ctx, x, effect, req)
+	if err != nil {
+		return semel.Result{}, err
+	}
+	if resp.Truncated {
+		// A part of an outcome is none, and can't be redacted.
+		return semel.Result{Tombstone: true}, nil
+	}
+	return semel.Result{Data: resp.Body}, nil
+}
+
+// unledgered is the execution of a command with on_abandoned: retry that doesn't declare its
+// effects. By that its upstream may get the command again, with the same key, after a post
+// that wasn't answered; an effect without a result in the ledger would forbid it.
+//
+// Nothing is written before the post, so a crash leaves a lease that ends, and an attempt that
+// may be followed by another.
+type unledgered struct{ *semel.Attempt }
+
+func (x unledgered) StartEffect(_ context.Context, name string) (store.EffectRecord, error) {
+	rec := x.Record()
+	return store.EffectRecord{Name: name, Key: semel.EffectKey(rec, name), State: store.EffectStarted, Fence: rec.Fence}, nil
+}
+
+func (unledgered) SettleEffect(context.Context, store.EffectFinding) error { return nil }

@@ -1,0 +1,163 @@
+package whatsapp
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/inbox"
+	"github.com/semelhq/semel/internal/canon"
+)
+
+// part is a message, or a status update of one, from a batch.
+type part struct {
+	operation string
+	phone     string // id of the phone number
+	id        string // of the message
+	key       string
+	print     semel.Fingerprint
+	raw       json.RawMessage
+	mistake   inbox.Code // why it can't be processed; it is accepted nevertheless
+}
+
+// codeMalformed refuses a part that doesn't have the form in which WhatsApp sends it.
+const codeMalformed inbox.Code = "malformed"
+
+const (
+	messagesField = "messages" // the field of a change that has messages and statuses
+	objectName    = "whatsapp_business_account"
+	maxMessageID  = 256
+)
+
+// Bounds of a batch, of which each part costs much more than its bytes. WhatsApp sends up
+// to 1,000 updates at once.
+const (
+	maxParts = 1000
+	// maxVisited is how many items of lists are looked at for them.
+	maxVisited = 4 * maxParts
+)
+
+var (
+	errBody = errors.New("the body is no webhook of a WhatsApp business account")
+	errMany = fmt.Errorf("the batch has more than %d messages and statuses", maxParts)
+)
+
+// splitter splits a body into parts.
+type splitter struct {
+	statuses bool
+	visited  int
+	parts    []part
+}
+
+// split splits a body into parts. It ignores fields of no interest and unknown members,
+// because WhatsApp adds some from time to time.
+func split(body []byte, statuses bool) ([]part, error) {
+	if !json.Valid(body) {
+		return nil, errBody
+	}
+	if object, _ := canon.Text(canon.Member(body, "object")); object != objectName {
+		return nil, errBody
+	}
+	s := splitter{statuses: statuses}
+	err := s.each(body, "entry", func(entry []byte) error {
+		return s.each(entry, "changes", func(change []byte) error {
+			if field, _ := canon.Text(canon.Member(change, "field")); field != messagesField {
+				return nil
+			}
+			return s.change(canon.Member(change, "value"))
+		})
+	})
+	return s.parts, err
+}
+
+// each calls f for every item of a list.
+func (s *splitter) each(object []byte, name string, f func(item []byte) error) error {
+	list := canon.Member(object, name)
+	if !isA('{', object) || !isA('[', list) {
+		return errBody
+	}
+	for item := range canon.Items(list) {
+		if s.visited++; s.visited > maxVisited {
+			return errMany
+		}
+		if err := f(item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isA reports whether a value is an array or an object, by its bracket, or isn't there.
+func isA(bracket byte, value []byte) bool {
+	return len(value) == 0 || value[0] == bracket || value[0] == 'n'
+}
+
+func (s *splitter) change(value []byte) error {
+	metadata := canon.Member(value, "metadata")
+	number := canon.Member(metadata, "phone_number_id")
+	phone, known := canon.Text(number)
+	messages, statuses := canon.Member(value, "messages"), canon.Member(value, "statuses")
+	if !isA('{', value) || !isA('{', metadata) || !known && len(number) > 0 && number[0] != 'n' || !isA('[', messages) || !isA('[', statuses) {
+		// Its phone number is unreadable, so it has no tenant and isn't accepted.
+		return s.add(faulty(MessageOperation, "", value, codeMalformed))
+	}
+	for raw := range canon.Items(messages) {
+		if err := s.add(newPart(MessageOperation, phone, raw)); err != nil {
+			return err
+		}
+	}
+	for raw := range canon.Items(statuses) {
+		if !s.statuses {
+			break
+		}
+		if err := s.add(newPart(StatusOperation, phone, raw)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *splitter) add(p part) error {
+	if len(s.parts) == maxParts {
+		return errMany
+	}
+	s.parts = append(s.parts, p)
+	return nil
+}
+
+// newPart finds the identity of a part: the ids of phone number and message, and for a
+// status update the status too, because all updates of a message have its id.
+func newPart(operation, phone string, raw json.RawMessage) part {
+	if len(raw) > MaxMessage {
+		return faulty(operation, phone, raw, inbox.CodeTooLong)
+	}
+	id, _ := canon.Text(canon.Member(raw, "id"))
+	// The strict reader refuses ambiguous JSON.
+	print, err := semel.FingerprintJSON(raw)
+	if err != nil || id == "" || len(id) > maxMessageID || strings.Contains(phone, "/") {
+		return faulty(operation, phone, raw, codeMalformed)
+	}
+	p := part{operation: operation, phone: phone, id: id, key: phone + "/" + id, print: print, raw: raw}
+	if operation == StatusOperation {
+		status, _ := canon.Text(canon.Member(raw, "status"))
+		if status == "" || len(status) > maxMessageID || strings.Contains(status, "/") {
+			return faulty(operation, phone, raw, codeMalformed)
+		}
+		p.key = phone + "/" + status + "/" + id
+	}
+	return p
+}
+
+// faulty is a part without an identity; it is identified by its content instead. It is
+// accepted once, and parked for an operator.
+func faulty(operation, phone string, raw json.RawMessage, code inbox.Code) part {
+	sum := sha256.Sum256(raw)
+	name := "sha256:" + hex.EncodeToString(sum[:])
+	p := part{operation: operation, phone: phone, id: name, key: phone + "/" + name, raw: raw, mistake: code}
+	p.print = semel.FingerprintOf(semel.SchemeRaw, raw)
+	return p
+}

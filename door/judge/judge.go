@@ -1,0 +1,270 @@
+package judge
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/safehttp"
+)
+
+// Verdict is what came of the work.
+type Verdict uint8
+
+// The verdicts. The zero value proves nothing.
+const (
+	// Unknown: it may have been done, in part or whole. It isn't done again before
+	// somebody finds out.
+	Unknown Verdict = iota
+	// Completed: it was done, and the answer is its result.
+	Completed
+	// Rejected: it was refused for good, and nothing was done.
+	Rejected
+	// Aborted: nothing was done, and the same request may succeed later.
+	Aborted
+	// Failed: whoever does the work says that it failed.
+	Failed
+)
+
+var names = [...]string{"unknown", "completed", "rejected", "aborted", "failed"}
+
+// String is the verdict in one word.
+func (v Verdict) String() string { return names[v] }
+
+// EffectHeader is the header by which an upstream says what its status can't: with none
+// that nothing was done, with unknown that something may have been, whatever the status.
+// Any other value counts as unknown. It isn't passed on in either direction.
+const EffectHeader = door.EffectHeader
+
+// Answer is what came back.
+type Answer struct {
+	Status int
+	// Header is read only where this package or the rules name a header. Its names are
+	// canonical.
+	Header http.Header
+	// Body is the whole body. Give it where [Rules.Reads] asks for it; rules that look into
+	// a body don't match an answer without one.
+	Body []byte
+	// SignedAnew says that the credential of the request is another at each try, because it
+	// signs the request: a refusal of it is no refusal of the caller.
+	SignedAnew bool
+}
+
+// Rules are what is known of whoever answers, beside the table. The zero value is that of
+// a program behind any number of proxies, whose work moves no money.
+type Rules struct {
+	// Own says that the answer comes from this process.
+	Own bool
+	// Financial says that the work moves money.
+	Financial bool
+	// RolledBack says that what the work did is undone unless it was completed or refused.
+	RolledBack bool
+	// Answers are what somebody who knows the way to the program has declared; nil: nothing.
+	Answers *Named
+	// Contract is the same by the contract of the program. It comes after Answers.
+	Contract *Named
+	// RetryHeader is a header of the contract by which the program says "true" with 409, 500
+	// or 503 if it has done nothing and the request may be sent again. Optional.
+	RetryHeader string
+	// RedirectsUnclear is for those who don't follow redirects, and for whom one is
+	// therefore no result.
+	RedirectsUnclear bool
+}
+
+// Of judges an answer: by its [EffectHeader], else by what the rules name, else by the
+// contract, and else by the table.
+func (r *Rules) Of(a Answer) Finding {
+	f := Finding{Status: a.Status}
+	if said, ok := a.Header[EffectHeader]; ok {
+		f.Said, f.Verdict = true, ofEffect(said)
+		return f
+	}
+	if f.Verdict, f.Named = r.Answers.of(&a); f.Named {
+		return f
+	}
+	var found bool
+	if f.Verdict, found = r.Contract.of(&a); found {
+		return f
+	}
+	switch a.Status {
+	case http.StatusConflict, http.StatusInternalServerError, http.StatusServiceUnavailable:
+		if r.RetryHeader != "" && says(a.Header[r.RetryHeader], "true") {
+			f.Verdict = Aborted
+			return f
+		}
+	}
+	status := a.Status
+	if code, is := grpcCode(&a); is {
+		f.Code, status = code, statusOfGRPC(code)
+	}
+	f.Verdict = r.row(status, a.SignedAnew)
+	return f
+}
+
+// row is what the table says of a status.
+func (r *Rules) row(status int, signedAnew bool) Verdict {
+	if status < 0 || status >= statuses {
+		return Unknown
+	}
+	money := 0
+	if r.Financial {
+		money = 1
+	}
+	v := byStatus[money][status]
+	switch inside := r.Own && status >= own.first && status <= own.last; {
+	case r.RolledBack && (inside || v == Unknown):
+		return Aborted
+	case inside && r.Financial:
+		return own.financial
+	case inside:
+		return own.verdict
+	case status == http.StatusForbidden && signedAnew && !r.Financial:
+		return Aborted
+	case r.RedirectsUnclear && status >= 300 && status < 400 && v == Completed:
+		return Unknown
+	}
+	return v
+}
+
+// coded judges an error of a protocol by the row that its code shares. A word of the answer
+// itself, or about its status, comes first.
+func (r *Rules) coded(code string, status int, header http.Header) Finding {
+	f := r.Of(Answer{Status: status, Header: header})
+	f.Code = code
+	return f
+}
+
+// A2A judges an error of JSON-RPC in an answer of an agent. The header is that of the answer.
+func (r *Rules) A2A(code int, header http.Header) Finding {
+	status, known := rpc[code]
+	if !known {
+		status = http.StatusInternalServerError
+	}
+	return r.coded(strconv.Itoa(code), status, header)
+}
+
+// Forrst judges an error of Forrst by its code, or else by the status that belongs to the
+// code. The header is that of the answer.
+func (r *Rules) Forrst(code string, status int, header http.Header) Finding {
+	if other, ok := forrst[code]; ok {
+		status = other
+	}
+	return r.coded(code, status, header)
+}
+
+// GRPC judges a code of gRPC. The header is that of the answer, or nil in this process.
+func (r *Rules) GRPC(code uint32, header http.Header) Finding {
+	if int64(code) >= int64(len(grpc)) {
+		return r.coded(strconv.FormatUint(uint64(code), 10), gateway, header)
+	}
+	return r.coded(grpc[code].name, grpc[code].status, header)
+}
+
+// grpcCode finds the code of gRPC in an answer that has one, by its name. An answer of gRPC
+// without a code didn't come to its end.
+func grpcCode(a *Answer) (name string, is bool) {
+	if a.Status != http.StatusOK || len(a.Header["Content-Type"]) != 1 {
+		return "", false
+	}
+	media, _, _ := strings.Cut(a.Header["Content-Type"][0], ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	if media != "application/grpc" && !strings.HasPrefix(media, "application/grpc+") {
+		return "", false
+	}
+	said := a.Header["Grpc-Status"]
+	if said == nil {
+		said = a.Header[http.TrailerPrefix+"Grpc-Status"]
+	}
+	if len(said) == 1 {
+		if n, err := strconv.ParseUint(said[0], 10, 8); err == nil && n < uint64(len(grpc)) {
+			return grpc[n].name, true
+		}
+	}
+	return "no code of gRPC", true
+}
+
+// statusOfGRPC is the status whose row a code shares.
+func statusOfGRPC(name string) int {
+	for _, c := range grpc {
+		if c.name == name {
+			return c.status
+		}
+	}
+	return gateway
+}
+
+// ofEffect reads [EffectHeader]. What can't be read is no proof.
+func ofEffect(values []string) Verdict {
+	for _, v := range values {
+		if !strings.EqualFold(strings.TrimSpace(v), door.EffectNone) {
+			return Unknown
+		}
+	}
+	return Aborted
+}
+
+func says(fields []string, word string) bool {
+	return len(fields) == 1 && strings.EqualFold(strings.Trim(fields[0], " \t"), word)
+}
+
+// Finding is a verdict with what it rests on.
+type Finding struct {
+	Verdict Verdict
+	// Status is that of the answer; zero if there was none.
+	Status int
+	// Said is set if the verdict is in [EffectHeader], and Named if it is in [Rules.Answers].
+	Said, Named bool
+	// Code is the protocol's error code that it rests on; empty if it is the status.
+	Code string
+}
+
+// Declared reports whether somebody has said what the answer means, so that nothing else
+// about it counts.
+func (f *Finding) Declared() bool { return f.Said || f.Named }
+
+// NoAnswer judges the error of a request through package safehttp that got no whole
+// answer: it is aborted if that proves that nothing was sent, and otherwise unknown.
+func NoAnswer(err error) Finding {
+	if safehttp.NothingSent(err) {
+		return Finding{Verdict: Aborted}
+	}
+	return Finding{}
+}
+
+// Why says for people what came back, and what that means.
+func (f Finding) Why() string {
+	what := fmt.Sprintf("the answer was %d", f.Status)
+	if f.Code != "" {
+		what = "the answer was " + f.Code
+	}
+	switch {
+	case f.Status == 0 && f.Code == "" && f.Verdict == Aborted:
+		return "there was no connection, and nothing was sent"
+	case f.Status == 0 && f.Code == "":
+		return "the request was sent, and no whole answer came back"
+	case f.Said && f.Verdict == Aborted:
+		return what + ", and said that nothing was done"
+	case f.Said:
+		return what + ", and said that something may have been done"
+	case f.Named && f.Verdict == Unknown:
+		return what + ", which proves nothing here, as the setting answers says"
+	case f.Verdict == Unknown:
+		return what + ", which doesn't say whether the call was executed"
+	case f.Verdict == Aborted:
+		return what + ": nothing was done"
+	}
+	return what
+}
+
+// Worst is the finding that counts of several about one call: unknown first, then failed,
+// then aborted.
+func Worst(a, b Finding) Finding {
+	if rank[b.Verdict] > rank[a.Verdict] {
+		return b
+	}
+	return a
+}
+
+var rank = [...]uint8{Unknown: 4, Failed: 3, Aborted: 2, Rejected: 1, Completed: 0}

@@ -1,0 +1,50 @@
+//go:build !race
+
+// With the race detector a sync.Pool drops what it is given at random, and no number of
+// allocations can be held to.
+
+package semelhttp_test
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
+)
+
+// TestAddedAllocations bounds what the guard adds to the handler.
+func TestAddedAllocations(t *testing.T) {
+	e := newEngine(t, nil)
+	guarded := newGuard(t, e, nil).Handler(semelhttp.Route{Operation: semel.Operation{Name: "op"}}, benchHandler())
+	key := make([]string, 1)
+	body := new(rewinder)
+	r := &http.Request{
+		Method: "POST", URL: &url.URL{Path: "/charges"}, RequestURI: "/charges", Body: body, ContentLength: int64(len(benchBody)),
+		Header:     http.Header{"Idempotency-Key": key, "Content-Type": {"application/json"}, "Authorization": {"Bearer x"}},
+		RemoteAddr: "192.0.2.1:4711",
+	}
+	w := &plainWriter{header: http.Header{}}
+	keys := benchKeys(1100)
+	count := func(h http.Handler, next func() string) float64 {
+		return testing.AllocsPerRun(500, func() {
+			body.Reset(benchBody)
+			key[0] = next()
+			clear(w.header)
+			h.ServeHTTP(w, r)
+		})
+	}
+	i := 0
+	fresh := func() string { i++; return keys[i] }
+	bare := count(benchHandler(), func() string { return "k" })
+	first := count(guarded, fresh)
+	replay := count(guarded, func() string { return keys[1] })
+	t.Logf("bare %.0f, first %.0f, replay %.0f", bare, first, replay)
+	if first-bare > 16 {
+		t.Errorf("a first execution has %.0f allocations more than the bare handler", first-bare)
+	}
+	if w.header.Get("Idempotency-Replayed") != "true" || replay-bare > 5 {
+		t.Errorf("a replay has %.0f allocations, the bare handler %.0f", replay, bare)
+	}
+}

@@ -1,0 +1,257 @@
+package semelhttp
+
+import (
+	"cmp"
+	"io"
+	"maps"
+	"net/http"
+	"strconv"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/judge"
+)
+
+// capture is the ResponseWriter of a guarded handler. It keeps the answer until
+// it is recorded. An answer that can't be kept is passed through; see stream.go.
+type capture struct {
+	w      http.ResponseWriter
+	h      *handler
+	scope  scope
+	spool  spool
+	method string
+	origin string   // of the page that sent the request; empty if none did
+	sc     *scratch // lends the memory for what follows
+
+	outer  headers       // headers set around the guard, before the handler ran
+	frozen headers       // headers when the status was decided
+	status int           // zero until it is decided
+	found  judge.Finding // by the status and the headers, and in the end by the body and the trailers
+	bodyAt int           // where the body begins in out
+	out    []byte        // head and body as they are recorded
+	failed error         // why nothing more is accepted
+
+	whole     bool // nothing leaves before the end
+	through   bool // the answer is being passed through
+	announced bool // the ledger says that the answer may be passed through
+	closed    bool // the handler has returned
+	touched   bool // the handler has looked at the header
+
+	signedAnew bool // see judge.Answer
+	panicked   bool // it has not, and what comes is the answer of a recoverer; see late.go
+	told       bool // somebody was told of an answer that came too late
+}
+
+// start notes the headers that were set around the handler. The handler shares them, as
+// it would without a guard, so it can add to them or remove them.
+func (c *capture) start() {
+	c.out = c.sc.answer[:0]
+	c.outer = c.sc.outer[:0]
+	if header := c.w.Header(); len(header) > 0 {
+		c.outer = c.outer.add(header)
+	}
+}
+
+// stop gives the borrowed memory back, as large as it has grown.
+func (c *capture) stop() {
+	c.closed = true
+	c.sc.answer, c.sc.outer, c.sc.frozen = c.out, c.outer, c.frozen
+	c.out, c.outer, c.frozen = nil, nil, nil
+}
+
+// Header is the handler's header. What it sets before the status is decided goes into the
+// answer; after that only trailers do.
+func (c *capture) Header() http.Header {
+	c.touched = true
+	return c.w.Header()
+}
+
+// WriteHeader decides the status. Informational statuses go to the first caller at once
+// and aren't recorded.
+func (c *capture) WriteHeader(status int) {
+	switch {
+	case c.panicked:
+		c.recovered(status)
+		return
+	case c.closed:
+		if status != c.status { // otherwise it changes nothing anyway
+			c.late(status)
+		}
+		return
+	case c.status != 0: // it changes nothing, as with net/http
+		c.notePanic(status)
+		return
+	}
+	if status < 100 || status > 999 {
+		// net/http panics too, but only sees the status once the answer is recorded.
+		panic("semelhttp: invalid WriteHeader code " + strconv.Itoa(status))
+	}
+	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
+		delete(c.w.Header(), judge.EffectHeader) // it says nothing of the end
+		if !c.whole {
+			c.w.WriteHeader(status)
+		}
+		return
+	}
+	c.status = status
+	c.found = c.judge(nil)
+	c.notePanic(status)
+	delete(c.w.Header(), judge.EffectHeader)
+	c.frozen = c.sc.frozen[:0].add(c.w.Header())
+	c.out = appendHead(c.out, status, c.frozen, c.outer, c.origin, c.h.route.KeepHeaders)
+	c.bodyAt = len(c.out)
+	if status == http.StatusSwitchingProtocols {
+		c.failed = c.pass()
+	}
+}
+
+// judge says what the answer proves, with its body if that is known.
+func (c *capture) judge(body []byte) judge.Finding {
+	return c.h.rules.Of(judge.Answer{Status: c.status, Header: c.w.Header(), Body: body, SignedAnew: c.signedAnew})
+}
+
+// judgeWhole judges the answer once more when it has ended, if its head doesn't say all. A word
+// in the head counts already, and one in the trailers is none: the answer may have left.
+func (c *capture) judgeWhole() {
+	switch {
+	case c.found.Declared():
+	case c.found.Code != "" || !c.through && c.failed == nil && c.h.rules.Reads(c.status):
+		delete(c.w.Header(), judge.EffectHeader)
+		c.found = c.judge(c.out[c.bodyAt:])
+	}
+}
+
+// Write adds to the body.
+func (c *capture) Write(p []byte) (int, error) {
+	if err := c.ready(); err != nil {
+		return 0, err
+	}
+	if !c.through && len(c.out)+len(p) <= c.h.maxResult {
+		c.out = append(c.out, p...)
+		return len(p), nil
+	}
+	if err := c.pass(); err != nil {
+		return 0, err
+	}
+	defer c.startDeadline()()
+	return c.w.Write(p)
+}
+
+// WriteString is Write without a copy.
+func (c *capture) WriteString(s string) (int, error) {
+	if err := c.ready(); err != nil {
+		return 0, err
+	}
+	if !c.through && len(c.out)+len(s) <= c.h.maxResult {
+		c.out = append(c.out, s...)
+		return len(s), nil
+	}
+	if err := c.pass(); err != nil {
+		return 0, err
+	}
+	defer c.startDeadline()()
+	return io.WriteString(c.w, s)
+}
+
+// ReadFrom adds src to the body.
+func (c *capture) ReadFrom(src io.Reader) (n int64, err error) {
+	if err := c.ready(); err != nil {
+		return 0, err
+	}
+	for !c.through {
+		if len(c.out) == cap(c.out) {
+			c.out = append(c.out, 0)[:len(c.out)]
+		}
+		got, err := src.Read(c.out[len(c.out):cap(c.out)])
+		c.out = c.out[:len(c.out)+got]
+		n += int64(got)
+		if len(c.out) > c.h.maxResult {
+			if err := c.pass(); err != nil {
+				return n, err
+			}
+		}
+		if err == io.EOF {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	m, err := io.Copy(writeOnly{c}, src)
+	return n + m, err
+}
+
+// writeOnly hides ReadFrom.
+type writeOnly struct{ io.Writer }
+
+// ready decides the status unless that has happened, and returns why nothing can be
+// written.
+func (c *capture) ready() error {
+	if c.panicked {
+		c.recovered(http.StatusInternalServerError)
+		return c.failed
+	}
+	if c.closed {
+		c.late(cmp.Or(c.status, http.StatusOK))
+		return http.ErrHandlerTimeout
+	}
+	if c.status == 0 {
+		c.WriteHeader(http.StatusOK)
+	}
+	if c.failed != nil {
+		return c.failed
+	}
+	if !bodyAllowed(c.status) {
+		return http.ErrBodyNotAllowed
+	}
+	return nil
+}
+
+// bodyAllowed is RFC 9110's rule; 101 is followed by another protocol.
+func bodyAllowed(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+// Unwrap lets [http.ResponseController] find what this writer does not do itself,
+// such as deadlines.
+func (c *capture) Unwrap() http.ResponseWriter { return c.w }
+
+// result is a copy of the answer as it is recorded.
+func (c *capture) result() semel.Result {
+	if c.through || c.failed != nil || c.h.route.KeepNothing {
+		return c.tombstone()
+	}
+	data := make([]byte, len(c.out))
+	copy(data, c.out)
+	return semel.Result{Data: data}
+}
+
+// tombstone records the status, and that the rest wasn't kept.
+func (c *capture) tombstone() semel.Result {
+	return semel.Result{Data: appendHead(nil, c.status, nil, nil, "", nil), Tombstone: true}
+}
+
+// send sends the answer to the first caller, once it is recorded or turned out not worth
+// keeping.
+func (c *capture) send() {
+	header := c.w.Header()
+	var late http.Header
+	if !c.frozen.equal(header) {
+		late = maps.Clone(header)
+		c.frozen.restore(header)
+	}
+	body := c.out[c.bodyAt:]
+	if c.method != http.MethodHead && bodyAllowed(c.status) {
+		// The length is that of the body, whatever the handler has set. The server finds
+		// out that of short bodies by itself.
+		delete(header, "Content-Length")
+		if len(body) > 2<<10 && len(header["Trailer"]) == 0 && len(header["Transfer-Encoding"]) == 0 {
+			setLength(header, len(body))
+		}
+	}
+	handlers(c.w).WriteHeader(c.status)
+	if len(body) > 0 {
+		// A caller who is gone misses nothing: they will ask again.
+		_, _ = c.w.Write(body)
+	}
+	setTrailers(header, late)
+}

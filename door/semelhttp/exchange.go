@@ -1,0 +1,232 @@
+package semelhttp
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/store"
+)
+
+// errWhole is why nothing of an answer leaves before its transaction has committed.
+var errWhole = errors.New("semelhttp: the answer is larger than Operation.MaxResult or takes the connection over, and a route with Tx gives an answer only once it is recorded whole")
+
+// exchange is one guarded request whose handler may run: once under an attempt, or, because
+// of others, several times in transactions.
+type exchange struct {
+	h     *handler
+	w     http.ResponseWriter
+	r     *http.Request
+	sc    *scratch
+	c     *capture      // of the newest run; nil before the first
+	inner *http.Request // of that run
+	end   semel.Ending  // of that run
+	late  bool          // it was rolled back for that
+}
+
+// Run runs the handler, and says how the attempt or the transaction ends by its answer.
+func (x *exchange) Run(e door.Execution) semel.Ending {
+	x.restore() // the headers of a run before belong to an answer that nobody gets
+	x.forget()
+	// The handler may use its writer and its body for longer than it should, so neither
+	// is reused.
+	c := &capture{w: x.w, h: x.h, method: x.r.Method, origin: x.r.Header.Get(originHeader), sc: x.sc, signedAnew: x.h.signedAnew(x.r)}
+	c.scope.capture = c
+	if e.Tx == nil {
+		c.spool, x.sc.spool = x.sc.spool, spool{}
+	} else {
+		c.spool, c.whole = x.sc.spool.again(), true
+	}
+	c.scope.Execution = e
+	c.start()
+	x.h.unecho(x.w.Header(), x.r.Header)
+	x.c, x.inner = c, x.r.WithContext(&c.scope)
+	x.inner.Body = &c.spool
+	delete(x.inner.Header, judge.EffectHeader) // a handler might repeat it
+	accepted := narrowCodings(x.inner.Header)
+	defer c.scope.close()
+	defer func() {
+		if accepted != nil { // who compresses outside of the guard may look only now
+			x.inner.Header[acceptHeader] = accepted
+		}
+		if !c.closed {
+			c.abandon()
+		}
+	}()
+	x.h.next.ServeHTTP(c, x.inner)
+	if c.status == 0 && !x.h.rules.Financial && !c.scope.panicked() && c.scope.concluded() == nil {
+		c.silence()
+	}
+	c.closed = true
+	x.end = c.ending()
+	x.end.Result.Attributes = c.learned()
+	if x.late = e.Late() && c.scope.concluded() == nil && c.failed == nil; x.late {
+		x.end = semel.Ending{Disposition: semel.DispositionAborted, Failure: x.end.Failure}
+		x.late = c.status < http.StatusInternalServerError // otherwise that is the answer
+	}
+	return x.end
+}
+
+// restore gives the answer the headers back that were set around the handler.
+func (x *exchange) restore() {
+	if x.c != nil {
+		x.c.outer.restore(x.w.Header())
+	}
+}
+
+// forget frees what the newest run holds. Nobody may need its answer any more.
+func (x *exchange) forget() {
+	if x.c == nil {
+		return
+	}
+	if x.c.whole {
+		_ = x.c.spool.Close() // another run may read the same body; serve discards it
+	} else {
+		x.c.spool.discard()
+	}
+	x.c.stop()
+	if x.inner.MultipartForm != nil {
+		// The server does this only for its own request.
+		_ = x.inner.MultipartForm.RemoveAll()
+	}
+}
+
+// runsAgain reports whether the next delivery runs after an answer with this verdict.
+func (h *handler) runsAgain(v judge.Verdict) bool {
+	return v == judge.Aborted || v == judge.Failed && !h.keeps(v)
+}
+
+// keeps reports whether later callers get an answer with this verdict.
+func (h *handler) keeps(v judge.Verdict) bool {
+	return v == judge.Completed || v == judge.Rejected || v == judge.Failed && h.onFailure == semel.ReplayFailure
+}
+
+// ending decides how the attempt of an answered request ends.
+func (c *capture) ending() semel.Ending {
+	if v := c.scope.concluded(); v != nil {
+		end := semel.Ending{Disposition: v.end, Failure: store.Failure{Code: string(v.answer.code), Message: v.why}}
+		if c.through && v.end == semel.DispositionAborted {
+			end.Disposition = semel.DispositionAbandoned // part of an answer has left, so something happened
+		}
+		return end
+	}
+	switch {
+	case c.scope.panicked():
+		return semel.Ending{Disposition: semel.DispositionAbandoned, Failure: store.Failure{Message: "the handler panicked"}}
+	case c.status == 0:
+		return semel.Ending{Disposition: semel.DispositionAbandoned, Failure: store.Failure{Message: "the handler returned without an answer"}}
+	}
+	failure := store.Failure{Code: strconv.Itoa(c.status)}
+	c.judgeWhole()
+	switch {
+	case c.whole:
+		failure.Message = "the handler answered " + failure.Code
+		if c.failed != nil {
+			return semel.Ending{Disposition: semel.DispositionAborted, Failure: failure}
+		}
+	case leftOpen(c.scope.Attempt):
+		failure.Message = "the handler answered " + failure.Code + " and left an effect without a result"
+		return semel.Ending{Failure: failure}
+	case c.status >= 500 && !c.found.Declared() && c.scope.stopped():
+		// The handler was told to stop and says that it failed. That doesn't say what it
+		// had done until then.
+		failure.Message = "the handler was told to stop and answered " + failure.Code
+		return semel.Ending{Disposition: semel.DispositionAbandoned, Failure: failure}
+	case c.announced && c.h.runsAgain(c.found.Verdict):
+		failure.Message = c.found.Why() + ", but a part of the answer has left"
+		return semel.Ending{Disposition: semel.DispositionAbandoned, Failure: failure}
+	}
+	switch v := c.found.Verdict; v {
+	case judge.Completed:
+		return semel.Ending{Disposition: semel.DispositionCompleted, Result: c.result()}
+	case judge.Rejected:
+		return semel.Ending{Disposition: semel.DispositionRejected, Failure: failure, Result: c.result()}
+	case judge.Failed:
+		end := semel.Ending{Disposition: semel.DispositionFailed, Failure: failure}
+		if c.h.keeps(v) {
+			end.Result = c.result()
+		}
+		return end
+	case judge.Aborted:
+		if c.found.Declared() {
+			failure.Message = c.found.Why()
+		}
+		return semel.Ending{Disposition: semel.DispositionAborted, Failure: failure}
+	}
+	failure.Message = c.found.Why()
+	return semel.Ending{Disposition: semel.DispositionAbandoned, Failure: failure}
+}
+
+// leftOpen reports whether the handler has left an effect without a result.
+func leftOpen(a *semel.Attempt) bool {
+	return a.EffectOpen() && slices.ContainsFunc(door.Effects(a), func(ef store.EffectRecord) bool { return ef.State == store.EffectStarted })
+}
+
+// answer tells the caller how their call has ended, now that this is durable, or that it
+// isn't. What the handler has sent already is all that they get. If they get a refusal in
+// place of what the handler said, answer returns its code.
+func (x *exchange) answer(ans *semel.Answer, err error) said {
+	c, tx := x.c, x.h.route.Tx != nil
+	if c == nil { // its transaction had no time for it
+		return x.h.refuse(x.w, notCommitted())
+	}
+	v := c.scope.concluded()
+	if c.through {
+		if v != nil || c.scope.panicked() {
+			panic(http.ErrAbortHandler) // the part that was sent isn't the whole answer
+		}
+		return said{status: c.status}
+	}
+	unknown := x.end.Disposition == semel.DispositionAbandoned || x.end.Disposition == 0
+	var p problem
+	switch {
+	case err != nil && tx && errors.Is(err, semel.ErrUnknown):
+		p = unrecorded()
+		p.detail = "The database did not say whether the work was committed. Send the same request again to get the outcome."
+	case err != nil && tx:
+		p = notCommitted()
+	case err != nil && door.Undecided(err):
+		p = unrecorded()
+	case err != nil:
+		p = leaseLost()
+	case v != nil:
+		if p = v.answer; v.end == semel.DispositionAborted {
+			p.effect = door.EffectNone
+		} else {
+			p.effect = door.EffectUnknown
+		}
+	case x.late:
+		p = unavailable()
+		p.detail = "The request took too long. Everything was rolled back and nothing was done; send the same request again."
+	case tx && c.failed != nil:
+		p = problemOf(door.CodeAnswerTooLarge)
+	case tx && c.status < 400 && unknown:
+		p = notCommitted()
+	case c.status < 400 && unknown:
+		// Later callers won't get the handler's success.
+		p = held(x.end.Failure.Message, time.Second)
+	case c.failed != nil:
+		p = notKept(c.status)
+	default:
+		c.send()
+		return said{status: c.status}
+	}
+	// The handler's headers belong to an answer that nobody gets.
+	x.restore()
+	if !tx {
+		p.reference = x.h.reference(ans.Record.ID)
+	}
+	return x.h.refuse(c.w, p)
+}
+
+// notCommitted is the refusal of a request whose transaction was rolled back.
+func notCommitted() problem {
+	p := unavailable()
+	p.detail = "The work could not be committed. Everything was rolled back and nothing was done; send the same request again."
+	return p
+}

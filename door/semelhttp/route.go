@@ -1,0 +1,383 @@
+package semelhttp
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/selector"
+)
+
+// Route declares how one handler is guarded. Zero values mean the documented defaults;
+// only Operation is required.
+type Route struct {
+	// Operation is the policy, and is registered with the engine. If it has nothing but a
+	// Name, it stands for the operation that the engine already has under that name, if
+	// there is one.
+	//
+	// Two defaults differ from the engine's: OnFailure is "retry", so that a 500 isn't
+	// frozen, unless the operation is Financial, and the profile may set OnFailure and
+	// Window. MaxResult bounds status, kept headers and body together.
+	Operation semel.Operation
+	// Profile defaults to [IETF].
+	Profile Profile
+	// Key defaults to what the profile says.
+	Key KeyRule
+	// KeyHeader is the name of the header with the key. Defaults to
+	// Idempotency-Key.
+	KeyHeader string
+	// KeyFrom lists where the key may be: header:NAME, query:NAME, form:FIELD or
+	// json:/POINTER into a JSON body. The first that is there is the key; a request with
+	// others that differ from it gets 400. If the key may be in the body, callers are
+	// identified before it is read, and a body that can't be looked into is refused
+	// unless the key is elsewhere. Defaults to the KeyHeader alone.
+	KeyFrom []string
+	// KeyTemplate makes the key from the content of the request if none was found by
+	// KeyFrom; without KeyFrom, always, and no header is looked at.
+	KeyTemplate KeyTemplate
+	// Sequence says where the number of the call is, as KeyFrom says it of the key. It is
+	// required if the operation is sequenced, see [semel.Operation]. A number has digits
+	// only, and no zeros before it; in JSON, 1.0 and 1e0 are the number 1. A request
+	// without one, or with two, gets 400.
+	Sequence string
+	// Attributes are kept with the record, by name, and people find it by them. They are
+	// selected as KeyFrom is, or by answer:/POINTER from an answer that is JSON and kept
+	// whole; those of an answer are in the write that records it. What isn't there, or is
+	// too long, is left out. See [store.Attributes].
+	Attributes map[string]string
+	// Methods are the methods that are guarded. Requests with others pass; if such a
+	// request has a key although its method isn't safe, the answer says in
+	// [UnguardedHeader] that it wasn't guarded. Defaults to every method but the safe
+	// ones, which are GET, HEAD, OPTIONS and TRACE.
+	Methods []string
+	// Body says how two bodies are compared. Defaults to what the profile says.
+	Body BodyMode
+	// FingerprintOnly and FingerprintIgnore are JSON pointers to the parts of a JSON body
+	// that are compared, and to those that aren't. Both are part of the fingerprint: if you
+	// change them, a delivery of an earlier call gets a conflict until its window ends. A
+	// body that isn't JSON is compared whole.
+	FingerprintOnly, FingerprintIgnore []string
+	// FingerprintHeaders are request headers whose values must be the same in every
+	// delivery, such as X-Api-Version, or Host if one handler serves several.
+	FingerprintHeaders []string
+	// MaxBody is the largest request body, in bytes; a larger one gets 413.
+	// Defaults to 10 MiB.
+	MaxBody int64
+	// Timeout is the handler's own deadline, which replaces that of the request: the
+	// handler's context is cancelled then. Negative: none. Defaults to 1 minute.
+	Timeout time.Duration
+	// KeepHeaders are further headers of the answer that are kept and replayed.
+	// Headers that belong to one delivery only are refused.
+	KeepHeaders []string
+	// Answers say what the handler's answers mean, in place of the table of package judge:
+	// which prove that nothing was done, which prove nothing, and which are final. They come
+	// before those of the profile.
+	Answers judge.Answers
+	// Forwards says that the handler passes on the answers of another program, as a
+	// reverse proxy does. Then a 502, 503 or 504 proves nothing, because somebody in between
+	// may have given it, and the call is held. Without it these count as failures like a
+	// 500, unless the operation is Financial.
+	Forwards bool
+	// KeepNothing records that the call ran and what its status was, but neither
+	// headers nor body, for answers with secrets. Duplicates get 410.
+	KeepNothing bool
+	// IgnoreFlush makes Flush do nothing until the answer is larger than
+	// Operation.MaxResult. Set it if a handler flushes out of habit, as a reverse proxy
+	// does, and you want its answers kept.
+	IgnoreFlush bool
+	// Credential says what tells callers apart if [Options] has no Identity, or if that
+	// leaves a caller to the default rule: names of headers, and "cookie:" followed by
+	// the name of a cookie. All of them together that a request sends are its caller. See
+	// [Caller.Name] for what that means.
+	//
+	// Defaults to what usually authenticates: Authorization, Proxy-Authorization, Cookie,
+	// X-Api-Key, Api-Key, X-Auth-Token, Plaid-Client-Id and Plaid-Secret, and what the
+	// profile adds. The header Cookie is all cookies. If some of them change between two
+	// tries, name the one that counts.
+	//
+	// Of a credential that is signed anew for each try, as AWS clients send it, only what
+	// names the signer tells callers apart: the id of the access key. Anybody can write
+	// that, so it never suffices to show an answer: a retry of a completed call gets
+	// [semel.OtherCaller]. If something in front of the guard verifies the signature, name
+	// the part, as in "Authorization:Credential", and the retry gets the answer.
+	Credential []string
+	// ScopeHeaders are request headers whose values are part of the identity of a call,
+	// such as the account that the caller acts for: the same key is another call if one
+	// of them differs, or is absent. [ScopePath] stands for the path, [ScopeHost] for the
+	// host. Those of the profile come on top.
+	ScopeHeaders []string
+	// Tx runs the handler inside a transaction of your database, which the handler finds
+	// in its context: pgstore.Transactions makes a Transactor, and pgstore.TxFrom finds
+	// the transaction. The claim, the handler's rows and its answer commit together, and
+	// only then is the answer sent. A crash before that leaves nothing, and the next
+	// delivery runs. What the handler answers decides:
+	//
+	//   - 2xx and 3xx: rows and answer are committed.
+	//   - 4xx: the rows are rolled back, and the answer is committed and replayed.
+	//   - 500, 501, 505 to 508, and 510: the rows are rolled back; Operation.OnFailure says
+	//     whether the answer is replayed, or the next delivery runs, which is this door's
+	//     default.
+	//   - a status that proves that nothing was done, such as 401, or nothing at all, such
+	//     as 504: everything is rolled back and nothing is kept, so that the next delivery
+	//     runs. The caller gets the answer.
+	//   - a panic: everything is rolled back, and the next delivery runs, but a financial
+	//     operation has failed. The call isn't held.
+	//   - [Refuted], [Silent] and [Held]: everything is rolled back.
+	//   - an answer that is larger than Operation.MaxResult, or takes the connection
+	//     over: everything is rolled back, and the caller gets 500 with the code
+	//     answer_too_large. Flush does nothing, so a stream is an answer like others.
+	//   - one that comes after Timeout, or whose commit fails: everything is rolled
+	//     back, and the caller gets 503; its next delivery runs.
+	//
+	// A client that hangs up stops neither the handler nor the commit. If the database
+	// rolls a transaction back because of others, the handler runs again in another one,
+	// on the same body, so it must have no effects outside of the database. [Attempt]
+	// reports false, because effects outside need an attempt of their own. Requests that
+	// pass unguarded have no transaction.
+	Tx door.Transactor
+	// Anonymous defaults to [AnonymousLoopback].
+	Anonymous Anonymous
+	// FailOpen gives the guarantee up while the store doesn't answer: requests then run
+	// unguarded, as often as they come, and [UnguardedHeader] says so. Without it they
+	// are refused with 503.
+	FailOpen bool
+}
+
+// KeyRule says whether a request must have a key.
+type KeyRule string
+
+// The key rules.
+const (
+	KeyRequired KeyRule = "required" // 400 without one
+	KeyOptional KeyRule = "optional" // without one the request passes unguarded
+)
+
+// Defaults of [Route].
+const (
+	DefaultKeyHeader = "Idempotency-Key"
+	DefaultMaxBody   = 10 << 20
+	DefaultTimeout   = time.Minute
+)
+
+// withDefaults fills in what was left out, except in Operation.
+func (rt Route) withDefaults() Route {
+	if rt.Profile.Name == "" {
+		rt.Profile = IETF()
+	}
+	if rt.Key == "" {
+		rt.Key = KeyRequired
+		if rt.Profile.KeyOptional {
+			rt.Key = KeyOptional
+		}
+	}
+	rt.KeyHeader = http.CanonicalHeaderKey(cmp.Or(rt.KeyHeader, DefaultKeyHeader))
+	rt.Body = cmp.Or(rt.Body, rt.Profile.Body, BodyAuto)
+	rt.MaxBody = cmp.Or(rt.MaxBody, DefaultMaxBody)
+	rt.Timeout = cmp.Or(rt.Timeout, DefaultTimeout)
+	if rt.Credential == nil {
+		rt.Credential = append(slices.Clip(usualCredentials), rt.Profile.Credentials...)
+	}
+	rt.ScopeHeaders = canonicalNames(append(slices.Clip(rt.ScopeHeaders), rt.Profile.ScopeHeaders...))
+	rt.Anonymous = cmp.Or(rt.Anonymous, AnonymousLoopback)
+	rt.FingerprintHeaders = canonicalNames(rt.FingerprintHeaders)
+	rt.KeepHeaders = canonicalNames(append(slices.Clip(rt.KeepHeaders), rt.Profile.KeepHeaders...))
+	return rt
+}
+
+// RequestHeaders are the headers that the route reads, apart from those that every
+// request has: they say whose call a request is, and what it must have in common with the
+// first delivery. If you pass requests on to the guard, keep them.
+func (rt Route) RequestHeaders() []string {
+	rt = rt.withDefaults()
+	names := []string{rt.KeyHeader, "Cookie"}
+	for _, c := range newCredentials(rt.Credential).headers {
+		names = append(names, c.header)
+		if c.header == signatureHeader {
+			names = append(names, signatureInput)
+		}
+	}
+	names = append(names, rt.FingerprintHeaders...)
+	if p, _ := rt.picks(); p != nil {
+		for _, s := range slices.Concat(p.keys, selectors(p.values), p.sequence) {
+			if s.Source == selector.Header {
+				names = append(names, s.Name)
+			}
+		}
+	}
+	for _, n := range rt.ScopeHeaders {
+		if n != ScopePath {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// canonicalNames sorts, so that the order of a declaration means nothing.
+func canonicalNames(names []string) []string {
+	out := make([]string, 0, len(names))
+	for _, n := range names {
+		out = append(out, http.CanonicalHeaderKey(n))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Validate reports everything that is wrong with a route except its Operation, as
+// [Guard.Handle] does.
+func (rt Route) Validate() error {
+	rt = rt.withDefaults()
+	return rt.validate()
+}
+
+// validate reports everything that is wrong with a route whose defaults are
+// filled in.
+func (rt *Route) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("semelhttp: route for operation %q: "+format, append([]any{rt.Operation.Name}, args...)...))
+	}
+	if rt.Key != KeyRequired && rt.Key != KeyOptional {
+		bad("Key is %q, not required or optional", rt.Key)
+	}
+	if !slices.Contains(bodyModes, rt.Body) {
+		bad("Body is %q, not one of %v", rt.Body, bodyModes)
+	}
+	if !slices.Contains([]Anonymous{AnonymousLoopback, AnonymousShare, AnonymousRefuse}, rt.Anonymous) {
+		bad("Anonymous is %q, not loopback, share or refuse", rt.Anonymous)
+	}
+	for _, answers := range [...]judge.Answers{rt.Answers, rt.Profile.Answers} {
+		if _, err := answers.Parse(); err != nil {
+			for text := range strings.SplitSeq(err.Error(), "\n") {
+				bad("Answers: %s", text)
+			}
+		}
+	}
+	if rt.MaxBody < 0 {
+		bad("MaxBody is negative")
+	}
+	if rt.Methods != nil && len(rt.Methods) == 0 {
+		bad("Methods is empty, so nothing would be guarded")
+	}
+	if len(rt.Credential) == 0 {
+		bad("Credential is empty, so nobody could be told apart")
+	}
+	for _, name := range rt.Credential {
+		if fault := faultOfCredential(name); fault != "" {
+			bad("Credential has %q, %s", name, fault)
+		}
+	}
+	for _, n := range rt.ScopeHeaders {
+		if n == rt.KeyHeader || n != ScopeHost && slices.Contains(perDelivery, n) {
+			bad("ScopeHeaders has %s, which may differ between deliveries of one call", n)
+		}
+	}
+	if p := &rt.Profile; p.MaxKey < 1 || p.MaxKey > semel.MaxKeyLen || p.Marker == "" || p.ConflictStatus < 400 || p.ConflictStatus > 499 {
+		bad("profile %q needs MaxKey between 1 and %d, a Marker, and a ConflictStatus between 400 and 499", p.Name, semel.MaxKeyLen)
+	}
+	if rt.Tx != nil && rt.FailOpen {
+		bad("Tx and FailOpen exclude each other: while the store does not answer there is no transaction")
+	}
+	if rt.Tx != nil && rt.Operation.Confirmation != nil {
+		bad("an operation that is to be confirmed can't run in a transaction")
+	}
+	switch op := &rt.Operation; {
+	case !rt.Profile.NeverKeep5xx:
+	case op.OnFailure == semel.ReplayFailure:
+		bad("profile %q forbids that a 5xx is kept, but OnFailure is replay", rt.Profile.Name)
+	case op.OnFailure == "" && op.Financial:
+		bad("profile %q forbids that a 5xx is kept, but a financial operation keeps it: set OnFailure to retry", rt.Profile.Name)
+	}
+	for _, n := range rt.KeepHeaders {
+		if why := neverKept(n, rt); why != "" {
+			bad("KeepHeaders has %s, %s", n, why)
+		}
+	}
+	if _, err := rt.picks(); err != nil {
+		for text := range strings.SplitSeq(err.Error(), "\n") {
+			bad("%s", text)
+		}
+	}
+	for _, n := range rt.FingerprintHeaders {
+		if n == rt.KeyHeader || slices.Contains(perDelivery, n) {
+			bad("FingerprintHeaders has %s, which may differ between deliveries of one call", n)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// perDelivery are request headers that belong to one delivery and not to the call.
+var perDelivery = []string{
+	"Connection", "Content-Length", "Date", "Prefer", "Request-Id", "Traceparent", "Tracestate",
+	"Transfer-Encoding", "X-Correlation-Id", "X-Request-Id",
+}
+
+// alwaysKept are the answer's headers that are kept without being asked for. The
+// order is that of their codes in stored results: it may grow and never change.
+var alwaysKept = [...]string{
+	"Content-Type", "Content-Encoding", "Content-Language", "Content-Disposition", "Location", "Etag", "Last-Modified", "Link",
+	originHeader, allowOrigin, allowCredentials, exposeHeaders,
+}
+
+// alsoKept are further headers of this kind. They are stored with their names, so that a
+// program that only has the list above skips them.
+var alsoKept = [...]string{"Content-Location", "Vary", "Allow", "Content-Range"}
+
+// firstOfOrigin is where the headers begin that are kept only for the page that asked.
+// The first of them is the request's Origin.
+const firstOfOrigin = 8
+
+// neverKept says why a header may not be replayed, or is empty.
+func neverKept(name string, rt *Route) string {
+	switch name {
+	case "Set-Cookie", "Authorization", "Authentication-Info", "Www-Authenticate":
+		return "which is a credential of one caller"
+	case "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return "which belongs to one connection"
+	case "Content-Length":
+		return "which is computed anew"
+	case "Date", "Age", "Expires", "Cache-Control", "Strict-Transport-Security", "X-Content-Type-Options", "Retry-After", "Server":
+		return "which belongs to one answer"
+	case "Request-Id", "X-Request-Id", "X-Correlation-Id", "Traceparent", "Tracestate":
+		return "which names one delivery"
+	case rt.KeyHeader, rt.Profile.Marker, "Preference-Applied":
+		return "which the guard sets"
+	}
+	for _, prefix := range [...]string{"Access-Control-", "Proxy-", "Ratelimit", "X-Ratelimit-", http.TrailerPrefix} {
+		if strings.HasPrefix(name, prefix) {
+			return "which belongs to one delivery"
+		}
+	}
+	if name == "" || textproto.TrimString(name) != name || strings.ContainsAny(name, " \t\r\n:") {
+		return "which is not the name of a header"
+	}
+	return ""
+}
+
+// operation is the policy to register for a route: the declared one with this door's
+// defaults, or the one that the engine has already.
+func (rt *Route) operation(engine *semel.Engine) (op semel.Operation, known bool) {
+	op = rt.Operation
+	if reflect.DeepEqual(op, semel.Operation{Name: op.Name}) {
+		if registered, ok := engine.Door().Operation(op.Name); ok {
+			op, known = registered, true
+		}
+	}
+	if op.OnFailure == "" && op.Financial {
+		op.OnFailure = semel.ReplayFailure
+	}
+	op.OnFailure = cmp.Or(op.OnFailure, rt.Profile.OnFailure, semel.RetryFailure)
+	op.Window = cmp.Or(op.Window, rt.Profile.Window)
+	if op.Effects != nil && !slices.Contains(op.Effects, answerEffect) {
+		op.Effects = append(slices.Clip(op.Effects), answerEffect)
+	}
+	return op, known
+}

@@ -1,0 +1,209 @@
+package semelproxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/semelhq/semel/door/semelhttp"
+)
+
+// Mode is how much a proxy does.
+type Mode string
+
+// The modes.
+const (
+	ModeEnforce Mode = "enforce" // deduplicate; the default
+	ModeShadow  Mode = "shadow"  // pass everything, and report what would have been deduplicated
+	ModeOff     Mode = "off"     // pass everything
+)
+
+// Kind is a kind of request that a route may let pass unguarded, because it often has no
+// single answer that could be kept.
+type Kind string
+
+// The kinds.
+const (
+	// KindSSE: the request accepts text/event-stream and nothing else.
+	KindSSE Kind = "sse"
+	// KindUpgrade: the request asks for another protocol, such as WebSocket. An
+	// offer of h2c doesn't count; it is ignored.
+	KindUpgrade Kind = "upgrade"
+	// KindGRPC: the body is application/grpc, or one of its relatives.
+	KindGRPC Kind = "grpc"
+)
+
+// Why a request with a key was not guarded, besides its [Kind], as
+// [semelhttp.UnguardedHeader] says.
+const (
+	UnguardedOff    = "off"    // the mode is off
+	UnguardedShadow = "shadow" // the mode is shadow
+)
+
+var kinds = []Kind{KindSSE, KindUpgrade, KindGRPC}
+
+// Protocol is the protocol to the upstream.
+type Protocol string
+
+// The protocols.
+const (
+	// ProtocolAuto is HTTP/1.1 for http URLs, and whatever is negotiated for
+	// https. The default.
+	ProtocolAuto Protocol = "auto"
+	// ProtocolHTTP1 is HTTP/1.1 only.
+	ProtocolHTTP1 Protocol = "http1"
+	// ProtocolHTTP2 is HTTP/2 over TLS only.
+	ProtocolHTTP2 Protocol = "http2"
+	// ProtocolH2C is HTTP/2 without TLS, with prior knowledge.
+	ProtocolH2C Protocol = "h2c"
+)
+
+// Options configures a [Proxy].
+type Options struct {
+	// Upstream is where requests go: scheme and host, and a path to which theirs is
+	// appended.
+	Upstream *url.URL
+	// Route says how requests are guarded. Its IgnoreFlush isn't used: event streams
+	// pass through, all other answers are captured. Its Timeout, which must not be
+	// negative, also bounds the wait for the head of the answer to unguarded requests.
+	Route semelhttp.Route
+	// Mode defaults to [ModeEnforce].
+	Mode Mode
+	// Unguarded are the kinds of requests that pass unguarded although they have a key;
+	// the answer says so in [semelhttp.UnguardedHeader]. The client chooses the kind of
+	// its request, so list a kind only if duplicates of it don't harm the upstream.
+	// Kinds that you don't list: event streams and gRPC calls are guarded, and only the
+	// fact that they ran is kept for replays; upgrades are refused. Defaults to none.
+	Unguarded []Kind
+	// Transport configures connections to the upstream.
+	Transport TransportOptions
+	// PreserveHost says whether the upstream gets the Host that the client sent,
+	// which must then be the same in all deliveries of a call. Defaults to
+	// [HostAuto]. X-Forwarded-Host always has the client's.
+	PreserveHost HostRule
+	// TrustedProxies are the networks of proxies in front of this one: their
+	// Forwarded, X-Forwarded-For and similar headers are kept and extended. Those of all
+	// others are replaced. Defaults to none.
+	TrustedProxies []netip.Prefix
+	// Identity returns the tenant and the principal for the two headers below. Use the
+	// guard's. Without it the headers are only removed.
+	Identity semelhttp.IdentityFunc
+	// TenantHeader and PrincipalHeader are the names of the headers in which the
+	// upstream gets the caller's identity. They are removed from clients' requests.
+	// Default to none.
+	TenantHeader    string
+	PrincipalHeader string
+	// StripHeaders are further request headers that are removed, because the
+	// upstream trusts them.
+	StripHeaders []string
+	// OwnCredential reports whether the Authorization header of a request is a
+	// credential for this proxy only, which the upstream doesn't get. Its context is
+	// that of the request. Defaults to never.
+	OwnCredential func(ctx context.Context) bool
+	// EffectHeader is the header in which the upstream gets the key of the
+	// effect, which is the same in all attempts of a call. It is removed from clients'
+	// requests. Defaults to none. Setting it puts the upstream call into the ledger.
+	EffectHeader string
+	// Shadow configures ModeShadow.
+	Shadow ShadowOptions
+	// Attrs tell this proxy from others in the log lines of upstream calls that failed.
+	Attrs []slog.Attr
+}
+
+// TransportOptions configures a [Proxy]'s connections to its upstream.
+type TransportOptions struct {
+	// Protocol defaults to [ProtocolAuto].
+	Protocol Protocol
+	// TLS is used for https. Optional.
+	TLS *tls.Config
+	// DialTimeout bounds making a connection. Defaults to 5 seconds.
+	DialTimeout time.Duration
+	// IdleTimeout is how long an unused connection is kept. It should be shorter
+	// than the upstream's, because a request on a connection that is being closed has an
+	// unknown outcome; see Fresh. Defaults to 1 second.
+	IdleTimeout time.Duration
+	// Fresh gives each guarded request over HTTP/1.1 its own connection, which costs
+	// more. Without it, a connection is checked before it is reused, and dropped if the
+	// upstream has closed it. The check can't see that the upstream closes it while the
+	// request is on its way, as it may when it stops: the call is then held, because it
+	// may have been read. Defaults to false.
+	Fresh bool
+	// MaxIdle is how many unused connections are kept. Defaults to 512.
+	MaxIdle int
+	// MaxConns bounds the connections over HTTP/1.1. Zero: no bound.
+	MaxConns int
+}
+
+// Defaults of [TransportOptions].
+const (
+	DefaultDialTimeout = 5 * time.Second
+	DefaultIdleTimeout = time.Second
+	DefaultMaxIdle     = 512
+)
+
+// validate reports everything that is wrong, except with the route, which the guard
+// validates.
+func (o *Options) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("semelproxy: "+format, args...))
+	}
+	switch u := o.Upstream; {
+	case u == nil:
+		bad("Upstream is missing")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" || u.RawQuery != "":
+		bad("Upstream %s is not an http or https URL with a host and at most a path", u.Redacted())
+	case o.Transport.Protocol == ProtocolH2C && u.Scheme != "http":
+		bad("Protocol h2c needs an http URL as Upstream")
+	case o.Transport.Protocol == ProtocolHTTP2 && u.Scheme != "https":
+		bad("Protocol http2 needs an https URL as Upstream; without TLS use h2c")
+	}
+	if !slices.Contains([]Mode{"", ModeEnforce, ModeShadow, ModeOff}, o.Mode) {
+		bad("Mode is %q, not enforce, shadow or off", o.Mode)
+	}
+	if !slices.Contains([]Protocol{"", ProtocolAuto, ProtocolHTTP1, ProtocolHTTP2, ProtocolH2C}, o.Transport.Protocol) {
+		bad("Protocol is %q, not auto, http1, http2 or h2c", o.Transport.Protocol)
+	}
+	if !slices.Contains(hostRules, o.PreserveHost) {
+		bad("PreserveHost is %q, not auto, always or never", o.PreserveHost)
+	}
+	for _, k := range o.Unguarded {
+		if !slices.Contains(kinds, k) {
+			bad("Unguarded has %q, not one of %v", k, kinds)
+		}
+	}
+	if o.Route.Timeout < 0 {
+		bad("Route.Timeout is negative: an upstream call needs a deadline")
+	}
+	if t := &o.Transport; t.DialTimeout < 0 || t.IdleTimeout < 0 || t.MaxIdle < 0 || t.MaxConns < 0 {
+		bad("DialTimeout, IdleTimeout, MaxIdle and MaxConns may not be negative")
+	}
+	if o.Shadow.MaxCalls < 0 || o.Shadow.MaxBody < 0 {
+		bad("Shadow.MaxCalls and Shadow.MaxBody may not be negative")
+	}
+	for _, name := range o.owned() {
+		if name == http.CanonicalHeaderKey(o.Route.KeyHeader) || name == semelhttp.DefaultKeyHeader || name == "Host" {
+			bad("%s can't be a header that is removed or set", name)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// owned are the headers that no client may send to the upstream, apart from those
+// that proxies set.
+func (o *Options) owned() []string {
+	var names []string
+	for _, n := range append([]string{o.TenantHeader, o.PrincipalHeader, o.EffectHeader}, o.StripHeaders...) {
+		if n != "" {
+			names = append(names, http.CanonicalHeaderKey(n))
+		}
+	}
+	return names
+}

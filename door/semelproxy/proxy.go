@@ -1,0 +1,164 @@
+package semelproxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+	"time"
+
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/safehttp"
+)
+
+// Door is the door of the events that the engine gets from a proxy: upstream calls that
+// failed, and what [ModeShadow] finds. The requests that it guards come through
+// [semelhttp.Door].
+const Door = "proxy"
+
+// Proxy is one route to one upstream. It may be used concurrently.
+type Proxy struct {
+	guard     *semelhttp.Guard
+	opts      Options
+	timeout   time.Duration
+	owned     map[string]bool // request headers that are removed
+	protected map[string]bool // headers that Connection may not name
+
+	transport *safehttp.Transport
+	reverse   *httputil.ReverseProxy
+	inspector *semelhttp.Inspector
+	guarded   http.Handler // nil unless the mode is enforce
+	ledger    bool         // the upstream call is an effect in the ledger
+	shadow    *shadow      // nil unless the mode is shadow
+
+	running context.Context // done once Interrupt is called
+	stop    context.CancelFunc
+}
+
+// New makes a proxy. In the mode enforce it registers the route's operation with
+// the guard's engine. The error reports all problems with the options.
+func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
+	if guard == nil {
+		return nil, errors.New("semelproxy: New needs a guard")
+	}
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	opts.Mode = cmp.Or(opts.Mode, ModeEnforce)
+	opts.Route.IgnoreFlush = false // the proxy knows which answers are streams
+	opts.Route.Forwards = true
+	opts.Unguarded = slices.Clone(opts.Unguarded)
+	opts.TrustedProxies = slices.Clone(opts.TrustedProxies)
+	switch {
+	case opts.PreserveHost == HostAlways: // hosts are different services
+		opts.Route.ScopeHeaders = append(slices.Clip(opts.Route.ScopeHeaders), semelhttp.ScopeHost)
+	case opts.preserves():
+		// Another host may be another service, or the same one under another name. A
+		// key that comes by both is refused, so it can neither run twice nor get
+		// another service's answer.
+		opts.Route.FingerprintHeaders = append(slices.Clip(opts.Route.FingerprintHeaders), "Host")
+	}
+	p := &Proxy{
+		guard: guard, opts: opts, timeout: cmp.Or(opts.Route.Timeout, semelhttp.DefaultTimeout),
+		owned: map[string]bool{}, protected: protectedHeaders(&opts),
+		transport: newTransport(opts.Transport),
+	}
+	for _, name := range opts.owned() {
+		p.owned[name] = true
+	}
+	p.running, p.stop = context.WithCancel(context.Background())
+	p.reverse = &httputil.ReverseProxy{
+		Rewrite: p.rewrite, ModifyResponse: received, Transport: p.transport, ErrorHandler: p.failed, BufferPool: new(buffers),
+		ErrorLog: log.New(io.Discard, "", 0), // what it logs is told by reportError, or is an answer that broke off
+	}
+	var err error
+	if p.inspector, err = guard.Inspect(opts.Route); err != nil {
+		return nil, err
+	}
+	for _, name := range p.inspector.Forbidden() {
+		p.owned[name] = true
+	}
+	switch opts.Mode {
+	case ModeShadow:
+		p.shadow = newShadow(guard.Engine().Door(), p.inspector, opts.Shadow)
+	case ModeEnforce:
+		if p.guarded, err = guard.Handle(opts.Route, http.HandlerFunc(p.execute)); err != nil {
+			return nil, err
+		}
+		op, ok := guard.Engine().Door().Operation(opts.Route.Operation.Name)
+		if !ok {
+			return nil, fmt.Errorf("semelproxy: operation %q is not registered", opts.Route.Operation.Name)
+		}
+		p.ledger = opts.EffectHeader != "" || op.Effects != nil
+	}
+	return p, nil
+}
+
+// ServeHTTP handles one request by the mode.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r, ok := p.plain(w, r)
+	if !ok {
+		return
+	}
+	switch p.opts.Mode {
+	case ModeOff:
+		p.pass(p.guard.Learn(w, r), r, p.reason(r, UnguardedOff))
+	case ModeShadow:
+		pass := func(w http.ResponseWriter, r *http.Request) {
+			p.pass(p.guard.Learn(w, r), r, p.reason(r, UnguardedShadow))
+		}
+		if p.named(r) != "" || isUpgrade(r) {
+			pass(w, r)
+			return
+		}
+		p.shadow.serve(w, r, pass)
+	default:
+		switch unguarded, ok := p.check(w, r); {
+		case !ok:
+		case unguarded != "":
+			p.pass(p.guard.Learn(w, r), r, p.reason(r, string(unguarded)))
+		default:
+			p.guarded.ServeHTTP(w, r)
+		}
+	}
+}
+
+// Guards reports whether this proxy makes sure that the request is executed once: its
+// mode is enforce, and the request has a key and a guarded method.
+func (p *Proxy) Guards(r *http.Request) bool {
+	return p.opts.Mode == ModeEnforce && p.hasKey(r) && p.inspector.Guards(r) && p.named(r) == ""
+}
+
+// ShadowCounts is what the mode shadow has found since the proxy was made. It is
+// zero in other modes.
+func (p *Proxy) ShadowCounts() ShadowCounts {
+	if p.shadow == nil {
+		return ShadowCounts{}
+	}
+	return p.shadow.counts()
+}
+
+// ShadowKeys counts the keys that the mode shadow has found since the proxy was made, by
+// where they were, such as header:Idempotency-Key or json:/id. It is empty in other modes.
+func (p *Proxy) ShadowKeys() map[string]int64 {
+	if p.shadow == nil {
+		return map[string]int64{}
+	}
+	p.shadow.mu.Lock()
+	defer p.shadow.mu.Unlock()
+	return maps.Clone(p.shadow.keys)
+}
+
+// Interrupt cancels the guarded upstream calls that are running, and later ones. Their
+// attempts end as after a broken connection: aborted if nothing was sent, otherwise with
+// an unknown outcome. Call it when the process must end.
+func (p *Proxy) Interrupt() { p.stop() }
+
+// Close closes unused connections to the upstream. Running requests continue.
+func (p *Proxy) Close() { p.transport.CloseIdleConnections() }

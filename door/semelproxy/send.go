@@ -1,0 +1,63 @@
+package semelproxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/semelhq/semel/safehttp"
+)
+
+// Pass forwards a request that needs no guard, whatever the mode is, for a door that knows
+// which requests of its protocol change nothing.
+func (p *Proxy) Pass(w http.ResponseWriter, r *http.Request) {
+	if r, ok := p.plain(w, r); ok {
+		p.pass(w, r, "")
+	}
+}
+
+// Send forwards a request once, for a door that guards it: a body that must arrive on a
+// connection which turns out to be closed needs GetBody. The answer goes to w, head and
+// body, as it comes. If there is no whole answer, the error says why, without text of the
+// other side; package judge says what it proves. The upstream gets effectKey in
+// Options.EffectHeader, if both are given.
+//
+// The request ends with its context, and when [Proxy.Interrupt] is called.
+func (p *Proxy) Send(w http.ResponseWriter, r *http.Request, key string) (err error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(p.running, cancel)()
+	ctx = context.WithValue(ctx, sendErrorKey{}, &err)
+	if key != "" {
+		ctx = context.WithValue(ctx, effectKey{}, key)
+	}
+	// Where there is no server, ReverseProxy says nothing of an answer that broke off.
+	ctx = context.WithValue(ctx, http.ServerContextKey, p)
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		if aborted, ok := v.(error); !ok || !errors.Is(aborted, http.ErrAbortHandler) {
+			panic(v)
+		}
+		err = errBrokeOff
+	}()
+	p.reverse.ServeHTTP(w, withoutH2C(r.WithContext(ctx)))
+	dropWords(w.Header())
+	return err
+}
+
+// errBrokeOff is the error of an answer that began and didn't end.
+var errBrokeOff = errors.New("semelproxy: the upstream's answer broke off")
+
+type sendErrorKey struct{}
+
+// sendFailed keeps the error of a request by [Proxy.Send]. It reports false for others.
+func sendFailed(ctx context.Context, err error) bool {
+	kept, ok := ctx.Value(sendErrorKey{}).(*error)
+	if ok {
+		*kept = safehttp.Quiet(err)
+	}
+	return ok
+}

@@ -1,0 +1,116 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/inbox"
+	"github.com/semelhq/semel/store"
+)
+
+// head is what is kept of an event beside its body.
+type head struct {
+	Source  string      `json:"source"`
+	Type    string      `json:"type,omitempty"`
+	Header  http.Header `json:"header,omitempty"`
+	Payment *Payment    `json:"payment,omitempty"`
+	Mistake string      `json:"mistake,omitempty"`
+}
+
+// accept makes one event durable, or has it handled, once. A concurrent duplicate waits for
+// it. It returns nil if the sender has done its part.
+func (r *Receiver) accept(ctx context.Context, e *Event) error {
+	ctx = r.engine.Door().Arrived(ctx, Door, e.request)
+	e.Tenant, e.ReceivedAt = r.opts.Tenant, r.now().UTC()
+	it := &inbox.Item[head]{
+		Tenant: e.Tenant, Scope: e.Scope, Key: e.Key, Fingerprint: e.print, Former: e.former, Attributes: store.Attributes{},
+		Head: head{e.Source, e.Type, e.Header, e.Payment, e.mistake}, Body: e.Body, ReceivedAt: e.ReceivedAt,
+	}
+	if e.name != "" {
+		it.Attributes[store.AttributeEventID] = e.name // people have it from the sender's pages
+	}
+	if name := r.payment(e); name != "" {
+		it.Attributes[store.AttributePayment] = name // whoever erases the record finds the payment
+	}
+	if e.apart != "" {
+		it.Attributes[inbox.AttributeApart] = e.apart
+	}
+	if r.opts.Mode == Sync {
+		it.Now = func(ctx context.Context) error {
+			e.ID, e.Key = idOf(it), it.Key
+			return r.handleNow(ctx, e)
+		}
+	}
+	res, err := r.inbox.Accept(ctx, it)
+	e.ID, e.Key = idOf(it), it.Key
+	r.tell(ctx, e, &res)
+	return err
+}
+
+// idOf is the id of an event that is accepted.
+func idOf(it *inbox.Item[head]) string {
+	if it.ID == "" {
+		return ""
+	}
+	return "evt_" + it.ID
+}
+
+// handleNow handles an event while its sender waits. If it can't be handled, that is final.
+func (r *Receiver) handleNow(ctx context.Context, e *Event) error {
+	err := r.prepare(ctx, e)
+	if refused, ok := errors.AsType[*Refusal](err); ok {
+		return semel.Rejected(string(refused.Code), refused.Err)
+	}
+	if err != nil {
+		return err
+	}
+	return r.opts.Handle(ctx, e)
+}
+
+// handle handles an event that was accepted before.
+func (r *Receiver) handle(ctx context.Context, it *inbox.Item[head]) error {
+	h := &it.Head
+	e := &Event{
+		ID: idOf(it), Tenant: it.Tenant, Source: h.Source, Key: it.Key, Scope: it.Scope, Type: h.Type,
+		ReceivedAt: it.ReceivedAt, Header: h.Header, Body: it.Body, Payment: h.Payment, mistake: h.Mistake,
+	}
+	if err := r.prepare(ctx, e); err != nil {
+		return err
+	}
+	return r.opts.Handle(ctx, e)
+}
+
+// prepare finds out whether a handler gets the event, and what it means to its payment.
+func (r *Receiver) prepare(ctx context.Context, e *Event) error {
+	if e.mistake != "" {
+		return &Refusal{Code: CodeUnidentified, Err: errors.New(e.mistake)}
+	}
+	return r.advance(ctx, e)
+}
+
+// Work handles an accepted event: payload is that of a message to [Receiver.Destination]. It
+// returns nil when the event is handled. Park the message if the error is a [*Refusal];
+// after any other, call Work again, after a [*Later] when it says.
+func (r *Receiver) Work(ctx context.Context, payload []byte) error { return r.inbox.Work(ctx, payload) }
+
+// tell tells what became of an event in one delivery. Keys may have what a sender knows of a
+// person, so the log has the record instead.
+func (r *Receiver) tell(ctx context.Context, e *Event, res *inbox.Result) {
+	tap := r.engine.Door()
+	if !tap.Listens() {
+		return
+	}
+	attrs := []slog.Attr{slog.String("webhook", r.opts.Name), slog.String("source", e.Source), slog.String("type", e.Type)}
+	if !res.First.IsZero() {
+		attrs = append(attrs, slog.String("digest", res.Content.String()), slog.String("first_digest", res.First.String()))
+	}
+	if res.Parked != (semel.ID{}) {
+		attrs = append(attrs, slog.String("parked", res.Parked.String()))
+	}
+	told := res.Event()
+	told.ID.Tenant, told.ID.Operation, told.Status, told.Attrs = e.Tenant, r.Destination(), e.status, attrs
+	tap.Answered(ctx, told)
+}

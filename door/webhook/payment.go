@@ -1,0 +1,196 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel/door/inbox"
+	"github.com/semelhq/semel/internal/form"
+	"github.com/semelhq/semel/store"
+)
+
+// PaymentRule says which events are about a payment.
+type PaymentRule struct {
+	// What the events below are told apart by. Defaults to their type.
+	Kind string `json:"kind,omitzero"`
+	// What identifies the payment of an event.
+	ID string `json:"id,omitzero"`
+	// Events, and what they mean to a payment. Others are handled without.
+	Events []PaymentEvent `json:"events,omitempty" required:"true"`
+
+	kind, id template
+}
+
+// PaymentEvent is a kind of event and what it means to a payment.
+type PaymentEvent struct {
+	// Kind of the event.
+	Kind string `json:"kind" required:"true"`
+	// Name of the transition, as the machine names it.
+	Is string `json:"is" required:"true"`
+	// What identifies the payment, if these events say it elsewhere.
+	ID string `json:"id,omitzero"`
+
+	id template
+}
+
+// Payment is what an event means to its payment.
+type Payment struct {
+	// ID is the gateway's name of the payment.
+	ID string `json:"id"`
+	// On is what happened, as the machine names it.
+	On string `json:"on"`
+	// Step is what that means: a handler gets [Applied] and [Late] only.
+	Step Step `json:"step,omitempty"`
+	// State is that of the payment after the step, and Sequence counts the events that
+	// were applied to it. Two of one payment may reach handlers at once: the one with the
+	// higher number is the newer.
+	State    string `json:"state,omitempty"`
+	Sequence int    `json:"sequence,omitempty"`
+}
+
+const (
+	// CodeTransition is why an event is refused that can't happen to its payment.
+	CodeTransition Code = "invalid_transition"
+	// CodeErased is why an event is refused that was erased, or whose payment was.
+	CodeErased Code = "payment_erased"
+	// waitAgain is how long an event waits for what has to happen before it.
+	waitAgain = 5 * time.Second
+	// maxPaymentEvents bounds the events of one payment, so that its state stays small.
+	maxPaymentEvents = 1000
+	// maxSwaps bounds how often a step is tried again because another event came
+	// between. Each time that other one has succeeded.
+	maxSwaps = 100
+)
+
+var errWaiting = errors.New("what has to happen to the payment before has not been heard of yet")
+
+// paymentOf finds the payment of an event, by its source; nil if it is about none.
+func (s *Source) paymentOf(e *Event) *Payment {
+	p := &s.Payment
+	if len(p.Events) == 0 {
+		return nil
+	}
+	kind := e.Type
+	if p.kind != nil {
+		kind, _ = e.view.fill(p.kind) // where nothing is, that is no kind of event
+		kind = strings.TrimSpace(kind)
+	}
+	i := slices.IndexFunc(p.Events, func(pe PaymentEvent) bool { return pe.Kind == kind })
+	if i < 0 {
+		return nil
+	}
+	from := p.id
+	if p.Events[i].id != nil {
+		from = p.Events[i].id
+	}
+	id, err := e.view.fill(from)
+	if err != nil {
+		return nil // such as a charge without a payment
+	}
+	return &Payment{ID: id, On: p.Events[i].Is}
+}
+
+// history is the value of a payment's cell.
+type history struct {
+	// Been has the states that the payment was in, each once, the present one last.
+	Been []string `json:"been"`
+	// Sequence counts the events that were applied.
+	Sequence int `json:"sequence"`
+	// Events are those that were decided, by their ids.
+	Events map[string]Payment `json:"events"`
+}
+
+// payment is how the record of an event names its payment; empty if it is about none.
+func (r *Receiver) payment(e *Event) string {
+	m, p := r.opts.Payments, e.Payment
+	if m == nil || p == nil || !m.knows(p.On) {
+		return ""
+	}
+	return m.Name + "/" + join([]string{r.opts.Name, p.ID}, store.MaxKeyLen/4)
+}
+
+// advance decides what an event means to its payment. The first decision stands: another
+// try gets the same, unless the event waits. Of events that come at the same time each is
+// decided in the state that another left.
+func (r *Receiver) advance(ctx context.Context, e *Event) error {
+	name := r.payment(e)
+	if name == "" {
+		e.Payment = nil
+		return nil
+	}
+	m, p := r.opts.Payments, e.Payment
+	// What was accepted under another configuration keeps its tenant.
+	id := store.PaymentOf(e.Tenant, name)
+	cell := store.NewCell(r.engine.Door().Store(), id)
+	for range maxSwaps {
+		was, err := cell.Load(ctx)
+		if err != nil {
+			return err
+		}
+		h := history{Been: []string{m.Initial}, Events: map[string]Payment{}}
+		if was.Data != nil {
+			err := form.Read(was.Data, 1, &h)
+			if errors.Is(err, form.ErrNewer) {
+				return fmt.Errorf("the state of the payment: %w", err) // another node can tell
+			}
+			if err != nil {
+				return inbox.Refuse(CodeUnreadable, "the state of the payment can't be read")
+			}
+		}
+		if known, ok := h.Events[e.ID]; ok {
+			*p = known
+			return p.verdict()
+		}
+		// After the state was loaded: whoever erases declares it first, and then changes the state.
+		if erased, err := r.engine.Door().Erased(ctx, id, store.PaymentOf(e.Tenant, m.Name+"/"+e.ID)); err != nil {
+			return err
+		} else if erased {
+			return inbox.Refuse(CodeErased, "the event or all that was known of its payment was erased: what it means can't be told")
+		}
+		to, step := m.step(h.Been, p.On)
+		p.Step, p.State, p.Sequence = step, to, h.Sequence
+		if step == Waiting {
+			return p.verdict()
+		}
+		if len(h.Events) >= maxPaymentEvents {
+			return inbox.Refuse(CodeTransition, "the payment has had %d events already", maxPaymentEvents)
+		}
+		if step == Applied {
+			h.Been = append(slices.DeleteFunc(h.Been, func(s string) bool { return s == to }), to)
+			h.Sequence++
+			p.Sequence = h.Sequence
+		}
+		h.Events[e.ID] = *p
+		data, err := json.Marshal(&h)
+		if err != nil {
+			return err
+		}
+		// A crash before this write leaves the payment as it was, and the event
+		// undecided. A crash after it leaves a decision that the next try finds.
+		// Nobody has to clean up: the cell is purged when the machine says so.
+		_, swapped, err := cell.Swap(ctx, was, store.CellValue{Data: data, KeepFor: time.Duration(m.Keep)})
+		if err != nil {
+			return err
+		}
+		if swapped {
+			return p.verdict()
+		}
+	}
+	return &Later{After: time.Second, Err: errors.New("the state of the payment changes too fast")}
+}
+
+// verdict is nil if a handler gets the event.
+func (p *Payment) verdict() error {
+	switch p.Step {
+	case Waiting:
+		return &Later{After: waitAgain, Err: errWaiting}
+	case Refused:
+		return inbox.Refuse(CodeTransition, "%s can't happen to a payment that is %s", p.On, p.State)
+	}
+	return nil
+}

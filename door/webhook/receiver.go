@@ -1,0 +1,193 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/inbox"
+)
+
+// Mode says when a sender is answered.
+type Mode string
+
+// The modes.
+const (
+	Ack  Mode = "ack"  // when its events are durable
+	Sync Mode = "sync" // when they are handled
+)
+
+// AfterConflict says what becomes of an event whose id was used with other content.
+type AfterConflict = inbox.AfterConflict
+
+// What may become of it; see [inbox.ParkConflict] and [inbox.DropConflict].
+const (
+	ParkConflict = inbox.ParkConflict
+	DropConflict = inbox.DropConflict
+)
+
+// Handler handles an event. After an error it gets the event again: with [Ack] from the
+// dispatcher, until the error is a [*Refusal]; with [Sync] when the sender delivers again,
+// whatever the error. With [Sync], [semel.Unknown] and the other marks of the engine apply.
+type Handler func(ctx context.Context, e *Event) error
+
+// Defaults and bounds of [Options].
+const (
+	// DefaultMaxBody is the longest body that is read, in bytes.
+	DefaultMaxBody = 4 << 20
+	// MaxEvent is the longest event that is accepted with [Ack], in bytes: it is kept in
+	// the outbox of its record.
+	MaxEvent = inbox.MaxBody
+)
+
+// Principal is who accepts events. Nobody else may have it where they are accepted, because
+// its records say what is handled.
+const Principal = "webhook"
+
+// OperationPrefix begins the names of the operations that accept events, and of the
+// destinations of accepted ones; the name of the receiver follows.
+const OperationPrefix = "webhook."
+
+// Options configure a [Receiver].
+type Options struct {
+	VerifierOptions
+	// Name of the receiver. Events of two receivers are never the same. Defaults to the
+	// name of the source.
+	Name string
+	// Tenant is whose events they are.
+	Tenant string
+	// Mode defaults to [Ack].
+	Mode Mode
+	// Handle handles an event. Required.
+	Handle Handler
+	// Payments decides what events mean to their payments, see [Source].Payment: one that
+	// can't happen any more is refused, and one that comes too early waits. Optional.
+	Payments *Machine
+	// VerifyToken is the token of the handshake. Required if the source has one.
+	VerifyToken string
+	// OnAbandoned is what happens to an event whose handler was cut off by a crash, with
+	// [Sync]. Defaults to [semel.HoldAbandoned]; an event with [Ack] is always handled
+	// again.
+	OnAbandoned semel.AfterAbandon
+	// OnConflict is what becomes of an event whose id was used with another content.
+	// Defaults to [ParkConflict]: the event is a message to [Receiver.Destination] that
+	// is parked from the start, in a record of its own, so you need a dispatcher for
+	// what is replayed, with [Sync] too.
+	OnConflict AfterConflict
+	// Lease is how long an event waits for its handler after a crash, with [Sync]; then
+	// OnAbandoned decides. Defaults to [semel.DefaultLease].
+	Lease time.Duration
+	// Window is how long an event is recognised. Defaults to [Source.Window]; not below
+	// the source's horizon.
+	Window time.Duration
+	// Budget is how long a sender waits. Then it is answered with 503; what has begun
+	// continues, and the next delivery finds its outcome. Defaults to four fifths of the
+	// source's patience.
+	Budget time.Duration
+	// MaxBody defaults to [DefaultMaxBody], in bytes.
+	MaxBody int64
+	// Evidence is how much goes to the evidence log. Defaults to [semel.EvidenceNone].
+	// With [semel.EvidenceDecisions] it has every delivery, and the digests of both
+	// contents in a conflict.
+	Evidence semel.EvidenceLevel
+}
+
+// Door marks the records of events; see [semel.Call].Door.
+const Door = "webhook"
+
+// Receiver receives the webhooks of one source. It has no state of its own: any number of
+// them, on any number of nodes, may serve one store. Its methods may be called
+// concurrently.
+//
+// The engine's Events get by Answered each delivery that was refused, with a [*Refusal] as
+// its Err, and each event of the others; and once, with another Err, a delivery that has
+// none.
+type Receiver struct {
+	*Verifier
+	engine *semel.Engine
+	inbox  *inbox.Inbox[head]
+	opts   Options
+}
+
+func (opts Options) withDefaults() Options {
+	s := opts.Source
+	if s == nil {
+		return opts
+	}
+	opts.Name = cmp.Or(opts.Name, s.Name)
+	opts.Mode = cmp.Or(opts.Mode, Ack)
+	opts.OnAbandoned = cmp.Or(opts.OnAbandoned, semel.HoldAbandoned)
+	opts.OnConflict = cmp.Or(opts.OnConflict, ParkConflict)
+	opts.Lease = cmp.Or(opts.Lease, semel.DefaultLease)
+	opts.Window = cmp.Or(opts.Window, s.Window())
+	opts.Budget = cmp.Or(opts.Budget, time.Duration(s.Patience)*4/5)
+	opts.MaxBody = cmp.Or(opts.MaxBody, DefaultMaxBody)
+	opts.Evidence = cmp.Or(opts.Evidence, semel.EvidenceNone)
+	return opts
+}
+
+// Validate reports all problems with the options, without secrets.
+func (opts Options) Validate() error {
+	_, err := NewVerifier(opts.VerifierOptions)
+	s := opts.Source
+	if s == nil {
+		return err
+	}
+	opts = opts.withDefaults()
+	errs := []error{err}
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("webhook: "+format, args...))
+		}
+	}
+	need(sourceName.MatchString(opts.Name), "Name %q is not small letters, digits and -", opts.Name)
+	need(opts.Mode == Ack || opts.Mode == Sync, "Mode %q is neither ack nor sync", opts.Mode)
+	need(opts.OnConflict == ParkConflict || opts.OnConflict == DropConflict, "OnConflict %q is neither park nor drop", opts.OnConflict)
+	need(opts.Handle != nil, "Handle is missing")
+	need(s.Handshake.Token == "" || len(opts.VerifyToken) >= minSecret, "VerifyToken is missing or has fewer than %d bytes", minSecret)
+	need(opts.Window >= time.Duration(s.Horizon), "Window %v is shorter than %s repeats its deliveries: %v", opts.Window, s.Name, s.Horizon)
+	if opts.Payments != nil {
+		need(len(s.Payment.Events) > 0, "Payments needs a source that says which events are about payments, and %s doesn't", s.Name)
+		for _, e := range s.Payment.Events {
+			need(opts.Payments.knows(e.Is), "the machine %s has no transition %q, which %s names", opts.Payments.Name, e.Is, s.Name)
+		}
+	}
+	need(opts.Budget > 0, "Budget is negative")
+	need(opts.MaxBody > 0, "MaxBody is negative")
+	return errors.Join(errs...)
+}
+
+// New makes a receiver and registers its operation. The error reports all problems with
+// the options. With [Ack] you need a dispatcher that passes the messages of
+// [Receiver.Destination] to [Receiver.Work].
+func New(engine *semel.Engine, opts Options) (*Receiver, error) {
+	if engine == nil {
+		return nil, errors.New("webhook: an engine is missing")
+	}
+	opts = opts.withDefaults()
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	v, err := NewVerifier(opts.VerifierOptions)
+	if err != nil {
+		return nil, err
+	}
+	v.maxBody = opts.MaxBody
+	r := &Receiver{Verifier: v, engine: engine, opts: opts}
+	in := inbox.Options[head]{
+		Name: r.Destination(), Door: Door, Principal: Principal, Window: opts.Window, Budget: opts.Budget,
+		Evidence: opts.Evidence, OnConflict: opts.OnConflict, Handle: r.handle,
+	}
+	if opts.Mode == Sync { // handling an event may have effects
+		in.Lease, in.OnAbandoned = opts.Lease, opts.OnAbandoned
+	}
+	r.inbox, err = inbox.New(engine, in)
+	return r, err
+}
+
+// Destination is the name of the receiver's operation, and of the destination of its
+// events in the outbox.
+func (r *Receiver) Destination() string { return OperationPrefix + r.opts.Name }
