@@ -14,7 +14,7 @@ SERVED := ./store/pgstore ./store/redisstore
 # Modules of their own, which keep what they need out of the one in the root.
 MODULES := bench/peers contrib/frameworks contrib/semelecho contrib/semelgin
 
-# Tests of which make test leaves out most, or all; see internal/thorough.
+# Tests of which make test leaves out most, or all; see internal/rig/thorough.
 LONG := ^Test(ContractThroughPooler|WhatWasAcknowledged.*|Storm)$$
 
 # How long each side of a comparison takes its turn in make bench-peers, which has six rounds.
@@ -64,10 +64,10 @@ prove: ## run the long tests at their full length, then break everything around 
 	@scripts/install-sdks
 	SEMEL_THOROUGH=1 go test -run '$(LONG)' -count=1 -timeout 20m ./store/pgstore ./store/pebblestore ./door/webhook
 	SEMEL_THOROUGH=1 go test -run '^Test(SDKs|KilledProxies|GracefulRestartsOfTheUpstream|Gateways|WebhooksBehindAGateway)$$' -count=1 -v -parallel 4 -timeout 20m ./cmd/semel/internal/cli ./door/semelproxy
-	SEMEL_THOROUGH=1 go test -run '^TestUpgrade$$/$(UPGRADE)' -count=1 -v -timeout 20m ./internal/upgrade
+	SEMEL_THOROUGH=1 go test -run '^TestUpgrade$$/$(UPGRADE)' -count=1 -v -timeout 20m ./internal/rig/upgrade
 	SEMEL_THOROUGH=1 go test -run '^Test(Fedify|JavaScriptSDK|LibrariesOfSenders)$$' -count=1 -v -timeout 10m ./door/activitypub/... ./door/a2a ./door/webhook
 	SEMEL_THOROUGH=1 go test -run '^TestStates$$' -count=1 -timeout 10m ./server/dashboard
-	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
+	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/rig/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
 
 race: ## run the tests of the concurrent packages under the race detector
 	go test -race -short -vet=off -count=1 -timeout 20m -p 3 -parallel 6 $(CONCURRENT)

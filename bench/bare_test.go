@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/rueidis"
 
-	"github.com/semelhq/semel/internal/turns"
+	"github.com/semelhq/semel/internal/rig/turns"
 	"github.com/semelhq/semel/store/codec"
 	"github.com/semelhq/semel/store/pebblestore"
 	"github.com/semelhq/semel/store/pgstore"

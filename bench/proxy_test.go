@@ -17,7 +17,7 @@ import (
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
-	"github.com/semelhq/semel/internal/turns"
+	"github.com/semelhq/semel/internal/rig/turns"
 	"github.com/semelhq/semel/server/api"
 	"github.com/semelhq/semel/store/pebblestore"
 )

@@ -10,8 +10,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/commerce"
-	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/keytemplate"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store/memstore"
 )
 

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/thorough"
 	"github.com/semelhq/semel/store"
 )
 

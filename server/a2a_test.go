@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // TestA2A: an agent in the configuration gets each message once, for callers that auth

@@ -20,7 +20,7 @@ import (
 	"github.com/semelhq/semel/door/activitypub"
 	"github.com/semelhq/semel/door/activitypub/httpsig"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
 )

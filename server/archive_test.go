@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store/memstore"

@@ -17,9 +17,9 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/webhook"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/internal/pgtest"
-	"github.com/semelhq/semel/internal/redistest"
-	"github.com/semelhq/semel/internal/servertest"
+	"github.com/semelhq/semel/internal/rig/pgtest"
+	"github.com/semelhq/semel/internal/rig/redistest"
+	"github.com/semelhq/semel/internal/rig/servertest"
 	"github.com/semelhq/semel/store"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // TestForrst: a service in the configuration adds the extension to an upstream that

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/door/judge"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // rows has statuses of each row of the table of docs/what-a-5xx-means.md, and what they prove

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/internal/pgtest"
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/pgtest"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
 )

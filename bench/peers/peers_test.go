@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/pgtest"
-	"github.com/semelhq/semel/internal/redistest"
-	"github.com/semelhq/semel/internal/turns"
+	"github.com/semelhq/semel/internal/rig/pgtest"
+	"github.com/semelhq/semel/internal/rig/redistest"
+	"github.com/semelhq/semel/internal/rig/turns"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/pgstore"
 	"github.com/semelhq/semel/store/redisstore"

@@ -11,8 +11,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/commerce/datasync"
-	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/thorough"
 )
 
 // putAny makes some change on a side, and reports whether it was accepted.

@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/commerce"
 	"github.com/semelhq/semel/commerce/datasync"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/storetest/faultstore"

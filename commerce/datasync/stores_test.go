@@ -13,8 +13,8 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/commerce/datasync"
 	"github.com/semelhq/semel/dispatch"
-	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/store/pebblestore"
 	"github.com/semelhq/semel/store/pgstore"
 )

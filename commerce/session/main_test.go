@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/rig/pgtest"
 )
 
 // TestMain keeps the engine's warning about [semel.Engine.Run] out of the output: tests in

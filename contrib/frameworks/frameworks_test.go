@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel/internal/frameworktest"
-	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/rig/frameworktest"
+	"github.com/semelhq/semel/internal/rig/pgtest"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/frameworks.md anew")

@@ -20,7 +20,7 @@ import (
 
 	"github.com/semelhq/semel/contrib/semelecho"
 	"github.com/semelhq/semel/contrib/semelgin"
-	"github.com/semelhq/semel/internal/frameworktest"
+	"github.com/semelhq/semel/internal/rig/frameworktest"
 )
 
 // What has handlers and contexts of its own.

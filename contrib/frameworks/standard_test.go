@@ -14,7 +14,7 @@ import (
 	"github.com/gorilla/handlers"
 	"github.com/gorilla/mux"
 
-	"github.com/semelhq/semel/internal/frameworktest"
+	"github.com/semelhq/semel/internal/rig/frameworktest"
 )
 
 // What is net/http in another coat: the guard is its middleware.

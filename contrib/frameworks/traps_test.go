@@ -14,7 +14,7 @@ import (
 	"github.com/labstack/echo/v5"
 
 	"github.com/semelhq/semel/door/semelhttp"
-	"github.com/semelhq/semel/internal/frameworktest"
+	"github.com/semelhq/semel/internal/rig/frameworktest"
 )
 
 // TestTraps: wirings that look right and aren't. No guard can mend them, because the answer

@@ -15,8 +15,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/contrib/semelecho"
-	"github.com/semelhq/semel/internal/frameworktest"
-	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/rig/frameworktest"
+	"github.com/semelhq/semel/internal/rig/pgtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }

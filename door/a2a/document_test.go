@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	once "github.com/semelhq/semel/door/a2a"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // TestStates: the table of docs/a2a.md is the one that the door uses.

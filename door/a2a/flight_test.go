@@ -9,7 +9,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 	once "github.com/semelhq/semel/door/a2a"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // TestFive: a stock agent runs a message that comes five times at once five times, and an

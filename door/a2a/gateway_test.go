@@ -13,7 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	once "github.com/semelhq/semel/door/a2a"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 )
 

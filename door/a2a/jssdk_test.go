@@ -14,7 +14,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 	once "github.com/semelhq/semel/door/a2a"
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/thorough"
 )
 
 // jsSDK sends one message five times at once by the SDK for JavaScript, to the agent whose

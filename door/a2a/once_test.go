@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // TestOnce: a message that is sent again gets the task of the first, finished or not,

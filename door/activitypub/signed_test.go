@@ -15,7 +15,7 @@ import (
 
 	"github.com/semelhq/semel/door/activitypub"
 	"github.com/semelhq/semel/door/activitypub/httpsig"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // server is another server of the fediverse, with one actor.

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel/door/activitypub"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // reports is a case tracker: reports of vulnerabilities by their ids, and their states.

@@ -3,7 +3,7 @@ package activitypub_test
 import (
 	"testing"
 
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 

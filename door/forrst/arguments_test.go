@@ -11,7 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/forrst"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 const chargeSchema = `{"type":"object","required":["amount","currency"],"additionalProperties":false,"properties":{

@@ -9,7 +9,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/forrst"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // TestRequestsThatAreNone: each gets its code, its status, and where it is wrong, and

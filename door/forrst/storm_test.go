@@ -17,8 +17,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/forrst"
-	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/internal/storm"
+	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/storm"
 	"github.com/semelhq/semel/store"
 )
 

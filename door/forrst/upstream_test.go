@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/forrst"
 	"github.com/semelhq/semel/door/judge"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // upstream is a Forrst server without the idempotency extension.

@@ -12,7 +12,7 @@ import (
 	"github.com/semelhq/semel/door/ids"
 	"github.com/semelhq/semel/door/ids/idstest"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/pebblestore"
 )

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // drawValue draws a JSON value of maps, slices, text, numbers and so on.

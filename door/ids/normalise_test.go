@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/semelhq/semel/internal/argschema"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 func TestRules(t *testing.T) {

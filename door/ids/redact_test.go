@@ -3,7 +3,7 @@ package ids
 import (
 	"testing"
 
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 func TestRedact(t *testing.T) {

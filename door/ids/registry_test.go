@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 var update = flag.Bool("update", false, "write the golden files")

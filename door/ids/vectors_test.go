@@ -17,7 +17,7 @@ import (
 
 	"github.com/gowebpki/jcs"
 
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // vectorFile is testdata/vectors.json, which is published: other implementations are

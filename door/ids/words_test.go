@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // A record that is shown as the specification's has its words, as text, and all its fields

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel/door/judge"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // proved is the table of docs/what-a-5xx-means.md, written down once more, so that a change of

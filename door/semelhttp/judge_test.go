@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/semelhttp"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // bySubject verifies a caller by the first word of a credential: the second is another at each

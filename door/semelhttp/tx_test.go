@@ -22,7 +22,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
-	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/pgstore"
 )

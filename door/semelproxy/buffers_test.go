@@ -12,7 +12,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelhttp/semelhttptest"
-	"github.com/semelhq/semel/internal/turns"
+	"github.com/semelhq/semel/internal/rig/turns"
 )
 
 // BenchmarkBuffers shows what it is worth to use the buffers for answers again.

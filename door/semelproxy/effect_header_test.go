@@ -10,7 +10,7 @@ import (
 
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // TestWhatUpstreamsSayOfEffectsIsForSemel: neither a caller nor an upstream hears from the

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/door/semelproxy"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // A script is the bytes of one connection and what comes of them:

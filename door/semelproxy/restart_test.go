@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/door/semelproxy"
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/thorough"
 )
 
 // polite is an upstream that is restarted gracefully, as with a reload of nginx:

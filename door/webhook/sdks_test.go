@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/thorough"
 )
 
 // task is what the senders' libraries for JavaScript do with a delivery.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // shop is what a program does with Shopify's events: one effect of each use case.

@@ -16,7 +16,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/door/webhook"
-	"github.com/semelhq/semel/internal/storm"
+	"github.com/semelhq/semel/internal/rig/storm"
 )
 
 const stormSecret = "the secret of the storm"

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/door/activitypub/httpsig"
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 const (

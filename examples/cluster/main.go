@@ -22,7 +22,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/safehttp"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"

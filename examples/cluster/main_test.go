@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel/internal/pgtest"
-	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/rig/pgtest"
+	"github.com/semelhq/semel/internal/rig/redistest"
 )
 
 // TestMain lets this test binary be a node, as the program is.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // answer is what a client reads of an answer.

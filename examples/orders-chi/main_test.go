@@ -12,8 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/semelhq/semel/internal/pgtest"
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/pgtest"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // TestMain makes the test's own program a service that dies when a request asks for

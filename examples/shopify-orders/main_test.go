@@ -14,7 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/webhook"
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 const secret = "shpss_0123456789abcdef0123456789abcdef"

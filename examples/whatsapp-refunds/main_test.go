@@ -22,8 +22,8 @@ import (
 
 	"github.com/semelhq/semel/door/ids/whatsapp"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 

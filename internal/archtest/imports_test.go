@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // under reports whether a package (path within the module) is one of these or
@@ -30,8 +30,8 @@ type importRule struct {
 
 // testSupport are packages made for tests to import, or to run tests.
 var testSupport = []string{
-	"store/storetest", "door/ids/idstest", "internal/clause", "internal/archtest", "internal/mutate", "internal/pgtest", "internal/redistest", "internal/servertest", "internal/gatewaytest",
-	"internal/faultnet", "internal/frameworktest", "internal/storm", "internal/chaos", "internal/history", "internal/thorough", "internal/turns", "internal/upgrade", "door/semelhttp/semelhttptest", "door/doortest",
+	"store/storetest", "door/ids/idstest", "internal/rig/clause", "internal/archtest", "internal/rig/mutate", "internal/rig/pgtest", "internal/rig/redistest", "internal/rig/servertest", "internal/rig/gatewaytest",
+	"internal/rig/faultnet", "internal/rig/frameworktest", "internal/rig/storm", "internal/rig/chaos", "internal/rig/history", "internal/rig/thorough", "internal/rig/turns", "internal/rig/upgrade", "door/semelhttp/semelhttptest", "door/doortest",
 }
 
 var concreteStores = []string{"store/memstore", "store/pebblestore", "store/pgstore", "store/redisstore"}
@@ -152,7 +152,7 @@ func importFaults(rule importRule, pkgs []pkg) []string {
 // its own directory and from lower layers, but not from another directory of its layer.
 // "=" before a directory excludes those below it.
 var layers = [][]string{
-	{"internal/argschema", "internal/body", "internal/canon", "internal/form", "internal/gather", "internal/hub", "internal/network", "internal/paging", "internal/pasted", "internal/problem", "internal/seldom", "internal/spelling", "internal/sse", "internal/stage", "safehttp"},
+	{"internal/argschema", "internal/body", "internal/canon", "internal/form", "internal/gather", "internal/hub", "internal/network", "internal/paging", "internal/pasted", "internal/problem", "internal/seldom", "internal/spelling", "internal/sse", "internal/rig/stage", "safehttp"},
 	{"internal/jsonrpc", "internal/keytemplate", "internal/strictyaml"},
 	{"internal/selector"},
 	{"=store"},

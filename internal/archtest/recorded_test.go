@@ -23,7 +23,7 @@ const recordedList = "internal/archtest/recorded.sha256"
 var recordedDirs = []string{
 	"archive/testdata",
 	"evidence/testdata",
-	"internal/upgrade/testdata",
+	"internal/rig/upgrade/testdata",
 	"store/codec/testdata",
 	"store/pgstore/migrations",
 	"store/pgstore/testdata",

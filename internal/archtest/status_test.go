@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // belowDoors are the packages that decide and keep, and that no protocol's word may reach.

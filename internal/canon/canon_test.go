@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // vectors are the six documents of RFC 8785's reference material, written anew

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // oracleSums are the published SHA-256 figures for the first lines of the

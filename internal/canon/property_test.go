@@ -9,7 +9,7 @@ import (
 	"testing"
 	"unicode/utf16"
 
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"pgregory.net/rapid"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 func TestLint(t *testing.T) {

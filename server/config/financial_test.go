@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // TestFinancial: what moves money is archived and its failures are kept, or the

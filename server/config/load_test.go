@@ -16,8 +16,8 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/rig/thorough"
 	"github.com/semelhq/semel/internal/strictyaml"
-	"github.com/semelhq/semel/internal/thorough"
 )
 
 func lookup(vars map[string]string) func(string) (string, bool) {

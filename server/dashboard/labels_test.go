@@ -10,7 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/thorough"
 )
 
 // drawn is a record as the timeline draws it, with its times given: what a picture looks like

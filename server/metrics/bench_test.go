@@ -13,7 +13,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
-	"github.com/semelhq/semel/internal/turns"
+	"github.com/semelhq/semel/internal/rig/turns"
 	"github.com/semelhq/semel/server/figures"
 	"github.com/semelhq/semel/server/metrics"
 	"github.com/semelhq/semel/store/memstore"

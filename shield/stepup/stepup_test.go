@@ -12,7 +12,7 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/shield/stepup"
 	"github.com/semelhq/semel/store/memstore"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/offsetclock"
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/thorough"
 	"github.com/semelhq/semel/store/storetest"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/thorough"
 )
 
 // Each operation on a file, from opening a directory that was not closed to

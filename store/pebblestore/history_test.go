@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/thorough"
 	"github.com/semelhq/semel/store"
 )
 

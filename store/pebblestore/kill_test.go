@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/thorough"
 	"github.com/semelhq/semel/store"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/thorough"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/codec"
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/pgtest"
-	"github.com/semelhq/semel/internal/turns"
+	"github.com/semelhq/semel/internal/rig/pgtest"
+	"github.com/semelhq/semel/internal/rig/turns"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest"
 )

@@ -11,8 +11,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/offsetclock"
-	"github.com/semelhq/semel/internal/pgtest"
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/pgtest"
+	"github.com/semelhq/semel/internal/rig/thorough"
 	"github.com/semelhq/semel/store/storetest"
 )
 

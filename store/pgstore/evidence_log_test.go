@@ -16,8 +16,8 @@ import (
 	"github.com/semelhq/semel/door/ids"
 	"github.com/semelhq/semel/door/ids/idstest"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/store/pgstore"
 )
 

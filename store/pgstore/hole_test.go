@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/faultnet"
-	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/rig/faultnet"
+	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/store"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/rig/pgtest"
 )
 
 // TestAMigrationThatRenames isn't made by a node that starts while others are connected. An

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/gather"
-	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/store"
 )
 

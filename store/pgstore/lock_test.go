@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/store"
 )
 

@@ -19,8 +19,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/pgtest"
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/pgtest"
+	"github.com/semelhq/semel/internal/rig/thorough"
 	"github.com/semelhq/semel/store"
 )
 

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/faultnet"
-	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/rig/faultnet"
+	"github.com/semelhq/semel/internal/rig/pgtest"
 )
 
 // Times of the tests that cut the network: a delivery must be able to act on a call

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/store"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel/internal/pgtest"
-	"github.com/semelhq/semel/internal/servertest"
+	"github.com/semelhq/semel/internal/rig/pgtest"
+	"github.com/semelhq/semel/internal/rig/servertest"
 )
 
 // The parameters that docs/stores.md names in a URL are files that are used: an authority of

@@ -13,8 +13,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/gather"
-	"github.com/semelhq/semel/internal/redistest"
-	"github.com/semelhq/semel/internal/turns"
+	"github.com/semelhq/semel/internal/rig/redistest"
+	"github.com/semelhq/semel/internal/rig/turns"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/codec"
 )

@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/semelhq/semel/internal/clause"
 	"github.com/semelhq/semel/internal/offsetclock"
-	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/redistest"
 	"github.com/semelhq/semel/store"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/rig/redistest"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/storetest"
 )

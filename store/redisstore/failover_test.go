@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/internal/redistest"
-	"github.com/semelhq/semel/internal/servertest"
+	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/redistest"
+	"github.com/semelhq/semel/internal/rig/servertest"
 )
 
 // Three engines get each call at once, and a master is killed meanwhile. A call

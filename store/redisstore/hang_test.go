@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/internal/redistest"
-	"github.com/semelhq/semel/internal/servertest"
+	"github.com/semelhq/semel/internal/rig/redistest"
+	"github.com/semelhq/semel/internal/rig/servertest"
 	"github.com/semelhq/semel/store"
 )
 

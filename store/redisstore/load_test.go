@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/servertest"
+	"github.com/semelhq/semel/internal/rig/servertest"
 	"github.com/semelhq/semel/store"
 )
 

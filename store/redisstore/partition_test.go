@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/internal/redistest"
-	"github.com/semelhq/semel/internal/servertest"
+	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/redistest"
+	"github.com/semelhq/semel/internal/rig/servertest"
 	"github.com/semelhq/semel/store"
 )
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/rig/redistest"
 	"github.com/semelhq/semel/store/storetest"
 )
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/thorough"
-	"github.com/semelhq/semel/internal/turns"
+	"github.com/semelhq/semel/internal/rig/thorough"
+	"github.com/semelhq/semel/internal/rig/turns"
 )
 
 // Bench measures the engine on a store, by the same code for every store:

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 )
 

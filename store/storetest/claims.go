@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/clause"
-	"github.com/semelhq/semel/internal/history"
+	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/history"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 

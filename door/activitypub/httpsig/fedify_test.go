@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel/door/activitypub/httpsig"
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/thorough"
 )
 
 // fedify is an actor in another process.

@@ -13,7 +13,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelhttp/semelhttptest"
-	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/store/pgstore"
 )
 

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // smallDisk is a disk of so many bytes for one test, which root only can make.

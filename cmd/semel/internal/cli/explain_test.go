@@ -56,7 +56,7 @@ func TestExplain(t *testing.T) {
 		const root = "../../../.."
 		err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 			name, _ := filepath.Rel(root, file)
-			if d.IsDir() && slices.Contains([]string{".git", "testdata", "examples", "bench", "internal/chaos", "store/storetest", "internal/mutate", "contrib"}, filepath.ToSlash(name)) {
+			if d.IsDir() && slices.Contains([]string{".git", "testdata", "examples", "bench", "internal/rig/chaos", "store/storetest", "internal/rig/mutate", "contrib"}, filepath.ToSlash(name)) {
 				return filepath.SkipDir
 			}
 			if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/internal/gatewaytest"
-	"github.com/semelhq/semel/internal/stage"
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/gatewaytest"
+	"github.com/semelhq/semel/internal/rig/stage"
+	"github.com/semelhq/semel/internal/rig/thorough"
 )
 
 // bank is an upstream that keeps no keys. It charges before it answers.

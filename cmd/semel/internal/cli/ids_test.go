@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 const idsEnvelope = `{"command_id":"c-1","tenant_id":"acme","actor_id":"retrier","effective_actor_id":"u-7",

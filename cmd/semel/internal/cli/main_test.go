@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/semelhq/semel/internal/pgtest"
+	"github.com/semelhq/semel/internal/rig/pgtest"
 )
 
 func TestMain(m *testing.M) {

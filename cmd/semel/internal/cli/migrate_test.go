@@ -3,7 +3,7 @@ package cli
 import (
 	"testing"
 
-	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/rig/redistest"
 )
 
 func TestMigrateRedis(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel/internal/pgtest"
-	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/rig/pgtest"
+	"github.com/semelhq/semel/internal/rig/redistest"
 )
 
 // walkBlock is what a document shows to be typed.

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/internal/stage"
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/stage"
+	"github.com/semelhq/semel/internal/rig/thorough"
 	"github.com/semelhq/semel/safehttp"
 )
 

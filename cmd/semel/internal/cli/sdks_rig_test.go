@@ -24,7 +24,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/internal/faultnet"
+	"github.com/semelhq/semel/internal/rig/faultnet"
 )
 
 // sdkTimeout is how long the clients wait for an answer; their programs set it.

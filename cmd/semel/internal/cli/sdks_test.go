@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel/internal/faultnet"
-	"github.com/semelhq/semel/internal/thorough"
+	"github.com/semelhq/semel/internal/rig/faultnet"
+	"github.com/semelhq/semel/internal/rig/thorough"
 )
 
 // sdk is a client that people use, and the provider that it is made for.

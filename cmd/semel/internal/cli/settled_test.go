@@ -15,7 +15,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/internal/clause"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/server"
 	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store"

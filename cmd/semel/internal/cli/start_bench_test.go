@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/internal/stage"
-	"github.com/semelhq/semel/internal/turns"
+	"github.com/semelhq/semel/internal/rig/stage"
+	"github.com/semelhq/semel/internal/rig/turns"
 )
 
 // BenchmarkColdStart starts the stripped program and waits until GET /readyz returns 200, in

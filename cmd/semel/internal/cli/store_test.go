@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/offsetclock"
-	"github.com/semelhq/semel/internal/pgtest"
-	"github.com/semelhq/semel/internal/redistest"
+	"github.com/semelhq/semel/internal/rig/pgtest"
+	"github.com/semelhq/semel/internal/rig/redistest"
 	"github.com/semelhq/semel/store"
 )
 

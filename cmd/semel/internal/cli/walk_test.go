@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // TestWalk runs the walk of the README as it is printed: each command by a shell,

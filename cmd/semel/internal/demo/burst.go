@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // control sends the burst straight at the payment service.

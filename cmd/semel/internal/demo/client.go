@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // answer is what a request got.

@@ -14,7 +14,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/server/auth"
 )
 

@@ -20,7 +20,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelproxy"
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/server/config"
 )

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // entrance is the address of the toy service for one process of Semel. When that process

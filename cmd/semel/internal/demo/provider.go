@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/door/semelproxy"
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // ProviderCommand is the hidden command under which the program runs itself as

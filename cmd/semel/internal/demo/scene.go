@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // scene is what is set up for a demo: a directory, the payment service, and Semel in

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // The size of a storm. There are more senders at once than copies of an order, so that the

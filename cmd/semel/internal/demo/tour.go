@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/server/auth"
 	"github.com/semelhq/semel/store"
 )

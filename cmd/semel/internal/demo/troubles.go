@@ -12,7 +12,7 @@ import (
 
 	"github.com/semelhq/semel"
 	semelclient "github.com/semelhq/semel/client"
-	"github.com/semelhq/semel/internal/stage"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // Orders whose names begin like this give the dashboard something to show.

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/semelhq/semel/internal/rig/clause"
+)
+
+// shownTests is how many tests a clause's line names before it only counts.
+const shownTests = 6
+
+// match fails with a list of the claims without a record, and of the records without a
+// claim. The latter come from another state of the source, so the run proves nothing
+// about this one.
+func match(claims []claim, records []clause.Record) error {
+	byClause := make(map[string][]clause.Site)
+	for _, r := range records {
+		byClause[r.Clause] = append(byClause[r.Clause], r.Site)
+	}
+	var faults []string
+	claimed := make(map[string][]claim)
+	for _, c := range claims {
+		claimed[c.id] = append(claimed[c.id], c)
+		if !slices.ContainsFunc(byClause[c.id], c.covers) {
+			faults = append(faults, fmt.Sprintf("%s:%d: %s is claimed, but no test that claims it here ran and passed", c.file, c.line, c.id))
+		}
+	}
+	for _, r := range records {
+		if !slices.ContainsFunc(claimed[r.Clause], func(c claim) bool { return c.covers(r.Site) }) {
+			faults = append(faults, fmt.Sprintf("%s: %s is recorded by %s, but not claimed there", r.Site, r.Clause, r.Test))
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	slices.Sort(faults)
+	return errors.New("claims and the run do not agree:\n  " + strings.Join(slices.Compact(faults), "\n  "))
+}
+
+// render writes the page of requirements. It depends only on the table of clauses and on which tests
+// passed: line numbers and the order of the run don't change it.
+func render(module string, records []clause.Record) string {
+	tests := make(map[string][]string)
+	for _, r := range records {
+		tests[r.Clause] = append(tests[r.Clause], testName(module, r))
+	}
+	proved := 0
+	for _, c := range clause.All() {
+		if len(tests[c.ID]) > 0 {
+			proved++
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Requirements
+
+<!-- Written by internal/rig/clause/requirements. Run make generate after a change of tests. -->
+
+Every clause of the specifications that Semel implements, with the tests that prove it: package, relative to the module, and name.
+A test names its clauses in its first line, and is listed only if it ran and passed in the run that this page was written from.
+A clause without such a test is "not yet proved".
+
+**%d of %d clauses are proved.**
+`, proved, len(clause.All()))
+	source := ""
+	for _, c := range clause.All() {
+		if c.Source != source {
+			source = c.Source
+			fmt.Fprintf(&b, "\n## %s\n\n| id | level | requirement | proved by |\n|---|---|---|---|\n", source)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), provedBy(tests[c.ID]))
+	}
+	return b.String()
+}
+
+// testName is the package, relative to the module, and the test's name. The package in
+// the module's root is named by its last element.
+func testName(module string, r clause.Record) string {
+	pkg := strings.TrimPrefix(r.Package, module+"/")
+	if r.Package == module {
+		pkg = path.Base(module)
+	}
+	return pkg + " " + r.Test
+}
+
+func provedBy(tests []string) string {
+	if len(tests) == 0 {
+		return "not yet proved"
+	}
+	slices.Sort(tests)
+	tests = slices.Compact(tests)
+	return list(tests, shownTests)
+}
+
+// list names the first tests, and counts the others.
+func list(tests []string, limit int) string {
+	var shown []string
+	for _, t := range tests[:min(limit, len(tests))] {
+		shown = append(shown, "`"+cell(t)+"`")
+	}
+	text := strings.Join(shown, ", ")
+	if more := len(tests) - limit; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// cell keeps text from ending its table cell.
+func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/semelhq/semel/internal/rig/clause"
+)
+
+func TestRender(t *testing.T) {
+	line := func(page, id string) string {
+		for l := range strings.Lines(page) {
+			if strings.HasPrefix(l, "| "+id+" ") {
+				return l
+			}
+		}
+		return ""
+	}
+	var records []clause.Record
+	for n := range 8 {
+		records = append(records, record("CORE-INV.1", module+"/store/memstore", fmt.Sprintf("TestStore/case_%d", n), "f.go", n))
+	}
+	records = append(records,
+		record("CORE-INV.2", module, "TestRoot/a|b", "f.go", 1),
+		record("CORE-INV.2", module+"/b", "TestB", "f.go", 2),
+		record("CORE-INV.2", module+"/b", "TestB", "g.go", 3),
+	)
+	page := render(module, records)
+
+	t.Run("six tests are named and the rest counted", func(t *testing.T) {
+		got := line(page, "CORE-INV.1")
+		if !strings.Contains(got, "`store/memstore TestStore/case_0`, ") || !strings.HasSuffix(got, "`store/memstore TestStore/case_5` and 2 more |\n") {
+			t.Fatalf("line = %q", got)
+		}
+	})
+	t.Run("tests are sorted, named once, and kept inside their cell", func(t *testing.T) {
+		if got := line(page, "CORE-INV.2"); !strings.HasSuffix(got, "| `b TestB`, `m TestRoot/a\\|b` |\n") {
+			t.Fatalf("line = %q", got)
+		}
+	})
+	t.Run("every clause has its line", func(t *testing.T) {
+		for _, c := range clause.All() {
+			if line(page, c.ID) == "" {
+				t.Errorf("%s has none", c.ID)
+			}
+		}
+	})
+	t.Run("the order of records does not matter", func(t *testing.T) {
+		slices.Reverse(records)
+		if render(module, records) != page {
+			t.Fatal("another page")
+		}
+	})
+}
+
+func TestCompare(t *testing.T) {
+	for _, test := range []struct{ name, committed, want, shown string }{
+		{"equal pages", "a\nb\n", "a\nb\n", ""},
+		{"a changed line", "a\nb\n", "a\nc\n", "line 2:\n  committed: b\n  this run:  c"},
+		{"a missing line", "a", "a\nb", "line 2:\n  committed: (end of file)\n  this run:  b"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := compare(requirementsPage, test.committed, test.want)
+			if (err == nil) != (test.shown == "") || err != nil && !strings.HasSuffix(err.Error(), test.shown) {
+				t.Fatalf("compare = %v, want %q", err, test.shown)
+			}
+		})
+	}
+}
