@@ -6,7 +6,7 @@ SHELL := bash
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Packages where goroutines share memory, the longest first.
-CONCURRENT := ./store/pebblestore ./server/... . ./archive ./client ./dispatch ./evidence ./door/... ./shield/... ./store/memstore 
+CONCURRENT := ./store/pebblestore ./internal/service/... ./service/... . ./archive ./client ./dispatch ./evidence ./door/... ./shield/... ./store/memstore 
 
 # Stores on servers, whose suites take minutes under the race detector: without the suites.
 SERVED := ./store/pgstore ./store/redisstore
@@ -66,7 +66,7 @@ prove: ## run the long tests at their full length, then break everything around 
 	SEMEL_THOROUGH=1 go test -run '^Test(SDKs|KilledProxies|GracefulRestartsOfTheUpstream|Gateways|WebhooksBehindAGateway)$$' -count=1 -v -parallel 4 -timeout 20m ./cmd/semel/internal/cli ./door/semelproxy
 	SEMEL_THOROUGH=1 go test -run '^TestUpgrade$$/$(UPGRADE)' -count=1 -v -timeout 20m ./internal/rig/upgrade
 	SEMEL_THOROUGH=1 go test -run '^Test(Fedify|JavaScriptSDK|LibrariesOfSenders)$$' -count=1 -v -timeout 10m ./door/activitypub/... ./door/a2a ./door/webhook
-	SEMEL_THOROUGH=1 go test -run '^TestStates$$' -count=1 -timeout 10m ./server/dashboard
+	SEMEL_THOROUGH=1 go test -run '^TestStates$$' -count=1 -timeout 10m ./service/dashboard
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/rig/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
 
 race: ## run the tests of the concurrent packages under the race detector
@@ -94,7 +94,7 @@ demo: ## run the demo (ARGS="--exit --json")
 	go run ./cmd/semel demo $(ARGS)
 
 pictures: ## take the pictures of README.md from the demo's dashboard
-	go test -count=1 -run '^TestDemo$$' ./server/dashboard -pictures
+	go test -count=1 -run '^TestDemo$$' ./service/dashboard -pictures
 
 ci: ## run everything that must pass before a change is merged
 	@.ci/run

@@ -18,7 +18,7 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/rig/turns"
-	"github.com/semelhq/semel/server/api"
+	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/rig/clause"
-	"github.com/semelhq/semel/server/api"
+	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/store"
 )
 

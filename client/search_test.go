@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/server/query"
+	"github.com/semelhq/semel/internal/service/query"
 	"github.com/semelhq/semel/store"
 )
 

@@ -23,9 +23,9 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/rig/stage"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/safehttp"
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
 )
 
 func main() {
@@ -54,7 +54,7 @@ func node(ctx context.Context, configuration string) error {
 	if err != nil {
 		return err
 	}
-	s, err := server.New(ctx, server.Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+	s, err := service.New(ctx, service.Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}

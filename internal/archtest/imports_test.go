@@ -61,10 +61,10 @@ var importRules = []importRule{
 		},
 	},
 	{
-		name: "only server, cmd, examples, bench and test support import a concrete store",
+		name: "only the service, cmd, examples, bench and test support import a concrete store",
 		why:  "everything else works on any store, and links in none",
 		from: func(rel string) bool {
-			return !under(rel, "server", "cmd", "examples", "bench") && !under(rel, testSupport...) && !under(rel, concreteStores...)
+			return !under(rel, "service", "internal/service", "cmd", "examples", "bench") && !under(rel, testSupport...) && !under(rel, concreteStores...)
 		},
 		forbids: func(path string) bool { return under(relPath(path), concreteStores...) },
 	},
@@ -99,7 +99,7 @@ var importRules = []importRule{
 	{
 		name:    "only doors write refusals",
 		why:     "an error of the engine has a code, and its door turns that into a status",
-		from:    func(rel string) bool { return !under(rel, "door", "server", "internal/problem") },
+		from:    func(rel string) bool { return !under(rel, "door", "service", "internal/service", "internal/problem") },
 		forbids: func(path string) bool { return under(relPath(path), "internal/problem") },
 		direct:  true,
 	},
@@ -150,7 +150,7 @@ func importFaults(rule importRule, pkgs []pkg) []string {
 
 // layers are the directories of the module from the bottom up. A package may import from
 // its own directory and from lower layers, but not from another directory of its layer.
-// "=" before a directory excludes those below it.
+// "=" before a directory excludes those below it, "+" excludes the directory itself.
 var layers = [][]string{
 	{"internal/argschema", "internal/body", "internal/canon", "internal/form", "internal/gather", "internal/hub", "internal/network", "internal/paging", "internal/pasted", "internal/problem", "internal/seldom", "internal/spelling", "internal/sse", "internal/rig/stage", "safehttp"},
 	{"internal/jsonrpc", "internal/keytemplate", "internal/strictyaml"},
@@ -165,15 +165,30 @@ var layers = [][]string{
 	{"door/semelproxy"},
 	{"shield"},
 	{"door", "commerce", "dispatch"},
-	{"server", "client"},
+	{"+internal/service", "client"},
+	{"service/admin", "service/tracing"},
+	{"service/dashboard"},
+	{"=internal/service"},
+	{"=service"},
 	{"cmd", "examples", "bench"},
+}
+
+// covers reports whether a package belongs to a directory of layers.
+func covers(dir, rel string) bool {
+	if only, ok := strings.CutPrefix(dir, "="); ok {
+		return rel == only
+	}
+	if parent, ok := strings.CutPrefix(dir, "+"); ok {
+		return rel != parent && under(rel, parent)
+	}
+	return under(rel, dir)
 }
 
 // layerOf returns the layer and directory that a package belongs to.
 func layerOf(rel string) (layer int, dir string, ok bool) {
 	for i, dirs := range layers {
 		for _, d := range dirs {
-			if only, ok := strings.CutPrefix(d, "="); ok && rel == only || !ok && under(rel, d) {
+			if covers(d, rel) {
 				return i, d, true
 			}
 		}
@@ -231,8 +246,8 @@ func TestImportRulesFind(t *testing.T) {
 		importRules[6].name:  {ImportPath: m + "/store/pebblestore", Imports: []string{m, "net", "html/template"}},
 		importRules[7].name:  {ImportPath: m + "/store/redisstore", Imports: []string{m, m + "/internal/problem"}},
 		importRules[8].name:  {ImportPath: m + "/cmd/semel", Deps: []string{m, "charm.land/bubbletea/v2", "charm.land/lipgloss/v2"}},
-		importRules[9].name:  {ImportPath: m + "/server", Imports: []string{m, "html/template"}},
-		importRules[10].name: {ImportPath: m + "/server", Imports: []string{m, "testing/fstest"}},
+		importRules[9].name:  {ImportPath: m + "/internal/service", Imports: []string{m, "html/template"}},
+		importRules[10].name: {ImportPath: m + "/internal/service", Imports: []string{m, "testing/fstest"}},
 	}
 	sound := []pkg{
 		{ImportPath: m + "/store", Imports: []string{"context"}, Deps: []string{"context", m + "/internal/canon"}},

@@ -18,13 +18,13 @@ var servedDoor = regexp.MustCompile(`"` + regexp.QuoteMeta(modulePath) + `/(door
 var notDoors = map[string]bool{"door/inbox": true, "door/judge": true, "door/semelhttp": true, "door/semelproxy": true, "door/activitypub/httpsig": true}
 
 // mountFaults finds doors that the service or its configuration knows in more than one file.
-// A new door touches its package, a file and a line in package server, and a file and a line
+// A new door touches its package, a file and a line in package service, and a file and a line
 // in package config; everything else is a loop over doors.
 func mountFaults(files map[string]string) []string {
 	known := map[string][]string{} // files by room and door
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		room := path.Dir(name)
-		if room != "server" && room != "server/config" || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+		if room != "internal/service" && room != "internal/service/config" || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		var doors []string
@@ -68,12 +68,12 @@ func TestMountRuleFinds(t *testing.T) {
 		return text.String()
 	}
 	wantFaults(t, mountFaults(map[string]string{
-		"server/webhook.go":    imports("webhook", "inbox"),
-		"server/generation.go": imports("webhook"),
-		"server/commands.go":   imports("ids"),
-		"server/whatsapp.go":   imports("ids", "ids/whatsapp"),
-		"server/config/all.go": imports("webhook", "forrst"),
-		"server/x_test.go":     imports("webhook", "forrst"),
-		"cmd/x.go":             imports("webhook", "forrst"),
-	}), "server knows door/webhook in", "server/config/all.go] know several doors")
+		"internal/service/webhook.go":    imports("webhook", "inbox"),
+		"internal/service/generation.go": imports("webhook"),
+		"internal/service/commands.go":   imports("ids"),
+		"internal/service/whatsapp.go":   imports("ids", "ids/whatsapp"),
+		"internal/service/config/all.go": imports("webhook", "forrst"),
+		"internal/service/x_test.go":     imports("webhook", "forrst"),
+		"cmd/x.go":                       imports("webhook", "forrst"),
+	}), "internal/service knows door/webhook in", "internal/service/config/all.go] know several doors")
 }

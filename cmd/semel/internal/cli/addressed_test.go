@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 func TestAnotherListenerIsNamed(t *testing.T) {

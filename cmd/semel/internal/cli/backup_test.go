@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 const backupPage = "docs/backup.md"
@@ -122,7 +122,7 @@ var backedUp = semel.Operation{Name: "payments.charge", OnAbandoned: semel.Retry
 // withEngine runs f on an engine on a store.
 func withEngine(t *testing.T, url string, f func(e *semel.Engine)) {
 	t.Helper()
-	st, err := server.OpenStore(t.Context(), config.Store{URL: url})
+	st, err := service.OpenStore(t.Context(), config.Store{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}

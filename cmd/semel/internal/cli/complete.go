@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel/cmd/semel/internal/top"
-	"github.com/semelhq/semel/server/query"
+	"github.com/semelhq/semel/internal/service/query"
 	"github.com/semelhq/semel/store"
 )
 

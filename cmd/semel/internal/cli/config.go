@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 func configCommand() *cobra.Command {
@@ -48,12 +48,12 @@ func checkConfig(cmd *cobra.Command, file string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cfg, blame(server.Check(cfg), origins)
+	return cfg, blame(service.Check(cfg), origins)
 }
 
 // blame gives the errors of a service their places in the file.
 func blame(err error, origins *config.Origins) error {
-	if errs := server.Blame(err, origins); errs != nil {
+	if errs := service.Blame(err, origins); errs != nil {
 		return errs
 	}
 	return err

@@ -15,8 +15,8 @@ import (
 	"github.com/semelhq/semel/door/activitypub"
 	"github.com/semelhq/semel/door/forrst"
 	"github.com/semelhq/semel/door/webhook"
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 // explainedRequest is what semel config explain --request --json prints.
@@ -97,7 +97,7 @@ func explainWebhook(w *config.Webhook, setting string, r *webhook.Captured, now 
 }
 
 func explainActivity(a *config.ActivityPub, setting string, req *http.Request, body []byte) (*explainedRequest, error) {
-	x, err := server.ExplainActivity(a, req, body)
+	x, err := service.ExplainActivity(a, req, body)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func explainForrst(c *config.Config, i int, r *webhook.Captured) (*explainedRequ
 	if r.Method != http.MethodPost {
 		return out, nil
 	}
-	x, _, err := server.ExplainForrst(c, c.Forrst[i].Path, r.Body)
+	x, _, err := service.ExplainForrst(c, c.Forrst[i].Path, r.Body)
 	if err != nil {
 		return nil, err
 	}

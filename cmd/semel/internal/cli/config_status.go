@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 // reportStatus prints what an answer with a status means, by upstream.

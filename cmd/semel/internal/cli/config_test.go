@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 const goodConfig = "store: {url: 'memory:'}\nroutes:\n  - {match: POST /x, upstream: 'http://h', mode: shadow}\n"

@@ -13,8 +13,8 @@ import (
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/cmd/semel/internal/doctor"
 	"github.com/semelhq/semel/cmd/semel/internal/screen"
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 func newDoctor() *cobra.Command {
@@ -107,7 +107,7 @@ func examine(ctx context.Context, cmd *cobra.Command, src *recordSource) ([]doct
 		cfg.Store.URL = src.store
 	}
 	c.InUse = func(err error) error { return inUse(err, cfg.Store.URL, true) }
-	c.Records = func(i *server.Inspection) client.Records { return i.Engine() }
+	c.Records = func(i *service.Inspection) client.Records { return i.Engine() }
 	asked, err := src.beside(ctx, cmd)
 	if err != nil {
 		return nil, err

@@ -18,8 +18,8 @@ import (
 	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/internal/rig/redistest"
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pebblestore"
 )
@@ -60,7 +60,7 @@ func witnessedDir(t *testing.T) (dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := server.OpenEvidence(&config.Evidence{KeyFile: filepath.Join(dir, "evidence.key")}, st, nil)
+	log, err := service.OpenEvidence(&config.Evidence{KeyFile: filepath.Join(dir, "evidence.key")}, st, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/rig/clause"
-	"github.com/semelhq/semel/server/auth"
+	"github.com/semelhq/semel/internal/service/auth"
 )
 
 // evidentService is a running service that keeps evidence. Its shop has the token a-token, and

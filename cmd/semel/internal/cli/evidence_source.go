@@ -11,9 +11,9 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
-	"github.com/semelhq/semel/server/query"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
+	"github.com/semelhq/semel/internal/service/query"
 )
 
 // An evidenceLog is what commands look at: the log of a service, which a [client.Client]
@@ -88,7 +88,7 @@ func openLog(cmd *cobra.Command, cfg *config.Config, keys string, sign, asks boo
 		return nil, err
 	}
 	at.Profile, at.Migrate = "standard", false // reading needs no strict profile
-	store, err := server.OpenStore(cmd.Context(), at)
+	store, err := service.OpenStore(cmd.Context(), at)
 	if err != nil {
 		return nil, inUse(err, at.URL, asks)
 	}
@@ -101,7 +101,7 @@ func openLog(cmd *cobra.Command, cfg *config.Config, keys string, sign, asks boo
 	if store.Extras().Evidence == nil {
 		err = errors.New("this store keeps no evidence")
 	} else if sign {
-		l.log, err = server.OpenEvidence(&settings, store, slog.New(slog.DiscardHandler))
+		l.log, err = service.OpenEvidence(&settings, store, slog.New(slog.DiscardHandler))
 	}
 	if err == nil && l.log != nil {
 		err = l.log.Integrate(cmd.Context())

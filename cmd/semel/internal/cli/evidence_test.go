@@ -17,8 +17,8 @@ import (
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/rig/clause"
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/store"
 )
 
@@ -35,7 +35,7 @@ func evidenceDir(t *testing.T) (dir, url string) {
 		t.Fatal(err)
 	}
 	ctx := context.Background()
-	st, err := server.OpenStore(ctx, config.Store{URL: url})
+	st, err := service.OpenStore(ctx, config.Store{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 // leaves are the commands that do something.
@@ -51,7 +51,7 @@ func TestExitCodes(t *testing.T) {
 	write(t, "evidence.pub", public)
 	write(t, "broken.yaml", "store: {url: 'pebble:x'}\nroutes: 7\n")
 	write(t, "delivery.http", "POST / HTTP/1.1\r\n\r\n")
-	st, err := server.OpenStore(t.Context(), config.Store{URL: "pebble:used"})
+	st, err := service.OpenStore(t.Context(), config.Store{URL: "pebble:used"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/service/query"
 	"github.com/semelhq/semel/internal/spelling"
-	"github.com/semelhq/semel/server/query"
 )
 
 func newExplain() *cobra.Command {

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 // addressFile is the file in the directory of a store that says where the service that has
@@ -25,7 +25,7 @@ const addressFile = "admin-url"
 // returns what removes it. A service that is killed leaves it behind, and the next one
 // replaces it; only who finds the directory in use reads it. Without it people look into
 // the log, so failing to write it stops nobody.
-func noteAddress(cfg *config.Config, s *server.Server) (forget func()) {
+func noteAddress(cfg *config.Config, s *service.Server) (forget func()) {
 	dir, embedded := strings.CutPrefix(cfg.Store.URL, "pebble:")
 	if !embedded {
 		return func() {}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
-	"github.com/semelhq/semel/server/auth"
+	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pebblestore"
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/store/pgstore"
 	"github.com/semelhq/semel/store/redisstore"
 )

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 // byFlags names the flags that wrong settings came from.
@@ -102,7 +102,7 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), server.Options{Config: cfg, Log: log, Version: buildVersion(debug.ReadBuildInfo()).Version}, func(s *server.Server) error {
+			return serve(cmd.Context(), service.Options{Config: cfg, Log: log, Version: buildVersion(debug.ReadBuildInfo()).Version}, func(s *service.Server) error {
 				out := cmd.OutOrStdout()
 				if !asJSON {
 					_, err := fmt.Fprintf(out, "guarding %s on http://%s\n", cmp.Or(u.Redacted(), args[0]), s.DataAddr())

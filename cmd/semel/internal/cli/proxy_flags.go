@@ -8,7 +8,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 // proxyFlags are the settings of the one operation and the one route that 'semel

@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/rig/stage"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 func parseProxyFlags(t *testing.T, args ...string) (config.Operation, config.Route, error) {

@@ -13,10 +13,10 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/query"
 	"github.com/semelhq/semel/internal/tally"
 	"github.com/semelhq/semel/internal/wire"
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/query"
 	"github.com/semelhq/semel/store"
 )
 
@@ -139,9 +139,9 @@ func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer
 	}
 	at := cfg.Store
 	at.Profile, at.Migrate = "standard", false // a command needs no strict profile
-	open := server.OpenStore
+	open := service.OpenStore
 	if src.look {
-		open = server.LookAtStore
+		open = service.LookAtStore
 	}
 	store, err := open(cmd.Context(), at)
 	if err != nil {
@@ -149,7 +149,7 @@ func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer
 	}
 	l.closers = append(l.closers, store)
 	if cfg.Archives() && !src.look {
-		write, closer, err := server.OpenArchive(cfg.Archive, store)
+		write, closer, err := service.OpenArchive(cfg.Archive, store)
 		if err != nil {
 			return nil, nil, errors.Join(err, l.Close())
 		}
@@ -160,7 +160,7 @@ func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer
 	}
 	if !src.look {
 		// Changes by a command are in the evidence log too, if it has the keys.
-		log, err := server.OpenEvidence(&cfg.Evidence, store, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+		log, err := service.OpenEvidence(&cfg.Evidence, store, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 		if err != nil {
 			return nil, nil, errors.Join(err, l.Close())
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
-	"github.com/semelhq/semel/server/api"
+	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/store"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/internal/service/query"
 	"github.com/semelhq/semel/internal/wire"
-	"github.com/semelhq/semel/server/query"
 	"github.com/semelhq/semel/store"
 )
 

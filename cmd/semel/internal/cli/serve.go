@@ -17,8 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 func newServe() *cobra.Command {
@@ -65,7 +65,7 @@ Port 0 picks a free port. What happens is logged to standard error.`,
 					cancel() // the parent is done, or gone
 				}()
 			}
-			err = serve(ctx, server.Options{Config: cfg, Load: flags.reload, Log: log, Version: buildVersion(debug.ReadBuildInfo()).Version}, func(s *server.Server) error {
+			err = serve(ctx, service.Options{Config: cfg, Load: flags.reload, Log: log, Version: buildVersion(debug.ReadBuildInfo()).Version}, func(s *service.Server) error {
 				if !asJSON {
 					return nil
 				}
@@ -87,7 +87,7 @@ Port 0 picks a free port. What happens is logged to standard error.`,
 }
 
 // printAddresses writes one line of JSON that says where a server listens.
-func printAddresses(w io.Writer, s *server.Server, cfg *config.Config) error {
+func printAddresses(w io.Writer, s *service.Server, cfg *config.Config) error {
 	var line struct {
 		Listen   string `json:"listen"`
 		URL      string `json:"url"`
@@ -144,9 +144,9 @@ func (f *configFlags) reload() (*config.Config, error) {
 }
 
 // serve runs a server until ctx is done. started is called once it listens.
-func serve(ctx context.Context, opts server.Options, started func(*server.Server) error) error {
+func serve(ctx context.Context, opts service.Options, started func(*service.Server) error) error {
 	quietLibraries(opts.Log)
-	s, err := server.New(ctx, opts)
+	s, err := service.New(ctx, opts)
 	if err != nil {
 		return err
 	}

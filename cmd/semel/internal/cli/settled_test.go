@@ -16,8 +16,8 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/rig/clause"
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/store"
 )
 
@@ -34,11 +34,11 @@ func evidentStore(t *testing.T) (file, dir string, engine *semel.Engine, st seme
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	st, err := server.OpenStore(t.Context(), config.Store{URL: "pebble:" + filepath.Join(dir, "store")})
+	st, err := service.OpenStore(t.Context(), config.Store{URL: "pebble:" + filepath.Join(dir, "store")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := server.OpenEvidence(&config.Evidence{KeyFile: filepath.Join(dir, "evidence.key")}, st, slog.New(slog.DiscardHandler))
+	log, err := service.OpenEvidence(&config.Evidence{KeyFile: filepath.Join(dir, "evidence.key")}, st, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/semelhq/semel/client"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 // recordSource says where the records are.

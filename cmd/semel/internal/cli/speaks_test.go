@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/semelhq/semel/server/auth"
+	"github.com/semelhq/semel/internal/service/auth"
 )
 
 // A flag that can't have a value says so in words, and not in those of Go's packages.

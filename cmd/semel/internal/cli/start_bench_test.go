@@ -43,7 +43,7 @@ func BenchmarkColdStart(b *testing.B) {
 	b.ReportMetric(ratio, "ratio")
 	b.ReportMetric(0, "ns/op") // of a round, which says nothing
 	// It is 3 to 6 times, by how busy the machine is. Building the API before a start was ready
-	// made it 8 to 15; a test of package server counts what that allocates.
+	// made it 8 to 15; a test of package service counts what that allocates.
 	if turns.Long() && ratio > 8 {
 		b.Errorf("a start takes %.1f times as long as semel version", ratio)
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/internal/strictyaml"
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pebblestore"
 )
@@ -50,7 +50,7 @@ directory the bytes that are free on its disk, and those of the disk.`,
   semel store status --config semel.yaml --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			name, st, engine, err := openStore(cmd, &flags, server.LookAtStore)
+			name, st, engine, err := openStore(cmd, &flags, service.LookAtStore)
 			if err != nil {
 				return err
 			}
@@ -59,7 +59,7 @@ directory the bytes that are free on its disk, and those of the disk.`,
 			if err != nil {
 				return err
 			}
-			d, err := server.DurabilityOf(cmd.Context(), st)
+			d, err := service.DurabilityOf(cmd.Context(), st)
 			if err != nil {
 				return err
 			}
@@ -121,7 +121,7 @@ Run it after the restore and before the first node starts.`,
 			if !yes {
 				return usage("this refuses calls that were first sent before now: say --yes")
 			}
-			_, store, _, err := openStore(cmd, &flags, server.OpenStore)
+			_, store, _, err := openStore(cmd, &flags, service.OpenStore)
 			if err != nil {
 				return err
 			}
@@ -163,7 +163,7 @@ func witnessed(cmd *cobra.Command, flags *configFlags, store semel.Store) (*seme
 	if store.Extras().Evidence != nil {
 		settings := cfg.Evidence
 		settings.CheckpointDir, settings.Witnesses = "", nil // nothing is signed
-		log, err := server.OpenEvidence(&settings, store, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+		log, err := service.OpenEvidence(&settings, store, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 		if err != nil {
 			return nil, err
 		}

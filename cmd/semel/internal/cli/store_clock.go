@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/server"
+	"github.com/semelhq/semel/internal/service"
 )
 
 func newStoreAcceptClock() *cobra.Command {
@@ -47,7 +47,7 @@ which is found as 'semel records' finds it; the caller must be an admin there.`,
 				}
 				local := cfg.Store
 				local.Profile, local.Migrate = "standard", false
-				store, err = server.OpenStore(cmd.Context(), local)
+				store, err = service.OpenStore(cmd.Context(), local)
 				return store, inUse(err, local.URL, true)
 			})
 			switch {
@@ -61,7 +61,7 @@ which is found as 'semel records' finds it; the caller must be an admin there.`,
 			} else if state, aerr := k.AcceptClock(cmd.Context()); aerr != nil {
 				err = aerr
 			} else {
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), server.AcceptedClock(state))
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), service.AcceptedClock(state))
 			}
 			return errors.Join(err, store.Close())
 		},

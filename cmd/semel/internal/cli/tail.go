@@ -16,7 +16,7 @@ import (
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/cmd/semel/internal/screen"
 	"github.com/semelhq/semel/cmd/semel/internal/tail"
-	"github.com/semelhq/semel/server/query"
+	"github.com/semelhq/semel/internal/service/query"
 )
 
 // whyTimeout bounds how long the screen of semel tail waits for the story of a call.

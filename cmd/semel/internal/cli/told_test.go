@@ -12,7 +12,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
-	"github.com/semelhq/semel/server/auth"
+	"github.com/semelhq/semel/internal/service/auth"
 )
 
 // TestWhatAnOperatorDidIsToldEverywhere: in the record, the API, why, the evidence log and

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 // asking has arguments for every command that asks a service, and the exit code by which its
@@ -84,11 +84,11 @@ func TestEveryCommandFindsTheService(t *testing.T) {
 	t.Chdir(home)
 	_, public, _ := semelWith(t, "", "evidence", "keygen", "--origin", "example.com/log", "--out", "evidence.key")
 	write(t, "evidence.pub", public)
-	st, err := server.OpenStore(t.Context(), config.Store{URL: "pebble:./semel-data"})
+	st, err := service.OpenStore(t.Context(), config.Store{URL: "pebble:./semel-data"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := server.OpenEvidence(&config.Evidence{KeyFile: "evidence.key"}, st, nil)
+	log, err := service.OpenEvidence(&config.Evidence{KeyFile: "evidence.key"}, st, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/behind"
-	"github.com/semelhq/semel/server/query"
+	"github.com/semelhq/semel/internal/service/query"
 	"github.com/semelhq/semel/store"
 )
 

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/rig/stage"
-	"github.com/semelhq/semel/server/auth"
+	"github.com/semelhq/semel/internal/service/auth"
 )
 
 // The size of the two bursts.

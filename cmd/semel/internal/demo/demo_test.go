@@ -21,8 +21,8 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/rig/stage"
-	"github.com/semelhq/semel/server/auth"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service/auth"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 // TestMain lets this test binary be a child of itself, as the program is.

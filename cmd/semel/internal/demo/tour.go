@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/rig/stage"
-	"github.com/semelhq/semel/server/auth"
+	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/store"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/rig/stage"
-	"github.com/semelhq/semel/server/auth"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service/auth"
+	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/store"
 )
 

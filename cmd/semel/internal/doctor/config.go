@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/client"
-	"github.com/semelhq/semel/server"
-	"github.com/semelhq/semel/server/config"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/store/pgstore"
 	"github.com/semelhq/semel/store/redisstore"
 )
@@ -37,7 +37,7 @@ type Configured struct {
 	// InUse explains the error of opening a store that a process has open.
 	InUse func(err error) error
 	// Records are those of a store that is open for reading.
-	Records func(i *server.Inspection) client.Records
+	Records func(i *service.Inspection) client.Records
 }
 
 // Findings are those of the configuration and, if no service runs on it, of its store.
@@ -58,8 +58,8 @@ func (c *Configured) Findings(ctx context.Context) []Finding {
 func (c *Configured) config() (all []Finding) {
 	err := c.Err
 	if c.Config != nil {
-		err = server.Check(c.Config)
-		if errs := server.Blame(err, c.Origins); errs != nil {
+		err = service.Check(c.Config)
+		if errs := service.Blame(err, c.Origins); errs != nil {
 			err = errs
 		}
 	}
@@ -156,7 +156,7 @@ func (c *Configured) store(ctx context.Context) []Finding {
 			return []Finding{{"store", Failed, err.Error(), "ls -ld " + dir}}
 		}
 	}
-	i, err := server.Inspect(ctx, c.Config)
+	i, err := service.Inspect(ctx, c.Config)
 	if err != nil {
 		return []Finding{{"store", Failed, text(c.InUse(err)), c.opening(err)}}
 	}

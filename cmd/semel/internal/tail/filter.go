@@ -8,8 +8,8 @@ import (
 	"unicode"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/service/query"
 	"github.com/semelhq/semel/internal/spelling"
-	"github.com/semelhq/semel/server/query"
 	"github.com/semelhq/semel/store"
 )
 

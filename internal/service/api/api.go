@@ -1,0 +1,164 @@
+package api
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/service/figures"
+)
+
+// Options configures an [API].
+type Options struct {
+	// Engine runs the calls. Required. Give it the events of an [Observer], so that
+	// decisions are counted and streamed.
+	Engine *semel.Engine
+	// Observer gets the engine's events. Without one, decisions are neither counted nor
+	// streamed.
+	Observer *Observer
+	// Figures are what GET /v1/figures tells. Nil: those that other nodes have in the
+	// engine's store.
+	Figures *figures.Figures
+	// Evidence is the log that the endpoints on evidence read. Nil: they are refused.
+	Evidence *evidence.Log
+	// Identify says who calls. Its error is sent with a 401, text included, so it must be
+	// fit for the caller; a [semel.Error] is answered according to its code. Required.
+	Identify func(*http.Request) (Caller, error)
+	// Challenge is the WWW-Authenticate for an error of Identify. Nil: one that asks
+	// for a bearer token.
+	Challenge func(error) string
+	// Reserved reports whether an operation belongs to another door, with rules of its
+	// own: its calls can neither begin nor end here. Nil: none.
+	Reserved func(operation string) bool
+	// Answers reports whether duplicates of a record get their answer over HTTP by a
+	// route, so that it can only be settled with an HTTP answer. Nil: only records whose
+	// door says so.
+	Answers func(rec *semel.Record) bool
+	// MaySend reports whether a call may send messages to a destination. Nil allows all.
+	MaySend func(call semel.ID, destination string) bool
+	// Explain says what the service would do with a request that somebody has pasted, whose
+	// body was read. Nil: POST /v1/explain answers that it can't.
+	Explain func(r *http.Request, body []byte) Explained
+	// BaseURL comes before paths in problem types and Location headers, without a slash
+	// at its end. Defaults to nothing, so that they are relative to the answering server.
+	BaseURL string
+	// MaxBody bounds request bodies, in bytes. Defaults to 1 MiB.
+	MaxBody int64
+	// MaxBatchBody bounds the bodies of batches, in bytes. Defaults to 16 MiB.
+	MaxBatchBody int64
+	// BodyTimeout is how long a body may take to arrive. Defaults to 30 seconds.
+	BodyTimeout time.Duration
+	// StreamTimeout is how long one write to a reader of the stream of decisions, or of an
+	// export of the evidence log, may take before the reader is cut off. Defaults to 5
+	// seconds.
+	StreamTimeout time.Duration
+	// Heartbeat is the longest silence in the stream of decisions. Defaults to 15
+	// seconds.
+	Heartbeat time.Duration
+	// Version is the program's version, for the description of the API.
+	Version string
+}
+
+// Defaults of [Options].
+const (
+	DefaultMaxBody       = 1 << 20
+	DefaultMaxBatchBody  = 16 << 20
+	DefaultBodyTimeout   = 30 * time.Second
+	DefaultStreamTimeout = 5 * time.Second
+	DefaultHeartbeat     = 15 * time.Second
+)
+
+// Role is what callers may do beyond their own calls. Each role includes the ones before.
+type Role uint8
+
+// The roles.
+const (
+	NoRole   Role = iota // their own calls only
+	Viewer               // look at the records of their tenant
+	Operator             // settle, release and purge them
+	Admin                // everything
+)
+
+// String is the role's name.
+func (r Role) String() string {
+	return [...]string{"none", "viewer", "operator", "admin"}[min(r, Admin)]
+}
+
+// Caller is who sent a request. Roles are for verified callers, who have a Principal.
+type Caller struct {
+	Tenant, Principal string
+	// Credential and Unproved are those of [semelhttp.Caller], if nobody verified the caller.
+	Credential string
+	Unproved   bool
+	Role       Role
+	// AllTenants lets an admin see and settle the records of all tenants.
+	AllTenants bool
+}
+
+// who names the caller in what they decide about records. Where nobody verifies callers,
+// as on a listener on loopback, all have one name.
+func (c *Caller) who() string { return cmp.Or(c.Principal, "local") }
+
+// API makes the handlers. All methods may be called concurrently.
+type API struct {
+	opts     Options
+	engine   *semel.Engine
+	observer *Observer
+	data     func() *builder
+	admin    func() *builder // has everything
+
+	closing   chan struct{}
+	closeOnce sync.Once
+}
+
+// New makes an API.
+func New(opts Options) (*API, error) {
+	if opts.Engine == nil || opts.Identify == nil {
+		return nil, errors.New("api: New needs an Engine and Identify")
+	}
+	opts.MaxBody = cmp.Or(opts.MaxBody, DefaultMaxBody)
+	opts.MaxBatchBody = cmp.Or(opts.MaxBatchBody, DefaultMaxBatchBody)
+	opts.BodyTimeout = cmp.Or(opts.BodyTimeout, DefaultBodyTimeout)
+	opts.StreamTimeout = cmp.Or(opts.StreamTimeout, DefaultStreamTimeout)
+	opts.Heartbeat = cmp.Or(opts.Heartbeat, DefaultHeartbeat)
+	opts.Version = cmp.Or(opts.Version, "v1")
+	if opts.MaxBody < 0 || opts.MaxBatchBody < 0 || opts.BodyTimeout < 0 || opts.StreamTimeout < 0 || opts.Heartbeat < 0 {
+		return nil, errors.New("api: MaxBody, MaxBatchBody, BodyTimeout, StreamTimeout and Heartbeat may not be negative")
+	}
+	if opts.Observer == nil {
+		opts.Observer = NewObserver(opts.Engine.Door().Store())
+	}
+	if opts.Figures == nil {
+		opts.Figures = figures.New(opts.Engine.Door().Store(), nil)
+	}
+	if opts.Answers == nil {
+		opts.Answers = semelhttp.Marked
+	}
+	a := &API{opts: opts, engine: opts.Engine, observer: opts.Observer, closing: make(chan struct{})}
+	// To make one takes as long as to start the rest of a service. A listener needs only one of
+	// the two.
+	a.data = sync.OnceValue(func() *builder { return a.handler(false) })
+	a.admin = sync.OnceValue(func() *builder { return a.handler(true) })
+	return a, nil
+}
+
+// Data serves the endpoints for callers: executions, batches, their own records,
+// operations. It also serves the pages that describe them. The first call makes the handler,
+// which takes some milliseconds.
+func (a *API) Data() http.Handler { return a.data().handler }
+
+// Admin serves everything that Data serves, and the endpoints for people and consoles,
+// which need a role. The first call makes the handler, which takes some milliseconds.
+func (a *API) Admin() http.Handler { return a.admin().handler }
+
+// OpenAPI is the description of everything that Admin serves, as JSON. Don't change it.
+func (a *API) OpenAPI() []byte { return a.admin().spec() }
+
+// Close ends the streams of decisions, which would otherwise keep a server from shutting
+// down. Everything else stays in service.
+func (a *API) Close() { a.closeOnce.Do(func() { close(a.closing) }) }

@@ -1,0 +1,32 @@
+package api
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/service/figures"
+	"github.com/semelhq/semel/store/memstore"
+)
+
+func TestFiguresAreOfAllTenants(t *testing.T) {
+	f := figures.New(memstore.New(), nil)
+	w := newWorld(t, func(o *Options) { o.Figures = f })
+	id := semel.ID{Tenant: "acme", Principal: "shop", Operation: "charge", Key: "a"}
+	for _, d := range []semel.Decision{semel.Execute, semel.Replay, semel.Replay, semel.Conflict} {
+		f.Events().Decided(semel.Event{ID: id, Door: "http", Decision: d})
+	}
+	w.send("viewer", "GET", "/v1/figures", "").want(403)
+	w.send("evilroot", "GET", "/v1/figures", "").want(403)
+	w.sendTo(w.admin.URL, "shop", "GET", "/v1/figures", "").want(403)
+	w.sendTo(w.data.URL, "root", "GET", "/v1/figures", "").want(404)
+	w.send("root", "GET", "/v1/figures?minutes=0", "").want(400)
+	g := w.send("root", "GET", "/v1/figures?minutes=5", "").want(200)
+	total := g.Body["total"].(map[string]any)
+	if fmt.Sprint(total["deliveries"], " ", total["duplicate_share"]) != "4 0.75" || len(g.Body["points"].([]any)) != 5 {
+		t.Errorf("answered %s", g.Raw)
+	}
+	if repeated := g.Body["repeated"].([]any); repeated[0].(map[string]any)["record"] != id.Encode() {
+		t.Errorf("repeated %v", repeated)
+	}
+}

@@ -1,0 +1,210 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/service/query"
+	"github.com/semelhq/semel/internal/wire"
+	"github.com/semelhq/semel/store"
+)
+
+type getInput struct {
+	ID     string `path:"id" maxLength:"8192" doc:"The record's id."`
+	Prefer string `header:"Prefer" doc:"wait=N waits up to N seconds until the call has ended or is held." example:"wait=10"`
+}
+
+type getOutput struct {
+	Applied string `header:"Preference-Applied"`
+	Body    wire.RecordBody
+}
+
+func (b *builder) records() {
+	route(b, huma.Operation{
+		OperationID: "getRecord", Method: http.MethodGet, Path: "/v1/records/{id}", Tags: []string{"records"},
+		Summary: "Read a record, or wait for its outcome",
+	}, NoRole, []semel.Code{semel.CodeNotFound, semel.CodeOtherCaller}, getRecord)
+}
+
+func getRecord(x *exchange, in *getInput) (*getOutput, error) {
+	id, err := x.named(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	wait := semelhttp.PreferredWait(x.r.Header)
+	// A caller who may not see the answer must not learn by waiting when there is one.
+	rec, err := x.api.engine.Lookup(x.ctx(), id)
+	if err == nil {
+		err = x.shown(&rec)
+	}
+	if err == nil && wait > 0 {
+		rec, err = x.api.engine.Door().Await(x.ctx(), id, wait)
+	}
+	switch {
+	case errors.Is(err, semel.ErrNotFound):
+		return nil, x.noRecord()
+	case err != nil:
+		return nil, err
+	}
+	if err := x.shown(&rec); err != nil {
+		return nil, err
+	}
+	view, err := x.viewWithCounts(&rec)
+	if err != nil {
+		return nil, err
+	}
+	out := &getOutput{Body: wire.RecordBody{Record: view}}
+	if wait > 0 {
+		out.Applied = "wait=" + strconv.FormatInt(int64(wait/time.Second), 10)
+	}
+	return out, nil
+}
+
+type searchInput struct {
+	Query  string `query:"q" maxLength:"16384" doc:"Qualifiers, as above." example:"operation:payments.charge state:processing held"`
+	Cursor string `query:"cursor" maxLength:"8192" doc:"The next of the page before, with the same q."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50"`
+}
+
+type searchOutput struct{ Body wire.Page }
+
+// onRecord is an operator's request about a record.
+type onRecord[B any] struct {
+	ID   string `path:"id" maxLength:"8192" doc:"The record's id."`
+	Body B
+}
+
+func (b *builder) operatorRoutes() {
+	route(b, huma.Operation{
+		OperationID: "searchRecords", Method: http.MethodGet, Path: "/v1/records", Tags: []string{"records"},
+		Summary: "Search records", Description: query.Qualifiers + "\n\n",
+	}, Viewer, []semel.Code{semel.CodeUnsupported}, searchRecords)
+	settled := []semel.Code{semel.CodeNotFound, semel.CodeIllegalTransition, semel.CodeUnknown, semel.CodeUnknownOperation}
+	route(b, huma.Operation{
+		OperationID: "settleRecord", Method: http.MethodPost, Path: "/v1/records/{id}/settle", Tags: []string{"records"},
+		Summary: "Say what happened to a held record",
+	}, Operator, settled, settleRecord)
+	route(b, huma.Operation{
+		OperationID: "releaseRecord", Method: http.MethodPost, Path: "/v1/records/{id}/release", Tags: []string{"records"},
+		Summary:     "Let the next delivery run a held record again, although nobody knows what happened",
+		Description: "This may repeat what the attempt did. Open effects must be settled first.",
+	}, Operator, settled, func(x *exchange, in *onRecord[wire.Forced]) (*recordOutput, error) {
+		return x.settle(in.ID, semel.Settlement{Outcome: semel.DispositionAbandoned, Force: in.Body.Force}, in.Body.Reason)
+	})
+	route(b, huma.Operation{
+		OperationID: "purgeRecord", Method: http.MethodPost, Path: "/v1/records/{id}/purge", Tags: []string{"records"},
+		Summary: "Forget an ended record before its time", Description: "The next delivery of the call runs again.",
+	}, Operator, append([]semel.Code{semel.CodeUnsupported}, settled...), purgeRecord)
+	b.laterRoutes(settled)
+}
+
+func searchRecords(x *exchange, in *searchInput) (*searchOutput, error) {
+	q, err := query.Parse(in.Query)
+	if err != nil {
+		return nil, x.api.invalid("query.q", err.Error())
+	}
+	if bound := x.tenant(); bound != nil {
+		if q.Tenant != nil && *q.Tenant != *bound {
+			return nil, x.api.newProblem(semel.CodeForbidden, "the caller may see only their own tenant's records")
+		}
+		q.Tenant = bound
+	}
+	q.Cursor, q.Limit = in.Cursor, in.Limit
+	found, err := x.api.engine.Search(x.ctx(), q)
+	if err != nil {
+		return nil, err
+	}
+	out := &searchOutput{wire.Page{Records: make([]wire.Record, 0, len(found.Records)), Next: found.Next}}
+	for i := range found.Records {
+		out.Body.Records = append(out.Body.Records, wire.RecordOf(&found.Records[i]))
+	}
+	if x.tenant() == nil {
+		for _, err := range found.Unreadable {
+			out.Body.Unreadable = append(out.Body.Unreadable, err.Error())
+		}
+	}
+	return out, nil
+}
+
+// change lets an operator change the record with a name, and answers with what it is then.
+func (x *exchange) change(name string, f func(id semel.ID) (semel.Record, error)) (*recordOutput, error) {
+	id, err := x.named(name)
+	if err != nil {
+		return nil, err
+	}
+	if !x.oversees(id.Tenant) {
+		return nil, x.noRecord()
+	}
+	rec, err := f(id)
+	switch {
+	case errors.Is(err, semel.ErrNotFound):
+		return nil, x.noRecord()
+	case err != nil:
+		return nil, err
+	}
+	return &recordOutput{wire.RecordBody{Record: wire.RecordOf(&rec)}}, nil
+}
+
+func settleRecord(x *exchange, in *onRecord[wire.Settling]) (*recordOutput, error) {
+	body := &in.Body
+	s := semel.Settlement{Outcome: body.Outcome, Failure: (*store.Failure)(body.Error), Force: body.Force}
+	hasResult := body.JSON != nil || body.Bytes != nil || answered(body)
+	switch {
+	case s.Outcome == semel.DispositionCompleted && s.Failure != nil:
+		return nil, x.api.invalid("body.error", "a completed call has no error")
+	case hasResult && (body.Outcome == 0 || s.Outcome == semel.DispositionAborted):
+		return nil, x.api.invalid("body.result", "only a completed, rejected or failed call has a result")
+	case body.Outcome == 0 && s.Failure != nil:
+		return nil, x.api.invalid("body.error", "an error needs an outcome")
+	case body.Outcome == 0 && len(body.Effects) == 0:
+		return nil, x.api.invalid("body.outcome", "give an outcome, or say what happened to the effects")
+	}
+	var err error
+	if s.Result, err = x.api.settledResult(body); err != nil {
+		return nil, err
+	}
+	for i := range body.Effects {
+		ef, err := x.api.finding(&body.Effects[i], "body.effects["+strconv.Itoa(i)+"]")
+		if err != nil {
+			return nil, err
+		}
+		s.Effects = append(s.Effects, ef)
+	}
+	for i := range body.Messages {
+		m, err := x.api.message(&body.Messages[i], "body.messages["+strconv.Itoa(i)+"]")
+		if err != nil {
+			return nil, err
+		}
+		s.Messages = append(s.Messages, m)
+	}
+	return x.settle(in.ID, s, body.Reason)
+}
+
+func (x *exchange) settle(name string, s semel.Settlement, reason string) (*recordOutput, error) {
+	return x.change(name, func(id semel.ID) (semel.Record, error) {
+		if err := x.fits(id, &s); err != nil {
+			return semel.Record{}, err
+		}
+		for i := range s.Messages {
+			if err := x.api.maySend(id, s.Messages[i].Destination); err != nil {
+				return semel.Record{}, err
+			}
+		}
+		s.Who = x.caller.who()
+		return x.api.engine.Settle(x.ctx(), id, s, reason)
+	})
+}
+
+func purgeRecord(x *exchange, in *onRecord[wire.Purging]) (*struct{}, error) {
+	why := semel.Removal{Reason: in.Body.Reason, Who: x.caller.who(), Force: in.Body.Force, EraseEvidence: in.Body.EraseEvidence}
+	_, err := x.change(in.ID, func(id semel.ID) (semel.Record, error) {
+		return semel.Record{}, x.api.engine.Purge(x.ctx(), id, why)
+	})
+	return nil, err
+}

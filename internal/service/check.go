@@ -1,0 +1,188 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/service/api"
+	"github.com/semelhq/semel/internal/service/config"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/memstore"
+)
+
+// settingError is an error that a setting is to blame for.
+type settingError struct {
+	path string
+	err  error
+}
+
+func (e *settingError) Error() string { return e.path + ": " + e.err.Error() }
+func (e *settingError) Unwrap() error { return e.err }
+
+// at blames a setting for an error.
+func at(path string, err error) error { return &settingError{path, err} }
+
+// Check finds what would keep [New] from starting a service with a configuration, whatever
+// the moment: it reads every file that a start reads, and puts everything together but the
+// store and the listeners. It changes nothing, opens no store and asks nobody. New begins
+// with it, so what it accepts can fail only by what it doesn't look at: an address that is
+// taken, a directory that another process uses, a database that doesn't answer.
+//
+// The error joins those of single settings; [Blame] says where in the file they are.
+func Check(cfg *config.Config) error {
+	var errs []error
+	try := func(path string, err error) {
+		if err != nil {
+			errs = append(errs, at(path, err))
+		}
+	}
+	tls := func(path string, files config.TLS) {
+		if files.Cert != "" {
+			_, err := tlsConfig(files)
+			try(path, err)
+		}
+	}
+	tls("listen.tls", cfg.Listen.TLS)
+	tls("admin.tls", cfg.Admin.TLS)
+	if dir, ok := strings.CutPrefix(cfg.Store.URL, "pebble:"); ok {
+		try("store.url", canBeDirectory(dir))
+	}
+	if cfg.Archives() && cfg.Archive.In != "store" {
+		try("archive.dir", canBeDirectory(cfg.Archive.Dir))
+	}
+	_, err := newBudget(&cfg.Limits)
+	try("limits", err)
+	return errors.Join(append(errs, assemble(cfg))...)
+}
+
+// assemble puts a service together over a store that stands in for the real one, and takes
+// it apart again.
+func assemble(cfg *config.Config) error {
+	s := &Server{log: slog.New(slog.DiscardHandler), store: standIn(cfg.Store.URL)}
+	defer s.store.Close()
+	opts := &semel.Options{Quotas: quotasOf(&cfg.Quotas), PurgeRate: cfg.Purge.PerSecond}
+	if s.archives = cfg.Archives(); s.archives {
+		opts.Archive = func(context.Context, []semel.Record) error { return nil }
+	}
+	if cfg.Evidence.KeyFile != "" {
+		keys, _, err := evidenceKeys(&cfg.Evidence)
+		if err != nil {
+			return err
+		}
+		if err := canBeWritten(cmp.Or(cfg.Evidence.SignedFile, cfg.Evidence.KeyFile+".signed")); err != nil {
+			return at("evidence.signed_file", err)
+		}
+		if dir := cfg.Evidence.CheckpointDir; dir != "" {
+			if err := canBeDirectory(dir); err != nil {
+				return at("evidence.checkpoint_dir", err)
+			}
+		}
+		if s.store.Extras().Evidence != nil {
+			log, err := evidence.New(s.store, keys, nil)
+			if err != nil {
+				return at("evidence", err)
+			}
+			defer log.Close(context.Background())
+			opts.Witness = log
+		}
+	}
+	var err error
+	if s.engine, err = semel.New(s.store, opts); err != nil {
+		return err
+	}
+	defer s.engine.Close(context.Background())
+	s.dataAPI, err = api.New(api.Options{Engine: s.engine, Observer: api.NewObserver(s.store), Identify: s.caller})
+	if err != nil {
+		return err
+	}
+	defer s.dataAPI.Close()
+	g, _, err := s.build(cfg)
+	if err != nil {
+		return err
+	}
+	_, err = newOutbox(s.engine, &cfg.Dispatch, s.destinations(g), observeMessages(s.log, &cfg.Log))
+	return errors.Join(err, g.close(context.Background()))
+}
+
+// standIn is a store in memory that can do what the kind of store of a URL can.
+func standIn(url string) semel.Store {
+	scheme, _, _ := strings.Cut(url, ":")
+	st := memstore.New()
+	x := st.Extras()
+	if strings.HasPrefix(scheme, "redis") {
+		x.Evidence = nil
+	}
+	return &like{st, x}
+}
+
+// like is a store with other capabilities.
+type like struct {
+	*memstore.Store
+	extras store.Extras
+}
+
+func (l *like) Extras() store.Extras { return l.extras }
+
+// canBeDirectory reports why a directory could not be made, or is none.
+func canBeDirectory(dir string) error {
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && filepath.Dir(at) != at:
+			continue
+		case err != nil:
+			return err
+		case !info.IsDir():
+			return fmt.Errorf("%s is not a directory", at)
+		}
+		return nil
+	}
+}
+
+// canBeWritten reports why a file could not be written where it is to be.
+func canBeWritten(name string) error {
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a directory", name)
+	}
+	dir := filepath.Dir(name)
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory", dir)
+	}
+	return err
+}
+
+// Blame turns an error of [Check] or [New] into the mistakes of a configuration, each at
+// the place of its setting, and those in other files at theirs. It returns nil if no setting
+// is to blame for some of it.
+func Blame(err error, origins *config.Origins) config.Errors {
+	switch err := err.(type) {
+	case config.Errors:
+		return err
+	case *settingError:
+		if own, ok := errors.AsType[config.Errors](err); ok {
+			return own
+		}
+		return config.Errors{origins.Blame(err.path, strings.ReplaceAll(err.err.Error(), "\n", "; "), "")}
+	case interface{ Unwrap() []error }:
+		var list config.Errors
+		for _, one := range err.Unwrap() {
+			found := Blame(one, origins)
+			if found == nil {
+				return nil
+			}
+			list = append(list, found...)
+		}
+		return list
+	}
+	return nil
+}

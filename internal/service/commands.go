@@ -1,0 +1,78 @@
+package service
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/semelhq/semel/door/ids"
+	"github.com/semelhq/semel/internal/service/config"
+)
+
+// commandsPath is where the service accepts commands. No route can hide it.
+const commandsPath = "/v1/commands"
+
+// commandDoors are that of commands, and that of messages which become commands.
+func (s *Server) commandDoors(g *generation, cfg *config.Config) ([]doorway, error) {
+	gateway, err := s.gateway(g, cfg.Commands.Registry)
+	if err != nil {
+		return nil, at("commands.registry", err)
+	}
+	var doors []doorway
+	if gateway != nil {
+		doors = append(doors, doorway{
+			Handler: s.ownAPI(gateway), name: ids.Door, paths: []string{commandsPath}, serves: func(path string) bool { return strings.HasPrefix(path, commandsPath+"/") },
+			declares: gateway.Declares,
+		})
+	}
+	if c := &cfg.Commands.WhatsApp; c.On() {
+		d, err := s.whatsAppDoor(gateway, c)
+		if err != nil {
+			return nil, at("commands.whatsapp", err)
+		}
+		doors = append(doors, d)
+	}
+	return doors, nil
+}
+
+// gateway makes the gateway for a registry of commands, or nil if there is none. Its
+// handlers are upstreams, because a service has no functions of its own.
+func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
+	if registry == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(registry)
+	if err != nil {
+		return nil, err
+	}
+	reg, err := ids.Load(text, ids.LoadOptions{File: registry, Bindings: &ids.Bindings{}})
+	if err != nil {
+		return nil, err
+	}
+	for i := range reg.Commands {
+		if c := &reg.Commands[i]; *c.Archive && !s.archives {
+			return nil, fmt.Errorf("%s is archived before it is purged, and no archive is configured: write archive: {dir: ./semel-archive}, or archive: false in the command", c.Name())
+		}
+	}
+	return ids.New(s.engine, ids.Options{
+		Registry: reg, StatusURL: commandsPath,
+		Identify: func(r *http.Request) (ids.Caller, error) {
+			id, err := g.auth.Known(r)
+			return ids.Caller{Tenant: id.Tenant, Principal: id.Principal, Rights: id.Rights}, err
+		},
+	})
+}
+
+// ofOtherDoor reports whether an operation belongs to a command, to a message on its way,
+// or to a route that doesn't share it. Through the execution API a caller could end such
+// a call without what its door demands, and write the answers that others get.
+func (s *Server) ofOtherDoor(operation string) bool {
+	g := s.enter()
+	defer g.inFlight.Done()
+	if operation == ids.MessageOperation || config.ReservedOperation(operation) {
+		return true
+	}
+	return !g.cfg.ByAPI(operation) || slices.ContainsFunc(g.doors, func(d doorway) bool { return d.declares != nil && d.declares(operation) })
+}

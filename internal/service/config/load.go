@@ -1,0 +1,381 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/service/auth"
+	"github.com/semelhq/semel/internal/strictyaml"
+)
+
+// Errors of a configuration, and where its settings came from.
+type (
+	// Error is one error in the configuration.
+	Error = strictyaml.Error
+	// Errors has all errors, in the order of the file.
+	Errors = strictyaml.Errors
+	// Origin is where a setting came from.
+	Origin = strictyaml.Origin
+	// Origins says where each setting came from.
+	Origins = strictyaml.Origins
+	// Duration is a time span such as 90s, 1h30m or 7d, and Size a number of bytes
+	// such as 512 or 1MiB.
+	Duration = strictyaml.Duration
+	Size     = strictyaml.Size
+)
+
+// ParseSize parses a size.
+func ParseSize(text string) (Size, error) { return strictyaml.ParseSize(text) }
+
+// Bounds of a file.
+const (
+	maxFile  = 1 << 20 // bytes
+	maxDepth = 32      // nested lists and mappings
+)
+
+// Source is where a configuration comes from.
+type Source struct {
+	// Path is the file, and its name in errors. Empty, without Data: no file.
+	Path string
+	// Data is the content of the file. If it is nil, Path is read.
+	Data []byte
+	// Env looks up a variable of the environment. Nil: there are none.
+	Env func(name string) (value string, set bool)
+	// Flags has values by the name of the flag, without dashes, or by the path of the
+	// setting. Lists are separated by commas.
+	Flags map[string]string
+}
+
+// Default is the configuration of a service without a file.
+func Default() *Config {
+	c, _, err := Load(Source{})
+	if err != nil {
+		panic("config: the defaults are wrong: " + err.Error())
+	}
+	return c
+}
+
+// Load reads a configuration and checks it. It returns all errors at once, as [Errors];
+// any other error says that the file could not be read. It also reads the files named by
+// url_file, token_file and secret_files, and those with the secrets of WhatsApp, of
+// webhooks and of upstreams, with sources, with machines and with schemas of arguments, but
+// not those of certificates and keys.
+func Load(src Source) (*Config, *Origins, error) {
+	env := src.Env
+	if env == nil {
+		env = func(string) (string, bool) { return "", false }
+	}
+	p := strictyaml.NewReport("")
+	c := &Config{}
+	top := reflect.ValueOf(c).Elem()
+	strictyaml.FillDefaults(top)
+	if src.Data == nil && src.Path != "" {
+		data, err := auth.ReadFile(src.Path, maxFile)
+		if err != nil {
+			return nil, p.Origins, err
+		}
+		src.Data = data
+	}
+	if src.Data != nil {
+		p.File = cmp.Or(src.Path, "config")
+		p.ShowLines(src.Data)
+		variables := func(text string) (string, bool, *strictyaml.ValueError) { return expand(text, env) }
+		if !p.Decode(src.Data, top, strictyaml.Options{Bytes: maxFile, Depth: maxDepth, Renamed: renamed, Expand: variables}) && len(p.List) > 0 {
+			return nil, p.Origins, p.List
+		}
+	}
+	overlay(p, top, env, src.Flags)
+	readSecrets(p, c)
+	if errs := check(p, c); len(errs) > 0 {
+		return nil, p.Origins, errs
+	}
+	return c, p.Origins, nil
+}
+
+// check fills in what follows from other settings, and returns all errors.
+func check(p *strictyaml.Report, c *Config) Errors {
+	p.Formats = formats
+	p.Check("", reflect.ValueOf(c).Elem())
+	derive(c, p.Origins, p)
+	validate(p, c)
+	return p.Sorted()
+}
+
+// overlay sets what the environment and the flags set.
+func overlay(p *strictyaml.Report, top reflect.Value, env func(string) (string, bool), flags map[string]string) {
+	set := func(path string, v reflect.Value, f strictyaml.Field, text string, from Origin) {
+		delete(p.Faulty, path) // a mistake in the file is still reported, but this value may be fine
+		p.Origins.At[path] = from
+		if bad, is := errors.AsType[*strictyaml.ValueError](strictyaml.SetText(v, f, text)); is {
+			p.Add(path, bad.Message, bad.Hint)
+		}
+	}
+	known, used := []string{}, map[string]bool{}
+	strictyaml.EachLeaf("", top, func(path string, v reflect.Value, f strictyaml.Field) {
+		known = append(known, path)
+		if f.Flag != "" {
+			known = append(known, f.Flag)
+		}
+		if name := EnvName(path); name != "" {
+			if text, ok := env(name); ok {
+				set(path, v, f, text, Origin{Kind: strictyaml.FromEnv, Name: name})
+			}
+		}
+		for _, name := range []string{path, f.Flag} {
+			if text, ok := flags[name]; ok && name != "" {
+				used[name] = true
+				set(path, v, f, text, Origin{Kind: strictyaml.FromFlag, Name: name})
+			}
+		}
+	})
+	for name := range flags {
+		if !used[name] {
+			p.List = append(p.List, &Error{From: "flag --" + name, Message: "there is no setting " + name, Suggestion: strictyaml.DidYouMean(name, known)})
+		}
+	}
+}
+
+// readSecrets reads the settings that are kept in files of their own.
+func readSecrets(p *strictyaml.Report, c *Config) {
+	if c.Store.URLFile != "" {
+		if p.Origins.Written("store.url") {
+			p.Add("store.url_file", "both url and url_file are given", "keep one of them")
+		} else if text, ok := secretFile(p, "store.url_file", c.Store.URLFile); ok {
+			c.Store.URL = text
+			p.Origins.At["store.url"] = p.Origins.Of("store.url_file")
+		}
+	}
+	if c.Admin.TokenFile != "" {
+		if text, ok := secretFile(p, "admin.token_file", c.Admin.TokenFile); ok && len(text) < minAdminToken {
+			p.Add("admin.token_file", fmt.Sprintf("the token has fewer than %d bytes", minAdminToken), "make one with openssl rand -hex 32")
+		}
+	}
+	for i := range c.Auth.Tokens {
+		t, path := &c.Auth.Tokens[i], fmt.Sprintf("auth.tokens[%d]", i)
+		switch {
+		case t.TokenFile == "" && t.SHA256 == "":
+			if !p.Faulty[path+".token_file"] {
+				p.Add(path+".sha256", "neither sha256 nor token_file is given", "make the digest with: printf %s TOKEN | sha256sum")
+			}
+		case t.TokenFile != "" && t.SHA256 != "":
+			p.Add(path+".token_file", "both sha256 and token_file are given", "keep one of them")
+		case t.TokenFile != "":
+			if text, ok := secretFile(p, path+".token_file", t.TokenFile); ok {
+				t.SHA256 = auth.HashToken(text)
+				p.Origins.At[path+".sha256"] = p.Origins.Of(path + ".token_file")
+			}
+		}
+	}
+}
+
+// minAdminToken is the shortest token of the admin listener, in bytes.
+const minAdminToken = 16
+
+// Token reads the token of the admin listener.
+func (a *Admin) Token() (string, error) {
+	list, err := readSecretFiles([]string{a.TokenFile})
+	if err != nil {
+		return "", err
+	}
+	return list[0], nil
+}
+
+// maxSecret bounds a file that contains only a secret, in bytes.
+const maxSecret = 64 << 10
+
+// secretFile reads a file that contains only a secret.
+func secretFile(p *strictyaml.Report, path, name string) (string, bool) {
+	data, err := auth.ReadFile(name, maxSecret)
+	if err != nil {
+		p.Add(path, "the file can't be read: "+err.Error(), "")
+		return "", false
+	}
+	text := strings.TrimSpace(string(data))
+	if text == "" {
+		p.Add(path, "the file "+name+" is empty", "")
+		return "", false
+	}
+	return text, true
+}
+
+// redisMaxResult is the default of max_result on Redis, which keeps everything in memory.
+const redisMaxResult = Size(256 << 10)
+
+// DefaultOperation is the operation of routes that don't name one.
+const DefaultOperation = "default"
+
+// derive fills in what follows from other settings.
+func derive(c *Config, origins *Origins, p *strictyaml.Report) {
+	follows := func(path, from string) { origins.At[path] = Origin{Kind: strictyaml.FromDefault, Name: from} }
+	for i := range c.Auth.Tokens {
+		t := &c.Auth.Tokens[i]
+		t.Principal = cmp.Or(t.Principal, t.Name)
+		t.Tenant = cmp.Or(t.Tenant, c.Auth.DefaultTenant)
+	}
+	for i := range c.Auth.MTLS {
+		m := &c.Auth.MTLS[i]
+		m.Principal = cmp.Or(m.Principal, m.Subject)
+		m.Tenant = cmp.Or(m.Tenant, c.Auth.DefaultTenant)
+	}
+	if c.API == "" {
+		c.API = APIOpen
+		if c.Auth.Configured() {
+			c.API = APIVerified
+			follows("api", "auth")
+		}
+	}
+	if len(c.Operations) == 0 {
+		c.Operations = []Operation{{Name: DefaultOperation}}
+		strictyaml.FillDefaults(reflect.ValueOf(&c.Operations[0]).Elem())
+	}
+	for i := range c.Routes {
+		r, path := &c.Routes[i], fmt.Sprintf("routes[%d]", i)
+		if r.Operation == "" && c.operation(DefaultOperation) != nil {
+			r.Operation = DefaultOperation
+		}
+		c.deriveAnonymous(&r.Anonymous, path, follows)
+		profile, ok := semelhttp.ProfileByName(r.Profile)
+		if !ok {
+			continue
+		}
+		if r.Key == "" {
+			r.Key = semelhttp.KeyRequired
+			if profile.KeyOptional {
+				r.Key = semelhttp.KeyOptional
+			}
+			follows(path+".key", "profile "+profile.Name)
+		}
+		if r.Body == "" {
+			r.Body = cmp.Or(profile.Body, semelhttp.BodyAuto)
+			follows(path+".body", "profile "+profile.Name)
+		}
+	}
+	for _, section := range doorSections {
+		section.derive(c, origins, follows)
+	}
+	deriveArchive(c, origins, follows)
+	byRoutes := routeDefaults(c, p)
+	for i := range c.Operations {
+		op, path := &c.Operations[i], fmt.Sprintf("operations[%d]", i)
+		def := byRoutes[op.Name]
+		if op.OnFailure == "" && op.Financial {
+			op.OnFailure = semel.ReplayFailure
+			follows(path+".on_failure", "financial")
+		}
+		if op.Financial && !op.Archive && !origins.Written(path+".archive") {
+			op.Archive = true
+			follows(path+".archive", "financial")
+			if !c.Archive.configured {
+				p.Add(path+".financial", "its records are archived before they are purged, and no archive is configured", "write archive: {dir: ./semel-archive}, or archive: false in the operation")
+			}
+		}
+		if op.OnFailure == "" {
+			op.OnFailure = cmp.Or(def.failure, semel.ReplayFailure)
+			if def.failure != "" {
+				follows(path+".on_failure", "profile "+def.profile)
+			}
+		}
+		if c.Store.Redis() && !origins.Written(path+".max_result") {
+			op.MaxResult = redisMaxResult
+		}
+		if op.Window == 0 && !origins.Written(path+".window") && op.Class != semel.Windowed {
+			switch {
+			case def.window != 0:
+				op.Window = def.window
+				follows(path+".window", "profile "+def.profile)
+			case op.Financial:
+				op.Window = Duration(semel.DefaultFinancialWindow)
+				follows(path+".window", "financial")
+			default:
+				op.Window = Duration(semel.DefaultWindow)
+			}
+		}
+	}
+}
+
+// deriveArchive decides where the archive is. A default directory counts as none: it may
+// vanish with its container.
+func deriveArchive(c *Config, origins *Origins, follows func(path, from string)) {
+	a := &c.Archive
+	a.configured = a.configured || origins.Written("archive.in") || origins.Written("archive.dir")
+	if !a.configured && strings.HasPrefix(c.Store.URL, "postgres") {
+		a.configured, a.In = true, "store"
+		follows("archive.in", "store.url")
+	}
+}
+
+// deriveAnonymous says who may call what lies at path without a credential, if nothing else
+// does: anybody on this machine, and nobody once callers can be verified.
+func (c *Config) deriveAnonymous(a *semelhttp.Anonymous, path string, follows func(path, from string)) {
+	if *a != "" {
+		return
+	}
+	*a = semelhttp.AnonymousLoopback
+	if c.Auth.Configured() {
+		*a = semelhttp.AnonymousRefuse
+		follows(path+".anonymous", "auth")
+	}
+}
+
+// operation finds an operation by its name; nil if there is none.
+func (c *Config) operation(name string) *Operation {
+	i := slices.IndexFunc(c.Operations, func(op Operation) bool { return op.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &c.Operations[i]
+}
+
+// A routeDefault has the defaults that the profile of an operation's routes gives to the
+// operation.
+type routeDefault struct {
+	profile string
+	failure semel.AfterFailure
+	window  Duration
+}
+
+// routeDefaults finds the defaults for all operations. If routes disagree, the operation
+// must decide.
+func routeDefaults(c *Config, p *strictyaml.Report) map[string]routeDefault {
+	index := map[string]int{}
+	for i, op := range c.Operations {
+		index[op.Name] = i
+	}
+	found := map[string]routeDefault{}
+	add := func(operation string, have routeDefault) {
+		i, known := index[operation]
+		first, others := found[operation]
+		if !known || !others {
+			found[operation] = have
+			return
+		}
+		op, path := c.Operations[i], fmt.Sprintf("operations[%d]", i)
+		message := fmt.Sprintf("the profiles %s and %s of its routes have different defaults", first.profile, have.profile)
+		if first.failure != have.failure && op.OnFailure == "" && !op.Financial {
+			p.Add(path+".on_failure", message, "write replay or retry")
+		}
+		if first.window != have.window && op.Window == 0 {
+			p.Add(path+".window", message, "write one, such as 7d")
+		}
+	}
+	for _, r := range c.Routes {
+		if profile, ok := semelhttp.ProfileByName(r.Profile); ok && r.Mode != "off" {
+			add(r.Operation, routeDefault{profile.Name, cmp.Or(profile.OnFailure, semel.RetryFailure), Duration(profile.Window)})
+		}
+	}
+	for _, section := range doorSections {
+		if section.uses == nil {
+			continue
+		}
+		for _, operation := range section.uses(c) {
+			add(operation, section.byDefault)
+		}
+	}
+	return found
+}

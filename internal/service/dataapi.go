@@ -1,0 +1,102 @@
+package service
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/service/api"
+	"github.com/semelhq/semel/internal/service/auth"
+	"github.com/semelhq/semel/internal/service/config"
+)
+
+// ownAPI guards what the service itself answers at /v1 of the data listener: the
+// execution API and commands. A page in a browser can reach both, on loopback addresses
+// and inside a network, so the rules of the admin listener apply. They don't apply to
+// routes: the upstream decides what browsers may do there.
+func (s *Server) ownAPI(next http.Handler) http.Handler {
+	origins := http.NewCrossOriginProtection()
+	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.refuse(w, r, semel.CodeForbidden, "Pages of other origins may not use this API.")
+	}))
+	return s.onlyKnownHosts(origins.Handler(next), func() []string { return s.current().cfg.Listen.Hosts })
+}
+
+// serveExecutions is the execution API of the data listener.
+func (s *Server) serveExecutions(w http.ResponseWriter, r *http.Request) {
+	if s.current().cfg.API == config.APIOff {
+		s.refuse(w, r, semel.CodeNotFound, "There is no route for this request, and the execution API is off.")
+		return
+	}
+	s.dataAPI.Data().ServeHTTP(w, r)
+}
+
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, code semel.Code, detail string) {
+	s.current().guard.Refuse(w, r, semelhttp.IETF(), semelhttp.RefusalOf(code, detail))
+}
+
+// caller is who sent a request to the execution API. Behind a route, an upstream may
+// authenticate callers; behind the API nobody does. So an unverified credential counts
+// for nothing if callers could be verified.
+func (s *Server) caller(r *http.Request) (api.Caller, error) {
+	g := s.current()
+	if g.cfg.API != config.APIOpen {
+		id, err := g.auth.Known(r)
+		if err == nil && id.Method == auth.MethodNone {
+			err = auth.ErrNoCredential
+		}
+		return s.admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal}, err)
+	}
+	if semelhttp.Forwarded(r.Header) {
+		return api.Caller{}, errForwarded
+	}
+	who, err := g.guard.Caller(r)
+	return s.admit(api.Caller{Tenant: who.Tenant, Principal: who.Principal, Credential: who.Credential, Unproved: who.Unproved}, err)
+}
+
+// errReserved refuses a caller who would be mistaken for one of the service's own doors.
+var errReserved = errors.New("the principal is the service's own")
+
+// admit refuses a caller who can't be identified now, or who claims the service's own
+// principal.
+func (s *Server) admit(c api.Caller, err error) (api.Caller, error) {
+	switch {
+	case errors.Is(err, auth.ErrUnavailable):
+		return api.Caller{}, &semel.Error{Code: semel.CodeStoreUnavailable, Message: err.Error()}
+	case err != nil:
+		return api.Caller{}, err
+	case s.current().accepting(func(a *accepted) bool { return a.principal == c.Principal }) != nil:
+		return api.Caller{}, errReserved
+	}
+	return c, nil
+}
+
+var errForwarded = errors.New("the request came through a proxy, and the execution API is open to programs on this machine only: add callers to auth")
+
+// onlyKnownHosts refuses requests to a loopback listener whose host is neither a loopback
+// name nor configured. Otherwise a page could reach the listener by pointing its own name
+// to loopback.
+func (s *Server) onlyKnownHosts(next http.Handler, configured func() []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		if local == nil || !isLoopback(local.String()) || isLoopback(r.Host) || named(configured(), r.Host) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		s.refuse(w, r, door.CodeUnknownHost, "This listener answers only to loopback names, and for the execution API to the names in listen.hosts.")
+	})
+}
+
+// named reports whether a host, with or without a port, is one of names.
+func named(names []string, hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = hostport
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, host) })
+}

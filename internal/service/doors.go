@@ -1,0 +1,179 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/door/inbox"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/service/api"
+	"github.com/semelhq/semel/internal/service/config"
+)
+
+// doorway is a door as the service mounts it. No route can hide one, but for one at the root.
+type doorway struct {
+	http.Handler
+	name string // as events and records have it
+	// paths are those at which it gets requests, and serves reports any others; nil: none.
+	paths  []string
+	serves func(path string) bool
+	// last says that it is at the root: it gets every request that no other door and no route
+	// gets.
+	last bool
+	// form says that duplicates get their results in a form of the door's own, and not as
+	// answers over HTTP.
+	form bool
+	// declares reports whether an operation is the door's own, so that the execution API may
+	// not end its calls. Nil: none is.
+	declares func(operation string) bool
+	// accepts is what it accepts now and handles later; nil: nothing.
+	accepts *accepted
+	// interrupt stops what still runs in it, and close frees what it holds. Optional.
+	interrupt, close func()
+}
+
+// doorKinds make the doors of each section of the configuration. A new kind of door adds a
+// line here.
+var doorKinds = []func(s *Server, g *generation, cfg *config.Config) ([]doorway, error){
+	(*Server).commandDoors,
+	(*Server).webhookDoors,
+	(*Server).inboxDoors,
+	(*Server).forrstDoors,
+	(*Server).a2aDoors,
+}
+
+// serving reports whether the door gets requests to a path.
+func (d *doorway) serving(path string) bool {
+	return slices.Contains(d.paths, path) || d.serves != nil && d.serves(path)
+}
+
+// root is the door at the root; nil if none is.
+func (g *generation) root() *doorway {
+	if i := slices.IndexFunc(g.doors, func(d doorway) bool { return d.last }); i >= 0 {
+		return &g.doors[i]
+	}
+	return nil
+}
+
+// door is what gets requests at a path before any route does; nil if nothing does.
+func (g *generation) door(path string) *doorway {
+	for i := range g.doors {
+		if d := &g.doors[i]; !d.last && d.serving(path) {
+			return d
+		}
+	}
+	return nil
+}
+
+// doorOf is the name of the door that a request to the data listener is for.
+func (g *generation) doorOf(r *http.Request) string {
+	if d := g.door(r.URL.Path); d != nil {
+		return d.name
+	}
+	if g.routes.find(r) != nil {
+		return semelhttp.Door
+	}
+	if d := g.root(); d != nil {
+		return d.name
+	}
+	return api.Door
+}
+
+// passesDoor reports whether the path, which is no door's, would be one's if it were
+// spelled as an upstream may read it. If the upstream of a route accepts what the door has
+// checked, it may well accept at such a path what nobody has: an event without a signature.
+func (g *generation) passesDoor(p string) bool {
+	if len(g.doors) == 0 {
+		return false
+	}
+	folded := fold(p)
+	lower := strings.ToLower(folded)
+	for _, spelling := range [...]string{folded, folded + "/", lower, lower + "/"} {
+		if g.door(spelling) != nil {
+			return true
+		}
+		for i := range g.doors {
+			if d := &g.doors[i]; !d.last && slices.ContainsFunc(d.paths, func(path string) bool { return strings.ToLower(path) == spelling }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// accepted is what a door accepts, to be handled after its sender has been answered.
+type accepted struct {
+	destination string   // of its messages
+	operations  []string // of the calls that send these
+	principal   string   // of the calls, which no caller may have
+	// work handles an item: payload is that of its message.
+	work func(ctx context.Context, payload []byte) error
+	// limits are those of dispatch; its Allow and Sender aren't used.
+	limits dispatch.Destination
+}
+
+// How accepted items are handled. They are retried until they are too old, however many
+// attempts that takes.
+const (
+	acceptedMaxTries   = 1 << 20
+	acceptedMaxBackoff = 5 * time.Minute
+	// acceptedExtra is what an attempt may take beside its upstream: reading the state of a
+	// payment, for example.
+	acceptedExtra = 15 * time.Second
+)
+
+// destinations are those of what the doors accept. An item is handled by the door that the
+// configuration then has. After a crash while an item is handled, another attempt follows
+// when the lease is over.
+func (s *Server) destinations(g *generation) map[string]dispatch.Destination {
+	all := map[string]dispatch.Destination{}
+	for i := range g.doors {
+		a := g.doors[i].accepts
+		if a == nil {
+			continue
+		}
+		to := a.limits
+		to.MaxBackoff, to.MaxTries = acceptedMaxBackoff, acceptedMaxTries
+		// Whoever could send such a message would choose what is done, and in whose name.
+		to.Allow = func(call semel.ID) bool {
+			who, _ := call.Scope()
+			return who == a.principal && slices.Contains(a.operations, call.Operation)
+		}
+		to.Sender = dispatch.SenderFunc(func(ctx context.Context, d dispatch.Delivery) error {
+			now := s.current().accepting(func(b *accepted) bool { return b.destination == a.destination })
+			if now == nil {
+				return errors.New("the door that accepted it isn't configured")
+			}
+			return dispatched(now.work(ctx, d.Message.Payload))
+		})
+		all[a.destination] = to
+	}
+	return all
+}
+
+// accepting finds what a door accepts; nil if none does.
+func (g *generation) accepting(is func(*accepted) bool) *accepted {
+	for i := range g.doors {
+		if a := g.doors[i].accepts; a != nil && is(a) {
+			return a
+		}
+	}
+	return nil
+}
+
+// dispatched says to a dispatcher what the error of a worker means.
+func dispatched(err error) error {
+	if refusal, ok := errors.AsType[*inbox.Refusal](err); ok {
+		return dispatch.Park(string(refusal.Code), err)
+	}
+	if later, ok := errors.AsType[*inbox.Later](err); ok {
+		return dispatch.RetryAfter(later.After, err)
+	}
+	return err
+}

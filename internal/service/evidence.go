@@ -1,0 +1,134 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/service/auth"
+	"github.com/semelhq/semel/internal/service/config"
+)
+
+// maxKeyFile bounds the file with the log's keys, in bytes.
+const maxKeyFile = 1 << 20
+
+// OpenEvidence makes the evidence log that a configuration names, on a store. It is nil
+// without keys; operations that demand evidence are then refused, as they are on a store
+// that can't keep it.
+func OpenEvidence(c *config.Evidence, st semel.Store, log *slog.Logger) (*evidence.Log, error) {
+	x := st.Extras()
+	if c.KeyFile == "" || x.Evidence == nil && x.NoEvidence == nil {
+		return nil, nil
+	}
+	keys, keepers, err := evidenceKeys(c)
+	if err != nil {
+		return nil, err
+	}
+	opts := &evidence.Options{
+		Every: time.Duration(c.Every), KeepOpenings: time.Duration(c.KeepOpenings), Keepers: keepers,
+		SignedFile: cmp.Or(c.SignedFile, c.KeyFile+".signed"),
+		OnError:    evidenceErrors(log),
+	}
+	if c.CheckpointDir != "" {
+		dir, err := evidence.NewDirectory(c.CheckpointDir)
+		if err != nil {
+			return nil, err
+		}
+		opts.Keepers = append([]evidence.Keeper{dir}, opts.Keepers...)
+	}
+	return evidence.New(st, keys, opts)
+}
+
+// evidenceKeys reads the keys of the log, and makes the witnesses that are elsewhere.
+func evidenceKeys(c *config.Evidence) (*evidence.Keys, []evidence.Keeper, error) {
+	text, err := auth.ReadFile(c.KeyFile, maxKeyFile)
+	if err != nil {
+		return nil, nil, at("evidence.key_file", err)
+	}
+	keys, err := evidence.ParseKeys(text)
+	if err != nil {
+		return nil, nil, at("evidence.key_file", fmt.Errorf("%s: %w", c.KeyFile, err))
+	}
+	var keepers []evidence.Keeper
+	for i, w := range c.Witnesses {
+		key, err := evidence.ParseCosignerKey(w.Key)
+		if err != nil {
+			return nil, nil, at(fmt.Sprintf("evidence.witnesses[%d].key", i), err)
+		}
+		remote, err := evidence.NewRemoteWitness(w.URL, key, nil)
+		if err != nil {
+			return nil, nil, at(fmt.Sprintf("evidence.witnesses[%d].url", i), err)
+		}
+		keepers = append(keepers, remote)
+	}
+	return keys, keepers, nil
+}
+
+// repeatWarning is after how long the log repeats an error that goes on.
+const repeatWarning = time.Minute
+
+// evidenceErrors logs the errors of the evidence log, which tries again every second, and
+// so finds the same error again. One that lasts until a restart is logged once, any other
+// every minute.
+func evidenceErrors(log *slog.Logger) func(error) {
+	var mu sync.Mutex
+	last := map[string]time.Time{} // by text; emptied before it grows
+	return func(err error) {
+		lasting := errors.Is(err, evidence.ErrTampered) || errors.Is(err, evidence.ErrFork)
+		level := slog.LevelWarn
+		if lasting {
+			level = slog.LevelError
+		}
+		text, now := err.Error(), time.Now()
+		mu.Lock()
+		at, before := last[text]
+		told := before && (lasting || now.Sub(at) < repeatWarning)
+		if !told {
+			if len(last) >= 64 {
+				clear(last)
+			}
+			last[text] = now
+		}
+		mu.Unlock()
+		if !told {
+			log.LogAttrs(context.Background(), level, "evidence", slog.Any("error", err))
+		}
+	}
+}
+
+// witness returns the log, or a nil interface if there is none.
+func witness(l *evidence.Log) semel.Witness {
+	if l == nil {
+		return nil
+	}
+	return l
+}
+
+// runEvidence signs the log until you call end. Call it after everything else has ended,
+// so that the last entries are signed too.
+func (s *Server) runEvidence() (end func(ctx context.Context) error) {
+	if s.evidence == nil {
+		return func(context.Context) error { return nil }
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = s.evidence.Run(ctx) // it ends only because it was stopped
+	}()
+	return func(end context.Context) error {
+		err := s.evidence.Close(end)
+		stop()
+		select {
+		case <-ended:
+		case <-end.Done():
+		}
+		return err
+	}
+}

@@ -1,0 +1,143 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/forrst"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/service/auth"
+	"github.com/semelhq/semel/internal/service/config"
+	"github.com/semelhq/semel/safehttp"
+	"github.com/semelhq/semel/store/memstore"
+)
+
+// forrstDoors are the services of a configuration. Their outcomes are recorded by the
+// generation's guard, which is closed with it. Nothing but a credential says who calls, so
+// they have the rules of ownAPI.
+func (s *Server) forrstDoors(g *generation, cfg *config.Config) (doors []doorway, err error) {
+	for i := range cfg.Forrst {
+		d, err := s.forrstDoor(g, &cfg.Forrst[i])
+		if err != nil {
+			return nil, at(fmt.Sprintf("forrst[%d]", i), err)
+		}
+		doors = append(doors, d)
+	}
+	return doors, nil
+}
+
+func (s *Server) forrstDoor(g *generation, c *config.Forrst) (d doorway, err error) {
+	transport := safehttp.Direct(nil)
+	transport.MaxConnsPerHost = c.UpstreamConnections
+	up, err := forrst.NewUpstream(forrst.UpstreamOptions{URL: c.Upstream, Transport: transport, EffectHeader: c.EffectHeader, Answers: judge.Answers(c.Answers), Prepare: prepare(g, c)})
+	if err != nil {
+		return d, err
+	}
+	opts, err := forrstOptions(c, up.Run)
+	if err != nil {
+		return d, err
+	}
+	opts.Runner, opts.Identify = g.guard.Runner(), g.verifiedCallers(&c.Callers)
+	opts.Attrs = []slog.Attr{slog.String("path", c.Path)}
+	service, err := forrst.New(s.engine, opts)
+	if err != nil {
+		return d, err
+	}
+	return doorway{Handler: s.ownAPI(service), name: forrst.Door, form: true, paths: []string{c.Path}, interrupt: up.Interrupt, close: up.Close}, nil
+}
+
+// verifiedCallers says who calls a door whose calls are the service's own, so where callers
+// can be verified an unverified credential counts for nothing, as for the execution API. The
+// configuration can name credentials that the upstream verifies, or have callers share.
+func (g *generation) verifiedCallers(c *config.Callers) func(r *http.Request) (semelhttp.Caller, error) {
+	callers := g.guard.Callers(semelhttp.Route{Credential: c.Credential, Anonymous: c.Anonymous})
+	if !g.auth.Configured() || len(c.Credential) > 0 || c.Anonymous == semelhttp.AnonymousShare {
+		return callers
+	}
+	return func(r *http.Request) (semelhttp.Caller, error) {
+		who, err := callers(r)
+		if err == nil && who.Principal == "" {
+			err = &semelhttp.Refused{Challenge: auth.Challenge(auth.ErrNoCredential), Err: auth.ErrNoCredential}
+		}
+		return who, err
+	}
+}
+
+// forrstOptions are what the configuration says of a service whose functions all do run.
+func forrstOptions(c *config.Forrst, run forrst.Handler) (forrst.Options, error) {
+	key, err := c.HashKey()
+	if err != nil {
+		return forrst.Options{}, err
+	}
+	opts := forrst.Options{
+		Service: c.Service, Extensions: c.Extensions, MaxBody: int64(c.MaxBody), Timeout: time.Duration(c.Timeout), MaxTTL: time.Duration(c.MaxTTL),
+		HashKey: key, PlainHash: c.ArgumentsHash == "plain",
+	}
+	for _, fn := range c.Functions {
+		f := forrst.Function{Name: fn.Name, Key: fn.Key, Operation: semel.Operation{Name: fn.Operation}}
+		for _, version := range fn.Versions {
+			arguments, err := fn.ReadArguments(version)
+			if err != nil {
+				return forrst.Options{}, err
+			}
+			f.Versions = append(f.Versions, forrst.Version{Version: version, Run: run, Arguments: arguments})
+		}
+		opts.Functions = append(opts.Functions, f)
+	}
+	return opts, nil
+}
+
+// ExplainForrst says what the service over Forrst at a path would make of the body of a
+// request. It reports false if there is none at the path.
+func ExplainForrst(cfg *config.Config, path string, body []byte) (forrst.Explanation, bool, error) {
+	i := slices.IndexFunc(cfg.Forrst, func(f config.Forrst) bool { return f.Path == path })
+	if i < 0 {
+		return forrst.Explanation{}, false, nil
+	}
+	ops, err := operations(cfg)
+	if err != nil {
+		return forrst.Explanation{}, true, err
+	}
+	for i := range ops {
+		ops[i].Evidence = semel.EvidenceNone // it would need the keys of a log, and nothing happens here
+	}
+	engine, err := semel.New(memstore.New(), &semel.Options{Operations: ops})
+	if err != nil {
+		return forrst.Explanation{}, true, err
+	}
+	opts, err := forrstOptions(&cfg.Forrst[i], func(context.Context, semel.Execution, *forrst.Request) (any, error) { return nil, nil })
+	if err != nil {
+		return forrst.Explanation{}, true, err
+	}
+	service, err := forrst.New(engine, opts)
+	if err != nil {
+		return forrst.Explanation{}, true, err
+	}
+	return service.Explain(body), true, nil
+}
+
+// prepare says who calls to the upstream, and keeps from it what is the service's own.
+func prepare(g *generation, c *config.Forrst) func(context.Context, *forrst.Request, http.Header) {
+	return func(ctx context.Context, r *forrst.Request, header http.Header) {
+		for _, name := range g.auth.IdentityHeaders() {
+			header.Del(name)
+		}
+		if !c.ForwardCredential && ownCredential(ctx) {
+			header.Del("Authorization")
+		}
+		for name, value := range map[string]string{c.TenantHeader: r.Caller.Tenant, c.PrincipalHeader: r.Caller.Principal} {
+			if name == "" {
+				continue
+			}
+			if header.Del(name); value != "" {
+				header.Set(name, value)
+			}
+		}
+	}
+}

@@ -1,0 +1,307 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/door/semelproxy"
+	"github.com/semelhq/semel/internal/service/auth"
+	"github.com/semelhq/semel/internal/service/config"
+)
+
+// Paths on the data listener that no route can have.
+const (
+	ownPrefix    = "/semel/"
+	statusPath   = ownPrefix + "status/"
+	problemsPath = ownPrefix + "problems/"
+)
+
+// generation has everything that depends on one configuration. A reload makes another
+// one; requests finish under the one they began with.
+type generation struct {
+	cfg  *config.Config
+	auth *auth.Authenticator
+	// adminToken knows who bears the token of the admin listener.
+	adminToken *auth.Authenticator
+	guard      *semelhttp.Guard
+	proxies    []*semelproxy.Proxy
+	routes     routing
+	doors      []doorway
+
+	inFlight sync.WaitGroup
+}
+
+// build makes a generation, and registers its operations. A bad configuration leaves the
+// engine's operations as they were; commit removes those that the generation before had and
+// this one doesn't.
+func (s *Server) build(cfg *config.Config) (g *generation, commit func(), err error) {
+	commit, err = s.engine.Door().Redeclare(func() (err error) {
+		g, err = s.declare(cfg)
+		return err
+	})
+	return g, commit, err
+}
+
+func (s *Server) declare(cfg *config.Config) (*generation, error) {
+	ops, err := operations(cfg)
+	if err != nil {
+		return nil, err
+	}
+	g := &generation{cfg: cfg, routes: newRouting()}
+	if g.auth, err = auth.New(callers(&cfg.Auth)); err != nil {
+		return nil, at("auth", err)
+	}
+	if g.adminToken, err = adminToken(&cfg.Admin); err != nil {
+		return nil, at("admin.token_file", err)
+	}
+	if s.gen != nil {
+		g.auth.Inherit(s.gen.auth)
+	}
+	if err := s.engine.Register(ops...); err != nil {
+		return nil, err
+	}
+	g.guard, err = semelhttp.New(s.engine, &semelhttp.Options{
+		Identity: g.auth.HTTPIdentity(), StatusPath: statusPath, TypeBase: problemsPath,
+		Advice: "If you run this service, name its callers in auth (semel proxy: --jwt-issuer or --trusted-header), or set anonymous.",
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range cfg.Warnings() {
+		s.log.Warn(w)
+	}
+	for _, kind := range doorKinds {
+		doors, err := kind(s, g, cfg)
+		if err != nil {
+			return nil, err
+		}
+		g.doors = append(g.doors, doors...)
+	}
+	for i, route := range cfg.Routes {
+		if err := s.addRoute(g, &route); err != nil {
+			return nil, at(fmt.Sprintf("routes[%d]", i), err)
+		}
+	}
+	return g, nil
+}
+
+func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
+	defer func() { // net/http panics if a pattern is invalid
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%v", v)
+		}
+	}()
+	upstream, err := url.Parse(route.Upstream)
+	if err != nil {
+		return err
+	}
+	opts := semelproxy.Options{
+		Upstream: upstream, Route: g.cfg.Guarded(*route), Mode: semelproxy.Mode(route.Mode),
+		Identity: g.auth.HTTPIdentity(), StripHeaders: g.auth.IdentityHeaders(),
+		EffectHeader: route.EffectHeader, TenantHeader: route.TenantHeader, PrincipalHeader: route.PrincipalHeader,
+		PreserveHost: semelproxy.HostRule(route.PreserveHost), TrustedProxies: g.cfg.Listen.Trusted(),
+		Transport: semelproxy.TransportOptions{MaxConns: route.UpstreamConnections, Fresh: route.FreshConnections},
+		Attrs:     []slog.Attr{slog.String("route", route.Match)},
+	}
+	if !route.ForwardCredential {
+		opts.OwnCredential = ownCredential
+	}
+	if upstream.Scheme == "h2c" {
+		http := *upstream
+		http.Scheme = "http"
+		opts.Upstream, opts.Transport.Protocol = &http, semelproxy.ProtocolH2C
+	}
+	for _, kind := range route.Unguarded {
+		opts.Unguarded = append(opts.Unguarded, semelproxy.Kind(kind))
+	}
+	proxy, err := semelproxy.New(g.guard, opts)
+	if err != nil {
+		return err
+	}
+	g.proxies = append(g.proxies, proxy)
+	g.routes.add(route.Match, proxy)
+	return nil
+}
+
+// ownCredential reports whether the caller was identified by a token of this service, with
+// which an upstream could act as the caller here. A JWT is made for others too, who verify
+// it again.
+func ownCredential(ctx context.Context) bool {
+	id, ok := auth.FromContext(ctx)
+	return ok && id.Method == auth.MethodToken
+}
+
+// operations are the declared policies, with the functions that the server adds.
+func operations(cfg *config.Config) ([]semel.Operation, error) {
+	var ops []semel.Operation
+	var errs []error
+	for i := range cfg.Operations {
+		o := &cfg.Operations[i]
+		op, err := o.Policy()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if o.Share == semel.ShareTenant {
+			op.Authorize = onlyVerified
+		}
+		if o.ReconcileURL != "" {
+			u, err := url.Parse(o.ReconcileURL)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("operations[%d].reconcile_url: %w", i, err))
+				continue
+			}
+			op.Reconcile = semelproxy.ReconcileHTTP(u, nil)
+		}
+		ops = append(ops, op)
+	}
+	return ops, errors.Join(errs...)
+}
+
+// onlyVerified lets every verified caller of the tenant see an answer that the tenant
+// shares. A caller who is known only by a credential belongs to no tenant.
+func onlyVerified(_ context.Context, call semel.Call, _ semel.Record) error {
+	if semelhttp.DerivedPrincipal(call.Principal) {
+		return errors.New("the caller has no verified identity")
+	}
+	return nil
+}
+
+// callers translates the section auth for package auth.
+func callers(c *config.Auth) auth.Settings {
+	s := auth.Settings{DefaultTenant: c.DefaultTenant}
+	for _, t := range c.Tokens {
+		s.Tokens = append(s.Tokens, auth.Token{
+			Name: t.Name, SHA256: t.SHA256,
+			Tenant: cmp.Or(t.Tenant, c.DefaultTenant), Principal: cmp.Or(t.Principal, t.Name), Roles: t.Roles, Rights: t.Rights,
+		})
+	}
+	for _, j := range c.JWT {
+		tenant := j.Tenant
+		if j.TenantClaim == "" {
+			tenant = cmp.Or(tenant, c.DefaultTenant)
+		}
+		s.JWT = append(s.JWT, auth.JWT{
+			Issuer: j.Issuer, Audience: j.Audience, Algorithms: j.Algorithms, KeysFile: j.KeysFile, JWKSURL: j.JWKSURL,
+			Tenant: tenant, TenantClaim: j.TenantClaim, PrincipalClaim: j.PrincipalClaim, RolesClaim: j.RolesClaim, Leeway: time.Duration(j.Leeway),
+		})
+		for _, v := range j.Roles {
+			last := &s.JWT[len(s.JWT)-1]
+			last.Roles = append(last.Roles, auth.RoleValue(v))
+		}
+	}
+	for _, m := range c.MTLS {
+		s.MTLS = append(s.MTLS, auth.Certificate{
+			Subject: m.Subject, Tenant: cmp.Or(m.Tenant, c.DefaultTenant), Principal: cmp.Or(m.Principal, m.Subject), Roles: m.Roles, Rights: m.Rights,
+		})
+	}
+	h := c.TrustedHeader
+	s.TrustedHeader = auth.TrustedHeader{From: h.From, Tenant: h.Tenant, Principal: h.Principal, Roles: h.Roles}
+	return s
+}
+
+// dataHandler limits serveData to the budget of bytes in flight. It authenticates the
+// caller once, for everything behind it.
+func (s *Server) dataHandler(cfg *config.Config) http.Handler {
+	quotas := cfg.Quotas != config.Quotas{Window: cfg.Quotas.Window}
+	limited := s.budget.Handler(http.HandlerFunc(s.serveData), new(s.limitOptions(cfg)))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a := s.current().auth; a.Configured() {
+			// A bad credential is refused by the handlers that need the caller.
+			if id, err := a.Authenticate(r); err == nil {
+				r = r.WithContext(auth.NewContext(r.Context(), id))
+			}
+		}
+		if quotas {
+			r = withNetwork(r)
+		}
+		limited.ServeHTTP(w, r)
+	})
+}
+
+// serveData routes requests of the data listener: first to the paths that are always
+// Semel's own, then to the routes, then to a door at the root, or else to the execution API,
+// which a route may hide.
+func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
+	g := s.enter()
+	defer g.inFlight.Done()
+	door := g.door(r.URL.Path)
+	switch {
+	case strings.HasPrefix(r.URL.Path, statusPath):
+		g.guard.Status().ServeHTTP(w, r)
+	case strings.HasPrefix(r.URL.Path, problemsPath):
+		r.URL.Path = strings.TrimPrefix(r.URL.Path, strings.TrimSuffix(ownPrefix, "/"))
+		s.dataAPI.Data().ServeHTTP(w, r)
+	case door != nil:
+		door.ServeHTTP(w, r)
+	default:
+		if route := g.routes.find(r); route != nil {
+			g.serve(w, r, route)
+			return
+		}
+		if d := g.root(); d != nil {
+			d.ServeHTTP(w, r)
+			return
+		}
+		s.executions.ServeHTTP(w, r)
+	}
+}
+
+// answersHTTP reports whether duplicates get a record's result as an HTTP answer of a
+// route.
+func (s *Server) answersHTTP(rec *semel.Record) bool {
+	g := s.enter()
+	defer g.inFlight.Done()
+	own := slices.ContainsFunc(g.doors, func(d doorway) bool { return d.form && d.name == rec.Door })
+	return semelhttp.Marked(rec) || !own && g.guard.Serves(rec.ID.Operation)
+}
+
+// interrupt stops whatever still runs: upstream calls are cancelled, and their attempts
+// end according to what is known of them.
+func (g *generation) interrupt() {
+	for _, p := range g.proxies {
+		p.Interrupt()
+	}
+	for i := range g.doors {
+		if f := g.doors[i].interrupt; f != nil {
+			f()
+		}
+	}
+}
+
+// close waits until the outcomes of everything that ran are recorded.
+func (g *generation) close(ctx context.Context) error {
+	idle := make(chan struct{})
+	go func() {
+		g.inFlight.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+	err := g.guard.Close(ctx)
+	for _, p := range g.proxies {
+		p.Close()
+	}
+	for i := range g.doors {
+		if f := g.doors[i].close; f != nil {
+			f()
+		}
+	}
+	return err
+}
+
+// retire closes a generation that was replaced, however long its requests take.
+func (g *generation) retire() { _ = g.close(context.Background()) }

@@ -1,0 +1,284 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/service/api"
+	"github.com/semelhq/semel/internal/service/auth"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/pebblestore"
+)
+
+// probeTime bounds each check of readiness.
+const probeTime = 2 * time.Second
+
+// live answers as long as the process serves.
+func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
+	plain(w, http.StatusOK, "ok\n")
+}
+
+// ready says whether the process should get traffic: it isn't stopping, and the store
+// answers, has a reliable clock and accepts new calls. With ?verbose it lists the checks,
+// marked + if all is well, - if the process should get no traffic, and ! if it can serve
+// and somebody should look at it. It shows callers with a role the details: names of stores and issuers, and errors.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	status, text := http.StatusOK, ""
+	caller, err := s.operator(r)
+	trusted := err == nil && caller.Role >= api.Viewer
+	for _, c := range s.checks(r.Context()) {
+		if c.err == nil {
+			format := "[+] %s ok"
+			if c.amiss {
+				format = "[!] %s"
+			}
+			text += fmt.Sprintf(format, c.name)
+			if c.detail != "" && trusted {
+				text += ": " + c.detail
+			}
+			text += "\n"
+			continue
+		}
+		status = http.StatusServiceUnavailable
+		if text += "[-] " + c.name; trusted {
+			text += ": " + c.err.Error()
+		}
+		text += "\n"
+	}
+	if !r.URL.Query().Has("verbose") {
+		text = http.StatusText(status)
+		if status == http.StatusOK {
+			text = "ok"
+		}
+		text += "\n"
+	}
+	plain(w, status, text)
+}
+
+// check is one check of readiness.
+type check struct {
+	name, detail string
+	// amiss says that somebody should look at detail, although the node can serve.
+	amiss bool
+	// err is why the node should get no traffic.
+	err error
+	// outside says that a restart would not mend err.
+	outside bool
+}
+
+func (s *Server) checks(ctx context.Context) []check {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	checks := []check{{name: "serving", detail: s.whichBuild()}, {name: "store", detail: s.storeName}}
+	if s.stopping.Load() {
+		checks[0].err = errStopping
+	}
+	var answers, writes check
+	var both sync.WaitGroup
+	both.Go(func() { answers = s.answering(ctx) })
+	both.Go(func() { writes = s.writing(ctx) })
+	both.Wait()
+	if checks[1].err, checks[1].amiss = answers.err, answers.amiss; answers.amiss {
+		checks[1].detail += "; " + answers.detail
+	}
+	checks = append(checks, s.durabilityCheck(), s.sweeping())
+	if states := s.current().auth.KeyStates(); len(states) > 0 {
+		checks = append(checks, issuers(states))
+	}
+	if st, now, ok := s.clockState(ctx); ok {
+		checks = append(checks, clockCheck(st, now))
+	}
+	if writes.name != "" {
+		checks = append(checks, writes)
+	}
+	if embedded, ok := store.As[*pebblestore.Store](s.store); ok {
+		checks = append(checks, roomOf(embedded))
+	}
+	if s.evidence != nil {
+		c := check{name: "evidence"}
+		if err := s.evidence.Fault(); err != nil {
+			c.amiss, c.detail = true, "FAULT: "+err.Error() // entries are still written, so no call is refused
+		}
+		checks = append(checks, c)
+	}
+	if err := checks[1].err; err != nil { // what was read from the store before says nothing now
+		for i := range checks {
+			if c := &checks[i]; (c.name == "durability" || c.name == "evidence") && c.err == nil && !c.amiss {
+				c.amiss, c.detail = true, "not known: the store does not answer"
+			}
+		}
+	}
+	return checks
+}
+
+// every calls f now, and then after each pause until ctx ends.
+func every(ctx context.Context, pause time.Duration, f func()) {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		f()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// issuers is the state of the keys fetched from token issuers. An issuer that doesn't
+// answer doesn't make the node unready: other callers are served, and another node could
+// not reach it either.
+func issuers(states []auth.KeyState) check {
+	c := check{name: "issuers"}
+	var parts []string
+	for _, state := range states {
+		parts = append(parts, state.String())
+		c.amiss = c.amiss || state.Err != nil
+	}
+	c.detail = strings.Join(parts, "; ")
+	return c
+}
+
+// watchKeys keeps the keys of issuers fresh, and logs when that begins to fail and when
+// it succeeds again.
+func (s *Server) watchKeys(ctx context.Context) {
+	failing := map[string]bool{}
+	every(ctx, auth.RefreshEvery, func() {
+		a := s.current().auth
+		a.Refresh(ctx)
+		for _, state := range a.KeyStates() {
+			if state.Err != nil && !failing[state.Issuer] && ctx.Err() == nil {
+				s.log.Warn("the keys of an issuer can't be fetched", slog.String("keys", state.String()))
+			} else if state.Err == nil && failing[state.Issuer] {
+				s.log.Info("the keys of an issuer can be fetched again", slog.String("keys", state.String()))
+			}
+			failing[state.Issuer] = state.Err != nil
+		}
+	})
+}
+
+// noteSweep keeps the last sweep. One that looked ahead and found no trouble says nothing
+// about the records that it didn't look at.
+func (s *Server) noteSweep(e semel.Event) {
+	if e.Swept.Partial && e.Err == nil && s.lastSweep.Load() != nil {
+		s.sweptAt.Store(time.Now().UnixMilli())
+		return
+	}
+	if s.lastSweep.Store(&e); e.Err == nil {
+		s.sweptAt.Store(time.Now().UnixMilli())
+	}
+}
+
+// sweeping is the state of the last sweep. Trouble with some records doesn't make the
+// node unready: other nodes have the same trouble.
+func (s *Server) sweeping() check {
+	c := check{name: "sweeps"}
+	e := s.lastSweep.Load()
+	if e == nil {
+		c.detail = "none yet"
+		return c
+	}
+	var parts []string
+	if text := sweepProblem(e); text != "" {
+		parts = append(parts, text)
+	}
+	if e.Swept.Unreadable > 0 {
+		parts = append(parts, fmt.Sprintf("%d records can't be read", e.Swept.Unreadable))
+	}
+	if e.Swept.Left > 0 {
+		parts = append(parts, fmt.Sprintf("%d due records are left to programs that have their operations", e.Swept.Left))
+	}
+	c.detail = strings.Join(parts, "; ")
+	c.amiss = c.detail != ""
+	return c
+}
+
+// durabilityCheck is what the store promised when its settings were last read.
+func (s *Server) durabilityCheck() check {
+	c := check{name: "durability"}
+	d, err := s.durability()
+	switch {
+	case err != nil:
+		c.err = err
+		if s.current().cfg.Store.Profile != "strict" {
+			c.amiss, c.detail, c.err = true, "not known: "+err.Error(), nil
+		}
+		return c
+	case s.current().cfg.Store.Profile == "strict" && len(d.Unsafe) > 0:
+		c.err = errors.New(strings.Join(d.Unsafe, "; "))
+	}
+	c.detail, c.amiss = string(d.Level), len(d.Unsafe) > 0
+	for _, set := range d.Settings {
+		c.detail += fmt.Sprintf(" %s=%q", set.Name, set.Value)
+	}
+	for _, sentence := range d.Unsafe {
+		c.detail += "; unsafe: " + sentence
+	}
+	return c
+}
+
+// durabilityReading is a store's durability, or why it can't be read.
+type durabilityReading struct {
+	store.Durability
+	err error
+}
+
+// durability is what readDurability read last.
+func (s *Server) durability() (store.Durability, error) {
+	p := s.reading.Load()
+	return p.Durability, p.err
+}
+
+// watchDurability reads the store's settings, and the free space on its disk, every
+// minute, because both can change at any time. It logs changes.
+func (s *Server) watchDurability(ctx context.Context) {
+	every(ctx, time.Minute, func() {
+		s.watchRoom()
+		before := s.reading.Load()
+		now := s.readDurability(ctx)
+		if before.Level != now.Level || len(before.Unsafe) != len(now.Unsafe) || (before.err == nil) != (now.err == nil) {
+			s.log.Warn("the store's durability has changed", slog.String("durability", string(now.Level)), slog.Any("unsafe", now.Unsafe), slog.Any("error", now.err))
+		}
+	})
+}
+
+func (s *Server) readDurability(ctx context.Context) *durabilityReading {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	p := &durabilityReading{}
+	p.Durability, p.err = DurabilityOf(ctx, s.store)
+	s.reading.Store(p)
+	return p
+}
+
+// Healthy reports whether the process can do its work, or a restart by its watchdog would
+// not help.
+func (s *Server) Healthy() bool {
+	for _, c := range s.checks(context.Background()) {
+		if c.err != nil && !c.outside {
+			return false
+		}
+	}
+	return true
+}
+
+// whichBuild says which build this process runs, for people who upgrade many.
+func (s *Server) whichBuild() string { return "semel " + s.version + " " + runtime.Version() }
+
+func plain(w http.ResponseWriter, status int, text string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text) // the client may ask again
+}

@@ -1,0 +1,111 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/service/auth"
+	"github.com/semelhq/semel/internal/service/config"
+)
+
+// Finding is what one check of an installation found.
+type Finding struct {
+	// Name is that of a check of GET /readyz?verbose.
+	Name string
+	// Detail is for people.
+	Detail string
+	// Amiss says that somebody should look at it, although a service could serve.
+	Amiss bool
+	// Err is why a service would not be ready, or not start.
+	Err error
+}
+
+// Inspection is the store of a configuration, open for reading, and the checks that a service
+// on it would report. Nothing is changed. Its methods may be called concurrently.
+type Inspection struct{ s *Server }
+
+// Inspect opens the store of a configuration. It doesn't check the configuration itself; see
+// [Check]. An error is that of opening.
+func Inspect(ctx context.Context, cfg *config.Config) (*Inspection, error) {
+	s := &Server{storeName: cfg.Store.Name(), gen: &generation{cfg: cfg, auth: &auth.Authenticator{}, adminToken: &auth.Authenticator{}}}
+	var err error
+	if s.store, err = LookAtStore(ctx, cfg.Store); err != nil {
+		return nil, err
+	}
+	if s.engine, err = semel.New(s.store, nil); err != nil {
+		return nil, errors.Join(err, s.store.Close())
+	}
+	return &Inspection{s}, nil
+}
+
+// Engine runs nothing, and finds records.
+func (i *Inspection) Engine() *semel.Engine { return i.s.engine }
+
+// Close closes the store.
+func (i *Inspection) Close() error {
+	return errors.Join(i.s.engine.Close(context.Background()), i.s.store.Close())
+}
+
+// Findings checks the store, as readiness does, and the evidence log.
+func (i *Inspection) Findings(ctx context.Context) []Finding {
+	i.s.readDurability(ctx)
+	var all []Finding
+	for _, c := range i.s.checks(ctx) {
+		if !slices.Contains([]string{"serving", "sweeps", "issuers"}, c.name) { // of a process that runs
+			all = append(all, Finding{c.name, c.detail, c.amiss, c.err})
+		}
+	}
+	if i.s.current().cfg.Evidence.KeyFile != "" {
+		all = append(all, i.evidence(ctx))
+	}
+	return all
+}
+
+// evidence verifies the newest checkpoint by the keys of the log, and holds it against the one
+// that this node has signed last.
+func (i *Inspection) evidence(ctx context.Context) Finding {
+	c := &i.s.current().cfg.Evidence
+	f := Finding{Name: "evidence"}
+	wrong := func(err error) Finding { f.Err = err; return f }
+	keys, _, err := evidenceKeys(c)
+	if err != nil {
+		return wrong(err)
+	}
+	x := i.s.store.Extras()
+	if x.Evidence == nil {
+		return wrong(cmp.Or(x.NoEvidence, errors.New("this store keeps no evidence")))
+	}
+	file := cmp.Or(c.SignedFile, c.KeyFile+".signed")
+	signedLast, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return wrong(err)
+	}
+	reader, err := evidence.NewReader(ctx, i.s.store)
+	switch {
+	case errors.Is(err, evidence.ErrEmpty) && len(signedLast) == 0:
+		f.Detail = "nothing is signed yet"
+		return f
+	case errors.Is(err, evidence.ErrEmpty):
+		return wrong(fmt.Errorf("the log has no checkpoint, although %s has one that was signed: the store was put back or exchanged", file))
+	case err != nil:
+		return wrong(err)
+	}
+	signed, at := reader.Checkpoint()
+	if _, err := keys.Trust().Open([]byte(signed)); err != nil {
+		return wrong(fmt.Errorf("the newest checkpoint isn't signed by the keys in %s: %w", c.KeyFile, err))
+	}
+	if len(signedLast) > 0 {
+		if err := reader.Contains(ctx, string(signedLast)); err != nil {
+			return wrong(fmt.Errorf("the log doesn't contain what %s has, which was signed last: %w", file, err))
+		}
+	}
+	f.Detail = fmt.Sprintf("the newest checkpoint, of %d entries, is signed by %s", at.Size, at.Origin)
+	return f
+}

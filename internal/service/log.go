@@ -1,0 +1,164 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/seldom"
+)
+
+// observe logs the engine's events, but for deliveries: those have the line that the door
+// package writes. Usual ends of attempts are at the level debug, and what somebody should see
+// is higher. It doesn't log keys, principals or payloads.
+func observe(log *slog.Logger) *semel.Events {
+	ctx := context.Background()
+	return &semel.Events{
+		Ended: func(e semel.Event) {
+			level, disposition := slog.LevelDebug, e.Disposition.String()
+			if e.Held {
+				level, disposition = slog.LevelWarn, "held"
+			} else if e.By != "holder" {
+				level = slog.LevelInfo
+			}
+			if !log.Enabled(ctx, level) {
+				return
+			}
+			log.LogAttrs(ctx, level, "ended", slog.String("record", e.ID.String()), slog.String("tenant", e.ID.Tenant),
+				slog.String("disposition", disposition), slog.Int("attempt", e.Attempt), slog.Int64("fence", e.Fence),
+				slog.Duration("took", e.Took), slog.String("by", e.By), slog.String("who", e.Who), slog.String("reason", e.Reason), slog.String("held_reason", e.HeldReason))
+		},
+		LeaseLost: func(e semel.Event) {
+			log.LogAttrs(ctx, slog.LevelWarn, "lease lost", slog.String("record", e.ID.String()),
+				slog.Int("attempt", e.Attempt), slog.Int64("fence", e.Fence), slog.Any("error", e.Err))
+		},
+		StoreFailed: storeFailed(log),
+		Purged: func(e semel.Event) {
+			if e.By == "" {
+				log.LogAttrs(ctx, slog.LevelDebug, "purged", slog.Int("count", e.Count))
+				return
+			}
+			log.LogAttrs(ctx, slog.LevelInfo, "purged", slog.String("record", e.ID.String()), slog.String("by", e.By), slog.String("who", e.Who), slog.String("reason", e.Reason))
+		},
+		Swept: swept(log),
+		Reconciled: func(e semel.Event) {
+			if e.Err != nil {
+				log.LogAttrs(ctx, slog.LevelWarn, "the reconciler has no answer", slog.String("record", e.ID.String()), slog.Duration("took", e.Took), slog.Any("error", e.Err))
+			}
+		},
+		Compensated: func(e semel.Event) {
+			if e.Err != nil {
+				log.LogAttrs(ctx, slog.LevelWarn, "a compensation that was resumed did not succeed", slog.String("record", e.ID.String()), slog.Duration("took", e.Took), slog.Any("error", e.Err))
+			}
+		},
+		ReleaseDropped: func(e semel.Event) {
+			log.LogAttrs(ctx, slog.LevelWarn, "too many claims wait to be released: if this one was written, its call is held or runs again when the lease ends", slog.String("record", e.ID.String()))
+		},
+	}
+}
+
+// sampleEvery is how often failures of one kind of call to the store are logged: while a store is
+// away, each call that is refused fails, thousands in a minute.
+const sampleEvery = time.Second
+
+// storeFailed logs failures of the store: the first of a kind of call at once, and then one line
+// for each second, with the last failure and how many there were.
+func storeFailed(log *slog.Logger) func(semel.Event) {
+	tell := func(e semel.Event, count int) {
+		log.LogAttrs(context.Background(), slog.LevelError, "store failed", slog.String("call", e.Call), slog.Int("try", e.Try),
+			slog.Int("count", count), slog.Any("error", e.Err))
+	}
+	repeated := seldom.New(sampleEvery, tell)
+	return func(e semel.Event) {
+		if repeated.First(e.Call, e) {
+			tell(e, 1)
+		}
+	}
+}
+
+// repeatAfter is how long swept waits before it logs a lasting problem again.
+const repeatAfter = 10 * time.Minute
+
+// swept logs why sweeps leave records undone: once, again from time to time, and when
+// that is over.
+func swept(log *slog.Logger) func(semel.Event) {
+	var mu sync.Mutex
+	var last string
+	var at time.Time
+	return func(e semel.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		text := sweepProblem(&e)
+		if text == "" && e.Swept.Partial || text == last && (text == "" || time.Since(at) < repeatAfter) {
+			return
+		}
+		if text == "" {
+			log.Info("sweeps succeed again")
+		} else {
+			log.Error("sweep failed", slog.String("error", text))
+		}
+		last, at = text, time.Now()
+	}
+}
+
+// sweepProblem says what a sweep could not do; empty if nothing.
+func sweepProblem(e *semel.Event) string {
+	if e.Err == nil {
+		return ""
+	}
+	text := e.Err.Error()
+	if first, rest, more := strings.Cut(text, "\n"); more {
+		text = fmt.Sprintf("%s; and %d more", first, 1+strings.Count(rest, "\n"))
+	}
+	return text
+}
+
+// allOf calls the functions of each of several Events.
+func allOf(first *semel.Events, more ...*semel.Events) *semel.Events {
+	for _, next := range more {
+		first = both(first, next)
+	}
+	return first
+}
+
+// both calls the functions of a and then those of b. Only a may have those that follow a trace.
+func both(a, b *semel.Events) *semel.Events {
+	return &semel.Events{
+		Arrived: a.Arrived,
+		Trace:   a.Trace,
+
+		Decided:     after(a.Decided, b.Decided),
+		Ended:       after(a.Ended, b.Ended),
+		LeaseLost:   after(a.LeaseLost, b.LeaseLost),
+		StoreFailed: after(a.StoreFailed, b.StoreFailed),
+		Purged:      after(a.Purged, b.Purged),
+		Erased:      after(a.Erased, b.Erased),
+		Swept:       after(a.Swept, b.Swept),
+
+		Unswept:     after(a.Unswept, b.Unswept),
+		Reconciled:  after(a.Reconciled, b.Reconciled),
+		Compensated: after(a.Compensated, b.Compensated),
+
+		ReleaseDropped: after(a.ReleaseDropped, b.ReleaseDropped),
+
+		Answered: after(a.Answered, b.Answered),
+		Troubled: after(a.Troubled, b.Troubled),
+	}
+}
+
+func after(a, b func(semel.Event)) func(semel.Event) {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(e semel.Event) {
+		a(e)
+		b(e)
+	}
+}

@@ -1,0 +1,123 @@
+package service
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/evidence"
+)
+
+// A lasting problem is logged once, and again from time to time; its end is logged once.
+func TestTroubleOfSweepsIsNotRepeatedEachSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		told := swept(slog.New(slog.NewTextHandler(&out, nil)))
+		lines := func(want int, last string) {
+			t.Helper()
+			got := strings.Split(strings.TrimSpace(out.String()), "\n")
+			if len(got) != want || !strings.Contains(got[len(got)-1], last) {
+				t.Errorf("%d lines, want %d, the last with %q:\n%s", len(got), want, last, &out)
+			}
+		}
+		bad := semel.Event{Err: errors.Join(errors.New("the record a is newer"), errors.New("the record b is newer"))}
+		for range 300 {
+			told(bad)
+			<-time.After(time.Second)
+		}
+		lines(1, "the record a is newer; and 1 more")
+		<-time.After(10 * time.Minute)
+		told(bad)
+		lines(2, "the record a is newer; and 1 more")
+		told(semel.Event{Err: errors.New("the archive is down")})
+		lines(3, "the archive is down")
+		for range 10 {
+			told(semel.Event{})
+		}
+		lines(4, "sweeps succeed again")
+	})
+}
+
+// While a store is away, a line a second says so for each kind of call, and no failure is left
+// out of the counts.
+func TestFailuresOfTheStoreAreCountedInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		told := storeFailed(slog.New(slog.NewJSONHandler(&out, nil)))
+		const seconds, each = 5, 100
+		for range seconds {
+			for range each {
+				told(semel.Event{Call: "apply", Try: 1, Err: errors.New("the disk is full")})
+				told(semel.Event{Call: "get", Try: 1, Err: errors.New("no connection")})
+			}
+			<-time.After(sampleEvery)
+		}
+		<-time.After(2 * sampleEvery)
+		told(semel.Event{Call: "apply", Try: 1, Err: errors.New("later")})
+		counts, lines := map[string]int{}, map[string]int{}
+		for text := range strings.Lines(out.String()) {
+			var line struct {
+				Call, Error string
+				Count       int
+			}
+			if err := json.Unmarshal([]byte(text), &line); err != nil {
+				t.Fatal(err)
+			}
+			counts[line.Call+": "+line.Error] += line.Count
+			lines[line.Call]++
+		}
+		if counts["apply: the disk is full"] != seconds*each || counts["get: no connection"] != seconds*each || counts["apply: later"] != 1 {
+			t.Errorf("counted were %v", counts)
+		}
+		if lines["apply"] > seconds+3 || lines["get"] > seconds+2 {
+			t.Errorf("lines are %v:\n%s", lines, &out)
+		}
+		<-time.After(2 * sampleEvery)
+	})
+}
+
+// The evidence log tries again each second. What lasts until a restart is logged once, and
+// what may pass once a minute.
+func TestFaultsOfTheEvidenceAreNotRepeatedEachSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		told := evidenceErrors(slog.New(slog.NewTextHandler(&out, nil)))
+		for range 150 {
+			told(fmt.Errorf("the store: %w", evidence.ErrFork))
+			told(errors.New("the witness does not answer"))
+			<-time.After(time.Second)
+		}
+		if forks, others := strings.Count(out.String(), "level=ERROR"), strings.Count(out.String(), "level=WARN"); forks != 1 || others != 3 {
+			t.Errorf("%d and %d lines:\n%s", forks, others, &out)
+		}
+	})
+}
+
+func TestReadinessNamesWhatSweepsLeave(t *testing.T) {
+	s := new(Server)
+	if c := s.sweeping(); c.err != nil || c.detail != "none yet" {
+		t.Errorf("got %+v", c)
+	}
+	s.lastSweep.Store(&semel.Event{Swept: semel.Swept{Due: 9, Left: 3, Unreadable: 2}, Err: errors.New("the record a is newer")})
+	c := s.sweeping()
+	for _, part := range []string{"the record a is newer", "2 records can't be read", "3 due records are left to programs that have their operations"} {
+		if !strings.Contains(c.detail, part) {
+			t.Errorf("%q does not say %q", c.detail, part)
+		}
+	}
+	if c.err != nil {
+		t.Errorf("the node is unready because of it: %v", c.err)
+	}
+	s.sweptAt.Store(0)
+	s.noteSweep(semel.Event{Swept: semel.Swept{Due: 9, Waiting: 9}})
+	if c := s.sweeping(); c.amiss || s.sweptAt.Load() == 0 {
+		t.Errorf("a queue for a reconciler is trouble: %+v", c)
+	}
+}

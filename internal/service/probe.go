@@ -1,0 +1,102 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
+)
+
+// The rule of readiness is the same for all stores. A node is unready if its store refuses
+// what a probe asks, or if calls have waited for longer than maxSilent without one of them
+// being answered. A probe that waits too long in the queue of all others says nothing about
+// the store: under load it is one of many, and they are answered.
+
+// maxSilent is how long writes may wait without an answer to any: as long as a caller waits
+// for the store.
+const maxSilent = semel.DefaultStoreTimeout
+
+// queue is the state of a queue of the store, and whether it has one of that name.
+func (s *Server) queue(name string) (store.QueueState, bool) {
+	if q := s.store.Extras().Queues; q != nil {
+		for _, state := range q.Queues() {
+			if state.Name == name {
+				return state, true
+			}
+		}
+	}
+	return store.QueueState{}, false
+}
+
+// probed says what came of a probe that ended with an error. It says nothing against the store
+// if the probe itself got no turn, and others in its queue were answered meanwhile.
+func (s *Server) probed(ctx context.Context, err error, began time.Time, queues ...string) check {
+	if ctx.Err() != nil || errors.Is(err, store.ErrNotApplied) {
+		for _, name := range queues {
+			if q, ok := s.queue(name); ok && q.Answered.After(began) {
+				return check{amiss: true, detail: "busy: a probe got no turn, and others were answered"}
+			} else if ok {
+				break
+			}
+		}
+	}
+	return check{err: err}
+}
+
+// answering is whether the store answers reads, and has a clock.
+func (s *Server) answering(ctx context.Context) check {
+	began := time.Now()
+	// A record that can't exist: the store has to look to say so.
+	if _, err := s.engine.Lookup(ctx, semel.ID{Operation: "semel.probe", Key: "probe"}); err != nil && !isNotFound(err) {
+		return s.probed(ctx, err, began, "reads", "writes")
+	}
+	if _, err := s.store.Now(ctx); err != nil { // without a clock nothing begins
+		return check{err: err}
+	}
+	return check{}
+}
+
+// writing is whether the store takes writes, and answers them; without a name where it can't
+// be told.
+func (s *Server) writing(ctx context.Context) (c check) {
+	began := time.Now()
+	w := s.store.Extras().Writes
+	if w != nil {
+		if err := w.CheckWrites(ctx); err != nil {
+			c = s.probed(ctx, err, began, "writes")
+		}
+	}
+	q, ok := s.queue("writes")
+	if ok && q.Silent > maxSilent {
+		c.amiss, c.err = false, fmt.Errorf("the store has answered no write for %v, and calls wait for it: its disk or server hangs", q.Silent.Round(time.Second))
+	}
+	if w != nil || ok {
+		c.name, c.outside = "writes", true
+	}
+	return c
+}
+
+// lookAtWrites is how often the log can notice that a store takes no writes.
+const lookAtWrites = 2 * time.Second
+
+// watchWrites logs when the store begins to take no writes, and when it takes them again.
+func (s *Server) watchWrites(ctx context.Context) {
+	refused := false
+	every(ctx, lookAtWrites, func() {
+		probe, cancel := context.WithTimeout(ctx, probeTime)
+		defer cancel()
+		err := s.writing(probe).err
+		switch now := err != nil; {
+		case now == refused || ctx.Err() != nil:
+		case now:
+			s.log.Error("the store accepts no writes, so this node is not ready", slog.Any("error", err))
+		default:
+			s.log.Info("the store accepts writes again")
+		}
+		refused = err != nil
+	})
+}

@@ -1,0 +1,99 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/door/webhook"
+	"github.com/semelhq/semel/internal/service/config"
+)
+
+// webhookDoors receive the webhooks of a configuration. Their callers prove by a signature
+// who they are, which no page in a browser can.
+func (s *Server) webhookDoors(_ *generation, cfg *config.Config) (doors []doorway, err error) {
+	for i := range cfg.Webhooks {
+		d, err := s.receiver(&cfg.Webhooks[i])
+		if err != nil {
+			return nil, at(fmt.Sprintf("webhooks[%d]", i), err)
+		}
+		doors = append(doors, d)
+	}
+	return doors, nil
+}
+
+func (s *Server) receiver(w *config.Webhook) (d doorway, err error) {
+	opts, err := w.Receiver()
+	if err != nil {
+		return d, err
+	}
+	if opts.Handle, err = s.upstreamOf(w); err != nil {
+		return d, err
+	}
+	r, err := webhook.New(s.engine, opts)
+	if err != nil {
+		return d, err
+	}
+	name := r.Destination()
+	a := &accepted{
+		destination: name, operations: []string{name}, principal: webhook.Principal, work: r.Work,
+		limits: dispatch.Destination{Timeout: time.Duration(w.Timeout) + acceptedExtra, Lease: time.Duration(w.Lease)},
+	}
+	if w.Payments != "" {
+		a.limits.BreakAfter = -1 // an event that waits for another says nothing about the upstream
+	}
+	return doorway{Handler: r, name: webhook.Door, paths: []string{w.Path}, accepts: a}, nil
+}
+
+// upstreamOf posts events to the upstream of a webhook.
+func (s *Server) upstreamOf(w *config.Webhook) (webhook.Handler, error) {
+	up, err := s.newUpstream(&w.Accepting, w.Answers)
+	if err != nil {
+		return nil, err
+	}
+	sync := w.Mode == webhook.Sync
+	answers, _ := judge.Answers(w.Answers).Parse() // they were checked
+	forbidden := (&judge.Rules{Answers: answers}).Forbidden()
+	return func(ctx context.Context, e *webhook.Event) error {
+		m := &semel.Message{ID: e.ID, ContentType: e.Header.Get("Content-Type"), Payload: e.Body}
+		err := up.post(ctx, semel.ID{Tenant: e.Tenant, Operation: webhook.OperationPrefix + w.Name}, m, eventHeader(e, forbidden))
+		if err == nil {
+			return nil
+		}
+		// After a refusal the sender delivers again, and the upstream may accept the event
+		// then. By the refusal it has said that it did nothing.
+		switch found := dispatch.FindingOf(err); {
+		case found.Verdict == judge.Unknown && sync:
+			return semel.Abandoned(errors.New(found.Why()))
+		case found.Verdict == judge.Failed:
+			return semel.Failure(err)
+		}
+		return err
+	}, nil
+}
+
+// eventHeader is what an upstream learns of an event beside its body. It doesn't get what the
+// sender must not have it repeat.
+func eventHeader(e *webhook.Event, forbidden []string) http.Header {
+	h := e.Header.Clone()
+	if h == nil {
+		h = http.Header{}
+	}
+	for _, name := range forbidden {
+		h.Del(name)
+	}
+	encoded(h, "Semel-Event-Source", e.Source, "Semel-Event-Key", e.Key, "Semel-Event-Type", e.Type)
+	if p := e.Payment; p != nil {
+		encoded(h,
+			"Semel-Payment", p.ID, "Semel-Payment-Step", string(p.Step),
+			"Semel-Payment-State", p.State, "Semel-Payment-Sequence", strconv.Itoa(p.Sequence),
+		)
+	}
+	return h
+}

@@ -1,0 +1,288 @@
+package dashboard
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/internal/service/api"
+	"github.com/semelhq/semel/internal/service/figures"
+)
+
+// Options configures a [Dashboard].
+type Options struct {
+	// API answers everything that isn't the dashboard's own: /v1/ as [api.API.Admin] does,
+	// and /readyz, /openapi.json, /docs and /problems/ where there are such. Required.
+	API http.Handler
+	// Identify says who sent a request, as that of [api.Options] does; best the same
+	// function. Required: it decides who sees which evidence.
+	Identify func(*http.Request) (api.Caller, error)
+	// SignIn shows a form for a bearer token to whom Identify doesn't know, and keeps the
+	// token in a session. Leave it out if your program signs people in by itself.
+	SignIn bool
+	// Prefix is the path where you mount the handler, without a slash at its end, such as
+	// "/admin/semel". Defaults to none.
+	Prefix string
+	// ReadOnly refuses whatever would change something, whoever asks.
+	ReadOnly bool
+	// Name is shown at the top, so that nobody takes one installation for another: "prod".
+	Name string
+	// Version is that of the program, for people.
+	Version string
+	// Evidence is the log that the screen Evidence shows. Nil: there is no such screen.
+	Evidence *evidence.Log
+	// Lab lets admins send copies of a request to the service. Nil: there is no such
+	// screen, and nothing is sent. ReadOnly switches it off.
+	Lab *Lab
+}
+
+// Dashboard serves the page, its session, and the API behind it. It may be used
+// concurrently.
+type Dashboard struct {
+	opts     Options
+	sessions *sessions // nil: nobody signs in here
+	handler  http.Handler
+	// experimenting is held while the Lab sends copies: one experiment at a time.
+	experimenting sync.Mutex
+	// answering has the users for whom an answer is taken apart.
+	answering sync.Map
+}
+
+// New makes a dashboard. Requests from other origins that would change something are
+// refused.
+func New(opts Options) (*Dashboard, error) {
+	switch p := opts.Prefix; {
+	case opts.API == nil || opts.Identify == nil:
+		return nil, errors.New("dashboard: New needs an API and Identify")
+	case p != "" && (!strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/")):
+		return nil, fmt.Errorf("dashboard: the prefix %q does not begin with a slash, or ends with one", p)
+	}
+	opts.Version = cmp.Or(opts.Version, "unknown")
+	d := &Dashboard{opts: opts}
+	mux := http.NewServeMux()
+	assets(mux)
+	mux.HandleFunc("GET /ui/session", d.serveSession)
+	mux.HandleFunc("POST /ui/answer", d.role(api.Viewer, d.serveAnswer))
+	mux.Handle("POST /ui/lab", d.readOnly(d.role(api.Admin, d.serveLab)))
+	if opts.Evidence != nil {
+		mux.HandleFunc("GET /ui/evidence", d.role(api.Viewer, d.serveCheckpoint))
+		mux.HandleFunc("GET /ui/evidence/entries", d.role(api.Viewer, d.serveEntries))
+		mux.HandleFunc("POST /ui/evidence/verify", d.role(api.Viewer, d.serveVerification))
+	}
+	mux.Handle("/", d.readOnly(opts.API))
+	var h http.Handler = mux
+	if opts.SignIn {
+		d.sessions = newSessions(opts.Prefix)
+		mux.HandleFunc("POST /ui/session", d.signIn)
+		mux.HandleFunc("DELETE /ui/session", d.sessions.end)
+		h = d.sessions.resume(h)
+	}
+	d.handler = http.NewCrossOriginProtection().Handler(http.StripPrefix(opts.Prefix, h))
+	return d, nil
+}
+
+// ServeHTTP serves the dashboard below its prefix.
+func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
+
+// Engine configures the dashboard of a program with an engine of its own.
+type Engine struct {
+	// Authorize says who sent a request and what they may do; see [api.Caller]. Its error is
+	// sent with a 401, text included. Required: whoever gets through can decide whether a
+	// payment happened. It may go by your program's own session cookie: requests of other
+	// origins that would change something are refused before it's asked.
+	Authorize func(r *http.Request) (api.Caller, error)
+	// Observer gets the engine's events, for the live tail and for what duplicates got. It
+	// must be the one in the engine's options. Nil: there is neither.
+	Observer *api.Observer
+	// Figures are what the overview shows over all nodes. Their events must be in the
+	// engine's options, and their Run has to run. Nil: it shows what this node's last events
+	// give, if there is an Observer.
+	Figures *figures.Figures
+	// Guard is the guard of your routes, so that calls of its operations are settled with
+	// HTTP answers. Optional.
+	Guard *semelhttp.Guard
+	// Evidence, Prefix, ReadOnly, Name and Version are those of [Options].
+	Evidence              *evidence.Log
+	Prefix, Name, Version string
+	ReadOnly              bool
+}
+
+// ForEngine makes the dashboard of a program's own engine.
+func ForEngine(engine *semel.Engine, opts Engine) (*Dashboard, error) {
+	if opts.Authorize == nil {
+		return nil, errors.New("dashboard: ForEngine needs Engine.Authorize: without it anybody could settle a call")
+	}
+	identify := func(r *http.Request) (api.Caller, error) {
+		c, err := opts.Authorize(r)
+		if err == nil && c.Role < api.Viewer {
+			err = errors.New("the caller has no role here")
+		}
+		return c, err
+	}
+	a, err := api.New(api.Options{
+		Engine: engine, Observer: opts.Observer, Figures: opts.Figures, Identify: identify, BaseURL: opts.Prefix, Version: opts.Version,
+		Answers: func(rec *semel.Record) bool {
+			return semelhttp.Marked(rec) || opts.Guard != nil && opts.Guard.Serves(rec.ID.Operation)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Your program runs its calls itself: nobody begins one through its page for operators.
+	mux := http.NewServeMux()
+	paths := []string{"/v1/records", "/v1/records/", "/problems/", "GET /v1/operations", "GET /v1/operations/{operation}", "POST /v1/explain", "GET /openapi.json", "GET /docs", "GET /docs/"}
+	if opts.Observer != nil {
+		paths = append(paths, "GET /v1/decisions", "GET /v1/conflicts")
+	}
+	if opts.Figures != nil {
+		paths = append(paths, "GET /v1/figures")
+	}
+	for _, path := range paths {
+		mux.Handle(path, a.Admin())
+	}
+	return New(Options{
+		API: mux, Identify: identify, Prefix: opts.Prefix, ReadOnly: opts.ReadOnly, Name: opts.Name, Version: opts.Version, Evidence: opts.Evidence,
+	})
+}
+
+// readOnly refuses changes, if the dashboard allows none.
+func (d *Dashboard) readOnly(next http.Handler) http.Handler {
+	if !d.opts.ReadOnly {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && r.URL.Path != "/v1/explain" { // which changes nothing
+			refuse(w, semel.CodeForbidden, "This dashboard is read-only.")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// role lets callers with a role through.
+func (d *Dashboard) role(least api.Role, next func(http.ResponseWriter, *http.Request, *api.Caller)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		caller, err := d.opts.Identify(r)
+		switch {
+		case err != nil:
+			refuse(w, codeOf(err), problem.Sentence(err.Error()))
+		case caller.Role < least:
+			refuse(w, semel.CodeForbidden, "This needs the role "+least.String()+", and yours is "+caller.Role.String()+".")
+		default:
+			next(w, r, &caller)
+		}
+	}
+}
+
+// codeOf is the code for an error of Identify: its own, if the caller can't be identified
+// at the moment.
+func codeOf(err error) semel.Code {
+	if e, ok := errors.AsType[*semel.Error](err); ok {
+		return e.Code
+	}
+	return door.CodeUnauthorized
+}
+
+// self is what the page learns about itself and its user.
+type self struct {
+	Caller   *person `json:"caller"`
+	Why      string  `json:"why,omitempty"` // there is no caller
+	SignIn   bool    `json:"sign_in"`       // there is a form for a token
+	SignedIn bool    `json:"signed_in"`     // by that form
+	ReadOnly bool    `json:"read_only"`
+	Evidence bool    `json:"evidence"`
+	Lab      bool    `json:"lab"`
+	Name     string  `json:"name"`
+	Version  string  `json:"version"`
+}
+
+// person is the user.
+type person struct {
+	Principal  string `json:"principal"`
+	Tenant     string `json:"tenant"`
+	Role       string `json:"role"`
+	AllTenants bool   `json:"all_tenants"`
+}
+
+// serveSession says who the user is. An unknown one gets an answer, too: the page has to
+// show a form, or why it shows nothing.
+func (d *Dashboard) serveSession(w http.ResponseWriter, r *http.Request) {
+	me := self{
+		SignIn: d.sessions != nil, SignedIn: d.sessions != nil && signedIn(r), ReadOnly: d.opts.ReadOnly,
+		Evidence: d.opts.Evidence != nil, Lab: d.opts.Lab != nil && !d.opts.ReadOnly, Name: d.opts.Name, Version: d.opts.Version,
+	}
+	c, err := d.opts.Identify(r)
+	switch {
+	case err != nil:
+		me.Why = problem.Sentence(err.Error())
+	case c.Role < api.Viewer:
+		me.Why = "You have no role here: ask for the role viewer."
+	default:
+		me.Caller = &person{c.Principal, c.Tenant, c.Role.String(), overseesAll(&c)}
+	}
+	reply(w, me)
+}
+
+// signIn opens a session for the bearer of the token in the Authorization header. No page
+// of another origin can send that header without asking first.
+func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
+	d.role(api.Viewer, func(w http.ResponseWriter, r *http.Request, c *api.Caller) {
+		authorization := r.Header.Get("Authorization")
+		if authorization == "" {
+			refuse(w, door.CodeUnauthorized, "There is no token in the Authorization header.")
+			return
+		}
+		reply(w, map[string]string{"session": d.sessions.begin(w, r, authorization, user{c.Tenant, c.Principal})})
+	})(w, r)
+}
+
+// maxAnswer bounds an answer that is to be taken apart, in bytes: that takes up to 26 times
+// as much memory. Larger ones the page offers as they are.
+const maxAnswer = 1 << 20
+
+// answer is an HTTP answer as a record keeps it.
+type answer struct {
+	Status  int         `json:"status"`
+	Headers http.Header `json:"headers"`
+	Body    string      `json:"body"` // as text, or in base64
+	Binary  bool        `json:"binary"`
+}
+
+// serveAnswer takes apart the answer that a record keeps, whose form only this program
+// knows: one at a time for each user, who may see records.
+func (d *Dashboard) serveAnswer(w http.ResponseWriter, r *http.Request, c *api.Caller) {
+	of := user{c.Tenant, c.Principal}
+	if _, busy := d.answering.LoadOrStore(of, true); busy {
+		problem.RetryAfter(w.Header(), time.Second)
+		refuse(w, door.CodeOverloaded, "Another answer is taken apart for you. Ask again.")
+		return
+	}
+	defer d.answering.Delete(of)
+	data, err := body.Read(w, r, maxAnswer)
+	if err != nil {
+		refuse(w, door.CodeTooLarge, "The result is too large to be taken apart, or broke off.")
+		return
+	}
+	kept, ok := semelhttp.ParseAnswer(semel.Result{Data: data})
+	if !ok {
+		refuse(w, semel.CodeInvalidCall, "The result isn't an HTTP answer.")
+		return
+	}
+	a := answer{Status: kept.Status, Headers: kept.Header, Body: string(kept.Body)}
+	if a.Binary = !utf8.Valid(kept.Body); a.Binary {
+		a.Body = base64.StdEncoding.EncodeToString(kept.Body)
+	}
+	reply(w, a)
+}
