@@ -23,9 +23,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/rig/stage"
-	"github.com/semelhq/semel/internal/service"
-	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/safehttp"
+	"github.com/semelhq/semel/service"
 )
 
 func main() {
@@ -50,11 +49,7 @@ const nodeCommand = "node"
 
 // node is a process of the service.
 func node(ctx context.Context, configuration string) error {
-	cfg, _, err := config.Load(config.Source{Path: "node", Data: []byte(configuration)})
-	if err != nil {
-		return err
-	}
-	s, err := service.New(ctx, service.Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+	s, err := service.New(ctx, service.Options{YAML: []byte(configuration), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
@@ -70,7 +65,7 @@ type options struct {
 	json                  bool
 }
 
-// configuration is thatiguration of a node, as JSON, which is YAML with all quotes. What a
+// configuration is the configuration of a node, as JSON, which is YAML with all quotes. What a
 // killed node leaves is held when its lease is over. Without kills no lease may end, however
 // slow the machine is.
 func (o *options) configuration(upstream string) string {

@@ -193,6 +193,11 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	return s, nil
 }
 
+// Handlers are what the listeners for guarded traffic and for operators serve.
+func (s *Server) Handlers() (data, admin http.Handler) {
+	return s.data.server.Handler, s.admin.server.Handler
+}
+
 // DataAddr is the address of the listener for guarded traffic.
 func (s *Server) DataAddr() net.Addr { return s.data.addr() }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/internal/service/api"
-	"github.com/semelhq/semel/internal/service/figures"
+	"github.com/semelhq/semel/service/admin"
 )
 
 // Options configures a [Dashboard].
@@ -98,18 +98,18 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handle
 
 // Engine configures the dashboard of a program with an engine of its own.
 type Engine struct {
-	// Authorize says who sent a request and what they may do; see [api.Caller]. Its error is
+	// Authorize says who sent a request and what they may do. Its error is
 	// sent with a 401, text included. Required: whoever gets through can decide whether a
 	// payment happened. It may go by your program's own session cookie: requests of other
 	// origins that would change something are refused before it's asked.
-	Authorize func(r *http.Request) (api.Caller, error)
+	Authorize func(r *http.Request) (admin.Caller, error)
 	// Observer gets the engine's events, for the live tail and for what duplicates got. It
 	// must be the one in the engine's options. Nil: there is neither.
-	Observer *api.Observer
+	Observer *Observer
 	// Figures are what the overview shows over all nodes. Their events must be in the
 	// engine's options, and their Run has to run. Nil: it shows what this node's last events
 	// give, if there is an Observer.
-	Figures *figures.Figures
+	Figures *Figures
 	// Guard is the guard of your routes, so that calls of its operations are settled with
 	// HTTP answers. Optional.
 	Guard *semelhttp.Guard

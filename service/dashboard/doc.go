@@ -9,12 +9,12 @@
 //
 //	d, err := dashboard.ForEngine(engine, dashboard.Engine{
 //		Prefix: "/admin/semel",
-//		Authorize: func(r *http.Request) (api.Caller, error) {
+//		Authorize: func(r *http.Request) (admin.Caller, error) {
 //			user, err := session(r)
 //			if err != nil || !user.OnCall {
-//				return api.Caller{}, errors.New("operators only")
+//				return admin.Caller{}, errors.New("operators only")
 //			}
-//			return api.Caller{Principal: user.Name, Role: api.Admin, AllTenants: true}, nil
+//			return admin.Caller{Principal: user.Name, Role: admin.Admin, AllTenants: true}, nil
 //		},
 //	})
 //	mux.Handle("/admin/semel/", d)

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/service/api"
+	"github.com/semelhq/semel/service/admin"
 	"github.com/semelhq/semel/service/dashboard"
 	"github.com/semelhq/semel/store/memstore"
 )
@@ -17,7 +17,7 @@ func signedIn(*http.Request) (name string, onCall bool) { return "otto", true }
 func ExampleForEngine() {
 	store := memstore.New()
 	// snippet: Mount
-	observer := api.NewObserver(store)
+	observer := dashboard.NewObserver(store)
 	engine, err := semel.New(store, &semel.Options{Events: observer.Events()})
 	if err != nil {
 		log.Fatal(err)
@@ -25,12 +25,12 @@ func ExampleForEngine() {
 	page, err := dashboard.ForEngine(engine, dashboard.Engine{
 		Prefix:   "/admin/semel",
 		Observer: observer,
-		Authorize: func(r *http.Request) (api.Caller, error) {
+		Authorize: func(r *http.Request) (admin.Caller, error) {
 			name, onCall := signedIn(r)
 			if !onCall {
-				return api.Caller{}, errors.New("operators only")
+				return admin.Caller{}, errors.New("operators only")
 			}
-			return api.Caller{Principal: name, Role: api.Admin, AllTenants: true}, nil
+			return admin.Caller{Principal: name, Role: admin.Admin, AllTenants: true}, nil
 		},
 	})
 	if err != nil {
