@@ -6,7 +6,7 @@ SHELL := bash
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Packages where goroutines share memory, the longest first.
-CONCURRENT := ./store/pebblestore ./internal/service/... ./service/... . ./archive ./client ./dispatch ./evidence ./door/... ./shield/... ./store/memstore 
+CONCURRENT := ./store/pebblestore ./internal/service/... ./service/... . ./internal/enginetest ./archive ./client ./dispatch ./evidence ./door/... ./shield/... ./store/memstore 
 
 # Stores on servers, whose suites take minutes under the race detector: without the suites.
 SERVED := ./store/pgstore ./store/redisstore
