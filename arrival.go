@@ -12,12 +12,12 @@ import (
 // Arrived begins a delivery that a door has taken in, with the headers of its request, if it
 // has any, and returns the context under which it goes on. Give that to the engine and to
 // Answered. If nobody observes deliveries it is ctx.
-func (door Door) Arrived(ctx context.Context, name string, header map[string][]string) context.Context {
-	if !door.Listens() && door.engine.events.Arrived == nil {
+func (in Internal) Arrived(ctx context.Context, name string, header map[string][]string) context.Context {
+	if !in.Listens() && in.engine.events.Arrived == nil {
 		return ctx
 	}
 	ctx = &arrival{ctx, name, header, time.Now()}
-	if arrived := door.engine.events.Arrived; arrived != nil {
+	if arrived := in.engine.events.Arrived; arrived != nil {
 		ctx = arrived(ctx, Event{Door: name, Header: header})
 	}
 	return ctx
@@ -43,12 +43,12 @@ func (a *arrival) Value(key any) any {
 
 // Answered passes an event to [Events].Answered, if that is set, after it has filled in what
 // is known from Arrived, whose context this is: Context, Door, Header, Trace and Took.
-func (door Door) Answered(ctx context.Context, e Event) {
-	tell := door.engine.events.Answered
+func (in Internal) Answered(ctx context.Context, e Event) {
+	tell := in.engine.events.Answered
 	if tell == nil {
 		return
 	}
-	e.Context, e.Trace = ctx, door.Trace(ctx)
+	e.Context, e.Trace = ctx, in.Trace(ctx)
 	if a, ok := ctx.Value(arrivalKey{}).(*arrival); ok {
 		e.Door, e.Header, e.Took = a.door, a.header, time.Since(a.came)
 	}
@@ -58,7 +58,7 @@ func (door Door) Answered(ctx context.Context, e Event) {
 // Trace is the W3C trace context (traceparent) that a request to an upstream carries on
 // behalf of a delivery, by the context of its handler. It is empty if nothing is traced, and
 // the request then has that of its caller.
-func (door Door) Trace(ctx context.Context) string { return door.engine.trace(ctx) }
+func (in Internal) Trace(ctx context.Context) string { return in.engine.trace(ctx) }
 
 func (e *Engine) trace(ctx context.Context) string {
 	if f := e.events.Trace; f != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // Detach stops this process from renewing the lease, because the holder is in another
-// process: it renews, and ends the attempt, through [Door.Attach]. A holder that is
+// process: it renews, and ends the attempt, through [Internal.Attach]. A holder that is
 // silent for Operation.Lease loses the lease.
 func (a *Attempt) Detach() {
 	a.mu.Lock()
@@ -29,8 +29,8 @@ func (a *Attempt) detach() {
 // Begin returned. [ErrLeaseLost] means that another attempt has taken its place;
 // [ErrNotFound] that there is no record, or an expired one. Read-only calls aren't
 // recorded, so they have an attempt under any fence.
-func (door Door) Attach(ctx context.Context, id ID, fence int64) (*Attempt, error) {
-	e := door.engine
+func (in Internal) Attach(ctx context.Context, id ID, fence int64) (*Attempt, error) {
+	e := in.engine
 	if op := e.policyOf(id.Operation); op.Class == ReadOnly {
 		return e.attachUnrecorded(ctx, op, &id, fence)
 	}
@@ -87,8 +87,8 @@ func endedBy(d store.Disposition) event {
 //
 // Reclaiming is a write. So a release of the claim that has read the record before can't
 // end the attempt any more.
-func (door Door) Reclaim(ctx context.Context, call Call) (*Attempt, error) {
-	e := door.engine
+func (in Internal) Reclaim(ctx context.Context, call Call) (*Attempt, error) {
+	e := in.engine
 	d := delivery{engine: e, call: call}
 	err := d.admit(ctx)
 	if err != nil || d.op.Class == ReadOnly || call.Holder == "" {

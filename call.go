@@ -45,7 +45,7 @@ type Call struct {
 	Unproved bool
 	// Network is where an unverified caller calls from, if there is BoundTo: the address as
 	// one of IPv6, without what one subscriber chooses. Callers of one network share its
-	// turns at a key; see [Door.Turn]. The zero value is a network like any other.
+	// turns at a key; see [Internal.Turn]. The zero value is a network like any other.
 	Network [16]byte
 	// Door names the way by which the call came in, such as "http", up to 32 bytes.
 	// Leave it empty if your program calls the engine itself. A call belongs to the

@@ -67,7 +67,7 @@ type ruling struct {
 // pure function. It checks first whom the record is bound to, because another caller may
 // not even learn that its payload differs. It checks for a conflict before in flight, so
 // that a client with a wrong payload needn't wait to be told. restored says that cur is
-// from a backup, see [Door.NewEpoch]; lease is the time by which its lease is judged.
+// from a backup, see [Internal.NewEpoch]; lease is the time by which its lease is judged.
 func decide(op *Operation, call *Call, cur *Record, now, lease store.Instant, restored bool) ruling {
 	r := rule(op, call, cur, now, lease)
 	if !restored || r.decision != Execute || cur.Expired(now) {

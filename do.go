@@ -115,7 +115,7 @@ func (a *Attempt) EffectOpen() bool {
 // Do runs a whole call with a typed result, which is kept as JSON; see
 // [Engine.Do]. The answer says what this delivery got. Whoever gets a recorded result has the
 // numbers in maps and interfaces as [json.Number], which keeps every digit.
-func Do[T any](ctx context.Context, r Runner, call Call, fn func(ctx context.Context, x Execution) (T, error)) (T, Answer, error) {
+func Do[T any](ctx context.Context, r Doer, call Call, fn func(ctx context.Context, x Execution) (T, error)) (T, Answer, error) {
 	var v T
 	ans, err := r.Do(ctx, call, func(ctx context.Context, x Execution) (Result, error) {
 		var err error

@@ -44,7 +44,7 @@ type Options struct {
 	// MaxWaiters bounds how many deliveries wait for an outcome at one time; further ones
 	// get in_flight at once. One busy tenant may take half of the places, and n busy ones
 	// leave one in n+1 to the others. As many, by network, wait for their turn; see
-	// [Door.Turn]. Defaults to 10,000.
+	// [Internal.Turn]. Defaults to 10,000.
 	MaxWaiters int
 	// Quotas bound what callers may have stored. Off by default.
 	Quotas Quotas
@@ -85,7 +85,7 @@ type Engine struct {
 
 	ops      atomic.Pointer[map[string]*operation]
 	register sync.Mutex
-	// declarations counts the calls of Door.Redeclare, and declaring is the one that runs.
+	// declarations counts the calls of Internal.Redeclare, and declaring is the one that runs.
 	declarations, declaring int
 
 	dispatcher atomic.Pointer[func(*Record)]
@@ -120,7 +120,7 @@ type Engine struct {
 type operation struct {
 	Operation
 	engine *Engine
-	// declared is the call of Door.Redeclare in which it was registered; 0 for none.
+	// declared is the call of Internal.Redeclare in which it was registered; 0 for none.
 	declared int
 	latency  latency
 	leases   leases

@@ -31,10 +31,10 @@ const (
 // or were aborted and would be followed by another. Undelivered messages are delivered,
 // perhaps again, under the same ids.
 //
-// Other engines on the store learn the epoch from [Door.LoadEpoch], which [Engine.Run]
+// Other engines on the store learn the epoch from [Internal.LoadEpoch], which [Engine.Run]
 // calls.
-func (door Door) NewEpoch(ctx context.Context) (time.Time, error) {
-	e := door.engine
+func (in Internal) NewEpoch(ctx context.Context) (time.Time, error) {
+	e := in.engine
 	call, own := e.storeCall(ctx)
 	defer own.end()
 	cell := store.NewCell(e.store, epochID)
@@ -74,8 +74,8 @@ func (e *Engine) witnessEpoch(ctx context.Context, at store.Instant) error {
 
 // LoadEpoch reads the store's epoch, which is zero if the store was never restored. If
 // it may have been, call LoadEpoch before the engine takes calls.
-func (door Door) LoadEpoch(ctx context.Context) (time.Time, error) {
-	e := door.engine
+func (in Internal) LoadEpoch(ctx context.Context) (time.Time, error) {
+	e := in.engine
 	call, cancel := e.limited(ctx)
 	defer cancel()
 	v, err := store.NewCell(e.store, epochID).Load(call)

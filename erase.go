@@ -204,8 +204,8 @@ var (
 
 // Erased reports whether one of these identities was erased in the last 31 days, by an engine that
 // had this one's secret or none.
-func (door Door) Erased(ctx context.Context, ids ...ID) (bool, error) {
-	e := door.engine
+func (in Internal) Erased(ctx context.Context, ids ...ID) (bool, error) {
+	e := in.engine
 	call, cancel := e.limited(ctx)
 	defer cancel()
 	v, err := store.NewCell(e.store, erasedID).Load(call)

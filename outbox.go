@@ -116,10 +116,10 @@ func addOutbox(r *Record, outbox []Message, now store.Instant) {
 // SettleMessage records what happened to a message of a completed call. Recording the
 // same again is harmless. [CodeIllegalTransition] means that the message's state doesn't
 // allow the step; [ErrNotFound] that there is no such record or message.
-func (door Door) SettleMessage(ctx context.Context, id ID, messageID string, f store.MessageFinding) (Record, error) {
+func (in Internal) SettleMessage(ctx context.Context, id ID, messageID string, f store.MessageFinding) (Record, error) {
 	// A crash before this write leaves the message as it was: a sweep finds it due, and it
 	// is delivered, perhaps again, under the same id. A crash after it leaves nothing to do.
-	rec, err := door.engine.change(ctx, id, store.ChangeMessage, func(cur *Record, now store.Instant) (*Record, error) {
+	rec, err := in.engine.change(ctx, id, store.ChangeMessage, func(cur *Record, now store.Instant) (*Record, error) {
 		return settledMessage(cur, messageID, f, now)
 	})
 	return *rec, err
@@ -167,11 +167,11 @@ func settledMessage(cur *Record, messageID string, f store.MessageFinding, now s
 // engines.
 //
 // dispatch gets a record that has messages to deliver. Every engine that sweeps the
-// store calls its own, again and again, until [Door.SettleMessage] settles them. It must
+// store calls its own, again and again, until [Internal.SettleMessage] settles them. It must
 // return at once, and may drop the record if it has no room for it, because it gets it
 // again.
-func (door Door) SetDispatcher(dispatch func(rec *Record)) {
-	door.engine.dispatcher.Store(&dispatch)
+func (in Internal) SetDispatcher(dispatch func(rec *Record)) {
+	in.engine.dispatcher.Store(&dispatch)
 }
 
 // dispatch gives a record with messages to the dispatcher, if there is one. Until they

@@ -12,8 +12,8 @@ import (
 // An answer without an execution (a replay, a conflict) is reported and limited as if the
 // call had been delivered. Peek is for doors that already know that a delivery may not
 // execute, such as one with the key of another call.
-func (door Door) Peek(ctx context.Context, call Call) (Answer, error) {
-	e := door.engine
+func (in Internal) Peek(ctx context.Context, call Call) (Answer, error) {
+	e := in.engine
 	d := delivery{engine: e, call: call}
 	err := d.admit(ctx)
 	if err != nil {

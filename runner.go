@@ -6,9 +6,9 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Runner runs calls: an [Engine] in this process, or the client of a service. If your
-// program takes a Runner, you can switch from one to the other where you make it.
-type Runner interface {
+// Doer runs calls: an [Engine] in this process, or the client of a service. If your
+// program takes a Doer, you can switch from one to the other where you make it.
+type Doer interface {
 	// Do is [Engine.Do].
 	Do(ctx context.Context, call Call, fn func(ctx context.Context, x Execution) (Result, error)) (Answer, error)
 }
@@ -33,5 +33,5 @@ type Execution interface {
 
 var (
 	_ Execution = (*Attempt)(nil)
-	_ Runner    = (*Engine)(nil)
+	_ Doer    = (*Engine)(nil)
 )

@@ -372,7 +372,7 @@ func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 		}
 		if now := e.elapsed(); now-asked >= epochPause {
 			asked = now
-			_, _ = e.Door().LoadEpoch(ctx) // after an error it is loaded again later
+			_, _ = e.Internal().LoadEpoch(ctx) // after an error it is loaded again later
 		}
 		if now := e.elapsed(); now-told >= erasedPause {
 			told = now

@@ -81,10 +81,10 @@ type waiter struct {
 // A delivery waits while an attempt runs under another credential, for some seconds, in the
 // order of arrival. Each [Call].Network has a place in the line before any has a second
 // one, and a delivery that finds no place doesn't wait. Call Turn before you read what the
-// caller sends, so that those who wait have cost little. Runner of package door takes turns
+// caller sends, so that those who wait have cost little. Doer of package door takes turns
 // for all calls that have taken none.
-func (door Door) Turn(ctx context.Context, call *Call) (ans Answer, ok bool) {
-	e := door.engine
+func (in Internal) Turn(ctx context.Context, call *Call) (ans Answer, ok bool) {
+	e := in.engine
 	op, known := (*e.ops.Load())[call.Operation]
 	if call.BoundTo == "" || call.turn.number != 0 || !known || op.Class == ReadOnly {
 		return Answer{}, true
@@ -108,8 +108,8 @@ func (door Door) Turn(ctx context.Context, call *Call) (ans Answer, ok bool) {
 
 // EndTurn lets the next delivery have its turn, if it was this one's. It does nothing for
 // a call that has taken none.
-func (door Door) EndTurn(call *Call) {
-	if e := door.engine; call.turn.number != 0 {
+func (in Internal) EndTurn(call *Call) {
+	if e := in.engine; call.turn.number != 0 {
 		e.turns.end(call, e.elapsed())
 	}
 }

@@ -43,12 +43,12 @@ func (l *inLine) deliver(ctx context.Context, network byte, who string) {
 		}
 	}
 	go func() {
-		ans, ok := l.Door().Turn(ctx, &call)
+		ans, ok := l.Internal().Turn(ctx, &call)
 		if !ok {
 			gets(ans.Decision)
 			return
 		}
-		defer l.Door().EndTurn(&call)
+		defer l.Internal().EndTurn(&call)
 		ans, err := l.Begin(ctx, call)
 		if gets(ans.Decision); ans.Decision != semel.Execute {
 			if err != nil && ctx.Err() == nil {
@@ -160,7 +160,7 @@ func TestATurnIsTakenAtTheClaimAsWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newInLine(t, semel.Options{})
 		owner := semel.Call{Operation: "op", Key: "k", BoundTo: "owner", Network: [16]byte{2}}
-		if _, ok := l.Door().Turn(t.Context(), &owner); !ok {
+		if _, ok := l.Internal().Turn(t.Context(), &owner); !ok {
 			t.Fatal("nobody is there")
 		}
 		l.deliver(t.Context(), 1, "a")
@@ -173,7 +173,7 @@ func TestATurnIsTakenAtTheClaimAsWell(t *testing.T) {
 		if err := ans.Attempt.Complete(t.Context(), semel.Result{}); err != nil {
 			t.Error(err)
 		}
-		l.Door().EndTurn(&owner)
+		l.Internal().EndTurn(&owner)
 		l.end()
 		if d := l.gotBy("b"); d != semel.OtherCaller {
 			t.Errorf("the stranger got %q", d)
@@ -189,11 +189,11 @@ func TestATurnThatIsNotUsedPassesOn(t *testing.T) {
 			return semel.Call{Operation: "op", Key: "k", BoundTo: who, Network: [16]byte{network}}
 		}
 		owner, slow := call(2, "owner"), call(3, "slow")
-		if _, ok := l.Door().Turn(t.Context(), &owner); !ok {
+		if _, ok := l.Internal().Turn(t.Context(), &owner); !ok {
 			t.Fatal("nobody is there")
 		}
 		l.deliver(t.Context(), 1, "first")
-		if _, ok := l.Door().Turn(t.Context(), &slow); !ok {
+		if _, ok := l.Internal().Turn(t.Context(), &slow); !ok {
 			t.Fatal("the turn didn't come when the first was refused")
 		}
 		began := time.Now()
@@ -204,11 +204,11 @@ func TestATurnThatIsNotUsedPassesOn(t *testing.T) {
 		if ans, err := l.Begin(t.Context(), slow); err != nil || ans.Decision != semel.InFlight {
 			t.Errorf("who was too slow got %s, %v", ans.Decision, err)
 		}
-		l.Door().EndTurn(&slow)
+		l.Internal().EndTurn(&slow)
 		if err := ans.Attempt.Complete(t.Context(), semel.Result{}); err != nil {
 			t.Error(err)
 		}
-		l.Door().EndTurn(&owner)
+		l.Internal().EndTurn(&owner)
 		l.end()
 	})
 }

@@ -23,8 +23,8 @@ const (
 // policy. It returns [ErrNotFound] if there is no record, or it is purged meanwhile, and
 // the error of ctx if that ends first. If too many wait already it doesn't wait; see
 // Options.MaxWaiters.
-func (door Door) Await(ctx context.Context, id ID, wait time.Duration) (Record, error) {
-	e := door.engine
+func (in Internal) Await(ctx context.Context, id ID, wait time.Duration) (Record, error) {
+	e := in.engine
 	rec, err := e.Lookup(ctx, id)
 	if err != nil || rec.State != Processing || rec.Held {
 		return rec, err

@@ -108,10 +108,10 @@ const path, mediaType = "/actors/alice/inbox/", "application/activity+json"
 // fill delivers activities and has them handled.
 func (in *inbox) fill(b *testing.B) {
 	b.Helper()
-	in.engine.Door().SetDispatcher(func(rec *semel.Record) {
+	in.engine.Internal().SetDispatcher(func(rec *semel.Record) {
 		in.handled.Go(func() {
 			for _, m := range rec.Outbox {
-				if _, err := in.engine.Door().SettleMessage(b.Context(), rec.ID, m.ID, store.MessageFinding{State: store.MessageDelivered}); err != nil {
+				if _, err := in.engine.Internal().SettleMessage(b.Context(), rec.ID, m.ID, store.MessageFinding{State: store.MessageDelivered}); err != nil {
 					in.failed.Store(&err)
 				}
 			}
@@ -141,7 +141,7 @@ func (in *inbox) fill(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	in.engine.Door().SetDispatcher(func(*semel.Record) {}) // what comes now stays in the outbox
+	in.engine.Internal().SetDispatcher(func(*semel.Record) {}) // what comes now stays in the outbox
 }
 
 // activity is one of about the size that the flag says, always the same for its id. Its content

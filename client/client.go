@@ -93,7 +93,7 @@ type Client struct {
 }
 
 var (
-	_ semel.Runner    = (*Client)(nil)
+	_ semel.Doer      = (*Client)(nil)
 	_ Records         = (*Client)(nil)
 	_ Records         = (*semel.Engine)(nil)
 	_ semel.Execution = (*Execution)(nil)

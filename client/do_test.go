@@ -217,7 +217,7 @@ func TestAHandlerIsToldAtOnceThatItsRecordWasSettled(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *service) {
 		c := newClient(t, direct{s.handler})
 		_, err := c.Do(t.Context(), call("k"), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
-			a, err := s.engine.Door().Attach(ctx, x.ID(), x.Fence())
+			a, err := s.engine.Internal().Attach(ctx, x.ID(), x.Fence())
 			must(t, err)
 			must(t, a.Abort(ctx, store.Failure{Message: "by another"}))
 			start := time.Now()

@@ -1,5 +1,5 @@
 // Package client calls the Execution API of a Semel service. A [Client] is a
-// [semel.Runner] and a [Records], as an engine is, so you can move your program from an
+// [semel.Doer] and a [Records], as an engine is, so you can move your program from an
 // engine of its own to a service by changing one line:
 //
 //	c, err := client.New("https://semel.internal:8480", &client.Options{TokenFile: "token"})

@@ -32,7 +32,7 @@ func TestMessagesAreReplayedAndDiscarded(t *testing.T) {
 		_, err = dispatch.Discard(t.Context(), c, id("k"), a, "too early")
 		wantCode(t, err, semel.CodeIllegalTransition) // it is not parked
 		for _, m := range []string{a, b} {
-			_, err := s.engine.Door().SettleMessage(t.Context(), id("k"), m, store.MessageFinding{State: store.MessageParked, Failure: &store.Failure{Code: "status_410"}})
+			_, err := s.engine.Internal().SettleMessage(t.Context(), id("k"), m, store.MessageFinding{State: store.MessageParked, Failure: &store.Failure{Code: "status_410"}})
 			must(t, err)
 		}
 		why := func(text string) *store.Failure { return &store.Failure{Message: text} }

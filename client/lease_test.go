@@ -38,8 +38,8 @@ func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 func mayRun(t *testing.T, s *service, key string) bool {
 	t.Helper()
 	c := call(key)
-	c.Tenant, c.Principal, c.Door = "acme", "shop", api.Door
-	ans, err := s.engine.Door().Peek(t.Context(), c)
+	c.Tenant, c.Principal, c.Door = "acme", "shop", api.Name
+	ans, err := s.engine.Internal().Peek(t.Context(), c)
 	must(t, err)
 	return ans.Decision == semel.Execute
 }

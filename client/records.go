@@ -196,7 +196,7 @@ func (c *Client) Compensate(ctx context.Context, id semel.ID, reason string) (se
 	return c.one(ctx, id, c.onRecord(id, "/compensate", wire.Reasoned{Reason: cut(reason)}), semel.CodeUnknown)
 }
 
-// SettleMessage is [semel.Door.SettleMessage] for an operator's decisions about a parked
+// SettleMessage is [semel.Internal.SettleMessage] for an operator's decisions about a parked
 // message: replay it, or discard it. The API keeps the message of f.Failure as the
 // reason, with a code of its own. Everything else is for dispatchers, and is refused with
 // [semel.CodeUnsupported]. Otherwise it is like Settle.

@@ -203,7 +203,7 @@ func (m *Mandates) Find(ctx context.Context, b Buyer, id string) (Mandate, error
 	case err != nil && !errors.Is(err, semel.ErrNotFound):
 		return Mandate{}, err
 	}
-	now, err := m.engine.Door().Store().Now(ctx)
+	now, err := m.engine.Internal().Store().Now(ctx)
 	if err != nil {
 		return Mandate{}, &semel.Error{Code: semel.CodeStoreUnavailable, Err: err}
 	}

@@ -222,7 +222,7 @@ func TestMandateIsMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"carts", "intents"} {
-			if op, _ := engine.Door().Operation(name); op.Lease != time.Second {
+			if op, _ := engine.Internal().Operation(name); op.Lease != time.Second {
 				t.Errorf("a mandate of a node that died waits for %v", op.Lease)
 			}
 		}

@@ -26,7 +26,7 @@ func NewOrders(m *Mandates, op semel.Operation) (*Orders, error) {
 	if err := m.engine.Register(op); err != nil {
 		return nil, err
 	}
-	if op, _ = m.engine.Door().Operation(op.Name); op.Window < m.cart.Window {
+	if op, _ = m.engine.Internal().Operation(op.Name); op.Window < m.cart.Window {
 		return nil, errors.New("commerce: the Window of orders is shorter than the life of a cart mandate")
 	}
 	return &Orders{m, op}, nil

@@ -199,7 +199,7 @@ func (d *Dispatcher) settle(ctx context.Context, call semel.ID, id string, f sto
 	done := deliverResult{settled: f.State != store.MessagePending}
 	// A crash before this write leaves the message due: the next try finds the outcome
 	// of its delivery. A crash after it leaves nothing to do.
-	_, err := d.engine.Door().SettleMessage(ctx, call, id, f)
+	_, err := d.engine.Internal().SettleMessage(ctx, call, id, f)
 	switch {
 	case errors.Is(err, &semel.Error{Code: semel.CodeIllegalTransition}), errors.Is(err, semel.ErrNotFound):
 		return deliverResult{settled: true}, nil

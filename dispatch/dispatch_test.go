@@ -203,7 +203,7 @@ func TestRetries(t *testing.T) {
 				t.Fatal(m, r.tries)
 			}
 			up.Store(true)
-			_, err := Replay(t.Context(), n.engine.Door(), id, m.ID, "the receiver is back")
+			_, err := Replay(t.Context(), n.engine.Internal(), id, m.ID, "the receiver is back")
 			must(t, err)
 			pass(5 * time.Second)
 			if m := state(t, st, id); m.State != store.MessageDelivered || len(r.tries) != 4 {
@@ -240,7 +240,7 @@ func TestRetries(t *testing.T) {
 			if found != 1 {
 				t.Fatal(found)
 			}
-			_, err := Discard(t.Context(), n.engine.Door(), id, m.ID, "not wanted")
+			_, err := Discard(t.Context(), n.engine.Internal(), id, m.ID, "not wanted")
 			must(t, err)
 			if m := state(t, st, id); m.State != store.MessageDiscarded || m.Failure.Message != "not wanted" {
 				t.Fatal(m)

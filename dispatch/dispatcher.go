@@ -107,12 +107,12 @@ const deliverer = "semel.dispatch"
 // The error reports all problems with the options. The store must have a
 // [store.DueIndex].
 func New(engine *semel.Engine, opts Options) (*Dispatcher, error) {
-	due := engine.Door().Store().Extras().Due
+	due := engine.Internal().Store().Extras().Due
 	if due == nil {
 		return nil, &semel.Error{Code: semel.CodeUnsupported, Message: "the store can't tell which messages are due"}
 	}
 	d := &Dispatcher{
-		engine: engine, store: bounded{engine.Door().Store(), due, semel.DefaultStoreTimeout}, every: cmp.Or(opts.Interval, DefaultInterval),
+		engine: engine, store: bounded{engine.Internal().Store(), due, semel.DefaultStoreTimeout}, every: cmp.Or(opts.Interval, DefaultInterval),
 		lines: map[string]*line{}, kick: make(chan struct{}, 1), late: make(chan job, 4*DefaultQueue), busy: map[string]bool{}, noted: map[string]laneMessage{},
 		limit: scanLimit, crash: func(string) error { return nil },
 	}
@@ -156,7 +156,7 @@ func New(engine *semel.Engine, opts Options) (*Dispatcher, error) {
 	if err := engine.Register(ops...); err != nil {
 		return nil, fmt.Errorf("dispatch: %w", err)
 	}
-	engine.Door().SetDispatcher(d.Dispatch)
+	engine.Internal().SetDispatcher(d.Dispatch)
 	return d, nil
 }
 
@@ -178,7 +178,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 }
 
 // Dispatch queues the messages of a record that may be due; see
-// [semel.Door.SetDispatcher].
+// [semel.Internal.SetDispatcher].
 func (d *Dispatcher) Dispatch(rec *semel.Record) {
 	for i := range rec.Outbox {
 		if m, ok := d.fresh(rec, i, max(rec.UpdatedAt, store.Instant(d.seen.Load()))); ok {

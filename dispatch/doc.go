@@ -12,7 +12,7 @@
 // record. The lease of that call lets only one dispatcher at a time deliver it, on any
 // number of nodes and on every store, except that one that was paused for longer than
 // its lease may still send. The result is then settled on the record by
-// [semel.Door.SettleMessage].
+// [semel.Internal.SettleMessage].
 //
 // A crash leaves:
 //

@@ -69,9 +69,9 @@ func Find(ctx context.Context, s Searcher, q Query) iter.Seq2[Found, error] {
 	}
 }
 
-// Settler is what settles messages: the [semel.Door] of an engine, or a client of a service.
+// Settler is what settles messages: the [semel.Internal] of an engine, or a client of a service.
 type Settler interface {
-	// SettleMessage is [semel.Door.SettleMessage].
+	// SettleMessage is [semel.Internal.SettleMessage].
 	SettleMessage(ctx context.Context, id semel.ID, messageID string, f store.MessageFinding) (semel.Record, error)
 }
 

@@ -39,7 +39,7 @@ type HTTPOptions struct {
 	// MaxAnswer is how much of an answer's body is read, in bytes. Defaults to 64 KiB.
 	MaxAnswer int64
 	// Trace is the W3C trace context (traceparent) that a message carries, by the context of
-	// its try: that of the engine's [semel.Door]. Optional.
+	// its try: that of the engine's [semel.Internal]. Optional.
 	Trace func(ctx context.Context) string
 	// Answers say what the receiver's answers mean, in place of the table of package judge.
 	Answers judge.Answers

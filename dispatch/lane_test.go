@@ -66,7 +66,7 @@ func TestOrder(t *testing.T) {
 			}
 			pass(time.Minute)
 			up.Store(true)
-			_, err := Replay(t.Context(), n.engine.Door(), ids[1], state(t, st, ids[1]).ID, "the receiver is back")
+			_, err := Replay(t.Context(), n.engine.Internal(), ids[1], state(t, st, ids[1]).ID, "the receiver is back")
 			must(t, err)
 			pass(time.Minute)
 			if _, taken := r.seen(); !slices.Equal(taken, []string{"0", "2", "3", "1"}) {

@@ -55,7 +55,7 @@ func TestOrderWhereALookEndsWithinASecond(t *testing.T) {
 		"of those that are replayed": func(t *testing.T, st semel.Store, e *semel.Engine, random *rand.Rand) (want []string) {
 			for i := range seconds * each {
 				id := complete(t, e, fmt.Sprint(i), message(fmt.Sprint(i), "lane"))
-				_, err := e.Door().SettleMessage(t.Context(), id, state(t, st, id).ID, store.MessageFinding{State: store.MessageParked})
+				_, err := e.Internal().SettleMessage(t.Context(), id, state(t, st, id).ID, store.MessageFinding{State: store.MessageParked})
 				must(t, err)
 				pass(time.Millisecond)
 			}
@@ -64,7 +64,7 @@ func TestOrderWhereALookEndsWithinASecond(t *testing.T) {
 			for of := range slices.Chunk(replayed, each) {
 				for _, i := range of {
 					id := semel.ID{Tenant: "t", Operation: "op", Key: fmt.Sprint(i)}
-					_, err := Replay(t.Context(), e.Door(), id, state(t, st, id).ID, "the receiver is back")
+					_, err := Replay(t.Context(), e.Internal(), id, state(t, st, id).ID, "the receiver is back")
 					must(t, err)
 				}
 				for _, i := range slices.Sorted(slices.Values(of)) {

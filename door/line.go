@@ -34,7 +34,7 @@ func EventOf(ans *semel.Answer) semel.Event {
 }
 
 // Traced is the header of a request as an upstream gets it on behalf of a delivery whose
-// trace context is [semel.Door.Trace]. The header itself isn't changed.
+// trace context is [semel.Internal.Trace]. The header itself isn't changed.
 func Traced(header http.Header, trace string) http.Header {
 	if trace == "" {
 		return header

@@ -19,11 +19,11 @@ type Handler interface {
 	// Run does the work and says how its attempt ends. A panic, or runtime.Goexit, abandons
 	// the attempt and goes on. In transactions it may run again: what another run did was
 	// then rolled back.
-	Run(x Execution) semel.Ending
+	Run(x Run) semel.Ending
 }
 
-// Execution is the right to run a handler once: under an attempt or in a transaction.
-type Execution struct {
+// Run is the right to run a handler once: under an attempt or in a transaction.
+type Run struct {
 	// Attempt is nil in a transaction.
 	Attempt *semel.Attempt
 	// Tx is the context that carries the transaction; nil outside of one.
@@ -38,7 +38,7 @@ type Execution struct {
 
 // Context is what the work runs under: it ends when the lease is lost or the time is over,
 // and not when the caller hangs up. Call cancel when the handler returns.
-func (x *Execution) Context() (ctx context.Context, cancel context.CancelFunc) {
+func (x *Run) Context() (ctx context.Context, cancel context.CancelFunc) {
 	if ctx = x.Tx; x.Attempt != nil {
 		ctx = x.Attempt.Context()
 	}
@@ -52,17 +52,17 @@ func (x *Execution) Context() (ctx context.Context, cancel context.CancelFunc) {
 // [semel.Engine.Do]. An error without a mark is believed: if no effect in the ledger was
 // completed, nothing was done. So have a call to another system made as an effect, or mark
 // the error of one whose answer didn't come by [semel.Unknown].
-func (x *Execution) Ending(err error) semel.Ending {
+func (x *Run) Ending(err error) semel.Ending {
 	var ledger []store.EffectRecord
 	if x.Attempt != nil {
 		ledger = Effects(x.Attempt)
 	}
-	op, _ := x.runner.engine.Door().Operation(x.operation)
+	op, _ := x.runner.engine.Internal().Operation(x.operation)
 	return semel.EndingOf(err, ledger, op.Financial)
 }
 
 // Late reports whether a run in a transaction has ended too late to be committed.
-func (x *Execution) Late() bool {
+func (x *Run) Late() bool {
 	return x.Tx != nil && (x.Tx.Err() != nil || !x.Deadline.IsZero() && !time.Now().Before(x.Deadline))
 }
 
@@ -121,7 +121,7 @@ func NewRunner(engine *semel.Engine) *Runner {
 // settled by policy. A crash after it leaves nothing to do: the retry gets the outcome. In
 // a transaction, a crash before the commit leaves nothing at all.
 func (r *Runner) Do(ctx context.Context, call semel.Call, w Work) (semel.Answer, error) {
-	turns := r.engine.Door()
+	turns := r.engine.Internal()
 	if ans, ok := turns.Turn(ctx, &call); !ok {
 		return ans, nil
 	}
@@ -133,7 +133,7 @@ func (r *Runner) Do(ctx context.Context, call semel.Call, w Work) (semel.Answer,
 	if err != nil || ans.Decision != semel.Execute {
 		return ans, err
 	}
-	x := Execution{Attempt: ans.Attempt, runner: r, operation: call.Operation}
+	x := Run{Attempt: ans.Attempt, runner: r, operation: call.Operation}
 	if w.Timeout > 0 {
 		x.Deadline = time.Now().Add(w.Timeout)
 	}
@@ -188,7 +188,7 @@ func (r *Runner) doTx(ctx context.Context, call semel.Call, w Work) (semel.Answe
 			timer = time.AfterFunc(w.Timeout, cancel)
 		}
 		ran = true
-		end = w.Handler.Run(Execution{Tx: tx, Deadline: deadline, runner: r, operation: call.Operation})
+		end = w.Handler.Run(Run{Tx: tx, Deadline: deadline, runner: r, operation: call.Operation})
 		return end.Result, errorOf(&end)
 	})
 	if ans.Decision != semel.Execute || err == nil {
@@ -300,7 +300,7 @@ func Undecided(err error) bool {
 	return ok && (e.Code == semel.CodeUnknown || e.Code == semel.CodeStoreUnavailable)
 }
 
-func (r *Runner) report(door string, err error) { r.engine.Door().Troubled(NotRecorded(door, err)) }
+func (r *Runner) report(door string, err error) { r.engine.Internal().Troubled(NotRecorded(door, err)) }
 
 // Close waits until every outcome is recorded that could not be recorded at once, or ctx
 // is done. Call it after you have shut down the server.

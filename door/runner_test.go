@@ -16,9 +16,9 @@ import (
 )
 
 // handler is a [door.Handler] made of a function.
-type handler func(x door.Execution) semel.Ending
+type handler func(x door.Run) semel.Ending
 
-func (h handler) Run(x door.Execution) semel.Ending { return h(x) }
+func (h handler) Run(x door.Run) semel.Ending { return h(x) }
 
 // deaf is a store whose writes are answered only while it listens, and counts what operators are
 // told of.
@@ -72,7 +72,7 @@ func TestRunner(t *testing.T) {
 	t.Run("an outcome is durable when Do returns, and is for duplicates too", func(t *testing.T) {
 		running(t, func(t *testing.T, e *semel.Engine, _ *deaf, r *door.Runner) {
 			for _, want := range []semel.Decision{semel.Execute, semel.Replay} {
-				ans, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(x door.Execution) semel.Ending {
+				ans, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(x door.Run) semel.Ending {
 					ctx, cancel := x.Context()
 					defer cancel()
 					if _, limited := ctx.Deadline(); limited || ctx.Err() != nil {
@@ -96,13 +96,13 @@ func TestRunner(t *testing.T) {
 					t.Errorf("the record is %s, held: %q", rec.State, rec.HeldReason)
 				}
 			}()
-			_, _ = r.Do(t.Context(), call, door.Work{Handler: handler(func(door.Execution) semel.Ending { panic("boom") })})
+			_, _ = r.Do(t.Context(), call, door.Work{Handler: handler(func(door.Run) semel.Ending { panic("boom") })})
 		})
 	})
 	t.Run("an end that the store doesn't answer is recorded later, and Close waits for it", func(t *testing.T) {
 		running(t, func(t *testing.T, e *semel.Engine, st *deaf, r *door.Runner) {
 			time.AfterFunc(7*time.Second, func() { st.deaf.Store(false) })
-			_, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(door.Execution) semel.Ending {
+			_, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(door.Run) semel.Ending {
 				st.deaf.Store(true)
 				return semel.Ending{Disposition: semel.DispositionCompleted, Result: semel.Result{Data: []byte("done")}}
 			})})
@@ -120,7 +120,7 @@ func TestRunner(t *testing.T) {
 	t.Run("nothing runs that could not be claimed", func(t *testing.T) {
 		running(t, func(t *testing.T, _ *semel.Engine, st *deaf, r *door.Runner) {
 			st.deaf.Store(true)
-			ans, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(door.Execution) semel.Ending {
+			ans, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(door.Run) semel.Ending {
 				t.Error("it runs")
 				return semel.Ending{}
 			})})
@@ -133,7 +133,7 @@ func TestRunner(t *testing.T) {
 	t.Run("a handler is told when its time is over", func(t *testing.T) {
 		running(t, func(t *testing.T, _ *semel.Engine, _ *deaf, r *door.Runner) {
 			began := time.Now()
-			_, err := r.Do(t.Context(), call, door.Work{Timeout: time.Minute, Handler: handler(func(x door.Execution) semel.Ending {
+			_, err := r.Do(t.Context(), call, door.Work{Timeout: time.Minute, Handler: handler(func(x door.Run) semel.Ending {
 				ctx, cancel := x.Context()
 				defer cancel()
 				<-ctx.Done()
@@ -149,7 +149,7 @@ func TestRunner(t *testing.T) {
 	})
 	t.Run("an error of a handler whose lease was lost is not recorded", func(t *testing.T) {
 		running(t, func(t *testing.T, e *semel.Engine, st *deaf, r *door.Runner) {
-			ans, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(x door.Execution) semel.Ending {
+			ans, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(x door.Run) semel.Ending {
 				st.deaf.Store(true)
 				<-x.Attempt.Context().Done()
 				st.deaf.Store(false)
@@ -180,7 +180,7 @@ func TestAnEndingIsHeldAgainstTheLedger(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			running(t, func(t *testing.T, _ *semel.Engine, _ *deaf, r *door.Runner) {
-				_, _ = r.Do(t.Context(), call, door.Work{Handler: handler(func(x door.Execution) semel.Ending {
+				_, _ = r.Do(t.Context(), call, door.Work{Handler: handler(func(x door.Run) semel.Ending {
 					if c.effect != "" {
 						_, _ = semel.Effect(t.Context(), x.Attempt, c.effect, func(context.Context, string) (int, error) { return 1, c.result })
 					}
@@ -215,7 +215,7 @@ func TestAnEndingIsOfItsOperation(t *testing.T) {
 		"one of a financial operation's": {pay, once, semel.DispositionFailed},
 	} {
 		running(t, func(t *testing.T, _ *semel.Engine, _ *deaf, r *door.Runner) {
-			_, err := r.Do(t.Context(), c.call, door.Work{Tx: c.tx, Handler: handler(func(x door.Execution) semel.Ending {
+			_, err := r.Do(t.Context(), c.call, door.Work{Tx: c.tx, Handler: handler(func(x door.Run) semel.Ending {
 				end := x.Ending(errors.New("no"))
 				if end.Disposition != c.want {
 					t.Errorf("%s ends as %v, want %v", name, end.Disposition, c.want)
@@ -271,7 +271,7 @@ func TestOutcome(t *testing.T) {
 // Close gives up with its context, and so does what is still to be recorded.
 func TestCloseGivesUp(t *testing.T) {
 	running(t, func(t *testing.T, _ *semel.Engine, st *deaf, r *door.Runner) {
-		_, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(door.Execution) semel.Ending {
+		_, err := r.Do(t.Context(), call, door.Work{Handler: handler(func(door.Run) semel.Ending {
 			st.deaf.Store(true)
 			return semel.Ending{Disposition: semel.DispositionCompleted}
 		})})

@@ -42,7 +42,7 @@ func TestRunnerInTransactions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			running(t, func(t *testing.T, _ *semel.Engine, st *deaf, r *door.Runner) {
 				ans, err := r.Do(t.Context(), call, door.Work{
-					Handler: handler(func(x door.Execution) semel.Ending {
+					Handler: handler(func(x door.Run) semel.Ending {
 						if x.Attempt != nil || x.Tx == nil || x.Late() || !x.Deadline.IsZero() {
 							t.Errorf("it runs with %+v", x)
 						}
@@ -86,7 +86,7 @@ func TestNothingRunsInATransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			running(t, func(t *testing.T, _ *semel.Engine, st *deaf, r *door.Runner) {
 				ans, err := r.Do(t.Context(), call, door.Work{
-					Handler: handler(func(door.Execution) semel.Ending { t.Error("it runs"); return semel.Ending{} }),
+					Handler: handler(func(door.Run) semel.Ending { t.Error("it runs"); return semel.Ending{} }),
 					Tx: transactor(func(context.Context, func(context.Context) (semel.Result, error)) (semel.Answer, error) {
 						return c.ans, c.err
 					}),
@@ -108,7 +108,7 @@ func TestWhenARunInATransactionEnds(t *testing.T) {
 		running(t, func(t *testing.T, _ *semel.Engine, _ *deaf, r *door.Runner) {
 			ctx, hangUp := context.WithCancel(t.Context())
 			_, err := r.Do(ctx, call, door.Work{
-				Handler: handler(func(door.Execution) semel.Ending { t.Error("it runs"); return completed }),
+				Handler: handler(func(door.Run) semel.Ending { t.Error("it runs"); return completed }),
 				Tx: transactor(func(ctx context.Context, fn func(context.Context) (semel.Result, error)) (semel.Answer, error) {
 					hangUp()
 					<-ctx.Done()
@@ -125,7 +125,7 @@ func TestWhenARunInATransactionEnds(t *testing.T) {
 		running(t, func(t *testing.T, _ *semel.Engine, _ *deaf, r *door.Runner) {
 			ctx, hangUp := context.WithCancel(t.Context())
 			_, err := r.Do(ctx, call, door.Work{
-				Handler: handler(func(x door.Execution) semel.Ending {
+				Handler: handler(func(x door.Run) semel.Ending {
 					hangUp()
 					synctest.Wait()
 					if ctx, cancel := x.Context(); ctx.Err() != nil {
@@ -151,7 +151,7 @@ func TestWhenARunInATransactionEnds(t *testing.T) {
 			began, runs := time.Now(), 0
 			_, err := r.Do(t.Context(), call, door.Work{
 				Timeout: timeout,
-				Handler: handler(func(x door.Execution) semel.Ending {
+				Handler: handler(func(x door.Run) semel.Ending {
 					ctx, cancel := x.Context()
 					defer cancel()
 					if x.Deadline != began.Add(timeout) {

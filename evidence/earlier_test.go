@@ -336,7 +336,7 @@ func TestAuditOfARestoredStore(t *testing.T) {
 		r.put(t, "lied", func(rec *semel.Record) { rec.Result.Data = []byte("nothing") })
 		r.remove(t, "lost")
 		r.forge(t, "same", "unheard", nil)
-		if _, err := r.Door().NewEpoch(t.Context()); err != nil {
+		if _, err := r.Internal().NewEpoch(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		r.do(t, call("acme", "lost", "p"), "paid again")

@@ -144,7 +144,7 @@ func TestTheStoryIsJudged(t *testing.T) {
 				*rec = before
 				rec.Revision = was
 			})
-			again, err := r.Engine.Door().Attach(ctx, id, before.Fence)
+			again, err := r.Engine.Internal().Attach(ctx, id, before.Fence)
 			if err := errors.Join(err, again.Complete(ctx, semel.Result{Data: []byte("paid twice")})); err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +263,7 @@ func TestTheStoryIsJudged(t *testing.T) {
 		{"nor is a restored store", func(t *testing.T, r *rig) {
 			do(t, r)
 			r.remove(t, "k")
-			if _, err := r.Door().NewEpoch(ctx); err != nil {
+			if _, err := r.Internal().NewEpoch(ctx); err != nil {
 				t.Fatal(err)
 			}
 			do(t, r)

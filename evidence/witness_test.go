@@ -161,7 +161,7 @@ func TestEveryChange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Door().SettleMessage(ctx, id, rec.Outbox[0].ID, store.MessageFinding{State: store.MessageDelivered}); err != nil {
+		if _, err := r.Internal().SettleMessage(ctx, id, rec.Outbox[0].ID, store.MessageFinding{State: store.MessageDelivered}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.Compensate(ctx, id, "operator", "customer asked"); err != nil {

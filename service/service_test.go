@@ -42,7 +42,7 @@ func TestReload(t *testing.T) {
 	if changed, err := s.Reload(); !changed || err != nil {
 		t.Errorf("Reload of a file that has changed: %t, %v", changed, err)
 	}
-	if _, ok := s.Engine().Door().Operation("charge"); !ok {
+	if _, ok := s.Engine().Internal().Operation("charge"); !ok {
 		t.Error("after the reload the operation isn't there")
 	}
 	if _, err := start(t, service.Options{YAML: []byte(minimal)}).Reload(); err == nil {

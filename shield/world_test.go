@@ -121,7 +121,7 @@ func must(t *testing.T, err error) {
 func settleNow(t *testing.T, e *semel.Engine, st *memstore.Store, after time.Duration) semel.Record {
 	t.Helper()
 	st.Advance(after)
-	op, _ := e.Door().Operation("pay")
+	op, _ := e.Internal().Operation("pay")
 	changed := make(chan store.Revision, 1) // by the answer; zero if it says nothing
 	ask := op.Reconcile
 	op.Reconcile = func(ctx context.Context, held semel.Record) (semel.Settlement, error) {

@@ -77,7 +77,7 @@ func New(engine *semel.Engine, opts Options) (*Replica, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	return &Replica{engine.Door().Store(), opts}, nil
+	return &Replica{engine.Internal().Store(), opts}, nil
 }
 
 // Destination is that of the replica's messages.

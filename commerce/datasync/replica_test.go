@@ -295,7 +295,7 @@ func TestNothingIsLost(t *testing.T) {
 			a.put(user("u"), 1, `1`)
 			if parked {
 				rec := a.due()[0]
-				_, err := a.engine.Door().SettleMessage(t.Context(), rec.ID, rec.Outbox[0].ID, store.MessageFinding{State: store.MessageParked})
+				_, err := a.engine.Internal().SettleMessage(t.Context(), rec.ID, rec.Outbox[0].ID, store.MessageFinding{State: store.MessageParked})
 				must(t, err)
 			}
 			a.receive(change(user("u"), 2, start.Add(-time.Second), `2`))

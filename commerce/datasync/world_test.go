@@ -125,7 +125,7 @@ func (s *side) work(rec *semel.Record, crash bool) {
 	if err := s.Work(s.t.Context(), m.Payload); err != nil || crash {
 		return
 	}
-	_, err := s.engine.Door().SettleMessage(s.t.Context(), rec.ID, m.ID, store.MessageFinding{State: store.MessageDelivered})
+	_, err := s.engine.Internal().SettleMessage(s.t.Context(), rec.ID, m.ID, store.MessageFinding{State: store.MessageDelivered})
 	if !errors.Is(err, semel.ErrNotFound) { // a later state has replaced it
 		must(s.t, err)
 	}

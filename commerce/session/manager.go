@@ -84,7 +84,7 @@ func New(engine *semel.Engine, opts Options) (*Manager, error) {
 	if opts.Keys == nil {
 		return nil, errors.New("session: Keys is missing")
 	}
-	if engine.Door().Store().Extras().Purge == nil {
+	if engine.Internal().Store().Extras().Purge == nil {
 		return nil, &semel.Error{Code: semel.CodeUnsupported, Message: "the store can't delete records, so no session could be ended"}
 	}
 	err := engine.Register(semel.Operation{
@@ -226,7 +226,7 @@ func (m *Manager) of(o Owner, rec *semel.Record) Session {
 // if that has expired.
 func (m *Manager) active(ctx context.Context, o Owner, rec *semel.Record) (Session, error) {
 	s := m.of(o, rec)
-	now, err := m.engine.Door().Store().Now(ctx)
+	now, err := m.engine.Internal().Store().Now(ctx)
 	if err != nil {
 		return Session{}, &semel.Error{Code: semel.CodeStoreUnavailable, Err: err}
 	}

@@ -37,7 +37,7 @@ type conversation struct {
 	now    bool      // the sender doesn't want to wait for the end of a task
 	until  time.Time // how long a duplicate waits for it otherwise
 
-	execution door.Execution
+	execution door.Run
 	said      event           // the last that the agent has said of the task
 	answer    json.RawMessage // its whole answer, if there is one
 	held      []func()        // what leaves when the outcome is recorded
@@ -111,7 +111,7 @@ func (c *conversation) await(ctx context.Context, task string) (answer json.RawM
 }
 
 // Run sends the message, and says how the attempt ends by what the agent says.
-func (c *conversation) Run(x door.Execution) semel.Ending {
+func (c *conversation) Run(x door.Run) semel.Ending {
 	// An agent can't be called back, so giving up with the lease would only lose its answer.
 	ctx := context.WithoutCancel(x.Attempt.Context())
 	c.execution = x

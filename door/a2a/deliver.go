@@ -12,8 +12,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Door is the mark of records that came through this door; see [semel.Call].Door.
-const Door = "a2a"
+// Name is the mark of records that came through this door; see [semel.Call].Door.
+const Name = "a2a"
 
 // TaskEffect is the ledger's name for sending a message to an agent. Its result is the id of
 // the task that the message has reached.
@@ -43,12 +43,12 @@ func newGuard(engine *semel.Engine, runner *door.Runner, op semel.Operation, tim
 	case timeout < 0 || wait < 0:
 		return nil, errors.New("a2a: Timeout and Wait may not be negative")
 	}
-	registered, known := engine.Door().Operation(op.Name)
+	registered, known := engine.Internal().Operation(op.Name)
 	if !known || !reflect.DeepEqual(op, semel.Operation{Name: op.Name}) {
 		if err := engine.Register(op); err != nil {
 			return nil, err
 		}
-		registered, _ = engine.Door().Operation(op.Name)
+		registered, _ = engine.Internal().Operation(op.Name)
 	}
 	if op = registered; op.Class == semel.ReadOnly {
 		return nil, errors.New("a2a: messages start work, so their operation can't be of class I0")
@@ -124,7 +124,7 @@ func (g *guard) join(ctx context.Context, rec *semel.Record) (task string, err e
 		if pause <= 0 {
 			return "", nil
 		}
-		next, err := g.engine.Door().Await(ctx, rec.ID, pause)
+		next, err := g.engine.Internal().Await(ctx, rec.ID, pause)
 		switch {
 		case errors.Is(err, semel.ErrNotFound):
 			return "", nil

@@ -57,7 +57,7 @@ func (f *forwarding) send(ctx context.Context, key string, c *conversation) (jud
 	err := f.proxy.Send(k, f.req.outgoing(ctx, http.MethodPost, f.req.in.URL.Path, f.req.body), key)
 	if err != nil {
 		line := door.Line(slog.LevelWarn, "agent failed", append(slices.Clip(f.opts.Attrs), slog.Any("error", err))...)
-		f.engine.Door().Troubled(semel.Event{Door: Door, ID: c.execution.Attempt.ID(), Err: err, Attrs: line})
+		f.engine.Internal().Troubled(semel.Event{Door: Name, ID: c.execution.Attempt.ID(), Err: err, Attrs: line})
 	}
 	said := judge.Answer{Status: k.status, Header: k.header}
 	if !k.stream && !k.over {

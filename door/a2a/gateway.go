@@ -121,13 +121,13 @@ func (g *Gateway) Close() { g.proxy.Close() }
 
 // ServeHTTP handles one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx := g.engine.Door().Arrived(r.Context(), Door, r.Header)
+	ctx := g.engine.Internal().Arrived(r.Context(), Name, r.Header)
 	if ctx != r.Context() {
 		r = r.WithContext(ctx)
 	}
 	if e, answered := g.serve(w, r); answered {
 		e.ID.Operation, e.Attrs = g.operation.Name, g.opts.Attrs
-		g.engine.Door().Answered(ctx, e)
+		g.engine.Internal().Answered(ctx, e)
 	}
 }
 

@@ -150,7 +150,7 @@ func (m *message) call(operation string, share semel.Share, who semelhttp.Caller
 	if fault != "" {
 		return semel.Call{}, &semel.Error{Code: door.CodeKeyInvalid, Message: fault}
 	}
-	call := semel.Call{Operation: operation, Key: key, Scope: m.scope(), Door: Door, Fingerprint: m.fingerprint}
+	call := semel.Call{Operation: operation, Key: key, Scope: m.scope(), Door: Name, Fingerprint: m.fingerprint}
 	if !given {
 		call.Key = m.id
 	} else {

@@ -118,9 +118,9 @@ func (h *handler) SendStreamingMessage(ctx context.Context, req *a2a.SendMessage
 
 // serve answers a message.
 func (h *handler) serve(ctx context.Context, s *inside) {
-	tap := h.engine.Door()
+	tap := h.engine.Internal()
 	if tap.Listens() {
-		ctx = tap.Arrived(ctx, Door, headerOf(ctx))
+		ctx = tap.Arrived(ctx, Name, headerOf(ctx))
 	}
 	call, err := h.call(ctx, s.req)
 	if err != nil {

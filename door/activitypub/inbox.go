@@ -96,8 +96,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Door marks the records of activities; see [semel.Call].Door.
-const Door = "activitypub"
+// Name marks the records of activities; see [semel.Call].Door.
+const Name = "activitypub"
 
 // Inbox serves the inboxes of a server's actors. It has no state of its own: any number of
 // them, on any number of nodes, may serve one store. Its methods may be called
@@ -108,7 +108,7 @@ const Door = "activitypub"
 // handled, is told by Troubled, as an error.
 type Inbox struct {
 	inbox  *inbox.Inbox[head]
-	tap    semel.Door
+	tap    semel.Internal
 	opts   Options
 	actors *template
 }
@@ -183,9 +183,9 @@ func New(engine *semel.Engine, opts Options) (*Inbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &Inbox{tap: engine.Door(), opts: opts, actors: actors}
+	in := &Inbox{tap: engine.Internal(), opts: opts, actors: actors}
 	in.inbox, err = inbox.New(engine, inbox.Options[head]{
-		Name: in.Destination(), Door: Door, Principal: Principal, Window: opts.Window, Budget: opts.Budget,
+		Name: in.Destination(), Door: Name, Principal: Principal, Window: opts.Window, Budget: opts.Budget,
 		Evidence: opts.Evidence, Handle: in.handle,
 	})
 	return in, err

@@ -464,7 +464,7 @@ func TestLogs(t *testing.T) {
 		}
 	}
 	for i, want := range []semel.Decision{semel.Execute, semel.Replay} {
-		if e := w.answered[i]; e.Door != activitypub.Door || e.Decision != want || e.Code != "" || e.ID.Key != "https://there.example/a/1" || e.Took <= 0 {
+		if e := w.answered[i]; e.Door != activitypub.Name || e.Decision != want || e.Code != "" || e.ID.Key != "https://there.example/a/1" || e.Took <= 0 {
 			t.Errorf("told of %+v", e)
 		}
 	}

@@ -55,7 +55,7 @@ type refusal struct {
 // The body has status and activity_id, and either message, or error and message. If the
 // sender hangs up, its activity is accepted nevertheless.
 func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	arrived := in.tap.Arrived(r.Context(), Door, r.Header)
+	arrived := in.tap.Arrived(r.Context(), Name, r.Header)
 	a, err := in.receive(w, r)
 	a.Correlation = correlation(r, a.ID)
 	if a.Correlation != "" {
@@ -233,7 +233,7 @@ func (in *Inbox) refuse(ctx context.Context, w http.ResponseWriter, a *Activity,
 	e, level := semel.Event{Code: semel.Code(doc.Error), Status: doc.Status, Err: err}, slog.LevelWarn
 	if trouble {
 		level = slog.LevelError
-		in.tap.Troubled(semel.Event{Door: Door, Err: err}) // whose line is that of the answer
+		in.tap.Troubled(semel.Event{Door: Name, Err: err}) // whose line is that of the answer
 	}
 	in.tell(ctx, e, a, level, "activity refused")
 	problem.WriteAs(w, doc.Status, "application/json", doc)
@@ -248,7 +248,7 @@ func (in *Inbox) tell(ctx context.Context, e semel.Event, a *Activity, level slo
 
 // trouble tells of an error that the sender doesn't get.
 func (in *Inbox) trouble(err error, message string, attrs []slog.Attr) {
-	in.tap.Troubled(semel.Event{Door: Door, Err: err, Attrs: line(slog.LevelError, message, attrs)})
+	in.tap.Troubled(semel.Event{Door: Name, Err: err, Attrs: line(slog.LevelError, message, attrs)})
 }
 
 func line(level slog.Level, message string, attrs []slog.Attr) []slog.Attr {

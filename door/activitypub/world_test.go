@@ -37,7 +37,7 @@ type world struct {
 	t     *testing.T
 	inbox *activitypub.Inbox
 	store semel.Store
-	door  semel.Door
+	door  semel.Internal
 	log   *evidence.Log
 	logs  *logs
 	// logger writes to logs.
@@ -86,7 +86,7 @@ func newWorldOn(t *testing.T, st semel.Store, change func(*activitypub.Options))
 			t.Error(err)
 		}
 	})
-	w.door = engine.Door()
+	w.door = engine.Internal()
 	opts := activitypub.Options{
 		Tenant: "fedi", Actors: "https://here.example/actors/{actor}", Shared: "/inbox", Budget: budget,
 		Exists:   func(_ context.Context, actor string) (bool, error) { return actor == "alice" || actor == "carol", nil },
@@ -99,7 +99,7 @@ func newWorldOn(t *testing.T, st semel.Store, change func(*activitypub.Options))
 	if w.inbox, err = activitypub.New(engine, opts); err != nil {
 		t.Fatal(err)
 	}
-	engine.Door().SetDispatcher(func(rec *semel.Record) {
+	engine.Internal().SetDispatcher(func(rec *semel.Record) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for i := range rec.Outbox {

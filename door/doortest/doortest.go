@@ -101,7 +101,7 @@ var again = map[semel.Decision]scenario{
 	semel.Superseded:  {between: func(rec *semel.Record) { rec.Mark = &store.Mark{Newest: 2} }},
 	semel.OtherDoor:   {between: func(rec *semel.Record) { rec.Door = "another" }},
 	semel.TooLate: {other: true, prepare: func(ctx context.Context, e *semel.Engine) error {
-		_, err := e.Door().NewEpoch(ctx)
+		_, err := e.Internal().NewEpoch(ctx)
 		return err
 	}},
 	semel.Throttled: {other: true, options: semel.Options{Quotas: semel.Quotas{TenantRecords: 1, PrincipalRecords: 1}}},

@@ -37,7 +37,7 @@ func TestEachTryIsToldOf(t *testing.T) {
 			attrs["function"] != "payments.charge" || attrs["version"] != "1.0.0" {
 			t.Errorf("the log says %v, want %+v", attrs, want)
 		}
-		if got.Door != forrst.Door || got.Decision != want.decision || got.Code != want.code || got.ID.Key != "order_1" || got.Took <= 0 {
+		if got.Door != forrst.Name || got.Decision != want.decision || got.Code != want.code || got.ID.Key != "order_1" || got.Took <= 0 {
 			t.Errorf("told of %+v, want %+v", got, want)
 		}
 	}

@@ -62,7 +62,7 @@ func (list *Errors) misfit(at []string, keyword, message string) {
 // (FOR-DUP.1), or the arguments may be others (FOR-CONF.1).
 func (s *Service) refuseMisfit(ctx context.Context, r *Request, call semel.Call, errs Errors) answer {
 	if r.idempotency != nil {
-		ans, err := s.engine.Door().Peek(ctx, call)
+		ans, err := s.engine.Internal().Peek(ctx, call)
 		if err != nil {
 			return s.undecided(r, err)
 		}

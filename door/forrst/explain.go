@@ -65,7 +65,7 @@ func (s *Service) explain(x *Explanation, r *Request) Errors {
 		return one(InternalError, nil, "The request can't be explained")
 	}
 	x.Key, x.Scope = r.Key, call.Scope
-	op, _ := s.engine.Door().Operation(f.operation)
+	op, _ := s.engine.Internal().Operation(f.operation)
 	kept := rounded(op.Window)
 	if call.Window != 0 {
 		kept = rounded(call.Window)

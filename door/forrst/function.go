@@ -96,7 +96,7 @@ func register(engine *semel.Engine, f Function) (*function, error) {
 	known := false
 	if reflect.DeepEqual(op, semel.Operation{Name: op.Name}) {
 		var registered semel.Operation
-		if registered, known = engine.Door().Operation(op.Name); known {
+		if registered, known = engine.Internal().Operation(op.Name); known {
 			op = registered
 		}
 	}
@@ -104,7 +104,7 @@ func register(engine *semel.Engine, f Function) (*function, error) {
 		if err := engine.Register(op); err != nil {
 			return nil, fmt.Errorf("forrst: function %q: %w", f.Name, err)
 		}
-		op, _ = engine.Door().Operation(op.Name)
+		op, _ = engine.Internal().Operation(op.Name)
 	}
 	reg := &function{
 		Function: f, operation: op.Name, share: op.Share, onFailure: op.OnFailure, financial: op.Financial,

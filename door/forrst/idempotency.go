@@ -110,7 +110,7 @@ func (s *Service) call(r *Request, f *function) (semel.Call, error) {
 		parts = append(parts, []byte(shortName(x.URN)), options)
 	}
 	call := semel.Call{
-		Operation: f.operation, Scope: r.Function + "@" + r.asked, Door: Door, Fingerprint: store.FingerprintOf(store.SchemeJSON, parts...),
+		Operation: f.operation, Scope: r.Function + "@" + r.asked, Door: Name, Fingerprint: store.FingerprintOf(store.SchemeJSON, parts...),
 	}
 	if x := r.idempotency; x != nil {
 		call.Key, call.Window = x.key, x.ttl

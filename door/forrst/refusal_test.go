@@ -43,7 +43,7 @@ func TestCallersThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v %s", name, s.header, s.body)
 		}
 		answer, fault := w.answered[0], c.status == 503
-		if runs.Load() != 0 || len(w.answered) != 1 || answer.Door != forrst.Door || answer.Code != semel.Code(c.code) || (answer.Err == nil) != fault || (len(w.troubled) == 1) != fault {
+		if runs.Load() != 0 || len(w.answered) != 1 || answer.Door != forrst.Name || answer.Code != semel.Code(c.code) || (answer.Err == nil) != fault || (len(w.troubled) == 1) != fault {
 			t.Errorf("%s: executed %d times, told of %+v, troubled by %v", name, runs.Load(), w.answered, w.troubled)
 		}
 		if why := append(w.troubled, answer.Err)[0]; why != c.err {

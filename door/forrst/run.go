@@ -71,7 +71,7 @@ type work struct {
 }
 
 // Run calls the function.
-func (w *work) Run(x door.Execution) semel.Ending {
+func (w *work) Run(x door.Run) semel.Ending {
 	ctx, cancel := x.Context()
 	defer cancel()
 	result, err := w.v.Run(ctx, x.Attempt, w.r)

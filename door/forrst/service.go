@@ -21,8 +21,8 @@ import (
 	"github.com/semelhq/semel/safehttp"
 )
 
-// Door is the mark of records that came through this door; see [semel.Call].Door.
-const Door = "forrst"
+// Name is the mark of records that came through this door; see [semel.Call].Door.
+const Name = "forrst"
 
 // Defaults of [Options].
 const (
@@ -138,13 +138,13 @@ func (s *Service) newKey() string { return safehttp.NewKey() }
 
 // reportError tells of an error that no caller gets.
 func (s *Service) reportError(err error) {
-	s.engine.Door().Troubled(semel.Event{Door: Door, Err: err, Attrs: door.Line(slog.LevelWarn, "forrst", append(slices.Clip(s.opts.Attrs), slog.Any("error", err))...)})
+	s.engine.Internal().Troubled(semel.Event{Door: Name, Err: err, Attrs: door.Line(slog.LevelWarn, "forrst", append(slices.Clip(s.opts.Attrs), slog.Any("error", err))...)})
 }
 
 // ServeHTTP answers one request, whatever its path.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	ctx := s.engine.Door().Arrived(r.Context(), Door, r.Header)
+	ctx := s.engine.Internal().Arrived(r.Context(), Name, r.Header)
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		s.refuse(ctx, w, http.StatusMethodNotAllowed, one(InvalidRequest, nil, "Use POST"), began)
@@ -179,9 +179,9 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.write(w, id, req, a, began)
 		return
 	}
-	req.Caller, req.Header = caller, door.Traced(r.Header, s.engine.Door().Trace(ctx))
+	req.Caller, req.Header = caller, door.Traced(r.Header, s.engine.Internal().Trace(ctx))
 	a := s.serve(ctx, req)
-	if s.engine.Door().Listens() {
+	if s.engine.Internal().Listens() {
 		e := door.EventOf(a.ans)
 		e.ID, e.Code, e.Status, e.Request, e.Attrs = req.record, a.code, a.status, req.ID, attrsOf(req, &a)
 		s.tell(ctx, e)
@@ -192,7 +192,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // tell tells of an answer.
 func (s *Service) tell(ctx context.Context, e semel.Event) {
 	e.Attrs = append(slices.Clip(s.opts.Attrs), e.Attrs...)
-	s.engine.Door().Answered(ctx, e)
+	s.engine.Internal().Answered(ctx, e)
 }
 
 // attrsOf is what a log says of a request beside what it says of each: each try of a call has

@@ -100,7 +100,7 @@ func (s *Service) health(ctx context.Context, r *Request) answer {
 	checks := map[string]func(context.Context) error{
 		"self": func(context.Context) error { return nil },
 		"database": func(ctx context.Context) error {
-			_, err := s.engine.Door().Store().Now(ctx)
+			_, err := s.engine.Internal().Store().Now(ctx)
 			return err
 		},
 	}

@@ -100,12 +100,12 @@ func (g *Gateway) Declares(operation string) bool {
 // [semel.Error]. It means that nothing was executed, except for [semel.CodeUnknown],
 // which means that this is unknown. You may deliver the same envelope again after any.
 func (g *Gateway) Execute(ctx context.Context, caller Caller, c Command) (*Response, error) {
-	return g.answerArrived(g.engine.Door().Arrived(ctx, Door, nil), caller, c)
+	return g.answerArrived(g.engine.Internal().Arrived(ctx, Name, nil), caller, c)
 }
 
 // answerArrived is Execute in the context of a delivery that has arrived.
 func (g *Gateway) answerArrived(ctx context.Context, caller Caller, c Command) (*Response, error) {
-	tap := g.engine.Door()
+	tap := g.engine.Internal()
 	first, r, err := g.answer(ctx, caller, c)
 	switch {
 	case err != nil:
@@ -175,7 +175,7 @@ func (g *Gateway) execute(ctx context.Context, caller Caller, d *Derivation) (*R
 func (g *Gateway) collide(ctx context.Context, caller Caller, d *Derivation, key string, wrong *Error) (*Response, error) {
 	call := d.Call(caller.Principal)
 	call.Key = KeyVersion + strings.TrimPrefix(key, KeyVersion)
-	if _, err := g.engine.Door().Peek(ctx, call); err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
+	if _, err := g.engine.Internal().Peek(ctx, call); err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeInvalidCall}) {
 		return nil, err
 	}
 	return conflict(&d.Command, &semel.Answer{}, wrong.Message), nil

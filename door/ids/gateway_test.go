@@ -79,7 +79,7 @@ func newShop(t *testing.T) *shop {
 		for _, a := range e.Attrs {
 			attrs[a.Key] = a.Value.String()
 		}
-		if e.Door != ids.Door || strings.Contains(attrs["command"], "secret") {
+		if e.Door != ids.Name || strings.Contains(attrs["command"], "secret") {
 			t.Errorf("told of %+v", e)
 		}
 		s.served = append(s.served, strings.TrimSpace(strings.Join([]string{string(e.Decision), string(e.Code), attrs["command_status"]}, " ")))

@@ -59,7 +59,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	caller, err := g.identify(r)
 	if err != nil {
-		g.refused(g.engine.Door().Arrived(r.Context(), Door, r.Header), door.CodeUnauthorized, err)
+		g.refused(g.engine.Internal().Arrived(r.Context(), Name, r.Header), door.CodeUnauthorized, err)
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		writeProblem(w, problemOf(door.CodeUnauthorized, "The server does not know who is calling."))
 		return
@@ -96,7 +96,7 @@ func (g *Gateway) path() string {
 }
 
 func (g *Gateway) serveCommand(caller Caller, w http.ResponseWriter, r *http.Request, _ string) (*Response, error) {
-	ctx := g.engine.Door().Arrived(r.Context(), Door, r.Header)
+	ctx := g.engine.Internal().Arrived(r.Context(), Name, r.Header)
 	text, err := readBody(w, r)
 	var c Command
 	if err == nil {
@@ -177,7 +177,7 @@ func (g *Gateway) refused(ctx context.Context, code semel.Code, err error) {
 		return
 	}
 	m, _ := door.Lookup(code)
-	g.engine.Door().Answered(ctx, semel.Event{Code: code, Status: m.Status, Err: err})
+	g.engine.Internal().Answered(ctx, semel.Event{Code: code, Status: m.Status, Err: err})
 }
 
 // codeOf is the code by which an error is refused.

@@ -45,7 +45,7 @@ func messageKey(t Trace) string {
 func (g *Gateway) deliverMessage(ctx context.Context, caller Caller, d *Derivation) (*Response, error) {
 	c := &d.Command
 	call := semel.Call{
-		Tenant: c.TenantID, Principal: caller.Principal, Operation: MessageOperation, Fingerprint: d.Fingerprint, Door: Door,
+		Tenant: c.TenantID, Principal: caller.Principal, Operation: MessageOperation, Fingerprint: d.Fingerprint, Door: Name,
 		Key:        messageKey(c.Trace),
 		Attributes: store.Attributes{semel.AttributeCommandID: c.CommandID, "operation": c.Intent.Name()},
 	}

@@ -78,15 +78,15 @@ func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 	return op
 }
 
-// Door marks the records of commands; see [semel.Call].Door.
-const Door = "ids"
+// Name marks the records of commands; see [semel.Call].Door.
+const Name = "ids"
 
 // Call is the call of the command for an engine, by a caller who was verified to be
 // principal. The record keeps the command's ids as its attributes.
 func (d *Derivation) Call(principal string) semel.Call {
 	c := &d.Command
 	call := semel.Call{
-		Tenant: c.TenantID, Operation: c.Intent.Name(), Key: d.RecordKey, Principal: principal, Fingerprint: d.Fingerprint, Door: Door,
+		Tenant: c.TenantID, Operation: c.Intent.Name(), Key: d.RecordKey, Principal: principal, Fingerprint: d.Fingerprint, Door: Name,
 		Confirm: c.ConfirmationToken, StepUp: c.StepUp, Attributes: store.Attributes{},
 	}
 	set := func(name, value string) {

@@ -64,7 +64,7 @@ func (g *Gateway) post(ctx context.Context, x semel.Execution, d *Derivation, bo
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
-	req.Header = door.Traced(req.Header, g.engine.Door().Trace(ctx))
+	req.Header = door.Traced(req.Header, g.engine.Internal().Trace(ctx))
 	client := shield.Client{Base: g.upstreams, Timeout: time.Duration(h.Timeout)}
 	answers, _ := h.Answers.Parse() // it was checked
 	client.Provider.Judge = shield.JudgeBy(judge.Rules{Answers: answers, Financial: d.Entry.Financial, RedirectsUnclear: true})

@@ -91,7 +91,7 @@ func (b *Inbox[H]) Accept(ctx context.Context, it *Item[H]) (Result, error) {
 // Peek returns what [Inbox.Accept] would find, and accepts nothing: with [semel.Execute] the
 // item is new. It is for an item that must not be the first under its key.
 func (b *Inbox[H]) Peek(ctx context.Context, it *Item[H]) (Result, error) {
-	ans, err := b.engine.Door().Peek(ctx, b.call(it, it.Key))
+	ans, err := b.engine.Internal().Peek(ctx, b.call(it, it.Key))
 	if err == nil && ans.Decision != semel.Execute {
 		err = ans.Err()
 	}
@@ -153,7 +153,7 @@ func (b *Inbox[H]) parked(ctx context.Context, it *Item[H], key string, first *s
 		return false, nil
 	}
 	for _, print := range append([]semel.Fingerprint{it.Fingerprint}, it.Former...) {
-		ans, err := b.engine.Door().Peek(ctx, b.call(it, parkedKey(key, print)))
+		ans, err := b.engine.Internal().Peek(ctx, b.call(it, parkedKey(key, print)))
 		if err != nil || ans.Decision != semel.Execute {
 			return true, err
 		}

@@ -27,7 +27,7 @@ func TestDoor(t *testing.T) {
 					Tenant: "acme", Key: key, Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte("content")),
 					Now: func(context.Context) error { return work() },
 				})
-				e.Door().Answered(e.Door().Arrived(t.Context(), "test", nil), res.Event())
+				e.Internal().Answered(e.Internal().Arrived(t.Context(), "test", nil), res.Event())
 				if refused, ok := errors.AsType[*semel.Error](errors.Join(res.Err, err)); ok {
 					return doortest.Reply{Code: string(refused.Code)}
 				}

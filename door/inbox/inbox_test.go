@@ -52,7 +52,7 @@ func newRig(t *testing.T, st semel.Store, change ...func(*Options[letter])) *rig
 			t.Error(err)
 		}
 	})
-	r.engine.Door().SetDispatcher(func(rec *semel.Record) {
+	r.engine.Internal().SetDispatcher(func(rec *semel.Record) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for _, m := range rec.Outbox {
@@ -394,7 +394,7 @@ func TestErrorsOfHandlers(t *testing.T) {
 // TestNow does what an item is for while it is accepted.
 func TestNow(t *testing.T) {
 	r := newRig(t, memstore.New(), func(o *Options[letter]) { o.OnAbandoned, o.Lease = semel.HoldAbandoned, time.Minute })
-	if op, ok := r.engine.Door().Operation(name); !ok || op.Lease != time.Minute || op.OnAbandoned != semel.HoldAbandoned {
+	if op, ok := r.engine.Internal().Operation(name); !ok || op.Lease != time.Minute || op.OnAbandoned != semel.HoldAbandoned {
 		t.Errorf("%+v", op)
 	}
 	now := func(key string, err error) *Item[letter] {
@@ -450,7 +450,7 @@ func TestOptions(t *testing.T) {
 		t.Error("options are missing")
 	}
 	in, err := New(engine, Options[letter]{Name: name, Door: door, Principal: "p", Window: time.Hour, Budget: budget, Handle: func(context.Context, *Item[letter]) error { return nil }})
-	if op, ok := engine.Door().Operation(name); err != nil || in == nil || !ok || op.Lease != acceptLease || op.OnAbandoned != semel.RetryAbandoned {
+	if op, ok := engine.Internal().Operation(name); err != nil || in == nil || !ok || op.Lease != acceptLease || op.OnAbandoned != semel.RetryAbandoned {
 		t.Errorf("%+v, %v", op, err)
 	}
 }

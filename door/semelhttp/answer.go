@@ -59,7 +59,7 @@ func ParseAnswer(res semel.Result) (Answer, bool) {
 
 // Marked reports whether the record came through this door, so that its result is an
 // [Answer].
-func Marked(rec *semel.Record) bool { return rec.Door == Door }
+func Marked(rec *semel.Record) bool { return rec.Door == Name }
 
 // Serves reports whether a handler of the guard executes the calls of an operation.
 func (g *Guard) Serves(operation string) bool { return g.handlerOf(operation) != nil }

@@ -38,14 +38,14 @@ func TestEachAnswerIsAnEvent(t *testing.T) {
 		{Code: semelhttp.CodeKeyInvalid}, {Code: semelhttp.CodeUnidentified}, {Code: semelhttp.CodeKeyMissing},
 	}
 	if !slices.EqualFunc(told, want, func(got, want semel.Event) bool {
-		return got.Door == semelhttp.Door && got.Decision == want.Decision && got.Code == want.Code && (got.ID.Key == "k") == (got.Decision != "")
+		return got.Door == semelhttp.Name && got.Decision == want.Decision && got.Code == want.Code && (got.ID.Key == "k") == (got.Decision != "")
 	}) {
 		t.Errorf("told of %+v", told)
 	}
 	if _, ok := errors.AsType[*semelhttp.Refused](told[4].Err); !ok || told[4].ID.Operation != "op" || told[4].Status != 401 || told[0].Status != 201 || told[0].Attempt != 1 || told[0].Took <= 0 {
 		t.Errorf("told of %+v", told[4])
 	}
-	if len(decided) != 3 || len(ended) != 1 || decided[2].Door != semelhttp.Door || ended[0].Door != semelhttp.Door {
+	if len(decided) != 3 || len(ended) != 1 || decided[2].Door != semelhttp.Name || ended[0].Door != semelhttp.Name {
 		t.Errorf("decided %+v, ended %+v", decided, ended)
 	}
 }

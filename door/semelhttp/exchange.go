@@ -30,7 +30,7 @@ type exchange struct {
 }
 
 // Run runs the handler, and says how the attempt or the transaction ends by its answer.
-func (x *exchange) Run(e door.Execution) semel.Ending {
+func (x *exchange) Run(e door.Run) semel.Ending {
 	x.restore() // the headers of a run before belong to an answer that nobody gets
 	x.forget()
 	// The handler may use its writer and its body for longer than it should, so neither
@@ -42,7 +42,7 @@ func (x *exchange) Run(e door.Execution) semel.Ending {
 	} else {
 		c.spool, c.whole = x.sc.spool.again(), true
 	}
-	c.scope.Execution = e
+	c.scope.Run = e
 	c.start()
 	x.h.unecho(x.w.Header(), x.r.Header)
 	x.c, x.inner = c, x.r.WithContext(&c.scope)

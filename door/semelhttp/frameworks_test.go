@@ -374,7 +374,7 @@ func TestAnswersThatComeTooLate(t *testing.T) {
 			if len(f.told) > 0 && errors.Is(f.told[0].Err, semelhttp.ErrNoAnswer) == c.silent && c.silent {
 				f.told = f.told[1:]
 			}
-			if len(f.told) != 1 || f.told[0].Door != semelhttp.Door || f.told[0].ID.Operation != "pay" || f.told[0].Status != 422 || f.told[0].Err == nil {
+			if len(f.told) != 1 || f.told[0].Door != semelhttp.Name || f.told[0].ID.Operation != "pay" || f.told[0].Status != 422 || f.told[0].Err == nil {
 				t.Errorf("told of %+v", f.told)
 			}
 			line := f.log.String()

@@ -153,12 +153,12 @@ func (g *Guard) declare(rt Route) (*handler, error) {
 	if err := rt.checkSequence(&op); err != nil {
 		return nil, err
 	}
-	registered, _ := g.engine.Door().Operation(op.Name)
+	registered, _ := g.engine.Internal().Operation(op.Name)
 	if !reflect.DeepEqual(op, registered) {
 		if err := g.engine.Register(op); err != nil {
 			return nil, fmt.Errorf("semelhttp: %w", err)
 		}
-		registered, _ = g.engine.Door().Operation(op.Name)
+		registered, _ = g.engine.Internal().Operation(op.Name)
 	}
 	g.declared[op.Name] = true
 	op = registered
@@ -178,7 +178,7 @@ func (h *handler) around(next http.Handler) *handler {
 }
 
 // reportError tells of an error that no caller gets.
-func (g *Guard) reportError(err error) { g.engine.Door().Troubled(door.NotRecorded(Door, err)) }
+func (g *Guard) reportError(err error) { g.engine.Internal().Troubled(door.NotRecorded(Name, err)) }
 
 // handler is one guarded handler, or a declared route without one.
 type handler struct {

@@ -481,7 +481,7 @@ func TestHandle(t *testing.T) {
 		if _, err := g.Handle(semelhttp.Route{Operation: semel.Operation{Name: "op", Window: 2 * time.Hour}}, next); err == nil {
 			t.Fatal("declared twice")
 		}
-		if got, _ := e.Door().Operation("op"); got.Window != time.Hour || got.OnFailure != semel.RetryFailure {
+		if got, _ := e.Internal().Operation("op"); got.Window != time.Hour || got.OnFailure != semel.RetryFailure {
 			t.Fatalf("%+v", got)
 		}
 	})
@@ -490,7 +490,7 @@ func TestHandle(t *testing.T) {
 		if _, err := newGuard(t, e, nil).Handle(semelhttp.Route{Operation: op("op")}, next); err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := e.Door().Operation("op"); got.OnFailure != semel.ReplayFailure || len(got.Effects) != 2 {
+		if got, _ := e.Internal().Operation("op"); got.OnFailure != semel.ReplayFailure || len(got.Effects) != 2 {
 			t.Fatalf("%+v", got)
 		}
 	})

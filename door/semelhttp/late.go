@@ -51,8 +51,8 @@ func (c *capture) late(status int) {
 // it, and only once if that is to be noted.
 func (h *handler) tell(err error, once *atomic.Bool, status int, attrs ...slog.Attr) {
 	attrs = append([]slog.Attr{slog.String("operation", h.operation)}, attrs...)
-	heard := h.guard.engine.Door().Troubled(semel.Event{
-		Door: Door, ID: semel.ID{Operation: h.operation}, Status: status, Err: err,
+	heard := h.guard.engine.Internal().Troubled(semel.Event{
+		Door: Name, ID: semel.ID{Operation: h.operation}, Status: status, Err: err,
 		Attrs: door.Line(slog.LevelWarn, err.Error(), attrs...),
 	})
 	if !heard && (once == nil || once.CompareAndSwap(false, true)) {

@@ -10,9 +10,9 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// Door marks the records of this package, whose results are answers as described below.
+// Name marks the records of this package, whose results are answers as described below.
 // See [semel.Call].Door.
-const Door = "http"
+const Name = "http"
 
 // A recorded answer is the data of a [semel.Result]:
 //

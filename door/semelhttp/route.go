@@ -367,7 +367,7 @@ func neverKept(name string, rt *Route) string {
 func (rt *Route) operation(engine *semel.Engine) (op semel.Operation, known bool) {
 	op = rt.Operation
 	if reflect.DeepEqual(op, semel.Operation{Name: op.Name}) {
-		if registered, ok := engine.Door().Operation(op.Name); ok {
+		if registered, ok := engine.Internal().Operation(op.Name); ok {
 			op, known = registered, true
 		}
 	}

@@ -22,7 +22,7 @@ type attemptKey struct{}
 // scope is the context of a handler: that of its attempt, with the deadline of the route.
 // It makes the context on first use, because many handlers end without using it.
 type scope struct {
-	door.Execution
+	door.Run
 
 	capture *capture // its answer
 
@@ -35,7 +35,7 @@ type scope struct {
 
 // Deadline is the route's.
 func (s *scope) Deadline() (time.Time, bool) {
-	return s.Execution.Deadline, !s.Execution.Deadline.IsZero()
+	return s.Run.Deadline, !s.Run.Deadline.IsZero()
 }
 
 // Done is closed when the lease is lost, the deadline is over, or the handler
@@ -67,8 +67,8 @@ func (s *scope) get() context.Context {
 			s.ctx = s.Attempt.Context()
 		}
 		s.cancel = func() {}
-		if !s.Execution.Deadline.IsZero() {
-			s.ctx, s.cancel = context.WithDeadline(s.ctx, s.Execution.Deadline)
+		if !s.Run.Deadline.IsZero() {
+			s.ctx, s.cancel = context.WithDeadline(s.ctx, s.Run.Deadline)
 		}
 	}
 	return s.ctx

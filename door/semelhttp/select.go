@@ -363,7 +363,7 @@ func (h *handler) call(r *http.Request, got picked, who Caller) semel.Call {
 	if got.scope != "" && scope != "" {
 		scope += "&"
 	}
-	call := semel.Call{Operation: h.operation, Key: got.key, Scope: keytemplate.FitScope(scope + got.scope), Door: Door}
+	call := semel.Call{Operation: h.operation, Key: got.key, Scope: keytemplate.FitScope(scope + got.scope), Door: Name}
 	who.Name(&call, h.share)
 	return call
 }

@@ -41,8 +41,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else if fault != "" {
 		invalid = new(keyInvalid(fault))
 	}
-	tap := h.guard.engine.Door()
-	ctx := tap.Arrived(r.Context(), Door, r.Header)
+	tap := h.guard.engine.Internal()
+	ctx := tap.Arrived(r.Context(), Name, r.Header)
 	if !tap.Listens() {
 		h.serve(ctx, w, r, key, invalid)
 		return
@@ -85,7 +85,7 @@ func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	var call semel.Call
 	if !h.picks.ownKey() { // otherwise the runner takes a turn when the key was found
 		call = h.call(r, picked{key: key}, who)
-		turns := h.guard.engine.Door()
+		turns := h.guard.engine.Internal()
 		if got, ok := turns.Turn(ctx, &call); !ok {
 			ans := got
 			return told{said: h.answerDecision(w, r, &ans, PreferredWait(r.Header), call.Unproved), ans: &ans}

@@ -111,7 +111,7 @@ func (g *Guard) find(r *http.Request, reference string) (call semel.Call, rec se
 	if err != nil {
 		return call, rec, semel.ErrNotFound
 	}
-	op, _ := g.engine.Door().Operation(call.Operation)
+	op, _ := g.engine.Internal().Operation(call.Operation)
 	who.Name(&call, op.Share)
 	id := call.ID(op.Share)
 	// The digest shows that the reference was made for this identity. For any other one
@@ -142,6 +142,6 @@ func (g *Guard) await(ctx context.Context, rec semel.Record, wait time.Duration)
 	if wait <= 0 || rec.State.Terminal() || rec.Held {
 		return rec, false, nil
 	}
-	rec, err = g.engine.Door().Await(ctx, rec.ID, wait)
+	rec, err = g.engine.Internal().Await(ctx, rec.ID, wait)
 	return rec, true, err
 }

@@ -92,10 +92,10 @@ func (c *capture) pass() error {
 // for finding out how the work ends. A stream that goes on beyond the route's time has a
 // quarter of that time for each write. After a write has timed out, all later ones fail.
 func (c *capture) startDeadline() (done func()) {
-	if c.scope.Execution.Deadline.IsZero() {
+	if c.scope.Run.Deadline.IsZero() {
 		return func() {}
 	}
-	left := max(time.Until(c.scope.Execution.Deadline), c.h.route.Timeout/2)
+	left := max(time.Until(c.scope.Run.Deadline), c.h.route.Timeout/2)
 	timer := time.AfterFunc(left/2, func() {
 		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Unix(1, 0)) // long ago
 	})

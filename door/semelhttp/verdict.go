@@ -38,8 +38,8 @@ func (f *Refusal) problem() problem {
 // Refuse answers a request in the form of a profile. The zero profile stands for [IETF].
 // Use it to refuse requests before a guard sees them.
 func (g *Guard) Refuse(w http.ResponseWriter, r *http.Request, p Profile, f Refusal) {
-	h, tap := handler{guard: g, route: Route{Profile: p}}, g.engine.Door()
-	ctx := tap.Arrived(r.Context(), Door, r.Header)
+	h, tap := handler{guard: g, route: Route{Profile: p}}, g.engine.Internal()
+	ctx := tap.Arrived(r.Context(), Name, r.Header)
 	got := h.refuse(w, f.problem())
 	tap.Answered(ctx, semel.Event{Code: got.code, Status: got.status})
 }

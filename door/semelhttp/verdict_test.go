@@ -90,7 +90,7 @@ func TestInspectorSeesWhatAGuardWould(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := e.Door().Operation("op"); ok || i.Operation().Name != "op" {
+	if _, ok := e.Internal().Operation("op"); ok || i.Operation().Name != "op" {
 		t.Errorf("inspecting registered the operation %+v", i.Operation())
 	}
 	h := g.Handler(rt, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

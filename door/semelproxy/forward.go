@@ -168,7 +168,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 			setHeader(out.Header, p.opts.PrincipalHeader, principal)
 		}
 	}
-	setHeader(out.Header, "Traceparent", p.guard.Engine().Door().Trace(out.Context()))
+	setHeader(out.Header, "Traceparent", p.guard.Engine().Internal().Trace(out.Context()))
 	if key, ok := out.Context().Value(effectKey{}).(string); ok {
 		setHeader(out.Header, p.opts.EffectHeader, key)
 	}
@@ -255,5 +255,5 @@ func unanswered(ctx context.Context, detail string) semelhttp.Refusal {
 // reportError tells of an upstream call that failed.
 func (p *Proxy) reportError(err error) {
 	line := door.Line(slog.LevelWarn, "upstream failed", append(slices.Clip(p.opts.Attrs), slog.Any("error", err))...)
-	p.guard.Engine().Door().Troubled(semel.Event{Door: Door, Err: err, Attrs: line})
+	p.guard.Engine().Internal().Troubled(semel.Event{Door: Name, Err: err, Attrs: line})
 }

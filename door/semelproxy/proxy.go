@@ -17,10 +17,10 @@ import (
 	"github.com/semelhq/semel/safehttp"
 )
 
-// Door is the door of the events that the engine gets from a proxy: upstream calls that
+// Name is the door of the events that the engine gets from a proxy: upstream calls that
 // failed, and what [ModeShadow] finds. The requests that it guards come through
-// [semelhttp.Door].
-const Door = "proxy"
+// [semelhttp.Name].
+const Name = "proxy"
 
 // Proxy is one route to one upstream. It may be used concurrently.
 type Proxy struct {
@@ -86,12 +86,12 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 	}
 	switch opts.Mode {
 	case ModeShadow:
-		p.shadow = newShadow(guard.Engine().Door(), p.inspector, opts.Shadow)
+		p.shadow = newShadow(guard.Engine().Internal(), p.inspector, opts.Shadow)
 	case ModeEnforce:
 		if p.guarded, err = guard.Handle(opts.Route, http.HandlerFunc(p.execute)); err != nil {
 			return nil, err
 		}
-		op, ok := guard.Engine().Door().Operation(opts.Route.Operation.Name)
+		op, ok := guard.Engine().Internal().Operation(opts.Route.Operation.Name)
 		if !ok {
 			return nil, fmt.Errorf("semelproxy: operation %q is not registered", opts.Route.Operation.Name)
 		}

@@ -84,7 +84,7 @@ type ShadowCounts struct {
 // shadow remembers calls in memory only, and never uses the store.
 type shadow struct {
 	opts      ShadowOptions
-	tap       semel.Door
+	tap       semel.Internal
 	inspector *semelhttp.Inspector
 	operation string
 	window    time.Duration
@@ -110,7 +110,7 @@ type shadowCall struct {
 	refused  bool // with a status that shows that nothing happened
 }
 
-func newShadow(tap semel.Door, i *semelhttp.Inspector, o ShadowOptions) *shadow {
+func newShadow(tap semel.Internal, i *semelhttp.Inspector, o ShadowOptions) *shadow {
 	o.MaxCalls = cmp.Or(o.MaxCalls, DefaultShadowCalls)
 	o.MaxBody = cmp.Or(o.MaxBody, DefaultShadowBody)
 	return &shadow{
@@ -131,7 +131,7 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 		pass(w, r)
 		return
 	}
-	ctx := s.tap.Arrived(r.Context(), Door, r.Header)
+	ctx := s.tap.Arrived(r.Context(), Name, r.Header)
 	if ctx != r.Context() {
 		r = r.WithContext(ctx) // what passes is part of the delivery
 	}

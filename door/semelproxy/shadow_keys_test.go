@@ -40,7 +40,7 @@ func TestShadowFindsKeysInBodies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newShadow(guard.Engine().Door(), inspector, ShadowOptions{MaxBody: 100})
+		s := newShadow(guard.Engine().Internal(), inspector, ShadowOptions{MaxBody: 100})
 		send := func(body, key string) {
 			t.Helper()
 			r := httptest.NewRequest("POST", "/pay", strings.NewReader(body))

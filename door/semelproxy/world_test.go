@@ -175,14 +175,14 @@ func newWorld(t testing.TB, target string, change func(*world, *semelproxy.Optio
 			}
 		},
 		Answered: func(ev semel.Event) {
-			if ev.Door == semelproxy.Door {
+			if ev.Door == semelproxy.Name {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.reports = append(w.reports, reportOf(ev))
 			}
 		},
 		Troubled: func(ev semel.Event) {
-			if ev.Door == semelproxy.Door {
+			if ev.Door == semelproxy.Name {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.errs = append(w.errs, ev.Err)

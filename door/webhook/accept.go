@@ -23,7 +23,7 @@ type head struct {
 // accept makes one event durable, or has it handled, once. A concurrent duplicate waits for
 // it. It returns nil if the sender has done its part.
 func (r *Receiver) accept(ctx context.Context, e *Event) error {
-	ctx = r.engine.Door().Arrived(ctx, Door, e.request)
+	ctx = r.engine.Internal().Arrived(ctx, Name, e.request)
 	e.Tenant, e.ReceivedAt = r.opts.Tenant, r.now().UTC()
 	it := &inbox.Item[head]{
 		Tenant: e.Tenant, Scope: e.Scope, Key: e.Key, Fingerprint: e.print, Former: e.former, Attributes: store.Attributes{},
@@ -99,7 +99,7 @@ func (r *Receiver) Work(ctx context.Context, payload []byte) error { return r.in
 // tell tells what became of an event in one delivery. Keys may have what a sender knows of a
 // person, so the log has the record instead.
 func (r *Receiver) tell(ctx context.Context, e *Event, res *inbox.Result) {
-	tap := r.engine.Door()
+	tap := r.engine.Internal()
 	if !tap.Listens() {
 		return
 	}

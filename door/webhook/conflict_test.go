@@ -91,7 +91,7 @@ func TestAnotherEventWithTheKey(t *testing.T) {
 				}
 				// An operator replays it.
 				ctx := context.Background()
-				if _, err := r.engine.Door().SettleMessage(ctx, id, m.ID, store.MessageFinding{State: store.MessagePending, Replay: true}); err != nil {
+				if _, err := r.engine.Internal().SettleMessage(ctx, id, m.ID, store.MessageFinding{State: store.MessagePending, Replay: true}); err != nil {
 					t.Fatal(err)
 				}
 				if err := r.receiver.Work(ctx, m.Payload); err != nil {

@@ -35,7 +35,7 @@ func TestRecordsOfEarlierVersionsAreCompared(t *testing.T) {
 			former := rec
 			former.Fingerprint = made(content, rec.Fingerprint)
 			former.Revision[0]++
-			if _, ok, err := r.engine.Door().Store().Apply(t.Context(), store.Write{Record: &former, Expect: rec.Revision}); !ok || err != nil {
+			if _, ok, err := r.engine.Internal().Store().Apply(t.Context(), store.Write{Record: &former, Expect: rec.Revision}); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
 			r.want(d, http.StatusOK)

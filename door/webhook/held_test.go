@@ -14,7 +14,7 @@ import (
 func (r *rig) replay() {
 	r.t.Helper()
 	settle := func(id semel.ID, m string, f store.MessageFinding) {
-		if _, err := r.engine.Door().SettleMessage(context.Background(), id, m, f); err != nil {
+		if _, err := r.engine.Internal().SettleMessage(context.Background(), id, m, f); err != nil {
 			r.t.Fatal(err)
 		}
 	}

@@ -54,7 +54,7 @@ func TestAParkedHookOfAnEarlierVersion(t *testing.T) {
 	r.want(to("1"), http.StatusOK)
 	r.want(to("2"), http.StatusOK)
 	for id, m := range r.parked() {
-		if _, err := r.engine.Door().SettleMessage(t.Context(), id, m.ID, store.MessageFinding{State: store.MessagePending, Replay: true}); err != nil {
+		if _, err := r.engine.Internal().SettleMessage(t.Context(), id, m.ID, store.MessageFinding{State: store.MessagePending, Replay: true}); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.receiver.Work(t.Context(), m.Payload); err != nil {

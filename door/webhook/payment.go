@@ -126,7 +126,7 @@ func (r *Receiver) advance(ctx context.Context, e *Event) error {
 	m, p := r.opts.Payments, e.Payment
 	// What was accepted under another configuration keeps its tenant.
 	id := store.PaymentOf(e.Tenant, name)
-	cell := store.NewCell(r.engine.Door().Store(), id)
+	cell := store.NewCell(r.engine.Internal().Store(), id)
 	for range maxSwaps {
 		was, err := cell.Load(ctx)
 		if err != nil {
@@ -147,7 +147,7 @@ func (r *Receiver) advance(ctx context.Context, e *Event) error {
 			return p.verdict()
 		}
 		// After the state was loaded: whoever erases declares it first, and then changes the state.
-		if erased, err := r.engine.Door().Erased(ctx, id, store.PaymentOf(e.Tenant, m.Name+"/"+e.ID)); err != nil {
+		if erased, err := r.engine.Internal().Erased(ctx, id, store.PaymentOf(e.Tenant, m.Name+"/"+e.ID)); err != nil {
 			return err
 		} else if erased {
 			return inbox.Refuse(CodeErased, "the event or all that was known of its payment was erased: what it means can't be told")

@@ -95,8 +95,8 @@ type Options struct {
 	Evidence semel.EvidenceLevel
 }
 
-// Door marks the records of events; see [semel.Call].Door.
-const Door = "webhook"
+// Name marks the records of events; see [semel.Call].Door.
+const Name = "webhook"
 
 // Receiver receives the webhooks of one source. It has no state of its own: any number of
 // them, on any number of nodes, may serve one store. Its methods may be called
@@ -178,7 +178,7 @@ func New(engine *semel.Engine, opts Options) (*Receiver, error) {
 	v.maxBody = opts.MaxBody
 	r := &Receiver{Verifier: v, engine: engine, opts: opts}
 	in := inbox.Options[head]{
-		Name: r.Destination(), Door: Door, Principal: Principal, Window: opts.Window, Budget: opts.Budget,
+		Name: r.Destination(), Door: Name, Principal: Principal, Window: opts.Window, Budget: opts.Budget,
 		Evidence: opts.Evidence, OnConflict: opts.OnConflict, Handle: r.handle,
 	}
 	if opts.Mode == Sync { // handling an event may have effects

@@ -107,7 +107,7 @@ func newRig(t *testing.T, source string, change ...func(*Options)) *rig {
 			t.Error(err)
 		}
 	})
-	r.engine.Door().SetDispatcher(r.dispatch)
+	r.engine.Internal().SetDispatcher(r.dispatch)
 	v := vectors[slices.IndexFunc(vectors, func(v vector) bool { return v.source == source })]
 	s, err := Builtin(source)
 	if err != nil {
@@ -497,7 +497,7 @@ func TestSync(t *testing.T) {
 	t.Run("its handler has the lease that was asked for", func(t *testing.T) {
 		for lease, want := range map[time.Duration]time.Duration{0: semel.DefaultLease, 2 * time.Second: 2 * time.Second} {
 			r := newRig(t, "github", func(o *Options) { sync(o); o.Lease = lease })
-			if op, ok := r.engine.Door().Operation(r.receiver.Destination()); !ok || op.Lease != want {
+			if op, ok := r.engine.Internal().Operation(r.receiver.Destination()); !ok || op.Lease != want {
 				t.Errorf("lease %v became %v", lease, op.Lease)
 			}
 		}

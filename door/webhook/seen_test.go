@@ -19,7 +19,7 @@ func seenBy(t *testing.T, e semel.Event) seen {
 		attrs[a.Key] = a.Value.String()
 	}
 	s := seen{e, attrs["webhook"], attrs["type"], attrs["digest"], attrs["first_digest"], attrs["parked"]}
-	if e.Door != Door || (e.Err == nil) != (e.Code == "") || e.Err == errNoEvent && e.Decision != "" {
+	if e.Door != Name || (e.Err == nil) != (e.Code == "") || e.Err == errNoEvent && e.Decision != "" {
 		t.Errorf("told of %+v", e)
 	}
 	return s

@@ -69,7 +69,7 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if len(events) == 0 {
-		r.tell(r.engine.Door().Arrived(req.Context(), Door, req.Header), r.nothing(), &inbox.Result{Err: errNoEvent})
+		r.tell(r.engine.Internal().Arrived(req.Context(), Name, req.Header), r.nothing(), &inbox.Result{Err: errNoEvent})
 	}
 	for i := range events {
 		events[i].request = req.Header
@@ -179,7 +179,7 @@ func (r *Receiver) confirm(w http.ResponseWriter, req *http.Request, d *Delivery
 func (r *Receiver) refuse(w http.ResponseWriter, req *http.Request, status int, why *Refusal) {
 	e := r.nothing()
 	e.status = status
-	r.tell(r.engine.Door().Arrived(req.Context(), Door, req.Header), e, &inbox.Result{Err: why})
+	r.tell(r.engine.Internal().Arrived(req.Context(), Name, req.Header), e, &inbox.Result{Err: why})
 	door.SetEffect(w.Header(), door.EffectNone)
 	r.write(w, status, why)
 }

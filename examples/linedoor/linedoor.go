@@ -76,9 +76,9 @@ func (d *Door) Serve(ctx context.Context, conn io.ReadWriter) error {
 
 // Answer answers one line, and tells whoever observes the engine.
 func (d *Door) Answer(ctx context.Context, line string) string {
-	ctx = d.engine.Door().Arrived(ctx, "line", nil)
+	ctx = d.engine.Internal().Arrived(ctx, "line", nil)
 	answer, e := d.answer(ctx, line)
-	d.engine.Door().Answered(ctx, e)
+	d.engine.Internal().Answered(ctx, e)
 	return answer
 }
 
@@ -144,7 +144,7 @@ type conversation struct {
 }
 
 // Run does the work, and says how the attempt ends by what came of it.
-func (c *conversation) Run(x door.Execution) semel.Ending {
+func (c *conversation) Run(x door.Run) semel.Ending {
 	ctx, cancel := x.Context()
 	defer cancel()
 	result, err := c.door.opts.Work(ctx, x.Attempt, c.payload)

@@ -197,7 +197,7 @@ func TestRefusedPayloadsGoWithTheirRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Payloads.Flush(t.Context())
-	value, err := store.NewCell(n.Door().Store(), store.RefusedOf(rec.ID)).Load(t.Context())
+	value, err := store.NewCell(n.Internal().Store(), store.RefusedOf(rec.ID)).Load(t.Context())
 	if err != nil || !value.Revision.IsZero() {
 		t.Errorf("after the purge: %s, %v", value.Data, err)
 	}

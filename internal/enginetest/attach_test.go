@@ -13,7 +13,7 @@ import (
 // attach expects to find the attempt that begin gave.
 func attach(t *testing.T, e *semel.Engine, key string, fence int64) *semel.Attempt {
 	t.Helper()
-	a, err := e.Door().Attach(t.Context(), id(key), fence)
+	a, err := e.Internal().Attach(t.Context(), id(key), fence)
 	must(t, err)
 	return a
 }
@@ -70,13 +70,13 @@ func TestAttachedAttempts(t *testing.T) {
 		inBubble(t, semel.Operation{OnAbandoned: semel.RetryAbandoned}, func(t *testing.T, r *rig) {
 			first := elsewhere(t, r, "k")
 			for _, wrong := range []int64{first - 1, first + 1, 0, -first} {
-				_, err := r.Door().Attach(t.Context(), id("k"), wrong)
+				_, err := r.Internal().Attach(t.Context(), id("k"), wrong)
 				wantCode(t, err, semel.CodeLeaseLost)
 			}
 			early := attach(t, r.Engine, "k", first) // attached before it is replaced
 			pass(semel.DefaultLease + time.Second)
 			second := elsewhere(t, r, "k")
-			_, err := r.Door().Attach(t.Context(), id("k"), first)
+			_, err := r.Internal().Attach(t.Context(), id("k"), first)
 			wantCode(t, err, semel.CodeLeaseLost)
 			wantCode(t, early.Complete(t.Context(), data("stale")), semel.CodeLeaseLost)
 			must(t, attach(t, r.Engine, "k", second).Complete(t.Context(), data("done")))
@@ -84,12 +84,12 @@ func TestAttachedAttempts(t *testing.T) {
 	})
 	t.Run("a record that is not there or has expired is not found", func(t *testing.T) {
 		inBubble(t, semel.Operation{Window: time.Hour}, func(t *testing.T, r *rig) {
-			_, err := r.Door().Attach(t.Context(), id("none"), 1)
+			_, err := r.Internal().Attach(t.Context(), id("none"), 1)
 			wantCode(t, err, semel.CodeNotFound)
 			fence := elsewhere(t, r, "k")
 			must(t, attach(t, r.Engine, "k", fence).Complete(t.Context(), data("done")))
 			pass(time.Hour)
-			_, err = r.Door().Attach(t.Context(), id("k"), fence)
+			_, err = r.Internal().Attach(t.Context(), id("k"), fence)
 			wantCode(t, err, semel.CodeNotFound)
 		})
 	})

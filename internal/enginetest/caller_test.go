@@ -67,7 +67,7 @@ func TestAnotherCallerLearnsNothing(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					peeked, err := e.Door().Peek(t.Context(), call)
+					peeked, err := e.Internal().Peek(t.Context(), call)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -83,7 +83,7 @@ func TestAnotherCallerLearnsNothing(t *testing.T) {
 						}
 					}
 					call.Holder = first.Attempt.Record().Holder
-					if at, err := e.Door().Reclaim(t.Context(), call); at != nil || err != nil {
+					if at, err := e.Internal().Reclaim(t.Context(), call); at != nil || err != nil {
 						t.Fatal("another caller was given the claim", err)
 					}
 				}
@@ -117,7 +117,7 @@ func TestAnotherCallerMayClaimWhatNeverHappened(t *testing.T) {
 				}
 				call := boundCall(who[1], "the owner's")
 				call.Attributes = store.Attributes{"whose": "owner"}
-				if would, err := e.Door().Peek(t.Context(), call); err != nil || would.Decision != semel.Execute {
+				if would, err := e.Internal().Peek(t.Context(), call); err != nil || would.Decision != semel.Execute {
 					t.Fatal(would, err)
 				}
 				ans, err := e.Begin(t.Context(), call)

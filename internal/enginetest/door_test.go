@@ -48,11 +48,11 @@ func TestADoorGivesNothingOfAnother(t *testing.T) {
 							t.Errorf("the answer tells of the call: %+v", ans)
 						}
 						wantCode(t, ans.Err(), semel.CodeOtherDoor)
-						peeked, err := r.Door().Peek(t.Context(), c)
+						peeked, err := r.Internal().Peek(t.Context(), c)
 						if err != nil || peeked.Decision != semel.OtherDoor || peeked.Record.State != 0 {
 							t.Errorf("a look gets %+v, %v", peeked, err)
 						}
-						if again, err := r.Door().Reclaim(t.Context(), c); again != nil || err != nil {
+						if again, err := r.Internal().Reclaim(t.Context(), c); again != nil || err != nil {
 							t.Errorf("the claim is given to another door: %v, %v", again, err)
 						}
 					}

@@ -227,7 +227,7 @@ func TestWindow(t *testing.T) {
 	e, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{financial, {Name: "other"}}})
 	must(t, err)
 	for name, want := range map[string]time.Duration{"pay": 7 * 24 * time.Hour, "other": 24 * time.Hour} {
-		if op, _ := e.Door().Operation(name); op.Window != want {
+		if op, _ := e.Internal().Operation(name); op.Window != want {
 			t.Errorf("%s: window %v, want %v", name, op.Window, want)
 		}
 	}

@@ -21,7 +21,7 @@ func TestEpoch(t *testing.T) {
 			return e
 		}
 		e := newEngine()
-		if at, err := e.Door().LoadEpoch(t.Context()); err != nil || !at.IsZero() {
+		if at, err := e.Internal().LoadEpoch(t.Context()); err != nil || !at.IsZero() {
 			t.Fatal("a store that was never restored has the epoch", at, err)
 		}
 		begin := func(e *semel.Engine, key string, first time.Time) semel.Decision {
@@ -41,12 +41,12 @@ func TestEpoch(t *testing.T) {
 		if d := begin(e, "in the backup", kept); d != semel.Execute {
 			t.Fatal(d)
 		}
-		epoch, err := e.Door().NewEpoch(t.Context())
+		epoch, err := e.Internal().NewEpoch(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		other := newEngine() // another node, or a restart
-		if at, err := other.Door().LoadEpoch(t.Context()); err != nil || !at.Equal(epoch) {
+		if at, err := other.Internal().LoadEpoch(t.Context()); err != nil || !at.Equal(epoch) {
 			t.Fatal("another engine sees the epoch", at, err, "want", epoch)
 		}
 		for name, e := range map[string]*semel.Engine{"a": e, "b": other} {
@@ -67,7 +67,7 @@ func TestEpoch(t *testing.T) {
 		if d := begin(e, "old", epoch.Add(-time.Hour)); d != semel.Execute {
 			t.Error("after the window a duplicate is a new call, and got", d)
 		}
-		if again, err := other.Door().NewEpoch(t.Context()); err != nil || !again.After(epoch) {
+		if again, err := other.Internal().NewEpoch(t.Context()); err != nil || !again.After(epoch) {
 			t.Error("a second restore:", again, err)
 		}
 	})
@@ -92,7 +92,7 @@ func TestANewEpochAllowsForTheClocksOfClients(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			e, err := semel.New(memstore.New(), &semel.Options{Operations: ops})
 			must(t, err)
-			epoch, err := e.Door().NewEpoch(t.Context())
+			epoch, err := e.Internal().NewEpoch(t.Context())
 			must(t, err)
 			ans := decides(t, e, semel.Call{Operation: c.operation, Key: "k", FirstSent: epoch.Add(c.after)}, c.want)
 			if c.want == semel.TooLate {

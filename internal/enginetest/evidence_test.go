@@ -100,7 +100,7 @@ func TestEveryChangeHasItsEntry(t *testing.T) {
 			{State: store.MessagePending, RetryAfter: time.Second, Failure: &store.Failure{Code: "503"}},
 			{State: store.MessageParked}, {State: store.MessageParked}, {State: store.MessageDiscarded},
 		} {
-			_, err := e.Door().SettleMessage(t.Context(), id("k"), m.ID, f)
+			_, err := e.Internal().SettleMessage(t.Context(), id("k"), m.ID, f)
 			must(t, err)
 		}
 		decides(t, e, call("k"), semel.Replay)

@@ -42,7 +42,7 @@ func newWorker(t *testing.T, disk *history, w *world, p *process) *worker {
 	})
 	must(t, err)
 	wk := &worker{Engine: e, process: p, world: w, queue: make(chan semel.Record, 100)}
-	e.Door().SetDispatcher(wk.Dispatch)
+	e.Internal().SetDispatcher(wk.Dispatch)
 	return wk
 }
 
@@ -67,7 +67,7 @@ func (wk *worker) deliver(ctx context.Context) {
 					defer wk.world.mu.Unlock()
 					wk.world.delivered[m.ID]++
 				}) == nil {
-					_, _ = wk.Door().SettleMessage(ctx, rec.ID, m.ID, store.MessageFinding{State: store.MessageDelivered})
+					_, _ = wk.Internal().SettleMessage(ctx, rec.ID, m.ID, store.MessageFinding{State: store.MessageDelivered})
 				}
 			}
 		default:

@@ -15,7 +15,7 @@ import (
 func TestAnEndThatWasFollowedIsNoLostLease(t *testing.T) {
 	type follow func(t *testing.T, e *semel.Engine, rec semel.Record)
 	settled := func(t *testing.T, e *semel.Engine, rec semel.Record) {
-		_, err := e.Door().SettleMessage(t.Context(), rec.ID, rec.Outbox[0].ID, store.MessageFinding{State: store.MessageDelivered})
+		_, err := e.Internal().SettleMessage(t.Context(), rec.ID, rec.Outbox[0].ID, store.MessageFinding{State: store.MessageDelivered})
 		must(t, err)
 	}
 	again := func(t *testing.T, e *semel.Engine, _ semel.Record) { begin(t, e, call("k")) }

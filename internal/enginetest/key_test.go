@@ -148,11 +148,11 @@ func TestContradictoryOperationsAreRefusedAllAtOnce(t *testing.T) {
 	}
 	e, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{{Name: "kept"}}})
 	must(t, err)
-	if op, _ := e.Door().Operation("kept"); op.Class != semel.Strict {
+	if op, _ := e.Internal().Operation("kept"); op.Class != semel.Strict {
 		t.Errorf("a mutation without a class is %s", op.Class)
 	}
 	err = e.Register(semel.Operation{Name: "new"}, semel.Operation{Name: "new"})
-	if _, there := e.Door().Operation("new"); !errors.Is(err, &semel.Error{Code: semel.CodeInvalidOperation}) || there {
+	if _, there := e.Internal().Operation("new"); !errors.Is(err, &semel.Error{Code: semel.CodeInvalidOperation}) || there {
 		t.Errorf("half of a registration was kept: %v", err)
 	}
 	if _, err := semel.New(nil, nil); err == nil {

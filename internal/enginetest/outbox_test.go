@@ -65,7 +65,7 @@ func TestMessagesExistIfAndOnlyIfTheCallCompleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, semel.Operation{Lease: 3 * time.Second}, func(t *testing.T, r *rig) {
 				s := &sink{}
-				r.Door().SetDispatcher(s.Dispatch)
+				r.Internal().SetDispatcher(s.Dispatch)
 				a := begin(t, r.Engine, call("k"))
 				must(t, a.Send(message("m")))
 				rec, err := r.Lookup(t.Context(), id("k"))
@@ -92,7 +92,7 @@ func TestMessagesInATransaction(t *testing.T) {
 	clause.Proves(t, "IDS-XI.S2")
 	inBubble(t, semel.Operation{OnFailure: semel.RetryFailure}, func(t *testing.T, r *rig) {
 		s := &sink{}
-		r.Door().SetDispatcher(s.Dispatch)
+		r.Internal().SetDispatcher(s.Dispatch)
 		for _, kept := range []bool{false, true} {
 			b := newBase(r.store)
 			tx, err := b.begin(t.Context())
@@ -172,7 +172,7 @@ func TestAMessageSettles(t *testing.T) {
 		must(t, a.Complete(t.Context(), data("x")))
 		m := a.Record().Outbox[0]
 		settle := func(f store.MessageFinding) (semel.Message, error) {
-			rec, err := r.Door().SettleMessage(t.Context(), id("k"), m.ID, f)
+			rec, err := r.Internal().SettleMessage(t.Context(), id("k"), m.ID, f)
 			if err != nil {
 				return semel.Message{}, err
 			}
@@ -208,9 +208,9 @@ func TestAMessageSettles(t *testing.T) {
 				t.Errorf("%s: got %+v, %v", s.name, got, err)
 			}
 		}
-		_, err := r.Door().SettleMessage(t.Context(), id("k"), "msg_x", store.MessageFinding{State: store.MessageDelivered})
+		_, err := r.Internal().SettleMessage(t.Context(), id("k"), "msg_x", store.MessageFinding{State: store.MessageDelivered})
 		wantCode(t, err, semel.CodeNotFound)
-		_, err = r.Door().SettleMessage(t.Context(), id("none"), m.ID, store.MessageFinding{State: store.MessageDelivered})
+		_, err = r.Internal().SettleMessage(t.Context(), id("none"), m.ID, store.MessageFinding{State: store.MessageDelivered})
 		wantCode(t, err, semel.CodeNotFound)
 		rec, err := r.Lookup(t.Context(), id("k"))
 		if must(t, err); rec.State != semel.Completed || string(rec.Result.Data) != "x" || rec.NextAt != rec.ExpiresAt {
@@ -230,10 +230,10 @@ func TestAMessageIsSettledWhenTheStoreSaysSo(t *testing.T) {
 				delivered := store.MessageFinding{State: store.MessageDelivered}
 				msg := a.Record().Outbox[0].ID
 				r.faults.Next(faultstore.Apply, form, 1000)
-				_, err := r.Door().SettleMessage(t.Context(), id("k"), msg, delivered)
+				_, err := r.Internal().SettleMessage(t.Context(), id("k"), msg, delivered)
 				wantCode(t, err, semel.CodeStoreUnavailable)
 				r.faults.Heal()
-				rec, err := r.Door().SettleMessage(t.Context(), id("k"), msg, delivered)
+				rec, err := r.Internal().SettleMessage(t.Context(), id("k"), msg, delivered)
 				if must(t, err); rec.Outbox[0].State != store.MessageDelivered {
 					t.Errorf("the message is %s", rec.Outbox[0].State)
 				}
@@ -253,7 +253,7 @@ func TestTwoWhoSettleMessagesOfOneRecord(t *testing.T) {
 		for _, m := range a.Record().Outbox {
 			wg.Go(func() {
 				r.faults.Next(faultstore.Apply, faultstore.Applied, 1)
-				if _, err := r.Door().SettleMessage(t.Context(), id("k"), m.ID, store.MessageFinding{State: store.MessageDelivered}); err != nil {
+				if _, err := r.Internal().SettleMessage(t.Context(), id("k"), m.ID, store.MessageFinding{State: store.MessageDelivered}); err != nil {
 					t.Errorf("message %s: %v", m.Name, err)
 				}
 			})
@@ -275,7 +275,7 @@ func TestARecordWithMessagesIsFoundAndKept(t *testing.T) {
 		must(t, a.Send(message("m")))
 		must(t, a.Complete(t.Context(), data("x"))) // nobody dispatches here
 		second := r.second(t)
-		second.Door().SetDispatcher(s.Dispatch)
+		second.Internal().SetDispatcher(s.Dispatch)
 		_, err := second.Sweep(t.Context())
 		if must(t, err); len(s.take()) != 1 {
 			t.Error("the message is not found")
@@ -286,7 +286,7 @@ func TestARecordWithMessagesIsFoundAndKept(t *testing.T) {
 		decides(t, r.Engine, call("k"), semel.Replay)
 		wantCode(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: ""}), semel.CodeIllegalTransition)
 		m := a.Record().Outbox[0]
-		_, err = r.Door().SettleMessage(t.Context(), id("k"), m.ID, store.MessageFinding{State: store.MessageParked})
+		_, err = r.Internal().SettleMessage(t.Context(), id("k"), m.ID, store.MessageFinding{State: store.MessageParked})
 		must(t, err)
 		pass(time.Hour)
 		_, err = second.Sweep(t.Context())
@@ -294,7 +294,7 @@ func TestARecordWithMessagesIsFoundAndKept(t *testing.T) {
 			t.Error("a parked message is dispatched")
 		}
 		decides(t, r.Engine, call("k"), semel.Replay)
-		_, err = r.Door().SettleMessage(t.Context(), id("k"), m.ID, store.MessageFinding{State: store.MessageDiscarded})
+		_, err = r.Internal().SettleMessage(t.Context(), id("k"), m.ID, store.MessageFinding{State: store.MessageDiscarded})
 		must(t, err)
 		n, err := second.Sweep(t.Context())
 		if must(t, err); n.Purged != 1 {
@@ -314,7 +314,7 @@ func TestMessagesDoNotHideAbandonedAttempts(t *testing.T) {
 		}
 		begin(t, r.Engine, call("gone")).Detach()
 		s := &sink{full: true}
-		r.Door().SetDispatcher(s.Dispatch)
+		r.Internal().SetDispatcher(s.Dispatch)
 		pass(4 * time.Second)
 		held := 0
 		for range 4 {
@@ -333,7 +333,7 @@ func TestMessagesDoNotHideAbandonedAttempts(t *testing.T) {
 			must(t, err)
 			for _, rec := range s.take() {
 				found.Add(1)
-				_, err := r.Door().SettleMessage(t.Context(), rec.ID, rec.Outbox[0].ID, store.MessageFinding{State: store.MessageDelivered})
+				_, err := r.Internal().SettleMessage(t.Context(), rec.ID, rec.Outbox[0].ID, store.MessageFinding{State: store.MessageDelivered})
 				must(t, err)
 			}
 		}
@@ -371,7 +371,7 @@ func TestMessagesUnderWayDoNotHideAbandonedAttempts(t *testing.T) {
 				}
 				begin(t, r.Engine, call("gone")).Detach()
 				s := &sink{}
-				r.Door().SetDispatcher(s.Dispatch)
+				r.Internal().SetDispatcher(s.Dispatch)
 				pass(4 * time.Second)
 				sweeps, held := 0, 0
 				for ; held == 0 && sweeps < 4; sweeps++ {
@@ -392,7 +392,7 @@ func TestMessagesUnderWayDoNotHideAbandonedAttempts(t *testing.T) {
 					for _, rec := range s.take() {
 						if !found[rec.ID.Key] {
 							found[rec.ID.Key] = true
-							_, err := r.Door().SettleMessage(t.Context(), rec.ID, rec.Outbox[0].ID, store.MessageFinding{State: store.MessageDelivered})
+							_, err := r.Internal().SettleMessage(t.Context(), rec.ID, rec.Outbox[0].ID, store.MessageFinding{State: store.MessageDelivered})
 							must(t, err)
 						}
 					}

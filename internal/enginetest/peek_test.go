@@ -23,7 +23,7 @@ func TestPeek(t *testing.T) {
 		}
 		want := func(what string, c semel.Call, d semel.Decision) semel.Answer {
 			t.Helper()
-			ans, err := e.Door().Peek(t.Context(), c)
+			ans, err := e.Internal().Peek(t.Context(), c)
 			if err != nil || ans.Decision != d || ans.Attempt != nil {
 				t.Fatalf("%s: %s, %v; want %s without an attempt", what, ans.Decision, err, d)
 			}

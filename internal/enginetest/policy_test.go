@@ -221,7 +221,7 @@ func TestARollingUpgrade(t *testing.T) {
 		// A holder may end its attempt at either: what it was promised holds.
 		elsewhere := begin(t, old, of("removed", "elsewhere"))
 		elsewhere.Detach()
-		a, err := next.Door().Attach(t.Context(), named("removed", "elsewhere"), elsewhere.Fence())
+		a, err := next.Internal().Attach(t.Context(), named("removed", "elsewhere"), elsewhere.Fence())
 		must(t, err)
 		must(t, a.Renew(t.Context()))
 		if left := a.Record().LeaseUntil.Sub(a.Record().UpdatedAt); left != lease {

@@ -12,7 +12,7 @@ import (
 func TestRedeclare(t *testing.T) {
 	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
 		declare := func(fail error, names ...string) (func(), error) {
-			return r.Door().Redeclare(func() error {
+			return r.Internal().Redeclare(func() error {
 				for _, name := range names {
 					must(t, r.Register(semel.Operation{Name: name}))
 				}
@@ -22,7 +22,7 @@ func TestRedeclare(t *testing.T) {
 		knows := func(want ...string) {
 			t.Helper()
 			var got []string
-			for _, op := range r.Door().Operations() {
+			for _, op := range r.Internal().Operations() {
 				got = append(got, op.Name)
 			}
 			if len(got) != len(want) {

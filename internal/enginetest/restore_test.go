@@ -44,7 +44,7 @@ func TestNothingThatABackupLeftUnfinishedRunsByItself(t *testing.T) {
 					unfinished(t, e)
 					// Here it was completed, and that is lost.
 					pass(time.Hour)
-					_, err := e.Door().NewEpoch(t.Context())
+					_, err := e.Internal().NewEpoch(t.Context())
 					must(t, err)
 					pass(time.Minute)
 					if by != "a delivery" {
@@ -53,7 +53,7 @@ func TestNothingThatABackupLeftUnfinishedRunsByItself(t *testing.T) {
 					c := call("k")
 					c.FirstSent = first
 					decides(t, e, c, semel.Held)
-					if ans, err := e.Door().Peek(t.Context(), c); err != nil || ans.Decision != semel.Held {
+					if ans, err := e.Internal().Peek(t.Context(), c); err != nil || ans.Decision != semel.Held {
 						t.Errorf("peek: %s, %v", ans.Decision, err)
 					}
 					for range 10 {
@@ -77,7 +77,7 @@ func TestNothingThatABackupLeftUnfinishedRunsByItself(t *testing.T) {
 			ans, err := e.Begin(t.Context(), c)
 			wantCode(t, err, semel.CodeConfirmationRequired)
 			pass(time.Millisecond)
-			_, err = e.Door().NewEpoch(t.Context())
+			_, err = e.Internal().NewEpoch(t.Context())
 			must(t, err)
 			c.Confirm = ans.Challenge.Token
 			decides(t, e, c, semel.Held)
@@ -88,7 +88,7 @@ func TestNothingThatABackupLeftUnfinishedRunsByItself(t *testing.T) {
 			e := program(t, st, semel.Options{}, op)
 			a := begin(t, e, call("k"))
 			pass(time.Millisecond)
-			_, err := e.Door().NewEpoch(t.Context())
+			_, err := e.Internal().NewEpoch(t.Context())
 			must(t, err)
 			_, err = a.StartEffect(t.Context(), "charge")
 			wantCode(t, err, semel.CodeLeaseLost)
@@ -123,7 +123,7 @@ func TestNothingThatABackupLeftUnfinishedRunsByItself(t *testing.T) {
 						}
 						// The backup ends here. The effects that the holder has made since are lost.
 						pass(time.Millisecond)
-						_, err = e.Door().NewEpoch(t.Context())
+						_, err = e.Internal().NewEpoch(t.Context())
 						must(t, err)
 						pass(100 * time.Millisecond)
 						if elsewhere {
@@ -154,7 +154,7 @@ func TestNothingThatABackupLeftUnfinishedRunsByItself(t *testing.T) {
 			_, err := e.Compensate(t.Context(), id("k"), "p", "test")
 			wantCode(t, err, semel.CodeUnknown)
 			pass(time.Millisecond)
-			_, err = e.Door().NewEpoch(t.Context())
+			_, err = e.Internal().NewEpoch(t.Context())
 			must(t, err)
 			for range 10 {
 				pass(time.Hour)
@@ -170,7 +170,7 @@ func TestNothingThatABackupLeftUnfinishedRunsByItself(t *testing.T) {
 			e := program(t, st, semel.Options{}, op)
 			begin(t, e, call("k")).Detach()
 			pass(time.Millisecond)
-			_, err := e.Door().NewEpoch(t.Context())
+			_, err := e.Internal().NewEpoch(t.Context())
 			must(t, err)
 			pass(window + time.Minute)
 			swept(t, e)

@@ -237,11 +237,11 @@ func TestFindingTheNumbersOfASequence(t *testing.T) {
 		if len(page.Records) != 3 {
 			t.Errorf("%d records are listed", len(page.Records))
 		}
-		ans, err := r.Door().Peek(t.Context(), numbered("k", 2))
+		ans, err := r.Internal().Peek(t.Context(), numbered("k", 2))
 		must(t, err)
-		after, err := r.Door().Peek(t.Context(), numbered("k", 4))
+		after, err := r.Internal().Peek(t.Context(), numbered("k", 4))
 		must(t, err)
-		gone, err := r.Door().Peek(t.Context(), numbered("other", 1))
+		gone, err := r.Internal().Peek(t.Context(), numbered("other", 1))
 		must(t, err)
 		if ans.Decision != semel.Replay || after.Decision != semel.Execute || gone.Decision != semel.Execute {
 			t.Error(ans.Decision, after.Decision, gone.Decision)
@@ -428,14 +428,14 @@ func TestAClaimWithoutItsMarkIsNotGivenAgain(t *testing.T) {
 		wantCode(t, err, semel.CodeStoreUnavailable)
 		runs(t, other, 2)
 		decides(t, other, first, semel.InFlight)
-		if a, err := other.Door().Reclaim(t.Context(), first); a != nil || err != nil {
+		if a, err := other.Internal().Reclaim(t.Context(), first); a != nil || err != nil {
 			t.Errorf("given again after number 2: %v, %v", a, err)
 		}
 		faults.Heal()
 		third := numbered("k", 3)
 		third.Holder = "worker"
 		a := begin(t, other, third)
-		if again, err := other.Door().Reclaim(t.Context(), third); again == nil || err != nil || again.Fence() != a.Fence() {
+		if again, err := other.Internal().Reclaim(t.Context(), third); again == nil || err != nil || again.Fence() != a.Fence() {
 			t.Errorf("its holder doesn't get it again: %v, %v", again, err)
 		}
 		must(t, e.Close(t.Context()))

@@ -212,7 +212,7 @@ func TestACallThatIsSettledAsCompletedSendsItsMessages(t *testing.T) {
 			return err
 		},
 		"by the reconciler": func(t *testing.T, r *rig) error {
-			op, _ := r.Door().Operation("op")
+			op, _ := r.Internal().Operation("op")
 			op.Reconcile = func(context.Context, semel.Record) (semel.Settlement, error) { return says, nil }
 			must(t, r.Register(op))
 			pass(time.Minute)
@@ -228,7 +228,7 @@ func TestACallThatIsSettledAsCompletedSendsItsMessages(t *testing.T) {
 			never := func(context.Context, semel.Record) (semel.Settlement, error) { return semel.Settlement{}, nil }
 			inBubble(t, semel.Operation{Reconcile: never, Lease: 3 * time.Second}, func(t *testing.T, r *rig) {
 				s := &sink{}
-				r.Door().SetDispatcher(s.Dispatch)
+				r.Internal().SetDispatcher(s.Dispatch)
 				a := begin(t, r.Engine, call("k"))
 				must(t, a.Send(message("m")))
 				a.Detach()

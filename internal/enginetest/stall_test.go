@@ -166,7 +166,7 @@ func TestARightThatIsGivenAgainIsNotReleased(t *testing.T) {
 		if reads.Load() != 1 {
 			t.Fatalf("the release has read %d times", reads.Load())
 		}
-		a, err := e.Door().Reclaim(t.Context(), heldBy("h", "k"))
+		a, err := e.Internal().Reclaim(t.Context(), heldBy("h", "k"))
 		if must(t, err); a == nil {
 			t.Fatal("the holder is not given its claim again")
 		}
@@ -190,7 +190,7 @@ func TestAReleasedClaimIsNotGivenAgain(t *testing.T) {
 		wantCode(t, err, semel.CodeStoreUnavailable)
 		st.writeBy(nil)
 		pass(time.Second)
-		if a, err := e.Door().Reclaim(t.Context(), heldBy("h", "k")); a != nil || err != nil {
+		if a, err := e.Internal().Reclaim(t.Context(), heldBy("h", "k")); a != nil || err != nil {
 			t.Fatalf("got %v, %v", a, err)
 		}
 		if a := begin(t, e, heldBy("h", "k")); a.Number() != 2 {
@@ -210,12 +210,12 @@ func TestOnlyTheHolderIsGivenItsClaimAgain(t *testing.T) {
 			"another payload":   {Tenant: "t", Principal: "p", Operation: "op", Key: "k", Fingerprint: payload("y"), Holder: "h"},
 			"another call":      heldBy("h", "l"),
 		} {
-			if got, err := e.Door().Reclaim(t.Context(), c); got != nil || err != nil {
+			if got, err := e.Internal().Reclaim(t.Context(), c); got != nil || err != nil {
 				t.Errorf("%s: got %v, %v", name, got, err)
 			}
 		}
 		before := *a.Record()
-		again, err := e.Door().Reclaim(t.Context(), heldBy("h", "k"))
+		again, err := e.Internal().Reclaim(t.Context(), heldBy("h", "k"))
 		must(t, err)
 		if rec := again.Record(); again.Fence() != a.Fence() || rec.Revision == before.Revision {
 			t.Errorf("fence %d, want %d; the record was changed: %v", again.Fence(), a.Fence(), rec.Revision != before.Revision)
@@ -229,7 +229,7 @@ func TestOnlyTheHolderIsGivenItsClaimAgain(t *testing.T) {
 		late := begin(t, e, heldBy("h", "late"))
 		late.Detach()
 		pass(4 * time.Second)
-		if got, err := e.Door().Reclaim(t.Context(), heldBy("h", "late")); got != nil || err != nil {
+		if got, err := e.Internal().Reclaim(t.Context(), heldBy("h", "late")); got != nil || err != nil {
 			t.Errorf("after its lease: got %v, %v", got, err)
 		}
 	})
@@ -258,7 +258,7 @@ func TestARightIsGivenAgainWithTimeLeft(t *testing.T) {
 					}
 					return cur, applied, err
 				})
-				a, err := e.Door().Reclaim(t.Context(), heldBy("h", "k"))
+				a, err := e.Internal().Reclaim(t.Context(), heldBy("h", "k"))
 				must(t, err)
 				if (a != nil) != c.given {
 					t.Fatalf("given: %v", a != nil)

@@ -60,7 +60,7 @@ func TestAReclaimedRightIsNeverReleased(t *testing.T) {
 			st.writeBy(nil)
 			time.AfterFunc(7*time.Second, func() {
 				_, _, _ = st.mem.Apply(context.Background(), w)
-				a, err := e.Door().Reclaim(context.Background(), heldBy("h", "k"))
+				a, err := e.Internal().Reclaim(context.Background(), heldBy("h", "k"))
 				if err != nil {
 					t.Error(err)
 				}

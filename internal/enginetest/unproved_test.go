@@ -19,7 +19,7 @@ func TestAnUnprovedCaller(t *testing.T) {
 	inBubble(t, semel.Operation{OnFailure: semel.RetryFailure}, func(t *testing.T, r *rig) {
 		nothing := func(c semel.Call, want semel.Decision) {
 			t.Helper()
-			peeked, err := r.Door().Peek(t.Context(), c)
+			peeked, err := r.Internal().Peek(t.Context(), c)
 			if err != nil || peeked.Decision != want {
 				t.Errorf("a look: %s, %v; want %s", peeked.Decision, err, want)
 			}

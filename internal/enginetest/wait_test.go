@@ -108,7 +108,7 @@ func TestThoseWhoWaitShareWhatIsRead(t *testing.T) {
 		var awaited sync.WaitGroup
 		for range many {
 			awaited.Go(func() {
-				if rec, err := e.Door().Await(t.Context(), id("k"), time.Minute); err != nil || string(rec.Result.Data) != "done" {
+				if rec, err := e.Internal().Await(t.Context(), id("k"), time.Minute); err != nil || string(rec.Result.Data) != "done" {
 					t.Errorf("%s, %v", rec.State, err)
 				}
 			})
@@ -199,7 +199,7 @@ func TestEachAttemptIsWaitedForAnew(t *testing.T) {
 			got := make(chan semel.Record)
 			for range 3 {
 				go func() {
-					rec, err := e.Door().Await(t.Context(), id("k"), time.Minute)
+					rec, err := e.Internal().Await(t.Context(), id("k"), time.Minute)
 					if err != nil {
 						t.Error(err)
 					}
@@ -222,7 +222,7 @@ func TestWhoWaitsIsNotToldWhatWasReadBefore(t *testing.T) {
 		got := make(chan int, 2)
 		await := func() {
 			go func() {
-				rec, err := e.Door().Await(t.Context(), id("k"), time.Minute)
+				rec, err := e.Internal().Await(t.Context(), id("k"), time.Minute)
 				if err != nil {
 					t.Error(err)
 				}
@@ -254,7 +254,7 @@ func TestAnOutcomeAfterAMissedEndWakesAtOnce(t *testing.T) {
 		done := make(chan time.Duration)
 		a := begin(t, e, call("k"))
 		go func() {
-			if rec, err := e.Door().Await(t.Context(), id("k"), time.Minute); err != nil || rec.Attempt != 2 || rec.State != semel.Completed {
+			if rec, err := e.Internal().Await(t.Context(), id("k"), time.Minute); err != nil || rec.Attempt != 2 || rec.State != semel.Completed {
 				t.Errorf("attempt %d is %s, %v", rec.Attempt, rec.State, err)
 			}
 			done <- time.Since(start)

@@ -40,7 +40,7 @@ func (s *Server) a2aDoors(g *generation, cfg *config.Config) (doors []doorway, e
 		}
 		below := strings.TrimSuffix(c.Path, "/") + "/"
 		doors = append(doors, doorway{
-			Handler: s.ownAPI(gateway), name: a2a.Door, form: true, paths: []string{c.Path}, serves: func(path string) bool { return strings.HasPrefix(path, below) },
+			Handler: s.ownAPI(gateway), name: a2a.Name, form: true, paths: []string{c.Path}, serves: func(path string) bool { return strings.HasPrefix(path, below) },
 			last: c.Path == "/", interrupt: gateway.Interrupt, close: gateway.Close,
 		})
 	}

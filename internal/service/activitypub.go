@@ -42,7 +42,7 @@ func (s *Server) inboxDoors(_ *generation, cfg *config.Config) (doors []doorway,
 			}
 		}
 		name := in.Destination()
-		doors = append(doors, doorway{Handler: in, name: activitypub.Door, serves: in.Serves, accepts: &accepted{
+		doors = append(doors, doorway{Handler: in, name: activitypub.Name, serves: in.Serves, accepts: &accepted{
 			destination: name, operations: []string{name}, principal: activitypub.Principal, work: in.Work,
 			limits: dispatch.Destination{Timeout: time.Duration(a.Timeout) + acceptedExtra, Lease: time.Duration(a.Lease)},
 		}})

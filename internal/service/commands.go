@@ -23,7 +23,7 @@ func (s *Server) commandDoors(g *generation, cfg *config.Config) ([]doorway, err
 	var doors []doorway
 	if gateway != nil {
 		doors = append(doors, doorway{
-			Handler: s.ownAPI(gateway), name: ids.Door, paths: []string{commandsPath}, serves: func(path string) bool { return strings.HasPrefix(path, commandsPath+"/") },
+			Handler: s.ownAPI(gateway), name: ids.Name, paths: []string{commandsPath}, serves: func(path string) bool { return strings.HasPrefix(path, commandsPath+"/") },
 			declares: gateway.Declares,
 		})
 	}

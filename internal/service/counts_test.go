@@ -211,9 +211,9 @@ func mountDoors(t *testing.T, engine *semel.Engine) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doors := map[string]string{"/pay": semelhttp.Door, "/forrst": forrst.Door, "/hook": webhook.Door, "/v1/": api.Door}
+	doors := map[string]string{"/pay": semelhttp.Name, "/forrst": forrst.Name, "/hook": webhook.Name, "/v1/": api.Name}
 	return budget.Handler(mux, &limit.Options{Refused: func(r *http.Request, code semel.Code) {
 		_, path := mux.Handler(r)
-		engine.Door().Answered(engine.Door().Arrived(r.Context(), doors[path], r.Header), semel.Event{Code: code})
+		engine.Internal().Answered(engine.Internal().Arrived(r.Context(), doors[path], r.Header), semel.Event{Code: code})
 	}})
 }

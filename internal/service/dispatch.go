@@ -36,7 +36,7 @@ func newOutbox(engine *semel.Engine, c *config.Dispatch, own map[string]dispatch
 		if err != nil {
 			return nil, at(fmt.Sprintf("dispatch.destinations[%d].secret_files", i), err)
 		}
-		sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: d.URL, Secrets: secrets, AllowPrivate: d.AllowPrivate, Trace: engine.Door().Trace})
+		sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: d.URL, Secrets: secrets, AllowPrivate: d.AllowPrivate, Trace: engine.Internal().Trace})
 		if err != nil {
 			return nil, at(fmt.Sprintf("dispatch.destinations[%d]", i), err)
 		}

@@ -77,12 +77,12 @@ func (g *generation) doorOf(r *http.Request) string {
 		return d.name
 	}
 	if g.routes.find(r) != nil {
-		return semelhttp.Door
+		return semelhttp.Name
 	}
 	if d := g.root(); d != nil {
 		return d.name
 	}
-	return api.Door
+	return api.Name
 }
 
 // passesDoor reports whether the path, which is no door's, would be one's if it were

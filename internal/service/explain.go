@@ -101,7 +101,7 @@ func (x *explanation) routes(body []byte) {
 		if !x.rule(name, rt.Match, mine, why) {
 			continue
 		}
-		x.found.Door, x.found.Operation, x.found.Upstream = semelhttp.Door, rt.Operation, redacted(rt.Upstream)
+		x.found.Door, x.found.Operation, x.found.Upstream = semelhttp.Name, rt.Operation, redacted(rt.Upstream)
 		switch {
 		case x.g.passesDoor(x.path):
 			x.end("refused", door.CodeAmbiguousTarget, "Spelled another way, the path belongs to a door of this service.")
@@ -131,7 +131,7 @@ func (x *explanation) api(s *Server) {
 	if !x.rule("api", match, matches, "The path doesn't begin so.") {
 		return
 	}
-	x.found.Door = api.Door
+	x.found.Door = api.Name
 	if why != "" {
 		x.end("api", "", "No route matches, so the execution API answers. The request begins no call: "+why)
 		return
@@ -154,7 +154,7 @@ func (x *explanation) api(s *Server) {
 // zero if its caller isn't known.
 func (s *Server) executionOf(r *http.Request, operation, key string) semel.ID {
 	c, err := s.caller(r)
-	op, ok := s.engine.Door().Operation(operation)
+	op, ok := s.engine.Internal().Operation(operation)
 	if err != nil || !ok {
 		return semel.ID{}
 	}

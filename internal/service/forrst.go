@@ -49,7 +49,7 @@ func (s *Server) forrstDoor(g *generation, c *config.Forrst) (d doorway, err err
 	if err != nil {
 		return d, err
 	}
-	return doorway{Handler: s.ownAPI(service), name: forrst.Door, form: true, paths: []string{c.Path}, interrupt: up.Interrupt, close: up.Close}, nil
+	return doorway{Handler: s.ownAPI(service), name: forrst.Name, form: true, paths: []string{c.Path}, interrupt: up.Interrupt, close: up.Close}, nil
 }
 
 // verifiedCallers says who calls a door whose calls are the service's own, so where callers

@@ -46,7 +46,7 @@ type generation struct {
 // engine's operations as they were; commit removes those that the generation before had and
 // this one doesn't.
 func (s *Server) build(cfg *config.Config) (g *generation, commit func(), err error) {
-	commit, err = s.engine.Door().Redeclare(func() (err error) {
+	commit, err = s.engine.Internal().Redeclare(func() (err error) {
 		g, err = s.declare(cfg)
 		return err
 	})

@@ -150,7 +150,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 		return nil, err
 	}
 	undo = append(undo, func() { s.engine.Close(context.Background()) })
-	if _, err = s.engine.Door().LoadEpoch(ctx); err != nil {
+	if _, err = s.engine.Internal().LoadEpoch(ctx); err != nil {
 		return nil, err
 	}
 	if s.gen, _, err = s.build(cfg); err != nil {

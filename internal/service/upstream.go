@@ -25,7 +25,7 @@ func (s *Server) newUpstream(a *config.Accepting, answers config.Answers) (*upst
 		return nil, err
 	}
 	sender, err := dispatch.HTTP(dispatch.HTTPOptions{
-		URL: a.Upstream, Secrets: secrets, AllowPrivate: true, Trace: s.engine.Door().Trace, Answers: judge.Answers(answers),
+		URL: a.Upstream, Secrets: secrets, AllowPrivate: true, Trace: s.engine.Internal().Trace, Answers: judge.Answers(answers),
 	})
 	return &upstream{sender, time.Duration(a.Timeout)}, err
 }

@@ -48,7 +48,7 @@ func (s *Server) receiver(w *config.Webhook) (d doorway, err error) {
 	if w.Payments != "" {
 		a.limits.BreakAfter = -1 // an event that waits for another says nothing about the upstream
 	}
-	return doorway{Handler: r, name: webhook.Door, paths: []string{w.Path}, accepts: a}, nil
+	return doorway{Handler: r, name: webhook.Name, paths: []string{w.Path}, accepts: a}, nil
 }
 
 // upstreamOf posts events to the upstream of a webhook.

@@ -135,7 +135,7 @@ webhooks:
 			t.Errorf("no %s in %s", line, text)
 		}
 		id, m := taken[i].ID, taken[i].Outbox[0]
-		if _, err := s.Engine().Door().SettleMessage(t.Context(), id, m.ID, store.MessageFinding{State: store.MessagePending, Replay: true}); err != nil {
+		if _, err := s.Engine().Internal().SettleMessage(t.Context(), id, m.ID, store.MessageFinding{State: store.MessagePending, Replay: true}); err != nil {
 			t.Fatal(err)
 		}
 		if p := <-up.got; p.body != second {

@@ -61,7 +61,7 @@ func (s *Server) whatsAppDoor(gateway *ids.Gateway, c *config.WhatsApp) (d doorw
 	if err != nil {
 		return d, err
 	}
-	return doorway{Handler: in, name: whatsapp.Door, paths: []string{c.Path}, accepts: &accepted{
+	return doorway{Handler: in, name: whatsapp.Name, paths: []string{c.Path}, accepts: &accepted{
 		destination: whatsapp.Destination, operations: []string{whatsapp.MessageOperation, whatsapp.StatusOperation}, principal: whatsapp.Principal,
 		work: func(ctx context.Context, payload []byte) error {
 			return untilStopped(ctx, func() error { return in.Work(ctx, payload) })
@@ -135,7 +135,7 @@ func (s *Server) replies(c *config.WhatsApp) (func(context.Context, *whatsapp.Me
 		return nil, err
 	}
 	// The address is the operator's; nobody who sends messages can choose it.
-	sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: c.ReplyURL, Secrets: secrets, AllowPrivate: true, Trace: s.engine.Door().Trace})
+	sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: c.ReplyURL, Secrets: secrets, AllowPrivate: true, Trace: s.engine.Internal().Trace})
 	if err != nil {
 		return nil, err
 	}

@@ -256,7 +256,7 @@ func TestSomeRecordsHaveNoCounts(t *testing.T) {
 	}
 	n.tally.Flush(t.Context())
 	for key, want := range map[string]bool{"stranger": false, "owner": true} {
-		value, err := store.NewCell(n.Door().Store(), store.CountsOf(n.deliver(t, key).ID)).Load(t.Context())
+		value, err := store.NewCell(n.Internal().Store(), store.CountsOf(n.deliver(t, key).ID)).Load(t.Context())
 		if err != nil || (value.Data != nil) != want {
 			t.Errorf("%s: %s, %v", key, value.Data, err)
 		}

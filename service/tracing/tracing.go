@@ -142,7 +142,7 @@ func parse(text string) trace.SpanContext {
 }
 
 // Dispatched are for a dispatcher's options; more are called as well. Give [dispatch.HTTP]
-// the Trace of the engine's [semel.Door], so that receivers get the trace context.
+// the Trace of the engine's [semel.Internal], so that receivers get the trace context.
 func (t *Tracer) Dispatched(more *dispatch.Events) *dispatch.Events {
 	if t == nil {
 		return more

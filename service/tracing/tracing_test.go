@@ -163,7 +163,7 @@ func TestSampling(t *testing.T) {
 	if err := w.engine.Register(semel.Operation{Name: "again", OnFailure: semel.RetryFailure}); err != nil {
 		t.Fatal(err)
 	}
-	tap := w.engine.Door()
+	tap := w.engine.Internal()
 	for _, c := range []struct{ header, want string }{{caller, caller[3:35]}, {other, other[3:35]}, {"", ""}} {
 		ctx := tap.Arrived(t.Context(), "http", http.Header{"Traceparent": {c.header}})
 		ans, err := w.engine.Begin(ctx, semel.Call{Operation: "again", Key: "again"})
@@ -182,7 +182,7 @@ func TestMessagesGoOnInTheirTrace(t *testing.T) {
 	got := make(chan string, 1)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Traceparent") }))
 	defer receiver.Close()
-	sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: receiver.URL, AllowPrivate: true, Trace: w.engine.Door().Trace})
+	sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: receiver.URL, AllowPrivate: true, Trace: w.engine.Internal().Trace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestMessagesGoOnInTheirTrace(t *testing.T) {
 	if err := w.engine.Register(semel.Operation{Name: "op"}); err != nil {
 		t.Fatal(err)
 	}
-	arrived := w.engine.Door().Arrived(ctx, "http", http.Header{"Traceparent": {caller}})
+	arrived := w.engine.Internal().Arrived(ctx, "http", http.Header{"Traceparent": {caller}})
 	if _, err := w.engine.Do(arrived, semel.Call{Operation: "op", Key: "k"}, func(_ context.Context, x semel.Execution) (semel.Result, error) {
 		return semel.Result{}, semel.Send(x, semel.Message{Name: "m", Destination: "billing", Payload: []byte("{}")})
 	}); err != nil {
@@ -223,7 +223,7 @@ func TestNoTracerCostsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, tap := t.Context(), e.Door()
+		ctx, tap := t.Context(), e.Internal()
 		header := http.Header{"Traceparent": {caller}}
 		call := semel.Call{Operation: "op", Key: "k"}
 		ans, err := e.Begin(ctx, call)

@@ -41,7 +41,7 @@ type TOTP struct {
 	Secret func(ctx context.Context, call semel.Call) (string, error)
 	// Runner records used codes; register [Operation] with it. You may set it after
 	// you made the engine, before the first call. Required.
-	Runner semel.Runner
+	Runner semel.Doer
 	// Now is the clock for codes. Defaults to [time.Now].
 	Now func() time.Time
 }

@@ -133,7 +133,7 @@ func TestWithoutAStoreNoCodeIsTaken(t *testing.T) {
 			t.Error("taken without a Runner")
 		}
 		v.Runner = e
-		if err := e.Door().Store().Close(); err != nil {
+		if err := e.Internal().Store().Close(); err != nil {
 			t.Fatal(err)
 		}
 		if v.Verify(t.Context(), c) == nil {

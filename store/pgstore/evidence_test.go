@@ -233,7 +233,7 @@ func TestJoinedEvidence(t *testing.T) {
 }
 
 func joinedEvidence(t *testing.T, e *joinEnv, begin func() link) {
-	s := e.engine.Door().Store().(*Store)
+	s := e.engine.Internal().Store().(*Store)
 	apply := func(j *joined, w store.Write, want bool) {
 		t.Helper()
 		if applied, err := j.Apply(t.Context(), w); err != nil || applied != want {

@@ -120,7 +120,7 @@ func beginIn(ctx context.Context, engine *semel.Engine, l link, call semel.Call)
 }
 
 func storeOf(engine *semel.Engine) (*Store, error) {
-	s, ok := store.As[*Store](engine.Door().Store())
+	s, ok := store.As[*Store](engine.Internal().Store())
 	if !ok {
 		return nil, &semel.Error{Code: semel.CodeUnsupported, Message: "the engine's store is not in PostgreSQL, so it can't take part in a transaction there"}
 	}

@@ -80,8 +80,8 @@ type Options struct {
 	Evidence semel.EvidenceLevel
 }
 
-// Door marks the records of messages and status updates; see [semel.Call].Door.
-const Door = "whatsapp"
+// Name marks the records of messages and status updates; see [semel.Call].Door.
+const Name = "whatsapp"
 
 // Ingress is the webhook of a WhatsApp app. It has no state of its own: any number of
 // them, on any number of nodes, may serve one store. Its methods may be called
@@ -90,7 +90,7 @@ const Door = "whatsapp"
 // The engine's Events get by Answered each batch that was refused, and each part of the
 // others, whether it was accepted or not. An Err is why it wasn't, or that it is a conflict.
 type Ingress struct {
-	tap      semel.Door
+	tap      semel.Internal
 	inboxes  map[string]*inbox.Inbox[head] // by operation
 	verifier *webhook.Verifier
 	opts     Options
@@ -123,10 +123,10 @@ func New(engine *semel.Engine, opts Options) (*Ingress, error) {
 	opts.Budget = cmp.Or(opts.Budget, DefaultBudget)
 	opts.Window = cmp.Or(opts.Window, DefaultWindow)
 	opts.Evidence = cmp.Or(opts.Evidence, semel.EvidenceDecisions)
-	in := &Ingress{tap: engine.Door(), inboxes: map[string]*inbox.Inbox[head]{}, verifier: verifier, opts: opts}
+	in := &Ingress{tap: engine.Internal(), inboxes: map[string]*inbox.Inbox[head]{}, verifier: verifier, opts: opts}
 	for _, operation := range []string{MessageOperation, StatusOperation} {
 		in.inboxes[operation], err = inbox.New(engine, inbox.Options[head]{
-			Name: operation, Destination: Destination, Door: Door, Principal: Principal,
+			Name: operation, Destination: Destination, Door: Name, Principal: Principal,
 			Window: opts.Window, Budget: opts.Budget, Evidence: opts.Evidence, Handle: in.handle,
 		})
 		if err != nil {

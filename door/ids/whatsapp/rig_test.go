@@ -101,7 +101,7 @@ func newRig(t *testing.T, change ...func(*Options)) *rig {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		switch {
-		case e.Door != Door:
+		case e.Door != Name:
 		case e.Attrs == nil: // a batch that was refused
 			r.refused = append(r.refused, e.Code)
 		default:
@@ -117,7 +117,7 @@ func newRig(t *testing.T, change ...func(*Options)) *rig {
 			t.Error(err)
 		}
 	})
-	r.engine.Door().SetDispatcher(r.Dispatch)
+	r.engine.Internal().SetDispatcher(r.Dispatch)
 	bindings := &ids.Bindings{Handlers: map[string]ids.Handler{"refund": r.refund}}
 	reg, err := ids.Load([]byte(registry), ids.LoadOptions{Bindings: bindings})
 	if err != nil {

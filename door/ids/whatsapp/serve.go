@@ -75,7 +75,7 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := inbox.Within(r.Context(), in.opts.Budget)
 	defer cancel()
 	if err := inbox.Each(ctx, parts, func(ctx context.Context, p *part) error {
-		return in.accept(in.tap.Arrived(ctx, Door, r.Header), p)
+		return in.accept(in.tap.Arrived(ctx, Name, r.Header), p)
 	}); err != nil {
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, "not all of it was accepted: deliver it again", http.StatusServiceUnavailable)
@@ -132,6 +132,6 @@ func (in *Ingress) accept(ctx context.Context, p *part) error {
 
 // refuse answers a request of which no part is looked at.
 func (in *Ingress) refuse(w http.ResponseWriter, r *http.Request, status int, code inbox.Code, why string) {
-	in.tap.Answered(in.tap.Arrived(r.Context(), Door, r.Header), semel.Event{Code: semel.Code(code), Status: status})
+	in.tap.Answered(in.tap.Arrived(r.Context(), Name, r.Header), semel.Event{Code: semel.Code(code), Status: status})
 	http.Error(w, why, status)
 }

@@ -112,7 +112,7 @@ func observed(t testing.TB, opts *semel.Options) *semel.Options {
 		switch {
 		case errors.Is(e.Err, semelhttp.ErrNoAnswer):
 			t.Logf("semelhttptest: %v", e.Err) // an empty 200 may be meant
-		case e.Door == semelhttp.Door:
+		case e.Door == semelhttp.Name:
 			t.Errorf("semelhttptest: %v", e.Err)
 		}
 		if troubled != nil {

@@ -149,7 +149,7 @@ func (p *keeper) Deliver(_ context.Context, d dispatch.Delivery) error {
 
 // work has something kept in every form.
 func (p *keeper) work() {
-	_, _ = p.Door().NewEpoch(p.t.Context()) // errors: it is of a newer program
+	_, _ = p.Internal().NewEpoch(p.t.Context()) // errors: it is of a newer program
 	for _, payload := range []string{"12 EUR", "12 EUR", "12 EUR", "another"} {
 		_, _ = p.Do(p.t.Context(), p.call("order-1", payload), func(_ context.Context, x semel.Execution) (semel.Result, error) {
 			return semel.Result{Data: []byte("paid")}, nil
@@ -261,7 +261,7 @@ func (p *keeper) head() (string, error) {
 }
 
 func (p *keeper) epoch() (string, error) {
-	at, err := p.Door().LoadEpoch(p.t.Context())
+	at, err := p.Internal().LoadEpoch(p.t.Context())
 	return at.UTC().Format(time.RFC3339), err
 }
 

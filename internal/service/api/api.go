@@ -131,10 +131,10 @@ func New(opts Options) (*API, error) {
 		return nil, errors.New("api: MaxBody, MaxBatchBody, BodyTimeout, StreamTimeout and Heartbeat may not be negative")
 	}
 	if opts.Observer == nil {
-		opts.Observer = NewObserver(opts.Engine.Door().Store())
+		opts.Observer = NewObserver(opts.Engine.Internal().Store())
 	}
 	if opts.Figures == nil {
-		opts.Figures = figures.New(opts.Engine.Door().Store(), nil)
+		opts.Figures = figures.New(opts.Engine.Internal().Store(), nil)
 	}
 	if opts.Answers == nil {
 		opts.Answers = semelhttp.Marked

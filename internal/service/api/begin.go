@@ -14,8 +14,8 @@ import (
 	"github.com/semelhq/semel/internal/wire"
 )
 
-// Door marks the records of calls that came over the API; see [semel.Call].Door.
-const Door = "api"
+// Name marks the records of calls that came over the API; see [semel.Call].Door.
+const Name = "api"
 
 // keyHeader carries the key of a call.
 const keyHeader = "Idempotency-Key"
@@ -103,7 +103,7 @@ func (a *API) recordPath(id string) string { return a.opts.BaseURL + "/v1/record
 // begin handles one delivery. path is where its members are in the body.
 func (x *exchange) begin(operation, holder string, body *wire.Beginning, path string, wait time.Duration) (status int, reply *wire.Begun, err error) {
 	a := x.api
-	ctx := a.engine.Door().Arrived(x.ctx(), Door, x.r.Header)
+	ctx := a.engine.Internal().Arrived(x.ctx(), Name, x.r.Header)
 	var ans semel.Answer
 	defer func() {
 		e := door.EventOf(&ans)
@@ -112,11 +112,11 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 			p := a.problemOf(err)
 			e.Code, e.Status, e.Err = p.Code, p.Status, err
 		}
-		a.engine.Door().Answered(ctx, e)
+		a.engine.Internal().Answered(ctx, e)
 	}()
 	call := semel.Call{
 		Operation: operation, Key: body.Key,
-		Door: Door, Holder: holder, FirstSent: body.FirstSent, Sequence: body.Sequence, Wait: wait, Attributes: body.Attributes, Confirm: body.Confirm, StepUp: body.StepUp,
+		Door: Name, Holder: holder, FirstSent: body.FirstSent, Sequence: body.Sequence, Wait: wait, Attributes: body.Attributes, Confirm: body.Confirm, StepUp: body.StepUp,
 	}
 	if call.Key == "" {
 		return 0, nil, a.invalid("header."+keyHeader, "the key is missing: send it in the "+keyHeader+" header or as the member key of the body")
@@ -129,9 +129,9 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 		return 0, nil, err
 	}
 	x.name(&call)
-	if op, ok := a.engine.Door().Operation(operation); ok && (wait > 0 || op.InFlight == semel.WaitInFlight) {
+	if op, ok := a.engine.Internal().Operation(operation); ok && (wait > 0 || op.InFlight == semel.WaitInFlight) {
 		// A holder that asks again must not wait for itself.
-		if at, err := a.engine.Door().Reclaim(x.ctx(), call); err != nil || at != nil {
+		if at, err := a.engine.Internal().Reclaim(x.ctx(), call); err != nil || at != nil {
 			return x.granted(at, err)
 		}
 	}
@@ -144,7 +144,7 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 		return 0, nil, err
 	}
 	if ans.Decision == semel.InFlight {
-		if at, err := a.engine.Door().Reclaim(x.ctx(), call); err != nil || at != nil {
+		if at, err := a.engine.Internal().Reclaim(x.ctx(), call); err != nil || at != nil {
 			return x.granted(at, err)
 		}
 	}
@@ -193,7 +193,7 @@ func (x *exchange) granted(at *semel.Attempt, err error) (status int, reply *wir
 	if rec.Policy.MayRunAgain() {
 		reply.OnAbandoned = semel.RetryAbandoned
 	}
-	if op, ok := x.api.engine.Door().Operation(rec.ID.Operation); ok {
+	if op, ok := x.api.engine.Internal().Operation(rec.ID.Operation); ok {
 		reply.Financial = op.Financial
 	}
 	return http.StatusCreated, reply, nil

@@ -106,7 +106,7 @@ func getPayloads(x *exchange, in *payloadsInput) (*payloadsOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	op, _ := x.api.engine.Door().Operation(id.Operation)
+	op, _ := x.api.engine.Internal().Operation(id.Operation)
 	out := payloads{Record: id.Encode(), Keeps: op.KeepPayload, First: payloadOf(rec.Fingerprint, rec.Payload), Presented: []presented{}}
 	for i := range refused {
 		p := &refused[i]

@@ -17,7 +17,7 @@ func TestDoor(t *testing.T) {
 		if err := e.Register(semel.Operation{Name: "charge"}); err != nil {
 			t.Fatal(err)
 		}
-		a, err := New(Options{Engine: e, Observer: NewObserver(e.Door().Store()), Identify: func(*http.Request) (Caller, error) { return callers["shop"], nil }})
+		a, err := New(Options{Engine: e, Observer: NewObserver(e.Internal().Store()), Identify: func(*http.Request) (Caller, error) { return callers["shop"], nil }})
 		if err != nil {
 			t.Fatal(err)
 		}

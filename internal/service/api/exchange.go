@@ -33,7 +33,7 @@ func (x *exchange) tenant() *string {
 
 // name writes the caller into a call that has its operation and its key.
 func (x *exchange) name(call *semel.Call) semel.Share {
-	op, _ := x.api.engine.Door().Operation(call.Operation)
+	op, _ := x.api.engine.Internal().Operation(call.Operation)
 	who := semelhttp.Caller{Tenant: x.caller.Tenant, Principal: x.caller.Principal, Credential: x.caller.Credential, Unproved: x.caller.Unproved}
 	who.Name(call, op.Share)
 	return op.Share
@@ -76,7 +76,7 @@ func (x *exchange) shown(rec *semel.Record) error {
 	if x.name(&call); call.Unproved || rec.BoundTo != call.BoundTo {
 		return x.api.newProblem(semel.CodeOtherCaller, "")
 	}
-	op, ok := x.api.engine.Door().Operation(rec.ID.Operation)
+	op, ok := x.api.engine.Internal().Operation(rec.ID.Operation)
 	if !ok || op.Authorize == nil {
 		return nil
 	}

@@ -45,7 +45,7 @@ func (x *exchange) attach(execution string) (*semel.Attempt, error) {
 	if err != nil || fence <= 0 || strconv.FormatInt(fence, 10) != execution[dot+1:] {
 		return nil, missing
 	}
-	at, err := x.api.engine.Door().Attach(x.ctx(), id, fence)
+	at, err := x.api.engine.Internal().Attach(x.ctx(), id, fence)
 	switch {
 	case errors.Is(err, semel.ErrNotFound):
 		return nil, missing
@@ -54,7 +54,7 @@ func (x *exchange) attach(execution string) (*semel.Attempt, error) {
 	}
 	// Only the door that began a call may end it, because only that door knows the form
 	// of its answers.
-	if op, ok := x.api.engine.Door().Operation(id.Operation); at.Record().Door != Door && (!ok || op.Class != semel.ReadOnly) {
+	if op, ok := x.api.engine.Internal().Operation(id.Operation); at.Record().Door != Name && (!ok || op.Class != semel.ReadOnly) {
 		return nil, missing
 	}
 	// If keys are shared, or calls bound to a credential, the attempt still belongs to
@@ -63,7 +63,7 @@ func (x *exchange) attach(execution string) (*semel.Attempt, error) {
 	call := semel.Call{Operation: id.Operation, Key: id.Key}
 	x.name(&call)
 	if rec := at.Record(); rec.Principal != call.Principal || rec.BoundTo != call.BoundTo {
-		if op, ok := x.api.engine.Door().Operation(id.Operation); !ok || op.Class != semel.ReadOnly {
+		if op, ok := x.api.engine.Internal().Operation(id.Operation); !ok || op.Class != semel.ReadOnly {
 			return nil, missing
 		}
 	}

@@ -105,6 +105,6 @@ func (x *exchange) settleMessage(in *messageInput,
 	settle func(ctx context.Context, s dispatch.Settler, call semel.ID, id, reason string) (semel.Record, error),
 ) (*recordOutput, error) {
 	return x.change(in.ID, func(id semel.ID) (semel.Record, error) {
-		return settle(x.ctx(), x.api.engine.Door(), id, in.Message, in.Body.Reason)
+		return settle(x.ctx(), x.api.engine.Internal(), id, in.Message, in.Body.Reason)
 	})
 }

@@ -89,7 +89,7 @@ func (w *world) park(record, message string) {
 	w.t.Helper()
 	id, err := store.DecodeID(record)
 	if err == nil {
-		_, err = w.engine.Door().SettleMessage(w.t.Context(), id, message, store.MessageFinding{State: store.MessageParked})
+		_, err = w.engine.Internal().SettleMessage(w.t.Context(), id, message, store.MessageFinding{State: store.MessageParked})
 	}
 	if err != nil {
 		w.t.Fatal(err)

@@ -27,7 +27,7 @@ func (b *builder) operations() {
 		Summary: "List the declared operations",
 	}, NoRole, nil, func(x *exchange, _ *struct{}) (*operationsOutput, error) {
 		out := &operationsOutput{operationList{Operations: []operation{}}}
-		for _, op := range x.api.engine.Door().Operations() {
+		for _, op := range x.api.engine.Internal().Operations() {
 			out.Body.Operations = append(out.Body.Operations, operationOf(op))
 		}
 		return out, nil
@@ -36,7 +36,7 @@ func (b *builder) operations() {
 		OperationID: "getOperation", Method: http.MethodGet, Path: "/v1/operations/{operation}", Tags: []string{"operations"},
 		Summary: "Read the policy of an operation",
 	}, NoRole, []semel.Code{semel.CodeUnknownOperation}, func(x *exchange, in *operationInput) (*operationOutput, error) {
-		op, ok := x.api.engine.Door().Operation(in.Operation)
+		op, ok := x.api.engine.Internal().Operation(in.Operation)
 		if !ok {
 			return nil, x.api.newProblem(semel.CodeUnknownOperation, "")
 		}

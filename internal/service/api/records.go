@@ -44,7 +44,7 @@ func getRecord(x *exchange, in *getInput) (*getOutput, error) {
 		err = x.shown(&rec)
 	}
 	if err == nil && wait > 0 {
-		rec, err = x.api.engine.Door().Await(x.ctx(), id, wait)
+		rec, err = x.api.engine.Internal().Await(x.ctx(), id, wait)
 	}
 	switch {
 	case errors.Is(err, semel.ErrNotFound):

@@ -248,8 +248,8 @@ func (a *API) refused(op *huma.Operation, r *http.Request, p *problem) {
 }
 
 func (a *API) tellRefused(r *http.Request, p *problem) {
-	tap := a.engine.Door()
-	tap.Answered(tap.Arrived(r.Context(), Door, r.Header), semel.Event{Code: p.Code, Status: p.Status, Err: p, ID: semel.ID{Operation: r.PathValue("operation")}})
+	tap := a.engine.Internal()
+	tap.Answered(tap.Arrived(r.Context(), Name, r.Header), semel.Event{Code: p.Code, Status: p.Status, Err: p, ID: semel.ID{Operation: r.PathValue("operation")}})
 }
 
 // describe adds the refusals to an endpoint's responses: one entry for each status, which

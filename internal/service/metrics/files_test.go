@@ -302,7 +302,7 @@ func TestAlertsFire(t *testing.T) {
 
 // The values of a closed set are those of the code.
 func TestTheLabelsAreThoseOfTheCode(t *testing.T) {
-	constant := regexp.MustCompile(`(?m)^(?:const )?\s*Door\s+= "(\w+)"$|^const Door = "(\w+)"$`)
+	constant := regexp.MustCompile(`(?m)^(?:const )?\s*Name\s+= "(\w+)"$|^const Name = "(\w+)"$`)
 	var doors, decisions []string
 	for _, pattern := range []string{"../../../../door/*/*.go", "../../../../door/*/*/*.go", "../api/*.go"} {
 		files, err := filepath.Glob(pattern)

@@ -64,14 +64,14 @@ func TestDeliveriesAreCounted(t *testing.T) {
 		_, _ = e.Do(t.Context(), call, func(context.Context, semel.Execution) (semel.Result, error) {
 			return semel.Result{}, errors.New("no")
 		})
-		e.Door().Answered(e.Door().Arrived(t.Context(), "http", nil), semel.Event{Code: "key_missing"})
-		e.Door().Troubled(semel.Event{Door: "http", Err: errors.New("no")})
+		e.Internal().Answered(e.Internal().Arrived(t.Context(), "http", nil), semel.Event{Code: "key_missing"})
+		e.Internal().Troubled(semel.Event{Door: "http", Err: errors.New("no")})
 		pass(24*time.Hour + time.Minute)
 		if n, err := e.Sweep(t.Context()); err != nil || n.Purged != 2 {
 			t.Errorf("swept %+v, %v", n, err)
 		}
-		e.Door().Answered(t.Context(), semel.Event{Door: "http", FailedOpen: true, ID: semel.ID{Operation: "pay"}})
-		e.Door().Answered(t.Context(), semel.Event{Door: "webhook", Parked: true, ID: semel.ID{Operation: "webhook.stripe"}})
+		e.Internal().Answered(t.Context(), semel.Event{Door: "http", FailedOpen: true, ID: semel.ID{Operation: "pay"}})
+		e.Internal().Answered(t.Context(), semel.Event{Door: "webhook", Parked: true, ID: semel.ID{Operation: "webhook.stripe"}})
 		got := scrape(m)
 		if m := regexp.MustCompile(`semel_store_calls_total\{call="now",outcome="ok"\} (\d+)`).FindStringSubmatch(got); m == nil || m[1] == "0" {
 			t.Errorf("the store's clock was asked %v times", m)

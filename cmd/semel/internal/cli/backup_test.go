@@ -128,7 +128,7 @@ func withEngine(t *testing.T, url string, f func(e *semel.Engine)) {
 	}
 	e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{backedUp}})
 	if err == nil {
-		_, err = e.Door().LoadEpoch(t.Context())
+		_, err = e.Internal().LoadEpoch(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -91,8 +91,8 @@ func (c *messageChanger) apply(cmd *cobra.Command, args []string, action, means 
 // settler is what settles the messages of records.
 func settler(recs client.Records) (dispatch.Settler, error) {
 	switch recs := recs.(type) {
-	case interface{ Door() semel.Door }: // an engine in this process
-		return recs.Door(), nil
+	case interface{ Internal() semel.Internal }: // an engine in this process
+		return recs.Internal(), nil
 	case dispatch.Settler:
 		return recs, nil
 	}

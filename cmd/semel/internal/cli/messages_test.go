@@ -52,7 +52,7 @@ func messagesDir(t *testing.T) (st, call string, ids map[string]string) {
 	for _, m := range ans.Record.Outbox {
 		ids[m.Name[:3]] = m.ID
 		if m.Name != "waits" {
-			if _, err := e.Door().SettleMessage(t.Context(), ans.Record.ID, m.ID, store.MessageFinding{
+			if _, err := e.Internal().SettleMessage(t.Context(), ans.Record.ID, m.ID, store.MessageFinding{
 				State: store.MessageParked, Failure: &store.Failure{Code: "status_410", Message: "status 410"},
 			}); err != nil {
 				t.Fatal(err)

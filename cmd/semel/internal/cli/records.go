@@ -111,7 +111,7 @@ func (l *localRecords) Decisions(ctx context.Context, id semel.ID) (map[semel.De
 	if err != nil {
 		return nil, err
 	}
-	return tally.New(l.Door().Store()).Of(ctx, &rec)
+	return tally.New(l.Internal().Store()).Of(ctx, &rec)
 }
 
 func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer, error) {

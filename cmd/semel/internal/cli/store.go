@@ -55,7 +55,7 @@ directory the bytes that are free on its disk, and those of the disk.`,
 				return err
 			}
 			defer st.Close()
-			epoch, err := engine.Door().LoadEpoch(cmd.Context())
+			epoch, err := engine.Internal().LoadEpoch(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -130,7 +130,7 @@ Run it after the restore and before the first node starts.`,
 			if err != nil {
 				return err
 			}
-			epoch, err := engine.Door().NewEpoch(cmd.Context())
+			epoch, err := engine.Internal().NewEpoch(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -5,26 +5,26 @@ import (
 	"slices"
 )
 
-// Door is the part of an engine for packages that stand between it and those who run
+// Internal is the part of an engine for packages that stand between it and those who run
 // calls: doors that translate a protocol, dispatchers of messages, the service and its
 // commands. A program that only runs calls needs none of it.
 //
 // It may be copied and used concurrently, as its engine may.
-type Door struct{ engine *Engine }
+type Internal struct{ engine *Engine }
 
-// Door returns what doors, dispatchers and services need beyond running calls.
-func (e *Engine) Door() Door { return Door{e} }
+// Internal returns what doors, dispatchers and services need beyond running calls.
+func (e *Engine) Internal() Internal { return Internal{e} }
 
 // Store is the store that the engine was made on.
-func (door Door) Store() Store { return door.engine.store }
+func (in Internal) Store() Store { return in.engine.store }
 
 // Listens reports whether anybody wants to know of answers: [Events].Answered is set. A
 // door need not gather what it would tell otherwise.
-func (door Door) Listens() bool { return door.engine.events.Answered != nil }
+func (in Internal) Listens() bool { return in.engine.events.Answered != nil }
 
 // Troubled passes an event to [Events].Troubled. It reports false if that isn't set.
-func (door Door) Troubled(e Event) bool {
-	tell := door.engine.events.Troubled
+func (in Internal) Troubled(e Event) bool {
+	tell := in.engine.events.Troubled
 	if tell != nil {
 		tell(e)
 	}
@@ -32,8 +32,8 @@ func (door Door) Troubled(e Event) bool {
 }
 
 // Operation returns a registered operation with its defaults filled in.
-func (door Door) Operation(name string) (Operation, bool) {
-	op, ok := (*door.engine.ops.Load())[name]
+func (in Internal) Operation(name string) (Operation, bool) {
+	op, ok := (*in.engine.ops.Load())[name]
 	if !ok {
 		return Operation{}, false
 	}
@@ -42,8 +42,8 @@ func (door Door) Operation(name string) (Operation, bool) {
 
 // Operations returns the registered operations by name, with their defaults
 // filled in.
-func (door Door) Operations() []Operation {
-	ops := *door.engine.ops.Load()
+func (in Internal) Operations() []Operation {
+	ops := *in.engine.ops.Load()
 	list := make([]Operation, 0, len(ops))
 	for _, name := range slices.Sorted(maps.Keys(ops)) {
 		list = append(list, ops[name].Operation)
@@ -57,8 +57,8 @@ func (door Door) Operations() []Operation {
 // call registered and this one didn't: the engine then treats their calls and records as
 // one that never had them would. Attempts that run go on. What was registered outside of
 // Redeclare stays. Call it once at a time, and register nothing else meanwhile.
-func (door Door) Redeclare(declare func() error) (commit func(), err error) {
-	e := door.engine
+func (in Internal) Redeclare(declare func() error) (commit func(), err error) {
+	e := in.engine
 	before := e.ops.Load()
 	e.register.Lock()
 	e.declarations++
