@@ -319,3 +319,26 @@ func keptText(s string) string {
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), maxText)], "\uFFFD"), "\x00", "\uFFFD")
 }
+
+// Presents reports whether the call has the payload of a record. The record is compared in the
+// way that its own fingerprint was made.
+func (c *Call) Presents(rec *Record) bool {
+	return rec.Fingerprint == c.Fingerprint ||
+		c.SamePayload != nil && !rec.Fingerprint.IsZero() && c.SamePayload(rec.Fingerprint)
+}
+
+// conceal keeps what is recorded from a caller whom nothing proves to be the one that it is
+// about, see [Call].Unproved. The delivery gets what another caller's would.
+func (d *delivery) conceal() {
+	if !d.call.Unproved {
+		return
+	}
+	switch cur := d.ans.Record; d.ans.Decision {
+	case Replay, Conflict, Held, Superseded:
+		d.ans.Decision = OtherCaller
+		if running(cur, d.engine.leaseTime(cur, d.at.now)) {
+			d.ans.Decision = InFlight // whatever its payload is
+		}
+	}
+	d.foreign = true
+}

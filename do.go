@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/semelhq/semel/store"
 )
 
 // Do runs a whole call: it begins, runs fn if this delivery is the one that
@@ -154,3 +156,33 @@ func readResult(data []byte, v any) error {
 	}
 	return nil
 }
+
+// Doer runs calls: an [Engine] in this process, or the client of a service. If your
+// program takes a Doer, you can switch from one to the other where you make it.
+type Doer interface {
+	// Do is [Engine.Do].
+	Do(ctx context.Context, call Call, fn func(ctx context.Context, x Execution) (Result, error)) (Answer, error)
+}
+
+// Execution is the right to execute one call, as a handler sees it: an [Attempt]
+// of an engine in this process, or of a service. Its methods may be called
+// concurrently.
+type Execution interface {
+	// ID is [Attempt.ID].
+	ID() ID
+	// Fence is [Attempt.Fence].
+	Fence() int64
+	// Number is [Attempt.Number].
+	Number() int
+	// Renew is [Attempt.Renew].
+	Renew(ctx context.Context) error
+	// StartEffect is [Attempt.StartEffect].
+	StartEffect(ctx context.Context, name string) (store.EffectRecord, error)
+	// SettleEffect is [Attempt.SettleEffect].
+	SettleEffect(ctx context.Context, f store.EffectFinding) error
+}
+
+var (
+	_ Execution = (*Attempt)(nil)
+	_ Doer      = (*Engine)(nil)
+)

@@ -1,8 +1,15 @@
 package semel
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel/store"
 )
 
 // Internal is the part of an engine for packages that stand between it and those who run
@@ -80,4 +87,197 @@ func (in Internal) Redeclare(declare func() error) (commit func(), err error) {
 		maps.DeleteFunc(next, func(_ string, op *operation) bool { return op.declared != 0 && op.declared != this })
 		e.ops.Store(&next)
 	}, nil
+}
+
+// Arrived begins a delivery that a door has taken in, with the headers of its request, if it
+// has any, and returns the context under which it goes on. Give that to the engine and to
+// Answered. If nobody observes deliveries it is ctx.
+func (in Internal) Arrived(ctx context.Context, name string, header map[string][]string) context.Context {
+	if !in.Listens() && in.engine.events.Arrived == nil {
+		return ctx
+	}
+	ctx = &arrival{ctx, name, header, time.Now()}
+	if arrived := in.engine.events.Arrived; arrived != nil {
+		ctx = arrived(ctx, Event{Door: name, Header: header})
+	}
+	return ctx
+}
+
+// arrival is the context of a delivery that somebody observes.
+type arrival struct {
+	context.Context
+	door   string
+	header map[string][]string
+	came   time.Time
+}
+
+type arrivalKey struct{}
+
+// Value finds the arrival itself, and otherwise what the context around it has.
+func (a *arrival) Value(key any) any {
+	if _, ok := key.(arrivalKey); ok {
+		return a
+	}
+	return a.Context.Value(key)
+}
+
+// Answered passes an event to [Events].Answered, if that is set, after it has filled in what
+// is known from Arrived, whose context this is: Context, Door, Header, Trace and Took.
+func (in Internal) Answered(ctx context.Context, e Event) {
+	tell := in.engine.events.Answered
+	if tell == nil {
+		return
+	}
+	e.Context, e.Trace = ctx, in.Trace(ctx)
+	if a, ok := ctx.Value(arrivalKey{}).(*arrival); ok {
+		e.Door, e.Header, e.Took = a.door, a.header, time.Since(a.came)
+	}
+	tell(e)
+}
+
+// Trace is the W3C trace context (traceparent) that a request to an upstream carries on
+// behalf of a delivery, by the context of its handler. It is empty if nothing is traced, and
+// the request then has that of its caller.
+func (in Internal) Trace(ctx context.Context) string { return in.engine.trace(ctx) }
+
+func (e *Engine) trace(ctx context.Context) string {
+	if f := e.events.Trace; f != nil {
+		return f(ctx)
+	}
+	return ""
+}
+
+// traced are the attributes of an attempt that begins under a trace context.
+func traced(attributes store.Attributes, trace string) store.Attributes {
+	if isSampled(trace) {
+		return attributes.With(store.Attributes{store.AttributeTrace: trace})
+	}
+	if _, there := attributes[store.AttributeTrace]; there { // of an earlier attempt
+		attributes = maps.Clone(attributes)
+		delete(attributes, store.AttributeTrace)
+	}
+	return attributes
+}
+
+// isSampled reports whether somebody keeps the trace, by the last bit of a traceparent.
+func isSampled(trace string) bool {
+	if len(trace) < 2 {
+		return false
+	}
+	flags, err := strconv.ParseUint(trace[len(trace)-2:], 16, 8)
+	return err == nil && flags&1 != 0
+}
+
+// Peek returns what a delivery of a call would get now: it never executes, never waits
+// and changes no record. [Execute] means that the call would run; the answer then has
+// no attempt, and may be out of date when you begin the call. The error is the same as
+// that of [Engine.Begin].
+//
+// An answer without an execution (a replay, a conflict) is reported and limited as if the
+// call had been delivered. Peek is for doors that already know that a delivery may not
+// execute, such as one with the key of another call.
+func (in Internal) Peek(ctx context.Context, call Call) (Answer, error) {
+	e := in.engine
+	d := delivery{engine: e, call: call}
+	err := d.admit(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	if d.at, err = e.read(ctx); err != nil {
+		return Answer{}, err
+	}
+	would := Answer{Decision: Execute, Record: &Record{ID: d.id}}
+	if d.op.Class == ReadOnly {
+		return would, nil
+	}
+	if err := d.look(ctx); err != nil {
+		return Answer{}, err
+	}
+	if err := d.ownRefusal(ctx); err != nil {
+		return Answer{}, err
+	}
+	r := ruling{decision: Execute}
+	if d.cur.State != absent {
+		r = d.rule()
+	}
+	if d.op.Sequenced && r.decision == Execute {
+		next, decision, err := d.ruleNumber(ctx)
+		switch {
+		case err != nil:
+			return Answer{}, err
+		case next == startOver:
+			r = d.rule()
+		case next == answered:
+			return d.ans, d.answer(ctx)
+		case decision != Execute:
+			d.refuseNumber(decision)
+			err = d.answer(ctx)
+			return d.ans, err
+		}
+	}
+	if d.cur.State == absent {
+		return would, nil
+	}
+	d.foreign = isForeign(&d.call, d.cur)
+	d.ans.Decision, d.ans.Record = r.decision, d.cur
+	if r.hold != "" { // the next delivery will write it
+		if d.ans.Record, err = d.held(r.hold); err != nil {
+			return Answer{}, err
+		}
+	}
+	if r.decision != Execute {
+		err = d.answer(ctx)
+	}
+	return d.ans, err
+}
+
+// Search lists records, for people. Those that the engine and its doors keep for themselves,
+// whose operations begin with "semel.", are listed only if q names their operation, so a page
+// may have fewer than asked for although there is a next one. The key of a sequence selects its
+// numbers. [CodeUnsupported] means that the store can't.
+func (e *Engine) Search(ctx context.Context, q store.Query) (store.Page, error) {
+	ss := e.extras.Search
+	if ss == nil {
+		return store.Page{}, &Error{Code: CodeUnsupported, Message: "the store can't list its records"}
+	}
+	if q.Limit < 0 || q.Limit > store.MaxSearchLimit {
+		return store.Page{}, &Error{Code: CodeInvalidCall, Message: "the limit of a page is 1 to 1000"}
+	}
+	if q.Limit == 0 {
+		q.Limit = store.DefaultSearchLimit
+	}
+	q, numbers := withNumbers(q)
+	call, cancel := e.limited(ctx)
+	defer cancel()
+	page, err := ss.Search(call, q)
+	if numbers && page.Next != "" {
+		page.Next = inNumbers + page.Next
+	}
+	switch {
+	case errors.Is(err, &Error{Code: CodeInvalidCall}):
+		return store.Page{}, err
+	case err != nil:
+		return store.Page{}, e.storeError("search", ID{}, err)
+	}
+	mark := slices.ContainsFunc(page.Records, func(rec Record) bool { return rec.Mark != nil })
+	page.Records = slices.DeleteFunc(page.Records, func(rec Record) bool {
+		return rec.Mark != nil || strings.HasPrefix(rec.ID.Operation, reservedPrefix) && !strings.HasPrefix(q.Operation, reservedPrefix)
+	})
+	if mark && q.Key != "" && page.Next == "" {
+		page.Next = inNumbers // of the sequence that the key names
+	}
+	return page, nil
+}
+
+// inNumbers begins the cursor of a search for the numbers of a sequence by its key.
+const inNumbers = "numbers:"
+
+// withNumbers is a query that goes on with the numbers of the sequence that its key names, or q.
+func withNumbers(q store.Query) (_ store.Query, numbers bool) {
+	rest, numbers := strings.CutPrefix(q.Cursor, inNumbers)
+	if numbers && q.Key != "" {
+		q.Key, q.KeyPrefix, q.Cursor = "", q.Key+store.ScopeMark, rest
+		return q, true
+	}
+	return q, false
 }

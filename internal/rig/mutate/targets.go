@@ -24,9 +24,9 @@ var targets = []target{
 	{
 		".",
 		[]string{
-			"answer.go", "apply.go", "attach.go", "attempt.go", "compensate.go", "confirm.go", "decide.go", "delivery.go", "do.go", "dotx.go",
-			"effect.go", "epoch.go", "outbox.go", "purge.go", "quota.go", "reconcile.go", "release.go", "renew.go", "settle.go", "state.go",
-			"sweep.go", "throttle.go", "tx.go", "wait.go", "waiters.go",
+			"answer.go", "apply.go", "attach.go", "attempt.go", "compensate.go", "confirm.go", "decide.go", "delivery.go", "do.go",
+			"effect.go", "lease.go", "outbox.go", "purge.go", "quota.go", "sequence.go", "settle.go", "state.go",
+			"sweep.go", "throttle.go", "turns.go", "tx.go", "unverified.go", "wait.go",
 		},
 		[]string{".", "./internal/enginetest", "./store/memstore", "./dispatch"},
 	},
