@@ -304,7 +304,7 @@ func TestAlertsFire(t *testing.T) {
 func TestTheLabelsAreThoseOfTheCode(t *testing.T) {
 	constant := regexp.MustCompile(`(?m)^(?:const )?\s*Name\s+= "(\w+)"$|^const Name = "(\w+)"$`)
 	var doors, decisions []string
-	for _, pattern := range []string{"../../../../door/*/*.go", "../../../../door/*/*/*.go", "../api/*.go"} {
+	for _, pattern := range []string{"../../../door/*/*.go", "../../../door/*/*/*.go", "../api/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
