@@ -81,7 +81,7 @@ func TestThreeNodesOnRedisCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a cluster is not started with -short")
 	}
-	store := redistest.StartCluster(t, "always").URL()
+	store := redistest.StartCluster(t, "always", redistest.Patient...).URL()
 	t.Run("one after the other is killed", func(t *testing.T) { killed(t, store) })
 	t.Run("one after the other is restarted", func(t *testing.T) { rolled(t, store) })
 	t.Run("the strict profile refuses it", func(t *testing.T) {

@@ -57,7 +57,10 @@ func TestServersThatRefuseConnections(t *testing.T) {
 			w := newWire(t, server)
 			s := mustOpen(t, w.url(database), &Options{Migrate: true, noNotices: true, MaxConns: 1, AcquireTimeout: 250 * time.Millisecond})
 			t.Cleanup(func() { mustClose(t, s) })
-			put(t, s, numbered("k", 1), store.Revision{})
+			await(t, "it serves", func() bool { // no connection may be free for a while on a busy machine
+				_, applied, err := s.Apply(t.Context(), store.Write{Record: new(numbered("k", 1))})
+				return err == nil && applied
+			})
 			w.cutAll(ending(code))
 			refusesAll(t, s)
 			w.cutAll(nil)

@@ -104,7 +104,7 @@ func TestTheDocumentedRightsAreEnough(t *testing.T) {
 	if d, err := st.Durability(t.Context()); err != nil || d.Level != store.LevelDisk || len(d.Unsafe) > 0 {
 		t.Errorf("it promises %+v, %v", d, err)
 	}
-	cluster := redistest.StartCluster(t, "always")
+	cluster := redistest.StartCluster(t, "always", redistest.Patient...)
 	for _, n := range cluster.Nodes {
 		n.Do(acl...)
 	}

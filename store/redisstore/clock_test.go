@@ -302,7 +302,7 @@ func TestCallersOfAClockThatHangs(t *testing.T) {
 // One server that is wrong says nothing about the others, whoever begins.
 func TestOneClockOfAClusterThatIsWrong(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, "")
+	c := redistest.StartCluster(t, "", redistest.Patient...)
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		var tt testTime
 		prefix := fresh()

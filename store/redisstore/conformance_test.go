@@ -33,7 +33,7 @@ func TestContractOnOneServer(t *testing.T) {
 
 func TestContractOnACluster(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, harness("redisstore on a Cluster", redistest.StartCluster(t, "always").URL()))
+	storetest.Run(t, harness("redisstore on a Cluster", redistest.StartCluster(t, "always", redistest.Patient...).URL()))
 }
 
 func BenchmarkEngine(b *testing.B) {

@@ -62,7 +62,7 @@ func inOrder(t *testing.T, got, want []semel.Record) {
 // servers are the two kinds.
 var servers = map[string]func(t *testing.T) (url string){
 	"one server": func(t *testing.T) string { return redistest.Start(t, "").URL() },
-	"a Cluster":  func(t *testing.T) string { return redistest.StartCluster(t, "").URL() },
+	"a Cluster":  func(t *testing.T) string { return redistest.StartCluster(t, "", redistest.Patient...).URL() },
 }
 
 // An entry that is too early is where its record is not, and moves to where it is before

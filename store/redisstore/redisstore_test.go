@@ -51,7 +51,7 @@ func claim(t *testing.T, s *Store, key string) semel.Record {
 
 func TestShardsAreSpreadEvenlyOverTheSlots(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, "")
+	c := redistest.StartCluster(t, "", redistest.Patient...)
 	served := map[int]int{}
 	keys := newKeyspace("semel")
 	for i := range keys.shards {
@@ -169,7 +169,7 @@ func TestOpenRefuses(t *testing.T) {
 	refused(srv.URL(), &Options{Prefix: "{x}", Timeout: time.Millisecond}, "Prefix: up to 64")
 	srv.Do("SET", "new:format", "3")
 	refused(srv.URL(), &Options{Prefix: "new"}, "use the program that wrote them, or a later one")
-	node := redistest.StartCluster(t, "").Nodes[0]
+	node := redistest.StartCluster(t, "", redistest.Patient...).Nodes[0]
 	refused(node.URL(), nil, "redis-cluster")
 	srv.Kill()
 	refused(srv.URL(), &Options{Timeout: time.Second}, "connect to")
@@ -305,7 +305,7 @@ func entriesLeft(srv *redistest.Server, s *Store) string {
 // A Store opens on a Cluster of which a server is down.
 func TestOpenWhereAServerIsDown(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, "")
+	c := redistest.StartCluster(t, "", redistest.Patient...)
 	c.Nodes[4].Kill()
 	var all sync.WaitGroup
 	for range 10 { // whichever is asked first

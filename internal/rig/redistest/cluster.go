@@ -18,6 +18,10 @@ const Slots = 16384
 // answer is replaced, and one that can't reach a majority stops.
 const NodeTimeout = 1500
 
+// Patient are settings for tests that need no failover: on a busy machine a master may be
+// silent for longer than [NodeTimeout], and its replica doesn't have all that it answered.
+var Patient = []string{"cluster-node-timeout", "60000"}
+
 // Cluster is three masters with a replica each.
 type Cluster struct {
 	// Nodes has the masters, then the replicas: Nodes[i+3] follows Nodes[i] until a failover.
