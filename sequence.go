@@ -70,7 +70,9 @@ func (d *delivery) readPosition(ctx context.Context) error {
 			p.Begun = p.Newest // a record that is gone proves nothing, also for its own number
 		}
 	case mark.Sequence != 0:
-		p.Mark, p.newest = store.Mark{Begun: mark.Sequence - 1, Newest: mark.Sequence}, newest
+		// In format 1 none below the newest number begins, whatever becomes of that one. What was
+		// kept of those below may be out of date, so it doesn't say that one may run again.
+		p.Mark, p.newest = store.Mark{Begun: mark.Sequence, Newest: mark.Sequence}, newest
 	}
 	return nil
 }
@@ -106,7 +108,12 @@ func (p *position) older(now store.Instant) bool {
 func (p *position) rule(op *Operation, call *Call, lease store.Instant) Decision {
 	n, newest := call.Sequence, p.newest
 	p.begun, p.next = p.Begun, p.Begun+1
+	if p.Begun == p.Newest && nothingHappened(newest) { // now, and something did before
+		p.next = p.Newest
+	}
 	switch {
+	case n < p.Begun && p.Begun == p.Newest: // whatever becomes of the newest
+		return Superseded
 	case n == p.Newest, p.Newest == 0: // what became of it is in its own record
 	case running(newest, lease):
 		return InFlight
@@ -233,7 +240,7 @@ func (d *delivery) passGone(ctx context.Context) (progress, error) {
 		return startOver, err
 	}
 	next := *p.mark
-	next.UpdatedAt, next.Mark = d.at.now, &p.Mark
+	next.UpdatedAt, next.Mark = d.at.now, &store.Mark{Begun: p.Begun, Newest: p.Newest}
 	// A crash before this write leaves nothing. A crash after it leaves a mark that says what is
 	// true without the claim, too.
 	stored, moved, err := d.engine.replace(ctx, d.op, p.mark, &next, store.ChangePostponed, nil)

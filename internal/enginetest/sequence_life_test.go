@@ -349,6 +349,21 @@ func TestOlderSequencesGoOn(t *testing.T) {
 		}
 		decides(t, r.Engine, numbered("k", 1), semel.Replay)
 	})
+	for _, gapless := range []bool{false, true} { // what was kept of a number may be out of date
+		inBubble(t, semel.Operation{Sequenced: true, Gapless: gapless, OnFailure: semel.RetryFailure}, func(t *testing.T, r *rig) {
+			must(t, begin(t, r.Engine, numbered("k", 1)).Fail(t.Context(), store.Failure{Code: "later"}, semel.Result{}))
+			must(t, begin(t, r.Engine, numbered("k", 2)).Abort(t.Context(), store.Failure{Code: "nothing"}))
+			older(t, r, 2)
+			decides(t, r.Engine, numbered("k", 1), semel.Superseded)
+			if gapless {
+				decides(t, r.Engine, numbered("k", 3), semel.SequenceGap)
+			}
+			runs(t, r.Engine, 2)
+			must(t, begin(t, r.Engine, numbered("k", 3)).Abort(t.Context(), store.Failure{Code: "nothing"}))
+			decides(t, r.Engine, numbered("k", 1), semel.Superseded)
+			decides(t, r.Engine, numbered("k", 2), semel.Replay)
+		})
+	}
 	inBubble(t, semel.Operation{Sequenced: true, Window: time.Hour}, func(t *testing.T, r *rig) { // forgotten
 		runs(t, r.Engine, 2)
 		older(t, r, 2)
