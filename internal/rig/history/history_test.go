@@ -271,6 +271,18 @@ func TestSoundHistories(t *testing.T) {
 	})
 }
 
+// A claim that was never told to its holder is free for another payload.
+func TestAnotherPayloadAfterNothingWasSent(t *testing.T) {
+	areSound(t, map[string]func(p *tape){"the other is held": func(p *tape) {
+		id := p.send(Event{Key: routed, Verb: Call})
+		p.ask(Event{Key: routed, Verb: Call}, Event{Word: InFlight})
+		p.answer(id, Event{Key: routed, Word: Unsent})
+		p.ask(Event{Key: routed, Verb: Call, Payload: 2}, Event{Word: None})
+		p.ask(Event{Key: routed, Verb: Call, Payload: 2}, Event{Word: Held})
+		p.ask(Event{Key: routed, Verb: Call}, Event{Word: Conflict})
+	}})
+}
+
 func areSound(t *testing.T, plays map[string]func(p *tape)) {
 	for name, play := range plays {
 		t.Run(name, func(t *testing.T) {

@@ -68,7 +68,7 @@ func (st state) alone(rules Rules, s *step) []state {
 		if may && st.phase == passed && st.print == 0 {
 			add(passed, false, print, st.begun)
 		}
-		if may && (st.phase == free || st.anew() || print == st.print && (st.phase == open || st.untold || again)) {
+		if may && (st.phase == free || st.anew() || st.untold && !st.begun || print == st.print && (st.phase == open || st.untold || again)) {
 			add(running, true, print, st.begun)
 			if holds {
 				add(held, true, print, st.begun)
@@ -163,9 +163,8 @@ func (h *call) orders() {
 	}
 }
 
-// ordersWithoutEarlier reports whether there is an order without the numbers that an earlier program
-// superseded. It did so also where the later number then ended without an effect, so that the number
-// may begin after all.
+// ordersWithoutEarlier reports whether there is an order without the conflicts that an earlier program
+// saw on a shared key. It takes what a later one leaves of an aborted call for another payload.
 func (h *call) ordersWithoutEarlier() bool {
 	less := *h
 	earlier := map[string]bool{}
@@ -173,7 +172,7 @@ func (h *call) ordersWithoutEarlier() bool {
 		earlier[e.ID] = earlier[e.ID] || h.isEarlier(e)
 	}
 	less.events = slices.DeleteFunc(slices.Clone(h.events), func(e Event) bool {
-		return e.Kind == Answer && e.Word == Superseded && earlier[e.ID]
+		return h.rules.Shared && e.Kind == Answer && e.Word == Conflict && earlier[e.ID]
 	})
 	return len(less.events) < len(h.events) &&
 		porcupine.CheckOperationsTimeout(modelOf(less.rules), less.steps(), searchTimeout) == porcupine.Ok

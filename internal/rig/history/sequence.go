@@ -58,9 +58,10 @@ func (l *Log) sequenceOf(key string) []string {
 // mildly, see [Violation.Earlier]: it may have
 //
 //   - forgotten the outcome of a number when a later one began, and superseded it,
-//   - superseded a number by one that then ended without an effect, so that it begins after all,
 //   - denied an end that was sent again, for the same reason,
 //   - begun a sequence in its middle, although it has no gaps.
+//
+// And on a shared key it takes what a later program leaves of an aborted call for another payload.
 func (l *Log) Earlier(node int, until int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -188,11 +188,10 @@ func TestEarlierPrograms(t *testing.T) {
 			p.run(second, 8)
 			p.ask(Event{Key: first, Verb: Begin, Final: true}, Event{Word: Superseded, Next: 2})
 		}, RuleLost},
-		"a superseded number begins after all": {func(p *tape, later func()) {
+		"an aborted call of an owner is taken for another payload": {func(p *tape, later func()) {
+			p.shared("", "", Unsent, "")
 			later()
-			p.send(Event{Key: third, Verb: Begin})
-			p.refuse(first, Superseded, 3)
-			p.run(first, 7)
+			p.shared("", "", Conflict, "")
 		}, RuleOrder},
 		"an end is denied": {func(p *tape, later func()) {
 			later()
