@@ -157,7 +157,9 @@ func (f *forwarding) follow(ctx context.Context, task string) bool {
 	defer timer.Stop()
 	k := &sink{live: http.Header{}, alive: func() { timer.Reset(f.timeout) }}
 	k.event = func(raw []byte) {
-		if result, _, ok := f.req.unwrap(sse.Data(raw)); !f.began && (!ok || readEvent(result).task != task) {
+		result, _, ok := f.req.unwrap(sse.Data(raw))
+		e := readEvent(result)
+		if !f.began && (!ok || e.task != task) {
 			return // a comment, or the error that there is nothing to follow
 		}
 		if !f.began {
@@ -166,6 +168,9 @@ func (f *forwarding) follow(ctx context.Context, task string) bool {
 			copyHead(f.w, k.header, k.status)
 		}
 		sse.Write(f.w, raw)
+		if ok && e.final() {
+			cancel() // an agent may leave the stream open, see [inside.follow]
+		}
 	}
 	_ = f.proxy.Send(k, f.req.asking(ctx, task, true), "") // whoever follows sees that it broke off
 	return f.began

@@ -93,13 +93,17 @@ func (s *inside) ask(ctx context.Context, id string) json.RawMessage {
 	return raw
 }
 
+// follow ends with the state that a sender waits for. The SDK's queue may not: a reader that
+// comes while a task ends gets one that nobody writes to.
 func (s *inside) follow(ctx context.Context, id string) (followed bool) {
 	for e, err := range s.RequestHandler.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: a2a.TaskID(id), Tenant: s.req.Tenant}) {
 		if err != nil && !followed {
 			return false
 		}
 		followed = true
-		if s.say(e, err); s.gone || err != nil {
+		raw, _ := json.Marshal(a2a.StreamResponse{Event: e}) // or else it ends nothing
+		said := readEvent(raw)
+		if s.say(e, err); s.gone || err != nil || said.final() {
 			break
 		}
 	}
