@@ -49,9 +49,9 @@ func (d *delivery) tooLate(ctx context.Context) (bool, error) {
 	return isNew(&d.call, d.cur, now), nil
 }
 
-// beginUnrecorded gives a read-only call an attempt of which nothing is stored
-// (IDS-VI.3). There is no claim to write the evidence with, so the evidence is kept
-// first.
+// beginUnrecorded gives a read-only call an attempt without a stored record (IDS-VI.3).
+// Evidence usually goes into the same write as the claim. Here it is written first, on its
+// own.
 func (d *delivery) beginUnrecorded(ctx context.Context) (err error) {
 	if d.at.now, err = d.engine.now(ctx); err != nil {
 		return err
@@ -167,8 +167,8 @@ func (d *delivery) decided(ctx context.Context) (added time.Duration) {
 	return added
 }
 
-// hold writes next in place of cur, and returns what is stored afterwards. next is held:
-// the abandoned attempt, or one that a delivery would have made.
+// hold replaces cur by next, and returns the record stored afterwards. next is held: the
+// abandoned attempt, or one that a delivery would have made.
 func (e *Engine) hold(ctx context.Context, op *operation, cur, next *Record) (*Record, bool, error) {
 	// A crash before this write leaves the stored record for the next delivery or sweep
 	// to find. A crash after it leaves a held record, which the reaper offers to the
@@ -209,10 +209,9 @@ type Ending struct {
 	// Failure is why the attempt isn't completed. If it is held or abandoned, only
 	// Message is used, as the reason for people.
 	Failure store.Failure
-	// Unmarked is set by [EndingOf] if the handler's error has no mark. If the handler was
-	// told to stop because its lease was lost, such an error says nothing about the work,
-	// nor does a failure: don't record it. The lease's end, the ledger and the policy
-	// decide.
+	// Unmarked is set by [EndingOf] if the handler's error has no mark. If losing the lease
+	// stopped the handler, neither such an error nor a failure says anything about the work:
+	// don't record it. The lease's end, the ledger and the policy decide.
 	Unmarked bool
 }
 
@@ -240,12 +239,12 @@ func (end *Ending) failure() *store.Failure {
 	return &end.Failure
 }
 
-// EndingOf is the rule by which [Engine.Do] ends an attempt after its handler, for
-// programs that run handlers under attempts of an engine elsewhere. The effects are those
-// in the attempt's ledger. With keep, which a financial operation asks for, an error
-// without a mark is a failure even if the ledger shows that nothing was done.
+// EndingOf returns the ending that [Engine.Do] would choose for a handler's error, for
+// programs that run handlers under attempts of an engine elsewhere. effects is the attempt's
+// ledger. With keep, for a financial operation, an error without a mark is a failure even if
+// the ledger shows that nothing was done.
 //
-// If the lease was lost and the handler was told to stop, see [Ending].Unmarked.
+// If losing the lease stopped the handler, see [Ending].Unmarked.
 func EndingOf(err error, effects []store.EffectRecord, keep bool) Ending {
 	var open, done bool
 	for i := range effects {

@@ -24,15 +24,15 @@ func (v *version) write() store.Write {
 	return store.Write{Record: v.rec, Expect: v.expect, Was: v.was, Evidence: v.evidence, Deadline: v.deadline}
 }
 
-// apply writes v if the version that it follows is stored, and returns what is stored
-// afterwards: v.rec if applied, otherwise the record that v doesn't follow, which is the
-// zero Record if v follows a record that is gone. Don't change its arguments or results.
+// apply writes v if its predecessor is still the stored version, and returns the record stored
+// afterwards: v.rec if applied, otherwise the record that got in the way, or the zero Record
+// if the predecessor is gone. Don't change its arguments or results.
 //
 // If the store returns an error, apply finds out whether the write arrived by sending
 // it again: it did if its revision is stored. An error that wraps [store.ErrNotApplied]
-// means that it didn't and never will; any other means that this is still unknown after
-// Options.StoreTimeout. apply doesn't stop when the caller hangs up, because a write
-// that may have arrived can't be taken back.
+// means that it didn't and never will; any other means that apply still doesn't know after
+// Options.StoreTimeout. apply doesn't stop when the caller hangs up, because a write that may
+// have arrived can't be taken back.
 func (e *Engine) apply(ctx context.Context, v version) (*Record, bool, error) {
 	return e.send(ctx, &v, true)
 }
@@ -43,8 +43,8 @@ func (e *Engine) applyClaim(ctx context.Context, v *version) (*Record, bool, err
 	return e.send(ctx, v, false)
 }
 
-// send sends a write until its result is known. With retryRefused it also tries again
-// after the store has refused a try.
+// send repeats a write until it knows the result. With retryRefused it also tries again after
+// the store has refused a try.
 func (e *Engine) send(ctx context.Context, v *version, retryRefused bool) (*Record, bool, error) {
 	call, own := e.storeCall(ctx)
 	defer own.end()
@@ -94,10 +94,10 @@ func (e *Engine) applyOnce(ctx context.Context, v *version, try int) (*Record, b
 // errTooFast says that others changed a record at each of [maxClaims] tries to change it.
 var errTooFast = &Error{Code: CodeUnknown, Message: "the record changes too fast"}
 
-// change replaces what is stored about an identity by its successor, and begins anew while
-// others change it. next makes the successor, and nil if there is nothing to change. change
-// returns what is stored in the end; after an error it is what was read last, if anything.
-// What a crash before and after the write leaves behind is for the caller to say.
+// change replaces the record of an identity by its successor, and starts over when others
+// change it meanwhile. next makes the successor, or returns nil if there is nothing to change.
+// change returns the record stored in the end; after an error, the one it read last, if any.
+// Each caller says what a crash before and after the write leaves behind.
 func (e *Engine) change(ctx context.Context, id ID, kind store.Change, next func(cur *Record, now store.Instant) (*Record, error)) (*Record, error) {
 	op := e.policyOf(id.Operation)
 	for range maxClaims {
@@ -124,8 +124,8 @@ func (e *Engine) change(ctx context.Context, id ID, kind store.Change, next func
 	return &none, errTooFast
 }
 
-// replace writes next in place of cur, and returns what is stored afterwards. If it was
-// written, and somebody has ended or held an attempt by it, replace tells of that.
+// replace writes next in place of cur, and returns the record stored afterwards. Set by if
+// next ends or holds an attempt: replace then reports that to waiters and Events.
 func (e *Engine) replace(ctx context.Context, op *operation, cur, next *Record, kind store.Change, by *store.Settled) (*Record, bool, error) {
 	stored, applied, err := e.apply(ctx, e.newVersion(&op.Operation, cur, next, kind))
 	if err == nil && applied && by != nil {
@@ -197,8 +197,8 @@ var (
 	byReaper = &store.Settled{By: "reaper"}
 )
 
-// ended dispatches the messages of an ended attempt, reports it to Events, and wakes
-// those who wait for it. added is Event.Added.
+// ended dispatches the messages of an ended attempt, reports it to Events, and wakes its
+// waiters. added is Event.Added.
 func (e *Engine) ended(rec *Record, by *store.Settled, added time.Duration) {
 	e.waiters.wake(rec.ID)
 	if len(rec.Outbox) != 0 {

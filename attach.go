@@ -15,7 +15,7 @@ func (a *Attempt) Detach() {
 	a.detach()
 }
 
-// detach is Detach for those who hold a.mu.
+// detach is Detach for callers that hold a.mu.
 func (a *Attempt) detach() {
 	a.detached = true
 	a.op.leases.remove(a)
@@ -80,13 +80,13 @@ func endedBy(d store.Disposition) event {
 	return evNone
 }
 
-// Reclaim gives a holder its own claim again, for a door whose caller asks for the
-// same execution once more because the answer was lost. Call.Holder must be unique to
-// the delivery. It returns nil if that holder isn't executing the call under a lease
-// that has time left. The attempt is detached.
+// Reclaim gives a holder its own claim again. Doors use it when a caller lost the answer and
+// asks for the same execution once more. Call.Holder must be unique to the delivery. It
+// returns nil if that holder isn't executing the call, or has no time left in its lease. The
+// attempt is detached.
 //
-// Reclaiming is a write. So a release of the claim that has read the record before can't
-// end the attempt any more.
+// Reclaiming is a write, so a Release that read the record earlier can no longer end the
+// attempt.
 func (in Internal) Reclaim(ctx context.Context, call Call) (*Attempt, error) {
 	e := in.engine
 	d := delivery{engine: e, call: call}
@@ -119,7 +119,7 @@ func (in Internal) Reclaim(ctx context.Context, call Call) (*Attempt, error) {
 		if err != nil {
 			return nil, err
 		}
-		// After a slow write too little of the lease is left, so renew it again, as freshen does.
+		// A slow write has used up too much of the lease, so renew it again, as freshen does.
 		if applied && e.elapsed()-d.at.elapsed < stored.Policy.Lease/3 {
 			return e.attached(ctx, d.op, stored), nil
 		}
@@ -135,10 +135,10 @@ func (d *delivery) holds() bool {
 		cur.Holder == call.Holder && cur.Principal == call.Principal && !isForeign(call, cur) && call.Presents(cur)
 }
 
-// Release gives back a claim whose answer was never sent: it aborts the attempt if its
-// record is as the claim left it. Otherwise the holder has reclaimed it, and Release
-// leaves it alone. It reports whether the claim was released. After an error the engine
-// goes on trying by itself.
+// Release gives back a claim if the holder never got the answer: it aborts the attempt if its
+// record is as the claim left it. Otherwise the holder has reclaimed it, and Release leaves it
+// alone. It reports whether the claim was released. After an error the engine goes on trying
+// by itself.
 func (a *Attempt) Release(ctx context.Context) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

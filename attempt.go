@@ -47,7 +47,7 @@ type Attempt struct {
 	claim *Record // as it was written first; never changed
 }
 
-// pendingWrite is a write whose result is not known yet.
+// pendingWrite is a write with an unknown result: it may have arrived.
 type pendingWrite struct {
 	version
 	ending    event  // how it ends the attempt; evNone if it doesn't
@@ -111,7 +111,7 @@ func (a *Attempt) Record() *Record {
 // You can end an attempt after its lease has ended, even if the record is held by then,
 // unless there is a newer attempt: the holder knows best what happened.
 //
-// An error with [CodeUnknown] means that the store didn't say whether the end was kept;
+// An error with [CodeUnknown] means that the store didn't say whether it recorded the end;
 // call End again to find out.
 func (a *Attempt) End(ctx context.Context, end Ending) error {
 	ev := end.event()
@@ -172,7 +172,7 @@ func (a *Attempt) mayRunAgain() bool {
 	return mayRunAgain(a.rec)
 }
 
-// end makes the end of the attempt durable and then wakes those who wait for it.
+// end makes the end of the attempt durable and then wakes its waiters.
 func (a *Attempt) end(ctx context.Context, ev event, res Result, f *store.Failure) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -248,8 +248,7 @@ func (a *Attempt) endedAlready(ev event, res Result, f *store.Failure) error {
 	return &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended already, in another way"}
 }
 
-// finish takes note that the attempt has ended. In a transaction nobody is told before
-// that has committed.
+// finish marks the attempt as ended. In a transaction, nobody hears of it before the commit.
 func (a *Attempt) finish(ev event) {
 	a.ended = ev
 	if a.tx == nil {
@@ -257,7 +256,7 @@ func (a *Attempt) finish(ev event) {
 	}
 }
 
-// concluded stops what runs for an attempt whose end is durable, and tells of it.
+// concluded cleans up after an attempt with a durable end, and reports it.
 func (a *Attempt) concluded() {
 	if a.ended != evHold {
 		a.op.latency.observe(a.rec.EndedAt.Sub(a.rec.StartedAt))
@@ -349,7 +348,7 @@ func errWriteUnknown(err error) error {
 	return &Error{Code: CodeUnknown, Message: "the store did not say whether the write was kept", Err: err}
 }
 
-// settlePending resolves a write whose result was unknown.
+// settlePending finds out whether the pending write arrived.
 func (a *Attempt) settlePending(ctx context.Context, by sending) error {
 	d := a.pending
 	if d == nil {
@@ -429,7 +428,7 @@ func (a *Attempt) lose(err error) {
 	}
 }
 
-// handlerContext tells the handler to stop. The context is made on demand, because most
+// handlerContext tells the handler to stop. It creates the context on demand, because most
 // attempts end without using it.
 type handlerContext struct {
 	mu      sync.Mutex
@@ -465,14 +464,14 @@ func (h *handlerContext) stop(cause error) bool {
 	return true
 }
 
-// isStopped reports whether the attempt ended or its handler was told to stop.
+// isStopped reports whether the attempt ended or its handler's context was cancelled.
 func (h *handlerContext) isStopped() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.stopped
 }
 
-// lost is why the handler was told to stop before its attempt ended, or nil.
+// lost returns why the handler's context was cancelled before its attempt ended, or nil.
 func (h *handlerContext) lost() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 type Compensator func(ctx context.Context, x Execution, original Record) (Result, error)
 
 // Compensate undoes a completed call, exactly once: it runs a call of
-// Operation.Compensation, linked to this one. It returns the record of the original as
-// it is then, and the error of the compensating call. After a crash at any point,
-// [Engine.Run] of any engine that has the operation completes it. Calling Compensate
-// again returns what is recorded.
+// Operation.Compensation, linked to this one. It returns the original's record as it then
+// stands, and the error of the compensating call. After a crash at any point, [Engine.Run] of
+// any engine that has the operation completes it. Calling Compensate again returns the
+// recorded result.
 //
 // Calling it again after the compensation failed starts it again. If the compensating
 // operation retries failures, it runs a further attempt, which replays the effects in
@@ -166,7 +166,7 @@ func compensated(cur *Record, c store.Compensation, now store.Instant) (*Record,
 	return next, nil
 }
 
-// Bounds of what is done about unfinished compensations.
+// Limits for resuming unfinished compensations.
 const (
 	// maxCompensationPause is the longest pause before one is resumed. The pauses grow as
 	// the time since it began does.

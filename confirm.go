@@ -45,8 +45,8 @@ type ConfirmationPolicy struct {
 const (
 	MaxConfirmationTTL          = 5 * time.Minute
 	DefaultConfirmationMaxTries = 5
-	// maxTokens is how many tokens of one call are valid at a time: a delivery whose
-	// answer was lost asks for another, and the first may still be used.
+	// maxTokens is how many tokens of one call are valid at a time: a client that lost the
+	// answer asks for another token, and may still use the first.
 	maxTokens = 4
 )
 
@@ -90,8 +90,8 @@ type confirming struct {
 	err     error // that StepUp returned
 }
 
-// confirmationRate limits, for each record, the tokens that are given out and the
-// wrong ones that are counted, if Operation.PerRecord doesn't.
+// confirmationRate limits how fast a record issues tokens and counts wrong ones, unless
+// Operation.PerRecord does.
 var confirmationRate = Rate{PerSecond: 0.2, Burst: 20}
 
 // limitConfirming throttles a delivery that would cause a write although nothing can be

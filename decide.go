@@ -36,17 +36,17 @@ const (
 	// OtherDoor: the call came in through another door first, see [Call].Door. Neither
 	// executed nor replayed; the caller learns nothing about it.
 	OtherDoor Decision = "other_door"
-	// Superseded: a later number of the sequence was begun, and this one has no outcome; see
-	// [Call].Sequence. It is never executed. Answer.Record.Sequence is the newest number of
-	// which something may have happened.
+	// Superseded: a later number of the sequence has begun, and this one has no outcome; see
+	// [Call].Sequence. It is never executed. Answer.Record.Sequence is the newest number that
+	// may have had an effect.
 	Superseded Decision = "superseded"
 	// SequenceGap: the number before this one has no outcome yet, and isn't running; see
 	// Operation.Gapless. Answer.Record.Sequence is the number that comes next.
 	SequenceGap Decision = "sequence_gap"
 )
 
-// Decisions lists the decisions. Every one but [Execute] and [Replay] is a refusal, whose
-// code has the same name.
+// Decisions lists the decisions. Every one but [Execute] and [Replay] is a refusal, with a
+// code of the same name.
 func Decisions() []Decision {
 	return []Decision{Execute, Replay, InFlight, Conflict, Held, TooLate, Throttled, OtherCaller, OtherDoor, Superseded, SequenceGap}
 }
@@ -67,7 +67,7 @@ type ruling struct {
 // pure function. It checks first whom the record is bound to, because another caller may
 // not even learn that its payload differs. It checks for a conflict before in flight, so
 // that a client with a wrong payload needn't wait to be told. restored says that cur is
-// from a backup, see [Internal.NewEpoch]; lease is the time by which its lease is judged.
+// from a backup, see [Internal.NewEpoch]; lease is the time to judge its lease by.
 func decide(op *Operation, call *Call, cur *Record, now, lease store.Instant, restored bool) ruling {
 	r := rule(op, call, cur, now, lease)
 	if !restored || r.decision != Execute || cur.Expired(now) {
@@ -112,18 +112,19 @@ func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruli
 	}
 }
 
-// isNew reports whether an execution would begin a new call, of which the record has
-// nothing but the fence that its own must exceed. That is so if there is no record, if it
-// has expired, if it is a tombstone, or if nothing has happened and the caller or the payload is
-// another one: not executing needs no proof of who asks, and a credential that was refused and
-// then renewed must not keep the key from its owner.
+// isNew reports whether an execution would begin a new call, and need only exceed the record's
+// fence. That is so if there is no record, if it has expired, if it is a tombstone, or if
+// nothing has happened and the caller or the payload is another one: not executing needs no
+// proof of who asks, and a credential that was refused and then renewed must not lock the
+// owner out of the key.
 func isNew(call *Call, cur *Record, now store.Instant) bool {
 	return cur.State == absent || cur.Expired(now) || isTombstone(cur) ||
 		nothingHappened(cur) && (cur.BoundTo != call.BoundTo || startsAfresh(call, cur))
 }
 
-// startsAfresh reports whether the caller of an aborted call sends another payload: a client that
-// follows a redirect, or corrects what was refused. Nothing happened that it could contradict.
+// startsAfresh reports whether the caller of an aborted call sends another payload: a client
+// that follows a redirect, or corrects a refused request. Nothing happened that it could
+// contradict.
 func startsAfresh(call *Call, cur *Record) bool {
 	return cur.Disposition == DispositionAborted && cur.Confirmation == nil && cur.Door == call.Door && !call.Presents(cur)
 }
@@ -147,17 +148,17 @@ func isForeign(call *Call, cur *Record) bool {
 	return cur.BoundTo != call.BoundTo || cur.Door != call.Door
 }
 
-// running reports whether the attempt's holder may be at work, at the time by which leases
-// are judged.
+// running reports whether the attempt's holder may be at work. lease is the time to judge
+// leases by.
 func running(cur *Record, lease store.Instant) bool {
 	return cur.State == Processing && !cur.Held && !leaseOver(cur, lease)
 }
 
-// mayRunAgain reports whether an attempt whose holder is gone may be followed by
-// another. An effect without a result forbids it under any policy. If all effects are in
-// the ledger, the ledger proves what happened, and a further attempt replays the
-// recorded results. The record has the policy of the program that made the attempt,
-// which is the one to judge by: a later program's declaration says nothing about it.
+// mayRunAgain reports whether another attempt may follow one that lost its holder. An effect
+// without a result forbids it under any policy. If all effects are in the ledger, the ledger
+// proves what happened, and a further attempt replays the recorded results. Judge by the
+// record's own policy, from the program that made the attempt: a later program's declaration
+// says nothing about it.
 func mayRunAgain(cur *Record) bool {
 	if _, open := openEffect(cur); open {
 		return false
@@ -228,9 +229,9 @@ func (d *delivery) keepable() []byte {
 	return d.call.Payload
 }
 
-// followedBy is a record's history with one attempt more. If it is too long, the oldest
-// attempt that had no effect is dropped, or else the oldest. So an attempt that may have
-// had one is never forgotten before those that had none.
+// followedBy adds an attempt to a record's history. If that gets too long, it drops the oldest
+// attempt without an effect, or else the oldest. So an attempt that may have had an effect
+// outlives every one that had none.
 func followedBy(earlier []store.AttemptRecord, last store.AttemptRecord) []store.AttemptRecord {
 	if len(earlier) < store.MaxEarlier {
 		return append(earlier[:len(earlier):len(earlier)], last)
@@ -247,7 +248,7 @@ func successor(cur *Record, ev event, now store.Instant) (*Record, error) {
 	return next, step(next, ev)
 }
 
-// promise is the policy that a claim records, by which its attempt is judged later.
+// promise returns the policy that a claim records, for judging its attempt later.
 func (op *Operation) promise(call *Call) store.Policy {
 	return store.Policy{
 		Lease: op.Lease, Window: cmp.Or(call.Window, op.Window), MaxResult: op.MaxResult, Retry: op.OnAbandoned == RetryAbandoned,
@@ -255,7 +256,7 @@ func (op *Operation) promise(call *Call) store.Policy {
 	}
 }
 
-// extend makes the successor of a processing record whose lease begins now.
+// extend returns the successor of a processing record, with a lease that begins now.
 func extend(cur *Record, ev event, now store.Instant) (*Record, error) {
 	next, err := successor(cur, ev, now)
 	if err == nil {
@@ -302,10 +303,10 @@ func hold(cur *Record, reason string, now store.Instant) (*Record, error) {
 	return next, nil
 }
 
-// maxText is how much of a handler's text is kept, in bytes.
+// maxText is how much of a handler's text a record holds, in bytes.
 const maxText = 1 << 10
 
-// kept is f with texts that every store can keep: bounded, valid UTF-8 without NUL.
+// kept returns f with texts that every store can hold: bounded, valid UTF-8 without NUL.
 func kept(f *store.Failure) *store.Failure {
 	if f == nil {
 		return nil
@@ -320,15 +321,15 @@ func keptText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), maxText)], "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// Presents reports whether the call has the payload of a record. The record is compared in the
-// way that its own fingerprint was made.
+// Presents reports whether the call has the payload of a record, compared by the scheme of the
+// record's own fingerprint.
 func (c *Call) Presents(rec *Record) bool {
 	return rec.Fingerprint == c.Fingerprint ||
 		c.SamePayload != nil && !rec.Fingerprint.IsZero() && c.SamePayload(rec.Fingerprint)
 }
 
-// conceal keeps what is recorded from a caller whom nothing proves to be the one that it is
-// about, see [Call].Unproved. The delivery gets what another caller's would.
+// conceal hides the record from a caller who can't prove to be its owner, see [Call].Unproved.
+// The delivery gets the same answer as another caller's.
 func (d *delivery) conceal() {
 	if !d.call.Unproved {
 		return

@@ -13,8 +13,8 @@ import (
 // under it.
 const maxClaims = 16
 
-// Begin decides what a delivery gets. For Execute the answer carries an [Attempt], whose
-// claim is durable: do the work with Attempt.Context, then end the attempt. For any other
+// Begin decides what a delivery gets. For Execute the answer carries an [Attempt] with a
+// durable claim: do the work with Attempt.Context, then end the attempt. For any other
 // decision execute nothing.
 //
 // An error means that the call is invalid, that the caller may not see the answer, or
@@ -25,8 +25,8 @@ func (e *Engine) Begin(ctx context.Context, call Call) (Answer, error) {
 	return d.ans, err
 }
 
-// delivery is one delivery of a call on its way to its answer. It is made with an engine and
-// a call, and begins with admit.
+// delivery is one delivery of a call on its way to its answer. Set engine and call, and start
+// with admit.
 type delivery struct {
 	engine *Engine
 	op     *operation
@@ -204,7 +204,7 @@ func (d *delivery) try(ctx, calls context.Context) (next progress, err error) {
 	return d.claim(ctx, calls, claim)
 }
 
-// look reads what is stored.
+// look reads the stored record.
 func (d *delivery) look(ctx context.Context) error {
 	rec, err := d.engine.getIfAny(ctx, d.id)
 	if err == nil {
@@ -213,8 +213,8 @@ func (d *delivery) look(ctx context.Context) error {
 	return err
 }
 
-// decide deals with the record that stands in the way of a claim. If the delivery may
-// proceed, d.cur is what it replaces, judged at d.at.
+// decide handles the record that stands in the way of a claim. If the delivery may proceed, it
+// replaces d.cur, as judged at d.at.
 func (d *delivery) decide(ctx context.Context) (next progress, err error) {
 	for range maxClaims {
 		switch {
@@ -282,7 +282,8 @@ func (d *delivery) rule() ruling {
 	return decide(&d.op.Operation, &d.call, d.cur, now, e.leaseTime(d.cur, now), e.restored(d.cur, now))
 }
 
-// wait waits for what key says, and returns what is stored then; nil if that hasn't come.
+// wait waits for the event that key names and returns the record stored then, or nil if the
+// event hasn't come.
 func (d *delivery) wait(ctx context.Context, key watchKey) (*Record, error) {
 	start := d.engine.elapsed()
 	changed, err := d.engine.await(ctx, key, d.waitTime()-d.waited)
@@ -373,9 +374,9 @@ func (d *delivery) applyClaim(ctx, calls context.Context, v *version) (stored *R
 	return stored, applied, err
 }
 
-// takeBack deals with a claim that isn't stored any more, and that nobody was given. If
-// its lease was over when others saw it first, they have declared it held. Then takeBack
-// aborts it, and the delivery claims anew. It returns what is stored.
+// takeBack handles a claim that is no longer stored, and that no handler got. If its lease was
+// over when others first saw it, they have declared it held. Then takeBack aborts it, and the
+// delivery claims anew. It returns the stored record.
 func (d *delivery) takeBack(ctx context.Context, stored *Record, claim *version, renewals ...store.Revision) (*Record, bool, error) {
 	claims := append([]store.Revision{claim.rec.Revision}, renewals...)
 	if !unused(stored, claims) {
@@ -389,8 +390,8 @@ func (d *delivery) takeBack(ctx context.Context, stored *Record, claim *version,
 }
 
 // freshen renews the lease of a stored claim that took long to arrive, so that no handler
-// starts under a lease that is over or nearly so. d.at is when the claim was made, and
-// then when its lease last began. After an error it releases the claim.
+// starts under a lease that is over or nearly so. d.at is the time of the claim, and later the
+// last time its lease began. After an error it releases the claim.
 func (d *delivery) freshen(ctx context.Context, claim *version) (*Record, bool, error) {
 	e, op := d.engine, d.op
 	rec := claim.rec

@@ -33,7 +33,7 @@ import (
 //     [Attempt.Abandon], and held unless the ledger or the policy allows another one.
 //     Then it continues.
 //
-// A result that is returned with an error is kept with it.
+// A result that fn returns with an error is recorded with it.
 //
 // The error is nil when there is a result; otherwise see [Answer.Err]. The first
 // caller can find fn's own error in it with errors.Is.
@@ -92,8 +92,8 @@ func (a *Attempt) endBy(ctx context.Context, res Result, err error) error {
 	end.Result = res
 	if end.Unmarked || end.Disposition == DispositionFailed {
 		if lost := a.handler.lost(); lost != nil {
-			// The handler was told to stop, so its error says nothing about the
-			// work. When the lease ends, the ledger and the policy decide.
+			// The engine stopped the handler, so its error says nothing about the work. When
+			// the lease ends, the ledger and the policy decide.
 			return lost
 		}
 		_, ok := errors.AsType[*notStarted](err)
@@ -114,9 +114,9 @@ func (a *Attempt) EffectOpen() bool {
 	return open
 }
 
-// Do runs a whole call with a typed result, which is kept as JSON; see
-// [Engine.Do]. The answer says what this delivery got. Whoever gets a recorded result has the
-// numbers in maps and interfaces as [json.Number], which keeps every digit.
+// Do runs a whole call with a typed result, recorded as JSON; see [Engine.Do]. The answer says
+// what this delivery got. In a recorded result, numbers in maps and interfaces are
+// [json.Number], which keeps every digit.
 func Do[T any](ctx context.Context, r Doer, call Call, fn func(ctx context.Context, x Execution) (T, error)) (T, Answer, error) {
 	var v T
 	ans, err := r.Do(ctx, call, func(ctx context.Context, x Execution) (Result, error) {

@@ -17,8 +17,8 @@ const (
 	maxEffects = 1000
 	// MaxLedger bounds the results of one call's effects together, in bytes, because
 	// every step writes the whole record. The first result may have more, if
-	// Operation.MaxResult allows it. An effect whose result doesn't fit is confirmed
-	// and leaves a tombstone.
+	// Operation.MaxResult allows it. If a result doesn't fit, the effect is confirmed and
+	// leaves a tombstone.
 	MaxLedger = 4 << 20
 )
 
@@ -30,7 +30,7 @@ const (
 // effectKey that fn gets is the same in all attempts of this call: pass it to
 // the provider as its idempotency key.
 //
-// fn's error decides what is recorded:
+// fn's error decides what Semel records:
 //
 //   - [Aborted]: the effect certainly didn't happen. It may be tried again, by this
 //     attempt or the next.
@@ -41,9 +41,9 @@ const (
 //   - anything else: unknown. The effect stays started, is never called again,
 //     and an attempt that ends with this error is held until it is settled.
 //
-// T is kept as JSON, and read as by [Do]. A result larger than Operation.MaxResult, or beyond [MaxLedger]
-// together with those before, is returned now but not kept; a further attempt gets
-// [CodeResultNotKept].
+// T is stored as JSON, and read as by [Do]. If a result is larger than Operation.MaxResult, or
+// takes the ledger beyond [MaxLedger], Effect returns it now but the record doesn't hold it; a
+// further attempt gets [CodeResultNotKept].
 func Effect[T any](ctx context.Context, x Execution, name string, fn func(ctx context.Context, effectKey string) (T, error)) (T, error) {
 	var v T
 	ef, err := x.StartEffect(ctx, name)
@@ -61,7 +61,7 @@ func Effect[T any](ctx context.Context, x Execution, name string, fn func(ctx co
 	if err == nil {
 		data, jerr := json.Marshal(v)
 		if jerr != nil {
-			// The effect happened; what it returned can't be kept.
+			// The effect happened, but its result can't be stored.
 			return v, Unknown(fmt.Errorf("the result of effect %s has no JSON form: %w", name, jerr))
 		}
 		finding.Result.Data = data
@@ -76,8 +76,8 @@ func Effect[T any](ctx context.Context, x Execution, name string, fn func(ctx co
 		}
 	}
 	if serr := x.SettleEffect(ctx, finding); serr != nil {
-		// What the provider said is known here but is not durable, so the
-		// attempt may not go on as if it were.
+		// We have the provider's answer, but it isn't durable, so the attempt may not go on as
+		// if it were.
 		return v, Unknown(errors.Join(err, serr))
 	}
 	return v, err
@@ -111,8 +111,8 @@ func (e *notStarted) Unwrap() error { return e.error }
 
 // RestartEffect is StartEffect for a holder that called it before, lost the answer, and
 // hasn't made the call: an effect that this attempt has already started is returned as
-// started. It writes, as the first start did, so a holder whose record was held meanwhile
-// gets [CodeLeaseLost].
+// started. It writes, as the first start did, so a holder gets [CodeLeaseLost] if the record
+// was held meanwhile.
 func (a *Attempt) RestartEffect(ctx context.Context, name string) (store.EffectRecord, error) {
 	return a.startEffect(ctx, name, true)
 }
@@ -203,9 +203,9 @@ func (a *Attempt) startEffect(ctx context.Context, name string, notCalled bool) 
 		a.lose(lost)
 	}
 	if lost != nil {
-		// The write took longer than the lease had left. If there is a newer attempt,
-		// it was told that nothing was called, and the ledger is its own. If there
-		// isn't, the ledger must say that nothing was called.
+		// The write took longer than the lease had left. If there is a newer attempt, it began
+		// from a ledger without this call, and the ledger is its own. If there isn't, the
+		// ledger must say that nothing was called.
 		_ = a.revertEffect(ctx, a.op.engine.retrying(), name)
 		return ef, lost
 	}
@@ -269,7 +269,7 @@ func settledAlready(old *store.EffectRecord, f *store.EffectFinding) error {
 	return &Error{Code: CodeAlreadyEnded, Message: "effect " + f.Name + " was settled already, in another way"}
 }
 
-// sameFailure reports whether a is how b is kept.
+// sameFailure reports whether a is the stored form of b.
 func sameFailure(a, b *store.Failure) bool {
 	return (a == nil) == (b == nil) && (a == nil || *kept(b) == *a)
 }

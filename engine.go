@@ -24,7 +24,7 @@ type Options struct {
 	// the host name and the process id.
 	Node string
 
-	// Who observes the engine and keeps what it did.
+	// Observers, evidence and archive.
 
 	// Events observes the engine. Optional.
 	Events *Events
@@ -91,7 +91,7 @@ type Engine struct {
 	dispatcher atomic.Pointer[func(*Record)]
 
 	epoch atomic.Int64 // of the store, as an Instant; see NewEpoch
-	// erasedRead is when the list of what was erased was read last, as an Instant.
+	// erasedRead is when the list of erasures was last read, as an Instant.
 	erasedRead atomic.Int64
 
 	sweeps   sweeps
@@ -177,8 +177,8 @@ func New(st Store, opts *Options) (*Engine, error) {
 	return e, nil
 }
 
-// Register adds operations, or replaces those of the same name, all or none. Running
-// attempts keep the declaration that they started with.
+// Register adds operations and replaces registered ones by name, all or none. Running attempts
+// keep the declaration that they started with.
 func (e *Engine) Register(ops ...Operation) error {
 	e.register.Lock()
 	defer e.register.Unlock()
@@ -202,7 +202,7 @@ func (e *Engine) Register(ops ...Operation) error {
 		return err
 	}
 	e.ops.Store(&next)
-	// Another operation may have records that were left alone before.
+	// Sweeps have so far ignored the records of operations that are new here.
 	e.sweeps.forget()
 	return nil
 }
@@ -271,8 +271,8 @@ func (e *Engine) newRevision() (r store.Revision) {
 	return r
 }
 
-// elapsed is the time since the engine was made, by the process's monotonic clock.
-// Holders judge their own leases by it, because reading it needs no store.
+// elapsed is the engine's age by the process's monotonic clock. Holders judge their own leases
+// by it, because reading it needs no store.
 func (e *Engine) elapsed() time.Duration { return time.Since(e.start) }
 
 func (e *Engine) now(ctx context.Context) (store.Instant, error) {

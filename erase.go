@@ -19,22 +19,21 @@ import (
 var erasedID = ID{Operation: reservedPrefix + "erased", Key: "erased"}
 
 const (
-	// erasedFor is how long an erasure is listed: longer than anything is kept, beside records,
-	// that names an identity, which is a week; and longer than a sender repeats an event of a
-	// payment, which is 30 days.
+	// erasedFor is how long an erasure is listed: longer than anything beside a record names
+	// an identity (a week), and longer than a sender repeats an event of a payment (30 days).
 	erasedFor = 31 * 24 * time.Hour
 	// maxErased bounds the list, some 100 KB.
 	maxErased = 4096
-	// erasedPause is how often Run reads the list. People wait for what it tells.
+	// erasedPause is how often Run reads the list. People wait for its news.
 	erasedPause = 2 * time.Second
-	// erasedLate is how long after an erasure a program may still note what it decided before.
+	// erasedLate is how long after an erasure a program may still note an earlier decision.
 	erasedLate = 10 * time.Second
 )
 
 // erasure says that an identity was erased, without telling which.
 type erasure struct {
 	at store.Instant
-	// blinded: the digest is [Witness.Subject]. Otherwise it is made with the key in the list.
+	// blinded: the digest is [Witness.Subject]. Otherwise it is keyed with the list's own key.
 	blinded bool
 	digest  store.Subject
 }
@@ -110,9 +109,9 @@ func (l *erasures) add(w Witness, id ID, now store.Instant) {
 	}
 }
 
-// includes returns a function that reports whether what is known of an identity from a time is
-// erased, for a program that read the list last at some time. What can't be told is: what is
-// erased by a secret that isn't here, and what is listed no more.
+// includes returns a function that reports whether to erase what a program knows of an
+// identity from a given time. The program last read the list at read. In doubt the answer is
+// yes: for erasures by a secret that isn't here, and for ones that have left the list.
 func (l *erasures) includes(w Witness, read store.Instant) func(ID, time.Time) bool {
 	at := make(map[erasure]store.Instant, len(l.list)) // by blinded and digest
 	var all store.Instant
@@ -150,8 +149,8 @@ func (e *Engine) eraseRecord(ctx context.Context, rec *Record) error {
 	return e.declareErased(ctx, rec.ID)
 }
 
-// erasePayment takes what an event has decided out of the state of its payment, and deletes the
-// state if no other event is left in it.
+// erasePayment removes an event's decision from the state of its payment, and deletes the
+// state after its last event.
 func (e *Engine) erasePayment(ctx context.Context, rec *Record, payment ID) error {
 	call, cancel := e.limited(ctx)
 	defer cancel()

@@ -69,7 +69,7 @@ const (
 	CodeStoreUnavailable = store.CodeStoreUnavailable
 	// CodeNotFound: there is no such record.
 	CodeNotFound = store.CodeNotFound
-	// CodeUnsupported: the store, or this execution, can't do what was asked for.
+	// CodeUnsupported: the store, or this execution, can't do that.
 	CodeUnsupported = store.CodeUnsupported
 	// CodeClosed: the engine is closed.
 	CodeClosed Code = "closed"
@@ -108,8 +108,8 @@ func (v *verdict) Error() string { return v.err.Error() }
 func (v *verdict) Unwrap() error { return v.err }
 
 // Rejected marks err as a final refusal: the attempt ends as rejected and every
-// duplicate gets the same refusal. Choose a short code for it; code and err's text are
-// kept with the record. Inside [Effect] it says that the provider refused for good.
+// duplicate gets the same refusal. Choose a short code for it; the record holds the code and
+// err's text. Inside [Effect] it says that the provider refused for good.
 func Rejected(code string, err error) error {
 	return &verdict{disposition: DispositionRejected, code: code, err: err}
 }
@@ -127,17 +127,17 @@ func Unknown(err error) error {
 	return &verdict{err: err}
 }
 
-// Abandoned marks err as "whoever did the work gave no answer that says what became of it":
-// the attempt ends as by [Attempt.Abandon], so it may run again if the ledger or
-// Operation.OnAbandoned allows that, and is held otherwise.
+// Abandoned marks err as "whoever did the work gave no conclusive answer": the attempt ends as
+// by [Attempt.Abandon], so it may run again if the ledger or Operation.OnAbandoned allows
+// that, and is held otherwise.
 func Abandoned(err error) error {
 	return &verdict{disposition: DispositionAbandoned, err: err}
 }
 
-// Failure marks err as a failure of the work: it is kept, and Operation.OnFailure decides
-// what the next delivery gets. An error that has a mark keeps that one, so you can mark
-// whatever a function returns. Inside [Effect] it is the provider's own word that the
-// effect failed, and a further attempt may try it again.
+// Failure marks err as a failure of the work: Semel records it, and Operation.OnFailure
+// decides what the next delivery gets. An error that has a mark keeps it, so you can mark
+// whatever a function returns. Inside [Effect] it is the provider's own word that the effect
+// failed, and a further attempt may try it again.
 func Failure(err error) error {
 	if _, marked := verdictOf(err); marked || err == nil {
 		return err

@@ -27,10 +27,10 @@ type Events struct {
 	// request. Context, Door, Header, Trace, Took; Code, if the caller got a refusal and no
 	// outcome; Status, if there is one of HTTP; Decision, ID, Attempt, Limit and Executed, if
 	// the engine has made a decision; of ID only the Operation, if the door alone has refused
-	// and it is known; Request, if the protocol has a name for requests; Err, if the door
-	// knows more about the reason than the caller was told; Attrs, if it has something to
-	// log; FailedOpen and Parked, if that happened. The engine knows nothing of requests that a door
-	// refuses by itself, or that a limit in front of the doors refuses, which hasn't looked
+	// and knows it; Request, if the protocol has a name for requests; Err, if the door knows
+	// more about the reason than it told the caller; Attrs, if it has something to log;
+	// FailedOpen and Parked, if that happened. The engine doesn't see requests that a door
+	// refuses by itself, or that a limit in front of the doors refuses before anybody looked
 	// whether they deliver a call.
 	Answered func(Event)
 	// Troubled: a door met an error that no caller gets, such as an outcome that isn't
@@ -40,25 +40,25 @@ type Events struct {
 	// Decided: a delivery got its decision. ID, Door, Decision, State, Attempt, Fence, At,
 	// Added; RetryAfter, Limit, Waited and Presented where there are any.
 	Decided func(Event)
-	// Ended: an attempt ended, or was found abandoned or held. ID, Disposition or
-	// Held, HeldReason, Door, Attempt, Fence, Took, By, Who, Reason, At; Added, if its holder
-	// has ended it.
+	// Ended: an attempt ended, or a sweep or delivery declared it abandoned or held. ID,
+	// Disposition or Held, HeldReason, Door, Attempt, Fence, Took, By, Who, Reason, At; Added,
+	// if its holder has ended it.
 	Ended func(Event)
 	// LeaseLost: a handler's context was cancelled, because somebody else changed the
 	// record or the store could not be reached before the lease ended: Err says which.
 	// ID, Attempt, Fence.
 	LeaseLost func(Event)
 	// StoreFailed: a call to the store returned Err, so its result was unknown for the
-	// moment. Call, Try, and ID where the call is about one record. A read whose caller
-	// hung up is no failure.
+	// moment. Call, Try, and ID where the call is about one record. It isn't called for a read
+	// after its caller hung up.
 	StoreFailed func(Event)
 	// Purged: a batch of expired records was deleted. Count; and ID, By, Who and Reason
 	// where an operator purged one record.
 	Purged func(Event)
 	// Erased: records were purged with [Removal].EraseEvidence, here or by another engine on the
-	// store, so that whatever names them must go. At, Erased. [Engine.Run] learns it within some
-	// seconds, and calls Erased more than once. After a start it tells what was erased in the last
-	// 31 days.
+	// store, so that whatever names them must go. At, Erased. [Engine.Run] learns of it within
+	// some seconds, and calls Erased more than once. After a start it reports the erasures of
+	// the last 31 days.
 	Erased func(Event)
 	// Swept: a sweep by [Engine.Run] has ended. Swept; and Err, if something kept it from
 	// some or all due records, which the next sweep tries again.
@@ -69,17 +69,17 @@ type Events struct {
 	// next delivery. Nil: the engine warns by [slog.Default]. Where another process
 	// sweeps, give a function that does nothing.
 	Unswept func(Event)
-	// Reconciled: a reconciler was asked about a held record. ID, Took; and Err, if there
-	// is no answer or it could not be recorded: the record stays held, and the engine
+	// Reconciled: the engine asked a reconciler about a held record. ID, Took; and Err, if
+	// there is no answer or it could not be recorded: the record stays held, and the engine
 	// asks again.
 	Reconciled func(Event)
 	// Compensated: a sweep has resumed an unfinished compensation. ID, Took; and Err, the
 	// error of the compensating call: if that call hasn't ended, the engine resumes it
 	// again.
 	Compensated func(Event)
-	// ReleaseDropped: a claim whose caller was told that the store is unavailable won't
-	// be released, because too many are waiting for that. If the claim was written, its
-	// call counts as abandoned when the lease ends. ID.
+	// ReleaseDropped: the store didn't confirm a claim, the caller got [CodeStoreUnavailable],
+	// and the engine won't release the claim, because too many are waiting for that. If it was
+	// written, its call counts as abandoned when the lease ends. ID.
 	ReleaseDropped func(Event)
 }
 
@@ -94,12 +94,13 @@ type Event struct {
 	// Err is why something failed.
 	Err error
 
-	// Door is that by which a delivery came ([Call].Door), or which has something to tell.
+	// Door names the door that a delivery came through ([Call].Door), or that reports the
+	// event.
 	Door string
 	// Code is why a door has refused a request: one of the engine's codes or of the door's.
 	Code Code
-	// Attrs are what the door says for a log, without keys, principals and payloads. Those
-	// of [slog.LevelKey] and [slog.MessageKey] are the level and the message of the line.
+	// Attrs are the door's attributes for a log line, without keys, principals and payloads.
+	// [slog.LevelKey] and [slog.MessageKey] set the level and the message of the line.
 	Attrs []slog.Attr
 
 	// Context is what Arrived has returned. It may have ended.
@@ -107,8 +108,8 @@ type Event struct {
 	// Header has the headers of the request that brought a delivery, credentials included:
 	// an http.Header. Nil if the protocol has none. Don't change it.
 	Header map[string][]string
-	// Trace is the trace context of a delivery, and Executed that of the attempt whose
-	// outcome or progress its caller was told; either is empty if it wasn't traced.
+	// Trace is the trace context of a delivery. Executed is that of the attempt that the
+	// answer is about. Either is empty without a trace.
 	Trace, Executed string
 	// Request is what the caller calls this request, such as its id in JSON-RPC.
 	Request string
@@ -117,14 +118,14 @@ type Event struct {
 	// FailedOpen says that the request ran without a guard, because the store didn't answer
 	// and its route gives the guarantee up then. It may have happened before.
 	FailedOpen bool
-	// Parked says that the delivery was kept for somebody to replay or discard, because of
-	// Code.
+	// Parked says that the delivery was set aside for somebody to replay or discard, because
+	// of Code.
 	Parked bool
 
 	// Decision is what a delivery got, about a record in State.
 	Decision Decision
 	State    State
-	// RetryAfter is what the caller was told; zero if nothing.
+	// RetryAfter is the delay that the caller got; zero if none.
 	RetryAfter time.Duration
 	// Limit is what the delivery was throttled by.
 	Limit Limit
@@ -149,7 +150,7 @@ type Event struct {
 	Took time.Duration
 	// By is "holder", "reaper", "reconciler" or "operator".
 	By string
-	// Who is the operator's name, or whom the reconciler asked, if it is known.
+	// Who is the operator's name, or whom the reconciler asked; empty if unknown.
 	Who string
 	// Reason is the one that the operator gave.
 	Reason string
@@ -167,7 +168,7 @@ type Event struct {
 	Swept Swept
 }
 
-// Presented is what a delivery came with whose payload isn't that of its call.
+// Presented describes a delivery that came with another payload than its call's.
 type Presented struct {
 	// Principal is who sent it.
 	Principal string

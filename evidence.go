@@ -27,22 +27,21 @@ const (
 // Witness makes the entries of the evidence log; see package evidence. Its methods
 // are called by many goroutines at once.
 type Witness interface {
-	// Changed returns the entries of a change, which are written atomically with next.
-	// prev is the record before, zero if there was none. It is called once for each
-	// version that is to be written, even if the write then finds another version
-	// stored, and may not keep references to the records for long. For
-	// [store.ChangePurged] no record is written: next is prev, updated at the purge, with whose word it is as Settled, and
+	// Changed returns the entries of a change, to be written atomically with next. prev is the
+	// record before, zero if there was none. The engine calls it once for each version that it
+	// tries to write, even if the write then finds another version stored. Don't hold on to
+	// the records for long. For [store.ChangePurged] no record is written: next is prev with
+	// the time of the purge as UpdatedAt and the person or process behind it as Settled, and
 	// the entries are durable before the record is deleted.
 	Changed(op *Operation, prev, next *Record, change store.Change) []store.Entry
-	// Decided records what a delivery got that changed nothing: every decision except
-	// the execution of a recorded call, and except throttling, so that a flood doesn't
-	// get into the log. With [EvidenceDurable] it returns when the entry is durable, of
-	// callers whom somebody verified. pays, if it isn't nil, is asked before anything is
-	// written about a delivery that was refused. If Decided returns an error, the delivery
-	// isn't answered.
+	// Decided records the decision about a delivery that changed nothing: every decision
+	// except the execution of a recorded call, and except throttling, so that a flood doesn't
+	// get into the log. With [EvidenceDurable] and a verified caller it returns once the entry
+	// is durable. If pays isn't nil, Decided asks it before writing anything about a refused
+	// delivery. If Decided returns an error, the delivery isn't answered.
 	Decided(ctx context.Context, op *Operation, call *Call, ans *Answer, pays Payer) error
-	// EraseRecord erases what the entries about an identity say in plain text, and
-	// returns how many entries there are. What they prove stays.
+	// EraseRecord erases the plain text of the entries about an identity, and returns how many
+	// entries there are. Their proofs remain.
 	EraseRecord(ctx context.Context, id ID) (int, error)
 	// Subject is a digest of an identity that nobody can make, or find by trying names, without a
 	// secret that all witnesses of the store share.

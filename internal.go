@@ -12,9 +12,9 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Internal is the part of an engine for packages that stand between it and those who run
-// calls: doors that translate a protocol, dispatchers of messages, the service and its
-// commands. A program that only runs calls needs none of it.
+// Internal is the part of an engine for packages that stand between it and your program: doors
+// that translate a protocol, dispatchers of messages, the service and its commands. A program
+// that only runs calls needs none of it.
 //
 // It may be copied and used concurrently, as its engine may.
 type Internal struct{ engine *Engine }
@@ -22,11 +22,11 @@ type Internal struct{ engine *Engine }
 // Internal returns what doors, dispatchers and services need beyond running calls.
 func (e *Engine) Internal() Internal { return Internal{e} }
 
-// Store is the store that the engine was made on.
+// Store returns the engine's store.
 func (in Internal) Store() Store { return in.engine.store }
 
-// Listens reports whether anybody wants to know of answers: [Events].Answered is set. A
-// door need not gather what it would tell otherwise.
+// Listens reports whether anybody observes answers: [Events].Answered is set. If not, a door
+// needn't gather an event's details.
 func (in Internal) Listens() bool { return in.engine.events.Answered != nil }
 
 // Troubled passes an event to [Events].Troubled. It reports false if that isn't set.
@@ -58,12 +58,12 @@ func (in Internal) Operations() []Operation {
 	return list
 }
 
-// Redeclare replaces what an earlier call of Redeclare has registered, all or nothing.
-// declare registers the operations, itself or through others. If it fails, the engine's
-// operations are again what they were. Otherwise commit removes those that the earlier
-// call registered and this one didn't: the engine then treats their calls and records as
-// one that never had them would. Attempts that run go on. What was registered outside of
-// Redeclare stays. Call it once at a time, and register nothing else meanwhile.
+// Redeclare replaces the operations that an earlier Redeclare registered, all or nothing.
+// declare registers the operations, itself or through others. If it fails, Redeclare restores
+// the earlier operations. Otherwise commit removes the operations that only the earlier call
+// registered: the engine then treats their calls and records as if it had never had them.
+// Running attempts go on. Operations registered outside of Redeclare stay. Call it once at a
+// time, and register nothing else meanwhile.
 func (in Internal) Redeclare(declare func() error) (commit func(), err error) {
 	e := in.engine
 	before := e.ops.Load()
@@ -121,8 +121,8 @@ func (a *arrival) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// Answered passes an event to [Events].Answered, if that is set, after it has filled in what
-// is known from Arrived, whose context this is: Context, Door, Header, Trace and Took.
+// Answered passes an event to [Events].Answered, if that is set. It fills in Context, Door,
+// Header, Trace and Took first. ctx is the context that Arrived returned.
 func (in Internal) Answered(ctx context.Context, e Event) {
 	tell := in.engine.events.Answered
 	if tell == nil {
@@ -231,9 +231,9 @@ func (in Internal) Peek(ctx context.Context, call Call) (Answer, error) {
 	return d.ans, err
 }
 
-// Search lists records, for people. Those that the engine and its doors keep for themselves,
-// whose operations begin with "semel.", are listed only if q names their operation, so a page
-// may have fewer than asked for although there is a next one. The key of a sequence selects its
+// Search lists records, for people. It lists the internal records of the engine and its doors,
+// under operations that begin with "semel.", only if q names their operation. So a page may be
+// shorter than asked for although there is a next one. The key of a sequence selects its
 // numbers. [CodeUnsupported] means that the store can't.
 func (e *Engine) Search(ctx context.Context, q store.Query) (store.Page, error) {
 	ss := e.extras.Search

@@ -31,7 +31,7 @@ func (a *Attempt) tryRenew(ctx context.Context) error {
 
 var errBusy = errors.New("semel: another write of the attempt is under way")
 
-// renew is Renew for those who hold a.mu.
+// renew is Renew for callers that hold a.mu.
 func (a *Attempt) renew(ctx context.Context, by sending) error {
 	if a.ended != evNone {
 		return &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended"}
@@ -89,9 +89,9 @@ func (a *Attempt) renewOrStop(since time.Duration) {
 	}
 }
 
-// leases are the attempts of one operation whose leases must be renewed, in the order in
-// which their leases began. All have the same period, so this is also the order in which
-// they are due, and one timer serves them all; most attempts end before it fires.
+// leases are the attempts of one operation with leases to renew, in the order in which the
+// leases began. All have the same period, so this is also the order in which they are due, and
+// one timer serves them all; most attempts end before it fires.
 type leases struct {
 	engine *Engine
 	period time.Duration
@@ -186,17 +186,16 @@ func (l *leases) fire() {
 	}
 }
 
-// maxReleases bounds the claims that wait to be released, each of which has the
-// size of its identity.
+// maxReleases bounds the claims that wait to be released. Each has the size of its identity.
 const maxReleases = 4096
 
-// releases are claims that don't run because their callers were told that the store is
-// unavailable. If such a claim was written after all, it is aborted, because nothing was
-// executed under it. Otherwise it would hold the key until its lease ends, and then
-// count as an abandoned attempt.
+// releases are claims that don't run, because the store was unavailable and the callers got an
+// error. If such a claim was written after all, it is aborted, because nothing was executed
+// under it. Otherwise it would hold the key until its lease ends, and then count as an
+// abandoned attempt.
 //
-// Another engine may have declared it held by then; it is aborted all the same, because
-// the record says what it was declared held from.
+// Another engine may have declared it held by then. It is aborted all the same, because the
+// record's HeldFrom names the claim.
 //
 // One goroutine checks all of them, one at a time, so that a recovering store isn't
 // flooded. The claims are only read, never sent again.
@@ -247,8 +246,8 @@ func (r *releases) putBack(left []release) {
 	r.queue, r.taken = append(left, r.queue...), 0
 }
 
-// releaseClaim queues a claim for release whose write wasn't answered in time, and the
-// renewals of it that weren't.
+// releaseClaim queues a claim for release after its write, and perhaps renewals of it, got no
+// answer in time.
 func (e *Engine) releaseClaim(op *operation, claim *version, renewals ...store.Revision) {
 	claims := append([]store.Revision{claim.rec.Revision}, renewals...)
 	e.releaseLater(release{op, claim.rec.ID, claims, claim.expect, claim.deadline})
@@ -264,8 +263,8 @@ func (e *Engine) releaseLater(x release) {
 	}
 }
 
-// releaseClaims checks all claims again and again, with a backoff that grows while none
-// is done, until none is left.
+// releaseClaims checks all claims again and again until it has dealt with each. Its backoff
+// grows while it gets nowhere.
 func (e *Engine) releaseClaims(ctx context.Context) {
 	b := newBackoff()
 	for {
@@ -320,9 +319,9 @@ func (e *Engine) tryRelease(ctx context.Context, x *release) (done bool, err err
 	return rec.Revision != x.after || now >= x.until, nil
 }
 
-// unused reports whether a record is as one of the claims left it, or was declared held
-// as it was then. If a holder was given the claim, by whatever door, that was a write, and
-// the record is, or was declared held, as that write left it.
+// unused reports whether a record is as one of the claims left it, or was declared held from
+// that state. Handing the claim to a holder, through whatever door, is another write, so no
+// holder ever got an unused one.
 func unused(rec *Record, claims []store.Revision) bool {
 	return slices.Contains(claims, rec.Revision) || rec.Held && slices.Contains(claims, rec.HeldFrom)
 }

@@ -52,7 +52,7 @@ const (
 	RetryFailure  AfterFailure = "retry"  // a new attempt under a higher fence (MAP-FLOW.4)
 )
 
-// AfterAbandon is what happens to an attempt whose holder is gone while an effect is
+// AfterAbandon is what happens to an attempt if its holder is gone while an effect is
 // possible.
 type AfterAbandon string
 
@@ -105,8 +105,8 @@ type Operation struct {
 
 	// How long.
 
-	// Window is how long an outcome is kept, counted from the moment it became
-	// terminal. Defaults to 24 hours, or 7 days if Financial.
+	// Window is how long Semel replays an outcome, counted from the moment it became terminal.
+	// Defaults to 24 hours, or 7 days if Financial.
 	Window time.Duration
 	// Lease is how long a silent holder keeps the right to execute. It is
 	// renewed at a third of its time, so it may be much shorter than the
@@ -177,7 +177,7 @@ type Operation struct {
 	// with "semel" belong to the doors of this module and need no declaration.
 	Effects []string
 
-	// What is asked for before a call runs, and how it is undone.
+	// Confirmation before a call runs, and compensation after it.
 
 	// Confirmation asks for a confirmation token before a call is executed.
 	Confirmation *ConfirmationPolicy
@@ -186,15 +186,15 @@ type Operation struct {
 	Compensation string
 	Compensate   Compensator
 
-	// What is kept.
+	// Stored data.
 
-	// MaxResult is the largest result that is kept, in bytes. A larger one
-	// leaves a tombstone. Defaults to 256 KiB.
+	// MaxResult is the largest result that a record holds, in bytes. A larger one leaves a
+	// tombstone. Defaults to 256 KiB.
 	MaxResult int
-	// KeepPayload keeps what each new call was asked for, [Call].Payload, as long as its
-	// record, for people who look at the store. It is for payloads without secrets. One
-	// that is longer than MaxResult isn't kept. Observers get those that were refused as a
-	// conflict, too: see [Presented].
+	// KeepPayload stores the [Call].Payload of each new call in its record, for people who
+	// look at the store. It is for payloads without secrets. A payload longer than MaxResult
+	// isn't stored. Observers also get payloads that were refused as a conflict: see
+	// [Presented].
 	KeepPayload bool
 	// Archive keeps expired records until Options.Archive has taken them
 	// (MAP-EXP.3). Without one they stay in the store. Financial implies it.

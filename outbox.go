@@ -24,13 +24,12 @@ const (
 	MaxOutbox = 1 << 20
 )
 
-// Send adds a message to those that the attempt sends if it completes (a transactional
-// outbox). Nothing is written yet: the messages become durable in the same write as the
-// result. If the attempt ends in another way they are dropped; if it is held and
-// settled as completed, see [Settlement].Messages. A message with the state
-// [store.MessageParked] waits for an operator from the start, and its Failure says why;
-// every other is pending. Sending the same name twice is
-// [CodeInvalidCall]; an attempt of a read-only call, which leaves no record, can't
+// Send queues a message to be sent if the attempt completes (a transactional outbox). Nothing
+// is written yet: the messages become durable in the same write as the result. If the attempt
+// ends in another way they are dropped; if it is held and settled as completed, see
+// [Settlement].Messages. A message with the state [store.MessageParked] waits for an operator
+// from the start, and its Failure says why; every other is pending. Sending the same name
+// twice is [CodeInvalidCall]; an attempt of a read-only call, which leaves no record, can't
 // send.
 func (a *Attempt) Send(m Message) error {
 	a.mu.Lock()
@@ -46,7 +45,7 @@ func (a *Attempt) Send(m Message) error {
 	return err
 }
 
-// Send adds a message to those that the call sends if it completes; see [Attempt.Send].
+// Send queues a message to be sent if the call completes; see [Attempt.Send].
 // [CodeUnsupported] means that the holder isn't in this process.
 func Send(x Execution, m Message) error {
 	s, ok := x.(interface{ Send(Message) error })

@@ -15,10 +15,10 @@ import (
 // does, and an outcome is always recorded.
 //
 // A quota is a token bucket: a caller may use all of it at once, and within Window it
-// refills evenly. Anything recorded beyond it is a debt, which is refilled first. Each
-// engine keeps its quotas in bounded memory: n engines on one store allow n times
-// as much, a restart forgets what was used, and with some ten thousand callers at
-// once those who have used least may be forgotten.
+// refills evenly. Anything recorded beyond it is a debt, to be refilled first. Each engine
+// keeps its quotas in bounded memory: n engines on one store allow n times as much, a restart
+// resets them, and with some ten thousand callers at once the ones who have used least may be
+// forgotten.
 type Quotas struct {
 	// Window is how long a used-up quota takes to refill. Defaults to 24 hours; up to
 	// ten years.
@@ -27,19 +27,18 @@ type Quotas struct {
 	// for unverified callers of Call.BoundTo. TenantRecords and TenantBytes are the quotas
 	// of each tenant. Zero doesn't limit.
 	//
-	// Records limit new calls. A call whose attempt is aborted is given back: it proved to
-	// be nothing. If it runs again, it counts again. Bytes limit what callers and handlers put into records:
-	// keys, attributes, results, messages, the records of effects and failures, and what the
-	// evidence log gets about all this and about deliveries that are refused. Bytes
-	// are counted when they are written, so concurrent calls may exceed the quota
-	// together, and those of an aborted call stay counted, because they stay stored.
+	// Records limit new calls. An aborted attempt gives its call back: it proved to be
+	// nothing. If the call runs again, it counts again. Bytes limit what callers and handlers
+	// put into records: keys, attributes, results, messages, the records of effects and
+	// failures, and what the evidence log gets about all this and about deliveries that are
+	// refused. Bytes are counted when they are written, so concurrent calls may exceed the
+	// quota together, and those of an aborted call stay counted, because they stay stored.
 	PrincipalRecords, PrincipalBytes, TenantRecords, TenantBytes int64
 	// UnverifiedHolds is how many calls of one unverified caller may be held within Window:
-	// one that has more begins no new call. A call that is settled is given back. Zero doesn't
-	// limit.
+	// one that has more begins no new call. Settling a call gives it back. Zero doesn't limit.
 	//
-	// Aborted calls of an unverified caller are given back, too, but leave a tombstone for a
-	// minute, and the caller may leave PrincipalRecords of them in a minute.
+	// Aborted calls of an unverified caller don't count either, but each leaves a tombstone
+	// for a minute, and the caller may leave PrincipalRecords of them in a minute.
 	UnverifiedHolds int64
 	// Account returns the tenant and principal that a record counts for, if they aren't
 	// its own. ctx is that of the delivery or of whoever else writes the record. It must
@@ -95,7 +94,7 @@ type quota struct {
 	most   int64
 	window time.Duration
 	tenant bool // counts all principals of a tenant together
-	// used is what it counts of a write.
+	// used returns the part of a write that counts here.
 	used func(u usage) int64
 	// unverified: it bounds only callers whom nobody has verified.
 	unverified bool
@@ -149,7 +148,7 @@ func (one *quota) price(n int64) time.Duration {
 	return time.Duration(min(d, uint64(maxRefill)))
 }
 
-// usage is how much of the quotas a write uses. Negative records are given back.
+// usage is how much of the quotas a write uses. Negative records go back to the quota.
 type usage struct {
 	records, bytes, holds, tombstones int64
 }
@@ -190,8 +189,7 @@ func counted(rec *Record) int64 {
 	return 1
 }
 
-// charge counts what a write used that was made, and gives back what it shows to have been
-// nothing.
+// charge counts a write that was made, and gives back whatever the write proves to be nothing.
 func (q *quotas) charge(ctx context.Context, rec *Record, u usage) {
 	for i := range q.set {
 		one := &q.set[i]
@@ -291,8 +289,8 @@ func sentBy(call *Call, id ID) *Record {
 	return &Record{ID: id, Principal: call.Principal, BoundTo: call.BoundTo}
 }
 
-// entryOverhead is about what an entry of the evidence log takes in a store besides its text,
-// in bytes: what it is found by, and its part of the tree.
+// entryOverhead is roughly how many bytes an entry of the evidence log takes in a store
+// besides its text: its index entries and its part of the tree.
 const entryOverhead = 256
 
 // withEvidence adds what the entries about a write take to what the write uses.

@@ -30,14 +30,14 @@ func earlier(a, b store.Instant) store.Instant {
 	return a
 }
 
-// leaseOver reports whether the holder of a processing record counts as gone. At is by which
-// its lease is judged: see leaseTime.
+// leaseOver reports whether the holder of a processing record counts as gone at the given
+// time, which is leaseTime.
 func leaseOver(r *Record, at store.Instant) bool {
 	return !r.Held && at >= r.LeaseUntil
 }
 
-// leaseTime is the time by which a record's lease is judged: now, unless the store's clock has
-// leapt since the lease began.
+// leaseTime is the time to judge a record's lease by: now, unless the store's clock has leapt
+// since the lease began.
 func (e *Engine) leaseTime(r *Record, now store.Instant) store.Instant {
 	if r.LeaseUntil == 0 {
 		return now
@@ -45,7 +45,7 @@ func (e *Engine) leaseTime(r *Record, now store.Instant) store.Instant {
 	return e.clockState(now).Leap.For(r.LeaseUntil.Add(-r.Policy.Lease), now)
 }
 
-// clockState is what is known of the store's clock at now.
+// clockState is the state of the store's clock at now.
 func (e *Engine) clockState(now store.Instant) store.ClockState {
 	if e.extras.Clock == nil {
 		return store.ClockState{}

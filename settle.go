@@ -30,25 +30,24 @@ type Settlement struct {
 	// holder gave to [Attempt.Send] were in its memory and are lost; a message with the
 	// same name gets the same ID here.
 	Messages []Message
-	// Effects settles effects that were started and have no result. When the
-	// ledger has none left and Outcome is empty, the attempt is abandoned: the
-	// next delivery runs again and replays what is recorded.
+	// Effects settles effects that were started and have no result. When the ledger has none
+	// left and Outcome is empty, the attempt is abandoned: the next delivery runs again and
+	// replays the recorded effects.
 	Effects []store.EffectFinding
 	// RetryAfter is when to ask again if the record stays held. Defaults to
 	// Operation.ReconcileEvery.
 	RetryAfter time.Duration
-	// Who is the operator who settles, or whom the reconciler asked. It is kept in the
-	// record, and is for people. Optional.
+	// Who is the operator who settles, or whom the reconciler asked. The record holds it, for
+	// people. Optional.
 	Who string
-	// Force settles a record of an operation that isn't registered with the engine. The
-	// policy in the record says how long the outcome is kept. Only for
-	// [Engine.Settle].
+	// Force settles a record of an operation that isn't registered with the engine. The policy
+	// in the record sets the outcome's window. Only for [Engine.Settle].
 	Force bool
 }
 
-// Settle ends or changes a held record, for an operator. The reason, and who gave it,
-// are kept in the record, see [store.Settled], and go to Events. A record that isn't held, or that was changed meanwhile, is
-// refused with [CodeIllegalTransition], and one of an operation that isn't
+// Settle ends or changes a held record, for an operator. The reason, and who gave it, go into
+// the record, see [store.Settled], and to Events. Settle refuses a record that isn't held, or
+// that has changed meanwhile, with [CodeIllegalTransition], and one of an operation that isn't
 // registered here with [CodeUnknownOperation], unless it is forced.
 func (e *Engine) Settle(ctx context.Context, id ID, s Settlement, reason string) (Record, error) {
 	op, err := e.operationFor(id.Operation, s.Force)
@@ -66,8 +65,8 @@ func (e *Engine) Settle(ctx context.Context, id ID, s Settlement, reason string)
 	return *next, err
 }
 
-// operationFor is the operation whose records an operator settles or purges. One that isn't
-// registered has to be forced, since this program may not know its policy.
+// operationFor returns the operation for settling or purging a record. An operator has to
+// force it if the operation isn't registered, since this program may not know its policy.
 func (e *Engine) operationFor(name string, force bool) (*operation, error) {
 	op, known := e.handles(name)
 	switch {
@@ -92,8 +91,8 @@ func (e *Engine) policyOf(name string) *operation {
 	return e.newOperation(op)
 }
 
-// settle applies a settlement to a held record. It returns the stored record, as far as
-// it is known.
+// settle applies a settlement to a held record. It returns the stored record, as far as it
+// knows.
 func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settlement, by store.Settled) (*Record, error) {
 	now, err := e.now(ctx)
 	if err != nil {
@@ -125,7 +124,7 @@ func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settl
 	return next, nil
 }
 
-// settled is the pure part of settle: what is stored once by has settled cur. If the record
+// settled is the pure part of settle: the successor of cur as by settles it. If the record
 // stays held, its reconciler is called again after a pause.
 func settled(cur *Record, s Settlement, by *store.Settled, pause time.Duration) (*Record, error) {
 	next, err := settledRecord(cur, s, by, pause)

@@ -111,9 +111,9 @@ func (e *Engine) limited(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, e.opts.StoreTimeout)
 }
 
-// guarded calls f, in which the program's own functions run, and returns a panic of theirs
-// as an error. In a goroutine of the engine it would end the process, and then, because
-// the record is found again, each other process on the store. what is their name.
+// guarded calls f, which runs the program's own functions, and turns their panic into an
+// error. Unrecovered in a goroutine of ours, it would kill the process, and then every other
+// process that picks up the same record. what names the function in the error.
 func guarded(what string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -36,9 +36,9 @@ type Swept struct {
 	Waiting int
 	// Purged is how many expired records were deleted.
 	Purged int
-	// Left is how many records were left to other engines, because their operation, or
-	// its reconciler or compensation, isn't registered with this one. If no engine has it,
-	// the records stay as they are until somebody settles or purges them by force.
+	// Left is how many records the sweep left to other engines, because their operation, or
+	// its reconciler or compensation, isn't registered with this one. If no engine has it, the
+	// records stay as they are until somebody settles or purges them by force.
 	Left int
 	// Unarchived is how many expired records stayed because the archive didn't take them.
 	Unarchived int
@@ -55,12 +55,11 @@ type Swept struct {
 // may sweep one store. Problems with single records don't stop it; they are
 // returned together.
 //
-// An engine leaves records alone whose operation isn't registered with it, and messages
-// if it has no dispatcher. They stay due for other engines. So that they don't hide
-// other records, a sweep that hasn't seen all due records is followed by one that
-// continues where it stopped.
+// An engine leaves records alone if their operation isn't registered with it, and messages if
+// it has no dispatcher. They stay due for other engines. So that they don't hide other
+// records, a sweep that didn't reach the end is followed by one that continues from there.
 //
-// In a store without [store.DueIndex] there is nothing to sweep.
+// A store without [store.DueIndex] has nothing to sweep.
 func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 	var n Swept
 	e.sweeps.ever.Store(true)
@@ -112,12 +111,12 @@ func (e *Engine) lookAtAll(ctx context.Context, now store.Instant, p sweepPlan, 
 	return after, errors.Join(errs...)
 }
 
-// lookAhead attends to what is due behind the place low, but purges nothing. It returns
-// the place up to which nothing is left for this engine but to purge, from which the next
-// sweep looks ahead. So what can't be purged yet is read once, but for part of a page.
+// lookAhead handles records due after the cursor low, but purges nothing. It returns the
+// cursor for the next sweep's look ahead: up to there, this engine has nothing left to do but
+// purge. So records that can't be purged yet are read once, except for part of a page.
 func (e *Engine) lookAhead(ctx context.Context, now store.Instant, low string, n *Swept) (to string, more bool, err error) {
 	var errs []error
-	limit := sweepPage / 8 // of which the last page, which stays before low, has less
+	limit := sweepPage / 8 // the last page, which stays before low, has less
 	after, idle := low, true
 	for seen := 0; seen < sweepReach && ctx.Err() == nil; seen += limit {
 		page, err := e.due(ctx, store.DueQuery{Until: now, After: after, Limit: limit})
@@ -160,7 +159,7 @@ type sweeps struct {
 	// under way goes on purging.
 	nextPass, nextPurge, rated time.Duration
 
-	// ever: there was a sweep, or somebody was told that there is none.
+	// ever: there was a sweep, or the engine has complained that there is none.
 	ever atomic.Bool
 }
 
@@ -289,7 +288,7 @@ func (e *Engine) sweep(ctx context.Context, page store.DuePage, purge bool, n *S
 	return idle, errors.Join(errs...)
 }
 
-// handles returns the operation by which this engine handles a record. It reports false if
+// handles returns the operation that this engine handles a record under. It reports false if
 // the record is for other engines. Every engine handles the records of this module's own
 // operations, such as those of package dispatch, by the policy in the record.
 func (e *Engine) handles(name string) (*operation, bool) {
@@ -340,7 +339,7 @@ func (e *Engine) reasonToHold(rec *Record, now store.Instant) string {
 	return heldReason(rec)
 }
 
-// abandon ends an attempt whose holder is gone and that may run again.
+// abandon ends an attempt that has lost its holder and may run again.
 func (e *Engine) abandon(ctx context.Context, op *operation, rec *Record, now store.Instant) error {
 	next, err := end(rec, evAbandon, now, Result{}, nil)
 	if err != nil {

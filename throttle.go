@@ -105,8 +105,8 @@ func (t *throttle) giveBack(name bucketName, cost time.Duration) {
 	}
 }
 
-// lock locks the table and returns the named bucket, whose tag is h, or the one to replace,
-// which has another tag.
+// lock locks the table and returns the named bucket, with tag h, or the one to replace, with
+// another tag.
 func (t *throttle) lock(name bucketName) (b *bucket, h uint64) {
 	t.once.Do(func() { t.seed, t.sets = maphash.MakeSeed(), new([throttleSets][throttleWays]bucket) })
 	h = maphash.Comparable(t.seed, name)

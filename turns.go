@@ -20,11 +20,11 @@ const (
 	// turnRetry is when to ask again if there was no place, or no turn.
 	turnRetry = time.Second
 	// maxInLine bounds the deliveries that wait at one key, and with them their memory and
-	// connections. A caller whose network has a place is 16th at most.
+	// connections. A caller from a network with a place is 16th at most.
 	maxInLine = 16
 )
 
-// turn is a delivery's place among those of its key.
+// turn is a delivery's place in the line of its key.
 type turn struct {
 	number uint64        // of the delivery; 0: it takes no turns
 	until  time.Duration // when it stops waiting, by the engine's clock
@@ -32,12 +32,12 @@ type turn struct {
 }
 
 // turns orders the deliveries of callers whom nobody has verified. While an attempt runs,
-// those with another credential wait in line, fairly by network. When it has ended, the
-// next may claim, and the network that had its turn goes to the end: who asks all the time
-// gets no more turns than who asks once.
+// deliveries with another credential wait in line, fairly by network. When it has ended, the
+// next one may claim, and the network that had its turn goes to the end: asking all the time
+// gets a caller no more turns than asking once.
 //
-// It's a queue of this engine alone, and it only says who waits: what a delivery gets is
-// decided by what is stored.
+// The queue is this engine's alone, and it only says who waits: the stored record decides what
+// a delivery gets.
 type turns struct {
 	last  atomic.Uint64 // number
 	seats seats[[16]byte]
@@ -56,7 +56,7 @@ type line struct {
 	waiting *queue // nil: nobody has ever waited
 }
 
-// queue are those who wait at one key, by network, the next one first.
+// queue holds the deliveries that wait at one key, by network, the next one first.
 type queue struct {
 	places []place
 	count  int
@@ -80,9 +80,9 @@ type waiter struct {
 //
 // A delivery waits while an attempt runs under another credential, for some seconds, in the
 // order of arrival. Each [Call].Network has a place in the line before any has a second
-// one, and a delivery that finds no place doesn't wait. Call Turn before you read what the
-// caller sends, so that those who wait have cost little. Doer of package door takes turns
-// for all calls that have taken none.
+// one, and a delivery that finds no place doesn't wait. Call Turn before you read the caller's
+// payload, so that waiting deliveries have cost little. Doer of package door takes turns for
+// all calls that have taken none.
 func (in Internal) Turn(ctx context.Context, call *Call) (ans Answer, ok bool) {
 	e := in.engine
 	op, known := (*e.ops.Load())[call.Operation]

@@ -10,10 +10,10 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// BeginTx is [Engine.Begin] inside your transaction. For Execute it returns an attempt
-// whose claim is part of the transaction. If you commit without ending the attempt, you
-// leave what a crashed holder leaves: a lease that runs out, and then an attempt that is
-// settled by policy.
+// BeginTx is [Engine.Begin] inside your transaction. For Execute it returns an attempt, with
+// its claim as part of the transaction. If you commit without ending the attempt, you leave
+// what a crashed holder leaves: a lease that runs out, and then an attempt for the policy to
+// settle.
 //
 // While another transaction executes the call, BeginTx answers in_flight at once,
 // whatever Call.Wait says, because you shouldn't keep a transaction open to wait. Until
@@ -35,13 +35,13 @@ func (e *Engine) BeginTx(ctx context.Context, tx store.Tx, call Call) (Answer, T
 	return d.ans, txAttempt{a}, nil
 }
 
-// lock locks the identity in the transaction and reads what is stored. It returns
-// answered if another transaction has the lock.
+// lock locks the identity in the transaction and reads its record. It returns answered if
+// another transaction has the lock.
 //
 // It reads the record outside the transaction: whoever had the lock before has committed,
 // and an old snapshot might not show that. A read inside could also make a serializable
-// transaction fail because of other keys' records. The write that follows proves that
-// what was read still holds.
+// transaction fail because of other keys' records. The write that follows proves that the
+// record hasn't changed since.
 func (d *delivery) lock(ctx context.Context) (next progress, err error) {
 	if d.op.Confirmation != nil {
 		return answered, &Error{Code: CodeUnsupported, Message: "a call that is to be confirmed can't begin inside a transaction"}
@@ -64,8 +64,8 @@ func (d *delivery) lock(ctx context.Context) (next progress, err error) {
 	if lock == store.TxBusy {
 		return answered, nil
 	}
-	// A record says whose call it is, and whether it is free for others. The other
-	// transaction may be a stranger's, who is about to be refused.
+	// The record says who owns the call, and whether others may run it. The other transaction
+	// may belong to a stranger who is about to be refused.
 	err = d.look(ctx)
 	d.foreign = d.cur.State == absent || isForeign(&d.call, d.cur)
 	if d.foreign && d.cur.State != absent {
@@ -92,9 +92,9 @@ type txStore struct {
 // after any error the transaction can only be rolled back.
 //
 // A crash before the commit leaves nothing, whether it comes before or after this write.
-// A crash after the commit leaves what was written last. If the caller commits and never
-// ends the attempt, that is the claim: its lease runs out, and the attempt is then found
-// abandoned.
+// A crash after the commit leaves the last version written. If the caller commits and never
+// ends the attempt, that is the claim: its lease runs out, and a sweep or delivery then
+// declares the attempt abandoned.
 func (s *txStore) apply(ctx context.Context, v version) (*Record, bool, error) {
 	if s.whole && s.claim == nil {
 		s.claim = &v
@@ -149,8 +149,8 @@ func (s *txStore) failed(call string, id ID, err error) error {
 }
 
 // TxAttempt is an [Attempt] inside your transaction. You do the work in the transaction,
-// end the attempt by one of Complete, Reject and Fail, and commit. If you roll back,
-// nothing is left, and the next delivery runs.
+// end the attempt by one of Complete, Reject and Fail, and commit. If you roll back, nothing
+// remains, and the next delivery runs.
 //
 // Nobody else can see the attempt before you commit, so it has no lease to renew. It has
 // no ledger either: an entry must be durable before its effect, and these would go with
@@ -161,7 +161,7 @@ type TxAttempt interface {
 	ID() ID
 	// Fence is [Attempt.Fence].
 	Fence() int64
-	// Number counts the attempts of this call, from 1. Those that were rolled back left
+	// Number counts the attempts of this call, from 1. Attempts that were rolled back left
 	// nothing and don't count.
 	Number() int
 	// Record is the record as the transaction sees it. Don't change it.
@@ -179,8 +179,8 @@ type TxAttempt interface {
 	// Fail ends the attempt as failed; Operation.OnFailure decides what the next delivery
 	// gets. Otherwise it is like Reject. To leave no trace, roll back instead.
 	Fail(ctx context.Context, f store.Failure, res Result) error
-	// Committed tells those who wait that there is an outcome, and counts the call for the
-	// quotas. Call it once, after the commit. Without it they find out by themselves within
+	// Committed wakes waiters, because there is an outcome, and counts the call for the
+	// quotas. Call it once, after the commit. Without it waiters find out by themselves within
 	// a second, and the call counts for no quota.
 	Committed()
 }
@@ -216,21 +216,21 @@ const maxTx = 12
 // begin starts a transaction. If that is rolled back because of others, all of it runs
 // again in another one, fn too; so fn must have no effects outside the database.
 //
-// What fn returns decides as for [Engine.Do], except that effects can be taken back:
+// fn's return value decides as for [Engine.Do], except that effects can be undone:
 //
 //   - nil: completed.
-//   - an error marked [Rejected]: what fn wrote is taken back, and the refusal is kept.
-//   - an error marked [Aborted] or [Unknown]: everything is rolled back and nothing
-//     is kept; the next delivery runs. Only this database can be meant by Unknown, and
-//     after a rollback nothing in it is unknown.
-//   - one marked [Failure], and any other error if the operation is Financial: what fn
-//     wrote is taken back, and the failure is kept; Operation.OnFailure decides what the
-//     next delivery gets.
+//   - - an error marked [Rejected]: fn's writes are undone, and the refusal is recorded.
+//   - - an error marked [Aborted] or [Unknown]: everything is rolled back and nothing
+//     recorded; the next delivery runs. Unknown can only be about this database, and after a
+//     rollback nothing in it is unknown.
+//   - - one marked [Failure], and any other error if the operation is Financial: fn's writes
+//     are undone, and the failure is recorded; Operation.OnFailure decides what the next
+//     delivery gets.
 //   - any other error: as if marked [Aborted].
 //   - a panic, or runtime.Goexit: as any other error; then it goes on.
 //
 // fn gets your context. If you hang up while fn runs, everything is rolled back, and an
-// error that fn then returns isn't kept as a failure. Once the commit is sent, hanging up
+// error that fn then returns isn't recorded as a failure. Once the commit is sent, hanging up
 // changes nothing.
 //
 // An error with [CodeStoreUnavailable] or [CodeLeaseLost] means that nothing was

@@ -37,8 +37,8 @@ func buried(rec *Record) *Record {
 	}
 }
 
-// refusalID is the identity under which a refusal is kept for the caller who got it, when another
-// has the key. No call has it, because its scope is longer than [store.MaxScopeLen].
+// refusalID is the identity for storing a refusal for the caller who got it, when another
+// caller has the key. No call has it, because its scope is longer than [store.MaxScopeLen].
 func refusalID(id ID, boundTo string) ID {
 	digest := func(s string) string {
 		sum := sha256.Sum256([]byte(s))
@@ -92,8 +92,8 @@ func (d *delivery) setAside(ctx context.Context) error {
 	return errTooFast
 }
 
-// refusedUntil is until when refusals under the key are kept in records of their own, once a
-// claim takes the place of rec.
+// refusedUntil is the time until which refusals under the key may have records of their own,
+// once a claim replaces rec.
 func refusedUntil(rec *Record, now store.Instant) store.Instant {
 	until := rec.RefusedUntil
 	if refusedTo(rec, now) {

@@ -20,11 +20,10 @@ const (
 )
 
 // Await returns the record of an identity once its newest attempt has ended or is
-// held, or its current state when the wait, bounded by Operation.MaxWait, is over. It
-// also waits for an attempt whose lease has ended, because that will be settled by
-// policy. It returns [ErrNotFound] if there is no record, or it is purged meanwhile, and
-// the error of ctx if that ends first. If too many wait already it doesn't wait; see
-// Options.MaxWaiters.
+// held, or its current state when the wait, bounded by Operation.MaxWait, is over. It goes on
+// waiting when the lease has ended, because the policy will settle the attempt. It returns
+// [ErrNotFound] if there is no record, or it is purged meanwhile, and the error of ctx if that
+// ends first. If too many wait already it doesn't wait; see Options.MaxWaiters.
 func (in Internal) Await(ctx context.Context, id ID, wait time.Duration) (Record, error) {
 	e := in.engine
 	rec, err := e.Lookup(ctx, id)
@@ -47,9 +46,9 @@ func (in Internal) Await(ctx context.Context, id ID, wait time.Duration) (Record
 	return *last, nil
 }
 
-// await blocks until what key says has come, or the wait is over. It returns the stored
-// record then, which is the zero Record if it is gone, or nil if nothing came in time. An
-// attempt whose lease has ended is no longer running. All waiters share the result
+// await blocks until the event that key names has come, or the wait is over. It returns the
+// record stored then, the zero Record if it is gone, or nil if nothing came in time. An
+// attempt is no longer running once its lease has ended. All waiters share the result
 // (singleflight); don't change it.
 func (e *Engine) await(ctx context.Context, key watchKey, wait time.Duration) (*Record, error) {
 	if !e.waiters.admit(key.id.Tenant) {
@@ -85,10 +84,10 @@ func (e *Engine) await(ctx context.Context, key watchKey, wait time.Duration) (*
 	}
 }
 
-// watch reads a record for all deliveries of this engine that wait for the same thing,
-// until it happens or none of them is left: a large result is read once for all of them.
-// Outcomes of this engine wake it at once; those of others by the store's notice, if it
-// has notices, or by polling.
+// watch reads a record for all deliveries of this engine that wait for the same thing, until
+// it happens or they have all gone: a large result is read once for all of them. It learns of
+// this engine's outcomes at once, and of others' by the store's notices, if it has them, or by
+// polling.
 func (e *Engine) watch(ctx context.Context, key watchKey, w *watch) {
 	var notice <-chan struct{}
 	poll := minPoll
@@ -234,8 +233,7 @@ type watchKey struct {
 	seen    store.Revision
 }
 
-// reached reports whether rec, is what is waited for. lease is the time by
-// which its lease is judged.
+// reached reports whether rec is the awaited state. lease is the time to judge its lease by.
 func (k *watchKey) reached(rec *Record, lease store.Instant) bool {
 	if k.change {
 		return rec.Revision != k.seen
