@@ -6,22 +6,22 @@ import (
 	"slices"
 )
 
-// Attributes are facts about a call that are kept with its record. They aren't part of
-// its identity and aren't compared. Put things here that don't belong in a key, such as
-// the current time, a message id or a correlation id.
+// Attributes are facts about a call, stored in its record. They aren't part of its identity
+// and aren't compared. Put things here that don't belong in a key, such as the current time, a
+// message id or a correlation id.
 type Attributes map[string]string
 
 // AttributeCommandID is the name under which commands keep their id. A
 // confirmation token is bound to it (IDS-X.1).
 const AttributeCommandID = "command_id"
 
-// Further attributes by which doors keep an id that their callers, or the senders of
-// events, know a call by. They are those of the first delivery.
+// Further attributes, for ids that callers or senders of events know a call by. Doors store
+// the first delivery's.
 const (
 	AttributeCorrelationID = "correlation_id"
 	AttributeRequestID     = "request_id"
 	AttributeEventID       = "event_id"
-	// AttributeTransactionID is the gateway's name of a payment, by which it is reconciled.
+	// AttributeTransactionID is the gateway's name of a payment, for reconciling it.
 	AttributeTransactionID = "transaction_id"
 )
 
@@ -52,8 +52,8 @@ const (
 	maxEncodedID = (1 + 3*(MaxNameLen+2) + MaxKeyLen + 2 + 2) / 3 * 4
 )
 
-// With returns the attributes and those of more, of which it leaves out what isn't valid or
-// doesn't fit. Neither map is changed.
+// With returns a plus the attributes of more, except invalid ones and ones that don't fit. It
+// changes neither map.
 func (a Attributes) With(more Attributes) Attributes {
 	if len(more) == 0 {
 		return a

@@ -23,11 +23,11 @@ type Cell struct {
 type CellValue struct {
 	// Data is the value, of up to 1 MiB; nil if the cell was never written.
 	Data []byte
-	// Wake makes the record due at its NextAt, until the value is swapped. It is kept as
-	// a pending message, which the due index gives to whoever dispatches. Optional.
+	// Wake makes the record due at its NextAt, until the value is swapped. It is stored as a
+	// pending message, which the due index gives to whoever dispatches. Optional.
 	Wake *Message
-	// KeepFor is how long the record is kept after the write. Then it is purged, unless
-	// there is a Wake. Zero: for ever.
+	// KeepFor is how long the record stays after the write. Then it is purged, unless there is
+	// a Wake. Zero: for ever.
 	KeepFor time.Duration
 
 	// Revision names the write that made the value; zero if there was none.
@@ -57,10 +57,10 @@ func (c *Cell) Load(ctx context.Context) (CellValue, error) {
 	return cellValue(rec), nil
 }
 
-// Swap writes next if the cell still holds old, and returns what it holds afterwards.
-// [CodeInvalidCall] means that next is too large, and nothing was written. Any other
-// error means unknown: the value may be written, or may still be; load the cell before
-// you try again.
+// Swap writes next if the cell still holds old, and returns its value afterwards.
+// [CodeInvalidCall] means that next is too large, and nothing was written. Any other error
+// means unknown: the value may be written, or may still be; load the cell before you try
+// again.
 func (c *Cell) Swap(ctx context.Context, old, next CellValue) (CellValue, bool, error) {
 	if len(next.Data) > maxCell {
 		return old, false, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("a cell holds up to %d bytes", maxCell)}
@@ -137,7 +137,7 @@ func (c *Cell) Remove(ctx context.Context) error {
 	return c.Change(ctx, func([]byte) (CellValue, error) { return CellValue{}, nil })
 }
 
-// remove deletes the cell if it still holds old, and reports whether nothing is left to do.
+// remove deletes the cell if it still holds old, and reports whether it is done.
 func (c *Cell) remove(ctx context.Context, old CellValue) (bool, error) {
 	p := c.store.Extras().Purge
 	if p == nil || old.Revision.IsZero() {
@@ -148,9 +148,9 @@ func (c *Cell) remove(ctx context.Context, old CellValue) (bool, error) {
 	return n > 0, err
 }
 
-// CountsOf is the identity of the cell with what the deliveries of a record got, and RefusedOf of
-// the cell with what they asked for where that was refused. Their names don't tell the key. They
-// are purged with the record.
+// CountsOf is the identity of the cell that counts the decisions on a record's deliveries, and
+// RefusedOf of the cell with the payloads of refused ones. Their names don't tell the key.
+// They are purged with the record.
 func CountsOf(id ID) ID { return beside(id, "semel.counts") }
 
 // RefusedOf: see [CountsOf].

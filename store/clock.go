@@ -5,34 +5,34 @@ import (
 	"time"
 )
 
-// Timekeeper tells how a store's clock came to be what it is. Without it, the clock is taken
-// for one that never leaps.
+// Timekeeper explains the reading of a store's clock. Without it, the engine assumes that the
+// clock never leaps.
 //
 // Now of such a store runs by a clock that nobody can set, and doesn't follow at once where
 // the clock of the machine or server is set: running early what has expired makes an effect
 // twice, and keeping a record longer harms nobody. It follows a leap ahead, in one step, when
 // that has lasted as long as it is long, at most an hour; and it never goes back.
 type Timekeeper interface {
-	// ClockState is what is known of the clock at a time that Now has returned. It is called
-	// for most deliveries, and doesn't ask a server.
+	// ClockState is the state of the clock at a time that Now has returned. The engine calls
+	// it for most deliveries, so it doesn't ask a server.
 	ClockState(now Instant) ClockState
 	// AcceptClock ends the wait: Now follows a leap ahead within seconds. It returns the
 	// state afterwards. Where Now waits for nothing, it changes nothing.
 	AcceptClock(ctx context.Context) (ClockState, error)
 }
 
-// ClockState is what is known of a store's clock at a time.
+// ClockState is the state of a store's clock at a time.
 type ClockState struct {
-	// Held is how far the calendar may be ahead of the store's clock: a leap of the clock that
-	// it is kept by, which the store doesn't follow yet. Records that are made meanwhile are
-	// kept as much longer, or they would expire when it does.
+	// Held is how far the calendar may be ahead of the store's clock: a leap of the underlying
+	// clock that the store doesn't follow yet. Records made meanwhile live that much longer,
+	// or they would expire when it does.
 	Held time.Duration
-	// Back is how far the clock that the store's is kept by was put back. Zero if Held is set.
+	// Back is how far somebody put back the underlying clock. Zero if Held is set.
 	Back time.Duration
 	// Ahead is how far the store's clock is ahead of the calendar: Back, once that has lasted.
 	Ahead time.Duration
-	// Since is when the clock that the store's is kept by was last found to have been set, by
-	// the store's clock. Zero if both agree.
+	// Since is when the store last noticed that the underlying clock had been set, by the
+	// store's clock. Zero if both agree.
 	Since Instant
 	// Until is when the store follows, if Held is set and the leap lasts.
 	Until Instant
@@ -51,7 +51,7 @@ type Leap struct {
 	By time.Duration
 }
 
-// For is the time by which to judge a lease that began at some time, if the clock says now.
+// For is the time to judge a lease by, if it began at began and the clock says now.
 func (l Leap) For(began, now Instant) Instant {
 	if l.At != 0 && began < l.At {
 		return now.Add(-l.By)

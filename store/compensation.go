@@ -12,7 +12,7 @@ type Compensation struct {
 	Shared bool
 	// State is where it stands, as far as this record knows.
 	State CompensationState
-	// Reason is why it was asked for, for people.
+	// Reason says why somebody compensated the call, for people.
 	Reason    string
 	StartedAt Instant
 	SettledAt Instant

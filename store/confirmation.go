@@ -2,18 +2,17 @@ package store
 
 // Confirmation is what a record knows about the confirmation of its call.
 type Confirmation struct {
-	// Tokens are those that were given out and may still be used. Once one was
-	// used there are none.
+	// Tokens are the issued tokens that may still be used. Once one was used there are none.
 	Tokens []ConfirmationToken
-	// Tries counts wrong tokens, and proofs that were looked at.
+	// Tries counts wrong tokens, and proofs that were checked.
 	Tries int
-	// Principal is to whom the tokens were given; only they can use them.
+	// Principal got the tokens; nobody else can use them.
 	Principal string
 	// ConfirmedAt is when a token was used; zero until then.
 	ConfirmedAt Instant
 }
 
-// ConfirmationToken is a token that was given out.
+// ConfirmationToken is an issued token.
 type ConfirmationToken struct {
 	// Digest is that of the token and all it is bound to.
 	Digest Digest `json:"digest"`

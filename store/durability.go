@@ -16,9 +16,9 @@ const (
 	// LevelRelaxed: a crash, of the server's process or of the machine, may lose the
 	// last seconds.
 	LevelRelaxed Level = "relaxed"
-	// LevelDisk: they survive crashes of the machine, as long as its disk keeps
-	// what it acknowledged; not the loss of the disk, nor a failover to a
-	// machine that was behind.
+	// LevelDisk: they survive crashes of the machine, as long as its disk doesn't lose
+	// acknowledged writes; not the loss of the disk, nor a failover to a machine that was
+	// behind.
 	LevelDisk Level = "disk"
 	// LevelReplicated: they survive the loss of one machine.
 	LevelReplicated Level = "replicated"

@@ -31,7 +31,7 @@ type EffectRecord struct {
 	Failure   *Failure
 	StartedAt Instant
 	SettledAt Instant
-	// Settled says who told what became of it, if that wasn't the holder of an attempt. Nil
+	// Settled says who settled the effect, if that wasn't the holder of an attempt. Nil
 	// otherwise.
 	Settled *Settled
 }

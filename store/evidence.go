@@ -5,7 +5,7 @@ package store
 type Entry struct {
 	// Leaf is what the log proves: it never changes and is never deleted.
 	Leaf []byte
-	// Opening explains the leaf to those who may know. It can be erased.
+	// Opening explains the leaf to readers with permission. It can be erased.
 	Opening []byte
 	// Subject is what to find the entry by; zero for nothing.
 	Subject Subject

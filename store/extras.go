@@ -27,7 +27,7 @@ type Extras struct {
 	// Queues tells how far concurrent callers share writes and reads.
 	Queues QueueReporter
 	// Local says that Get asks no server. The engine then reads before it claims, so a
-	// duplicate costs no write. Without it the claim itself tells what is stored, in one
+	// duplicate costs no write. Without it the claim itself returns the stored record, in one
 	// round trip.
 	Local bool
 }
@@ -64,14 +64,14 @@ type QueueReporter interface {
 
 // QueueState is one of the queues of a store.
 type QueueState struct {
-	// Name says what is gathered: "writes", "reads" or "evidence".
+	// Name is the kind of items in the queue: "writes", "reads" or "evidence".
 	Name string
-	// Full is how much of the queue's room is taken, from 0 to 1. At 1 further calls are
-	// refused with [ErrNotApplied].
+	// Full is how full the queue is, from 0 to 1. At 1 further calls are refused with
+	// [ErrNotApplied].
 	Full float64
-	// Batches counts the batches since the store was opened: [i] are those of up to 2^i
-	// items, and of more than half as many; the last also has all larger ones. Items is how
-	// many they had together.
+	// Batches counts the batches since the store was opened: [i] counts batches of more than
+	// 2^(i-1) and up to 2^i items; the last also counts all larger ones. Items is how many
+	// they had together.
 	Batches [16]uint64
 	Items   uint64
 	// Silent is for how long there have been items and none was answered: zero where nothing
@@ -81,8 +81,8 @@ type QueueState struct {
 	Answered time.Time
 }
 
-// WriteChecker tells whether a store takes writes. Without it a store that answers is
-// taken for one that does.
+// WriteChecker tells whether a store takes writes. Without it, a store that answers counts as
+// writable.
 type WriteChecker interface {
 	// CheckWrites fails where the store refuses every write, as a server that has become
 	// a standby does, and where that can't be told. It changes nothing, and is cheap
@@ -125,7 +125,7 @@ type EvidenceLog interface {
 // throughout a search through all pages is listed exactly once, even if it changes
 // meanwhile. One call looks at a bounded number of records, of bounded size, and for a bounded
 // time: its page ends early at some 16 MiB of results, or when half of the time until the
-// deadline of its context is over, and the next one goes on behind what was looked at.
+// deadline of its context is over, and the next one continues from there.
 type Searcher interface {
 	// Search returns a page of the records that q selects. q.Limit is set. A cursor
 	// that the store didn't make is [CodeInvalidCall].
@@ -137,13 +137,13 @@ type Searcher interface {
 // them. Expired records stay due until they are purged, so a store with a DueIndex should
 // have a [Purger] too.
 type DueIndex interface {
-	// Due returns a page of the records whose NextAt is set and not after q.Until,
-	// the earliest first, to the second. A record that is due by the same NextAt
-	// while all pages are read is in exactly one of them. A page ends early as one of
-	// [Searcher] does. An After that the store didn't make is [CodeInvalidCall].
+	// Due returns a page of the records that have a NextAt not after q.Until, the earliest
+	// first, to the second. A record that is due by the same NextAt while all pages are read
+	// is in exactly one of them. A page ends early as one of [Searcher] does. An After that
+	// the store didn't make is [CodeInvalidCall].
 	//
-	// A record that can't be read doesn't prevent others from being found, see
-	// DuePage.Unreadable. An error means that the page couldn't be read.
+	// A record that can't be read doesn't hide others, see DuePage.Unreadable. An error means
+	// that the page couldn't be read.
 	Due(ctx context.Context, q DueQuery) (DuePage, error)
 }
 
@@ -171,9 +171,9 @@ type DuePage struct {
 // Purger deletes records. Without it, expired records stay, and deliveries treat them as
 // absent.
 type Purger interface {
-	// Purge deletes each record whose stored revision equals the given one and
-	// returns how many it deleted. A record that was changed since is left
-	// alone. An error means unknown, as for Apply; purging again is harmless.
+	// Purge deletes each record that still has the given revision and returns how many it
+	// deleted. It leaves a record alone that has changed since. An error means unknown, as for
+	// Apply; purging again is harmless.
 	Purge(ctx context.Context, refs []Ref) (int, error)
 }
 

@@ -24,6 +24,7 @@ type MessageFinding struct {
 	// Replay starts the count of tries again. A parked message becomes pending only
 	// with Replay, so that a late dispatcher can't bring it back.
 	Replay bool
-	// Untried changes the message only if it wasn't tried since it was made or replayed.
+	// Untried changes the message only if nobody has tried it since its creation or last
+	// replay.
 	Untried bool
 }

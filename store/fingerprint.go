@@ -18,8 +18,8 @@ type Fingerprint struct {
 	sum    [sha256.Size]byte
 }
 
-// Scheme says how a fingerprint was made. Fingerprints of different schemes are
-// never equal, so a changed rule shows as a conflict and not as a false match.
+// Scheme says how a fingerprint was computed. Fingerprints of different schemes are never
+// equal, so a changed rule shows as a conflict and not as a false match.
 type Scheme uint8
 
 // The schemes. Values below 64 belong to this module; doors of others may use
@@ -73,7 +73,7 @@ func NewFingerprint(scheme Scheme, sum [sha256.Size]byte) Fingerprint {
 	return Fingerprint{scheme: scheme, sum: sum}
 }
 
-// Scheme is how the fingerprint was made; zero for the zero Fingerprint.
+// Scheme is how the fingerprint was computed; zero for the zero Fingerprint.
 func (f Fingerprint) Scheme() Scheme { return f.scheme }
 
 // WithScheme is the same digest under another scheme, for whoever makes fingerprints.

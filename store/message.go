@@ -11,7 +11,7 @@ type Message struct {
 	Name string
 	// Destination names the receiver, as the dispatcher knows it. Required.
 	Destination string
-	// ContentType and Payload are what is delivered.
+	// ContentType and Payload are the delivered content.
 	ContentType string
 	Payload     []byte
 	// Order asks for messages of one destination and this key to be delivered in
@@ -20,8 +20,7 @@ type Message struct {
 
 	// State is where the message stands.
 	State MessageState
-	// Tries counts the deliveries that were tried and did not succeed since the
-	// message was made or last replayed.
+	// Tries counts the failed deliveries since the message was created or last replayed.
 	Tries int
 	// NextAt is when it is tried next; zero unless pending.
 	NextAt Instant

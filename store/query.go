@@ -9,9 +9,9 @@ import (
 type Query struct {
 	// Tenant selects one tenant, which may be the empty one; nil all.
 	Tenant *string
-	// Principal, Operation and Key equal those of the identity.
+	// Principal, Operation and Key equal the identity's.
 	Principal, Operation, Key string
-	// PrincipalPrefix, OperationPrefix and KeyPrefix begin those of the identity.
+	// PrincipalPrefix, OperationPrefix and KeyPrefix are prefixes of the identity's fields.
 	PrincipalPrefix, OperationPrefix, KeyPrefix string
 	// Digest is the beginning of [ID.Digest] in hexadecimal. Logs and references have
 	// part of it instead of tenant, principal and key.
@@ -20,11 +20,11 @@ type Query struct {
 	Fingerprint Fingerprint
 	// Attributes selects records that have all of these.
 	Attributes Attributes
-	// AttributePrefixes selects records whose attributes of these names begin so.
+	// AttributePrefixes selects records by prefixes of attributes.
 	AttributePrefixes Attributes
-	// State selects records whose newest attempt is in it.
+	// State selects records by the state of their newest attempt.
 	State State
-	// Disposition selects records whose newest attempt ended so.
+	// Disposition selects records by the end of their newest attempt.
 	Disposition Disposition
 	// Held selects held records only.
 	Held bool

@@ -29,16 +29,17 @@ type Record struct {
 	// Principal is who acted in the newest attempt. It differs from
 	// ID.Principal where the operation shares its keys within the tenant.
 	Principal string
-	// BoundTo is what the call is bound to, see BoundTo of semel.Call; empty if its
-	// identity says whose it is. It never changes during the life of a call.
+	// BoundTo is what the call is bound to, see BoundTo of semel.Call; empty if the identity
+	// names its owner. It never changes during the life of a call.
 	BoundTo string
 	// Door is the one that the call came through first, see Door of semel.Call. It never
 	// changes during the life of a call.
 	Door string
 
-	// Sequence is the number of this call among those of its key; zero where they have none.
-	// See Sequenced of semel.Operation. The identity is then [ID.Numbered], but for records
-	// of format 1, where the newest number of a sequence had the identity of the sequence.
+	// Sequence is this call's place in the sequence of its key; zero if the operation isn't
+	// sequenced. See Sequenced of semel.Operation. The identity is then [ID.Numbered], but for
+	// records of format 1, where the newest number of a sequence had the identity of the
+	// sequence.
 	Sequence uint64
 	// Mark orders the numbers of a sequence. A record with one is no call: it has the
 	// identity of the sequence, no outcome, and answers for nothing. Nil otherwise.
@@ -73,8 +74,8 @@ type Record struct {
 	// LeaseUntil is until when the holder of the newest attempt may be
 	// alive; zero when terminal or held.
 	LeaseUntil Instant
-	// ExpiresAt is the end of the window, counted from EndedAt. Zero while
-	// processing: what is not settled never expires.
+	// ExpiresAt is the end of the window, counted from EndedAt. Zero while processing: an
+	// unsettled call never expires.
 	ExpiresAt Instant
 	// NextAt is the next instant at which somebody must look at the record:
 	// lease end, next reconciliation, expiry. Zero: never.
@@ -98,8 +99,8 @@ type Record struct {
 	Settled *Settled
 	// Effects is the ledger of this call, shared by its attempts.
 	Effects []EffectRecord
-	// Earlier holds the ended attempts before the newest one, oldest first. At
-	// most [MaxEarlier] are kept.
+	// Earlier holds the ended attempts before the newest one, oldest first, up to
+	// [MaxEarlier].
 	Earlier []AttemptRecord
 	// Payload is the request as the first delivery brought it, where the operation keeps it;
 	// nil otherwise.
@@ -118,10 +119,9 @@ type Record struct {
 
 // Mark says which numbers of a sequence were begun.
 type Mark struct {
-	// Begun is the highest number of which something may have happened, as far as is
-	// known; zero if there is none.
+	// Begun is the highest number known to have possibly had an effect; zero if there is none.
 	Begun uint64
-	// Newest is the number that was begun last. What became of it is in its own record.
+	// Newest is the number that began last. Its own record says how it went.
 	Newest uint64
 }
 
@@ -131,9 +131,9 @@ type Mark struct {
 type Policy struct {
 	// Lease is how long a silent holder keeps the right to execute.
 	Lease time.Duration `json:"lease_ns,omitempty"`
-	// Window is how long the outcome is kept.
+	// Window is how long the record holds the outcome.
 	Window time.Duration `json:"window_ns,omitempty"`
-	// MaxResult is the largest result that is kept, in bytes.
+	// MaxResult is the largest result that the record holds, in bytes.
 	MaxResult int `json:"max_result,omitempty"`
 	// Retry says that the attempt may be followed by another if its holder goes
 	// away, although effects may repeat (RetryAbandoned of package semel).
@@ -146,8 +146,8 @@ type Policy struct {
 	Reconcile bool `json:"reconcile,omitempty"`
 }
 
-// MayRunAgain reports whether an attempt whose holder went away may be followed by another.
-// An effect that was started and has no result forbids it under any policy.
+// MayRunAgain reports whether another attempt may follow one that lost its holder. An effect
+// that was started and has no result forbids it under any policy.
 func (p Policy) MayRunAgain() bool { return p.Retry || p.Ledger }
 
 // MaxEarlier is how many ended attempts a record keeps beside the newest one.
@@ -162,10 +162,10 @@ type Result struct {
 	// streamed, or not fit to be repeated. Data may still tell something about
 	// it. The call does not run again.
 	Tombstone bool
-	// Attributes are facts that only the answer tells, such as the id of what it has
-	// made. The write that ends the attempt, or settles the effect, adds them to those of
-	// the record, and a stored result has none. One that isn't valid, or is too many, is left out, because
-	// an outcome must not be lost for it.
+	// Attributes are facts that only the answer tells, such as the id of a created object. The
+	// write that ends the attempt, or settles the effect, moves them to the record's
+	// attributes; a stored result has none. It drops invalid ones and ones beyond the limit,
+	// because an outcome must not be lost for them.
 	Attributes Attributes
 }
 

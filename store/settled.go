@@ -1,7 +1,7 @@
 package store
 
-// Settled says who decided something about a call instead of its holder: how an attempt
-// ended that was held, what became of an effect, or that its record is to be deleted.
+// Settled says who decided something about a call instead of its holder: how a held attempt
+// ended, whether an effect happened, or that the record is to be deleted.
 type Settled struct {
 	// By is one of the words below.
 	By string `json:"by"`

@@ -20,7 +20,7 @@ var stateNames = []string{"", "processing", "completed", "failed"}
 // Terminal reports whether s is final for the attempt it belongs to.
 func (s State) Terminal() bool { return s == Completed || s == Failed }
 
-// String is the state's name, the same wherever it is shown.
+// String is the state's name, the same in every output.
 func (s State) String() string { return nameOf(stateNames, s) }
 
 // MarshalText is [State.String].
@@ -55,7 +55,7 @@ const (
 
 var dispositionNames = []string{"", "completed", "rejected", "failed", "aborted", "abandoned"}
 
-// String is the disposition's name, the same wherever it is shown.
+// String is the disposition's name, the same in every output.
 func (d Disposition) String() string { return nameOf(dispositionNames, d) }
 
 // MarshalText is [Disposition.String].

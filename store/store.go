@@ -16,8 +16,8 @@ import (
 // is durable to the level that the store documents. All methods may be called
 // concurrently.
 //
-// A record that was given to a store, or that it returned, never changes again, nor does
-// anything in it: both sides may keep it, and none copies it.
+// Once a record has gone into a store or come out of one, nobody changes it, nor anything in
+// it. So both sides may keep it, and neither copies it.
 //
 // An error means that the result is unknown: the write may have happened, may still
 // happen, or may never happen. The engine resolves it by applying the same
@@ -34,10 +34,10 @@ type Store interface {
 	// Get returns the record, expired or not, or [ErrNotFound].
 	Get(ctx context.Context, id ID) (*Record, error)
 
-	// Now is the store's clock, by which leases and windows are judged. It
-	// never goes back, not even when the process restarts over the same data.
-	// If it steps ahead, Extras has a [Timekeeper] that says so.
-	// It is called for every delivery, so a remote store should keep an offset.
+	// Now is the store's clock. Leases and windows are judged by it. It never goes back, not
+	// even when the process restarts over the same data. If it steps ahead, Extras has a
+	// [Timekeeper] that says so. It is called for every delivery, so a remote store should
+	// keep an offset.
 	Now(ctx context.Context) (Instant, error)
 
 	// Close waits for running calls and releases the store's resources.
@@ -47,9 +47,9 @@ type Store interface {
 	Extras() Extras
 }
 
-// As finds the store of a type among a store and those that it wraps, such as a store in
-// PostgreSQL behind one that counts calls. A wrapper lets itself be seen through by a method
-// Unwrap() Store; one that must see every call has none.
+// As finds a store of type T in a chain of wrappers, such as a store in PostgreSQL behind one
+// that counts calls. A wrapper that lets As through has a method Unwrap() Store; one that must
+// see every call has none.
 func As[T Store](st Store) (T, bool) {
 	for {
 		if is, ok := st.(T); ok {
@@ -88,10 +88,10 @@ type Write struct {
 	// same atomic step. Only a store with an [EvidenceLog] gets any.
 	Evidence []Entry
 	// Deadline is the instant before which the write must be made, by the clock of
-	// the process or server that makes it. At that instant or later, a write whose
-	// Expect is stored is refused with [ErrTooLate], however long it was on its way.
-	// Zero: no deadline. So a claim can't arrive after its lease is over, when nobody
-	// waits for it any more.
+	// the process or server that makes it. At that instant or later, the store refuses a write
+	// with [ErrTooLate] even if Expect is stored, however long the write was on its way. Zero:
+	// no deadline. So a claim can't arrive after its lease is over, when nobody waits for it
+	// any more.
 	Deadline Instant
 }
 
@@ -121,7 +121,7 @@ func (r *Revision) UnmarshalText(text []byte) error {
 type Ref struct {
 	ID       ID
 	Revision Revision
-	// Attributes are those of that version; see [Write].Was.
+	// Attributes are that version's; see [Write].Was.
 	Attributes Attributes
 }
 

@@ -42,7 +42,7 @@ type OwnTx interface {
 	Tx
 	// Save marks a point.
 	Save(ctx context.Context) error
-	// Undo takes back what was written since Save, but no lock.
+	// Undo takes back all writes since Save, but no lock.
 	Undo(ctx context.Context) error
 	// Commit commits. Its error means that nothing was committed, unless it has
 	// CodeUnknown of package semel. The context has no deadline and is not cancelled.

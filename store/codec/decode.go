@@ -66,8 +66,7 @@ func ReadHead(src []byte, id *store.ID) (Head, error) {
 // ErrOther is returned by ReadHead for an intact record of another identity.
 var ErrOther = fmt.Errorf("%w: it is the record of another identity", ErrCorrupt)
 
-// checked returns the fields of an encoded record whose checksum and version are
-// right.
+// checked verifies an encoded record's checksum and version and returns its fields.
 func checked(src []byte) ([]byte, error) {
 	if len(src) < 1+crc32.Size {
 		return nil, fmt.Errorf("%w: %d bytes are too few", ErrCorrupt, len(src))

@@ -20,8 +20,8 @@ type dueIndex struct {
 	order   []int64 // the keys of seconds, rising
 }
 
-// dueSecond is what is due in one second. Places in the list are cursors, so a record that is
-// removed leaves a gap until all are.
+// dueSecond holds the records due in one second. Places in the list are cursors, so a removed
+// record leaves a gap until the whole list is empty.
 type dueSecond struct {
 	list []*semel.Record
 	left int // in the list
@@ -61,7 +61,7 @@ func (x *dueIndex) replace(rec *semel.Record, place int, by *semel.Record) {
 	}
 }
 
-// forget drops the first seconds, up to one, in which nothing is left.
+// forget drops empty seconds from the beginning, up to last.
 func (x *dueIndex) forget(last int64) {
 	n := 0
 	for ; n < len(x.order) && x.order[n] <= last && x.seconds[x.order[n]].left == 0; n++ {

@@ -34,8 +34,8 @@ type Store struct {
 	evidence evidence
 }
 
-// entry is what is stored for one identity. Records are shared with the engine and
-// never change; a new version replaces the old one.
+// entry is one identity's entry. Records are shared with the engine and never change; a new
+// version replaces the old one.
 type entry struct {
 	rec *semel.Record
 	// since is when the call that was first stored here was created. It orders
@@ -60,9 +60,9 @@ func hashOf(id *semel.ID) (h hash) {
 	return h
 }
 
-// find returns what is stored for an identity. The caller holds s.mu. Two identities have the
-// same 128 bits about as often as two random UUIDs are the same. One of them gets an error
-// then, and never what is the other's.
+// find returns the entry of an identity. The caller holds s.mu. Two identities have the same
+// 128 bits about as often as two random UUIDs are the same. One of them then gets an error,
+// and never the other's entry.
 func (s *Store) find(h hash, id *semel.ID) (en entry, exists bool, err error) {
 	en, exists = s.records[h]
 	switch {
@@ -186,7 +186,7 @@ func (s *Store) Durability(context.Context) (store.Durability, error) {
 	}, nil
 }
 
-// Len is how many records are kept.
+// Len is how many records the store holds.
 func (s *Store) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

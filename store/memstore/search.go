@@ -18,7 +18,7 @@ type listed struct {
 }
 
 // Search is [store.Searcher.Search]. There is no index for it: a call looks at every record,
-// and copies those that it returns, until their results are large together.
+// and copies matches until their results are large together.
 func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err error) {
 	if s.closed.Load() {
 		return page, errClosed
