@@ -8,9 +8,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// bounded is a store whose calls have a time limit. Deliveries need one because they
-// continue after the dispatcher was told to stop, so no caller's context ends their
-// calls.
+// bounded is a store with a time limit on calls. Deliveries need one because they continue
+// after the dispatcher's context ends, so no caller's context ends their calls.
 type bounded struct {
 	semel.Store
 	due   store.DueIndex

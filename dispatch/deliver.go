@@ -27,7 +27,7 @@ func (d *Dispatcher) workMessage(ctx context.Context, l *line, j job) {
 
 // deliver makes one try to deliver a message, if it is time, and records the result.
 func (d *Dispatcher) deliver(ctx context.Context, l *line, call semel.ID, id string, ordered bool) (deliverResult, error) {
-	// A delivery that has begun is finished even if the dispatcher is told to stop.
+	// Once begun, a delivery finishes even if the dispatcher's context ends.
 	keep := context.WithoutCancel(ctx)
 	rec, m, err := d.find(keep, call, id)
 	if err != nil || m == nil || m.State != store.MessagePending {

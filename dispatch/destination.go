@@ -21,8 +21,8 @@ type Delivery struct {
 	Message *semel.Message
 	// Call is the identity of the call that sent it.
 	Call semel.ID
-	// Try counts the tries since the message was made or last replayed, from 1.
-	// Tries that a crash interrupted are not counted.
+	// Try counts the tries since the message was created or last replayed, from 1. A try that
+	// a crash interrupted doesn't count.
 	Try int
 	// Header is sent with a message by [HTTP], which sets its own headers afterwards. A
 	// dispatcher leaves it empty: it is for a Sender in front of one by HTTP.
@@ -78,8 +78,8 @@ type Destination struct {
 	// Lease is the lease of the calls that deliver messages: if a dispatcher dies, its
 	// message waits that long. Defaults to 30 seconds.
 	Lease time.Duration
-	// Window is how long a delivery's outcome is kept, in case its settlement on the
-	// message's record fails. Defaults to 24 hours.
+	// Window is how long a delivery's outcome stays in its record, in case its settlement on
+	// the message's record fails. Defaults to 24 hours.
 	Window time.Duration
 }
 
@@ -149,7 +149,7 @@ func (v *verdict) Error() string { return v.err.Error() }
 func (v *verdict) Unwrap() error { return v.err }
 
 // Park marks err as a refusal for good: the message is parked until somebody
-// replays or discards it. The code and the text are kept with the message.
+// replays or discards it. The message holds the code and the text.
 func Park(code string, err error) error { return &verdict{code: cmp.Or(code, "refused"), err: err} }
 
 // RetryAfter marks err as a failure after which the receiver asks for a pause of d, at

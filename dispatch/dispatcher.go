@@ -19,8 +19,8 @@ import (
 
 // Options configures a [Dispatcher].
 type Options struct {
-	// Destinations are the receivers by name. At least one is required. Messages to
-	// other destinations are left to dispatchers that have them.
+	// Destinations are the receivers by name. At least one is required. This one leaves
+	// messages to other destinations to dispatchers that have them.
 	Destinations map[string]Destination
 	// Interval is the pause between two scans for due messages. Defaults to 1 second.
 	Interval time.Duration
@@ -91,8 +91,7 @@ func (j job) name() string {
 	return j.id
 }
 
-// operation is the name of the calls by which messages to a destination are
-// delivered.
+// operation names the calls that deliver messages to a destination.
 func operation(destination string) string { return "semel.dispatch/" + destination }
 
 // laneOperation is the name of the calls that hold a lane; see lane.go.
@@ -102,10 +101,9 @@ func laneOperation(destination string) string { return "semel.dispatch.lane/" + 
 // so it can't begin or end these calls and make a message count as delivered.
 const deliverer = "semel.dispatch"
 
-// New makes a dispatcher on an engine, registers the operations by which it
-// delivers, and makes it the engine's dispatcher. Nothing is delivered before Run.
-// The error reports all problems with the options. The store must have a
-// [store.DueIndex].
+// New makes a dispatcher on an engine, registers its operations, and makes it the engine's
+// dispatcher. Nothing is delivered before Run. The error reports all problems with the
+// options. The store must have a [store.DueIndex].
 func New(engine *semel.Engine, opts Options) (*Dispatcher, error) {
 	due := engine.Internal().Store().Extras().Due
 	if due == nil {
@@ -142,7 +140,7 @@ func New(engine *semel.Engine, opts Options) (*Dispatcher, error) {
 		ops = append(ops,
 			semel.Operation{
 				Name: operation(name), Lease: t.Lease, Window: t.Window,
-				// At least once: an attempt whose result is unknown is sent again.
+				// At least once: send again after an attempt with an unknown result.
 				OnFailure: semel.RetryFailure, OnAbandoned: semel.RetryAbandoned,
 			},
 			semel.Operation{

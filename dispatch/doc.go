@@ -3,9 +3,9 @@
 //
 // A message is part of the record of its call, written in the same step as the
 // outcome. So it exists if and only if the call completed. A [Dispatcher] delivers
-// it at least once, always under the same id, by which the receiver deduplicates.
-// Exactly once is impossible: a crash between the delivery and its record can't be told
-// from a crash before the delivery.
+// it at least once, always under the same id, so that the receiver can deduplicate. Exactly
+// once is impossible: after a crash, nobody can tell whether it came before the delivery or
+// between the delivery and its record.
 //
 // Each message is delivered as a separate call through the engine: operation
 // "semel.dispatch/" and the destination, the message's id as key, the tenant of the
@@ -19,8 +19,8 @@
 //   - before the claim: the message as it was. It is due, and the next scan finds it.
 //   - between the claim and its end: a lease that ends. Then the message is sent
 //     again, under the same id.
-//   - between the end of the delivery and its settlement on the record: a call whose
-//     outcome is replayed, so the message isn't sent again and only settled.
+//   - - between the end of the delivery and its settlement on the record: a call with an
+//     outcome. It is replayed, so the message isn't sent again and only settled.
 //   - after the settlement: nothing to do.
 //
 // # Order

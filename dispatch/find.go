@@ -20,7 +20,7 @@ type Query struct {
 	// Records selects the calls that sent them. Its State, Cursor and Limit aren't
 	// used.
 	Records store.Query
-	// Destination and ID equal those of the message.
+	// Destination and ID equal the message's.
 	Destination, ID string
 	// States are the states to select; none selects pending and parked messages.
 	States []store.MessageState
@@ -32,9 +32,8 @@ type Found struct {
 	Message semel.Message
 }
 
-// Find lists messages, those of the newest calls first. It reads all records of
-// completed calls that q.Records selects, because stores have no index of messages. It
-// ends after an error.
+// Find lists messages, newest calls first. It reads all records of completed calls that
+// q.Records selects, because stores have no index of messages. It ends after an error.
 func Find(ctx context.Context, s Searcher, q Query) iter.Seq2[Found, error] {
 	states := q.States
 	if len(states) == 0 {
@@ -76,15 +75,15 @@ type Settler interface {
 }
 
 // Replay lets a parked message be delivered again, as if it hadn't been tried. A message
-// with an order key goes to the end of its queue. One older than Destination.MaxAge is
-// tried once. The reason is kept with it until it is settled.
+// with an order key goes to the end of its queue. A message older than Destination.MaxAge is
+// tried once. The message holds the reason until it is settled.
 func Replay(ctx context.Context, s Settler, call semel.ID, id, reason string) (semel.Record, error) {
 	return s.SettleMessage(ctx, call, id, store.MessageFinding{
 		State: store.MessagePending, Replay: true, Failure: &store.Failure{Code: "replayed", Message: reason},
 	})
 }
 
-// Discard gives a parked message up for good. The reason is kept with it.
+// Discard gives up a parked message for good. The message holds the reason.
 func Discard(ctx context.Context, s Settler, call semel.ID, id, reason string) (semel.Record, error) {
 	return s.SettleMessage(ctx, call, id, store.MessageFinding{
 		State: store.MessageDiscarded, Failure: &store.Failure{Code: "discarded", Message: reason},

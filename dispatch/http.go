@@ -44,8 +44,8 @@ type HTTPOptions struct {
 	// Answers say what the receiver's answers mean, in place of the table of package judge.
 	Answers judge.Answers
 	// AllowPrivate allows addresses that aren't public: this machine, private networks
-	// and cloud metadata. Allow allows some of them. By default all are refused when the
-	// connection is made, whatever name resolved to them.
+	// and cloud metadata. Allow allows some of them. By default the transport refuses all of
+	// them when it connects, whatever name resolved to them.
 	AllowPrivate bool
 	Allow        []netip.Prefix
 	// Transport replaces the receiver's transport, and with it the guard against
@@ -58,16 +58,16 @@ const DefaultMaxAnswer = 64 << 10
 
 // HTTP makes a [Sender] that posts messages to a URL, by Standard Webhooks: the
 // header webhook-id is the message's id, the same for all tries; webhook-timestamp
-// is the time of the try; webhook-signature signs both and the body. The headers
-// semel-tenant and semel-operation say whose call sent it; semel-signature signs them
+// is the time of the try; webhook-signature signs both and the body. The headers semel-tenant
+// and semel-operation name the sending call's tenant and operation; semel-signature signs them
 // and all of the above, see docs/dispatch.md.
 //
-// A status of 2xx means that the message was delivered. After one that refuses it for good,
-// it is parked: those are the 4xx that are registered, but for 401, 402, 407, 408, 409, 411,
-// 412, 415, 417, 421, 423, 424, 425, 426, 428, 429 and 431. After anything else it is tried again under the same id, which is the
-// receiver's to recognise, redirects included: they aren't followed, because they would
-// send the message somewhere else. Retry-After is honoured. Each try is one request: the
-// transport never resends it.
+// A status of 2xx means that the message was delivered. A status that refuses it for good
+// parks it: every registered 4xx except 401, 402, 407, 408, 409, 411, 412, 415, 417, 421, 423,
+// 424, 425, 426, 428, 429 and 431. After anything else, HTTP tries again under the same id,
+// and the receiver has to recognise it. That includes redirects: HTTP doesn't follow them,
+// because they would send the message somewhere else. Retry-After is honoured. Each try is one
+// request: the transport never resends it.
 func HTTP(opts HTTPOptions) (Sender, error) {
 	u, err := url.Parse(opts.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil {
@@ -204,7 +204,7 @@ func FindingOf(err error) judge.Finding {
 	return judge.NoAnswer(e.err)
 }
 
-// answerError is the error of a request whose answer isn't a success.
+// answerError is the error of a request with an unsuccessful answer.
 type answerError struct {
 	found judge.Finding
 	err   error
@@ -213,8 +213,8 @@ type answerError struct {
 func (e *answerError) Error() string { return e.err.Error() }
 func (e *answerError) Unwrap() error { return e.err }
 
-// Rules are those by which the answers of receivers are judged. A redirect isn't followed, so
-// it is no result.
+// Rules returns the rules for judging receivers' answers. The sender follows no redirect, so
+// one isn't a result.
 func Rules(answers *judge.Named) judge.Rules {
 	return judge.Rules{Answers: answers, Contract: contract, RedirectsUnclear: true}
 }

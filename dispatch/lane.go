@@ -14,17 +14,16 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// The order of messages is found like this.
+// This is how a dispatcher finds the order of messages.
 //
-// A lane is the queue of messages with one tenant, destination and order key. It is kept
-// in the store: a record that says which pages there are, and pages of entries that name
-// messages. A message that isn't in a lane yet is due from the time when its call
-// completed. So a scan of all records that were due at a moment has seen every message
-// that is older than that moment and not in a lane. The dispatcher reads the end of the
-// lane, scans everything that is due, sorts what it finds by the time of completion, and
-// appends it if the end of the lane is unchanged: then no other dispatcher has appended a
-// younger message meanwhile. Messages in a lane are postponed, so that they aren't
-// scanned again and again.
+// A lane is the queue of messages with one tenant, destination and order key. The store holds
+// it as a record that lists the pages, and pages of entries that name messages. A message that
+// isn't in a lane yet is due from the time when its call completed. So a scan of all records
+// that were due at a moment has seen every message that is older than that moment and not in a
+// lane. The dispatcher reads the end of the lane, scans everything that is due, sorts what it
+// finds by the time of completion, and appends it if the end of the lane is unchanged: then no
+// other dispatcher has appended a younger message meanwhile. Messages in a lane are postponed,
+// so that they aren't scanned again and again.
 //
 // One dispatcher at a time works on a lane, under the lease of a call: it delivers
 // the first pending message, and only then the next. A lane with work has a record that
@@ -71,8 +70,8 @@ type page struct {
 	Entries []entry `json:"entries"`
 }
 
-// pageSize is how many entries a page has before the next one is begun. It bounds what is
-// written again when a message is settled.
+// pageSize is how many entries fill a page. It bounds the bytes rewritten when a message is
+// settled.
 const pageSize = 64
 
 func (p *page) full() bool { return len(p.Entries) >= pageSize }
@@ -129,7 +128,7 @@ func (d *Dispatcher) loadTail(ctx context.Context, id laneID) (t tail, err error
 	}
 }
 
-// extend appends messages to a lane whose end is still t, and makes the lane due.
+// extend appends messages to a lane if its end is still t, and makes the lane due.
 func (d *Dispatcher) extend(ctx context.Context, id laneID, t tail, messages []laneMessage) error {
 	var fresh []entry
 	for _, m := range messages {

@@ -49,8 +49,8 @@ func (d *Dispatcher) scanLoop(ctx context.Context) {
 	}
 }
 
-// scan queues what is due, and puts messages into their lanes. It reports whether it left
-// messages for another scan.
+// scan queues due messages, and puts messages with an order into their lanes. It reports
+// whether it left messages for another scan.
 func (d *Dispatcher) scan(ctx context.Context) (full bool, err error) {
 	all := d.takeNoted()
 	tails, unread := d.loadTails(ctx, all)
@@ -104,7 +104,7 @@ func (d *Dispatcher) note(messages ...laneMessage) {
 	}
 }
 
-// takeNoted returns what was noted since the last scan, by the ids of the messages.
+// takeNoted returns the messages noted since the last scan, by id.
 func (d *Dispatcher) takeNoted() map[string]laneMessage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -113,8 +113,8 @@ func (d *Dispatcher) takeNoted() map[string]laneMessage {
 	return noted
 }
 
-// loadTails reads the ends of the lanes of messages. The messages of those that can't be
-// read, which it returns too, stay due.
+// loadTails reads the ends of the messages' lanes. It also returns the lanes that it couldn't
+// read; their messages stay due.
 func (d *Dispatcher) loadTails(ctx context.Context, messages map[string]laneMessage) (tails map[laneID]tail, unread map[laneID]bool) {
 	unread = map[laneID]bool{}
 	for _, m := range messages {
@@ -160,7 +160,8 @@ func (d *Dispatcher) view(ctx context.Context, whole bool) (seen []laneMessage, 
 		d.low, d.whole = "", until
 	}
 	idle := true
-	// The first page is small, because what it has besides d.low is read each time.
+	// The first page is small, because every scan reads all of it, however little comes after
+	// d.low.
 	for q := (store.DueQuery{Until: until, After: d.low, Limit: max(d.limit/64, 1)}); ; q.Limit = min(2*q.Limit, d.limit) {
 		page, err := d.store.Due(ctx, q)
 		if err != nil {
@@ -170,8 +171,8 @@ func (d *Dispatcher) view(ctx context.Context, whole bool) (seen []laneMessage, 
 		for i := range page.Records {
 			rec := &page.Records[i]
 			if len(seen) >= d.limit && second(rec.NextAt) > second(seen[0].due) {
-				// Due records come in the order of seconds, so everything that is due
-				// before this second was seen.
+				// Due records come in the order of seconds, so we have seen everything due
+				// before this second.
 				until = store.Instant(second(rec.NextAt)*int64(time.Second)) - 1
 				return slices.DeleteFunc(seen, func(m laneMessage) bool { return m.due > until }), until, true, nil
 			}

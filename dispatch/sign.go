@@ -30,8 +30,8 @@ func newSigner(secrets []string) (signer, error) {
 	return s, nil
 }
 
-// sign sets the headers of Standard Webhooks, those that say whose call sent the
-// message, and the signature over all of them. Without secrets there are no signatures.
+// sign sets the headers of Standard Webhooks, the ones that name the sending call's tenant and
+// operation, and the signature over all of them. Without secrets there are no signatures.
 func (s signer) sign(h http.Header, d *Delivery, at time.Time) {
 	id, stamp := d.Message.ID, strconv.FormatInt(at.Unix(), 10)
 	tenant, operation := word(d.Call.Tenant), word(d.Call.Operation)

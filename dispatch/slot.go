@@ -13,17 +13,16 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// slotOperation is that of the cells in which lanes are kept.
+// slotOperation is the operation of the cells that hold lanes.
 const slotOperation = "semel.dispatch"
 
-// wakeID is the message of a lane's record by which the due index finds the lane.
+// wakeID is the message in a lane's record that makes the due index find the lane.
 const wakeID = "wake"
 
-// idleFor is how long an unused slot is kept.
+// idleFor is how long an unused slot stays in the store.
 const idleFor = time.Hour
 
-// slot is a cell with a value of a lane: what it was when it was read or written last, and
-// what it is to be.
+// slot is a cell with a value of a lane: as last read or written, and the new value.
 type slot[T any] struct {
 	cell  *store.Cell
 	was   store.CellValue
