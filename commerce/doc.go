@@ -12,6 +12,6 @@
 // and intents, [Payments] charges payments and [Orders] places orders, each once. They keep
 // nothing beside the engine's records: a mandate, a payment and an order are calls.
 //
-// The same formats are known by name to semel key derive, and to routes of the service
-// as key_template.
+// semel key derive knows the same formats by name, and so does key_template in the service's
+// routes.
 package commerce

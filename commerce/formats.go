@@ -9,9 +9,9 @@ type Format struct {
 	Name string `json:"name"`
 	// Template is the text of a key, with fields in braces.
 	Template string `json:"template"`
-	// Scope says within what the key is unique (MAP-KEY.2), and ScopeField whose value
-	// names that. The scope is part of the identity of a call: the same key in another
-	// scope is another call.
+	// Scope says within what the key is unique (MAP-KEY.2), and ScopeField is the field that
+	// names it. The scope is part of the identity of a call: the same key in another scope is
+	// another call.
 	Scope      string `json:"scope"`
 	ScopeField string `json:"scope_field"`
 }

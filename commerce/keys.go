@@ -63,8 +63,8 @@ const MaxLines = keytemplate.MaxCartLines
 
 // CartHash digests a cart for [CartMandate] (MAP-CART.1). The order of the lines doesn't
 // matter. Each is digested as a whole, its members preceded by their lengths, so two carts
-// whose quantities have changed places differ. The error says that a cart is empty or has
-// more than [MaxLines], or which line lacks something.
+// with swapped quantities differ. The error says that a cart is empty or has more than
+// [MaxLines], or which line lacks something.
 func CartHash(lines []Line) (string, error) {
 	if len(lines) > MaxLines {
 		return "", fmt.Errorf("commerce: the cart has %d lines, more than %d", len(lines), MaxLines)

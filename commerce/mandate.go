@@ -21,8 +21,8 @@ type Buyer struct{ Tenant, User string }
 
 // Mandate is the commitment of a user, to a cart or to an intent.
 type Mandate struct {
-	// ID names the mandate, and says when it was made. It has letters, digits and "-._~%+",
-	// and is longer than the session by about 85 bytes.
+	// ID names the mandate, and contains the time when it was issued. It has letters, digits
+	// and "-._~%+", and is longer than the session by about 85 bytes.
 	ID string
 	// Session has the cart; empty for an intent.
 	Session string
@@ -31,11 +31,11 @@ type Mandate struct {
 	// ExpiresAt is when it ends, by the store's clock. While it is being made it may end up
 	// to as much later as that takes.
 	ExpiresAt time.Time
-	// Data is what was made, such as a signed document. Don't change it.
+	// Data is the mandate itself, such as a signed document. Don't change it.
 	Data []byte
 }
 
-// Codes of refusals that are kept with the call that was refused; see [Mandates.Require].
+// Codes of refusals that are recorded with the refused call; see [Mandates.Require].
 const (
 	CodeMandateExpired = "mandate_expired"
 	CodeMandateUnknown = "mandate_unknown"
@@ -57,8 +57,8 @@ type MandateOptions struct {
 	// Cart and Intent name the operations. They default to commerce.cart_mandate and
 	// commerce.intent_mandate.
 	Cart, Intent string
-	// CartLifetime and IntentLifetime are how long mandates can be used once they are
-	// made; the constants of these names by default.
+	// CartLifetime and IntentLifetime are how long mandates are valid; the constants of these
+	// names by default.
 	CartLifetime, IntentLifetime time.Duration
 	// Lease is how long a mandate that was being made waits for its node after a crash, and
 	// its callers with it. Defaults to [semel.DefaultLease].
@@ -121,7 +121,7 @@ func (m *Mandates) Intent(ctx context.Context, b Buyer, intent []byte, make Make
 	return m.once(ctx, b, Mandate{Hash: hash}, make)
 }
 
-// once makes a mandate, or returns the one that was made.
+// once makes a mandate, or returns the existing one.
 func (m *Mandates) once(ctx context.Context, b Buyer, want Mandate, make Make) (Mandate, error) {
 	call, op, err := m.call(b, want)
 	if err != nil {

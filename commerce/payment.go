@@ -26,14 +26,14 @@ type Pay struct {
 	// IntentAt is when the buyer decided to pay, in whole seconds. It is stored with the
 	// order before the first delivery and is the same in all: another one is another payment.
 	IntentAt time.Time
-	// Mandate is the ID of the mandate by which the buyer pays; see [Mandates]. Optional.
+	// Mandate is the ID of the buyer's mandate for this payment; see [Mandates]. Optional.
 	Mandate string
 }
 
-// Charge is what a gateway is asked for.
+// Charge is a request to a gateway.
 type Charge struct {
 	Pay
-	// Key is the idempotency key for the gateway: that of the payment, or, if the gateway
+	// Key is the idempotency key for the gateway: the payment's own, or, if the gateway
 	// doesn't take it, one derived from it. The context carries it as well, for requests by
 	// [shield.KeyTransport].
 	Key string
@@ -57,22 +57,22 @@ type Charged struct {
 type PaymentOptions struct {
 	// Operation is the policy of payments. Its name defaults to [PaymentOperation]. It is
 	// always financial, of class [semel.Shielded], its one effect is the charge, and it
-	// refuses payments whose intent is older than its window: they may have been charged
-	// and forgotten. A Reconcile of yours finds the key that the gateway has by
+	// refuses payments with an intent older than its window: they may have been charged and
+	// forgotten. A Reconcile of yours finds the key that the gateway has by
 	// Gateway.Key(held.ID.Key).
 	Operation semel.Operation
 	// Gateway says which keys the gateway takes, such as [shield.Stripe].
 	Gateway shield.Provider
 	// Charge charges the buyer, at most once for each payment unless the gateway refused
-	// or didn't try. Its errors are marked as those of [semel.Effect]; one without a mark
-	// holds the payment. Required.
+	// or didn't try. Mark its errors as for [semel.Effect]; one without a mark holds the
+	// payment. Required.
 	Charge func(ctx context.Context, c Charge) (Charged, error)
-	// Ask asks the gateway what became of the charge with this key, when its answer was lost
-	// or the node that charged has died. The zero Told, or an error, means that it doesn't know
-	// yet: it is asked again each ReconcileEvery of the operation. Say Refused of a charge that
-	// it doesn't know only if it remembers keys: the charge may still be on its way, and the
-	// next delivery charges with the same key. Optional; it is the operation's Reconcile, unless
-	// that has one. [semel.Engine.Run] calls it.
+	// Ask asks the gateway about the charge with this key, after its answer was lost or the
+	// node that charged died. The zero Told, or an error, means that it doesn't know yet: the
+	// engine asks again every ReconcileEvery of the operation. For a charge that the gateway
+	// doesn't know, say Refused only if it remembers keys: the charge may still be on its way,
+	// and the next delivery charges with the same key. Optional; it is the operation's
+	// Reconcile, unless that has one. [semel.Engine.Run] calls it.
 	Ask func(ctx context.Context, key string) (Told, error)
 	// Mandates are required if payments have mandates.
 	Mandates *Mandates
@@ -175,7 +175,7 @@ func (p *Payments) Pay(ctx context.Context, pay Pay) (Charged, semel.Answer, err
 	return done, ans, json.Unmarshal(ans.Record.Result.Data, &done)
 }
 
-// result is what is kept of a charge. Its transaction is written with the outcome.
+// result is the recorded result of a charge. Its transaction is written with the outcome.
 func (c Charged) result() (semel.Result, error) {
 	data, err := json.Marshal(c)
 	return semel.Result{Data: data, Attributes: store.Attributes{store.AttributeTransactionID: c.TransactionID}}, err

@@ -26,7 +26,7 @@ const (
 
 // Ref names an entity.
 type Ref struct {
-	// Tenant is whose data it is; the other side doesn't say it.
+	// Tenant owns the data. Set it yourself: the other side doesn't send it.
 	Tenant string `json:"-"`
 	// Entity is one of Options.Entities, such as "user".
 	Entity string `json:"entity"`
@@ -39,12 +39,11 @@ type Change struct {
 	Ref
 	// Version is from 1 to MaxVersion.
 	Version int64 `json:"version"`
-	// Time is when the change was made, in milliseconds, by the clock of its origin.
+	// Time is the time of the change, in milliseconds, by the clock of its origin.
 	Time time.Time `json:"time"`
 	// Origin is the side that made it: its Options.Origin.
 	Origin string `json:"origin"`
-	// Content is everything that the entity is from now on, as JSON. null is for one
-	// that was deleted.
+	// Content is the entity's whole new state, as JSON; null if it was deleted.
 	Content json.RawMessage `json:"content"`
 }
 

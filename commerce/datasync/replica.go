@@ -26,12 +26,12 @@ type Options struct {
 	// Origin names this side in its changes, in up to 64 bytes. Required. Never change
 	// it: the side's own changes would come back as another's.
 	Origin string
-	// Entities are what is kept, and how it is merged. Defaults to "user" by
+	// Entities are the kinds of entities, and how each is merged. Defaults to "user" by
 	// LastWriteWins, and "consent" and "product" by AppendOnly.
 	Entities map[string]Rule
 	// MaxAhead is how far the time of a received change may be ahead of the store's
-	// clock. Defaults to 1 minute. A side whose clock is behind loses conflicts; a
-	// change of its own that follows one that it has seen gets a later time than that.
+	// clock. Defaults to 1 minute. A side with a slow clock loses conflicts; but its own
+	// change gets a later time than the change that it follows.
 	MaxAhead time.Duration
 	// Apply writes a new state to your database. Required. Write only if the database has
 	// a lower Sequence of the entity, because an earlier state may arrive later, and the
@@ -94,7 +94,7 @@ func (r *Replica) Put(ctx context.Context, ref Ref, version int64, content json.
 	c := Change{Ref: ref, Version: version, Origin: r.opts.Origin, Content: content}
 	s, _, err := r.change(ctx, c, func(s *State, now store.Instant) (Outcome, error) {
 		rule := r.opts.Entities[ref.Entity]
-		// Later than what was seen, which another clock may have dated.
+		// Later than the last change, which another clock may have dated.
 		c.Time = now.Time().Truncate(time.Millisecond)
 		if len(s.Changes) > 0 && rule == LastWriteWins && !c.Time.After(s.Changes[0].Time) {
 			c.Time = s.Changes[0].Time.Add(time.Millisecond)
@@ -152,8 +152,7 @@ func (r *Replica) Get(ctx context.Context, ref Ref, version int64) (State, error
 }
 
 // History yields the versions of an AppendOnly entity from 1 on. It ends before the first
-// that isn't there: later ones that arrived before it are left out until it has arrived.
-// It ends after an error.
+// missing version, even if later ones have already arrived. It ends after an error.
 func (r *Replica) History(ctx context.Context, ref Ref) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
 		for version := int64(1); ; version++ {

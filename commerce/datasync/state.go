@@ -25,8 +25,8 @@ const (
 	Duplicate Outcome = "duplicate"
 	// Superseded: a change that wins against it was there already.
 	Superseded Outcome = "superseded"
-	// Contested: its version was there with other content. Both are kept for somebody to
-	// decide.
+	// Contested: its version was there with other content. The state holds both until somebody
+	// decides.
 	Contested Outcome = "contested"
 	// Echo: it is a change of this side that came back.
 	Echo Outcome = "echo"

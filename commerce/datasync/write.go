@@ -91,9 +91,9 @@ func (r *Replica) message(s *State, version int64, now store.Instant) (*semel.Me
 	}, err
 }
 
-// Work applies a state and sends what is to be sent: payload is that of a message to the
-// replica's destination. It returns nil when both are done, or when a later state has
-// replaced this one, which has a message of its own. After an error, call it again.
+// Work applies a state, and sends it to the other side if needed. payload is the payload of a
+// message to the replica's destination. It returns nil when both are done, or when a later
+// state has replaced this one, which has a message of its own. After an error, call it again.
 func (r *Replica) Work(ctx context.Context, payload []byte) error {
 	var p pointer
 	if err := form.Read(payload, 1, &p); err != nil {

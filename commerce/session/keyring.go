@@ -12,7 +12,7 @@ import (
 
 // Key is a key that tokens are encrypted with where they are stored.
 type Key struct {
-	// ID names the key in what it encrypts (kid). Up to 256 bytes.
+	// ID names the key in the tokens that it encrypts (kid). Up to 256 bytes.
 	ID string
 	// Secret is 32 random bytes.
 	Secret []byte
@@ -70,9 +70,8 @@ func (r *Keyring) seal(token []byte, session string) (string, error) {
 	return sealed.CompactSerialize()
 }
 
-// ErrSealed says that a token can't be decrypted, because the keyring lacks its key or
-// because it isn't what was stored for the session. It says nothing about the user's
-// proof.
+// ErrSealed says that a token can't be decrypted, because the keyring lacks its key or because
+// it isn't the one stored for the session. It says nothing about the user's proof.
 var ErrSealed = errors.New("session: the stored token can't be decrypted")
 
 // open decrypts what seal made for the same session.

@@ -15,12 +15,12 @@ import (
 
 // Options configure a Manager.
 type Options struct {
-	// Name of the operation by which sessions are made. Defaults to "commerce.session".
+	// Name of the operation that makes sessions. Defaults to "commerce.session".
 	Name string
 	// Keys encrypt the stored tokens. Required.
 	Keys *Keyring
-	// Lifetime of a session whose login names none. Defaults to 24 hours; 1 second to ten
-	// years.
+	// Lifetime of a session if the login doesn't set one. Defaults to 24 hours; 1 second to
+	// ten years.
 	Lifetime time.Duration
 	// Lease is how long logins of a device wait if the process that made its token has
 	// died. Defaults to 30 seconds.
@@ -32,7 +32,7 @@ type Options struct {
 // MaxToken is the longest token, in bytes.
 const MaxToken = 64 << 10
 
-// Owner is whose session it is: a user on a device.
+// Owner is the owner of a session: a user on a device.
 type Owner struct {
 	// Tenant may be empty. User and Device may have up to 256 bytes each.
 	Tenant, User, Device string
@@ -57,15 +57,15 @@ type Login struct {
 	// login, because a login while a session is active gets its token. Login returns its
 	// error as it is; nothing is stored then.
 	Verify func(ctx context.Context) error
-	// Token makes the token of a new session, which has everything else set. Required. It
-	// may have no effect outside your process: after a crash it is called again for the
-	// same session. After an error nothing is kept, and the next login calls it again.
-	// Let the token be valid until Session.ExpiresAt.
+	// Token makes the token of a new session, which has everything else set. Required. It may
+	// have no effect outside your process: after a crash it is called again for the same
+	// session. After an error nothing is recorded, and the next login calls it again. Let the
+	// token be valid until Session.ExpiresAt.
 	Token func(ctx context.Context, s Session) ([]byte, error)
 	// Lifetime of the session if this login makes it. Defaults to Options.Lifetime.
 	Lifetime time.Duration
-	// Attributes are kept in plain text with a new session, such as the time of the
-	// login and its nonce. They aren't part of the key: those of a retry differ.
+	// Attributes are stored in plain text with a new session, such as the time of the login
+	// and its nonce. They aren't part of the key: a retry has others.
 	Attributes store.Attributes
 }
 
@@ -90,7 +90,7 @@ func New(engine *semel.Engine, opts Options) (*Manager, error) {
 	err := engine.Register(semel.Operation{
 		Name: opts.Name, Window: opts.Lifetime, Lease: opts.Lease, Evidence: opts.Evidence, MaxResult: 2 * MaxToken,
 		InFlight: semel.WaitInFlight,
-		// Making a token has no effect outside, so a login whose process died runs again.
+		// Making a token has no effect outside, so a login runs again after its process died.
 		Effects: []string{}, OnFailure: semel.RetryFailure, OnAbandoned: semel.RetryAbandoned,
 	})
 	if err != nil {
@@ -108,8 +108,8 @@ var errTooFast = &semel.Error{Code: semel.CodeStoreUnavailable, Message: "the se
 // number of logins at once, on any number of nodes, one makes the token and all get it.
 //
 // [semel.ErrInFlight] means that another login has been making the token for 30 seconds.
-// [ErrSealed] means that there is a session whose token this node can't decrypt; end it,
-// or add the key. After any other error, log in again.
+// [ErrSealed] means that this node can't decrypt the session's token; end the session, or add
+// the key. After any other error, log in again.
 func (m *Manager) Login(ctx context.Context, l Login) (Session, error) {
 	if l.Verify == nil || l.Token == nil {
 		return Session{}, errors.New("session: Verify or Token is missing")
@@ -139,8 +139,7 @@ func (m *Manager) Login(ctx context.Context, l Login) (Session, error) {
 		if !errors.Is(err, semel.ErrNotFound) {
 			return s, err
 		}
-		// The record is kept for as long as making the token took after the session has
-		// expired.
+		// The record outlives the session by the time that making the token took.
 		if err := m.End(ctx, s, "session", "expired"); err != nil {
 			return Session{}, err
 		}
@@ -200,8 +199,8 @@ func (m *Manager) End(ctx context.Context, s Session, who, reason string) error 
 			return err
 		}
 		// A crash before this write leaves the session active, and a caller without an
-		// answer, who ends it again. A crash after it leaves nothing to do. A session that
-		// was made since has a higher fence and stays.
+		// answer, who ends it again. A crash after it leaves nothing to do. A newer session
+		// has a higher fence and stays.
 		err = m.engine.Purge(ctx, rec.ID, semel.Removal{Fence: rec.Fence, Who: who, Reason: reason})
 		if !errors.Is(err, semel.ErrNotFound) && !errors.Is(err, &semel.Error{Code: semel.CodeIllegalTransition}) {
 			return err
@@ -250,7 +249,7 @@ func key(o Owner) string { return "session:" + escape(o.User) + ":" + escape(o.D
 // escape keeps the parts of a key apart, as commerce.Format does.
 func escape(part string) string { return strings.ReplaceAll(url.QueryEscape(part), "+", "%20") }
 
-// validate refuses an owner whose names are missing or that no store can keep.
+// validate refuses an owner with names that are missing or that no store can hold.
 func (o *Owner) validate() error {
 	if o.User == "" || o.Device == "" || max(len(o.User), len(o.Device)) > store.MaxNameLen {
 		return &semel.Error{Code: semel.CodeInvalidCall, Message: fmt.Sprintf("a session needs a user and a device, of up to %d bytes each", store.MaxNameLen)}
