@@ -3,12 +3,11 @@
 // failing, and what Semel adds to their time. The figures cover all nodes of a store and
 // survive restarts.
 //
-// Each node counts in memory what its engine tells by [semel.Events], and writes its own
-// cells of the store once a second, behind the deliveries: none of them waits for it. Who
-// reads adds up the cells of all nodes. So the figures of other nodes are at most two seconds
-// late, while the store answers. A node that dies loses what it has counted since its last
-// write, at most a second of figures. A count may be too low for that reason, and is never
-// too high.
+// Each node counts its engine's [semel.Events] in memory, and once a second writes its own
+// cells of the store in the background: no delivery waits for it. Readers add up the cells of
+// all nodes. So the figures of other nodes are at most two seconds late, while the store
+// answers. A node that dies loses its counts since its last write, at most a second of
+// figures. So a count may be too low, but never too high.
 //
 // A program with its own engine makes a [Figures], adds its events to the engine's and calls
 // Run; [Figures.Read] is the same as GET /v1/figures of the service.

@@ -14,8 +14,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// erased forgets which records were erased. What was counted of them in sum stays. Its own cells
-// are written without them by the next write, and so are those of nodes that don't run any more.
+// erased drops erased records from the lists. Sums still include them. The next write rewrites
+// this node's own cells without them, and also the cells of nodes that no longer run.
 func (f *Figures) erased(e semel.Event) {
 	goes := func(r Record) bool { return e.Erased(r.ID, time.Unix(r.Last, 0)) }
 	n := &f.own
@@ -42,8 +42,8 @@ func without(list []Record, goes func(Record) bool, changed *bool) []Record {
 	return slices.DeleteFunc(slices.Clone(list), goes)
 }
 
-// eraseOthers rewrites the cells of other nodes that name what was erased. A node that runs
-// replaces its own by what it has in memory.
+// eraseOthers rewrites other nodes' cells that name erased records. A running node overwrites
+// its own from memory.
 func (f *Figures) eraseOthers(ctx context.Context) error {
 	n := &f.own
 	n.mu.Lock()
@@ -114,7 +114,8 @@ func eraseCell[K any](ctx context.Context, cell *store.Cell, erased func(semel.I
 			return store.CellValue{}, behind.ErrNothing
 		}
 		data, err := json.Marshal(kept)
-		// A crash before this write leaves the cell to the other nodes, and to those that start.
+		// A crash before this write leaves the cell to the other nodes, and to nodes that
+		// start later.
 		return store.CellValue{Data: data, KeepFor: keepFor}, err
 	})
 	if errors.Is(err, behind.ErrNothing) {

@@ -11,7 +11,7 @@ import (
 	"github.com/semelhq/semel/door"
 )
 
-// What is counted beside decisions, as [Series].What.
+// Things counted besides decisions, as [Series].What.
 const (
 	// Simultaneous counts the deliveries that met a running attempt: they got in_flight, or
 	// waited for its outcome. Each has a decision, too.
@@ -26,18 +26,17 @@ const (
 	FailedOpen = "failed_open"
 )
 
-// Series is what is counted apart. What is a [semel.Decision], or one of this package's
-// words.
+// Series names one counter. Its What is a [semel.Decision], or one of this package's words.
 type Series struct{ Door, Operation, What string }
 
-// Other is the operation of what is counted when there are more than maxSeries already.
+// Other is the operation that everything counts under beyond maxSeries.
 const Other = "(other)"
 
-// maxSeries bounds what one node counts apart, so that its cells fit the store.
+// maxSeries bounds the counters of one node, so that its cells fit the store.
 const maxSeries = 512
 
 // maxRecords bounds the records of an hour that are counted one by one, some 300 bytes
-// each. If there are more, those with the highest counts stay.
+// each. If there are more, the ones with the highest counts stay.
 const maxRecords = 20_000
 
 // Options configures [New].
@@ -62,12 +61,12 @@ type Figures struct {
 	fresh map[Series]*int64 // since the last take, of all series that there ever were
 	added [lastBucket + 1]int64
 	keys  map[semel.ID]*tally // of this hour
-	// touched are those of them that were counted since the last take.
+	// touched are the ones counted since the last take.
 	touched []*tally
 	hour    int64
 }
 
-// tally is what is counted for one record in one hour.
+// tally counts for one record in one hour.
 type tally struct {
 	Record
 	minute, inMinute int64 // simultaneous deliveries of that minute
@@ -195,8 +194,8 @@ func (f *Figures) prune() {
 	}
 }
 
-// take returns what was counted since the last take, and the records that were touched. In
-// another hour than before, records are counted from zero again.
+// take returns the counts since the last take, and the touched records. When the hour changes,
+// records start again from zero.
 func (f *Figures) take(hour int64) (fresh slot, touched []Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// How long figures are kept.
+// How long figures stay in the store.
 const (
 	KeptMinutes = 3 * time.Hour      // of single minutes
 	KeptHours   = 7 * 24 * time.Hour // of hours
@@ -55,8 +55,8 @@ type node struct {
 	erased    func(semel.ID, time.Time) bool // what other nodes' cells must not name; nil: nothing
 }
 
-// keptRecent is the cell of the running minute. Seq is its number among the node's minutes.
-// The records are those of its whole hour.
+// keptRecent is the cell of the running minute. Seq counts the node's minutes. The records
+// cover its whole hour.
 type keptRecent struct {
 	Series []Series `json:"s"`
 	Seq    int64    `json:"seq"`
@@ -76,8 +76,8 @@ type keptDirectory struct {
 	Nodes map[string]int64 `json:"nodes"`
 }
 
-// maxNodes bounds the directory, and what is read for a report. If more processes than that
-// ran within a week, the figures of the oldest are left out.
+// maxNodes bounds the directory, and the reads for a report. If more processes than that ran
+// within a week, it leaves out the figures of the oldest.
 const maxNodes = 256
 
 func cellID(key string) semel.ID { return semel.ID{Operation: operation, Key: key} }
@@ -88,15 +88,15 @@ func (n *node) init(st semel.Store) {
 	n.directory = store.NewCell(st, cellID("nodes"))
 }
 
-// Run writes the figures of this node until ctx is done, and then, unless somebody calls Close
-// first, what is left. Without it the figures are those of this process, in one minute.
+// Run writes the figures of this node until ctx is done, and then the last ones, unless
+// somebody calls Close first. Without Run, figures cover only this process, in one minute.
 func (f *Figures) Run(ctx context.Context) {
 	behind.Every(ctx, f.opts.Interval, func(ctx context.Context) { _ = f.write(ctx) })
 	_ = f.Close(context.WithoutCancel(ctx))
 }
 
-// Close writes what is left, within ctx. If that fails, the error says so, and the figures of the
-// last second or more are lost. What is counted afterwards is lost, too.
+// Close writes the last figures, within ctx. If that fails, it returns an error, and the
+// figures of the last second or more are lost. Counts that come afterwards are lost, too.
 func (f *Figures) Close(ctx context.Context) error {
 	f.own.mu.Lock()
 	closed := f.own.closed
@@ -108,7 +108,7 @@ func (f *Figures) Close(ctx context.Context) error {
 	return f.write(ctx)
 }
 
-// write takes in what was counted and writes it. If the store fails, the next call writes
+// write takes in the new counts and writes them. If the store fails, the next call writes
 // everything: a cell has sums, not differences, so that writing it again is harmless.
 func (f *Figures) write(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTime)
@@ -140,7 +140,7 @@ func (f *Figures) write(ctx context.Context) error {
 	return err
 }
 
-// gather takes in what was counted. The caller holds f.own.mu.
+// gather takes in the new counts. The caller holds f.own.mu.
 func (f *Figures) gather(now int64) {
 	n := &f.own
 	minute, hour := now-now%60, now-now%3600
@@ -240,8 +240,8 @@ func put(ctx context.Context, cell *store.Cell, data []byte) error {
 	return cell.Change(ctx, func([]byte) (store.CellValue, error) { return store.CellValue{Data: data, KeepFor: keepFor}, nil })
 }
 
-// keptHistory is the history as far as a cell has room for it: the oldest lists of records
-// are left out first, and then the oldest minutes and hours.
+// keptHistory is the history, cut to fit a cell: it drops the oldest lists of records first,
+// and then the oldest minutes and hours.
 func (n *node) keptHistory() []byte {
 	minutes, hours := n.minutes, slices.Clone(n.hours)
 	for lists := 0; ; {
@@ -270,7 +270,7 @@ func (n *node) keptHistory() []byte {
 	}
 }
 
-// list names this node in the directory, and strikes out those whose cells are gone.
+// list enters this node in the directory, and removes nodes that have lost their cells.
 func (n *node) list(ctx context.Context, now int64) error {
 	return n.directory.Change(ctx, func(old []byte) (store.CellValue, error) {
 		d, err := parseDirectory(old)

@@ -35,8 +35,8 @@ type peer struct {
 }
 
 const (
-	// fresh is how long what was read counts as current, however many people look. With the
-	// interval of writing and that in which the dashboard asks, what people see is less than
+	// fresh is how long a reading counts as current, however many people look. Together with
+	// the intervals of writing and of the dashboard's polling, people see figures less than
 	// two seconds old.
 	fresh = 200 * time.Millisecond
 	// quietAfter is how long a node writes nothing before it is read only once a minute:
@@ -44,8 +44,8 @@ const (
 	quietAfter = 3 * time.Minute
 )
 
-// others are the figures of all other nodes. If the store doesn't answer they are those that
-// were read last.
+// others returns the figures of all other nodes, or the last ones it read if the store doesn't
+// answer.
 func (f *Figures) others(ctx context.Context, now store.Instant) ([]counted, error) {
 	r := &f.peers
 	r.mu.Lock()

@@ -8,22 +8,22 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// Record is what was counted for one record in the hours of a report.
+// Record has the counts of one record in the hours of a report.
 type Record struct {
 	ID semel.ID
-	// Duplicates are the deliveries that did not execute; Simultaneous those of them that
-	// met a running attempt, and Peak the most of these in one minute on one node.
+	// Duplicates counts the deliveries that did not execute; Simultaneous the ones among them
+	// that met a running attempt, and Peak the most of these in one minute on one node.
 	Duplicates, Simultaneous, Peak int64
 	// Failed counts the attempts that ended failed, aborted or abandoned, and Attempt is
-	// the number of the newest of them. Since it is the record's own, it also covers what
-	// wasn't counted here.
+	// the number of the newest of them. It is the record's own number, so it also covers
+	// attempts that no node counted.
 	Failed  int64
 	Attempt int
 	// Last is when something was counted last, in Unix seconds.
 	Last int64
 }
 
-// orders are the counts by which a record may be of note.
+// orders are the counts that may make a record worth listing.
 var orders = []func(*Record) int64{
 	func(r *Record) int64 { return r.Duplicates },
 	func(r *Record) int64 { return r.Peak },
@@ -33,8 +33,8 @@ var orders = []func(*Record) int64{
 // maxNoted bounds the records that a node lists for an hour, by each of their counts.
 const maxNoted = 20
 
-// noted are the records with the highest counts, of those that were noted before and those that
-// have changed since. Counts only rise, so no other can be among them.
+// noted picks the records with the highest counts, among the ones it picked before and the
+// ones that have changed since. Counts only rise, so no other record can be among them.
 func noted(before, changed []Record) []Record {
 	have := make(map[semel.ID]bool, len(changed))
 	for i := range changed {

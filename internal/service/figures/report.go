@@ -17,11 +17,10 @@ type Report struct {
 	// is about one Step, a minute or an hour.
 	From, To time.Time
 	Step     time.Duration
-	// Nodes is how many processes have figures in the store, those that have ended
-	// included.
+	// Nodes is how many processes have figures in the store, including ended ones.
 	Nodes int
-	// Alone says that the store doesn't answer, so that these are the figures of this
-	// process, and what it had read of others before.
+	// Alone says that the store doesn't answer: these are this process's own figures, and
+	// others' as it last read them.
 	Alone bool
 	// KeyRate is [Options].KeyRate.
 	KeyRate int
@@ -31,15 +30,15 @@ type Report struct {
 	Series     []Count     // in order of door, operation and what
 	Points     []Point     // one for each step, the oldest first
 
-	// Repeated are the records with the most duplicates, Crowded those that had more than
-	// KeyRate simultaneous deliveries in a minute, and Failing those with the most failed
+	// Repeated are the records with the most duplicates, Crowded the ones with more than
+	// KeyRate simultaneous deliveries in a minute, and Failing the ones with the most failed
 	// attempts. Each has up to 50.
 	Repeated, Crowded, Failing []Record
 }
 
-// Sums are what is counted of some deliveries.
+// Sums are the counts of a group of deliveries.
 type Sums struct {
-	// Deliveries are those with a key that got a decision; Executed those of them that
+	// Deliveries counts the deliveries with a key that got a decision; Executed the ones that
 	// executed, and Duplicates the others.
 	Deliveries, Executed, Duplicates int64
 	// Simultaneous are the deliveries that met a running attempt.
@@ -149,8 +148,8 @@ func (r *Report) slots(c *counted) []slot {
 	return since(append(slices.Clip(finished), running), r.From.Unix())
 }
 
-// hours are a node's lists of records, by hour. Those of the running hour come with the
-// running minute, and what the history has of that hour is older.
+// records returns a node's lists of records, by hour. The running hour's list comes with the
+// running minute; the history's list of that hour is older.
 func (r *Report) records(c *counted) map[int64][]Record {
 	lists := map[int64][]Record{}
 	from := r.From.Unix()

@@ -11,8 +11,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// slot is what was counted in one minute or hour, from at on. A finished slot isn't changed
-// any more.
+// slot has the counts of one minute or hour, from at on. A finished slot no longer changes.
 type slot struct {
 	at      int64 // Unix seconds, by the store's clock
 	counts  map[Series]int64
@@ -74,7 +73,7 @@ func quantile(added map[int]int64, share float64) time.Duration {
 	return 0
 }
 
-// The forms of slots in the store. The names of series are kept once for each cell.
+// The forms of slots in the store. Each cell has the names of its series once.
 type (
 	keptSlot struct {
 		At      int64        `json:"t"`
