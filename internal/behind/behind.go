@@ -1,6 +1,7 @@
-// Package behind writes what is noted about calls behind their deliveries: no delivery waits for
-// it. Notes are gathered in memory, and written into cells after a pause, many at the same time,
-// so that the store does them in batches. What waits is bounded, and what is given up is counted.
+// Package behind writes notes about calls in the background (write-behind): no delivery waits
+// for it. It gathers notes in memory and writes them into cells after a pause, many at the
+// same time, so that the store can batch them. The waiting notes are bounded, and dropped ones
+// counted.
 package behind
 
 import (
@@ -14,8 +15,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Pause is how long a [Queue] gathers notes before it writes them. A process that is killed loses
-// those of its last pause.
+// Pause is how long a [Queue] gathers notes before it writes them. A killed process loses the
+// notes of its last pause.
 const Pause = 5 * time.Second
 
 // writers is how many notes are written at the same time. It is half of the largest batch that a
@@ -75,16 +76,15 @@ type sized[N any] struct {
 	size int
 }
 
-// New makes a queue that holds notes up to a size in sum. write writes one of them. It is called
-// for many keys at the same time, and once for each note: where it fails, the note is lost,
-// because a write that isn't known to have failed must not be repeated, or what it adds would be
-// added twice.
+// New makes a queue that holds notes up to a size in sum. write writes one note. The queue
+// calls it for many keys at the same time, and once for each note: if it fails, the note is
+// lost, because the write may have arrived, and a second one would add the note twice.
 func New[K comparable, N any](most int, write func(ctx context.Context, key K, note *N) error) *Queue[K, N] {
 	return &Queue[K, N]{max: most, write: write, turn: make(Turn, 1), fresh: map[K]*sized[N]{}}
 }
 
-// Note changes the note of a key. The function gets what room there is, and returns how much the
-// note has grown. If there is no room, what is to be noted about further keys is lost.
+// Note changes the note of a key. The function gets the free room, and returns how much the
+// note has grown. Without room, notes about further keys are lost.
 func (q *Queue[K, N]) Note(key K, change func(note *N, room int) (grown int)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,7 +135,8 @@ func (q *Queue[K, N]) State() (waiting int, lost uint64) {
 	return len(q.fresh) + len(q.taken), q.lost
 }
 
-// Flush writes the notes that wait. Those that it doesn't reach before ctx is done go on waiting.
+// Flush writes the waiting notes. Notes that it doesn't reach before ctx is done go on
+// waiting.
 func (q *Queue[K, N]) Flush(ctx context.Context) {
 	if !q.turn.Take(ctx) {
 		return
@@ -183,8 +184,8 @@ func (q *Queue[K, N]) lose(n int) {
 	q.lost += uint64(n)
 }
 
-// Run writes notes after each pause until ctx is done, and then, unless somebody calls Close
-// first, what is left.
+// Run writes notes after each pause until ctx is done, and then the remaining ones, unless
+// somebody calls Close first.
 func (q *Queue[K, N]) Run(ctx context.Context) {
 	Every(ctx, Pause, q.Flush)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
@@ -192,8 +193,8 @@ func (q *Queue[K, N]) Run(ctx context.Context) {
 	q.Close(ctx)
 }
 
-// Close writes the notes that wait until ctx is done, and returns how many it gives up. What is
-// noted afterwards is lost.
+// Close writes the waiting notes until ctx is done, and returns how many it gives up. Later
+// notes are lost.
 func (q *Queue[K, N]) Close(ctx context.Context) (lost int) {
 	for n, _ := q.State(); n > 0 && ctx.Err() == nil; n, _ = q.State() {
 		q.Flush(ctx)
@@ -209,8 +210,9 @@ func (q *Queue[K, N]) Close(ctx context.Context) (lost int) {
 // ErrNothing says that there is nothing to write.
 var ErrNothing = errors.New("there is nothing to write")
 
-// Beside writes what next makes of the data of a cell beside a record, which is kept no longer
-// than the record. Where there is no record, or next returns [ErrNothing], it writes nothing.
+// Beside updates a cell beside a record: next gets the old data and returns the new. The cell
+// lives no longer than the record. Without a record, or if next returns [ErrNothing], Beside
+// writes nothing.
 func Beside(ctx context.Context, st store.Store, id, cellID store.ID, next func(rec *store.Record, old []byte) ([]byte, error)) error {
 	rec, err := st.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -222,8 +224,8 @@ func Beside(ctx context.Context, st store.Store, id, cellID store.ID, next func(
 	if err != nil {
 		return err
 	}
-	// A record whose attempt runs is kept for at least its window. The cell is written again with
-	// the next duplicate.
+	// A record with a running attempt lives for at least its window. The next duplicate writes
+	// the cell again.
 	life := rec.Policy.Window
 	if rec.ExpiresAt != 0 {
 		life = rec.ExpiresAt.Sub(now)
@@ -234,7 +236,7 @@ func Beside(ctx context.Context, st store.Store, id, cellID store.ID, next func(
 	cell := store.NewCell(st, cellID)
 	err = cell.Change(ctx, func(old []byte) (store.CellValue, error) {
 		data, err := next(rec, old)
-		// A crash before this write loses what was noted, a crash after it nothing.
+		// A crash before this write loses the note, a crash after it nothing.
 		return store.CellValue{Data: data, KeepFor: life}, err
 	})
 	if errors.Is(err, ErrNothing) {
