@@ -45,8 +45,8 @@ type Queue[T member] struct {
 	Key func(item T) [32]byte
 	// Answers reports whether the result of an item that was sent also answers a waiting item
 	// of the same key; if so, it has copied the result to it. So many duplicates cost one
-	// (singleflight). It isn't called for items that came after the first was taken, because
-	// its result may be older than they are. Nil: every item is sent.
+	// (singleflight). It isn't called for items that came after the first left the queue,
+	// because its result may be older than they are. Nil: every item is sent.
 	Answers func(sent, waiting T) bool
 	// Apart reports whether an item is sent in a batch of its own. Nil: none is.
 	Apart func(item T) bool
@@ -82,7 +82,7 @@ type Item struct {
 
 	number uint64 // its place in the order of arrival
 	behind uint64 // how many had arrived when it was taken
-	// finished: it has its result. settled: its caller was told, of that or of err.
+	// finished: it has its result. settled: its caller has got that or err.
 	finished, settled bool
 }
 
@@ -180,26 +180,27 @@ func (q *Queue[T]) join(item T, mayLead bool) (leads bool, err error) {
 	return false, nil
 }
 
-// Sizes counts batches by size: [i] are those of up to 2^i items, and of more than half as
-// many. The last has all larger ones.
+// Sizes counts batches by size: [i] counts batches of more than 2^(i-1) and up to 2^i items.
+// The last also counts all larger ones.
 type Sizes [16]uint64
 
 // add counts a batch of n items.
 func (s *Sizes) add(n int) { s[min(bits.Len(uint(n-1)), len(s)-1)]++ }
 
-// again is how soon callers come again whose items got no answer: an engine pauses for up to
-// half of that. Until then, they count as waiting.
+// again is how soon callers come again if their items got no answer: an engine pauses for up
+// to half of that. Until then, they count as waiting.
 const again = time.Second
 
 // Load says how busy a queue is, and was.
 type Load struct {
-	// Full is how much of the room is taken, from 0 to 1. At 1 nothing gets in.
+	// Full is how full the queue is, from 0 to 1. At 1 nothing gets in.
 	Full float64
-	// Batches are those that were sent, and Items what they had together.
+	// Batches counts the sent batches, and Items their items together.
 	Batches Sizes
 	Items   uint64
-	// Since is when the first came of those that wait or are in flight, without a pause until
-	// now; zero where there are none. Answered is when an item was last answered; zero: never.
+	// Since is when the queue last became busy: from then until now, some item has been
+	// waiting or in flight. Zero while it is idle. Answered is when an item was last answered;
+	// zero: never.
 	Since, Answered time.Time
 }
 
@@ -233,8 +234,8 @@ func (q *Queue[T]) startWorker() {
 	}
 }
 
-// settle notes that an item has its result, or why it is given up, and reports whether its
-// caller is to be told, which it isn't twice. The caller holds q.mu.
+// settle notes that an item has its result, or why the queue gives it up, and reports whether
+// to wake its caller, which it does only the first time. The caller holds q.mu.
 func (i *Item) settle(err error) (tell bool) {
 	if tell = !i.settled; tell {
 		i.settled, i.err = true, err
@@ -274,7 +275,7 @@ func (q *Queue[T]) watchUntil(deadline time.Time) {
 	q.next = deadline
 }
 
-// expire gives up the items whose deadline has passed.
+// expire gives up the items that have passed their deadline.
 func (q *Queue[T]) expire() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -402,15 +403,15 @@ func (q *Queue[T]) send(item T) {
 	q.sent[i.key] = item
 }
 
-// finish wakes the callers of a batch, and those of waiting items that it answers too: all of
-// them at the end, or they would come for a lock that is held.
+// finish wakes the callers of a batch, and of waiting items that it answers too. It wakes all
+// of them at the end, or they would run into a lock that it still holds.
 func (q *Queue[T]) finish(batch []T) {
 	for _, item := range q.results(batch) {
 		item.item().done.Done()
 	}
 }
 
-// results settles a batch, and returns the items whose callers are to be told.
+// results settles a batch, and returns the items with callers to wake.
 func (q *Queue[T]) results(batch []T) (tell []T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -453,7 +454,7 @@ func (q *Queue[T]) results(batch []T) (tell []T) {
 	return append(batch, tell...)
 }
 
-// Close refuses new items and gives up those that wait. Batches in flight go on; wait for
+// Close refuses new items and gives up the waiting ones. Batches in flight go on; wait for
 // them by Work.
 func (q *Queue[T]) Close() {
 	q.mu.Lock()

@@ -23,7 +23,7 @@ func (r *Room) enter(size int64) bool {
 	return false
 }
 
-// full is how much of the room is taken, by what there is less of: items or bytes.
+// full is how full the room is, by items or bytes, whichever is fuller.
 func (r *Room) full() float64 {
 	return min(1, max(float64(r.items.Load())/float64(r.MaxItems), float64(r.bytes.Load())/float64(r.MaxBytes)))
 }
