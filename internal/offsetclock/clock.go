@@ -22,14 +22,13 @@ type Clock struct {
 	Machine func() Moment
 	// Boot reads its boot clock, see [ThisBoot]. Nil: it has none.
 	Boot func() Boot
-	// Bound is how far the clocks of servers may differ if they are kept in step.
+	// Bound is how far servers' clocks may differ while they are synchronised.
 	Bound time.Duration
 	// Ask reads the servers' clock.
 	Ask func(ctx context.Context) (Reading, error)
-	// Noted reads the note, or nothing if there is none. Note writes another one in its place
-	// if it still is what it was. A crash before it, an error, or a note of another process
-	// changes nothing: the next reading compares and notes again, and this process goes on
-	// as it would.
+	// Noted reads the note, or nothing if there is none. Note replaces it by next if it still
+	// equals was. A crash before it, an error, or a note of another process changes nothing:
+	// the next reading compares and notes again, and this process goes on as usual.
 	Noted func(ctx context.Context) (string, error)
 	Note  func(ctx context.Context, was, next string) error
 	// Beside runs f, perhaps in the background, or returns why it can't.
@@ -114,7 +113,8 @@ func (c *Clock) Read(ctx context.Context) error {
 	return err
 }
 
-// read is Read for who has the lock. It returns what it has noted, or would have.
+// read is Read for a caller that holds the lock. It returns the note that it wrote, or would
+// have written.
 func (c *Clock) read(ctx context.Context) (note string, err error) {
 	defer func() { c.asked.Store(int64(c.Machine().Mono)) }()
 	k := c.state.Load()
@@ -148,7 +148,7 @@ func (c *Clock) read(ctx context.Context) (note string, err error) {
 }
 
 // Accept makes the time follow a leap of the servers' clock soon, in all processes: after
-// AcceptAfter, by which they have read so, or at once if there are no others.
+// AcceptAfter, when all have read the note, or at once if there are no others.
 func (c *Clock) Accept(ctx context.Context, alone bool) (store.ClockState, error) {
 	c.reads.Lock()
 	defer c.reads.Unlock()
@@ -181,7 +181,7 @@ func (c *Clock) Accept(ctx context.Context, alone bool) (store.ClockState, error
 	return store.ClockState{}, errors.New("other processes note the store's time all the time: try again")
 }
 
-// State is what is known of the clock at a time that Now has returned.
+// State is the state of the clock at a time that Now has returned.
 func (c *Clock) State(now store.Instant) store.ClockState {
 	k := c.state.Load()
 	if k == nil {

@@ -17,29 +17,29 @@ const (
 	MinWait = 10 * time.Second
 	// MaxWait is how long the longest must last.
 	MaxWait = time.Hour
-	// AcceptAfter is when the time follows a leap that an operator accepts, by which all
-	// processes have read that.
+	// AcceptAfter is how soon the time follows a leap that an operator accepts. By then all
+	// processes have read the note.
 	AcceptAfter = 2 * Period
 )
 
-// Note is what all processes on a store agree on about its time, and what is left of it when
-// they are started anew. It is kept beside the records and changed by compare-and-set.
+// Note is what all processes on a store agree on about its time, and all that survives of it
+// when they restart. It is stored beside the records and changed by compare-and-set.
 type Note struct {
-	// At is a time that somebody has been given; it is a few seconds old while the store is
-	// in use.
+	// At is a time that Now returned somewhere; it is a few seconds old while the store is in
+	// use.
 	At store.Instant
 	// Off is how far the store's time is ahead of the servers' clock. It is negative while
 	// the time doesn't follow that.
 	Off time.Duration
-	// Since is when Off became what it is. At Until, a time that is behind follows the
-	// servers' clock, and one that is ahead is known to be ahead of the calendar. Both are
-	// zero where Off is.
+	// Since is when Off last changed. At Until, a time that is behind follows the servers'
+	// clock; one that is ahead has then proved to be ahead of the calendar. Both are zero
+	// where Off is.
 	Since, Until store.Instant
 	// Leap is the latest one of the time itself.
 	Leap store.Leap
 	// Boot names a boot of the machine that wrote the note, and BootOff is how far the time
-	// was ahead of the time since that boot. So a process that is started on this machine
-	// can tell how long nobody looked.
+	// was ahead of the time since that boot. So a process that starts on this machine can tell
+	// how long nobody looked.
 	Boot    string
 	BootOff time.Duration
 }

@@ -1,18 +1,17 @@
 // Package offsetclock is the clock of all stores that outlive a process: a time that follows
 // the clock of servers, or the wall clock of this machine, but not its leaps.
 //
-// What expired early is executed twice, and what is kept longer harms nobody; and a lease that
-// ends early has two holders. So the time runs by monotonic clocks, which nobody can set, and
-// a reading of the servers' clock only corrects it:
+// A record that expires early makes its call run twice, and one that stays longer harms
+// nobody; a lease that ends early has two holders. So the time runs by monotonic clocks, which
+// nobody can set, and a reading of the servers' clock only corrects it:
 //
-//   - Between readings the time is carried on by the monotonic clock of this machine, so you
-//     can read it without a round trip. Time for which the machine slept is known by its boot
-//     clock.
-//   - A reading within Bound behind the time, or Leap ahead of it, is what clocks are off by.
-//     If it is ahead, the time jumps to it. If it is behind, the time runs a tenth slower until
-//     they agree.
-//   - Any other reading is a leap of the servers' clock. The time goes on as it was, and how far
-//     it is off is noted beside the records, for all processes and for those that start later.
+//   - - Between readings the monotonic clock of this machine carries the time on, so you can
+//     read it without a round trip. The boot clock says how long the machine slept.
+//   - - A reading within Bound behind the time, or Leap ahead of it, is within clocks' usual
+//     error. If it is ahead, the time jumps to it. If it is behind, the time runs a tenth
+//     slower until they agree.
+//   - - Any other reading is a leap of the servers' clock. The time goes on as it was, and a
+//     note beside the records says how far it is off, for all processes, including later ones.
 //   - When a leap ahead has lasted as long as it is long, at most MaxWait, the time follows it
 //     in one step, in all processes at the same instant. Leases that began before the step are
 //     judged without it, see [store.Leap].

@@ -47,14 +47,14 @@ func (k *reckoning) holds(m Moment, bound time.Duration) bool {
 	return m.Mono-k.since.Mono <= MaxAge && (m.skew()-k.since.skew()).Abs() <= bound
 }
 
-// expected is what is known of the time when a reading comes, without it. Like the time of a
-// reckoning, it doesn't follow a leap that the note waits for.
+// expected is what the process expects of the time before it looks at a reading. Like the time
+// of a reckoning, it doesn't follow a leap that the note waits for.
 type expected struct {
 	least store.Instant // the time can't be earlier
 	most  store.Instant // a reading can't show a later one, unless the servers' clock has leapt
 }
 
-// onStart is what a process expects that has only what is noted.
+// onStart is what a process expects if it has only the note.
 func (n *Note) onStart(r *Reading) expected {
 	e := expected{n.At, n.At.Add(Near)}
 	if n.At == 0 {
@@ -102,7 +102,7 @@ const (
 	behind                // it was put back
 )
 
-// find compares a reading with what was expected.
+// find compares a reading with the expectation.
 func (e *expected) find(r *Reading, off, bound time.Duration) finding {
 	switch at := r.At.Add(off); {
 	case at > e.most:
@@ -113,9 +113,9 @@ func (e *expected) find(r *Reading, off, bound time.Duration) finding {
 	return inStep
 }
 
-// next is the reckoning after another reading. N was noted before the reading was asked for,
-// and given is the latest time that this process had returned by then. K is nil for the first
-// reading.
+// next is the reckoning after another reading. n is the note from before the reading was
+// requested, and given is the latest time that this process had returned by then. k is nil for
+// the first reading.
 func (k *reckoning) next(n Note, r Reading, given store.Instant, bound time.Duration) *reckoning {
 	next := &reckoning{since: r.Came, boot: r.Boot}
 	var e expected
@@ -153,8 +153,8 @@ func (k *reckoning) next(n Note, r Reading, given store.Instant, bound time.Dura
 	return next
 }
 
-// toNote is what to note after a reading, beside what was noted before. It differs only if the
-// clock has been set, the time has followed, or what was noted is old.
+// toNote is the note to write after a reading, given the one before. It differs only if the
+// clock has been set, the time has followed, or the old note is out of date.
 func (k *reckoning) toNote(was Note, boot Boot) Note {
 	n := k.note
 	n.At, n.Boot, n.BootOff = was.At, was.Boot, was.BootOff
