@@ -2,8 +2,7 @@ package door
 
 import "github.com/semelhq/semel"
 
-// The codes of refusals that doors make themselves. Those of the engine are
-// [semel.Codes].
+// The codes of refusals that doors make themselves. For the engine's, see [semel.Codes].
 const (
 	// CodeKeyMissing: the route needs a key and the request has none.
 	CodeKeyMissing semel.Code = "key_missing"

@@ -2,6 +2,6 @@ package door
 
 import "strings"
 
-// Internal reports whether an operation is one of those that Semel keeps for itself, such as
-// the delivery of messages. Nobody delivers their calls, so they don't belong in figures.
+// Internal reports whether an operation is reserved for Semel's own use, such as the delivery
+// of messages. Nobody delivers calls of one, so it doesn't belong in figures.
 func Internal(operation string) bool { return strings.HasPrefix(operation, "semel.") }

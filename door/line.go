@@ -13,9 +13,9 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Line makes the Attrs of a [semel.Event] for Troubled from the line that a log should have
-// about it. For Answered, whose line [Log] makes from the event, a door gives only what it
-// has to add; with Line, it replaces the level and adds a note.
+// Line makes the Attrs of a [semel.Event] for Troubled: the level, message and attributes of
+// its log line. For Answered, [Log] makes the line from the event, and a door gives only its
+// own attributes; with Line, it replaces the level and adds a note.
 func Line(level slog.Level, message string, attrs ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{slog.Any(slog.LevelKey, level), slog.String(slog.MessageKey, message)}, attrs...)
 }
@@ -33,8 +33,8 @@ func EventOf(ans *semel.Answer) semel.Event {
 	return e
 }
 
-// Traced is the header of a request as an upstream gets it on behalf of a delivery whose
-// trace context is [semel.Internal.Trace]. The header itself isn't changed.
+// Traced is the header of a request as an upstream gets it on behalf of a delivery with the
+// trace context trace; see [semel.Internal.Trace]. It doesn't change header itself.
 func Traced(header http.Header, trace string) http.Header {
 	if trace == "" {
 		return header
@@ -47,24 +47,24 @@ func Traced(header http.Header, trace string) http.Header {
 // Delivery is the message of the line that [Log] writes about each delivery.
 const Delivery = "delivery"
 
-// Log observes what doors tell, and writes a line about each delivery when it was answered,
-// and one about each error that no caller gets. The lines of deliveries, whatever the door,
-// have the message [Delivery] and the attributes
+// Log observes the doors' events, and writes a line about each answered delivery, and one
+// about each error that no caller gets. The lines of deliveries, whatever the door, have the
+// message [Delivery] and the attributes
 //
 //	door operation decision record attempt tenant code limit status request_id trace_id
 //	executed_trace_id took took_seconds error
 //
-// in this order, and after them what the door adds. An attribute of which nothing is known is
-// empty, or zero. There are no keys, principals and payloads: record has a digest of the
-// identity, by which you find the record.
+// in this order, and after them the door's own. An unknown attribute is empty, or zero. There
+// are no keys, principals and payloads: record has a digest of the identity, which you can
+// search for.
 //
 // An outcome is logged at the level given. A refusal is logged at INFO, also that of a
 // credential; at WARN if somebody should look at it, such as a conflict or a held call; and at
 // ERROR only if it is a fault of this program.
 //
-// A client can make a conflict or meet a held call as often as it likes. So of an operation's,
-// one line a minute is at WARN: the first has that level, others have that of outcomes, and one
-// with the message [Refused] says how many they were.
+// A client can make a conflict or meet a held call as often as it likes. So an operation gets
+// one such line a minute at WARN: the first has that level, the others have the level of
+// outcomes, and a line with the message [Refused] counts them.
 func Log(log *slog.Logger, level slog.Level) *semel.Events {
 	repeated := seldom.New(warnEvery, func(e refused, count int) {
 		log.LogAttrs(context.Background(), slog.LevelWarn, Refused, slog.String("door", e.door), slog.String("operation", e.id.Operation), slog.String("decision", string(e.decision)),
@@ -73,12 +73,12 @@ func Log(log *slog.Logger, level slog.Level) *semel.Events {
 	return &semel.Events{Answered: func(e semel.Event) { logDelivery(log, level, &e, repeated) }, Troubled: Troubles(log)}
 }
 
-// Refused is the message of the line about deliveries that got the same refusal as another one,
-// of the same operation, whose line was at WARN. It has the attributes
+// Refused is the message of the line that counts further deliveries of an operation with the
+// same refusal, after the one that had a line at WARN. It has the attributes
 //
 //	door operation decision count record tenant
 //
-// of which the last two are those of the newest.
+// The last two are the newest delivery's.
 const Refused = "more deliveries refused"
 
 // warnEvery is how often WARN tells of one operation's conflicts: an alert looks at the metric,

@@ -1,13 +1,13 @@
-// Package doortest says whether a door is right. It delivers calls through the door so
-// that they meet every decision of the engine, and checks what the callers are told: no
-// decision may fail, run the call, or be answered as if it were another, and the engine's
-// Events are told of every answer.
+// Package doortest says whether a door is right. It delivers calls through the door so that
+// they meet every decision of the engine, and checks the replies: no decision may fail, run
+// the call, or be answered as if it were another. Each answer must also reach the engine's
+// Events.
 //
 // A door's test opens it on an engine of the suite's and says how a call is delivered:
 //
 //	doortest.Run(t, doortest.Door{Open: func(t *testing.T, e *semel.Engine, work func() error) doortest.Deliver { … }})
 //
-// [Codes] checks that every code has an answer, also those that no delivery of a test can
+// [Codes] checks that every code has an answer, including codes that no delivery of a test can
 // meet.
 package doortest
 
@@ -31,26 +31,26 @@ import (
 
 // Door is a door under test.
 type Door struct {
-	// Open mounts the door on an engine that has no operations yet. Its calls are work's
-	// to do, whose error is the handler's. It ends with t.
+	// Open mounts the door on an engine that has no operations yet. The handler of its calls
+	// runs work and returns work's error. The door ends with t.
 	Open func(t *testing.T, e *semel.Engine, work func() error) Deliver
-	// Witness makes the evidence log on a store, for a door whose operations demand evidence.
-	// Optional.
+	// Witness makes the evidence log on a store, for a door with operations that demand
+	// evidence. Optional.
 	Witness func(t *testing.T, st semel.Store) semel.Witness
-	// Differs has the replies that the door's protocol demands in place of those of the
-	// table of package door.
+	// Differs has the replies that the door's protocol demands instead of the table in package
+	// door.
 	Differs map[semel.Code]Reply
 	// Never are decisions that no call of this door can get, each with the reason.
 	Never map[semel.Decision]string
 }
 
 // Deliver delivers a call under a key, always as the same caller and with the same payload,
-// and returns what the caller is told.
+// and returns the caller's reply.
 type Deliver func(key string) Reply
 
-// Reply is what a caller is told.
+// Reply is what a caller gets.
 type Reply struct {
-	// Status is that of HTTP; 0 for a door that has none, of which only Code is checked.
+	// Status is the HTTP status; 0 for a door without one, and then only Code is checked.
 	Status int
 	// Code is the door's own word for the refusal; empty for an outcome.
 	Code string
@@ -74,7 +74,7 @@ func ReplyTo(t *testing.T, w *httptest.ResponseRecorder) Reply {
 
 // scenario makes the next delivery get a decision.
 type scenario struct {
-	// options are those of the engine.
+	// options are the engine's.
 	options semel.Options
 	// between changes the record of the first delivery before the second one. Nil: the
 	// store isn't touched.
@@ -107,7 +107,7 @@ var again = map[semel.Decision]scenario{
 	semel.Throttled: {other: true, options: semel.Options{Quotas: semel.Quotas{TenantRecords: 1, PrincipalRecords: 1}}},
 }
 
-// unfinished makes a record one whose attempt hasn't ended.
+// unfinished makes a record's attempt look unfinished.
 func unfinished(rec *semel.Record) {
 	var none store.Disposition
 	rec.State, rec.Disposition, rec.Result = semel.Processing, none, semel.Result{}
@@ -194,7 +194,8 @@ func (d *Door) open(t *testing.T, st semel.Store, opts semel.Options) (Deliver, 
 	return d.Open(t, e, func() error { ran.Add(1); return nil }), ran, e
 }
 
-// named checks that the record of a call says by which door it came, and what it asked for.
+// named checks that the record of a call has its door, its payload's fingerprint and its
+// caller.
 func named(ctx context.Context, st semel.Store, id semel.ID) error {
 	rec, err := st.Get(ctx, id)
 	if err != nil {
@@ -264,8 +265,7 @@ func (d *Door) meets(t *testing.T, want semel.Decision, s scenario) error {
 	return nil
 }
 
-// observed checks what a door has told of two deliveries, of which the second one got a
-// decision.
+// observed checks the events of two deliveries, when the second one got a given decision.
 func observed(told []semel.Event, second semel.Decision) error {
 	if len(told) != 2 {
 		return fmt.Errorf("the door has told of %d answers to 2 deliveries", len(told))
@@ -299,7 +299,7 @@ func change(ctx context.Context, st semel.Store, id semel.ID, f func(rec *semel.
 	return err
 }
 
-// tells compares what a caller was told with what a code means.
+// tells compares a caller's reply with the meaning of a code.
 func (d *Door) tells(got Reply, code semel.Code) error {
 	want, ok := d.Differs[code]
 	if !ok {
@@ -317,8 +317,8 @@ func (d *Door) tells(got Reply, code semel.Code) error {
 	return nil
 }
 
-// Codes checks that a door's form of a refusal has every code: those of the engine, and
-// those of package door. refuse returns what a caller is told of an error with the code.
+// Codes checks that a door can express a refusal with every code, the engine's and package
+// door's. refuse returns a caller's reply to an error with the code.
 func Codes(t *testing.T, differs map[semel.Code]Reply, refuse func(t *testing.T, code semel.Code) Reply) {
 	codes := semel.Codes()
 	for _, m := range door.Meanings() {
