@@ -1,18 +1,18 @@
 // Package archive keeps records in files for good, before a store deletes them
-// (MAP-EXP.3). Its Write is made for semel.Options.Archive.
+// (MAP-EXP.3). Use its Write as semel.Options.Archive.
 //
 // # Files
 //
 // Each batch is one segment, segment-00000001.ndjson.zst and so on: one JSON
-// record per line, with the members that it has in the API and those that only a store
-// needs, compressed with Zstandard. The file
-// manifest.ndjson has one line for each segment, an [Entry], with its digests and
-// that of the line before. So somebody who changes, exchanges or removes a segment must
-// change every line after it, and you notice if you keep the last line elsewhere.
-// [Verify] checks the archive; any tool for Zstandard and JSON can read it.
+// record per line, with the members that it has in the API and further ones that only a store
+// needs, compressed with Zstandard. The file manifest.ndjson has one line for each segment, an
+// [Entry], with its digests and the digest of the line before. So somebody who changes,
+// exchanges or removes a segment must change every line after it, and you notice if you keep
+// the last line elsewhere. [Verify] checks the archive; any tool for Zstandard and JSON can
+// read it.
 //
-// Text that isn't valid UTF-8, which no record of an engine has, doesn't survive
-// JSON; everything else is read back as it was written.
+// Text that isn't valid UTF-8, which no record of an engine has, doesn't survive JSON;
+// everything else survives unchanged.
 package archive
 
 import (

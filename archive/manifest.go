@@ -26,7 +26,7 @@ const (
 )
 
 // version is the newest version of the format. Higher ones are refused. A segment has the
-// earliest that can hold its records: 2 has marks of sequences, and until when refusals are kept
+// earliest that can hold its records: 2 adds marks of sequences, and how long refusals stay
 // beside a record.
 const version = 2
 
@@ -65,11 +65,11 @@ type Entry struct {
 type FileError struct {
 	// File is its name in the directory.
 	File string
-	// Err is what is wrong with it.
+	// Err says what the fault is.
 	Err error
 }
 
-// Error returns the name and what is wrong.
+// Error returns the name and the fault.
 func (e *FileError) Error() string { return e.File + ": " + e.Err.Error() }
 
 // Unwrap returns Err.
