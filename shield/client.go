@@ -30,11 +30,10 @@ type Client struct {
 	// Timeout bounds a request, from its start to the end of its answer. Defaults
 	// to 30 seconds. A request that is cut off may have had its effect.
 	Timeout time.Duration
-	// MaxBody is how much of an answer's body is kept and returned, in bytes.
+	// MaxBody is how much of an answer's body the client records and returns, in bytes.
 	// Defaults to 64 KiB. It must fit into Operation.MaxResult in base64.
 	MaxBody int64
-	// Keep names the headers of the answer that are kept, such as Location.
-	// Content-Type always is.
+	// Keep names headers of the answer to record, such as Location. Content-Type always is.
 	Keep []string
 
 	once sync.Once
@@ -156,7 +155,7 @@ func (c *Client) read(resp *http.Response) (*Response, error) {
 	return kept, nil
 }
 
-// keep selects the headers of an answer that are kept.
+// keep selects the headers of an answer to record.
 func keep(header http.Header, names ...string) http.Header {
 	kept := http.Header{}
 	for _, name := range append([]string{"Content-Type"}, names...) {

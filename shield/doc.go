@@ -3,7 +3,7 @@
 // their first byte leaves (S3), and asks providers about them afterwards (S4). It works
 // behind every door. For messages in the outbox (S2) see semel.Send and package dispatch.
 //
-// What is enforced, and where:
+// These rules are enforced:
 //
 //   - An operation of class I3 names at least one shield; with S3 it declares its
 //     Effects, and with S4 it has a Reconcile. Others are refused when they are

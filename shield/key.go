@@ -16,10 +16,10 @@ import (
 	"github.com/semelhq/semel/safehttp"
 )
 
-// WithKey returns a context whose requests carry the key of the named effect of the
-// call, by [KeyTransport] (IDS-XI.S1). The key is the same in all attempts of the
-// call. The ledger isn't written: an unanswered request may be sent again, and only the
-// provider can recognise it, so its window must be longer than that of the operation.
+// WithKey returns a context that makes [KeyTransport] send the key of the named effect of the
+// call (IDS-XI.S1). The key is the same in all attempts of the call. WithKey doesn't write the
+// ledger: an unanswered request may be sent again, and only the provider can recognise it, so
+// its window must be longer than the operation's.
 //
 // [semel.CodeUnsupported] means that the holder isn't in this process; there you get the
 // key with the effect.

@@ -48,7 +48,7 @@ func ACP() Provider {
 	return Provider{Name: "ACP", Header: "Idempotency-Key", MaxKey: 255, Window: 24 * time.Hour}
 }
 
-// UCP is a business of the Universal Commerce Protocol, whose keys are UUIDs.
+// UCP is a business of the Universal Commerce Protocol. Its keys are UUIDs.
 func UCP() Provider {
 	return Provider{Name: "UCP", Header: "Idempotency-Key", UUID: true, Window: 24 * time.Hour}
 }
@@ -62,7 +62,7 @@ func IETF() Provider {
 // minKey is the length at which a key in base64url still has 128 bits.
 const minKey = 22
 
-// Validate reports what is wrong with the declaration.
+// Validate reports faults in the declaration.
 func (p *Provider) Validate() error {
 	if p.MaxKey != 0 && p.MaxKey < minKey {
 		return fmt.Errorf("shield: provider %s: MaxKey is %d, less than %d", p.Name, p.MaxKey, minKey)
@@ -73,10 +73,10 @@ func (p *Provider) Validate() error {
 	return nil
 }
 
-// Key is the provider's key for an effect whose key in the ledger is effectKey: the same
-// key, or if the provider wouldn't take that, another one derived from it. It depends
-// only on the two, so with the ledger you can find the request at the provider, even if
-// its answer was lost.
+// Key is the provider's key for an effect with the key effectKey in the ledger: the same key,
+// or if the provider wouldn't take that, another one derived from it. It depends only on the
+// two, so with the ledger you can find the request at the provider, even if its answer was
+// lost.
 func (p *Provider) Key(effectKey string) string {
 	limit := p.MaxKey
 	if limit == 0 {

@@ -39,7 +39,7 @@ const maxAnswer = 1 << 20
 
 // ReconcileHTTP settles held calls by asking providers about effects that were started
 // and have no result (IDS-XI.S4). questions has the questions by the names of effects. An
-// effect without one stays unknown, and so does one whose provider doesn't answer.
+// effect without one stays unknown, and so does one if the provider doesn't answer.
 //
 // Once no effect is open, the next delivery runs the call again: effects that happened
 // are replayed from the ledger, the others are done.
@@ -92,7 +92,7 @@ func (q *Question) ask(ctx context.Context, client *safehttp.Client, held *semel
 		return nil, 0, err
 	}
 	f := &store.EffectFinding{Name: ef.Name, State: store.EffectRefuted}
-	// The record was written when it was found due, by the store's clock.
+	// The record was last written when it was last due, by the store's clock.
 	if left := cmp.Or(q.Grace, DefaultGrace) - held.UpdatedAt.Sub(ef.StartedAt); v == NotTried && left > 0 {
 		return nil, left, nil
 	}
