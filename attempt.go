@@ -18,14 +18,14 @@ import (
 // Its methods may be called concurrently.
 type Attempt struct {
 	op     *operation
-	parent context.Context // whose values the handler sees; never its cancellation
+	parent context.Context // the handler sees its values, never its cancellation
 
 	// mu is held while the store is written to.
 	mu      sync.Mutex
 	rec     *Record       // as last known to be stored; never changed, only replaced
 	until   time.Duration // local time at which the handler must have stopped
-	pending *pendingWrite // a write after rec whose result is not known yet
-	outbox  []Message     // what is sent if the attempt completes
+	pending *pendingWrite // a write after rec with an unknown result
+	outbox  []Message     // messages to send if the attempt completes
 	ended   event         // how the attempt ended; evNone while it runs
 	tx      *txStore      // where it writes; nil: to the store itself
 	// unrecorded: the call is read-only and has no record in the store.

@@ -37,7 +37,7 @@ type delivery struct {
 	position position
 	tx       *txStore // where it writes; nil: to the store itself
 
-	cur    *Record // what is stored, as last seen; none if there is nothing, or before look
+	cur    *Record // the stored record, as last seen; none if there is none, or before look
 	looked bool    // whether cur was read
 	// foreign: what stands in the way is another caller's, or another door's, and the
 	// answer tells nothing of it.
@@ -432,8 +432,8 @@ func (d *delivery) freshen(ctx context.Context, claim *version) (*Record, bool, 
 // reading is one moment on two clocks. The engine's is read first, so that a holder never
 // takes its lease for longer than it is.
 type reading struct {
-	elapsed time.Duration // by which a holder judges its own lease
-	now     store.Instant // by which the store's records are judged
+	elapsed time.Duration // holders judge their own leases by it
+	now     store.Instant // stored records are judged by it
 }
 
 func (e *Engine) read(ctx context.Context) (at reading, err error) {

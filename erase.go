@@ -41,7 +41,7 @@ type erasure struct {
 // erasures is the list, the oldest first.
 type erasures struct {
 	key     [32]byte
-	missing store.Instant // what was erased until then may not be listed
+	missing store.Instant // erasures until then may not be listed
 	list    []erasure
 }
 

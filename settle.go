@@ -110,7 +110,7 @@ func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settl
 	case len(s.Effects) > 0:
 		change = store.ChangeEffect
 	case by.By == store.ByReconciler:
-		change = store.ChangePostponed // it doesn't know yet, and is asked again
+		change = store.ChangePostponed // it doesn't know yet; ask again
 	}
 	// A crash before this write leaves the record held as it was, and the reconciler is
 	// called again. A crash after it leaves nothing to do.
@@ -278,7 +278,7 @@ func (e *Engine) ask(ctx context.Context, op *operation, held *Record) error {
 	}
 	if err != nil || s.isZero() {
 		if op.ReconcileEvery >= ReconcileLimit {
-			return err // it stays held, and is asked about again
+			return err // it stays held; ask again later
 		}
 		s = Settlement{RetryAfter: op.ReconcileEvery}
 	}

@@ -237,7 +237,7 @@ func (s *sweeps) wait(now, interval time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.plan.behind {
-		return 0 // what became due last waits behind what can only be purged
+		return 0 // the newest due records wait behind records that can only be purged
 	}
 	if s.plan.after == "" || s.rated <= now {
 		return interval

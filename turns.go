@@ -48,10 +48,10 @@ type turns struct {
 
 // line is the line at one key. There is one while an attempt runs or somebody waits.
 type line struct {
-	holder  uint64   // the number of the delivery whose turn it is
+	holder  uint64   // the number of the delivery that has the turn
 	boundTo string   // of the holder
 	network [16]byte // of the holder
-	claimed bool     // by the holder, whose turn lasts until it ends
+	claimed bool     // the holder has claimed, and its turn lasts until it ends
 	until   time.Duration
 	waiting *queue // nil: nobody has ever waited
 }

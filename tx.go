@@ -219,11 +219,11 @@ const maxTx = 12
 // fn's return value decides as for [Engine.Do], except that effects can be undone:
 //
 //   - nil: completed.
-//   - - an error marked [Rejected]: fn's writes are undone, and the refusal is recorded.
-//   - - an error marked [Aborted] or [Unknown]: everything is rolled back and nothing
+//   - an error marked [Rejected]: fn's writes are undone, and the refusal is recorded.
+//   - an error marked [Aborted] or [Unknown]: everything is rolled back and nothing
 //     recorded; the next delivery runs. Unknown can only be about this database, and after a
 //     rollback nothing in it is unknown.
-//   - - one marked [Failure], and any other error if the operation is Financial: fn's writes
+//   - one marked [Failure], and any other error if the operation is Financial: fn's writes
 //     are undone, and the failure is recorded; Operation.OnFailure decides what the next
 //     delivery gets.
 //   - any other error: as if marked [Aborted].
@@ -348,7 +348,7 @@ func (a *Attempt) endTx(ctx context.Context, tx store.OwnTx, res Result, err err
 	}
 	if werr := a.End(ctx, end); werr != nil {
 		if errors.Is(werr, ErrLeaseLost) {
-			return rolledBack{werr} // the next try sees what was written in between
+			return rolledBack{werr} // the next try sees the write in between
 		}
 		return retried(tx, werr)
 	}

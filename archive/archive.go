@@ -43,7 +43,7 @@ type Archive struct {
 	mu     sync.Mutex
 	zstd   *zstd.Encoder
 	last   position
-	unsure bool // a Write failed, so what is on the disk has to be looked at
+	unsure bool // a Write failed, so check the files first
 	closed bool
 }
 

@@ -19,7 +19,7 @@
 //   - before the claim: the message as it was. It is due, and the next scan finds it.
 //   - between the claim and its end: a lease that ends. Then the message is sent
 //     again, under the same id.
-//   - - between the end of the delivery and its settlement on the record: a call with an
+//   - between the end of the delivery and its settlement on the record: a call with an
 //     outcome. It is replayed, so the message isn't sent again and only settled.
 //   - after the settlement: nothing to do.
 //

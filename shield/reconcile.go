@@ -69,7 +69,7 @@ func ReconcileHTTP(questions map[string]Question, base http.RoundTripper) semel.
 		if len(s.Effects) == 0 && len(errs) > 0 {
 			return semel.Settlement{}, errors.Join(errs...)
 		}
-		return s, nil // with the effects that are known; the others are asked about again
+		return s, nil // with the known effects; ask about the others again
 	}
 }
 

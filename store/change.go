@@ -7,13 +7,13 @@ type Change string
 const (
 	ChangeClaimed      Change = "claimed"                // an attempt began
 	ChangeEnded        Change = "ended"                  // it became terminal; the disposition says how
-	ChangeSettled      Change = "settled"                // it was held and became terminal by another's word; Record.Settled says whose
-	ChangeReleased     Change = "released"               // nothing was executed under it, and its claim was given back
+	ChangeSettled      Change = "settled"                // it was held, and somebody else's word ended it: see Record.Settled
+	ChangeReleased     Change = "released"               // its claim was given back; nothing was executed under it
 	ChangeHeld         Change = "held"                   // nobody may run it until it is settled
 	ChangeEffect       Change = "effect"                 // the ledger changed
 	ChangeMessage      Change = "message"                // a message of the outbox was delivered, parked, replayed or discarded
 	ChangeCompensation Change = "compensation"           // a compensation was started or ended
-	ChangeChallenged   Change = "confirmation_requested" // a confirmation token was given out
+	ChangeChallenged   Change = "confirmation_requested" // a confirmation token was issued
 	ChangeUnconfirmed  Change = "confirmation_refused"   // a wrong or late token was presented
 	ChangeMoved        Change = "moved"                  // a refusal was put into a record of its own, for the caller who got it
 	ChangePostponed    Change = "postponed"              // only the lease or the time of the next look changed

@@ -62,13 +62,13 @@ type Queue[T member] struct {
 	sizes   Sizes     // of the batches that were sent
 	items   uint64    // that they had
 	out     int       // batches in flight
-	since   time.Time // when the first came of those that wait or are in flight
+	since   time.Time // when it last became busy; see Load.Since
 	heard   time.Time // when an item was last answered
 	failed  time.Time // when the last batch ended, if that was without an answer
 	running int       // workers, and a caller who leads
 	late    bool      // the last caller to lead left at their deadline; see endLead
 	closed  bool
-	watch   *time.Timer // gives up the items whose deadline has passed; nil before there was one
+	watch   *time.Timer // gives up items that have passed their deadline; nil before there was one
 	next    time.Time   // when it fires next; zero: it doesn't
 }
 
@@ -77,11 +77,11 @@ type Queue[T member] struct {
 type Item struct {
 	key      [32]byte
 	deadline time.Time // of a caller that nothing else ends; zero: a context watches over it
-	err      error     // why it was given up
+	err      error     // why the queue gave it up
 	done     sync.WaitGroup
 
 	number uint64 // its place in the order of arrival
-	behind uint64 // how many had arrived when it was taken
+	behind uint64 // how many had arrived when it left the queue
 	// finished: it has its result. settled: its caller has got that or err.
 	finished, settled bool
 }
@@ -349,7 +349,7 @@ func (q *Queue[T]) take() (batch []T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	bytes, full := 0, false
-	another := false // items that are left may be sent now, in another batch
+	another := false // remaining items may go now, in another batch
 	left := q.waiting[:0]
 	for n, item := range q.waiting {
 		if full = full || len(batch) == q.MaxBatch || bytes >= q.MaxBytes; full {

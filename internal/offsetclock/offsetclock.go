@@ -5,12 +5,12 @@
 // nobody; a lease that ends early has two holders. So the time runs by monotonic clocks, which
 // nobody can set, and a reading of the servers' clock only corrects it:
 //
-//   - - Between readings the monotonic clock of this machine carries the time on, so you can
+//   - Between readings the monotonic clock of this machine carries the time on, so you can
 //     read it without a round trip. The boot clock says how long the machine slept.
-//   - - A reading within Bound behind the time, or Leap ahead of it, is within clocks' usual
+//   - A reading within Bound behind the time, or Leap ahead of it, is within clocks' usual
 //     error. If it is ahead, the time jumps to it. If it is behind, the time runs a tenth
 //     slower until they agree.
-//   - - Any other reading is a leap of the servers' clock. The time goes on as it was, and a
+//   - Any other reading is a leap of the servers' clock. The time goes on as it was, and a
 //     note beside the records says how far it is off, for all processes, including later ones.
 //   - When a leap ahead has lasted as long as it is long, at most MaxWait, the time follows it
 //     in one step, in all processes at the same instant. Leases that began before the step are

@@ -14,7 +14,7 @@ type reckoning struct {
 	at   store.Instant // the time when the reading came; it hadn't followed a leap that the note has
 
 	since   Moment        // when the reading came
-	boot    Boot          // the latest that is known of by then
+	boot    Boot          // the latest boot known by then
 	lead    time.Duration // how far it is ahead of the servers' clock at least; now makes up for it
 	ceiling store.Instant // the latest time that the reading can have meant
 	paused  *pause        // nobody had looked before this process did

@@ -281,7 +281,7 @@ func (r *reader) time() store.Instant {
 		return 0
 	}
 	sec := r.varint()
-	i := store.Instant(sec*second + int64(nanos-1)) // wraps for what is no instant
+	i := store.Instant(sec*second + int64(nanos-1)) // wraps for times outside an Instant's range
 	if s, n := split(i); s != sec || n != int64(nanos-1) || i == 0 {
 		r.bad = true
 		return 0

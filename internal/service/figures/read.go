@@ -12,7 +12,7 @@ import (
 
 // reader reads the cells of other nodes.
 type reader struct {
-	mu    sync.Mutex // held while the store is read, so that it is asked once for all readers
+	mu    sync.Mutex // held while reading the store, so that one read serves all readers
 	at    time.Time  // of the last reading
 	err   error      // why it failed
 	nodes []counted  // of the last complete one

@@ -15,7 +15,7 @@ import (
 type slot struct {
 	at      int64 // Unix seconds, by the store's clock
 	counts  map[Series]int64
-	added   map[int]int64 // deliveries by bucketOf what was added to their time
+	added   map[int]int64 // deliveries by bucketOf the time that Semel added
 	records []Record      // of note; only in hours
 }
 
