@@ -8,7 +8,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// refuseLate answers too_late to a call that is older than what the store could remember.
+// refuseLate answers too_late to a call so old that the store may have forgotten it.
 func (d *delivery) refuseLate(ctx context.Context) (late bool, err error) {
 	if !d.op.RefuseLate && d.engine.epoch.Load() == 0 {
 		return false, nil
@@ -19,9 +19,9 @@ func (d *delivery) refuseLate(ctx context.Context) (late bool, err error) {
 	return late, err
 }
 
-// tooLate reports whether the call is older than what the store could still remember, and
-// nothing is stored about it: it may have been executed and forgotten. The call or its
-// key says when it was first sent; without that it is never too late.
+// tooLate reports whether a call without a record is so old that the store may have forgotten
+// it: it may have been executed and forgotten. The call or its key says when it was first
+// sent; without that it is never too late.
 func (d *delivery) tooLate(ctx context.Context) (bool, error) {
 	e, op, call := d.engine, d.op, &d.call
 	first := call.FirstSent
@@ -123,7 +123,7 @@ func (d *delivery) authorize(ctx context.Context, rec *Record) error {
 	return nil
 }
 
-// tell reports a decision that changed nothing, and keeps evidence of it.
+// tell reports a decision that changed nothing, and records evidence of it.
 func (d *delivery) tell(ctx context.Context) error {
 	err := d.witness(ctx)
 	if err == nil {
@@ -132,8 +132,8 @@ func (d *delivery) tell(ctx context.Context) error {
 	return err
 }
 
-// witness keeps evidence of a decision that changed nothing. If that fails, there is no
-// answer.
+// witness records evidence of a decision that changed nothing. If that fails, the delivery
+// gets no answer.
 func (d *delivery) witness(ctx context.Context) error {
 	err := d.engine.witness(ctx, &d.op.Operation, &d.call, &d.ans)
 	if err != nil {
@@ -142,7 +142,7 @@ func (d *delivery) witness(ctx context.Context) error {
 	return err
 }
 
-// decided tells of the decision, and returns the time that it has added.
+// decided reports the decision to Events, and returns the time that the engine added.
 func (d *delivery) decided(ctx context.Context) (added time.Duration) {
 	added = d.engine.elapsed() - d.began - d.waited - d.worked
 	if a := d.ans.Attempt; a != nil {

@@ -37,7 +37,7 @@ type Attempt struct {
 	// added is how much longer the delivery took because of the engine, so far.
 	added time.Duration
 
-	// lease is the attempt's place among those to be renewed.
+	// lease is the attempt's entry among the leases to renew.
 	lease leaseEntry
 
 	// handler is the handler's context. It has its own lock, so that the handler can be

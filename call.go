@@ -50,9 +50,10 @@ type Call struct {
 	// retry doesn't execute again, and proves nothing: in place of an outcome, or anything
 	// else from the record, the delivery gets [OtherCaller].
 	Unproved bool
-	// Network is where an unverified caller calls from, if there is BoundTo: the address as
-	// one of IPv6, without what one subscriber chooses. Callers of one network share its
-	// turns at a key; see [Internal.Turn]. The zero value is a network like any other.
+	// Network is the network that an unverified caller calls from, if there is BoundTo: their
+	// address in IPv6 form, without the bits that a subscriber chooses. Callers of one network
+	// share its turns at a key; see [Internal.Turn]. The zero value is a network like any
+	// other.
 	Network [16]byte
 	// Door names the way that the call came in, such as "http", up to 32 bytes. Leave it empty
 	// if your program calls the engine itself. A call belongs to the door that it came through
@@ -202,7 +203,7 @@ func effectKey(id ID, origin int64, name string) string {
 	return derivedKey("semel-effect-1", id, origin, name)
 }
 
-// derivedKey is a name for something that belongs to one call. The version says for what.
+// derivedKey derives a name for something that belongs to one call. version says what that is.
 func derivedKey(version string, id ID, origin int64, name string) string {
 	d := id.Digest()
 	b := append([]byte(version), d[:]...)

@@ -39,8 +39,8 @@ type delivery struct {
 
 	cur    *Record // the stored record, as last seen; none if there is none, or before look
 	looked bool    // whether cur was read
-	// foreign: what stands in the way is another caller's, or another door's, and the
-	// answer tells nothing of it.
+	// foreign: the record in the way belongs to another caller or door, and the answer must
+	// not reveal it.
 	foreign bool
 	at      reading       // when cur was judged
 	began   time.Duration // when it came, by the engine's clock

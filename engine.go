@@ -46,7 +46,7 @@ type Options struct {
 	// leave one in n+1 to the others. As many, by network, wait for their turn; see
 	// [Internal.Turn]. Defaults to 10,000.
 	MaxWaiters int
-	// Quotas bound what callers may have stored. Off by default.
+	// Quotas bound how much callers may store. Off by default.
 	Quotas Quotas
 	// ClockSkew is how far a client's clock may be off when it says when it
 	// first sent a call; see Operation.RefuseLate. Defaults to 1 minute.
@@ -116,7 +116,7 @@ type Engine struct {
 	stop       context.CancelFunc
 }
 
-// operation is a registered [Operation] with what the engine learns about it.
+// operation is a registered [Operation] and the engine's state for it.
 type operation struct {
 	Operation
 	engine *Engine

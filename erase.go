@@ -14,8 +14,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// erasedID is the cell that says which identities were erased lately, so that every engine on
-// the store tells its program.
+// erasedID is the cell that lists recent erasures, so that every engine on the store reports
+// them to its program.
 var erasedID = ID{Operation: reservedPrefix + "erased", Key: "erased"}
 
 const (
@@ -134,7 +134,7 @@ func (l *erasures) includes(w Witness, read store.Instant) func(ID, time.Time) b
 	}
 }
 
-// eraseRecord erases what names an identity, but for its record.
+// eraseRecord erases everything that names an identity, except its record.
 func (e *Engine) eraseRecord(ctx context.Context, rec *Record) error {
 	if e.extras.Evidence != nil && e.opts.Witness != nil {
 		if _, err := e.opts.Witness.EraseRecord(ctx, rec.ID); err != nil {

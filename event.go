@@ -16,8 +16,8 @@ import (
 // Each function gets an [Event] with the members that its comment names.
 type Events struct {
 	// Arrived: a door begins to answer a request that delivers a call, or one item of such a
-	// request. Door, Header. It returns ctx, or a context made from it, under which the
-	// delivery goes on, its handler included: the place for a span. Answered gets it back.
+	// request. Door, Header. It returns ctx, or a context derived from it, for the rest of the
+	// delivery, including its handler. Start a span here; Answered gets the context back.
 	Arrived func(ctx context.Context, e Event) context.Context
 	// Trace is the W3C trace context (traceparent) of the span in a context; empty if there
 	// is none. If it is sampled, the record of an attempt that begins there keeps it as
@@ -127,16 +127,16 @@ type Event struct {
 	State    State
 	// RetryAfter is the delay that the caller got; zero if none.
 	RetryAfter time.Duration
-	// Limit is what the delivery was throttled by.
+	// Limit is the limit that throttled the delivery.
 	Limit Limit
 	// Waited is how long the delivery waited for another's outcome.
 	Waited time.Duration
-	// Presented is what a delivery came with that got [Conflict]; nil for any other.
+	// Presented describes the payload of a delivery that got [Conflict]; nil for any other.
 	Presented *Presented
 
-	// Added is what the engine added to a delivery's time: until it was decided, and for an
-	// attempt that has ended, until its end was durable as well. It has neither the work
-	// itself nor Waited. If the attempt began in another process, it is the time of its end.
+	// Added is the time that the engine added to a delivery: until the decision, and for an
+	// ended attempt also the time until its end was durable. It includes neither the work
+	// itself nor Waited. If the attempt began in another process, it covers only the end.
 	Added time.Duration
 
 	// Disposition says how an attempt ended. It is empty when the record is Held, and
@@ -161,8 +161,8 @@ type Event struct {
 	Try int
 	// Count is how many records were purged.
 	Count int
-	// Erased reports whether what you know of an identity, from the store's time at or before it,
-	// is erased. Call it at any time.
+	// Erased reports whether to erase your data about an identity, if it dates from at or
+	// earlier by the store's clock. Call it at any time.
 	Erased func(id ID, at time.Time) bool
 	// Swept is what a sweep did.
 	Swept Swept
@@ -174,8 +174,8 @@ type Presented struct {
 	Principal string
 	// Fingerprint is that of its payload.
 	Fingerprint Fingerprint
-	// Payload is [Call].Payload, where Operation.KeepPayload and Operation.MaxResult allow
-	// that it's kept; nil otherwise. It belongs to the door: copy what you keep.
+	// Payload is [Call].Payload, if Operation.KeepPayload and Operation.MaxResult allow
+	// storing it; nil otherwise. It belongs to the door: copy what you keep.
 	Payload []byte
 	// Charge counts bytes that you keep of it against the quotas of who sent it. If it
 	// reports false, they are over a quota, and you should keep nothing. Nil if no quota is

@@ -70,8 +70,8 @@ func (e *Engine) newVersion(op *Operation, prev, next *Record, change store.Chan
 	return v
 }
 
-// keepLonger lets a window that has just begun end later by what the store's clock is held
-// back: that may follow before the window is over.
+// keepLonger extends a window that has just begun by the time that the store's clock is held
+// back: the clock may catch up before the window is over.
 func (e *Engine) keepLonger(next *Record) {
 	held := e.clockState(next.UpdatedAt).Held
 	if next.NextAt == next.ExpiresAt {

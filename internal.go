@@ -89,9 +89,9 @@ func (in Internal) Redeclare(declare func() error) (commit func(), err error) {
 	}, nil
 }
 
-// Arrived begins a delivery that a door has taken in, with the headers of its request, if it
-// has any, and returns the context under which it goes on. Give that to the engine and to
-// Answered. If nobody observes deliveries it is ctx.
+// Arrived begins a delivery at a door, with the headers of its request, if any, and returns
+// the context for the rest of it. Pass that to the engine and to Answered. If nobody observes
+// deliveries it is ctx.
 func (in Internal) Arrived(ctx context.Context, name string, header map[string][]string) context.Context {
 	if !in.Listens() && in.engine.events.Arrived == nil {
 		return ctx
@@ -113,7 +113,7 @@ type arrival struct {
 
 type arrivalKey struct{}
 
-// Value finds the arrival itself, and otherwise what the context around it has.
+// Value returns the arrival itself for its key, and the parent's value for any other.
 func (a *arrival) Value(key any) any {
 	if _, ok := key.(arrivalKey); ok {
 		return a

@@ -309,8 +309,7 @@ func (e *Engine) tryRelease(ctx context.Context, x *release) (done bool, err err
 		return false, e.storeError("get", x.id, err)
 	}
 	if unused(rec, x.claims) {
-		// Where another write was faster, it may have declared the claim held: the next
-		// look tells.
+		// If another write was faster, it may have declared the claim held: look again later.
 		_, released, err := e.release(call, x.op, rec)
 		return released, err
 	}

@@ -117,7 +117,7 @@ const (
 	SchemeParts = store.SchemeParts
 )
 
-// Limits on what a call brings.
+// Limits on the fields of a call.
 const (
 	MaxKeyLen     = store.MaxKeyLen
 	MaxAttributes = store.MaxAttributes

@@ -29,8 +29,8 @@ type storeCall struct {
 	cancel   context.CancelFunc
 }
 
-// storeCall returns the context for a call to the store, and what ends it: ctx itself and
-// nil if it is one already, for several calls, and otherwise a new one.
+// storeCall returns the context for calls to the store, and the storeCall to end afterwards.
+// If ctx already is one, it returns ctx and nil, so that several calls share it.
 func (e *Engine) storeCall(ctx context.Context) (context.Context, *storeCall) {
 	if _, ok := ctx.(*storeCall); ok {
 		return ctx, nil
@@ -39,7 +39,7 @@ func (e *Engine) storeCall(ctx context.Context) (context.Context, *storeCall) {
 	return c, c
 }
 
-// end releases what the context has. You may call it on nil.
+// end releases the context's resources. You may call it on nil.
 func (c *storeCall) end() {
 	if c == nil {
 		return

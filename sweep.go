@@ -79,7 +79,8 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 	}
 	begins := p.pass && p.after == ""
 	if !begins {
-		// What has become due comes first, however much the pass still has before it.
+		// Records that have just become due come first, however much the pass still has before
+		// it.
 		ahead()
 	}
 	if p.pass {
@@ -145,13 +146,13 @@ func (e *Engine) due(ctx context.Context, q store.DueQuery) (store.DuePage, erro
 	return page, nil
 }
 
-// passPause is the longest pause between two passes, which find what sweeps that look
-// ahead don't: a record that was written late, behind the place where they begin.
+// passPause is the longest pause between two passes. A pass finds records that sweeps that
+// look ahead miss: ones written late, behind their cursor.
 const passPause = time.Minute
 
-// sweeps is where the next sweep begins. A pass looks at everything that is due, in as
-// many sweeps as that takes, and purges what has expired. Where passes are paced, by
-// Options.PurgeInterval or PurgeRate, other sweeps look ahead: only at what has become due.
+// sweeps is where the next sweep begins. A pass looks at all due records, in as many sweeps as
+// that takes, and purges expired ones. If Options.PurgeInterval or PurgeRate paces the passes,
+// other sweeps look ahead, only at records that have just become due.
 type sweeps struct {
 	mu   sync.Mutex
 	plan sweepPlan
@@ -299,7 +300,7 @@ func (e *Engine) handles(name string) (*operation, bool) {
 	return op, ok
 }
 
-// attend does what a due record that hasn't expired needs.
+// attend handles a due record that hasn't expired.
 func (e *Engine) attend(ctx context.Context, op *operation, rec *Record, now store.Instant, n *Swept) error {
 	switch {
 	case rec.State.Terminal() && rec.Unfinished():

@@ -76,8 +76,8 @@ func (d *delivery) lock(ctx context.Context) (next progress, err error) {
 	return answered, err
 }
 
-// txStore is the store of one delivery in a transaction. It reads what others have
-// committed, as it would without one, and writes in the transaction.
+// txStore is the store of one delivery in a transaction. It reads committed records, as it
+// would without a transaction, and writes in the transaction.
 type txStore struct {
 	store.Tx
 	engine *Engine
@@ -116,8 +116,8 @@ func (s *txStore) apply(ctx context.Context, v version) (*Record, bool, error) {
 	return v.rec, true, nil
 }
 
-// applyMark writes the mark of a sequence in the transaction, which has locked it. What the
-// transaction leaves, if it commits, is the claim or the outcome and the mark together.
+// applyMark writes the mark of a sequence in the transaction, which has locked it. If the
+// transaction commits, it leaves the mark together with the claim or the outcome.
 func (s *txStore) applyMark(ctx context.Context, v version) error {
 	v.deadline = 0
 	applied, err := s.Apply(ctx, v.write())
@@ -190,7 +190,7 @@ type txAttempt struct{ *Attempt }
 
 func (a txAttempt) Committed() { a.committed() }
 
-// committed tells of an end that its transaction has made durable.
+// committed reports an end that its transaction has made durable.
 func (a *Attempt) committed() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -54,8 +54,8 @@ func refusedTo(rec *Record, now store.Instant) bool {
 	return rec.Disposition == DispositionRejected && nothingHappened(rec) && !rec.Expired(now)
 }
 
-// ownRefusal finds the refusal that the delivery's caller got earlier, where another caller has
-// the key since. It is then what the delivery is judged by.
+// ownRefusal looks for the refusal that the delivery's caller got earlier, if another caller
+// has since got the key. The delivery is then judged by the refusal.
 func (d *delivery) ownRefusal(ctx context.Context) error {
 	cur := d.cur
 	if cur.RefusedUntil <= d.at.now || cur.BoundTo == d.call.BoundTo && !isTombstone(cur) {
