@@ -12,7 +12,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Cart is what a cart mandate is about.
+// Cart is the subject of a cart mandate.
 type Cart struct {
 	// Currency is that of all prices: three capital letters, as ISO 4217 has them.
 	Currency string

@@ -87,9 +87,9 @@ func NewMandates(engine *semel.Engine, opts MandateOptions) (*Mandates, error) {
 	return m, engine.Register(m.cart, m.intent)
 }
 
-// Make makes what a mandate consists of, such as a signed document; nil makes nothing. It
-// must have no effect on other systems: after a crash it runs again, for the same mandate. If
-// it fails, the next call makes the mandate.
+// Make makes a mandate's data, such as a signed document; nil makes none. It must have no
+// effect on other systems: after a crash it runs again, for the same mandate. If it fails, the
+// next call makes the mandate.
 type Make func(ctx context.Context, m Mandate) ([]byte, error)
 
 // Cart returns the mandate of a cart in a session, which make makes if there is none

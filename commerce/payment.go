@@ -44,7 +44,7 @@ type Charge struct {
 	Signed []byte
 }
 
-// Charged is what the gateway answered.
+// Charged is the gateway's answer.
 type Charged struct {
 	// TransactionID is the gateway's name of the payment. Without one the payment is held,
 	// because nobody could find it at the gateway.
@@ -139,8 +139,8 @@ func (p *Payments) call(pay Pay) (semel.Call, error) {
 }
 
 // Pay charges a payment, unless that was done; then everybody gets the same transaction. If
-// it isn't known whether the buyer was charged, the payment is held until [Payments.Tell] or
-// the operation's reconciler says so. [ErrMandateExpired] means that nobody was charged.
+// nobody knows whether the buyer was charged, the payment is held until [Payments.Tell] or the
+// operation's reconciler says. [ErrMandateExpired] means that nobody was charged.
 func (p *Payments) Pay(ctx context.Context, pay Pay) (Charged, semel.Answer, error) {
 	call, err := p.call(pay)
 	if err != nil {
@@ -186,8 +186,8 @@ func (c Charged) named() bool {
 	return c.TransactionID != "" && store.Attributes{store.AttributeTransactionID: c.TransactionID}.Validate() == nil
 }
 
-// Told is what a gateway says of a payment in another way than by its answer to the charge,
-// such as by a webhook.
+// Told is a gateway's report of a payment, other than its answer to the charge, such as a
+// webhook.
 type Told struct {
 	// Reference is that of the [Charge].
 	Reference string
@@ -231,8 +231,8 @@ func (p *Payments) Tell(ctx context.Context, tenant string, t Told) error {
 	case !rec.Held:
 		return semel.ErrInFlight
 	}
-	// A crash before this write leaves the payment held, and whoever tells tells it again. A
-	// crash after it leaves nothing to do.
+	// A crash before this write leaves the payment held, and the gateway's report comes again.
+	// A crash after it leaves nothing to do.
 	_, err = p.engine.Settle(ctx, rec.ID, s, "told by the gateway")
 	return err
 }

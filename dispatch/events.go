@@ -39,7 +39,7 @@ type DeliveryEvent struct {
 	// keeps it; empty if it wasn't traced.
 	Call     semel.ID
 	Executed string
-	// Context is what Sending has returned; nil without one, or without a try.
+	// Context is the context that Sending returned; nil without one, or without a try.
 	Context context.Context
 	// Try counts the tries, from 1. It is zero if an earlier try turned out to have
 	// succeeded.

@@ -188,8 +188,8 @@ func (e *noAnswerError) unsent() string {
 	return ""
 }
 
-// FindingOf is what the error of a try by [HTTP] proves about the message. An error that
-// isn't from there proves nothing.
+// FindingOf says what the error of a try by [HTTP] proves about the message. An error from
+// elsewhere proves nothing.
 func FindingOf(err error) judge.Finding {
 	if e, ok := errors.AsType[*answerError](err); ok {
 		return e.found
@@ -219,7 +219,8 @@ func Rules(answers *judge.Named) judge.Rules {
 	return judge.Rules{Answers: answers, Contract: contract, RedirectsUnclear: true}
 }
 
-// contract is what receivers say of messages: by 409 that they are at work on one.
+// contract is the meaning of receivers' answers: a 409 says that they are already working on
+// the message.
 var contract = judge.Answers{Unknown: []string{"409"}}.Must()
 
 // refusal is the error for an answer that isn't a success.

@@ -9,7 +9,7 @@ import (
 )
 
 // laneTurn is how many messages of a lane are delivered before others have their
-// turn. It bounds what a long lane takes from them.
+// turn. It bounds how long a long lane makes the others wait.
 const laneTurn = 64
 
 // workLane delivers messages of a lane, one after the other. It reports whether
@@ -60,7 +60,7 @@ func (d *Dispatcher) advance(ctx context.Context, l *line, id laneID, held *seme
 	if err != nil {
 		return false, err
 	}
-	// What others append meanwhile isn't for this round.
+	// This round leaves out entries that others append meanwhile.
 	entries, full := first.value.Entries, first.value.full()
 	var f deliverResult
 	i := first.value.Done

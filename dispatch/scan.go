@@ -147,9 +147,9 @@ type laneMessage struct {
 // all messages that aren't in a lane yet and were due at until. If there are too many, until
 // is earlier than now, and full is true.
 //
-// If messages are to be put into lanes, whole is set, because their order needs everything
-// that is due. Otherwise view may begin behind what isn't for this dispatcher, such as expired
-// records that can't be purged: then a backlog isn't read again and again.
+// Set whole to put messages into lanes, because their order needs all due records. Otherwise
+// view may skip a stretch without work for this dispatcher, such as expired records that can't
+// be purged, so that it doesn't read a backlog again and again.
 func (d *Dispatcher) view(ctx context.Context, whole bool) (seen []laneMessage, until store.Instant, full bool, err error) {
 	until, err = d.store.Now(ctx)
 	if err != nil {
@@ -242,8 +242,8 @@ func (d *Dispatcher) takeUnordered(rec *semel.Record) {
 	}
 }
 
-// putOff postpones, in the store, messages for which there is no room, so that they
-// aren't scanned again and again.
+// putOff postpones, in the store, messages that didn't fit into the queue, so that they aren't
+// scanned again and again.
 func (d *Dispatcher) putOff(ctx context.Context) {
 	for {
 		select {

@@ -20,8 +20,8 @@ func Line(level slog.Level, message string, attrs ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{slog.Any(slog.LevelKey, level), slog.String(slog.MessageKey, message)}, attrs...)
 }
 
-// EventOf is the event of an answer for Answered of [semel.Events], as far as the engine's
-// decision says; an empty one if there is none. The rest is the door's to fill in.
+// EventOf is the event of an answer for Answered of [semel.Events], filled in from the
+// engine's decision; empty if there is none. The door fills in the rest.
 func EventOf(ans *semel.Answer) semel.Event {
 	if ans == nil {
 		return semel.Event{}
@@ -85,7 +85,7 @@ const Refused = "more deliveries refused"
 // and a person wants to see that they go on.
 const warnEvery = time.Minute
 
-// refused is what a line says of a delivery that wasn't executed or replayed.
+// refused is the subject of a line about a delivery that wasn't executed or replayed.
 type refused struct {
 	door     string
 	decision semel.Decision

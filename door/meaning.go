@@ -9,8 +9,8 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// Meaning is what a code tells a caller, whatever the call and the door. A door has words
-// or a status of its own only where its protocol demands them.
+// Meaning explains a code to callers, whatever the call and the door. A door has its own words
+// or status only where its protocol demands them.
 type Meaning struct {
 	Code semel.Code `json:"code"`
 	// Status is that of HTTP.
@@ -26,8 +26,8 @@ type Meaning struct {
 	// engine doesn't say. Zero: sending it again makes no sense, or only the engine knows
 	// when.
 	Retry time.Duration `json:"-"`
-	// Effect is what the refusal says of the call to another Semel in front: that nothing was
-	// done, that something may have been, or nothing. The header [EffectHeader] has it.
+	// Effect tells another Semel in front about the call: that nothing was done, that
+	// something may have been, or nothing at all. It goes into the header [EffectHeader].
 	Effect string `json:"-"`
 	// Foreign: the record that stands in the way belongs to another call, so the refusal
 	// doesn't name it.

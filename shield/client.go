@@ -134,8 +134,8 @@ func (c *Client) send(ctx context.Context, effectKey string, req *http.Request, 
 	return nil, semel.Abandoned(failed)
 }
 
-// moves reports whether the call is one of a financial operation, as far as its execution
-// knows: one over the API doesn't.
+// moves reports whether the call's operation is financial, as far as its execution knows: an
+// execution over the API doesn't.
 func moves(x semel.Execution) bool {
 	f, ok := x.(interface{ Financial() bool })
 	return ok && f.Financial()

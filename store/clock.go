@@ -9,9 +9,9 @@ import (
 // clock never leaps.
 //
 // Now of such a store runs by a clock that nobody can set, and doesn't follow at once where
-// the clock of the machine or server is set: running early what has expired makes an effect
-// twice, and keeping a record longer harms nobody. It follows a leap ahead, in one step, when
-// that has lasted as long as it is long, at most an hour; and it never goes back.
+// the clock of the machine or server is set: a record that expires early makes an effect
+// happen twice, and one that stays longer harms nobody. It follows a leap ahead, in one step,
+// once the leap has lasted as long as it is long, at most an hour; and it never goes back.
 type Timekeeper interface {
 	// ClockState is the state of the clock at a time that Now has returned. The engine calls
 	// it for most deliveries, so it doesn't ask a server.

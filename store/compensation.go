@@ -7,10 +7,10 @@ type Compensation struct {
 	Operation string
 	Principal string
 	Key       string
-	// Shared says that the operation shares its keys within the tenant, so that
-	// Principal is no part of the identity.
+	// Shared says that the operation shares its keys within the tenant, so that Principal
+	// isn't part of the identity.
 	Shared bool
-	// State is where it stands, as far as this record knows.
+	// State is the compensation's state, as far as this record knows.
 	State CompensationState
 	// Reason says why somebody compensated the call, for people.
 	Reason    string

@@ -1,6 +1,6 @@
 package store
 
-// Confirmation is what a record knows about the confirmation of its call.
+// Confirmation is the state of a call's confirmation.
 type Confirmation struct {
 	// Tokens are the issued tokens that may still be used. Once one was used there are none.
 	Tokens []ConfirmationToken

@@ -30,7 +30,7 @@ type Durability struct {
 	// Settings are what the level was judged by.
 	Settings []Setting `json:"settings,omitempty"`
 	// Unsafe has a sentence for each setting that the strict profile refuses:
-	// its name, its value, and what may come of it. Empty: nothing is unsafe.
+	// its name, its value, and the danger. Empty: nothing is unsafe.
 	Unsafe []string `json:"unsafe,omitempty"`
 }
 

@@ -3,13 +3,13 @@ package store
 // Entry is one entry of the evidence log, as a store keeps it. The store doesn't
 // interpret its fields, and they don't change after the store got the entry.
 type Entry struct {
-	// Leaf is what the log proves: it never changes and is never deleted.
+	// Leaf is the part that the log proves: it never changes and is never deleted.
 	Leaf []byte
 	// Opening explains the leaf to readers with permission. It can be erased.
 	Opening []byte
-	// Subject is what to find the entry by; zero for nothing.
+	// Subject is the entry's index key; zero for none.
 	Subject Subject
-	// Also is what to find it by, too, besides Subject. A store needn't return it.
+	// Also has further index keys. A store needn't return them.
 	Also []Subject
 	// Hash is that of the leaf in the Merkle tree, or zero. It isn't stored: a store may
 	// remember it for a while, so that extending the tree needn't read the entry; see
@@ -17,5 +17,5 @@ type Entry struct {
 	Hash [32]byte
 }
 
-// Subject is a digest of what entries are about.
+// Subject is a digest of the thing that entries are about.
 type Subject [16]byte

@@ -22,7 +22,7 @@ type Extras struct {
 	// NoEvidence says, for people, why Evidence is nil although other stores of this
 	// kind have it. It may be nil too.
 	NoEvidence error
-	// Clock tells of the leaps of the clock that Now follows.
+	// Clock reports leaps of the clock that Now follows.
 	Clock Timekeeper
 	// Queues tells how far concurrent callers share writes and reads.
 	Queues QueueReporter
@@ -55,8 +55,8 @@ type DurabilityReporter interface {
 	Durability(ctx context.Context) (Durability, error)
 }
 
-// QueueReporter tells of the queues in which a store gathers what concurrent callers want,
-// to do it in batches (group commit). Without it nobody sees how full they are.
+// QueueReporter reports on the queues that gather concurrent callers' requests into batches
+// (group commit). Without it nobody sees how full they are.
 type QueueReporter interface {
 	// Queues are the queues of this process. It asks no server.
 	Queues() []QueueState
@@ -84,9 +84,9 @@ type QueueState struct {
 // WriteChecker tells whether a store takes writes. Without it, a store that answers counts as
 // writable.
 type WriteChecker interface {
-	// CheckWrites fails where the store refuses every write, as a server that has become
-	// a standby does, and where that can't be told. It changes nothing, and is cheap
-	// enough for once a second.
+	// CheckWrites fails if the store refuses every write, as a server that has become a
+	// standby does, or if it can't tell. It changes nothing, and is cheap enough to call once
+	// a second.
 	CheckWrites(ctx context.Context) error
 }
 

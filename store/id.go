@@ -48,7 +48,7 @@ func (id ID) Digest() [32]byte {
 	return sha256.Sum256(b)
 }
 
-// Digest is a SHA-256 in the form in which records show it.
+// Digest is a SHA-256 in the form that records show.
 type Digest [sha256.Size]byte
 
 // String is d in hexadecimal.

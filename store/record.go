@@ -41,12 +41,11 @@ type Record struct {
 	// records of format 1, where the newest number of a sequence had the identity of the
 	// sequence.
 	Sequence uint64
-	// Mark orders the numbers of a sequence. A record with one is no call: it has the
-	// identity of the sequence, no outcome, and answers for nothing. Nil otherwise.
+	// Mark orders the numbers of a sequence. A record with one isn't a call: it has the
+	// identity of the sequence and no outcome, and answers no delivery. Nil otherwise.
 	Mark *Mark
-	// RefusedUntil is until when refusals that other callers got under the same key may be
-	// kept in records of their own; zero if there are none. This record isn't forgotten
-	// before.
+	// RefusedUntil is the time until which refusals to other callers under the same key may
+	// have records of their own; zero if there are none. This record outlives them.
 	RefusedUntil Instant
 
 	// Fence strictly rises with every new holder of this identity, also across
@@ -105,8 +104,8 @@ type Record struct {
 	// Payload is the request as the first delivery brought it, where the operation keeps it;
 	// nil otherwise.
 	Payload []byte
-	// Attributes are what the first delivery of this call said about it, and what its
-	// answers did; see [Result].Attributes.
+	// Attributes come from the first delivery of this call, and from its answers; see
+	// [Result].Attributes.
 	Attributes Attributes
 	// Confirmation is how the call was confirmed, or is to be; nil where its
 	// operation asks for none.
@@ -125,7 +124,7 @@ type Mark struct {
 	Newest uint64
 }
 
-// Policy is the policy under which an attempt was claimed. The attempt is judged by it,
+// Policy is the policy in force when an attempt was claimed. The attempt is judged by it,
 // because another program, or a later version of this one, may declare the operation in
 // another way, or not at all.
 type Policy struct {
@@ -158,9 +157,9 @@ const MaxEarlier = 16
 type Result struct {
 	// Data is returned byte for byte to every duplicate.
 	Data []byte
-	// Tombstone says that the whole answer was not kept: it was too large,
-	// streamed, or not fit to be repeated. Data may still tell something about
-	// it. The call does not run again.
+	// Tombstone says that the record doesn't hold the whole answer: it was too large,
+	// streamed, or unfit to be repeated. Data may still have something about it. The call does
+	// not run again.
 	Tombstone bool
 	// Attributes are facts that only the answer tells, such as the id of a created object. The
 	// write that ends the attempt, or settles the effect, moves them to the record's

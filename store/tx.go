@@ -7,12 +7,11 @@ import "context"
 // commit or neither. A store that can do this makes them; see package pgstore.
 type Tx interface {
 	// Lock keeps every other transaction from locking the identity until this one
-	// ends. It does not wait. boundTo is what the call is bound to, see
-	// BoundTo of semel.Call: nothing that a transaction has written can be seen before it
-	// commits, so the lock tells a duplicate, which is in flight, from a delivery of
-	// another caller, for which a record may say more. A second lock of one identity in
-	// one transaction is an [Error] with [CodeInvalidCall], for what the first has written
-	// can't be seen from outside yet.
+	// ends. It does not wait. boundTo is BoundTo of semel.Call. A transaction's writes can't
+	// be seen before it commits, so the lock itself tells a duplicate, which is in flight,
+	// from another caller's delivery, and for that one a record may say more. A second lock of
+	// one identity in one transaction is an [Error] with [CodeInvalidCall], because nobody
+	// outside can see the first one's writes yet.
 	Lock(ctx context.Context, id ID, boundTo string) (TxLock, error)
 	// Apply is Apply of a [Store] as a part of the transaction: it holds once that has
 	// committed, and leaves nothing when it has not. Where the transaction was

@@ -124,7 +124,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// Reasons for which a change is refused. Errors wrap them.
+// Reasons to refuse a change. Errors wrap them.
 var (
 	// ErrVersion: a Put doesn't follow the version that is there (optimistic locking).
 	// Read the state, and edit that.

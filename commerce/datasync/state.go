@@ -32,7 +32,7 @@ const (
 	Echo Outcome = "echo"
 )
 
-// State is what a side has of an entity, or of one version of an AppendOnly entity.
+// State is a side's state of an entity, or of one version of an AppendOnly entity.
 type State struct {
 	Ref `json:"-"`
 	// Version is the highest version that this side has seen, which the other side may not

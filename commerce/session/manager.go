@@ -41,10 +41,10 @@ type Owner struct {
 // Session is an active session.
 type Session struct {
 	Owner
-	// ID names the session. No other session has it, not even of the same owner. It is no
+	// ID names the session. No other session has it, not even of the same owner. It isn't
 	// secret.
 	ID string
-	// Token is what the user's device shows.
+	// Token is the token that the user's device presents.
 	Token []byte
 	// StartedAt and ExpiresAt are by the store's clock.
 	StartedAt, ExpiresAt time.Time

@@ -13,9 +13,10 @@ func (q *Queue[T]) lead(ctx context.Context, item T) {
 	q.Lead(ctx, item)
 }
 
-// endLead lets a worker go on with what has come meanwhile. A server may still be at work for a
-// caller who has left at their deadline. So nobody else leads until a worker, who waits for the
-// server, has ended a batch, or there could be ever more work that nobody waits for.
+// endLead lets a worker go on with the items that have come meanwhile. A server may still be
+// working for a caller who has left at their deadline. So nobody else leads until a worker,
+// which waits for the server, has ended a batch: otherwise more and more work could pile up
+// without anybody waiting for it.
 func (q *Queue[T]) endLead(late bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

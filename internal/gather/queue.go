@@ -72,8 +72,8 @@ type Queue[T member] struct {
 	next    time.Time   // when it fires next; zero: it doesn't
 }
 
-// Item is what a queue knows of a caller that waits for its item. Embed it in your items;
-// each may be given to Do once.
+// Item is the queue's state for one caller and its item. Embed it in your items; pass each to
+// Do only once.
 type Item struct {
 	key      [32]byte
 	deadline time.Time // of a caller that nothing else ends; zero: a context watches over it
@@ -330,8 +330,8 @@ func (q *Queue[T]) drain() {
 	}
 }
 
-// gather lets those join who can at once: the end of a batch wakes many callers, who come
-// again. BenchmarkGather shows what that is worth.
+// gather yields until no more callers join: the end of a batch wakes many at once, and most
+// have another item. BenchmarkGather shows the gain.
 func (q *Queue[T]) gather() {
 	for before := -1; ; {
 		waiting, _ := q.Len()

@@ -199,7 +199,7 @@ func (c *Clock) State(now store.Instant) store.ClockState {
 	return st
 }
 
-// Servers is what the servers' clock shows at a time of the store.
+// Servers is the servers' clock at a time of the store.
 func (c *Clock) Servers(at store.Instant) store.Instant {
 	at = at.Add(-c.Advanced())
 	if k := c.state.Load(); k != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// Near is how far the time may be past the latest one that was noted if nothing is wrong:
-	// a process notes it after every reading, unless it is busy or has just been started anew.
+	// Near is how far the time may be past the noted one if nothing is wrong: a process notes
+	// it after every reading, unless it is busy or has just restarted.
 	Near = 2 * Period
 	// MinWait is how long a leap ahead must last at least before the time follows it. A process
 	// that looks every Period has seen it by then.
@@ -81,21 +81,21 @@ func (n Note) followed() Note {
 	return n
 }
 
-// waitingAs is the note with what k has noted of a leap that the time waits for.
+// waitingAs is the note with k's data on the leap that the time waits for.
 func (n Note) waitingAs(k *Note) Note {
 	n.Off, n.Since, n.Until = k.Off, k.Since, k.Until
 	return n
 }
 
-// counted is the time by the boot clock, if the machine hasn't been started anew since n was
-// noted.
+// counted is the time by the boot clock, if the machine hasn't rebooted since somebody noted
+// n.
 func (n *Note) counted(b Boot) (at store.Instant, ok bool) {
 	return store.Instant(n.BootOff).Add(b.Up), b.ID != "" && b.ID == n.Boot
 }
 
-// moved is the note where the servers' clock turns out to be off behind the time now. So the
-// time goes on as it was. A change as small as what clocks are corrected by doesn't begin
-// the wait anew.
+// moved is the note when the servers' clock turns out to be off behind the time now. So the
+// time goes on as it was. A change no larger than clocks' usual corrections doesn't restart
+// the wait.
 func (n Note) moved(off time.Duration, now store.Instant) Note {
 	if off < 0 && -off <= Leap {
 		off = 0

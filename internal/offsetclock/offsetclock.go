@@ -56,8 +56,8 @@ type Moment struct{ Wall, Mono time.Duration }
 // skew is how far the wall clock is ahead of the monotonic one.
 func (m Moment) skew() time.Duration { return m.Wall - m.Mono }
 
-// Boot is what the boot clock of a machine shows, which counts the time for which the machine
-// sleeps, and which nobody can set. It is zero where the system has none.
+// Boot is a reading of a machine's boot clock, which also counts the time that the machine
+// sleeps, and which nobody can set. It is zero if the system has none.
 type Boot struct {
 	// ID differs for each boot of each machine.
 	ID string
@@ -65,8 +65,8 @@ type Boot struct {
 	Up, Slept time.Duration
 }
 
-// slept is how long the machine has slept since the boot clock showed b, if by now it shows
-// now, and what to compare the next reading of it with.
+// slept is how long the machine slept between the readings b and now of the boot clock, and
+// the reading to compare the next one with.
 func (b Boot) slept(now Boot) (time.Duration, Boot) {
 	switch d := now.Slept - b.Slept; {
 	case now.ID != "" && now.ID != b.ID: // it couldn't be read before
@@ -77,11 +77,11 @@ func (b Boot) slept(now Boot) (time.Duration, Boot) {
 	return 0, b
 }
 
-// Reading is what the servers' clock showed at some moment between Asked and Came.
+// Reading is the servers' clock at some moment between Asked and Came.
 type Reading struct {
 	At          store.Instant
 	Asked, Came Moment
-	// Boot is what the boot clock showed when it came.
+	// Boot is the boot clock at Came.
 	Boot Boot
 }
 

@@ -69,7 +69,7 @@ func (n *Note) onStart(r *Reading) expected {
 }
 
 // carriedOn is what a process expects by its own reckoning. It also returns the note, with what
-// this process has done about a leap and couldn't note. Given is the latest time that it has
+// this process has done about a leap and couldn't note. given is the latest time that it has
 // returned.
 func (k *reckoning) carriedOn(n Note, r *Reading, slept time.Duration, given store.Instant, bound time.Duration) (expected, Note) {
 	passed := r.Came.Mono - k.since.Mono + slept

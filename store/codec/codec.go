@@ -37,7 +37,7 @@ import (
 // are: see TestRecorded.
 const Version = 2
 
-// versionOf is the format in which a record is written.
+// versionOf is the format that a record is written in.
 func versionOf(r *store.Record) byte {
 	if r.Mark != nil || r.RefusedUntil != 0 {
 		return 2

@@ -44,8 +44,8 @@ type entry struct {
 	due   int // its place in the list of the due index
 }
 
-// hash stands for an identity. Identities themselves would be most of what the collector has
-// to look at, and of what moves when the map grows.
+// hash stands for an identity. Identities themselves would be most of the collector's work,
+// and of the bytes that move when the map grows.
 type hash [2]uint64
 
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}

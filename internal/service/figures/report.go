@@ -127,7 +127,7 @@ func (f *Figures) Read(ctx context.Context, d time.Duration) (*Report, error) {
 	return r, nil
 }
 
-// mine is what this node has counted until now.
+// mine returns this node's counts until now.
 func (f *Figures) mine(now int64) counted {
 	n := &f.own
 	n.mu.Lock()
@@ -163,7 +163,7 @@ func (r *Report) records(c *counted) map[int64][]Record {
 	return lists
 }
 
-// fill adds up what the nodes have counted.
+// fill adds up the nodes' counts.
 func (r *Report) fill(nodes []counted) {
 	steps := map[int64]slot{}
 	records := map[semel.ID]*Record{}
