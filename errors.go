@@ -6,7 +6,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// The codes. A replayed success is not an error; an answer without a result is.
+// The codes. A replayed success isn't an error; an answer without a result is.
 const (
 	// CodeInvalidCall: the call itself is malformed. Nothing was looked up.
 	CodeInvalidCall = store.CodeInvalidCall

@@ -161,8 +161,8 @@ type Event struct {
 	Try int
 	// Count is how many records were purged.
 	Count int
-	// Erased reports whether to erase your data about an identity, if it dates from at or
-	// earlier by the store's clock. Call it at any time.
+	// Erased reports whether to erase data about an identity that dates from the time at, or
+	// before it, by the store's clock. Call it at any time.
 	Erased func(id ID, at time.Time) bool
 	// Swept is what a sweep did.
 	Swept Swept

@@ -160,7 +160,7 @@ type sweeps struct {
 	// under way goes on purging.
 	nextPass, nextPurge, rated time.Duration
 
-	// ever: there was a sweep, or the engine has complained that there is none.
+	// ever: there was a sweep, or the engine has reported that there is none.
 	ever atomic.Bool
 }
 

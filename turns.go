@@ -51,7 +51,7 @@ type line struct {
 	holder  uint64   // the number of the delivery that has the turn
 	boundTo string   // of the holder
 	network [16]byte // of the holder
-	claimed bool     // the holder has claimed, and its turn lasts until it ends
+	claimed bool     // the holder has claimed; its turn lasts until the attempt ends
 	until   time.Duration
 	waiting *queue // nil: nobody has ever waited
 }

@@ -19,8 +19,8 @@ import (
 
 // Options configures a [Dispatcher].
 type Options struct {
-	// Destinations are the receivers by name. At least one is required. This one leaves
-	// messages to other destinations to dispatchers that have them.
+	// Destinations are the receivers by name. At least one is required. Messages to other
+	// destinations wait for dispatchers that have them.
 	Destinations map[string]Destination
 	// Interval is the pause between two scans for due messages. Defaults to 1 second.
 	Interval time.Duration

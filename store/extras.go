@@ -172,8 +172,8 @@ type DuePage struct {
 // absent.
 type Purger interface {
 	// Purge deletes each record that still has the given revision and returns how many it
-	// deleted. It leaves a record alone that has changed since. An error means unknown, as for
-	// Apply; purging again is harmless.
+	// deleted. It skips records that have changed since. An error means unknown, as for Apply;
+	// purging again is harmless.
 	Purge(ctx context.Context, refs []Ref) (int, error)
 }
 

@@ -20,11 +20,11 @@ type Query struct {
 	Fingerprint Fingerprint
 	// Attributes selects records that have all of these.
 	Attributes Attributes
-	// AttributePrefixes selects records by prefixes of attributes.
+	// AttributePrefixes selects records by prefixes of the values of the named attributes.
 	AttributePrefixes Attributes
 	// State selects records by the state of their newest attempt.
 	State State
-	// Disposition selects records by the end of their newest attempt.
+	// Disposition selects records by how their newest attempt ended.
 	Disposition Disposition
 	// Held selects held records only.
 	Held bool

@@ -118,7 +118,8 @@ type Record struct {
 
 // Mark says which numbers of a sequence were begun.
 type Mark struct {
-	// Begun is the highest number known to have possibly had an effect; zero if there is none.
+	// Begun is the highest number that may have had an effect, as far as the mark shows; zero
+	// if there is none.
 	Begun uint64
 	// Newest is the number that began last. Its own record says how it went.
 	Newest uint64
