@@ -6,6 +6,7 @@
 package semelhttp_test
 
 import (
+	"math"
 	"net/http"
 	"net/url"
 	"testing"
@@ -26,14 +27,18 @@ func TestAddedAllocations(t *testing.T) {
 		RemoteAddr: "192.0.2.1:4711",
 	}
 	w := &plainWriter{header: http.Header{}}
-	keys := benchKeys(1100)
+	keys := benchKeys(2000)
 	count := func(h http.Handler, next func() string) float64 {
-		return testing.AllocsPerRun(500, func() {
-			body.Reset(benchBody)
-			key[0] = next()
-			clear(w.header)
-			h.ServeHTTP(w, r)
-		})
+		least := math.Inf(1) // of three, because the goroutines of tests before this one may allocate too
+		for range 3 {
+			least = min(least, testing.AllocsPerRun(500, func() {
+				body.Reset(benchBody)
+				key[0] = next()
+				clear(w.header)
+				h.ServeHTTP(w, r)
+			}))
+		}
+		return least
 	}
 	i := 0
 	fresh := func() string { i++; return keys[i] }

@@ -27,13 +27,16 @@ func TestAllocations(t *testing.T) {
 		}
 		return ans
 	}
-	execute := testing.AllocsPerRun(1000, func() {
+	least := func(f func()) float64 { // of three, because the goroutines of tests before this one may allocate too
+		return min(testing.AllocsPerRun(1000, f), testing.AllocsPerRun(1000, f), testing.AllocsPerRun(1000, f))
+	}
+	execute := least(func() {
 		n++
 		if err := begin(strconv.Itoa(1_000_000+n)).Attempt.Complete(ctx, res); err != nil {
 			t.Fatal(err)
 		}
 	})
-	replay := testing.AllocsPerRun(1000, func() {
+	replay := least(func() {
 		if ans := begin("1000001"); ans.Decision != semel.Replay {
 			t.Fatal(ans.Decision)
 		}
