@@ -89,7 +89,7 @@ func transact[T any](ctx context.Context, s *Store, conn *pgx.Conn, scan func(va
 	warning := takeWarning(conn)
 	switch {
 	case answered && rolledBack(pe, done):
-		return nil, notApplied(refusedRight(err))
+		return nil, notApplied(onRights(err, refusedRight))
 	case err != nil:
 		return nil, err
 	case warning != "":

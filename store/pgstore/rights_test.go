@@ -122,13 +122,15 @@ func TestGrants(t *testing.T) {
 	t.Cleanup(func() { mustClose(t, s) })
 	noError(t, everyStatement(t.Context(), s, "all"))
 
-	for i, r := range append([]right{{"", "USAGE", ""}}, rights...) {
-		what := strings.TrimSpace(strings.Join([]string{r.privilege, r.column, r.table}, " "))
+	each := []string{grantUsage(DefaultSchema, role)}
+	for _, r := range rights {
+		for _, privilege := range r.privileges {
+			each = append(each, right{r.table, []string{privilege}}.grant(DefaultSchema, role))
+		}
+	}
+	for i, statement := range each {
+		what, _, _ := strings.Cut(strings.TrimPrefix(statement, "GRANT "), " TO ")
 		t.Run("without "+what, func(t *testing.T) {
-			statement := grantUsage(DefaultSchema, role)
-			if r.table != "" {
-				statement = grants(DefaultSchema, role, []right{r})[0]
-			}
 			server.Exec(t, database, strings.NewReplacer("GRANT", "REVOKE", " TO ", " FROM ").Replace(statement))
 			err := everyStatement(t.Context(), s, fmt.Sprint("k", i))
 			if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != insufficientPrivilege {
