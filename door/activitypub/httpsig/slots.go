@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/semelhq/semel/internal/network"
 )
 
 // slots bound how many fetches run and wait: of one host so that nobody can direct this
@@ -106,20 +108,7 @@ func remoteAddress(r *http.Request) string {
 	if err != nil || at.Addr().Unmap().IsLoopback() {
 		return ""
 	}
-	return network(at.Addr())
-}
-
-// network is the address, or of IPv6 the network of 64 bits that it is in, which one sender
-// usually has for itself.
-func network(addr netip.Addr) string {
-	if addr = addr.Unmap().WithZone(""); addr.Is4() {
-		return addr.String()
-	}
-	net, err := addr.Prefix(64)
-	if err != nil {
-		return ""
-	}
-	return net.String()
+	return network.Of(at.Addr()).String()
 }
 
 // prompt is a transport whose servers have to begin their answers soon. A slow one keeps a
