@@ -3,6 +3,8 @@ package ids
 import (
 	"slices"
 	"strings"
+
+	"github.com/semelhq/semel/internal/keytemplate"
 )
 
 // ephemerals are names of values that differ in every delivery, each as its words in
@@ -36,30 +38,7 @@ func ephemeral(name string) (what string, is bool) {
 	return "", false
 }
 
-// wordsOf splits a name at "_", "-", ".", blanks and changes to upper case, and joins
-// the words in lower case by blanks.
+// wordsOf are the words of a name, which blanks separate, too, joined by blanks.
 func wordsOf(name string) string {
-	var b strings.Builder
-	upper := func(c byte) bool { return c >= 'A' && c <= 'Z' }
-	blank := true
-	for i := range len(name) {
-		c := name[i]
-		if c == '_' || c == '-' || c == '.' || c == ' ' {
-			if !blank {
-				b.WriteByte(' ')
-			}
-			blank = true
-			continue
-		}
-		// Both sentAt and HTTPNonce are two words.
-		if upper(c) && !blank && (!upper(name[i-1]) || i+1 < len(name) && name[i+1] >= 'a' && name[i+1] <= 'z') {
-			b.WriteByte(' ')
-		}
-		if upper(c) {
-			c += 'a' - 'A'
-		}
-		b.WriteByte(c)
-		blank = false
-	}
-	return strings.TrimSpace(b.String())
+	return strings.TrimSpace(strings.Join(keytemplate.Words(strings.ReplaceAll(name, " ", "_")), " "))
 }

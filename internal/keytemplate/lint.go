@@ -153,7 +153,7 @@ var nameRules = []nameRule{
 }
 
 func ruleAgainst(name string) (*nameRule, bool) {
-	words := wordsOf(name)
+	words := Words(name)
 	joined := " " + strings.Join(words, " ") + " "
 	for i := range nameRules {
 		r := &nameRules[i]
@@ -173,7 +173,7 @@ func ruleAgainst(name string) (*nameRule, bool) {
 // identifies reports whether a field is likely to name one thing: it ends in a
 // word for an identifier, and doesn't just number parts of a thing.
 func identifies(name string) bool {
-	words := wordsOf(name)
+	words := Words(name)
 	if slices.ContainsFunc(words, func(w string) bool {
 		return slices.Contains([]string{"sequence", "seq", "version", "revision", "page", "line"}, w)
 	}) {
@@ -182,30 +182,32 @@ func identifies(name string) bool {
 	return slices.Contains([]string{"id", "key", "number", "no", "ref", "reference", "uuid", "guid", "ulid", "sku", "upid", "slug", "handle", "iban", "email", "account", "user", "customer", "order", "tenant"}, words[len(words)-1])
 }
 
-// wordsOf splits a name at "_", "-", "." and changes to upper case, and makes
-// the words lower case.
-func wordsOf(name string) []string {
+// Words splits a name at "_", "-", "." and changes to upper case, and makes the words lower
+// case. Letters are those of ASCII.
+func Words(name string) []string {
 	var words []string
-	start := 0
-	cut := func(end int) {
-		if end > start {
-			words = append(words, strings.ToLower(name[start:end]))
+	upper := func(i int) bool { return name[i] >= 'A' && name[i] <= 'Z' }
+	var word []byte
+	cut := func() {
+		if len(word) > 0 {
+			words, word = append(words, string(word)), nil
 		}
 	}
-	upper := func(i int) bool { return i >= 0 && i < len(name) && name[i] >= 'A' && name[i] <= 'Z' }
 	for i := range len(name) {
 		switch c := name[i]; {
 		case c == '_' || c == '-' || c == '.':
-			cut(i)
-			start = i + 1
-		case upper(i) && i > start && (!upper(i-1) || i+1 < len(name) && !upper(i+1) && name[i+1] >= 'a'):
+			cut()
+		case upper(i):
 			// Both createdAt and HTTPDate are two words.
-			cut(i)
-			start = i
+			if i > 0 && (!upper(i-1) || i+1 < len(name) && name[i+1] >= 'a' && name[i+1] <= 'z') {
+				cut()
+			}
+			word = append(word, c+'a'-'A')
+		default:
+			word = append(word, c)
 		}
 	}
-	cut(len(name))
-	if len(words) == 0 {
+	if cut(); len(words) == 0 {
 		return []string{""}
 	}
 	return words

@@ -98,8 +98,8 @@ func TestWordsOf(t *testing.T) {
 		"createdAt": "created at", "HTTPDate": "http date", "order_id": "order id", "X-Request-Id": "x request id",
 		"intent.due_date": "intent due date", "userID": "user id", "a": "a", "uuid4": "uuid4", "": "",
 	} {
-		if got := strings.Join(wordsOf(name), " "); got != want {
-			t.Errorf("wordsOf(%q) = %q, want %q", name, got, want)
+		if got := strings.Join(Words(name), " "); got != want {
+			t.Errorf("Words(%q) = %q, want %q", name, got, want)
 		}
 	}
 }
