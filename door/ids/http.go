@@ -3,11 +3,11 @@ package ids
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
@@ -162,7 +162,7 @@ func (g *Gateway) write(w http.ResponseWriter, status int, r *Response) {
 	if r.unended() || status == http.StatusServiceUnavailable {
 		problem.RetryAfter(w.Header(), r.RetryAfter)
 	}
-	writeJSON(w, status, "application/json", r)
+	problem.WriteAs(w, status, "application/json", r)
 }
 
 // commandProblem is a refusal with what is wrong with the envelope.
@@ -204,41 +204,37 @@ func (g *Gateway) refuse(w http.ResponseWriter, err error) {
 	if errors.Is(err, body.ErrRefused) {
 		return
 	}
-	code := codeOf(err)
-	if code == door.CodeTooLarge || code == door.CodeUnsupportedMedia {
-		writeProblem(w, problemOf(code, "Nothing was executed: "+err.Error()+"."))
-		return
-	}
-	if wrong := envelopeErrors(err); len(wrong) > 0 {
-		p := commandProblem{Errors: wrong, Problem: semelhttp.Problem{
-			Code: code, Title: "Invalid envelope", Status: http.StatusBadRequest, Detail: "Nothing was executed: " + wrong[0].Error() + ".",
-		}}
-		if code == semel.CodeUnknownOperation {
-			p.Title, p.Status = "Unknown command", http.StatusNotFound
+	p := problemOf(codeOf(err), "")
+	p.Errors = envelopeErrors(err)
+	e, ours := errors.AsType[*semel.Error](err)
+	var retry time.Duration
+	switch {
+	case p.Code == door.CodeTooLarge || p.Code == door.CodeUnsupportedMedia:
+		p.Detail = "Nothing was executed: " + err.Error() + "."
+	case len(p.Errors) > 0:
+		p.Title, p.Detail = "Invalid envelope", "Nothing was executed: "+p.Errors[0].Error()+"."
+		if p.Code == semel.CodeUnknownOperation {
+			p.Title = "Unknown command"
 		}
-		p.Type = "/problems/" + string(p.Code)
-		door.SetEffect(w.Header(), door.EffectNone)
-		writeJSON(w, p.Status, problem.Type, &p)
-		return
-	}
-	e, ok := errors.AsType[*semel.Error](err)
-	if !ok {
-		e = &semel.Error{Code: code, Message: "The command could not be answered. Deliver it again: it is executed once at most."}
-	}
-	p := problemOf(e.Code, e.Message)
-	if e.Code == semel.CodeNotFound {
+	case !ours:
+		p.Detail = "The command could not be answered. Deliver it again: it is executed once at most."
+	case e.Code == semel.CodeNotFound:
 		p.Detail = "There is no such command, or it is of another caller."
+	default:
+		p.Detail, retry = cmp.Or(e.Message, p.Detail), e.RetryAfter
 	}
-	if p.Status == http.StatusServiceUnavailable || e.RetryAfter > 0 {
-		p.RetryAfter = problem.RetryAfter(w.Header(), e.RetryAfter)
+	if p.Status == http.StatusServiceUnavailable || retry > 0 {
+		p.RetryAfter = problem.RetryAfter(w.Header(), retry)
 	}
 	writeProblem(w, p)
 }
 
 // problemOf is a code as package door explains it, with the table's words if detail is empty.
-func problemOf(code semel.Code, detail string) *semelhttp.Problem {
+func problemOf(code semel.Code, detail string) *commandProblem {
 	m, _ := door.Lookup(code)
-	return &semelhttp.Problem{Code: m.Code, Title: m.Title, Status: m.Status, Detail: cmp.Or(detail, m.HTTPDetail())}
+	return &commandProblem{Problem: semelhttp.Problem{
+		Type: "/problems/" + string(m.Code), Code: m.Code, Title: m.Title, Status: m.Status, Detail: cmp.Or(detail, m.HTTPDetail()),
+	}}
 }
 
 // envelopeErrors takes a joined error apart.
@@ -256,19 +252,9 @@ func envelopeErrors(err error) []*Error {
 	return nil
 }
 
-func writeProblem(w http.ResponseWriter, p *semelhttp.Problem) {
-	p.Type = "/problems/" + string(p.Code)
+func writeProblem(w http.ResponseWriter, p *commandProblem) {
 	if m, known := door.Lookup(p.Code); known {
 		door.SetEffect(w.Header(), m.Effect)
 	}
-	writeJSON(w, p.Status, problem.Type, p)
-}
-
-func writeJSON(w http.ResponseWriter, status int, media string, doc any) {
-	body, err := json.Marshal(doc)
-	if err != nil { // an outcome is valid JSON, or it was made a string
-		http.Error(w, "the answer has no JSON form", http.StatusInternalServerError)
-		return
-	}
-	problem.WriteBody(w, status, media, body)
+	problem.Write(w, p.Status, p)
 }
