@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,23 +34,21 @@ const (
 	maxKeySet = 512 << 10
 )
 
-// keySet is the result of one fetch.
+// keySet is what the last fetches brought.
 type keySet struct {
-	keys []publicKey
-	at   time.Time
+	keys   []publicKey
+	at     time.Time // when they were fetched; zero: never
+	tried  time.Time // when the last fetch began
+	failed error     // its error
 }
 
 // remoteKeys are an issuer's keys, fetched from where the issuer publishes them. They may
 // be read concurrently, also during a fetch.
 type remoteKeys struct {
-	url    string
-	client safehttp.Client
-	have   atomic.Pointer[keySet] // nil: never fetched
-
+	url      string
+	client   safehttp.Client
+	set      atomic.Pointer[keySet]
 	fetching chan struct{} // a semaphore for one fetch at a time
-	mu       sync.Mutex
-	tried    time.Time // when the last fetch began
-	failed   error     // its error
 }
 
 // newRemoteKeys checks the address. It doesn't fetch yet.
@@ -57,10 +56,9 @@ func newRemoteKeys(address string) (*remoteKeys, error) {
 	if err := CheckKeysURL(address); err != nil {
 		return nil, err
 	}
-	return &remoteKeys{
-		url: address, fetching: make(chan struct{}, 1),
-		client: safehttp.Client{Timeout: fetchTime, MaxAnswer: maxKeySet},
-	}, nil
+	k := &remoteKeys{url: address, fetching: make(chan struct{}, 1), client: safehttp.Client{Timeout: fetchTime, MaxAnswer: maxKeySet}}
+	k.set.Store(&keySet{})
+	return k, nil
 }
 
 // CheckKeysURL returns what is wrong with a URL as [JWT].JWKSURL, or nil.
@@ -88,8 +86,8 @@ func loopbackHost(host string) bool {
 
 // current are the keys that may be used now; nil if there are none.
 func (k *remoteKeys) current() []publicKey {
-	set := k.have.Load()
-	if set == nil || time.Since(set.at) > keepKeys {
+	set := k.set.Load()
+	if time.Since(set.at) > keepKeys {
 		return nil
 	}
 	return set.keys
@@ -100,23 +98,16 @@ func (k *remoteKeys) current() []publicKey {
 func (k *remoteKeys) fetch(ctx context.Context, atMostEvery time.Duration) {
 	k.fetching <- struct{}{} // after waiting for another fetch, the check below finds it done
 	defer func() { <-k.fetching }()
-	if tried, _ := k.state(); !tried.IsZero() && time.Since(tried) < atMostEvery {
+	set := *k.set.Load()
+	if time.Since(set.tried) < atMostEvery {
 		return
 	}
-	began := time.Now()
+	set.tried = time.Now()
 	keys, err := k.ask(ctx)
-	if err == nil {
-		k.have.Store(&keySet{keys, began})
+	if set.failed = err; err == nil {
+		set.keys, set.at = keys, set.tried
 	}
-	k.mu.Lock()
-	k.tried, k.failed = began, err
-	k.mu.Unlock()
-}
-
-func (k *remoteKeys) state() (tried time.Time, failed error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.tried, k.failed
+	k.set.Store(&set)
 }
 
 // ask makes one request. Its errors quote nothing of the answer.
@@ -175,19 +166,14 @@ func (a *Authenticator) KeyStates() []KeyState {
 		if is.remote == nil {
 			continue
 		}
-		s := KeyState{Issuer: name, Keys: len(is.remote.current())}
-		if set := is.remote.have.Load(); set != nil {
-			s.Fetched, s.Until = set.at, set.at.Add(keepKeys)
+		set := is.remote.set.Load()
+		s := KeyState{Issuer: name, Keys: len(is.remote.current()), Fetched: set.at, Err: set.failed}
+		if !set.at.IsZero() {
+			s.Until = set.at.Add(keepKeys)
 		}
-		_, s.Err = is.remote.state()
 		list = append(list, s)
 	}
-	slices.SortFunc(list, func(a, b KeyState) int {
-		if a.Issuer < b.Issuer {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(list, func(a, b KeyState) int { return strings.Compare(a.Issuer, b.Issuer) })
 	return list
 }
 
@@ -205,7 +191,7 @@ func (a *Authenticator) Refresh(ctx context.Context) {
 			continue
 		}
 		every := refreshEvery
-		if _, failed := is.remote.state(); failed != nil {
+		if is.remote.set.Load().failed != nil {
 			every = retryEvery
 		}
 		all.Go(func() { is.remote.fetch(ctx, every) })
