@@ -30,7 +30,7 @@ type Problem struct {
 	Column int `json:"column"`
 	// Field is the name of the field at fault; empty if it is the whole template.
 	Field string `json:"field,omitempty"`
-	// Message says what is wrong, Suggestion what to do, for people.
+	// Message names the fault, Suggestion says what to do, for people.
 	Message    string `json:"message"`
 	Suggestion string `json:"suggestion"`
 }

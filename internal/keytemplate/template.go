@@ -31,7 +31,7 @@ type part struct {
 	name    string
 }
 
-// A SyntaxError says what is wrong with the form of a template, and where.
+// A SyntaxError is a mistake in the form of a template.
 type SyntaxError struct {
 	// Column is the position in the template, in bytes from 1.
 	Column int
@@ -124,7 +124,7 @@ func checkLiteral(literal string, column int, bad func(int, string, ...any)) {
 	}
 }
 
-// checkSeparators refuses fields whose values could run into each other.
+// checkSeparators refuses fields that could run into each other by their values.
 func (t *Template) checkSeparators(bad func(int, string, ...any)) {
 	for i := range t.parts {
 		if t.parts[i].name == "" {
