@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,8 +19,8 @@ import (
 type Options struct {
 	// Bytes is the largest file, and Depth how deep lists and mappings may nest.
 	Bytes, Depth int
-	// Renamed has what to write in place of names that settings had before, by those names,
-	// wherever they are no setting's.
+	// Renamed has what to write in place of settings that were there before, by their paths,
+	// or by their names, wherever they are no setting's.
 	Renamed map[string]string
 	// Expand replaces references in a scalar, and reports whether there were any. Errors
 	// don't show what they stand for, because it may be a secret. Nil:
@@ -144,7 +145,7 @@ func (d *decoder) name(path string, key ast.MapKeyNode) (string, bool) {
 // nameHint suggests a name of this section, or says which section has it.
 func (d *decoder) nameHint(path, name string, t reflect.Type) string {
 	names := fieldNames(t)
-	if hint := d.Renamed[name]; hint != "" {
+	if hint := cmp.Or(d.Renamed[Join(path, name)], d.Renamed[name]); hint != "" {
 		return hint
 	}
 	if hint := DidYouMean(name, names); hint != "" {

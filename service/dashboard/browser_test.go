@@ -40,7 +40,6 @@ type tab struct {
 	ctx   context.Context
 	base  string
 	close func() // it's closed with its test at the latest
-	n     int    // of the newest experiment
 }
 
 // open starts a tab of the size of a laptop's window, at the page's first screen. The test is

@@ -43,9 +43,6 @@ type Options struct {
 	Version string
 	// Evidence is the log that the screen Evidence shows. Nil: there is no such screen.
 	Evidence *evidence.Log
-	// Lab lets admins send copies of a request to the service. Nil: there is no such
-	// screen, and nothing is sent. ReadOnly switches it off.
-	Lab *Lab
 }
 
 // Dashboard serves the page, its session, and the API behind it. It may be used
@@ -54,8 +51,6 @@ type Dashboard struct {
 	opts     Options
 	sessions *sessions // nil: nobody signs in here
 	handler  http.Handler
-	// experimenting is held while the Lab sends copies: one experiment at a time.
-	experimenting sync.Mutex
 	// answering has the users for whom an answer is taken apart.
 	answering sync.Map
 }
@@ -75,7 +70,6 @@ func New(opts Options) (*Dashboard, error) {
 	assets(mux)
 	mux.HandleFunc("GET /ui/session", d.serveSession)
 	mux.HandleFunc("POST /ui/answer", d.role(api.Viewer, d.serveAnswer))
-	mux.Handle("POST /ui/lab", d.readOnly(d.role(api.Admin, d.serveLab)))
 	if opts.Evidence != nil {
 		mux.HandleFunc("GET /ui/evidence", d.role(api.Viewer, d.serveCheckpoint))
 		mux.HandleFunc("GET /ui/evidence/entries", d.role(api.Viewer, d.serveEntries))
@@ -203,7 +197,6 @@ type self struct {
 	SignedIn bool    `json:"signed_in"`     // by that form
 	ReadOnly bool    `json:"read_only"`
 	Evidence bool    `json:"evidence"`
-	Lab      bool    `json:"lab"`
 	Name     string  `json:"name"`
 	Version  string  `json:"version"`
 }
@@ -221,7 +214,7 @@ type person struct {
 func (d *Dashboard) serveSession(w http.ResponseWriter, r *http.Request) {
 	me := self{
 		SignIn: d.sessions != nil, SignedIn: d.sessions != nil && signedIn(r), ReadOnly: d.opts.ReadOnly,
-		Evidence: d.opts.Evidence != nil, Lab: d.opts.Lab != nil && !d.opts.ReadOnly, Name: d.opts.Name, Version: d.opts.Version,
+		Evidence: d.opts.Evidence != nil, Name: d.opts.Name, Version: d.opts.Version,
 	}
 	c, err := d.opts.Identify(r)
 	switch {

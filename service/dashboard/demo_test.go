@@ -78,7 +78,6 @@ func TestDemo(t *testing.T) {
 		{"record-twice", "#/find/order:twice-1", []string{"The same payload came under another key", "order:twice-1-again"}},
 		{"held", "#/held", []string{"refund:1", "delivery:2", "reconciler"}},
 		{"conflicts", "#/conflicts", []string{"payments.charge", "order:rush-1", "Compare"}},
-		{"lab", "#/lab", []string{"POST /charges", "executed"}},
 		{"tail", "#/tail", []string{"executed", "order:rush-1", "replayed"}},
 		{"dispatch", "#/dispatch", []string{"parcel.pick", "warehouse", "parked"}},
 		{"operations", "#/operations", []string{"payments.charge", "shop.deliver", "financial"}},
@@ -93,9 +92,6 @@ func TestDemo(t *testing.T) {
 			tb := *tb
 			tb.t = t
 			tb.visit(screen.hash)
-			if screen.name == "lab" { // it waits for somebody
-				tb.click("main button", "Send 10 copies")
-			}
 			for _, text := range screen.shows {
 				tb.shows(text)
 			}

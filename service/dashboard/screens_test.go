@@ -35,7 +35,6 @@ func TestScreens(t *testing.T) {
 			{"dispatch", "#/dispatch", "parked"},
 			{"operations", "#/operations", "payments.charge"},
 			{"operation", "#/operations/payments.charge", "financial"},
-			{"lab", "#/lab", "Send 10 copies"},
 			{"evidence", "#/evidence", "proved"},
 			{"health", "#/health", "This node is ready"},
 			{"reference", "#/reference", "Search records"},
@@ -54,7 +53,7 @@ func TestScreens(t *testing.T) {
 		for _, deep := range []struct {
 			name string
 			show func()
-		}{{"conflicts-compared", tb.compares}, {"operations-explained", tb.explains}, {"lab-ran", tb.experiments}} {
+		}{{"conflicts-compared", tb.compares}, {"operations-explained", tb.explains}} {
 			deep.show()
 			tb.picture(dir, deep.name+"-"+theme)
 			tb.accessible(axe, deep.name+" "+theme)
@@ -74,7 +73,7 @@ func TestNarrow(t *testing.T) {
 		width, height int64
 	}{{"360", 360, 740}, {"zoom", 640, 430}} {
 		tb.do(chromedp.EmulateViewport(size.width, size.height))
-		for _, hash := range []string{"overview", "records", "find/flaky-77", "held", "conflicts", "tail", "dispatch", "operations", "operations/payments.charge", "lab", "evidence", "health", "reference", "docs", "settings"} {
+		for _, hash := range []string{"overview", "records", "find/flaky-77", "held", "conflicts", "tail", "dispatch", "operations", "operations/payments.charge", "evidence", "health", "reference", "docs", "settings"} {
 			tb.visit("#/" + hash)
 			tb.wait("document.querySelector('main h1') && !document.querySelector('.loading')")
 			if over := eval[int](tb, "document.documentElement.scrollWidth - innerWidth"); over > 0 {
@@ -82,7 +81,7 @@ func TestNarrow(t *testing.T) {
 			}
 			tb.picture(dir, strings.ReplaceAll(hash, "/", "-")+"-"+size.name)
 		}
-		for name, show := range map[string]func(){"conflicts-compared": tb.compares, "operations-explained": tb.explains, "lab-ran": tb.experiments} {
+		for name, show := range map[string]func(){"conflicts-compared": tb.compares, "operations-explained": tb.explains} {
 			show()
 			if over := eval[int](tb, "document.documentElement.scrollWidth - innerWidth"); over > 0 {
 				t.Errorf("%s at %s is %d pixels too wide", name, size.name, over)

@@ -127,7 +127,6 @@ operations:
 routes:
   - {match: POST /charges, upstream: %q, operation: payments.charge}
   - {match: POST /orders, upstream: %q, operation: orders.create}
-dashboard: {lab: true}
 dispatch:
   destinations:
     - {name: billing, operations: [default], url: %q, secret_files: [%q], max_tries: 1, allow_private: true}

@@ -25,7 +25,6 @@ const (
 	MethodJWT    Method = "jwt"    // JSON Web Token
 	MethodMTLS   Method = "mtls"   // client certificate
 	MethodHeader Method = "header" // headers of a trusted proxy
-	MethodLab    Method = "lab"    // the dashboard's Lab, in the name of an admin
 )
 
 // Identity says who calls.

@@ -17,11 +17,6 @@ type Answers struct {
 	Final []string `json:"final,omitempty" numbers:"true"`
 }
 
-// renamed are settings that had other names, and what to write in place of them.
-var renamed = map[string]string{
-	"not_executed": "write answers: {not_executed: [...]}",
-}
-
 // answers checks what the answers of a section's upstream mean.
 func (v *validator) answers(at string, a Answers) {
 	if v.faultyBelow(at + ".answers") {

@@ -63,8 +63,6 @@ type Config struct {
 	Traces Traces `json:"traces,omitzero"`
 	// What is logged.
 	Log Log `json:"log,omitzero"`
-	// The page for operators, at the root of the admin listener.
-	Dashboard Dashboard `json:"dashboard,omitzero"`
 }
 
 // Listener is an address for the guarded traffic.
@@ -532,12 +530,6 @@ type Log struct {
 	Format string `json:"format" default:"auto" enum:"auto,text,json"`
 	// Level of the line about each delivery that got its outcome. Refusals are logged at info or higher. off: no lines about deliveries.
 	Deliveries string `json:"deliveries" default:"info" enum:"info,debug,off"`
-}
-
-// Dashboard is the page for operators.
-type Dashboard struct {
-	// Have the screen Lab, on which an admin sends up to 50 copies of a request to a route or an operation of this service. Each is a real delivery by the principal semel.lab, and one of them is executed, upstream included. Leave it off where that costs something.
-	Lab bool `json:"lab,omitzero"`
 }
 
 // What Log.Deliveries may be beside info.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"strings"
@@ -29,18 +30,28 @@ func Strays(environ []string) []string {
 		if !strings.HasPrefix(name, "SEMEL_") || name == "SEMEL_TOKEN" || name == "SEMEL_URL" || name == "SEMEL_CONTEXT" || slices.Contains(known, name) {
 			continue
 		}
-		near := slices.ContainsFunc(known, func(k string) bool { return spelling.Distance(name, k) <= 2 })
+		near := gone(name) != "" || slices.ContainsFunc(known, func(k string) bool { return spelling.Distance(name, k) <= 2 })
 		if !near && !slices.ContainsFunc(sections, func(s string) bool { return strings.HasPrefix(name, s) }) {
 			continue
 		}
 		stray := name + " sets nothing"
-		if hint := strictyaml.DidYouMean(name, known); hint != "" {
+		if hint := cmp.Or(gone(name), strictyaml.DidYouMean(name, known)); hint != "" {
 			stray += ", " + hint
 		}
 		strays = append(strays, stray)
 	}
 	slices.Sort(strays)
 	return strays
+}
+
+// gone is what to do about the variable of a setting that an earlier version had.
+func gone(variable string) string {
+	for path, hint := range renamed {
+		if EnvName(path) == variable {
+			return hint
+		}
+	}
+	return ""
 }
 
 // EnvName is the environment variable that sets a path; empty for a path in a list.

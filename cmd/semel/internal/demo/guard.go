@@ -25,8 +25,7 @@ archive: {dir: ./archive}
 // and leave a held charge visible for a moment before Semel asks the payment service
 // about it. Charges are all that the story needs; the other operations, and messages, are there
 // for the troubles that the dashboard shows afterwards.
-const configuration = commonConfiguration + `dashboard: {lab: true}
-auth: {tokens: [{name: worker, sha256: %[3]s}]}
+const configuration = commonConfiguration + `auth: {tokens: [{name: worker, sha256: %[3]s}]}
 evidence: {key_file: %[4]q}
 operations:
   - name: payments.charge

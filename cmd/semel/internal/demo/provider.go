@@ -159,8 +159,7 @@ func match(ledger []Charge, order, reference string) []Charge {
 	return found
 }
 
-// readOrder reads the body of a charge, or answers 400. An amount is enough, as the Lab of the
-// dashboard sends it.
+// readOrder reads the body of a charge, or answers 400. An amount is enough.
 func readOrder(w http.ResponseWriter, r *http.Request) (order, bool) {
 	var o order
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil || o.Amount <= 0 {

@@ -18,7 +18,6 @@ const screens = [
 	{ name: 'dispatch', label: 'Dispatch', key: 'd', show: later(() => import('./dispatch.js'), 'DispatchScreen') },
 	{ name: 'operations', label: 'Operations', key: 'p', show: later(() => import('./operations.js'), 'OperationsScreen') },
 	{ name: 'evidence', label: 'Evidence', key: 'e', show: later(() => import('./evidence.js'), 'EvidenceScreen'), has: () => me.value.evidence },
-	{ name: 'lab', label: 'Lab', key: 'b', show: later(() => import('./lab.js'), 'LabScreen'), has: () => me.value.lab && me.value.caller.role === 'admin' },
 	{ name: 'health', label: 'Health', key: 'i', show: HealthScreen, apart: true },
 	{ name: 'reference', label: 'API reference', key: 'a', show: later(() => import('./docs.js'), 'ReferenceScreen') },
 	{ name: 'docs', label: 'Docs', key: 'w', show: later(() => import('./docs.js'), 'DocsScreen') },
