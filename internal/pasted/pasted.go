@@ -1,5 +1,5 @@
-// Package pasted reads a request that somebody has copied: as a curl command, or as it goes
-// over the wire. It reads no file and sends nothing.
+// Package pasted reads a request that somebody has copied as it goes over the wire. It reads
+// no file and sends nothing.
 package pasted
 
 import (
@@ -17,22 +17,13 @@ import (
 const MaxText = 256 << 10
 
 // Parse reads a request. Its body is beside it, and its URL has no host: that is
-// [http.Request].Host. The error is for who pasted it.
+// [http.Request].Host. Lines of the header may end without a carriage return, and
+// Content-Length may be wrong, as it is after an edit. The error is for who pasted it.
 func Parse(text string) (*http.Request, []byte, error) {
 	if len(text) > MaxText {
 		return nil, nil, fmt.Errorf("the request is longer than %d KiB", MaxText>>10)
 	}
 	text = strings.TrimLeft(text, " \t\r\n")
-	text = strings.TrimPrefix(text, "$ ") // a prompt
-	if word, _, _ := strings.Cut(text, " "); word == "curl" || strings.HasSuffix(word, "/curl") {
-		return parseCurl(text)
-	}
-	return parseRaw(text)
-}
-
-// parseRaw reads a request as it goes over the wire. Lines of the header may end without a
-// carriage return, and Content-Length may be wrong, as it is after an edit.
-func parseRaw(text string) (*http.Request, []byte, error) {
 	head, body, _ := strings.Cut(text, "\n\n")
 	if crlf := strings.Index(text, "\r\n\r\n"); crlf >= 0 && crlf < len(head) {
 		head, body = text[:crlf], text[crlf+4:]
@@ -44,7 +35,7 @@ func parseRaw(text string) (*http.Request, []byte, error) {
 	}
 	fields := strings.Fields(first)
 	if len(fields) < 2 || len(fields) > 3 || len(fields) == 3 && !strings.HasPrefix(fields[2], "HTTP/") {
-		return nil, nil, fmt.Errorf("the first line %.60q is neither a curl command nor that of a request, such as POST /charges HTTP/1.1", first)
+		return nil, nil, fmt.Errorf("the first line %.60q is not that of a request, such as POST /charges HTTP/1.1; curl -v shows the lines of its request behind >", first)
 	}
 	header, err := lines.ReadMIMEHeader()
 	if err != nil {
@@ -55,7 +46,7 @@ func parseRaw(text string) (*http.Request, []byte, error) {
 
 // request puts the parts together.
 func request(method, target string, header http.Header, body []byte) (*http.Request, []byte, error) {
-	if !isToken(method) {
+	if !isToken(method) || method != strings.ToUpper(method) { // "curl http://…" is no request
 		return nil, nil, fmt.Errorf("%.40q isn't a method", method)
 	}
 	u, err := url.ParseRequestURI(target)

@@ -24,6 +24,15 @@ type explained struct {
 	}
 }
 
+// post is a request with a form, and a key unless that is empty.
+func post(address, body, key string) string {
+	text := "POST http://" + address + "\nContent-Type: application/x-www-form-urlencoded\n"
+	if key != "" {
+		text += "Idempotency-Key: " + key + "\n"
+	}
+	return text + "\n" + body
+}
+
 // TestARequestIsExplainedAsItWouldBeServed: the rules that serve requests say which of them
 // takes one and why the others don't, and nothing is done.
 func TestARequestIsExplainedAsItWouldBeServed(t *testing.T) {
@@ -59,18 +68,18 @@ routes:
 		return x
 	}
 	for _, test := range []struct{ request, outcome, rule, operation, key, from, why string }{
-		{"curl h/pay/7 -d a -H Idempotency-Key:k", "guarded", "routes[0]", "pay", "k", "header:Idempotency-Key", "has a key"},
-		{"curl h/pay/7 -d a", "passed", "routes[0]", "pay", "", "", "has none"},
-		{"curl h/pay/special -d a -H Idempotency-Key:k", "guarded", "routes[1]", "special", "k", "header:Idempotency-Key", "has a key"},
-		{"curl h/pay/special -d a", "refused", "routes[1]", "special", "", "", "Idempotency-Key"},
-		{"curl h/pay/special -d a -H 'Idempotency-Key: a b'", "refused", "routes[1]", "special", "", "", "character"},
-		{`curl shop.example/orders --json '{"order":{"id":"o1"}}'`, "guarded", "routes[2]", "order", "o1", "json:/order/id", "has a key"},
-		{"curl h/pay/7/ -d a -H Idempotency-Key:k", "nothing", "", "", "", "", "404"},
-		{"curl h/old/x -d a -H Idempotency-Key:k", "passed", "routes[3]", "pay", "", "", "mode of the route is off"},
-		{"curl h/pay/7 -X GET -H Idempotency-Key:k", "nothing", "", "", "", "", "404"},
-		{"curl h/v1/operations/pay/executions -d a -H Idempotency-Key:k", "api", "api", "pay", "k", "header:Idempotency-Key", "begins the call"},
-		{"curl h/v1/records", "api", "api", "", "", "", "begins no call"},
-		{"curl h/semel/status/abc", "door", "service", "", "", "", "became of a call"},
+		{post("h/pay/7", "a", "k"), "guarded", "routes[0]", "pay", "k", "header:Idempotency-Key", "has a key"},
+		{post("h/pay/7", "a", ""), "passed", "routes[0]", "pay", "", "", "has none"},
+		{post("h/pay/special", "a", "k"), "guarded", "routes[1]", "special", "k", "header:Idempotency-Key", "has a key"},
+		{post("h/pay/special", "a", ""), "refused", "routes[1]", "special", "", "", "Idempotency-Key"},
+		{post("h/pay/special", "a", "a b"), "refused", "routes[1]", "special", "", "", "character"},
+		{"POST http://shop.example/orders\nContent-Type: application/json\n\n" + `{"order":{"id":"o1"}}`, "guarded", "routes[2]", "order", "o1", "json:/order/id", "has a key"},
+		{post("h/pay/7/", "a", "k"), "nothing", "", "", "", "", "404"},
+		{post("h/old/x", "a", "k"), "passed", "routes[3]", "pay", "", "", "mode of the route is off"},
+		{"GET http://h/pay/7\nIdempotency-Key: k", "nothing", "", "", "", "", "404"},
+		{post("h/v1/operations/pay/executions", "a", "k"), "api", "api", "pay", "k", "header:Idempotency-Key", "begins the call"},
+		{"GET http://h/v1/records", "api", "api", "", "", "", "begins no call"},
+		{"GET http://h/semel/status/abc", "door", "service", "", "", "", "became of a call"},
 	} {
 		x := explain(test.request)
 		if x.Outcome != test.outcome || x.Rule != test.rule || x.Operation != test.operation || x.Key != test.key || x.KeyFrom != test.from || !strings.Contains(x.Why, test.why) {
@@ -90,7 +99,7 @@ routes:
 		}
 	}
 	reasons := map[string]string{}
-	for _, rule := range explain("curl h/pay/special -X PUT -d a").Rules {
+	for _, rule := range explain("PUT http://h/pay/special\n\na").Rules {
 		reasons[rule.Rule] = rule.Why
 	}
 	for rule, want := range map[string]string{
@@ -100,7 +109,7 @@ routes:
 			t.Errorf("%s: %q, want %q", rule, reasons[rule], want)
 		}
 	}
-	if x := explain("curl h/pay/special -d a -H Idempotency-Key:k"); x.Rules[2].Why != "It matches too, but another route does that is more specific." {
+	if x := explain(post("h/pay/special", "a", "k")); x.Rules[2].Why != "It matches too, but another route does that is more specific." {
 		t.Errorf("the less specific route says %q", x.Rules[2].Why)
 	}
 	if n := hits.Load(); n != 0 {
@@ -118,12 +127,12 @@ routes:
 			t.Fatal(err)
 		}
 	}
-	if x := explain("curl " + s.data("/pay/7") + " -d a=1 -H Idempotency-Key:k"); x.Record != nil {
+	if x := explain(post(strings.TrimPrefix(s.data("/pay/7"), "http://"), "a=1", "k")); x.Record != nil {
 		t.Errorf("before: %+v", x.Record)
 	}
 	send("a=1")
 	for body, same := range map[string]bool{"a=1": true, "a=2": false} {
-		if x := explain("curl " + s.data("/pay/7") + " -d " + body + " -H Idempotency-Key:k"); x.Record == nil || x.Record.SamePayload != same || x.Record.Status != "completed" {
+		if x := explain(post(strings.TrimPrefix(s.data("/pay/7"), "http://"), body, "k")); x.Record == nil || x.Record.SamePayload != same || x.Record.Status != "completed" {
 			t.Errorf("%s meets %+v", body, x.Record)
 		}
 	}

@@ -19,7 +19,7 @@ func (tb *tab) compares() {
 func (tb *tab) explains() {
 	tb.t.Helper()
 	tb.visit("#/operations")
-	tb.fill("textarea[name=request]", "curl http://localhost/charges -H 'Idempotency-Key: order-7' -H 'Authorization: Bearer "+callerToken+"' --json '{}'")
+	tb.fill("textarea[name=request]", "POST http://localhost/charges\nIdempotency-Key: order-7\nAuthorization: Bearer "+callerToken+"\nContent-Type: application/json\n\n{}")
 	tb.click("button", "Explain")
 	tb.shows("the call is executed once")
 }
@@ -67,12 +67,12 @@ func TestExplained(t *testing.T) {
 	tb.explains()
 	tb.shows("takes it")
 	tb.shows("The path has /charges where it has /orders.")
-	tb.fill("textarea[name=request]", "curl http://localhost/charges --json '{}'")
+	tb.fill("textarea[name=request]", "POST http://localhost/charges\nContent-Type: application/json\n\n{}")
 	tb.click("button", "Explain")
 	tb.shows("It is refused, and nothing is executed.")
 	tb.fill("textarea[name=request]", "rm -rf /")
 	tb.click("button", "Explain")
-	tb.shows("neither a curl command")
+	tb.shows("not that of a request")
 	if n := w.upstream.times("order-7"); n != 0 {
 		t.Errorf("the upstream was called %d times", n)
 	}

@@ -266,7 +266,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 	w.send("root", "GET", "/v1/evidence/export", "").want(200)
 	w.send("operator", "GET", "/v1/conflicts", "").want(200)
 	w.send("operator", "GET", path+"/payloads", "").want(200)
-	w.send("operator", "POST", "/v1/explain", `{"request":"curl http://localhost/a"}`).want(200)
+	w.send("operator", "POST", "/v1/explain", `{"request":"GET http://localhost/a"}`).want(200)
 	r := w.follow("operator", "")
 	r.close()
 

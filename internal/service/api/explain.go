@@ -61,7 +61,7 @@ type met struct {
 
 type explainInput struct {
 	Body struct {
-		Request string `json:"request" minLength:"1" maxLength:"262144" doc:"A curl command, or a request as it goes over the wire: first line, header, an empty line, body." example:"curl -X POST http://localhost:8480/charges -H 'Idempotency-Key: order-1' --json '{}'"`
+		Request string `json:"request" minLength:"1" maxLength:"262144" doc:"A request as it goes over the wire: first line, header, an empty line, body." example:"POST http://localhost:8480/charges"`
 	}
 }
 

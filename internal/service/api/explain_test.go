@@ -19,8 +19,8 @@ func explainAll(r *http.Request, body []byte) Explained {
 
 func TestARequestIsExplainedAndNotDone(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Explain = explainAll })
-	explain := func(as, curl string) got {
-		return w.send(as, "POST", "/v1/explain", `{"request":"curl http://h/a?b=c -H \"Idempotency-Key: k\" --json `+curl+`"}`)
+	explain := func(as, payload string) got {
+		return w.send(as, "POST", "/v1/explain", `{"request":"POST http://h/a?b=c HTTP/1.1\nIdempotency-Key: k\n\n`+payload+`"}`)
 	}
 	if g := explain("viewer", "1").want(200); g.str("target") != "/a?b=c" || g.str("method") != "POST" || g.at("record") != nil || g.str("rules.0.rule") != "routes[0]" {
 		t.Errorf("explained: %s", g.Raw)

@@ -12,7 +12,7 @@ const outcomes = {
 	api: { tone: 'blue', says: 'It is for the execution API.' },
 	nothing: { tone: 'red', says: 'There is nothing at its address.' },
 };
-const example = "curl -X POST http://localhost:8480/charges \\\n  -H 'Idempotency-Key: order-1042' \\\n  -H 'Authorization: Bearer …' \\\n  --json '{\"amount\": 4200}'";
+const example = "POST /charges HTTP/1.1\nHost: localhost:8480\nIdempotency-Key: order-1042\nAuthorization: Bearer …\nContent-Type: application/json\n\n{\"amount\": 4200}";
 
 export function ExplainRequest() {
 	const [text, setText] = useState('');
@@ -23,7 +23,7 @@ export function ExplainRequest() {
 		try { setBox({ found: await post('v1/explain', { request: text }) }); } catch (error) { setBox({ error }); }
 	};
 	return html`<section class="card"><h2>Which rule takes a request?</h2>
-		<p class="faint">Paste one as a curl command, or as it goes over the wire. The rules by which this service serves say which of them takes it. Nothing is executed, and nothing of it is kept.</p>
+		<p class="faint">Paste one as it goes over the wire: the first line, the header, an empty line and the body. <code>curl -v</code> shows the first two behind <code>&gt;</code>, and browsers copy them as raw request headers. The rules by which this service serves say which of them takes it. Nothing is executed, and nothing of it is kept.</p>
 		<form onSubmit=${ask}><label>Request <textarea class="mono" name="request" rows="5" required spellcheck="false" value=${text} placeholder=${example} onInput=${(ev) => setText(ev.target.value)}></textarea></label>
 		<button class="primary" disabled=${!text.trim() || box.busy}>Explain</button></form>
 		${box.error && html`<${Failed} error=${box.error} />`}${box.found && html`<${Explained} x=${box.found} />`}</section>`;
