@@ -68,6 +68,11 @@ type Options struct {
 	Payments *Machine
 	// VerifyToken is the token of the handshake. Required if the source has one.
 	VerifyToken string
+	// Order says which events are handled in the order in which they were accepted, each
+	// after the one before it, with [Ack]: a template such as "{body:data.customer}", whose
+	// value they share. Events without that value, and all if Order is empty, are handled in
+	// any order.
+	Order string
 	// OnAbandoned is what happens to an event whose handler was cut off by a crash, with
 	// [Sync]. Defaults to [semel.HoldAbandoned]; an event with [Ack] is always handled
 	// again.
@@ -110,6 +115,7 @@ type Receiver struct {
 	engine *semel.Engine
 	inbox  *inbox.Inbox[head]
 	opts   Options
+	order  template // nil: in any order
 }
 
 func (opts Options) withDefaults() Options {
@@ -155,6 +161,9 @@ func (opts Options) Validate() error {
 			need(opts.Payments.knows(e.Is), "the machine %s has no transition %q, which %s names", opts.Payments.Name, e.Is, s.Name)
 		}
 	}
+	_, err = parseTemplate(opts.Order)
+	need(err == nil, "Order: %v", err)
+	need(opts.Order == "" || opts.Mode == Ack, "Order is for events that are acknowledged first: with sync each is handled while its sender waits")
 	need(opts.Budget > 0, "Budget is negative")
 	need(opts.MaxBody > 0, "MaxBody is negative")
 	return errors.Join(errs...)
@@ -177,6 +186,7 @@ func New(engine *semel.Engine, opts Options) (*Receiver, error) {
 	}
 	v.maxBody = opts.MaxBody
 	r := &Receiver{Verifier: v, engine: engine, opts: opts}
+	r.order, _ = parseTemplate(opts.Order) // it was checked
 	in := inbox.Options[head]{
 		Name: r.Destination(), Door: Name, Principal: Principal, Window: opts.Window, Budget: opts.Budget,
 		Evidence: opts.Evidence, OnConflict: opts.OnConflict, Handle: r.handle,

@@ -35,7 +35,9 @@ type Webhook struct {
 	// What the sender calls that address, where it signs that, such as PayPal's webhook id.
 	Endpoint string `json:"endpoint,omitzero"`
 	// ack answers when the events are durable, and posts them to the upstream afterwards. sync posts them while the sender waits, who delivers again after a failure.
-	Mode      webhook.Mode `json:"mode" default:"ack" enum:"ack,sync"`
+	Mode webhook.Mode `json:"mode" default:"ack" enum:"ack,sync"`
+	// With ack, which events are posted in the order in which they came, each after the one before it: those that have the same value here, such as {body:data.object.customer}. One that fails holds those behind it up until it is taken or parked. Others are posted in any order.
+	Order     string `json:"order,omitzero"`
 	Accepting `yaml:",inline"`
 	// With sync, what becomes of an event whose upstream did not answer: held until it is settled, or posted again.
 	OnAbandoned semel.AfterAbandon `json:"on_abandoned,omitzero" enum:"hold,retry"`
@@ -145,7 +147,7 @@ func (w *Webhook) Verifier() (webhook.VerifierOptions, error) {
 func (w *Webhook) Receiver() (webhook.Options, error) {
 	opts := webhook.Options{
 		Name: w.Name, Tenant: w.Tenant, Mode: w.Mode, OnAbandoned: w.OnAbandoned, OnConflict: w.OnConflict, Lease: time.Duration(w.Lease), Window: time.Duration(w.Window),
-		MaxBody: int64(w.MaxBody), Evidence: w.Evidence,
+		MaxBody: int64(w.MaxBody), Evidence: w.Evidence, Order: w.Order,
 	}
 	var err error
 	if opts.VerifierOptions, err = w.Verifier(); err != nil {
@@ -181,6 +183,9 @@ func (v *validator) webhooks() {
 		}
 		if w.Mode != webhook.Sync && judge.Answers(w.Answers).Any() {
 			v.bad(at+".answers", "leave it out, or write mode: sync", "an event that was acknowledged is posted again until it is taken")
+		}
+		if w.Mode == webhook.Sync && w.Order != "" {
+			v.bad(at+".order", "leave it out, or write mode: ack", "with sync an event is posted while its sender waits, in whatever order they come")
 		}
 		v.receiver(at, w)
 	}
