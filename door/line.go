@@ -70,7 +70,14 @@ func Log(log *slog.Logger, level slog.Level) *semel.Events {
 		log.LogAttrs(context.Background(), slog.LevelWarn, Refused, slog.String("door", e.door), slog.String("operation", e.id.Operation), slog.String("decision", string(e.decision)),
 			slog.Int("count", count), slog.String("record", e.id.String()), slog.String("tenant", e.id.Tenant))
 	})
-	return &semel.Events{Answered: func(e semel.Event) { logDelivery(log, level, &e, repeated) }, Troubled: Troubles(log)}
+	return &semel.Events{
+		Answered: func(e semel.Event) { logDelivery(log, level, &e, repeated) },
+		Troubled: func(e semel.Event) {
+			if level, message, attrs := parts(e.Attrs, slog.LevelInfo); message != "" {
+				log.LogAttrs(context.Background(), level, message, attrs...)
+			}
+		},
+	}
 }
 
 // Refused is the message of the line that counts further deliveries of an operation with the
@@ -90,15 +97,6 @@ type refused struct {
 	door     string
 	decision semel.Decision
 	id       semel.ID
-}
-
-// Troubles is the part of [Log] about errors that no caller gets.
-func Troubles(log *slog.Logger) func(semel.Event) {
-	return func(e semel.Event) {
-		if level, message, attrs := parts(e.Attrs, slog.LevelInfo); message != "" {
-			log.LogAttrs(context.Background(), level, message, attrs...)
-		}
-	}
 }
 
 func logDelivery(log *slog.Logger, outcomes slog.Level, e *semel.Event, repeated *seldom.Teller[refused]) {

@@ -186,8 +186,7 @@ func (b *Inbox[H]) park(ctx context.Context, it *Item[H], key string, res *Resul
 
 // queue puts the item into the outbox of its record, as a message in the state of m.
 func (b *Inbox[H]) queue(x semel.Execution, it *Item[H], m semel.Message) error {
-	m.Name, m.Destination, m.ContentType = "item", b.opts.Destination, "application/octet-stream"
-	m.Order = it.Order
+	m.Name, m.Destination, m.ContentType, m.Order = "item", b.opts.Destination, "application/octet-stream", it.Order
 	var err error
 	if m.Payload, err = it.encode(); err == nil {
 		err = semel.Send(x, m)

@@ -93,8 +93,7 @@ type Item[H any] struct {
 	Former []semel.Fingerprint
 	// Attributes are kept in its record; see [AttributeApart]. Optional.
 	Attributes store.Attributes
-	// Order asks for items with the same one to be handled in the order in which they were
-	// accepted, each after the one before it. Empty: in any order.
+	// Order is the order key of its message; see [semel.Message]. Optional.
 	Order string
 	// Head and Body are what is handled. The head is kept as JSON.
 	Head H

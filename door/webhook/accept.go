@@ -35,10 +35,8 @@ func (r *Receiver) accept(ctx context.Context, e *Event) error {
 	if name := r.payment(e); name != "" {
 		it.Attributes[store.AttributePayment] = name // whoever erases the record finds the payment
 	}
-	if len(r.order) > 0 {
-		if text, err := e.view.fill(r.order); err == nil {
-			it.Order = join([]string{text}, store.MaxNameLen)
-		}
+	if text, err := e.view.fill(r.order); err == nil {
+		it.Order = join([]string{text}, store.MaxNameLen)
 	}
 	if e.apart != "" {
 		it.Attributes[inbox.AttributeApart] = e.apart

@@ -28,13 +28,11 @@ type Event struct {
 	Type string
 	// ReceivedAt is when the delivery came that was accepted.
 	ReceivedAt time.Time
-	// Header has Content-Type and the headers that the source names. The signature may
-	// not cover them.
+	// Header has Content-Type and what the source names, which may be unsigned.
 	Header http.Header
 	// Body is the event as it came: the body of the delivery, or its part of a batch.
 	Body []byte
-	// Payment is what the event means to its payment; nil if it is about none, or nobody
-	// asked.
+	// Payment says what the event means to its payment; nil if nobody asked, or to none.
 	Payment *Payment
 
 	print   semel.Fingerprint
@@ -48,14 +46,11 @@ type Event struct {
 	status  int         // of its answer, if that is known already
 }
 
-// Bounds of a delivery: it is read before anybody knows its sender, or by a program that
-// has others to serve.
+// Bounds of a delivery, which is read before anybody knows its sender.
 const (
-	// maxSigned is how many events with signatures of their own a delivery may have.
-	// Senders that sign so send a handful.
+	// maxSigned bounds the events with signatures of their own: senders send a handful.
 	maxSigned = 100
-	// maxEvents is how many events another delivery may have. WhatsApp sends the most,
-	// up to 1,000.
+	// maxEvents bounds the events of others: WhatsApp sends the most, up to 1,000.
 	maxEvents = 1000
 	// maxVisited is how many items of lists are looked at on the way to them.
 	maxVisited = 4 * maxEvents

@@ -38,8 +38,7 @@ type Handler func(ctx context.Context, e *Event) error
 const (
 	// DefaultMaxBody is the longest body that is read, in bytes.
 	DefaultMaxBody = 4 << 20
-	// MaxEvent is the longest event that is accepted with [Ack], in bytes: it is kept in
-	// the outbox of its record.
+	// MaxEvent is the longest event that [Ack] accepts, in bytes: its outbox keeps it.
 	MaxEvent = inbox.MaxBody
 )
 
@@ -54,8 +53,7 @@ const OperationPrefix = "webhook."
 // Options configure a [Receiver].
 type Options struct {
 	VerifierOptions
-	// Name of the receiver. Events of two receivers are never the same. Defaults to the
-	// name of the source.
+	// Name of the receiver, by default that of the source. Two receivers share no event.
 	Name string
 	// Tenant is whose events they are.
 	Tenant string
@@ -68,19 +66,15 @@ type Options struct {
 	Payments *Machine
 	// VerifyToken is the token of the handshake. Required if the source has one.
 	VerifyToken string
-	// Order says which events are handled in the order in which they were accepted, each
-	// after the one before it, with [Ack]: a template such as "{body:data.customer}", whose
-	// value they share. Events without that value, and all if Order is empty, are handled in
-	// any order.
+	// Order is a template such as "{body:data.customer}": with [Ack], events that share its
+	// value are handled one after the other, as they were accepted. Others have no order.
 	Order string
-	// OnAbandoned is what happens to an event whose handler was cut off by a crash, with
-	// [Sync]. Defaults to [semel.HoldAbandoned]; an event with [Ack] is always handled
-	// again.
+	// OnAbandoned is what happens to an event if a crash cuts its handler off, with [Sync].
+	// Defaults to [semel.HoldAbandoned]; with [Ack] an event is always handled again.
 	OnAbandoned semel.AfterAbandon
-	// OnConflict is what becomes of an event whose id was used with another content.
-	// Defaults to [ParkConflict]: the event is a message to [Receiver.Destination] that
-	// is parked from the start, in a record of its own, so you need a dispatcher for
-	// what is replayed, with [Sync] too.
+	// OnConflict is what becomes of an event if its id was used with another content. Defaults
+	// to [ParkConflict]: the event is a message to [Receiver.Destination], parked from the
+	// start, in a record of its own; to replay it you need a dispatcher, with [Sync] too.
 	OnConflict AfterConflict
 	// Lease is how long an event waits for its handler after a crash, with [Sync]; then
 	// OnAbandoned decides. Defaults to [semel.DefaultLease].
@@ -88,15 +82,13 @@ type Options struct {
 	// Window is how long an event is recognised. Defaults to [Source.Window]; not below
 	// the source's horizon.
 	Window time.Duration
-	// Budget is how long a sender waits. Then it is answered with 503; what has begun
-	// continues, and the next delivery finds its outcome. Defaults to four fifths of the
-	// source's patience.
+	// Budget is how long a sender waits before it gets 503; the next delivery finds the
+	// outcome. Defaults to four fifths of the source's patience.
 	Budget time.Duration
 	// MaxBody defaults to [DefaultMaxBody], in bytes.
 	MaxBody int64
-	// Evidence is how much goes to the evidence log. Defaults to [semel.EvidenceNone].
-	// With [semel.EvidenceDecisions] it has every delivery, and the digests of both
-	// contents in a conflict.
+	// Evidence is how much goes to the evidence log; by default [semel.EvidenceNone]. With
+	// [semel.EvidenceDecisions] it has every delivery, and both digests of a conflict.
 	Evidence semel.EvidenceLevel
 }
 
@@ -163,7 +155,7 @@ func (opts Options) Validate() error {
 	}
 	_, err = parseTemplate(opts.Order)
 	need(err == nil, "Order: %v", err)
-	need(opts.Order == "" || opts.Mode == Ack, "Order is for events that are acknowledged first: with sync each is handled while its sender waits")
+	need(opts.Order == "" || opts.Mode == Ack, "Order needs the mode ack: with sync an event is handled while its sender waits")
 	need(opts.Budget > 0, "Budget is negative")
 	need(opts.MaxBody > 0, "MaxBody is negative")
 	return errors.Join(errs...)

@@ -69,7 +69,7 @@ func Check(cfg *config.Config) error {
 func assemble(cfg *config.Config) error {
 	s := &Server{log: slog.New(slog.DiscardHandler), store: standIn(cfg.Store.URL)}
 	defer s.store.Close()
-	opts := &semel.Options{Quotas: quotasOf(&cfg.Quotas), PurgeRate: cfg.Purge.PerSecond}
+	opts := &semel.Options{Quotas: quotasOf(&cfg.Quotas), PurgeRate: purgeRate}
 	if s.archives = cfg.Archives(); s.archives {
 		opts.Archive = func(context.Context, []semel.Record) error { return nil }
 	}
@@ -109,7 +109,7 @@ func assemble(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = newOutbox(s.engine, &cfg.Dispatch, s.destinations(g), observeMessages(s.log, &cfg.Log))
+	_, err = newOutbox(s.engine, &cfg.Dispatch, s.destinations(g), observeMessages(s.log))
 	return errors.Join(err, g.close(context.Background()))
 }
 

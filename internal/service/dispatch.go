@@ -92,11 +92,11 @@ func (o *outbox) run() (stop func(grace context.Context) (ended <-chan struct{})
 
 // observeMessages logs a line for each try, without payloads: that about a delivery at a door,
 // with the number of the try as its attempt, and what came of it.
-func observeMessages(log *slog.Logger, c *config.Log) *dispatch.Events {
+func observeMessages(log *slog.Logger) *dispatch.Events {
 	ctx := context.Background()
 	tell := func(level slog.Level, outcome string) func(dispatch.DeliveryEvent) {
 		return func(e dispatch.DeliveryEvent) {
-			if c.Deliveries == config.DeliveriesOff && level < slog.LevelWarn || !log.Enabled(ctx, level) {
+			if !log.Enabled(ctx, level) {
 				return
 			}
 			attrs := append(door.DeliveryAttrs(&semel.Event{Door: "dispatch", ID: e.Call, Attempt: e.Try, Took: e.Took, Err: e.Err, Executed: e.Executed, Trace: e.Executed}),
@@ -108,7 +108,7 @@ func observeMessages(log *slog.Logger, c *config.Log) *dispatch.Events {
 		}
 	}
 	return &dispatch.Events{
-		Delivered: tell(outcomeLevel(c), "delivered"),
+		Delivered: tell(slog.LevelInfo, "delivered"),
 		Failed:    tell(slog.LevelInfo, "failed"),
 		Parked:    tell(slog.LevelWarn, "parked"),
 		Breaker: func(destination string, open bool) {

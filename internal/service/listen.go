@@ -13,6 +13,10 @@ import (
 	"github.com/semelhq/semel/internal/service/limit"
 )
 
+// streams is how many requests one connection of HTTP/2 may have at once: what servers and
+// proxies have by default, so that clients know it.
+const streams = 100
+
 // listener is an address and the server behind it.
 type listener struct {
 	net    net.Listener
@@ -21,7 +25,7 @@ type listener struct {
 
 // listen opens a listener whose limits refuse as opts says.
 func listen(address string, certs config.TLS, limits *config.Limits, handler http.Handler, opts limit.Options, log *slog.Logger) (*listener, error) {
-	handler, err := limit.Requests(handler, limits.Requests, &opts)
+	handler, err := limit.Requests(handler, limits.Connections, &opts)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +54,7 @@ func newListener(ln net.Listener, certs config.TLS, limits *config.Limits, handl
 		ReadHeaderTimeout: time.Duration(limits.ReadHeaderTimeout),
 		ReadTimeout:       time.Duration(limits.ReadTimeout),
 		IdleTimeout:       time.Duration(limits.IdleTimeout),
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: limits.Streams},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streams},
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}
 	l.server.Protocols = new(http.Protocols)

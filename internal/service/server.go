@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/auth"
@@ -87,6 +88,10 @@ var (
 	errNoReload = errors.New("the service was started without a configuration file to read again")
 )
 
+// purgeRate is how many expired records a second are removed: about what a store writes
+// without keeping calls waiting.
+const purgeRate = 1000
+
 // New checks the configuration ([Check]), opens the store and the listeners, and puts
 // everything together. It serves nothing before [Server.Run]. After an error everything is
 // closed again.
@@ -128,8 +133,8 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	}
 	undo = append(undo, func() { s.stopTraces(context.Background()) })
 	engineOpts := &semel.Options{
-		Events:        allOf(tracing.Events(), observe(s.log), observeDoors(s.log, &cfg.Log), s.observer.Events(), s.figures.Events(), s.metrics.Events(), &semel.Events{Swept: s.noteSweep}),
-		PurgeInterval: time.Duration(cfg.Purge.Interval), PurgeRate: cfg.Purge.PerSecond,
+		Events:        allOf(tracing.Events(), observe(s.log), door.Log(s.log, slog.LevelInfo), s.observer.Events(), s.figures.Events(), s.metrics.Events(), &semel.Events{Swept: s.noteSweep}),
+		PurgeInterval: time.Duration(cfg.Purge.Interval), PurgeRate: purgeRate,
 		Quotas: quotasOf(&cfg.Quotas),
 	}
 	if s.archives = cfg.Archives(); s.archives {
@@ -156,7 +161,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if s.gen, _, err = s.build(cfg); err != nil {
 		return nil, err
 	}
-	if s.outbox, err = newOutbox(s.engine, &cfg.Dispatch, s.destinations(s.gen), tracing.Dispatched(s.metrics.Dispatched(observeMessages(s.log, &cfg.Log)))); err != nil {
+	if s.outbox, err = newOutbox(s.engine, &cfg.Dispatch, s.destinations(s.gen), tracing.Dispatched(s.metrics.Dispatched(observeMessages(s.log)))); err != nil {
 		return nil, err
 	}
 	if cfg.Auth.Configured() && cfg.OpenAdmin() {

@@ -98,8 +98,7 @@ func TestStopDoesNotWaitForThoseWhoDoNotRead(t *testing.T) {
 	s.done <- nil
 }
 
-// A connection of HTTP/2 has no more requests than allowed, and all connections together
-// no more than the service allows.
+// All connections together have no more requests than there may be connections.
 func TestRequestsOfManyStreamsAreBounded(t *testing.T) {
 	begun, end := make(chan struct{}, 16), make(chan struct{})
 	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -107,7 +106,7 @@ func TestRequestsOfManyStreamsAreBounded(t *testing.T) {
 		<-end
 	}))
 	defer upstream.Close()
-	s := start(t, write(t, "store: {url: 'memory:'}\nlimits: {streams: 2, requests: 3}\n"+
+	s := start(t, write(t, "store: {url: 'memory:'}\nlimits: {connections: 3}\n"+
 		"routes: [{match: /, operation: default, upstream: "+upstream.URL+", mode: 'off', anonymous: share}]\n"))
 	h2 := new(http.Protocols)
 	h2.SetUnencryptedHTTP2(true)
@@ -154,7 +153,7 @@ func TestRequestsOfManyStreamsAreBounded(t *testing.T) {
 }
 
 func TestOneConnectionHasAsManyStreamsAsItMay(t *testing.T) {
-	s := start(t, write(t, "store: {url: 'memory:'}\nlimits: {streams: 7}\n"))
+	s := start(t, write(t, "store: {url: 'memory:'}\n"))
 	c, err := net.Dial("tcp", s.DataAddr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -173,9 +172,9 @@ func TestOneConnectionHasAsManyStreamsAsItMay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for ; len(settings) >= 6; settings = settings[6:] {
-		if settings[1] == 3 && settings[5] == 7 {
+		if settings[1] == 3 && settings[5] == 100 {
 			return
 		}
 	}
-	t.Error("SETTINGS do not have the 7 streams")
+	t.Error("SETTINGS do not have the 100 streams")
 }

@@ -85,8 +85,8 @@ func (n *node) configure() error {
 			numbers(opNumbers), numbers(opGapless), numbers(opPayNumbers), numbers(opPayGapless), op(opOwned, nil),
 		},
 		"routes": []any{route(opPay), route(opAsked), route(opStep), route(opPayNumbers), route(opPayGapless), route(opOwned)},
-		"limits": map[string]any{"shutdown_grace": (6 * time.Second).String()},
-		"purge":  map[string]any{"interval": "1s", "per_second": 1000 + c.number%2},
+		"limits": map[string]any{"shutdown_grace": (6*time.Second + time.Duration(c.number%2)*time.Millisecond).String()},
+		"purge":  map[string]any{"interval": "1s"},
 	}, "", "  ")
 	if err != nil {
 		return err

@@ -392,12 +392,8 @@ type Limits struct {
 	ReadTimeout Duration `json:"read_timeout" default:"1m" range:"100ms,24h"`
 	// Longest time that a connection waits for its next request.
 	IdleTimeout Duration `json:"idle_timeout" default:"2m" range:"100ms,24h"`
-	// Connections at once, per listener.
+	// Connections at once, per listener, and as many requests at once on all of them together: any more get 503. One connection of HTTP/2 has up to 100.
 	Connections int `json:"connections" default:"10000" range:"1,1048576"`
-	// Requests at once, per listener. Any more get 503.
-	Requests int `json:"requests" default:"10000" range:"1,1048576"`
-	// Requests at once on one connection of HTTP/2.
-	Streams int `json:"streams" default:"100" range:"1,1024"`
 	// Bytes per second that a caller must send of a body, and read of an answer, up to 1MiB; 0 means any pace.
 	Rate Size `json:"rate" default:"1KiB" range:"0,1MiB"`
 	// How long a caller may be slower than the rate.
@@ -512,8 +508,6 @@ type TryRate struct {
 type Purge struct {
 	// Pause between two looks for expired records. Everything else that is due is attended to every second.
 	Interval Duration `json:"interval" default:"1m" range:"1s,24h"`
-	// Records removed per second at most.
-	PerSecond int `json:"per_second" default:"1000" range:"1,1000000"`
 }
 
 // Metrics says where metrics go.
@@ -524,19 +518,11 @@ type Metrics struct {
 
 // Log says what is logged.
 type Log struct {
-	// Least important level that is logged.
+	// Least important level that is logged. Lines about deliveries that got their outcome, or were refused, are at info; warn leaves them out.
 	Level string `json:"level" default:"info" enum:"debug,info,warn,error"`
 	// auto writes text to a terminal and JSON elsewhere.
 	Format string `json:"format" default:"auto" enum:"auto,text,json"`
-	// Level of the line about each delivery that got its outcome. Refusals are logged at info or higher. off: no lines about deliveries.
-	Deliveries string `json:"deliveries" default:"info" enum:"info,debug,off"`
 }
-
-// What Log.Deliveries may be beside info.
-const (
-	DeliveriesDebug = "debug"
-	DeliveriesOff   = "off"
-)
 
 // Traces says where traces go.
 type Traces struct {

@@ -47,10 +47,10 @@ func diff(path string, a, b reflect.Value) []string {
 // bound has the settings that sockets, the store and the engine read only when they are
 // opened.
 var bound = []string{
-	"listen.", "admin.", "store.", "archive.", "evidence.", "dispatch.", "purge.", "metrics.", "traces.", "log.deliveries",
+	"listen.", "admin.", "store.", "archive.", "evidence.", "dispatch.", "purge.", "metrics.", "traces.",
 	"commands.whatsapp.path", // it decides whether messages have a destination
 	"limits.header_bytes", "limits.read_header_timeout", "limits.read_timeout", "limits.idle_timeout",
-	"limits.connections", "limits.requests", "limits.streams", "limits.rate",
+	"limits.connections", "limits.rate",
 	"quotas.", "limits.total_bytes", "limits.tenant_bytes", "limits.principal_bytes",
 }
 

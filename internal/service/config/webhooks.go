@@ -36,7 +36,7 @@ type Webhook struct {
 	Endpoint string `json:"endpoint,omitzero"`
 	// ack answers when the events are durable, and posts them to the upstream afterwards. sync posts them while the sender waits, who delivers again after a failure.
 	Mode webhook.Mode `json:"mode" default:"ack" enum:"ack,sync"`
-	// With ack, which events are posted in the order in which they came, each after the one before it: those that have the same value here, such as {body:data.object.customer}. One that fails holds those behind it up until it is taken or parked. Others are posted in any order.
+	// With ack, events with the same value here, such as {body:data.object.customer}, are posted in the order in which they came, each after the one before it was accepted or parked. Others are posted in any order.
 	Order     string `json:"order,omitzero"`
 	Accepting `yaml:",inline"`
 	// With sync, what becomes of an event whose upstream did not answer: held until it is settled, or posted again.
