@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -16,26 +19,20 @@ import (
 
 // messageChanger is the common part of the commands that change a message.
 type messageChanger struct {
-	change
+	change[dispatch.Found]
 	record      string
 	destination string // of the messages, for all
-	all         bool   // every parked one that qualifiers select, instead of one message
 }
 
 func (c *messageChanger) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.record, "record", "", "`name` of the record that has the message")
-	cmd.Flags().BoolVar(&c.all, "all", false, "every parked message of the calls that qualifiers select")
 	cmd.Flags().StringVar(&c.destination, "destination", "", "with --all, only those to this `destination`")
-	c.change.flags(cmd, "look later")
+	c.change.flags(cmd, "look later", "every parked message of the calls that qualifiers select")
 }
 
 // changedMessage is what --json prints of a change.
 type changedMessage struct {
-	// Action is "replay" or "discard".
-	Action string `json:"action"`
-	// Done is false for a dry run.
-	Done   bool   `json:"done"`
-	Reason string `json:"reason"`
+	changeHead
 	// Message is as it was.
 	Message messageLine `json:"message"`
 }
@@ -48,44 +45,90 @@ per line.
 The JSON has action, done, reason and message, which is as it was, with the members
 that list has.`
 
-// apply shows a parked message, asks for confirmation, and changes it.
-func (c *messageChanger) apply(cmd *cobra.Command, args []string, action, means string,
-	do func(ctx context.Context, s dispatch.Settler, f *dispatch.Found) error,
-) error {
-	switch {
-	case c.all:
-		return c.applyAll(cmd, args, action, means, do)
-	case c.destination != "":
-		return usage("--destination needs --all")
+func (c *messageChanger) words() (noun, state string) { return "message", "parked" }
+
+func (c *messageChanger) named(cmd *cobra.Command, args []string) (func(ctx context.Context, recs client.Records) (*dispatch.Found, error), error) {
+	if c.destination != "" {
+		return nil, usage("--destination needs --all")
 	}
 	id, err := oneMessage(cmd, args)
-	if err == nil {
-		err = c.check(cmd, "message")
-	}
-	if err != nil {
-		return err
-	}
-	return c.from.with(cmd, func(ctx context.Context, recs client.Records) error {
-		s, err := settler(recs)
-		if err != nil {
-			return err
-		}
+	return func(ctx context.Context, recs client.Records) (*dispatch.Found, error) {
 		f, err := findMessage(ctx, recs, id, c.record)
+		return &f, err
+	}, err
+}
+
+func (c *messageChanger) mayAll(*cobra.Command) error {
+	if c.record != "" {
+		return usage("--all takes qualifiers, such as operation:NAME, instead of --record")
+	}
+	return nil
+}
+
+// search has the oldest first, so that messages with an order stay in it.
+func (c *messageChanger) search(ctx context.Context, _ *cobra.Command, recs client.Records, q store.Query, each func(*dispatch.Found)) error {
+	var found []*dispatch.Found
+	for f, err := range dispatch.Find(ctx, recs, dispatch.Query{Records: q, Destination: c.destination, States: []store.MessageState{store.MessageParked}}) {
 		if err != nil {
 			return err
 		}
+		found = append(found, &f)
+	}
+	slices.SortStableFunc(found, func(a, b *dispatch.Found) int { return cmp.Compare(a.Message.CreatedAt, b.Message.CreatedAt) })
+	for _, f := range found {
+		each(f)
+	}
+	return nil
+}
+
+func (c *messageChanger) id(f *dispatch.Found) string { return f.Message.ID }
+
+func (c *messageChanger) show(w io.Writer, f *dispatch.Found) error {
+	return printMessage(w, f, c.from.source.service == "")
+}
+
+func (c *messageChanger) list(out io.Writer, found []*dispatch.Found) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "CREATED\tTRIES\tDESTINATION\tOPERATION\tKEY\tFAILURE\tMESSAGE")
+	for _, f := range found {
+		why := ""
+		if f.Message.Failure != nil {
+			why = f.Message.Failure.Code
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", when(f.Message.CreatedAt), f.Message.Tries, printable(f.Message.Destination), printable(f.Call.Operation), printable(f.Call.Key), printable(why), f.Message.ID)
+	}
+	return w.Flush()
+}
+
+func (c *messageChanger) line(head changeHead, f *dispatch.Found, _ *semel.Record) any {
+	return &changedMessage{head, messageLineOf(f)}
+}
+
+func (c *messageChanger) done(action string, _ *semel.Record) string {
+	if action == "replay" {
+		return "The message is pending."
+	}
+	return "The message is discarded."
+}
+
+// settle is the action that decides about parked messages, by [dispatch.Replay] or [dispatch.Discard].
+func (c *messageChanger) settle(name, means string,
+	f func(ctx context.Context, s dispatch.Settler, call semel.ID, id, reason string) (semel.Record, error),
+) action[dispatch.Found] {
+	parked := func(f *dispatch.Found) error {
 		if f.Message.State != store.MessageParked {
 			return illegal("the message is %s, not parked", f.Message.State)
 		}
-		goOn, err := c.ask(cmd, action, means, func(w io.Writer) error { return printMessage(w, &f, c.from.source.service == "") })
-		if err == nil && goOn {
-			err = do(ctx, s, &f)
-		}
+		return nil
+	}
+	return action[dispatch.Found]{name, means, parked, func(ctx context.Context, recs client.Records, of *dispatch.Found) (*semel.Record, error) {
+		s, err := settler(recs)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return c.report(cmd, &changedMessage{action, goOn, c.reason, messageLineOf(&f)})
-	})
+		rec, err := f(ctx, s, of.Call, of.Message.ID, c.reason)
+		return &rec, err
+	}}
 }
 
 // settler is what settles the messages of records.
@@ -99,24 +142,8 @@ func settler(recs client.Records) (dispatch.Settler, error) {
 	return nil, errors.New("these records can't be changed")
 }
 
-func (c *messageChanger) report(cmd *cobra.Command, done *changedMessage) error {
-	w := cmd.OutOrStdout()
-	if c.asJSON {
-		return printJSON(w, done)
-	}
-	sentence := "Nothing was changed: this was a dry run."
-	switch {
-	case done.Done && done.Action == "replay":
-		sentence = "The message is pending."
-	case done.Done:
-		sentence = "The message is discarded."
-	}
-	_, err := fmt.Fprintln(w, sentence)
-	return err
-}
-
 func newMessagesReplay(from *recordsFrom) *cobra.Command {
-	c := &messageChanger{change: change{from: from}}
+	c := &messageChanger{change: change[dispatch.Found]{from: from}}
 	cmd := &cobra.Command{
 		Use:               "replay [MESSAGE | --all QUALIFIER...]",
 		ValidArgsFunction: from.completeQualifiers,
@@ -130,11 +157,7 @@ with the message until its next try.
 		Example: `  semel messages replay MESSAGE --reason 'the receiver is back'
   semel messages replay --all after:2h --destination billing --reason 'it is back' --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.apply(cmd, args, "replay", "the message is delivered again, under the same id.",
-				func(ctx context.Context, s dispatch.Settler, f *dispatch.Found) error {
-					_, err := dispatch.Replay(ctx, s, f.Call, f.Message.ID, c.reason)
-					return err
-				})
+			return c.apply(cmd, args, c, c.settle("replay", "the message is delivered again, under the same id.", dispatch.Replay))
 		},
 	}
 	c.flags(cmd)
@@ -142,7 +165,7 @@ with the message until its next try.
 }
 
 func newMessagesDiscard(from *recordsFrom) *cobra.Command {
-	c := &messageChanger{change: change{from: from}}
+	c := &messageChanger{change: change[dispatch.Found]{from: from}}
 	cmd := &cobra.Command{
 		Use:               "discard [MESSAGE | --all QUALIFIER...]",
 		ValidArgsFunction: from.completeQualifiers,
@@ -153,11 +176,7 @@ reason is kept with the message.
 ` + messageChangeJSON,
 		Example: `  semel messages discard MESSAGE --reason 'told them by telephone'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.apply(cmd, args, "discard", "the message is given up and never delivered.",
-				func(ctx context.Context, s dispatch.Settler, f *dispatch.Found) error {
-					_, err := dispatch.Discard(ctx, s, f.Call, f.Message.ID, c.reason)
-					return err
-				})
+			return c.apply(cmd, args, c, c.settle("discard", "the message is given up and never delivered.", dispatch.Discard))
 		},
 	}
 	c.flags(cmd)

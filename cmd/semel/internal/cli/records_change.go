@@ -14,94 +14,90 @@ import (
 
 // recordChanger is the common part of the commands that change a record.
 type recordChanger struct {
-	change
+	change[semel.Record]
 	name  recordName
 	force bool
-	all   bool // everything held that qualifiers select, instead of one record
 }
 
-func (c *recordChanger) flags(cmd *cobra.Command) {
+// flags adds the flags; all is that of [change.flags].
+func (c *recordChanger) flags(cmd *cobra.Command, all string) {
 	c.name.flags(cmd)
-	c.change.flags(cmd, "read the log later")
+	c.change.flags(cmd, "read the log later", all)
 	cmd.Flags().BoolVar(&c.force, "force", false, "even if the configuration doesn't have the operation")
 }
 
-// allFlag adds the flag that changes many records at once.
-func (c *recordChanger) allFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&c.all, "all", false, "everything held that qualifiers select")
-}
+// allHeld describes --all of the commands on held records.
+const allHeld = "everything held that qualifiers select"
 
 // changedRecord is what --json prints of a change.
 type changedRecord struct {
-	// Action is "settle", "release" or "purge".
-	Action string `json:"action"`
-	// Done is false for a dry run.
-	Done   bool   `json:"done"`
-	Reason string `json:"reason"`
+	changeHead
 	// Before is the record as it was.
 	Before recordLine `json:"before"`
 	// After is the record that is stored now; absent if there is none.
 	After *recordLine `json:"after,omitempty"`
 }
 
-// apply shows the record, asks for confirmation, and changes it. check refuses what the
-// store would refuse; do returns the record that is stored afterwards, if there is one.
-func (c *recordChanger) apply(cmd *cobra.Command, args []string, action, means string, check func(*semel.Record) error,
-	do func(ctx context.Context, recs client.Records, id semel.ID) (*semel.Record, error),
-) error {
-	if c.all {
-		return c.applyAll(cmd, args, action, means, check, do)
-	}
+func (c *recordChanger) words() (noun, state string) { return "record", "held" }
+
+func (c *recordChanger) named(cmd *cobra.Command, args []string) (func(ctx context.Context, recs client.Records) (*semel.Record, error), error) {
 	id, err := c.name.parse(cmd, args)
-	if err != nil {
-		return err
-	}
-	if err := c.check(cmd, "record"); err != nil {
-		return err
-	}
-	return c.from.with(cmd, func(ctx context.Context, recs client.Records) error {
-		before, err := c.name.find(ctx, cmd, recs, id)
-		if err != nil {
-			return err
-		}
-		id := before.ID
-		if err := check(&before); err != nil {
-			return err
-		}
-		out := changedRecord{Action: action, Reason: c.reason, Before: lineOf(&before)}
-		goOn, err := c.ask(cmd, action, means, func(w io.Writer) error { return printRecord(w, &before) })
-		if err != nil {
-			return err
-		}
-		if !goOn {
-			return c.report(cmd, &out)
-		}
-		after, err := do(ctx, recs, id)
-		if err != nil {
-			return err
-		}
-		out.Done = true
-		if after != nil {
-			out.After = new(lineOf(after))
-		}
-		return c.report(cmd, &out)
-	})
+	return func(ctx context.Context, recs client.Records) (*semel.Record, error) {
+		rec, err := c.name.find(ctx, cmd, recs, id)
+		return &rec, err
+	}, err
 }
 
-func (c *recordChanger) report(cmd *cobra.Command, done *changedRecord) error {
-	w := cmd.OutOrStdout()
-	switch {
-	case c.asJSON:
-		return printJSON(w, done)
-	case !done.Done:
-		_, err := fmt.Fprintln(w, "Nothing was changed: this was a dry run.")
-		return err
-	case done.After == nil:
-		_, err := fmt.Fprintln(w, "The record is purged.")
-		return err
+func (c *recordChanger) mayAll(cmd *cobra.Command) error {
+	if c.name.given(cmd) {
+		return usage("--all takes qualifiers, such as operation:NAME, instead of one record's name")
 	}
-	_, err := fmt.Fprintf(w, "The record is %s.%s\n", stateOf(done.After.of), nextOf(done.After.of))
+	return nil
+}
+
+func (c *recordChanger) search(ctx context.Context, cmd *cobra.Command, recs client.Records, q store.Query, each func(*semel.Record)) error {
+	q.Held = true
+	_, err := eachFound(ctx, recs, q, 0, warner(cmd), func(rec *semel.Record) error {
+		each(rec)
+		return nil
+	})
 	return err
+}
+
+func (c *recordChanger) id(rec *semel.Record) string { return rec.ID.Encode() }
+
+func (c *recordChanger) show(w io.Writer, rec *semel.Record) error { return printRecord(w, rec) }
+
+func (c *recordChanger) list(w io.Writer, found []*semel.Record) error {
+	table := newRecordTable(w, "", false)
+	for _, rec := range found {
+		table.row("", rec)
+	}
+	return table.flush()
+}
+
+func (c *recordChanger) line(head changeHead, rec, after *semel.Record) any {
+	out := changedRecord{changeHead: head, Before: lineOf(rec)}
+	if after != nil {
+		out.After = new(lineOf(after))
+	}
+	return &out
+}
+
+func (c *recordChanger) done(_ string, after *semel.Record) string {
+	if after == nil {
+		return "The record is purged."
+	}
+	return fmt.Sprintf("The record is %s.%s", stateOf(after), nextOf(after))
+}
+
+// settle is the action that settles records.
+func (c *recordChanger) settle(name, means string, s *semel.Settlement, check func(*semel.Record) error) action[semel.Record] {
+	s.Force = c.force
+	return action[semel.Record]{name, means, check, func(ctx context.Context, recs client.Records, rec *semel.Record) (*semel.Record, error) {
+		after, err := recs.Settle(ctx, rec.ID, *s, c.reason)
+		return &after, err
+	}}
 }
 
 const changeAll = `With --all, everything held that the qualifiers of 'semel records list' select is
@@ -148,7 +144,7 @@ func openEffect(rec *semel.Record) (name string, open bool) {
 }
 
 func newRecordsRelease(from *recordsFrom) *cobra.Command {
-	c := &recordChanger{change: change{from: from}}
+	c := &recordChanger{change: change[semel.Record]{from: from}}
 	cmd := &cobra.Command{
 		Use:               "release [NAME | --all QUALIFIER...]",
 		ValidArgsFunction: from.completeQualifiers,
@@ -169,20 +165,16 @@ result is not known has to be settled first.
 				}
 				return nil
 			}
-			return c.apply(cmd, args, "release", "the next delivery runs again, and what this attempt did may happen twice.", check,
-				func(ctx context.Context, recs client.Records, id semel.ID) (*semel.Record, error) {
-					rec, err := recs.Settle(ctx, id, semel.Settlement{Outcome: semel.DispositionAbandoned, Force: c.force}, c.reason)
-					return &rec, err
-				})
+			return c.apply(cmd, args, c, c.settle("release", "the next delivery runs again, and what this attempt did may happen twice.",
+				&semel.Settlement{Outcome: semel.DispositionAbandoned}, check))
 		},
 	}
-	c.flags(cmd)
-	c.allFlag(cmd)
+	c.flags(cmd, allHeld)
 	return cmd
 }
 
 func newRecordsPurge(from *recordsFrom) *cobra.Command {
-	c := &recordChanger{change: change{from: from}}
+	c := &recordChanger{change: change[semel.Record]{from: from}}
 	var erase bool
 	cmd := &cobra.Command{
 		Use:   "purge [NAME]",
@@ -203,13 +195,13 @@ there, together with who changed the record and why; what happened stays proved.
 				}
 				return nil
 			}
-			return c.apply(cmd, args, "purge", "the record is deleted, and the next delivery of the call runs again.", check,
-				func(ctx context.Context, recs client.Records, id semel.ID) (*semel.Record, error) {
-					return nil, recs.Purge(ctx, id, semel.Removal{Reason: c.reason, Force: c.force, EraseEvidence: erase})
-				})
+			return c.apply(cmd, args, c, action[semel.Record]{"purge", "the record is deleted, and the next delivery of the call runs again.", check,
+				func(ctx context.Context, recs client.Records, rec *semel.Record) (*semel.Record, error) {
+					return nil, recs.Purge(ctx, rec.ID, semel.Removal{Reason: c.reason, Force: c.force, EraseEvidence: erase})
+				}})
 		},
 	}
 	cmd.Flags().BoolVar(&erase, "erase-evidence", false, "also what the evidence log says about it in plain text")
-	c.flags(cmd)
+	c.flags(cmd, "")
 	return cmd
 }

@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/store"
 )
@@ -23,7 +21,7 @@ type settleFlags struct {
 }
 
 func newRecordsSettle(from *recordsFrom) *cobra.Command {
-	c := &recordChanger{change: change{from: from}}
+	c := &recordChanger{change: change[semel.Record]{from: from}}
 	var f settleFlags
 	cmd := &cobra.Command{
 		Use:               "settle [NAME | --all QUALIFIER...]",
@@ -56,17 +54,13 @@ recorded. Semel asks no provider: that's up to you.
 			if err != nil {
 				return err
 			}
-			s.Force = c.force
 			check := func(rec *semel.Record) error {
 				if err := checkSettlement(rec, &s); err != nil {
 					return err
 				}
 				return f.checkResult(rec, &s, c.from.routed(rec.ID.Operation))
 			}
-			return c.apply(cmd, args, "settle", settleMeans(&s), check, func(ctx context.Context, recs client.Records, id semel.ID) (*semel.Record, error) {
-				rec, err := recs.Settle(ctx, id, s, c.reason)
-				return &rec, err
-			})
+			return c.apply(cmd, args, c, c.settle("settle", settleMeans(&s), &s, check))
 		},
 	}
 	flags := cmd.Flags()
@@ -78,8 +72,7 @@ recorded. Semel asks no provider: that's up to you.
 	flags.StringVar(&f.code, "failure-code", "", "short `word` for why it failed")
 	flags.StringVar(&f.message, "failure-message", "", "`words` on why it failed")
 	flags.StringArrayVar(&f.effects, "effect", nil, "`NAME=confirmed:JSON` or NAME=refuted; may be repeated")
-	c.flags(cmd)
-	c.allFlag(cmd)
+	c.flags(cmd, allHeld)
 	return cmd
 }
 
