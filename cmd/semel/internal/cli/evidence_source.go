@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -83,25 +84,15 @@ type localLog struct {
 // isn't the configured one. With sign and keys it signs a checkpoint. A command that asks can
 // ask a service instead.
 func openLog(cmd *cobra.Command, cfg *config.Config, keys string, sign, asks bool) (*localLog, error) {
-	at := cfg.Store
-	if err := mustExist(at.URL); err != nil {
+	store, err := openConfigured(cmd.Context(), cfg.Store, service.OpenStore, asks)
+	if err != nil {
 		return nil, err
 	}
-	at.Profile, at.Migrate = "standard", false // reading needs no strict profile
-	store, err := service.OpenStore(cmd.Context(), at)
-	if err != nil {
-		return nil, inUse(err, at.URL, asks)
-	}
 	l := &localLog{store: store}
-	settings := cfg.Evidence
-	if keys != "" {
-		settings.KeyFile = keys
-	}
-	settings.CheckpointDir, settings.Witnesses = "", nil
 	if store.Extras().Evidence == nil {
 		err = errors.New("this store keeps no evidence")
 	} else if sign {
-		l.log, err = service.OpenEvidence(&settings, store, slog.New(slog.DiscardHandler))
+		l.log, err = openEvidence(cfg, keys, store, slog.DiscardHandler)
 	}
 	if err == nil && l.log != nil {
 		err = l.log.Integrate(cmd.Context())
@@ -113,6 +104,16 @@ func openLog(cmd *cobra.Command, cfg *config.Config, keys string, sign, asks boo
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// openEvidence opens the evidence of a configured store, if there are keys for it: the configured
+// ones, or those in the file keys. A command publishes no checkpoint and asks no witness; the
+// service does.
+func openEvidence(cfg *config.Config, keys string, store semel.Store, h slog.Handler) (*evidence.Log, error) {
+	settings := cfg.Evidence
+	settings.KeyFile = cmp.Or(keys, settings.KeyFile)
+	settings.CheckpointDir, settings.Witnesses = "", nil
+	return service.OpenEvidence(&settings, store, slog.New(h))
 }
 
 // Evidence is [client.Client.Evidence].

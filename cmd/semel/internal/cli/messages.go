@@ -16,12 +16,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-func messagesCommand() *cobra.Command {
-	return newMessages(&recordsFrom{open: openSource, terminal: func(stream any) bool {
-		w, ok := stream.(io.Writer)
-		return ok && isTerminal(w)
-	}})
-}
+func messagesCommand() *cobra.Command { return newMessages(newRecordsFrom()) }
 
 func newMessages(from *recordsFrom) *cobra.Command {
 	cmd := &cobra.Command{

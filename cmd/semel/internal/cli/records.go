@@ -137,15 +137,13 @@ func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer
 		}
 		opts.Operations = append(opts.Operations, op)
 	}
-	at := cfg.Store
-	at.Profile, at.Migrate = "standard", false // a command needs no strict profile
 	open := service.OpenStore
 	if src.look {
 		open = service.LookAtStore
 	}
-	store, err := open(cmd.Context(), at)
+	store, err := openConfigured(cmd.Context(), cfg.Store, open, true)
 	if err != nil {
-		return nil, nil, inUse(err, at.URL, true)
+		return nil, nil, err
 	}
 	l.closers = append(l.closers, store)
 	if cfg.Archives() && !src.look {

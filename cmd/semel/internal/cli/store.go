@@ -161,9 +161,7 @@ func witnessed(cmd *cobra.Command, flags *configFlags, store semel.Store) (*seme
 	}
 	opts := &semel.Options{}
 	if store.Extras().Evidence != nil {
-		settings := cfg.Evidence
-		settings.CheckpointDir, settings.Witnesses = "", nil // nothing is signed
-		log, err := service.OpenEvidence(&settings, store, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+		log, err := openEvidence(cfg, "", store, slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 		if err != nil {
 			return nil, err
 		}
@@ -181,16 +179,22 @@ func openStore(cmd *cobra.Command, flags *configFlags, open func(context.Context
 	if err != nil {
 		return "", nil, nil, reportConfig(cmd, err)
 	}
-	at := cfg.Store
-	if err := mustExist(at.URL); err != nil {
+	if store, err = openConfigured(cmd.Context(), cfg.Store, open, false); err != nil {
 		return "", nil, nil, err
-	}
-	at.Profile, at.Migrate = "standard", false // reading needs no strict profile
-	if store, err = open(cmd.Context(), at); err != nil {
-		return "", nil, nil, inUse(err, at.URL, false)
 	}
 	if engine, err = semel.New(store, nil); err != nil {
 		return "", nil, nil, errors.Join(err, store.Close())
 	}
-	return at.Name(), store, engine, nil
+	return cfg.Store.Name(), store, engine, nil
+}
+
+// openConfigured opens a store that is there. A command needs no strict profile and leaves the
+// schema as it is. If the command can ask a service instead, the error names it.
+func openConfigured(ctx context.Context, at config.Store, open func(context.Context, config.Store) (semel.Store, error), asks bool) (semel.Store, error) {
+	if err := mustExist(at.URL); err != nil {
+		return nil, err
+	}
+	at.Profile, at.Migrate = "standard", false
+	st, err := open(ctx, at)
+	return st, inUse(err, at.URL, asks)
 }

@@ -45,10 +45,8 @@ which is found as 'semel records' finds it; the caller must be an admin there.`,
 				if err != nil {
 					return nil, err
 				}
-				local := cfg.Store
-				local.Profile, local.Migrate = "standard", false
-				store, err = service.OpenStore(cmd.Context(), local)
-				return store, inUse(err, local.URL, true)
+				store, err = openConfigured(cmd.Context(), cfg.Store, service.OpenStore, true)
+				return store, err
 			})
 			switch {
 			case err != nil:
