@@ -51,14 +51,14 @@ func (c *Client) Batch(ctx context.Context, items []BatchItem) ([]BatchResult, e
 	}
 	since := time.Now()
 	v, r, err := call[wire.BatchReply](ctx, c, &request{
-		method: http.MethodPost, url: c.base + "/v1/batch", body: body, repeatable: true,
+		method: http.MethodPost, url: c.base + "/v1/batch", body: body, repeatable: true, lost: semel.CodeUnknown,
 		header: http.Header{holderHeader: {newHolder(&semel.Call{})}},
-	}, semel.CodeUnknown)
+	})
 	if err != nil {
 		return nil, err
 	}
 	if len(v.Items) != len(items) {
-		return nil, invalidAnswer(r, "it has another number of items", semel.CodeUnknown)
+		return nil, r.invalid("it has another number of items")
 	}
 	results := make([]BatchResult, len(items))
 	for i := range items {
@@ -101,9 +101,9 @@ func batchOf(items []BatchItem) (*wire.Batch, error) {
 }
 
 func (c *Client) batchResult(ctx context.Context, item *BatchItem, answer *wire.BatchAnswer, since time.Time) (res BatchResult) {
-	r := &reply{status: answer.Status, body: answer.Body}
+	r := &reply{status: answer.Status, body: answer.Body, lost: semel.CodeUnknown}
 	if r.status >= 300 && !r.refused() {
-		res.Err = invalidAnswer(r, invalidProblem, semel.CodeUnknown)
+		res.Err = r.invalid(invalidProblem)
 		return res
 	}
 	if item.Begin == nil {
@@ -111,9 +111,10 @@ func (c *Client) batchResult(ctx context.Context, item *BatchItem, answer *wire.
 			res.Err = r.refusal()
 			return res
 		}
-		res.Record, res.Err = recordIn(r, semel.CodeUnknown)
+		res.Record, res.Err = recordIn(r)
 		return res
 	}
+	r.lost = lostBeginning
 	if res.Begun, res.Err = c.begun(item.Begin, r, since); res.Err == nil && res.Begun.Decision == semel.Execute {
 		res.Err = c.accept(ctx, item.Begin, &res.Begun)
 	}

@@ -75,7 +75,7 @@ func (c *Client) Begin(ctx context.Context, call semel.Call) (Begun, error) {
 	q := &request{
 		method: http.MethodPost, url: c.base + "/v1/operations/" + url.PathEscape(call.Operation) + "/executions",
 		header: http.Header{holderHeader: {newHolder(&call)}},
-		body:   beginningOf(&call), wait: max(call.Wait, c.opts.MaxWait), repeatable: true,
+		body:   beginningOf(&call), wait: max(call.Wait, c.opts.MaxWait), repeatable: true, lost: lostBeginning,
 	}
 	if call.Operation == "" {
 		return Begun{}, &semel.Error{Code: semel.CodeUnknownOperation, Message: "the call names no operation"}
@@ -84,9 +84,9 @@ func (c *Client) Begin(ctx context.Context, call semel.Call) (Begun, error) {
 		q.header.Set("Prefer", "wait="+strconv.FormatInt(int64((call.Wait+time.Second-1)/time.Second), 10))
 	}
 	since := time.Now()
-	r, err := c.send(ctx, q, nil)
+	r, err := c.send(ctx, q)
 	if err != nil {
-		return Begun{}, lostAnswer(err, semel.CodeStoreUnavailable)
+		return Begun{}, lostAnswer(err, q.lost)
 	}
 	b, err := c.begun(&call, r, since)
 	if err != nil || b.Decision != semel.Execute {
@@ -94,6 +94,10 @@ func (c *Client) Begin(ctx context.Context, call semel.Call) (Begun, error) {
 	}
 	return b, c.accept(ctx, &call, &b)
 }
+
+// lostBeginning is the code of a beginning without a usable answer: whatever the service did,
+// nothing was executed.
+const lostBeginning = semel.CodeStoreUnavailable
 
 func beginningOf(call *semel.Call) *wire.Beginning {
 	return &wire.Beginning{Key: call.Key, PayloadHash: call.Fingerprint.String(), FirstSent: call.FirstSent, Sequence: call.Sequence, Attributes: call.Attributes, Confirm: call.Confirm, StepUp: call.StepUp}
@@ -129,28 +133,24 @@ func (c *Client) begun(call *semel.Call, r *reply, since time.Time) (Begun, erro
 	}
 	v, err := decode[wire.Begun](r)
 	if err != nil {
-		return Begun{}, lostAnswer(err, semel.CodeStoreUnavailable)
+		return Begun{}, err
 	}
 	b := Begun{Decision: v.Decision, Execution: v.Execution, Lease: time.Duration(v.LeaseMS) * time.Millisecond, Since: since, OnAbandoned: v.OnAbandoned, Financial: v.Financial}
 	if b.Record, err = v.Record.Value(); err != nil {
-		return Begun{}, invalidAnswer(r, err.Error(), semel.CodeStoreUnavailable)
+		return Begun{}, r.invalid(err.Error())
 	}
 	id := b.Record.ID
 	switch {
 	case id.Operation != call.Operation || id.Key != call.Key:
-		return Begun{}, invalidAnswer(r, "it is about another call", semel.CodeStoreUnavailable)
+		return Begun{}, r.invalid("it is about another call")
 	case b.Decision == semel.Execute && (b.Execution == "" || b.Lease <= 0):
-		return Begun{}, invalidAnswer(r, "it has no execution or no lease", semel.CodeStoreUnavailable)
+		return Begun{}, r.invalid("it has no execution or no lease")
 	case b.Decision != semel.Execute && b.Decision != semel.Replay:
-		return Begun{}, invalidAnswer(r, "its decision is not known", semel.CodeStoreUnavailable)
+		return Begun{}, r.invalid("its decision is not known")
 	case b.Decision == semel.Replay && !sameCaller(call, b.Record):
 		return Begun{}, errOtherCaller()
 	}
 	return b, nil
-}
-
-func invalidAnswer(r *reply, reason string, code semel.Code) error {
-	return lostAnswer(&AnswerError{r.status, reason}, code)
 }
 
 // accept makes sure that the client may use a right it got.

@@ -97,7 +97,9 @@ func (x *Execution) endBy(ctx context.Context, res semel.Result, err error, stop
 		defer stop()
 		free := context.WithoutCancel(ctx)
 		x.refuteUnconfirmed(free)
-		rec, err := x.c.end(free, x.c.ending(x.name, end.Disposition, end.Failure, res, x.messages()), x.alive)
+		q := x.c.ending(x.name, end.Disposition, end.Failure, res, x.messages())
+		q.more = x.alive
+		rec, err := x.c.end(free, q)
 		done <- ended{rec, err}
 	}()
 	select {

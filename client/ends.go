@@ -19,7 +19,7 @@ import (
 // transport would give it a connection of its own.
 func (c *Client) onExecution(execution, what string, body any) *request {
 	return &request{
-		method: http.MethodPost, url: c.base + "/v1/executions/" + url.PathEscape(execution) + what, body: body, repeatable: true,
+		method: http.MethodPost, url: c.base + "/v1/executions/" + url.PathEscape(execution) + what, body: body, repeatable: true, lost: semel.CodeUnknown,
 	}
 }
 
@@ -31,13 +31,13 @@ func (c *Client) onExecution(execution, what string, body any) *request {
 // The lease runs from a moment after you called Renew. [semel.ErrLeaseLost] means that
 // the right to execute is gone.
 func (c *Client) Renew(ctx context.Context, execution string) (time.Duration, error) {
-	v, r, err := call[wire.Renewed](ctx, c, c.onExecution(execution, "/renew", struct{}{}), semel.CodeUnknown)
+	v, r, err := call[wire.Renewed](ctx, c, c.onExecution(execution, "/renew", struct{}{}))
 	if err != nil {
 		return 0, err
 	}
 	d := time.Duration(v.LeaseMS) * time.Millisecond
 	if d <= 0 {
-		return 0, invalidAnswer(r, "it has no lease", semel.CodeUnknown)
+		return 0, r.invalid("it has no lease")
 	}
 	return d, nil
 }
@@ -57,7 +57,7 @@ func (c *Client) RestartEffect(ctx context.Context, execution, name string) (sto
 func (c *Client) startEffect(ctx context.Context, execution, name string, notCalled bool) (store.EffectRecord, error) {
 	q := c.onExecution(execution, "/effects", wire.Intent{Name: name, NotCalled: notCalled})
 	q.repeatable = notCalled
-	v, r, err := call[wire.Effect](ctx, c, q, semel.CodeUnknown)
+	v, r, err := call[wire.Effect](ctx, c, q)
 	if e, ok := errors.AsType[*semel.Error](err); ok && e.Code == semel.CodeEffectUnknown {
 		return store.EffectRecord{}, semel.Unknown(e)
 	}
@@ -67,9 +67,9 @@ func (c *Client) startEffect(ctx context.Context, execution, name string, notCal
 	ef, err := v.Value()
 	switch {
 	case err != nil:
-		return store.EffectRecord{}, invalidAnswer(r, err.Error(), semel.CodeUnknown)
+		return store.EffectRecord{}, r.invalid(err.Error())
 	case ef.Name != name || ef.Key == "":
-		return store.EffectRecord{}, invalidAnswer(r, "it is about another effect, or has no key", semel.CodeUnknown)
+		return store.EffectRecord{}, r.invalid("it is about another effect, or has no key")
 	case ef.State == store.EffectStarted && r.status == http.StatusCreated:
 	case ef.State == store.EffectConfirmed && ef.Result.Tombstone:
 		return ef, &semel.Error{Code: semel.CodeResultNotKept, Message: "effect " + name + " happened, but its result was not kept"}
@@ -77,7 +77,7 @@ func (c *Client) startEffect(ctx context.Context, execution, name string, notCal
 	case ef.State == store.EffectRefuted && ef.Failure != nil:
 		return ef, semel.Rejected(ef.Failure.Code, errors.New(ef.Failure.Message))
 	default:
-		return ef, invalidAnswer(r, "the effect's state isn't a valid answer", semel.CodeUnknown)
+		return ef, r.invalid("the effect's state isn't a valid answer")
 	}
 	return ef, nil
 }
@@ -87,7 +87,7 @@ func (c *Client) SettleEffect(ctx context.Context, execution string, f store.Eff
 	if f.Result.Tombstone {
 		return errTombstone()
 	}
-	_, _, err := call[wire.Effect](ctx, c, c.settling(execution, &f), semel.CodeUnknown)
+	_, _, err := call[wire.Effect](ctx, c, c.settling(execution, &f))
 	return err
 }
 
@@ -129,7 +129,7 @@ func (c *Client) endAs(ctx context.Context, execution string, d store.Dispositio
 	if res.Tombstone {
 		return nil, errTombstone()
 	}
-	return c.end(ctx, c.ending(execution, d, f, res, nil), nil)
+	return c.end(ctx, c.ending(execution, d, f, res, nil))
 }
 
 // ending is the request that ends an execution; a zero disposition holds it.
@@ -152,11 +152,11 @@ func (c *Client) ending(execution string, d store.Disposition, f store.Failure, 
 	return c.onExecution(execution, "/hold", reason("the holder does not know the outcome"))
 }
 
-// end sends the end of an execution, and repeats it while more reports true.
-func (c *Client) end(ctx context.Context, q *request, more func() bool) (*semel.Record, error) {
-	r, err := c.send(ctx, q, more)
+// end sends the end of an execution.
+func (c *Client) end(ctx context.Context, q *request) (*semel.Record, error) {
+	r, err := c.send(ctx, q)
 	if err != nil {
-		e := lostAnswer(err, semel.CodeUnknown)
+		e := lostAnswer(err, q.lost)
 		// This is unknown even if nothing was sent: the outcome exists and isn't
 		// recorded.
 		e.Code, e.Message = semel.CodeUnknown, "the outcome is not recorded: "+e.Message
@@ -169,22 +169,22 @@ func (c *Client) end(ctx context.Context, q *request, more func() bool) (*semel.
 		}
 		return nil, e
 	}
-	rec, err := recordIn(r, semel.CodeUnknown)
+	rec, err := recordIn(r)
 	if err == nil && !strings.Contains(q.url, "/executions/"+rec.ID.Encode()+"."+strconv.FormatInt(rec.Fence, 10)+"/") {
-		return nil, invalidAnswer(r, "it is about another execution", semel.CodeUnknown)
+		return nil, r.invalid("it is about another execution")
 	}
 	return rec, err
 }
 
 // recordIn reads a record from an answer.
-func recordIn(r *reply, code semel.Code) (*semel.Record, error) {
+func recordIn(r *reply) (*semel.Record, error) {
 	v, err := decode[wire.RecordBody](r)
 	if err != nil {
-		return nil, lostAnswer(err, code)
+		return nil, err
 	}
 	rec, err := v.Record.Value()
 	if err != nil {
-		return nil, invalidAnswer(r, err.Error(), code)
+		return nil, r.invalid(err.Error())
 	}
 	return rec, nil
 }

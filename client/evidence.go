@@ -47,9 +47,7 @@ func (c *Client) Evidence(ctx context.Context, about EvidenceName) (all []Eviden
 	}
 	for next := uint64(0); ; {
 		params.Set("from", strconv.FormatUint(next, 10))
-		page, r, err := call[wire.Evidence](ctx, c, &request{
-			method: http.MethodGet, url: c.admin + "/v1/evidence/entries?" + params.Encode(), repeatable: true,
-		}, semel.CodeStoreUnavailable)
+		page, r, err := call[wire.Evidence](ctx, c, reading(c.admin+"/v1/evidence/entries?"+params.Encode()))
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +62,7 @@ func (c *Client) Evidence(ctx context.Context, about EvidenceName) (all []Eviden
 		case page.Next == 0:
 			return all, nil
 		case page.Next <= next:
-			return nil, invalidAnswer(r, "its pages go round in a circle", semel.CodeStoreUnavailable)
+			return nil, r.invalid("its pages go round in a circle")
 		}
 		next = page.Next
 	}

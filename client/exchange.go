@@ -57,6 +57,10 @@ type request struct {
 	wait time.Duration
 	// repeatable: sending it again after a lost answer does no harm.
 	repeatable bool
+	// more: after Options.Tries, tries go on while it reports true; may be nil.
+	more func() bool
+	// lost is the code of the error if there is no usable answer.
+	lost semel.Code
 }
 
 // reply is a complete answer of the API: a success, or a refusal with problem set.
@@ -65,6 +69,7 @@ type reply struct {
 	body    []byte
 	problem *wire.Problem
 	retry   time.Duration // Retry-After; zero if there is none
+	lost    semel.Code    // that of the request
 }
 
 // failed is a request without a usable answer.
@@ -78,9 +83,8 @@ func (f *failed) Error() string { return f.err.Error() }
 func (f *failed) Unwrap() error { return f.err }
 
 // send sends the request until it has an answer, or gives up: after Options.Tries, or if
-// ctx would end before the next try. If more is given, tries go on after Options.Tries
-// while it reports true. The error is a [failed].
-func (c *Client) send(ctx context.Context, q *request, more func() bool) (*reply, error) {
+// ctx would end before the next try. The error is a [failed].
+func (c *Client) send(ctx context.Context, q *request) (*reply, error) {
 	nothing := true
 	for n := 1; ; n++ {
 		r, err := c.try(ctx, q, q.body)
@@ -95,11 +99,12 @@ func (c *Client) send(ctx context.Context, q *request, more func() bool) (*reply
 			pause = r.retry
 			retry = pause <= c.opts.MaxRetryAfter
 		}
-		retry = retry && (n < c.opts.Tries || more != nil && more())
+		retry = retry && (n < c.opts.Tries || q.more != nil && q.more())
 		if !retry || !c.pause(ctx, pause, n) {
 			if err != nil {
 				return nil, f
 			}
+			r.lost = q.lost
 			return r, nil
 		}
 	}
@@ -269,9 +274,14 @@ func (r *reply) refused() bool {
 func decode[T any](r *reply) (*T, error) {
 	v := new(T)
 	if err := json.Unmarshal(r.body, v); err != nil {
-		return nil, &failed{final: true, err: &AnswerError{r.status, "its members are not the expected ones"}}
+		return nil, r.invalid("its members are not the expected ones")
 	}
 	return v, nil
+}
+
+// invalid is the error for a success that can't be one.
+func (r *reply) invalid(reason string) error {
+	return lostAnswer(&AnswerError{r.status, reason}, r.lost)
 }
 
 // refusal turns the problem into an error of the engine.
@@ -279,21 +289,27 @@ func (r *reply) refusal() *semel.Error {
 	return &semel.Error{Code: r.problem.Code, Message: r.problem.Detail, RetryAfter: r.retry}
 }
 
-// call sends a request and reads the answer. Without a usable answer the error has the
-// code lost, or says that nothing was sent.
-func call[T any](ctx context.Context, c *Client, q *request, lost semel.Code) (*T, *reply, error) {
-	r, err := c.send(ctx, q, nil)
-	if err == nil && r.problem != nil {
-		return nil, r, r.refusal()
+// ask sends a request until it succeeds. Without a usable answer the error has the code
+// q.lost, or says that nothing was sent.
+func (c *Client) ask(ctx context.Context, q *request) (*reply, error) {
+	r, err := c.send(ctx, q)
+	switch {
+	case err != nil:
+		return nil, lostAnswer(err, q.lost)
+	case r.problem != nil:
+		return nil, r.refusal()
 	}
-	var v *T
-	if err == nil {
-		v, err = decode[T](r)
-	}
+	return r, nil
+}
+
+// call is ask, and reads the body of the answer.
+func call[T any](ctx context.Context, c *Client, q *request) (*T, *reply, error) {
+	r, err := c.ask(ctx, q)
 	if err != nil {
-		return nil, r, lostAnswer(err, lost)
+		return nil, nil, err
 	}
-	return v, r, nil
+	v, err := decode[T](r)
+	return v, r, err
 }
 
 // lostAnswer is the error if there is no usable answer.

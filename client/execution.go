@@ -301,12 +301,10 @@ func (x *Execution) SettleEffect(ctx context.Context, f store.EffectFinding) err
 	// The lease is renewed meanwhile, so that it is over says nothing about the result.
 	began := time.Now()
 	_, limit := x.current()
-	r, err := x.c.send(ctx, x.c.settling(x.name, &f), func() bool { return x.alive() && time.Since(began) < limit })
-	if err != nil {
-		return lostAnswer(err, semel.CodeUnknown)
-	}
-	if r.problem != nil {
-		return r.refusal()
+	q := x.c.settling(x.name, &f)
+	q.more = func() bool { return x.alive() && time.Since(began) < limit }
+	if _, err := x.c.ask(ctx, q); err != nil {
+		return err
 	}
 	x.ledger[f.Name] = f.State
 	return nil

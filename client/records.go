@@ -18,14 +18,13 @@ import (
 // Lookup is [semel.Engine.Lookup]. It doesn't find another caller's record, unless the
 // client has a role and talks to the admin listener.
 func (c *Client) Lookup(ctx context.Context, id semel.ID) (semel.Record, error) {
-	return c.one(ctx, id, &request{method: http.MethodGet, url: c.base + recordPath(id), repeatable: true}, semel.CodeStoreUnavailable)
+	return c.one(ctx, id, reading(c.base+recordPath(id)))
 }
 
 // Decisions counts what deliveries of a call got since its record was made, on all nodes,
 // some seconds late. Access is as for [Client.Lookup].
 func (c *Client) Decisions(ctx context.Context, id semel.ID) (map[semel.Decision]int, error) {
-	q := &request{method: http.MethodGet, url: c.base + recordPath(id), repeatable: true}
-	v, _, err := call[wire.RecordBody](ctx, c, q, semel.CodeStoreUnavailable)
+	v, _, err := call[wire.RecordBody](ctx, c, reading(c.base+recordPath(id)))
 	if err != nil {
 		return nil, err
 	}
@@ -34,21 +33,23 @@ func (c *Client) Decisions(ctx context.Context, id semel.ID) (map[semel.Decision
 
 func recordPath(id semel.ID) string { return "/v1/records/" + id.Encode() }
 
+// reading is a request that changes nothing.
+func reading(url string) *request {
+	return &request{method: http.MethodGet, url: url, repeatable: true, lost: semel.CodeStoreUnavailable}
+}
+
 // one sends a request whose answer is a record.
-func (c *Client) one(ctx context.Context, id semel.ID, q *request, lost semel.Code) (semel.Record, error) {
-	r, err := c.send(ctx, q, nil)
+func (c *Client) one(ctx context.Context, id semel.ID, q *request) (semel.Record, error) {
+	r, err := c.ask(ctx, q)
 	if err != nil {
-		return semel.Record{}, lostAnswer(err, lost)
+		return semel.Record{}, err
 	}
-	if r.problem != nil {
-		return semel.Record{}, r.refusal()
-	}
-	rec, err := recordIn(r, lost)
+	rec, err := recordIn(r)
 	if err != nil {
 		return semel.Record{}, err
 	}
 	if rec.ID != id {
-		return semel.Record{}, invalidAnswer(r, "it is about another record", lost)
+		return semel.Record{}, r.invalid("it is about another record")
 	}
 	return *rec, nil
 }
@@ -69,9 +70,7 @@ func (c *Client) Search(ctx context.Context, q store.Query) (store.Page, error) 
 	if q.Limit > 0 {
 		params.Set("limit", strconv.Itoa(q.Limit))
 	}
-	v, r, err := call[wire.Page](ctx, c, &request{
-		method: http.MethodGet, url: c.admin + "/v1/records?" + params.Encode(), repeatable: true,
-	}, semel.CodeStoreUnavailable)
+	v, r, err := call[wire.Page](ctx, c, reading(c.admin+"/v1/records?"+params.Encode()))
 	if e, ok := errors.AsType[*semel.Error](err); ok && e.Code == semel.CodeNotFound {
 		// A search that finds nothing is a page without records.
 		return store.Page{}, &AnswerError{Status: http.StatusNotFound, Reason: "this listener has no list of records"}
@@ -86,7 +85,7 @@ func (c *Client) Search(ctx context.Context, q store.Query) (store.Page, error) 
 	for i := range v.Records {
 		rec, err := v.Records[i].Value()
 		if err != nil {
-			return store.Page{}, invalidAnswer(r, err.Error(), semel.CodeStoreUnavailable)
+			return store.Page{}, r.invalid(err.Error())
 		}
 		found.Records = append(found.Records, *rec)
 	}
@@ -159,7 +158,7 @@ func (c *Client) Settle(ctx context.Context, id semel.ID, s semel.Settlement, re
 		if len(s.Effects) > 0 || !s.Result.IsZero() || s.Failure != nil {
 			return semel.Record{}, &semel.Error{Code: semel.CodeUnsupported, Message: "the API can't settle effects and release a record at once: settle the effects first"}
 		}
-		return c.one(ctx, id, c.onRecord(id, "/release", wire.Forced{Reason: cut(reason), Force: s.Force}), semel.CodeUnknown)
+		return c.one(ctx, id, c.onRecord(id, "/release", wire.Forced{Reason: cut(reason), Force: s.Force}))
 	}
 	if s.Result.Tombstone {
 		return semel.Record{}, errTombstone()
@@ -168,7 +167,7 @@ func (c *Client) Settle(ctx context.Context, id semel.ID, s semel.Settlement, re
 	for i := range s.Effects {
 		body.Effects = append(body.Effects, sentFinding(&s.Effects[i]))
 	}
-	return c.one(ctx, id, c.onRecord(id, "/settle", body), semel.CodeUnknown)
+	return c.one(ctx, id, c.onRecord(id, "/settle", body))
 }
 
 // Release lets the next delivery run a held record again, although nobody knows what
@@ -179,21 +178,15 @@ func (c *Client) Release(ctx context.Context, id semel.ID, reason string) (semel
 
 // Purge is [semel.Engine.Purge]. Otherwise it is like Settle.
 func (c *Client) Purge(ctx context.Context, id semel.ID, why semel.Removal) error {
-	r, err := c.send(ctx, c.onRecord(id, "/purge", wire.Purging{Reason: cut(why.Reason), Force: why.Force, EraseEvidence: why.EraseEvidence}), nil)
-	if err != nil {
-		return lostAnswer(err, semel.CodeUnknown)
-	}
-	if r.problem != nil {
-		return r.refusal()
-	}
-	return nil
+	_, err := c.ask(ctx, c.onRecord(id, "/purge", wire.Purging{Reason: cut(why.Reason), Force: why.Force, EraseEvidence: why.EraseEvidence}))
+	return err
 }
 
 // Compensate undoes a completed call by the operation that its own operation names, in
 // the caller's name; see [semel.Engine.Compensate]. The error is that of the compensating
 // call. Otherwise it is like Settle, but you may repeat it.
 func (c *Client) Compensate(ctx context.Context, id semel.ID, reason string) (semel.Record, error) {
-	return c.one(ctx, id, c.onRecord(id, "/compensate", wire.Reasoned{Reason: cut(reason)}), semel.CodeUnknown)
+	return c.one(ctx, id, c.onRecord(id, "/compensate", wire.Reasoned{Reason: cut(reason)}))
 }
 
 // SettleMessage is [semel.Internal.SettleMessage] for an operator's decisions about a parked
@@ -216,11 +209,11 @@ func (c *Client) SettleMessage(ctx context.Context, id semel.ID, messageID strin
 	if f.Failure != nil && f.Failure.Message != "" {
 		reason = cut(f.Failure.Message)
 	}
-	return c.one(ctx, id, c.onRecord(id, "/messages/"+url.PathEscape(messageID)+"/"+what, wire.Reasoned{Reason: reason}), semel.CodeUnknown)
+	return c.one(ctx, id, c.onRecord(id, "/messages/"+url.PathEscape(messageID)+"/"+what, wire.Reasoned{Reason: reason}))
 }
 
 // onRecord is an operator's request. It isn't repeated: it would find the record as the
 // first one left it, and be refused.
 func (c *Client) onRecord(id semel.ID, what string, body any) *request {
-	return &request{method: http.MethodPost, url: c.admin + recordPath(id) + what, body: body}
+	return &request{method: http.MethodPost, url: c.admin + recordPath(id) + what, body: body, lost: semel.CodeUnknown}
 }
