@@ -62,7 +62,11 @@ func (x *exchange) batchItem(item *wire.BatchItem, holder, path string) (status 
 		in.Beginning.Key = in.Key
 		return flat(x.begin(in.Operation, holder, &in.Beginning, path+".begin", 0))
 	}
-	reply, err := x.complete(item.Complete.Execution, item.Complete.Result, path+".complete")
+	f, err := x.complete(&wire.Completing{Result: item.Complete.Result}, path+".complete")
+	if err != nil {
+		return 0, nil, err
+	}
+	reply, err := x.end(item.Complete.Execution, f)
 	return http.StatusOK, reply, err
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -13,13 +14,20 @@ import (
 
 type recordOutput struct{ Body wire.RecordBody }
 
-// end registers one way to end an execution.
-func end[B any](b *builder, name, summary, description string, f func(x *exchange, in *onExecution[B]) (*wire.RecordBody, error)) {
+// An ending ends an attempt.
+type ending = func(at *semel.Attempt) error
+
+// end registers one way to end an execution, which read takes from a body.
+func end[B any](b *builder, name, summary, description string, read func(x *exchange, body B) (ending, error)) {
 	route(b, huma.Operation{
 		OperationID: name, Method: http.MethodPost, Path: "/v1/executions/{execution}/" + name, Tags: []string{"executions"},
 		Summary: summary, Description: description + " Repeating it is harmless; another end afterwards is already_ended.",
 	}, NoRole, attached, func(x *exchange, in *onExecution[B]) (*recordOutput, error) {
-		body, err := f(x, in)
+		f, err := read(x, in.Body)
+		if err != nil {
+			return nil, err
+		}
+		body, err := x.end(in.Execution, f)
 		if err != nil {
 			return nil, err
 		}
@@ -29,57 +37,67 @@ func end[B any](b *builder, name, summary, description string, f func(x *exchang
 
 func (b *builder) ends() {
 	end(b, "complete", "End the execution with its result", "Every duplicate gets the result.",
-		func(x *exchange, in *onExecution[*wire.Completing]) (*wire.RecordBody, error) {
-			if in.Body == nil {
-				in.Body = &wire.Completing{}
+		func(x *exchange, body *wire.Completing) (ending, error) {
+			if body == nil {
+				body = &wire.Completing{}
 			}
-			return x.completeWith(in.Execution, in.Body)
+			return x.complete(body, "body")
 		})
 	end(b, "reject", "End the execution as refused for good", "Every duplicate gets the refusal, whatever the operation's on_failure.",
-		func(x *exchange, in *onExecution[wire.Refusing]) (*wire.RecordBody, error) {
-			return x.refuse(in, (*semel.Attempt).Reject)
-		})
+		func(x *exchange, body wire.Refusing) (ending, error) { return x.refuse(&body, (*semel.Attempt).Reject) })
 	end(b, "fail", "End the execution as failed", "The operation's on_failure says whether a duplicate gets the failure or runs again. If an effect may have happened, hold instead.",
-		func(x *exchange, in *onExecution[wire.Refusing]) (*wire.RecordBody, error) {
-			return x.refuse(in, (*semel.Attempt).Fail)
-		})
+		func(x *exchange, body wire.Refusing) (ending, error) { return x.refuse(&body, (*semel.Attempt).Fail) })
 	end(b, "abort", "End the execution with proof that nothing happened", "The next delivery runs again.",
-		func(x *exchange, in *onExecution[*wire.Aborting]) (*wire.RecordBody, error) {
+		func(x *exchange, body *wire.Aborting) (ending, error) {
 			var f store.Failure
-			if in.Body != nil && in.Body.Error != nil {
-				f = store.Failure(*in.Body.Error)
+			if body != nil && body.Error != nil {
+				f = store.Failure(*body.Error)
 			}
-			return x.end(in.Execution, func(at *semel.Attempt) error { return at.Abort(x.ctx(), f) })
+			return func(at *semel.Attempt) error { return at.Abort(x.ctx(), f) }, nil
 		})
 	end(b, "hold", "Give the execution up with an unknown outcome", "Nobody runs the call until it is settled.",
-		func(x *exchange, in *onExecution[wire.Reasoned]) (*wire.RecordBody, error) {
-			return x.end(in.Execution, func(at *semel.Attempt) error { return at.Hold(x.ctx(), in.Body.Reason) })
+		func(x *exchange, body wire.Reasoned) (ending, error) {
+			return func(at *semel.Attempt) error { return at.Hold(x.ctx(), body.Reason) }, nil
 		})
 	end(b, "abandon", "Give the execution up as if its holder had died", "The next delivery runs again, without waiting for the lease to end, where on_abandoned of the answer to begin is retry and no effect was started that has no result. Otherwise the call is held.",
-		func(x *exchange, in *onExecution[wire.Reasoned]) (*wire.RecordBody, error) {
-			return x.end(in.Execution, func(at *semel.Attempt) error { return at.Abandon(x.ctx(), in.Body.Reason) })
+		func(x *exchange, body wire.Reasoned) (ending, error) {
+			return func(at *semel.Attempt) error { return at.Abandon(x.ctx(), body.Reason) }, nil
 		})
 }
 
-func (x *exchange) complete(execution string, given wire.Result, path string) (*wire.RecordBody, error) {
-	res, err := x.api.result(given, path)
+// complete reads a result, and the messages to send with it. path is where their members are.
+func (x *exchange) complete(body *wire.Completing, path string) (ending, error) {
+	res, err := x.api.result(body.Result, path)
 	if err != nil {
 		return nil, err
 	}
-	return x.end(execution, func(at *semel.Attempt) error { return at.Complete(x.ctx(), res) })
+	messages, err := x.api.messages(body.Messages, path)
+	if err != nil {
+		return nil, err
+	}
+	return func(at *semel.Attempt) error {
+		for _, m := range messages {
+			if err := x.api.maySend(at.ID(), m.Destination); err != nil {
+				return err
+			}
+			// An attempt that has ended has its messages already, or Complete returns the
+			// error.
+			if err := at.Send(m); err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeAlreadyEnded}) {
+				return err
+			}
+		}
+		return at.Complete(x.ctx(), res)
+	}, nil
 }
 
-func (x *exchange) refuse(in *onExecution[wire.Refusing], f func(*semel.Attempt, context.Context, store.Failure, semel.Result) error) (*wire.RecordBody, error) {
-	res, err := x.api.result(in.Body.Result, "body")
-	if err != nil {
-		return nil, err
-	}
-	return x.end(in.Execution, func(at *semel.Attempt) error { return f(at, x.ctx(), store.Failure(in.Body.Error), res) })
+func (x *exchange) refuse(body *wire.Refusing, f func(*semel.Attempt, context.Context, store.Failure, semel.Result) error) (ending, error) {
+	res, err := x.api.result(body.Result, "body")
+	return func(at *semel.Attempt) error { return f(at, x.ctx(), store.Failure(body.Error), res) }, err
 }
 
 // end ends the attempt. The end is durable before anyone gets an answer; see
 // [semel.Attempt.Complete] for what a crash leaves behind.
-func (x *exchange) end(execution string, f func(at *semel.Attempt) error) (*wire.RecordBody, error) {
+func (x *exchange) end(execution string, f ending) (*wire.RecordBody, error) {
 	at, err := x.onAttempt(execution, f)
 	if err != nil {
 		return nil, err

@@ -73,7 +73,7 @@ func (x *exchange) attach(execution string) (*semel.Attempt, error) {
 // onAttempt runs f with the attempt. The holder may send two requests at once, or one
 // twice. The slower one then finds the record changed, and looks again whether the other
 // one did the same.
-func (x *exchange) onAttempt(execution string, f func(at *semel.Attempt) error) (*semel.Attempt, error) {
+func (x *exchange) onAttempt(execution string, f ending) (*semel.Attempt, error) {
 	for first := true; ; first = false {
 		at, err := x.attach(execution)
 		if err != nil {

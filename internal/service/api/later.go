@@ -2,44 +2,12 @@ package api
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"strconv"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/internal/wire"
 )
-
-func (x *exchange) completeWith(execution string, body *wire.Completing) (*wire.RecordBody, error) {
-	res, err := x.api.result(body.Result, "body")
-	if err != nil {
-		return nil, err
-	}
-	messages := make([]semel.Message, 0, len(body.Messages))
-	for i := range body.Messages {
-		m, err := x.api.message(&body.Messages[i], "body.messages["+strconv.Itoa(i)+"]")
-		if err != nil {
-			return nil, err
-		}
-		messages = append(messages, m)
-	}
-	return x.end(execution, func(at *semel.Attempt) error {
-		for _, m := range messages {
-			if err := x.api.maySend(at.ID(), m.Destination); err != nil {
-				return err
-			}
-			// An attempt that has ended has its messages already, or Complete returns the
-			// error.
-			if err := at.Send(m); err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeAlreadyEnded}) {
-				return err
-			}
-		}
-		return at.Complete(x.ctx(), res)
-	})
-}
 
 // maySend refuses a message before anything is written about the call.
 func (a *API) maySend(call semel.ID, destination string) error {
@@ -47,6 +15,19 @@ func (a *API) maySend(call semel.ID, destination string) error {
 		return nil
 	}
 	return a.newProblem(semel.CodeForbidden, "calls of this operation and tenant may not send to the destination "+destination)
+}
+
+// messages converts messages for the engine. path is where the list is.
+func (a *API) messages(list []wire.Sending, path string) ([]semel.Message, error) {
+	var messages []semel.Message
+	for i := range list {
+		m, err := a.message(&list[i], path+".messages["+strconv.Itoa(i)+"]")
+		if err != nil {
+			return nil, err
+		}
+		messages = append(messages, m)
+	}
+	return messages, nil
 }
 
 func (a *API) message(s *wire.Sending, path string) (semel.Message, error) {
@@ -72,25 +53,19 @@ type messageInput struct {
 }
 
 // laterRoutes are for operators, about records that have completed.
-func (b *builder) laterRoutes(settled []semel.Code) {
-	route(b, huma.Operation{
-		OperationID: "compensateRecord", Method: http.MethodPost, Path: "/v1/records/{id}/compensate", Tags: []string{"records"},
-		Summary:     "Undo a completed call, once",
-		Description: "Runs the compensation that the operation declares, as a call of its own that is linked to this one. Asking again returns the record as it is then.",
-	}, Operator, append([]semel.Code{semel.CodeUnsupported, semel.CodeHeld, semel.CodeInFlight, semel.CodeFailed, semel.CodeRejected}, settled...), compensateRecord)
-	route(b, huma.Operation{
-		OperationID: "replayMessage", Method: http.MethodPost, Path: "/v1/records/{id}/messages/{message}/replay", Tags: []string{"records"},
-		Summary:     "Deliver a parked message again",
-		Description: "It is delivered under its old id, as if it had not been tried. The reason is the message's error until its next try.",
-	}, Operator, settled, func(x *exchange, in *messageInput) (*recordOutput, error) {
-		return x.settleMessage(in, dispatch.Replay)
-	})
-	route(b, huma.Operation{
-		OperationID: "discardMessage", Method: http.MethodPost, Path: "/v1/records/{id}/messages/{message}/discard", Tags: []string{"records"},
-		Summary: "Give a parked message up for good",
-	}, Operator, settled, func(x *exchange, in *messageInput) (*recordOutput, error) {
-		return x.settleMessage(in, dispatch.Discard)
-	})
+func (b *builder) laterRoutes() {
+	changing(b, "compensateRecord", "compensate", "Undo a completed call, once",
+		"Runs the compensation that the operation declares, as a call of its own that is linked to this one. Asking again returns the record as it is then.",
+		[]semel.Code{semel.CodeUnsupported, semel.CodeHeld, semel.CodeInFlight, semel.CodeFailed, semel.CodeRejected}, compensateRecord)
+	changing(b, "replayMessage", "messages/{message}/replay", "Deliver a parked message again",
+		"It is delivered under its old id, as if it had not been tried. The reason is the message's error until its next try.",
+		nil, func(x *exchange, in *messageInput) (*recordOutput, error) {
+			return x.settleMessage(in, dispatch.Replay)
+		})
+	changing(b, "discardMessage", "messages/{message}/discard", "Give a parked message up for good", "",
+		nil, func(x *exchange, in *messageInput) (*recordOutput, error) {
+			return x.settleMessage(in, dispatch.Discard)
+		})
 }
 
 func compensateRecord(x *exchange, in *onRecord[wire.Reasoned]) (*recordOutput, error) {

@@ -85,23 +85,24 @@ func (b *builder) operatorRoutes() {
 		OperationID: "searchRecords", Method: http.MethodGet, Path: "/v1/records", Tags: []string{"records"},
 		Summary: "Search records", Description: query.Qualifiers + "\n\n",
 	}, Viewer, []semel.Code{semel.CodeUnsupported}, searchRecords)
-	settled := []semel.Code{semel.CodeNotFound, semel.CodeIllegalTransition, semel.CodeUnknown, semel.CodeUnknownOperation}
+	changing(b, "settleRecord", "settle", "Say what happened to a held record", "", nil, settleRecord)
+	changing(b, "releaseRecord", "release", "Let the next delivery run a held record again, although nobody knows what happened",
+		"This may repeat what the attempt did. Open effects must be settled first.",
+		nil, func(x *exchange, in *onRecord[wire.Forced]) (*recordOutput, error) {
+			return x.settle(in.ID, semel.Settlement{Outcome: semel.DispositionAbandoned, Force: in.Body.Force}, in.Body.Reason)
+		})
+	changing(b, "purgeRecord", "purge", "Forget an ended record before its time", "The next delivery of the call runs again.",
+		[]semel.Code{semel.CodeUnsupported}, purgeRecord)
+	b.laterRoutes()
+}
+
+// changing registers an operator's change of a record, with the codes that only this one answers
+// with.
+func changing[I, O any](b *builder, id, path, summary, description string, codes []semel.Code, f func(x *exchange, in *I) (*O, error)) {
 	route(b, huma.Operation{
-		OperationID: "settleRecord", Method: http.MethodPost, Path: "/v1/records/{id}/settle", Tags: []string{"records"},
-		Summary: "Say what happened to a held record",
-	}, Operator, settled, settleRecord)
-	route(b, huma.Operation{
-		OperationID: "releaseRecord", Method: http.MethodPost, Path: "/v1/records/{id}/release", Tags: []string{"records"},
-		Summary:     "Let the next delivery run a held record again, although nobody knows what happened",
-		Description: "This may repeat what the attempt did. Open effects must be settled first.",
-	}, Operator, settled, func(x *exchange, in *onRecord[wire.Forced]) (*recordOutput, error) {
-		return x.settle(in.ID, semel.Settlement{Outcome: semel.DispositionAbandoned, Force: in.Body.Force}, in.Body.Reason)
-	})
-	route(b, huma.Operation{
-		OperationID: "purgeRecord", Method: http.MethodPost, Path: "/v1/records/{id}/purge", Tags: []string{"records"},
-		Summary: "Forget an ended record before its time", Description: "The next delivery of the call runs again.",
-	}, Operator, append([]semel.Code{semel.CodeUnsupported}, settled...), purgeRecord)
-	b.laterRoutes(settled)
+		OperationID: id, Method: http.MethodPost, Path: "/v1/records/{id}/" + path, Tags: []string{"records"},
+		Summary: summary, Description: description,
+	}, Operator, append(codes, semel.CodeNotFound, semel.CodeIllegalTransition, semel.CodeUnknown, semel.CodeUnknownOperation), f)
 }
 
 func searchRecords(x *exchange, in *searchInput) (*searchOutput, error) {
@@ -176,12 +177,8 @@ func settleRecord(x *exchange, in *onRecord[wire.Settling]) (*recordOutput, erro
 		}
 		s.Effects = append(s.Effects, ef)
 	}
-	for i := range body.Messages {
-		m, err := x.api.message(&body.Messages[i], "body.messages["+strconv.Itoa(i)+"]")
-		if err != nil {
-			return nil, err
-		}
-		s.Messages = append(s.Messages, m)
+	if s.Messages, err = x.api.messages(body.Messages, "body"); err != nil {
+		return nil, err
 	}
 	return x.settle(in.ID, s, body.Reason)
 }
