@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -104,10 +105,24 @@ func oneConfig(file *string) cobra.PositionalArgs {
 	}
 }
 
-// isConfigFile reports whether an argument is the name of a file: no setting is called so.
-func isConfigFile(arg string) bool {
-	ext := filepath.Ext(arg)
-	return ext == ".yaml" || ext == ".yml"
+// configAndPath is oneConfig for arguments that go on with the path of a setting.
+func configAndPath(file *string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		named, rest := fileBefore(args)
+		if err := oneConfig(file)(cmd, named); err != nil {
+			return err
+		}
+		return oneFile(cmd, rest)
+	}
+}
+
+// fileBefore splits the name of a configuration's file from the arguments after it. No setting
+// ends like such a file.
+func fileBefore(args []string) (file, rest []string) {
+	if ext := filepath.Ext(first(args)); ext == ".yaml" || ext == ".yml" {
+		return args[:1], args[1:]
+	}
+	return nil, args
 }
 
 func first(args []string) string {
@@ -153,34 +168,24 @@ they apply.`,
 		Args: oneConfig(&file),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := checkConfig(cmd, cmp.Or(file, first(args)))
-			errs, wrong := errors.AsType[config.Errors](err)
-			if err != nil && !wrong {
+			found := checkedConfig{Valid: err == nil, Errors: config.Errors{}}
+			if errs, ok := errors.AsType[config.Errors](err); ok {
+				found.Errors = errs
+			} else if err != nil {
 				return err
+			} else {
+				found.Warnings = c.Warnings()
 			}
-			var warnings []string
-			if !wrong {
-				warnings = c.Warnings()
+			if !asJSON && !found.Valid {
+				return reportConfig(cmd, err)
 			}
-			if asJSON {
-				if !wrong {
-					errs = config.Errors{}
+			return printReport(cmd.OutOrStdout(), asJSON, found, func(w io.Writer) error {
+				for _, text := range found.Warnings {
+					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", text)
 				}
-				if err := printJSON(cmd.OutOrStdout(), checkedConfig{!wrong, errs, warnings}); err != nil {
-					return err
-				}
-				if wrong {
-					return errReported
-				}
-				return nil
-			}
-			if wrong {
-				return reportConfig(cmd, errs)
-			}
-			for _, w := range warnings {
-				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), "valid")
-			return err
+				_, err := fmt.Fprintln(w, "valid")
+				return err
+			}, !found.Valid)
 		},
 	}
 	configFlag(cmd, &file)
@@ -253,43 +258,24 @@ status, proves, next and conditions.`,
   semel config explain semel.yaml 'routes[0]'
   semel config explain --config semel.yaml --request delivery.http
   semel config explain --config semel.yaml --status 503`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 && isConfigFile(args[0]) {
-				if file != "" {
-					return usage("%s and --config %s are two files: name one", args[0], file)
-				}
-				args = args[1:]
-			}
-			return oneFile(cmd, args)
-		},
+		Args: configAndPath(&file),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 && isConfigFile(args[0]) {
-				file, args = args[0], args[1:]
-			}
-			c, origins, err := loadConfig(cmd, file)
+			named, args := fileBefore(args)
+			c, origins, err := loadConfig(cmd, cmp.Or(file, first(named)))
 			if err != nil {
 				return reportConfig(cmd, err)
 			}
-			if status != 0 {
-				if len(args) > 0 || request != "" {
-					return usage("--status needs neither PATH nor --request")
-				}
+			switch {
+			case status != 0 && (len(args) > 0 || request != ""):
+				return usage("--status needs neither PATH nor --request")
+			case request != "" && (len(args) > 0 || request == "-" && file == "-"):
+				return usage("--request needs no PATH, and standard input can't be both files")
+			case status != 0:
 				return reportStatus(cmd, c, status, asJSON)
-			}
-			if request != "" {
-				if len(args) > 0 || request == "-" && file == "-" {
-					return usage("--request needs no PATH, and standard input can't be both files")
-				}
+			case request != "":
 				return reportRequest(cmd, c, request, asJSON)
 			}
-			list, err := config.Settings(c, origins, first(args))
-			if err != nil {
-				return usage("%w", err)
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), list)
-			}
-			return config.Explain(cmd.OutOrStdout(), c, origins, first(args))
+			return explainSettings(cmd.OutOrStdout(), c, origins, first(args), asJSON)
 		},
 	}
 	configFlag(cmd, &file)
@@ -297,6 +283,18 @@ status, proves, next and conditions.`,
 	cmd.Flags().StringVar(&request, "request", "", "`file` of a captured request; - is standard input")
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// explainSettings says what the settings below a path are for.
+func explainSettings(w io.Writer, c *config.Config, origins *config.Origins, path string, asJSON bool) error {
+	list, err := config.Settings(c, origins, path)
+	if err != nil {
+		return usage("%w", err)
+	}
+	if asJSON {
+		return printJSON(w, list)
+	}
+	return config.Explain(w, c, origins, path)
 }
 
 func newConfigSchema() *cobra.Command {

@@ -165,7 +165,7 @@ func reportRequest(cmd *cobra.Command, c *config.Config, name string, asJSON boo
 	}
 	switch {
 	case out.Webhook != nil:
-		printWebhook(cmd, out.Webhook)
+		return out.Webhook.print(w)
 	case out.Forrst != nil:
 		printForrst(w, out.Forrst)
 	case out.ActivityPub != nil:

@@ -55,36 +55,12 @@ opening, cut, fork, signature, format and story.
   zstd -d < log.jsonl.zst | semel evidence verify --keys evidence.pub -`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if from.keys == "" {
-				return usage("--keys is missing: the file with the public keys")
-			}
-			if given := from.flags(); len(args) == 1 && given != "" {
-				return usage("a file is verified as it is, without%s", given)
-			}
-			trust, err := keysOf(from.keys)
+			r, err := from.verify(cmd, args, kept)
 			if err != nil {
 				return err
 			}
-			opts := &evidence.VerifyOptions{}
-			if opts.Kept, err = checkpointsIn(kept); err != nil {
-				return err
-			}
-			report, err := from.verify(cmd, first(args), trust, opts)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), struct {
-					Valid bool `json:"valid"`
-					evidence.Report
-				}{report.Finding == nil, report})
-			} else {
-				err = printReport(cmd.OutOrStdout(), &report, len(opts.Kept) > 0)
-			}
-			if err == nil && report.Finding != nil {
-				err = errReported
-			}
-			return err
+			return printReport(cmd.OutOrStdout(), asJSON, verifiedLog{r.Finding == nil, r},
+				func(w io.Writer) error { return printVerified(w, &r, len(kept) > 0) }, r.Finding != nil)
 		},
 	}
 	from.recordSource.add(cmd.Flags())
@@ -92,6 +68,23 @@ opening, cut, fork, signature, format and story.
 	cmd.Flags().StringArrayVar(&kept, "checkpoints", nil, "`file` with checkpoints that were kept; may be repeated")
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// verifiedLog is what semel evidence verify --json prints.
+type verifiedLog struct {
+	Valid bool `json:"valid"`
+	evidence.Report
+}
+
+// trust reads the public keys for the log, or for the file in args.
+func (s *evidenceSource) trust(args []string) (*evidence.Trust, error) {
+	if s.keys == "" {
+		return nil, usage("--keys is missing: the file with the public keys")
+	}
+	if given := s.flags(); len(args) == 1 && given != "" {
+		return nil, usage("a file is verified as it is, without%s", given)
+	}
+	return keysOf(s.keys)
 }
 
 // checkpointsIn reads the checkpoints in files.
@@ -110,10 +103,18 @@ func checkpointsIn(files []string) (all []string, err error) {
 	return all, nil
 }
 
-// verify verifies a file, or the log itself if there is none. It is verified as it comes, and
-// nothing is kept of it.
-func (s *evidenceSource) verify(cmd *cobra.Command, file string, trust *evidence.Trust, opts *evidence.VerifyOptions) (report evidence.Report, err error) {
-	switch file {
+// verify verifies a file, or the log itself if args name none, against the checkpoints in the
+// files kept. It is verified as it comes, and nothing is kept of it.
+func (s *evidenceSource) verify(cmd *cobra.Command, args, kept []string) (report evidence.Report, err error) {
+	trust, err := s.trust(args)
+	if err != nil {
+		return report, err
+	}
+	opts := &evidence.VerifyOptions{}
+	if opts.Kept, err = checkpointsIn(kept); err != nil {
+		return report, err
+	}
+	switch first(args) {
 	case "-":
 		return evidence.Verify(cmd.InOrStdin(), trust, opts)
 	case "":
@@ -132,7 +133,7 @@ func (s *evidenceSource) verify(cmd *cobra.Command, file string, trust *evidence
 		})
 		return report, err
 	}
-	f, err := os.Open(file)
+	f, err := os.Open(args[0])
 	if err != nil {
 		return report, err
 	}
@@ -143,7 +144,7 @@ func (s *evidenceSource) verify(cmd *cobra.Command, file string, trust *evidence
 // errVerified ends an export that nobody reads any more.
 var errVerified = errors.New("the verification is over")
 
-func printReport(w io.Writer, r *evidence.Report, kept bool) error {
+func printVerified(w io.Writer, r *evidence.Report, kept bool) error {
 	if r.Finding != nil {
 		fmt.Fprintf(w, "BAD   %s\n", r.Finding)
 		for i := range r.Contradictions {

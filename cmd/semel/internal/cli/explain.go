@@ -47,35 +47,37 @@ without a code it is a list.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
 			if len(args) == 0 {
-				if asJSON {
-					return printJSON(out, explained())
-				}
-				return listCodes(out, explained())
+				return listCodes(out, explained(), asJSON)
 			}
 			word := strings.TrimSpace(args[0]) // Run puts a space in front of a minus
 			if status, err := strconv.Atoi(word); err == nil && status >= 100 {
 				return explainStatus(out, status, asJSON)
 			}
-			info, ok := meaningOf(word)
-			if _, call := query.Name(word); !ok && call {
-				return usage("%s names a call: ask 'semel why %s'", printable(word), shellWord(word))
-			}
-			if !ok {
-				return usage("there is no code %q%s", word, nearCode(word))
-			}
-			if asJSON {
-				return printJSON(out, info)
-			}
-			status := ""
-			if info.Status != 0 {
-				status = fmt.Sprintf(", status %d", info.Status)
-			}
-			_, err := fmt.Fprintf(out, "%s (%s%s)\n\n%s\n\nWhat to do: %s\n", info.Title, info.Code, status, info.Meaning, info.HTTPAction())
-			return err
+			return explainWord(out, word, asJSON)
 		},
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// explainWord says what a code means.
+func explainWord(out io.Writer, word string, asJSON bool) error {
+	info, ok := meaningOf(word)
+	if _, call := query.Name(word); !ok && call {
+		return usage("%s names a call: ask 'semel why %s'", printable(word), shellWord(word))
+	}
+	if !ok {
+		return usage("there is no code %q%s", word, nearCode(word))
+	}
+	if asJSON {
+		return printJSON(out, info)
+	}
+	status := ""
+	if info.Status != 0 {
+		status = fmt.Sprintf(", status %d", info.Status)
+	}
+	_, err := fmt.Fprintf(out, "%s (%s%s)\n\n%s\n\nWhat to do: %s\n", info.Title, info.Code, status, info.Meaning, info.HTTPAction())
+	return err
 }
 
 // explainStatus lists the codes that answers with a status have.
@@ -84,14 +86,14 @@ func explainStatus(out io.Writer, status int, asJSON bool) error {
 	if len(found) == 0 {
 		return usage("no code has the status %d", status)
 	}
-	if asJSON {
-		return printJSON(out, found)
-	}
-	return listCodes(out, found)
+	return listCodes(out, found, asJSON)
 }
 
-// listCodes is a table of codes.
-func listCodes(out io.Writer, list []door.Meaning) error {
+// listCodes prints codes, to people as a table.
+func listCodes(out io.Writer, list []door.Meaning, asJSON bool) error {
+	if asJSON {
+		return printJSON(out, list)
+	}
 	for _, p := range list {
 		status := "-"
 		if p.Status != 0 {

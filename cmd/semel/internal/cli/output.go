@@ -55,3 +55,15 @@ func printJSON(w io.Writer, v any) error {
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }
+
+// printReport prints v as JSON, or by show for people, and ends the command with an error if
+// something is wrong.
+func printReport(w io.Writer, asJSON bool, v any, show func(io.Writer) error, wrong bool) error {
+	if asJSON {
+		show = func(w io.Writer) error { return printJSON(w, v) }
+	}
+	if err := show(w); err != nil || !wrong {
+		return err
+	}
+	return errReported
+}

@@ -111,33 +111,15 @@ currency, status, record, idempotency_key, state).`,
 				q.Operation = commerce.PaymentOperation
 			}
 			c := &paymentComparer{}
-			if file != "" {
-				if err := c.load(file, columns, statuses); err != nil {
-					return err
-				}
-			} else if columns != nil || statuses != nil {
-				return usage("--column and --status are about an --export")
-			}
-			err = from.look(cmd, func(ctx context.Context, recs client.Records) error {
-				_, err := eachFound(ctx, recs, q, 0, warner(cmd), func(rec *semel.Record) error {
-					c.payment(rec)
-					return nil
-				})
+			if err := c.load(file, columns, statuses); err != nil {
 				return err
-			})
+			}
+			err = from.look(cmd, func(ctx context.Context, recs client.Records) error { return c.compare(ctx, cmd, recs, q) })
 			if err != nil {
 				return err
 			}
-			report := c.report()
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), report)
-			} else {
-				err = printPayments(cmd.OutOrStdout(), report)
-			}
-			if err == nil && (len(report.Findings) > 0 || report.nothing()) {
-				err = errReported
-			}
-			return err
+			r := c.report()
+			return printReport(cmd.OutOrStdout(), asJSON, r, func(w io.Writer) error { return printPayments(w, r) }, len(r.Findings) > 0 || r.nothing())
 		},
 	}
 	flags := cmd.Flags()
@@ -156,8 +138,14 @@ type paymentComparer struct {
 	paymentReport
 }
 
-// load reads an export.
+// load reads an export, if there is one.
 func (c *paymentComparer) load(file string, columns, statuses []string) error {
+	switch {
+	case file == "" && (columns != nil || statuses != nil):
+		return usage("--column and --status are about an --export")
+	case file == "":
+		return nil
+	}
 	c.export = &exportReader{columns: map[string]string{}, statuses: statuses}
 	for _, text := range columns {
 		field, name, ok := strings.Cut(text, "=")
@@ -176,6 +164,15 @@ func (c *paymentComparer) load(file string, columns, statuses []string) error {
 	}
 	c.refs, c.Transactions = c.export.byReference(), len(c.export.found)
 	return nil
+}
+
+// compare compares all payments that a query selects.
+func (c *paymentComparer) compare(ctx context.Context, cmd *cobra.Command, recs client.Records, q store.Query) error {
+	_, err := eachFound(ctx, recs, q, 0, warner(cmd), func(rec *semel.Record) error {
+		c.payment(rec)
+		return nil
+	})
+	return err
 }
 
 // payment compares one record.

@@ -92,24 +92,7 @@ The JSON is one object per line, with the members that 'semel records get' print
 				limit = 0
 			}
 			return from.look(cmd, func(ctx context.Context, recs client.Records) error {
-				l := newLister(cmd.OutOrStdout(), asJSON, "", wide)
-				next, err := eachFound(ctx, recs, q, limit, warner(cmd), func(rec *semel.Record) error {
-					if asJSON {
-						return l.json.Encode(lineOf(rec))
-					}
-					l.table.row("", rec)
-					return nil
-				})
-				if l.table != nil && (err == nil || l.table.rows > 0) {
-					if ferr := l.table.flush(); err == nil {
-						err = ferr
-					}
-					l.table.footer(cmd.ErrOrStderr(), &from.source)
-				}
-				if next != "" {
-					fmt.Fprintf(cmd.ErrOrStderr(), "There is more: --cursor %s\n", next)
-				}
-				return err
+				return listRecords(ctx, cmd, recs, q, limit, newLister(cmd.OutOrStdout(), asJSON, "", wide), &from.source)
 			})
 		},
 	}
@@ -120,6 +103,27 @@ The JSON is one object per line, with the members that 'semel records get' print
 	flags.StringVar(&cursor, "cursor", "", "go on at this `place`, with the same qualifiers")
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// listRecords prints what a search finds, up to limit, and how to go on.
+func listRecords(ctx context.Context, cmd *cobra.Command, recs client.Records, q store.Query, limit int, l *lister, src *recordSource) error {
+	next, err := eachFound(ctx, recs, q, limit, warner(cmd), func(rec *semel.Record) error {
+		if l.json != nil {
+			return l.json.Encode(lineOf(rec))
+		}
+		l.table.row("", rec)
+		return nil
+	})
+	if l.table != nil && (err == nil || l.table.rows > 0) {
+		if ferr := l.table.flush(); err == nil {
+			err = ferr
+		}
+		l.table.footer(cmd.ErrOrStderr(), src)
+	}
+	if next != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "There is more: --cursor %s\n", next)
+	}
+	return err
 }
 
 // eachFound calls f with what a search finds, up to limit; zero is no limit. Next

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -50,56 +51,64 @@ directory the bytes that are free on its disk, and those of the disk.`,
   semel store status --config semel.yaml --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			name, st, engine, err := openStore(cmd, &flags, service.LookAtStore)
+			s, err := lookAtStore(cmd, &flags)
 			if err != nil {
 				return err
 			}
-			defer st.Close()
-			epoch, err := engine.Internal().LoadEpoch(cmd.Context())
-			if err != nil {
-				return err
-			}
-			d, err := service.DurabilityOf(cmd.Context(), st)
-			if err != nil {
-				return err
-			}
-			var room pebblestore.Room
-			if embedded, ok := st.(*pebblestore.Store); ok {
-				room, _ = embedded.Room() // zero if the system can't tell
-			}
-			out := cmd.OutOrStdout()
-			if asJSON {
-				err = printJSON(out, struct {
-					Store string `json:"store"`
-					store.Durability
-					Epoch time.Time `json:"epoch,omitzero"`
-					Free  uint64    `json:"free,omitempty"`
-					Total uint64    `json:"total,omitempty"`
-				}{name, d, epoch, room.Free, room.Total})
-			} else {
-				fmt.Fprintf(out, "store  %s\nlevel  %s\n", name, d.Level)
-				for _, s := range d.Settings {
-					fmt.Fprintf(out, "       %s = %q\n", s.Name, s.Value)
-				}
-				if room.Total > 0 {
-					fmt.Fprintf(out, "disk   %s of %s are free\n", strictyaml.Rounded(room.Free), strictyaml.Rounded(room.Total))
-				}
-				if !epoch.IsZero() {
-					fmt.Fprintf(out, "epoch  %s\n", epoch.Format(time.RFC3339))
-				}
-				for _, sentence := range d.Unsafe {
-					fmt.Fprintf(out, "unsafe %s\n", sentence)
-				}
-			}
-			if err == nil && len(d.Unsafe) > 0 {
-				err = errReported
-			}
-			return err
+			return printReport(cmd.OutOrStdout(), asJSON, s, s.print, len(s.Unsafe) > 0)
 		},
 	}
 	flags.add(cmd)
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// storeStatus is what semel store status --json prints.
+type storeStatus struct {
+	Store string `json:"store"`
+	store.Durability
+	Epoch time.Time `json:"epoch,omitzero"`
+	// Free and Total are the bytes of a directory's disk, if the system knows them.
+	Free  uint64 `json:"free,omitempty"`
+	Total uint64 `json:"total,omitempty"`
+}
+
+func lookAtStore(cmd *cobra.Command, flags *configFlags) (*storeStatus, error) {
+	name, st, engine, err := openStore(cmd, flags, service.LookAtStore)
+	if err != nil {
+		return nil, err
+	}
+	defer st.Close()
+	s := &storeStatus{Store: name}
+	if s.Epoch, err = engine.Internal().LoadEpoch(cmd.Context()); err != nil {
+		return nil, err
+	}
+	if s.Durability, err = service.DurabilityOf(cmd.Context(), st); err != nil {
+		return nil, err
+	}
+	if embedded, ok := st.(*pebblestore.Store); ok {
+		room, _ := embedded.Room()
+		s.Free, s.Total = room.Free, room.Total
+	}
+	return s, nil
+}
+
+// print shows the status to people.
+func (s *storeStatus) print(out io.Writer) error {
+	fmt.Fprintf(out, "store  %s\nlevel  %s\n", s.Store, s.Level)
+	for _, set := range s.Settings {
+		fmt.Fprintf(out, "       %s = %q\n", set.Name, set.Value)
+	}
+	if s.Total > 0 {
+		fmt.Fprintf(out, "disk   %s of %s are free\n", strictyaml.Rounded(s.Free), strictyaml.Rounded(s.Total))
+	}
+	if !s.Epoch.IsZero() {
+		fmt.Fprintf(out, "epoch  %s\n", s.Epoch.Format(time.RFC3339))
+	}
+	for _, sentence := range s.Unsafe {
+		fmt.Fprintf(out, "unsafe %s\n", sentence)
+	}
+	return nil
 }
 
 func newStoreEpoch() *cobra.Command {

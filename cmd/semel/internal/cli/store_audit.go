@@ -81,15 +81,7 @@ and gone.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), found)
-			} else {
-				err = printAudit(cmd.OutOrStdout(), &found)
-			}
-			if err == nil && found.Found > 0 {
-				err = errReported
-			}
-			return err
+			return printReport(cmd.OutOrStdout(), asJSON, found, func(w io.Writer) error { return printAudit(w, &found) }, found.Found > 0)
 		},
 	}
 	from.add(cmd)

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -94,35 +96,17 @@ signature doesn't cover of an identity. The exit code is 1 if it is refused.`,
 			if err != nil {
 				return err
 			}
-			name := first(args)
-			if name == "" {
-				name = "-"
-			}
-			captured, err := readCapture(cmd, name)
+			captured, err := readCapture(cmd, cmp.Or(first(args), "-"))
 			if err != nil {
 				return err
 			}
 			if file != "" {
-				if w.Source != "" || len(w.SecretFiles) > 0 || w.URL+w.Endpoint != "" {
-					return usage("--config says what --source, --secret-file, --url and --endpoint say: give one or the other")
-				}
-				if err := configured(cmd, file, captured.Target, &w); err != nil {
-					return err
-				}
+				err = configured(cmd, file, captured.Target, &w)
 			}
-			if w.Source == "" || len(w.SecretFiles) == 0 {
-				return usage("give --source and --secret-file, or --config")
-			}
-			opts, err := w.Verifier()
 			if err != nil {
 				return err
 			}
-			opts.Now = func() time.Time { return now }
-			v, err := webhook.NewVerifier(opts)
-			if err != nil {
-				return err
-			}
-			return reportWebhook(cmd, asJSON, verified(opts.Source, v.Diagnose(&captured.Delivery, opts.Secrets)))
+			return verifyWebhook(cmd, &w, captured, now, asJSON)
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "`file` of the service's configuration, whose webhook receives the request")
@@ -133,6 +117,24 @@ signature doesn't cover of an identity. The exit code is 1 if it is refused.`,
 	cmd.Flags().StringVar(&at, "at", "", "`time` at which the delivery came; now by default")
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// verifyWebhook checks a captured delivery as a webhook does at a time.
+func verifyWebhook(cmd *cobra.Command, w *config.Webhook, captured *webhook.Captured, now time.Time, asJSON bool) error {
+	if w.Source == "" || len(w.SecretFiles) == 0 {
+		return usage("give --source and --secret-file, or --config")
+	}
+	opts, err := w.Verifier()
+	if err != nil {
+		return err
+	}
+	opts.Now = func() time.Time { return now }
+	v, err := webhook.NewVerifier(opts)
+	if err != nil {
+		return err
+	}
+	out := verified(opts.Source, v.Diagnose(&captured.Delivery, opts.Secrets))
+	return printReport(cmd.OutOrStdout(), asJSON, out, out.print, !out.Valid)
 }
 
 // readCapture reads a captured request from a file, or from standard input for "-".
@@ -162,6 +164,9 @@ func atTime(text string) (time.Time, error) {
 
 // configured finds the webhook of a configuration that receives a request.
 func configured(cmd *cobra.Command, file, target string, w *config.Webhook) error {
+	if w.Source != "" || len(w.SecretFiles) > 0 || w.URL+w.Endpoint != "" {
+		return usage("--config says what --source, --secret-file, --url and --endpoint say: give one or the other")
+	}
 	c, _, err := loadConfig(cmd, file)
 	if err != nil {
 		return reportConfig(cmd, err)
@@ -193,23 +198,8 @@ func verified(source *webhook.Source, d webhook.Diagnosis) verifiedWebhook {
 	return out
 }
 
-// reportWebhook prints a diagnosis.
-func reportWebhook(cmd *cobra.Command, asJSON bool, out verifiedWebhook) error {
-	if asJSON {
-		if err := printJSON(cmd.OutOrStdout(), out); err != nil {
-			return err
-		}
-	} else {
-		printWebhook(cmd, &out)
-	}
-	if !out.Valid {
-		return errReported
-	}
-	return nil
-}
-
-func printWebhook(cmd *cobra.Command, v *verifiedWebhook) {
-	w := cmd.OutOrStdout()
+// print shows a diagnosis to people.
+func (v *verifiedWebhook) print(w io.Writer) error {
 	line := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(w, "%-10s %s\n", name, printable(value))
@@ -220,7 +210,7 @@ func printWebhook(cmd *cobra.Command, v *verifiedWebhook) {
 		for _, hint := range v.Hints {
 			line("hint", hint)
 		}
-		return
+		return nil
 	}
 	line("valid", v.Source)
 	for _, e := range v.Events {
@@ -234,4 +224,5 @@ func printWebhook(cmd *cobra.Command, v *verifiedWebhook) {
 	for _, place := range v.Unsigned {
 		line("unsigned", place+": whoever has this delivery can send it again with another value")
 	}
+	return nil
 }
