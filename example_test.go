@@ -44,6 +44,43 @@ func Example() {
 	// created: 1
 }
 
+// A consumer of a queue makes the message's id the key: a message that is delivered again
+// runs nothing, and gives the recorded result.
+func ExampleDo() {
+	engine, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{{Name: "orders.create"}}})
+	if err != nil {
+		panic(err)
+	}
+	type Message struct {
+		ID   string
+		Body []byte
+	}
+	orders := 0
+	create := func(context.Context, []byte) (int, error) { orders++; return orders, nil }
+	// snippet: Consume
+	consume := func(ctx context.Context, m Message) (order int, err error) {
+		call := semel.Call{
+			Principal: "shop", Operation: "orders.create", Key: m.ID,
+			Fingerprint: semel.FingerprintOf(semel.SchemeRaw, m.Body),
+		}
+		order, _, err = semel.Do(ctx, engine, call, func(ctx context.Context, _ semel.Execution) (int, error) {
+			return create(ctx, m.Body) // once, however often the queue delivers m
+		})
+		return order, err
+	}
+	// end snippet
+	for range 3 {
+		fmt.Println(consume(context.Background(), Message{"m-1", []byte(`{"item":"lamp"}`)}))
+	}
+	fmt.Println("orders:", orders)
+
+	// Output:
+	// 1 <nil>
+	// 1 <nil>
+	// 1 <nil>
+	// orders: 1
+}
+
 // Errors say what the next delivery gets.
 func ExampleDo_errors() {
 	engine, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{{Name: "charge"}}})

@@ -81,6 +81,43 @@ func Example() {
 	// 422 application/problem+json
 }
 
+// A guarded handler needs an engine, a guard and a route.
+func ExampleGuard_Handler() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	mux := http.NewServeMux()
+	charges := 0
+	charge := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		charges++
+		fmt.Fprintf(w, "charge %d", charges)
+	})
+	// snippet: Handler
+	engine, err := semel.New(memstore.New(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	go engine.Run(ctx, 0) // removes expired records, and settles abandoned calls
+	guard, err := semelhttp.New(engine, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux.Handle("POST /charges", guard.Handler(semelhttp.Route{
+		Operation: semel.Operation{Name: "payments.charge", Financial: true},
+	}, charge))
+	// end snippet
+	for range 2 {
+		r := httptest.NewRequest(http.MethodPost, "/charges", nil)
+		r.Header.Set("Idempotency-Key", "8e03978e-40d5-43dd-bc93-6894a57f9324")
+		r.SetBasicAuth("alice", "secret")
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		fmt.Println(w.Body)
+	}
+	// Output:
+	// charge 1
+	// charge 1
+}
+
 // A handler that calls a provider keeps that call in the ledger, so that the next attempt
 // doesn't repeat it.
 func ExampleAttempt() {
