@@ -198,8 +198,8 @@ func newConfigPrint() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "print [FILE]",
-		Short: "Print the whole configuration, with what the file leaves out",
-		Long: `Print the whole configuration, with what the file leaves out. It can be used as
+		Short: "Print the whole configuration, defaults included",
+		Long: `Print the whole configuration, defaults included. It can be used as
 a file again, except that digests of tokens are cut short and passwords left out.
 - is standard input.
 
@@ -231,8 +231,8 @@ func newConfigExplain() *cobra.Command {
 	var status int
 	cmd := &cobra.Command{
 		Use:   "explain [FILE] [PATH]",
-		Short: "Say what settings are for and where their values come from",
-		Long: `Say what settings are for and where their values come from: a variable of the
+		Short: "Explain settings and where their values come from",
+		Long: `Explain what settings are for and where their values come from: a variable of the
 environment, a line of the file or the default. PATH is a setting or a section,
 such as store.url, limits or routes[0]; routes[].mode explains the setting of any
 route. FILE, which ends in .yaml or .yml, is the same as --config. Secrets are not

@@ -80,7 +80,7 @@ func newContextAdd() *cobra.Command {
 	var c contexts.Context
 	cmd := &cobra.Command{
 		Use:     "add NAME",
-		Short:   "Name a service, or change what a name means",
+		Short:   "Add a service, or change one",
 		Example: `  semel context add prod --url https://semel.example:8481 --token-file ~/.semel-token`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if c.TokenFile != "" {

@@ -15,7 +15,7 @@ import (
 func evidenceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "evidence",
-		Short: "Make, show, export and verify the tamper-evident log",
+		Short: "Show, export and verify the tamper-evident log, and make its keys",
 		Long: `Make the keys of the tamper-evident log, show what it says, and prove it to others.
 
 ` + evidenceLong,

@@ -15,7 +15,7 @@ func newHealthcheck() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "healthcheck",
-		Short: "Ask a running service whether it is ready",
+		Short: "Check that a running service is ready",
 		Long: `Ask a running service whether it is ready, or with --live only whether it serves,
 for images that have no other client. The exit code is 0 if so, otherwise 1. With the
 token of somebody who has a role, it also tells what the checks found.

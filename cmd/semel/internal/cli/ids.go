@@ -181,7 +181,7 @@ func newIDsLint() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "lint FILE...",
-		Short: "Find what is wrong with a registry of commands",
+		Short: "Check a registry of commands for mistakes",
 		Long: `Find what is wrong with a registry of commands, everything at once and with line
 and column: mutations weaker than I1 without a justification, class I3 without a
 shield, windows that are too short, arguments that every delivery makes anew in

@@ -96,9 +96,9 @@ func newIDsExplain() *cobra.Command {
 	var f envelopeFlags
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "Tell what of a command envelope is in its key, what is not, and why",
-		Long: `Tell what of a command envelope is in its key, what is not, and why; and how the
-registry protects the command.
+		Short: "Show which fields of an envelope make its key",
+		Long: `Show which fields of a command envelope make its key, which don't, and why; and how
+the registry protects the command.
 
 The JSON has command, principal (with member and id), entered, stripped (each
 with path and why), canonical, idempotency_key and record_key as 'semel ids key',

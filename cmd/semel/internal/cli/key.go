@@ -52,8 +52,8 @@ func newKeyDerive() *cobra.Command {
 	var f deriveFlags
 	cmd := &cobra.Command{
 		Use:   "derive",
-		Short: "Make the idempotency key of a call from its content",
-		Long: `Make the idempotency key of a call from its content, so that every delivery of
+		Short: "Derive an idempotency key from a call's content",
+		Long: `Derive the idempotency key of a call from its content, so that every delivery of
 the call has the same key.
 
 With --version the key is the SHA-256 of the version and the canonical form of

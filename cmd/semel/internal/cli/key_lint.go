@@ -28,7 +28,7 @@ func newKeyLint() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "lint TEMPLATE...",
-		Short: "Find what in a key template would break idempotency",
+		Short: "Check key templates for what would break idempotency",
 		Long: `Find what in a key template would give every delivery of a call a key of its
 own, or different calls the same key: times, message and request ids, random
 tokens, attempt counters, traces of the delivery; no field at all, or none that

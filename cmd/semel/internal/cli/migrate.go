@@ -31,8 +31,8 @@ func newMigrateUp() *cobra.Command {
 	var flags configFlags
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Make the migrations that are missing",
-		Long: `Make the migrations that are missing, all or none. Any number of nodes may do so
+		Short: "Apply pending migrations",
+		Long: `Apply pending migrations, all or none. Any number of nodes may do so
 at the same time: they wait for each other.
 
 In Redis that is an index of attributes, which searches use from then on. Make it when
@@ -76,7 +76,7 @@ func newMigrateStatus() *cobra.Command {
 	var flags configFlags
 	cmd := &cobra.Command{
 		Use:     "status",
-		Short:   "List the migrations, and when they were made",
+		Short:   "List migrations, and when they were applied",
 		Example: `  semel migrate status --config semel.yaml`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

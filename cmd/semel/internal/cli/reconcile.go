@@ -22,7 +22,7 @@ func reconcileCommand() *cobra.Command {
 	from := newRecordsFrom()
 	cmd := &cobra.Command{
 		Use:     "reconcile",
-		Short:   "Compare what is recorded with what others know of it",
+		Short:   "Compare records with a provider's data",
 		Example: `  semel reconcile payments --export transactions.csv`,
 	}
 	from.source.add(cmd.PersistentFlags())

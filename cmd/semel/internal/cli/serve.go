@@ -26,7 +26,7 @@ func newServe() *cobra.Command {
 	var asJSON, untilEOF bool
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run the service: reverse proxy, execution API, reaper",
+		Short: "Run the service: reverse proxy, execution API, sweeps",
 		Long: `Run the service: the reverse proxy with the routes of the configuration, the
 execution API, and the loop that settles abandoned calls and purges expired ones.
 

@@ -23,7 +23,7 @@ import (
 func storeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
-		Short: "Look at a store, compare it with its evidence, and tell it what it can't know",
+		Short: "Inspect a store, audit it against its evidence, record restores",
 		Example: `  semel store status --store postgres://semel@db/semel
   semel store audit --config semel.yaml
   semel store new-epoch --config semel.yaml --yes`,
@@ -37,9 +37,9 @@ func newStoreStatus() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say what a store promises by its live settings",
-		Long: `Say what a store promises by its live settings: its level, what that was judged
-by, and what the strict profile would refuse. The levels, from the weakest, are
+		Short: "Show what a store promises by its live settings",
+		Long: `Show what a store promises by its live settings: its level, the settings it depends
+on, and what the strict profile would refuse. The levels, from the weakest, are
 unknown, process, cache-grade, relaxed, disk and replicated. The exit code is 1 if
 something is unsafe.
 
@@ -116,12 +116,12 @@ func newStoreEpoch() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "new-epoch",
-		Short: "Say that the store was restored from a backup",
-		Long: `Say that the store was restored from a backup just now: what was recorded after
-the backup is gone, and may have been executed. Until the window of its operation
-has passed, a call that says that it was first sent before, and of which nothing
-is recorded, is refused (412) instead of executed again. Calls say so by their
-first_sent, or by a key that is a UUIDv7; of others nothing is known.
+		Short: "Record that the store was restored from a backup",
+		Long: `Record that the store was restored from a backup just now. Records made after the
+backup are gone, and their calls may have been executed. Until the window of its
+operation has passed, a call without a record that says it was first sent before the
+restore is refused (412) instead of executed again. Calls say so by their first_sent,
+or by a key that is a UUIDv7; others run.
 
 Run it after the restore and before the first node starts.`,
 		Example: `  semel store new-epoch --store postgres://semel@db/semel --yes`,

@@ -20,17 +20,17 @@ func newStoreAcceptClock() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "accept-clock",
-		Short: "Say that a store's clock is right, although it went ahead",
-		Long: `Say that the clock by which a store is kept is right: that of the server or, of a
-directory, of this machine. If the clock leaps ahead, or nobody has used the store
+		Short: "Accept the store's clock after a jump",
+		Long: `Accept the clock of a store as it is now: the server's or, for a directory, this
+machine's. If the clock leaps ahead, or nobody has used the store
 for a while, the store doesn't follow until the leap has lasted as long as it is big,
 at most an hour. Until then nothing expires, and readiness and log say so. You don't
 have to do anything; this ends the wait. Look at the clock first: what expires is
 purged, and its calls can run again.
 
-A store on a server is told directly, with --store or --config, and all its services
-follow within seconds. A directory that a service has open is told by that service,
-which is found as 'semel records' finds it; the caller must be an admin there.`,
+For a store on a server give --store or --config; all its services follow within
+seconds. For a directory that a service has open, the command asks that service, which
+it finds as 'semel records' does; you must be an admin there.`,
 		Example: `  semel store accept-clock --yes
   semel store accept-clock --store postgres://semel@db/semel --yes
   semel store accept-clock --url http://127.0.0.1:8481 --yes`,

@@ -27,7 +27,7 @@ func newWebhook() *cobra.Command {
 func newWebhookSource() *cobra.Command {
 	return &cobra.Command{
 		Use:   "source [NAME]",
-		Short: "Print the declaration of a source that is built in, or list their names",
+		Short: "Print the declaration of a built-in source, or list their names",
 		Long: `Print the YAML file of a source that is built in: where its signature stands, what
 it signs, and what identifies an event. Begin one of your own with it. Without a
 name the names are listed.`,

@@ -33,14 +33,14 @@ func newWhy(from *recordsFrom) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "why NAME",
-		Short: "Tell the story of a call: was it executed twice, and who got what?",
-		Long: `Tell the story of a call on one screen: what happened when, what its duplicates got,
+		Short: "Show what happened to a call: was it executed twice, and who got what?",
+		Long: `Show the history of a call on one screen: what happened when, what its duplicates got,
 the answer that is kept, and which other calls of its operation had the same payload
 under another key. Those were executed too: a client that makes a new key for a retry
 is charged twice.
 
 Name the call ` + recordNames + valueToo + `.
-If several calls have the name, each has its story.
+If several calls have the name, each is shown with its history.
 Duplicates are counted by services, over all nodes, and are some seconds late.
 
 The JSON is a list with record, same_payload (a list of records, at most ` + fmt.Sprint(maxNamesakes) + `) and
