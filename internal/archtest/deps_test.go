@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -57,6 +58,33 @@ func dependencyFaults(mod goMod, page string) []string {
 	return faults
 }
 
+// besides heads the modules that users don't get with a package of ours.
+const besides = "## What only tests or an example need"
+
+// besidesFaults compares the modules below that heading with those that no package for users
+// imports.
+func besidesFaults(mod goMod, page string, pkgs []pkg) []string {
+	_, page, _ = strings.Cut(page, besides)
+	var listed, faults []string
+	for _, row := range dependencyRow.FindAllStringSubmatch(page, -1) {
+		listed = append(listed, row[1])
+	}
+	for _, r := range mod.Require {
+		needed := slices.ContainsFunc(pkgs, func(p pkg) bool {
+			return !under(p.rel(), testSupport...) && !under(p.rel(), "examples") &&
+				slices.ContainsFunc(p.Imports, func(path string) bool { return under(path, r.Path) })
+		})
+		switch {
+		case r.Indirect:
+		case needed && slices.Contains(listed, r.Path):
+			faults = append(faults, r.Path+" is listed as one that only tests or an example need, and a package for users imports it")
+		case !needed && !slices.Contains(listed, r.Path):
+			faults = append(faults, r.Path+" is needed by tests or an example only: list it so")
+		}
+	}
+	return faults
+}
+
 func TestDependencies(t *testing.T) {
 	out, err := output("go", "mod", "edit", "-json")
 	if err != nil {
@@ -73,6 +101,7 @@ func TestDependencies(t *testing.T) {
 			t.Fatal(err)
 		}
 		report(t, dependencyFaults(mod, string(page)))
+		report(t, besidesFaults(mod, string(page), packages(t)))
 	})
 }
 
@@ -89,5 +118,13 @@ func TestDependencyRulesFind(t *testing.T) {
 	t.Run("a module in one place only", func(t *testing.T) {
 		page := "| module | why |\n|---|---|\n| `a.com/listed` | x |\n| `a.com/gone` | y |\n"
 		wantFaults(t, dependencyFaults(mod, page), "a.com/new is required", "a.com/gone has a line")
+	})
+	t.Run("a module that users get, or don't", func(t *testing.T) {
+		page := "| `a.com/new` | x |\n" + besides + "\n| `a.com/listed` | x |\n"
+		pkgs := []pkg{
+			{ImportPath: modulePath + "/client", Imports: []string{"a.com/listed/sub", "a.com/newer"}},
+			{ImportPath: modulePath + "/examples/a", Imports: []string{"a.com/new"}},
+		}
+		wantFaults(t, besidesFaults(mod, page, pkgs), "a.com/listed is listed", "a.com/new is needed by tests")
 	})
 }

@@ -126,6 +126,12 @@ var importRules = []importRule{
 		},
 		direct: true, // other modules import what they like
 	},
+	{
+		name:    "a guard on the store in memory needs the standard library only",
+		why:     "a program that starts with it gets no dependency",
+		from:    func(rel string) bool { return rel == "door/semelhttp" || rel == "store/memstore" },
+		forbids: func(path string) bool { return !standard(path) && !ours(path) },
+	},
 }
 
 // importFaults applies one rule to the packages.
@@ -248,6 +254,7 @@ func TestImportRulesFind(t *testing.T) {
 		importRules[8].name:  {ImportPath: m + "/cmd/semel", Deps: []string{m, "charm.land/bubbletea/v2", "charm.land/lipgloss/v2"}},
 		importRules[9].name:  {ImportPath: m + "/internal/service", Imports: []string{m, "html/template"}},
 		importRules[10].name: {ImportPath: m + "/internal/service", Imports: []string{m, "testing/fstest"}},
+		importRules[11].name: {ImportPath: m + "/door/semelhttp", Deps: []string{m, "net/http", "vendor/golang.org/x/net/idna", "golang.org/x/time/rate"}},
 	}
 	sound := []pkg{
 		{ImportPath: m + "/store", Imports: []string{"context"}, Deps: []string{"context", m + "/internal/canon"}},
