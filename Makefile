@@ -70,6 +70,9 @@ prove: ## run the long tests at their full length, then break everything around 
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/rig/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
 
 race: ## run the tests of the concurrent packages under the race detector
+	@scripts/install-services
+	@scripts/services
+	@scripts/install-sdks service/dashboard/testdata/npm
 	go test -race -short -vet=off -count=1 -timeout 20m -p 3 -parallel 6 $(CONCURRENT)
 	go test -race -short -vet=off -count=1 -timeout 20m -parallel 6 -skip '^Test(Contract|Faults$$|FaultsFailover|FaultsOfTheNetwork|Killed|Cluster|AFailover|ASlot|AMaster|AnIsolated|EnginesGoOn|NothingIsLost)' $(SERVED)
 
@@ -77,6 +80,8 @@ fuzz: ## run every fuzz target on 10,000 inputs (INPUTS=100000)
 	@scripts/fuzz $(INPUTS)
 
 bench-smoke: ## run every benchmark once, to see that it works
+	@scripts/install-services
+	@scripts/services
 	go test -run '^$$' -bench . -benchtime 1x -vet=off $$(grep -rl --include='*_test.go' --exclude-dir=peers '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 	cd bench/peers && GOWORK=off go test -run '^$$' -bench . -benchtime 1x -vet=off .
 
