@@ -44,12 +44,12 @@ func Traced(header http.Header, trace string) http.Header {
 	return out
 }
 
-// Delivery is the message of the line that [Log] writes about each delivery.
-const Delivery = "delivery"
+// Delivered is the message of the line that [Log] writes about each delivery.
+const Delivered = "delivery"
 
 // Log observes the doors' events, and writes a line about each answered delivery, and one
 // about each error that no caller gets. The lines of deliveries, whatever the door, have the
-// message [Delivery] and the attributes
+// message [Delivered] and the attributes
 //
 //	door operation decision record attempt tenant code limit status request_id trace_id
 //	executed_trace_id took took_seconds error
@@ -119,7 +119,7 @@ func logDelivery(log *slog.Logger, outcomes slog.Level, e *semel.Event, repeated
 	if note != "" {
 		attrs = append(attrs, slog.String("note", note))
 	}
-	log.LogAttrs(ctx, level, Delivery, attrs...)
+	log.LogAttrs(ctx, level, Delivered, attrs...)
 }
 
 // DeliveryAttrs are the attributes that the line of each delivery has, in their order.

@@ -248,7 +248,7 @@ func (l *logs) find(message string) []map[string]any {
 	defer l.mu.Unlock()
 	var found []map[string]any
 	for _, m := range l.lines {
-		if m["msg"] == message || m["msg"] == door.Delivery && m["note"] == message {
+		if m["msg"] == message || m["msg"] == door.Delivered && m["note"] == message {
 			found = append(found, m)
 		}
 	}

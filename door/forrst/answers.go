@@ -17,15 +17,12 @@ import (
 
 // decided answers a delivery that does not execute.
 func decided(r *Request, ans *semel.Answer) answer {
-	var a answer
 	if ans.Decision == semel.Replay {
-		a = replay(r, ans.Record)
-	} else {
-		code, _ := ans.Decision.Code()
-		a = decidedBy(r, ans, code)
-		a.code = code
+		return replay(r, ans.Record)
 	}
-	a.ans = ans
+	code, _ := ans.Decision.Code()
+	a := decidedBy(r, ans, code)
+	a.code = code
 	return a
 }
 

@@ -1,11 +1,9 @@
 package forrst
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/argschema"
 	"github.com/semelhq/semel/internal/canon"
 )
@@ -55,20 +53,4 @@ func (list *Errors) misfit(at []string, keyword, message string) {
 			Constraint string `json:"constraint"`
 		}{keyword}
 	}
-}
-
-// refuseMisfit answers a call whose arguments don't fit, without storing anything. A key
-// that was used before gets what it would get anyway: the schema may be newer than the call
-// (FOR-DUP.1), or the arguments may be others (FOR-CONF.1).
-func (s *Service) refuseMisfit(ctx context.Context, r *Request, call semel.Call, errs Errors) answer {
-	if r.idempotency != nil {
-		ans, err := s.engine.Internal().Peek(ctx, call)
-		if err != nil {
-			return s.undecided(r, err)
-		}
-		if ans.Decision != semel.Execute {
-			return decided(r, &ans)
-		}
-	}
-	return refused(errs)
 }

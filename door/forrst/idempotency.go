@@ -9,6 +9,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/safehttp"
 	"github.com/semelhq/semel/store"
 )
 
@@ -115,7 +116,7 @@ func (s *Service) call(r *Request, f *function) (semel.Call, error) {
 	if x := r.idempotency; x != nil {
 		call.Key, call.Window = x.key, x.ttl
 	} else {
-		call.Key = s.newKey() // a call of its own
+		call.Key = safehttp.NewKey() // a call of its own
 	}
 	r.Caller.Name(&call, f.share)
 	r.record = call.ID(f.share)

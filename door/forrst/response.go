@@ -51,9 +51,7 @@ type answer struct {
 	// retry is when asking again makes sense; nil: never.
 	retry *Retry
 
-	// ans is the engine's, nil if it has decided nothing, and code why there is no outcome,
-	// for [semel.Event].
-	ans  *semel.Answer
+	// code is why there is no outcome, for [semel.Event].
 	code semel.Code
 }
 

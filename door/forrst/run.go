@@ -1,6 +1,7 @@
 package forrst
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -10,49 +11,89 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/store"
 )
 
-// serve answers a request whose envelope is in order.
-func (s *Service) serve(ctx context.Context, r *Request) answer {
-	if system, ok := systemFunctions[r.Function]; ok {
-		if errs := s.negotiate(r, nil); len(errs) > 0 {
-			return refused(errs)
-		}
-		return system(s, ctx, r)
+// exchange is one request and its answer, as [door.Runner] delivers it.
+type exchange struct {
+	service *Service
+	w       http.ResponseWriter
+	in      *http.Request
+	id      string   // of the request, as far as it could be read
+	r       *Request // likewise; nil before
+	f       *function
+	v       *Version
+	out     outcome
+	answer
+	stranger error         // why the caller isn't known
+	seen     *semel.Answer // to a call whose arguments don't fit; nil if it wasn't looked up
+}
+
+// recognise makes the call of a request, or answers it.
+func (x *exchange) recognise(ctx context.Context) (call semel.Call, err error) {
+	if err := x.read(ctx); err != nil {
+		return call, err
 	}
-	f, v, errs := s.resolve(r)
+	s, r := x.service, x.r
+	var errs Errors
+	system, ok := systemFunctions[r.Function]
+	if !ok {
+		x.f, x.v, errs = s.resolve(r)
+	}
 	if len(errs) == 0 {
-		errs = s.negotiate(r, f)
+		errs = s.negotiate(r, x.f)
 	}
-	if len(errs) > 0 {
-		return refused(errs)
-	}
-	call, err := s.call(r, f)
-	if err != nil {
-		return s.undecided(r, err)
-	}
-	if errs := f.misfits(r); len(errs) > 0 {
-		return s.refuseMisfit(ctx, r, call, errs)
-	}
-	w := work{service: s, r: r, f: f, v: v}
-	ans, err := s.opts.Runner.Do(ctx, call, door.Work{Handler: &w, Timeout: s.opts.Timeout})
 	switch {
-	case ans.Decision == "":
-		return s.undecided(r, err)
-	case ans.Decision != semel.Execute:
-		return decided(r, &ans)
-	case err != nil:
-		if !door.Undecided(err) { // which the runner has reported
-			s.reportError(err)
-		}
-		a := unrecorded(r, ans.Attempt.Record(), err)
-		a.ans = &ans
-		return a
+	case len(errs) > 0:
+		return call, x.with(refused(errs))
+	case ok:
+		return call, x.with(system(s, ctx, r))
 	}
-	a := w.out.ended(r, f, ans.Attempt.Record())
-	a.ans = &ans
-	return a
+	call, err = s.call(r, x.f)
+	if errs = x.f.misfits(r); err != nil || len(errs) == 0 {
+		return call, err
+	}
+	// Nothing is stored of arguments that don't fit. A key that was used before gets what it
+	// would get anyway: the schema may be newer than the call (FOR-DUP.1), or the arguments
+	// may be others (FOR-CONF.1).
+	if r.idempotency != nil {
+		if ans, err := s.engine.Internal().Peek(ctx, call); err != nil {
+			return call, err
+		} else if ans.Decision != semel.Execute {
+			x.seen = &ans
+			return call, x.with(decided(r, &ans))
+		}
+	}
+	return call, x.with(refused(errs))
+}
+
+// reply answers a request by what the engine has said of it, and adds to the event.
+func (x *exchange) reply(_ context.Context, reply *door.Reply) {
+	s, r, ans := x.service, x.r, &reply.Answer
+	switch {
+	case errors.Is(reply.Err, errAnswered), errors.Is(reply.Err, body.ErrRefused):
+	case ans.Decision == "":
+		x.answer = s.undecided(r, reply.Err)
+	case ans.Decision != semel.Execute:
+		x.answer = decided(r, ans)
+	case reply.Err != nil:
+		if !door.Undecided(reply.Err) { // which the runner has reported
+			s.reportError(reply.Err)
+		}
+		x.answer = unrecorded(r, ans.Attempt.Record(), reply.Err)
+	default:
+		x.answer = x.out.ended(r, x.f, ans.Attempt.Record())
+	}
+	if !s.engine.Internal().Listens() {
+		return
+	}
+	e := &reply.Event
+	*e = door.EventOf(cmp.Or(x.seen, ans))
+	e.Code, e.Status, e.Err, e.Attrs = x.code, x.status, x.stranger, slices.Clip(s.opts.Attrs)
+	if r != nil && r.Header != nil { // otherwise it could not be read whole
+		e.ID, e.Request, e.Attrs = r.record, r.ID, append(e.Attrs, attrsOf(r, &x.answer)...)
+	}
 }
 
 // outcome is what a function has said, and how its attempt ends by that.
@@ -61,27 +102,18 @@ type outcome struct {
 	end semel.Ending
 }
 
-// work is a call of a function, as [door.Runner] runs it.
-type work struct {
-	service *Service
-	r       *Request
-	f       *function
-	v       *Version
-	out     outcome
-}
-
 // Run calls the function.
-func (w *work) Run(x door.Run) semel.Ending {
-	ctx, cancel := x.Context()
+func (x *exchange) Run(run door.Run) semel.Ending {
+	ctx, cancel := run.Context()
 	defer cancel()
-	result, err := w.v.Run(ctx, x.Attempt, w.r)
-	w.out = outcomeOf(ctx, w.f, x.Attempt, result, err)
+	result, err := x.v.Run(ctx, run.Attempt, x.r)
+	x.out = outcomeOf(ctx, x.f, run.Attempt, result, err)
 	switch err.(type) {
 	case nil, *Error, Errors: // which say all there is to say
 	default:
-		w.service.reportError(err)
+		x.service.reportError(err)
 	}
-	return w.out.end
+	return x.out.end
 }
 
 // ended is the answer to the delivery that has executed, whose attempt has ended.

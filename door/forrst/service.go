@@ -18,7 +18,6 @@ import (
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/body"
-	"github.com/semelhq/semel/safehttp"
 )
 
 // Name is the mark of records that came through this door; see [semel.Call].Door.
@@ -134,8 +133,6 @@ func New(engine *semel.Engine, opts Options) (*Service, error) {
 // is done. Call it after the server was shut down, unless the runner is yours.
 func (s *Service) Close(ctx context.Context) error { return s.opts.Runner.Close(ctx) }
 
-func (s *Service) newKey() string { return safehttp.NewKey() }
-
 // reportError tells of an error that no caller gets.
 func (s *Service) reportError(err error) {
 	s.engine.Internal().Troubled(semel.Event{Door: Name, Err: err, Attrs: door.Line(slog.LevelWarn, "forrst", append(slices.Clip(s.opts.Attrs), slog.Any("error", err))...)})
@@ -143,56 +140,49 @@ func (s *Service) reportError(err error) {
 
 // ServeHTTP answers one request, whatever its path.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	began := time.Now()
-	ctx := s.engine.Internal().Arrived(r.Context(), Name, r.Header)
+	began, x := time.Now(), exchange{service: s, w: w, in: r}
+	reply := s.opts.Runner.Deliver(r.Context(), door.Delivery{
+		Name: Name, Header: r.Header, Call: x.recognise, Work: door.Work{Handler: &x, Timeout: s.opts.Timeout}, Answer: x.reply,
+	})
+	if !errors.Is(reply.Err, body.ErrRefused) {
+		s.write(w, x.id, x.r, x.answer, began)
+	}
+}
+
+// errAnswered is why a request that has its answer delivers no call.
+var errAnswered = errors.New("forrst: the request was answered without a call")
+
+// read reads a request, or answers what is none.
+func (x *exchange) read(ctx context.Context) error {
+	s, r := x.service, x.in
 	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		s.refuse(ctx, w, http.StatusMethodNotAllowed, one(InvalidRequest, nil, "Use POST"), began)
-		return
+		x.w.Header().Set("Allow", http.MethodPost)
+		return x.refuse(http.StatusMethodNotAllowed, one(InvalidRequest, nil, "Use POST"))
 	}
 	caller, err := s.opts.Identify(r)
 	if err != nil {
-		s.refuseCaller(ctx, w, err, began)
-		return
+		return x.refuseCaller(err)
 	}
 	if !body.IsJSON(r.Header) {
-		s.refuse(ctx, w, http.StatusUnsupportedMediaType, one(InvalidRequest, nil, "Content-Type must be application/json, without a Content-Encoding"), began)
-		return
+		return x.refuse(http.StatusUnsupportedMediaType, one(InvalidRequest, nil, "Content-Type must be application/json, without a Content-Encoding"))
 	}
-	text, err := body.Read(w, r, s.opts.MaxBody)
+	text, err := body.Read(x.w, r, s.opts.MaxBody)
 	if errors.Is(err, body.ErrRefused) {
-		return
+		return err
 	}
 	if err != nil {
-		w.Header().Set("Connection", "close") // what is left of the body is not worth reading
+		x.w.Header().Set("Connection", "close") // what is left of the body is not worth reading
 		if errors.Is(err, body.ErrTooLong) {
-			s.refuse(ctx, w, http.StatusRequestEntityTooLarge, one(InvalidRequest, nil, "The request has more than %d bytes", s.opts.MaxBody), began)
-			return
+			return x.refuse(http.StatusRequestEntityTooLarge, one(InvalidRequest, nil, "The request has more than %d bytes", s.opts.MaxBody))
 		}
-		s.refuse(ctx, w, http.StatusBadRequest, one(InvalidRequest, nil, "The request did not arrive whole; send it again"), began)
-		return
+		return x.refuse(http.StatusBadRequest, one(InvalidRequest, nil, "The request did not arrive whole; send it again"))
 	}
-	req, id, errs := parse(text)
-	if len(errs) > 0 {
-		a := refused(errs)
-		s.tell(ctx, semel.Event{Code: a.code, Status: a.status})
-		s.write(w, id, req, a, began)
-		return
+	var errs Errors
+	if x.r, x.id, errs = parse(text); len(errs) > 0 {
+		return x.with(refused(errs))
 	}
-	req.Caller, req.Header = caller, door.Traced(r.Header, s.engine.Internal().Trace(ctx))
-	a := s.serve(ctx, req)
-	if s.engine.Internal().Listens() {
-		e := door.EventOf(a.ans)
-		e.ID, e.Code, e.Status, e.Request, e.Attrs = req.record, a.code, a.status, req.ID, attrsOf(req, &a)
-		s.tell(ctx, e)
-	}
-	s.write(w, id, req, a, began)
-}
-
-// tell tells of an answer.
-func (s *Service) tell(ctx context.Context, e semel.Event) {
-	e.Attrs = append(slices.Clip(s.opts.Attrs), e.Attrs...)
-	s.engine.Internal().Answered(ctx, e)
+	x.r.Caller, x.r.Header = caller, door.Traced(r.Header, s.engine.Internal().Trace(ctx))
+	return nil
 }
 
 // attrsOf is what a log says of a request beside what it says of each: each try of a call has
@@ -216,39 +206,39 @@ func attrsOf(r *Request, a *answer) []slog.Attr {
 	}
 }
 
-// refuse answers what is no request.
-func (s *Service) refuse(ctx context.Context, w http.ResponseWriter, status int, errs Errors, began time.Time) {
-	s.refuseBecause(ctx, w, status, errs, semel.Event{}, began)
+// with answers a request that delivers no call.
+func (x *exchange) with(a answer) error {
+	x.answer = a
+	return errAnswered
 }
 
-// refuseBecause is refuse with what the event says beside the code.
-func (s *Service) refuseBecause(ctx context.Context, w http.ResponseWriter, status int, errs Errors, e semel.Event, began time.Time) {
+// refuse answers what is no request.
+func (x *exchange) refuse(status int, errs Errors) error {
 	a := refused(errs)
-	a.status, a.effect, e.Code, e.Status = status, door.EffectNone, a.code, status
-	s.tell(ctx, e)
-	s.write(w, "", nil, a, began)
+	a.status, a.effect = status, door.EffectNone
+	return x.with(a)
 }
 
 // refuseCaller answers a request whose sender could not be identified.
-func (s *Service) refuseCaller(ctx context.Context, w http.ResponseWriter, err error, began time.Time) {
-	told := semel.Event{Err: err}
+func (x *exchange) refuseCaller(err error) error {
+	x.stranger = err
 	why, said := errors.AsType[*semelhttp.Refused](err)
 	e, _ := errors.AsType[*semel.Error](err)
 	switch {
 	case e != nil && e.Code == semel.CodeForbidden:
-		s.refuseBecause(ctx, w, http.StatusForbidden, one(Forbidden, nil, "The caller may not use this service"), told, began)
+		return x.refuse(http.StatusForbidden, one(Forbidden, nil, "The caller may not use this service"))
 	case e != nil && e.Code == semel.CodeStoreUnavailable:
-		s.reportError(err)
-		s.refuse(ctx, w, http.StatusServiceUnavailable, unavailable(), began)
-	default:
-		challenge, detail := s.opts.Challenge, "The caller could not be identified, so its keys can't be told apart from those of others. Send a credential"
-		if said {
-			challenge, detail = cmp.Or(why.Challenge, challenge), cmp.Or(strings.TrimSuffix(why.Detail, "."), detail)
-		}
-		// RFC 9110 section 11.6.1 wants a challenge with every 401.
-		w.Header().Set("WWW-Authenticate", challenge)
-		s.refuseBecause(ctx, w, http.StatusUnauthorized, one(Unauthorized, nil, "%s", detail), told, began)
+		x.service.reportError(err) // so the event doesn't
+		x.stranger = nil
+		return x.refuse(http.StatusServiceUnavailable, unavailable())
 	}
+	challenge, detail := x.service.opts.Challenge, "The caller could not be identified, so its keys can't be told apart from those of others. Send a credential"
+	if said {
+		challenge, detail = cmp.Or(why.Challenge, challenge), cmp.Or(strings.TrimSuffix(why.Detail, "."), detail)
+	}
+	// RFC 9110 section 11.6.1 wants a challenge with every 401.
+	x.w.Header().Set("WWW-Authenticate", challenge)
+	return x.refuse(http.StatusUnauthorized, one(Unauthorized, nil, "%s", detail))
 }
 
 // changing are the extensions that change what a call does or returns. To ignore one

@@ -25,7 +25,6 @@ import (
 
 // Door answers lines. Make one with [New]; its methods may be called concurrently.
 type Door struct {
-	engine *semel.Engine
 	opts   Options
 	runner *door.Runner
 }
@@ -45,7 +44,7 @@ func New(engine *semel.Engine, opts Options) (*Door, error) {
 	if err := engine.Register(opts.Operation); err != nil {
 		return nil, err
 	}
-	return &Door{engine: engine, opts: opts, runner: door.NewRunner(engine)}, nil
+	return &Door{opts: opts, runner: door.NewRunner(engine)}, nil
 }
 
 // Close waits for outcomes that could not be recorded at once. Call it after the last
@@ -74,35 +73,21 @@ func (d *Door) Serve(ctx context.Context, conn io.ReadWriter) error {
 
 // snippet: Answer
 
-// Answer answers one line, and tells whoever observes the engine.
+// Answer answers one line.
 func (d *Door) Answer(ctx context.Context, line string) string {
-	ctx = d.engine.Internal().Arrived(ctx, "line", nil)
-	answer, e := d.answer(ctx, line)
-	d.engine.Internal().Answered(ctx, e)
-	return answer
-}
-
-func (d *Door) answer(ctx context.Context, line string) (string, semel.Event) {
-	call, payload, code := d.recognise(line)
-	if code != "" {
-		return refusal(code), semel.Event{Code: code}
-	}
-	c := conversation{door: d, payload: payload}
-	ans, err := d.runner.Do(ctx, call, door.Work{Handler: &c, Timeout: time.Minute})
-	e := door.EventOf(&ans)
-	recorded, err := door.Outcome(&ans, err)
+	c := conversation{door: d, line: line}
+	reply := d.runner.Deliver(ctx, door.Delivery{Name: "line", Call: c.recognise, Work: door.Work{Handler: &c, Timeout: time.Minute}})
 	switch {
-	case err != nil:
-		e.Code = door.CodeOf(err)
-		return refusal(e.Code), e
-	case ans.Decision == semel.Execute:
-		return c.answer, e
+	case reply.Err != nil:
+		return refusal(door.CodeOf(reply.Err))
+	case reply.Decision == semel.Execute:
+		return c.answer
 	}
-	answer := string(recorded.Data)
+	answer := string(reply.Result.Data)
 	if !strings.HasPrefix(answer, "OK ") && !strings.HasPrefix(answer, "ERR ") {
 		answer = "OK " + answer // somebody settled the call, and knows nothing of lines
 	}
-	return answer, e
+	return answer
 }
 
 // refusal is what a code means, in the form of this protocol.
@@ -115,33 +100,33 @@ func refusal(code semel.Code) string {
 
 // snippet: Recognise
 
+// conversation is one line and its answer.
+type conversation struct {
+	door                  *Door
+	line, payload, answer string
+}
+
 // recognise makes the call that a line delivers, or says why it is none.
-func (d *Door) recognise(line string) (call semel.Call, payload string, code semel.Code) {
-	token, rest, _ := strings.Cut(line, " ")
+func (c *conversation) recognise(context.Context) (semel.Call, error) {
+	token, rest, _ := strings.Cut(c.line, " ")
 	key, payload, complete := strings.Cut(rest, " ")
-	who, known := d.opts.Callers[token]
+	who, known := c.door.opts.Callers[token]
 	switch {
 	case !known:
-		return call, "", door.CodeUnauthorized
+		return semel.Call{}, &semel.Error{Code: door.CodeUnauthorized}
 	case key == "" || !complete:
-		return call, "", semel.CodeInvalidCall
+		return semel.Call{}, &semel.Error{Code: semel.CodeInvalidCall}
 	}
+	c.payload = payload
 	return semel.Call{
-		Principal: who, Operation: d.opts.Operation.Name, Key: key, Door: "line",
+		Principal: who, Operation: c.door.opts.Operation.Name, Key: key, Door: "line",
 		Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte(payload)),
-	}, payload, ""
+	}, nil
 }
 
 // end snippet
 
 // snippet: Run
-
-// conversation is one line whose call executes.
-type conversation struct {
-	door    *Door
-	payload string
-	answer  string
-}
 
 // Run does the work, and says how the attempt ends by what came of it.
 func (c *conversation) Run(x door.Run) semel.Ending {
@@ -149,17 +134,13 @@ func (c *conversation) Run(x door.Run) semel.Ending {
 	defer cancel()
 	result, err := c.door.opts.Work(ctx, x.Attempt, c.payload)
 	end := x.Ending(err)
-	switch end.Disposition {
-	case semel.DispositionCompleted:
+	switch code := door.CodeOfEnding(end.Disposition); code {
+	case "":
 		c.answer = "OK " + result
-	case semel.DispositionRejected:
-		c.answer = "ERR " + string(semel.CodeRejected) + " " + end.Failure.Message
-	case semel.DispositionFailed:
-		c.answer = refusal(semel.CodeFailed)
-	case semel.DispositionAborted:
-		c.answer = refusal(semel.CodeAborted)
+	case semel.CodeRejected:
+		c.answer = "ERR " + string(code) + " " + end.Failure.Message
 	default:
-		c.answer = refusal(semel.CodeHeld) // nobody knows, so nobody is told that it failed
+		c.answer = refusal(code)
 	}
 	end.Result = semel.Result{Data: []byte(c.answer)}
 	return end

@@ -104,7 +104,7 @@ func observeMessages(log *slog.Logger) *dispatch.Events {
 			if e.Next != 0 {
 				attrs = append(attrs, slog.Time("next", e.Next.Time()))
 			}
-			log.LogAttrs(ctx, level, door.Delivery, attrs...)
+			log.LogAttrs(ctx, level, door.Delivered, attrs...)
 		}
 	}
 	return &dispatch.Events{

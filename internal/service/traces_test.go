@@ -234,7 +234,7 @@ func linesOfDoors(t *testing.T, deliveries []told, first, then string, id func(n
 		for round := 1; round <= 3; round++ {
 			var found []string
 			for line := range strings.Lines(first + then) {
-				if strings.Contains(line, "msg="+door.Delivery+" door="+d.door+" ") && strings.Contains(line, " trace_id="+id(n, round)+" ") {
+				if strings.Contains(line, "msg="+door.Delivered+" door="+d.door+" ") && strings.Contains(line, " trace_id="+id(n, round)+" ") {
 					found = append(found, line)
 				}
 			}
