@@ -245,6 +245,27 @@ func (rt *Route) validate() error {
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("semelhttp: route for operation %q: "+format, append([]any{rt.Operation.Name}, args...)...))
 	}
+	lines := func(prefix string, err error) {
+		if err != nil {
+			for text := range strings.SplitSeq(err.Error(), "\n") {
+				bad(prefix+"%s", text)
+			}
+		}
+	}
+	rt.validateValues(bad)
+	for _, answers := range [...]judge.Answers{rt.Answers, rt.Profile.Answers} {
+		_, err := answers.Parse()
+		lines("Answers: ", err)
+	}
+	rt.validateTogether(bad)
+	rt.validateNames(bad)
+	_, err := rt.picks()
+	lines("", err)
+	return errors.Join(errs...)
+}
+
+// validateValues reports what is wrong with one field, whatever the others are.
+func (rt *Route) validateValues(bad func(format string, args ...any)) {
 	if rt.Key != KeyRequired && rt.Key != KeyOptional {
 		bad("Key is %q, not required or optional", rt.Key)
 	}
@@ -254,35 +275,19 @@ func (rt *Route) validate() error {
 	if !slices.Contains([]Anonymous{AnonymousLoopback, AnonymousShare, AnonymousRefuse}, rt.Anonymous) {
 		bad("Anonymous is %q, not loopback, share or refuse", rt.Anonymous)
 	}
-	for _, answers := range [...]judge.Answers{rt.Answers, rt.Profile.Answers} {
-		if _, err := answers.Parse(); err != nil {
-			for text := range strings.SplitSeq(err.Error(), "\n") {
-				bad("Answers: %s", text)
-			}
-		}
-	}
 	if rt.MaxBody < 0 {
 		bad("MaxBody is negative")
 	}
 	if rt.Methods != nil && len(rt.Methods) == 0 {
 		bad("Methods is empty, so nothing would be guarded")
 	}
-	if len(rt.Credential) == 0 {
-		bad("Credential is empty, so nobody could be told apart")
-	}
-	for _, name := range rt.Credential {
-		if fault := faultOfCredential(name); fault != "" {
-			bad("Credential has %q, %s", name, fault)
-		}
-	}
-	for _, n := range rt.ScopeHeaders {
-		if n == rt.KeyHeader || n != ScopeHost && slices.Contains(perDelivery, n) {
-			bad("ScopeHeaders has %s, which may differ between deliveries of one call", n)
-		}
-	}
 	if p := &rt.Profile; p.MaxKey < 1 || p.MaxKey > semel.MaxKeyLen || p.Marker == "" || p.ConflictStatus < 400 || p.ConflictStatus > 499 {
 		bad("profile %q needs MaxKey between 1 and %d, a Marker, and a ConflictStatus between 400 and 499", p.Name, semel.MaxKeyLen)
 	}
+}
+
+// validateTogether reports fields that exclude each other.
+func (rt *Route) validateTogether(bad func(format string, args ...any)) {
 	if rt.Tx != nil && rt.FailOpen {
 		bad("Tx and FailOpen exclude each other: while the store does not answer there is no transaction")
 	}
@@ -296,14 +301,26 @@ func (rt *Route) validate() error {
 	case op.OnFailure == "" && op.Financial:
 		bad("profile %q forbids that a 5xx is kept, but a financial operation keeps it: set OnFailure to retry", rt.Profile.Name)
 	}
+}
+
+// validateNames reports names of headers that can't do what they are given for.
+func (rt *Route) validateNames(bad func(format string, args ...any)) {
+	if len(rt.Credential) == 0 {
+		bad("Credential is empty, so nobody could be told apart")
+	}
+	for _, name := range rt.Credential {
+		if fault := faultOfCredential(name); fault != "" {
+			bad("Credential has %q, %s", name, fault)
+		}
+	}
+	for _, n := range rt.ScopeHeaders {
+		if n == rt.KeyHeader || n != ScopeHost && slices.Contains(perDelivery, n) {
+			bad("ScopeHeaders has %s, which may differ between deliveries of one call", n)
+		}
+	}
 	for _, n := range rt.KeepHeaders {
 		if why := neverKept(n, rt); why != "" {
 			bad("KeepHeaders has %s, %s", n, why)
-		}
-	}
-	if _, err := rt.picks(); err != nil {
-		for text := range strings.SplitSeq(err.Error(), "\n") {
-			bad("%s", text)
 		}
 	}
 	for _, n := range rt.FingerprintHeaders {
@@ -311,7 +328,6 @@ func (rt *Route) validate() error {
 			bad("FingerprintHeaders has %s, which may differ between deliveries of one call", n)
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // perDelivery are request headers that belong to one delivery and not to the call.

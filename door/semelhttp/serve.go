@@ -33,130 +33,191 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header()[h.route.KeyHeader] = r.Header[h.route.KeyHeader]
 	}
 	h.echo(w.Header(), r.Header)
-	var invalid *problem
-	if own {
-		// The key is found when the body has been read.
-	} else if !present {
-		invalid = new(keyMissing(h.route.KeyHeader))
-	} else if fault != "" {
-		invalid = new(keyInvalid(fault))
-	}
+	q := request{handler: h, w: w, in: r, key: key, present: present, fault: fault}
 	tap := h.guard.engine.Internal()
 	ctx := tap.Arrived(r.Context(), Name, r.Header)
 	if !tap.Listens() {
-		h.serve(ctx, w, r, key, invalid)
+		q.serve(ctx)
 		return
 	}
-	got := told{said: said{code: door.CodeInternal}} // if the handler panics
+	q.code = door.CodeInternal // if the handler panics
 	defer func() {
-		if errors.Is(got.err, body.ErrRefused) {
+		if errors.Is(q.err, body.ErrRefused) {
 			return
 		}
-		e := door.EventOf(got.ans)
-		e.Code, e.Status, e.Err, e.ID.Operation, e.FailedOpen = got.code, got.status, got.err, h.operation, got.open
+		e := door.EventOf(q.ans)
+		e.Code, e.Status, e.Err, e.ID.Operation, e.FailedOpen = q.code, q.status, q.err, h.operation, q.open
 		tap.Answered(ctx, e)
 	}()
-	got = h.serve(ctx, w, r, key, invalid)
+	q.serve(ctx)
 }
 
-// told is what an event says about a request.
-type told struct {
+// request is one request on its way through the guard. Each step reports false if it has
+// answered the request.
+type request struct {
+	*handler
+	w  http.ResponseWriter
+	in *http.Request
+	// key is that of the header, if it is present and has no fault.
+	key, fault string
+	present    bool
+
+	who  Caller
+	call semel.Call
+	sc   *scratch
+
+	// What an event says about it.
 	said
-	ans *semel.Answer // nil if the engine has decided nothing
-	err error
-	// open: the request ran without a guard.
-	open bool
+	ans  *semel.Answer // nil if the engine has decided nothing
+	err  error
+	open bool // the request ran without a guard
 }
 
-// serve answers a request for the call with a key, unless something is wrong with that.
-func (h *handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, key string, invalid *problem) told {
-	who, err := h.identify(r)
-	if err != nil {
-		why, refused := errors.AsType[*Refused](err)
-		if !refused {
-			h.guard.reportError(err)
-			return told{said: h.refuseIdentity(w, err)}
+// serve answers the request.
+func (q *request) serve(ctx context.Context) {
+	if !q.known() {
+		return
+	}
+	var picked picked
+	if !q.picks.ownKey() { // otherwise the runner takes a turn when the key was found
+		picked.key = q.key
+		q.call = q.handler.call(q.in, picked, q.who)
+		turns := q.guard.engine.Internal()
+		if got, ok := turns.Turn(ctx, &q.call); !ok {
+			ans := got // which moves to the heap only here
+			q.call.Wait = PreferredWait(q.in.Header)
+			q.decided(&ans)
+			return
 		}
-		return told{said: h.refuseIdentity(w, err), err: why}
+		defer turns.EndTurn(&q.call)
 	}
-	if invalid != nil {
-		return told{said: h.refuse(w, *invalid)}
+	q.sc = scratches.Get().(*scratch)
+	defer q.sc.release()
+	defer q.sc.spool.discard()
+	if q.read() && q.pick(ctx, &picked) && q.complete(&picked) {
+		q.deliver(ctx)
 	}
-	var call semel.Call
-	if !h.picks.ownKey() { // otherwise the runner takes a turn when the key was found
-		call = h.call(r, picked{key: key}, who)
-		turns := h.guard.engine.Internal()
-		if got, ok := turns.Turn(ctx, &call); !ok {
-			ans := got
-			return told{said: h.answerDecision(w, r, &ans, PreferredWait(r.Header), call.Unproved), ans: &ans}
-		}
-		defer turns.EndTurn(&call)
-	}
+}
 
-	sc := scratches.Get().(*scratch)
-	defer sc.release()
-	defer sc.spool.discard()
-	err = h.read(r, sc)
-	if errors.Is(err, body.ErrRefused) {
-		return told{err: err}
-	}
-	if err != nil {
-		return told{said: h.refuseBody(w, err)}
-	}
-	var found picked
-	if h.picks != nil {
-		var fault string
-		found, fault, err = h.pick(r, &sc.payload)
-		switch {
-		case err != nil:
-			return told{said: h.refuseBody(w, err)}
-		case fault != "":
-			return told{said: h.refuse(w, keyInvalid(fault))}
-		case !h.picks.ownKey():
-		case found.key == "" && h.route.Key == KeyOptional:
-			h.unecho(w.Header(), r.Header)
-			h.passRead(ctx, w, r, sc)
-			return told{}
-		case found.key == "":
-			return told{said: h.refuse(w, h.picks.keyNotFound())}
+// known finds out whose request it is, and then refuses one that doesn't have a key where
+// it must.
+func (q *request) known() (ok bool) {
+	var err error
+	if q.who, err = q.identify(q.in); err != nil {
+		if why, refused := errors.AsType[*Refused](err); refused {
+			q.err = why
+		} else {
+			q.guard.reportError(err)
 		}
-		if found.unnumbered != "" {
-			return told{said: h.refuse(w, because(semel.CodeInvalidCall, found.unnumbered))}
-		}
+		q.said = q.refuseIdentity(q.w, err)
+		return false
 	}
-	if h.picks.ownKey() {
-		call = h.call(r, found, who)
+	switch {
+	case q.picks.ownKey(): // the key is found when the body has been read
+	case !q.present:
+		return q.refuse(keyMissing(q.route.KeyHeader))
+	case q.fault != "":
+		return q.refuse(keyInvalid(q.fault))
 	}
-	if call.Fingerprint, err = h.fingerprint(r, sc, found.places); err != nil {
-		return told{said: h.refuseBody(w, err)}
+	return true
+}
+
+// refuse answers with a problem, and reports false.
+func (q *request) refuse(p problem) bool {
+	q.said = q.handler.refuse(q.w, p)
+	return false
+}
+
+// broken answers a request whose body did not arrive as it should, and reports false.
+func (q *request) broken(err error) bool {
+	q.said = q.refuseBody(q.w, err)
+	return false
+}
+
+// read reads the body.
+func (q *request) read() bool {
+	switch err := q.handler.read(q.in, q.sc); {
+	case errors.Is(err, body.ErrRefused):
+		q.said, q.err = said{}, err
+		return false
+	case err != nil:
+		return q.broken(err)
 	}
-	call.SamePayload = h.samePayload(r, sc)
-	call.Wait, call.Attributes, call.Sequence = PreferredWait(r.Header), found.attributes, found.sequence
-	if h.keepPayload && sc.payload.size <= int64(h.maxResult) {
-		text, free, err := h.bytes(r, &sc.payload)
+	return true
+}
+
+// pick finds what the route takes from the request, such as the key.
+func (q *request) pick(ctx context.Context, found *picked) bool {
+	if q.picks == nil {
+		return true
+	}
+	got, fault, err := q.handler.pick(q.in, &q.sc.payload)
+	*found = got
+	switch own := q.picks.ownKey(); {
+	case err != nil:
+		return q.broken(err)
+	case fault != "":
+		return q.refuse(keyInvalid(fault))
+	case own && got.key == "" && q.route.Key == KeyOptional:
+		q.unecho(q.w.Header(), q.in.Header)
+		q.passRead(ctx, q.w, q.in, q.sc)
+		q.said = said{}
+		return false
+	case own && got.key == "":
+		return q.refuse(q.picks.keyNotFound())
+	case got.unnumbered != "":
+		return q.refuse(because(semel.CodeInvalidCall, got.unnumbered))
+	case own:
+		q.call = q.handler.call(q.in, got, q.who)
+	}
+	return true
+}
+
+// complete completes the call with what the body says.
+func (q *request) complete(found *picked) bool {
+	var err error
+	if q.call.Fingerprint, err = q.fingerprint(q.in, q.sc, found.places); err != nil {
+		return q.broken(err)
+	}
+	q.call.SamePayload = q.samePayload(q.in, q.sc)
+	q.call.Wait, q.call.Attributes, q.call.Sequence = PreferredWait(q.in.Header), found.attributes, found.sequence
+	if q.keepPayload && q.sc.payload.size <= int64(q.maxResult) {
+		text, free, err := q.bytes(q.in, &q.sc.payload)
 		free()
 		if err != nil {
-			return told{said: h.refuseBody(w, err)}
+			return q.broken(err)
 		}
-		call.Payload = text
+		q.call.Payload = text
 	}
-	x := exchange{h: h, w: w, r: r, sc: sc}
+	return true
+}
+
+// deliver delivers the call, and answers with what became of it.
+func (q *request) deliver(ctx context.Context) {
+	x := exchange{h: q.handler, w: q.w, r: q.in, sc: q.sc}
 	defer x.forget()
-	ans, err := h.guard.runner.Do(ctx, call, door.Work{Handler: &x, Timeout: h.route.Timeout, Tx: h.route.Tx})
+	ans, err := q.guard.runner.Do(ctx, q.call, door.Work{Handler: &x, Timeout: q.route.Timeout, Tx: q.route.Tx})
 	if ans.Decision == semel.Execute {
-		return told{said: x.answer(&ans, err), ans: &ans}
+		q.ans, q.said = &ans, x.answer(&ans, err)
+		return
 	}
 	x.restore() // after a run in a transaction, if another's was faster
 	switch {
 	case ans.Decision != "":
-		return told{said: h.answerDecision(w, r, &ans, call.Wait, call.Unproved), ans: &ans}
-	case h.route.FailOpen && h.route.Tx == nil && errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}):
-		h.guard.reportError(err)
-		h.unecho(w.Header(), r.Header)
-		h.passOpen(ctx, w, r, sc)
-		return told{err: err, open: true}
+		q.decided(&ans)
+	case q.route.FailOpen && q.route.Tx == nil && errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}):
+		q.guard.reportError(err)
+		q.unecho(q.w.Header(), q.in.Header)
+		q.passOpen(ctx, q.w, q.in, q.sc)
+		q.said, q.err, q.open = said{}, err, true
+	default:
+		q.said = q.refuseError(q.w, err)
 	}
-	return told{said: h.refuseError(w, err)}
+}
+
+// decided answers a request that does not execute.
+func (q *request) decided(ans *semel.Answer) {
+	q.ans, q.said = ans, q.answerDecision(q.w, q.in, ans, q.call.Wait, q.call.Unproved)
 }
 
 // answerDecision answers a request that does not execute.
