@@ -104,12 +104,6 @@ var importRules = []importRule{
 		direct:  true,
 	},
 	{
-		name:    "the program doesn't link lipgloss",
-		why:     "it asks the terminal for its colors, and runs tmux for that, when the program starts, whatever the command is",
-		from:    func(rel string) bool { return under(rel, "cmd") },
-		forbids: func(path string) bool { return under(path, "charm.land/lipgloss", "charm.land/bubbles") },
-	},
-	{
 		name:    "production code imports no template engine",
 		why:     "it finds methods by name, so the linker keeps every exported method of every library: half as much again",
 		from:    func(rel string) bool { return !under(rel, testSupport...) },
@@ -251,10 +245,9 @@ func TestImportRulesFind(t *testing.T) {
 		importRules[5].name:  {ImportPath: m, Deps: []string{"context", "net/http/httptest"}},
 		importRules[6].name:  {ImportPath: m + "/store/pebblestore", Imports: []string{m, "net", "html/template"}},
 		importRules[7].name:  {ImportPath: m + "/store/redisstore", Imports: []string{m, m + "/internal/problem"}},
-		importRules[8].name:  {ImportPath: m + "/cmd/semel", Deps: []string{m, "charm.land/bubbletea/v2", "charm.land/lipgloss/v2"}},
-		importRules[9].name:  {ImportPath: m + "/internal/service", Imports: []string{m, "html/template"}},
-		importRules[10].name: {ImportPath: m + "/internal/service", Imports: []string{m, "testing/fstest"}},
-		importRules[11].name: {ImportPath: m + "/door/semelhttp", Deps: []string{m, "net/http", "vendor/golang.org/x/net/idna", "golang.org/x/time/rate"}},
+		importRules[8].name:  {ImportPath: m + "/internal/service", Imports: []string{m, "html/template"}},
+		importRules[9].name:  {ImportPath: m + "/internal/service", Imports: []string{m, "testing/fstest"}},
+		importRules[10].name: {ImportPath: m + "/door/semelhttp", Deps: []string{m, "net/http", "vendor/golang.org/x/net/idna", "golang.org/x/time/rate"}},
 	}
 	sound := []pkg{
 		{ImportPath: m + "/store", Imports: []string{"context"}, Deps: []string{"context", m + "/internal/canon"}},

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel/cmd/semel/internal/top"
 	"github.com/semelhq/semel/internal/service/query"
 	"github.com/semelhq/semel/store"
 )
@@ -77,7 +76,7 @@ func completeFlags(cmd *cobra.Command) {
 	for name, complete := range map[string]cobra.CompletionFunc{
 		"config":  cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt),
 		"context": completeContexts,
-		"sort":    cobra.FixedCompletions(top.ColumnNames(), cobra.ShellCompDirectiveNoFileComp),
+		"sort":    cobra.FixedCompletions(topOrderNames(), cobra.ShellCompDirectiveNoFileComp),
 		"window":  cobra.FixedCompletions([]string{"5m", "15m", "1h", "3h", "24h", "168h"}, cobra.ShellCompDirectiveNoFileComp),
 		"outcome": cobra.FixedCompletions([]string{"completed", "rejected", "failed", "aborted"}, cobra.ShellCompDirectiveNoFileComp),
 	} {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"os"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/cmd/semel/internal/doctor"
-	"github.com/semelhq/semel/cmd/semel/internal/screen"
 	"github.com/semelhq/semel/internal/service"
 	"github.com/semelhq/semel/internal/service/config"
 )
@@ -59,11 +57,7 @@ detail and next.`,
 			if asJSON {
 				err = printJSON(out, report)
 			} else {
-				ink := screen.Ink{}
-				if isTerminal(out) {
-					ink = screen.InkFor(os.Getenv)
-				}
-				err = report.Print(out, ink)
+				err = report.Print(out)
 			}
 			if err == nil && !report.Healthy {
 				err = errReported

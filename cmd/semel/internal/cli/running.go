@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -38,19 +37,4 @@ func asked(at, tokenFile string) (*admin.Service, error) {
 		return nil, badSource(at, tokenFile, err)
 	}
 	return s, nil
-}
-
-// interactive reports whether a person sits at both streams.
-func interactive(in io.Reader, out io.Writer) bool {
-	for _, stream := range []any{in, out} {
-		f, ok := stream.(*os.File)
-		if !ok || !isTerminal(f) {
-			return false
-		}
-		null, err := os.Stat(os.DevNull) // a device too
-		if info, ierr := f.Stat(); err != nil || ierr != nil || os.SameFile(info, null) {
-			return false
-		}
-	}
-	return true
 }

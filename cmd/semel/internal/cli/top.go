@@ -3,8 +3,8 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -12,12 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel/cmd/semel/internal/admin"
-	"github.com/semelhq/semel/cmd/semel/internal/screen"
-	"github.com/semelhq/semel/cmd/semel/internal/top"
 )
 
 // topTimeout bounds one question of semel top.
 const topTimeout = 10 * time.Second
+
+// topWindows are how far back it can look.
+var topWindows = []time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
 
 // topJSON is what semel top --json prints.
 type topJSON struct {
@@ -32,11 +33,15 @@ type topAttempts struct {
 	OldestHeld     float64 `json:"oldest_held_seconds"`
 }
 
+type topOptions struct {
+	every, window time.Duration
+	sort          string
+	once, asJSON  bool
+}
+
 func newTop() *cobra.Command {
 	var src recordSource
-	var every, window time.Duration
-	var sort string
-	var once, asJSON bool
+	var opts topOptions
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch what happens on all nodes: decisions, duplicates, added latency, what is held",
@@ -44,12 +49,10 @@ func newTop() *cobra.Command {
 duplicates, what Semel added to their time in the newest minute that had any, what is in
 flight and held, the operations, and the keys that are repeated most.
 
-Keys: q quits, s goes on to the next order of operations and S back, r turns it around, +
-and - look further back or less far, p pauses, Enter asks at once. The orders, also of
---sort, are duplicates, deliveries, share, simultaneous, failed and name.
-
-With --once, and where the output isn't a terminal, one table is printed, and nothing is
-left out. NO_COLOR leaves out colors.
+The table is printed again and again, until interrupted: on a terminal in its own place,
+with the first operations and keys; elsewhere below the one before, with all of them. With
+--once or --json it is printed once. The orders of --sort are duplicates, deliveries,
+share, simultaneous, failed and name.
 
 What is in flight and held is counted by the node that is asked, in the whole store, and
 may be a minute late.
@@ -63,50 +66,69 @@ as the node has not counted them.`,
   semel top --interval 5s --window 15m --sort deliveries
   semel top --context prod --once`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			by, ok := top.ParseColumn(sort)
-			switch {
-			case !ok:
-				return usage("--sort is %q, and one of %s", sort, strings.Join(top.ColumnNames(), ", "))
-			case every < 200*time.Millisecond:
-				return usage("--interval is %v, and at least 200ms", every)
-			case !slices.Contains(top.Windows, window):
-				return usage("--window is %v, and one of 5m, 15m, 1h, 3h, 24h, 168h", window)
-			}
-			at, tokenFile, err := src.running(cmd)
-			if err != nil {
-				return err
-			}
-			service, err := asked(at, tokenFile)
-			if err != nil {
-				return err
-			}
-			out := cmd.OutOrStdout()
-			print := once || asJSON || !interactive(cmd.InOrStdin(), out)
-			ctx, stop := patient(cmd.Context(), cmd.ErrOrStderr(), print && isTerminal(cmd.ErrOrStderr()))
-			defer stop()
-			fetch := func(d time.Duration) (*top.Snapshot, error) { return snapshot(ctx, service, d) }
-			if print {
-				return exitWith(printTop(out, fetch, window, by, asJSON))
-			}
-			_, err = screen.Run(cmd.Context(), top.New(top.Options{
-				Fetch: fetch, Service: service.URL(), Interval: every, Window: window, Sort: by, Ink: screen.InkFor(os.Getenv), Now: time.Now,
-			}), cmd.InOrStdin(), out)
-			return err
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return opts.run(cmd, &src) },
 	}
 	flags := cmd.Flags()
 	src.add(flags)
-	flags.DurationVar(&every, "interval", 2*time.Second, "time between two questions")
-	flags.DurationVar(&window, "window", time.Hour, "how far back to look: 5m, 15m, 1h, 3h, 24h or 168h")
-	flags.StringVar(&sort, "sort", top.Duplicates.String(), "`order` of the operations")
-	flags.BoolVar(&once, "once", false, "print one table, and end")
-	jsonFlag(cmd, &asJSON)
+	flags.DurationVar(&opts.every, "interval", 2*time.Second, "time between two questions")
+	flags.DurationVar(&opts.window, "window", time.Hour, "how far back to look: 5m, 15m, 1h, 3h, 24h or 168h")
+	flags.StringVar(&opts.sort, "sort", topOrders[0].name, "`order` of the operations")
+	flags.BoolVar(&opts.once, "once", false, "print one table, and end")
+	jsonFlag(cmd, &opts.asJSON)
 	return cmd
 }
 
-// snapshot asks a service for everything that top shows.
-func snapshot(ctx context.Context, service *admin.Service, d time.Duration) (*top.Snapshot, error) {
+func (o *topOptions) run(cmd *cobra.Command, src *recordSource) error {
+	switch {
+	case !slices.Contains(topOrderNames(), o.sort):
+		return usage("--sort is %q, and one of %s", o.sort, strings.Join(topOrderNames(), ", "))
+	case o.every < 200*time.Millisecond:
+		return usage("--interval is %v, and at least 200ms", o.every)
+	case !slices.Contains(topWindows, o.window):
+		return usage("--window is %v, and one of 5m, 15m, 1h, 3h, 24h, 168h", o.window)
+	}
+	at, tokenFile, err := src.running(cmd)
+	if err != nil {
+		return err
+	}
+	service, err := asked(at, tokenFile)
+	if err != nil {
+		return err
+	}
+	ctx, stop := patient(cmd.Context(), cmd.ErrOrStderr(), isTerminal(cmd.ErrOrStderr()))
+	defer stop()
+	out := cmd.OutOrStdout()
+	t := &topTable{out: out, title: fmt.Sprintf("semel top  %s  last %s", printable(at), ageOf(o.window)), sort: o.sort}
+	fetch := func() (*topSnapshot, error) { return askTop(ctx, service, o.window) }
+	if !o.once && !o.asJSON {
+		t.inPlace = isTerminal(out)
+		return exitWith(t.watch(cmd.Context(), o.every, fetch))
+	}
+	s, err := fetch()
+	if err == nil && o.asJSON {
+		err = printJSON(out, s.json())
+	} else if err == nil {
+		_, err = io.WriteString(out, t.text(s))
+	}
+	return exitWith(err)
+}
+
+// topSnapshot is the state at one time. Attempts are nil as long as the node hasn't counted them.
+type topSnapshot struct {
+	figures  *admin.Figures
+	attempts *admin.Attempts
+}
+
+func (s *topSnapshot) json() topJSON {
+	line := topJSON{Figures: s.figures.Text}
+	if a := s.attempts; a != nil {
+		line.Attempts = &topAttempts{a.InFlight, a.Held, a.OldestInFlight.Seconds(), a.OldestHeld.Seconds()}
+	}
+	return line
+}
+
+// askTop asks a service for a snapshot.
+func askTop(ctx context.Context, service *admin.Service, d time.Duration) (*topSnapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, topTimeout)
 	defer cancel()
 	f, err := service.Figures(ctx, d)
@@ -117,30 +139,9 @@ func snapshot(ctx context.Context, service *admin.Service, d time.Duration) (*to
 	if err != nil {
 		return nil, err
 	}
-	s := &top.Snapshot{Figures: f}
+	s := &topSnapshot{figures: f}
 	if open, ok := gauges.Attempts(); ok {
-		s.Attempts = &open
+		s.attempts = &open
 	}
 	return s, nil
-}
-
-// printTop prints one snapshot.
-func printTop(out io.Writer, fetch top.Fetch, window time.Duration, by top.Column, asJSON bool) error {
-	s, err := fetch(window)
-	if err != nil {
-		return err
-	}
-	if !asJSON {
-		ink := screen.Ink{}
-		if isTerminal(out) {
-			ink = screen.InkFor(os.Getenv)
-		}
-		_, err = io.WriteString(out, s.Text(by, 0, ink))
-		return err
-	}
-	line := topJSON{Figures: s.Figures.Text}
-	if a := s.Attempts; a != nil {
-		line.Attempts = &topAttempts{a.InFlight, a.Held, a.OldestInFlight.Seconds(), a.OldestHeld.Seconds()}
-	}
-	return printJSON(out, line)
 }

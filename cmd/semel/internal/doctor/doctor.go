@@ -8,8 +8,6 @@ import (
 	"io"
 	"strings"
 	"unicode"
-
-	"github.com/semelhq/semel/cmd/semel/internal/screen"
 )
 
 // Status says how one check ended.
@@ -56,7 +54,7 @@ func ReportOf(all []Finding) *Report {
 }
 
 // Print writes the report for people.
-func (r *Report) Print(w io.Writer, ink screen.Ink) error {
+func (r *Report) Print(w io.Writer) error {
 	width := 0
 	for i := range r.Findings {
 		width = max(width, len(r.Findings[i].Check))
@@ -64,10 +62,9 @@ func (r *Report) Print(w io.Writer, ink screen.Ink) error {
 	var b strings.Builder
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		paint := map[Status]func(string) string{OK: ink.Green, Warning: ink.Yellow, Failed: ink.Red}[f.Status]
-		fmt.Fprintf(&b, "%s  %s  %s\n", paint(screen.Pad(string(f.Status), len(Warning))), screen.Pad(f.Check, width), plain(f.Detail))
+		fmt.Fprintf(&b, "%-7s  %-*s  %s\n", f.Status, width, f.Check, plain(f.Detail))
 		if f.Next != "" {
-			fmt.Fprintf(&b, "%s  %s\n", strings.Repeat(" ", len(Warning)+2+width), ink.Bold("next: "+plain(f.Next)))
+			fmt.Fprintf(&b, "%*s  next: %s\n", len(Warning)+2+width, "", plain(f.Next))
 		}
 	}
 	fmt.Fprintf(&b, "\n%d ok, %s, %d failed\n", len(r.Findings)-r.Warnings-r.Failed, plural(r.Warnings, "warning"), r.Failed)

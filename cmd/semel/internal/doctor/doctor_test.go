@@ -13,7 +13,6 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/cmd/semel/internal/admin"
-	"github.com/semelhq/semel/cmd/semel/internal/screen"
 	"github.com/semelhq/semel/store"
 )
 
@@ -205,7 +204,7 @@ func TestSearchesEnd(t *testing.T) {
 func TestPrint(t *testing.T) {
 	r := ReportOf([]Finding{{"store", OK, "well", ""}, {"disk", Failed, "FULL\n\x1b[31m", "df -h"}, {"clock", Warning, "ahead", "date"}})
 	var b strings.Builder
-	if err := r.Print(&b, screen.Ink{}); err != nil {
+	if err := r.Print(&b); err != nil {
 		t.Fatal(err)
 	}
 	want := "ok       store  well\nfailed   disk   FULL �[31m\n                next: df -h\nwarning  clock  ahead\n                next: date\n\n1 ok, 1 warning, 1 failed\n"

@@ -1,5 +1,5 @@
-// Package tail shows what a service decides as it happens: events in a form for people, the
-// filter that selects some of them, and the interactive screen of semel tail.
+// Package tail shows what a service decides as it happens: events in a form for people, and the
+// filter that selects some of them.
 package tail
 
 import (
@@ -10,11 +10,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
-	"github.com/semelhq/semel/cmd/semel/internal/screen"
 	"github.com/semelhq/semel/store"
 )
 
@@ -41,8 +38,6 @@ type Event struct {
 	At          time.Time
 	// Data is the whole event, in JSON.
 	Data json.RawMessage
-
-	number uint64 // on a screen
 }
 
 // Parse reads an event of the stream.
@@ -85,7 +80,7 @@ func Parse(ev client.Event) (Event, error) {
 		}
 		e.ID = id
 	}
-	// A word of a later service is left out: it selects nothing.
+	// A word of a later service selects nothing.
 	_ = e.State.UnmarshalText([]byte(d.Status))
 	_ = e.Disposition.UnmarshalText([]byte(d.Disposition))
 	if e.Kind == "ended" && e.State == 0 {
@@ -121,7 +116,7 @@ func (e *Event) What() string {
 	return e.Kind
 }
 
-// detail says what else is known.
+// detail has the rest, for people.
 func (e *Event) detail() string {
 	var parts []string
 	add := func(is bool, text string) {
@@ -138,46 +133,14 @@ func (e *Event) detail() string {
 	return plain(strings.Join(parts, " · "))
 }
 
-// tone colors what happened.
-func (e *Event) tone(ink screen.Ink) func(string) string {
-	switch {
-	case e.Kind == "gap" || e.Kind == "lease_lost" || e.Held || e.Decision == semel.Held || e.Decision == semel.Throttled:
-		return ink.Yellow
-	case e.Kind == "ended" && e.Disposition != store.DispositionCompleted, e.Decision == semel.Conflict, e.Decision == semel.OtherCaller:
-		return ink.Red
-	case e.Decision == semel.Replay || e.Kind == "ended":
-		return ink.Green
-	case e.Decision == semel.Execute || e.Decision == semel.InFlight:
-		return ink.Blue
-	}
-	return func(text string) string { return text }
-}
-
-// Line is the event on one line, without colors for a zero ink. A width of zero is no limit;
-// in a narrow one the operation is left out.
-func (e *Event) Line(ink screen.Ink, width int) string {
-	layout := "15:04:05.000"
-	if width > 0 && width < 100 {
-		layout = time.TimeOnly
-	}
-	at := e.At.Local().Format(layout)
+// Line is the event on one line.
+func (e *Event) Line() string {
+	at := e.At.Local().Format("15:04:05.000")
 	if e.Kind == "gap" {
-		return screen.Cut(at+"  "+ink.Yellow("gap: events were lost, because this reader or its connection was too slow"), width)
+		return at + "  gap: events were lost, because this reader or its connection was too slow"
 	}
-	key, operation := plain(e.ID.Key), plain(e.ID.Operation)
-	columns := []string{at, e.tone(ink)(screen.Pad(e.What(), 11))}
-	switch {
-	case width > 0 && width < 60:
-		columns = append(columns, key)
-	case width > 0:
-		columns = append(columns, screen.Pad(operation, width/5), screen.Pad(key, width/5+2))
-	default:
-		columns = append(columns, screen.Pad(operation, max(20, ansi.StringWidth(operation))), screen.Pad(key, max(24, ansi.StringWidth(key))))
-	}
-	if detail := e.detail(); detail != "" {
-		columns = append(columns, detail)
-	}
-	return strings.TrimRight(screen.Cut(strings.Join(columns, "  "), width), " ")
+	line := fmt.Sprintf("%s  %-11s  %-20s  %-24s  %s", at, e.What(), plain(e.ID.Operation), plain(e.ID.Key), e.detail())
+	return strings.TrimRight(line, " ")
 }
 
 // plain is a text that others chose, without what a terminal would obey.

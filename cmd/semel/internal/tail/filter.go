@@ -31,7 +31,7 @@ type Filter struct {
 var errNotInEvents = errors.New("events have no attributes, fingerprints and times of creation: semel records watch has them")
 
 // ParseFilter reads a filter. All of its qualifiers must apply; several decision:D select
-// events with one of them. An error says what is wrong.
+// events with one of them. An error names the mistake.
 func ParseFilter(text string) (Filter, error) {
 	f := Filter{}
 	var rest []string
@@ -94,37 +94,6 @@ func words(text string) (all []string) {
 		all = append(all, word.String())
 	}
 	return all
-}
-
-// Open reads what is typed until now: the last word may go on, so that each letter narrows
-// what is shown.
-func Open(text string) (Filter, error) {
-	all := words(text)
-	if len(all) == 0 || strings.HasSuffix(text, " ") {
-		return ParseFilter(text)
-	}
-	last := all[len(all)-1]
-	if goesOn(last) {
-		if f, err := ParseFilter(text + "*"); err == nil {
-			return f, nil
-		}
-	}
-	if name, value, ok := strings.Cut(last, ":"); ok && strings.TrimLeft(name, "-") == "decision" && !slices.Contains(Decisions, value) {
-		starts := slices.ContainsFunc(Decisions, func(d string) bool { return strings.HasPrefix(d, value) })
-		if starts { // not finished
-			return ParseFilter(strings.Join(all[:len(all)-1], " "))
-		}
-	}
-	return ParseFilter(text)
-}
-
-// goesOn reports whether a word can stand for all that begin so.
-func goesOn(word string) bool {
-	name, _, valued := strings.Cut(strings.TrimLeft(word, "-("), ":")
-	if valued && !slices.Contains([]string{"operation", "key", "principal"}, name) {
-		return false
-	}
-	return word != "held" && word != "OR" && strings.Trim(word, "-(") != "" && !strings.HasSuffix(word, "*") && !strings.HasSuffix(word, `"`) && !strings.HasSuffix(word, ")")
 }
 
 // Matches reports whether the filter selects an event. A gap is never left out.

@@ -7,14 +7,10 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/charmbracelet/x/ansi"
-	"github.com/creack/pty"
 )
 
 // deliver begins a call of the operation pay over the API, ends it, and repeats it.
@@ -78,12 +74,12 @@ const payOperation = "store: {url: 'memory:'}\noperations: [{name: pay}]\n"
 func TestTopPrintsATable(t *testing.T) {
 	data, admin := serving(t, payOperation)
 	deliver(t, data, "order-1")
-	for _, args := range [][]string{{"top", "--once", "--url", admin}, {"top", "--url", admin, "--sort", "share", "--window", "5m"}} {
+	for _, args := range [][]string{{"top", "--once", "--url", admin}, {"top", "--once", "--url", admin, "--sort", "share", "--window", "5m"}} {
 		code, out, errs := semelWith(t, "", args...)
 		if code != ExitOK || errs != "" || strings.Contains(out, "\x1b") {
 			t.Fatalf("exit %d, %q%s", code, out, errs)
 		}
-		for _, want := range []string{"deliveries 2  executed 1  duplicates 1 (50.0 %)", "1 node", "replay             1  50.0 %", "pay                 1  50.0 %", "order-1                1  pay"} {
+		for _, want := range []string{"deliveries 2  executed 1  duplicates 1 (50.0 %)", "nodes 1\n", "replay    1           50.0 %", "pay        1           50.0 %", "order-1       1           pay"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("it doesn't say %q:\n%s", want, out)
 			}
@@ -182,8 +178,6 @@ func TestTailPrintsLines(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"tail -i":                "needs a terminal",
-		"tail -i --json":         "exclude each other",
 		"tail decision:replya":   "did you mean replay?",
 		"tail attribute:order=1": "events have no attributes",
 	} {
@@ -195,100 +189,4 @@ func TestTailPrintsLines(t *testing.T) {
 	if code, _, errs := semelWith(t, "", "tail", "--url", "http://127.0.0.1:1"); code != ExitUnavailable || !strings.Contains(errs, "can't be reached") {
 		t.Errorf("exit %d, %s", code, errs)
 	}
-}
-
-// person runs the program in a pseudo terminal.
-type person struct {
-	t    *testing.T
-	tty  *os.File
-	seen safe
-	end  chan error
-}
-
-func atTerminal(t *testing.T, args ...string) *person {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program(t), args...)
-	cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=1")
-	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tty.Close() })
-	p := &person{t: t, tty: tty, end: make(chan error, 1)}
-	go func() {
-		_, _ = io.Copy(&p.seen, tty) // it fails when the program ends
-		p.end <- cmd.Wait()
-	}()
-	return p
-}
-
-// sees waits for a text on the screen. Screens are drawn by their changes, so it asks for
-// whole ones, by another size of the terminal.
-func (p *person) sees(text string) {
-	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), busyPatience)
-	defer cancel()
-	for n := uint16(0); ; n++ {
-		before := len(p.seen.String())
-		if err := pty.Setsize(p.tty, &pty.Winsize{Rows: 24, Cols: 90 + n%2}); err != nil {
-			p.t.Fatal(err)
-		}
-		drawn := time.NewTimer(time.Duration(1+n) * 200 * time.Millisecond) // longer each time, for a machine that is busy
-		select {
-		case <-ctx.Done():
-			p.t.Fatalf("%q isn't on the screen:\n%s", text, ansi.Strip(p.seen.String()[before:]))
-		case <-drawn.C:
-		}
-		if strings.Contains(ansi.Strip(p.seen.String()[before:]), text) {
-			return
-		}
-	}
-}
-
-func (p *person) types(text string) {
-	p.t.Helper()
-	if _, err := p.tty.WriteString(text); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-func (p *person) leaves(key string) {
-	p.t.Helper()
-	p.types(key)
-	if err := <-p.end; err != nil {
-		p.t.Errorf("the program ends with %v:\n%s", err, p.seen.String())
-	}
-	if text := p.seen.String(); !strings.Contains(text, "\x1b[?1049h") || !strings.HasSuffix(text[:strings.LastIndex(text, "1049l")+5], "\x1b[?1049l") {
-		p.t.Errorf("the terminal isn't left as it was: %q", text)
-	}
-}
-
-func TestScreensInATerminal(t *testing.T) {
-	program(t) // before anything starts
-	data, admin := serving(t, payOperation)
-	deliver(t, data, "order-1")
-	t.Run("top is drawn, and q ends it", func(t *testing.T) {
-		p := atTerminal(t, "top", "--url", admin, "--interval", "200ms")
-		p.sees("duplicates 1 (50.0 %)")
-		p.sees("q quit")
-		deliver(t, data, "order-top")
-		p.sees("order-top")
-		p.types("s")
-		p.sees("sort: deliveries")
-		p.leaves("q")
-	})
-	t.Run("tail is drawn, filtered, and tells why; Control-C ends it", func(t *testing.T) {
-		p := atTerminal(t, "tail", "-i", "--url", admin)
-		p.sees("order-top")
-		p.types("/")
-		p.sees("Enter keeps the filter")
-		p.types("order-1\r")
-		p.sees("3 of 6")
-		p.types("\r")
-		p.sees("why pay order-1")
-		p.sees("attempt 1 ended: completed")
-		p.types("\x1b")
-		p.sees("replay")
-		p.leaves("\x03")
-	})
 }

@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/semelhq/semel/cmd/semel/internal/admin"
+	"github.com/semelhq/semel/cmd/semel/internal/tail"
+	"github.com/semelhq/semel/store"
+)
+
+// topOrders sort operations.
+var topOrders = []struct {
+	name string
+	of   func(*admin.Sums) float64
+}{
+	{"duplicates", func(s *admin.Sums) float64 { return float64(s.Duplicates) }},
+	{"deliveries", func(s *admin.Sums) float64 { return float64(s.Deliveries) }},
+	{"share", func(s *admin.Sums) float64 { return s.DuplicateShare }},
+	{"simultaneous", func(s *admin.Sums) float64 { return float64(s.Simultaneous) }},
+	{"failed", func(s *admin.Sums) float64 { return float64(s.FailedAttempts) }},
+	{"name", func(*admin.Sums) float64 { return 0 }},
+}
+
+func topOrderNames() (names []string) {
+	for i := range topOrders {
+		names = append(names, topOrders[i].name)
+	}
+	return names
+}
+
+// topTable prints snapshots.
+type topTable struct {
+	out         io.Writer
+	title, sort string
+	inPlace     bool // draw each over the last one, with no more rows than a small terminal has
+}
+
+// The rows of a table that is drawn in place: with the lines above them, 24 at most where
+// deliveries got four decisions.
+const topOperations, topRepeated = 6, 4
+
+// watch prints a snapshot at each interval until ctx is done. An error of the first question
+// ends it; later the last snapshot stays, with its age.
+func (t *topTable) watch(ctx context.Context, every time.Duration, fetch func() (*topSnapshot, error)) error {
+	var shown *topSnapshot
+	var at time.Time
+	for tick := time.Tick(every); ; {
+		text := t.title + "\n"
+		s, err := fetch()
+		switch {
+		case ctx.Err() != nil:
+			return nil // to be interrupted is how it ends
+		case err == nil:
+			shown, at = s, time.Now()
+		case shown == nil:
+			return err
+		default:
+			text += fmt.Sprintf("No answer, asking again: %s. As it was %s ago:\n", printable(err.Error()), ageOf(time.Since(at)))
+		}
+		if text += t.text(shown) + "\n"; t.inPlace {
+			text = "\x1b[H\x1b[2J" + strings.TrimSuffix(text, "\n")
+		}
+		if _, err := io.WriteString(t.out, text); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick:
+		}
+	}
+}
+
+// text is a snapshot as a table.
+func (t *topTable) text(s *topSnapshot) string {
+	var b strings.Builder
+	f, sum := s.figures, &s.figures.Total
+	if f.Alone {
+		fmt.Fprintln(&b, "The store doesn't answer: these are the figures of the node that was asked, without the newest of others")
+	}
+	fmt.Fprintf(&b, "deliveries %d  executed %d  duplicates %d (%.1f %%)  simultaneous %d  failed %d  refused %d\n%s  nodes %d\n",
+		sum.Deliveries, sum.Executed, sum.Duplicates, 100*sum.DuplicateShare, sum.Simultaneous, sum.FailedAttempts, sum.Refused, s.moment(), f.Nodes)
+	if sum.Deliveries == 0 {
+		fmt.Fprintln(&b, "\nNothing was delivered in this time.")
+	}
+	counts := map[string]int64{}
+	for _, one := range f.Series {
+		counts[one.What] += one.Count
+	}
+	var rows []string
+	for _, d := range tail.Decisions {
+		if n := counts[d]; n > 0 {
+			rows = append(rows, fmt.Sprintf("%s\t%d\t%.1f %%", d, n, 100*float64(n)/float64(max(sum.Deliveries, 1))))
+		}
+	}
+	t.table(&b, "DECISION\tDELIVERIES\tSHARE", rows, len(rows))
+	rows = nil
+	for _, o := range t.sorted(f.Operations) {
+		rows = append(rows, fmt.Sprintf("%s\t%d\t%.1f %%\t%d\t%d\t%d", printable(o.Operation), o.Duplicates, 100*o.DuplicateShare, o.Deliveries, o.Simultaneous, o.FailedAttempts))
+	}
+	t.table(&b, "OPERATION\tDUPLICATES\tSHARE\tDELIVERIES\tSIMULTANEOUS\tFAILED", rows, topOperations)
+	rows = nil
+	for _, r := range f.Repeated {
+		if id, err := store.DecodeID(r.Record); err == nil {
+			r.Record = id.Key
+		}
+		rows = append(rows, fmt.Sprintf("%s\t%d\t%s\t%d\t%s ago", printable(r.Record), r.Duplicates, printable(r.Operation), r.Peak, ageOf(f.To.Sub(r.Last))))
+	}
+	t.table(&b, "REPEATED KEY\tDUPLICATES\tOPERATION\tPEAK/MIN\tLAST", rows, topRepeated)
+	return b.String()
+}
+
+// table adds a table behind an empty line, unless it has no rows. In place it has so many at most.
+func (t *topTable) table(b *strings.Builder, head string, rows []string, room int) {
+	if len(rows) == 0 {
+		return
+	}
+	more := ""
+	if t.inPlace && len(rows) > room {
+		rows, more = rows[:room], fmt.Sprintf("and %d more\n", len(rows)-room)
+	}
+	w := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "\n%s\n%s\n", head, strings.Join(rows, "\n"))
+	_ = w.Flush() // into memory
+	b.WriteString(more)
+}
+
+// moment has the time that was added to deliveries lately, and the open calls.
+func (s *topSnapshot) moment() (text string) {
+	for _, p := range slices.Backward(s.figures.Points) {
+		if p.Deliveries > 0 {
+			text = fmt.Sprintf("added p50 %.2f ms  p99 %.2f ms (%s)  ", 1000*p.P50, 1000*p.P99, p.At.UTC().Format("15:04"))
+			break
+		}
+	}
+	a := s.attempts
+	if a == nil {
+		return text + "in flight and held: not counted yet"
+	}
+	text += fmt.Sprintf("in flight %d (oldest %s)  held %d (oldest %s)", a.InFlight, ageOf(a.OldestInFlight), a.Held, ageOf(a.OldestHeld))
+	if s.figures.Alone {
+		text += "  as counted last"
+	}
+	return text
+}
+
+// sorted are operations in the order of --sort.
+func (t *topTable) sorted(all []admin.Operation) []admin.Operation {
+	by := topOrders[slices.Index(topOrderNames(), t.sort)].of
+	return slices.SortedFunc(slices.Values(all), func(a, b admin.Operation) int {
+		return cmp.Or(cmp.Compare(by(&b.Sums), by(&a.Sums)), cmp.Compare(a.Operation, b.Operation))
+	})
+}
