@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 
@@ -11,7 +10,7 @@ import (
 )
 
 func newDemo() *cobra.Command {
-	var asJSON, exit, tour bool
+	var asJSON, exit bool
 	var opts demo.Options
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -34,31 +33,16 @@ dashboard that shows all of it and what else operators see, unless --exit or
 --json is given or a count is not what it should be. The exit code is 1 in the
 last case. Nothing is left behind.
 
-With --tour the demo visits every door of Semel instead: HTTP routes, the
-execution API, commands, Forrst, webhooks and inboxes of ActivityPub, all in one
-configuration. Each gets a storm: 32 orders, each sent 8 times, at once and out of
-order. Some senders hang up, and in the middle Semel is killed and started again.
-Calls that were cut off are looked up in the ledger and settled, as an operator
-would. Each order has to be charged once, and all who stayed to get the same
-answer. That takes about twelve seconds, and then the tour ends; its exit codes are
-those of the demo.
-
 The JSON has ok, seed, seconds, faults (what is wrong, in words), and
   control, protected      orders, sent, requests, effects, executed, replayed,
                           in_flight, failed, differing, seconds
   conflict                status, code, detail, effects
   lost_response, crash    sent, effects, seen (status, code, replayed, times),
                           replayed, attempts, killed_pid, seconds
-where effects are charges. That of the tour has ok, seed, seconds, faults, and
-  doors                   door, ok, orders, sent, requests, hung_up, answers,
-                          failed, differing, effects, once, held, killed_pid,
-                          seconds, trouble, faults
-where once counts the orders with one charge, and trouble is what the first sender
-got that got no answer. With --json the story goes to standard error.`,
+where effects are charges. With --json the story goes to standard error.`,
 		Example: `  semel demo
   semel demo --exit --json
-  semel demo --seed 42
-  semel demo --tour`,
+  semel demo --seed 42`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("seed") {
@@ -69,14 +53,14 @@ got that got no answer. With --json the story goes to standard error.`,
 				story = cmd.ErrOrStderr()
 			}
 			opts.Screen, opts.Stay = demo.NewScreen(story), !exit && !asJSON
-			report, ok, err := runDemo(cmd.Context(), tour, opts)
+			report, err := demo.Run(cmd.Context(), opts)
 			if err != nil {
 				return err
 			}
 			if asJSON {
 				err = printJSON(cmd.OutOrStdout(), report)
 			}
-			if !ok {
+			if !report.OK {
 				err = errors.Join(err, errReported)
 			}
 			return err
@@ -84,7 +68,6 @@ got that got no answer. With --json the story goes to standard error.`,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&exit, "exit", false, "end when the story is told")
-	flags.BoolVar(&tour, "tour", false, "play a storm at each door of Semel, and end")
 	flags.Uint64Var(&opts.Seed, "seed", 0, "seed of amounts, delays and the order of copies; by chance if not given")
 	flags.BoolVar(&opts.Unguarded, "unguarded", false, "switch the guard off, to see the demo fail")
 	if err := flags.MarkHidden("unguarded"); err != nil {
@@ -92,16 +75,6 @@ got that got no answer. With --json the story goes to standard error.`,
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
-}
-
-// runDemo runs the demo or the tour. ok: its counts are what they should be.
-func runDemo(ctx context.Context, tour bool, opts demo.Options) (report any, ok bool, err error) {
-	if tour {
-		r, err := demo.RunTour(ctx, opts)
-		return r, r.OK, err
-	}
-	r, err := demo.Run(ctx, opts)
-	return r, r.OK, err
 }
 
 // newDemoProvider is how the demo runs this program again as the payment service.

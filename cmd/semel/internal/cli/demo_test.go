@@ -103,53 +103,6 @@ func TestDemo(t *testing.T) {
 	})
 }
 
-func TestDemoTour(t *testing.T) {
-	t.Parallel()
-	t.Run("each door has its counts right and in the JSON", func(t *testing.T) {
-		t.Parallel()
-		code, out, errs := runDemoProgram(t, "--tour", "--json", "--seed", "7")
-		if code != ExitOK {
-			t.Fatalf("exit %d\n%s%s", code, out, errs)
-		}
-		wantFields(t, out, "ok", "seed", "seconds", "doors", "faults")
-		var r demo.TourReport
-		if err := json.Unmarshal([]byte(out), &r); err != nil {
-			t.Fatal(err)
-		}
-		if !r.OK || r.Seed != 7 || r.Seconds <= 0 || len(r.Faults) != 0 || len(r.Doors) == 0 {
-			t.Errorf("report = %+v", r)
-		}
-		killed := map[int]bool{}
-		for _, d := range r.Doors {
-			if !d.OK || d.Orders == 0 || d.Effects != d.Orders || d.Answers+d.HungUp != d.Sent || d.HungUp == 0 || d.Requests < d.Sent {
-				t.Errorf("%+v", d)
-			}
-			if killed[d.KilledPID] {
-				t.Errorf("%s: process %d was killed before", d.Door, d.KilledPID)
-			}
-			killed[d.KilledPID] = true
-			if !strings.Contains(errs, "   "+d.Door+" ") {
-				t.Errorf("%s is not in the table:\n%s", d.Door, errs)
-			}
-		}
-		if strings.Contains(errs, "\x1b") {
-			t.Errorf("the table on standard error is %q", errs)
-		}
-	})
-	t.Run("without its guard every door fails", func(t *testing.T) {
-		t.Parallel()
-		code, out, errs := runDemoProgram(t, "--tour", "--unguarded", "--seed", "7")
-		if code != ExitCheck {
-			t.Errorf("exit %d, %s", code, errs)
-		}
-		for _, door := range []string{"HTTP routes", "execution API", "commands", "Forrst", "webhooks", "ActivityPub"} {
-			if !strings.Contains(out, door+": orders charged exactly once: 0 instead of 32") {
-				t.Errorf("%s has no fault in:\n%s", door, out)
-			}
-		}
-	})
-}
-
 var childURL = regexp.MustCompile(`^ +(?:payments|guarded|admin) +http://(127\.0\.0\.1:\d+)`)
 
 // startedDemo is a demo whose children are running.

@@ -2,9 +2,6 @@
 // front of it, each in a separate process, and a client that delivers the same orders
 // many times, loses answers, and kills Semel in the middle of a charge. Charges are
 // counted in the payment service's ledger.
-//
-// Its extended form, the tour, plays a storm at each way into Semel. To add one, write a
-// door and name it in doors.
 package demo
 
 import (

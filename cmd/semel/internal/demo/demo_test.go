@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/semelhq/semel"
@@ -28,11 +29,15 @@ import (
 // TestMain lets this test binary be a child of itself, as the program is.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == ProviderCommand {
-		if err := ServeProvider(context.Background(), 1, os.Stdin, os.Stdout); err != nil {
+		if err := serve(context.Background(), newTourProvider(1), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
+	}
+	if exe := os.Getenv(guardProgram); len(os.Args) > 1 && os.Args[1] == "serve" {
+		fmt.Fprintln(os.Stderr, syscall.Exec(exe, append([]string{exe}, os.Args[1:]...), os.Environ()))
+		os.Exit(1)
 	}
 	if len(os.Args) > 1 && os.Args[1] == "broken" {
 		fmt.Fprintln(os.Stderr, "there is no room")
@@ -42,7 +47,8 @@ func TestMain(m *testing.M) {
 }
 
 func TestProvider(t *testing.T) {
-	server := httptest.NewServer(newProvider(1))
+	_, handler := newProvider(1)
+	server := httptest.NewServer(handler)
 	defer server.Close()
 	c := newClient()
 	o := order{Order: "o1", Amount: 100, Currency: "EUR"}

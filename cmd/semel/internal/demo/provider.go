@@ -64,9 +64,6 @@ const (
 //	POST /refunds                      never answers
 //	POST /carts                        a cart, at the third try
 //	POST /hooks/mail, /hooks/warehouse receivers of messages; the warehouse refuses them
-//	POST /entrances                    a new address, and the end of the last one
-//
-// The doors of the tour add their own.
 type provider struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
@@ -74,18 +71,14 @@ type provider struct {
 	carts  int // tries to make one
 }
 
-func newProvider(seed uint64) http.Handler {
+func newProvider(seed uint64) (*provider, *http.ServeMux) {
 	p := &provider{rng: rand.New(rand.NewPCG(seed, 2))}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /charges", p.charge)
 	mux.HandleFunc("GET /charges", p.list)
 	mux.HandleFunc("GET /outcome", p.outcome)
 	p.serveTroubles(mux)
-	for _, d := range doors() {
-		d.serve(p, mux)
-	}
-	mux.Handle("POST /entrances", &entrance{handler: mux})
-	return mux
+	return p, mux
 }
 
 func (p *provider) charge(w http.ResponseWriter, r *http.Request) {
@@ -101,13 +94,6 @@ func (p *provider) chargeAs(w http.ResponseWriter, r *http.Request, o order, ref
 	stage.Pause(r.Context(), delay)
 	status, doc := answer(c)
 	writeJSON(w, status, doc)
-}
-
-// charged reports whether there is a charge with a reference.
-func (p *provider) charged(reference string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(match(p.ledger, "", reference)) > 0
 }
 
 // book adds a charge to the ledger and returns how long its answer takes.
@@ -190,9 +176,14 @@ func document(v any) []byte {
 // interface, prints its address to stdout, and serves until stdin ends or ctx is done. The
 // parent handles an interrupt of the terminal, and ends its children.
 func ServeProvider(ctx context.Context, seed uint64, stdin io.Reader, stdout io.Writer) error {
+	_, mux := newProvider(seed)
+	return serve(ctx, mux, stdin, stdout)
+}
+
+func serve(ctx context.Context, handler http.Handler, stdin io.Reader, stdout io.Writer) error {
 	signal.Ignore(os.Interrupt)
 	return stage.Serve(ctx, stdin, stdout, func(ctx context.Context, l net.Listener) error {
-		server := &http.Server{Handler: newProvider(seed), ReadHeaderTimeout: 10 * time.Second}
+		server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return err

@@ -1,12 +1,13 @@
 package demo
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/rig/stage"
+	"github.com/semelhq/semel/internal/rig/thorough"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/store"
@@ -58,7 +60,7 @@ func TestTourConfiguration(t *testing.T) {
 // TestDoorsLeadToTheToyService sends an order by each door with nothing in between: the
 // paths are the same, and the toy service charges each copy.
 func TestDoorsLeadToTheToyService(t *testing.T) {
-	server := httptest.NewServer(newProvider(1))
+	server := httptest.NewServer(newTourProvider(1))
 	defer server.Close()
 	at := &target{client: newClient(), guard: server.URL, provider: server.URL, unguarded: true}
 	names := map[string]bool{}
@@ -86,7 +88,7 @@ func TestDoorsLeadToTheToyService(t *testing.T) {
 // TestEntrance: when a process is dead and the next entrance is open, what it had sent is
 // in the ledger, and nothing can follow.
 func TestEntrance(t *testing.T) {
-	server := httptest.NewServer(newProvider(1))
+	server := httptest.NewServer(newTourProvider(1))
 	defer server.Close()
 	c := newClient()
 	next := func() string {
@@ -183,44 +185,36 @@ func TestFinding(t *testing.T) {
 }
 
 // soundDoor is the report of a door without a fault.
-func soundDoor() DoorReport {
-	return DoorReport{Door: "HTTP routes", Orders: 16, Sent: 192, HungUp: 40, Answers: 152, Effects: 16, Once: 16, KilledPID: 7}
+func soundDoor() doorReport {
+	return doorReport{Door: "HTTP routes", Orders: 16, Sent: 192, HungUp: 40, Answers: 152, Effects: 16, Once: 16, KilledPID: 7}
 }
 
 func TestTourJudge(t *testing.T) {
 	for _, test := range []struct {
 		fault string
-		spoil func(*DoorReport)
+		spoil func(*doorReport)
 	}{
-		{"", func(*DoorReport) {}},
-		{"charges: 17 instead of 16", func(r *DoorReport) { r.Effects = 17 }},
-		{"orders charged exactly once: 14 instead of 16", func(r *DoorReport) { r.Once = 14 }},
-		{"senders that stayed and got an answer: 151 instead of 152", func(r *DoorReport) { r.Answers = 151 }},
-		{"orders whose senders got different answers: 1 instead of 0", func(r *DoorReport) { r.Differing = 1 }},
-		{"Semel was not killed", func(r *DoorReport) { r.KilledPID = 0 }},
-		{"a sender got: held", func(r *DoorReport) { r.Trouble = "held" }},
+		{"", func(*doorReport) {}},
+		{"charges: 17 instead of 16", func(r *doorReport) { r.Effects = 17 }},
+		{"orders charged exactly once: 14 instead of 16", func(r *doorReport) { r.Once = 14 }},
+		{"senders that stayed and got an answer: 151 instead of 152", func(r *doorReport) { r.Answers = 151 }},
+		{"orders whose senders got different answers: 1 instead of 0", func(r *doorReport) { r.Differing = 1 }},
+		{"Semel was not killed", func(r *doorReport) { r.KilledPID = 0 }},
+		{"a sender got: held", func(r *doorReport) { r.Trouble = "held" }},
 	} {
 		t.Run("found: "+test.fault, func(t *testing.T) {
 			d := soundDoor()
 			test.spoil(&d)
 			d.judge()
-			r := TourReport{Doors: []DoorReport{soundDoor(), d}}
-			r.Doors[0].judge()
-			r.judge()
 			want := []string{}
 			if test.fault != "" {
-				want = append(want, "HTTP routes: "+test.fault)
+				want = append(want, test.fault)
 			}
-			if r.OK != (test.fault == "") || !slices.Equal(r.Faults, want) {
-				t.Errorf("OK = %v, faults = %q", r.OK, r.Faults)
+			if d.OK != (test.fault == "") || !slices.Equal(d.Faults, want) {
+				t.Errorf("OK = %v, faults = %q", d.OK, d.Faults)
 			}
 		})
 	}
-	t.Run("a tour without doors proves nothing", func(t *testing.T) {
-		if r := (TourReport{}); func() bool { r.judge(); return r.OK }() {
-			t.Error("it is OK")
-		}
-	})
 }
 
 // TestCount: a charge too many at one order is found even if another one lacks one.
@@ -235,42 +229,45 @@ func TestCount(t *testing.T) {
 	}
 }
 
-func TestTourScreen(t *testing.T) {
-	sound, spoilt := soundDoor(), soundDoor()
-	spoilt.Effects, spoilt.Seconds = 217, 12.34
-	var r TourReport
-	r.Doors = []DoorReport{sound, spoilt}
-	for i := range r.Doors {
-		r.Doors[i].judge()
+// newTourProvider is the payment service with the doors.
+func newTourProvider(seed uint64) http.Handler {
+	p, mux := newProvider(seed)
+	for _, d := range doors() {
+		d.serve(p, mux)
 	}
-	var b bytes.Buffer
-	s := NewScreen(&b)
-	s.tourOpening(&tour{})
-	for i := range r.Doors {
-		s.tourRow(&r.Doors[i])
+	mux.Handle("POST /entrances", &entrance{handler: mux})
+	return mux
+}
+
+// guardProgram names the built program, which takes the place of this one where the tour
+// starts its guard.
+const guardProgram = "DEMO_TEST_GUARD"
+
+// TestTour plays the storm of each door against Semel as it is built, and without a guard, to
+// see that it finds what is wrong.
+func TestTour(t *testing.T) {
+	thorough.Only(t, "a storm with a kill -9 at each door, which takes half a minute beside building the program")
+	exe := filepath.Join(t.TempDir(), "semel.exe")
+	if out, err := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", exe, "github.com/semelhq/semel/cmd/semel").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	r.judge()
-	s.tourClosing(&r)
-	for line := range strings.Lines(b.String()) {
-		if len(strings.TrimSuffix(line, "\n")) > 79 {
-			t.Errorf("%d columns: %q", len(line), line)
+	t.Setenv(guardProgram, exe)
+	seed := thorough.Seed()
+	for _, unguarded := range []bool{false, true} {
+		all, err := runTour(t.Context(), Options{Seed: seed, Unguarded: unguarded, Screen: NewScreen(io.Discard)})
+		if err != nil || len(all) != len(doors()) {
+			t.Fatalf("seed %d: %d doors, %v", seed, len(all), err)
 		}
-	}
-	for _, want := range []string{
-		"   door             sent  answers  effects   held  seconds\n",
-		"   HTTP routes       192      152       16      0      0.0  ok\n",
-		"   HTTP routes       192      152      217      0     12.3  WRONG\n",
-		"The tour found what should not be:\n   HTTP routes: charges: 217 instead of 16\n",
-	} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("%q is not in:\n%s", want, b.String())
+		killed := map[int]bool{}
+		for i, d := range all {
+			t.Logf("seed %d, unguarded %v: %+v", seed, unguarded, d)
+			switch {
+			case unguarded && !slices.Contains(d.Faults, "orders charged exactly once: 0 instead of 32"):
+				t.Errorf("%s without its guard: %q", d.Door, d.Faults)
+			case !unguarded && (!d.OK || d.HungUp == 0 || d.Requests < d.Sent || killed[d.KilledPID]):
+				t.Errorf("%s, the door %d: %q", d.Door, i, d.Faults)
+			}
+			killed[d.KilledPID] = true
 		}
-	}
-	b.Reset()
-	r = TourReport{Doors: []DoorReport{sound}}
-	r.Doors[0].judge()
-	r.judge()
-	if s.tourClosing(&r); !strings.Contains(b.String(), "16 orders, 192 copies: 16 charges, each order once.\n") {
-		t.Errorf("%s", b.String())
 	}
 }

@@ -99,3 +99,10 @@ func (inboxDoor) deliver(ctx context.Context, t *target, o order, copy int) (rep
 
 // result is nothing: who sends an activity hears no more of it.
 func (inboxDoor) result(Charge) semel.Result { return semel.Result{} }
+
+// charged reports whether there is a charge with a reference.
+func (p *provider) charged(reference string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(match(p.ledger, "", reference)) > 0
+}

@@ -18,7 +18,6 @@ import (
 type tour struct {
 	scene
 	token, digest string
-	report        TourReport
 
 	mu sync.Mutex // guards what a restart of Semel changes
 	at stage.Address
@@ -26,13 +25,11 @@ type tour struct {
 	quiet store.Instant
 }
 
-// RunTour runs the tour. An error means that it couldn't be completed; its results are in
-// the report. Processes and files are gone when it returns.
-func RunTour(ctx context.Context, opts Options) (report TourReport, err error) {
+// runTour visits all doors. An error means that it couldn't be completed. Processes and files
+// are gone when it returns.
+func runTour(ctx context.Context, opts Options) (report []doorReport, err error) {
 	t := &tour{scene: newScene(opts)}
-	t.report.Seed = opts.Seed
 	t.token, t.digest = auth.NewToken()
-	start := time.Now()
 	defer func() { err = errors.Join(err, t.close()) }()
 	if err := t.startProvider(ctx); err != nil {
 		return report, err
@@ -40,21 +37,14 @@ func RunTour(ctx context.Context, opts Options) (report TourReport, err error) {
 	if err := t.startSemel(ctx); err != nil {
 		return report, err
 	}
-	t.screen.tourOpening(t)
 	for _, d := range doors() {
 		r, err := t.visit(ctx, d)
 		if err != nil {
-			if cause := context.Cause(ctx); cause != nil {
-				err = cause
-			}
 			return report, fmt.Errorf("%s: %w", d.name(), err)
 		}
-		t.report.Doors = append(t.report.Doors, r)
+		report = append(report, r)
 	}
-	t.report.Seconds = time.Since(start).Seconds()
-	t.report.judge()
-	t.screen.tourClosing(&t.report)
-	return t.report, nil
+	return report, nil
 }
 
 // startSemel starts Semel with all doors, for the first time or again. The toy service
@@ -115,21 +105,17 @@ func (t *tour) current() (guard stage.Address, quiet store.Instant) {
 }
 
 // visit plays the storm of a door, and counts.
-func (t *tour) visit(ctx context.Context, d door) (DoorReport, error) {
+func (t *tour) visit(ctx context.Context, d door) (doorReport, error) {
 	s := t.newStorm(d)
-	stop := t.screen.live(s.String)
-	err := s.play(ctx)
-	stop()
-	if err != nil {
-		return DoorReport{}, err
+	if err := s.play(ctx); err != nil {
+		return doorReport{}, err
 	}
 	charges, err := t.client.ledger(ctx, t.provider.URL, nil)
 	if err != nil {
-		return DoorReport{}, err
+		return doorReport{}, err
 	}
 	s.count(charges)
 	r := s.snapshot()
 	r.judge()
-	t.screen.tourRow(&r)
 	return r, nil
 }

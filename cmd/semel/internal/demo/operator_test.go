@@ -66,7 +66,7 @@ func (s *storm) settleAll(ctx context.Context, records *semelclient.Client, held
 		if err != nil {
 			return err
 		}
-		s.note(func(r *DoorReport) { r.Held++ })
+		s.note(func(r *doorReport) { r.Held++ })
 	}
 	return nil
 }

@@ -43,9 +43,8 @@ type storm struct {
 	ripe   chan struct{} // closed when stormRipe senders are done
 
 	mu      sync.Mutex
-	report  DoorReport
+	report  doorReport
 	done    int
-	news    string       // what happens to Semel at the moment
 	answers stage.Counts // by order
 	start   time.Time
 }
@@ -53,7 +52,7 @@ type storm struct {
 // newStorm chooses orders, copies, and who hangs up.
 func (t *tour) newStorm(d door) *storm {
 	s := &storm{tour: t, door: d, killed: make(chan struct{}), ripe: make(chan struct{}), start: time.Now()}
-	s.report = DoorReport{Door: d.name(), Orders: stormOrders, Sent: stormOrders * stormCopies}
+	s.report = doorReport{Door: d.name(), Orders: stormOrders, Sent: stormOrders * stormCopies}
 	for i := range stormOrders {
 		name := fmt.Sprintf("%s-%02d", d.slug(), i+1)
 		if i == 0 {
@@ -111,13 +110,12 @@ func (s *storm) disturb(ctx context.Context, over <-chan struct{}) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	s.show("kill -9", 0)
 	pid, err := s.kill(ctx)
 	if err != nil {
 		return err
 	}
 	close(s.killed)
-	s.show("started again", pid)
+	s.note(func(r *doorReport) { r.KilledPID = pid })
 	if s.opts.Unguarded {
 		return nil
 	}
@@ -134,7 +132,7 @@ func (s *storm) send(ctx context.Context, x delivery) {
 	var got reply
 	var err error
 	for begin := time.Now(); time.Since(begin) < retryTimeout && ctx.Err() == nil; {
-		s.note(func(r *DoorReport) { r.Requests++ })
+		s.note(func(r *doorReport) { r.Requests++ })
 		if got, err = s.door.deliver(ctx, s.target(), x.order, x.copy); err == nil && got.final {
 			break
 		}
@@ -145,7 +143,7 @@ func (s *storm) send(ctx context.Context, x delivery) {
 
 // leave delivers once, and doesn't wait for the answer.
 func (s *storm) leave(ctx context.Context, x delivery) {
-	s.note(func(r *DoorReport) { r.Requests++ })
+	s.note(func(r *doorReport) { r.Requests++ })
 	if w, ok := s.door.(workplace); ok && !s.opts.Unguarded {
 		_ = w.leave(ctx, s.target(), x.order, x.copy) // nobody is there to see it
 		return
@@ -161,7 +159,7 @@ func (s *storm) target() *target {
 }
 
 // note changes the report.
-func (s *storm) note(change func(r *DoorReport)) {
+func (s *storm) note(change func(r *doorReport)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.report)
@@ -190,23 +188,8 @@ func (s *storm) answered(o order, got reply, err error) {
 	s.answers.Add(o.Order, got.same)
 }
 
-// show notes what happens to Semel, and which process was killed.
-func (s *storm) show(news string, killed int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.news, s.report.KilledPID = news, killed
-}
-
-// String is the line of the door while its storm goes on.
-func (s *storm) String() string {
-	r := s.snapshot()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return r.row() + "  " + s.news
-}
-
 // snapshot is the report so far.
-func (s *storm) snapshot() DoorReport {
+func (s *storm) snapshot() doorReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.report
