@@ -45,9 +45,6 @@ func Inspect(ctx context.Context, cfg *config.Config) (*Inspection, error) {
 	return &Inspection{s}, nil
 }
 
-// Engine runs nothing, and finds records.
-func (i *Inspection) Engine() *semel.Engine { return i.s.engine }
-
 // Close closes the store.
 func (i *Inspection) Close() error {
 	return errors.Join(i.s.engine.Close(context.Background()), i.s.store.Close())

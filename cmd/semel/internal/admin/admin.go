@@ -118,7 +118,7 @@ type Figures struct {
 	Text json.RawMessage `json:"-"`
 }
 
-// Sums are what is counted of some deliveries.
+// Sums are the counts of some deliveries.
 type Sums struct {
 	Deliveries     int64   `json:"deliveries"`
 	Executed       int64   `json:"executed"`
@@ -150,7 +150,7 @@ type Point struct {
 	P99 float64 `json:"added_p99_seconds"`
 }
 
-// Record is what is counted of one record.
+// Record has the counts of one record.
 type Record struct {
 	Record       string    `json:"record"`
 	Tenant       string    `json:"tenant"`
@@ -161,7 +161,7 @@ type Record struct {
 	Last         time.Time `json:"last"`
 }
 
-// Figures are those of the last d, in whole minutes.
+// Figures asks for the last d, in whole minutes.
 func (s *Service) Figures(ctx context.Context, d time.Duration) (*Figures, error) {
 	_, body, err := s.get(ctx, "/v1/figures?minutes="+strconv.Itoa(int(d/time.Minute)), http.StatusOK)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Service) Figures(ctx context.Context, d time.Duration) (*Figures, error
 // of their labels in the order of the labels' names: semel_attempts{held}.
 type Gauges map[string]float64
 
-// Gauges are those of GET /metrics.
+// Gauges reads GET /metrics.
 func (s *Service) Gauges(ctx context.Context) (Gauges, error) {
 	_, body, err := s.get(ctx, "/metrics", http.StatusOK)
 	if err != nil {
@@ -256,15 +256,4 @@ func (s *Service) Ready(ctx context.Context) ([]Check, error) {
 		return nil, &client.AnswerError{Status: http.StatusOK, Reason: "/readyz isn't that of a service"}
 	}
 	return checks, nil
-}
-
-// Version is that of the program that runs the node; empty if the gauges don't have it.
-func (g Gauges) Version() string {
-	for name := range g {
-		if labels, ok := strings.CutPrefix(name, "semel_build_info{"); ok {
-			parts := strings.Split(strings.TrimSuffix(labels, "}"), ",") // goversion, store, version
-			return parts[len(parts)-1]
-		}
-	}
-	return ""
 }

@@ -60,9 +60,6 @@ semel_decisions_total{decision="replay",door="http",operation="a \"b\""} 3
 	if a, ok := g.Attempts(); !ok || a != (Attempts{InFlight: 4, Held: 2, OldestHeld: 90500 * time.Millisecond}) || len(g) != 4 {
 		t.Errorf("%+v, %v, %v", a, ok, g)
 	}
-	if v := g.Version(); v != "v1.2.3" || (Gauges{}).Version() != "" {
-		t.Errorf("the version is %q", v)
-	}
 	if _, ok := (Gauges{}).Attempts(); ok {
 		t.Error("attempts are known without having been counted")
 	}

@@ -1,19 +1,37 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"runtime/debug"
+	"fmt"
+	"io"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel/client"
-	"github.com/semelhq/semel/cmd/semel/internal/doctor"
-	"github.com/semelhq/semel/internal/service"
 	"github.com/semelhq/semel/internal/service/config"
 )
+
+// doctorFinding is the result of one check.
+type doctorFinding struct {
+	Check  string `json:"check"`
+	Status string `json:"status"` // ok; warning: it works, and somebody should look; failed
+	Detail string `json:"detail"`
+	// Next is a command to type, or empty.
+	Next string `json:"next,omitempty"`
+}
+
+// doctorReport is healthy if nothing has failed. There may be warnings.
+type doctorReport struct {
+	Healthy  bool            `json:"healthy"`
+	Warnings int             `json:"warnings"`
+	Failed   int             `json:"failed"`
+	Findings []doctorFinding `json:"findings"`
+	where    string          // the flags by which commands find the same, with a space in front
+}
 
 func newDoctor() *cobra.Command {
 	var src recordSource
@@ -25,14 +43,13 @@ func newDoctor() *cobra.Command {
 		Long: `Check an installation, and say what to do next: a line for each check, ok, warning or
 failed, with a command to type where somebody has something to do. Nothing is changed.
 
-With --url, --context, SEMEL_URL or a current context a running service is checked:
-that it answers, who may do what, what it finds of itself (store, durability, clock,
-writes, disk, evidence, sweeps, keys of issuers), held calls, parked messages, and its
-version. Otherwise the configuration is: --config FILE, or what a service without a file
-has. That is the file and all files that it names, the addresses of the listeners, and the
-service that runs on it; or, if none does, its store, opened for reading: settings,
-schema and rights, clock, free disk, the newest checkpoint of the evidence log against its
-keys and against what was signed last, held calls and parked messages.
+With --url, --context, SEMEL_URL or a current context a running service is checked: that
+it answers, who may do what, what it finds of itself (GET /readyz?verbose), and how many
+calls are held. Otherwise the configuration is, as by 'semel config validate': --config
+FILE, or what a service without a file has. Then comes the service that runs on it; or, if
+none does, its store, opened for reading: whether it can be used, what its settings are
+worth, as by 'semel store status', its clock, its disk, and the newest checkpoint of the
+evidence log.
 
 The exit code is 0 if nothing has failed, although there may be warnings, and 1 if
 something has.
@@ -48,18 +65,18 @@ detail and next.`,
 			defer cancel()
 			ctx, stop := patient(ctx, cmd.ErrOrStderr(), isTerminal(cmd.ErrOrStderr()))
 			defer stop()
-			findings, err := examine(ctx, cmd, &src)
-			if err != nil {
+			r := doctorReport{Findings: []doctorFinding{}, where: src.flags()}
+			if err := r.examine(ctx, cmd, &src); err != nil {
 				return err
 			}
-			report := doctor.ReportOf(findings)
-			out := cmd.OutOrStdout()
+			r.Healthy = r.Failed == 0
+			var err error
 			if asJSON {
-				err = printJSON(out, report)
+				err = printJSON(cmd.OutOrStdout(), &r)
 			} else {
-				err = report.Print(out)
+				err = r.print(cmd.OutOrStdout())
 			}
-			if err == nil && !report.Healthy {
+			if err == nil && !r.Healthy {
 				err = errReported
 			}
 			return err
@@ -72,79 +89,67 @@ detail and next.`,
 	return cmd
 }
 
-// examine checks a service, or a configuration and what runs on it.
-func examine(ctx context.Context, cmd *cobra.Command, src *recordSource) ([]doctor.Finding, error) {
+// add adds a finding. Only one that isn't ok says what comes next.
+func (r *doctorReport) add(check, status, detail, next string) {
+	switch status {
+	case "ok":
+		next = ""
+	case "warning":
+		r.Warnings++
+	case "failed":
+		r.Failed++
+	}
+	r.Findings = append(r.Findings, doctorFinding{check, status, strings.TrimPrefix(cmp.Or(detail, "nothing to report"), "semel: "), next})
+}
+
+// print writes the report for people, each finding on a line.
+func (r *doctorReport) print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	line := strings.NewReplacer("\n", " ", "\t", " ")
+	for _, f := range r.Findings {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Status, f.Check, printable(line.Replace(f.Detail)))
+		if f.Next != "" {
+			fmt.Fprintf(w, "\t\tnext: %s\n", printable(f.Next))
+		}
+	}
+	fmt.Fprintf(w, "\n%d ok, %d warnings, %d failed\n", len(r.Findings)-r.Warnings-r.Failed, r.Warnings, r.Failed)
+	return w.Flush()
+}
+
+// examine checks a service, or a configuration and the service or the store behind it.
+func (r *doctorReport) examine(ctx context.Context, cmd *cobra.Command, src *recordSource) error {
 	at, tokenFile, err := src.where()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if at != "" {
-		asked, err := src.toAsk(at, tokenFile)
-		if err != nil {
-			return nil, err
+		service, err := asked(at, tokenFile)
+		if err == nil {
+			r.service(ctx, service)
 		}
-		return asked.Findings(ctx), nil
+		return err
 	}
 	cfg, origins, err := loadConfig(cmd, src.config)
 	if _, wrong := errors.AsType[config.Errors](err); err != nil && !wrong {
-		return nil, err
+		return err
 	}
-	c := &doctor.Configured{Config: cfg, Origins: origins, Err: err, Name: inputName(src.config), Where: src.flags()}
-	if src.config == "" {
-		c.Name = ""
+	if !r.config(cfg, origins, err, src.config) {
+		return nil
 	}
-	if cfg == nil || err != nil {
-		c.Config = nil
-		return c.Findings(ctx), nil
+	cfg.Store.URL = cmp.Or(src.store, cfg.Store.URL)
+	if at, err = src.nearby(cmd); err != nil {
+		return err
 	}
-	if src.store != "" {
-		cfg.Store.URL = src.store
-	}
-	c.InUse = func(err error) error { return inUse(err, cfg.Store.URL, true) }
-	c.Records = func(i *service.Inspection) client.Records { return i.Engine() }
-	asked, err := src.beside(ctx, cmd)
+	service, err := asked(at, src.tokenFile)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if asked != nil {
-		c.Running = true
-		c.Elsewhere = asked.Service.URL() != adminURL(cfg)
-	}
-	findings := c.Findings(ctx)
-	if asked != nil {
-		findings = append(findings, asked.Findings(ctx)...)
-	}
-	return findings, nil
-}
-
-// beside is the service that runs with the configuration that the flags name; nil if nobody
-// answers there.
-func (src *recordSource) beside(ctx context.Context, cmd *cobra.Command) (*doctor.Asked, error) {
-	at, err := src.nearby(cmd)
-	if err != nil {
-		return nil, err
-	}
-	asked, err := src.toAsk(at, src.tokenFile)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	near, cancel := context.WithTimeout(ctx, 3*time.Second) // it is on this machine
 	defer cancel()
-	if _, err := asked.Service.Ready(ctx); err == nil {
-		return asked, nil
+	if _, err := service.Ready(near); err == nil {
+		r.service(ctx, service)
+	} else {
+		r.store(ctx, cfg)
 	}
-	return nil, nil
-}
-
-// toAsk is the service at a URL.
-func (src *recordSource) toAsk(at, tokenFile string) (*doctor.Asked, error) {
-	service, err := asked(at, tokenFile)
-	if err != nil {
-		return nil, err
-	}
-	records, err := src.ask(at, tokenFile)
-	if err != nil {
-		return nil, err
-	}
-	return &doctor.Asked{Service: service, Records: records, Where: src.flags(), Version: strings.TrimSpace(buildVersion(debug.ReadBuildInfo()).Version)}, nil
+	return nil
 }

@@ -4,7 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +14,6 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/cmd/semel/internal/doctor"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/internal/rig/pgtest"
@@ -25,19 +25,19 @@ import (
 )
 
 // examined is what semel doctor finds, by check; the worst where a check has several findings.
-func examined(t *testing.T, args ...string) (code int, report doctor.Report, found map[string]doctor.Finding) {
+func examined(t *testing.T, args ...string) (code int, report doctorReport, found map[string]doctorFinding) {
 	t.Helper()
 	code, out, errs := semelWith(t, "", append([]string{"doctor", "--json"}, args...)...)
 	if err := json.Unmarshal([]byte(out), &report); err != nil || errs != "" {
 		t.Fatalf("%q: exit %d, %v, %s%s", args, code, err, out, errs)
 	}
-	found = map[string]doctor.Finding{}
-	order := []doctor.Status{"", doctor.OK, doctor.Warning, doctor.Failed}
+	found = map[string]doctorFinding{}
+	order := []string{"", "ok", "warning", "failed"}
 	for _, f := range report.Findings {
 		if slices.Index(order, f.Status) > slices.Index(order, found[f.Check].Status) {
 			found[f.Check] = f
 		}
-		if f.Detail == "" || f.Status != doctor.OK && !strings.Contains(f.Next, " ") && f.Next != "df -h" {
+		if f.Detail == "" || f.Status != "ok" && !strings.Contains(f.Next, " ") && f.Next != "df -h" {
 			t.Errorf("%+v says too little", f)
 		}
 	}
@@ -88,21 +88,21 @@ func TestDoctor(t *testing.T) {
 		name   string
 		set    func(t *testing.T) (config string) // without listeners, unless it begins with listen
 		check  string
-		status doctor.Status
+		status string
 		says   string
 		next   string
 	}{
-		{"a store with evidence is well", func(t *testing.T) string { return witnessed(witnessedDir(t)) }, "evidence", doctor.OK, "the newest checkpoint, of 2 entries, is signed by example.com/log", ""},
-		{"a mistake in the file", func(*testing.T) string { return "routes: 7\n" }, "config", doctor.Failed, "semel.yaml:3:9", "semel config validate "},
-		{"a file that is named and isn't there", func(*testing.T) string { return "api: 'off'\nevidence: {key_file: /none/evidence.key}\n" }, "config", doctor.Failed, "/none/evidence.key", "semel config validate "},
+		{"a store with evidence is well", func(t *testing.T) string { return witnessed(witnessedDir(t)) }, "evidence", "ok", "the newest checkpoint, of 2 entries, is signed by example.com/log", ""},
+		{"a mistake in the file", func(*testing.T) string { return "routes: 7\n" }, "config", "failed", "semel.yaml:3:9", "semel config validate "},
+		{"a file that is named and isn't there", func(*testing.T) string { return "api: 'off'\nevidence: {key_file: /none/evidence.key}\n" }, "config", "failed", "/none/evidence.key", "semel config validate "},
 		{"a directory that is none", func(t *testing.T) string {
 			write(t, filepath.Join(t.TempDir(), "x"), "")
 			file := filepath.Join(t.TempDir(), "file")
 			write(t, file, "")
 			return "store: {url: 'pebble:" + file + "'}\n"
-		}, "config", doctor.Failed, "is not a directory", "semel config validate "},
-		{"a store that isn't there yet", func(t *testing.T) string { return "store: {url: 'pebble:" + t.TempDir() + "/none'}\n" }, "store", doctor.Warning, "the first start makes it", "semel serve --config "},
-		{"a store in memory", func(*testing.T) string { return "store: {url: 'memory:'}\n" }, "store", doctor.Warning, "every record is lost", "store.url"},
+		}, "config", "failed", "is not a directory", "semel config validate "},
+		{"a store that isn't there yet", func(t *testing.T) string { return "store: {url: 'pebble:" + t.TempDir() + "/none'}\n" }, "store", "warning", "the first start makes it", "semel serve --config "},
+		{"a store in memory", func(*testing.T) string { return "store: {url: 'memory:'}\n" }, "store", "warning", "every record is lost", "store.url"},
 		{"a store that another process has open", func(t *testing.T) string {
 			dir := filepath.Join(t.TempDir(), "data")
 			st, err := pebblestore.Open(dir, nil)
@@ -111,29 +111,7 @@ func TestDoctor(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = st.Close() })
 			return "store: {url: 'pebble:" + dir + "'}\n"
-		}, "store", doctor.Failed, "is in use: stop the service", "semel store status --config "},
-		{"a port that is taken", func(t *testing.T) string {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = l.Close() })
-			return "listen: {address: '" + l.Addr().String() + "'}\nadmin: {address: 127.0.0.1:0}\n"
-		}, "listen.address", doctor.Failed, "address already in use", "listen.address"},
-		{"a secret that everybody can read", func(t *testing.T) string {
-			file := filepath.Join(t.TempDir(), "token")
-			write(t, file, strings.Repeat("t", 40)+"\n")
-			if err := os.Chmod(file, 0o644); err != nil {
-				t.Fatal(err)
-			}
-			return "listen: {address: 127.0.0.1:0}\nadmin: {address: 127.0.0.1:0, token_file: " + file + "}\n"
-		}, "secrets", doctor.Warning, "can be read by everybody", "chmod o-r "},
-		{"no operator is named", func(*testing.T) string { return "" }, "access", doctor.Warning, "every program on this machine is an admin", "admin.token_file"},
-		{"held calls", func(t *testing.T) string { return "store: {url: '" + recordsDir(t) + "'}\n" }, "held", doctor.Warning, "2 calls held, the oldest for", "semel records list --config "},
-		{"parked messages", func(t *testing.T) string {
-			st, _, _ := messagesDir(t)
-			return "store: {url: '" + st + "'}\n"
-		}, "messages", doctor.Warning, "2 messages parked", "semel messages list --config "},
+		}, "store", "failed", "is in use: stop the service", "semel store status --config "},
 		{"a log signed by other keys", func(t *testing.T) string {
 			dir := witnessedDir(t)
 			keys, err := evidence.GenerateKeys("example.com/log")
@@ -142,7 +120,7 @@ func TestDoctor(t *testing.T) {
 			}
 			write(t, filepath.Join(dir, "evidence.key"), string(keys.Text()))
 			return witnessed(dir)
-		}, "evidence", doctor.Failed, "isn't signed by the keys in", "semel evidence verify --config "},
+		}, "evidence", "failed", "isn't signed by the keys in", "semel evidence verify --config "},
 		{"a log that was put back", func(t *testing.T) string {
 			dir, other := witnessedDir(t), witnessedDir(t)
 			if err := errors.Join(os.RemoveAll(filepath.Join(dir, "data")), os.Rename(filepath.Join(other, "data"), filepath.Join(dir, "data")),
@@ -150,7 +128,7 @@ func TestDoctor(t *testing.T) {
 				t.Fatal(err)
 			}
 			return witnessed(dir)
-		}, "evidence", doctor.Failed, "doesn't contain what", "semel evidence verify --config "},
+		}, "evidence", "failed", "doesn't contain what", "semel evidence verify --config "},
 		{"a store with evidence that is empty again", func(t *testing.T) string {
 			dir := witnessedDir(t)
 			if err := os.RemoveAll(filepath.Join(dir, "data")); err != nil {
@@ -161,7 +139,7 @@ func TestDoctor(t *testing.T) {
 				t.Fatal(err)
 			}
 			return witnessed(dir)
-		}, "evidence", doctor.Failed, "has one that was signed: the store was put back", "semel evidence verify --config "},
+		}, "evidence", "failed", "has one that was signed: the store was put back", "semel evidence verify --config "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
@@ -204,33 +182,33 @@ func TestDoctorOfServers(t *testing.T) {
 		url     func(t *testing.T) string
 		profile string
 		check   string
-		status  doctor.Status
+		status  string
 		says    string
 		next    string
 	}{
-		{"PostgreSQL with its schema", migrated(""), "standard", "writes", doctor.OK, "nothing to report", ""},
-		{"PostgreSQL without its schema", func(t *testing.T) string { return postgres.URL(postgres.Database(t)) }, "standard", "store", doctor.Failed, "the schema lacks migrations", "semel migrate up --config "},
+		{"PostgreSQL with its schema", migrated(""), "standard", "writes", "ok", "nothing to report", ""},
+		{"PostgreSQL without its schema", func(t *testing.T) string { return postgres.URL(postgres.Database(t)) }, "standard", "store", "failed", "the schema lacks migrations", "semel migrate up --config "},
 		{"PostgreSQL whose role may nothing", func(t *testing.T) string {
 			url := migrated("CREATE ROLE doctor_none LOGIN")(t) // the server ends with the tests
 			return strings.Replace(url, "postgres@", "doctor_none@", 1)
-		}, "standard", "store", doctor.Failed, "GRANT USAGE ON SCHEMA", "semel migrate print --role ROLE"},
-		{"PostgreSQL that commits in memory", migrated("ALTER DATABASE DATABASE_NAME SET synchronous_commit = off"), "standard", "durability", doctor.Warning, `synchronous_commit is "off"`, "semel store status --config "},
-		{"the same, and the strict profile", migrated("ALTER DATABASE DATABASE_NAME SET synchronous_commit = off"), "strict", "durability", doctor.Failed, `synchronous_commit is "off"`, "semel store status --config "},
-		{"PostgreSQL that takes no writes", migrated("ALTER DATABASE DATABASE_NAME SET default_transaction_read_only = on"), "standard", "writes", doctor.Failed, "read-only", "semel store status --config "},
-		{"a server that nobody runs", func(*testing.T) string { return "postgres://semel@127.0.0.1:1/semel" }, "standard", "store", doctor.Failed, "connect", "semel store status --config "},
-		{"Redis that forgets", redis(""), "standard", "durability", doctor.Warning, "appendonly is no", "semel store status --config "},
-		{"Redis that syncs each second", redis("everysec"), "strict", "durability", doctor.Failed, "appendfsync is everysec", "semel store status --config "},
-		{"Redis that evicts", redis("always", "maxmemory-policy", "allkeys-lru"), "standard", "durability", doctor.Warning, "maxmemory-policy is allkeys-lru", "semel store status --config "},
+		}, "standard", "store", "failed", "GRANT USAGE ON SCHEMA", "semel migrate print --role ROLE"},
+		{"PostgreSQL that commits in memory", migrated("ALTER DATABASE DATABASE_NAME SET synchronous_commit = off"), "standard", "durability", "warning", `synchronous_commit is "off"`, "semel store status --config "},
+		{"the same, and the strict profile", migrated("ALTER DATABASE DATABASE_NAME SET synchronous_commit = off"), "strict", "durability", "failed", `synchronous_commit is "off"`, "semel store status --config "},
+		{"PostgreSQL that takes no writes", migrated("ALTER DATABASE DATABASE_NAME SET default_transaction_read_only = on"), "standard", "writes", "failed", "read-only", "semel store status --config "},
+		{"a server that nobody runs", func(*testing.T) string { return "postgres://semel@127.0.0.1:1/semel" }, "standard", "store", "failed", "connect", "semel store status --config "},
+		{"Redis that forgets", redis(""), "standard", "durability", "warning", "appendonly is no", "semel store status --config "},
+		{"Redis that syncs each second", redis("everysec"), "strict", "durability", "failed", "appendfsync is everysec", "semel store status --config "},
+		{"Redis that evicts", redis("always", "maxmemory-policy", "allkeys-lru"), "standard", "durability", "warning", "maxmemory-policy is allkeys-lru", "semel store status --config "},
 		{"Redis whose user lacks commands", func(t *testing.T) string {
 			s := redistest.Start(t, "always")
 			s.Do("ACL", "SETUSER", "few", "on", "nopass", "~semel:*", "+@all", "-zadd", "-getrange")
 			return strings.Replace(s.URL(), "://", "://few@", 1)
-		}, "standard", "store", doctor.Failed, "lacks rights to run GETRANGE, ZADD", "redis-cli ACL SETUSER"},
+		}, "standard", "store", "failed", "lacks rights to run GETRANGE, ZADD", "redis-cli ACL SETUSER"},
 		{"a clock that went ahead", func(t *testing.T) string {
 			s := redistest.Start(t, "always")
 			s.Do("SET", "semel:time", offsetclock.Note{At: store.InstantOf(time.Now().Add(-60 * time.Hour))}.String())
 			return s.URL()
-		}, "standard", "clock", doctor.Warning, "HELD BACK", "semel store accept-clock --config "},
+		}, "standard", "clock", "warning", "HELD BACK", "semel store accept-clock --config "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
@@ -253,29 +231,107 @@ func TestDoctorOfAService(t *testing.T) {
 	write(t, filepath.Join(filepath.Dir(dir), "n1.yaml"), "listen: {address: 127.0.0.1:0}\nadmin: {address: '"+strings.TrimPrefix(adminURL, "http://")+"'}\n"+text)
 	for _, args := range [][]string{{"--url", adminURL}, {"--config", filepath.Join(filepath.Dir(dir), "n1.yaml")}} {
 		code, report, found := examined(t, args...)
-		for _, check := range []string{"service", "store", "durability", "clock", "held", "messages", "version"} {
-			if f := found[check]; f.Status != doctor.OK {
+		for _, check := range []string{"service", "serving", "store", "durability", "clock", "held"} {
+			if f := found[check]; f.Status != "ok" {
 				t.Errorf("%q: %s is %+v", args, check, f)
 			}
 		}
-		if f := found["access"]; f.Status != doctor.Warning || code != ExitOK {
+		if f := found["access"]; f.Status != "warning" || code != ExitOK {
 			t.Errorf("%q: exit %d, access is %+v", args, code, f)
 		}
-		if args[0] == "--config" {
-			if f := found["admin.address"]; f.Status != doctor.OK || !strings.Contains(f.Detail, "accepts connections") || found["config"].Status != doctor.OK {
-				t.Errorf("%+v", report)
-			}
+		if f := found["config"]; args[0] == "--config" && f.Status != "ok" {
+			t.Errorf("%+v", report)
 		}
 	}
 	code, out, errs := semelWith(t, "", "doctor", "--url", adminURL)
-	if code != ExitOK || errs != "" || !strings.Contains(out, "ok       service") || !strings.Contains(out, "next: semel config explain admin.token_file") || !strings.HasSuffix(out, ", 0 failed\n") || strings.Contains(out, "\x1b") {
+	if code != ExitOK || errs != "" || !strings.Contains(out, "ok       service ") || !strings.Contains(out, "next: semel config explain admin.token_file") || !strings.HasSuffix(out, ", 0 failed\n") || strings.Contains(out, "\x1b") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
 	code, out, errs = semelWith(t, "", "doctor", "--url", "http://127.0.0.1:1")
-	if code != ExitCheck || errs != "" || !strings.Contains(out, "failed   service  http://127.0.0.1:1: ") || !strings.HasSuffix(out, "0 ok, 0 warnings, 1 failed\n") {
+	if code != ExitCheck || errs != "" || !strings.Contains(out, "failed  service  http://127.0.0.1:1: ") || !strings.HasSuffix(out, "0 ok, 0 warnings, 1 failed\n") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
 	if code, _, _ := semelWith(t, "", "doctor", "--config", "none.yaml"); code != ExitUsage {
 		t.Errorf("exit %d", code)
+	}
+}
+
+// TestDoctorOfABrokenService has a service in each of many states.
+func TestDoctorOfABrokenService(t *testing.T) {
+	const well = "[+] serving ok: semel v1\n[+] store ok: pebble:./data\n[+] clock ok\n"
+	const attempts = "# TYPE semel_attempts gauge\nsemel_attempts{state=\"held\"} 0\nsemel_attempts{state=\"held_unverified\"} 7\n"
+	const one = "# TYPE semel_attempts gauge\nsemel_attempts{state=\"held\"} 1\n# TYPE semel_oldest_attempt_seconds gauge\nsemel_oldest_attempt_seconds{state=\"held\"} 7200\n"
+	for _, test := range []struct {
+		name                         string
+		ready, metrics, wants, token string // wants is the token that the service wants
+		check, status, says, next    string
+	}{
+		{"all is well", well, attempts, "secret", "secret", "held", "ok", "callers whom nobody verified: 7", ""},
+		{"the disk is full", well + "[-] disk: FULL: no new call is accepted\n", attempts, "secret", "secret", "disk", "failed", "FULL", "df -h"},
+		{"the clock is held back", well + "[!] clock: HELD BACK\n", attempts, "secret", "secret", "clock", "warning", "HELD BACK", "semel store accept-clock --url URL --yes"},
+		{"the log is not what it was", well + "[!] evidence: FAULT: fork\n", attempts, "secret", "secret", "evidence", "warning", "FAULT", "semel evidence verify --url URL"},
+		{"it stops", "[-] serving: the service is stopping\n", attempts, "secret", "secret", "serving", "failed", "stopping", "semel healthcheck --url URL"},
+		{"the caller has no token", well + "[!] issuers\n", attempts, "secret", "", "access", "warning", "wants a token", "semel doctor --url URL --token-file FILE"},
+		{"only callers with a role are told", well + "[!] issuers\n", attempts, "secret", "", "issuers", "warning", "only callers with a role", "semel healthcheck --url URL"},
+		{"the caller has no role", well, attempts, "secret", "other", "access", "warning", "needs the role viewer", "--token-file FILE"},
+		{"nobody needs a token", well, attempts, "", "", "access", "warning", "every program on that machine is an admin", "admin.token_file"},
+		{"calls are held", well, one, "secret", "secret", "held", "warning", "1, the oldest for 2h", "semel records list --url URL held -unverified"},
+		{"it has no metrics", well, "<html>\n", "secret", "secret", "held", "failed", "can't be read", "semel healthcheck --url URL"},
+		{"it isn't a service", "hello\n", attempts, "secret", "secret", "service", "failed", "isn't that of a service", "semel healthcheck --url URL"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+				switch {
+				case r.URL.Path == "/readyz":
+					_, _ = w.Write([]byte(test.ready))
+				case test.wants != "" && given == "":
+					w.WriteHeader(http.StatusUnauthorized)
+				case test.wants != "" && given != test.wants:
+					w.WriteHeader(http.StatusForbidden)
+				case r.URL.Path == "/metrics":
+					_, _ = w.Write([]byte(test.metrics))
+				default:
+					_, _ = w.Write([]byte(`{"nodes":3}`))
+				}
+			}))
+			defer srv.Close()
+			t.Setenv("SEMEL_TOKEN", test.token)
+			_, _, found := examined(t, "--url", srv.URL)
+			f := found[test.check]
+			if next := strings.ReplaceAll(f.Next, srv.URL, "URL"); f.Status != test.status || !strings.Contains(f.Detail, test.says) || !strings.Contains(next, test.next) {
+				t.Errorf("%s is %+v", test.check, f)
+			}
+			if test.status == "ok" && f.Next != "" {
+				t.Errorf("%+v has a next command", f)
+			}
+		})
+	}
+}
+
+// The next command names one token file, and no context, which would exclude it.
+func TestTheNextCommandHasOneToken(t *testing.T) {
+	for where, want := range map[string]string{
+		"": " --token-file FILE", " --url U": " --url U --token-file FILE", " --url U --token-file X": " --url U --token-file FILE",
+		" --token-file X --config C": " --config C --token-file FILE", " --context prod": " --url http://s:1 --token-file FILE",
+	} {
+		if got := (&doctorReport{where: where}).withToken("http://s:1"); got != want {
+			t.Errorf("%q becomes %q", where, got)
+		}
+	}
+}
+
+func TestDoctorPrints(t *testing.T) {
+	var r doctorReport
+	r.add("store", "ok", "well", "unused")
+	r.add("disk", "failed", "FULL\n\x1b[31m", "df -h")
+	r.add("clock", "warning", "", "date")
+	var b strings.Builder
+	if err := r.print(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := "ok       store  well\nfailed   disk   \"FULL \\x1b[31m\"\n                next: df -h\nwarning  clock  nothing to report\n                next: date\n\n1 ok, 1 warnings, 1 failed\n"
+	if b.String() != want || r.Warnings != 1 || r.Failed != 1 {
+		t.Errorf("%+v prints\n%q, want\n%q", r, b.String(), want)
 	}
 }

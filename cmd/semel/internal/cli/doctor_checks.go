@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/cmd/semel/internal/admin"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/config"
+	"github.com/semelhq/semel/store/pgstore"
+	"github.com/semelhq/semel/store/redisstore"
+)
+
+// config checks a configuration as config validate does, and reports whether it is valid.
+func (r *doctorReport) config(cfg *config.Config, origins *config.Origins, err error, file string) (valid bool) {
+	if err == nil {
+		err = blame(service.Check(cfg), origins)
+	}
+	if err != nil {
+		r.add("config", "failed", err.Error(), strings.TrimSpace("semel config validate "+file))
+		return false
+	}
+	for _, w := range cfg.Warnings() {
+		r.add("config", "warning", w, "semel config explain"+r.where)
+	}
+	r.add("config", "ok", cmp.Or(file, "what a service without a file has")+" is valid", "")
+	return true
+}
+
+// service checks a running service. If it isn't there, that is the only finding.
+func (r *doctorReport) service(ctx context.Context, s *admin.Service) {
+	checks, err := s.Ready(ctx)
+	if err != nil {
+		next := "semel serve"
+		if _, other := errors.AsType[*client.AnswerError](err); other {
+			next = "semel healthcheck" + r.where
+		}
+		r.add("service", "failed", s.URL()+": "+strings.TrimPrefix(err.Error(), "semel: "), next)
+		return
+	}
+	r.add("service", "ok", s.URL()+" answers", "")
+	_, err = s.Figures(ctx, 5*time.Minute)
+	entitled := err == nil
+	e, ok := errors.AsType[*semel.Error](err)
+	switch _, open := s.Anonymous().Figures(ctx, 5*time.Minute); {
+	case ok && (e.Code == door.CodeUnauthorized || e.Code == semel.CodeForbidden):
+		r.add("access", "warning", e.Message+"; without it little is known", "semel doctor"+r.withToken(s.URL()))
+	case !entitled:
+		r.add("access", "failed", err.Error(), r.next(""))
+	case open == nil:
+		r.add("access", "warning", "no operator is named, so every program on that machine is an admin: set admin.token_file, or give a caller in auth a role", "semel config explain admin.token_file")
+	default:
+		r.add("access", "ok", "operators need a credential, and this one is accepted", "")
+	}
+	for _, c := range checks {
+		if c.Mark != '+' && c.Detail == "" && !entitled {
+			c.Detail = "only callers with a role are told why"
+		}
+		r.add(c.Name, map[byte]string{'+': "ok", '!': "warning", '-': "failed"}[c.Mark], c.Detail, r.next(c.Name))
+	}
+	if entitled {
+		r.held(s.Gauges(ctx))
+	}
+}
+
+// held counts the calls that wait for somebody, as the node has counted them last. Strangers
+// can cause holds of unverified callers, so these are no reason to complain.
+func (r *doctorReport) held(gauges admin.Gauges, err error) {
+	open, _ := gauges.Attempts()
+	strangers := fmt.Sprintf("held for callers whom nobody verified: %d", int(gauges["semel_attempts{held_unverified}"]))
+	switch next := "semel records list" + r.where + " held -unverified"; {
+	case err != nil:
+		r.add("held", "failed", err.Error(), r.next(""))
+	case open.Held > 0:
+		r.add("held", "warning", fmt.Sprintf("%d, the oldest for %s: retries are refused until somebody settles them; %s", open.Held, ageOf(open.OldestHeld), strangers), next)
+	default:
+		r.add("held", "ok", "no call, as counted last; "+strangers, "")
+	}
+}
+
+// namesToken are the flags that say which token a command has, or name a service that has one.
+var namesToken = regexp.MustCompile(` --(token-file|context) \S+`)
+
+// withToken are the flags for a command that has another token.
+func (r *doctorReport) withToken(url string) string {
+	where := namesToken.ReplaceAllString(r.where, "")
+	if where == "" && r.where != "" {
+		where = " --url " + url
+	}
+	return where + " --token-file FILE"
+}
+
+// store opens the store of a configuration, and checks it as readiness would.
+func (r *doctorReport) store(ctx context.Context, cfg *config.Config) {
+	if dir, embedded := strings.CutPrefix(cfg.Store.URL, "pebble:"); embedded {
+		if names, err := os.ReadDir(dir); errors.Is(err, os.ErrNotExist) || err == nil && len(names) == 0 {
+			r.add("store", "warning", "there is none in "+dir+" yet: the first start makes it", "semel serve"+r.where)
+			return
+		}
+	} else if cfg.Store.URL == "memory:" {
+		r.add("store", "warning", "it is in memory: every record is lost when the service stops", "semel config explain"+r.where+" store.url")
+		return
+	}
+	i, err := service.Inspect(ctx, cfg)
+	if err != nil {
+		r.add("store", "failed", inUse(err, cfg.Store.URL, true).Error(), r.remedy("store", err))
+		return
+	}
+	for _, f := range i.Findings(ctx) {
+		switch {
+		case f.Err != nil:
+			r.add(f.Name, "failed", f.Err.Error(), r.remedy(f.Name, f.Err))
+		case f.Amiss:
+			r.add(f.Name, "warning", f.Detail, r.remedy(f.Name, nil))
+		default:
+			r.add(f.Name, "ok", f.Detail, "")
+		}
+	}
+	if err := i.Close(); err != nil {
+		r.add("store", "failed", "closing it: "+err.Error(), r.remedy("store", err))
+	}
+}
+
+// remedy is the next command for a store that no service runs on.
+func (r *doctorReport) remedy(check string, err error) string {
+	switch {
+	case errors.Is(err, pgstore.ErrNotMigrated):
+		return "semel migrate up" + r.where
+	case errors.Is(err, pgstore.ErrRights): // the error has the statements
+		return "semel migrate print --role ROLE | psql"
+	case errors.Is(err, redisstore.ErrRights): // the error names the commands
+		return "redis-cli ACL SETUSER USER +COMMAND"
+	case errors.Is(err, pgstore.ErrNewer):
+		return "semel version"
+	case check == "store", check == "durability", check == "writes":
+		return "semel store status" + r.where
+	}
+	return r.next(check)
+}
+
+// next is the command to type where a check of readiness isn't well.
+func (r *doctorReport) next(check string) string {
+	switch check {
+	case "clock":
+		return "date; semel store accept-clock" + r.where + " --yes"
+	case "disk":
+		return "df -h"
+	case "evidence":
+		return "semel evidence verify" + r.where + " --keys evidence.pub"
+	}
+	return "semel healthcheck" + r.where
+}
