@@ -34,6 +34,8 @@ func has(cmd *cobra.Command, flag string) bool {
 // enough are arguments for commands that need some, beside those of commands that ask.
 var enough = map[string][]string{
 	"semel store new-epoch":  {"--yes"},
+	"semel archive read":     {"."},
+	"semel archive verify":   {"."},
 	"semel webhook verify":   {"delivery.http"},
 	"semel config explain":   {"store"},
 	"semel store audit":      {"--keys", "none.key"},

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/archive"
+)
+
+func archiveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "archive",
+		Short: "Check and read the directory in which a service keeps purged records",
+		Example: `  semel archive verify ./semel-archive
+  semel archive read ./semel-archive order=9911`,
+	}
+	cmd.AddCommand(newArchiveVerify(), newArchiveRead())
+	return cmd
+}
+
+// completeDirs completes the directory of an archive.
+func completeDirs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// archiveDir is the first argument.
+func archiveDir(args []string) (string, error) {
+	if len(args) == 0 {
+		return "", usage("the directory of the archive is missing")
+	}
+	if _, err := os.Stat(args[0]); errors.Is(err, fs.ErrNotExist) {
+		return "", usage("there is no directory %s", args[0])
+	}
+	return args[0], nil
+}
+
+func newArchiveVerify() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify DIR",
+		Short: "Compare each file of an archive with its manifest",
+		Long: `Compare each file of an archive with its manifest. The first file that is damaged, missing
+or not listed is named, and the exit code is 1. If the newest files are missing together
+with their lines of the manifest, that can't be noticed.
+
+Don't run it while a service writes to the archive.`,
+		Example:           `  semel archive verify ./semel-archive`,
+		ValidArgsFunction: completeDirs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := archiveDir(args)
+			if err == nil && len(args) > 1 {
+				err = usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
+			}
+			if err == nil {
+				err = archive.Verify(dir)
+			}
+			if err == nil {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "good  every file in %s is as its manifest says\n", printable(dir))
+			}
+			return err
+		},
+	}
+}
+
+func newArchiveRead() *cobra.Command {
+	return &cobra.Command{
+		Use:   "read DIR [QUALIFIER...]",
+		Short: "Print the records of an archive as JSON, the first written first",
+		Long: `Print the records of an archive as JSON, the first written first: one object per line, with
+the members that 'semel records get' prints. The qualifiers select records as those of
+'semel records list' do. Each file is compared with its digest before a record of it is
+printed; one that is damaged ends the command with exit code 1.
+
+A crash of a service may leave a version of a record twice, with the same id and revision.`,
+		Example: `  semel archive read ./semel-archive order=9911
+  semel archive read ./semel-archive operation:payments.charge state:failed`,
+		ValidArgsFunction: completeDirs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := archiveDir(args)
+			if err != nil {
+				return err
+			}
+			q, err := parseQuery(args[1:])
+			if err != nil {
+				return err
+			}
+			enc := newEncoder(cmd.OutOrStdout())
+			return archive.Read(dir, func(rec semel.Record) error {
+				if !q.Matches(&rec) {
+					return nil
+				}
+				return enc.Encode(lineOf(&rec))
+			})
+		},
+	}
+}
