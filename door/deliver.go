@@ -11,30 +11,25 @@ import (
 
 // Delivery is one request at a door that answers its callers.
 type Delivery struct {
-	// Name is the door's, as in [semel.Call].Door.
-	Name string
-	// Header has the request's headers. Nil if the protocol has none.
-	Header map[string][]string
+	Name   string              // of the door, as in [semel.Call].Door
+	Header map[string][]string // of the request; nil if the protocol has none
 	// Call makes the call that the request delivers. The code of its error is why the
-	// request is refused. Work begins only after it, so it may fill in what Work is to do.
+	// request is refused. It may fill in what Work, which begins after it, is to do.
 	Call func(ctx context.Context) (semel.Call, error)
 	Work Work
-	// Answer makes the answer to the caller, and adds to the reply's Event what the engine
-	// doesn't know of it. Optional: the answer can also be made when Deliver has returned.
+	// Answer, which is optional, makes the answer to the caller, and adds to the reply's Event.
 	Answer func(ctx context.Context, r *Reply)
 }
 
-// Reply is what a delivery gets.
+// Reply is the answer of the engine to a delivery.
 type Reply struct {
-	// Answer is the engine's; without a Decision if it has decided nothing.
-	semel.Answer
-	// Result is the recorded one. If the Decision is Execute there is none, because the
-	// handler has kept what its caller gets.
+	semel.Answer // the engine's; without a Decision if it has decided nothing
+	// Result is the recorded one, without Err. There is none if the Decision is Execute,
+	// because the handler has kept what its caller gets.
 	Result semel.Result
-	// Err is why the caller gets no outcome; [CodeOf] is its code. Never tell a success
-	// beside it.
+	// Err is why the caller gets no outcome; [CodeOf] is its code.
 	Err error
-	// Event is what Answered of [semel.Events] gets, by default with the code of Err.
+	// Event goes to Answered of [semel.Events], by default with that code.
 	Event semel.Event
 }
 
@@ -66,7 +61,7 @@ func (r *Runner) Deliver(ctx context.Context, d Delivery) Reply {
 }
 
 // CodeOfEnding is why a call that has ended so has no success; empty if it has one. It is
-// [semel.CodeHeld] if nobody knows how it ended, so that nobody is told of a failure.
+// [semel.CodeHeld] if nobody knows how it ended, which isn't a failure.
 func CodeOfEnding(d store.Disposition) semel.Code {
 	switch d {
 	case semel.DispositionCompleted:

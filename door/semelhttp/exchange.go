@@ -44,7 +44,7 @@ func (x *exchange) Run(e door.Run) semel.Ending {
 	}
 	c.scope.Run = e
 	c.start()
-	x.h.unecho(x.w.Header(), x.r.Header)
+	x.h.echo(x.w.Header(), x.r.Header, true)
 	x.c, x.inner = c, x.r.WithContext(&c.scope)
 	x.inner.Body = &c.spool
 	delete(x.inner.Header, judge.EffectHeader) // a handler might repeat it

@@ -51,7 +51,6 @@ type Guard struct {
 	opts   Options
 	plain  handler       // of a route with the defaults; identifies callers outside of any route
 	large  chan struct{} // slots for parsing large bodies
-	grants grants
 
 	mu       sync.Mutex
 	declared map[string]bool     // operations that a route has declared, not only named

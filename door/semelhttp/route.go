@@ -90,6 +90,11 @@ type Route struct {
 	// KeepNothing records that the call ran and what its status was, but neither
 	// headers nor body, for answers with secrets. Duplicates get 410.
 	KeepNothing bool
+	// Origins of pages in browsers that may read refusals and replays, also with
+	// credentials, such as https://shop.example. List only origins that the handler lets
+	// read its answers: to what it lets such a page send and read, the guard adds the
+	// header with the key and its own, and it widens nothing else.
+	Origins []string
 	// IgnoreFlush makes Flush do nothing until the answer is larger than
 	// Operation.MaxResult. Set it if a handler flushes out of habit, as a reverse proxy
 	// does, and you want its answers kept.
@@ -242,92 +247,55 @@ func (rt Route) Validate() error {
 // filled in.
 func (rt *Route) validate() error {
 	var errs []error
-	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("semelhttp: route for operation %q: "+format, append([]any{rt.Operation.Name}, args...)...))
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf("semelhttp: route for operation %q: "+format, append([]any{rt.Operation.Name}, args...)...))
+		}
 	}
 	lines := func(prefix string, err error) {
 		if err != nil {
 			for text := range strings.SplitSeq(err.Error(), "\n") {
-				bad(prefix+"%s", text)
+				bad(true, prefix+"%s", text)
 			}
 		}
 	}
-	rt.validateValues(bad)
-	for _, answers := range [...]judge.Answers{rt.Answers, rt.Profile.Answers} {
+	p, op := &rt.Profile, &rt.Operation
+	bad(rt.Key != KeyRequired && rt.Key != KeyOptional, "Key is %q, not required or optional", rt.Key)
+	bad(!slices.Contains(bodyModes, rt.Body), "Body is %q, not one of %v", rt.Body, bodyModes)
+	bad(!slices.Contains([]Anonymous{AnonymousLoopback, AnonymousShare, AnonymousRefuse}, rt.Anonymous), "Anonymous is %q, not loopback, share or refuse", rt.Anonymous)
+	for _, answers := range [...]judge.Answers{rt.Answers, p.Answers} {
 		_, err := answers.Parse()
 		lines("Answers: ", err)
 	}
-	rt.validateTogether(bad)
-	rt.validateNames(bad)
-	_, err := rt.picks()
-	lines("", err)
-	return errors.Join(errs...)
-}
-
-// validateValues reports what is wrong with one field, whatever the others are.
-func (rt *Route) validateValues(bad func(format string, args ...any)) {
-	if rt.Key != KeyRequired && rt.Key != KeyOptional {
-		bad("Key is %q, not required or optional", rt.Key)
-	}
-	if !slices.Contains(bodyModes, rt.Body) {
-		bad("Body is %q, not one of %v", rt.Body, bodyModes)
-	}
-	if !slices.Contains([]Anonymous{AnonymousLoopback, AnonymousShare, AnonymousRefuse}, rt.Anonymous) {
-		bad("Anonymous is %q, not loopback, share or refuse", rt.Anonymous)
-	}
-	if rt.MaxBody < 0 {
-		bad("MaxBody is negative")
-	}
-	if rt.Methods != nil && len(rt.Methods) == 0 {
-		bad("Methods is empty, so nothing would be guarded")
-	}
-	if p := &rt.Profile; p.MaxKey < 1 || p.MaxKey > semel.MaxKeyLen || p.Marker == "" || p.ConflictStatus < 400 || p.ConflictStatus > 499 {
-		bad("profile %q needs MaxKey between 1 and %d, a Marker, and a ConflictStatus between 400 and 499", p.Name, semel.MaxKeyLen)
-	}
-}
-
-// validateTogether reports fields that exclude each other.
-func (rt *Route) validateTogether(bad func(format string, args ...any)) {
-	if rt.Tx != nil && rt.FailOpen {
-		bad("Tx and FailOpen exclude each other: while the store does not answer there is no transaction")
-	}
-	if rt.Tx != nil && rt.Operation.Confirmation != nil {
-		bad("an operation that is to be confirmed can't run in a transaction")
-	}
-	switch op := &rt.Operation; {
-	case !rt.Profile.NeverKeep5xx:
-	case op.OnFailure == semel.ReplayFailure:
-		bad("profile %q forbids that a 5xx is kept, but OnFailure is replay", rt.Profile.Name)
-	case op.OnFailure == "" && op.Financial:
-		bad("profile %q forbids that a 5xx is kept, but a financial operation keeps it: set OnFailure to retry", rt.Profile.Name)
-	}
-}
-
-// validateNames reports names of headers that can't do what they are given for.
-func (rt *Route) validateNames(bad func(format string, args ...any)) {
-	if len(rt.Credential) == 0 {
-		bad("Credential is empty, so nobody could be told apart")
-	}
+	bad(rt.MaxBody < 0, "MaxBody is negative")
+	bad(rt.Methods != nil && len(rt.Methods) == 0, "Methods is empty, so nothing would be guarded")
+	bad(len(rt.Credential) == 0, "Credential is empty, so nobody could be told apart")
 	for _, name := range rt.Credential {
-		if fault := faultOfCredential(name); fault != "" {
-			bad("Credential has %q, %s", name, fault)
-		}
+		fault := faultOfCredential(name)
+		bad(fault != "", "Credential has %q, %s", name, fault)
 	}
 	for _, n := range rt.ScopeHeaders {
-		if n == rt.KeyHeader || n != ScopeHost && slices.Contains(perDelivery, n) {
-			bad("ScopeHeaders has %s, which may differ between deliveries of one call", n)
-		}
+		bad(n == rt.KeyHeader || n != ScopeHost && slices.Contains(perDelivery, n), "ScopeHeaders has %s, which may differ between deliveries of one call", n)
 	}
+	bad(p.MaxKey < 1 || p.MaxKey > semel.MaxKeyLen || p.Marker == "" || p.ConflictStatus < 400 || p.ConflictStatus > 499, "profile %q needs MaxKey between 1 and %d, a Marker, and a ConflictStatus between 400 and 499", p.Name, semel.MaxKeyLen)
+	bad(rt.Tx != nil && rt.FailOpen, "Tx and FailOpen exclude each other: while the store does not answer there is no transaction")
+	bad(rt.Tx != nil && op.Confirmation != nil, "an operation that is to be confirmed can't run in a transaction")
+	bad(p.NeverKeep5xx && op.OnFailure == semel.ReplayFailure, "profile %q forbids that a 5xx is kept, but OnFailure is replay", p.Name)
+	bad(p.NeverKeep5xx && op.OnFailure == "" && op.Financial, "profile %q forbids that a 5xx is kept, but a financial operation keeps it: set OnFailure to retry", p.Name)
 	for _, n := range rt.KeepHeaders {
-		if why := neverKept(n, rt); why != "" {
-			bad("KeepHeaders has %s, %s", n, why)
-		}
+		why := neverKept(n, rt)
+		bad(why != "", "KeepHeaders has %s, %s", n, why)
 	}
+	for _, origin := range rt.Origins {
+		fault := faultOfOrigin(origin)
+		bad(fault != "", "Origins has %q, %s", origin, fault)
+	}
+	_, err := rt.picks()
+	lines("", err)
 	for _, n := range rt.FingerprintHeaders {
-		if n == rt.KeyHeader || slices.Contains(perDelivery, n) {
-			bad("FingerprintHeaders has %s, which may differ between deliveries of one call", n)
-		}
+		bad(n == rt.KeyHeader || slices.Contains(perDelivery, n), "FingerprintHeaders has %s, which may differ between deliveries of one call", n)
 	}
+	return errors.Join(errs...)
 }
 
 // perDelivery are request headers that belong to one delivery and not to the call.

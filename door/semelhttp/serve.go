@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
@@ -32,7 +31,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if present && h.route.Profile.EchoKey && fault == "" {
 		w.Header()[h.route.KeyHeader] = r.Header[h.route.KeyHeader]
 	}
-	h.echo(w.Header(), r.Header)
+	h.echo(w.Header(), r.Header, false)
 	q := request{handler: h, w: w, in: r, key: key, present: present, fault: fault}
 	tap := h.guard.engine.Internal()
 	ctx := tap.Arrived(r.Context(), Name, r.Header)
@@ -56,17 +55,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // answered the request.
 type request struct {
 	*handler
-	w  http.ResponseWriter
-	in *http.Request
-	// key is that of the header, if it is present and has no fault.
-	key, fault string
+	w          http.ResponseWriter
+	in         *http.Request
+	key, fault string // of the header
 	present    bool
-
-	who  Caller
-	call semel.Call
-	sc   *scratch
-
-	// What an event says about it.
+	who        Caller
+	call       semel.Call
+	sc         *scratch
 	said
 	ans  *semel.Answer // nil if the engine has decided nothing
 	err  error
@@ -99,8 +94,7 @@ func (q *request) serve(ctx context.Context) {
 	}
 }
 
-// known finds out whose request it is, and then refuses one that doesn't have a key where
-// it must.
+// known identifies the caller, and refuses a request without a key where it must have one.
 func (q *request) known() (ok bool) {
 	var err error
 	if q.who, err = q.identify(q.in); err != nil {
@@ -128,22 +122,14 @@ func (q *request) refuse(p problem) bool {
 	return false
 }
 
-// broken answers a request whose body did not arrive as it should, and reports false.
-func (q *request) broken(err error) bool {
-	q.said = q.refuseBody(q.w, err)
-	return false
-}
-
 // read reads the body.
 func (q *request) read() bool {
-	switch err := q.handler.read(q.in, q.sc); {
-	case errors.Is(err, body.ErrRefused):
-		q.said, q.err = said{}, err
+	err := q.handler.read(q.in, q.sc)
+	if errors.Is(err, body.ErrRefused) {
+		q.err = err
 		return false
-	case err != nil:
-		return q.broken(err)
 	}
-	return true
+	return err == nil || q.broken(err)
 }
 
 // pick finds what the route takes from the request, such as the key.
@@ -159,9 +145,7 @@ func (q *request) pick(ctx context.Context, found *picked) bool {
 	case fault != "":
 		return q.refuse(keyInvalid(fault))
 	case own && got.key == "" && q.route.Key == KeyOptional:
-		q.unecho(q.w.Header(), q.in.Header)
-		q.passRead(ctx, q.w, q.in, q.sc)
-		q.said = said{}
+		q.pass(ctx)
 		return false
 	case own && got.key == "":
 		return q.refuse(q.picks.keyNotFound())
@@ -207,44 +191,35 @@ func (q *request) deliver(ctx context.Context) {
 		q.decided(&ans)
 	case q.route.FailOpen && q.route.Tx == nil && errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}):
 		q.guard.reportError(err)
-		q.unecho(q.w.Header(), q.in.Header)
-		q.passOpen(ctx, q.w, q.in, q.sc)
-		q.said, q.err, q.open = said{}, err, true
+		q.w.Header().Set(UnguardedHeader, string(semel.CodeStoreUnavailable))
+		q.pass(ctx)
+		q.err, q.open = err, true
 	default:
-		q.said = q.refuseError(q.w, err)
+		q.undecided(err)
 	}
 }
 
 // decided answers a request that does not execute.
 func (q *request) decided(ans *semel.Answer) {
-	q.ans, q.said = ans, q.answerDecision(q.w, q.in, ans, q.call.Wait, q.call.Unproved)
-}
-
-// answerDecision answers a request that does not execute.
-func (h *handler) answerDecision(w http.ResponseWriter, r *http.Request, ans *semel.Answer, wait time.Duration, unproved bool) said {
-	if wait > 0 && (ans.Decision == semel.Replay || ans.Decision == semel.InFlight) {
-		w.Header().Set("Preference-Applied", "wait="+seconds(wait))
+	q.ans = ans
+	if q.call.Wait > 0 && (ans.Decision == semel.Replay || ans.Decision == semel.InFlight) {
+		q.w.Header().Set("Preference-Applied", "wait="+seconds(q.call.Wait))
 	}
 	if ans.Decision == semel.Replay {
-		return h.replay(w, r, ans.Record)
+		q.said = q.replay(q.w, q.in, ans.Record)
+		return
 	}
-	return h.refuse(w, h.decided(ans, unproved))
+	q.refuse(q.handler.decided(ans, q.call.Unproved))
 }
 
-// echo repeats request headers in the answer, as the profile asks.
-func (h *handler) echo(out, in http.Header) {
+// echo repeats request headers in the answer, as the profile asks, or takes them back,
+// because the handler sets them itself.
+func (h *handler) echo(out, in http.Header, back bool) {
 	for _, name := range h.route.Profile.EchoHeaders {
-		if values, ok := in[name]; ok {
-			out[name] = values
-		}
-	}
-}
-
-// unecho takes them back, because the handler sets them itself.
-func (h *handler) unecho(out, in http.Header) {
-	for _, name := range h.route.Profile.EchoHeaders {
-		if _, ok := in[name]; ok {
+		if values, ok := in[name]; ok && back {
 			delete(out, name)
+		} else if ok {
+			out[name] = values
 		}
 	}
 }
@@ -257,53 +232,49 @@ const UnguardedHeader = "Semel-Unguarded"
 // UnguardedMethod is the reason if the route doesn't guard the method.
 const UnguardedMethod = "method"
 
-// passOpen runs the handler without a guard while the store doesn't answer.
-func (h *handler) passOpen(ctx context.Context, w http.ResponseWriter, r *http.Request, sc *scratch) {
-	w.Header().Set(UnguardedHeader, string(semel.CodeStoreUnavailable))
-	h.passRead(ctx, w, r, sc)
-}
-
-// passRead runs the handler without a guard, on the body that was read already.
-func (h *handler) passRead(ctx context.Context, w http.ResponseWriter, r *http.Request, sc *scratch) {
-	spooled := sc.spool
-	sc.spool = spool{}
+// pass runs the handler without a guard, on the body that was read already.
+func (q *request) pass(ctx context.Context) {
+	q.echo(q.w.Header(), q.in.Header, true)
+	spooled := q.sc.spool
+	q.sc.spool = spool{}
 	defer spooled.discard()
-	inner := r.WithContext(ctx)
+	inner := q.in.WithContext(ctx)
 	inner.Body = &spooled
-	h.next.ServeHTTP(handlers(w), inner)
+	q.next.ServeHTTP(handlers(q.w), inner)
+	q.said = said{}
 }
 
-// refuseBody answers a request whose body did not arrive as it should.
-func (h *handler) refuseBody(w http.ResponseWriter, err error) said {
+// broken answers a request whose body did not arrive as it should, and reports false.
+func (q *request) broken(err error) bool {
 	_, cut := errors.AsType[*http.MaxBytesError](err) // by a limit around the guard
 	switch {
 	case errors.Is(err, errTooLarge), cut:
 		// The rest of the body isn't worth reading.
-		w.Header().Set("Connection", "close")
-		return h.refuse(w, bodyTooLarge(h.route.MaxBody))
+		q.w.Header().Set("Connection", "close")
+		return q.refuse(bodyTooLarge(q.route.MaxBody))
 	case errors.Is(err, errSpool):
-		h.guard.reportError(err)
+		q.guard.reportError(err)
 		p := unavailable()
 		p.detail = "The request's body could not be kept while it is handled. Nothing was executed; send the same request again later."
-		return h.refuse(w, p)
+		return q.refuse(p)
 	}
-	w.Header().Set("Connection", "close")
-	return h.refuse(w, problemOf(CodeBodyUnreadable))
+	q.w.Header().Set("Connection", "close")
+	return q.refuse(problemOf(CodeBodyUnreadable))
 }
 
-// refuseError answers a request about which the engine decided nothing.
-func (h *handler) refuseError(w http.ResponseWriter, err error) said {
+// undecided answers a request about which the engine decided nothing.
+func (q *request) undecided(err error) bool {
 	e, ok := errors.AsType[*semel.Error](err)
 	switch {
 	case ok && e.Code == semel.CodeInvalidCall:
-		return h.refuse(w, because(e.Code, refusal.Sentence(e.Message)))
+		return q.refuse(because(e.Code, refusal.Sentence(e.Message)))
 	case ok && e.Code == semel.CodeForbidden:
-		return h.refuse(w, because(e.Code, "The caller may not see the answer to this call."))
+		return q.refuse(because(e.Code, "The caller may not see the answer to this call."))
 	case ok:
-		h.guard.reportError(err)
-		return h.refuse(w, problemOf(e.Code))
+		q.guard.reportError(err)
+		return q.refuse(problemOf(e.Code))
 	case !errors.Is(err, context.Canceled): // by a caller that is gone: the answer is for proxies in between
-		h.guard.reportError(err)
+		q.guard.reportError(err)
 	}
-	return h.refuse(w, unavailable())
+	return q.refuse(unavailable())
 }

@@ -6,16 +6,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
 )
 
@@ -28,7 +26,7 @@ func shop(t *testing.T, origin func() string, arrived, release chan struct{}) *u
 			w.Header().Set("Vary", "Origin")
 		}
 		if r.Method == http.MethodOptions {
-			w.Header().Set("Access-Control-Allow-Headers", "Idempotency-Key")
+			w.Header().Set("Access-Control-Allow-Headers", "X-Theirs") // the upstream knows nothing of keys
 			return
 		}
 		if r.URL.Path == "/slow" {
@@ -39,51 +37,54 @@ func shop(t *testing.T, origin func() string, arrived, release chan struct{}) *u
 	})
 }
 
-func TestPagesReadWhatTheUpstreamLetsThemRead(t *testing.T) {
-	const page, other = "https://page.example", "https://other.example"
+func TestPagesOfTheRoutesOriginsReadRefusalsAndReplays(t *testing.T) {
+	const page, denied, other = "https://page.example", "https://denied.example", "https://other.example"
 	up := shop(t, func() string { return page }, nil, nil)
-	w := newWorld(t, up.URL, nil)
+	of := func(mode semelproxy.Mode) *world {
+		return newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) { o.Mode, o.Route.Origins = mode, []string{page, denied} })
+	}
 	wants := func(what string, a reply, origin, replayed string) {
 		t.Helper()
-		if got := strings.Join(a.Header["Access-Control-Allow-Origin"], "+"); got != origin || a.Header.Get("Idempotency-Replayed") != replayed {
-			t.Errorf("%s: pages of %q may read it; headers %v", what, got, a.Header)
+		h := a.Header
+		if got := strings.Join(h["Access-Control-Allow-Origin"], "+"); got != origin || h.Get("Idempotency-Replayed") != replayed {
+			t.Errorf("%s: pages of %q may read it; headers %v", what, got, h)
 		}
-		if origin != "" && replayed != "" && (a.Header.Get("Access-Control-Allow-Credentials") != "true" ||
-			!strings.Contains(a.Header.Get("Access-Control-Expose-Headers"), "Idempotency-Replayed") || !strings.Contains(a.Header.Get("Vary"), "Origin")) {
-			t.Errorf("%s: headers %v", what, a.Header)
+		if exposed := strings.Contains(strings.Join(h["Access-Control-Expose-Headers"], ","), "Idempotency-Replayed"); exposed != (origin != "") {
+			t.Errorf("%s: headers %v", what, h)
+		}
+		if origin != "" && (h.Get("Access-Control-Allow-Credentials") != "true" || !slices.Contains(h["Vary"], "Origin")) {
+			t.Errorf("%s: headers %v", what, h)
 		}
 	}
-	wants("nothing is known", w.send("POST", "/charges", "", "one", "Origin: "+page), "", "")
-	wants("a preflight", w.send("OPTIONS", "/charges", "", "", "Origin: "+page, "Access-Control-Request-Method: POST"), page, "")
-	wants("a refusal after it", w.send("POST", "/charges", "", "one", "Origin: "+page), page, "")
-	wants("a refusal elsewhere", w.send("POST", "/others", "", "one", "Origin: "+page), "", "")
+	w := of(semelproxy.ModeEnforce)
+	wants("a refusal", w.send("POST", "/charges", "", "one", "Origin: "+page), page, "")
 	wants("a refusal to others", w.send("POST", "/charges", "", "one", "Origin: "+other), "", "")
 	wants("no page", w.send("POST", "/charges", "", "one"), "", "")
 	wants("the first answer", w.send("POST", "/charges", "k1", "one", "Origin: "+page), page, "")
 	wants("its replay", w.send("POST", "/charges", "k1", "one", "Origin: "+page), page, "true")
 	wants("its replay to others", w.send("POST", "/charges", "k1", "one", "Origin: "+other), "", "true")
 	wants("a conflict", w.send("POST", "/charges", "k1", "two", "Origin: "+page), page, "")
+	wants("an answer that the upstream doesn't let them read", w.send("POST", "/charges", "k2", "one", "Origin: "+denied), "", "")
+	wants("an answer without a key", w.send("GET", "/charges", "", "", "Origin: "+page), page, "")
 
-	// After a restart nothing is known but what is recorded.
-	guard, err := semelhttp.New(w.engine, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u, _ := url.Parse(up.URL)
-	p, err := semelproxy.New(guard, semelproxy.Options{Upstream: u, Route: semelhttp.Route{Operation: semel.Operation{Name: "payments.charge"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.send("POST", "/charges", "k2", "one", "Origin: "+page, "Authorization: Bearer x")
-	for origin, want := range map[string]string{page: page, other: ""} {
-		r := httptest.NewRequest("POST", w.url+"/charges", strings.NewReader("one"))
-		for name, value := range map[string]string{"Idempotency-Key": "k2", "Origin": origin, "Authorization": "Bearer x"} {
-			r.Header.Set(name, value)
+	for _, mode := range []semelproxy.Mode{semelproxy.ModeEnforce, semelproxy.ModeShadow, semelproxy.ModeOff} {
+		for origin, want := range map[string]string{page: "X-Theirs,Idempotency-Key", denied: "X-Theirs", other: "X-Theirs"} {
+			a := of(mode).send("OPTIONS", "/charges", "", "", "Origin: "+origin, "Access-Control-Request-Method: POST")
+			if got := strings.Join(a.Header["Access-Control-Allow-Headers"], ","); got != want {
+				t.Errorf("%s: a preflight lets pages of %s send %s, want %s", mode, origin, got, want)
+			}
+			if got := a.Header.Get("Access-Control-Allow-Origin"); got != "" && got != page || (got == page) != (origin == page) {
+				t.Errorf("%s: a preflight allows %q to pages of %s", mode, got, origin)
+			}
 		}
-		got := httptest.NewRecorder()
-		p.ServeHTTP(got, r)
-		if h := got.Header(); h.Get("Access-Control-Allow-Origin") != want || h.Get("Idempotency-Replayed") != "true" || h.Get("Origin") != "" {
-			t.Errorf("after a restart pages of %s get %v", origin, h)
+	}
+	// Without the setting, pages get what the upstream says, and nothing else.
+	plain := newWorld(t, up.URL, nil)
+	plain.send("POST", "/charges", "k1", "one", "Origin: "+page)
+	for key, want := range map[string]string{"k1": page, "": ""} {
+		a := plain.send("POST", "/charges", key, "one", "Origin: "+page)
+		if got := a.Header.Get("Access-Control-Allow-Origin"); got != want || a.Header.Get("Access-Control-Expose-Headers") != "" {
+			t.Errorf("with the key %q: headers %v", key, a.Header)
 		}
 	}
 }
@@ -123,7 +124,7 @@ func TestBrowser(t *testing.T) {
 	}))
 	defer pages.Close()
 	up := shop(t, func() string { return pages.URL }, arrived, release)
-	target.Store(newWorld(t, up.URL, nil).url)
+	target.Store(newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) { o.Route.Origins = []string{pages.URL} }).url)
 	cmd := exec.CommandContext(t.Context(), exe, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-proxy-server", "--disable-background-networking", "--user-data-dir="+t.TempDir(), "--remote-debugging-port=0", pages.URL)
 	cmd.Stderr = io.Discard

@@ -108,10 +108,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch p.opts.Mode {
 	case ModeOff:
-		p.pass(p.guard.Learn(w, r), r, p.reason(r, UnguardedOff))
+		p.pass(p.inspector.ForPage(w, r), r, p.reason(r, UnguardedOff))
 	case ModeShadow:
 		pass := func(w http.ResponseWriter, r *http.Request) {
-			p.pass(p.guard.Learn(w, r), r, p.reason(r, UnguardedShadow))
+			p.pass(p.inspector.ForPage(w, r), r, p.reason(r, UnguardedShadow))
 		}
 		if p.named(r) != "" || isUpgrade(r) {
 			pass(w, r)
@@ -122,7 +122,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		switch unguarded, ok := p.check(w, r); {
 		case !ok:
 		case unguarded != "":
-			p.pass(p.guard.Learn(w, r), r, p.reason(r, string(unguarded)))
+			p.pass(p.inspector.ForPage(w, r), r, p.reason(r, string(unguarded)))
 		default:
 			p.guarded.ServeHTTP(w, r)
 		}

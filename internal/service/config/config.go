@@ -347,6 +347,8 @@ type Route struct {
 	FingerprintHeaders []string `json:"fingerprint_headers,omitempty" format:"header"`
 	// Further headers of answers that are kept and replayed.
 	KeepHeaders []string `json:"keep_headers,omitempty" format:"header"`
+	// Origins of pages in browsers that may read refusals and replays, such as https://shop.example. List only those that the upstream lets read its answers.
+	Origins []string `json:"origins,omitempty" single:"true"`
 	// Largest request body.
 	MaxBody    Size `json:"max_body" default:"10MiB" range:"1,1TiB"`
 	Forwarding `yaml:",inline"`

@@ -43,7 +43,7 @@ func (r Route) Guarded() semelhttp.Route {
 		Operation: semel.Operation{Name: r.Operation}, Profile: profile, Key: r.Key, KeyHeader: r.KeyHeader,
 		Body: r.Body, MaxBody: int64(r.MaxBody), Timeout: time.Duration(r.Timeout), Credential: r.Credential, ScopeHeaders: r.ScopeHeaders,
 		Anonymous: r.Anonymous, FailOpen: r.StoreDown == "fail_open",
-		Methods: r.Methods, FingerprintHeaders: r.FingerprintHeaders, KeepHeaders: r.KeepHeaders, Answers: judge.Answers(r.Answers),
+		Methods: r.Methods, FingerprintHeaders: r.FingerprintHeaders, KeepHeaders: r.KeepHeaders, Origins: r.Origins, Answers: judge.Answers(r.Answers),
 		KeyFrom: r.KeyFrom, KeyTemplate: r.KeyTemplate.guarded(), Sequence: r.Sequence, Attributes: pairs(r.Attributes),
 		FingerprintOnly: r.Fingerprint.Only, FingerprintIgnore: r.Fingerprint.Ignore,
 	}

@@ -14,21 +14,21 @@ import (
 // proxyFlags are the settings of the one operation and the one route that 'semel
 // proxy' has.
 type proxyFlags struct {
-	profile, key, keyHeader, preserveHost       string
-	onAbandoned, inFlight, mode, reconcile      string
-	maxBody, maxResult                          string
-	timeout, readTimeout, lease, reconcileEvery time.Duration
-	shutdownDelay                               time.Duration
-	methods, trusted, answers, keepHeaders      []string
-	freshConnections                            bool
+	profile, key, keyHeader, preserveHost                      string
+	onAbandoned, inFlight, mode, reconcile                     string
+	maxBody, maxResult                                         string
+	timeout, readTimeout, lease, reconcileEvery, shutdownDelay time.Duration
+	trusted, answers                                           []string
+	route                                                      config.Route
 }
 
 func (f *proxyFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.profile, "profile", "ietf", "ietf, stripe, acp, ucp, adyen or x402")
 	flags.StringVar(&f.key, "key", "", "optional or required (default optional, but for acp)")
 	flags.StringVar(&f.keyHeader, "key-header", semelhttp.DefaultKeyHeader, "`header` with the key")
-	flags.StringSliceVar(&f.methods, "methods", nil, "`methods` that are guarded (default all but safe ones)")
-	flags.StringSliceVar(&f.keepHeaders, "keep-headers", nil, "`headers` of answers that duplicates get, beyond the usual")
+	flags.StringSliceVar(&f.route.Methods, "methods", nil, "`methods` that are guarded (default all but safe ones)")
+	flags.StringSliceVar(&f.route.KeepHeaders, "keep-headers", nil, "`headers` of answers that duplicates get, beyond the usual")
+	flags.StringSliceVar(&f.route.Origins, "origin", nil, "`origin` of pages that may read refusals and replays")
 	flags.StringArrayVar(&f.answers, "answers", nil, "what an answer means: `LIST=STATUS`, such as not_executed=503")
 	flags.StringVar(&f.onAbandoned, "on-abandoned", "hold", "unknown outcomes: hold or retry")
 	flags.StringVar(&f.inFlight, "in-flight", "refuse", "running duplicates: refuse or wait")
@@ -42,7 +42,7 @@ func (f *proxyFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.maxBody, "max-body", "10MiB", "largest `size` of a request's body")
 	flags.StringVar(&f.maxResult, "max-result", "1MiB", "largest `size` of an answer that is kept")
 	flags.StringVar(&f.preserveHost, "preserve-host", "auto", "send the client's Host: auto, always or never")
-	flags.BoolVar(&f.freshConnections, "fresh-connections", false, "a connection of its own for each guarded request")
+	flags.BoolVar(&f.route.FreshConnections, "fresh-connections", false, "a connection of its own for each guarded request")
 	flags.StringSliceVar(&f.trusted, "trusted-proxy", nil, "`address` or network of a proxy in front")
 }
 
@@ -70,7 +70,7 @@ func (f *proxyFlags) settings(upstream string) (op config.Operation, rt config.R
 	}
 	return op, config.Route{
 		Match: "/", Upstream: upstream, Operation: op.Name, Profile: f.profile, Mode: f.mode, Key: key, KeyHeader: f.keyHeader,
-		Methods: f.methods, KeepHeaders: f.keepHeaders, MaxBody: maxBody, Forwarding: config.Forwarding{Timeout: config.Duration(f.timeout), Answers: answers}, PreserveHost: f.preserveHost, FreshConnections: f.freshConnections,
+		Methods: f.route.Methods, KeepHeaders: f.route.KeepHeaders, Origins: f.route.Origins, MaxBody: maxBody, Forwarding: config.Forwarding{Timeout: config.Duration(f.timeout), Answers: answers}, PreserveHost: f.preserveHost, FreshConnections: f.route.FreshConnections,
 	}, nil
 }
 
