@@ -12,7 +12,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// clockState is what is known of the store's clock now. It reports false where nothing is, as
+// clockState describes the store's clock now. It reports false where nothing is, as
 // while the clock can't be read.
 func (s *Server) clockState(ctx context.Context) (st store.ClockState, now store.Instant, ok bool) {
 	k := s.store.Extras().Clock
@@ -42,9 +42,9 @@ func clockText(st store.ClockState, now store.Instant) string {
 func round(d time.Duration) time.Duration { return d.Round(time.Second) }
 
 // clockCheck is never a reason to get no traffic: calls are answered all the time.
-func clockCheck(st store.ClockState, now store.Instant) check {
+func clockCheck(st store.ClockState, now store.Instant) Finding {
 	text := clockText(st, now)
-	return check{name: "clock", detail: text, amiss: text != ""}
+	return Finding{Name: "clock", Detail: text, Amiss: text != ""}
 }
 
 // lookAtClock is how often the log can notice that the store's clock leaps.

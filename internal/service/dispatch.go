@@ -58,7 +58,7 @@ func newOutbox(engine *semel.Engine, c *config.Dispatch, own map[string]dispatch
 	return o, nil
 }
 
-// breakable is a sender whose tries end when cut does. The receiver may have handled the
+// breakable is a sender: its tries end when cut does. The receiver may have handled the
 // message by then; whoever finds it due sends it again, under the same id.
 func breakable(cut context.Context, s dispatch.Sender) dispatch.Sender {
 	return dispatch.SenderFunc(func(ctx context.Context, d dispatch.Delivery) error {

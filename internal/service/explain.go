@@ -34,7 +34,7 @@ func (s *Server) explain(r *http.Request, body []byte) api.Explained {
 	return x.found
 }
 
-// explanation is what was found out about one request.
+// explanation describes one request.
 type explanation struct {
 	g     *generation
 	r     *http.Request

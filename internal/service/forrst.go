@@ -69,7 +69,7 @@ func (g *generation) verifiedCallers(c *config.Callers) func(r *http.Request) (s
 	}
 }
 
-// forrstOptions are what the configuration says of a service whose functions all do run.
+// forrstOptions configures a service; all its functions run.
 func forrstOptions(c *config.Forrst, run forrst.Handler) (forrst.Options, error) {
 	key, err := c.HashKey()
 	if err != nil {

@@ -36,21 +36,21 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	caller, err := s.operator(r)
 	trusted := err == nil && caller.Role >= api.Viewer
 	for _, c := range s.checks(r.Context()) {
-		if c.err == nil {
+		if c.Err == nil {
 			format := "[+] %s ok"
-			if c.amiss {
+			if c.Amiss {
 				format = "[!] %s"
 			}
-			text += fmt.Sprintf(format, c.name)
-			if c.detail != "" && trusted {
-				text += ": " + c.detail
+			text += fmt.Sprintf(format, c.Name)
+			if c.Detail != "" && trusted {
+				text += ": " + c.Detail
 			}
 			text += "\n"
 			continue
 		}
 		status = http.StatusServiceUnavailable
-		if text += "[-] " + c.name; trusted {
-			text += ": " + c.err.Error()
+		if text += "[-] " + c.Name; trusted {
+			text += ": " + c.Err.Error()
 		}
 		text += "\n"
 	}
@@ -64,31 +64,33 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	plain(w, status, text)
 }
 
-// check is one check of readiness.
-type check struct {
-	name, detail string
-	// amiss says that somebody should look at detail, although the node can serve.
-	amiss bool
-	// err is why the node should get no traffic.
-	err error
-	// outside says that a restart would not mend err.
-	outside bool
+// Finding is what one check of a service, or of its installation, found.
+type Finding struct {
+	// Name is that of the check, and Detail for people.
+	Name, Detail string
+	// Amiss says that somebody should look at Detail, although the node can serve.
+	Amiss bool
+	// Err is why the node should get no traffic, or would not start.
+	Err error
+	// running says that only a process that serves has it; outside that no restart mends Err.
+	running, outside bool
 }
 
-func (s *Server) checks(ctx context.Context) []check {
+// checks makes all checks; an [Inspection] leaves out what only a process that serves has.
+func (s *Server) checks(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	checks := []check{{name: "serving", detail: s.whichBuild()}, {name: "store", detail: s.storeName}}
+	checks := []Finding{{Name: "serving", Detail: s.whichBuild(), running: true}, {Name: "store", Detail: s.storeName}}
 	if s.stopping.Load() {
-		checks[0].err = errStopping
+		checks[0].Err = errStopping
 	}
-	var answers, writes check
+	var answers, writes Finding
 	var both sync.WaitGroup
 	both.Go(func() { answers = s.answering(ctx) })
 	both.Go(func() { writes = s.writing(ctx) })
 	both.Wait()
-	if checks[1].err, checks[1].amiss = answers.err, answers.amiss; answers.amiss {
-		checks[1].detail += "; " + answers.detail
+	if checks[1].Err, checks[1].Amiss = answers.Err, answers.Amiss; answers.Amiss {
+		checks[1].Detail += "; " + answers.Detail
 	}
 	checks = append(checks, s.durabilityCheck(), s.sweeping())
 	if states := s.current().auth.KeyStates(); len(states) > 0 {
@@ -97,23 +99,23 @@ func (s *Server) checks(ctx context.Context) []check {
 	if st, now, ok := s.clockState(ctx); ok {
 		checks = append(checks, clockCheck(st, now))
 	}
-	if writes.name != "" {
+	if writes.Name != "" {
 		checks = append(checks, writes)
 	}
 	if embedded, ok := store.As[*pebblestore.Store](s.store); ok {
 		checks = append(checks, roomOf(embedded))
 	}
 	if s.evidence != nil {
-		c := check{name: "evidence"}
+		c := Finding{Name: "evidence"}
 		if err := s.evidence.Fault(); err != nil {
-			c.amiss, c.detail = true, "FAULT: "+err.Error() // entries are still written, so no call is refused
+			c.Amiss, c.Detail = true, "FAULT: "+err.Error() // entries are still written, so no call is refused
 		}
 		checks = append(checks, c)
 	}
-	if err := checks[1].err; err != nil { // what was read from the store before says nothing now
+	if err := checks[1].Err; err != nil { // earlier reads from the store say nothing now
 		for i := range checks {
-			if c := &checks[i]; (c.name == "durability" || c.name == "evidence") && c.err == nil && !c.amiss {
-				c.amiss, c.detail = true, "not known: the store does not answer"
+			if c := &checks[i]; (c.Name == "durability" || c.Name == "evidence") && c.Err == nil && !c.Amiss {
+				c.Amiss, c.Detail = true, "not known: the store does not answer"
 			}
 		}
 	}
@@ -137,14 +139,14 @@ func every(ctx context.Context, pause time.Duration, f func()) {
 // issuers is the state of the keys fetched from token issuers. An issuer that doesn't
 // answer doesn't make the node unready: other callers are served, and another node could
 // not reach it either.
-func issuers(states []auth.KeyState) check {
-	c := check{name: "issuers"}
+func issuers(states []auth.KeyState) Finding {
+	c := Finding{Name: "issuers", running: true}
 	var parts []string
 	for _, state := range states {
 		parts = append(parts, state.String())
-		c.amiss = c.amiss || state.Err != nil
+		c.Amiss = c.Amiss || state.Err != nil
 	}
-	c.detail = strings.Join(parts, "; ")
+	c.Detail = strings.Join(parts, "; ")
 	return c
 }
 
@@ -180,11 +182,11 @@ func (s *Server) noteSweep(e semel.Event) {
 
 // sweeping is the state of the last sweep. Trouble with some records doesn't make the
 // node unready: other nodes have the same trouble.
-func (s *Server) sweeping() check {
-	c := check{name: "sweeps"}
+func (s *Server) sweeping() Finding {
+	c := Finding{Name: "sweeps", running: true}
 	e := s.lastSweep.Load()
 	if e == nil {
-		c.detail = "none yet"
+		c.Detail = "none yet"
 		return c
 	}
 	var parts []string
@@ -197,31 +199,31 @@ func (s *Server) sweeping() check {
 	if e.Swept.Left > 0 {
 		parts = append(parts, fmt.Sprintf("%d due records are left to programs that have their operations", e.Swept.Left))
 	}
-	c.detail = strings.Join(parts, "; ")
-	c.amiss = c.detail != ""
+	c.Detail = strings.Join(parts, "; ")
+	c.Amiss = c.Detail != ""
 	return c
 }
 
 // durabilityCheck is what the store promised when its settings were last read.
-func (s *Server) durabilityCheck() check {
-	c := check{name: "durability"}
+func (s *Server) durabilityCheck() Finding {
+	c := Finding{Name: "durability"}
 	d, err := s.durability()
 	switch {
 	case err != nil:
-		c.err = err
+		c.Err = err
 		if s.current().cfg.Store.Profile != "strict" {
-			c.amiss, c.detail, c.err = true, "not known: "+err.Error(), nil
+			c.Amiss, c.Detail, c.Err = true, "not known: "+err.Error(), nil
 		}
 		return c
 	case s.current().cfg.Store.Profile == "strict" && len(d.Unsafe) > 0:
-		c.err = errors.New(strings.Join(d.Unsafe, "; "))
+		c.Err = errors.New(strings.Join(d.Unsafe, "; "))
 	}
-	c.detail, c.amiss = string(d.Level), len(d.Unsafe) > 0
+	c.Detail, c.Amiss = string(d.Level), len(d.Unsafe) > 0
 	for _, set := range d.Settings {
-		c.detail += fmt.Sprintf(" %s=%q", set.Name, set.Value)
+		c.Detail += fmt.Sprintf(" %s=%q", set.Name, set.Value)
 	}
 	for _, sentence := range d.Unsafe {
-		c.detail += "; unsafe: " + sentence
+		c.Detail += "; unsafe: " + sentence
 	}
 	return c
 }
@@ -264,7 +266,7 @@ func (s *Server) readDurability(ctx context.Context) *durabilityReading {
 // not help.
 func (s *Server) Healthy() bool {
 	for _, c := range s.checks(context.Background()) {
-		if c.err != nil && !c.outside {
+		if c.Err != nil && !c.outside {
 			return false
 		}
 	}

@@ -30,10 +30,10 @@ func TestAStoreWithoutAClockIsNotReady(t *testing.T) {
 		s := ofStore(t, st)
 		var text strings.Builder
 		for _, c := range s.checks(t.Context()) {
-			if c.err != nil {
-				text.WriteString(c.name + ": " + c.err.Error())
+			if c.Err != nil {
+				text.WriteString(c.Name + ": " + c.Err.Error())
 			}
-			if _, stopped := st.(clockless); stopped && c.name == "durability" && (!c.amiss || !strings.Contains(c.detail, "not known")) {
+			if _, stopped := st.(clockless); stopped && c.Name == "durability" && (!c.Amiss || !strings.Contains(c.Detail, "not known")) {
 				t.Errorf("while the store is away, what it promised before counts: %+v", c)
 			}
 		}

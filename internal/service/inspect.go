@@ -15,18 +15,6 @@ import (
 	"github.com/semelhq/semel/internal/service/config"
 )
 
-// Finding is what one check of an installation found.
-type Finding struct {
-	// Name is that of a check of GET /readyz?verbose.
-	Name string
-	// Detail is for people.
-	Detail string
-	// Amiss says that somebody should look at it, although a service could serve.
-	Amiss bool
-	// Err is why a service would not be ready, or not start.
-	Err error
-}
-
 // Inspection is the store of a configuration, open for reading, and the checks that a service
 // on it would report. Nothing is changed. Its methods may be called concurrently.
 type Inspection struct{ s *Server }
@@ -50,15 +38,11 @@ func (i *Inspection) Close() error {
 	return errors.Join(i.s.engine.Close(context.Background()), i.s.store.Close())
 }
 
-// Findings checks the store, as readiness does, and the evidence log.
+// Findings makes the checks of readiness, but for those only a process that serves has, and
+// checks the evidence log.
 func (i *Inspection) Findings(ctx context.Context) []Finding {
 	i.s.readDurability(ctx)
-	var all []Finding
-	for _, c := range i.s.checks(ctx) {
-		if !slices.Contains([]string{"serving", "sweeps", "issuers"}, c.name) { // of a process that runs
-			all = append(all, Finding{c.name, c.detail, c.amiss, c.err})
-		}
-	}
+	all := slices.DeleteFunc(i.s.checks(ctx), func(f Finding) bool { return f.running })
 	if i.s.current().cfg.Evidence.KeyFile != "" {
 		all = append(all, i.evidence(ctx))
 	}

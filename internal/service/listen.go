@@ -23,7 +23,7 @@ type listener struct {
 	server *http.Server
 }
 
-// listen opens a listener whose limits refuse as opts says.
+// listen opens a listener; its limits refuse as opts says.
 func listen(address string, certs config.TLS, limits *config.Limits, handler http.Handler, opts limit.Options, log *slog.Logger) (*listener, error) {
 	handler, err := limit.Requests(handler, limits.Connections, &opts)
 	if err != nil {

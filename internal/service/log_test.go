@@ -102,22 +102,22 @@ func TestFaultsOfTheEvidenceAreNotRepeatedEachSecond(t *testing.T) {
 
 func TestReadinessNamesWhatSweepsLeave(t *testing.T) {
 	s := new(Server)
-	if c := s.sweeping(); c.err != nil || c.detail != "none yet" {
+	if c := s.sweeping(); c.Err != nil || c.Detail != "none yet" {
 		t.Errorf("got %+v", c)
 	}
 	s.lastSweep.Store(&semel.Event{Swept: semel.Swept{Due: 9, Left: 3, Unreadable: 2}, Err: errors.New("the record a is newer")})
 	c := s.sweeping()
 	for _, part := range []string{"the record a is newer", "2 records can't be read", "3 due records are left to programs that have their operations"} {
-		if !strings.Contains(c.detail, part) {
-			t.Errorf("%q does not say %q", c.detail, part)
+		if !strings.Contains(c.Detail, part) {
+			t.Errorf("%q does not say %q", c.Detail, part)
 		}
 	}
-	if c.err != nil {
-		t.Errorf("the node is unready because of it: %v", c.err)
+	if c.Err != nil {
+		t.Errorf("the node is unready because of it: %v", c.Err)
 	}
 	s.sweptAt.Store(0)
 	s.noteSweep(semel.Event{Swept: semel.Swept{Due: 9, Waiting: 9}})
-	if c := s.sweeping(); c.amiss || s.sweptAt.Load() == 0 {
+	if c := s.sweeping(); c.Amiss || s.sweptAt.Load() == 0 {
 		t.Errorf("a queue for a reconciler is trouble: %+v", c)
 	}
 }

@@ -45,7 +45,7 @@ func (s *Server) gauge(set metrics.Set) {
 	defer cancel()
 	kind, _, _ := strings.Cut(s.storeName, ":")
 	set("semel_build_info", 1, s.gauges.version, runtime.Version(), kind)
-	bad := slices.ContainsFunc(s.checks(ctx), func(c check) bool { return c.err != nil })
+	bad := slices.ContainsFunc(s.checks(ctx), func(c Finding) bool { return c.Err != nil })
 	set("semel_ready", metrics.Number(!bad))
 	set("semel_config_last_reload_successful", metrics.Number(!s.reloadFailed.Load()))
 	if st, _, ok := s.clockState(ctx); ok {

@@ -34,35 +34,35 @@ func (s *Server) queue(name string) (store.QueueState, bool) {
 
 // probed says what came of a probe that ended with an error. It says nothing against the store
 // if the probe itself got no turn, and others in its queue were answered meanwhile.
-func (s *Server) probed(ctx context.Context, err error, began time.Time, queues ...string) check {
+func (s *Server) probed(ctx context.Context, err error, began time.Time, queues ...string) Finding {
 	if ctx.Err() != nil || errors.Is(err, store.ErrNotApplied) {
 		for _, name := range queues {
 			if q, ok := s.queue(name); ok && q.Answered.After(began) {
-				return check{amiss: true, detail: "busy: a probe got no turn, and others were answered"}
+				return Finding{Amiss: true, Detail: "busy: a probe got no turn, and others were answered"}
 			} else if ok {
 				break
 			}
 		}
 	}
-	return check{err: err}
+	return Finding{Err: err}
 }
 
 // answering is whether the store answers reads, and has a clock.
-func (s *Server) answering(ctx context.Context) check {
+func (s *Server) answering(ctx context.Context) Finding {
 	began := time.Now()
 	// A record that can't exist: the store has to look to say so.
 	if _, err := s.engine.Lookup(ctx, semel.ID{Operation: "semel.probe", Key: "probe"}); err != nil && !isNotFound(err) {
 		return s.probed(ctx, err, began, "reads", "writes")
 	}
 	if _, err := s.store.Now(ctx); err != nil { // without a clock nothing begins
-		return check{err: err}
+		return Finding{Err: err}
 	}
-	return check{}
+	return Finding{}
 }
 
 // writing is whether the store takes writes, and answers them; without a name where it can't
 // be told.
-func (s *Server) writing(ctx context.Context) (c check) {
+func (s *Server) writing(ctx context.Context) (c Finding) {
 	began := time.Now()
 	w := s.store.Extras().Writes
 	if w != nil {
@@ -72,10 +72,10 @@ func (s *Server) writing(ctx context.Context) (c check) {
 	}
 	q, ok := s.queue("writes")
 	if ok && q.Silent > maxSilent {
-		c.amiss, c.err = false, fmt.Errorf("the store has answered no write for %v, and calls wait for it: its disk or server hangs", q.Silent.Round(time.Second))
+		c.Amiss, c.Err = false, fmt.Errorf("the store has answered no write for %v, and calls wait for it: its disk or server hangs", q.Silent.Round(time.Second))
 	}
 	if w != nil || ok {
-		c.name, c.outside = "writes", true
+		c.Name, c.outside = "writes", true
 	}
 	return c
 }
@@ -89,7 +89,7 @@ func (s *Server) watchWrites(ctx context.Context) {
 	every(ctx, lookAtWrites, func() {
 		probe, cancel := context.WithTimeout(ctx, probeTime)
 		defer cancel()
-		err := s.writing(probe).err
+		err := s.writing(probe).Err
 		switch now := err != nil; {
 		case now == refused || ctx.Err() != nil:
 		case now:

@@ -16,19 +16,19 @@ func fillingUp(r pebblestore.Room) bool { return r.Full || r.Free < r.Total/10 }
 
 // roomOf checks how full the embedded store's disk is. Without free space a node accepts no
 // new calls, so it gets no traffic. A restart would not free any space.
-func roomOf(st *pebblestore.Store) check {
-	c := check{name: "disk", outside: true}
+func roomOf(st *pebblestore.Store) Finding {
+	c := Finding{Name: "disk", outside: true}
 	r, err := st.Room()
 	if err != nil {
-		c.detail = "not known: " + err.Error()
+		c.Detail = "not known: " + err.Error()
 		return c
 	}
-	c.detail = fmt.Sprintf("%s of %s are free", strictyaml.Rounded(r.Free), strictyaml.Rounded(r.Total))
+	c.Detail = fmt.Sprintf("%s of %s are free", strictyaml.Rounded(r.Free), strictyaml.Rounded(r.Total))
 	switch {
 	case r.Full:
-		c.err = errors.New("FULL: no new call is accepted until there is more space; " + c.detail)
+		c.Err = errors.New("FULL: no new call is accepted until there is more space; " + c.Detail)
 	case fillingUp(r):
-		c.amiss, c.detail = true, "filling up: "+c.detail
+		c.Amiss, c.Detail = true, "filling up: "+c.Detail
 	}
 	return c
 }

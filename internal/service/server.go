@@ -322,7 +322,7 @@ func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,
 	return errors.Join(errs...)
 }
 
-// writeBehind writes what was noted about deliveries, in what is left of the grace.
+// writeBehind writes the counts and figures of deliveries, in the rest of the grace.
 func (s *Server) writeBehind(grace context.Context) {
 	if deadline, _ := grace.Deadline(); time.Until(deadline) < leastTime {
 		var cancel context.CancelFunc
@@ -342,8 +342,8 @@ func (s *Server) writeBehind(grace context.Context) {
 	}
 }
 
-// leastTime is what writeBehind gets where requests have used up the grace: what is left then are
-// the counts of the last seconds, which a store that answers takes at once.
+// leastTime is what writeBehind gets where requests have used up the grace: only the
+// counts of the last seconds remain, which a store that answers takes at once.
 const leastTime = time.Second
 
 // settleTime is how long a stop waits, after the grace, until the ends of attempts are
