@@ -220,8 +220,7 @@ func (e *Engine) purgeBeside(ctx context.Context, id ID) error {
 	return nil
 }
 
-// toPurge is the record that Purge deletes. If it is a mark, toPurge purges the numbers before,
-// which may leave none.
+// toPurge is the record that Purge deletes: of a sequence its mark, or none, after its numbers.
 func (e *Engine) toPurge(ctx context.Context, op *operation, id ID, r Removal) (*Record, error) {
 	rec, err := e.getIfAny(ctx, id)
 	if err != nil {
@@ -233,14 +232,13 @@ func (e *Engine) toPurge(ctx context.Context, op *operation, id ID, r Removal) (
 	n := 0
 	// A crash may have left a number whose mark was never written.
 	if rec.Mark != nil || rec.State == absent && op.Sequenced && e.extras.Search != nil {
-		if n, err = e.purgeNumbers(ctx, id, r); err != nil {
-			return nil, err
-		}
-		if rec, err = e.getIfAny(ctx, id); err != nil {
-			return nil, err
+		if n, err = e.purgeNumbers(ctx, id, r); err == nil {
+			rec, err = e.getIfAny(ctx, id)
 		}
 	}
 	switch {
+	case err != nil:
+		return nil, err
 	case rec.State == absent && n > 0: // the last of them has taken the mark with it
 		return nil, nil
 	case rec.State == absent:
@@ -253,8 +251,7 @@ func (e *Engine) toPurge(ctx context.Context, op *operation, id ID, r Removal) (
 	return rec, nil
 }
 
-// passFence waits until the clock has passed the fence of the record: the next one might not be
-// higher before. It returns the time.
+// passFence waits until the clock has passed the record's fence, and returns the time.
 func (e *Engine) passFence(ctx context.Context, rec *Record) (store.Instant, error) {
 	now, err := e.now(ctx)
 	if err != nil || fencePassed(rec, now) {

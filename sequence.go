@@ -70,8 +70,7 @@ func (d *delivery) readPosition(ctx context.Context) error {
 			p.Begun = p.Newest // a record that is gone proves nothing, also for its own number
 		}
 	case mark.Sequence != 0:
-		// In format 1 none below the newest number begins, whatever becomes of that one. What was
-		// kept of those below may be out of date, so it doesn't say that one may run again.
+		// In format 1 none below the newest begins: what was kept of those may be out of date.
 		p.Mark, p.newest = store.Mark{Begun: mark.Sequence, Newest: mark.Sequence}, newest
 	}
 	return nil
@@ -108,9 +107,6 @@ func (p *position) older(now store.Instant) bool {
 func (p *position) rule(op *Operation, call *Call, lease store.Instant) Decision {
 	n, newest := call.Sequence, p.newest
 	p.begun, p.next = p.Begun, p.Begun+1
-	if p.Begun == p.Newest && nothingHappened(newest) { // now, and something did before
-		p.next = p.Newest
-	}
 	switch {
 	case n < p.Begun && p.Begun == p.Newest: // whatever becomes of the newest
 		return Superseded
@@ -135,7 +131,8 @@ func (p *position) rule(op *Operation, call *Call, lease store.Instant) Decision
 	switch {
 	case p.Newest != 0 && processed(newest, call):
 		p.next = p.Newest + 1
-	case newest.Disposition == DispositionAbandoned, newest.State.Terminal() && newest.BoundTo == call.BoundTo:
+	case newest.Disposition == DispositionAbandoned, newest.State.Terminal() && newest.BoundTo == call.BoundTo,
+		p.Begun == p.Newest && nothingHappened(newest): // by its last record
 		p.next = p.Newest // this caller's, so what comes before it has an outcome
 	}
 	if n > p.next {
@@ -241,8 +238,7 @@ func (d *delivery) passGone(ctx context.Context) (progress, error) {
 	}
 	next := *p.mark
 	next.UpdatedAt, next.Mark = d.at.now, &store.Mark{Begun: p.Begun, Newest: p.Newest}
-	// A crash before this write leaves nothing. A crash after it leaves a mark that says what is
-	// true without the claim, too.
+	// A crash before this write leaves nothing, one after it a mark that is true without the claim.
 	stored, moved, err := d.engine.replace(ctx, d.op, p.mark, &next, store.ChangePostponed, nil)
 	if err != nil || !moved {
 		return startOver, err
