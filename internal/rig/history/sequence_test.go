@@ -47,6 +47,13 @@ func TestSoundSequences(t *testing.T) {
 			p.refuse(second, Gap, 1)
 			p.run(first, 8)
 		},
+		"a claim with another payload is given back, and somebody has seen it": func(p *tape) {
+			id := p.send(Event{Key: first, Verb: Begin, Payload: 2})
+			p.begin(first, "g", Conflict, 0, "")
+			p.run(first, 7)
+			p.answer(id, Event{Key: first, Word: Conflict})
+			p.last(first, Replay, "completed r", "")
+		},
 		"an end was recorded when it was first sent": func(p *tape) {
 			p.begin(first, "h", Execute, 7, "")
 			p.end(first, Complete, 7, "completed r", None)

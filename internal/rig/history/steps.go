@@ -141,8 +141,8 @@ func (b *builder) begin(r, a Event) {
 			b.maybe(r)
 			return
 		}
-		if s.kind == stepPassed || s.kind == stepHeld && !b.rules.Timed {
-			b.maybe(r) // its own claim may be what is held, or was given back; Summary counts the held ones
+		if b.givenBack(s.kind) || s.kind == stepHeld && !b.rules.Timed {
+			b.maybe(r) // its own claim may be what is held; Summary counts those
 		}
 	}
 	if s.kind != stepGrant {
@@ -160,6 +160,12 @@ func (b *builder) refusal(word string) stepKind {
 	return map[string]stepKind{InFlight: stepInFlight, Held: stepHeld, Conflict: stepConflict, Superseded: stepPassed}[word]
 }
 
+// givenBack reports whether a delivery that is refused like this may have had a claim before: one that
+// lost against another number.
+func (b *builder) givenBack(kind stepKind) bool {
+	return kind == stepPassed || kind == stepConflict && b.rules.Numbered
+}
+
 // call is a request through the proxy. Its claim and its end are two steps.
 func (b *builder) call(r, a Event) {
 	arrival, arrived := b.arrivals[r.ID]
@@ -172,7 +178,7 @@ func (b *builder) call(r, a Event) {
 		return
 	}
 	if kind := b.refusal(a.Word); kind != "" && !arrived {
-		if s.kind = kind; kind == stepHeld || kind == stepPassed {
+		if s.kind = kind; kind == stepHeld || b.givenBack(kind) {
 			b.maybe(r)
 		}
 		b.outlived(r, a)
