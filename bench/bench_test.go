@@ -64,7 +64,9 @@ var kinds = []struct {
 		}
 	}},
 	{"redis", func(b *testing.B) place { return redisAt(b, redistest.Start(b, "always").URL()) }},
-	{"cluster", func(b *testing.B) place { return redisAt(b, redistest.StartCluster(b, "always", redistest.Patient...).URL()) }},
+	{"cluster", func(b *testing.B) place {
+		return redisAt(b, redistest.StartCluster(b, "always", redistest.Patient...).URL())
+	}},
 }
 
 func redisAt(b *testing.B, url string) place {
