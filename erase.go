@@ -154,22 +154,17 @@ func (e *Engine) eraseRecord(ctx context.Context, rec *Record) error {
 func (e *Engine) erasePayment(ctx context.Context, rec *Record, payment ID) error {
 	call, cancel := e.limited(ctx)
 	defer cancel()
-	cell := store.NewCell(e.store, payment)
-	was, err := cell.Load(call)
-	if err != nil {
-		return err
-	}
 	now, err := e.now(call)
 	if err != nil {
 		return err
 	}
 	event := store.EventOf(rec.ID)
-	err = cell.Change(call, func(old []byte) (v store.CellValue, err error) {
+	err = store.NewCell(e.store, payment).Change(call, func(old store.CellValue) (v store.CellValue, err error) {
 		var kept, events map[string]json.RawMessage
-		if old == nil {
+		if old.Data == nil {
 			return v, errNotInPayment
 		}
-		if json.Unmarshal(old, &kept) != nil || kept["form"] != nil || json.Unmarshal(kept["events"], &events) != nil {
+		if json.Unmarshal(old.Data, &kept) != nil || kept["form"] != nil || json.Unmarshal(kept["events"], &events) != nil {
 			return v, errNewerPayment
 		}
 		if _, ok := events[event]; !ok {
@@ -187,7 +182,7 @@ func (e *Engine) erasePayment(ctx context.Context, rec *Record, payment ID) erro
 		if kept["events"], err = json.Marshal(events); err == nil {
 			v.Data, err = json.Marshal(kept)
 		}
-		v.KeepFor = max(was.KeepFor-now.Sub(was.At), time.Second) // as long as it would have been kept
+		v.KeepFor = max(old.KeepFor-now.Sub(old.At), time.Second) // as long as it would have been kept
 		return v, err
 	})
 	if errors.Is(err, errNotInPayment) {
@@ -232,8 +227,8 @@ func (e *Engine) declareErased(ctx context.Context, id ID) error {
 	if err != nil {
 		return err
 	}
-	return store.NewCell(e.store, erasedID).Change(call, func(old []byte) (store.CellValue, error) {
-		l, err := parseErasures(old)
+	return store.NewCell(e.store, erasedID).Change(call, func(old store.CellValue) (store.CellValue, error) {
+		l, err := parseErasures(old.Data)
 		l.add(e.opts.Witness, id, now)
 		// A crash before this write leaves the record, and so does one after it: whoever was
 		// cut off erases it again.

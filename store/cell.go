@@ -98,17 +98,17 @@ func (c *Cell) Swap(ctx context.Context, old, next CellValue) (CellValue, bool, 
 // changes bounds how often Change begins again. Each time somebody else has succeeded.
 const changes = 16
 
-// Change writes what next makes of the cell's data, or removes the cell if next returns no data
-// and the store can delete. If somebody else has changed the data meanwhile, next is called again
+// Change writes what next makes of the cell's value, or removes the cell if next returns no data
+// and the store can delete. If somebody else has changed the value meanwhile, next is called again
 // with theirs. If next returns an error, nothing is written, and Change returns it. Any other
 // error means unknown, as for Swap.
-func (c *Cell) Change(ctx context.Context, next func(old []byte) (CellValue, error)) error {
+func (c *Cell) Change(ctx context.Context, next func(old CellValue) (CellValue, error)) error {
 	old, err := c.Load(ctx)
 	for range changes {
 		if err != nil {
 			return err
 		}
-		value, err := next(old.Data)
+		value, err := next(old)
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (c *Cell) Change(ctx context.Context, next func(old []byte) (CellValue, err
 // Remove deletes the cell, if the store can delete. An error means unknown; removing again is
 // harmless.
 func (c *Cell) Remove(ctx context.Context) error {
-	return c.Change(ctx, func([]byte) (CellValue, error) { return CellValue{}, nil })
+	return c.Change(ctx, func(CellValue) (CellValue, error) { return CellValue{}, nil })
 }
 
 // remove deletes the cell if it still holds old, and reports whether it is done.

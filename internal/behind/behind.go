@@ -234,8 +234,8 @@ func Beside(ctx context.Context, st store.Store, id, cellID store.ID, next func(
 		return nil
 	}
 	cell := store.NewCell(st, cellID)
-	err = cell.Change(ctx, func(old []byte) (store.CellValue, error) {
-		data, err := next(rec, old)
+	err = cell.Change(ctx, func(old store.CellValue) (store.CellValue, error) {
+		data, err := next(rec, old.Data)
 		// A crash before this write loses the note, a crash after it nothing.
 		return store.CellValue{Data: data, KeepFor: life}, err
 	})

@@ -109,8 +109,8 @@ func (x *Index) keepList(ctx context.Context, n int, more *news) error {
 	if err != nil {
 		return err
 	}
-	err = x.shard(n).Change(ctx, func(old []byte) (store.CellValue, error) {
-		list, err := parseShard(old, now.Time())
+	err = x.shard(n).Change(ctx, func(old store.CellValue) (store.CellValue, error) {
+		list, err := parseShard(old.Data, now.Time())
 		if err != nil {
 			return store.CellValue{}, err
 		}

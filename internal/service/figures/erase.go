@@ -96,9 +96,9 @@ func (f *Figures) eraseCells(ctx context.Context, erased func(semel.ID, time.Tim
 
 // eraseCell takes the records that were erased out of a cell.
 func eraseCell[K any](ctx context.Context, cell *store.Cell, erased func(semel.ID, time.Time) bool, slots func(*K) []*keptSlot) error {
-	err := cell.Change(ctx, func(old []byte) (store.CellValue, error) {
+	err := cell.Change(ctx, func(old store.CellValue) (store.CellValue, error) {
 		var kept K
-		if form.Read(old, 1, &kept) != nil {
+		if form.Read(old.Data, 1, &kept) != nil {
 			return store.CellValue{}, behind.ErrNothing
 		}
 		found := false

@@ -237,7 +237,7 @@ func put(ctx context.Context, cell *store.Cell, data []byte) error {
 	}
 	// A crash before this write leaves the sums of a second ago, a crash after it nothing
 	// to do. The store purges the cell when nobody has written it for keepFor.
-	return cell.Change(ctx, func([]byte) (store.CellValue, error) { return store.CellValue{Data: data, KeepFor: keepFor}, nil })
+	return cell.Change(ctx, func(store.CellValue) (store.CellValue, error) { return store.CellValue{Data: data, KeepFor: keepFor}, nil })
 }
 
 // keptHistory is the history, cut to fit a cell: it drops the oldest lists of records first,
@@ -272,8 +272,8 @@ func (n *node) keptHistory() []byte {
 
 // list enters this node in the directory, and removes nodes that have lost their cells.
 func (n *node) list(ctx context.Context, now int64) error {
-	return n.directory.Change(ctx, func(old []byte) (store.CellValue, error) {
-		d, err := parseDirectory(old)
+	return n.directory.Change(ctx, func(old store.CellValue) (store.CellValue, error) {
+		d, err := parseDirectory(old.Data)
 		if err != nil {
 			return store.CellValue{}, err
 		}
