@@ -171,11 +171,17 @@ func PaymentOf(tenant, payment string) ID {
 // PaymentOperation begins the names of the operations of the cells of [PaymentOf].
 const PaymentOperation = "semel.webhook.payment/"
 
-// EventOf is the id of the event with a record.
-func EventOf(id ID) string {
+// ItemOf names what a door accepted under a record, the same at each delivery and try.
+func ItemOf(id ID) string {
 	d := id.Digest()
-	return "evt_" + hex.EncodeToString(d[:16])
+	return hex.EncodeToString(d[:16])
 }
+
+// EventPrefix begins the ids of events of webhooks; the name of their item follows.
+const EventPrefix = "evt_"
+
+// EventOf is the id of the event with a record.
+func EventOf(id ID) string { return EventPrefix + ItemOf(id) }
 
 func cellValue(rec *Record) CellValue {
 	v := CellValue{Data: rec.Result.Data, Revision: rec.Revision, At: rec.EndedAt, fence: rec.Fence}

@@ -3,7 +3,6 @@ package inbox
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -134,8 +133,7 @@ func (b *Inbox[H]) call(it *Item[H], key string) semel.Call {
 // once runs something for an item under a key, once.
 func (b *Inbox[H]) once(ctx context.Context, it *Item[H], key string, run func(context.Context, semel.Execution) error) (semel.Answer, error) {
 	return b.engine.Do(ctx, b.call(it, key), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
-		digest := x.ID().Digest()
-		it.ID = hex.EncodeToString(digest[:16])
+		it.ID = store.ItemOf(x.ID())
 		return semel.Result{}, run(ctx, x)
 	})
 }

@@ -58,7 +58,7 @@ func idOf(it *inbox.Item[head]) string {
 	if it.ID == "" {
 		return ""
 	}
-	return "evt_" + it.ID
+	return store.EventPrefix + it.ID
 }
 
 // handleNow handles an event while its sender waits. If it can't be handled, that is final.
