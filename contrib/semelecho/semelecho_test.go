@@ -80,23 +80,11 @@ func TestGuard(t *testing.T) {
 				}
 				e.Use(c.outer...)
 				e.POST("/orders", creating(s, c.then), append([]echo.MiddlewareFunc{semelecho.Guard(s.Guard, s.Route)}, c.inner...)...)
-				url, key := s.Serve(e), rand.Text()
 				rows := c.rows
 				if tx {
 					rows = c.rowsInTx
 				}
-				for i, want := range []string{c.first, c.second, c.second} {
-					got := say(s.Post(t.Context(), url, frameworktest.Make, key))
-					if !tx && got != want || tx && strings.HasPrefix(got, "2") && rows == 0 {
-						t.Errorf("in a transaction: %t: delivery %d got %q, want %q", tx, i+1, got, want)
-					}
-				}
-				if n := s.Rows(key); n != rows {
-					t.Errorf("in a transaction: %t: %d rows, want %d", tx, n, rows)
-				}
-				if told := s.Told(); !tx && len(told) != c.told {
-					t.Errorf("told of %v", told)
-				}
+				s.Thrice(t, e, frameworktest.Want{First: c.first, Again: c.second, Rows: rows, Told: c.told}, say)
 			}
 		})
 	}

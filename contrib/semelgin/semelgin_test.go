@@ -83,23 +83,11 @@ func TestGuard(t *testing.T) {
 				r := gin.New()
 				r.Use(c.outer...)
 				r.POST("/orders", append(append([]gin.HandlerFunc{semelgin.Guard(s.Guard, s.Route)}, c.inner...), creating(s, c.then))...)
-				url, key := s.Serve(r), rand.Text()
 				rows := c.rows
 				if tx {
 					rows = c.rowsInTx
 				}
-				for i, want := range []string{c.first, c.second, c.second} {
-					got := say(s.Post(t.Context(), url, frameworktest.Make, key))
-					if !tx && got != want || tx && strings.HasPrefix(got, "2") && rows == 0 {
-						t.Errorf("in a transaction: %t: delivery %d got %q, want %q", tx, i+1, got, want)
-					}
-				}
-				if n := s.Rows(key); n != rows {
-					t.Errorf("in a transaction: %t: %d rows, want %d", tx, n, rows)
-				}
-				if told := s.Told(); !tx && len(told) != c.told {
-					t.Errorf("told of %v", told)
-				}
+				s.Thrice(t, r, frameworktest.Want{First: c.first, Again: c.second, Rows: rows, Told: c.told}, say)
 			}
 		})
 	}
