@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,9 +27,11 @@ type eraser struct {
 	known map[string]time.Time // keys that the program has noted, and when
 }
 
-func newEraser(t *testing.T, st semel.Store, w semel.Witness) *eraser {
+// newEraser starts one whose program has noted known in an earlier life.
+func newEraser(t *testing.T, st semel.Store, w semel.Witness, known map[string]time.Time) *eraser {
 	t.Helper()
 	e := &eraser{known: map[string]time.Time{}}
+	maps.Copy(e.known, known)
 	var err error
 	e.Engine, err = semel.New(st, &semel.Options{Witness: w, Operations: []semel.Operation{{Name: "op", Window: time.Hour}}, Events: &semel.Events{
 		Decided: func(ev semel.Event) { e.note(ev.ID.Key, ev.At) },
@@ -89,7 +92,7 @@ const anna = "anna@example.com"
 func TestEveryEngineLearnsWhatWasErased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New()
-		a, b := newEraser(t, st, nil), newEraser(t, st, nil)
+		a, b := newEraser(t, st, nil, nil), newEraser(t, st, nil, nil)
 		defer a.stop()
 		defer b.stop()
 		for _, e := range []*eraser{a, b} {
@@ -108,9 +111,8 @@ func TestEveryEngineLearnsWhatWasErased(t *testing.T) {
 		b.deliver(t, anna) // a new call
 		pass(time.Minute)
 		b.knows(t, "of the next call", "other", anna)
-		c := newEraser(t, st, nil) // it was stopped for a day
+		c := newEraser(t, st, nil, map[string]time.Time{anna: late}) // it was stopped for a day
 		defer c.stop()
-		c.note(anna, late)
 		pass(3 * time.Second)
 		c.knows(t, "after a start")
 	})
@@ -123,7 +125,7 @@ func TestTheListOfErasuresNamesNobody(t *testing.T) {
 			var lists [2][]byte
 			for i := range lists {
 				st := memstore.New()
-				e := newEraser(t, st, w)
+				e := newEraser(t, st, w, nil)
 				e.stop()
 				e.deliver(t, anna)
 				must(t, e.Purge(t.Context(), person(anna), semel.Removal{Reason: "r", EraseEvidence: true}))
@@ -158,13 +160,13 @@ func sum(s string) []byte {
 func TestWhoCannotTellForgetsAll(t *testing.T) {
 	for name, erase := range map[string]func(t *testing.T, st *memstore.Store){
 		"by a secret that it lacks": func(t *testing.T, st *memstore.Store) {
-			e := newEraser(t, st, &scribe{})
+			e := newEraser(t, st, &scribe{}, nil)
 			defer e.stop()
 			e.deliver(t, "else")
 			must(t, e.Purge(t.Context(), person("else"), semel.Removal{Reason: "r", EraseEvidence: true}))
 		},
 		"more than is listed": func(t *testing.T, st *memstore.Store) {
-			e := newEraser(t, st, nil)
+			e := newEraser(t, st, nil, nil)
 			defer e.stop()
 			for i := range 4100 {
 				e.deliver(t, fmt.Sprint(i))
@@ -176,7 +178,7 @@ func TestWhoCannotTellForgetsAll(t *testing.T) {
 			if !ok {
 				t.Fatal(err)
 			}
-			e := newEraser(t, st, nil)
+			e := newEraser(t, st, nil, nil)
 			defer e.stop()
 			e.deliver(t, "else")
 			wantCode(t, e.Purge(t.Context(), person("else"), semel.Removal{Reason: "r", EraseEvidence: true}), semel.CodeUnsupported)
@@ -188,7 +190,7 @@ func TestWhoCannotTellForgetsAll(t *testing.T) {
 				before := time.Now()
 				pass(time.Second)
 				erase(t, st)
-				e := newEraser(t, st, nil)
+				e := newEraser(t, st, nil, nil)
 				defer e.stop()
 				e.note(anna, before)
 				e.note("later", time.Now().Add(time.Hour))

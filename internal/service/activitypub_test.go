@@ -92,7 +92,7 @@ func (in *instance) deliver(s *running, path, form, body string) receipt {
 		}
 	}
 	r.Host, r.URL.Scheme, r.URL.Host = r.URL.Host, "http", s.DataAddr().String()
-	resp, err := http.DefaultTransport.RoundTrip(r)
+	resp, err := direct.Transport.RoundTrip(r)
 	if err != nil {
 		in.t.Fatal(err)
 	}

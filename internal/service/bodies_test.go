@@ -75,7 +75,7 @@ func TestWorstBodies(t *testing.T) {
 					runtime.GC()
 				}
 				runtime.ReadMemStats(&before)
-				resp, err := http.DefaultClient.Do(r)
+				resp, err := direct.Do(r)
 				if err != nil {
 					t.Fatal(err)
 				}

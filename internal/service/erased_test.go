@@ -33,7 +33,7 @@ func feed(t *testing.T, s *running) string {
 		t.Fatal(err)
 	}
 	r.Header.Set("Last-Event-ID", "1")
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := direct.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ routes:
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := http.Post(s.admin("/v1/explain"), "application/json", strings.NewReader(string(body)))
+		a, err := direct.Post(s.admin("/v1/explain"), "application/json", strings.NewReader(string(body)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ routes:
 		}
 		r.Header.Set("Idempotency-Key", "k")
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		if _, err := http.DefaultClient.Do(r); err != nil {
+		if _, err := direct.Do(r); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -191,16 +191,18 @@ commands: {registry: REGISTRY}
 evidence: {key_file: KEYS}
 `)))
 	always := []string{"Authorization", "Bearer " + token, "Semel-Effect", "none"}
-	post := func(path, body string, header ...string) (int, http.Header) {
+	post := func(t *testing.T, path, body string, header ...string) (int, http.Header) {
 		status, h, _ := do(t, http.MethodPost, s.data(path), body, append(header, always...)...)
 		return status, h
 	}
 	route := func(path string) func(*testing.T, string) (int, http.Header) {
-		return func(_ *testing.T, call string) (int, http.Header) { return post(path, "{}", "Idempotency-Key", call) }
+		return func(t *testing.T, call string) (int, http.Header) {
+			return post(t, path, "{}", "Idempotency-Key", call)
+		}
 	}
 	command := func(entity string) func(*testing.T, string) (int, http.Header) {
-		return func(_ *testing.T, call string) (int, http.Header) {
-			return post("/v1/commands", `{"tenant_id":"acme","actor_id":"alice","intent":{"entity":"`+entity+`","action":"pay","target":"`+call+`"}}`)
+		return func(t *testing.T, call string) (int, http.Header) {
+			return post(t, "/v1/commands", `{"tenant_id":"acme","actor_id":"alice","intent":{"entity":"`+entity+`","action":"pay","target":"`+call+`"}}`)
 		}
 	}
 	engine, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{{Name: "shielded", Effects: []string{"pay"}}}})
@@ -263,12 +265,12 @@ evidence: {key_file: KEYS}
 		{name: "a handler of this process", own: true, deliver: handled(own), verdict: same, runs: retried},
 		{name: "a financial handler of this process", own: true, money: true, deliver: handled(ownMoney), verdict: same, runs: again(judge.Aborted)},
 		{name: "a webhook that is synchronous", statusOnly: true, deliver: func(t *testing.T, call string) (int, http.Header) {
-			return post("/hooks", "{}", signedAs(t, "github", secret, "{}", "X-GitHub-Delivery", call, "X-GitHub-Event", "push")...)
+			return post(t, "/hooks", "{}", signedAs(t, "github", secret, "{}", "X-GitHub-Delivery", call, "X-GitHub-Event", "push")...)
 		}, verdict: unproved(), runs: again(judge.Aborted, judge.Failed, judge.Rejected)}, // the sender delivers until it is taken
 		{name: "a command with a URL", words: true, deliver: command("order"), verdict: commanded, runs: again(judge.Aborted)},
 		{name: "a command with a provider's key", words: true, deliver: command("card"), verdict: commanded, runs: again(judge.Aborted)},
-		{name: "a function of Forrst", words: true, deliver: func(_ *testing.T, call string) (int, http.Header) {
-			return post("/forrst", `{"protocol":{"name":"forrst","version":"0.1.0"},"id":"r","call":{"function":"pay","version":"1.0.0","arguments":{}},"extensions":[{"urn":"urn:forrst:ext:idempotency","options":{"key":"`+call+`"}}]}`)
+		{name: "a function of Forrst", words: true, deliver: func(t *testing.T, call string) (int, http.Header) {
+			return post(t, "/forrst", `{"protocol":{"name":"forrst","version":"0.1.0"},"id":"r","call":{"function":"pay","version":"1.0.0","arguments":{}},"extensions":[{"urn":"urn:forrst:ext:idempotency","options":{"key":"`+call+`"}}]}`)
 		}, verdict: func(status int, v judge.Verdict) judge.Verdict { // none of this is Forrst's
 			switch {
 			case v == judge.Rejected && status != 403:
@@ -278,8 +280,8 @@ evidence: {key_file: KEYS}
 			}
 			return v
 		}, runs: again(judge.Aborted)},
-		{name: "an agent", deliver: func(_ *testing.T, call string) (int, http.Header) {
-			return post("/agent/message:send", `{"message":{"messageId":"`+call+`","role":"ROLE_USER","parts":[{"text":"pay"}]}}`)
+		{name: "an agent", deliver: func(t *testing.T, call string) (int, http.Header) {
+			return post(t, "/agent/message:send", `{"message":{"messageId":"`+call+`","role":"ROLE_USER","parts":[{"text":"pay"}]}}`)
 		}, verdict: func(_ int, v judge.Verdict) judge.Verdict {
 			if v == judge.Completed { // none of this is a task
 				return judge.Unknown

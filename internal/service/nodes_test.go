@@ -90,7 +90,7 @@ func (c *callers) send(n *stage.Process, operation, key, body string) bool {
 	c.mu.Lock()
 	c.sent[operation]++
 	c.mu.Unlock()
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := direct.Do(r)
 	if err != nil {
 		return false
 	}

@@ -45,7 +45,7 @@ func TestUploadsThatKeepComingArrive(t *testing.T) {
 			if c.key != "" {
 				r.Header.Set("Idempotency-Key", c.key)
 			}
-			resp, err := http.DefaultTransport.RoundTrip(r)
+			resp, err := direct.Transport.RoundTrip(r)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -237,7 +237,9 @@ func put(ctx context.Context, cell *store.Cell, data []byte) error {
 	}
 	// A crash before this write leaves the sums of a second ago, a crash after it nothing
 	// to do. The store purges the cell when nobody has written it for keepFor.
-	return cell.Change(ctx, func(store.CellValue) (store.CellValue, error) { return store.CellValue{Data: data, KeepFor: keepFor}, nil })
+	return cell.Change(ctx, func(store.CellValue) (store.CellValue, error) {
+		return store.CellValue{Data: data, KeepFor: keepFor}, nil
+	})
 }
 
 // keptHistory is the history, cut to fit a cell: it drops the oldest lists of records first,

@@ -77,7 +77,7 @@ func TestBackupOfADirectory(t *testing.T) {
 		if key != "" {
 			r.Header.Set("Idempotency-Key", key)
 		}
-		res, err := http.DefaultTransport.RoundTrip(r)
+		res, err := direct.Transport.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
 		}

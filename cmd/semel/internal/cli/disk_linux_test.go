@@ -76,7 +76,7 @@ func TestAFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Idempotency-Key", key)
-		resp, err := http.DefaultTransport.RoundTrip(r)
+		resp, err := direct.Transport.RoundTrip(r)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, p.Quote())
 		}

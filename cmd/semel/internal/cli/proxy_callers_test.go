@@ -95,7 +95,7 @@ func request(t *testing.T, method, url string, header ...string) (int, string) {
 		}
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
+	resp, err := direct.Transport.RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
 	}

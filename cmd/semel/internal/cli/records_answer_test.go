@@ -58,7 +58,7 @@ func TestAHeldRequestIsSettledWithAnAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("Idempotency-Key", "order-7")
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := direct.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}

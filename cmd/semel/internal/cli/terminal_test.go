@@ -57,7 +57,7 @@ routes:
 		}
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Idempotency-Key", key)
-		resp, err := http.DefaultClient.Do(r)
+		resp, err := direct.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -62,7 +62,7 @@ auth:
 			t.Fatal(err)
 		}
 		req.Header.Set("Authorization", "Bearer olgas-token")
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := direct.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ func deliver(t *testing.T, url, key string) {
 		}
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Idempotency-Key", key)
-		resp, err := http.DefaultClient.Do(r)
+		resp, err := direct.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
