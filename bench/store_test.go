@@ -49,8 +49,9 @@ func beside(b *testing.B, p place, bare func(b *testing.B, t *target) step) {
 	turns.Compare(b, loads...)
 }
 
-// BenchmarkRecords measures replays of random records and new calls on a store with many
-// records, and on one with a hundredth of them.
+// BenchmarkRecords measures replays of random records, new calls, and pages of searches and of
+// due records on a store with many records, each with an attribute of its own, and on one with a
+// hundredth of them.
 func BenchmarkRecords(b *testing.B) {
 	for _, kind := range kinds {
 		b.Run(kind.name, func(b *testing.B) {
@@ -66,10 +67,12 @@ func BenchmarkRecords(b *testing.B) {
 				turns.Compare(b, turns.Load{Name: "large", Callers: *callers, Step: large.execute},
 					turns.Load{Name: "small", Callers: *callers, Step: small.execute})
 			})
-			b.Run("search for what is in flight", func(b *testing.B) {
-				turns.Compare(b, turns.Load{Name: "large", Callers: 1, Step: large.running(b)},
-					turns.Load{Name: "small", Callers: 1, Step: small.running(b)})
-			})
+			for _, page := range pages {
+				b.Run(page.name, func(b *testing.B) {
+					turns.Compare(b, turns.Load{Name: "large", Callers: 1, Step: page.step(b, large)},
+						turns.Load{Name: "small", Callers: 1, Step: page.step(b, small)})
+				})
+			}
 		})
 	}
 }
@@ -109,34 +112,6 @@ func (t *target) execute(ctx context.Context, c *turns.Caller) error {
 		return fmt.Errorf("a new key got %s", ans.Decision)
 	}
 	return ans.Attempt.Complete(ctx, semel.Result{Data: t.result})
-}
-
-// running leaves some attempts in flight, and returns a step that finds them all.
-func (t *target) running(b *testing.B) step {
-	const attempts = 100
-	c := turns.NewCaller(0)
-	for range attempts {
-		if ans, err := t.engine.Begin(b.Context(), call(c.Key())); err != nil || ans.Decision != semel.Execute {
-			b.Fatal(ans.Decision, err)
-		}
-	}
-	return func(ctx context.Context, _ *turns.Caller) error {
-		n := 0
-		for q := (store.Query{State: semel.Processing, Limit: store.MaxSearchLimit}); ; {
-			page, err := t.store.Extras().Search.Search(ctx, q)
-			if err != nil {
-				return err
-			}
-			n += len(page.Records)
-			if q.Cursor = page.Next; q.Cursor == "" {
-				break
-			}
-		}
-		if n < attempts {
-			return fmt.Errorf("%d of %d attempts were found", n, attempts)
-		}
-		return nil
-	}
 }
 
 // replay begins a known key.
@@ -198,6 +173,7 @@ func (p *place) fill(b *testing.B, name string, t *target, n int) {
 			for i := w; i < n; i += fillers {
 				rec := outcome
 				rec.ID.Key = known(i)
+				rec.Attributes = store.Attributes{"order": known(i)}
 				binary.BigEndian.PutUint64(rec.Revision[8:], uint64(i))
 				if _, applied, err := t.store.Apply(ctx, store.Write{Record: &rec}); err != nil || !applied {
 					return errors.Join(fmt.Errorf("record %d, applied: %t", i, applied), err)
