@@ -33,11 +33,6 @@ var pages = []struct {
 			return t.find(ctx, 0, store.Query{Limit: 50, Attributes: store.Attributes{"order": c.Key()}})
 		}
 	}},
-	{"search for a prefix of an attribute", func(_ *testing.B, t *target) step {
-		return func(ctx context.Context, c *turns.Caller) error {
-			return t.find(ctx, 1, store.Query{Limit: 1, AttributePrefixes: store.Attributes{"order": known(c.Rand.IntN(t.records))}})
-		}
-	}},
 	{"page of the newest records", func(_ *testing.B, t *target) step {
 		return func(ctx context.Context, _ *turns.Caller) error {
 			return t.find(ctx, 1, store.Query{Limit: 50})
