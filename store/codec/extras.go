@@ -48,41 +48,21 @@ var (
 	compensationStates = []store.CompensationState{"", store.CompensationStarted, store.CompensationDone, store.CompensationFailed}
 )
 
+// extrasOf are the flags of the optional members that a record has.
+func extrasOf(r *store.Record) (has uint64) {
+	for i, there := range [...]bool{ // in the order of the bits
+		r.Attributes != nil, r.Confirmation != nil, r.Outbox != nil, r.Compensation != nil, r.Policy != (store.Policy{}),
+		r.BoundTo != "", r.Door != "", r.Sequence != 0, r.Payload != nil, r.Mark != nil, r.RefusedUntil != 0,
+	} {
+		if there {
+			has |= 1 << i
+		}
+	}
+	return has
+}
+
 func appendExtras(b []byte, r *store.Record) []byte {
-	var has uint64
-	if r.Attributes != nil {
-		has |= hasAttributes
-	}
-	if r.Confirmation != nil {
-		has |= hasConfirmation
-	}
-	if r.Outbox != nil {
-		has |= hasOutbox
-	}
-	if r.Compensation != nil {
-		has |= hasCompensation
-	}
-	if r.Policy != (store.Policy{}) {
-		has |= hasPolicy
-	}
-	if r.BoundTo != "" {
-		has |= hasBound
-	}
-	if r.Door != "" {
-		has |= hasDoor
-	}
-	if r.Sequence != 0 {
-		has |= hasSequence
-	}
-	if r.Payload != nil {
-		has |= hasPayload
-	}
-	if r.Mark != nil {
-		has |= hasMark
-	}
-	if r.RefusedUntil != 0 {
-		has |= hasRefused
-	}
+	has := extrasOf(r)
 	if has == 0 {
 		return b
 	}
@@ -93,15 +73,8 @@ func appendExtras(b []byte, r *store.Record) []byte {
 			b = appendText(appendText(b, name), r.Attributes[name])
 		}
 	}
-	if c := r.Confirmation; c != nil {
-		b = appendCount(b, len(c.Tokens), c.Tokens == nil)
-		for i := range c.Tokens {
-			b = append(b, c.Tokens[i].Digest[:]...)
-			b = appendTime(b, c.Tokens[i].ExpiresAt)
-		}
-		b = binary.AppendVarint(b, int64(c.Tries))
-		b = appendText(b, c.Principal)
-		b = appendTime(b, c.ConfirmedAt)
+	if has&hasConfirmation != 0 {
+		b = appendConfirmation(b, r.Confirmation)
 	}
 	if has&hasOutbox != 0 {
 		b = binary.AppendUvarint(b, uint64(len(r.Outbox)))
@@ -109,18 +82,8 @@ func appendExtras(b []byte, r *store.Record) []byte {
 			b = appendMessage(b, &r.Outbox[i])
 		}
 	}
-	if c := r.Compensation; c != nil {
-		// A compensation has no fingerprint; in its place the flag says Shared.
-		b = append(b, flagsOf(c.Shared, c.Failure, store.Result{}, nil))
-		b = appendText(b, c.Operation)
-		b = appendText(b, c.Principal)
-		b = appendText(b, c.Key)
-		b = appendWord(b, compensationStates, c.State)
-		b = appendText(b, c.Reason)
-		b = appendTime(b, c.StartedAt)
-		b = appendTime(b, c.SettledAt)
-		b = appendTime(b, c.NextAt)
-		b = appendFailure(b, c.Failure)
+	if has&hasCompensation != 0 {
+		b = appendCompensation(b, r.Compensation)
 	}
 	if has&hasPolicy != 0 {
 		b = appendPolicy(b, &r.Policy)
@@ -144,6 +107,59 @@ func appendExtras(b []byte, r *store.Record) []byte {
 		b = appendTime(b, r.RefusedUntil)
 	}
 	return b
+}
+
+func appendConfirmation(b []byte, c *store.Confirmation) []byte {
+	b = appendCount(b, len(c.Tokens), c.Tokens == nil)
+	for i := range c.Tokens {
+		b = append(b, c.Tokens[i].Digest[:]...)
+		b = appendTime(b, c.Tokens[i].ExpiresAt)
+	}
+	b = binary.AppendVarint(b, int64(c.Tries))
+	return appendTime(appendText(b, c.Principal), c.ConfirmedAt)
+}
+
+func (r *reader) confirmation() *store.Confirmation {
+	c := new(store.Confirmation)
+	if n, isNil := r.count(minToken); !isNil {
+		c.Tokens = make([]store.ConfirmationToken, n)
+		for i := range c.Tokens {
+			copy(c.Tokens[i].Digest[:], r.take(len(store.Digest{})))
+			c.Tokens[i].ExpiresAt = r.time()
+		}
+	}
+	c.Tries = int(r.varint())
+	c.Principal = r.text()
+	c.ConfirmedAt = r.time()
+	return c
+}
+
+// appendCompensation writes Shared by the flag for a fingerprint, which a compensation
+// doesn't have.
+func appendCompensation(b []byte, c *store.Compensation) []byte {
+	b = append(b, flagsOf(c.Shared, c.Failure, store.Result{}, nil))
+	b = appendText(b, c.Operation)
+	b = appendText(b, c.Principal)
+	b = appendText(b, c.Key)
+	b = appendWord(b, compensationStates, c.State)
+	b = appendText(b, c.Reason)
+	b = appendTime(b, c.StartedAt)
+	b = appendTime(b, c.SettledAt)
+	b = appendTime(b, c.NextAt)
+	return appendFailure(b, c.Failure)
+}
+
+func (r *reader) compensation() *store.Compensation {
+	flags := r.flags()
+	c := &store.Compensation{Operation: r.text(), Principal: r.text(), Key: r.text()}
+	c.Shared = flags&hasFingerprint != 0
+	c.State = word(r, compensationStates)
+	c.Reason = r.text()
+	c.StartedAt = r.time()
+	c.SettledAt = r.time()
+	c.NextAt = r.time()
+	c.Failure = r.failure(flags)
+	return c
 }
 
 func appendPolicy(b []byte, p *store.Policy) []byte {
@@ -201,18 +217,7 @@ func (r *reader) extras(rec *store.Record) {
 		r.bad = r.bad || len(rec.Attributes) != n
 	}
 	if has&hasConfirmation != 0 {
-		c := new(store.Confirmation)
-		rec.Confirmation = c
-		if n, isNil := r.count(minToken); !isNil {
-			c.Tokens = make([]store.ConfirmationToken, n)
-			for i := range c.Tokens {
-				copy(c.Tokens[i].Digest[:], r.take(len(store.Digest{})))
-				c.Tokens[i].ExpiresAt = r.time()
-			}
-		}
-		c.Tries = int(r.varint())
-		c.Principal = r.text()
-		c.ConfirmedAt = r.time()
+		rec.Confirmation = r.confirmation()
 	}
 	if has&hasOutbox != 0 {
 		rec.Outbox = make([]store.Message, r.elements(minMessage))
@@ -221,16 +226,7 @@ func (r *reader) extras(rec *store.Record) {
 		}
 	}
 	if has&hasCompensation != 0 {
-		flags := r.flags()
-		c := &store.Compensation{Operation: r.text(), Principal: r.text(), Key: r.text()}
-		c.Shared = flags&hasFingerprint != 0
-		c.State = word(r, compensationStates)
-		c.Reason = r.text()
-		c.StartedAt = r.time()
-		c.SettledAt = r.time()
-		c.NextAt = r.time()
-		c.Failure = r.failure(flags)
-		rec.Compensation = c
+		rec.Compensation = r.compensation()
 	}
 	if has&hasPolicy != 0 {
 		rec.Policy = r.policy()
