@@ -154,50 +154,14 @@ func BenchStall(b *testing.B, st semel.Store, stall Stall) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = e.Close(context.WithoutCancel(b.Context())) })
-	next := make([]int, stallCallers)
-	load := func() (quick []time.Duration, slow int) {
-		var mu sync.Mutex
-		var all sync.WaitGroup
-		over := time.Now().Add(length)
-		for caller := range stallCallers {
-			all.Go(func() {
-				var mine []time.Duration
-				for time.Now().Before(over) {
-					c := stall.call(caller, next[caller])
-					next[caller]++
-					start := time.Now()
-					ans, err := e.Begin(b.Context(), c)
-					if err == nil && ans.Decision == semel.Execute {
-						err = ans.Attempt.Complete(b.Context(), benchResult)
-					}
-					took := time.Since(start)
-					if err != nil {
-						took = max(took, length/2)
-					}
-					mine = append(mine, took)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				for _, d := range mine {
-					if d >= length/2 {
-						slow++
-					} else {
-						quick = append(quick, d)
-					}
-				}
-			})
-		}
-		all.Wait()
-		slices.Sort(quick)
-		return quick, slow
-	}
-	load() // connections are made, and statements prepared
+	load := stallLoad{stall: stall, engine: e, length: length, next: make([]int, stallCallers)}
+	load.run(b) // connections are made, and statements prepared
 	var more, before []float64
 	stuck, calls := 0, 0
 	for b.Loop() {
-		healthy, _ := load()
+		healthy, _ := load.run(b)
 		end := stall.Begin()
-		during, needed := load()
+		during, needed := load.run(b)
 		end()
 		if len(healthy) == 0 || len(during) == 0 {
 			b.Fatal("no calls")
@@ -211,6 +175,58 @@ func BenchStall(b *testing.B, st semel.Store, stall Stall) {
 	b.ReportMetric(turns.Median(more), "p99.9-more-ms")
 	b.ReportMetric(float64(stuck)/float64(b.N), "stuck")
 	b.ReportMetric(float64(calls)/float64(b.N), "calls")
+}
+
+// stallLoad runs calls, each of them new, by many callers at once.
+type stallLoad struct {
+	stall  Stall
+	engine *semel.Engine
+	length time.Duration
+	next   []int // call of each caller
+}
+
+// run returns how long the calls took that begin within the length, the quickest first, and how
+// many took half of it or failed.
+func (l *stallLoad) run(b *testing.B) (quick []time.Duration, slow int) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	over := time.Now().Add(l.length)
+	for caller := range l.next {
+		all.Go(func() {
+			var mine []time.Duration
+			for time.Now().Before(over) {
+				mine = append(mine, l.one(b, caller))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, d := range mine {
+				if d >= l.length/2 {
+					slow++
+				} else {
+					quick = append(quick, d)
+				}
+			}
+		})
+	}
+	all.Wait()
+	slices.Sort(quick)
+	return quick, slow
+}
+
+// one makes the next call of a caller. A failed one counts as slow.
+func (l *stallLoad) one(b *testing.B, caller int) time.Duration {
+	c := l.stall.call(caller, l.next[caller])
+	l.next[caller]++
+	start := time.Now()
+	ans, err := l.engine.Begin(b.Context(), c)
+	if err == nil && ans.Decision == semel.Execute {
+		err = ans.Attempt.Complete(b.Context(), benchResult)
+	}
+	took := time.Since(start)
+	if err != nil {
+		took = max(took, l.length/2)
+	}
+	return took
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
