@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,7 +15,7 @@ import (
 )
 
 // putEntry adds an entry of the evidence log to a batch: a key for its leaf, one for its
-// opening and one for each of the subjects that it is found by.
+// opening and one for each of its subjects.
 //
 // They are in the batch of the record that the entry is about, so a crash leaves all of
 // it or nothing. Entries are numbered as they are put in the log, and the count is in the
@@ -47,8 +48,8 @@ func (s *Store) AppendEvidence(ctx context.Context, list []store.Entry) error {
 	return s.writeBare(ctx, &op{evidence: list})
 }
 
-// ReadEvidence is [store.EvidenceLog.ReadEvidence]. It reads a snapshot, and doesn't hold up
-// those who write. What it returns is durable.
+// ReadEvidence is [store.EvidenceLog.ReadEvidence]. It reads a snapshot, so writers don't wait
+// for it, and returns durable entries only.
 func (s *Store) ReadEvidence(ctx context.Context, from uint64, limit int) (list []store.Entry, err error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
@@ -62,7 +63,7 @@ func (s *Store) ReadEvidence(ctx context.Context, from uint64, limit int) (list 
 	snap := s.db.NewSnapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
 	list = make([]store.Entry, 0, end-from)
-	err = entries(ctx, snap, leafPrefix, from, end, func(number uint64, leaf []byte) error {
+	err = numbers(ctx, snap, entryKey(leafPrefix, from), entryKey(leafPrefix, end), func(number uint64, leaf []byte) error {
 		if number != from+uint64(len(list)) {
 			return errMissing
 		}
@@ -78,7 +79,7 @@ func (s *Store) ReadEvidence(ctx context.Context, from uint64, limit int) (list 
 	if err != nil {
 		return nil, fmt.Errorf("evidence: entry number %d: %w", from+uint64(len(list)), err)
 	}
-	err = entries(ctx, snap, openingPrefix, from, end, func(number uint64, opening []byte) error {
+	err = numbers(ctx, snap, entryKey(openingPrefix, from), entryKey(openingPrefix, end), func(number uint64, opening []byte) error {
 		list[number-from].Opening = append([]byte{}, opening...) // which may be empty, and is not nil
 		return nil
 	})
@@ -88,26 +89,28 @@ func (s *Store) ReadEvidence(ctx context.Context, from uint64, limit int) (list 
 	return list, nil
 }
 
-var errMissing = errors.New("it is missing")
+var (
+	errMissing = errors.New("it is missing")
+	errEnough  = errors.New("no more is wanted")
+)
 
-// entries calls f with leaves or openings, and their numbers, from one number to before
-// another.
-func entries(ctx context.Context, r pebble.Reader, prefix byte, from, end uint64, f func(number uint64, value []byte) error) (err error) {
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: entryKey(prefix, from), UpperBound: entryKey(prefix, end)})
+// numbers calls f with each key from low to before high, until f fails: with the number of the
+// entry, which the key ends in, and the value.
+func numbers(ctx context.Context, r pebble.Reader, low, high []byte, f func(number uint64, value []byte) error) (err error) {
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
 	for ok := it.First(); ok; ok = it.Next() {
-		number, ok := parseAddress(it.Key()[1:])
-		if !ok {
+		if len(it.Key()) != len(low) {
 			return fmt.Errorf("there is a key of %d bytes", len(it.Key()))
 		}
 		value, err := it.ValueAndErr()
 		if err := errors.Join(ctx.Err(), err); err != nil {
 			return err
 		}
-		if err := f(uint64(number), value); err != nil {
+		if err := f(binary.BigEndian.Uint64(it.Key()[len(low)-8:]), value); err != nil {
 			return err
 		}
 	}
@@ -115,7 +118,7 @@ func entries(ctx context.Context, r pebble.Reader, prefix byte, from, end uint64
 }
 
 // FindEvidence is [store.EvidenceLog.FindEvidence].
-func (s *Store) FindEvidence(ctx context.Context, subject store.Subject, from uint64, limit int) (numbers []uint64, err error) {
+func (s *Store) FindEvidence(ctx context.Context, subject store.Subject, from uint64, limit int) (list []uint64, err error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -124,22 +127,16 @@ func (s *Store) FindEvidence(ctx context.Context, subject store.Subject, from ui
 	if from >= end || limit <= 0 || subject == (store.Subject{}) {
 		return nil, nil
 	}
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: subjectKey(&subject, from), UpperBound: subjectKey(&subject, end)})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	for ok := it.First(); ok && len(numbers) < limit; ok = it.Next() {
-		if err := ctx.Err(); err != nil {
-			return nil, err
+	err = numbers(ctx, s.db, subjectKey(&subject, from), subjectKey(&subject, end), func(number uint64, _ []byte) error {
+		if list = append(list, number); len(list) == limit {
+			return errEnough
 		}
-		number, ok := parseSubjectKey(it.Key())
-		if !ok {
-			return nil, fmt.Errorf("evidence: the index has a key of %d bytes", len(it.Key()))
-		}
-		numbers = append(numbers, number)
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, fmt.Errorf("evidence: the index of subjects: %w", err)
 	}
-	return numbers, it.Error()
+	return list, nil
 }
 
 // EraseEvidence is [store.EvidenceLog.EraseEvidence]. From then on nobody can read the

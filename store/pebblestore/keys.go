@@ -14,7 +14,7 @@ type digest = [32]byte
 // address numbers records in the order in which they were created. No address is reused.
 type address uint64
 
-// noAddress is the address of what is not stored.
+// noAddress is the address of a record that isn't stored.
 const noAddress address = math.MaxUint64
 
 // dueTime is an instant in the due index, shifted so that it sorts as an unsigned number.
@@ -35,7 +35,7 @@ func sortable(at store.Instant) dueTime {
 	return dueTime(uint64(min(at, math.MaxInt64-1)) ^ 1<<63)
 }
 
-// The first byte of a key says what it is.
+// The first byte of a key is its kind.
 const (
 	indexPrefix     = 'i'
 	recordPrefix    = 'r'
@@ -96,14 +96,6 @@ func entryKey(prefix byte, number uint64) []byte { return numbered(prefix, numbe
 func subjectKey(subject *store.Subject, number uint64) []byte {
 	key := append(make([]byte, 0, subjectKeyLen), subjectPrefix)
 	return binary.BigEndian.AppendUint64(append(key, subject[:]...), number)
-}
-
-// parseSubjectKey reads the number of the entry.
-func parseSubjectKey(b []byte) (number uint64, ok bool) {
-	if len(b) != subjectKeyLen || b[0] != subjectPrefix {
-		return 0, false
-	}
-	return binary.BigEndian.Uint64(b[subjectKeyLen-8:]), true
 }
 
 func tileKey(name string) []byte { return append([]byte{tilePrefix}, name...) }

@@ -1,15 +1,15 @@
 // Package pebblestore keeps records in a local directory, in Pebble, CockroachDB's
 // log-structured store. It is the durable store for which you need to install nothing.
 //
-// What Apply and Purge acknowledged, and what Get and Due returned, survives the end of the
-// process, a crash of the operating system and a power failure, if the device keeps what it
-// says it has flushed. It doesn't survive the loss of the disk, and it is lost if you put an
+// Writes that Apply and Purge have acknowledged, and records that Get and Due have returned,
+// survive the end of the process, a crash of the operating system and a power failure, if the
+// device keeps its promise about flushed data. They don't survive the loss of the disk, nor an
 // older copy in its place.
 //
 // The store notices damaged files when it reads them, and on Open if the damage would hide
-// what was acknowledged. In a store that wasn't closed it can't notice two kinds of damage: a
-// log that has lost its end or is gone, and, without [Options].Strict, more than one changed
-// bit in the last acknowledged writes.
+// acknowledged writes. In a store that wasn't closed it can't notice two kinds of damage: a log
+// that has lost its end or is gone, and, without [Options].Strict, more than one changed bit in
+// the last acknowledged writes.
 //
 // Only one process at a time can open a directory, which has a lock. Any number of engines
 // within the process may share the Store.
@@ -60,7 +60,8 @@ type Store struct {
 	dir    string
 	logger logger
 	looked func() // see Options
-	// failures receives errors of Pebble's background work, for those who wait for that.
+	// failures receives the errors of Pebble's background work, for Open and Close, which wait
+	// for that work.
 	failures chan error
 	clock    clock
 	stripes  []stripe
@@ -93,7 +94,7 @@ var errClosed = errors.New("pebblestore: closed")
 // Open opens the store in dir, and creates it if the directory is empty or doesn't exist.
 // Options may be nil. Open fails if another Store has the directory open, or if the directory
 // holds something else, has a newer format, or has lost records. The error then says how to
-// open what is left, in case you have no copy.
+// open the rest, in case you have no copy.
 //
 // Opening after a crash replays the write-ahead log: at most a few times
 // Options.MemTableBytes.
@@ -120,138 +121,6 @@ func OpenContext(ctx context.Context, dir string, opts *Options) (*Store, error)
 	return s, nil
 }
 
-func (s *Store) open(o *Options) (err error) {
-	if s.dir, err = resolve(s.fs, s.dir); err != nil {
-		return err
-	}
-	if s.readOnly {
-		if _, err := s.fs.Stat(s.fs.PathJoin(s.dir, formatFile)); err != nil {
-			return fmt.Errorf("there is no store: %w", err)
-		}
-	} else if err := errors.Join(s.enough(openRoom), prepareDirectory(s.fs, s.dir)); err != nil {
-		return err
-	}
-	if s.lock, err = lockDirectory(s.fs, s.dir); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.release())
-		}
-	}()
-	if !s.readOnly {
-		s.hideDirectory()
-	}
-	if err := establishFormat(s.fs, s.dir); err != nil {
-		return err
-	}
-	sealed, err := s.breakSeal(o)
-	if err != nil {
-		return err
-	}
-	var end walEnd
-	if !sealed {
-		if end, err = s.checkWAL(o); err != nil {
-			return err
-		}
-	}
-	if !s.readOnly {
-		if err := s.raise(o); err != nil {
-			return err
-		}
-	}
-	if s.db, err = s.openPebble(o, s.readOnly); err != nil {
-		return err
-	}
-	meta, err := readMeta(s.db)
-	if err := errors.Join(err, end.check(meta), s.attributes.read(s.db, &meta)); err != nil {
-		return err
-	}
-	note, err := readNote(s.db)
-	if err != nil {
-		return err
-	}
-	if err := s.clock.start(meta.clock, note, o.time); err != nil {
-		return err
-	}
-	s.space.watch(s, o)
-	s.absent.start(s, meta.records)
-	s.processing.start(meta.end)
-	s.start(o.batchBytes(), meta)
-	s.attributes.build(s)
-	return nil
-}
-
-// raise makes a database that isn't there yet, or raises the format of one that was written
-// with an older one. Pebble does both when it opens a directory, but only after it has made
-// the log of that opening, whose chunks have the older form: walScan would take them for
-// damage. So nothing is written to that log.
-//
-// A crash in the middle leaves a database with all that it had, and perhaps an older format:
-// the next Open raises it again.
-func (s *Store) raise(o *Options) error {
-	desc, err := pebble.Peek(s.dir, s.fs)
-	if err != nil || desc.Exists && desc.FormatMajorVersion >= formatVersion {
-		return err
-	}
-	db, err := s.openPebble(o, false)
-	if err != nil {
-		return err
-	}
-	return db.Close()
-}
-
-// kinds makes Pebble begin a new table for each kind of key of the evidence log. The log only
-// grows, so its tables move to lower levels as they are, and tables of openings are deleted
-// whole when these are erased. All other kinds share tables: merging the index then also
-// removes purged records from the disk. See BenchmarkKinds.
-func kinds(start []byte) (policy pebble.SpanPolicy, end []byte, err error) {
-	return policy, []byte{max(tilePrefix, start[0]+1)}, nil
-}
-
-// breakSeal compares the directory with its seal, removes the seal, and reports whether there
-// was one. It looks before anything is written, because when Pebble opens a directory for
-// writing it tidies up, and could remove what a repair needs.
-func (s *Store) breakSeal(o *Options) (sealed bool, err error) {
-	was, sealed, err := readSeal(s.fs, s.dir)
-	if err != nil || !sealed {
-		return false, err
-	}
-	digest, err := sealDigest(s.fs, s.dir)
-	if err != nil {
-		return true, err
-	}
-	if digest != was.digest {
-		return true, fmt.Errorf("the directory is damaged: the files that name its tables have changed since it was closed. Put a copy of it in its place; if there is none, removing the file %s accepts the loss", sealFile)
-	}
-	db, err := s.openPebble(o, true)
-	if err != nil {
-		return true, err
-	}
-	meta, err := readMeta(db)
-	if err := errors.Join(err, db.Close()); err != nil {
-		return true, err
-	}
-	if meta.batches != was.batches {
-		return true, fmt.Errorf("records are missing: the directory was closed after batch %d and now ends at batch %d. Put a copy of it in its place; if there is none, removing the file %s accepts the loss", was.batches, meta.batches, sealFile)
-	}
-	if s.readOnly {
-		return true, nil
-	}
-	// A crash before this is durable leaves the seal, and what it says is
-	// still true: nothing has been written since.
-	return true, removeSeal(s.fs, s.dir)
-}
-
-// release closes what Open has opened.
-func (s *Store) release() error {
-	var err error
-	if s.db != nil {
-		err = s.db.Close()
-	}
-	return errors.Join(err, s.lock.Close())
-}
-
 // enter registers a call. Each successful enter is followed by leave.
 func (s *Store) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -273,7 +142,7 @@ func (s *Store) enterToWrite(ctx context.Context) error {
 
 func (s *Store) leave() { s.calls.RUnlock() }
 
-// Close waits for running calls and closes the directory. What was acknowledged is durable
+// Close waits for running calls and closes the directory. Acknowledged writes are durable
 // already. Close writes the memory tables out, if the disk has room for that, and seals the
 // directory, so that the next Open is quick, and notices if records have got lost in between.
 // Closing again returns the same result.
