@@ -15,12 +15,12 @@ import (
 // every claim is for a new key, and finding nothing costs Pebble more than the rest of the
 // claim, because it has to ask every level. ADR 21 says what the filter is worth.
 //
-// It is a Bloom filter of every record that has been stored since the directory was
-// opened. It takes 12 bits of memory for each, and takes about one absent key in a hundred
-// for stored. It can't take a stored key for absent:
-//   - What was stored before is in a snapshot that Open takes before the first call, and no
-//     key is called absent until all of that has been added and counted.
-//   - What is stored later is added before it is queued, under the lock of its stripe.
+// It is a Bloom filter of every record that has been stored since the directory was opened. It
+// needs 12 bits of memory for each, and mistakes about one absent key in a hundred for a stored
+// one. It never mistakes a stored key for an absent one:
+//   - Records stored earlier are in a snapshot that Open takes before the first call. The
+//     filter calls no key absent until all of them have been added and counted.
+//   - Later records are added before they are queued, under the lock of their stripe.
 //   - Nothing is ever removed. Purged records stay in the filter until the directory is
 //     opened again, and once it is full it calls no key absent any more.
 type absence struct {
@@ -45,7 +45,7 @@ const (
 	probes     = 7
 )
 
-// start begins to add what is stored. It must come before the first call.
+// start begins to add the stored records. Call it before the store takes calls.
 func (a *absence) start(s *Store, records uint64) {
 	a.stop = make(chan struct{})
 	a.layers.Store(&[]*filterLayer{newFilterLayer(firstLayer)})

@@ -16,23 +16,23 @@ import (
 	"github.com/semelhq/semel/store/codec"
 )
 
-// stripeCount is so high that those who read a record rarely have to look again because
-// another in its stripe changes; see BenchmarkStripes.
+// stripeCount is high enough that a reader rarely has to look again because another record of
+// the stripe has changed; see BenchmarkStripes.
 const stripeCount = 4096
 
-// stripe lets one change of a record at a time be on its way to the disk, for the
-// records whose digests fall on it. Its lock is held for work in memory only.
+// stripe allows each of its records one change at a time on the way to the disk. Digests are
+// spread over the stripes. The lock is held for work in memory only.
 type stripe struct {
 	mu sync.Mutex
-	// pending are the records that are being changed. Nobody hears of the change, or
-	// makes another, before it is durable or was taken back.
+	// pending are the records that are being changed. Until a change is durable or withdrawn,
+	// nobody hears of it and nobody makes another.
 	pending []digest
-	// running is the newest record whose attempt hasn't ended, as it is stored: the end of
-	// the attempt usually comes next, and needn't look for what its claim has written. No
-	// digest: none is known.
+	// running is the newest record with a running attempt, as stored: the end of that attempt
+	// usually comes next, and needn't look up what the claim has just written. The zero value
+	// means none.
 	running runningRecord
-	// version counts the changes that were begun. What was read from the database still
-	// holds while it stays the same.
+	// version counts the changes that were begun. A read of the database is still valid while
+	// it stays the same.
 	version  uint64
 	watchers hub.Hub[digest]
 }
@@ -78,7 +78,7 @@ func (st *stripe) begin(d *digest) {
 	st.pending = append(st.pending, *d)
 }
 
-// end takes the mark away, and tells those who wait. made says that the change is durable.
+// end takes the mark away and wakes the waiters. made says that the change is durable.
 func (st *stripe) end(o *op, made bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -99,9 +99,9 @@ func (s *Store) isPending(id *semel.ID) bool {
 	return slices.Contains(st.pending, d)
 }
 
-// Apply is [store.Store.Apply]. When ctx ends while the write is being synced,
-// Apply returns at once and the write goes on. A write that was not sent to the disk by
-// then is taken back, and the error is a [store.ErrNotApplied].
+// Apply is [store.Store.Apply]. When ctx ends while the write is being synced, Apply returns at
+// once and the write goes on. A write that hasn't been sent to the disk by then is withdrawn,
+// and the error is a [store.ErrNotApplied].
 func (s *Store) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	if err := s.enterToWrite(ctx); err != nil {
 		return nil, false, err
@@ -118,8 +118,7 @@ func (s *Store) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, 
 	return cur, applied, err
 }
 
-// change writes o if the stored revision is expect. Where it is another, it returns what
-// is stored.
+// change writes o if the stored revision is expect. Otherwise it returns the stored record.
 func (s *Store) change(ctx context.Context, id *semel.ID, expect store.Revision, o *op) (cur *semel.Record, applied bool, err error) {
 	st := s.stripe(&o.digest)
 	is, err := s.look(ctx, st, &o.digest, id, expect)
@@ -156,8 +155,8 @@ type stored struct {
 	rec   *semel.Record // nil: nothing is stored
 }
 
-// look finds what is stored for a record, and is durable. It returns with the stripe
-// locked, so nothing changes until the caller has unlocked it; after an error it isn't.
+// look reads the durable version of a record. It returns with the stripe locked, so nothing
+// changes until the caller unlocks it; after an error the stripe isn't locked.
 func (s *Store) look(ctx context.Context, st *stripe, d *digest, id *semel.ID, expect store.Revision) (stored, error) {
 	if err := st.lock(ctx, d); err != nil {
 		return stored{}, err

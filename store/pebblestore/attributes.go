@@ -15,12 +15,12 @@ import (
 	"github.com/semelhq/semel/internal/terms"
 )
 
-// attributes is what the store knows about its index of attributes, whose entries are written in
-// the batch of their record.
+// attributes knows how far the index of attributes reaches. Its entries are written in the
+// batch of their record.
 //
-// An earlier program writes records without entries. So each batch says that this program has
-// written it: if the last one doesn't, the entries are made anew, from the newest record to the
-// oldest, while searches go on.
+// An earlier program writes records without entries. So this program marks each of its batches.
+// If the last one lacks the mark, the store rebuilds the entries in the background, from the
+// newest record to the oldest, and searches go on.
 type attributes struct {
 	// low is from where on all records have their entries.
 	low atomic.Uint64
@@ -121,7 +121,7 @@ func (a *attributes) build(s *Store) {
 	})
 }
 
-// chunk bounds what is read at a time, for the memory it takes.
+// One step of the rebuild reads this much at most, to bound its memory.
 const chunkRecords, chunkBytes = 256, 4 << 20
 
 // some makes the entries of the newest records that have none. Each is written as a change of
@@ -148,8 +148,7 @@ func (a *attributes) some(s *Store) error {
 	return nil
 }
 
-// behind reads the newest records that have no entries and need some, and from where on none is
-// left then.
+// behind reads the newest records that still need entries. From low on, all will have theirs.
 func (a *attributes) behind(s *Store) (recs []*semel.Record, low address, err error) {
 	ctx := context.Background()
 	if err := s.enter(ctx); err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// clock is the store's time: that of [offsetclock.Clock], whose servers' clock is the wall
-// clock of this machine. No other process works on the directory, so what the clock notes is in
-// memory, and goes with the next batch.
+// clock is the store's time: an [offsetclock.Clock] over the wall clock of this machine. No
+// other process works on the directory, so its notes stay in memory until the next batch.
 type clock struct {
 	offsetclock.Clock
 	noted   atomic.Pointer[offsetclock.Note]

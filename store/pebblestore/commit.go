@@ -20,8 +20,8 @@ import (
 // alone waits for nobody, and many share what a batch costs. Pebble syncs once for all that
 // the log has.
 //
-// While the disk hangs, callers wait in the queue. One that gives up leaves it with what it
-// wanted to write, so that only those wait who are still there, and what waits is bounded.
+// While the disk hangs, callers wait in the queue. A caller that gives up takes its write
+// along, so the queue is bounded and has no orphans.
 type committer struct {
 	queue   gather.Queue[*op]
 	sending sync.WaitGroup
@@ -34,21 +34,22 @@ type committer struct {
 
 	syncing chan struct{} // has an element for each batch that is in the log and not durable
 	durable atomic.Uint64 // the number of the newest batch that can't be lost
-	// entries is how many entries of the evidence log can't be lost. Nobody is shown more:
-	// whoever signed what a crash then takes back would be caught telling two stories.
+	// entries is how many entries of the evidence log can't be lost. Readers get no more than
+	// that: somebody who signs entries that a crash then takes back would be caught telling two
+	// stories.
 	entries atomic.Uint64
 }
 
-// inFlight bounds the batches that are in the log and not durable, whose results are unknown
-// while the disk hangs. BenchmarkInFlight shows what it costs to wait for each.
+// inFlight bounds the batches that are in the log and not durable yet. While the disk hangs,
+// their results are unknown. BenchmarkInFlight shows the cost of one at a time.
 const inFlight = 64
 
 // ErrBusy is what a write fails with when too much waits for the disk already. Nothing
 // was written.
 var ErrBusy = fmt.Errorf("pebblestore: too much waits for the disk: %w", store.ErrNotApplied)
 
-// start makes the store ready to write. Its first batch changes nothing: it begins a log
-// with a number by which the next Open knows whether anything is missing before it.
+// start makes the store ready to write. Its first batch changes nothing: it gives the new log a
+// number, so that the next Open notices if something before it is missing.
 func (s *Store) start(maxBytes int, last meta) {
 	c := &s.commits
 	c.last = last
@@ -76,8 +77,8 @@ func (s *Store) stop() uint64 {
 	return s.commits.last.batches
 }
 
-// commit returns when a change is durable. When ctx ends before it was sent, it is taken
-// back, and the error is a [store.ErrNotApplied].
+// commit returns when a change is durable. If ctx ends before the change is sent, it is
+// withdrawn, and the error is a [store.ErrNotApplied].
 func (s *Store) commit(ctx context.Context, o *op) error {
 	err := s.commits.queue.Do(ctx, o)
 	if !errors.Is(err, gather.ErrNotSent) {
@@ -90,15 +91,15 @@ func (s *Store) commit(ctx context.Context, o *op) error {
 	return fmt.Errorf("%w: %w", store.ErrNotApplied, err)
 }
 
-// settle lets others see and change the record of a change that is durable, if it was made,
-// or was taken back.
+// settle lets others see and change a record again, once its change is durable (made) or
+// withdrawn.
 func (s *Store) settle(o *op, made bool) {
 	if !o.bare {
 		s.stripe(&o.digest).end(o, made)
 	}
 }
 
-// send puts a batch in the log. What it returns waits until the batch is durable.
+// send puts a batch in the log. finish waits until the batch is durable.
 func (s *Store) send(batch []*op) (finish func()) {
 	c := &s.commits
 	b := s.log(batch)

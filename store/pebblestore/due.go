@@ -16,9 +16,9 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// dueMark remembers the time before which the due index is known to be empty. Without it
-// each sweep would walk again over the entries that earlier sweeps have removed, until
-// compaction drops them; see BenchmarkDueMark.
+// dueMark remembers up to which time the due index is empty. Without it each sweep would walk
+// again over the entries that earlier sweeps have removed, until compaction drops them; see
+// BenchmarkDueMark.
 type dueMark struct {
 	mu       sync.Mutex
 	low      dueTime // there is no entry before it
@@ -158,8 +158,8 @@ func (s *Store) scanDue(ctx context.Context, from duePlace, q *store.DueQuery) (
 	return page, first, nil
 }
 
-// readDue reads the record of an entry of the index. What it returns is durable. It finds
-// none if the record is due at another time by now.
+// readDue reads the record of an entry of the index, in its durable version. It finds none if
+// the record is due at another time by now.
 func (s *Store) readDue(ctx context.Context, snap *pebble.Snapshot, p duePlace, budget *paging.Budget) (rec *semel.Record, found bool, err error) {
 	value, closer, err := snap.Get(recordKey(p.at))
 	if errors.Is(err, pebble.ErrNotFound) {

@@ -230,7 +230,7 @@ func readNote(db pebble.Reader) (offsetclock.Note, error) {
 	return n, nil
 }
 
-// readKey returns a copy of what is stored under a key: nil if nothing is.
+// readKey returns a copy of the value of a key, or nil if there is none.
 func readKey(db pebble.Reader, key []byte) ([]byte, error) {
 	value, closer, err := db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {

@@ -6,10 +6,9 @@ import (
 	"sync"
 )
 
-// leafHashes remembers the hashes of the newest entries of the evidence log until they
-// are asked for. Extending the Merkle tree each second then needn't read back what was
-// just written, and what somebody changes on the disk in that second doesn't get into the
-// tree.
+// leafHashes remembers the hashes of the newest entries of the evidence log until somebody
+// takes them. So extending the Merkle tree each second needn't read the new entries back, and
+// tampering with the disk in that second doesn't get into the tree.
 type leafHashes struct {
 	mu   sync.Mutex
 	end  uint64 // the number after the last one

@@ -21,8 +21,8 @@ func (l *logger) Errorf(string, ...any) {}
 
 // Fatalf ends the process. Pebble calls it when a write or sync of its log or manifest has
 // failed: after a failed sync nobody knows what the disk holds, and a second sync may report
-// success for data that were dropped. What was acknowledged is on disk, and the next Open
-// finds it.
+// success for data that were dropped. All acknowledged writes are on disk, and the next Open
+// finds them.
 func (l *logger) Fatalf(format string, args ...any) {
 	l.end(fmt.Sprintf(format, args...))
 }

@@ -59,14 +59,14 @@ func (o *op) Size() int {
 	return n
 }
 
-// putAll adds changes to a batch, and what they add and remove to the store's counts. No record is
-// changed twice in a batch, so the order is free, and keys of one kind follow each other: Pebble
-// finds the place of a key faster if it is near that of the one before.
+// putAll adds changes to a batch, and keeps the store's counts up to date. No record is changed
+// twice in a batch, so the order is free, and keys of one kind follow each other: Pebble finds
+// the place of a key faster if it is near that of the one before.
 //
 // A key of the index, or of the due index, is set once before it is removed, so the cheaper
 // single-delete is right.
 //
-// It encodes records in the memory that it is given and returns: Pebble copies them.
+// It encodes records in value, which it returns for the next call: Pebble copies them.
 func putAll(ops []*op, b *pebble.Batch, m *meta, a *attributes, value []byte) []byte {
 	for _, o := range ops {
 		switch {

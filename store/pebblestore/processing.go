@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// processing knows in memory where the records are whose newest attempt is in flight or held, so
-// that a search for them doesn't read all others. It begins with what is written after the
-// store was opened; the first such search reads the rest, page by page.
+// processing remembers the addresses of records with an attempt in flight or held, so that a
+// search for those doesn't read all records. It begins with the writes after Open; the first
+// such search adds the rest, page by page.
 //
-// An address in it may be of a record that has ended, never the other way round: searches read
-// the records.
+// It may have an address too many, of an attempt that has ended, but never one too few:
+// searches read the records.
 type processing struct {
 	mu sync.Mutex
 	at map[address]struct{}
-	// low is from where on all are known.
+	// From low on, at is complete.
 	low address
 }
 
@@ -36,8 +36,8 @@ func (p *processing) changed(batch []*op) {
 	}
 }
 
-// saw notes what a search has found at an address. All that lies between it and low, as that
-// was when the search began there, was seen by that search.
+// saw notes what a search has found at an address. The search must have come down to it from
+// low, or above, without leaving a record out.
 func (p *processing) saw(at address, runs bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

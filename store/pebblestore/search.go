@@ -23,7 +23,8 @@ const searchBatch = 10_000
 // they were created, which doesn't change while they are stored. A search for an attribute, or
 // either of several, reads only records that have one.
 //
-// After the first search for what is in flight or held, others read only such records.
+// The first search for calls in flight or held reads all records; later ones read only such
+// calls.
 //
 // Damaged records are in Page.Unreadable, and logged. They count towards the limit.
 func (s *Store) Search(ctx context.Context, q store.Query) (store.Page, error) {
@@ -45,9 +46,9 @@ func (s *Store) Search(ctx context.Context, q store.Query) (store.Page, error) {
 
 var errCursor = &semel.Error{Code: semel.CodeInvalidCall, Message: "the cursor is not one of this store"}
 
-// search looks at the records before an address. One for attributes reads only records that have
-// one, and one for what is in flight or held only records that may be, once it has been through
-// the store.
+// search looks at the records before an address. With attributes in the query it reads only
+// records that have one; for calls in flight or held only candidates, once a search has been
+// through the store.
 func (s *Store) search(ctx context.Context, q *store.Query, end address) (store.Page, error) {
 	l := lookup{store: s, query: q, budget: paging.New(ctx)}
 	learns := false // what the rest of the store has
@@ -149,8 +150,8 @@ func (l *lookup) enough(at address) bool {
 	return true
 }
 
-// look reads what is stored at an address, or that it can't be read, and adds it to the page if
-// the query selects it. It reports whether that may be in flight or held.
+// look adds the record at an address to the page if the query selects it, or else the error of
+// reading it. It reports whether the record may be in flight or held.
 func (l *lookup) look(ctx context.Context, at address, value []byte, failed error) (runs bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err

@@ -11,10 +11,9 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// space watches how much room the disk has. When that is hardly more than it takes to turn
-// the logs into tables, the store adds no more records: what is left is for the outcomes of
-// the records it has, and for purging them. If it isn't enough for these either, a write to
-// the log fails and the process ends.
+// space watches how much room the disk has. When there is hardly enough to turn the logs into
+// tables, the store adds no more records: the rest is for the outcomes of the records it has,
+// and for purging them. If even that runs out, a write to the log fails and the process ends.
 type space struct {
 	fs     vfs.FS
 	dir    string

@@ -49,8 +49,8 @@ func (c *walChunk) size() int { return walHeader + len(c.payload) }
 func (c *walChunk) begins() bool { return c.kind == walFull || c.kind == walFirst }
 func (c *walChunk) ends() bool   { return c.kind == walFull || c.kind == walLast }
 
-// parseWALChunk reads the chunk at the beginning of what is left of a block, if there is
-// a valid one.
+// parseWALChunk reads the chunk at the beginning of the rest of a block, if there is a valid
+// one.
 func parseWALChunk(b []byte) (c walChunk, ok bool) {
 	if len(b) < walHeader || b[walKind] < walFull || b[walKind] > walLast {
 		return c, false
@@ -109,8 +109,8 @@ func walBitFlipped(b []byte, number uint32) bool {
 	return true
 }
 
-// oneBitApart reports whether one bit of a checksum, or of what it is computed of, keeps it
-// from being the right one.
+// oneBitApart reports whether a checksum would be right if one bit of it, or of its data, were
+// flipped.
 func oneBitApart(b []byte, sum uint32) bool {
 	crc := crc32.Checksum(b, walTable)
 	if bits.OnesCount32(maskCRC(crc)^sum) == 1 {
@@ -127,8 +127,8 @@ func oneBitApart(b []byte, sum uint32) bool {
 	return false
 }
 
-// progress is what each batch says in the log, and nowhere else: its own number, and that of
-// the newest batch that was durable when it was written.
+// progress is stored in every batch of the log: its number, and the newest batch known to be
+// durable when it was written.
 type progress struct{ number, durable uint64 }
 
 const progressLen = 2 * 8

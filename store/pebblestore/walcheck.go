@@ -98,8 +98,8 @@ func (log *walScan) flushed(last uint64) bool {
 	return n != 0 && n <= last
 }
 
-// scanLogs reads the logs in their order. It returns the last one whose first batch is in the
-// tables, or right after these, and those that follow.
+// scanLogs reads the logs in their order. It returns the last one that begins within the tables
+// or right after them, and all later ones.
 func (s *Store) scanLogs(flushed uint64) (logs []*walScan, err error) {
 	files, err := wal.Scan(wal.Dir{FS: s.fs, Dirname: s.dir})
 	if err != nil {

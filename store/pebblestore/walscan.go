@@ -23,7 +23,7 @@ type walScan struct {
 	before      uint64 // the last batch before the log, if that is known
 	gap         bool   // their numbers aren't consecutive, or some have none
 
-	// damaged: what is at the end is certainly a damaged part of the log.
+	// damaged: at the end there is certainly a damaged part of the log.
 	damaged bool
 	// ambiguous: it may be that, or a write that was cut off by a loss of power.
 	ambiguous bool
@@ -52,8 +52,7 @@ func scanWAL(fs vfs.FS, dir, name string, before uint64) (*walScan, error) {
 	return s, nil
 }
 
-// restOfBlock is what is left of the block at a place. It may be that of a block of which the
-// file has a part only.
+// restOfBlock is the block from a place on. whole is false if the file ends within the block.
 func restOfBlock(content []byte, at int) (rest []byte, whole bool) {
 	end := at - at%walBlock + walBlock
 	return content[at:min(end, len(content))], end <= len(content)

@@ -9,9 +9,9 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Attributes are lexemes NAME=VALUE of a text search vector, whose index finds them whole and
-// by their beginnings. A search compares what it finds with the record, so it doesn't matter
-// that two attributes may have one lexeme.
+// Attributes are lexemes NAME=VALUE of a text search vector. Its index finds them whole and by
+// their beginnings. A search compares each record with the query, so two attributes may share a
+// lexeme.
 
 // maxLexeme is as long as lexemes are, in bytes; longer ones are cut. The server takes up to
 // 2,046.

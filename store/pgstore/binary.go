@@ -10,7 +10,7 @@ import (
 
 // Parameters and results travel in PostgreSQL's binary form, which the store writes and reads
 // itself: the driver's way, by plans for each type and interfaces for each element, took a
-// third of the time of a batch. Text and bytes are what they are; the rest is below.
+// third of the time of a batch. Text and bytes need no conversion; the rest is below.
 
 // column is a parameter that is an array, with an element for each of the rows that a
 // statement is about. value appends that of a row to b, or returns nil, which makes it null.

@@ -70,8 +70,8 @@ func (s *Store) noted(ctx context.Context) (string, error) {
 	return one(query(ctx, s, text, newStatement("SELECT note FROM "+name(s.opts.Schema, clockTable))))
 }
 
-// note replaces a note if it is what it was. It doesn't wait for a disk or a standby: a note
-// that a crash of the server takes back is seconds older than it should be.
+// note replaces a note if nobody else has. It doesn't wait for a disk or a standby: if a crash
+// of the server takes a note back, the one before is only seconds older.
 func (s *Store) note(ctx context.Context, was, next string) error {
 	_, err := query(ctx, s, ignore, newStatement("UPDATE "+name(s.opts.Schema, clockTable)+" SET note = $2::text"+
 		" FROM (SELECT set_config('synchronous_commit', 'off', true)) AS commits WHERE note = $1::text", []byte(was), []byte(next)))

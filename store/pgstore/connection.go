@@ -24,11 +24,11 @@ const (
 	// answerLimit is how long an answer is waited for before the connection is dropped, if its
 	// session isn't at work on it.
 	answerLimit = 3 * time.Second
-	// pingLimit is how long a connection that was idle for a second may take to show that it
-	// isn't dead before another is made.
+	// pingLimit is how long the ping of a connection may take that was idle for a second. After
+	// that the pool replaces it.
 	pingLimit = 250 * time.Millisecond
-	// maxLooks is how often a session is found at work before its connection is dropped all
-	// the same.
+	// maxLooks is how often mayDrop finds a session at work before its connection is dropped
+	// all the same.
 	maxLooks = 3
 	// maxLate is how many sessions a server may be at work on for long before no more
 	// connections are dropped.
@@ -153,9 +153,9 @@ func plainly(err error) error {
 
 // noCancelConn is a network connection that pgx can't send a cancel request for.
 //
-// When a connection breaks, or a context ends, pgx asks the server over another one to
-// cancel what it does. If a commit is cancelled while it waits for a standby, this server
-// shows it and no standby has it. pgx asks only at the address that RemoteAddr gives;
+// When a connection breaks, or a context ends, pgx asks the server over another one to cancel
+// the statement. If a commit is cancelled while it waits for a standby, this server shows it
+// and no standby has it. pgx asks only at the address that RemoteAddr gives;
 // TestNothingIsCalledBack notices if that changes.
 type noCancelConn struct{ net.Conn }
 
@@ -273,7 +273,7 @@ func (s *Store) commit(ctx context.Context, pool *pgxpool.Pool, f func(conn *pgx
 		return notApplied(err)
 	}
 	defer conn.Release()
-	// Taken now: dropLate may run when the connection was given back.
+	// Read them now: dropLate may run when the connection is back in its pool.
 	pid, network := conn.Conn().PgConn().PID(), conn.Conn().PgConn().Conn()
 	var ended atomic.Bool // f has returned, or the connection was dropped before
 	late := time.AfterFunc(within(s.opts.answer), func() { s.dropLate(ctx, pid, network, &ended) })
@@ -286,8 +286,8 @@ func (s *Store) commit(ctx context.Context, pool *pgxpool.Pool, f func(conn *pgx
 }
 
 // dropLate is called when no answer has come in time from the server's process pid. It closes
-// the connection as soon as that may be dropped, or ctx ends, unless what it was used for has
-// ended. pgx would say goodbye first, and keep the place in the pool until that was sent.
+// the connection as soon as mayDrop allows that, or ctx ends, unless f has returned. pgx would
+// say goodbye first, and keep the place in the pool until that was sent.
 func (s *Store) dropLate(ctx context.Context, pid uint32, network net.Conn, ended *atomic.Bool) {
 	for looks := 1; !ended.Load() && s.base.Err() == nil && ctx.Err() == nil && !s.mayDrop(ctx, pid, looks); looks++ {
 		pause(ctx, s.opts.answer)
@@ -302,7 +302,7 @@ func (s *Store) dropLate(ctx context.Context, pid uint32, network net.Conn, ende
 // without its connection, as when it waits for a standby, and a server has few sessions: then
 // the connection is dropped only when it has been looked at often enough, and if few others of
 // the stores in this database are at work for long. If the server doesn't answer, another
-// connection would be of no use. Behind a pooler pid is made up, so its session counts as at
+// connection would be of no use. A pooler invents pid, so behind one the session counts as at
 // work, and among the others.
 func (s *Store) mayDrop(ctx context.Context, pid uint32, looks int) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.answer)

@@ -1,30 +1,27 @@
 // Package pgstore keeps records in PostgreSQL. Any number of processes may use one
 // database, and share every record.
 //
-// What Apply and Purge acknowledged is as durable as the server's settings make a
-// commit; [Store.Durability] reads them and tells you what that means. Writes of
-// concurrent callers share a statement and its commit (group commit). ADR 18 says how,
-// and lists the invariants that this rests on.
+// Acknowledged writes are as durable as the server's settings make a commit; [Store.Durability]
+// reads them and tells you what they mean. Writes of concurrent callers share a statement and
+// its commit (group commit). ADR 18 says how, and lists the invariants that this rests on.
 //
 // # Cancelled commits
 //
-// The store never asks the server to cancel a write. If a caller hangs up, or its time is
-// over, it is told so at once, and its batch goes on; the engine finds out later what
-// became of it. Where commits wait for a standby, the server may show a row that no standby
-// has: somebody has ended the wait, or the server was restarted. Acting on such a row would
-// be wrong, because a failover loses it. So every answer that rests on a row that was read,
-// a refused write or a Get, comes from a transaction that commits something of its own, and
-// waits in its turn.
+// The store never asks the server to cancel a write. If a caller hangs up, or its time is over,
+// its call returns at once and the batch goes on; the engine finds out the result later. Where
+// commits wait for a standby, the server may show a row that no standby has: somebody has ended
+// the wait, or the server was restarted. Acting on such a row would be wrong, because a
+// failover loses it. So every answer that rests on a row that was read, a refused write or a
+// Get, comes from a transaction that commits something of its own, and waits in its turn.
 //
 // # What is certain
 //
-// An error of [Store.Apply] wraps [store.ErrNotApplied] if nothing of the write was sent,
-// or if the server refused a statement before the commit: it can't be reached, is starting
-// up, has too many connections, only reads, is out of space, a row is locked or damaged, a
-// time limit is over. It doesn't if the commit fails, or if the connection breaks after the
-// write was sent. A write with a deadline is refused by the server's clock at the moment
-// when the statement comes to its row; what it waits for then, a lock for
-// Options.LockTimeout or the commit, isn't counted.
+// An error of [Store.Apply] wraps [store.ErrNotApplied] if nothing of the write was sent, or if
+// the server refused a statement before the commit: it can't be reached, is starting up, has
+// too many connections, only reads, is out of space, a row is locked or damaged, a time limit
+// is over. It doesn't if the commit fails, or if the connection breaks after the write was
+// sent. The server compares a write's deadline with its clock when the statement comes to the
+// row; later waits, for a lock up to Options.LockTimeout or for the commit, don't count.
 //
 // # Clock
 //

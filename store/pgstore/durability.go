@@ -9,13 +9,13 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// settingNames are what the level is judged by, in the order in which they are shown.
+// settingNames are the settings that decide the level, in the order in which they are listed.
 var settingNames = []string{
 	"fsync", "full_page_writes", "synchronous_commit", "synchronous_standby_names", "transaction_read_only", "pg_is_in_recovery",
 }
 
-// Durability is [store.DurabilityReporter.Durability]. The settings are those of the
-// store's sessions, because some can be set for a user or a database.
+// Durability is [store.DurabilityReporter.Durability]. It reads the settings in a session of
+// the store, because some can be set for a user or a database.
 func (s *Store) Durability(ctx context.Context) (store.Durability, error) {
 	rows, err := query(ctx, s, func(v values) (store.Setting, error) {
 		return store.Setting{Name: string(v[0]), Value: string(v[1])}, nil
@@ -80,8 +80,8 @@ func judge(settings map[string]string) store.Durability {
 	return d
 }
 
-// kinOf names an engine that speaks PostgreSQL's protocol, by what it says of its version;
-// empty for PostgreSQL itself. Such engines carry out the statements for claims and
+// kinOf recognizes, by the text of its version, another engine that speaks PostgreSQL's
+// protocol; empty for PostgreSQL itself. Such engines carry out the statements for claims and
 // outcomes. They lack what transactions of the application, evidence and the level of
 // durability rest on, or mean something else by the same names, so the store refuses those.
 func kinOf(version string) string {

@@ -27,9 +27,9 @@ func (s *Store) AppendEvidence(ctx context.Context, entries []store.Entry) error
 	return nil
 }
 
-// ReadEvidence is [store.EvidenceLog.ReadEvidence]. It numbers the entries that have no
-// number yet, unless it can answer without them. Where commits wait for a standby, the
-// standby has what it returns.
+// ReadEvidence is [store.EvidenceLog.ReadEvidence]. It numbers the entries that have no number
+// yet, unless it can answer without them. Where commits wait for a standby, the standby has the
+// entries that it returns.
 func (s *Store) ReadEvidence(ctx context.Context, from uint64, limit int) ([]store.Entry, error) {
 	if limit <= 0 {
 		return nil, nil
@@ -47,8 +47,8 @@ func (s *Store) ReadEvidence(ctx context.Context, from uint64, limit int) ([]sto
 	return list, nil
 }
 
-// logged is a row of the log. What is read may be signed for, so it is read behind a barrier:
-// after a failover another entry could have the same number.
+// logged is a row of the log. Reads of entries have a barrier, because somebody may sign for
+// them: after a failover another entry could have the same number.
 type logged struct {
 	number int64
 	entry  store.Entry
@@ -120,8 +120,8 @@ func (s *Store) PutEvidenceTiles(ctx context.Context, tiles map[string][]byte) e
 	return nil
 }
 
-// EvidenceTile is [store.EvidenceLog.EvidenceTile]. It has no barrier: a tile follows from
-// leaves that were shown.
+// EvidenceTile is [store.EvidenceLog.EvidenceTile]. It needs no barrier: a tile follows from
+// leaves that somebody has read.
 func (s *Store) EvidenceTile(ctx context.Context, name string) ([]byte, error) {
 	tiles, err := query(ctx, s, func(v values) ([]byte, error) { return bytes.Clone(v[0]), nil }, newStatement(s.log.tile, []byte(name)))
 	if err != nil {

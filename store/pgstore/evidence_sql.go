@@ -129,12 +129,12 @@ func scanCounted(v values) (c counted, err error) {
 // entries have a number. It works in portions, so that a long queue isn't one endless
 // transaction.
 //
-// The sequence of the queue has gaps, and transactions commit in another order than they
-// took its numbers, so nobody can follow it. Instead, one reader at a time moves what is in
-// the queue to the log, in the order of the sequence. The lock has a statement of its own
-// and the isolation is READ COMMITTED, so the second statement sees all that earlier
-// readers have moved; the primary key refuses a number that was given before. The lock ends
-// with its transaction, so you may put a pooler in between.
+// The sequence of the queue has gaps, and transactions commit in another order than they took
+// its numbers, so nobody can follow it. Instead, one reader at a time moves the queue to the
+// log, in the order of the sequence. The lock has a statement of its own and the isolation is
+// READ COMMITTED, so the second statement sees all that earlier readers have moved; the primary
+// key refuses a number that exists already. The lock ends with its transaction, so you may put
+// a pooler in between.
 //
 // A write takes its numbers of the sequence after it has changed its row, and so after the
 // identity's earlier write. Whoever sees its entries sees the earlier ones, too, which come

@@ -72,8 +72,8 @@ func (r *row) decode() (*semel.Record, error) {
 	return rec, nil
 }
 
-// look reads what is stored of identities, which all differ, behind a barrier. A row without
-// a revision says that nothing is stored; its at is the server's clock in microseconds.
+// look reads the rows of identities, which all differ, behind a barrier. A row without a
+// revision says that nothing is stored; its at is the server's clock in microseconds.
 func (s *Store) look(conn *pgx.Conn, ids [][]byte) (map[digest]row, error) {
 	rows, err := transact(unending, s, conn, scanRow, newStatement(s.sql.get, array("bytea", ids)))
 	if err != nil {

@@ -73,9 +73,9 @@ const joinLock = "SELECT " + whichTable + ", current_setting('lock_timeout')," +
 	" WHEN NOT pg_try_advisory_xact_lock($2::bigint) THEN 'other'" +
 	" WHEN set_config('semel.calls', " + calls + " || $3::text, true) <> '' THEN 'locked' END"
 
-// joinEnd is the end of a statement that makes one write. It tells whether the write was
-// made, and whether it is late: its deadline is over, and what it expects is still there,
-// nothing or a revision. It gives back what the application's statements may wait for a lock.
+// joinEnd is the end of a statement that makes one write. It returns whether the write was
+// applied, and whether it came too late: its deadline is over, and the stored revision is still
+// the expected one. It gives back what the application's statements may wait for a lock.
 func joinEnd(log string, columns []column[*op], expect string) string {
 	n := len(columns) // the last is the deadline; behind it are a limit and the entries
 	return fmt.Sprintf(" SELECT made.id IS NOT NULL, coalesce(clock_timestamp() >= ($%d::timestamptz[])[1], false)"+
@@ -91,12 +91,12 @@ func lockKey(schema string, d *digest) int64 {
 	return int64(binary.BigEndian.Uint64(d[:8]) ^ h.Sum64())
 }
 
-// whichTable tells the store's table, whose name is the parameter, from those of other
-// databases: by the name of the database and the table's number in it.
+// whichTable identifies the store's table across databases: by the name of the database and the
+// table's number in it. Its parameter is the table's name.
 const whichTable = "current_database() || '/' || $1::text::regclass::oid"
 
-// table is whichTable as the store's own connections see it. It is asked for when it isn't
-// known, or isn't what was seen: the database may have moved.
+// table is whichTable as the store's own connections see it. It asks the server if it doesn't
+// know yet, or if the answer differs from seen: the database may have moved.
 func (s *Store) table(ctx context.Context, seen string) (string, error) {
 	if known := s.where.Load(); known != nil && *known == seen {
 		return seen, nil

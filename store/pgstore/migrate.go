@@ -19,7 +19,7 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrationTable has a row for each migration that was made in a schema.
+// migrationTable has a row for each migration of a schema.
 const migrationTable = "semel_migrations"
 
 var (
@@ -36,18 +36,17 @@ var (
 // breaking are the migrations that rename or drop what earlier programs use.
 var breaking = map[int]bool{4: true}
 
-// leaving is how long sessions may take to end that were closed before: those of nodes that were
-// stopped just now, and of programs that connect at the same time as this one and will wait for
-// the same migration.
+// leaving is how long closed sessions may take to end: of nodes that have just stopped, and of
+// programs that connect at the same time as this one and will wait for the same migration.
 const leaving = 3 * time.Second
 
 // Migration is one step of a schema.
 type Migration struct {
 	// Number is its place, from 1.
 	Number int
-	// Name says what it brings.
+	// Name says in a word or two what it adds.
 	Name string
-	// AppliedAt is when it was made, by the database's clock; zero if it was not.
+	// AppliedAt is the time of the migration by the database's clock; zero if it is missing.
 	AppliedAt time.Time
 	sql       string
 }
@@ -95,14 +94,14 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) (made []Mig
 	return migrate(ctx, pool, schema, func(context.Context, pgx.Tx, []Migration) error { return nil })
 }
 
-// migrate is [Migrate] that asks allow before it makes what is missing in a schema.
+// migrate is [Migrate], but asks allow before it makes the missing migrations of a schema.
 func migrate(ctx context.Context, pool *pgxpool.Pool, schema string, allow func(ctx context.Context, tx pgx.Tx, missing []Migration) error) (made []Migration, err error) {
 	schema = cmp.Or(schema, DefaultSchema)
 	// A crash before the commit leaves the schema as it was.
 	// Read committed, whatever the database's default: another level would go on seeing what
 	// there was before the lock.
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		// One at a time. Those who come later find everything made.
+		// One at a time. Later callers find nothing missing.
 		if _, err := tx.Exec(ctx, "SELECT "+migrationLock(schema)); err != nil {
 			return err
 		}
@@ -176,7 +175,7 @@ func unused(ctx context.Context, tx pgx.Tx, missing []Migration) error {
 	}
 }
 
-// Status lists the migrations that this program knows, and which were made in a schema.
+// Status lists the migrations that this program knows, and when each was applied to a schema.
 func Status(ctx context.Context, pool *pgxpool.Pool, schema string) ([]Migration, error) {
 	schema = cmp.Or(schema, DefaultSchema)
 	list, err := status(ctx, pool, schema)
@@ -215,7 +214,7 @@ func status(ctx context.Context, q querier, schema string) ([]Migration, error) 
 	return list, err
 }
 
-// Print writes the SQL of all migrations, for those who run it by other means. It waits for
+// Print writes the SQL of all migrations, for you to run by other means. That SQL waits for
 // programs that migrate the schema at the same time.
 func Print(w io.Writer, schema string) error {
 	list, err := migrations()

@@ -27,10 +27,10 @@ func (s *Store) Watch(_ context.Context, id semel.ID) (changed <-chan struct{}, 
 }
 
 // Notices don't travel in the transactions that they are about. PostgreSQL commits such
-// transactions one after the other, under a lock that all databases of the server share
-// and that a commit holds while it waits for a standby. Instead they follow in a
-// transaction of their own, many in one, that waits for no disk. If a crash loses one,
-// those who wait find out anyway, because they also look from time to time.
+// transactions one after the other, under a lock that all databases of the server share and
+// that a commit holds while it waits for a standby. Instead they follow in a transaction of
+// their own, many in one, that waits for no disk. If a crash loses one, waiters find out
+// anyway, because they also look from time to time.
 const (
 	// noticePause is between transactions with notices: see BenchmarkNoticePause.
 	noticePause = 10 * time.Millisecond
@@ -49,7 +49,7 @@ const (
 	maxRelisten = 2 * time.Second
 )
 
-// changed tells those who watch a record, here and elsewhere.
+// changed wakes the watchers of a record, here and elsewhere.
 func (s *Store) changed(id *digest) {
 	key := watchKey(id[:watchKeyLen])
 	s.watch.Wake(key)
@@ -162,7 +162,7 @@ func (s *Store) tryListen(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// heard wakes those who watch what a notice names.
+// heard wakes the watchers of the records that a notice names.
 func (s *Store) heard(payload string) {
 	if payload == everything {
 		s.watch.WakeAll()

@@ -68,7 +68,7 @@ func (o *op) settle(current *semel.Record, applied bool, err error) {
 	o.current, o.applied, o.settled, o.err = current, applied, true, err
 }
 
-// unsettled are those of ops that are not settled.
+// unsettled are the ops without a result.
 func unsettled(ops []*op) []*op { return those(ops, func(o *op) bool { return !o.settled }) }
 
 // those are the ops of a kind, in their order.
@@ -80,8 +80,8 @@ func those(ops []*op, are func(*op) bool) []*op {
 	return slices.DeleteFunc(slices.Clone(ops), others)
 }
 
-// byIdentity is the order of the writes of a batch. Locks are taken in it, so that stores in
-// other processes don't wait for each other in a circle.
+// byIdentity is the order of the writes of a batch. All stores take locks in it, so that no two
+// wait for each other in a circle.
 func byIdentity(a, b *op) int { return bytes.Compare(a.id[:], b.id[:]) }
 
 // answersWrite settles a write that waits behind another of its identity, if what the other
@@ -99,9 +99,9 @@ func answersWrite(sent, waiting *op) bool {
 	return true
 }
 
-// writing returns the statements that make writes: one for those that create records, and
-// one for those that change them. Locks are taken in the order of the parameters. Only
-// those who create a record wait for another who does.
+// writing returns the statements for writes: one that creates records, and one that changes
+// records. They take locks in the order of the parameters. Only a write that creates a record
+// waits for another that does.
 func (s *Store) writing(ops []*op, lockTimeout time.Duration) (list []statement) {
 	for _, creates := range []bool{true, false} {
 		some, w := those(ops, func(o *op) bool { return o.creates() == creates }), s.sql.kind(creates)
@@ -115,7 +115,7 @@ func (s *Store) writing(ops []*op, lockTimeout time.Duration) (list []statement)
 	return list
 }
 
-// kind are the statements for writes that create records, or for those that change them.
+// kind returns the statements that create records, or those for changes.
 func (s *statements) kind(creates bool) *writeStatements {
 	if creates {
 		return &s.create

@@ -19,11 +19,11 @@ type Options struct {
 	// what nodes of an earlier version use while sessions with the same application_name are
 	// connected.
 	Migrate bool
-	// MaxConns is how many connections writes take, each of which carries one batch at a
-	// time. Defaults to 2, so that a batch that waits for a lock doesn't hold up all others.
-	// Reads and the rest have up to [ReadConns] of their own, so that they go on when writes
-	// are stuck, and notices one more. With pool_max_conns in the URL, which bounds all of
-	// them together, there are fewer.
+	// MaxConns is how many connections writes take. Each carries one batch at a time. Defaults
+	// to 2, so that a batch that waits for a lock doesn't hold up all others. Reads and the
+	// rest have up to [ReadConns] of their own, so that they go on when writes are stuck, and
+	// notices one more. With pool_max_conns in the URL, which bounds all of them together,
+	// there are fewer.
 	MaxConns int
 	// AcquireTimeout is how long a call waits for a connection before it gives up with
 	// [ErrBusy]. Defaults to 4 seconds, which is less than an engine waits for a store, so a

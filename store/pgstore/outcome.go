@@ -210,8 +210,8 @@ func rolledBackByOthers(err error) bool {
 // metLock reports that a row was locked for too long.
 func metLock(err error) bool { return sqlState(err) == "55P03" }
 
-// rolledBackByRow reports that a transaction was rolled back because of what it was given,
-// or of a row that it touched, so another with other rows may succeed.
+// rolledBackByRow reports that a transaction was rolled back because of a parameter or a row,
+// so another with other rows may succeed.
 func rolledBackByRow(err error) bool {
 	of := []string{"22", "23", "54", "55", "XX"} // data, constraint, program limit, lock not available, damage
 	state := sqlState(err)

@@ -28,8 +28,8 @@ func (t *ownTx) Undo(ctx context.Context) error {
 	return t.link.exec(ctx, "ROLLBACK TO SAVEPOINT semel_call")
 }
 
-// Rollback is [store.OwnTx.Rollback]. An error changes nothing: a transaction whose end
-// can't be asked for ends with its connection.
+// Rollback is [store.OwnTx.Rollback]. An error changes nothing: the transaction then ends with
+// its connection.
 func (t *ownTx) Rollback(ctx context.Context) {
 	if !t.sent {
 		_ = t.link.rollback(ctx)
@@ -46,9 +46,9 @@ func (t *ownTx) Again(err error) bool {
 
 // Commit is [store.OwnTx.Commit].
 //
-// If this process crashes or the connection breaks before it, the server rolls back and
-// nothing is left. After it, the outcome is there, and so is the work. If it was sent and
-// not answered, the server is asked which it was.
+// If this process crashes or the connection breaks before it, the server rolls everything back.
+// After it, the outcome is there, and so is the work. If no answer comes, Commit asks the
+// server which it was.
 func (t *ownTx) Commit(ctx context.Context) error {
 	t.sent = true
 	err := t.link.commit(ctx)
@@ -77,7 +77,7 @@ func refusedCommit(err error) bool {
 	return len(state) == 5 && state != "40003" && slices.Contains([]string{"23", "25", "40", "44", "P0"}, state[:2])
 }
 
-// resolveFor is how long the server is asked what became of a commit.
+// resolveFor is how long Commit tries to find out the result of an unanswered commit.
 const resolveFor = 5 * time.Second
 
 // resolve finds out whether the transaction has committed. While the server is still at it,

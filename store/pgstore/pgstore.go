@@ -53,8 +53,8 @@ type Store struct {
 var _ semel.Store = (*Store)(nil)
 
 const (
-	// maxBatch bounds the rows that a transaction locks until its commit, and the writes whose
-	// results are unknown if the answer is lost.
+	// maxBatch bounds the rows that a transaction locks until its commit, and how many results
+	// a lost answer leaves unknown.
 	maxBatch = 256
 	// maxBytes bounds a batch, for the server holds it in memory more than once.
 	maxBytes = 4 << 20
@@ -184,9 +184,9 @@ func (s *Store) startNotices() error {
 	return nil
 }
 
-// makeQueues makes the queues. Writes to the evidence log alone have one worker: while
-// commits wait for a standby that is away, those who try again would take all connections.
-// Two of the connections for reads stay free of Gets.
+// makeQueues makes the queues. Writes to the evidence log alone have one worker: while commits
+// wait for a standby that is away, retries would take all connections. Two of the connections
+// for reads stay free of Gets.
 func (s *Store) makeQueues() {
 	s.writers = gather.Queue[*op]{
 		Send: func(ops []*op) { s.writeBatch(s.base, ops) }, Lead: func(ctx context.Context, o *op) { s.writeBatch(ctx, []*op{o}) },

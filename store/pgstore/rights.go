@@ -15,9 +15,9 @@ type right struct {
 	privileges []string // with a column, where that is the only one
 }
 
-// rights are all that such a program needs: least privilege. It can delete neither what was
-// archived nor an entry of the evidence log, change nothing there but erase an opening, and
-// create nothing. Each is needed, as a test shows that takes one after the other away.
+// rights are all that such a program needs: least privilege. It can't delete archived records
+// or entries of the evidence log, can change nothing in that log except to erase an opening,
+// and can create nothing. A test takes away one after the other and shows that each is needed.
 var rights = []right{
 	{migrationTable, []string{"SELECT"}},
 	{"semel_records", []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
@@ -29,7 +29,7 @@ var rights = []right{
 	{"semel_evidence_tile", []string{"SELECT", "INSERT"}},
 }
 
-// grantUsage lets a role see what is in a schema at all.
+// grantUsage lets a role use a schema at all.
 func grantUsage(schema, role string) string {
 	return fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s;", quote(schema), quote(role))
 }

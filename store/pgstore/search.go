@@ -18,9 +18,10 @@ import (
 const searchBatch = 10_000
 
 // Search is [store.Searcher.Search]. A search for keys or attributes, or for either of several,
-// or for what is in flight or held, uses their indexes. Any other, and one for an attribute that
-// more than ten thousand records have, looks at that many in one call at most. Records are listed
-// by when their identity was first stored, which stays the same as long as they are there.
+// or for calls in flight or held, uses their indexes. Any other, and one for an attribute that
+// more than ten thousand records have, looks at that many in one call at most. Records are
+// listed by when their identity was first stored, which stays the same as long as they are
+// there.
 func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err error) {
 	from, err := decodePlace(q.Cursor, inSearch)
 	if err != nil {

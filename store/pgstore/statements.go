@@ -104,10 +104,10 @@ func lockTimeout(value string) string { return "set_config('lock_timeout', " + v
 // newWrites makes the statements for writes of one kind, which begin with verb and end with
 // rest. They name the writes that they have made, each by its identity and its revision, and
 // append the evidence of those. Behind the columns come the parameters for the lock timeout
-// and, unless it is for one, for the entries. A write is made only before its deadline, by the server's clock
-// when the statement comes to its row; it may then still wait for a lock, for the lock timeout
-// at most, and for the commit. expect is the revision that the one in a transaction follows,
-// as an expression.
+// and, unless it is for one, for the entries. The server compares a write's deadline with its
+// clock when the statement comes to the row; the write may then still wait for a lock, up to
+// the lock timeout, and for the commit. expect is the revision that the one in a transaction
+// follows, as an expression.
 func newWrites(schema, log string, columns []column[*op], expect, verb, rest string) writeStatements {
 	n := len(columns) + 1
 	write := func(rows string) string {

@@ -69,8 +69,8 @@ func (s *Store) Purge(ctx context.Context, refs []store.Ref) (int, error) {
 	return n, nil
 }
 
-// Archive keeps records in the table idempotency_archive, for [semel.Options]. When it
-// returns nil they are committed. It leaves alone what is there in the same version.
+// Archive keeps records in the table idempotency_archive, for [semel.Options]. When it returns
+// nil they are committed. It leaves records alone that are there in the same version.
 func (s *Store) Archive(ctx context.Context, recs []semel.Record) error {
 	for part := range slices.Chunk(recs, maxBatch) {
 		ops := make([]*op, len(part))

@@ -33,10 +33,10 @@ func (b Begin) Begin(ctx context.Context) (pgx.Tx, error) { return b(ctx) }
 // back because of others (40001, 40P01), Do runs it again, with fn, up to 12 times with
 // growing random pauses.
 //
-// The engine's store must be a [Store] in the same database, or wrap one; see [store.As].
-// The pool is your own, at any isolation level, and gives one connection for the call; what
-// is recorded is asked over the store's. fn may not end the transaction, and should do
-// nothing outside of the database: that might happen again.
+// The engine's store must be a [Store] in the same database, or wrap one; see [store.As]. The
+// pool is your own, at any isolation level, and gives one connection for the call; recorded
+// outcomes are read over the store's. fn may not end the transaction, and should do nothing
+// outside of the database: that might happen again.
 //
 // While fn runs, other deliveries of the call by Do get in_flight in one round trip; see
 // [semel.Engine.BeginTx]. Deliveries by Engine.Do see nothing of it until it commits: one
@@ -46,9 +46,9 @@ func Do(ctx context.Context, engine *semel.Engine, db Beginner, call semel.Call,
 	return doTx(ctx, engine, call, pgxStarter(db), fn)
 }
 
-// DoSQL is [Do] for database/sql, with any driver for PostgreSQL whose errors have a
-// method SQLState. Options may be nil. fn may not end the transaction: if it does, DoSQL
-// returns an error with [semel.CodeUnknown], and what fn committed has no outcome.
+// DoSQL is [Do] for database/sql, with any driver for PostgreSQL that gives its errors a method
+// SQLState. Options may be nil. fn may not end the transaction: if it does, DoSQL returns an
+// error with [semel.CodeUnknown], and what fn committed has no outcome.
 func DoSQL(ctx context.Context, engine *semel.Engine, db *sql.DB, opts *sql.TxOptions, call semel.Call, fn func(ctx context.Context, tx *sql.Tx) (semel.Result, error)) (semel.Answer, error) {
 	return doTx(ctx, engine, call, sqlStarter(db, opts), fn)
 }
@@ -172,7 +172,7 @@ func transactor[T any](begin starter[T]) *Transactor {
 	}}
 }
 
-// Check refuses an engine whose store is not in PostgreSQL.
+// Check refuses an engine with a store that isn't in PostgreSQL.
 func (*Transactor) Check(engine *semel.Engine) error {
 	_, err := storeOf(engine)
 	return err

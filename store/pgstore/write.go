@@ -88,9 +88,9 @@ func (s *Store) writeParts(ctx context.Context, ops []*op, lockTimeout time.Dura
 	}
 }
 
-// writeRounds makes writes, of which no two are of one identity, and settles all of
-// them, or returns an error. What a round has settled is committed, and the error of a
-// later one isn't about it; none of the rounds so far has made the others.
+// writeRounds makes writes, each of another identity, and settles all of them, or returns an
+// error. Writes that a round has settled are committed, and the error of a later round isn't
+// about them; no round so far has made the others.
 func (s *Store) writeRounds(conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
 	for n := 0; ; n++ {
 		if ops = unsettled(ops); len(ops) == 0 {
@@ -118,13 +118,13 @@ func scanVersion(row values) (v version, err error) {
 	return v, err
 }
 
-// writeOnce sends writes once, in one transaction. It settles those that were made, and
-// those that something stands in the way of. The server names each write that it has made,
-// by identity and revision. A write counts as applied only if it was named and the commit
-// was reported, never because nothing was said of it.
+// writeOnce sends writes once, in one transaction. It settles the applied ones, and those that
+// a stored record refuses. The server names each applied write by identity and revision. A
+// write counts as applied only if the server has named it and reported the commit, never by its
+// silence.
 //
-// A crash before the commit leaves none of the writes. A crash after it leaves all that
-// were made, and perhaps nobody was told: the engine sends them again and finds them.
+// A crash before the commit leaves none of the writes. A crash after it leaves all applied
+// ones, perhaps without an answer to anybody: the engine sends them again and finds them.
 func (s *Store) writeOnce(conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
 	made, err := transact(unending, s, conn, scanVersion, s.writing(ops, lockTimeout)...)
 	if err != nil {
@@ -153,9 +153,9 @@ func (s *Store) writeOnce(conn *pgx.Conn, ops []*op, lockTimeout time.Duration) 
 	return s.refuseLate(conn, late, lockTimeout)
 }
 
-// lookAtWhatIsThere reads what is stored in place of writes that weren't made. It settles
-// them as refused by that, and returns those that could be made as far as it sees, but whose
-// deadline is over. Another round may make the rest.
+// lookAtWhatIsThere reads the rows of writes that weren't applied. It settles a write that its
+// row refuses, and returns writes that only their deadline refuses. Another round may apply the
+// rest.
 func (s *Store) lookAtWhatIsThere(conn *pgx.Conn, ops []*op) (late []*op, err error) {
 	ids := make([][]byte, len(ops))
 	for i, o := range ops {
@@ -222,8 +222,8 @@ func (s *Store) refuseLate(conn *pgx.Conn, ops []*op, lockTimeout time.Duration)
 	return nil
 }
 
-// lockedIDs are identities whose last write met a lock for too long. The next write of one
-// is sent by itself, and waits for no lock: it would have a whole batch rolled back and
+// lockedIDs are identities with a last write that met a lock for too long. The next write of
+// one goes alone, and waits for no lock: in a batch it would have all of them rolled back and
 // sent again in parts. They may be used concurrently.
 type lockedIDs struct {
 	mu  sync.Mutex
