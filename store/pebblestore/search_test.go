@@ -207,15 +207,19 @@ func TestSearchedRecordsSurviveAPowerCut(t *testing.T) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for w := range 8 {
+		first := testRecord(testID(fmt.Sprint(w)), 1, semel.Processing)
+		if _, ok, err := s.Apply(t.Context(), store.Write{Record: new(first)}); !ok || err != nil {
+			t.Fatalf("Apply gives %v, %v", ok, err)
+		}
 		wg.Go(func() {
-			var expect store.Revision
-			for v := int64(1); ; v++ {
+			expect := first.Revision
+			for v := int64(2); ; v++ {
 				select {
 				case <-stop:
 					return
 				default:
 				}
-				rec := testRecord(testID(fmt.Sprint(w)), v, semel.Processing)
+				rec := testRecord(first.ID, v, semel.Processing)
 				if _, ok, err := s.Apply(t.Context(), store.Write{Record: new(rec), Expect: expect}); !ok || err != nil {
 					t.Errorf("Apply gives %v, %v", ok, err)
 					return
