@@ -94,7 +94,7 @@ func (s *Store) AcceptClock(ctx context.Context) (store.ClockState, error) {
 	return s.clock.Accept(ctx, false)
 }
 
-// askTime reads the clocks of all servers and returns the median of those that answer.
+// askTime reads the clocks of all servers and returns the median of the answers.
 func (s *Store) askTime(ctx context.Context) (offsetclock.Reading, error) {
 	all, err := askEach(s.link, func(c rueidis.Client) (r offsetclock.Reading, err error) {
 		r.Asked = s.clock.Machine()

@@ -183,7 +183,7 @@ func (s *Store) correct(ctx context.Context, entries []entry) (changed int, err 
 	return s.evalAll(ctx, scriptCorrect, runs)
 }
 
-// forget removes entries of attributes whose records are gone, or were stored anew.
+// forget removes entries of attributes that point to records that are gone or were stored anew.
 //
 // A crash in between leaves the rest, which the next search removes.
 func (s *Store) forget(ctx context.Context, entries []entry) error {
@@ -203,13 +203,13 @@ type look struct {
 	bad   error
 }
 
-// Bounds of what is read in one round trip: so many records first, and then as many as take so
-// many bytes if they are like those before.
+// Bounds of one round trip: so many records first, and then as many as fit into so many bytes
+// if they are like the ones before.
 const firstReads, readBytes = 16, 4 << 20
 
 // read reads the records of the first limit entries, in their order, until the budget is spent.
 // The parameter more says whether others follow the entries; the result, whether others follow
-// what was read. It fails only if it can't read any of them.
+// the records that it returns. It fails only if it can't read any of them.
 func (s *Store) read(ctx context.Context, entries []entry, more bool, limit int, budget *paging.Budget) (looks []look, _ bool, err error) {
 	if len(entries) > limit {
 		entries, more = entries[:limit], true

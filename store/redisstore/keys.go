@@ -37,9 +37,9 @@ const (
 	headLen       = 16
 )
 
-// tags spread the shards evenly over the slots: divide all slots into 64 equal ranges, and
-// the i-th tag is the smallest number whose slot is in the i-th range. So masters that serve
-// equally many slots serve about equally many shards.
+// tags spread the shards evenly over the slots: divide all slots into 64 equal ranges, and the
+// i-th tag is the smallest number with a slot in the i-th range. So masters that serve equally
+// many slots serve about equally many shards.
 var tags = strings.Fields(`10 18 113 342 29 21 3 122 69 61 72 162 50 58 153 43
 	11 19 112 343 28 20 2 123 68 60 73 163 51 59 152 42
 	12 102 111 119 133 23 1 9 173 63 70 78 52 142 49 41

@@ -62,8 +62,8 @@ func (l *link) dial() (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Writes share runs, of which few are in flight. Whoever sends one reads its answer, too;
-	// on a shared connection two more goroutines would wake up in between.
+	// Writes share runs, and few runs are in flight. Their senders read the answers, too; on a
+	// shared connection two more goroutines would wake up in between.
 	option.DisableAutoPipelining, option.BlockingPoolCleanup = true, maxIdle
 	writes, err := rueidis.NewClient(option)
 	if err != nil {
@@ -73,10 +73,10 @@ func (l *link) dial() (*clients, error) {
 	return &clients{shared, writes}, nil
 }
 
-// replaceAfter opens new connections and closes all those of a client, if err says that they
+// replaceAfter opens new connections and closes all old ones of a client, if err says that they
 // gave the answer of another call, or that the server has become a replica: its address may
-// resolve to the new master. It does nothing if another caller has already done so, nor
-// within a second of the last time.
+// resolve to the new master. It does nothing if another caller has already done so, nor within
+// a second of the last time.
 //
 // If nobody can be reached now, a later error has it try again. Until then the connections to
 // a replica stay: it may become the master again. Connections that mix up answers are closed
@@ -150,8 +150,8 @@ func askEach[T any](l *link, ask func(c rueidis.Client) (T, error)) ([]T, error)
 	return answers, nil
 }
 
-// maxAsks bounds how many calls of ask a Store has in flight. Until a question is answered, or
-// its connection is given up, the client keeps it, and a goroutine for it, even if its caller
+// maxAsks bounds how many calls of ask a Store has in flight. The client keeps a question, and
+// a goroutine for it, until the answer comes or the connection is closed, even if the caller
 // has gone.
 const maxAsks = 256
 

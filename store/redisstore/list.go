@@ -50,8 +50,8 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, 
 	return page, nil
 }
 
-// lookDue reads what is due after last. If entries are too early even after maxCorrections,
-// it returns nothing and says that there is more.
+// lookDue reads the records that are due after last. If entries are too early even after
+// maxCorrections, it returns nothing and says that there is more.
 func (s *Store) lookDue(ctx context.Context, q store.DueQuery, last *entry) ([]look, bool, error) {
 	for range maxCorrections {
 		found, more, err := s.entries(ctx, byDue(q.Until), last, q.Limit)

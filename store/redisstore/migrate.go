@@ -19,10 +19,10 @@ func (s *Store) hasIndex(ctx context.Context) (bool, error) {
 	return s.indexed.Load(), nil
 }
 
-// Migrate raises the stored data to the newest format: it makes the index of attributes for
-// records that have no entries in it, by which searches then find them. It reports whether there
-// was anything to do. Programs that know format 1 only refuse the data afterwards, so no such
-// program may be running: it would write records that aren't found.
+// Migrate raises the stored data to the newest format: it adds records without entries to the
+// index of attributes, so that searches find them. It reports whether there was anything to do.
+// Programs that know format 1 only refuse the data afterwards, so no such program may be
+// running: it would write records that aren't found.
 //
 // A crash leaves format 1, and some entries; Migrate begins again.
 func Migrate(ctx context.Context, address string, opts *Options) (bool, error) {

@@ -129,8 +129,8 @@ func (s *Store) Extras() store.Extras {
 	return store.Extras{Due: s, Purge: s, Watch: s, Search: s, Durability: s, Writes: s, Clock: s, Queues: s}
 }
 
-// Queues is [store.QueueReporter.Queues]. In a Cluster there is a queue for each shard, all
-// of which share a room; they are shown as one.
+// Queues is [store.QueueReporter.Queues]. In a Cluster each shard has a queue, and all share a
+// room; it reports them as one.
 func (s *Store) Queues() []store.QueueState {
 	var all gather.Load
 	for _, q := range s.queues {
@@ -149,7 +149,7 @@ func (s *Store) Queues() []store.QueueState {
 	return []store.QueueState{{Name: "writes", Full: all.Full, Batches: all.Batches, Items: all.Items, Silent: all.Silent(), Answered: all.Answered}}
 }
 
-// failed is the error of a call whose questions were not answered.
+// failed is the error of a call that got no answer from the server.
 func (s *Store) failed(call string, err error) error {
 	s.link.replaceAfter(err, s.link.client())
 	return fmt.Errorf("redisstore: %s: %w", call, err)

@@ -15,8 +15,8 @@ import (
 var ErrRights = errors.New("the user lacks rights")
 
 // scriptRights tries the commands that the store sends, on a key that never exists, so that
-// none changes anything, and answers the names of those that the user may not run. What else
-// a command is refused for, as on a server that is full, isn't about rights.
+// none changes anything, and answers the names of the forbidden ones. Refusals for other
+// reasons, as on a server that is full, aren't about rights.
 //
 // KEYS: the key.
 var scriptRights = newScript(`local k, lacks = KEYS[1], {}
@@ -59,9 +59,9 @@ func (s *Store) checkRights(ctx context.Context) error {
 	return fmt.Errorf("%w to run %s. Let an administrator run ACL SETUSER USER +%s", ErrRights, strings.Join(lacks, ", "), strings.ToLower(strings.Join(lacks, " +")))
 }
 
-// checkPassword refuses a server that asks for no password where the address has one: it is
-// another than was meant, or has lost what protects it, for whoever reaches it may change
-// records. That a user other than the default one has no password is somebody's choice.
+// checkPassword refuses a server that asks for no password where the address has one: it is the
+// wrong server, or has lost its protection: whoever reaches it may change records. That a user
+// other than the default one has no password is somebody's choice.
 func (s *Store) checkPassword() error {
 	option := s.link.option
 	if option.Password == "" || option.Username != "" && option.Username != "default" {

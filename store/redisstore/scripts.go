@@ -32,14 +32,14 @@ var (
 	// which doesn't affect the other writes. So the client infers nothing: every write is
 	// either counted or named.
 	//
-	// A claim stores a record where there is none, and adds it to the indexes. If it can't
-	// add an entry, it deletes the record again, or nobody would ever find it. An update
-	// replaces the record that has the expected revision. It adds a due entry only if the
-	// record becomes due earlier, and does so before it writes the record: so an entry may be
-	// too early, but never too late. scriptCorrect corrects those that are too early.
+	// A claim stores a record where there is none, and adds it to the indexes. If it can't add
+	// an entry, it deletes the record again, or nobody would ever find it. An update replaces
+	// the record that has the expected revision. It adds a due entry only if the record becomes
+	// due earlier, and does so before it writes the record: so an entry may be too early, but
+	// never too late. scriptCorrect corrects entries that are too early.
 	//
-	// A write whose other conditions hold is too late at its deadline by the server's clock.
-	// The script reads the clock at most once, and only if a write has a deadline.
+	// A write that meets its other conditions is too late at its deadline by the server's
+	// clock. The script reads the clock at most once, and only if a write has a deadline.
 	//
 	// It uses pcall, so that an error is the result of one write: an error that is raised would
 	// end the script without a word about the writes before. Where it uses call, nothing can be
@@ -49,11 +49,11 @@ var (
 	// Entries of attributes are added before a record is replaced, and removed afterwards: so one
 	// may be too many, but none is missing.
 	//
-	// KEYS, for each write: the record, the due index, the index by creation; then for each write
-	// whose attributes change the index of attributes.
-	// ARGV: a token; then for each write the expected revision ("" for a claim), the score by
-	// creation (of a claim), the value, and the deadline in microseconds ("" for none); then for
-	// each write whose attributes change its number, and the terms to remove and to add.
+	// KEYS, for each write: the record, the due index, the index by creation; then, for each
+	// write that changes it, the index of attributes. ARGV: a token; then for each write the
+	// expected revision ("" for a claim), the score by creation (of a claim), the value, and
+	// the deadline in microseconds ("" for none); then, for each write that changes the index
+	// of attributes, its number, and the terms to remove and to add.
 	scriptWrite = newScript(luaEntries + `local call, pcall, sub = redis.call, redis.pcall, string.sub
 local too_late = {err = '` + tooLate + `'}
 local now
@@ -156,16 +156,16 @@ return redis.call('UNLINK', KEYS[1])`)
 local digest = string.sub(KEYS[1], -32)
 return entries('ZADD', KEYS[3], ARGV[1], redis.call('ZSCORE', KEYS[2], digest), digest) or 0`)
 
-	// scriptForget removes an entry of attributes whose record is gone, or was stored anew. An
-	// earlier program has purged it, or somebody else.
+	// scriptForget removes an entry of attributes that points to a record that is gone or was
+	// stored anew. An earlier program has purged it, or somebody else.
 	//
 	// KEYS: as for scriptIndex. ARGV: the entry; the score by creation that it has.
 	scriptForget = newScript(`if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('ZSCORE', KEYS[2], string.sub(KEYS[1], -32)) == ARGV[2] then return 0 end
 return redis.call('ZREM', KEYS[3], ARGV[1])`)
 
-	// scriptNote replaces a note of the clock if it is what it was.
+	// scriptNote replaces a note of the clock if nobody else has.
 	//
-	// KEYS: the note. ARGV: what it was, "" for none; what it becomes.
+	// KEYS: the note. ARGV: the note before, "" for none; the new one.
 	scriptNote = newScript(`if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1`)

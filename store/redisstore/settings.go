@@ -30,7 +30,7 @@ const (
 
 var shown = []string{setAppendOnly, setAppendFsync, setEviction, setMinReplicas, setRole, setReplicas, setCluster}
 
-// node has one server's settings. Those that it doesn't tell are "unknown".
+// node has one server's settings. Settings that the server doesn't reveal are "unknown".
 type node map[string]string
 
 // Durability is [store.DurabilityReporter.Durability]. It reads the settings of all masters;

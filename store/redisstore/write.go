@@ -54,9 +54,9 @@ type write struct {
 	value, key, expect, created, deadline string // see scriptWrite
 	gone, added                           string // the terms, likewise
 
-	// The result. After an error it is unknown whether the write was made, unless the error
-	// is an ErrNotApplied or ErrTooLate. Without one, current is what is stored now: the record,
-	// if the write was made, or what stood in its way, which is nil if there is no record.
+	// The result. After an error it is unknown whether the write was applied, unless the error
+	// is an ErrNotApplied or ErrTooLate. Without one, current is the record that is stored now,
+	// by this write or by another; nil if there is none.
 	err     error
 	made    bool
 	there   string // current as the server has it, if that isn't the record
@@ -134,8 +134,8 @@ func answersWrite(sent, waiting *write) bool {
 }
 
 // send sends writes as one run of scriptWrite, which is atomic, and gives each its result. It
-// returns when the server has answered or the connection was given up, at the deadline of ctx
-// at the latest. A write that was sent is never cancelled.
+// returns when the server has answered or the connection is closed, at the deadline of ctx at
+// the latest. A write that was sent is never cancelled.
 func (s *Store) send(ctx context.Context, batch []*write) {
 	c := s.link.client()
 	r := newRun(batch)
@@ -245,7 +245,7 @@ var errCrossedReply = errors.New("the answer belongs to another call; the connec
 
 func notApplied(err error) error { return fmt.Errorf("%w: %w", store.ErrNotApplied, err) }
 
-// refusals has the first words of errors by which a server refuses to run a command at all.
+// refusals has the first words of the errors of a server that doesn't run a command at all.
 var refusals = map[string]bool{
 	"ASK": true, "BUSY": true, "CLUSTERDOWN": true, "CROSSSLOT": true, "LOADING": true, "MASTERDOWN": true,
 	"MISCONF": true, "MOVED": true, "NOAUTH": true, "NOPERM": true, "NOREPLICAS": true, "NOSCRIPT": true, "OOM": true,
@@ -257,9 +257,8 @@ var refusals = map[string]bool{
 // A command within a script can fail with the same words, after others have changed
 // something; such an error ends with its place in the script.
 //
-// A refusal has no token, so it can't be checked. If it is the answer of another call, a claim
-// that was made is taken for one that was not: its key is blocked until its lease ends, but
-// nothing runs twice.
+// A refusal has no token, so it can't be checked. If it is the answer of another call, an
+// applied claim looks refused: its key is blocked until the lease ends, but nothing runs twice.
 func neverRan(err error) bool {
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return true // the run needed a new connection, and there was none

@@ -115,15 +115,15 @@ func benchContention(ctx context.Context, e *semel.Engine, n int64) error {
 // Stall is something that stalls between a store and its data: a connection, or one of
 // several servers.
 type Stall struct {
-	// Begin makes it stall, and what it returns ends that.
+	// Begin makes it stall, until you call end.
 	Begin func() (end func())
 	// Needs tells whether calls of an identity need what stalls. Optional, if nobody
 	// knows beforehand.
 	Needs func(id semel.ID) bool
 }
 
-// stallCallers is how many callers there are at once, and stallStuck how many of them need
-// what stalls, if that is known.
+// stallCallers is how many callers there are at once, and stallStuck how many of them use the
+// part that stalls, if the store can tell.
 const (
 	stallCallers = 64
 	stallStuck   = 4
@@ -139,11 +139,10 @@ func (s *Stall) call(caller, n int) semel.Call {
 	}
 }
 
-// BenchStall measures what callers notice of a stall of something that they don't need:
-// the latency of 99.9 % of the calls, each a begin and a complete, before the stall and
-// during it. Calls that fail or take longer than half the stall needed it, and are only
-// counted: they are given up then, so that their callers go on.
-// A stall takes 1 second, or 10 in a thorough run.
+// BenchStall measures what callers notice of a stall of something that they don't need: the
+// latency of 99.9 % of the calls, each a begin and a complete, before the stall and during it.
+// Calls that fail or take longer than half the stall needed it, and are only counted: they end
+// then, so that their callers go on. A stall takes 1 second, or 10 in a thorough run.
 func BenchStall(b *testing.B, st semel.Store, stall Stall) {
 	length := time.Second
 	if thorough.Run() {

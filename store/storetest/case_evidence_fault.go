@@ -14,8 +14,8 @@ import (
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
-// versions is a witness whose entries say which version of a record follows which, so that you
-// can see what is missing in the log.
+// versions is a witness. Its entries say which version of a record follows which, so that gaps
+// in the log show.
 type versions struct{}
 
 func (versions) Changed(_ *semel.Operation, prev, next *semel.Record, _ store.Change) []store.Entry {
@@ -38,7 +38,7 @@ func (versions) Subject(semel.ID) store.Subject { return store.Subject{} }
 // opWitnessed has evidence. Its lease outlasts a test, because renewals have no entries.
 var opWitnessed = semel.Operation{Name: "witnessed", Evidence: semel.EvidenceChanges, OnFailure: semel.RetryFailure, Lease: time.Hour}
 
-// witnessed makes an engine with evidence, whose store fails as the control says.
+// witnessed makes an engine with evidence over a store that fails as the control says.
 func witnessed(t *testing.T, s semel.Store, patience time.Duration) (*semel.Engine, *faultstore.Control) {
 	t.Helper()
 	wrapped, control := faultstore.New(s, nil)

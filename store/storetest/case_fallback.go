@@ -54,7 +54,7 @@ var fallbackCases = []testCase{
 	}},
 }
 
-// swept sweeps, and compares what was attended to.
+// swept sweeps, and compares the records that the sweep has attended to.
 func swept(t *testing.T, e *semel.Engine, when string, want semel.Swept) {
 	t.Helper()
 	if n, err := e.Sweep(t.Context()); n != want || err != nil {

@@ -92,7 +92,7 @@ var lifeCases = []testCase{
 	}},
 	{"what was acknowledged is there after the store was opened again", ruleDurable, func(t *testing.T, env Env) {
 		if env.Reopen == nil {
-			// Such a store keeps what it acknowledged as long as it is open.
+			// Such a store keeps acknowledged writes as long as it is open.
 			rec := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
 			env.Advance(time.Hour)
 			stored(t, env.Store, rec.ID, rec)

@@ -148,9 +148,9 @@ var searchCases = []testCase{
 	}},
 }
 
-// searchWhileChanging reads pages while other records come and go and those that stay change,
-// some of them like an expired call that is claimed anew, which makes it the newest. The changes
-// between two pages are the same in every run; those of the goroutines aren't.
+// searchWhileChanging reads pages while other records come and go and the rest change, some of
+// them like an expired call that is claimed anew, which makes it the newest. The changes
+// between two pages are the same in every run; the goroutines' aren't.
 func searchWhileChanging(t *testing.T, env Env) {
 	const stays, limit = 90, 4
 	kept := fill(t, env.Store, "stays", stays)

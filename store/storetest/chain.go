@@ -16,11 +16,11 @@ type version struct {
 	Revision store.Revision
 }
 
-// chains collects the writes that were applied. Each names the write before it, so they form one
-// chain per identity, in whatever order they were seen: its true history, without any clock.
+// chains collects the writes that were applied. Each names the write before it, so they form
+// one chain per identity, in whatever order they arrive: its true history, without any clock.
 //
-// What clients were told is checked by package history; chains checks what was stored, which
-// clients can't see: that each version may follow the one before it.
+// Package history checks the clients' answers; chains checks the stored versions, which clients
+// can't see: that each may follow the one before it.
 type chains struct {
 	mu      sync.Mutex
 	next    map[version]semel.Record // by what they followed

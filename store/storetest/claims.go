@@ -36,8 +36,8 @@ var claimCases = []testCase{
 			clause.Proves(t, "CORE-INV.1", "CORE-INV.2", "CORE-INV.3", "CORE-STATE.2", "CORE-CONC.2", "IDS-IX.1", "IDS-IX.3", "IDS-XIII.2")
 			start := seed()
 			t.Logf("repeat with -storetest.seed=%d", start)
-			// On a busy machine a history may consist of timeouts only; then another one is
-			// made.
+			// On a busy machine a history may consist of timeouts only; then the test runs
+			// another one.
 			for n := range uint64(5) {
 				rep, err := claims(t.Context(), env.Store, start+n, nil)
 				t.Log(rep)
@@ -121,7 +121,7 @@ func claims(ctx context.Context, s semel.Store, seed uint64, wrap func(engine in
 	return r.report(), err
 }
 
-// engine adds an engine whose calls to the store fail at random.
+// engine adds an engine over a store that fails at random.
 func (r *rig) engine() (*holder, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,15 +169,15 @@ func (r *rig) cutAndHeal(ctx context.Context) {
 	}
 }
 
-// client makes calls one after the other. Where it is told to execute it works
-// for a while and ends the attempt in one of the possible ways, or dies.
+// client makes calls one after the other. When it may execute, it works for a while and ends
+// the attempt in one of the possible ways, or dies.
 func (r *rig) client(ctx context.Context, n int) {
 	random := rand.New(rand.NewPCG(r.seed, uint64(n)))
 	for i := range rigPairs * rigCalls {
 		d := delivery{op: shortOps[random.IntN(2)], payload: 1, key: r.key(n/rigClients, i/rigCalls*2+random.IntN(2))}
 		e, dies := r.one(random), random.IntN(12) == 0
 		if dies {
-			// A process of its own, which will die with what it holds.
+			// A process of its own, which will die with its attempts.
 			var err error
 			if e, err = r.engine(); err != nil {
 				panic(err) // the same options were accepted before

@@ -122,7 +122,7 @@ func (r *rig) hold(ctx context.Context, e *holder, d delivery, a *semel.Attempt,
 	}
 }
 
-// end logs what a holder does, and returns what it was told.
+// end logs a step of a holder, and returns its answer.
 func (r *rig) end(e *holder, d delivery, verb string, a *semel.Attempt, outcome string, do func() error) (word string) {
 	answered := r.ask(e, d, verb, a.Fence(), outcome)
 	err := do()
@@ -146,8 +146,7 @@ func (r *rig) end(e *holder, d delivery, verb string, a *semel.Attempt, outcome 
 func (r *rig) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	// What it writes is logged too: an engine may take back a claim that this one declares
-	// held.
+	// Log its writes too: an engine may withdraw a claim that this one declares held.
 	logged, _ := faultstore.New(r.store, &faultstore.Options{Reached: r.written.reached})
 	e, err := semel.New(logged, &semel.Options{Operations: shortOps})
 	if err != nil {
@@ -164,8 +163,8 @@ func (r *rig) settle(ctx context.Context) error {
 	return nil
 }
 
-// settleKey asks after one key. One that stays in flight although nobody works on it is
-// found by the check.
+// settleKey asks after one key. The check finds one that stays in flight although nobody works
+// on it.
 func (r *rig) settleKey(ctx context.Context, e *holder, d delivery) {
 	c := d.call()
 	for {
@@ -200,8 +199,7 @@ func (r *rig) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// check checks what was answered by the rules of a history, and what was written by those
-// of a record.
+// check checks the answers by the rules of a history, and the writes by the rules of a record.
 func (r *rig) check() error {
 	policies := map[string]semel.Operation{opShortHold.Name: opShortHold, opShortRetry.Name: opShortRetry}
 	errs := []error{r.written.check(func(name string) semel.Operation { return policies[name] })}

@@ -42,7 +42,7 @@ func configured(t *testing.T, s semel.Store, opts *semel.Options) *semel.Engine 
 	return e
 }
 
-// faulty makes an engine whose store fails as the control says.
+// faulty makes an engine over a store that fails as the control says.
 func faulty(t *testing.T, s semel.Store) (*semel.Engine, *faultstore.Control) {
 	t.Helper()
 	wrapped, control := faultstore.New(s, nil)

@@ -22,7 +22,7 @@ const (
 )
 
 // drawName is a text that the engine accepts in an identity: UTF-8 without NUL, at most limit
-// bytes. Many are texts that stores and file systems are known to mishandle.
+// bytes. Many are texts that stores and file systems often mishandle.
 func drawName(limit int) *rapid.Generator[string] {
 	odd := rapid.SampledFrom([]string{
 		"", "a", "A", "é", "e\u0301", "ß", "SS", "İ", "ı", " a", "a ", "\t", "\n", "\r\n", "\x01", "\x7f", "\ufeff", "\u202e",

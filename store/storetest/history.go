@@ -121,7 +121,7 @@ func (p *pair) compare(ctx context.Context, steps []step) (err error) {
 // verb is what a step of a history does.
 type verb string
 
-// The verbs. Those of stores come first, then those of engines, then time.
+// The verbs, first of stores, then of engines, then time.
 const (
 	vGet     verb = "get"
 	vApply   verb = "apply"
@@ -155,7 +155,7 @@ var weighted = func() (all []verb) {
 
 // step is one operation of a history. The meaning of the numbers depends on the verb, and is
 // relative to what the history has done so far, such as the second newest attempt. So a history
-// still makes sense when steps are left out.
+// still makes sense without some of its steps.
 type step struct {
 	verb    verb
 	id      int // of the identities in play

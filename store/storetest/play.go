@@ -109,7 +109,7 @@ func (p *player) close() error {
 	return errors.Join(p.clear(), p.engine.Close(context.WithoutCancel(p.ctx)))
 }
 
-// last returns what is stored in the end, as further answers.
+// last returns the records at the end, as further answers.
 func (p *player) last() (all []answer) {
 	for i := range p.ids {
 		all = append(all, p.get(step{verb: vGet, id: i}))
@@ -225,7 +225,7 @@ func (p *player) name(what, value string) string {
 	return p.names[value]
 }
 
-// entries are those of one identity in the evidence log.
+// entries are the entries of one identity in the evidence log.
 func (p *player) entries(id semel.ID) answer {
 	all, err := readAll(p.ctx, p.store.Store, 0)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
-// The numbers that the histories of sequences deliver, and how long their outcomes are kept: as
-// the operation says, or for less.
+// The numbers that the histories of sequences deliver, and how long their outcomes last: as the
+// operation says, or for less.
 const (
 	maxNumber    = 10
 	numberWindow = 6 * time.Hour
@@ -62,11 +62,11 @@ type number struct {
 	// former are refusals that were purged with the number. Where others had the key since, they
 	// are in records of their own, and may be found again.
 	former map[string]outcome
-	// happened is until when it is known that the number had an effect.
+	// Until happened, the record proves that the number had an effect.
 	happened store.Instant
 	// ended: it had an outcome once, or may have had one, as that of an attempt that was abandoned.
 	ended bool
-	// crashed: it may have a claim that was given to nobody.
+	// crashed: it may have a claim that nobody holds.
 	crashed bool
 }
 
@@ -180,7 +180,7 @@ func (p *sequencePlayer) pass(d time.Duration) {
 	}
 }
 
-// alive are the numbers whose attempts have a lease.
+// alive are the numbers with an attempt that has a lease.
 func (p *sequencePlayer) alive() (all []uint64) {
 	for i := range p.numbers {
 		if n := &p.numbers[i]; n.running != nil && n.lease > p.clock.at {
@@ -190,7 +190,7 @@ func (p *sequencePlayer) alive() (all []uint64) {
 	return all
 }
 
-// passed is the highest number that is known to have had an effect.
+// passed is the highest number that certainly had an effect.
 func (p *sequencePlayer) passed() (n uint64) {
 	for i := range p.numbers {
 		if p.numbers[i].happened > p.clock.at {
@@ -228,7 +228,7 @@ func (p *sequencePlayer) deliver(e *semel.Engine, c semel.Call) error {
 	return p.judge(&c, &ans)
 }
 
-// judge says whether a delivery got what it must.
+// judge reports whether a delivery got the right answer.
 func (p *sequencePlayer) judge(c *semel.Call, ans *semel.Answer) error {
 	n := &p.numbers[c.Sequence]
 	p.did(string(ans.Decision), "number %d by %q gets (number %d)", c.Sequence, c.BoundTo, ans.Record.Sequence)

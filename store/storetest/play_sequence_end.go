@@ -85,8 +85,8 @@ func (p *sequencePlayer) interrupted() error {
 	return p.judge(&c, &ans)
 }
 
-// end checks what is still possible, whatever has happened: every outcome is there, the sequence
-// goes on, and then everything expires.
+// end checks that the sequence works, whatever has happened: every outcome is there, the
+// sequence goes on, and then everything expires.
 func (p *sequencePlayer) end() error {
 	for _, c := range p.faults {
 		c.Heal()
@@ -126,7 +126,7 @@ func (p *sequencePlayer) askAll() error {
 	return nil
 }
 
-// release settles what is held, as nobody's effect.
+// release settles held numbers as without an effect.
 func (p *sequencePlayer) release() error {
 	for i := uint64(1); i <= maxNumber; i++ {
 		rec, err := p.engines[0].Lookup(p.ctx, p.id.Numbered(i))
@@ -190,7 +190,7 @@ func (p *sequencePlayer) goesOn() error {
 	return fmt.Errorf("the sequence doesn't go on: %s, %v", ans.Decision, err)
 }
 
-// forgotten lets everything expire, after which nothing is left.
+// forgotten lets everything expire, and checks that no record remains.
 func (p *sequencePlayer) forgotten() error {
 	if p.store.both.Due == nil || p.store.both.Purge == nil {
 		return nil

@@ -132,7 +132,7 @@ func (p *sequencePlayer) compensate() error {
 	return nil
 }
 
-// purgeOne purges one number. The others keep what they have, also their order.
+// purgeOne purges one number. The others keep their outcomes and their order.
 func (p *sequencePlayer) purgeOne() error {
 	if p.store.both.Purge == nil {
 		return nil
@@ -159,7 +159,7 @@ func (p *sequencePlayer) purgeOne() error {
 	return nil
 }
 
-// purgeAll purges the sequence. Nothing is left of it, unless a number has no outcome yet.
+// purgeAll purges the sequence. Nothing remains of it, unless a number has no outcome yet.
 func (p *sequencePlayer) purgeAll() error {
 	if p.store.both.Purge == nil || p.store.both.Search == nil {
 		return nil
@@ -189,8 +189,8 @@ func (p *sequencePlayer) purgeAll() error {
 	return nil
 }
 
-// purged forgets what was kept of the number, and not that it was begun: a record that is gone
-// proves nothing. The mark says so as long as the window from the beginning.
+// purged forgets the outcome of the number, but not that the number has begun: a record that is
+// gone proves nothing. The mark says so as long as the window from the beginning.
 func (n *number) purged() {
 	*n = number{ended: n.ended, happened: min(n.happened, n.began.Add(n.window)), former: n.allRefused()}
 }

@@ -152,8 +152,8 @@ func allGroups() []group {
 	}
 }
 
-// Run runs the whole suite. If your store lacks an extra, its cases are left out, and the
-// summary, which go test -v shows, says so. The documented fallbacks are always tested.
+// Run runs the whole suite. If your store lacks an extra, Run skips its cases, and the summary,
+// which go test -v shows, says so. The documented fallbacks are always tested.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	if h.RealTime == nil {

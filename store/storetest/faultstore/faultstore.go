@@ -107,8 +107,8 @@ func New(inner semel.Store, opts *Options) (semel.Store, *Control) {
 	return v, c
 }
 
-// Next makes the next n calls of a verb fail in a form, after those that earlier calls of Next
-// asked for.
+// Next makes the next n calls of a verb fail in a form, behind the failures of earlier calls of
+// Next.
 func (c *Control) Next(v Verb, f Form, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

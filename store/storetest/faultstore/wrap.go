@@ -97,7 +97,7 @@ func (s *verbs) Close() error {
 	return s.inner.Close()
 }
 
-// Extras are those of the inner store, failing.
+// Extras are the extras of the inner store, failing.
 func (s *verbs) Extras() store.Extras {
 	x := s.inner.Extras()
 	if x.Due != nil {
@@ -130,7 +130,7 @@ func (s *verbs) Search(ctx context.Context, q store.Query) (store.Page, error) {
 	return call(ctx, s, Search, func(ctx context.Context) (store.Page, error) { return s.inner.Extras().Search.Search(ctx, q) })
 }
 
-// evidenceVerb is an evidence log whose appending can be made to fail.
+// evidenceVerb is an evidence log that fails to append when it should.
 type evidenceVerb struct {
 	verbs *verbs
 	store.EvidenceLog
