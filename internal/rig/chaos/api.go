@@ -21,8 +21,8 @@ import (
 	"github.com/semelhq/semel/internal/rig/history"
 )
 
-// client uses the API as its documents describe it, and logs what it sends and gets. It
-// uses no code of the product.
+// client uses the API as its documents describe it, and logs requests and answers. It uses no
+// code of the product.
 type client struct {
 	name  string   // begins the ids of its requests
 	nodes []string // addresses

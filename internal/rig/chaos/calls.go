@@ -13,7 +13,7 @@ import (
 	"github.com/semelhq/semel/internal/rig/stage"
 )
 
-// maxUnderWay is how many deliveries may be under way; no further call is made above it.
+// maxUnderWay is how many deliveries may be under way; above it the run starts no further call.
 const maxUnderWay = 1000
 
 // load makes calls until its context ends, each with its deliveries.
@@ -65,10 +65,10 @@ func (r *run) again(j job) {
 // ended notes that a delivery has.
 func (r *run) ended() { r.pending.Add(-1) }
 
-// settle asks every node about every call until the answer is final. If a call may still
-// run it is run, because the asker is a client like all others. After the limit nothing is
-// asked again that can't be answered yet, but on a busy machine there may be calls by then
-// that nobody has asked about.
+// settle asks every node about every call until the answer is final. If a call may still run it
+// is run, because the asker is a client like all others. After the limit it doesn't repeat a
+// question that nobody can answer yet, but on a busy machine there may be calls by then that
+// nobody has asked about.
 func (r *run) settle(ctx context.Context, limit time.Duration) {
 	end := time.Now().Add(limit)
 	sequences := make(chan []string)
@@ -91,7 +91,7 @@ func (r *run) settle(ctx context.Context, limit time.Duration) {
 	askers.Wait()
 }
 
-// completing is a delivery of this process, which completes what it executes.
+// completing is a delivery of this process, which completes the call if it executes it.
 func (r *run) completing(seed uint64, d delivery) *attempt {
 	return &attempt{worker: r.here, made: map[int64]string{}, rng: rand.New(rand.NewPCG(r.opts.Seed, seed)), job: job{End: history.Complete}, d: d}
 }

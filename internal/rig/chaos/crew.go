@@ -111,7 +111,7 @@ func newWorker(c workerConfig, note func(history.Event)) *worker {
 	}
 }
 
-// upstreamConfig is what the upstream reads first. Of what it reads later only Earlier counts.
+// upstreamConfig is the first message to the upstream. Of later ones only Earlier counts.
 type upstreamConfig struct {
 	Seed  uint64 `json:"seed"`
 	Brief bool   `json:"brief"` // nothing takes longer than a moment
@@ -159,7 +159,7 @@ type crew struct {
 	now *box
 }
 
-// box holds the deliveries that were given to one process.
+// box holds the deliveries of one process.
 type box struct {
 	writing sync.Mutex
 	in      *json.Encoder // to the process

@@ -1,13 +1,13 @@
-// Package chaos is a fault-injection test: it breaks everything around the service at
-// once, and checks that the promises were kept.
+// Package chaos is a fault-injection test: it breaks everything around the service at once, and
+// checks that the promises hold.
 //
-// A run starts two or three processes of 'semel serve' on one store, an upstream that
-// ignores keys, and workers in separate processes. The workers use only the documented
-// product: they are clients of the execution API, and callers of routes that the proxy
-// guards. While they deliver calls, several times each, faults hit nodes, workers, the
-// upstream, the store's servers, disks, clocks and all networks between them. Then
-// everything is healed, every node is asked about every call, and package internal/rig/history checks
-// everything that was observed by its rules.
+// A run starts two or three processes of 'semel serve' on one store, an upstream that ignores
+// keys, and workers in separate processes. The workers use only the documented product: they
+// are clients of the execution API, and callers of routes that the proxy guards. While they
+// deliver calls, several times each, faults hit nodes, workers, the upstream, the store's
+// servers, disks, clocks and all networks between them. Then it heals everything, asks every
+// node about every call, and checks all observations by the rules of package
+// internal/rig/history.
 //
 //	go test ./internal/rig/chaos -v -run TestChaos -chaos.store redis -chaos.seed 7 -chaos.duration 4m
 //	make prove CHAOS=10m

@@ -18,7 +18,8 @@ import (
 // fault is one way in which something fails.
 type fault struct {
 	name string
-	// targets are what it may affect. No two faults affect one target at the same time.
+	// targets are the parts that it may affect. No two faults affect one target at the same
+	// time.
 	targets []string
 	// do injects and undoes it, and reports how often it affected something.
 	do func(s *injection) (hits int, err error)

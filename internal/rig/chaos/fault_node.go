@@ -34,7 +34,7 @@ func linkFaults(name string, nets map[string]*faultnet.Net) []fault {
 	return all
 }
 
-// nodeFaults are those of the nodes themselves.
+// nodeFaults are the faults of the nodes themselves.
 func nodeFaults(nodes map[string]*node, clocks bool) []fault {
 	names := sorted(nodes)
 	on := func(name string, do func(s *injection, n *node) (int, error)) fault {
@@ -143,7 +143,7 @@ func (s *injection) paused(p *servertest.Process) (int, error) {
 	return once(err, p.Resume())
 }
 
-// processFaults are those of workers and of the upstream.
+// processFaults are the faults of workers and of the upstream.
 func processFaults(name string, all map[string]*process) []fault {
 	return []fault{
 		{name + ".kill", sorted(all), func(s *injection) (int, error) {

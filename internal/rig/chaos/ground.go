@@ -30,7 +30,7 @@ type ground struct {
 	lossy bool
 	// stopToUpgrade: nodes of two versions don't share the store.
 	stopToUpgrade bool
-	// faults are those of the store, skipped why others can't be injected here.
+	// faults are the faults of the store; skipped says why others can't be injected here.
 	faults  []fault
 	skipped map[string]string
 	// disks are the faults of disks that the nodes write to.
@@ -121,8 +121,8 @@ func serverClocks(t *rig) (env []string, file, why string) {
 	return []string{"LD_PRELOAD=" + library, clockEnv + "=" + file}, file, ""
 }
 
-// newGround is a ground without a store, whose servers have clocks that can be moved if the
-// run needs them. It passes their environment to use before they start.
+// newGround is a ground without a store. If the run needs it, the servers have clocks that it
+// can move. It passes their environment to use before they start.
 func newGround(t *rig, o Options, use func(env []string)) *ground {
 	s := &ground{nodes: o.Nodes, skipped: map[string]string{}}
 	if !o.Clocks {

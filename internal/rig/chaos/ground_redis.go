@@ -21,7 +21,7 @@ type redisServers struct {
 	ends   []string // commands that end those which last
 }
 
-// groundRedis is a store in one server that syncs what it acknowledges.
+// groundRedis is a store in one server that syncs before it acknowledges.
 func groundRedis(t *rig, o Options) *ground {
 	s := newGround(t, o, func(env []string) { t.env = env })
 	server := redistest.Start(t, "always")
@@ -117,7 +117,7 @@ func (r *redisServers) setting(name, begin, end string) {
 	})
 }
 
-// again is a command that is given again and again.
+// again repeats a command again and again.
 func (r *redisServers) again(name, text string) {
 	r.on(name, func(s *injection, server *redistest.Server) (hits int, err error) {
 		var errs []error
@@ -132,7 +132,7 @@ func (r *redisServers) again(name, text string) {
 	})
 }
 
-// connections are fewer than the nodes have, which lose those that they have.
+// connections allows fewer connections than the nodes have, and they lose theirs.
 func (r *redisServers) connections() {
 	const end = "CONFIG SET maxclients 1000"
 	r.ends = append(r.ends, end)

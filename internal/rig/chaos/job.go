@@ -62,7 +62,7 @@ type job struct {
 	Seed  uint64 `json:"seed"` // of the choices on the way
 }
 
-// vanish is the end of work whose holder disappears.
+// vanish is the end of work when its holder disappears.
 const vanish = "vanish"
 
 // choice is a value with its weight.

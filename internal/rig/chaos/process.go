@@ -195,7 +195,7 @@ func stoppedThreads(pid int) bool {
 	return true
 }
 
-// stop ends the process for good, in an orderly way if it is given the time.
+// stop ends the process for good, in an orderly way if it has the time.
 func (p *process) stop(grace time.Duration) {
 	p.mu.Lock()
 	p.wanted, p.quiet = false, true

@@ -19,8 +19,8 @@ import (
 //
 // The clock that the store's time follows leaps further than any before, so that a time which
 // has followed one of those would follow this one, too. It stays there for longer than a
-// process needs to read it twice. Whatever has been completed until then has expired by that
-// clock, and is asked for afterwards. And the network to the store is a hole: connections are
+// process needs to read it twice. By that clock everything completed until then has expired,
+// and the run asks for it afterwards. And the network to the store is a hole: connections are
 // reset, and new ones swallowed; or the disk of the embedded store stands still.
 const (
 	leapTime      = 12 * time.Second
@@ -46,7 +46,7 @@ type Recovery struct {
 	Took  []time.Duration
 }
 
-// trials are those of a run.
+// trials are the trials of a run.
 func (r *run) trials() (all []trial) {
 	nothing := func() error { return nil }
 	if set, name := r.storeClock(); set != nil && r.wants(name) {

@@ -20,7 +20,7 @@ type Report struct {
 	Seed    uint64
 	Seconds float64 // of load and faults, without what comes before and after
 	Nodes   int
-	// Faults counts those that affected something, Skipped says why others can't be
+	// Faults counts the faults that affected something, Skipped says why others can't be
 	// injected on this machine.
 	Faults  map[string]int
 	Skipped map[string]string
@@ -30,13 +30,13 @@ type Report struct {
 	// Peak is the most memory that each node used.
 	Peak       map[string]usage
 	Violations []history.Violation
-	// Excused are those of which an earlier program may be the cause, see [history.Log.Earlier],
-	// and Examples the histories of the first of each rule.
+	// Excused are the violations that an earlier program may have caused, see
+	// [history.Log.Earlier], and Examples the histories of the first of each rule.
 	Excused  []history.Violation
 	Examples map[string]string
 	// Histories of the calls that break a rule.
 	Histories []string
-	// Dir has the nodes' logs; it is kept if there were violations.
+	// Dir has the nodes' logs; it stays if there were violations.
 	Dir string
 }
 
@@ -133,8 +133,8 @@ func sum(m map[string]int) (n int) {
 	return n
 }
 
-// maxMemory is how much memory a node may use: several times what it usually does, and
-// far less than it does if work piles up in it without a bound.
+// maxMemory is how much memory a node may use: several times the usual, and far less than it
+// takes if work piles up in it without a bound.
 const maxMemory = 512 << 20
 
 // Rules that aren't about a single call.
@@ -251,8 +251,8 @@ func crashes(log string, disksFail bool) (found []string) {
 	return found
 }
 
-// endedByDisk reports whether these are the last words of a program whose disk failed:
-// an error of the system, or Pebble's where it could not begin a log.
+// endedByDisk reports whether these are the last words of a program after its disk failed: an
+// error of the system, or Pebble's where it could not begin a log.
 func endedByDisk(words string) bool {
 	return strings.Contains(words, "panic: syscall.Errno(") || strings.Contains(words, "pebble/v2.(*DB).rotateWAL(")
 }

@@ -19,10 +19,10 @@ func mayRefuse(op string, earlier bool) bool {
 	return !earlier || !rules[op].Numbered && !rules[op].Shared
 }
 
-// upgrade replaces the earlier program of the nodes by the present one, as docs/upgrade.md says:
-// one node after the other or, where a migration renames, after all have stopped. Half of the time
-// is left for calls that only the present program has. It doesn't end with the load, because no node
-// may be left behind. From then on everything may be refused.
+// upgrade replaces the earlier program of the nodes by the present one, as docs/upgrade.md
+// says: one node after the other or, where a migration renames, after all have stopped. Half of
+// the time remains for calls that only the present program has. It doesn't end with the load,
+// because no node may be left behind. From then on everything may be refused.
 func (r *run) upgrade(ctx context.Context, s *injector) (err error) {
 	if r.opts.Earlier == "" {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel/internal/rig/stage"
 )
 
-// worker delivers calls and executes those that it may, as the API's documents say.
+// worker delivers calls, and executes them when it may, as the API's documents say.
 type worker struct {
 	*client
 	// effect makes an effect, which is there once it returns.

@@ -47,7 +47,7 @@ var byID = sync.OnceValue(func() map[string]Clause {
 func All() []Clause { return table() }
 
 // Lookup returns the clause with this id, and whether there is one. The guarantees and
-// deployments of [Made] have ids too, by which tests prove them.
+// deployments of [Made] have ids too, for the tests that prove them.
 func Lookup(id string) (Clause, bool) {
 	if c, ok := byID()[id]; ok {
 		return c, true

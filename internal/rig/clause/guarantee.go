@@ -19,10 +19,10 @@ type Guarantee struct {
 	ID    string // unique, such as "G-HOLDER"
 	Title string
 	Text  string // the promise, in one sentence
-	// Clauses are clauses of the specifications, each of which is a part of the promise.
+	// Clauses are the clauses of the specifications that make up the promise.
 	Clauses []string
-	// PerStore means that the promise rests on the store, so that each store needs a
-	// test of its own. Otherwise it is kept by code that runs in front of every store.
+	// PerStore means that the promise rests on the store, so that each store needs a test of
+	// its own. Otherwise it rests on code that runs in front of every store.
 	PerStore bool
 	// Except has the deployments on which the promise doesn't hold without
 	// qualification, by their IDs, and what to say there. [No] needs no proof.
@@ -34,7 +34,7 @@ type Guarantee struct {
 // No is what [Guarantee.Except] says of a deployment on which a promise isn't made at all.
 const No = "no"
 
-// A Mode is a way of using Semel, and what it gives.
+// A Mode is a way of using Semel, with its promise.
 type Mode struct {
 	Name  string
 	Gives string

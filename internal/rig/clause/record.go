@@ -54,9 +54,8 @@ func Proves(t testing.TB, ids ...string) {
 	})
 }
 
-// relative makes a source path as reported by the runtime relative to the
-// module root. The root is found from this file's own path, which works for
-// binaries built with -trimpath too.
+// relative makes a source path as reported by the runtime relative to the module root. It finds
+// the root from this file's own path, which works for binaries built with -trimpath too.
 func relative(file string) string {
 	_, self, _, _ := runtime.Caller(0)
 	root := strings.TrimSuffix(self, "internal/rig/clause/record.go")

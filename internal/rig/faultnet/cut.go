@@ -96,7 +96,7 @@ func (n *Net) patience(p *pair, answers bool) time.Time {
 	return time.Time{}
 }
 
-// quiet cuts an exchange whose request is whole, unless the answer has begun. It reports
+// quiet cuts an exchange once its request is whole, unless the answer has begun. It reports
 // whether the connection goes on.
 func (n *Net) quiet(p *pair) bool {
 	n.mu.Lock()

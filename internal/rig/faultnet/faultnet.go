@@ -28,8 +28,8 @@ const (
 	// HalfOpen is a blackhole after which the old connections stay dead, and their clients
 	// don't learn so.
 	HalfOpen Fault = "half-open"
-	// Hole resets all connections, and is [HalfOpen] for those that are made meanwhile: who
-	// connects is accepted, and never hears a word.
+	// Hole resets all connections, and is [HalfOpen] for new ones: it accepts them and never
+	// says a word.
 	Hole Fault = "hole"
 	// Torn ends every connection with RST after a random number of bytes, at most 2,000.
 	Torn Fault = "torn"
@@ -67,8 +67,8 @@ type pair struct {
 // Listen starts a network to the server that dial connects to. Close it in the end.
 func Listen(dial func() (net.Conn, error)) (*Net, error) { return ListenTLS(dial, nil) }
 
-// ListenTLS starts a network whose clients speak TLS while its server doesn't, like a load
-// balancer. With a nil configuration it is [Listen].
+// ListenTLS starts a network that ends TLS in front of its server, like a load balancer. With a
+// nil configuration it is [Listen].
 func ListenTLS(dial func() (net.Conn, error), config *tls.Config) (*Net, error) {
 	n := &Net{dial: dial, pairs: map[*pair]bool{}, hits: everybody, cuts: map[Cut]int{}}
 	n.change = sync.NewCond(&n.mu)
@@ -122,8 +122,8 @@ func (n *Net) SetFor(f Fault, hits func(from string) bool) {
 	n.change.Broadcast()
 }
 
-// Fired counts how often the network has failed: the connections that were reset, and the
-// reads whose bytes were held back.
+// Fired counts how often the network has failed: the connections that it reset, and the reads
+// that it held back.
 func (n *Net) Fired() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

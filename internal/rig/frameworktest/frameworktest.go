@@ -286,7 +286,7 @@ func (s *Service) post(ctx context.Context, url, do, key string) Answer {
 
 type acceptsKey struct{}
 
-// Accepts is a context for [Service.Post] whose requests have an Accept-Encoding of their own.
+// Accepts is a context that gives the requests of [Service.Post] an Accept-Encoding.
 func Accepts(ctx context.Context, coding string) context.Context {
 	return context.WithValue(ctx, acceptsKey{}, coding)
 }

@@ -54,7 +54,7 @@ func (s *Service) twice(url, do string) string {
 	return said(first) + ", then " + s.again(url, do, key)
 }
 
-// again sends a call again: the answer may be another one, but a replay stays what it is.
+// again sends a call again: the answer may be another one, but a replay stays the same.
 func (s *Service) again(url, do, key string) string {
 	s.t.Helper()
 	second := s.Post(s.t.Context(), url, do, key)

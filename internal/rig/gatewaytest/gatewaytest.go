@@ -1,7 +1,7 @@
 // Package gatewaytest runs real programs of other people between Semel and an upstream, for
-// tests of what such a program says in the place of the upstream. They listen on free ports of
-// the loopback interface, and keep what they write in a temporary directory. A test that needs
-// one that isn't installed is skipped; with SEMEL_REQUIRE_SERVICES=1 it fails instead.
+// tests of the answers that such a program gives in place of the upstream. They listen on free
+// ports of the loopback interface, and write to a temporary directory. A test that needs one
+// that isn't installed is skipped; with SEMEL_REQUIRE_SERVICES=1 it fails instead.
 package gatewaytest
 
 import (

@@ -11,10 +11,10 @@ import (
 type Violation struct {
 	// Rule names it, the same for all violations of a kind.
 	Rule string `json:"rule"`
-	// Key is the call, or empty where no single call is meant.
+	// Key is the call, or empty if the fault is about more than one.
 	Key  string `json:"key,omitempty"`
 	Text string `json:"text"`
-	// Earlier: an earlier program may have done it, which is known to do that. See [Log.Earlier].
+	// Earlier: an earlier program may have done it, and is known for it. See [Log.Earlier].
 	Earlier bool `json:"earlier,omitempty"`
 }
 
@@ -165,7 +165,7 @@ func (h *call) oneAnswer() {
 	}
 }
 
-// grant is an attempt whose holder got the answer.
+// grant is an attempt that its holder has heard of.
 type grant struct {
 	asked, told int64
 	fence       int64
@@ -198,8 +198,8 @@ func (h *call) fences() {
 	}
 }
 
-// ends: a holder whose end was recorded isn't told otherwise, only its holder ends an attempt,
-// and no holder is told that its attempt didn't exist.
+// ends: a holder never hears that its recorded end wasn't recorded, nor that its attempt didn't
+// exist; and only the holder ends an attempt.
 func (h *call) ends() {
 	outcome, denied := "", false
 	said := map[int64]map[string]bool{} // the outcomes that holders gave their attempts
@@ -241,8 +241,7 @@ func isEnd(verb string) bool {
 	return slices.Contains([]string{Complete, Reject, Fail, Abort, Hold}, verb)
 }
 
-// upstream: a call is forwarded once, and not at all if the client was told that it
-// wasn't sent.
+// upstream: a call is forwarded once, and not at all if the answer says that it wasn't sent.
 func (h *call) upstream() {
 	arrived := map[string]int{}
 	for _, e := range h.of(Arrival) {
@@ -297,8 +296,8 @@ func (h *call) final() {
 	}
 }
 
-// kept: whoever asks after an outcome was told gets it, whatever became of other numbers, and
-// whoever else has used the key since.
+// kept: after somebody got an outcome, everybody who asks gets it, whatever happens to other
+// numbers, and whoever else has used the key since.
 func (h *call) kept() {
 	if !h.rules.Numbered && !h.rules.Shared {
 		return // the model has it

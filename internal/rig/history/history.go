@@ -100,17 +100,17 @@ type Event struct {
 
 // Rules are what an operation promises.
 type Rules struct {
-	// Repeats: an attempt whose holder is silent may be repeated with its effect.
+	// Repeats: if the holder of an attempt is silent, its effect may be repeated.
 	Repeats bool
 	// Reopens: an attempt that has not begun its effect may be repeated.
 	Reopens bool
 	// Retries: an attempt that has failed may be repeated.
 	Retries bool
 	// Timed: the lease of an attempt lasts as long as it should by the clock of the log. So
-	// nobody may take over or hold the call earlier, and a holder that is told that its
-	// attempt is lost or ended isn't the holder any more. Not for runs that move clocks.
+	// nobody may take over or hold the call earlier, and once a holder hears that its attempt
+	// is lost or ended, it isn't the holder any more. Not for runs that move clocks.
 	Timed bool
-	// Asked: a reconciler is asked about held calls.
+	// Asked: a reconciler looks into held calls.
 	Asked bool
 	// Routed: calls go through the proxy, so clients see no fences.
 	Routed bool

@@ -92,7 +92,7 @@ func (st state) after(s *step) (next state, ok bool) {
 		if mine && st.phase == running && st.holder == s.holder && s.holder != "" {
 			return st, true
 		}
-		// A claim whose answer was lost is given to its holder again.
+		// If the answer to a claim was lost, its holder gets the claim again.
 		ok = st.guest == "" && (st.phase == free || st.anew() || same && (st.phase == open || st.phase == running && st.untold)) && (s.fence == 0 || s.fence > st.fence)
 		next = state{phase: running, attempt: s.attempt, fence: s.fence, holder: s.holder, print: s.print, begun: st.begun, since: s.began}
 	case stepUse:

@@ -12,20 +12,19 @@ type Summary struct {
 	Keys, Requests, Effects int
 	// Words counts the answers.
 	Words map[string]int
-	// Held counts the calls that ended held, HeldWithout those of them without an
-	// effect, and Reasons why they are.
+	// Held counts the calls that ended held, HeldWithout the ones without an effect among them,
+	// and Reasons why they are held.
 	Held, HeldWithout int
 	Reasons           map[string]int
-	// Early counts the calls that a client was told were held before a lease had passed
-	// since the last claim. Nothing is executed
-	// twice by that, but a lease was shorter than it should be.
+	// Early counts the calls that a client found held before a lease had passed since the last
+	// claim. That executes nothing twice, but a lease was shorter than it should be.
 	Early int
-	// Sequences counts them, and Earlier those of which an earlier program may have decided about
-	// a number.
+	// Sequences counts them, and Earlier the ones with a number that an earlier program may
+	// have decided about.
 	Sequences, Earlier int
 }
 
-// Summary counts what is in the log.
+// Summary counts the calls, effects and faults of the log.
 func (l *Log) Summary() Summary {
 	s := Summary{Words: map[string]int{}, Reasons: map[string]int{}}
 	for _, key := range l.Keys() {
@@ -82,9 +81,9 @@ func (s *Summary) count(events []Event) {
 	}
 }
 
-// Print shows the history of a key with the faults of that time: seconds since the
-// start at the left, -> is a request, <- its answer, * an arrival at the upstream,
-// ** an effect, = why it is held, !! a fault. A number is shown with its whole sequence.
+// Print shows the history of a key with the faults of that time: seconds since the start at the
+// left, -> is a request, <- its answer, * an arrival at the upstream, ** an effect, = why it is
+// held, !! a fault. With a number comes its whole sequence.
 func (l *Log) Print(key string, start int64) string {
 	var b strings.Builder
 	var events []Event

@@ -18,7 +18,7 @@ func CutNumber(key string) (sequence string, number int) {
 	return sequence, number
 }
 
-// Sequences are the keys of the log, those of one sequence together, in order of their numbers.
+// Sequences are the keys of the log by sequence, each in the order of its numbers.
 func (l *Log) Sequences() [][]string {
 	groups := map[string][]string{}
 	var order []string
@@ -53,15 +53,16 @@ func (l *Log) sequenceOf(key string) []string {
 	})
 }
 
-// Earlier says that a node ran an earlier program for all requests that were sent before a time. It
-// kept the numbers of a sequence in one record, so what it decided about a number is judged
-// mildly, see [Violation.Earlier]: it may have
+// Earlier says that a node ran an earlier program for all requests that were sent before a
+// time. It kept the numbers of a sequence in one record, so the rules are milder on its
+// decisions, see [Violation.Earlier]: it may have
 //
 //   - forgotten the outcome of a number when a later one began, and superseded it,
 //   - denied an end that was sent again, for the same reason,
 //   - begun a sequence in its middle, although it has no gaps.
 //
-// And on a shared key it takes what a later program leaves of an aborted call for another payload.
+// And on a shared key it mistakes the traces of a call that a later program has aborted for
+// another payload.
 func (l *Log) Earlier(node int, until int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,7 +214,7 @@ func (n *number) begins(all map[int]*number) {
 	}
 }
 
-// refusals: a number that is refused is told a number that comes before it and has no outcome, or
+// refusals: the refusal of a number names one that comes before it and has no outcome, or one
 // that comes after it and was sent.
 func (n *number) refusals(all map[int]*number) {
 	requests := n.requests()

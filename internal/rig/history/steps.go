@@ -8,7 +8,7 @@ import (
 )
 
 // A step is something that happened to a call at one moment between its request and its answer.
-// model.go says what it means.
+// model.go says what each step means.
 type step struct {
 	kind    stepKind
 	id      string // of the request, for people
@@ -151,8 +151,8 @@ func (b *builder) begin(r, a Event) {
 	b.add(r.At, a.At, s)
 }
 
-// refusal is the step of an answer that says how the call stands. What is in flight or held may
-// be another number, or a stranger's call.
+// refusal is the step of an answer that says how the call stands. Another number, or a
+// stranger's call, may be the one in flight or held.
 func (b *builder) refusal(word string) stepKind {
 	if (b.rules.Numbered || b.rules.Shared) && (word == InFlight || word == Held) {
 		return ""

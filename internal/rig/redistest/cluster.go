@@ -33,7 +33,7 @@ type Cluster struct {
 // masters is how many a Cluster has, and how many replicas.
 const masters = 3
 
-// StartCluster starts a Cluster whose nodes sync their append-only files as appendfsync says;
+// StartCluster starts a Cluster. Its nodes sync their append-only files as appendfsync says;
 // see [Start]. It returns once all slots are served and every replica has its master's data.
 func StartCluster(tb testing.TB, appendfsync string, settings ...string) *Cluster {
 	tb.Helper()

@@ -10,7 +10,7 @@ import (
 	"github.com/semelhq/semel/internal/rig/faultnet"
 )
 
-// PartitionedCluster is a [Cluster] whose nodes you can cut off from each other while clients
+// PartitionedCluster is a [Cluster] that lets you cut nodes off from each other while clients
 // still reach all of them.
 type PartitionedCluster struct {
 	*Cluster
@@ -93,7 +93,7 @@ func (c *PartitionedCluster) Fail(node int, f faultnet.Fault) {
 // failed.
 func (c *PartitionedCluster) Fired(node int) int { return c.gates[node][0].Fired() }
 
-// announced is the port that the others are told.
+// announced is the port that a node gives the others.
 func (s *Server) announced() int {
 	if port, err := strconv.Atoi(s.setting("cluster-announce-port")); err == nil {
 		return port

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Counts notes what was seen of each of many things: the effects that an order has had, or
-// the answers that its callers got. The zero value is empty.
+// Counts notes observations of many things: the effects of an order, say, or the answers to its
+// callers. The zero value is empty.
 type Counts struct {
 	mu   sync.Mutex
 	seen map[string][]string
 }
 
-// Add notes what was seen of a thing.
+// Add notes an observation of a thing.
 func (c *Counts) Add(name, what string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -27,21 +27,21 @@ func (c *Counts) Add(name, what string) {
 	c.seen[name] = append(c.seen[name], what)
 }
 
-// Of is all that was seen of a thing.
+// Of returns all observations of a thing.
 func (c *Counts) Of(name string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.seen[name]
 }
 
-// Len is how many things were seen.
+// Len is the number of things observed.
 func (c *Counts) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.seen)
 }
 
-// Sum is how often anything was seen.
+// Sum is the number of observations.
 func (c *Counts) Sum() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,12 +51,12 @@ func (c *Counts) Sum() (n int) {
 	return n
 }
 
-// Repeated are the things that were seen more than once.
+// Repeated are the things with more than one observation.
 func (c *Counts) Repeated() []string {
 	return c.where(func(all []string) bool { return len(all) > 1 })
 }
 
-// Differing are the things of which not always the same was seen.
+// Differing are the things with observations that differ.
 func (c *Counts) Differing() []string {
 	return c.where(func(all []string) bool {
 		for _, what := range all {
@@ -79,9 +79,9 @@ func (c *Counts) where(is func(all []string) bool) (names []string) {
 	return names
 }
 
-// Upstream is a service that knows nothing of keys: it does whatever it is asked to, and
-// counts. The body of a request is the name of its order, and each answer has another
-// receipt. At /reconcile it says what it has done for the order whose name is the key.
+// Upstream is a service without idempotency: it carries out every request, and counts. The body
+// of a request is the name of its order, and each answer has a new receipt. At /reconcile it
+// says what it has done for the order that the key names.
 type Upstream struct {
 	Counts               // the answers, by order
 	Work   time.Duration // how long an order takes
@@ -90,7 +90,7 @@ type Upstream struct {
 	receipts atomic.Int64
 }
 
-// ServeHTTP does an order, or says what was done.
+// ServeHTTP carries out an order, or says how often it has.
 func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Path == "/reconcile" {

@@ -2,5 +2,5 @@
 // started again ([Process], [Node]), senders that repeat a call until it is answered
 // ([Load]), and counts of what came of it ([Counts], [Upstream]).
 //
-// What is sent, and what must be true afterwards, is up to its users.
+// Its users decide which calls to send, and what must be true afterwards.
 package stage

@@ -14,7 +14,7 @@ type Load struct {
 	Calls []int
 	// Senders is how many calls are under way at the same time.
 	Senders int
-	// Try makes one try, and reports whether it was answered for good; if not, it is made
+	// Try makes one try, and reports whether the answer was final; if not, the load tries
 	// again. Many goroutines call it. An error ends the load.
 	Try func(ctx context.Context, call int) (answered bool, err error)
 	// Pause is between two tries, give or take a half.

@@ -219,7 +219,7 @@ func (p *Process) Quote() string {
 	return ""
 }
 
-// tail keeps the end of what is written to it.
+// tail is a writer that keeps the end of the text.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

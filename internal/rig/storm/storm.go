@@ -1,6 +1,6 @@
-// Package storm has senders deliver everything several times and in random order to nodes
-// that are killed and started again. A protocol's test says what a node serves and how one
-// delivery is made, and counts at a server of its own what came of them.
+// Package storm has senders deliver everything several times and in random order to nodes that
+// are killed and started again. A protocol's test says what a node serves and how to make a
+// delivery, and counts the effects at a server of its own.
 package storm
 
 import (
@@ -51,8 +51,8 @@ type Rig struct {
 	nodes []*stage.Node
 }
 
-// Start starts the nodes that [Main] was told of, and kills them when the test ends. Each
-// gets the URL of the sink.
+// Start starts the nodes that [Main] serves, and kills them when the test ends. Each gets the
+// URL of the sink.
 func Start(t *testing.T, store Store, sink string) *Rig {
 	t.Helper()
 	r := &Rig{t: t}
@@ -74,10 +74,10 @@ func (r *Rig) Stop() {
 	}
 }
 
-// Play has each of the events delivered [Copies] times, and kills nodes meanwhile. It
-// returns when each delivery was answered. deliver makes one for which the sender waits as
-// long as ctx says, and reports whether it was answered for good; if not, it is made again,
-// perhaps at another node. Many goroutines call it.
+// Play has each of the events delivered [Copies] times, and kills nodes meanwhile. It returns
+// when each delivery was answered. deliver makes one for which the sender waits as long as ctx
+// says, and reports whether the answer was final; if not, Play repeats it, perhaps at another
+// node. Many goroutines call it.
 func (r *Rig) Play(events, kills int, deliver func(ctx context.Context, url string, event int) bool) {
 	r.t.Helper()
 	anyNode := func() *stage.Node { return r.nodes[rand.IntN(len(r.nodes))] }

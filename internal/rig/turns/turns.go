@@ -47,7 +47,7 @@ type Caller struct {
 	took   []time.Duration
 }
 
-// NewCaller makes a caller with its own keys, whose number is up to you.
+// NewCaller makes a caller with its own keys. You choose its number.
 func NewCaller(number int) *Caller {
 	return &Caller{Number: number, prefix: fmt.Sprintf("%s-%d-", rand.Text()[:8], number), Rand: random.New(random.NewPCG(uint64(number), 1))}
 }
@@ -62,7 +62,7 @@ func (c *Caller) Key() string {
 // makes several at once calls it for each.
 func (c *Caller) Took(d time.Duration) { c.took = append(c.took, d) }
 
-// Result is what was measured of a load.
+// Result is the measurement of a load.
 type Result struct {
 	// PerSecond is how many operations there were each second.
 	PerSecond float64

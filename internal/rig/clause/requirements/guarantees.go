@@ -71,8 +71,8 @@ func proofs(module, pkg string, ids []string, records []clause.Record) []string 
 	return slices.Sorted(maps.Keys(found))
 }
 
-// renderGuarantees writes the page of guarantees. Like the page of requirements it
-// depends only on what is promised and on which tests passed.
+// renderGuarantees writes the page of guarantees. Like the page of requirements it depends only
+// on the promises and on which tests passed.
 func renderGuarantees(module string, p clause.Promises, records []clause.Record) string {
 	var b strings.Builder
 	b.WriteString(`# Guarantees
@@ -128,7 +128,7 @@ Semel reads the level from the store's live settings; see [stores](stores.md).
 	return b.String()
 }
 
-// provedOn lists the tests that prove g, those of each store first.
+// provedOn lists the tests that prove g, first the stores' own.
 func provedOn(module string, p clause.Promises, g clause.Guarantee, records []clause.Record) string {
 	var parts, shown []string
 	for _, d := range p.Deployments {

@@ -1,8 +1,8 @@
-// Command requirements turns the records of a test run into two pages:
-// docs/requirements.md has one line per clause of the specifications, with the tests that
-// prove it, and docs/guarantees.md what Semel promises, where, and by which tests. It fails
-// if the source calls clause.Proves where no passing test of the run did, or if a promise
-// has no test, so that a claim can't outlive its proof.
+// Command requirements turns the records of a test run into two pages: docs/requirements.md has
+// one line per clause of the specifications, with the tests that prove it, and
+// docs/guarantees.md what Semel promises, where, and which tests prove it. It fails if the
+// source calls clause.Proves where no passing test of the run did, or if a promise has no test,
+// so that a claim can't outlive its proof.
 //
 // Usage, in the module root, after go test ./... with SEMEL_CLAUSE_DIR set:
 //
