@@ -24,11 +24,11 @@ import (
 //		Operation: semel.Operation{Name: "orders.create"},
 //	}))
 //
-// An error that the handler returns is answered by the HTTPErrorHandler inside of the guard,
-// so that this answer is recorded. An error that comes after the handler has begun a success
+// An error that the handler returns is answered by the HTTPErrorHandler inside of the guard, so
+// that this answer is recorded. An error that comes after the handler has begun a success
 // proves that it failed: in a transaction everything is rolled back, and elsewhere the call is
-// held, because nobody knows what was done. So is a call whose handler panics, wherever
-// middleware.Recover stands, as long as it keeps the stack; see
+// held, because nobody knows how much of the work is done. A panic of the handler holds the
+// call, too, wherever middleware.Recover stands, as long as it keeps the stack; see
 // middleware.RecoverConfig.DisablePrintStack.
 //
 // Take the context from c.Request().Context(): it has the attempt, or the transaction, and

@@ -26,9 +26,10 @@ import (
 //	}), answerErrors, create)
 //
 // A middleware that turns c.Errors into an answer follows the guard, so that this answer is
-// recorded. What one around the guard answers to errors is dropped, and Troubled of
-// [semel.Events] is told: duplicates wouldn't get it. If a handler has added an error and
-// nobody inside has answered, the guard answers 500. A call whose handler panics is held, wherever gin.Recovery stands.
+// recorded. If a middleware around the guard answers errors, the guard drops that answer,
+// because duplicates wouldn't get it, and calls Troubled of [semel.Events]. If a handler has
+// added an error and nobody inside has answered, the guard answers 500. A panic of a handler
+// holds the call, wherever gin.Recovery stands.
 //
 // Take the context from c.Request.Context(): it has the attempt, or the transaction, and
 // doesn't end when the client hangs up.
@@ -58,7 +59,7 @@ func Guard(g *semelhttp.Guard, rt semelhttp.Route, handlers ...gin.HandlerFunc) 
 
 type contextKey struct{}
 
-// exchange is one request whose handlers may run.
+// exchange is one request to the guarded handlers.
 type exchange struct {
 	c    *gin.Context
 	runs int                 // in transactions there may be several

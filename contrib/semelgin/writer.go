@@ -80,9 +80,8 @@ func (w *writer) CloseNotify() <-chan bool {
 // Pusher is nil, as where the connection can't push.
 func (w *writer) Pusher() http.Pusher { return nil }
 
-// answered is gin's own writer once the guard has answered on it for handlers that have
-// added errors. What somebody else writes about these goes to the guard, which drops it and
-// tells of it.
+// answered is gin's own writer once the guard has answered on it for handlers that have added
+// errors. If somebody else writes about them, it goes to the guard, which drops and reports it.
 type answered struct {
 	gin.ResponseWriter
 	guard http.ResponseWriter

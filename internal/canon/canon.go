@@ -36,11 +36,10 @@ const (
 
 // A SyntaxError says why a JSON text was refused and where.
 type SyntaxError struct {
-	// Offset counts bytes from the start of the input. It is the first byte
-	// that can't continue a valid text (the input's length if more was
-	// expected), or the start of what is refused as a whole: the second of two
-	// equal member names, an escape, an ill-formed UTF-8 sequence, a number out
-	// of range, the bracket that nests too deep.
+	// Offset counts bytes from the start of the input. It is the first byte that can't continue
+	// a valid text (the input's length if more was expected), or the start of something that is
+	// wrong as a whole: the second of two equal member names, an escape, an ill-formed UTF-8
+	// sequence, a number out of range, the bracket that nests too deep.
 	Offset int
 	// Msg is the reason. It holds nothing of the input.
 	Msg string
@@ -88,7 +87,7 @@ func Check(src []byte, mode Mode) error {
 
 // CheckBut is [Check] of a text without the values, which [Member], [Members] or [Items]
 // yielded of it and somebody else checks: reading them twice would take several times the
-// memory. They are in the order of the text; those that are nil don't count.
+// memory. They are in the order of the text; nil ones don't count.
 func CheckBut(src []byte, mode Mode, values ...[]byte) error {
 	var rest []byte
 	from, holes := 0, 0
@@ -110,8 +109,8 @@ func CheckBut(src []byte, mode Mode, values ...[]byte) error {
 	return Check(append(rest, src[from:]...), mode)
 }
 
-// Write writes the canonical form of the one JSON text in src. It needs no memory for the
-// form as a whole, and is meant for a hash, whose Write never fails. Its only error is a
+// Write writes the canonical form of the one JSON text in src. It needs no memory for the form
+// as a whole, and expects a w that never fails, such as a hash. Its only error is a
 // [*SyntaxError]; nothing is written then.
 func Write(w io.Writer, src []byte, mode Mode) error { return write(w, src, mode, false) }
 
@@ -151,8 +150,8 @@ func read(src []byte, mode Mode, check bool) (*parser, error) {
 }
 
 const (
-	// maxSource bounds the text that is read, in bytes, so that offsets in what is
-	// written have 32 bits: a number may become longer, by 17 bytes for 5 at most.
+	// maxSource bounds the source, in bytes, so that offsets in the canonical form have 32
+	// bits: a number may become longer, by 17 bytes for 5 at most.
 	maxSource = 512 << 20
 
 	maxFirstGrow = 64 << 10

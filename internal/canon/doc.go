@@ -4,11 +4,10 @@
 //
 // # Form
 //
-// The form is that of RFC 8785 (JSON Canonicalization Scheme): no white space;
-// object members sorted by the UTF-16 code units of their unescaped names;
-// strings in UTF-8, unnormalised, with only the escapes that JSON demands, in
-// their shortest spelling; numbers as ECMAScript writes them. The order of
-// array elements is kept.
+// The form is that of RFC 8785 (JSON Canonicalization Scheme): no white space; object members
+// sorted by the UTF-16 code units of their unescaped names; strings in UTF-8, unnormalised,
+// with only the escapes that JSON demands, in their shortest spelling; numbers as ECMAScript
+// writes them. Array elements keep their order.
 //
 // Numbers are the one point where RFC 8785 loses information: it reads each as
 // the nearest IEEE 754 binary64, so 9007199254740993 and 9007199254740992 come
@@ -27,11 +26,10 @@
 //
 // # Cost
 //
-// Time is linear in the length of the input, but for sorting members, which is
-// O(n log n) also for names chosen by an attacker. Memory is proportional to
-// the input; nesting is tracked on an explicit stack, so no input can exhaust
-// the goroutine's. Scratch space is pooled and only small buffers are kept.
-// All functions may be called concurrently.
+// Time is linear in the length of the input, but for sorting members, which is O(n log n) also
+// for names chosen by an attacker. Memory is proportional to the input; nesting is tracked on
+// an explicit stack, so no input can exhaust the goroutine's. A pool keeps scratch space, but
+// only small buffers. All functions may be called concurrently.
 //
 // The output is part of stored fingerprints: changing it for any accepted input
 // is a change of format.

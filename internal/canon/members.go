@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// member is one name and value of an open object. Somebody may send nothing but members,
-// so what is kept of each is small; maxSource is what makes offsets fit.
+// member is one name and value of an open object. Somebody may send nothing but members, so it
+// is small; maxSource makes the offsets fit.
 type member struct {
 	prefix  uint64 // first eight bytes of the name as sortPrefix gives them
 	name    uint32 // where the name is: in src, or with unescaped in parser.names
@@ -31,8 +31,8 @@ type object struct {
 	next       uint32 // first of parser.objects that starts after this object
 }
 
-// room makes room for one more record, and for many more at once for what is left of the
-// document: growing by and by takes several times the memory.
+// room makes room for one more record, or at once for as many as the rest of the document may
+// hold: growing step by step takes several times the memory.
 func room[T any](records []T, n int, left func() int) []T {
 	switch {
 	case len(records)+n <= cap(records):
@@ -46,8 +46,8 @@ func room[T any](records []T, n int, left func() int) []T {
 // fewRecords is how many records make no difference.
 const fewRecords = 1024
 
-// marks yields what counts in what is left of the document and outside of its strings: the
-// bytes of objects and of exponents, each with what follows.
+// marks yields the bytes of objects and of exponents in the rest of the document, outside of
+// its strings, each with the text behind it.
 func (p *parser) marks(yield func(mark byte, rest []byte) bool) {
 	for i := p.pos; i < len(p.src); i++ {
 		switch c := p.src[i]; c {
@@ -198,7 +198,7 @@ func (p *parser) closeObject(f *frame) error {
 	return nil
 }
 
-// sort orders members by name, those of equal names by position.
+// sort orders members by name, and equal names by position.
 func (p *parser) sort(members []member) {
 	slices.SortFunc(members, func(a, b member) int {
 		if a.prefix != b.prefix {
@@ -297,8 +297,8 @@ func (p *parser) compareNames(a, b *member) int {
 	if a.prefix != b.prefix {
 		return cmp.Compare(a.prefix, b.prefix)
 	}
-	// A prefix is filled up with zeros. Names with equal prefixes of which one
-	// has no further bytes differ at most in trailing zero bytes.
+	// A prefix is filled up with zeros. If one of two names with equal prefixes has no further
+	// bytes, they differ at most in trailing zero bytes.
 	if min(a.nameLen, b.nameLen) <= prefixLen {
 		return cmp.Compare(a.nameLen, b.nameLen)
 	}

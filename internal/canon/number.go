@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// exactDigits is how many significant digits binary64 always keeps: no two
-	// decimals of so many digits share a nearest binary64, so the shortest
-	// digits of that binary64 are those of the decimal.
+	// exactDigits is how many significant digits binary64 always keeps: no two decimals of so
+	// many digits share a nearest binary64, so the shortest digits of that binary64 are the
+	// decimal's.
 	exactDigits = 15
 	// exactPoint bounds the position of the decimal point up to which that
 	// holds, well within the normal range of binary64.
@@ -17,8 +17,8 @@ const (
 	// minPlain and maxPlain are the positions of the decimal point between which
 	// ECMAScript writes no exponent: 0.000001 to 21 digits before the point.
 	minPlain, maxPlain = -5, 21
-	// floatPoint is a position of the decimal point beyond which every number
-	// overflows binary64, and below whose negative every number underflows.
+	// floatPoint is a position of the decimal point beyond which every number overflows
+	// binary64. Below its negative, every number underflows.
 	floatPoint = 400
 	// maxLonger is by how much a number becomes longer at most: 1e20 by 17 bytes.
 	maxLonger = 17
@@ -136,9 +136,8 @@ func (p *parser) exponent(i int) (value int64, end int, err error) {
 	return value, end, nil
 }
 
-// binary64 writes the text of the binary64 nearest to the number that starts at
-// offset start of src and whose magnitude is that of fraction ("0.ddd") times
-// ten to the power of point.
+// binary64 writes the text of the binary64 nearest to a number, which starts at offset start of
+// src and has the magnitude of fraction ("0.ddd") times ten to the power of point.
 func (p *parser) binary64(start int, negative bool, fraction []byte, point int64) error {
 	// strconv loses count of exponents that have more than five digits, so
 	// values that are far out are decided here.

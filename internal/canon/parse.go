@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// parser makes one pass over src and writes the canonical text of every value
-// to text in the order of the document. Objects whose members came in another
-// order than the canonical one are noted in objects, and emit puts them right
-// in a second pass that copies each byte once, however deep it nests.
+// parser makes one pass over src and writes the canonical text of every value to text in the
+// order of the document. It notes objects with members out of canonical order in objects, and
+// emit puts them right in a second pass that copies each byte once, however deep it nests.
 type parser struct {
 	src   []byte
 	pos   int // next byte of src

@@ -175,7 +175,7 @@ func (s *scanner) tree() any {
 	return json.Number(raw)
 }
 
-// scanner walks over JSON. What it walks over is not checked.
+// scanner walks over JSON, and doesn't check it.
 type scanner struct {
 	text []byte
 	pos  int

@@ -151,7 +151,7 @@ func (p *parser) scanPlain() error {
 	return nil
 }
 
-// unescape reads the escape at pos and appends what it stands for to names.
+// unescape reads the escape at pos and appends its meaning to names.
 func (p *parser) unescape() error {
 	start := p.pos
 	if start+1 == len(p.src) {

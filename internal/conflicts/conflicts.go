@@ -21,10 +21,10 @@ import (
 const (
 	// KeptFor is how long a key stays in the list after its last conflict.
 	KeptFor = 7 * 24 * time.Hour
-	// MaxPayload is the largest payload that is kept of a refused delivery, in bytes.
+	// MaxPayload is the largest payload of a refused delivery that an index keeps, in bytes.
 	MaxPayload = 64 << 10
-	// MaxPresented is how many different payloads are kept of the refused deliveries of a
-	// record, the newest ones. Of callers whom nobody verified it is one.
+	// MaxPresented is how many different payloads an index keeps of a record's refused
+	// deliveries, the newest ones. It keeps only one of unverified callers.
 	MaxPresented = 4
 	// MaxTenant bounds the payloads that a process keeps for one tenant in a day, in bytes:
 	// some thousand of full size.
@@ -39,11 +39,11 @@ const (
 	presentedSize = 300 // about what a refused delivery takes beside its payload, in bytes
 )
 
-// Conflict is what is known of the conflicts of one key.
+// Conflict sums up the conflicts of one key.
 type Conflict struct {
 	ID semel.ID
-	// Decisions counts the refusals: conflict, other_caller and other_door. Nothing more is
-	// known of other callers.
+	// Decisions counts the refusals: conflict, other_caller and other_door. An index keeps
+	// nothing else about other callers.
 	Decisions map[semel.Decision]int64
 	// Principals are who sent another payload, up to four of them.
 	Principals []string
@@ -60,9 +60,9 @@ type Presented struct {
 	// Count is how often it came; First and Last are as in [Conflict].
 	Count       int64
 	First, Last int64
-	// Payload is what was sent; nil unless it was kept: the operation keeps payloads, and
-	// it had at most MaxPayload bytes, and neither its sender nor their tenant had too many
-	// kept.
+	// Payload is the body of the request. It is nil unless the operation keeps payloads, this
+	// one had at most MaxPayload bytes, and neither its sender nor their tenant had used up
+	// their share.
 	Payload []byte
 
 	unverified bool
@@ -73,12 +73,12 @@ type Presented struct {
 // Index keeps the conflicts of a store. Any number of them, in any number of processes, add
 // to the same list. It is safe for concurrent use.
 type Index struct {
-	// Unverified says of which principals nobody has verified who they are. Set it before
-	// the index is used. Nil: of none.
+	// Unverified reports whether nobody has verified a principal. Set it before you use the
+	// index. Nil: all are verified.
 	Unverified func(principal string) bool
 
-	// Listed and Payloads are what isn't written yet: conflicts by the cell that lists them,
-	// and what was refused by record.
+	// Listed and Payloads aren't written yet: conflicts by the cell that lists them, and
+	// refused payloads by record.
 	Listed   *behind.Queue[int, news]
 	Payloads *behind.Queue[semel.ID, []Presented]
 
@@ -237,7 +237,7 @@ type spent struct {
 	bytes map[string]int64
 }
 
-// spend counts bytes for a tenant, unless it has used up what it may.
+// spend counts bytes for a tenant, and reports whether its share still had room for them.
 func (s *spent) spend(tenant string, bytes, now int64) bool {
 	if day := now / (24 * time.Hour).Milliseconds(); day != s.day || s.bytes == nil {
 		s.day, s.bytes = day, map[string]int64{}
@@ -249,8 +249,8 @@ func (s *spent) spend(tenant string, bytes, now int64) bool {
 	return true
 }
 
-// Run writes what was noted until ctx is done, and what is left then. Without it, it is
-// written when somebody reads.
+// Run writes conflicts to the store until ctx is done, and then the rest. Without it, a read
+// writes them.
 func (x *Index) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	work.Go(func() { x.Listed.Run(ctx) })

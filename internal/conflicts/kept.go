@@ -22,7 +22,7 @@ const (
 	// that a conflict rewrites a small part of it.
 	shards = 16
 	// maxListed is how many keys a cell lists, some 400 bytes each. If there are more, the
-	// tenant with the most of them loses the one whose last conflict is the oldest.
+	// tenant with the most of them loses the one with the oldest last conflict.
 	maxListed = 256
 	// maxShard and maxRefused bound cells, in bytes, below what a store takes.
 	maxShard   = 768 << 10
@@ -91,8 +91,8 @@ func (x *Index) List(ctx context.Context, tenant *string) ([]Conflict, error) {
 	return all, nil
 }
 
-// Refused returns what was refused for a record, the newest last: what came with its key and
-// another payload since the record was made. The error is one of the store, or wraps
+// Refused returns the refused payloads of a record, the newest last: they came with its key
+// while the record existed, and differ from its own. The error is one of the store, or wraps
 // [form.ErrNewer].
 func (x *Index) Refused(ctx context.Context, rec *semel.Record) ([]Presented, error) {
 	x.Payloads.Flush(ctx)
@@ -134,7 +134,7 @@ func (x *Index) keepList(ctx context.Context, n int, more *news) error {
 			list = dropOne(list)
 			data = encodeShard(list)
 		}
-		// A crash before this write loses what was noted, a crash after it nothing.
+		// A crash before this write loses the notes, a crash after it nothing.
 		return store.CellValue{Data: data, KeepFor: KeptFor}, nil
 	})
 	if errors.Is(err, behind.ErrNothing) {
@@ -144,8 +144,8 @@ func (x *Index) keepList(ctx context.Context, n int, more *news) error {
 }
 
 // dropOne leaves out the oldest conflict of the tenant that has most, so that no tenant can
-// push out another's. What nobody but another caller did is left out first: whoever makes up
-// credentials mustn't push out what a tenant's own callers did.
+// push out another's. It starts with conflicts that only other callers have caused: somebody
+// who makes up credentials mustn't push out the conflicts of a tenant's own callers.
 func dropOne(list []Conflict) []Conflict {
 	count := map[string]int{}
 	for i := range list {
@@ -193,7 +193,7 @@ func read[T any](data []byte) (kept T, err error) {
 	return kept, nil
 }
 
-// parseShard reads a cell of the list, without what is older than KeptFor.
+// parseShard reads a cell of the list, without conflicts older than KeptFor.
 func parseShard(data []byte, now time.Time) ([]Conflict, error) {
 	kept, err := read[[]keptConflict](data)
 	if err != nil {
@@ -208,7 +208,7 @@ func parseShard(data []byte, now time.Time) ([]Conflict, error) {
 	return list, nil
 }
 
-// keepRefused adds what was refused for a record.
+// keepRefused adds refused payloads to a record's cell.
 func (x *Index) keepRefused(ctx context.Context, id semel.ID, more *[]Presented) error {
 	return behind.Beside(ctx, x.store, id, store.RefusedOf(id), func(rec *semel.Record, old []byte) ([]byte, error) {
 		list, err := parseRefused(old, rec)
@@ -249,8 +249,8 @@ func (x *Index) pay(tenant string, list []Presented, one *Presented) {
 	}
 }
 
-// parseRefused reads a cell of refused payloads. What is about an earlier record of the
-// identity counts for nothing.
+// parseRefused reads a cell of refused payloads. It ignores the payloads of an earlier record
+// of the identity.
 func parseRefused(data []byte, rec *semel.Record) ([]Presented, error) {
 	kept, err := read[keptRefused](data)
 	if err != nil || kept.Since != rec.CreatedAt {

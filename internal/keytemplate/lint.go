@@ -183,7 +183,7 @@ func identifies(name string) bool {
 }
 
 // Words splits a name at "_", "-", "." and changes to upper case, and makes the words lower
-// case. Letters are those of ASCII.
+// case. It knows ASCII letters only.
 func Words(name string) []string {
 	var words []string
 	upper := func(i int) bool { return name[i] >= 'A' && name[i] <= 'Z' }

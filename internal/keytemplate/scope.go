@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// maxScopeText is how long a readable scope may be, in bytes; a longer one is kept as its
-// digest.
+// maxScopeText is how long a readable scope may be, in bytes; its digest takes the place of a
+// longer one.
 const maxScopeText = 96
 
 // AppendScope adds a name and its value to a scope, such as session=s1, joined as in a

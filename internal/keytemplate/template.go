@@ -80,9 +80,8 @@ func Parse(text string) (*Template, error) {
 	return t, errors.Join(errs...)
 }
 
-// New is Parse for a template that is used: what [Lint] finds is an error too. scope names
-// the field whose value is the scope of the key; it may be one of the template's, one
-// beside them, or empty.
+// New is Parse for a template that is used: what [Lint] finds is an error too. scope names the
+// field with the key's scope; it may be one of the template's, one beside them, or empty.
 func New(text, scope string) (*Template, error) {
 	var errs []error
 	for _, p := range Lint(text) {

@@ -26,11 +26,11 @@ type Counts map[semel.Decision]int
 // number of Tallies, in any number of processes, add to the same counts. It is safe for
 // concurrent use.
 //
-// A count may be too low, by what a crash or a failing store has lost and, for a moment, by
-// what is being written. It is never too high.
+// A count may be too low: a crash or a failing store loses some, and some are still on their
+// way to the store. It is never too high.
 type Tally struct {
-	// Uncounted says of which records no counts are kept, such as those that cost their
-	// caller no quota. Set it before the tally is used. Nil: of none.
+	// Uncounted reports whether a record has no counts, such as one that costs its caller no
+	// quota. Set it before you use the tally. Nil: all records have counts.
 	Uncounted func(*semel.Record) bool
 	// Queue has the counts that aren't written yet, by record.
 	*behind.Queue[semel.ID, Counts]
@@ -60,15 +60,15 @@ func (t *Tally) Count(id semel.ID, d semel.Decision) {
 	})
 }
 
-// Of returns what the deliveries of a record's call got since the record was made. Counts that a
-// newer program keeps are left out, and the error wraps [form.ErrNewer].
+// Of counts the answers to a record's call since the record exists. It can't read the counts of
+// a newer program: then the error wraps [form.ErrNewer].
 func (t *Tally) Of(ctx context.Context, rec *semel.Record) (Counts, error) {
 	all := Counts{}
 	if rec.Attempt > 0 {
 		all[semel.Execute] = rec.Attempt
 	}
-	// The cell comes first: what is written after that is missing from the queue, and not
-	// counted twice.
+	// Read the cell first: a count that is written in between is then missing, and not counted
+	// twice.
 	cell, err := store.NewCell(t.store, store.CountsOf(rec.ID)).Load(ctx)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ type kept struct {
 	Counts Counts        `json:"counts"`
 }
 
-// parse reads a cell. What is about an earlier record of the identity, or damaged, counts for
+// parse reads a cell. A damaged cell, or one of an earlier record of the identity, counts
 // nothing. The error is [form.ErrNewer].
 func parse(data []byte, rec *semel.Record) (kept, error) {
 	var k kept
@@ -105,7 +105,7 @@ func parse(data []byte, rec *semel.Record) (kept, error) {
 	return k, fmt.Errorf("the counts of the call: %w", err)
 }
 
-// keep adds counts to those of a record. They are lost where a newer program counts.
+// keep adds to the counts of a record. Where a newer program counts, they are lost.
 func (t *Tally) keep(ctx context.Context, id semel.ID, more *Counts) error {
 	return behind.Beside(ctx, t.store, id, store.CountsOf(id), func(rec *semel.Record, old []byte) ([]byte, error) {
 		if t.Uncounted != nil && t.Uncounted(rec) {

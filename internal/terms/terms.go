@@ -1,4 +1,5 @@
-// Package terms says what stores that have no index of their own put into one of attributes.
+// Package terms makes the entries of an index of attributes, for stores that keep one by
+// themselves.
 package terms
 
 import (
@@ -10,7 +11,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Form is the number of what a term is. A store whose entries have another one makes them anew.
+// Form is the format of a term. A store that has entries of another one builds them again.
 const Form = 1
 
 // Term stands for an attribute of a name and value. Two attributes may have the same one:
@@ -38,7 +39,7 @@ func Of(attributes store.Attributes) (all []Term) {
 	return all
 }
 
-// Changed are the terms that a record no longer has, and those that it has now.
+// Changed returns the terms that a record has lost, and its new ones.
 func Changed(was, is store.Attributes) (gone, added []Term) {
 	if maps.Equal(was, is) {
 		return nil, nil
@@ -57,8 +58,8 @@ func without(a, b store.Attributes) store.Attributes {
 	return rest
 }
 
-// For are terms of which every record that the query selects has one. It reports false where
-// the query may select others.
+// For returns a list of terms such that every record that the query selects has one of them. It
+// reports false if there is no such list.
 func For(q *store.Query) ([]Term, bool) {
 	for _, name := range slices.Sorted(maps.Keys(q.Attributes)) {
 		if name != skipped {

@@ -16,7 +16,7 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// OperationName is the operation whose calls are the used codes.
+// OperationName is the operation of the calls that record used codes.
 const OperationName = "stepup.totp"
 
 const (

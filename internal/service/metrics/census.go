@@ -20,15 +20,15 @@ type Census struct {
 	last *count // of the last time that all was found
 }
 
-// count is of attempts by what is said of them.
+// count is the number of attempts with the same labels.
 type count struct {
 	attempts map[string]int
 	oldest   map[string]store.Instant
 	effects  int
 }
 
-// The states of attempts. Those that are held for callers whom nobody verified are apart:
-// strangers can cause them, and mustn't wake anybody.
+// The states of attempts. Attempts held for unverified callers have their own: strangers can
+// cause them, and mustn't wake anybody.
 var attemptStates = []string{"in_flight", "held", "held_unverified"}
 
 func stateOf(rec *semel.Record) string {
@@ -49,7 +49,7 @@ const (
 	censusTime  = 5 * time.Second // for a page
 )
 
-// Run counts until ctx is done. A store that can't list its records is left alone.
+// Run counts until ctx is done. It returns at once if the store can't list its records.
 func (c *Census) Run(ctx context.Context) {
 	search := c.store.Extras().Search
 	if search == nil {
@@ -108,7 +108,7 @@ func (c *count) take(recs []semel.Record) {
 	}
 }
 
-// Set sets the gauges, if everything was found at least once. now is the store's time.
+// Set sets the gauges, once a count has been through the store. now is the store's time.
 func (c *Census) Set(set Set, now store.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

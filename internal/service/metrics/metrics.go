@@ -50,8 +50,8 @@ const crowdFrom = 11
 // maxCrowds bounds the keys that are watched for a crowd at one time.
 const maxCrowds = 10_000
 
-// New makes the metrics of a node. observe sets the gauges of the table that nobody counts;
-// it is called for each scrape, and may leave out those that aren't known.
+// New makes the metrics of a node. observe sets the gauges of the table that nobody counts; it
+// is called for each scrape, and may leave out gauges without a value.
 func New(observe func(Set)) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(), counters: map[string]*prometheus.CounterVec{}, times: map[string]*prometheus.HistogramVec{},
@@ -88,7 +88,7 @@ func New(observe func(Set)) *Metrics {
 	return m
 }
 
-// Registry has all metrics, those of the Go runtime and the process included.
+// Registry has all metrics, including the Go runtime's and the process's.
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 
 // Handler serves the metrics in the formats of Prometheus.

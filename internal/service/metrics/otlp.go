@@ -14,10 +14,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 )
 
-// Push pushes all metrics by OTLP over HTTP until you call stop, which pushes what is left.
-// The standard variables of OpenTelemetry say how often and with which headers; an empty url
-// leaves it to them where to, and if they don't say so, nothing is pushed. An error is one of
-// the configuration: a collector that is away is nobody's error, and gets the sums later.
+// Push pushes all metrics by OTLP over HTTP until you call stop, which pushes the rest. The
+// standard variables of OpenTelemetry say how often and with which headers; an empty url leaves
+// it to them where to, and if they don't say so, nothing is pushed. An error is one of the
+// configuration: a collector that is away is nobody's error, and gets the sums later.
 func (m *Metrics) Push(ctx context.Context, url, version string) (stop func(context.Context) error, err error) {
 	if !configured(url, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") {
 		return func(context.Context) error { return nil }, nil
@@ -38,16 +38,16 @@ func (m *Metrics) Push(ctx context.Context, url, version string) (stop func(cont
 	return metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(res)).Shutdown, nil
 }
 
-// configured reports whether there is a collector for a signal, of which endpoint is the
-// variable.
+// configured reports whether there is a collector for a signal. endpoint is the variable with
+// its address.
 func configured(url, endpoint string) bool {
 	return url != "" || os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv(endpoint) != ""
 }
 
 // Traces makes a provider that pushes spans as [Metrics.Push] does metrics, in batches in the
 // background: a collector that is away, or slow, loses spans and delays nothing. It samples
-// what the caller has sampled, and of the traces that begin here a share of ratio. Shut it
-// down to push what is left. It is nil if there is no collector.
+// what the caller has sampled, and of the traces that begin here a share of ratio. Shut it down
+// to push the rest. It is nil if there is no collector.
 func Traces(ctx context.Context, url string, ratio float64, version string) (*trace.TracerProvider, error) {
 	if !configured(url, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") {
 		return nil, nil

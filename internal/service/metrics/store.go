@@ -13,8 +13,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Store is a store whose calls are counted, and whose queues are shown by these metrics. Those
-// of its extras that the engine calls for sweeps are counted, too; all others are those of st.
+// Store returns st with its calls counted and its queues in these metrics. It also counts the
+// extras that the engine calls for sweeps; all other extras are st's own.
 func (m *Metrics) Store(st semel.Store) semel.Store {
 	verb := func(name, other string) *verb {
 		v := &verb{every: 1, took: m.times["semel_store_call_seconds"].WithLabelValues(name)}

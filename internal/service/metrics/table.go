@@ -20,8 +20,8 @@ type Metric struct {
 	Labels []string
 }
 
-// Labels says which values each label may have: those of a closed set, or names that the
-// configuration gives. No label has a key, a tenant or a principal.
+// Labels says which values each label may have: from a closed set, or names in the
+// configuration. No label has a key, a tenant or a principal.
 var Labels = map[string]string{
 	"door":        "the door: `http`, `proxy`, `api`, `forrst`, `ids`, `webhook`, `activitypub`, `whatsapp`, `a2a`, or the name that a program gives to its own",
 	"operation":   "the name of a configured operation",
