@@ -20,7 +20,7 @@ type Census struct {
 	last *count // of the last time that all was found
 }
 
-// count is the number of attempts with the same labels.
+// count is the result of one pass through the store: attempts by state.
 type count struct {
 	attempts map[string]int
 	oldest   map[string]store.Instant
