@@ -35,7 +35,7 @@ func (x *exchange) Run(e door.Run) semel.Ending {
 	x.forget()
 	// The handler may use its writer and its body for longer than it should, so neither
 	// is reused.
-	c := &capture{w: x.w, h: x.h, method: x.r.Method, origin: x.r.Header.Get(originHeader), sc: x.sc, signedAnew: x.h.signedAnew(x.r)}
+	c := &capture{w: x.w, h: x.h, method: x.r.Method, origin: x.r.Header.Get(originHeader), sc: x.sc, signedAnew: x.h.credentials.SignedAnew(x.r)}
 	c.scope.capture = c
 	if e.Tx == nil {
 		c.spool, x.sc.spool = x.sc.spool, spool{}

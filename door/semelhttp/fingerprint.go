@@ -113,7 +113,7 @@ func (h *handler) appendTarget(b []byte, r *http.Request, places []selector.Sele
 	b = canon.Frame(b, targetPath(r))
 	b = appendPairs(b, r.URL.RawQuery, places)
 	for _, name := range overrides {
-		b = appendValues(b, r.Header[name])
+		b = canon.FrameList(b, r.Header[name])
 	}
 	for _, name := range h.route.FingerprintHeaders {
 		if slices.ContainsFunc(places, func(s selector.Selector) bool { return s.Source == selector.Header && s.Name == name }) {
@@ -123,15 +123,7 @@ func (h *handler) appendTarget(b []byte, r *http.Request, places []selector.Sele
 			b = canon.Frame(b, plainHost(r.Host))
 			continue
 		}
-		b = appendValues(b, r.Header[name])
-	}
-	return b
-}
-
-func appendValues(b []byte, values []string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(values)))
-	for _, v := range values {
-		b = canon.Frame(b, v)
+		b = canon.FrameList(b, r.Header[name])
 	}
 	return b
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/credential"
 	"github.com/semelhq/semel/safehttp"
 )
 
@@ -190,7 +191,7 @@ type handler struct {
 	onFailure semel.AfterFailure
 	share     semel.Share
 
-	credentials credentials
+	credentials credential.Set
 	rules       judge.Rules
 	keepPayload bool
 	picks       *picks // nil: the key is that of the header, and nothing else is selected
@@ -202,7 +203,7 @@ type handler struct {
 func newHandler(g *Guard, rt Route, op semel.Operation) handler {
 	picks, _ := rt.picks() // it was checked
 	return handler{
-		picks: picks, keepPayload: op.KeepPayload, guard: g, route: rt, credentials: newCredentials(rt.Credential),
+		picks: picks, keepPayload: op.KeepPayload, guard: g, route: rt, credentials: credential.New(rt.Credential),
 		operation: op.Name, warned: new(atomic.Bool), silent: new(atomic.Bool), maxResult: op.MaxResult, onFailure: op.OnFailure, share: op.Share,
 		rules: rt.Rules(op.Financial),
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/credential"
 	"github.com/semelhq/semel/internal/network"
 )
 
@@ -118,7 +119,7 @@ func (c Caller) Name(call *semel.Call, share semel.Share) {
 	call.Network = c.Network.Addr().As16()
 	switch {
 	case c.Principal != "":
-	case share == semel.ShareTenant || guessable(call.Key):
+	case share == semel.ShareTenant || credential.Guessable(call.Key):
 		call.Principal = c.Credential
 	default:
 		call.BoundTo = c.Credential
@@ -139,10 +140,6 @@ func (g *Guard) Callers(rt Route) func(r *http.Request) (Caller, error) {
 	return h.identify
 }
 
-// signedAnew reports whether the request authenticates itself by a credential that is signed
-// anew for each try, see [signing]. An upstream that refuses it says nothing about the next.
-func (h *handler) signedAnew(r *http.Request) bool { return h.credentials.signedAnew(r) }
-
 var (
 	errAnonymous = errors.New("the request has no credential")
 	errNowhere   = fmt.Errorf("%w, and its server doesn't say at which address it came in", errAnonymous)
@@ -159,7 +156,7 @@ func (h *handler) identify(r *http.Request) (who Caller, err error) {
 		who.Principal = ""
 	}
 	who.Network = network.OfClient(r.RemoteAddr)
-	if who.Credential, who.Unproved = h.credentials.digest(r); who.Credential != "" {
+	if who.Credential, who.Unproved = h.credentials.Digest(r); who.Credential != "" {
 		return who, nil
 	}
 	switch h.route.Anonymous {
@@ -183,7 +180,7 @@ func (h *handler) identify(r *http.Request) (who Caller, err error) {
 // identity: none, or one made from a credential's digest. If you give principals to
 // verified callers, refuse these, so that nobody gets the keys of somebody unverified.
 func DerivedPrincipal(principal string) bool {
-	return principal == "" || strings.HasPrefix(principal, digestPrefix)
+	return principal == "" || strings.HasPrefix(principal, credential.Prefix)
 }
 
 // receivedOnLoopback reports whether the request came from this machine, be it from the

@@ -86,7 +86,7 @@ func appendParts(b []byte, body io.Reader, boundary string) ([]byte, error) {
 		}
 		b = binary.AppendUvarint(b, uint64(len(part.Header)))
 		for _, name := range slices.Sorted(maps.Keys(part.Header)) {
-			b = appendValues(canon.Frame(b, name), part.Header[name])
+			b = canon.FrameList(canon.Frame(b, name), part.Header[name])
 		}
 		content.Reset()
 		if chunk == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/credential"
 	"github.com/semelhq/semel/internal/selector"
 )
 
@@ -189,7 +190,7 @@ func (rt Route) withDefaults() Route {
 	rt.MaxBody = cmp.Or(rt.MaxBody, DefaultMaxBody)
 	rt.Timeout = cmp.Or(rt.Timeout, DefaultTimeout)
 	if rt.Credential == nil {
-		rt.Credential = append(slices.Clip(usualCredentials), rt.Profile.Credentials...)
+		rt.Credential = append(slices.Clip(credential.Usual), rt.Profile.Credentials...)
 	}
 	rt.ScopeHeaders = canonicalNames(append(slices.Clip(rt.ScopeHeaders), rt.Profile.ScopeHeaders...))
 	rt.Anonymous = cmp.Or(rt.Anonymous, AnonymousLoopback)
@@ -203,14 +204,8 @@ func (rt Route) withDefaults() Route {
 // first delivery. If you pass requests on to the guard, keep them.
 func (rt Route) RequestHeaders() []string {
 	rt = rt.withDefaults()
-	names := []string{rt.KeyHeader, "Cookie"}
-	for _, c := range newCredentials(rt.Credential).headers {
-		names = append(names, c.header)
-		if c.header == signatureHeader {
-			names = append(names, signatureInput)
-		}
-	}
-	names = append(names, rt.FingerprintHeaders...)
+	credentials := credential.New(rt.Credential)
+	names := slices.Concat([]string{rt.KeyHeader, "Cookie"}, credentials.Headers(), rt.FingerprintHeaders)
 	if p, _ := rt.picks(); p != nil {
 		for _, s := range slices.Concat(p.keys, selectors(p.values), p.sequence) {
 			if s.Source == selector.Header {
@@ -271,7 +266,7 @@ func (rt *Route) validate() error {
 	bad(rt.Methods != nil && len(rt.Methods) == 0, "Methods is empty, so nothing would be guarded")
 	bad(len(rt.Credential) == 0, "Credential is empty, so nobody could be told apart")
 	for _, name := range rt.Credential {
-		fault := faultOfCredential(name)
+		fault := credential.Fault(name)
 		bad(fault != "", "Credential has %q, %s", name, fault)
 	}
 	for _, n := range rt.ScopeHeaders {

@@ -8,3 +8,12 @@ func Frame[T ~string | ~[]byte](b []byte, s T) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s)))
 	return append(b, s...)
 }
+
+// FrameList appends the number of texts, and each of them framed.
+func FrameList(b []byte, texts []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(texts)))
+	for _, s := range texts {
+		b = Frame(b, s)
+	}
+	return b
+}

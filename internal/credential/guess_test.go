@@ -1,4 +1,4 @@
-package semelhttp
+package credential
 
 import "testing"
 
@@ -21,8 +21,8 @@ func TestGuessableKeys(t *testing.T) {
 		"payment:1002:4999:EUR:2026-11-23T12:00:00Z": false, "invoice-2026-11-23-000042": false, "urn:order:2026:11:23:00017": false,
 		"abcdefghijklmnopqrst": false, "äbcdefghijäbcdefghij": false,
 	} {
-		if got := guessable(key); got != want {
-			t.Errorf("guessable(%q) = %v", key, got)
+		if got := Guessable(key); got != want {
+			t.Errorf("Guessable(%q) = %v", key, got)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package semelhttp
+package credential
 
 import (
 	"net/http"

@@ -1,4 +1,4 @@
-package semelhttp
+package credential
 
 import (
 	"net/http"
@@ -71,14 +71,13 @@ var signedTries = map[string]tries{
 }
 
 func TestSigners(t *testing.T) {
-	all := newCredentials(append([]string{signatureHeader, signatureInput}, usualCredentials...))
-	h := &handler{credentials: all}
-	digest := func(h http.Header) (string, bool) { return all.digest(&http.Request{Header: h}) }
+	all := New(append([]string{signatureHeader, signatureInput}, Usual...))
+	digest := func(h http.Header) (string, bool) { return all.Digest(&http.Request{Header: h}) }
 	for name, tr := range signedTries {
 		one, unproved := digest(tr.one)
 		again, _ := digest(tr.again)
 		other, _ := digest(tr.other)
-		if !unproved || one != again || one == other || !h.signedAnew(&http.Request{Header: tr.one}) {
+		if !unproved || one != again || one == other || !all.SignedAnew(&http.Request{Header: tr.one}) {
 			t.Errorf("%s: unproved %v, the same signer %v, the other's equal %v", name, unproved, one == again, one == other)
 		}
 	}
@@ -96,7 +95,7 @@ func TestSigners(t *testing.T) {
 	} {
 		header := http.Header{authorization: {text}}
 		one, unproved := digest(header)
-		if two, _ := digest(http.Header{authorization: {text + " "}}); unproved || one == two || h.signedAnew(&http.Request{Header: header}) {
+		if two, _ := digest(http.Header{authorization: {text + " "}}); unproved || one == two || all.SignedAnew(&http.Request{Header: header}) {
 			t.Errorf("%s: unproved %v", text, unproved)
 		}
 	}
@@ -106,42 +105,42 @@ func TestSigners(t *testing.T) {
 // proved.
 func TestNamedSigners(t *testing.T) {
 	sig := &http.Request{Header: signedTries["SigV4"].one}
-	whole := newCredentials(usualCredentials)
-	want, _ := whole.digest(sig)
+	whole := New(Usual)
+	want, _ := whole.Digest(sig)
 	for _, names := range [][]string{{"authorization:Credential"}, {"Authorization:credential", "Authorization"}, {"X-Api-Key", "authorization:id", "authorization:Credential"}} {
-		c := newCredentials(names)
-		if got, unproved := c.digest(sig); got != want || unproved || !c.signedAnew(sig) {
+		c := New(names)
+		if got, unproved := c.Digest(sig); got != want || unproved || !c.SignedAnew(sig) {
 			t.Errorf("%v: the same caller %v, unproved %v", names, got == want, unproved)
 		}
 	}
-	part := newCredentials([]string{"authorization:Credential"})
+	part := New([]string{"authorization:Credential"})
 	for _, text := range []string{"Bearer x", `Hawk id="x"`} {
-		if got, _ := part.digest(&http.Request{Header: http.Header{authorization: {text}}}); got != "" {
+		if got, _ := part.Digest(&http.Request{Header: http.Header{authorization: {text}}}); got != "" {
 			t.Errorf("%s has a caller on a route that names only another's part", text)
 		}
 	}
-	consumer := newCredentials([]string{"authorization:oauth_consumer_key"})
+	consumer := New([]string{"authorization:oauth_consumer_key"})
 	oauth := signedTries["OAuth 1.0a"]
-	one, unproved := consumer.digest(&http.Request{Header: oauth.one})
-	if other, _ := consumer.digest(&http.Request{Header: oauth.other}); one != other || one == "" || unproved {
+	one, unproved := consumer.Digest(&http.Request{Header: oauth.one})
+	if other, _ := consumer.Digest(&http.Request{Header: oauth.other}); one != other || one == "" || unproved {
 		t.Error("one part isn't all that counts")
 	}
-	message := newCredentials([]string{"signature-input:keyid"})
-	if got, unproved := message.digest(&http.Request{Header: signedTries["HTTP Message Signatures"].one}); got == "" || unproved {
+	message := New([]string{"signature-input:keyid"})
+	if got, unproved := message.Digest(&http.Request{Header: signedTries["HTTP Message Signatures"].one}); got == "" || unproved {
 		t.Error("the key of a message's signature names nobody")
 	}
 	two := http.Header{signatureInput: {`a=("@path");keyid="k1"`, `sig1=("@path");keyid="mine"`}}
-	both, _ := message.digest(&http.Request{Header: two})
-	if one, _ := message.digest(&http.Request{Header: http.Header{signatureInput: two[signatureInput][:1]}}); both == one || both == "" {
+	both, _ := message.Digest(&http.Request{Header: two})
+	if one, _ := message.Digest(&http.Request{Header: http.Header{signatureInput: two[signatureInput][:1]}}); both == one || both == "" {
 		t.Error("whoever adds a signature of another's key is taken for the other")
 	}
 	for _, bad := range []string{"", "cookie:", "authorization:", "authorization:Signature", "X-Api-Key:id", "signature-input:nonce"} {
-		if faultOfCredential(bad) == "" {
+		if Fault(bad) == "" {
 			t.Errorf("%q names a caller", bad)
 		}
 	}
 	for _, good := range []string{"X-Api-Key", "cookie:a:b", "proxy-authorization:username", "signature:keyId"} {
-		if fault := faultOfCredential(good); fault != "" {
+		if fault := Fault(good); fault != "" {
 			t.Errorf("%q: %s", good, fault)
 		}
 	}

@@ -1,0 +1,63 @@
+package credential
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// What makes a key hard to guess: its length, and how many of its characters differ.
+const (
+	unguessableLen      = 20
+	unguessableDistinct = 10
+)
+
+// Guessable reports whether another caller may come to use the same key, by chance or on
+// purpose. A UUID, a ULID or a long and varied key can't be guessed, unless it is just a
+// counter. A key made from an order's number and a date passes for one that can't: a second
+// caller then gets a refusal while the first one's call may have happened. The opposite
+// mistake would cost a second effect.
+func Guessable(key string) bool {
+	switch {
+	case isCounter(key):
+		return true
+	case isUUID(key), isULID(key):
+		return false
+	case strings.Trim(key, "0123456789") == "":
+		return true // a number
+	}
+	seen := map[rune]struct{}{}
+	for _, c := range key {
+		if seen[c] = struct{}{}; len(seen) == unguessableDistinct {
+			return utf8.RuneCountInString(key) < unguessableLen
+		}
+	}
+	return true
+}
+
+// isCounter reports whether a key is a number with so many zeros that it is counted up,
+// whatever its form. Of random UUIDs fewer than one in a billion has as many.
+func isCounter(key string) bool {
+	zeros := strings.Count(key, "0")
+	return zeros > 0 && 2*zeros >= len(key)-strings.Count(key, "-")
+}
+
+// isUUID reports whether the text has the form of a UUID, with hyphens or without.
+func isUUID(s string) bool {
+	switch len(s) {
+	case 36:
+		if s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+			return false
+		}
+		s = s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
+	case 32:
+	default:
+		return false
+	}
+	return strings.Trim(s, "0123456789abcdefABCDEF") == ""
+}
+
+// isULID reports whether the text has the form of a ULID: 26 characters of Crockford's
+// base32, which has no I, L, O and U, and at most 128 bits.
+func isULID(s string) bool {
+	return len(s) == 26 && s[0] >= '0' && s[0] <= '7' && strings.Trim(strings.ToUpper(s), "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == ""
+}
