@@ -6,10 +6,31 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/payload"
+	"github.com/semelhq/semel/store"
 )
+
+// scratch is memory that later requests use again.
+type scratch struct {
+	payload payload.Payload
+	answer  []byte // as it is recorded
+	outer   headers
+	frozen  headers
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// release gives the memory back, except what only unusually large requests need.
+func (s *scratch) release() {
+	s.payload.Release()
+	s.answer = payload.Reuse(s.answer)
+	s.outer, s.frozen = s.outer.forget(), s.frozen.forget()
+	scratches.Put(s)
+}
 
 // capture is the ResponseWriter of a guarded handler. It keeps the answer until
 // it is recorded. An answer that can't be kept is passed through; see stream.go.
@@ -17,7 +38,7 @@ type capture struct {
 	w      http.ResponseWriter
 	h      *handler
 	scope  scope
-	spool  spool
+	body   payload.Spool // of the request
 	method string
 	origin string   // of the page that sent the request; empty if none did
 	sc     *scratch // lends the memory for what follows
@@ -228,6 +249,18 @@ func (c *capture) result() semel.Result {
 // tombstone records the status, and that the rest wasn't kept.
 func (c *capture) tombstone() semel.Result {
 	return semel.Result{Data: appendHead(nil, c.status, nil, nil, "", nil), Tombstone: true}
+}
+
+// learned is the attributes that the answer has.
+func (c *capture) learned() store.Attributes {
+	if !c.h.extract.InAnswers() || c.through || c.failed != nil {
+		return nil
+	}
+	types := c.frozen.get("Content-Type")
+	if len(types) != 1 || len(c.frozen.beyond(c.outer, "Content-Encoding")) > 0 || !payload.IsJSON(types[0]) {
+		return nil
+	}
+	return c.h.extract.FromAnswer(c.out[c.bodyAt:])
 }
 
 // send sends the answer to the first caller, once it is recorded or turned out not worth

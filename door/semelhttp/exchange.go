@@ -38,15 +38,15 @@ func (x *exchange) Run(e door.Run) semel.Ending {
 	c := &capture{w: x.w, h: x.h, method: x.r.Method, origin: x.r.Header.Get(originHeader), sc: x.sc, signedAnew: x.h.credentials.SignedAnew(x.r)}
 	c.scope.capture = c
 	if e.Tx == nil {
-		c.spool, x.sc.spool = x.sc.spool, spool{}
+		c.body = x.sc.payload.Take()
 	} else {
-		c.spool, c.whole = x.sc.spool.again(), true
+		c.body, c.whole = x.sc.payload.Again(), true
 	}
 	c.scope.Run = e
 	c.start()
 	x.h.echo(x.w.Header(), x.r.Header, true)
 	x.c, x.inner = c, x.r.WithContext(&c.scope)
-	x.inner.Body = &c.spool
+	x.inner.Body = &c.body
 	delete(x.inner.Header, judge.EffectHeader) // a handler might repeat it
 	accepted := narrowCodings(x.inner.Header)
 	defer c.scope.close()
@@ -85,9 +85,9 @@ func (x *exchange) forget() {
 		return
 	}
 	if x.c.whole {
-		_ = x.c.spool.Close() // another run may read the same body; serve discards it
+		_ = x.c.body.Close() // another run may read the same body; serve discards it
 	} else {
-		x.c.spool.discard()
+		x.c.body.Discard()
 	}
 	x.c.stop()
 	if x.inner.MultipartForm != nil {

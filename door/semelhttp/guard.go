@@ -17,6 +17,8 @@ import (
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/credential"
+	"github.com/semelhq/semel/internal/extract"
+	"github.com/semelhq/semel/internal/payload"
 	"github.com/semelhq/semel/safehttp"
 )
 
@@ -194,16 +196,21 @@ type handler struct {
 	credentials credential.Set
 	rules       judge.Rules
 	keepPayload bool
-	picks       *picks // nil: the key is that of the header, and nothing else is selected
+	extract     *extract.Rule
+	payload     payload.Rule
 
 	warned, silent *atomic.Bool // its answers come too late, and don't come at all: that was said
 }
 
 // newHandler makes a handler from a checked route and its operation.
 func newHandler(g *Guard, rt Route, op semel.Operation) handler {
-	picks, _ := rt.picks() // it was checked
+	rule, _ := rt.extract() // it was checked
 	return handler{
-		picks: picks, keepPayload: op.KeepPayload, guard: g, route: rt, credentials: credential.New(rt.Credential),
+		extract: rule, keepPayload: op.KeepPayload, guard: g, route: rt, credentials: credential.New(rt.Credential),
+		payload: payload.Rule{
+			Mode: payload.Mode(rt.Body), Headers: rt.FingerprintHeaders, Parts: rule.Compared(), Keyless: rule.Keyless(),
+			Max: rt.MaxBody, TempDir: g.opts.TempDir, Large: g.large,
+		},
 		operation: op.Name, warned: new(atomic.Bool), silent: new(atomic.Bool), maxResult: op.MaxResult, onFailure: op.OnFailure, share: op.Share,
 		rules: rt.Rules(op.Financial),
 	}

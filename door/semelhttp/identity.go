@@ -130,14 +130,14 @@ func (c Caller) Name(call *semel.Call, share semel.Share) {
 // doors beside the guard that share its callers. The error is that of [IdentityFunc], or
 // says that the request has no credential.
 func (g *Guard) Caller(r *http.Request) (Caller, error) {
-	return g.plain.identify(r)
+	return g.plain.caller(r)
 }
 
 // Callers is [Guard.Caller] by the rule of a route, of which only Credential, Profile
 // and Anonymous count.
 func (g *Guard) Callers(rt Route) func(r *http.Request) (Caller, error) {
 	h := newHandler(g, rt.withDefaults(), semel.Operation{})
-	return h.identify
+	return h.caller
 }
 
 var (
@@ -146,8 +146,8 @@ var (
 	errForwarded = errors.New("the request has no credential, and came through a proxy")
 )
 
-// identify says who sent the request.
-func (h *handler) identify(r *http.Request) (who Caller, err error) {
+// caller says who sent the request.
+func (h *handler) caller(r *http.Request) (who Caller, err error) {
 	if f := h.guard.opts.Identity; f != nil {
 		who.Tenant, who.Principal, err = f(r)
 		if !errors.Is(err, ErrNoIdentity) {

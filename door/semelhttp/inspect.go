@@ -7,8 +7,9 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/extract"
+	"github.com/semelhq/semel/internal/payload"
 	refusal "github.com/semelhq/semel/internal/problem"
-	"github.com/semelhq/semel/internal/selector"
 )
 
 // Inspector sees requests as a guarded handler of its route would, and does nothing about
@@ -41,18 +42,14 @@ func (i *Inspector) GuardsMethod(method string) bool { return i.h.guards(method)
 // MayHaveKey reports whether a request has a key, valid or not, or may have one in its body.
 // If keys are made from the content of requests, every request may.
 func (i *Inspector) MayHaveKey(r *http.Request) bool {
-	p := i.h.picks
-	if !p.ownKey() {
-		return len(r.Header[i.h.route.KeyHeader]) > 0
+	if i.h.extract.Key() {
+		return i.h.extract.MayHaveKey(r)
 	}
-	return p.inBody || p.template != nil || slices.ContainsFunc(p.keys, func(s selector.Selector) bool {
-		_, found, err := s.Find(&selector.Input{Header: r.Header, Query: r.URL.RawQuery})
-		return found || err != nil
-	})
+	return len(r.Header[i.h.route.KeyHeader]) > 0
 }
 
 // KeyInBody reports whether the key may be in the body, which [Inspector.ID] then needs.
-func (i *Inspector) KeyInBody() bool { return i.h.picks.ownKey() && i.h.picks.inBody }
+func (i *Inspector) KeyInBody() bool { return i.h.extract.KeyInBody() }
 
 // KeyOptional reports whether requests without a key pass.
 func (i *Inspector) KeyOptional() bool { return i.h.route.Key == KeyOptional }
@@ -75,73 +72,60 @@ type Identified struct {
 // says so. If there is no identity, the code is what the request would be refused with;
 // where keys are optional, a request with [CodeKeyMissing] would pass.
 func (i *Inspector) ID(r *http.Request, body []byte) (got Identified, code semel.Code) {
-	got, code, _, _ = i.identify(r, body)
+	got, code, _ = i.identify(r, body)
 	return got, code
 }
 
 // Judge is ID for a request whose body was read whole. If the request would be refused before
 // the engine is asked, why is a sentence for the caller.
 func (i *Inspector) Judge(r *http.Request, body []byte) (got Identified, code semel.Code, why string) {
-	var found picked
-	got, code, why, found = i.identify(r, body)
-	if found, _, err := i.picked(r, body, found); code == "" && err == nil && found.unnumbered != "" {
-		return got, semel.CodeInvalidCall, found.unnumbered
+	if got, code, why = i.identify(r, body); code != "" {
+		return got, code, why
 	}
-	if code == "" && int64(len(body)) > i.h.route.MaxBody {
+	found, err := i.find(r, body, nil)
+	switch {
+	case err == nil && found.Unnumbered != "":
+		return got, semel.CodeInvalidCall, found.Unnumbered
+	case int64(len(body)) > i.h.route.MaxBody:
 		return got, CodeBodyTooLarge, "The body is longer than this route accepts."
 	}
-	return got, code, why
+	return got, "", ""
 }
 
-// picked is what the route selects from the request, which has found a key already unless the
-// route selects that, too.
-func (i *Inspector) picked(r *http.Request, body []byte, found picked) (got picked, fault string, err error) {
-	if i.h.picks == nil {
-		return found, "", nil
-	}
-	err = i.with(r, body, func(sc *scratch) (err error) {
-		got, fault, err = i.h.pick(r, &sc.payload)
-		return err
-	})
-	return got, fault, err
-}
-
-// with runs f on a request whose body was read, as if the guard had read it.
-func (i *Inspector) with(r *http.Request, body []byte, f func(sc *scratch) error) error {
+// find looks into a request with this body, and has then, if it isn't nil, see the payload.
+func (i *Inspector) find(r *http.Request, body []byte, then func(p *payload.Payload, found *extract.Found)) (found extract.Found, err error) {
 	sc := scratches.Get().(*scratch)
 	defer sc.release()
-	sc.spool = spool{data: body, size: int64(len(body))}
-	sc.payload = payload{spool: &sc.spool, mode: BodyRaw}
-	if len(body) > 0 {
-		sc.payload.mode = bodyMode(i.h.route.Body, r.Header)
+	if err := sc.payload.Hold(&i.h.payload, r, body); err != nil {
+		return found, err
 	}
-	if err := i.h.decode(r, sc); err != nil {
-		return err
+	found, err = i.h.extract.From(r, &sc.payload)
+	if then != nil {
+		then(&sc.payload, &found)
 	}
-	return f(sc)
+	return found, err
 }
 
-func (i *Inspector) identify(r *http.Request, body []byte) (got Identified, code semel.Code, why string, found picked) {
-	who, err := i.h.identify(r)
+func (i *Inspector) identify(r *http.Request, body []byte) (got Identified, code semel.Code, why string) {
+	who, err := i.h.caller(r)
 	if err != nil {
-		return got, CodeUnidentified, whyUnidentified(err), found
+		return got, CodeUnidentified, whyUnidentified(err)
 	}
-	if i.h.picks.ownKey() {
-		found, why, _ = i.picked(r, body, found)
+	var found extract.Found
+	if i.h.extract.Key() {
+		found, _ = i.find(r, body, nil)
 	} else {
-		found.by = "header:" + i.h.route.KeyHeader
-		found.key, _, why = requestKey(r.Header, i.h.route.KeyHeader, i.h.route.Profile.MaxKey, i.h.route.Profile.OpaqueKeys)
+		found.By = "header:" + i.h.route.KeyHeader
+		found.Key, _, found.Fault = i.h.headerKey(r.Header)
 	}
 	switch {
-	case why != "":
-		return got, CodeKeyInvalid, why, found
-	case found.key == "" && i.h.picks.ownKey():
-		return got, CodeKeyMissing, i.h.picks.keyNotFound().detail, found
-	case found.key == "":
-		return got, CodeKeyMissing, keyMissing(i.h.route.KeyHeader).detail, found
+	case found.Fault != "":
+		return got, CodeKeyInvalid, found.Fault
+	case found.Key == "":
+		return got, CodeKeyMissing, i.h.keyMissing().detail
 	}
-	call := i.h.call(r, found, who)
-	return Identified{call.ID(i.h.share), call.BoundTo, call.Unproved, found.by}, "", "", found
+	call := i.h.call(r, &found, who)
+	return Identified{call.ID(i.h.share), call.BoundTo, call.Unproved, found.By}, "", ""
 }
 
 // whyUnidentified is what the caller would be told, and for the operator what was wrong.
@@ -154,13 +138,8 @@ func whyUnidentified(err error) string {
 
 // Fingerprint digests the request. You have read its body.
 func (i *Inspector) Fingerprint(r *http.Request, body []byte) (fp semel.Fingerprint) {
-	_ = i.with(r, body, func(sc *scratch) (err error) { // it can only fail when the caller is gone
-		var got picked
-		if i.h.picks != nil {
-			got, _, _ = i.h.pick(r, &sc.payload)
-		}
-		fp, err = i.h.fingerprint(r, sc, got.places)
-		return err
+	_, _ = i.find(r, body, func(p *payload.Payload, found *extract.Found) {
+		fp, _ = p.Fingerprint(found.Places) // it only fails when the caller is gone
 	})
 	return fp
 }

@@ -250,17 +250,13 @@ func (h *handler) decided(ans *semel.Answer, unproved bool) problem {
 	return p
 }
 
-func keyMissing(header string) problem {
-	return because(CodeKeyMissing, "This operation needs the header "+header+" with a key that is unique to this request and the same in all its retries, such as a UUID. Nothing was executed.")
-}
-
-// keyInvalid is the refusal of a key for a reason, a sentence for the caller.
-func keyInvalid(mistake string) problem {
-	return because(CodeKeyInvalid, mistake)
-}
-
-func bodyTooLarge(limit int64) problem {
-	return because(CodeBodyTooLarge, "The request's body is larger than "+strconv.FormatInt(limit, 10)+" bytes. Nothing was executed.")
+// keyMissing is the refusal of a request without a key.
+func (h *handler) keyMissing() problem {
+	detail := "This operation needs the header " + h.route.KeyHeader + " with a key that is unique to this request and the same in all its retries, such as a UUID. Nothing was executed."
+	if h.extract.Key() {
+		detail = h.extract.Missing()
+	}
+	return because(CodeKeyMissing, detail)
 }
 
 func unavailable() problem { return problemOf(semel.CodeStoreUnavailable) }

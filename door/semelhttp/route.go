@@ -15,7 +15,8 @@ import (
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/credential"
-	"github.com/semelhq/semel/internal/selector"
+	"github.com/semelhq/semel/internal/extract"
+	"github.com/semelhq/semel/internal/payload"
 )
 
 // Route declares how one handler is guarded. Zero values mean the documented defaults;
@@ -206,13 +207,8 @@ func (rt Route) RequestHeaders() []string {
 	rt = rt.withDefaults()
 	credentials := credential.New(rt.Credential)
 	names := slices.Concat([]string{rt.KeyHeader, "Cookie"}, credentials.Headers(), rt.FingerprintHeaders)
-	if p, _ := rt.picks(); p != nil {
-		for _, s := range slices.Concat(p.keys, selectors(p.values), p.sequence) {
-			if s.Source == selector.Header {
-				names = append(names, s.Name)
-			}
-		}
-	}
+	rule, _ := rt.extract()
+	names = append(names, rule.Headers()...)
 	for _, n := range rt.ScopeHeaders {
 		if n != ScopePath {
 			names = append(names, n)
@@ -256,7 +252,7 @@ func (rt *Route) validate() error {
 	}
 	p, op := &rt.Profile, &rt.Operation
 	bad(rt.Key != KeyRequired && rt.Key != KeyOptional, "Key is %q, not required or optional", rt.Key)
-	bad(!slices.Contains(bodyModes, rt.Body), "Body is %q, not one of %v", rt.Body, bodyModes)
+	bad(!slices.Contains(payload.Modes, payload.Mode(rt.Body)), "Body is %q, not one of %v", rt.Body, payload.Modes)
 	bad(!slices.Contains([]Anonymous{AnonymousLoopback, AnonymousShare, AnonymousRefuse}, rt.Anonymous), "Anonymous is %q, not loopback, share or refuse", rt.Anonymous)
 	for _, answers := range [...]judge.Answers{rt.Answers, p.Answers} {
 		_, err := answers.Parse()
@@ -285,12 +281,21 @@ func (rt *Route) validate() error {
 		fault := faultOfOrigin(origin)
 		bad(fault != "", "Origins has %q, %s", origin, fault)
 	}
-	_, err := rt.picks()
+	_, err := rt.extract()
 	lines("", err)
 	for _, n := range rt.FingerprintHeaders {
 		bad(n == rt.KeyHeader || slices.Contains(perDelivery, n), "FingerprintHeaders has %s, which may differ between deliveries of one call", n)
 	}
 	return errors.Join(errs...)
+}
+
+// extract is where the route finds things in requests.
+func (rt *Route) extract() (*extract.Rule, error) {
+	return extract.New(extract.Spec{
+		Keys: rt.KeyFrom, Template: extract.Template(rt.KeyTemplate), MaxKey: rt.Profile.MaxKey, Opaque: rt.Profile.OpaqueKeys,
+		Attributes: rt.Attributes, Sequence: rt.Sequence,
+		Mode: payload.Mode(rt.Body), Headers: rt.FingerprintHeaders, Only: rt.FingerprintOnly, Ignore: rt.FingerprintIgnore,
+	})
 }
 
 // perDelivery are request headers that belong to one delivery and not to the call.
@@ -339,6 +344,17 @@ func neverKept(name string, rt *Route) string {
 		return "which is not the name of a header"
 	}
 	return ""
+}
+
+// checkSequence refuses a number where the operation has none, and the reverse.
+func (rt *Route) checkSequence(op *semel.Operation) error {
+	switch {
+	case op.Sequenced && rt.Sequence == "":
+		return fmt.Errorf("semelhttp: operation %q is sequenced, so its route needs Sequence", op.Name)
+	case !op.Sequenced && rt.Sequence != "":
+		return fmt.Errorf("semelhttp: the route has Sequence, and operation %q isn't sequenced", op.Name)
+	}
+	return nil
 }
 
 // operation is the policy to register for a route: the declared one with this door's

@@ -4,7 +4,10 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/extract"
 	"github.com/semelhq/semel/internal/keytemplate"
+	"github.com/semelhq/semel/internal/payload"
 )
 
 // ScopePath and ScopeHost in Route.ScopeHeaders stand for the path of a request, as it
@@ -14,24 +17,30 @@ const (
 	ScopeHost = "Host"
 )
 
-// scope is what a request says about whose call it is, apart from its key; empty if it
-// says nothing. An absent header differs from an empty one.
-func (h *handler) scope(r *http.Request) string {
-	if len(h.route.ScopeHeaders) == 0 {
-		return ""
+// call is the call that a request delivers, with nothing but its identity.
+func (h *handler) call(r *http.Request, found *extract.Found, who Caller) semel.Call {
+	scope := h.scope(r)
+	if found.Scope != "" && scope != "" {
+		scope += "&"
 	}
-	var scope string
+	call := semel.Call{Operation: h.operation, Key: found.Key, Scope: keytemplate.FitScope(scope + found.Scope), Door: Name}
+	who.Name(&call, h.share)
+	return call
+}
+
+// scope is made of the route's ScopeHeaders. An absent header differs from an empty one.
+func (h *handler) scope(r *http.Request) (scope string) {
 	for _, name := range h.route.ScopeHeaders {
 		values := r.Header[name]
 		switch name {
 		case ScopePath:
-			values = []string{targetPath(r)}
+			values = []string{payload.Path(r)}
 		case ScopeHost:
-			values = []string{plainHost(r.Host)}
+			values = []string{payload.Host(r)}
 		}
 		for _, v := range values {
 			scope = keytemplate.AppendScope(scope, strings.TrimPrefix(name, ":"), v)
 		}
 	}
-	return keytemplate.FitScope(scope)
+	return keytemplate.FitScope(scope) // also before more is added, as recorded scopes have it
 }

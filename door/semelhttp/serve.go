@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/extract"
+	"github.com/semelhq/semel/internal/payload"
 	refusal "github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/safehttp"
 )
@@ -22,9 +25,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(handlers(w), r)
 		return
 	}
-	key, present, fault := requestKey(r.Header, h.route.KeyHeader, h.route.Profile.MaxKey, h.route.Profile.OpaqueKeys)
-	own := h.picks.ownKey()
-	if !present && !own && h.route.Key == KeyOptional {
+	key, present, fault := h.headerKey(r.Header)
+	if !present && !h.extract.Key() && h.route.Key == KeyOptional {
 		h.next.ServeHTTP(handlers(w), r)
 		return
 	}
@@ -60,6 +62,7 @@ type request struct {
 	key, fault string // of the header
 	present    bool
 	who        Caller
+	found      extract.Found
 	call       semel.Call
 	sc         *scratch
 	said
@@ -70,13 +73,12 @@ type request struct {
 
 // serve answers the request.
 func (q *request) serve(ctx context.Context) {
-	if !q.known() {
+	if !q.identify() {
 		return
 	}
-	var picked picked
-	if !q.picks.ownKey() { // otherwise the runner takes a turn when the key was found
-		picked.key = q.key
-		q.call = q.handler.call(q.in, picked, q.who)
+	if !q.extract.Key() { // otherwise the runner takes a turn when the key was found
+		q.found.Key = q.key
+		q.call = q.handler.call(q.in, &q.found, q.who)
 		turns := q.guard.engine.Internal()
 		if got, ok := turns.Turn(ctx, &q.call); !ok {
 			ans := got // which moves to the heap only here
@@ -88,16 +90,15 @@ func (q *request) serve(ctx context.Context) {
 	}
 	q.sc = scratches.Get().(*scratch)
 	defer q.sc.release()
-	defer q.sc.spool.discard()
-	if q.read() && q.pick(ctx, &picked) && q.complete(&picked) {
+	if q.read() && q.pick(ctx) && q.complete() {
 		q.deliver(ctx)
 	}
 }
 
-// known identifies the caller, and refuses a request without a key where it must have one.
-func (q *request) known() (ok bool) {
+// identify finds the caller, and refuses a request without a key where it must have one.
+func (q *request) identify() (ok bool) {
 	var err error
-	if q.who, err = q.identify(q.in); err != nil {
+	if q.who, err = q.caller(q.in); err != nil {
 		if why, refused := errors.AsType[*Refused](err); refused {
 			q.err = why
 		} else {
@@ -107,11 +108,11 @@ func (q *request) known() (ok bool) {
 		return false
 	}
 	switch {
-	case q.picks.ownKey(): // the key is found when the body has been read
+	case q.extract.Key(): // the key is found when the body has been read
 	case !q.present:
-		return q.refuse(keyMissing(q.route.KeyHeader))
+		return q.refuse(q.keyMissing())
 	case q.fault != "":
-		return q.refuse(keyInvalid(q.fault))
+		return q.refuse(because(CodeKeyInvalid, q.fault))
 	}
 	return true
 }
@@ -124,7 +125,7 @@ func (q *request) refuse(p problem) bool {
 
 // read reads the body.
 func (q *request) read() bool {
-	err := q.handler.read(q.in, q.sc)
+	err := q.sc.payload.Read(&q.handler.payload, q.in)
 	if errors.Is(err, body.ErrRefused) {
 		q.err = err
 		return false
@@ -132,41 +133,39 @@ func (q *request) read() bool {
 	return err == nil || q.broken(err)
 }
 
-// pick finds what the route takes from the request, such as the key.
-func (q *request) pick(ctx context.Context, found *picked) bool {
-	if q.picks == nil {
-		return true
-	}
-	got, fault, err := q.handler.pick(q.in, &q.sc.payload)
-	*found = got
-	switch own := q.picks.ownKey(); {
+// pick finds the key and what else the route takes from the request.
+func (q *request) pick(ctx context.Context) bool {
+	found, err := q.extract.From(q.in, &q.sc.payload)
+	switch own := q.extract.Key(); {
 	case err != nil:
 		return q.broken(err)
-	case fault != "":
-		return q.refuse(keyInvalid(fault))
-	case own && got.key == "" && q.route.Key == KeyOptional:
+	case found.Fault != "":
+		return q.refuse(because(CodeKeyInvalid, found.Fault))
+	case own && found.Key == "" && q.route.Key == KeyOptional:
 		q.pass(ctx)
 		return false
-	case own && got.key == "":
-		return q.refuse(q.picks.keyNotFound())
-	case got.unnumbered != "":
-		return q.refuse(because(semel.CodeInvalidCall, got.unnumbered))
+	case own && found.Key == "":
+		return q.refuse(q.keyMissing())
+	case found.Unnumbered != "":
+		return q.refuse(because(semel.CodeInvalidCall, found.Unnumbered))
 	case own:
-		q.call = q.handler.call(q.in, got, q.who)
+		q.call = q.handler.call(q.in, &found, q.who)
 	}
+	q.found = found
 	return true
 }
 
 // complete completes the call with what the body says.
-func (q *request) complete(found *picked) bool {
+func (q *request) complete() bool {
+	p := &q.sc.payload
 	var err error
-	if q.call.Fingerprint, err = q.fingerprint(q.in, q.sc, found.places); err != nil {
+	if q.call.Fingerprint, err = p.Fingerprint(q.found.Places); err != nil {
 		return q.broken(err)
 	}
-	q.call.SamePayload = q.samePayload(q.in, q.sc)
-	q.call.Wait, q.call.Attributes, q.call.Sequence = PreferredWait(q.in.Header), found.attributes, found.sequence
-	if q.keepPayload && q.sc.payload.size <= int64(q.maxResult) {
-		text, free, err := q.bytes(q.in, &q.sc.payload)
+	q.call.SamePayload = p.Earlier()
+	q.call.Wait, q.call.Attributes, q.call.Sequence = PreferredWait(q.in.Header), q.found.Attributes, q.found.Sequence
+	if q.keepPayload && p.Size() <= int64(q.maxResult) {
+		text, free, err := p.Bytes()
 		free()
 		if err != nil {
 			return q.broken(err)
@@ -235,9 +234,8 @@ const UnguardedMethod = "method"
 // pass runs the handler without a guard, on the body that was read already.
 func (q *request) pass(ctx context.Context) {
 	q.echo(q.w.Header(), q.in.Header, true)
-	spooled := q.sc.spool
-	q.sc.spool = spool{}
-	defer spooled.discard()
+	spooled := q.sc.payload.Take()
+	defer spooled.Discard()
 	inner := q.in.WithContext(ctx)
 	inner.Body = &spooled
 	q.next.ServeHTTP(handlers(q.w), inner)
@@ -248,11 +246,11 @@ func (q *request) pass(ctx context.Context) {
 func (q *request) broken(err error) bool {
 	_, cut := errors.AsType[*http.MaxBytesError](err) // by a limit around the guard
 	switch {
-	case errors.Is(err, errTooLarge), cut:
+	case errors.Is(err, payload.ErrTooLarge), cut:
 		// The rest of the body isn't worth reading.
 		q.w.Header().Set("Connection", "close")
-		return q.refuse(bodyTooLarge(q.route.MaxBody))
-	case errors.Is(err, errSpool):
+		return q.refuse(because(CodeBodyTooLarge, "The request's body is larger than "+strconv.FormatInt(q.route.MaxBody, 10)+" bytes. Nothing was executed."))
+	case errors.Is(err, payload.ErrSpool):
 		q.guard.reportError(err)
 		p := unavailable()
 		p.detail = "The request's body could not be kept while it is handled. Nothing was executed; send the same request again later."

@@ -107,7 +107,7 @@ func (g *Guard) find(r *http.Request, reference string) (call semel.Call, rec se
 	if h == nil {
 		return call, rec, semel.ErrNotFound
 	}
-	who, err := h.identify(r)
+	who, err := h.caller(r)
 	if err != nil {
 		return call, rec, semel.ErrNotFound
 	}

@@ -1,4 +1,4 @@
-package semelhttp
+package payload
 
 import (
 	"net/http/httptest"
@@ -6,25 +6,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // The cost of a part doesn't make a body expensive.
 func TestManyPartsCostLittle(t *testing.T) {
-	digest := func(parts int, boundary string) (fp semel.Fingerprint, allocated uint64) {
+	digest := func(parts int, boundary string) (fp store.Fingerprint, allocated uint64) {
 		t.Helper()
 		body := strings.Repeat("--"+boundary+"\r\n\r\n\r\n", parts) + "--" + boundary + "--\r\n"
 		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
 		r.Header.Set("Content-Type", "multipart/form-data; boundary="+boundary)
-		sc := new(scratch)
-		defer sc.spool.discard()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		fp, err := take(fuzzHandler(BodyAuto), r, sc)
+		fp = take(t, ruleOf(Auto), r)
 		runtime.ReadMemStats(&after)
-		if err != nil {
-			t.Fatal(err)
-		}
 		return fp, after.TotalAlloc - before.TotalAlloc
 	}
 	for _, c := range []struct {
@@ -45,17 +40,11 @@ func TestManyPartsCostLittle(t *testing.T) {
 
 // TestWhatHasVeryManyPiecesIsComparedByItsBytes, because pieces cost many times their bytes.
 func TestWhatHasVeryManyPiecesIsComparedByItsBytes(t *testing.T) {
-	digest := func(media, body string) semel.Fingerprint {
+	digest := func(media, body string) store.Fingerprint {
 		t.Helper()
 		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
 		r.Header.Set("Content-Type", media)
-		sc := new(scratch)
-		defer sc.spool.discard()
-		fp, err := take(fuzzHandler(BodyAuto), r, sc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return fp
+		return take(t, ruleOf(Auto), r)
 	}
 	part := func(boundary string, headers int, content string) string {
 		return "--" + boundary + "\r\nA:1\r\n\r\n--\r\nB: 2\r\n--" + boundary + "\r\n" + strings.Repeat("A: 1\r\n", headers) + "\r\n" + content + "\r\n--" + boundary + "--\r\n"

@@ -1,4 +1,4 @@
-package semelhttp
+package payload
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package semelhttp
+package payload
 
 import (
 	"bytes"
@@ -14,56 +14,27 @@ import (
 // temporary file.
 const spoolLimit = 64 << 10
 
-// scratch is memory that later requests use again.
-type scratch struct {
-	spool   spool
-	payload payload
-	body    []byte // the request's body
-	plain   []byte // the body decoded, as far as it is short
-	digest  []byte // what is fingerprinted
-	answer  []byte // the answer as it is recorded
-	outer   headers
-	frozen  headers
-}
-
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
-// release gives the memory back, except what only unusually large requests need.
-func (s *scratch) release() {
-	s.body, s.digest, s.answer = kept(s.body), kept(s.digest), kept(s.answer)
-	s.outer, s.frozen = s.outer.forget(), s.frozen.forget()
-	s.spool, s.payload = spool{}, payload{}
-	scratches.Put(s)
-}
-
-func kept(b []byte) []byte {
-	if cap(b) > 2*spoolLimit {
-		return nil
-	}
-	return b[:0]
-}
-
-// errTooLarge and errSpool are why a body could not be read.
+// Why a body could not be read.
 var (
-	errTooLarge = errors.New("the body is too large")
-	errSpool    = errors.New("the body could not be kept")
+	ErrTooLarge = errors.New("the body is too large")
+	ErrSpool    = errors.New("the body could not be kept")
 )
 
-// spool holds a request's body, which was read whole, and is the Body that the handler
+// Spool holds the whole body of a request, as it came, and is the Body that the handler
 // reads.
-type spool struct {
+type Spool struct {
 	data   []byte   // the body, or its first part
 	file   *os.File // the rest; nil if there is none
 	size   int64
 	off    int64
 	closed bool
 	// mu keeps a reader that goes on after the handler, as a transport may, from memory
-	// that discard gives back. Nil until the spool is filled.
+	// that Discard gives back. Nil until the spool is filled.
 	mu *sync.Mutex
 }
 
 // lock locks the spool while its body is read or given back.
-func (s *spool) lock() (unlock func()) {
+func (s *Spool) lock() (unlock func()) {
 	if s.mu == nil {
 		return func() {}
 	}
@@ -74,7 +45,7 @@ func (s *spool) lock() (unlock func()) {
 // fill reads src to its end. It appends up to spoolLimit bytes to buf, which becomes part
 // of the spool and is returned, and writes the rest to a file in dir. All of it is
 // written to sum, if there is one.
-func (s *spool) fill(src io.Reader, buf []byte, limit int64, dir string, sum hash.Hash) ([]byte, error) {
+func (s *Spool) fill(src io.Reader, buf []byte, limit int64, dir string, sum hash.Hash) ([]byte, error) {
 	s.mu = new(sync.Mutex)
 	start := len(buf)
 	for {
@@ -86,7 +57,7 @@ func (s *spool) fill(src io.Reader, buf []byte, limit int64, dir string, sum has
 		buf = buf[:len(buf)+n]
 		s.data, s.size = buf[start:], int64(len(buf)-start)
 		if s.size > limit {
-			return buf, errTooLarge
+			return buf, ErrTooLarge
 		}
 		if err == io.EOF {
 			break
@@ -108,12 +79,12 @@ func (s *spool) fill(src io.Reader, buf []byte, limit int64, dir string, sum has
 }
 
 // overflow reads the rest of a large body to a file, which it removes while it is open,
-// so that a crash leaves nothing behind. If the system doesn't allow that, discard
+// so that a crash leaves nothing behind. If the system doesn't allow that, Discard
 // removes it.
-func (s *spool) overflow(src io.Reader, limit int64, dir string, sum hash.Hash) error {
+func (s *Spool) overflow(src io.Reader, limit int64, dir string, sum hash.Hash) error {
 	file, err := os.CreateTemp(dir, "semel-body-*")
 	if err != nil {
-		return errors.Join(errSpool, err)
+		return errors.Join(ErrSpool, err)
 	}
 	s.file = file
 	_ = os.Remove(file.Name())
@@ -124,11 +95,11 @@ func (s *spool) overflow(src io.Reader, limit int64, dir string, sum hash.Hash) 
 	for {
 		n, err := src.Read(chunk)
 		if s.size += int64(n); s.size > limit {
-			return errTooLarge
+			return ErrTooLarge
 		}
 		if n > 0 {
 			if _, err := file.Write(chunk[:n]); err != nil {
-				return errors.Join(errSpool, err)
+				return errors.Join(ErrSpool, err)
 			}
 			if sum != nil {
 				sum.Write(chunk[:n])
@@ -144,17 +115,17 @@ func (s *spool) overflow(src io.Reader, limit int64, dir string, sum hash.Hash) 
 }
 
 // reader reads the body from its beginning, independently of the handler.
-func (s *spool) reader() io.Reader {
-	return &spool{data: s.data, file: s.file, size: s.size}
+func (s *Spool) reader() io.Reader {
+	return &Spool{data: s.data, file: s.file, size: s.size}
 }
 
 // again is the body for another run of the handler, from its beginning.
-func (s *spool) again() spool {
-	return spool{data: s.data, file: s.file, size: s.size, mu: new(sync.Mutex)}
+func (s *Spool) again() Spool {
+	return Spool{data: s.data, file: s.file, size: s.size, mu: new(sync.Mutex)}
 }
 
 // Read is [io.Reader], for the handler.
-func (s *spool) Read(p []byte) (int, error) {
+func (s *Spool) Read(p []byte) (int, error) {
 	defer s.lock()()
 	if s.closed {
 		return 0, http.ErrBodyReadAfterClose
@@ -173,13 +144,13 @@ func (s *spool) Read(p []byte) (int, error) {
 	n, err := s.file.ReadAt(p, s.off-int64(len(s.data)))
 	s.off += int64(n)
 	if n == 0 {
-		return 0, errors.Join(errSpool, err)
+		return 0, errors.Join(ErrSpool, err)
 	}
 	return n, nil
 }
 
 // Close keeps the handler from reading on.
-func (s *spool) Close() error {
+func (s *Spool) Close() error {
 	defer s.lock()()
 	s.closed = true
 	return nil
@@ -188,14 +159,14 @@ func (s *spool) Close() error {
 // Rewind lets the handler read the body from its beginning again, for instance to send it
 // to another connection if the first took nothing of it. It doesn't allow two readers at
 // the same time.
-func (s *spool) Rewind() {
+func (s *Spool) Rewind() {
 	defer s.lock()()
 	s.off = 0
 }
 
 // Copy returns a copy of the body if all of it is in memory. Unlike the spool's own memory
 // you may keep it when the request is over, as a transport does that still writes it.
-func (s *spool) Copy() (body []byte, ok bool) {
+func (s *Spool) Copy() (body []byte, ok bool) {
 	defer s.lock()()
 	if s.file != nil || s.closed {
 		return nil, false
@@ -203,8 +174,8 @@ func (s *spool) Copy() (body []byte, ok bool) {
 	return bytes.Clone(s.data), true
 }
 
-// discard frees the body's memory and file.
-func (s *spool) discard() {
+// Discard frees the body's memory and file.
+func (s *Spool) Discard() {
 	defer s.lock()()
 	s.closed = true
 	if s.file != nil {

@@ -1,0 +1,232 @@
+// Package extract finds in a request what names and describes its call: the key, its scope,
+// the number in a sequence and the attributes.
+package extract
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/semelhq/semel/internal/keytemplate"
+	"github.com/semelhq/semel/internal/payload"
+	"github.com/semelhq/semel/internal/selector"
+	"github.com/semelhq/semel/store"
+)
+
+// Spec says where to look, as a route declares it. Empty members ask for nothing.
+type Spec struct {
+	Keys       []string // selectors; the first that finds a key counts
+	Template   Template // makes the key if none was found
+	MaxKey     int
+	Opaque     bool              // a key in a header may be any text
+	Attributes map[string]string // selectors by name
+	Sequence   string            // the selector of the number
+	// Mode, Headers, Only and Ignore say what is compared of a request.
+	Mode         payload.Mode
+	Headers      []string
+	Only, Ignore []string
+}
+
+// Template makes keys from the content of requests; see semelhttp.KeyTemplate.
+type Template struct {
+	Template          string
+	Scope, ScopeField string
+	Values            map[string]string
+}
+
+// Rule is a parsed [Spec].
+type Rule struct {
+	maxKey   int
+	opaque   bool
+	keys     []selector.Selector
+	template *keytemplate.Template // nil: none
+	scope    string                // of the template's keys
+	field    string                // that has its value
+	values   []named
+	sequence []selector.Selector // one, or none
+	facts    []named             // attributes from the request
+	answers  []named             // attributes from the answer
+	compared *selector.Set       // nil: all of a body
+	raw      bool                // bodies are compared byte for byte
+	form     bool                // something may be in a form
+	json     bool                // something may be in JSON
+	inBody   bool                // the key may be in the body
+	// keyPlaces are the places in what is compared where the key is, if it was found there;
+	// madePlaces those that have the whole key, if it was made by the template.
+	keyPlaces, madePlaces []selector.Selector
+}
+
+// named is a selector for what has a name: a field or an attribute.
+type named struct {
+	name string
+	selector.Selector
+}
+
+// New parses a spec. The error names everything that is wrong with it, a line each.
+func New(spec Spec) (*Rule, error) {
+	p := &Rule{maxKey: spec.MaxKey, opaque: spec.Opaque, raw: spec.Mode == payload.Raw}
+	var errs []error
+	bad := func(field string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", field, err))
+		}
+	}
+	for _, text := range spec.Keys {
+		s, err := selector.Parse(text, selector.Keys)
+		bad("KeyFrom", err)
+		p.keys = append(p.keys, s)
+		p.inBody = p.inBody || s.InBody()
+	}
+	if spec.Template.Template != "" {
+		p.parseTemplate(&spec.Template, bad)
+	}
+	const compared = "FingerprintOnly and FingerprintIgnore"
+	if len(spec.Only)+len(spec.Ignore) > 0 && spec.Mode != payload.Auto && spec.Mode != payload.JSON {
+		bad(compared, fmt.Errorf("they are about JSON, and Body is %s", spec.Mode))
+	}
+	var err error
+	p.compared, err = selector.ParseSet(spec.Only, spec.Ignore)
+	bad(compared, err)
+	if spec.Sequence != "" {
+		s, err := selector.Parse(spec.Sequence, selector.Keys)
+		bad("Sequence", err)
+		p.sequence = []selector.Selector{s}
+	}
+	p.parseAttributes(spec.Attributes, bad)
+	for _, s := range slices.Concat(p.keys, selectors(p.values), selectors(p.facts), p.sequence) {
+		p.form, p.json = p.form || s.Source == selector.Form, p.json || s.InJSON()
+	}
+	p.findPlaces(&spec)
+	return p, errors.Join(errs...)
+}
+
+func (p *Rule) parseTemplate(t *Template, bad func(string, error)) {
+	var err error
+	p.template, err = keytemplate.New(t.Template, t.ScopeField)
+	bad("KeyTemplate", err)
+	if (t.Scope == "") != (t.ScopeField == "") {
+		bad("KeyTemplate", errors.New("its Scope and ScopeField need each other"))
+	}
+	p.scope, p.field = t.Scope, t.ScopeField
+	p.values = parseAll("KeyTemplate.Values", t.Values, selector.Values, bad)
+	if p.template != nil {
+		p.checkFields(t.Values, bad)
+	}
+	for _, v := range p.values {
+		p.inBody = p.inBody || v.InBody()
+	}
+}
+
+// checkFields checks that each field has a value, and that none of them is one that each
+// delivery has anew.
+func (p *Rule) checkFields(values map[string]string, bad func(string, error)) {
+	fields := p.template.Fields()
+	for _, name := range fields {
+		if _, ok := values[name]; !ok {
+			bad("KeyTemplate.Values", fmt.Errorf("there is none for {%s}", name))
+		}
+	}
+	for _, v := range p.values {
+		if !slices.Contains(fields, v.name) {
+			bad("KeyTemplate.Values", fmt.Errorf("there is no field {%s}", v.name))
+		}
+		// What was stored with the intent may have any name in the request.
+		last := v.Name[strings.LastIndexByte(v.Name, '/')+1:]
+		if fault, found := keytemplate.LintName(last); found && !strings.HasPrefix(v.name, keytemplate.StoredPrefix) {
+			bad("KeyTemplate.Values "+v.name, fmt.Errorf("%s: %s", v, fault.Message))
+		}
+	}
+}
+
+func (p *Rule) parseAttributes(texts map[string]string, bad func(string, error)) {
+	if len(texts) > store.MaxAttributes {
+		bad("Attributes", fmt.Errorf("there are more than %d", store.MaxAttributes))
+	}
+	for _, a := range parseAll("Attributes", texts, selector.Facts, bad) {
+		if (store.Attributes{a.name: ""}).Validate() != nil || a.name == store.AttributeCommandID || a.name == store.AttributeCompensates || strings.ContainsAny(a.name, "= \t\r\n\"") {
+			bad("Attributes", fmt.Errorf("%q can't be the name of one", a.name))
+		}
+		if a.Source == selector.Answer {
+			p.answers = append(p.answers, a)
+		} else {
+			p.facts = append(p.facts, a)
+		}
+	}
+}
+
+// parseAll parses selectors by name, in the order of the names.
+func parseAll(field string, texts map[string]string, allowed []selector.Source, bad func(string, error)) (list []named) {
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		s, err := selector.Parse(texts[name], allowed)
+		bad(field+" "+name, err)
+		list = append(list, named{name, s})
+	}
+	return list
+}
+
+func selectors(list []named) (all []selector.Selector) {
+	for _, n := range list {
+		all = append(all, n.Selector)
+	}
+	return all
+}
+
+// findPlaces finds out where in what is compared a key may be.
+func (p *Rule) findPlaces(spec *Spec) {
+	compared := func(s selector.Selector) bool {
+		switch s.Source {
+		case selector.Header:
+			return slices.Contains(spec.Headers, s.Name)
+		case selector.Query:
+			return true
+		case selector.Form, selector.JSON:
+			return !p.raw
+		}
+		return false
+	}
+	for _, s := range p.keys {
+		if compared(s) {
+			p.keyPlaces = append(p.keyPlaces, s)
+		}
+	}
+	if p.template == nil || len(p.values) != 1 || spec.Template.Template != "{"+p.values[0].name+"}" {
+		return // no value is the whole key
+	}
+	if s := p.values[0].Selector; compared(s) {
+		p.madePlaces = append(p.madePlaces, s)
+	}
+}
+
+// Key reports whether the rule finds or makes the key. Otherwise it is in a header that
+// others read.
+func (p *Rule) Key() bool { return len(p.keys) > 0 || p.template != nil }
+
+// KeyInBody reports whether the key may be in the body.
+func (p *Rule) KeyInBody() bool { return p.inBody }
+
+// MayHaveKey reports whether a request has a key, valid or not, or may have one in its body.
+func (p *Rule) MayHaveKey(r *http.Request) bool {
+	return p.inBody || p.template != nil || slices.ContainsFunc(p.keys, func(s selector.Selector) bool {
+		_, found, err := s.Find(&selector.Input{Header: r.Header, Query: r.URL.RawQuery})
+		return found || err != nil
+	})
+}
+
+// Keyless reports whether fingerprints are made without the places where the key may be.
+func (p *Rule) Keyless() bool { return len(p.keyPlaces)+len(p.madePlaces) > 0 }
+
+// Compared are the parts of a JSON body that are compared; nil: all.
+func (p *Rule) Compared() *selector.Set { return p.compared }
+
+// Headers lists the request headers that the rule needs; attributes may be absent.
+func (p *Rule) Headers() (names []string) {
+	for _, s := range slices.Concat(p.keys, selectors(p.values), p.sequence) {
+		if s.Source == selector.Header {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,269 @@
+// Package payload reads the bodies of requests and fingerprints the requests, so that two
+// deliveries of one call can be compared without keeping either.
+package payload
+
+import (
+	"crypto/sha256"
+	"errors"
+	"hash"
+	"io"
+	"net/http"
+
+	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/selector"
+	"github.com/semelhq/semel/store"
+)
+
+// Rule says how the requests of one route are read and compared.
+type Rule struct {
+	Mode    Mode
+	Headers []string      // whose values are compared; canonical and sorted
+	Parts   *selector.Set // of a JSON body that are compared; nil: all
+	// Keyless says that the places of the key aren't compared. Fingerprints are marked as
+	// made so.
+	Keyless bool
+	Max     int64         // the longest body, in bytes
+	TempDir string        // for bodies of more than 64 KiB
+	Large   chan struct{} // slots for large bodies in memory; shared by all routes
+}
+
+// Payload is the body of one request as the program behind the guard sees it: decoded, if it
+// is one member of gzip or deflate. The program itself always gets the body as it came. The
+// zero value is ready to use, and to use again after Release.
+type Payload struct {
+	rule   *Rule
+	r      *http.Request
+	spool  Spool // the body as it came
+	coding body.Coding
+	mode   Mode  // how it is compared
+	size   int64 // in bytes, decoded
+	opaque bool  // it has a coding that can't be undone, so only its bytes can be compared
+	text   []byte
+	sum    hash.Hash // of target and body, if it was digested as it came; else nil
+
+	// Memory that later requests use again.
+	body, plain, digest []byte
+}
+
+// Read reads the whole body of a request. Nothing is claimed yet, so a body that ends early
+// costs nothing. The error is [ErrTooLarge], wraps [ErrSpool], or is that of the body.
+func (p *Payload) Read(rule *Rule, r *http.Request) error {
+	p.rule, p.r, p.mode = rule, r, rule.Mode.of(r.Header)
+	if r.Body == nil || r.Body == http.NoBody {
+		p.mode = Raw
+		return nil
+	}
+	if r.ContentLength > rule.Max {
+		return ErrTooLarge
+	}
+	if p.mode == Raw && (r.ContentLength < 0 || r.ContentLength > spoolLimit) && !coded(r.Header) && !rule.Keyless {
+		p.sum = sha256.New()
+		p.sum.Write(p.appendTarget(p.digest[:0], nil))
+	}
+	if want := max(min(r.ContentLength+1, spoolLimit+1), 512); want > int64(cap(p.body)) {
+		p.body = make([]byte, 0, want)
+	}
+	var err error
+	if p.body, err = p.spool.fill(r.Body, p.body[:0], rule.Max, rule.TempDir, p.sum); err != nil {
+		return err
+	}
+	return p.decode()
+}
+
+// Hold is Read for a request whose body you have read.
+func (p *Payload) Hold(rule *Rule, r *http.Request, body []byte) error {
+	p.rule, p.r, p.mode = rule, r, Raw
+	if len(body) > 0 {
+		p.mode = rule.Mode.of(r.Header)
+	}
+	p.spool = Spool{data: body, size: int64(len(body))}
+	return p.decode()
+}
+
+// Release frees the body and keeps memory for the next one, except what only unusually
+// large ones need.
+func (p *Payload) Release() {
+	p.spool.Discard()
+	*p = Payload{body: Reuse(p.body), plain: p.plain, digest: Reuse(p.digest)}
+}
+
+// Reuse is b without its content, or nil if it is too large to keep for later requests.
+func Reuse(b []byte) []byte {
+	if cap(b) > 2*spoolLimit {
+		return nil
+	}
+	return b[:0]
+}
+
+// Take gives the body as it came away: it may be used for longer than the payload.
+func (p *Payload) Take() Spool {
+	s := p.spool
+	p.spool = Spool{}
+	return s
+}
+
+// Again is the body as it came, for one of several runs.
+func (p *Payload) Again() Spool { return p.spool.again() }
+
+// Size is the length of the payload in bytes.
+func (p *Payload) Size() int64 { return p.size }
+
+// Kind says how the payload can be read, also if it is compared byte for byte: as JSON, as a
+// form, or not at all.
+func (p *Payload) Kind() Mode {
+	if p.rule.Mode == Raw && !p.opaque {
+		return Auto.of(p.r.Header)
+	}
+	return p.mode
+}
+
+// coded reports whether the body may differ from what came, or earlier versions compared it
+// in another way because of its header.
+func coded(header http.Header) bool { return len(header["Content-Encoding"]) > 0 }
+
+// decode finds out the size of the body. One that can't be decoded, or would become too
+// long, counts as it came.
+func (p *Payload) decode() error {
+	p.size = p.spool.size
+	p.coding = body.CodingOf(p.r.Header)
+	if p.coding == body.Plain {
+		return nil
+	}
+	ok := p.coding != body.Unknown
+	if ok {
+		var err error
+		if ok, err = p.measure(); err != nil {
+			return err
+		}
+	}
+	if !ok {
+		p.opaque, p.mode, p.coding, p.size, p.text = true, Raw, body.Plain, p.spool.size, nil
+	}
+	return nil
+}
+
+// measure decodes the body once, to see whether it can be, and how long it gets. A short one
+// is kept. A long one is decoded again when it is digested, so that nobody fills memory or disk
+// with what they haven't sent, and takes one of the slots each time, as parsing does.
+func (p *Payload) measure() (ok bool, err error) {
+	most := p.rule.Max
+	src, err := p.coding.Decode(p.spool.reader())
+	if err != nil {
+		return false, spoolFault(err)
+	}
+	if p.plain == nil {
+		p.plain = make([]byte, spoolLimit)
+	}
+	n := 0
+	for room := p.plain[:min(most+1, spoolLimit)]; n < len(room) && err == nil; {
+		var more int
+		more, err = src.Read(room[n:]) // not io.ReadFull, which calls a body that breaks off ended
+		n += more
+	}
+	p.size = int64(n)
+	switch {
+	case err == io.EOF:
+		p.text = p.plain[:n]
+		return p.size <= most, nil
+	case err != nil:
+		return false, spoolFault(err)
+	}
+	free, err := p.slot()
+	if err != nil {
+		return false, err
+	}
+	defer free()
+	rest, err := io.Copy(io.Discard, io.LimitReader(src, most-p.size+1))
+	p.size += rest
+	return err == nil && p.size <= most, spoolFault(err)
+}
+
+// short is the whole payload if it is in memory already.
+func (p *Payload) short() (text []byte, ok bool) {
+	if p.coding == body.Plain {
+		return p.spool.data, p.spool.file == nil
+	}
+	return p.text, p.text != nil
+}
+
+// reader reads the payload from its beginning.
+func (p *Payload) reader() io.Reader {
+	src, err := p.coding.Decode(p.spool.reader())
+	if err != nil {
+		return failing{err}
+	}
+	return src
+}
+
+// failing is a reader that says why there is nothing to read.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// Bytes is the whole payload, in memory of its own if it isn't in any. A slot, until it is
+// freed, bounds how many of those there are at a time.
+func (p *Payload) Bytes() (text []byte, free func(), err error) {
+	if text, ok := p.short(); ok {
+		return text, func() {}, nil
+	}
+	if free, err = p.slot(); err != nil {
+		return nil, func() {}, err
+	}
+	text = make([]byte, p.size)
+	if _, err := io.ReadFull(p.reader(), text); err != nil {
+		return nil, free, ErrSpool
+	}
+	return text, free, nil
+}
+
+// slot waits for one of the slots for large bodies.
+func (p *Payload) slot() (free func(), err error) {
+	select {
+	case p.rule.Large <- struct{}{}:
+		return func() { <-p.rule.Large }, nil
+	case <-p.r.Context().Done():
+		return nil, p.r.Context().Err()
+	}
+}
+
+// Earlier recognizes fingerprints of the request by earlier versions, which digested a body
+// with a coding as it came, and a payload with the key in it. It is nil if there are none
+// such.
+func (p *Payload) Earlier() func(store.Fingerprint) bool {
+	if !coded(p.r.Header) && !p.rule.Keyless {
+		return nil
+	}
+	var last store.Fingerprint // what was asked about last
+	var same bool
+	return func(first store.Fingerprint) bool {
+		if first == last {
+			return same
+		}
+		last, same = first, false
+		if first.Scheme()&store.SchemeKeyless != 0 {
+			return false
+		}
+		var ways []Payload
+		if p.rule.Keyless {
+			ways = append(ways, *p)
+		}
+		if coded(p.r.Header) {
+			raw := *p
+			raw.mode, raw.coding, raw.size, raw.sum = Raw, body.Plain, p.spool.size, nil
+			ways = append(ways, raw)
+		}
+		for i := range ways {
+			fp, err := ways[i].fingerprint(nil)
+			same = same || err == nil && fp == first
+		}
+		return same
+	}
+}
+
+// spoolFault is an error of reading the spool, and nil for one of decoding what it has.
+func spoolFault(err error) error {
+	if errors.Is(err, ErrSpool) {
+		return err
+	}
+	return nil
+}
