@@ -3,7 +3,6 @@ package store
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -143,11 +142,11 @@ func DecodeID(s string) (id ID, err error) {
 	}
 	b = b[1:]
 	for _, member := range []*string{&id.Tenant, &id.Principal, &id.Operation, &id.Key} {
-		n, size := binary.Uvarint(b)
-		if size <= 0 || n > uint64(len(b)-size) {
+		text, rest, ok := canon.Unframe(b)
+		if !ok {
 			return ID{}, bad
 		}
-		*member, b = string(b[size:size+int(n)]), b[size+int(n):]
+		*member, b = string(text), rest
 	}
 	// Each identity has only one encoding, so that encodings can be compared.
 	if len(b) > 0 || id.Validate() != nil || len(id.Operation) > MaxNameLen || !ValidText(id.Operation) || id.Encode() != s {

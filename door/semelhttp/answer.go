@@ -7,7 +7,12 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/answer"
 )
+
+// Name marks the records of this package, whose results are answers as described below.
+// See [semel.Call].Door.
+const Name = "http"
 
 // Answer is what duplicates of a guarded request get: the HTTP answer that a record
 // keeps. Use it to settle held records, or to show what a record has.
@@ -33,7 +38,7 @@ func (a *Answer) Result() (semel.Result, error) {
 	header := http.Header{}
 	for name, values := range a.Header {
 		canonical := http.CanonicalHeaderKey(name)
-		if why := neverKept(canonical, &rt); why != "" {
+		if why := rt.neverKept(canonical); why != "" {
 			return semel.Result{}, fmt.Errorf("the header %q, %s, can't be replayed", name, why)
 		}
 		if i := slices.IndexFunc(values, func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }); i >= 0 {
@@ -44,16 +49,30 @@ func (a *Answer) Result() (semel.Result, error) {
 	return NewResult(a.Status, header, a.Body), nil
 }
 
+// NewResult makes the result that duplicates get. Use it to settle a held record if you
+// know what the handler would have answered. It leaves out headers that may not be
+// replayed; of the others, duplicates get those that their route keeps.
+func NewResult(status int, header http.Header, body []byte) semel.Result {
+	rt := Route{}.withDefaults()
+	for name := range header {
+		if rt.neverKept(name) == "" && !answer.Kept(name) {
+			rt.KeepHeaders = append(rt.KeepHeaders, name)
+		}
+	}
+	slices.Sort(rt.KeepHeaders)
+	return semel.Result{Data: append(answer.AppendHead(nil, status, answer.Headers{}.Add(header), nil, "", rt.KeepHeaders), body...)}
+}
+
 // ParseAnswer returns the answer that a record keeps. It reports false if the result
 // isn't an HTTP answer, or was not kept. If only the status was kept, there are neither
 // headers nor a body.
 func ParseAnswer(res semel.Result) (Answer, bool) {
-	stored, err := parseResult(res.Data)
+	stored, err := answer.Parse(res.Data)
 	if err != nil {
 		return Answer{}, false
 	}
-	a := Answer{Status: stored.status, Header: http.Header{}, Body: stored.body}
-	stored.set(a.Header, "", stored.others(), 0)
+	a := Answer{Status: stored.Status, Header: http.Header{}, Body: stored.Body}
+	stored.Set(a.Header, "", stored.Others(), 0)
 	return a, true
 }
 

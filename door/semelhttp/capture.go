@@ -6,10 +6,13 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/answer"
+	"github.com/semelhq/semel/internal/origin"
 	"github.com/semelhq/semel/internal/payload"
 	"github.com/semelhq/semel/store"
 )
@@ -18,8 +21,8 @@ import (
 type scratch struct {
 	payload payload.Payload
 	answer  []byte // as it is recorded
-	outer   headers
-	frozen  headers
+	outer   answer.Headers
+	frozen  answer.Headers
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -28,7 +31,7 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 func (s *scratch) release() {
 	s.payload.Release()
 	s.answer = payload.Reuse(s.answer)
-	s.outer, s.frozen = s.outer.forget(), s.frozen.forget()
+	s.outer, s.frozen = s.outer.Forget(), s.frozen.Forget()
 	scratches.Put(s)
 }
 
@@ -43,13 +46,13 @@ type capture struct {
 	origin string   // of the page that sent the request; empty if none did
 	sc     *scratch // lends the memory for what follows
 
-	outer  headers       // headers set around the guard, before the handler ran
-	frozen headers       // headers when the status was decided
-	status int           // zero until it is decided
-	found  judge.Finding // by the status and the headers, and in the end by the body and the trailers
-	bodyAt int           // where the body begins in out
-	out    []byte        // head and body as they are recorded
-	failed error         // why nothing more is accepted
+	outer  answer.Headers // headers set around the guard, before the handler ran
+	frozen answer.Headers // headers when the status was decided
+	status int            // zero until it is decided
+	found  judge.Finding  // by the status and the headers, and in the end by the body and the trailers
+	bodyAt int            // where the body begins in out
+	out    []byte         // head and body as they are recorded
+	failed error          // why nothing more is accepted
 
 	whole     bool // nothing leaves before the end
 	through   bool // the answer is being passed through
@@ -68,7 +71,7 @@ func (c *capture) start() {
 	c.out = c.sc.answer[:0]
 	c.outer = c.sc.outer[:0]
 	if header := c.w.Header(); len(header) > 0 {
-		c.outer = c.outer.add(header)
+		c.outer = c.outer.Add(header)
 	}
 }
 
@@ -117,8 +120,8 @@ func (c *capture) WriteHeader(status int) {
 	c.found = c.judge(nil)
 	c.notePanic(status)
 	delete(c.w.Header(), judge.EffectHeader)
-	c.frozen = c.sc.frozen[:0].add(c.w.Header())
-	c.out = appendHead(c.out, status, c.frozen, c.outer, c.origin, c.h.route.KeepHeaders)
+	c.frozen = c.sc.frozen[:0].Add(c.w.Header())
+	c.out = answer.AppendHead(c.out, status, c.frozen, c.outer, c.origin, c.h.route.KeepHeaders)
 	c.bodyAt = len(c.out)
 	if status == http.StatusSwitchingProtocols {
 		c.failed = c.pass()
@@ -248,7 +251,7 @@ func (c *capture) result() semel.Result {
 
 // tombstone records the status, and that the rest wasn't kept.
 func (c *capture) tombstone() semel.Result {
-	return semel.Result{Data: appendHead(nil, c.status, nil, nil, "", nil), Tombstone: true}
+	return semel.Result{Data: answer.AppendHead(nil, c.status, nil, nil, "", nil), Tombstone: true}
 }
 
 // learned is the attributes that the answer has.
@@ -256,8 +259,8 @@ func (c *capture) learned() store.Attributes {
 	if !c.h.extract.InAnswers() || c.through || c.failed != nil {
 		return nil
 	}
-	types := c.frozen.get("Content-Type")
-	if len(types) != 1 || len(c.frozen.beyond(c.outer, "Content-Encoding")) > 0 || !payload.IsJSON(types[0]) {
+	types := c.frozen.Get("Content-Type")
+	if len(types) != 1 || len(c.frozen.Beyond(c.outer, "Content-Encoding")) > 0 || !payload.IsJSON(types[0]) {
 		return nil
 	}
 	return c.h.extract.FromAnswer(c.out[c.bodyAt:])
@@ -268,9 +271,9 @@ func (c *capture) learned() store.Attributes {
 func (c *capture) send() {
 	header := c.w.Header()
 	var late http.Header
-	if !c.frozen.equal(header) {
+	if !c.frozen.Equal(header) {
 		late = maps.Clone(header)
-		c.frozen.restore(header)
+		c.frozen.Restore(header)
 	}
 	body := c.out[c.bodyAt:]
 	if c.method != http.MethodHead && bodyAllowed(c.status) {
@@ -281,10 +284,31 @@ func (c *capture) send() {
 			setLength(header, len(body))
 		}
 	}
-	handlers(c.w).WriteHeader(c.status)
+	origin.Own(c.w).WriteHeader(c.status)
 	if len(body) > 0 {
 		// A caller who is gone misses nothing: they will ask again.
 		_, _ = c.w.Write(body)
 	}
 	setTrailers(header, late)
+}
+
+// setTrailers sets, after the body, the trailers that a handler has set after it wrote
+// the status: those that it declared, and those with [http.TrailerPrefix].
+func setTrailers(h, late http.Header) {
+	if late == nil {
+		return
+	}
+	for _, list := range h["Trailer"] {
+		for name := range strings.SplitSeq(list, ",") {
+			name = http.CanonicalHeaderKey(strings.Trim(name, " \t"))
+			if values, ok := late[name]; ok {
+				h[name] = values
+			}
+		}
+	}
+	for name, values := range late {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			h[name] = values
+		}
+	}
 }

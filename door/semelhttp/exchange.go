@@ -10,6 +10,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/origin"
 	"github.com/semelhq/semel/store"
 )
 
@@ -35,7 +36,7 @@ func (x *exchange) Run(e door.Run) semel.Ending {
 	x.forget()
 	// The handler may use its writer and its body for longer than it should, so neither
 	// is reused.
-	c := &capture{w: x.w, h: x.h, method: x.r.Method, origin: x.r.Header.Get(originHeader), sc: x.sc, signedAnew: x.h.credentials.SignedAnew(x.r)}
+	c := &capture{w: x.w, h: x.h, method: x.r.Method, origin: x.r.Header.Get(origin.Header), sc: x.sc, signedAnew: x.h.credentials.SignedAnew(x.r)}
 	c.scope.capture = c
 	if e.Tx == nil {
 		c.body = x.sc.payload.Take()
@@ -75,7 +76,7 @@ func (x *exchange) Run(e door.Run) semel.Ending {
 // restore gives the answer the headers back that were set around the handler.
 func (x *exchange) restore() {
 	if x.c != nil {
-		x.c.outer.restore(x.w.Header())
+		x.c.outer.Restore(x.w.Header())
 	}
 }
 

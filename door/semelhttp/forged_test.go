@@ -6,16 +6,17 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/answer"
 )
 
 // Whoever wrote a result, a replay has only the headers that the route keeps.
 func TestAReplayHasTheHeadersOfTheRoute(t *testing.T) {
-	stored := headers{}.add(http.Header{
+	stored := answer.Headers{}.Add(http.Header{
 		"Content-Type": {"text/plain"}, "Set-Cookie": {"session=mallory", "b=c"}, "Access-Control-Allow-Origin": {"*"},
-		"X-Kept": {"1", "2"}, "X-Other": {"3"}, "Etag": {`"e"`}, "Set-Cookie2": {"old"},
+		"X-Kept": {"1", "2"}, "X-Other": {"3"}, "Etag": {`"e"`}, "Set-Cookie2": {"old"}, "set-cookie": {"low=1"}, "Transfer-Encoding": {"chunked"},
 	})
 	names := []string{"Set-Cookie", "Access-Control-Allow-Origin", "X-Kept", "X-Other", "Set-Cookie2", "set-cookie", "Transfer-Encoding"}
-	data := append(appendHead(nil, 200, append(stored, field{"set-cookie", []string{"low=1"}}, field{"Transfer-Encoding", []string{"chunked"}}), nil, "", names), "body"...)
+	data := append(answer.AppendHead(nil, 200, stored, nil, "", names), "body"...)
 	h := &handler{route: Route{KeepHeaders: []string{"X-Kept"}, Profile: IETF()}}
 	w := httptest.NewRecorder()
 	w.Header().Set("X-Outer", "stays")

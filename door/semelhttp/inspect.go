@@ -8,6 +8,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/extract"
+	"github.com/semelhq/semel/internal/origin"
 	"github.com/semelhq/semel/internal/payload"
 	refusal "github.com/semelhq/semel/internal/problem"
 )
@@ -50,6 +51,12 @@ func (i *Inspector) MayHaveKey(r *http.Request) bool {
 
 // KeyInBody reports whether the key may be in the body, which [Inspector.ID] then needs.
 func (i *Inspector) KeyInBody() bool { return i.h.extract.KeyInBody() }
+
+// ForPage wraps the writer of a request that a handler answers outside of the guard: the
+// answer is completed for pages of the route's Origins as that of a guarded handler is.
+func (i *Inspector) ForPage(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+	return origin.Own(i.h.forPage(w, r))
+}
 
 // KeyOptional reports whether requests without a key pass.
 func (i *Inspector) KeyOptional() bool { return i.h.route.Key == KeyOptional }

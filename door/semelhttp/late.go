@@ -107,7 +107,7 @@ func (c *capture) abandon() {
 		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Unix(1, 0)) // long ago
 		return
 	}
-	c.outer.restore(c.w.Header()) // the rest belongs to an answer that nobody gets
+	c.outer.Restore(c.w.Header()) // the rest belongs to an answer that nobody gets
 	c.through, c.status, c.failed = true, 0, nil
 }
 

@@ -32,14 +32,17 @@ func parseReference(text string) (call semel.Call, check [referenceCheck]byte, o
 	if err != nil {
 		return call, check, false
 	}
-	c := cursor{rest: b}
-	call.Operation = string(c.bytes())
-	call.Key = string(c.bytes())
-	call.Scope = string(c.bytes())
-	if c.bad || len(c.rest) != referenceCheck {
+	for _, part := range [...]*string{&call.Operation, &call.Key, &call.Scope} {
+		var text []byte
+		if text, b, ok = canon.Unframe(b); !ok {
+			return semel.Call{}, check, false
+		}
+		*part = string(text)
+	}
+	if len(b) != referenceCheck {
 		return semel.Call{}, check, false
 	}
-	copy(check[:], c.rest)
+	copy(check[:], b)
 	return call, check, true
 }
 

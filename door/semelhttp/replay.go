@@ -10,15 +10,17 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/answer"
+	"github.com/semelhq/semel/internal/origin"
 )
 
 // replay answers with what is recorded (IDS-IX.1, MAP-FLOW.2). If that can't be given, it
 // refuses.
 func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Record) said {
-	stored, err := parseResult(rec.Result.Data)
+	stored, err := answer.Parse(rec.Result.Data)
 	switch {
 	case rec.Result.Tombstone:
-		return h.refuseRecord(w, rec, notKept(stored.status))
+		return h.refuseRecord(w, rec, notKept(stored.Status))
 	case err != nil && rec.Failure != nil:
 		return h.refuseRecord(w, rec, settledAsFailed(rec))
 	case err != nil:
@@ -27,7 +29,7 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 	header := w.Header()
 	coding, vary := header[codingHeader], header[varyHeader] // set around the guard
 	delete(header, codingHeader)
-	room := stored.set(header, r.Header.Get(originHeader), h.route.KeepHeaders, 4)
+	room := stored.Set(header, r.Header.Get(origin.Header), h.route.KeepHeaders, 4)
 	room[0], room[1], room[2] = "true", "no-store", "nosniff"
 	header[h.route.Profile.Marker] = room[0:1:1]
 	header["Cache-Control"] = room[1:2:2]
@@ -37,27 +39,27 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 			header[varyHeader] = append(header[varyHeader], v)
 		}
 	}
-	if name := h.route.Profile.RetryHeader; name != "" && stored.status >= 500 {
+	if name := h.route.Profile.RetryHeader; name != "" && stored.Status >= 500 {
 		header[name] = []string{"false"} // trying again would only get this answer
 	}
-	unpacked := unpack(header, stored.body, r)
+	unpacked := unpack(header, stored.Body, r)
 	if coding != nil && header[codingHeader] == nil {
 		header[codingHeader] = coding
 	}
-	if unpacked == nil && bodyAllowed(stored.status) {
-		room[3] = strconv.Itoa(len(stored.body))
+	if unpacked == nil && bodyAllowed(stored.Status) {
+		room[3] = strconv.Itoa(len(stored.Body))
 		header["Content-Length"] = room[3:4:4]
 	}
-	w.WriteHeader(stored.status)
+	w.WriteHeader(stored.Status)
 	switch {
 	case unpacked != nil:
 		if _, err := io.Copy(w, unpacked); err != nil {
 			panic(http.ErrAbortHandler) // so that the caller notices that the body isn't whole
 		}
-	case len(stored.body) > 0:
-		_, _ = w.Write(stored.body) // a caller who is gone will ask again
+	case len(stored.Body) > 0:
+		_, _ = w.Write(stored.Body) // a caller who is gone will ask again
 	}
-	return said{status: stored.status}
+	return said{status: stored.Status}
 }
 
 const (

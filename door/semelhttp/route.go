@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/textproto"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,8 +13,10 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/answer"
 	"github.com/semelhq/semel/internal/credential"
 	"github.com/semelhq/semel/internal/extract"
+	"github.com/semelhq/semel/internal/origin"
 	"github.com/semelhq/semel/internal/payload"
 )
 
@@ -274,12 +275,12 @@ func (rt *Route) validate() error {
 	bad(p.NeverKeep5xx && op.OnFailure == semel.ReplayFailure, "profile %q forbids that a 5xx is kept, but OnFailure is replay", p.Name)
 	bad(p.NeverKeep5xx && op.OnFailure == "" && op.Financial, "profile %q forbids that a 5xx is kept, but a financial operation keeps it: set OnFailure to retry", p.Name)
 	for _, n := range rt.KeepHeaders {
-		why := neverKept(n, rt)
+		why := rt.neverKept(n)
 		bad(why != "", "KeepHeaders has %s, %s", n, why)
 	}
-	for _, origin := range rt.Origins {
-		fault := faultOfOrigin(origin)
-		bad(fault != "", "Origins has %q, %s", origin, fault)
+	for _, o := range rt.Origins {
+		fault := origin.Fault(o)
+		bad(fault != "", "Origins has %q, %s", o, fault)
 	}
 	_, err := rt.extract()
 	lines("", err)
@@ -304,46 +305,13 @@ var perDelivery = []string{
 	"Transfer-Encoding", "X-Correlation-Id", "X-Request-Id",
 }
 
-// alwaysKept are the answer's headers that are kept without being asked for. The
-// order is that of their codes in stored results: it may grow and never change.
-var alwaysKept = [...]string{
-	"Content-Type", "Content-Encoding", "Content-Language", "Content-Disposition", "Location", "Etag", "Last-Modified", "Link",
-	originHeader, allowOrigin, allowCredentials, exposeHeaders,
-}
-
-// alsoKept are further headers of this kind. They are stored with their names, so that a
-// program that only has the list above skips them.
-var alsoKept = [...]string{"Content-Location", "Vary", "Allow", "Content-Range"}
-
-// firstOfOrigin is where the headers begin that are kept only for the page that asked.
-// The first of them is the request's Origin.
-const firstOfOrigin = 8
-
 // neverKept says why a header may not be replayed, or is empty.
-func neverKept(name string, rt *Route) string {
-	switch name {
-	case "Set-Cookie", "Authorization", "Authentication-Info", "Www-Authenticate":
-		return "which is a credential of one caller"
-	case "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
-		return "which belongs to one connection"
-	case "Content-Length":
-		return "which is computed anew"
-	case "Date", "Age", "Expires", "Cache-Control", "Strict-Transport-Security", "X-Content-Type-Options", "Retry-After", "Server":
-		return "which belongs to one answer"
-	case "Request-Id", "X-Request-Id", "X-Correlation-Id", "Traceparent", "Tracestate":
-		return "which names one delivery"
-	case rt.KeyHeader, rt.Profile.Marker, "Preference-Applied":
-		return "which the guard sets"
+func (rt *Route) neverKept(name string) string {
+	why := answer.NeverKept(name)
+	if why == "" && (name == rt.KeyHeader || name == rt.Profile.Marker) {
+		why = "which the guard sets"
 	}
-	for _, prefix := range [...]string{"Access-Control-", "Proxy-", "Ratelimit", "X-Ratelimit-", http.TrailerPrefix} {
-		if strings.HasPrefix(name, prefix) {
-			return "which belongs to one delivery"
-		}
-	}
-	if name == "" || textproto.TrimString(name) != name || strings.ContainsAny(name, " \t\r\n:") {
-		return "which is not the name of a header"
-	}
-	return ""
+	return why
 }
 
 // checkSequence refuses a number where the operation has none, and the reverse.

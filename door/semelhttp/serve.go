@@ -10,6 +10,7 @@ import (
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/extract"
+	"github.com/semelhq/semel/internal/origin"
 	"github.com/semelhq/semel/internal/payload"
 	refusal "github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/safehttp"
@@ -17,17 +18,17 @@ import (
 
 // ServeHTTP guards one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w = h.forOrigin(w, r)
+	w = h.forPage(w, r)
 	if !h.guards(r.Method) {
 		if len(r.Header[h.route.KeyHeader]) > 0 && !safehttp.SafeMethod(r.Method) {
 			w.Header().Set(UnguardedHeader, UnguardedMethod)
 		}
-		h.next.ServeHTTP(handlers(w), r)
+		h.next.ServeHTTP(origin.Own(w), r)
 		return
 	}
 	key, present, fault := h.headerKey(r.Header)
 	if !present && !h.extract.Key() && h.route.Key == KeyOptional {
-		h.next.ServeHTTP(handlers(w), r)
+		h.next.ServeHTTP(origin.Own(w), r)
 		return
 	}
 	if present && h.route.Profile.EchoKey && fault == "" {
@@ -238,7 +239,7 @@ func (q *request) pass(ctx context.Context) {
 	defer spooled.Discard()
 	inner := q.in.WithContext(ctx)
 	inner.Body = &spooled
-	q.next.ServeHTTP(handlers(q.w), inner)
+	q.next.ServeHTTP(origin.Own(q.w), inner)
 	q.said = said{}
 }
 

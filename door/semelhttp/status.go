@@ -9,6 +9,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/answer"
 	refusal "github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/store"
 )
@@ -79,7 +80,7 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 		g.refuseStatus(w, p)
 		return
 	}
-	_, perr := parseResult(rec.Result.Data)
+	_, perr := answer.Parse(rec.Result.Data)
 	if !rec.State.Terminal() {
 		w.Header().Set("Retry-After", "1")
 	}

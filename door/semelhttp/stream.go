@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/origin"
 )
 
 // answerEffect is the ledger's name for an answer that is passed through. It is an
@@ -74,11 +75,11 @@ func (c *capture) pass() error {
 		}
 	}
 	c.through = true
-	if header := c.w.Header(); !c.frozen.equal(header) {
-		c.frozen.restore(header)
+	if header := c.w.Header(); !c.frozen.Equal(header) {
+		c.frozen.Restore(header)
 	}
 	defer c.startDeadline()()
-	handlers(c.w).WriteHeader(c.status)
+	origin.Own(c.w).WriteHeader(c.status)
 	var err error
 	if body := c.out[c.bodyAt:]; len(body) > 0 {
 		_, err = c.w.Write(body)

@@ -17,3 +17,13 @@ func FrameList(b []byte, texts []string) []byte {
 	}
 	return b
 }
+
+// Unframe takes a text off that [Frame] appended. It reports false if there is none.
+func Unframe(b []byte) (text, rest []byte, ok bool) {
+	size, n := binary.Uvarint(b)
+	if n <= 0 || size > uint64(len(b)-n) {
+		return nil, nil, false
+	}
+	end := n + int(size)
+	return b[n:end], b[end:], true
+}

@@ -1,28 +1,30 @@
-package semelhttp
+package answer
 
 import (
 	"bytes"
 	"net/http"
 	"slices"
 	"testing"
+
+	"github.com/semelhq/semel/internal/origin"
 )
 
 // FuzzResult: anything stored is parsed without a panic, and what was written is read
 // unchanged.
 func FuzzResult(f *testing.F) {
-	f.Add(NewResult(201, http.Header{"Location": {"/1"}, "X-A": {"1", "2"}}, []byte("body")).Data)
-	f.Add(appendHead(nil, 201, headers{}.add(http.Header{allowOrigin: {"https://a"}, exposeHeaders: {"X", "Y"}}), nil, "https://a", nil))
+	f.Add(append(AppendHead(nil, 201, Headers{}.Add(http.Header{"Location": {"/1"}, "X-A": {"1", "2"}}), nil, "", []string{"X-A"}), "body"...))
+	f.Add(AppendHead(nil, 201, Headers{}.Add(http.Header{origin.AllowOrigin: {"https://a"}, origin.ExposeHeaders: {"X", "Y"}}), nil, "https://a", nil))
 	f.Add([]byte{resultVersion, 200, 1, 1, 254, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := parseResult(data)
+		r, err := Parse(data)
 		if err != nil {
 			return
 		}
 		h := http.Header{}
-		r.set(h, "", r.others(), 0)
-		again, err := parseResult(append(appendHead(nil, r.status, headers{}.add(h), nil, "", slices.Sorted(keysOutside(h))), r.body...))
-		if err != nil || again.status != r.status || !bytes.Equal(again.body, r.body) {
+		r.Set(h, "", r.Others(), 0)
+		again, err := Parse(append(AppendHead(nil, r.Status, Headers{}.Add(h), nil, "", slices.Sorted(keysOutside(h))), r.Body...))
+		if err != nil || again.Status != r.Status || !bytes.Equal(again.Body, r.Body) {
 			t.Fatalf("%+v became %+v, %v", r, again, err)
 		}
 	})
@@ -32,7 +34,7 @@ func FuzzResult(f *testing.F) {
 func keysOutside(h http.Header) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for name := range h {
-			if !slices.Contains(alwaysKept[:], name) && !yield(name) {
+			if !Kept(name) && !yield(name) {
 				return
 			}
 		}

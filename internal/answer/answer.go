@@ -1,4 +1,5 @@
-package semelhttp
+// Package answer encodes answers over HTTP as records keep them.
+package answer
 
 import (
 	"encoding/binary"
@@ -6,15 +7,11 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/origin"
 )
 
-// Name marks the records of this package, whose results are answers as described below.
-// See [semel.Call].Door.
-const Name = "http"
-
-// A recorded answer is the data of a [semel.Result]:
+// A recorded answer is the data of a [store.Result]:
 //
 //	version   1 byte, resultVersion
 //	status    uvarint
@@ -29,46 +26,32 @@ const (
 	endOfHead     = 0xff
 )
 
-// NewResult makes the result that duplicates get. Use it to settle a held record if you
-// know what the handler would have answered. It leaves out headers that may not be
-// replayed; of the others, duplicates get those that their route keeps.
-func NewResult(status int, header http.Header, body []byte) semel.Result {
-	rt := Route{}.withDefaults()
-	for name := range header {
-		if neverKept(name, &rt) == "" && !slices.Contains(alwaysKept[:], name) {
-			rt.KeepHeaders = append(rt.KeepHeaders, name)
-		}
-	}
-	slices.Sort(rt.KeepHeaders)
-	return semel.Result{Data: append(appendHead(nil, status, headers{}.add(header), nil, "", rt.KeepHeaders), body...)}
-}
-
-// appendHead appends everything but the body, with the headers of set in a fixed order and
-// without those that outer has too. The headers that only pages of origin may read come
-// after that origin.
-func appendHead(b []byte, status int, set, outer headers, origin string, extra []string) []byte {
+// AppendHead appends everything but the body: the headers of set that are always kept or
+// among extra, in a fixed order and without those that outer has too. The headers that only
+// pages of origin from may read come after that origin.
+func AppendHead(b []byte, status int, set, outer Headers, from string, extra []string) []byte {
 	b = append(b, resultVersion)
 	b = binary.AppendUvarint(b, uint64(status))
 	for i, name := range alwaysKept {
 		if i >= firstOfOrigin {
-			if origin == "" {
+			if from == "" {
 				break
 			}
-			if name == originHeader {
-				b = canon.Frame(append(b, byte(i+1)), origin)
+			if name == origin.Header {
+				b = canon.Frame(append(b, byte(i+1)), from)
 				continue
 			}
 		}
-		for _, v := range set.beyond(outer, name) {
+		for _, v := range set.Beyond(outer, name) {
 			b = canon.Frame(append(b, byte(i+1)), v)
 		}
 	}
 	for _, name := range alsoKept {
-		b = appendNamed(b, name, set.beyond(outer, name))
+		b = appendNamed(b, name, set.Beyond(outer, name))
 	}
 	for _, name := range extra {
 		if !slices.Contains(alsoKept[:], name) {
-			b = appendNamed(b, name, set.beyond(outer, name))
+			b = appendNamed(b, name, set.Beyond(outer, name))
 		}
 	}
 	return append(b, endOfHead)
@@ -83,16 +66,16 @@ func appendNamed(b []byte, name string, values []string) []byte {
 
 var errResult = errors.New("the recorded result is not an HTTP answer of a known version")
 
-// recorded is a parsed answer.
-type recorded struct {
-	status int
+// Recorded is a parsed answer.
+type Recorded struct {
+	Status int
+	Body   []byte
 	head   []byte // the headers
 	values int    // how many values they have
-	body   []byte
 }
 
-// parseResult takes a stored answer apart, without copying data.
-func parseResult(data []byte) (r recorded, err error) {
+// Parse takes a recorded answer apart, without copying data.
+func Parse(data []byte) (r Recorded, err error) {
 	if len(data) == 0 || data[0] != resultVersion {
 		return r, errResult
 	}
@@ -107,14 +90,14 @@ func parseResult(data []byte) (r recorded, err error) {
 		c.bytes()
 	}
 	if c.bad {
-		return recorded{}, errResult
+		return Recorded{}, errResult
 	}
-	r.status, r.head, r.body = int(status), head[:len(head)-len(c.rest)], c.rest
+	r.Status, r.head, r.Body = int(status), head[:len(head)-len(c.rest)], c.rest
 	return r, nil
 }
 
-// others returns the names of the stored headers that aren't always kept.
-func (r *recorded) others() (names []string) {
+// Others returns the names of the stored headers that aren't always kept.
+func (r *Recorded) Others() (names []string) {
 	c := cursor{rest: r.head}
 	for range r.values {
 		free := c.rest[0] == 0
@@ -126,11 +109,11 @@ func (r *recorded) others() (names []string) {
 	return names
 }
 
-// set puts those stored headers into h that are always kept or among extra, and replaces
-// what is there: the route says what may be replayed, whoever wrote the result. Headers
+// Set puts those stored headers into h that are always kept or among extra, and replaces
+// the values there: the route says what may be replayed, whoever wrote the result. Headers
 // for pages of one origin are set only if that origin asks, and h has none yet. All
 // values share one allocation, with room for spare more.
-func (r *recorded) set(h http.Header, origin string, extra []string, spare int) (room []string) {
+func (r *Recorded) Set(h http.Header, from string, extra []string, spare int) (room []string) {
 	values := make([]string, r.values+spare)
 	text := string(r.head) // one copy that all values share
 	c := cursor{rest: r.head}
@@ -143,10 +126,10 @@ func (r *recorded) set(h http.Header, origin string, extra []string, spare int) 
 		end := len(text) - len(c.rest)
 		values[i] = text[end-size : end]
 		switch name {
-		case originHeader:
-			meant = values[i] == origin && len(h[allowOrigin]) == 0
+		case origin.Header:
+			meant = values[i] == from && len(h[origin.AllowOrigin]) == 0
 			continue
-		case allowOrigin, allowCredentials, exposeHeaders:
+		case origin.AllowOrigin, origin.AllowCredentials, origin.ExposeHeaders:
 			if !meant {
 				continue
 			}
@@ -197,12 +180,7 @@ func (c *cursor) name() string {
 }
 
 func (c *cursor) bytes() []byte {
-	size, n := binary.Uvarint(c.rest)
-	if n <= 0 || size > uint64(len(c.rest)-n) {
-		c.rest, c.bad = nil, true
-		return nil
-	}
-	b := c.rest[n : n+int(size)]
-	c.rest = c.rest[n+int(size):]
+	b, rest, ok := canon.Unframe(c.rest)
+	c.rest, c.bad = rest, c.bad || !ok
 	return b
 }
