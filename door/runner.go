@@ -48,10 +48,10 @@ func (x *Run) Context() (ctx context.Context, cancel context.CancelFunc) {
 	return context.WithDeadline(ctx, x.Deadline)
 }
 
-// Ending says how the attempt ends whose work has returned err, by the rule of
-// [semel.Engine.Do]. An error without a mark is believed: if no effect in the ledger was
-// completed, nothing was done. So have a call to another system made as an effect, or mark
-// the error of one whose answer didn't come by [semel.Unknown].
+// Ending says how an attempt ends after its work has returned err, by the rule of
+// [semel.Engine.Do]. It believes an error without a mark: if no effect in the ledger was
+// completed, nothing was done. So make a call to another system an effect, or mark its
+// error by [semel.Unknown] if no answer came.
 func (x *Run) Ending(err error) semel.Ending {
 	var ledger []store.EffectRecord
 	if x.Attempt != nil {
@@ -112,10 +112,10 @@ func NewRunner(engine *semel.Engine) *Runner {
 // For any other decision nothing was run.
 //
 // A caller who hangs up ends neither the work nor its recording, only their waiting for
-// another's outcome: Do returns when its handler has, and its end is durable. A panic of the
-// handler continues out of Do.
-// If the store doesn't say whether the end of an attempt was kept, Do returns an error
-// that [Undecided] recognizes and goes on asking in the background; see [Runner.Close].
+// another's outcome: Do returns when its handler has, and its end is durable. A panic of
+// the handler continues out of Do. If the store doesn't say whether it has the end of an
+// attempt, Do returns an error that [Undecided] recognizes and goes on asking in the
+// background; see [Runner.Close].
 //
 // A crash before the end is durable leaves a lease that ends, and an attempt that is
 // settled by policy. A crash after it leaves nothing to do: the retry gets the outcome. In
@@ -147,8 +147,8 @@ func (r *Runner) Do(ctx context.Context, call semel.Call, w Work) (semel.Answer,
 	end := w.Handler.Run(x)
 	returned = true
 	if end.Unmarked {
-		// A handler that was told to stop because the lease was lost says nothing about the
-		// work by its error. When the lease ends, the ledger and the policy decide.
+		// The error of a handler that had to stop because the lease was lost says nothing
+		// about the work. When the lease ends, the ledger and the policy decide.
 		if lost := context.Cause(x.Attempt.Context()); lost != nil {
 			return ans, lost
 		}
@@ -156,7 +156,7 @@ func (r *Runner) Do(ctx context.Context, call semel.Call, w Work) (semel.Answer,
 	return ans, r.end(ctx, x.Attempt, end)
 }
 
-// panicked ends an attempt whose handler did not return.
+// panicked ends an attempt after its handler did not return.
 var panicked = semel.Ending{Disposition: semel.DispositionAbandoned, Failure: store.Failure{Message: "the handler panicked"}}
 
 // doTx is Do inside transactions.
@@ -211,7 +211,7 @@ func keeps(end *semel.Ending) bool {
 	return false
 }
 
-// errorOf is the error by which a function in a transaction ends its call so.
+// errorOf is the error that makes a function in a transaction end its call so.
 func errorOf(end *semel.Ending) error {
 	why := errors.New(end.Failure.Message)
 	switch end.Disposition {
@@ -239,7 +239,7 @@ func (r *Runner) end(ctx context.Context, a *semel.Attempt, end semel.Ending) er
 	return err
 }
 
-// How long to pause before an end whose result is unknown is tried again.
+// How long to pause before an end with an unknown result is tried again.
 const (
 	minEndPause = 100 * time.Millisecond
 	maxEndPause = 5 * time.Second
@@ -260,11 +260,11 @@ func (r *Runner) endLater(ctx context.Context, a *semel.Attempt, end semel.Endin
 	})
 }
 
-// Outcome returns what a delivery gets after [Runner.Do]: the recorded result, or an error,
-// whose code [Lookup] explains. For Execute without an error, that is nothing: the handler
-// has kept what its caller gets. A result without data is that of somebody who settled the
-// call as completed and gave none; what such a person gave needn't have the form in which
-// your door keeps results.
+// Outcome returns what a delivery gets after [Runner.Do]: the recorded result, or an error
+// with a code that [Lookup] explains. For Execute without an error, that is nothing: the
+// handler has kept what its caller gets. A result without data is that of somebody who
+// settled the call as completed and gave none; what such a person gave needn't have the
+// form in which your door keeps results.
 func Outcome(ans *semel.Answer, err error) (semel.Result, error) {
 	if err != nil || ans.Decision == semel.Execute {
 		return semel.Result{}, err

@@ -99,7 +99,7 @@ type sending struct {
 	reused atomic.Bool             // whether its last connection was used before
 }
 
-// unknown stands for a connection that doesn't record what was written to it.
+// unknown stands for a connection that doesn't count the bytes written to it.
 var unknown carrier
 
 // trace follows the request to its connection, and has a reused one looked at.

@@ -41,7 +41,7 @@ type Answer struct {
 	Body   []byte
 }
 
-// ErrTooLarge is wrapped by the error of an answer whose body is longer than MaxAnswer.
+// ErrTooLarge is wrapped by the error of an answer with a body longer than MaxAnswer.
 var ErrTooLarge = errors.New("the answer is larger")
 
 var standard = Direct(nil)

@@ -24,8 +24,7 @@ type Guard struct {
 	Allow []netip.Prefix
 }
 
-// reserved are the ranges that aren't on the public internet, besides those that package
-// netip recognises.
+// reserved are the ranges off the public internet that package netip doesn't recognise.
 var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("100.64.0.0/10"), // shared by carriers

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// NewKey makes a key: a UUIDv7 (RFC 9562), whose 74 random bits nobody can guess. It has
-// the time when it was made, which lets a service refuse a retry that comes after the
-// answer was forgotten; see Operation.RefuseLate of package semel.
+// NewKey makes a key: a UUIDv7 (RFC 9562), with 74 random bits that nobody can guess. It
+// has the current time, which lets a service refuse a retry that comes after the answer is
+// gone; see Operation.RefuseLate of package semel.
 func NewKey() string {
 	var u [16]byte
 	binary.BigEndian.PutUint64(u[:8], uint64(time.Now().UnixMilli())<<16)

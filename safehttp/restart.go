@@ -6,17 +6,17 @@ import (
 	"net/http"
 )
 
-// maxRestart is how much of a body is kept until its request has begun, in bytes: more than
-// net/http reads before it writes for the first time, which is its buffer of 4 KiB unless
-// Base has another.
+// maxRestart is how much of a body to remember until its request has begun, in bytes: more
+// than net/http reads before it writes for the first time, which is its buffer of 4 KiB
+// unless Base has another.
 const maxRestart = 8 << 10
 
 // errNoRestart is why a request can't begin again.
 var errNoRestart = errors.New("safehttp: more of the body was read than can be sent again")
 
-// bodies are those of one request that begins on one connection after another. If the
-// request can't make them, they are one body, of which what is read is remembered as long
-// as nothing was sent.
+// bodies are the bodies of one request that begins on one connection after another. If the
+// request can't make more than one, that one remembers the bytes read from it as long as
+// nothing was sent.
 type bodies struct {
 	r    *http.Request
 	used bool // the first is

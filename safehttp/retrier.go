@@ -55,8 +55,8 @@ type Retrier struct {
 	MinPause time.Duration
 	// MaxPause defaults to 5 seconds.
 	MaxPause time.Duration
-	// MaxBuffer is the largest body, in bytes, that is kept for sending again if the
-	// request has no GetBody. A larger one is sent once. Defaults to 1 MiB.
+	// MaxBuffer is the largest body, in bytes, to keep for sending again if the request has
+	// no GetBody. A larger one is sent once. Defaults to 1 MiB.
 	MaxBuffer int64
 
 	once sync.Once

@@ -98,8 +98,8 @@ func (s *streams) roundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // take finds a connection with a place for one request, and makes one if there is none. It
-// reserves nothing: net/http counts what is reserved as requests that run, and if a server
-// allows fewer than were reserved before it said so, all of them wait for ever. Instead, a
+// reserves nothing: net/http counts a reservation as a running request, and if a server
+// turns out to allow fewer than were reserved, all of them wait for ever. Instead, a
 // request may have to wait, or look for another connection.
 func (s *streams) take(ctx context.Context, u *url.URL) (conn *http.ClientConn, reused bool, err error) {
 	at := addressOf(u)
@@ -130,8 +130,8 @@ func (s *streams) drop(u *url.URL, conn *http.ClientConn) {
 	h.conns = slices.DeleteFunc(h.conns, func(c *http.ClientConn) bool { return c == conn })
 }
 
-// available finds a connection with a place, and forgets those that are closed. One that
-// isn't used for IdleConnTimeout, or that the server wants to close, closes itself.
+// available finds a connection with a place, and forgets the closed ones. One that isn't
+// used for IdleConnTimeout, or that the server wants to close, closes itself.
 func (s *streams) available(h *streamHost) *http.ClientConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,8 +188,8 @@ func addressOf(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// refusedStream is the code by which a server says that it has not processed a request and
-// won't, so that it may be sent again (RFC 9113 section 8.7).
+// refusedStream is the code of a server that has not processed a request and won't, so that
+// it may be sent again (RFC 9113 section 8.7).
 const refusedStream = 7
 
 // streamError has the members of StreamError in golang.org/x/net/http2: net/http lets

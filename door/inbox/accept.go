@@ -15,12 +15,12 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Result is what became of an item in one delivery.
+// Result is the outcome of one delivery of an item.
 type Result struct {
 	// Decision is what this delivery of it got.
 	Decision semel.Decision
-	// Record is what is stored about the item, or about the one that has its key; zero if
-	// nothing is known. Message is the state of its message; empty if it has none.
+	// Record is that of the item, or of the item that has its key; zero if there is none.
+	// Message is the state of its message; empty if it has none.
 	Record  semel.ID
 	Message store.MessageState
 	// First and Content are the digests of both contents in a conflict. Parked is the record
@@ -159,8 +159,8 @@ func (b *Inbox[H]) parked(ctx context.Context, it *Item[H], key string, first *s
 	return false, nil
 }
 
-// park keeps an item whose key was used with other content. The error is nil once it is
-// kept.
+// park stores an item after its key came with other content. The error is nil once it is
+// stored.
 func (b *Inbox[H]) park(ctx context.Context, it *Item[H], key string, res *Result) error {
 	if len(it.Body) > MaxBody {
 		res.Err = Refuse(CodeTooLong, "its id was used with another content, and it is longer than the %d bytes that can be kept for somebody to decide", MaxBody)

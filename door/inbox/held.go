@@ -17,7 +17,7 @@ func heldNow(ans *semel.Answer, err error) bool {
 	return ans.Record != nil && (ans.Decision == semel.Held || ans.Decision == semel.Execute && errors.Is(err, semel.ErrUnknown))
 }
 
-// parkHeld keeps a copy of an item whose record is held, in a record of its own, so that
+// parkHeld keeps a copy of an item with a held record, in a record of its own, so that
 // somebody can have it done again when the sender has given up. The record stays held.
 //
 // A crash before the copy is written, or an error of the store, leaves the record held
@@ -38,9 +38,9 @@ func (b *Inbox[H]) parkHeld(ctx context.Context, it *Item[H], res *Result) {
 	}
 }
 
-// again has an item done whose copy somebody has replayed: it lets the held record run once
-// more, and delivers the item to it, so that the sender's next delivery gets the outcome. If
-// somebody else has had it done meanwhile, there is nothing to do.
+// again has an item done after somebody has replayed its copy: it lets the held record run
+// once more, and delivers the item to it, so that the sender's next delivery gets the
+// outcome. If somebody else has had it done meanwhile, there is nothing to do.
 //
 // A crash before the record is released leaves the message due. A crash after it leaves a
 // record that the next delivery runs, whether that is the sender's or this message again.

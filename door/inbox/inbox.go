@@ -18,7 +18,7 @@ const acceptLease = 2 * time.Second
 // of the outbox is for the head.
 const MaxBody = semel.MaxOutbox - 64<<10
 
-// AfterConflict says what becomes of an item whose key was used with other content.
+// AfterConflict says what happens to an item if its key came with other content.
 type AfterConflict string
 
 // What may become of it.
@@ -36,8 +36,8 @@ type Options[H any] struct {
 	Name string
 	// Destination of accepted items in the outbox. Defaults to Name.
 	Destination string
-	// Door and Principal are those of the records. Nobody else may have the principal,
-	// because the records say what is handled. Required.
+	// Door and Principal go into the records. Nobody else may have the principal, because
+	// the records decide which items are handled. Required.
 	Door, Principal string
 	// Window is how long an item is recognised. Required.
 	Window time.Duration
@@ -84,25 +84,25 @@ type Item[H any] struct {
 	// ID is the same in all deliveries and tries of the item, and no other has it. It is
 	// empty before the item is accepted.
 	ID string
-	// Tenant is whose item it is. Key names it, within Scope.
+	// Tenant owns the item. Key names it, within Scope.
 	Tenant, Scope, Key string
 	// Fingerprint is that of its content.
 	Fingerprint semel.Fingerprint
 	// Former are the fingerprints that earlier versions made of it: a record that has one of
 	// them is of the same content. Optional.
 	Former []semel.Fingerprint
-	// Attributes are kept in its record; see [AttributeApart]. Optional.
+	// Attributes go into its record; see [AttributeApart]. Optional.
 	Attributes store.Attributes
 	// Order is the order key of its message; see [semel.Message]. Optional.
 	Order string
-	// Head and Body are what is handled. The head is kept as JSON.
+	// Head and Body are the item itself. The head is stored as JSON.
 	Head H
 	Body []byte
 	// ReceivedAt is when the delivery came that was accepted.
 	ReceivedAt time.Time
 	// Now is done while the item is accepted, instead of queueing it for [Inbox.Work]. Its
-	// error ends the attempt, see [semel.Engine.Do]. If it does nothing, the record alone is
-	// made, which holds what came first under the key. Optional.
+	// error ends the attempt, see [semel.Engine.Do]. If it does nothing, there is just the
+	// record, which holds the first content under the key. Optional.
 	Now func(ctx context.Context) error
 
 	of *semel.ID // the record that is held, if this is the parked copy of its item; see held.go

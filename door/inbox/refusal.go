@@ -14,7 +14,7 @@ const (
 	CodeUnreadable Code = "unreadable"
 	// CodeTooLong: the item can't be kept.
 	CodeTooLong Code = "too_long"
-	// codeConflict is why an item is parked whose key was used with other content.
+	// codeConflict is why an item is parked if its key came with other content.
 	codeConflict = "conflict"
 )
 

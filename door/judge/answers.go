@@ -59,7 +59,7 @@ type entry struct {
 // Any reports whether there is an entry.
 func (a Answers) Any() bool { return len(a.NotExecuted)+len(a.Unknown)+len(a.Final) > 0 }
 
-// Mistake is what is wrong with an entry, the list where it stands, and its place there.
+// Mistake is a fault of an entry, with the list and the place where it stands.
 type Mistake struct {
 	List string
 	At   int
@@ -69,7 +69,7 @@ type Mistake struct {
 // Error says where, and what.
 func (m Mistake) Error() string { return fmt.Sprintf("%s[%d]: %s", m.List, m.At, m.Why) }
 
-// Check lists what is wrong with the answers.
+// Check lists the mistakes in the answers.
 func (a Answers) Check() []Mistake {
 	_, mistakes := a.parse()
 	return mistakes
@@ -164,8 +164,8 @@ func (n *Named) reads(status int) bool {
 // Reads reports whether an answer with this status has to come with its body.
 func (r *Rules) Reads(status int) bool { return r.Answers.reads(status) || r.Contract.reads(status) }
 
-// Conditions are the entries about a status that look at more of the answer, each with what it
-// proves, for people.
+// Conditions are the entries about a status that look at more of the answer, each with its
+// proof, for people.
 func (r *Rules) Conditions(status int) (list []string) {
 	for _, n := range []*Named{r.Answers, r.Contract} {
 		if n == nil {

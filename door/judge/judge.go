@@ -33,9 +33,9 @@ var names = [...]string{"unknown", "completed", "rejected", "aborted", "failed"}
 // String is the verdict in one word.
 func (v Verdict) String() string { return names[v] }
 
-// EffectHeader is the header by which an upstream says what its status can't: with none
-// that nothing was done, with unknown that something may have been, whatever the status.
-// Any other value counts as unknown. It isn't passed on in either direction.
+// EffectHeader lets an upstream say more than its status: none means that nothing was done,
+// unknown that something may have been, whatever the status. Any other value counts as
+// unknown. It isn't passed on in either direction.
 const EffectHeader = door.EffectHeader
 
 // Answer is what came back.
@@ -52,8 +52,8 @@ type Answer struct {
 	SignedAnew bool
 }
 
-// Rules are what is known of whoever answers, beside the table. The zero value is that of
-// a program behind any number of proxies, whose work moves no money.
+// Rules describe whoever answers, beside the table. The zero value stands for a program
+// behind any number of proxies that moves no money.
 type Rules struct {
 	// Own says that the answer comes from this process.
 	Own bool
@@ -61,15 +61,15 @@ type Rules struct {
 	Financial bool
 	// RolledBack says that what the work did is undone unless it was completed or refused.
 	RolledBack bool
-	// Answers are what somebody who knows the way to the program has declared; nil: nothing.
+	// Answers are declared by somebody who knows the way to the program; nil: nothing.
 	Answers *Named
 	// Contract is the same by the contract of the program. It comes after Answers.
 	Contract *Named
-	// RetryHeader is a header of the contract by which the program says "true" with 409, 500
-	// or 503 if it has done nothing and the request may be sent again. Optional.
+	// RetryHeader is a header of the contract that says "true" with 409, 500 or 503 if the
+	// program has done nothing and the request may be sent again. Optional.
 	RetryHeader string
-	// RedirectsUnclear is for those who don't follow redirects, and for whom one is
-	// therefore no result.
+	// RedirectsUnclear is for callers who don't follow redirects: one isn't a result for
+	// them.
 	RedirectsUnclear bool
 }
 
@@ -185,7 +185,7 @@ func grpcCode(a *Answer) (name string, is bool) {
 	return "no code of gRPC", true
 }
 
-// statusOfGRPC is the status whose row a code shares.
+// statusOfGRPC is the status that shares its row with a code.
 func statusOfGRPC(name string) int {
 	for _, c := range grpc {
 		if c.name == name {
@@ -209,7 +209,7 @@ func says(fields []string, word string) bool {
 	return len(fields) == 1 && strings.EqualFold(strings.Trim(fields[0], " \t"), word)
 }
 
-// Finding is a verdict with what it rests on.
+// Finding is a verdict with its grounds.
 type Finding struct {
 	Verdict Verdict
 	// Status is that of the answer; zero if there was none.

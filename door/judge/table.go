@@ -1,6 +1,6 @@
 package judge
 
-// row has what statuses prove if nothing else is known.
+// row has the verdicts on statuses alone.
 type row struct {
 	first, last int
 	// verdict is for all work, and financial for work that moves money.
@@ -43,15 +43,15 @@ var table = [...]row{
 	{511, 511, Aborted, Aborted}, // from a captive portal
 }
 
-// own has the rows for answers of this process, where they differ. A handler is no better a
-// witness than a gateway: http.TimeoutHandler says 503 while the work goes on, and a client
-// in a handler whose bank's connection broke says 502. But nobody else can have said it, so
-// where no money moves it counts as a failure, like a 500.
+// own has the rows for answers of this process, where they differ. A handler isn't a better
+// witness than a gateway: http.TimeoutHandler says 503 while the work goes on, and a
+// handler says 502 after its connection to a bank broke. But nobody else can have said it,
+// so where no money moves it counts as a failure, like a 500.
 var own = row{502, 504, Failed, Unknown}
 
-// gateway is the status whose row is for what a protocol says in its own words of a timeout, a
-// broken connection or an error that nobody can name: proof of nothing, and in this process
-// that of own.
+// gateway is the status with the row for a protocol's own words for a timeout, a broken
+// connection or an error that nobody can name: proof of nothing, and in this process the
+// row in own.
 const gateway = 502
 
 // statuses is how many statuses HTTP can have.
@@ -67,9 +67,9 @@ var byStatus = func() (list [2][statuses]Verdict) {
 	return list
 }()
 
-// grpc has the status whose row a code of gRPC shares, by the code. They are those of
-// google.rpc.Code, but for two that don't say who failed, and when: libraries say UNKNOWN of
-// any error, and RESOURCE_EXHAUSTED of an answer that is too large to send.
+// grpc has the status that shares its row with a code of gRPC. They follow google.rpc.Code,
+// but for two codes that don't say who failed, and when: libraries say UNKNOWN of any
+// error, and RESOURCE_EXHAUSTED of an answer that is too large to send.
 var grpc = [...]struct {
 	name   string
 	status int
@@ -93,9 +93,9 @@ var grpc = [...]struct {
 	{"UNAUTHENTICATED", 401},
 }
 
-// rpc has the status whose row an error of JSON-RPC shares in A2A (section 5.4 of its
-// specification). Only those of JSON-RPC and A2A are here: any other says that the agent
-// failed.
+// rpc has the status that shares its row with an error of JSON-RPC in A2A (section 5.4 of
+// its specification). Only errors of JSON-RPC and A2A are here: any other says that the
+// agent failed.
 var rpc = map[int]int{
 	-32700: 400,     // not JSON
 	-32600: 400,     // not a request
@@ -114,9 +114,9 @@ var rpc = map[int]int{
 	-31403: 403,
 }
 
-// forrst has the status whose row an error code of Forrst shares, where that isn't the status
-// that Forrst gives it: the request was refused before any function saw it, and what is
-// missing may be deployed later; something with its key is under way; or its time was over.
+// forrst has the status that shares its row with an error code of Forrst, where Forrst
+// gives it another one: the request was refused before any function saw it, and the missing
+// part may be deployed later; something with its key is under way; or its time was over.
 var forrst = map[string]int{
 	"PARSE_ERROR":              415,
 	"INVALID_REQUEST":          415,

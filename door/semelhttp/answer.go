@@ -10,8 +10,7 @@ import (
 	"github.com/semelhq/semel/internal/answer"
 )
 
-// Name marks the records of this package, whose results are answers as described below.
-// See [semel.Call].Door.
+// Name marks records with a result that is an [Answer]. See [semel.Call].Door.
 const Name = "http"
 
 // Answer is what duplicates of a guarded request get: the HTTP answer that a record
@@ -19,8 +18,8 @@ const Name = "http"
 type Answer struct {
 	// Status is that of the answer, from 200 to 599.
 	Status int
-	// Header has the headers that are replayed. Those that belong to one delivery or one
-	// connection only, such as Set-Cookie and Date, aren't kept.
+	// Header has the replayed headers. It has none that belongs to one delivery or one
+	// connection, such as Set-Cookie and Date.
 	Header http.Header
 	Body   []byte
 }
@@ -51,7 +50,7 @@ func (a *Answer) Result() (semel.Result, error) {
 
 // NewResult makes the result that duplicates get. Use it to settle a held record if you
 // know what the handler would have answered. It leaves out headers that may not be
-// replayed; of the others, duplicates get those that their route keeps.
+// replayed; of the others, duplicates get the ones that their route keeps.
 func NewResult(status int, header http.Header, body []byte) semel.Result {
 	rt := Route{}.withDefaults()
 	for name := range header {
@@ -63,8 +62,8 @@ func NewResult(status int, header http.Header, body []byte) semel.Result {
 	return semel.Result{Data: append(answer.AppendHead(nil, status, answer.Headers{}.Add(header), nil, "", rt.KeepHeaders), body...)}
 }
 
-// ParseAnswer returns the answer that a record keeps. It reports false if the result
-// isn't an HTTP answer, or was not kept. If only the status was kept, there are neither
+// ParseAnswer returns the answer that a record keeps. It reports false if the result isn't
+// an HTTP answer, or is missing. If the record has just the status, there are neither
 // headers nor a body.
 func ParseAnswer(res semel.Result) (Answer, bool) {
 	stored, err := answer.Parse(res.Data)

@@ -34,5 +34,5 @@ const (
 	BodyMultipart = BodyMode(payload.Multipart)
 )
 
-// MethodOverrides are headers by which some servers replace the method of a request.
+// MethodOverrides are headers that replace the method of a request on some servers.
 func MethodOverrides() []string { return slices.Clone(payload.Overrides[:]) }

@@ -82,7 +82,7 @@ func (c *capture) stop() {
 	c.out, c.outer, c.frozen = nil, nil, nil
 }
 
-// Header is the handler's header. What it sets before the status is decided goes into the
+// Header is the handler's header. Until the status is decided, headers set here go into the
 // answer; after that only trailers do.
 func (c *capture) Header() http.Header {
 	c.touched = true
@@ -128,7 +128,7 @@ func (c *capture) WriteHeader(status int) {
 	}
 }
 
-// judge says what the answer proves, with its body if that is known.
+// judge finds out what the answer proves, by its body too unless that is nil.
 func (c *capture) judge(body []byte) judge.Finding {
 	return c.h.rules.Of(judge.Answer{Status: c.status, Header: c.w.Header(), Body: body, SignedAnew: c.signedAnew})
 }
@@ -292,8 +292,8 @@ func (c *capture) send() {
 	setTrailers(header, late)
 }
 
-// setTrailers sets, after the body, the trailers that a handler has set after it wrote
-// the status: those that it declared, and those with [http.TrailerPrefix].
+// setTrailers sends, after the body, the trailers that a handler has set after the status:
+// declared ones, and any with [http.TrailerPrefix].
 func setTrailers(h, late http.Header) {
 	if late == nil {
 		return

@@ -29,11 +29,10 @@
 //     time, gets 409 if nobody has verified the caller; see [Caller.Name].
 //   - if the store doesn't answer: 503, and nothing is executed.
 //
-// Every refusal is a problem document (RFC 9457) whose code is a [semel.Code] or
-// one of the codes of this package. A [Profile] changes statuses and shapes to
-// those of other contracts.
+// Every refusal is a problem document (RFC 9457) with a [semel.Code] or one of the codes of
+// this package. A [Profile] has the statuses and shapes of another contract.
 //
-// # What is recorded
+// # What a record keeps
 //
 // What an answer proves decides, by the table of package judge. 2xx and 3xx complete the
 // call. 4xx is a final refusal and is replayed, except those of a request's head, such as
@@ -54,14 +53,14 @@
 //
 // The guard keeps the headers Content-Type, Content-Encoding, Content-Language,
 // Content-Disposition, Content-Location, Content-Range, Location, ETag, Last-Modified,
-// Link, Vary and Allow, and those that the route names, but not what stood around it with
-// the same value before the handler ran. It never keeps cookies, credentials, dates,
-// lengths, CORS, rate-limit and request-id headers. Trailers and 1xx answers go to the
-// first caller only.
+// Link, Vary and Allow, and the ones that the route names, except headers that middleware
+// had set to the same value before the handler ran. It never keeps cookies, credentials,
+// dates, lengths, CORS, rate-limit and request-id headers. Trailers and 1xx answers go to
+// the first caller only.
 //
-// So that every later caller can get it, a guarded handler is told in Accept-Encoding that
-// its caller takes gzip, or nothing but identity, and a replay to one who takes no gzip is
-// unpacked. Compress outside of the guard to use other codings.
+// So that every later caller can read the answer, a guarded handler sees an Accept-Encoding
+// of gzip, or of identity alone, and a replay is unpacked for a caller who doesn't take
+// gzip. Compress outside of the guard to use other codings.
 //
 // An answer passes through to the first caller as it comes if it is larger than
 // Operation.MaxResult, is flushed while it is being written, or takes over the
@@ -74,15 +73,15 @@
 //
 // # Order of middleware
 //
-// What must happen for every delivery belongs outside of the guard: compression,
-// authentication, authorisation, rate limits, CORS, request ids. So do recoverers and
-// timeouts. A recoverer inside answers for a handler of which nobody knows what it has done,
-// so the call is held after its 500 as after any panic; see [Panicked]. An
+// Put everything outside of the guard that must happen for every delivery: compression,
+// authentication, authorisation, rate limits, CORS, request ids. Put recoverers and
+// timeouts outside as well. A recoverer inside answers for a handler that may have done
+// anything, so the call is held after its 500 as after any panic; see [Panicked]. An
 // [http.TimeoutHandler] inside says 503 while the handler goes on. Unless the operation is
 // Financial or replays failures, the next delivery runs meanwhile.
 //
-// What is part of the one execution belongs inside, and so does a framework's error
-// handler. What it answers after the guarded handler has returned changes nothing; Troubled
-// of [semel.Events] is told. docs/frameworks.md has the lines for chi, gorilla/mux, huma, gin,
-// echo and fiber.
+// Put everything inside that is part of the one execution, and a framework's error handler.
+// If it answers after the guarded handler has returned, that changes nothing, and Troubled
+// of [semel.Events] hears of it. docs/frameworks.md has the lines for chi, gorilla/mux,
+// huma, gin, echo and fiber.
 package semelhttp

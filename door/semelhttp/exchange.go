@@ -17,8 +17,8 @@ import (
 // errWhole is why nothing of an answer leaves before its transaction has committed.
 var errWhole = errors.New("semelhttp: the answer is larger than Operation.MaxResult or takes the connection over, and a route with Tx gives an answer only once it is recorded whole")
 
-// exchange is one guarded request whose handler may run: once under an attempt, or, because
-// of others, several times in transactions.
+// exchange is one guarded request with a handler that may run: once under an attempt, or,
+// because of others, several times in transactions.
 type exchange struct {
 	h     *handler
 	w     http.ResponseWriter
@@ -134,8 +134,8 @@ func (c *capture) ending() semel.Ending {
 		failure.Message = "the handler answered " + failure.Code + " and left an effect without a result"
 		return semel.Ending{Failure: failure}
 	case c.status >= 500 && !c.found.Declared() && c.scope.stopped():
-		// The handler was told to stop and says that it failed. That doesn't say what it
-		// had done until then.
+		// The handler had to stop and says that it failed. Until then it may have done
+		// anything.
 		failure.Message = "the handler was told to stop and answered " + failure.Code
 		return semel.Ending{Disposition: semel.DispositionAbandoned, Failure: failure}
 	case c.announced && c.h.runsAgain(c.found.Verdict):
@@ -225,7 +225,7 @@ func (x *exchange) answer(ans *semel.Answer, err error) said {
 	return x.h.refuse(c.w, p)
 }
 
-// notCommitted is the refusal of a request whose transaction was rolled back.
+// notCommitted is the refusal after a transaction was rolled back.
 func notCommitted() problem {
 	p := unavailable()
 	p.detail = "The work could not be committed. Everything was rolled back and nothing was done; send the same request again."

@@ -26,14 +26,14 @@ import (
 // Options configures a [Guard]. The zero value, and nil, mean the documented
 // defaults.
 type Options struct {
-	// Identity says who sent a request. Without it callers are told apart by what
-	// Route.Credential names, and somebody whose credential was renewed between two tries
-	// of a call gets a refusal instead of the answer; see [Caller.Name].
+	// Identity says who sent a request. Without it Route.Credential tells callers apart,
+	// and somebody who renews a credential between two tries of a call gets a refusal
+	// instead of the answer; see [Caller.Name].
 	Identity IdentityFunc
 	// Challenge is the WWW-Authenticate of a 401. Defaults to Bearer.
 	Challenge string
-	// Advice is the last sentence of a 401 to a request without a credential, for those
-	// who run the service. Defaults to how a Go program lets such requests in.
+	// Advice is the last sentence of a 401 to a request without a credential, for whoever
+	// runs the service. Defaults to how a Go program lets such requests in.
 	Advice string
 	// StatusPath is where you mount the status resource, such as "/semel/status/", or an
 	// absolute URL. It ends with a slash. Refusals then link to it. Defaults to empty: no
@@ -42,13 +42,13 @@ type Options struct {
 	// TypeBase precedes the code in the type of a problem. Defaults to
 	// "urn:semel:problem:".
 	TypeBase string
-	// TempDir is where bodies of more than 64 KiB are kept while their request
-	// is handled. Defaults to [os.TempDir].
+	// TempDir has bodies of more than 64 KiB while their request is handled. Defaults to
+	// [os.TempDir].
 	TempDir string
 }
 
-// Guard wraps handlers for one engine, whose Events get what it has answered and met (see
-// Answered and Troubled of [semel.Events]). All methods may be called concurrently.
+// Guard wraps handlers for one engine. Its answers and errors go to the engine's Events
+// (see Answered and Troubled of [semel.Events]). All methods may be called concurrently.
 type Guard struct {
 	engine *semel.Engine
 	runner *door.Runner
@@ -119,8 +119,8 @@ func (g *Guard) Handler(rt Route, next http.Handler) http.Handler {
 //
 //	r.With(g.Middleware(route)).Post("/charges", charge) // a router such as chi
 //
-// Calls are told apart by their operation and key, so give handlers that do different
-// things a route each.
+// Operation and key tell calls apart, so give handlers that do different things a route
+// each.
 func (g *Guard) Middleware(rt Route) func(http.Handler) http.Handler {
 	h, err := g.declare(rt)
 	if err != nil {
@@ -172,8 +172,8 @@ func (g *Guard) declare(rt Route) (*handler, error) {
 	return &h, nil
 }
 
-// around is the handler that guards next. The one that was declared has none, and stays
-// the guard's: nothing that is wrapped is kept longer than its caller keeps it.
+// around is the handler that guards next. The declared one has none and stays with the
+// guard, so the guard keeps no wrapped handler alive.
 func (h *handler) around(next http.Handler) *handler {
 	guarded := *h
 	guarded.next = next
@@ -217,8 +217,8 @@ func newHandler(g *Guard, rt Route, op semel.Operation) handler {
 	}
 }
 
-// Rules are those by which the answers to a route's requests are judged, whose work moves
-// money if financial says so. The route must be valid.
+// Rules judge the answers to a route's requests. financial says that they move money. The
+// route must be valid.
 func (rt Route) Rules(financial bool) judge.Rules {
 	answers, _ := rt.Answers.Parse()
 	contract, _ := rt.Profile.Answers.Parse()

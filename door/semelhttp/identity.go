@@ -33,7 +33,7 @@ type IdentityFunc func(r *http.Request) (tenant, principal string, err error)
 // Anonymous says what happens to a request without a credential.
 type Anonymous string
 
-// The rules for anonymous requests. Those that are accepted share one principal.
+// The rules for anonymous requests. All accepted ones share one principal.
 const (
 	// AnonymousLoopback, the default, accepts them if they were received on a loopback
 	// address or a Unix socket, and refuses them otherwise. Requests that a proxy on the
@@ -51,15 +51,15 @@ const (
 // ErrNoIdentity is what an [IdentityFunc] returns to leave a request to the default rule.
 var ErrNoIdentity = errors.New("semelhttp: the caller has no verified identity")
 
-// Refused is why a request was refused whose sender could not be identified. It is the
-// caller's fault, not the service's, and the Err of Answered, see [semel.Events]. An
-// [IdentityFunc] returns one to tell the caller more than that.
+// Refused says why the sender of a request could not be identified. It is the caller's
+// fault, not the service's, and the Err of Answered, see [semel.Events]. An [IdentityFunc]
+// returns one to tell the caller more than that.
 type Refused struct {
 	// Operation is that of the route; empty elsewhere. The guard sets it.
 	Operation string
 	// Challenge is the WWW-Authenticate of the 401. Defaults to Options.Challenge.
 	Challenge string
-	// Detail is what the caller is told, in whole sentences. Optional.
+	// Detail tells the caller more, in whole sentences. Optional.
 	Detail string
 	// Err is the reason, for the operator. Required.
 	Err error
@@ -86,7 +86,7 @@ func (h *handler) refused(err error) error {
 	return why
 }
 
-// Caller is who sent a request, as far as it is known.
+// Caller is who sent a request, as far as anybody can tell.
 type Caller struct {
 	// Tenant is that of the verified identity, or the one that came with
 	// [ErrNoIdentity].
@@ -96,24 +96,24 @@ type Caller struct {
 	// Credential is the digest of what a caller without a verified identity sent to
 	// authenticate themselves; empty if they sent nothing.
 	Credential string
-	// Unproved says that Credential is made of what names a caller in a credential that is
-	// signed anew for each try, such as the id of an access key, and that the route doesn't
-	// name that part. So anybody could have written it.
+	// Unproved says that Credential is made from a credential that is signed anew for each
+	// try: from the part that names its caller, such as the id of an access key, which the
+	// route doesn't name. So anybody could have written it.
 	Unproved bool
 	// Network is where a caller without a verified identity calls from.
 	Network netip.Prefix
 }
 
-// Name writes the caller into a call, whose Key is set and whose operation shares its
-// keys like that. Every door uses it to decide whose call one is:
+// Name writes the caller into a call that has its Key; share is that of its operation.
+// Every door decides like this who a call belongs to:
 //
 //   - a verified caller has keys of their own;
-//   - a caller who is known only by a credential has keys of their own too, if the key can
-//     be guessed: two honest callers may have chosen the same one;
+//   - a caller with nothing but a credential has keys of their own too, if the key can be
+//     guessed: two honest callers may have chosen the same one;
 //   - a key that can't be guessed stays the same call when the credential is renewed,
 //     and is bound to the credential that it first came with. See [semel.Call].BoundTo;
-//   - a caller whose credential is signed anew for each try is told apart by what names
-//     them in it, and is never shown an outcome. See [semel.Call].Unproved.
+//   - a credential that is signed anew for each try identifies its caller by their name in
+//     it, and never shows them an outcome. See [semel.Call].Unproved.
 func (c Caller) Name(call *semel.Call, share semel.Share) {
 	call.Tenant, call.Principal, call.BoundTo, call.Unproved = c.Tenant, c.Principal, "", c.Unproved
 	call.Network = c.Network.Addr().As16()
@@ -133,8 +133,7 @@ func (g *Guard) Caller(r *http.Request) (Caller, error) {
 	return g.plain.caller(r)
 }
 
-// Callers is [Guard.Caller] by the rule of a route, of which only Credential, Profile
-// and Anonymous count.
+// Callers is [Guard.Caller] by the rule of a route: its Credential, Profile and Anonymous.
 func (g *Guard) Callers(rt Route) func(r *http.Request) (Caller, error) {
 	h := newHandler(g, rt.withDefaults(), semel.Operation{})
 	return h.caller
@@ -207,7 +206,7 @@ func Forwarded(header http.Header) bool {
 	return false
 }
 
-// refuseIdentity answers a request whose sender could not be identified.
+// refuseIdentity answers a request from an unidentified sender.
 func (h *handler) refuseIdentity(w http.ResponseWriter, err error) said {
 	p := because(CodeUnidentified, "The caller could not be identified, so their key can't be told apart from other people's.")
 	switch {

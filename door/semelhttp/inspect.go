@@ -40,8 +40,8 @@ func (i *Inspector) Guards(r *http.Request) bool {
 // one.
 func (i *Inspector) GuardsMethod(method string) bool { return i.h.guards(method) }
 
-// MayHaveKey reports whether a request has a key, valid or not, or may have one in its body.
-// If keys are made from the content of requests, every request may.
+// MayHaveKey reports whether a request has a key, valid or not, or may have one in its
+// body. With a KeyTemplate every request may.
 func (i *Inspector) MayHaveKey(r *http.Request) bool {
 	if i.h.extract.Key() {
 		return i.h.extract.MayHaveKey(r)
@@ -64,7 +64,7 @@ func (i *Inspector) KeyOptional() bool { return i.h.route.Key == KeyOptional }
 // KeyHeader is the canonical name of the header with the key.
 func (i *Inspector) KeyHeader() string { return i.h.route.KeyHeader }
 
-// Identified is whose call a request delivers.
+// Identified is the call that a request delivers.
 type Identified struct {
 	ID semel.ID
 	// BoundTo is what the call would be bound to.
@@ -83,8 +83,8 @@ func (i *Inspector) ID(r *http.Request, body []byte) (got Identified, code semel
 	return got, code
 }
 
-// Judge is ID for a request whose body was read whole. If the request would be refused before
-// the engine is asked, why is a sentence for the caller.
+// Judge is ID for a request and its whole body. If the request would be refused before the
+// engine is asked, why is a sentence for the caller.
 func (i *Inspector) Judge(r *http.Request, body []byte) (got Identified, code semel.Code, why string) {
 	if got, code, why = i.identify(r, body); code != "" {
 		return got, code, why
@@ -135,7 +135,7 @@ func (i *Inspector) identify(r *http.Request, body []byte) (got Identified, code
 	return Identified{call.ID(i.h.share), call.BoundTo, call.Unproved, found.By}, "", ""
 }
 
-// whyUnidentified is what the caller would be told, and for the operator what was wrong.
+// whyUnidentified is the sentence that the caller would get, or for the operator the error.
 func whyUnidentified(err error) string {
 	if said, ok := errors.AsType[*Refused](err); ok && said.Detail != "" {
 		return said.Detail
@@ -159,13 +159,14 @@ func (i *Inspector) RunsAgain(status int, header http.Header) bool {
 	return i.h.runsAgain(i.Proves(status, header).Verdict)
 }
 
-// Proves says what an answer with this status and header proves, whose body nobody looks into.
+// Proves judges an answer by its status and header, without its body.
 func (i *Inspector) Proves(status int, header http.Header) judge.Finding {
 	return i.h.rules.Of(judge.Answer{Status: status, Header: header})
 }
 
-// Forbidden are headers of requests that the handler's program must not get, because it might
-// repeat them; see [judge.Rules.Forbidden]. Those that the route reads are none of them.
+// Forbidden are headers of requests that the handler's program must not get, because it
+// might repeat them; see [judge.Rules.Forbidden]. Headers that the route reads are not
+// among them.
 func (i *Inspector) Forbidden() []string {
 	reads := i.h.route.RequestHeaders()
 	return slices.DeleteFunc(i.h.rules.Forbidden(), func(name string) bool { return slices.Contains(reads, name) })

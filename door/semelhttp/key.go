@@ -39,12 +39,12 @@ func (h *handler) headerKey(header http.Header) (key string, present bool, fault
 // KeyTemplate makes keys from the content of requests. The zero value is none.
 type KeyTemplate struct {
 	// Template is the text of a key, with fields in braces, such as
-	// order:{cart_mandate_id}:{user_id}. A field whose name says that each delivery has
-	// another value, such as a time of now or a nonce, is refused.
+	// order:{cart_mandate_id}:{user_id}. A field with a name that promises another value
+	// for each delivery, such as a time of now or a nonce, is refused.
 	Template string
 	// Scope names the scope that keys are unique in, such as session, and ScopeField the
-	// field whose value that is; it may be one of the template's or another. The scope is
-	// part of the identity of a call, see [semel.Call]. Optional.
+	// field that has its value, one of the template's or another. The scope is part of the
+	// identity of a call, see [semel.Call]. Optional.
 	Scope, ScopeField string
 	// Values says where a request has the value of each field: header:NAME, query:NAME,
 	// form:FIELD, json:/POINTER, hash:/POINTER for the SHA-256 of any value in a JSON

@@ -25,10 +25,10 @@ var (
 	errTimedOut = errors.New("a handler answered after a timeout inside of the guard had answered for it, and nobody got its answer: put the guard inside of the timeout, or set Route.Timeout instead")
 )
 
-// ErrNoAnswer is the Err of an event for Troubled of [semel.Events], which is told once for
-// each route: a handler returned without having touched its ResponseWriter, and an empty 200
-// was recorded. In a framework its answer went elsewhere. If you mean an empty 200, let
-// the handler call WriteHeader.
+// ErrNoAnswer is the Err of an event for Troubled of [semel.Events], once for each route: a
+// handler returned without having touched its ResponseWriter, and an empty 200 was
+// recorded. In a framework its answer went elsewhere. If you mean an empty 200, let the
+// handler call WriteHeader.
 var ErrNoAnswer = errors.New("a handler returned without an answer, and an empty 200 is recorded: if it answers by another ResponseWriter than the guard's, duplicates don't get that answer; if it means 200, let it call WriteHeader")
 
 // late tells somebody, once for each request, of an answer that comes after the handler
@@ -68,8 +68,8 @@ func (c *capture) silence() {
 	c.WriteHeader(http.StatusOK)
 }
 
-// notePanic notes that a status is that of a recoverer inside of the guard, unless the answer
-// says what was done.
+// notePanic notes that a status comes from a recoverer inside of the guard, unless the
+// answer says more about the work.
 func (c *capture) notePanic(status int) {
 	if status >= http.StatusInternalServerError && !c.found.Declared() && recovering() {
 		c.scope.panic()

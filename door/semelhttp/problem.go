@@ -88,7 +88,7 @@ type adyenError struct {
 	ErrorType string `json:"errorType"`
 }
 
-// said is what a caller was told: the status, and the code of a refusal, if it was one.
+// said is the status that a caller got, and the code if it was a refusal.
 type said struct {
 	code   semel.Code
 	status int

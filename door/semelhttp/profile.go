@@ -25,7 +25,7 @@ type Profile struct {
 	// EchoHeaders are request headers that a replay or a refusal repeats, such as
 	// Request-Id. The handler, which would do that, doesn't run for these.
 	EchoHeaders []string
-	// KeepHeaders are headers of answers that are kept besides those of the route.
+	// KeepHeaders are further headers of answers to keep; see Route.KeepHeaders.
 	KeepHeaders []string
 	// TransientHeader is a header that says "true" in a refusal if it makes sense to send
 	// the same request again, for clients that take its absence for a no. Optional.
@@ -39,12 +39,12 @@ type Profile struct {
 	// OnFailure is what a failure means, such as a 500, if the operation doesn't say and
 	// isn't financial.
 	OnFailure semel.AfterFailure
-	// NeverKeep5xx refuses routes whose operation replays failures.
+	// NeverKeep5xx refuses a route with an operation that replays failures.
 	NeverKeep5xx bool
 	// Answers are what the contract says in words of an answer, in place of the table of
 	// package judge. Route.Answers come before them.
 	Answers judge.Answers
-	// RetryHeader is a header by which an answer of 409, 500 or 503 says "true" if nothing
+	// RetryHeader is a header that says "true" in an answer of 409, 500 or 503 if nothing
 	// was done and the request may be sent again. A replayed 5xx and a held call say false
 	// in it. Optional.
 	RetryHeader string
@@ -78,8 +78,8 @@ const (
 	markerStripe = "Idempotent-Replayed"
 )
 
-// Marks are the headers by which a guard says that an answer was replayed, or that a request
-// ran unguarded. Whoever passes on another's answer to a guard removes them.
+// Marks are the headers that mark an answer as replayed, or a request as run unguarded.
+// Whoever passes on another's answer to a guard removes them.
 func Marks() []string { return []string{markerSemel, markerStripe, UnguardedHeader} }
 
 // IETF is the profile of draft-ietf-httpapi-idempotency-key-header-07, and the
@@ -138,9 +138,9 @@ func UCP() Profile {
 	return p
 }
 
-// Adyen is the profile of Adyen's API: keys are optional, of at most 64
-// characters, and echoed; answers are kept for 31 days. Refusals have the shape of
-// Adyen's errors and say whether they are transient.
+// Adyen is the profile of Adyen's API: keys are optional, of at most 64 characters, and
+// echoed, and its window is 31 days. Refusals have the shape of Adyen's errors and say
+// whether they are transient.
 func Adyen() Profile {
 	p := IETF()
 	p.Name, p.KeyOptional, p.MaxKey, p.EchoKey = "adyen", true, maxAdyenKeyLen, true
@@ -151,9 +151,9 @@ func Adyen() Profile {
 	return p
 }
 
-// X402 is the profile of programs that are paid for by x402: by a 402 they say what the
-// request costs, and have done nothing, so the same request runs once it brings the payment.
-// The receipt of the payment is kept and replayed.
+// X402 is the profile of programs that charge by x402: a 402 names the price, and nothing
+// was done, so the same request runs once it brings the payment. A replay has the receipt
+// of the payment.
 func X402() Profile {
 	p := IETF()
 	p.Name = "x402"

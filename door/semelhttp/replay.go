@@ -14,8 +14,8 @@ import (
 	"github.com/semelhq/semel/internal/origin"
 )
 
-// replay answers with what is recorded (IDS-IX.1, MAP-FLOW.2). If that can't be given, it
-// refuses.
+// replay answers with the recorded answer (IDS-IX.1, MAP-FLOW.2). If that can't be given,
+// it refuses.
 func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Record) said {
 	stored, err := answer.Parse(rec.Result.Data)
 	switch {
@@ -69,9 +69,9 @@ const (
 )
 
 // unpack returns the recorded body uncompressed, if it was compressed because the first
-// caller accepted that and this one doesn't; otherwise nil. It takes a label back that
-// isn't that of the body: somebody around a handler labels what they are going to send
-// themselves, and an empty body isn't compressed.
+// caller accepted that and this one doesn't; otherwise nil. It removes a label that doesn't
+// fit the body: middleware labels the answers that it is going to compress itself, and an
+// empty body isn't compressed.
 func unpack(h http.Header, body []byte, r *http.Request) io.Reader {
 	encodings := h[codingHeader]
 	if len(encodings) != 1 || !strings.EqualFold(encodings[0], "gzip") {
@@ -109,7 +109,7 @@ var gzipOnly, identityOnly = []string{"gzip"}, []string{"identity"}
 
 // acceptsGzip reads Accept-Encoding (RFC 9110 section 12.5.3). By the letter of it, a
 // request without the header accepts anything, but such a client may not support any
-// encoding. What it says of gzip counts more than what it says of all others.
+// encoding. A word about gzip counts more than one about all others.
 func acceptsGzip(h http.Header) bool {
 	named, others := false, false
 	for _, field := range h[acceptHeader] {

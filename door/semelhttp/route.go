@@ -44,8 +44,8 @@ type Route struct {
 	// identified before it is read, and a body that can't be looked into is refused
 	// unless the key is elsewhere. Defaults to the KeyHeader alone.
 	KeyFrom []string
-	// KeyTemplate makes the key from the content of the request if none was found by
-	// KeyFrom; without KeyFrom, always, and no header is looked at.
+	// KeyTemplate makes the key from the content of the request if KeyFrom finds none.
+	// Without KeyFrom it always does, and the header doesn't count.
 	KeyTemplate KeyTemplate
 	// Sequence says where the number of the call is, as KeyFrom says it of the key. It is
 	// required if the operation is sequenced, see [semel.Operation]. A number has digits
@@ -54,8 +54,8 @@ type Route struct {
 	Sequence string
 	// Attributes are kept with the record, by name, and people find it by them. They are
 	// selected as KeyFrom is, or by answer:/POINTER from an answer that is JSON and kept
-	// whole; those of an answer are in the write that records it. What isn't there, or is
-	// too long, is left out. See [store.Attributes].
+	// whole; the latter are in the write that records it. A value that is absent or too
+	// long is left out. See [store.Attributes].
 	Attributes map[string]string
 	// Methods are the methods that are guarded. Requests with others pass; if such a
 	// request has a key although its method isn't safe, the answer says in
@@ -65,11 +65,11 @@ type Route struct {
 	// Body says how two bodies are compared. Defaults to what the profile says.
 	Body BodyMode
 	// FingerprintOnly and FingerprintIgnore are JSON pointers to the parts of a JSON body
-	// that are compared, and to those that aren't. Both are part of the fingerprint: if you
-	// change them, a delivery of an earlier call gets a conflict until its window ends. A
-	// body that isn't JSON is compared whole.
+	// to compare, and not to compare. Both are part of the fingerprint: if you change them,
+	// a delivery of an earlier call gets a conflict until its window ends. A body that
+	// isn't JSON is compared whole.
 	FingerprintOnly, FingerprintIgnore []string
-	// FingerprintHeaders are request headers whose values must be the same in every
+	// FingerprintHeaders are request headers that must have the same values in every
 	// delivery, such as X-Api-Version, or Host if one handler serves several.
 	FingerprintHeaders []string
 	// MaxBody is the largest request body, in bytes; a larger one gets 413.
@@ -78,12 +78,12 @@ type Route struct {
 	// Timeout is the handler's own deadline, which replaces that of the request: the
 	// handler's context is cancelled then. Negative: none. Defaults to 1 minute.
 	Timeout time.Duration
-	// KeepHeaders are further headers of the answer that are kept and replayed.
-	// Headers that belong to one delivery only are refused.
+	// KeepHeaders are further headers of the answer to keep and replay. Headers that belong
+	// to one delivery only are refused.
 	KeepHeaders []string
 	// Answers say what the handler's answers mean, in place of the table of package judge:
-	// which prove that nothing was done, which prove nothing, and which are final. They come
-	// before those of the profile.
+	// which prove that nothing was done, which prove nothing, and which are final. They
+	// come before the profile's.
 	Answers judge.Answers
 	// Forwards says that the handler passes on the answers of another program, as a
 	// reverse proxy does. Then a 502, 503 or 504 proves nothing, because somebody in between
@@ -95,8 +95,8 @@ type Route struct {
 	KeepNothing bool
 	// Origins of pages in browsers that may read refusals and replays, also with
 	// credentials, such as https://shop.example. List only origins that the handler lets
-	// read its answers: to what it lets such a page send and read, the guard adds the
-	// header with the key and its own, and it widens nothing else.
+	// read its answers: the guard adds the header with the key, and its own headers, to the
+	// handler's lists, and widens nothing else.
 	Origins []string
 	// IgnoreFlush makes Flush do nothing until the answer is larger than
 	// Operation.MaxResult. Set it if a handler flushes out of habit, as a reverse proxy
@@ -118,10 +118,10 @@ type Route struct {
 	// [semel.OtherCaller]. If something in front of the guard verifies the signature, name
 	// the part, as in "Authorization:Credential", and the retry gets the answer.
 	Credential []string
-	// ScopeHeaders are request headers whose values are part of the identity of a call,
-	// such as the account that the caller acts for: the same key is another call if one
-	// of them differs, or is absent. [ScopePath] stands for the path, [ScopeHost] for the
-	// host. Those of the profile come on top.
+	// ScopeHeaders are request headers that are part of the identity of a call, such as one
+	// with the account that the caller acts for: the same key is another call if one of
+	// them differs, or is absent. [ScopePath] stands for the path, [ScopeHost] for the
+	// host. The profile's come on top.
 	ScopeHeaders []string
 	// Tx runs the handler inside a transaction of your database, which the handler finds
 	// in its context: pgstore.Transactions makes a Transactor, and pgstore.TxFrom finds
@@ -135,7 +135,7 @@ type Route struct {
 	//     whether the answer is replayed, or the next delivery runs, which is this door's
 	//     default.
 	//   - a status that proves that nothing was done, such as 401, or nothing at all, such
-	//     as 504: everything is rolled back and nothing is kept, so that the next delivery
+	//     as 504: everything is rolled back, and no record stays, so the next delivery
 	//     runs. The caller gets the answer.
 	//   - a panic: everything is rolled back, and the next delivery runs, but a financial
 	//     operation has failed. The call isn't held.
@@ -143,8 +143,8 @@ type Route struct {
 	//   - an answer that is larger than Operation.MaxResult, or takes the connection
 	//     over: everything is rolled back, and the caller gets 500 with the code
 	//     answer_too_large. Flush does nothing, so a stream is an answer like others.
-	//   - one that comes after Timeout, or whose commit fails: everything is rolled
-	//     back, and the caller gets 503; its next delivery runs.
+	//   - an answer after Timeout, or one that fails to commit: everything is rolled back,
+	//     and the caller gets 503; its next delivery runs.
 	//
 	// A client that hangs up stops neither the handler nor the commit. If the database
 	// rolls a transaction back because of others, the handler runs again in another one,
@@ -176,7 +176,7 @@ const (
 	DefaultTimeout   = time.Minute
 )
 
-// withDefaults fills in what was left out, except in Operation.
+// withDefaults fills in the defaults, except in Operation.
 func (rt Route) withDefaults() Route {
 	if rt.Profile.Name == "" {
 		rt.Profile = IETF()
@@ -201,9 +201,9 @@ func (rt Route) withDefaults() Route {
 	return rt
 }
 
-// RequestHeaders are the headers that the route reads, apart from those that every
-// request has: they say whose call a request is, and what it must have in common with the
-// first delivery. If you pass requests on to the guard, keep them.
+// RequestHeaders are the headers that the route reads, apart from the ones of every
+// request: they identify the call, or must be the same as in the first delivery. If you
+// pass requests on to the guard, keep them.
 func (rt Route) RequestHeaders() []string {
 	rt = rt.withDefaults()
 	credentials := credential.New(rt.Credential)
@@ -235,8 +235,7 @@ func (rt Route) Validate() error {
 	return rt.validate()
 }
 
-// validate reports everything that is wrong with a route whose defaults are
-// filled in.
+// validate is Validate for a route with its defaults.
 func (rt *Route) validate() error {
 	var errs []error
 	bad := func(wrong bool, format string, args ...any) {

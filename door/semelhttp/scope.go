@@ -74,8 +74,8 @@ func (s *scope) get() context.Context {
 	return s.ctx
 }
 
-// stopped reports whether the handler was told to stop. A handler that never looked at
-// its context wasn't.
+// stopped reports whether the context of the handler has ended. A handler that never looked
+// at it can't have noticed.
 func (s *scope) stopped() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

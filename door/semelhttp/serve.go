@@ -176,7 +176,7 @@ func (q *request) complete() bool {
 	return true
 }
 
-// deliver delivers the call, and answers with what became of it.
+// deliver delivers the call, and answers with its outcome.
 func (q *request) deliver(ctx context.Context) {
 	x := exchange{h: q.handler, w: q.w, r: q.in, sc: q.sc}
 	defer x.forget()
@@ -243,7 +243,7 @@ func (q *request) pass(ctx context.Context) {
 	q.said = said{}
 }
 
-// broken answers a request whose body did not arrive as it should, and reports false.
+// broken answers a request after its body could not be read, and reports false.
 func (q *request) broken(err error) bool {
 	_, cut := errors.AsType[*http.MaxBytesError](err) // by a limit around the guard
 	switch {

@@ -40,10 +40,10 @@ type CallStatus struct {
 // has ended or is held, or after N seconds.
 //
 // Mount it at Options.StatusPath. It identifies the caller by Options.Identity, or by the
-// credential that the operation's first route names. Only the caller of the call learns
-// its state; anybody else gets the same 404 as for a reference to nothing. But if you
-// have the key of a call that is bound to another credential, you are told so, and
-// nothing else: with a 404 you would think that there had been no call.
+// credential that the operation's first route names. Only the caller of the call learns its
+// state; anybody else gets the same 404 as for a reference to nothing. But if you have the
+// key of a call that is bound to another credential, the answer says just that: a 404 would
+// mean that there had been no call.
 func (g *Guard) Status() http.Handler {
 	return http.HandlerFunc(g.serveStatus)
 }
@@ -115,8 +115,8 @@ func (g *Guard) find(r *http.Request, reference string) (call semel.Call, rec se
 	op, _ := g.engine.Internal().Operation(call.Operation)
 	who.Name(&call, op.Share)
 	id := call.ID(op.Share)
-	// The digest shows that the reference was made for this identity. For any other one
-	// the store isn't asked.
+	// The digest shows that the reference belongs to this identity. Ask the store for no
+	// other.
 	digest := id.Digest()
 	if subtle.ConstantTimeCompare(digest[:referenceCheck], check[:]) == 0 {
 		return call, rec, semel.ErrNotFound

@@ -23,7 +23,7 @@ const answerEffect = "semelhttp.answer"
 var errPassing = errors.New("the answer is being passed through")
 
 // announce makes it durable that the answer is about to pass through. A crash before that
-// leaves an attempt whose caller got nothing, to be settled by policy. A crash after it
+// leaves an attempt, and a caller who got nothing: the policy decides. A crash after it
 // leaves a started effect, so the record is held, and an operator or a reconciler settles
 // it. The end of the attempt supersedes it.
 func (c *capture) announce() error {
@@ -57,8 +57,8 @@ func (c *capture) endEarly() error {
 	return c.scope.Attempt.End(c.scope.Attempt.Context(), end)
 }
 
-// pass switches to passing the answer through, and sends what was captured so far. If the
-// answer would not be kept anyway, nothing needs to be recorded.
+// pass switches to passing the answer through, and sends the part captured so far. If the
+// record would not have the answer anyway, nothing needs to be written first.
 func (c *capture) pass() error {
 	if c.through {
 		return nil
@@ -88,9 +88,9 @@ func (c *capture) pass() error {
 	return err
 }
 
-// startDeadline bounds a write to the caller by half of the route's time that is left. So
-// a caller who doesn't read can't keep the attempt running, and the other half is left
-// for finding out how the work ends. A stream that goes on beyond the route's time has a
+// startDeadline bounds a write to the caller by half of the route's time that is left. So a
+// caller who doesn't read can't keep the attempt running, and the other half remains for
+// finding out how the work ends. A stream that goes on beyond the route's time has a
 // quarter of that time for each write. After a write has timed out, all later ones fail.
 func (c *capture) startDeadline() (done func()) {
 	if c.scope.Run.Deadline.IsZero() {

@@ -44,7 +44,7 @@ func (g *Guard) Refuse(w http.ResponseWriter, r *http.Request, p Profile, f Refu
 	tap.Answered(ctx, semel.Event{Code: got.code, Status: got.status})
 }
 
-// Engine is the engine that the guard was made for.
+// Engine is the guard's engine.
 func (g *Guard) Engine() *semel.Engine { return g.engine }
 
 // verdict is what a handler says about the effects of its attempt. It overrides the
@@ -92,11 +92,12 @@ func RunsAgain(ctx context.Context) bool {
 	return !s.capture.announced && s.capture.h.runsAgain(s.capture.found.Verdict)
 }
 
-// Panicked says that a guarded handler panicked, for a recoverer that stands inside of the
-// guard and answers when its deferred function has returned, as echo's does. The attempt ends
-// as if the panic had reached the guard: it is given up, and runs again only if the ledger or
-// Operation.OnAbandoned allows that. The caller gets what the recoverer answers, unless that
-// would be a success. If part of the answer has left already, the connection is broken.
+// Panicked says that a guarded handler panicked. A recoverer inside of the guard calls it
+// if it answers after its deferred function has returned, as echo's does. The attempt ends
+// as if the panic had reached the guard: it is given up, and runs again only if the ledger
+// or Operation.OnAbandoned allows that. The caller gets what the recoverer answers, unless
+// that would be a success. If part of the answer has left already, the connection is
+// broken.
 //
 // A recoverer that answers 500 or more in its deferred function, as most do, needs none of
 // this: the guard sees that a panic goes on, unless the answer says Semel-Effect. Nor does a

@@ -29,9 +29,8 @@ type clock struct {
 	limit time.Duration
 }
 
-// WriteHeader notes what kind of an answer it is. The head of a stream goes at
-// once, which also keeps a gRPC answer that is nothing but a head from being
-// recorded without what it says.
+// WriteHeader notes the kind of the answer. The head of a stream goes at once, so that a
+// gRPC answer with nothing but a head isn't recorded without its outcome.
 func (a *answer) WriteHeader(status int) {
 	if status >= 200 && a.status == 0 {
 		a.status = status

@@ -37,12 +37,12 @@
 // upstream. If the operation declares Effects and the proxy died before it sent anything,
 // the call may run again.
 //
-// # What is refused
+// # Refusals
 //
-// Requests that this proxy and the next hop could understand differently are refused
-// before anything is claimed: those whose Connection header names a header that matters,
-// those with a space in their target or a method that isn't in capitals, and, behind
-// [Strict], those whose framing is ambiguous (request smuggling).
+// The proxy refuses requests that it and the next hop could understand differently, before
+// it claims anything: a Connection header that names a header that matters, a space in the
+// target, a method that isn't in capitals, and, behind [Strict], ambiguous framing (request
+// smuggling).
 //
 // # Requests with a key never pass in silence
 //

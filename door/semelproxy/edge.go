@@ -10,8 +10,8 @@ import (
 	"github.com/semelhq/semel/safehttp"
 )
 
-// essential are the headers that must arrive in any case, besides those of the
-// route and of forwarding.
+// essential are the headers that must always arrive, besides the ones of the route and of
+// forwarding.
 var essential = []string{
 	"Authorization", "Cookie", "Content-Encoding", "Content-Length", "Content-Type", "Date", "Expect", "Host", "Prefer", semelhttp.DefaultKeyHeader,
 }
@@ -50,7 +50,7 @@ func ambiguity(r *http.Request) (f semelhttp.Refusal, ambiguous bool) {
 	return f, false
 }
 
-// methods are those that some servers recognise however they are spelled.
+// methods are the ones that some servers recognise in any spelling.
 var methods = []string{
 	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
 	http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace,
@@ -85,8 +85,8 @@ func withoutH2C(r *http.Request) *http.Request {
 	return out
 }
 
-// check refuses what may not be claimed. It reports whether the request may go
-// on, and of which kind it is if it passes without a guard.
+// check refuses requests that may not be claimed. It reports whether the request may go on,
+// and its kind if it passes without a guard.
 func (p *Proxy) check(w http.ResponseWriter, r *http.Request) (unguarded Kind, ok bool) {
 	unguarded, f, refused := p.judge(r)
 	if refused {
@@ -142,8 +142,7 @@ func isUpgrade(r *http.Request) bool {
 		slices.ContainsFunc(tokens(r.Header["Connection"]), func(name string) bool { return strings.EqualFold(name, "upgrade") })
 }
 
-// isGRPC reports whether the body is one of gRPC or gRPC-Web, whose outcome is in
-// what follows it.
+// isGRPC reports whether the body is one of gRPC or gRPC-Web, with the outcome behind it.
 func isGRPC(h http.Header) bool {
 	rest, ok := strings.CutPrefix(lowerMedia(h.Get("Content-Type")), grpcMedia)
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == '-')

@@ -23,16 +23,16 @@ type Explanation struct {
 	// Why is a sentence. Code is that of the refusal, if it is one.
 	Why  string
 	Code semel.Code
-	// Identified is the call that the request delivers, and Fingerprint that of what it
-	// asks for. They are set if Outcome is [Guarded].
+	// Identified is the call that the request delivers, and Fingerprint that of the
+	// request. They are set if Outcome is [Guarded].
 	semelhttp.Identified
 	Fingerprint semel.Fingerprint
 	// Operation is the name of the route's operation.
 	Operation string
 }
 
-// Explain says what ServeHTTP would do with a request whose body was read. It does nothing:
-// neither the upstream nor the store is asked. Its body must not be needed any more.
+// Explain says what ServeHTTP would do with a request. It asks neither the upstream nor the
+// store. It uses up the body.
 func (p *Proxy) Explain(r *http.Request, body []byte) Explanation {
 	x := Explanation{Operation: p.opts.Route.Operation.Name}
 	end := func(o Outcome, code semel.Code, why string) Explanation {

@@ -41,9 +41,9 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 		}
 		r = r.WithContext(context.WithValue(r.Context(), effectKey{}, ef.Key))
 	}
-	// What is sent on ends with the time of the route, and not when the lease is
-	// lost: it can't be called back, so giving up would only lose the answer, which
-	// the holder may still record.
+	// A forwarded request ends with the time of the route, and not when the lease is lost:
+	// nobody can call it back, so giving up would only lose the answer, which the holder
+	// may still record.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	defer cancel(nil)
 	timer := time.AfterFunc(p.timeout, func() { cancel(errLate) })
@@ -80,7 +80,7 @@ func (p *Proxy) refute(ctx context.Context, a *semel.Attempt) {
 	}
 }
 
-// notStarted ends an attempt whose effect could not be started. Nothing was sent.
+// notStarted ends an attempt that could not start its effect. Nothing was sent.
 func (p *Proxy) notStarted(ctx context.Context, err error) {
 	if err == nil || errors.Is(err, &semel.Error{Code: semel.CodeEffectUnknown}) {
 		semelhttp.Held(ctx, "an earlier attempt has called the upstream, and its answer is not known", semelhttp.RefusalOf(semel.CodeHeld,
@@ -92,7 +92,7 @@ func (p *Proxy) notStarted(ctx context.Context, err error) {
 		"The execution of this request could not be recorded before it began. Nothing was executed. Send the same request again later."))
 }
 
-// errLate is why a request was given up.
+// errLate is the cause when a request is given up.
 var errLate = errors.New("semelproxy: the upstream did not answer in time")
 
 // pass forwards a request unguarded, and adds the reason, if there is one, to the answer.
@@ -116,7 +116,7 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, reason string) {
 	p.reverse.ServeHTTP(out, r)
 }
 
-// words are the headers by which Semel speaks. An upstream can't speak for it.
+// words are Semel's own headers. An upstream can't speak for it.
 var words = append([]string{judge.EffectHeader}, semelhttp.Marks()...)
 
 // dropWords removes them from the headers and trailers of an answer that is passed on. An
@@ -155,7 +155,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		out.Trailer = nil // not part of what two deliveries are compared by
 		holdBody(out, pr.In)
 	}
-	// ReverseProxy leaves out what it can't parse. The upstream decides that.
+	// ReverseProxy leaves out pairs that it can't parse. The upstream decides about them.
 	out.URL.RawQuery = pr.In.URL.RawQuery
 	pr.SetURL(p.opts.Upstream)
 	if p.opts.preserves() {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// forwarding are the headers by which proxies say where a request came from. They are
-// removed from requests of clients, except trusted proxies.
+// forwarding are the headers that say where a request came from. They are removed from
+// requests of clients, except trusted proxies.
 var forwarding = []string{
 	"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Prefix",
 	"X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl", "X-Forwarded-User", "X-Real-Ip", "X-Client-Ip",
@@ -32,8 +32,8 @@ func (p *Proxy) strip(h http.Header) {
 // framingHeaders are the headers that determine where a request ends.
 var framingHeaders = []string{"Connection", "Content-Length", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// forward adds the headers that say where a request came from. It keeps and extends those
-// of a trusted proxy.
+// forward adds the headers that say where a request came from. It keeps and extends a
+// trusted proxy's.
 func (p *Proxy) forward(pr *httputil.ProxyRequest) {
 	out := pr.Out.Header
 	trusted := p.trusts(pr.In.RemoteAddr)

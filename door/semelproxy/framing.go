@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// framing parses the bytes that a client sends on one HTTP/1 connection, to find
-// requests that net/http accepts although another hop may see them end elsewhere
-// (request smuggling; RFC 9112 sections 5.2, 6.1 and 6.3). It is stricter than net/http,
-// never more lenient: what it can't parse counts as ambiguous.
+// framing parses the bytes that a client sends on one HTTP/1 connection, to find requests
+// that net/http accepts although another hop may see them end elsewhere (request smuggling;
+// RFC 9112 sections 5.2, 6.1 and 6.3). It is stricter than net/http, never more lenient:
+// anything that it can't parse counts as ambiguous.
 //
 // The reader of the connection calls feed; fault may be called concurrently.
 type framing struct {

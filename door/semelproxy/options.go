@@ -76,11 +76,11 @@ type Options struct {
 	Route semelhttp.Route
 	// Mode defaults to [ModeEnforce].
 	Mode Mode
-	// Unguarded are the kinds of requests that pass unguarded although they have a key;
-	// the answer says so in [semelhttp.UnguardedHeader]. The client chooses the kind of
-	// its request, so list a kind only if duplicates of it don't harm the upstream.
-	// Kinds that you don't list: event streams and gRPC calls are guarded, and only the
-	// fact that they ran is kept for replays; upgrades are refused. Defaults to none.
+	// Unguarded are the kinds of requests that pass unguarded although they have a key; the
+	// answer says so in [semelhttp.UnguardedHeader]. The client chooses the kind of its
+	// request, so list a kind only if duplicates of it don't harm the upstream. Kinds that
+	// you don't list: event streams and gRPC calls are guarded, and replays have only the
+	// fact that they ran; upgrades are refused. Defaults to none.
 	Unguarded []Kind
 	// Transport configures connections to the upstream.
 	Transport TransportOptions
@@ -88,9 +88,9 @@ type Options struct {
 	// which must then be the same in all deliveries of a call. Defaults to
 	// [HostAuto]. X-Forwarded-Host always has the client's.
 	PreserveHost HostRule
-	// TrustedProxies are the networks of proxies in front of this one: their
-	// Forwarded, X-Forwarded-For and similar headers are kept and extended. Those of all
-	// others are replaced. Defaults to none.
+	// TrustedProxies are the networks of proxies in front of this one: the proxy keeps and
+	// extends their Forwarded, X-Forwarded-For and similar headers, and replaces everybody
+	// else's. Defaults to none.
 	TrustedProxies []netip.Prefix
 	// Identity returns the tenant and the principal for the two headers below. Use the
 	// guard's. Without it the headers are only removed.
@@ -125,9 +125,9 @@ type TransportOptions struct {
 	TLS *tls.Config
 	// DialTimeout bounds making a connection. Defaults to 5 seconds.
 	DialTimeout time.Duration
-	// IdleTimeout is how long an unused connection is kept. It should be shorter
-	// than the upstream's, because a request on a connection that is being closed has an
-	// unknown outcome; see Fresh. Defaults to 1 second.
+	// IdleTimeout is how long an unused connection stays open. It should be shorter than
+	// the upstream's, because a request on a connection that is being closed has an unknown
+	// outcome; see Fresh. Defaults to 1 second.
 	IdleTimeout time.Duration
 	// Fresh gives each guarded request over HTTP/1.1 its own connection, which costs
 	// more. Without it, a connection is checked before it is reused, and dropped if the
@@ -135,7 +135,7 @@ type TransportOptions struct {
 	// request is on its way, as it may when it stops: the call is then held, because it
 	// may have been read. Defaults to false.
 	Fresh bool
-	// MaxIdle is how many unused connections are kept. Defaults to 512.
+	// MaxIdle is how many unused connections stay open. Defaults to 512.
 	MaxIdle int
 	// MaxConns bounds the connections over HTTP/1.1. Zero: no bound.
 	MaxConns int
@@ -196,8 +196,8 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// owned are the headers that no client may send to the upstream, apart from those
-// that proxies set.
+// owned are the headers that no client may send to the upstream, apart from the ones that
+// proxies set.
 func (o *Options) owned() []string {
 	var names []string
 	for _, n := range append([]string{o.TenantHeader, o.PrincipalHeader, o.EffectHeader}, o.StripHeaders...) {

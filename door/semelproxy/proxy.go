@@ -135,8 +135,8 @@ func (p *Proxy) Guards(r *http.Request) bool {
 	return p.opts.Mode == ModeEnforce && p.hasKey(r) && p.inspector.Guards(r) && p.named(r) == ""
 }
 
-// ShadowCounts is what the mode shadow has found since the proxy was made. It is
-// zero in other modes.
+// ShadowCounts has the counts of the mode shadow since the proxy started. It is zero in
+// other modes.
 func (p *Proxy) ShadowCounts() ShadowCounts {
 	if p.shadow == nil {
 		return ShadowCounts{}
@@ -144,8 +144,8 @@ func (p *Proxy) ShadowCounts() ShadowCounts {
 	return p.shadow.counts()
 }
 
-// ShadowKeys counts the keys that the mode shadow has found since the proxy was made, by
-// where they were, such as header:Idempotency-Key or json:/id. It is empty in other modes.
+// ShadowKeys counts the keys that the mode shadow has found since the proxy started, by
+// their place, such as header:Idempotency-Key or json:/id. It is empty in other modes.
 func (p *Proxy) ShadowKeys() map[string]int64 {
 	if p.shadow == nil {
 		return map[string]int64{}

@@ -18,7 +18,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Finding is the JSON by which an upstream says what happened to a call.
+// Finding is the JSON of an upstream about a call.
 type Finding struct {
 	// Outcome is completed, rejected or failed, with the answer that the caller
 	// would have got; aborted, if the call has not arrived and never will, so
@@ -34,7 +34,7 @@ type Finding struct {
 }
 
 const (
-	// maxFinding bounds what is read of a finding.
+	// maxFinding is the longest finding that is read, in bytes.
 	maxFinding = 4 << 20
 	// reconcileTimeout bounds one question.
 	reconcileTimeout = 10 * time.Second
@@ -44,10 +44,10 @@ const (
 //
 //	GET url?operation=NAME&key=KEY&tenant=TENANT&attempt=N&started_at=TIME&effect_key=KEY
 //
-// The effect_key is there if the upstream call was in the ledger, and tenant if
-// there is one. The question must not change anything. Answer it with 200 and a
-// [Finding]. Any other status, 404 included, is ignored: the record stays held, and the
-// question is asked again after Operation.ReconcileEvery.
+// The effect_key is there if the upstream call was in the ledger, and tenant if there is
+// one. The question must not change anything. Answer it with 200 and a [Finding]. Any other
+// status, 404 included, is ignored: the record stays held, and the proxy asks again after
+// Operation.ReconcileEvery.
 //
 // An upstream that answers aborted promises that the request, should it still be
 // on its way, will not be executed.

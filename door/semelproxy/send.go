@@ -20,7 +20,7 @@ func (p *Proxy) Pass(w http.ResponseWriter, r *http.Request) {
 // connection which turns out to be closed needs GetBody. The answer goes to w, head and
 // body, as it comes. If there is no whole answer, the error says why, without text of the
 // other side; package judge says what it proves. The upstream gets effectKey in
-// Options.EffectHeader, if both are given.
+// Options.EffectHeader, unless one of them is empty.
 //
 // The request ends with its context, and when [Proxy.Interrupt] is called.
 func (p *Proxy) Send(w http.ResponseWriter, r *http.Request, key string) (err error) {

@@ -22,8 +22,8 @@ type ShadowOptions struct {
 	// MaxCalls is how many calls are remembered; the oldest are forgotten first.
 	// Each takes some 300 bytes. Defaults to 65536.
 	MaxCalls int
-	// MaxBody is the largest body that is compared, in bytes; it is kept in memory while
-	// the request is handled. Defaults to 1 MiB.
+	// MaxBody is the largest body that is compared, in bytes; it stays in memory while the
+	// request is handled. Defaults to 1 MiB.
 	MaxBody int
 }
 
@@ -295,7 +295,7 @@ func (s *shadow) report(ctx context.Context, report *shadowReport, w *statusWrit
 	s.tap.Answered(ctx, e)
 }
 
-// summaryEvery is how often an event says what was found since the start: with the first
+// summaryEvery is how often an event sums up the findings since the start: with the first
 // request after that time.
 const summaryEvery = 24 * time.Hour
 

@@ -23,10 +23,9 @@ const (
 	DefaultReadHeaderTimeout = 5 * time.Second
 )
 
-// Strict protects a server against request smuggling: requests whose framing is
-// ambiguous get 400, and their connection is closed. net/http accepts some of them, such
-// as those with both Content-Length and Transfer-Encoding, and doesn't show it to
-// handlers.
+// Strict protects a server against request smuggling: requests with ambiguous framing get
+// 400, and their connection is closed. net/http accepts some of them, such as one with both
+// Content-Length and Transfer-Encoding, and doesn't show it to handlers.
 //
 // Call it before the server is used and pass the listener it returns to
 // [http.Server.Serve].

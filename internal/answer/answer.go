@@ -27,8 +27,8 @@ const (
 )
 
 // AppendHead appends everything but the body: the headers of set that are always kept or
-// among extra, in a fixed order and without those that outer has too. The headers that only
-// pages of origin from may read come after that origin.
+// among extra, in a fixed order, unless outer has the same. The headers for pages of the
+// origin from follow that origin.
 func AppendHead(b []byte, status int, set, outer Headers, from string, extra []string) []byte {
 	b = append(b, resultVersion)
 	b = binary.AppendUvarint(b, uint64(status))

@@ -9,8 +9,8 @@ import (
 	"github.com/semelhq/semel/internal/origin"
 )
 
-// alwaysKept are the answer's headers that are kept without being asked for. The
-// order is that of their codes in stored results: it may grow and never change.
+// alwaysKept are the headers of answers that every route keeps. The order is that of their
+// codes in stored results: it may grow and never change.
 var alwaysKept = [...]string{
 	"Content-Type", "Content-Encoding", "Content-Language", "Content-Disposition", "Location", "Etag", "Last-Modified", "Link",
 	origin.Header, origin.AllowOrigin, origin.AllowCredentials, origin.ExposeHeaders,
@@ -20,8 +20,8 @@ var alwaysKept = [...]string{
 // program that only has the list above skips them.
 var alsoKept = [...]string{"Content-Location", "Vary", "Allow", "Content-Range"}
 
-// firstOfOrigin is where the headers begin that are kept only for the page that asked.
-// The first of them is the request's Origin.
+// firstOfOrigin is where the headers for the page that asked begin. The first of them is
+// the request's Origin.
 const firstOfOrigin = 8
 
 // Kept reports whether a header is always kept, which has a code.

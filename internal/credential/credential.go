@@ -1,6 +1,6 @@
 // Package credential tells callers apart by the credentials that they send. Nobody has
-// verified these: the package reads what names a caller, makes a digest of it, and says
-// which keys are safe to share with that little knowledge.
+// verified these. The package finds the parts that name a caller, digests them, and says
+// which keys are safe to share on such thin evidence.
 package credential
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// Usual are the headers by which callers usually authenticate themselves.
+// Usual are the headers that usually authenticate callers.
 var Usual = []string{
 	"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Auth-Token", "Plaid-Client-Id", "Plaid-Secret",
 }

@@ -20,8 +20,9 @@ type signing struct {
 }
 
 // signings are the schemes of Authorization that sign each request. Bearer, Basic and DPoP
-// aren't among them: their credential is the same for each try, and what DPoP signs anew is
-// in a header of its own. Nor is Negotiate, whose tokens name nobody in the clear.
+// aren't among them: their credential is the same for each try, and DPoP has its new
+// signatures in a header of their own. Nor is Negotiate: its tokens name nobody in the
+// clear.
 var signings = []signing{
 	// AWS Signature Version 4 and 4A: AKID/date/region/service/aws4_request.
 	// https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-signing-elements.html
@@ -150,8 +151,8 @@ func beforeColon(credential, _ string) (string, bool) {
 	return value, ok && value != ""
 }
 
-// separatedBy finds a parameter, whose value may be in quotes, in a list with a separator. One
-// that is empty or there twice isn't found, nor is any in a malformed list.
+// separatedBy finds a parameter in a list with a separator; its value may be in quotes. It
+// finds none that is empty or there twice, and none in a malformed list.
 func separatedBy(separator byte) func(text, name string) (string, bool) {
 	return func(text, name string) (value string, ok bool) {
 		for text = strings.TrimLeft(text, " \t"); text != ""; text = strings.TrimLeft(text, " \t") {
@@ -187,9 +188,9 @@ func endOf(text string, separator byte) int {
 	return len(text)
 }
 
-// signatureKey finds a parameter in a Signature-Input, where it follows the list of what is
-// signed. If there are several signatures, all that have it count: a verifier may look at any
-// of them.
+// signatureKey finds a parameter in a Signature-Input, where it follows the list of signed
+// components. If there are several signatures, all that have it count: a verifier may look
+// at any of them.
 func signatureKey(text, name string) (value string, ok bool) {
 	for text != "" {
 		list := endOf(text, ')')

@@ -24,7 +24,7 @@ type Spec struct {
 	Opaque     bool              // a key in a header may be any text
 	Attributes map[string]string // selectors by name
 	Sequence   string            // the selector of the number
-	// Mode, Headers, Only and Ignore say what is compared of a request.
+	// Mode, Headers, Only and Ignore say which parts of a request are compared.
 	Mode         payload.Mode
 	Headers      []string
 	Only, Ignore []string
@@ -54,8 +54,8 @@ type Rule struct {
 	form     bool                // something may be in a form
 	json     bool                // something may be in JSON
 	inBody   bool                // the key may be in the body
-	// keyPlaces are the places in what is compared where the key is, if it was found there;
-	// madePlaces those that have the whole key, if it was made by the template.
+	// keyPlaces are compared places that have the key if a selector found it; madePlaces
+	// have all of it if the template made it.
 	keyPlaces, madePlaces []selector.Selector
 }
 
@@ -133,7 +133,7 @@ func (p *Rule) checkFields(values map[string]string, bad func(string, error)) {
 		if !slices.Contains(fields, v.name) {
 			bad("KeyTemplate.Values", fmt.Errorf("there is no field {%s}", v.name))
 		}
-		// What was stored with the intent may have any name in the request.
+		// A value stored with the intent may have any name in the request.
 		last := v.Name[strings.LastIndexByte(v.Name, '/')+1:]
 		if fault, found := keytemplate.LintName(last); found && !strings.HasPrefix(v.name, keytemplate.StoredPrefix) {
 			bad("KeyTemplate.Values "+v.name, fmt.Errorf("%s: %s", v, fault.Message))
@@ -174,7 +174,7 @@ func selectors(list []named) (all []selector.Selector) {
 	return all
 }
 
-// findPlaces finds out where in what is compared a key may be.
+// findPlaces finds the compared places that may have the key.
 func (p *Rule) findPlaces(spec *Spec) {
 	compared := func(s selector.Selector) bool {
 		switch s.Source {
@@ -215,7 +215,7 @@ func (p *Rule) MayHaveKey(r *http.Request) bool {
 	})
 }
 
-// Keyless reports whether fingerprints are made without the places where the key may be.
+// Keyless reports whether fingerprints leave out the places where the key may be.
 func (p *Rule) Keyless() bool { return len(p.keyPlaces)+len(p.madePlaces) > 0 }
 
 // Compared are the parts of a JSON body that are compared; nil: all.

@@ -22,8 +22,8 @@ type Found struct {
 	Places     []selector.Selector // where the key is, in what is compared
 	Attributes store.Attributes
 	Sequence   uint64 // zero: none
-	// Fault is what is wrong with the key, and Unnumbered why there is no number where one
-	// is needed: sentences for the caller.
+	// Fault says why the key is refused, and Unnumbered why a number is missing that the
+	// call needs: sentences for the caller.
 	Fault, Unnumbered string
 }
 
@@ -195,8 +195,8 @@ func (p *Rule) FromAnswer(text []byte) store.Attributes {
 	return find(&selector.Input{JSON: doc}, p.answers)
 }
 
-// find is the attributes that are there. What can't be kept is left out: no call is refused
-// for it.
+// find returns the attributes that are there and can be kept. No call is refused for the
+// others.
 func find(in *selector.Input, list []named) store.Attributes {
 	var found store.Attributes
 	for _, a := range list {

@@ -62,7 +62,7 @@ func Own(w http.ResponseWriter) http.ResponseWriter {
 	return w
 }
 
-// WriteHeader lets the page read what it needs.
+// WriteHeader lets the page read the answer.
 func (w *writer) WriteHeader(status int) {
 	if status >= 200 && !w.begun {
 		w.begun = true

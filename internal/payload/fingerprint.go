@@ -22,23 +22,22 @@ import (
 // so that an old digest shows as a conflict and not as a match.
 const fingerprintVersion = "semel-http-1"
 
-// partsVersion begins what is digested where only parts of JSON are compared.
+// partsVersion begins a digest of some parts of JSON.
 const partsVersion = "semel-http-parts-1"
 
-// Overrides are headers by which some servers replace the method of a request.
+// Overrides are headers that replace the method of a request on some servers.
 var Overrides = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
-// appendTarget appends what is digested besides the body: the method, the path, the query
-// and the declared headers. Every item is preceded by its length, so that none can
-// imitate another. The host, which may be spelled in many ways, is part of it only if you
-// declare it.
+// appendTarget appends everything compared but the body: the method, the path, the query
+// and the declared headers. Every item is preceded by its length, so that none can imitate
+// another. The host has many spellings, so it counts only if it is declared.
 //
 // The key, which is at the places, is not part of the payload.
 func (p *Payload) appendTarget(b []byte, places []selector.Selector) []byte {
 	r := p.r
 	if compared := p.rule.Parts; compared != nil {
-		// Nothing else begins so: what is compared by parts never matches what isn't, or
-		// is by other parts.
+		// Nothing else begins so: a comparison of parts never matches one of the whole, or
+		// of other parts.
 		b = compared.AppendFrame(append(b, partsVersion...))
 	}
 	b = append(b, fingerprintVersion...)
@@ -194,8 +193,8 @@ func (p *Payload) fingerprint(places []selector.Selector) (store.Fingerprint, er
 	return store.NewFingerprint(store.SchemeRaw, [32]byte(sum.Sum(nil))), nil
 }
 
-// maxScratch is up to which length of a body its canonical form is made in reused memory.
-// A longer one could be many times the body, and goes to the hash as it is made.
+// maxScratch is the longest JSON text with a canonical form in reused memory. The form of a
+// longer one could be many times its length, and goes to the hash piece by piece.
 const maxScratch = 64 << 10
 
 // ofText digests a payload that is in memory, after the target that p.digest has.

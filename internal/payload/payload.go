@@ -70,7 +70,7 @@ func (p *Payload) Read(rule *Rule, r *http.Request) error {
 	return p.decode()
 }
 
-// Hold is Read for a request whose body you have read.
+// Hold is Read if you have read the body.
 func (p *Payload) Hold(rule *Rule, r *http.Request, body []byte) error {
 	p.rule, p.r, p.mode = rule, r, Raw
 	if len(body) > 0 {
@@ -142,9 +142,10 @@ func (p *Payload) decode() error {
 	return nil
 }
 
-// measure decodes the body once, to see whether it can be, and how long it gets. A short one
-// is kept. A long one is decoded again when it is digested, so that nobody fills memory or disk
-// with what they haven't sent, and takes one of the slots each time, as parsing does.
+// measure decodes the body once, to find out whether that works and how long it gets. A
+// short one stays in memory. A long one is decoded again to digest it, so that nobody fills
+// memory or disk with more than they have sent; each time takes one of the slots, as
+// parsing does.
 func (p *Payload) measure() (ok bool, err error) {
 	most := p.rule.Max
 	src, err := p.coding.Decode(p.spool.reader())
@@ -260,7 +261,7 @@ func (p *Payload) Earlier() func(store.Fingerprint) bool {
 	}
 }
 
-// spoolFault is an error of reading the spool, and nil for one of decoding what it has.
+// spoolFault is the error if reading the spool failed, and nil if only decoding did.
 func spoolFault(err error) error {
 	if errors.Is(err, ErrSpool) {
 		return err

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// spoolLimit is how much of a body is kept in memory, in bytes. The rest goes to a
-// temporary file.
+// spoolLimit is how much of a body stays in memory, in bytes. The rest goes to a temporary
+// file.
 const spoolLimit = 64 << 10
 
 // Why a body could not be read.
