@@ -3,16 +3,13 @@ package semelhttp
 import (
 	"cmp"
 	"io"
-	"maps"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/answer"
-	"github.com/semelhq/semel/internal/origin"
 	"github.com/semelhq/semel/internal/payload"
 	"github.com/semelhq/semel/store"
 )
@@ -145,7 +142,14 @@ func (c *capture) judgeWhole() {
 }
 
 // Write adds to the body.
-func (c *capture) Write(p []byte) (int, error) {
+func (c *capture) Write(p []byte) (int, error) { return write(c, p, c.w.Write) }
+
+// WriteString is Write without a copy.
+func (c *capture) WriteString(s string) (int, error) {
+	return write(c, s, func(s string) (int, error) { return io.WriteString(c.w, s) })
+}
+
+func write[T string | []byte](c *capture, p T, through func(T) (int, error)) (int, error) {
 	if err := c.ready(); err != nil {
 		return 0, err
 	}
@@ -157,23 +161,7 @@ func (c *capture) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	defer c.startDeadline()()
-	return c.w.Write(p)
-}
-
-// WriteString is Write without a copy.
-func (c *capture) WriteString(s string) (int, error) {
-	if err := c.ready(); err != nil {
-		return 0, err
-	}
-	if !c.through && len(c.out)+len(s) <= c.h.maxResult {
-		c.out = append(c.out, s...)
-		return len(s), nil
-	}
-	if err := c.pass(); err != nil {
-		return 0, err
-	}
-	defer c.startDeadline()()
-	return io.WriteString(c.w, s)
+	return through(p)
 }
 
 // ReadFrom adds src to the body.
@@ -264,51 +252,4 @@ func (c *capture) learned() store.Attributes {
 		return nil
 	}
 	return c.h.extract.FromAnswer(c.out[c.bodyAt:])
-}
-
-// send sends the answer to the first caller, once it is recorded or turned out not worth
-// keeping.
-func (c *capture) send() {
-	header := c.w.Header()
-	var late http.Header
-	if !c.frozen.Equal(header) {
-		late = maps.Clone(header)
-		c.frozen.Restore(header)
-	}
-	body := c.out[c.bodyAt:]
-	if c.method != http.MethodHead && bodyAllowed(c.status) {
-		// The length is that of the body, whatever the handler has set. The server finds
-		// out that of short bodies by itself.
-		delete(header, "Content-Length")
-		if len(body) > 2<<10 && len(header["Trailer"]) == 0 && len(header["Transfer-Encoding"]) == 0 {
-			setLength(header, len(body))
-		}
-	}
-	origin.Own(c.w).WriteHeader(c.status)
-	if len(body) > 0 {
-		// A caller who is gone misses nothing: they will ask again.
-		_, _ = c.w.Write(body)
-	}
-	setTrailers(header, late)
-}
-
-// setTrailers sends, after the body, the trailers that a handler has set after the status:
-// declared ones, and any with [http.TrailerPrefix].
-func setTrailers(h, late http.Header) {
-	if late == nil {
-		return
-	}
-	for _, list := range h["Trailer"] {
-		for name := range strings.SplitSeq(list, ",") {
-			name = http.CanonicalHeaderKey(strings.Trim(name, " \t"))
-			if values, ok := late[name]; ok {
-				h[name] = values
-			}
-		}
-	}
-	for name, values := range late {
-		if strings.HasPrefix(name, http.TrailerPrefix) {
-			h[name] = values
-		}
-	}
 }

@@ -2,9 +2,11 @@ package semelhttp
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -110,7 +112,7 @@ func (h *handler) keeps(v judge.Verdict) bool {
 // ending decides how the attempt of an answered request ends.
 func (c *capture) ending() semel.Ending {
 	if v := c.scope.concluded(); v != nil {
-		end := semel.Ending{Disposition: v.end, Failure: store.Failure{Code: string(v.answer.code), Message: v.why}}
+		end := semel.Ending{Disposition: v.end, Failure: store.Failure{Code: string(v.answer.Code), Message: v.why}}
 		if c.through && v.end == semel.DispositionAborted {
 			end.Disposition = semel.DispositionAbandoned // part of an answer has left, so something happened
 		}
@@ -188,7 +190,7 @@ func (x *exchange) answer(ans *semel.Answer, err error) said {
 	switch {
 	case err != nil && tx && errors.Is(err, semel.ErrUnknown):
 		p = unrecorded()
-		p.detail = "The database did not say whether the work was committed. Send the same request again to get the outcome."
+		p.Detail = "The database did not say whether the work was committed. Send the same request again to get the outcome."
 	case err != nil && tx:
 		p = notCommitted()
 	case err != nil && door.Undecided(err):
@@ -196,14 +198,13 @@ func (x *exchange) answer(ans *semel.Answer, err error) said {
 	case err != nil:
 		p = leaseLost()
 	case v != nil:
-		if p = v.answer; v.end == semel.DispositionAborted {
+		p = problem{Refusal: v.answer, effect: door.EffectUnknown}
+		if v.end == semel.DispositionAborted {
 			p.effect = door.EffectNone
-		} else {
-			p.effect = door.EffectUnknown
 		}
 	case x.late:
 		p = unavailable()
-		p.detail = "The request took too long. Everything was rolled back and nothing was done; send the same request again."
+		p.Detail = "The request took too long. Everything was rolled back and nothing was done; send the same request again."
 	case tx && c.failed != nil:
 		p = problemOf(door.CodeAnswerTooLarge)
 	case tx && c.status < 400 && unknown:
@@ -228,6 +229,53 @@ func (x *exchange) answer(ans *semel.Answer, err error) said {
 // notCommitted is the refusal after a transaction was rolled back.
 func notCommitted() problem {
 	p := unavailable()
-	p.detail = "The work could not be committed. Everything was rolled back and nothing was done; send the same request again."
+	p.Detail = "The work could not be committed. Everything was rolled back and nothing was done; send the same request again."
 	return p
+}
+
+// send sends the answer to the first caller, once it is recorded or turned out not worth
+// keeping.
+func (c *capture) send() {
+	header := c.w.Header()
+	var late http.Header
+	if !c.frozen.Equal(header) {
+		late = maps.Clone(header)
+		c.frozen.Restore(header)
+	}
+	body := c.out[c.bodyAt:]
+	if c.method != http.MethodHead && bodyAllowed(c.status) {
+		// The length is that of the body, whatever the handler has set. The server finds
+		// out that of short bodies by itself.
+		delete(header, "Content-Length")
+		if len(body) > 2<<10 && len(header["Trailer"]) == 0 && len(header["Transfer-Encoding"]) == 0 {
+			setLength(header, len(body))
+		}
+	}
+	origin.Own(c.w).WriteHeader(c.status)
+	if len(body) > 0 {
+		// A caller who is gone misses nothing: they will ask again.
+		_, _ = c.w.Write(body)
+	}
+	setTrailers(header, late)
+}
+
+// setTrailers sends, after the body, the trailers that a handler has set after the status:
+// declared ones, and any with [http.TrailerPrefix].
+func setTrailers(h, late http.Header) {
+	if late == nil {
+		return
+	}
+	for _, list := range h["Trailer"] {
+		for name := range strings.SplitSeq(list, ",") {
+			name = http.CanonicalHeaderKey(strings.Trim(name, " \t"))
+			if values, ok := late[name]; ok {
+				h[name] = values
+			}
+		}
+	}
+	for name, values := range late {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			h[name] = values
+		}
+	}
 }

@@ -211,12 +211,12 @@ func (h *handler) refuseIdentity(w http.ResponseWriter, err error) said {
 	p := because(CodeUnidentified, "The caller could not be identified, so their key can't be told apart from other people's.")
 	switch {
 	case errors.Is(err, errAnonymous):
-		p.detail = "The request carries no credential, so its key can't be told apart from other callers' keys. Send " + h.credentials.String() + ". " + h.guard.opts.Advice
+		p.Detail = "The request carries no credential, so its key can't be told apart from other callers' keys. Send " + h.credentials.String() + ". " + h.guard.opts.Advice
 		if errors.Is(err, errNowhere) {
-			p.detail += " The server that took the request doesn't say at which address (http.LocalAddrContextKey), so this machine's own callers need one, too."
+			p.Detail += " The server that took the request doesn't say at which address (http.LocalAddrContextKey), so this machine's own callers need one, too."
 		}
 	case errors.Is(err, errForwarded):
-		p.detail = "The request carries no credential and came through a proxy, so its key can't be told apart from other callers' keys. Send " + h.credentials.String() + "."
+		p.Detail = "The request carries no credential and came through a proxy, so its key can't be told apart from other callers' keys. Send " + h.credentials.String() + "."
 	}
 	if e, ok := errors.AsType[*semel.Error](err); ok {
 		switch e.Code {
@@ -226,10 +226,10 @@ func (h *handler) refuseIdentity(w http.ResponseWriter, err error) said {
 			p = unavailable()
 		}
 	}
-	if p.status == http.StatusUnauthorized {
+	if p.Status == http.StatusUnauthorized {
 		challenge := h.guard.opts.Challenge
 		if why, ok := errors.AsType[*Refused](err); ok {
-			challenge, p.detail = cmp.Or(why.Challenge, challenge), cmp.Or(why.Detail, p.detail)
+			challenge, p.Detail = cmp.Or(why.Challenge, challenge), cmp.Or(why.Detail, p.Detail)
 		}
 		// RFC 9110 section 11.6.1 wants a challenge with every 401.
 		w.Header().Set("Www-Authenticate", challenge)

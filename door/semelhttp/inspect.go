@@ -129,7 +129,7 @@ func (i *Inspector) identify(r *http.Request, body []byte) (got Identified, code
 	case found.Fault != "":
 		return got, CodeKeyInvalid, found.Fault
 	case found.Key == "":
-		return got, CodeKeyMissing, i.h.keyMissing().detail
+		return got, CodeKeyMissing, i.h.keyMissing().Detail
 	}
 	call := i.h.call(r, &found, who)
 	return Identified{call.ID(i.h.share), call.BoundTo, call.Unproved, found.By}, "", ""

@@ -14,17 +14,13 @@ import (
 // problem is a refusal, whatever its form on the wire. Apart from replays, this package
 // writes nothing else by itself.
 type problem struct {
-	status     int
-	code       semel.Code
-	title      string
-	detail     string
-	action     Action
-	last       uint64        // the newest number, for a superseded call
-	expected   uint64        // the number that comes next, for a sequence gap
-	limit      semel.Limit   // what the request was throttled by
-	retryAfter time.Duration // zero: sending it again is pointless
-	reference  string        // of the record; empty if there is none
-	effect     string        // see door.Meaning; empty: that of the code
+	Refusal
+	action    Action
+	last      uint64      // the newest number, for a superseded call
+	expected  uint64      // the number that comes next, for a sequence gap
+	limit     semel.Limit // what the request was throttled by
+	reference string      // of the record; empty if there is none
+	effect    string      // see door.Meaning; empty: that of the code
 }
 
 // Action is what a caller's program can do about a refusal.
@@ -67,125 +63,6 @@ type Problem struct {
 // ProblemType is the media type of a [Problem].
 const ProblemType = refusal.Type
 
-type stripeError struct {
-	Error struct {
-		Type    string `json:"type"`
-		Code    string `json:"code,omitempty"`
-		Message string `json:"message"`
-	} `json:"error"`
-}
-
-type acpError struct {
-	Type    string `json:"type"`
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
-type adyenError struct {
-	Status    int    `json:"status"`
-	ErrorCode string `json:"errorCode"`
-	Message   string `json:"message"`
-	ErrorType string `json:"errorType"`
-}
-
-// said is the status that a caller got, and the code if it was a refusal.
-type said struct {
-	code   semel.Code
-	status int
-}
-
-// refuse writes a problem in the form of the route's profile, and returns what it says.
-func (h *handler) refuse(w http.ResponseWriter, p problem) said {
-	profile := &h.route.Profile
-	code := string(p.code)
-	if renamed, ok := profile.Codes[p.code]; ok {
-		code = renamed
-	}
-	media := "application/json"
-	var doc any
-	switch profile.Shape {
-	case ShapeStripe:
-		var e stripeError
-		e.Error.Type, e.Error.Code, e.Error.Message = stripeType(&p), code, p.detail
-		doc = e
-	case ShapeACP:
-		doc = acpError{Type: acpType(&p), Code: code, Message: p.detail}
-	case ShapeAdyen:
-		doc = adyenError{Status: p.status, ErrorCode: code, Message: p.detail, ErrorType: adyenType(&p)}
-	default:
-		media, doc = ProblemType, h.guard.document(&p, code)
-	}
-	if profile.RetryHeader != "" && p.code == semel.CodeHeld {
-		w.Header().Set(profile.RetryHeader, "false")
-	}
-	if profile.TransientHeader != "" && p.retryAfter > 0 && p.code != semel.CodeHeld {
-		w.Header().Set(profile.TransientHeader, "true")
-	}
-	if url := h.guard.statusURL(p.reference); url != "" {
-		w.Header().Add("Link", "<"+url+`>; rel="status"`)
-	}
-	if m, known := door.Lookup(p.code); known && p.effect == "" {
-		p.effect = m.Effect
-	}
-	door.SetEffect(w.Header(), p.effect)
-	writeRefusal(w, &p, media, doc)
-	return said{p.code, p.status}
-}
-
-// document is p in the form of RFC 9457.
-func (g *Guard) document(p *problem, code string) Problem {
-	doc := Problem{
-		Type: g.opts.TypeBase + code, Code: semel.Code(code), Title: p.title, Status: p.status, Detail: p.detail, Action: p.action, Limit: p.limit, LastSequence: p.last, ExpectedSequence: p.expected,
-		Reference: p.reference, StatusURL: g.statusURL(p.reference),
-	}
-	if p.reference != "" {
-		doc.Instance = callURN + p.reference
-	}
-	if p.retryAfter > 0 {
-		doc.Retryable = true
-		doc.RetryAfter = refusal.Seconds(p.retryAfter)
-	}
-	return doc
-}
-
-// writeRefusal sends the document and says when asking again makes sense.
-func writeRefusal(w http.ResponseWriter, p *problem, media string, doc any) {
-	if p.retryAfter > 0 {
-		refusal.RetryAfter(w.Header(), p.retryAfter)
-	}
-	refusal.WriteAs(w, p.status, media, doc)
-}
-
-func stripeType(p *problem) string {
-	switch {
-	case p.code == semel.CodeConflict, p.code == semel.CodeInFlight, p.code == semel.CodeOtherCaller:
-		return "idempotency_error"
-	case p.status >= 500:
-		return "api_error"
-	}
-	return "invalid_request_error"
-}
-
-func adyenType(p *problem) string {
-	switch {
-	case p.code == CodeUnidentified || p.code == semel.CodeForbidden:
-		return "security"
-	case p.status >= 500:
-		return "internal"
-	}
-	return "validation"
-}
-
-func acpType(p *problem) string {
-	switch {
-	case p.status == http.StatusServiceUnavailable:
-		return "service_unavailable"
-	case p.status >= 500:
-		return "processing_error"
-	}
-	return "invalid_request"
-}
-
 // refuseRecord is refuse for a problem with a record.
 func (h *handler) refuseRecord(w http.ResponseWriter, rec *semel.Record, p problem) said {
 	p.reference = h.reference(rec.ID)
@@ -195,7 +72,7 @@ func (h *handler) refuseRecord(w http.ResponseWriter, rec *semel.Record, p probl
 // problemOf is a code as the table of refusals has it.
 func problemOf(code semel.Code) problem {
 	m, _ := door.Lookup(code)
-	p := problem{status: m.Status, code: m.Code, title: m.Title, detail: m.HTTPDetail(), retryAfter: m.Retry}
+	p := problem{Refusal: Refusal{Status: m.Status, Code: m.Code, Title: m.Title, Detail: m.HTTPDetail(), RetryAfter: m.Retry}}
 	if code == semel.CodeOtherCaller {
 		p.action = ActionFirstCredential
 	}
@@ -216,7 +93,7 @@ func otherCaller(unproved bool) problem {
 // because is problemOf with a reason of its own in place of the table's.
 func because(code semel.Code, detail string) problem {
 	p := problemOf(code)
-	p.detail = detail
+	p.Detail = detail
 	return p
 }
 
@@ -228,10 +105,10 @@ func (h *handler) decided(ans *semel.Answer, unproved bool) problem {
 		return problemOf(door.CodeInternal)
 	}
 	p := problemOf(e.Code)
-	p.retryAfter, p.limit = max(ans.RetryAfter, p.retryAfter), ans.Limit
+	p.RetryAfter, p.limit = max(ans.RetryAfter, p.RetryAfter), ans.Limit
 	switch e.Code {
 	case semel.CodeConflict:
-		p.status = h.route.Profile.ConflictStatus
+		p.Status = h.route.Profile.ConflictStatus
 	case semel.CodeOtherCaller:
 		p = otherCaller(unproved)
 	case semel.CodeHeld:
@@ -242,7 +119,7 @@ func (h *handler) decided(ans *semel.Answer, unproved bool) problem {
 		p.expected = ans.Record.Sequence
 	case semel.CodeThrottled:
 		m, _ := door.Lookup(e.Code)
-		p.detail = refusal.Sentence(e.Message) + " Nothing was executed. " + m.HTTPAction()
+		p.Detail = refusal.Sentence(e.Message) + " Nothing was executed. " + m.HTTPAction()
 	}
 	if door.Names(ans) {
 		p.reference = h.reference(ans.Record.ID)
@@ -267,7 +144,7 @@ func unrecorded() problem {
 
 func leaseLost() problem {
 	p := because(semel.CodeLeaseLost, "The execution of this request was taken over or settled by another. Send the same request again to get the outcome.")
-	p.retryAfter = time.Second
+	p.RetryAfter = time.Second
 	return p
 }
 
@@ -275,9 +152,9 @@ func held(why string, retryAfter time.Duration) problem {
 	m, _ := door.Lookup(semel.CodeHeld)
 	p := because(semel.CodeHeld, m.Meaning)
 	if why != "" {
-		p.detail += " What is known: " + why + "."
+		p.Detail += " What is known: " + why + "."
 	}
-	p.retryAfter = max(retryAfter, time.Second)
+	p.RetryAfter = max(retryAfter, time.Second)
 	return p
 }
 
@@ -297,7 +174,7 @@ func settledAsFailed(rec *semel.Record) problem {
 	}
 	p := because(code, "This request was settled as "+string(code)+" and will not be executed again.")
 	if m := rec.Failure.Message; m != "" {
-		p.detail += " " + refusal.Sentence(m)
+		p.Detail += " " + refusal.Sentence(m)
 	}
 	return p
 }

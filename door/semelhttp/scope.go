@@ -63,13 +63,7 @@ func (s *scope) get() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx == nil {
-		if s.ctx = s.Tx; s.Attempt != nil {
-			s.ctx = s.Attempt.Context()
-		}
-		s.cancel = func() {}
-		if !s.Run.Deadline.IsZero() {
-			s.ctx, s.cancel = context.WithDeadline(s.ctx, s.Run.Deadline)
-		}
+		s.ctx, s.cancel = s.Run.Context()
 	}
 	return s.ctx
 }

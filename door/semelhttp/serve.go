@@ -18,24 +18,11 @@ import (
 
 // ServeHTTP guards one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w = h.forPage(w, r)
-	if !h.guards(r.Method) {
-		if len(r.Header[h.route.KeyHeader]) > 0 && !safehttp.SafeMethod(r.Method) {
-			w.Header().Set(UnguardedHeader, UnguardedMethod)
-		}
-		h.next.ServeHTTP(origin.Own(w), r)
+	q := request{handler: h, w: h.forPage(w, r), in: r}
+	if !q.admit() {
+		h.next.ServeHTTP(origin.Own(q.w), r)
 		return
 	}
-	key, present, fault := h.headerKey(r.Header)
-	if !present && !h.extract.Key() && h.route.Key == KeyOptional {
-		h.next.ServeHTTP(origin.Own(w), r)
-		return
-	}
-	if present && h.route.Profile.EchoKey && fault == "" {
-		w.Header()[h.route.KeyHeader] = r.Header[h.route.KeyHeader]
-	}
-	h.echo(w.Header(), r.Header, false)
-	q := request{handler: h, w: w, in: r, key: key, present: present, fault: fault}
 	tap := h.guard.engine.Internal()
 	ctx := tap.Arrived(r.Context(), Name, r.Header)
 	if !tap.Listens() {
@@ -70,6 +57,26 @@ type request struct {
 	ans  *semel.Answer // nil if the engine has decided nothing
 	err  error
 	open bool // the request ran without a guard
+}
+
+// admit reports whether the request is guarded. Any other goes to the handler as it is.
+func (q *request) admit() bool {
+	out, in := q.w.Header(), q.in.Header
+	if !q.guards(q.in.Method) {
+		if len(in[q.route.KeyHeader]) > 0 && !safehttp.SafeMethod(q.in.Method) {
+			out.Set(UnguardedHeader, UnguardedMethod)
+		}
+		return false
+	}
+	q.key, q.present, q.fault = q.headerKey(in)
+	if !q.present && !q.extract.Key() && q.route.Key == KeyOptional {
+		return false
+	}
+	if q.present && q.route.Profile.EchoKey && q.fault == "" {
+		out[q.route.KeyHeader] = in[q.route.KeyHeader]
+	}
+	q.echo(out, in, false)
+	return true
 }
 
 // serve answers the request.
@@ -254,7 +261,7 @@ func (q *request) broken(err error) bool {
 	case errors.Is(err, payload.ErrSpool):
 		q.guard.reportError(err)
 		p := unavailable()
-		p.detail = "The request's body could not be kept while it is handled. Nothing was executed; send the same request again later."
+		p.Detail = "The request's body could not be kept while it is handled. Nothing was executed; send the same request again later."
 		return q.refuse(p)
 	}
 	q.w.Header().Set("Connection", "close")

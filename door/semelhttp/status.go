@@ -75,7 +75,7 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 		if !errors.Is(err, semel.ErrNotFound) {
 			g.reportError(err)
 			p = unavailable()
-			p.detail = "The state of the call can't be read at the moment."
+			p.Detail = "The state of the call can't be read at the moment."
 		}
 		g.refuseStatus(w, p)
 		return
@@ -94,7 +94,7 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 
 // refuseStatus writes a problem as it is, because the status resource has no profile.
 func (g *Guard) refuseStatus(w http.ResponseWriter, p problem) {
-	writeRefusal(w, &p, ProblemType, g.document(&p, string(p.code)))
+	writeRefusal(w, &p, ProblemType, g.document(&p, string(p.Code)))
 }
 
 // find returns the record that a reference names, if its identity is the caller's. The

@@ -27,12 +27,9 @@ type Refusal struct {
 // RefusalOf is a refusal as the table of package door has it, with the table's words if
 // detail is empty.
 func RefusalOf(code semel.Code, detail string) Refusal {
-	p := problemOf(code)
-	return Refusal{Status: p.status, Code: p.code, Title: p.title, Detail: cmp.Or(detail, p.detail), RetryAfter: p.retryAfter}
-}
-
-func (f *Refusal) problem() problem {
-	return problem{status: f.Status, code: f.Code, title: f.Title, detail: f.Detail, retryAfter: f.RetryAfter}
+	p := problemOf(code).Refusal
+	p.Detail = cmp.Or(detail, p.Detail)
+	return p
 }
 
 // Refuse answers a request in the form of a profile. The zero profile stands for [IETF].
@@ -40,7 +37,7 @@ func (f *Refusal) problem() problem {
 func (g *Guard) Refuse(w http.ResponseWriter, r *http.Request, p Profile, f Refusal) {
 	h, tap := handler{guard: g, route: Route{Profile: p}}, g.engine.Internal()
 	ctx := tap.Arrived(r.Context(), Name, r.Header)
-	got := h.refuse(w, f.problem())
+	got := h.refuse(w, problem{Refusal: f})
 	tap.Answered(ctx, semel.Event{Code: got.code, Status: got.status})
 }
 
@@ -52,7 +49,7 @@ func (g *Guard) Engine() *semel.Engine { return g.engine }
 type verdict struct {
 	end    store.Disposition // zero: held
 	why    string
-	answer problem
+	answer Refusal
 }
 
 // Refuted says that a guarded handler can prove that nothing happened, such as a proxy
@@ -62,7 +59,7 @@ type verdict struct {
 //
 // It does nothing if ctx isn't that of a guarded handler.
 func Refuted(ctx context.Context, why string, f Refusal) {
-	conclude(ctx, &verdict{end: semel.DispositionAborted, why: why, answer: f.problem()})
+	conclude(ctx, &verdict{end: semel.DispositionAborted, why: why, answer: f})
 }
 
 // Silent says that a guarded handler can't tell what happened: the attempt is given up as
@@ -70,14 +67,14 @@ func Refuted(ctx context.Context, why string, f Refusal) {
 // allows that. Otherwise it is like [Refuted]. If the answer was passing through already,
 // the connection is broken, so that the caller notices that the answer isn't whole.
 func Silent(ctx context.Context, why string, f Refusal) {
-	conclude(ctx, &verdict{end: semel.DispositionAbandoned, why: why, answer: f.problem()})
+	conclude(ctx, &verdict{end: semel.DispositionAbandoned, why: why, answer: f})
 }
 
 // Held says that a guarded handler found something that only a reconciler or an operator
 // can judge: the record is held, whatever Operation.OnAbandoned says. Otherwise it is
 // like [Silent].
 func Held(ctx context.Context, why string, f Refusal) {
-	conclude(ctx, &verdict{why: why, answer: f.problem()})
+	conclude(ctx, &verdict{why: why, answer: f})
 }
 
 // RunsAgain reports whether the next delivery of a guarded call will run after what its
