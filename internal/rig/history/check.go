@@ -102,8 +102,12 @@ func (h *call) judge(earlier bool, rule, format string, args ...any) {
 // or about a later one.
 func (h *call) mayBeEarlier(number int) bool { return 0 < number && number <= h.earlier }
 
-// forgotten reports whether a number was superseded by an earlier program, which forgets its outcome.
-func (h *call) forgotten(word string) bool { return word == Superseded && h.mayBeEarlier(h.n+1) }
+// forgotten reports whether a number was superseded by an earlier program, which forgets its
+// outcome, or is in flight for a moment: the present program claims it under its own record, finds
+// that an earlier program has begun it in the place of the sequence, and gives its claim back.
+func (h *call) forgotten(word string) bool {
+	return word == Superseded && h.mayBeEarlier(h.n+1) || word == InFlight && h.mayBeEarlier(h.n)
+}
 
 // of returns the events of a kind.
 func (h *call) of(kind Kind) []Event {

@@ -166,6 +166,15 @@ func TestSoundHistories(t *testing.T) {
 			p.now += int64(tapeLease)
 			p.answer(late, Event{Key: again, Word: Replay, Outcome: "completed r"})
 		},
+		"a claim outlives its lease before its node hears of it, is held, and its node begins anew": func(p *tape) {
+			late := p.send(Event{Key: once, Verb: Begin, Holder: "h"})
+			p.begin(once, "g", InFlight, 0, "")
+			p.begin(once, "g", Held, 0, "")
+			p.now += int64(tapeLease)
+			p.answer(late, Event{Key: once, Word: Execute, Fence: 8})
+			p.ask(Event{Key: once, Verb: Renew, Fence: 8}, Event{Word: OK})
+			p.end(once, Complete, 8, "completed r", OK)
+		},
 		"a claim is taken back, and another is given": func(p *tape) {
 			p.begin(once, "h", "store_unavailable", 0, "")
 			p.begin(once, "g", Execute, 9, "")
@@ -333,6 +342,13 @@ func TestPlantedViolations(t *testing.T) {
 			p.call(Answered, true, "201 r")
 			p.ask(Event{Key: routed, Verb: Call, Final: true}, Event{Word: Gone})
 		}, []string{RuleLost}},
+		"a call is in flight, held, and begins anew within the lease of its claim": {func(p *tape) {
+			late := p.send(Event{Key: once, Verb: Begin, Holder: "h"})
+			p.begin(once, "g", InFlight, 0, "")
+			p.begin(once, "g", Held, 0, "")
+			p.answer(late, Event{Key: once, Word: Execute, Fence: 8})
+			p.ask(Event{Key: once, Verb: Renew, Fence: 8}, Event{Word: OK})
+		}, []string{RuleOrder}},
 		"a fence falls": {func(p *tape) {
 			p.begin(once, "h", Execute, 7, "")
 			p.end(once, Abort, 7, "", OK)

@@ -195,6 +195,11 @@ func TestEarlierPrograms(t *testing.T) {
 			p.run(second, 8)
 			p.ask(Event{Key: first, Verb: Begin, Final: true}, Event{Word: Superseded, Next: 2})
 		}, RuleLost},
+		"a later program claims a number for a moment": {func(p *tape, later func()) {
+			later()
+			p.run(first, 7)
+			p.begin(first, "g", InFlight, 0, "")
+		}, RuleLost},
 		"an aborted call of an owner is taken for another payload": {func(p *tape, later func()) {
 			p.shared("", "", Unsent, "")
 			later()

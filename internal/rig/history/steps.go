@@ -121,8 +121,9 @@ func (b *builder) add(from, to int64, s *step) *porcupine.Operation {
 // maybe notes that a claim may have been written.
 func (b *builder) maybe(r Event) { b.ghosts[r.Payload] = min(b.ghosts[r.Payload], r.At) }
 
-// outlived notes that a claim may have been written although its request got another answer: the
-// node may have learned that only when the lease was over and others had gone on.
+// outlived notes that a claim may have been written although its request got another answer, that of
+// its next claim too: the node may have learned that only when the lease was over and others had
+// gone on.
 func (b *builder) outlived(r, a Event) {
 	if b.lease > 0 && a.At-r.At >= b.lease {
 		b.maybe(r)
@@ -145,9 +146,7 @@ func (b *builder) begin(r, a Event) {
 			b.maybe(r) // its own claim may be what is held; Summary counts those
 		}
 	}
-	if s.kind != stepGrant {
-		b.outlived(r, a)
-	}
+	b.outlived(r, a)
 	b.add(r.At, a.At, s)
 }
 
@@ -196,6 +195,7 @@ func (b *builder) call(r, a Event) {
 		return
 	}
 	s.kind, s.attempt = stepGrant, r.ID
+	b.outlived(r, arrival)
 	b.add(r.At, arrival.At, s)
 	e := &step{kind: stepEnd, id: r.ID, print: r.Payload, attempt: r.ID, to: open, harmless: done.Kind == Arrival}
 	switch {
