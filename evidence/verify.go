@@ -360,3 +360,20 @@ func strictJSON(data []byte, v any) error {
 	}
 	return nil
 }
+
+// VerifyExport verifies what export writes, as it comes. See [Verify].
+func VerifyExport(export func(w io.Writer) error, trust *Trust, opts *VerifyOptions) (Report, error) {
+	from, to := io.Pipe()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		to.CloseWithError(export(to))
+	}()
+	report, err := Verify(from, trust, opts)
+	from.CloseWithError(errVerified)
+	<-ended // the caller may close what the export reads
+	return report, err
+}
+
+// errVerified ends an export that nobody reads any more.
+var errVerified = errors.New("the verification is over")

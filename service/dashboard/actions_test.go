@@ -187,10 +187,10 @@ func TestVerify(t *testing.T) {
 	tb.click("button", "Verify the log")
 	tb.shows("The log is intact")
 	// A leaf that was changed no longer leads to the root.
-	ok := eval[[]bool](tb, `Promise.all([import('/ui/js/evidence.js'), fetch('/ui/evidence/entries').then((r) => r.json())]).then(async ([m, list]) => {
+	ok := eval[[]bool](tb, `Promise.all([import('/ui/js/evidence.js'), fetch('/v1/evidence/entries?newest=true').then((r) => r.json())]).then(async ([m, list]) => {
 		const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-		const e = list.entries[1], leaf = bytes(e.raw), path = e.proof.map(bytes);
-		const leads = async () => { const root = await m.rootOf(e.n, list.size, leaf, path); return !!root && btoa(String.fromCharCode(...root)) === list.root_base64; };
+		const e = list.entries[1], leaf = m.canonical(e.leaf), path = e.proof.map(bytes);
+		const leads = async () => { const root = await m.rootOf(e.n, list.size, leaf, path); return !!root && btoa(String.fromCharCode(...root)) === list.root; };
 		const before = await leads();
 		leaf[5] ^= 1;
 		return [before, await leads()];
@@ -321,7 +321,7 @@ func TestSelfContained(t *testing.T) {
 	}
 	got := eval[load](tb, `(() => {
 		const all = performance.getEntriesByType('resource');
-		const own = all.filter((e) => e.name.includes('/ui/') && !e.name.includes('/ui/evidence') && !e.name.includes('/ui/session'));
+		const own = all.filter((e) => e.name.includes('/ui/') && !e.name.includes('/ui/session'));
 		return {
 			Hosts: all.map((e) => new URL(e.name).origin).filter((o) => o !== location.origin),
 			Inline: [...document.querySelectorAll('script:not([src]), style, [onclick]')].map((e) => e.outerHTML),

@@ -27,7 +27,7 @@ type Options struct {
 	// and /readyz, /openapi.json, /docs and /problems/ where there are such. Required.
 	API http.Handler
 	// Identify says who sent a request, as that of [api.Options] does; best the same
-	// function. Required: it decides who sees which evidence.
+	// function. Required.
 	Identify func(*http.Request) (api.Caller, error)
 	// SignIn shows a form for a bearer token to whom Identify doesn't know, and keeps the
 	// token in a session. Leave it out if your program signs people in by itself.
@@ -41,8 +41,8 @@ type Options struct {
 	Name string
 	// Version is that of the program, for people.
 	Version string
-	// Evidence is the log that the screen Evidence shows. Nil: there is no such screen.
-	Evidence *evidence.Log
+	// Evidence shows the screen Evidence, which reads /v1/evidence/ of the API.
+	Evidence bool
 }
 
 // Dashboard serves the page, its session, and the API behind it. It may be used
@@ -70,11 +70,6 @@ func New(opts Options) (*Dashboard, error) {
 	assets(mux)
 	mux.HandleFunc("GET /ui/session", d.serveSession)
 	mux.HandleFunc("POST /ui/answer", d.role(api.Viewer, d.serveAnswer))
-	if opts.Evidence != nil {
-		mux.HandleFunc("GET /ui/evidence", d.role(api.Viewer, d.serveCheckpoint))
-		mux.HandleFunc("GET /ui/evidence/entries", d.role(api.Viewer, d.serveEntries))
-		mux.HandleFunc("POST /ui/evidence/verify", d.role(api.Viewer, d.serveVerification))
-	}
 	mux.Handle("/", d.readOnly(opts.API))
 	var h http.Handler = mux
 	if opts.SignIn {
@@ -107,8 +102,9 @@ type Engine struct {
 	// Guard is the guard of your routes, so that calls of its operations are settled with
 	// HTTP answers. Optional.
 	Guard *semelhttp.Guard
-	// Evidence, Prefix, ReadOnly, Name and Version are those of [Options].
-	Evidence              *evidence.Log
+	// Evidence is the log that the screen Evidence shows. Nil: there is no such screen.
+	Evidence *evidence.Log
+	// Prefix, ReadOnly, Name and Version are those of [Options].
 	Prefix, Name, Version string
 	ReadOnly              bool
 }
@@ -126,7 +122,7 @@ func ForEngine(engine *semel.Engine, opts Engine) (*Dashboard, error) {
 		return c, err
 	}
 	a, err := api.New(api.Options{
-		Engine: engine, Observer: opts.Observer, Figures: opts.Figures, Identify: identify, BaseURL: opts.Prefix, Version: opts.Version,
+		Engine: engine, Observer: opts.Observer, Figures: opts.Figures, Identify: identify, BaseURL: opts.Prefix, Version: opts.Version, Evidence: opts.Evidence,
 		Answers: func(rec *semel.Record) bool {
 			return semelhttp.Marked(rec) || opts.Guard != nil && opts.Guard.Serves(rec.ID.Operation)
 		},
@@ -143,11 +139,14 @@ func ForEngine(engine *semel.Engine, opts Engine) (*Dashboard, error) {
 	if opts.Figures != nil {
 		paths = append(paths, "GET /v1/figures")
 	}
+	if opts.Evidence != nil {
+		paths = append(paths, "GET /v1/evidence/checkpoint", "GET /v1/evidence/entries", "POST /v1/evidence/verify")
+	}
 	for _, path := range paths {
 		mux.Handle(path, a.Admin())
 	}
 	return New(Options{
-		API: mux, Identify: identify, Prefix: opts.Prefix, ReadOnly: opts.ReadOnly, Name: opts.Name, Version: opts.Version, Evidence: opts.Evidence,
+		API: mux, Identify: identify, Prefix: opts.Prefix, ReadOnly: opts.ReadOnly, Name: opts.Name, Version: opts.Version, Evidence: opts.Evidence != nil,
 	})
 }
 
@@ -157,7 +156,8 @@ func (d *Dashboard) readOnly(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead && r.URL.Path != "/v1/explain" { // which changes nothing
+		reads := r.URL.Path == "/v1/explain" || r.URL.Path == "/v1/evidence/verify"
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && !reads {
 			refuse(w, semel.CodeForbidden, "This dashboard is read-only.")
 			return
 		}
@@ -214,7 +214,7 @@ type person struct {
 func (d *Dashboard) serveSession(w http.ResponseWriter, r *http.Request) {
 	me := self{
 		SignIn: d.sessions != nil, SignedIn: d.sessions != nil && signedIn(r), ReadOnly: d.opts.ReadOnly,
-		Evidence: d.opts.Evidence != nil, Name: d.opts.Name, Version: d.opts.Version,
+		Evidence: d.opts.Evidence, Name: d.opts.Name, Version: d.opts.Version,
 	}
 	c, err := d.opts.Identify(r)
 	switch {
@@ -223,7 +223,7 @@ func (d *Dashboard) serveSession(w http.ResponseWriter, r *http.Request) {
 	case c.Role < api.Viewer:
 		me.Why = "You have no role here: ask for the role viewer."
 	default:
-		me.Caller = &person{c.Principal, c.Tenant, c.Role.String(), overseesAll(&c)}
+		me.Caller = &person{c.Principal, c.Tenant, c.Role.String(), c.Role == api.Admin && c.AllTenants}
 	}
 	reply(w, me)
 }

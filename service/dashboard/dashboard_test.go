@@ -73,7 +73,7 @@ func TestMounted(t *testing.T) {
 		{"/admin/semel/v1/records", "user=nobody", 401},
 		{"/admin/semel/v1/records", "user=otto", 200},
 		{"/admin/semel/v1/operations", "user=otto", 200},
-		{"/admin/semel/ui/evidence", "user=otto", 404},
+		{"/admin/semel/v1/evidence/checkpoint", "user=otto", 404},
 		{"/v1/records", "user=otto", 404},
 	} {
 		if w := request(h, "GET", test.path, "Cookie", test.user); w.Code != test.status {

@@ -39,7 +39,7 @@ func newFlaky(t *testing.T, page string) *flaky {
 		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) {}, // the tab is gone
 	}
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		data := strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/ui/evidence") || r.URL.Path == "/readyz" || r.URL.Path == "/openapi.json" || r.URL.Path == "/problems/"
+		data := strings.HasPrefix(r.URL.Path, "/v1/") || r.URL.Path == "/readyz" || r.URL.Path == "/openapi.json" || r.URL.Path == "/problems/"
 		switch does := f.does.Load(); {
 		case data && does == hanging:
 			<-r.Context().Done()

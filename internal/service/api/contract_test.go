@@ -264,6 +264,8 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 	w.send("root", "GET", "/v1/figures", "").want(200)
 	w.send("root", "GET", "/v1/evidence/entries?name=req-0", "").want(200)
 	w.send("root", "GET", "/v1/evidence/export", "").want(200)
+	w.send("root", "GET", "/v1/evidence/checkpoint", "").want(200)
+	w.send("root", "POST", "/v1/evidence/verify", "").want(200)
 	w.send("operator", "GET", "/v1/conflicts", "").want(200)
 	w.send("operator", "GET", path+"/payloads", "").want(200)
 	w.send("operator", "POST", "/v1/explain", `{"request":"GET http://localhost/a"}`).want(200)
@@ -278,7 +280,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	if n := len(c.operations()); n != 28 {
+	if n := len(c.operations()); n != 30 {
 		t.Errorf("%d endpoints", n)
 	}
 }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
+	"math"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -19,27 +18,59 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// exportType is the media type of an export: a JSON value in each line.
-const exportType = "application/x-ndjson"
-
 func (b *builder) evidence() {
 	codes := []semel.Code{semel.CodeUnsupported, semel.CodeNotFound}
-	route(b, huma.Operation{
-		OperationID: "listEvidence", Method: http.MethodGet, Path: "/v1/evidence/entries", Tags: []string{"evidence"},
-		Summary: "Read what the evidence log says about a call",
-		Description: "The call is named by its record, or by an id of one of its deliveries, which may be a duplicate or one that was rejected. Several calls may have the same name. " +
-			"An entry may be newer than the newest checkpoint. Nothing proves what is answered here: that is what an export is for.",
-	}, Viewer, codes, listEvidence)
-	route(b, huma.Operation{
-		OperationID: "exportEvidence", Method: http.MethodGet, Path: "/v1/evidence/export", Tags: []string{"evidence"},
-		Summary: "Download the evidence log, to verify it elsewhere",
-		Description: "Lines of JSON up to the newest checkpoint, as 'semel evidence verify' reads them; an answer that broke off lacks the last one, which has end. " +
-			"A caller who may see only one tenant gets its entries only, each with a proof. A reader that is too slow is cut off.",
-		Responses: map[string]*huma.Response{"200": {
-			Description: "The export.",
-			Content:     map[string]*huma.MediaType{exportType: {Schema: &huma.Schema{Type: huma.TypeString}}},
-		}},
-	}, Viewer, codes, exportEvidence)
+	op := func(id, method, path, summary, description string) huma.Operation {
+		return huma.Operation{OperationID: id, Method: method, Path: "/v1/evidence/" + path, Tags: []string{"evidence"}, Summary: summary, Description: description}
+	}
+	route(b, op("listEvidence", http.MethodGet, "entries", "Read what the evidence log says about a call",
+		"Name the call by its record, or by an id of one of its deliveries, which may be a duplicate or one that was rejected. Several calls may have the same name. "+
+			"An admin of all tenants may leave out both, and reads the whole log. An entry may be newer than the newest checkpoint. "+
+			"Only an export proves the answer, or the proofs that newest adds, if you keep the checkpoint they lead to."), Viewer, codes, listEvidence)
+	route(b, op("getCheckpoint", http.MethodGet, "checkpoint", "Read the newest checkpoint of the evidence log",
+		"It says nothing about anybody. Keep it where the operator of the store can't change it."), Viewer, codes, getCheckpoint)
+	route(b, op("verifyEvidence", http.MethodPost, "verify", "Have the service verify its evidence log",
+		"It checks what an export would have, with nothing but the public keys. To prove the log to others, export it and verify it elsewhere."), Viewer, codes, verifyEvidence)
+	export := op("exportEvidence", http.MethodGet, "export", "Download the evidence log, to verify it elsewhere",
+		"Lines of JSON up to the newest checkpoint, as 'semel evidence verify' reads them; an answer that broke off lacks the last one, which has end. "+
+			"A caller who may see only one tenant gets its entries only, each with a proof. A reader that is too slow is cut off.")
+	export.Responses = map[string]*huma.Response{"200": {
+		Description: "The export.",
+		Content:     map[string]*huma.MediaType{exportType: {Schema: &huma.Schema{Type: huma.TypeString}}},
+	}}
+	route(b, export, Viewer, codes, exportEvidence)
+}
+
+// readEvidence is the log and a reader of it. Where an empty log has something to say, too, the
+// reader is nil.
+func (x *exchange) readEvidence(mayBeEmpty bool) (*evidence.Log, *evidence.Reader, error) {
+	log := x.api.opts.Evidence
+	if log == nil {
+		return nil, nil, x.api.newProblem(semel.CodeUnsupported, "this service keeps no evidence: its store can't, or evidence.key_file is not set")
+	}
+	reader, err := log.Reader(x.ctx())
+	if err != nil && !(mayBeEmpty && errors.Is(err, evidence.ErrEmpty)) {
+		return nil, nil, x.unreadable(err)
+	}
+	return log, reader, nil
+}
+
+type checkpointOutput struct{ Body wire.Checkpoint }
+
+func getCheckpoint(x *exchange, _ *struct{}) (*checkpointOutput, error) {
+	log, reader, err := x.readEvidence(true)
+	if err != nil {
+		return nil, err
+	}
+	c := wire.Checkpoint{Origin: log.Trust().Origin(), Keys: log.Trust().Keys()}
+	if fault := log.Fault(); fault != nil {
+		c.Fault = fault.Error()
+	}
+	if reader != nil {
+		signed, at := reader.Checkpoint()
+		c.Signed, c.Size, c.Root = signed, at.Size, at.Root.String()
+	}
+	return &checkpointOutput{c}, nil
 }
 
 type evidenceInput struct {
@@ -47,37 +78,35 @@ type evidenceInput struct {
 	Name   string `query:"name" maxLength:"1024" doc:"The key, or the command, request, correlation or event id of a delivery."`
 	Tenant string `query:"tenant" maxLength:"256" doc:"The tenant in which the name counts. Defaults to the caller's, which for who sees all tenants is the empty one."`
 	From   int64  `query:"from" minimum:"0" doc:"The first number that is listed."`
+	Newest bool   `query:"newest" doc:"List the newest entry first, each with its proof, 50 in a page."`
+	Before int64  `query:"before" minimum:"0" doc:"With newest: list only entries with smaller numbers."`
 }
 
 type evidenceOutput struct{ Body wire.Evidence }
 
 func listEvidence(x *exchange, in *evidenceInput) (*evidenceOutput, error) {
-	log := x.api.opts.Evidence
-	if log == nil {
-		return nil, x.noEvidence()
+	out, budget := &evidenceOutput{wire.Evidence{Entries: []wire.EvidenceEntry{}}}, paging.New(x.ctx())
+	log, reader, err := x.readEvidence(in.Newest)
+	if err != nil || reader == nil {
+		return out, err
 	}
-	subject, err := x.subject(log, in)
+	numbers, err := x.numbers(log, reader, in)
 	if err != nil {
 		return nil, err
 	}
-	reader, err := log.Reader(x.ctx())
-	if err != nil {
-		return nil, x.unreadable(err)
+	limit, proofs := wire.MaxEvidence, map[uint64][]string{}
+	if in.Newest {
+		limit = newestPage
+		if proofs, err = prove(x.ctx(), reader, numbers[:min(limit, len(numbers))], &out.Body); err != nil {
+			return nil, x.unreadable(err)
+		}
 	}
-	var numbers []uint64
-	if from := uint64(in.From); in.Name == "" {
-		numbers, err = reader.FindSome(x.ctx(), subject, from, wire.MaxEvidence+1)
-	} else if numbers, err = reader.FindCalls(x.ctx(), subject); err == nil {
-		first, _ := slices.BinarySearch(numbers, from)
-		numbers = numbers[first:]
-	}
-	if err != nil {
-		return nil, x.unreadable(err)
-	}
-	out, budget := &evidenceOutput{wire.Evidence{Entries: []wire.EvidenceEntry{}}}, paging.New(x.ctx())
 	for _, n := range numbers {
-		if len(out.Body.Entries) == wire.MaxEvidence || budget.Spent {
+		if len(out.Body.Entries) == limit || budget.Spent {
 			out.Body.Next = n
+			if in.Newest {
+				out.Body.Next++
+			}
 			break
 		}
 		kept, err := reader.Entry(x.ctx(), n)
@@ -88,25 +117,88 @@ func listEvidence(x *exchange, in *evidenceInput) (*evidenceOutput, error) {
 			return nil, x.unreadable(evidence.ErrTampered)
 		}
 		budget.Spend(len(kept.Leaf) + len(kept.Opening))
-		out.Body.Entries = append(out.Body.Entries, wire.EvidenceEntry{N: n, Leaf: kept.Leaf, Opening: kept.Opening})
+		out.Body.Entries = append(out.Body.Entries, wire.EvidenceEntry{N: n, Leaf: kept.Leaf, Opening: kept.Opening, Proof: proofs[n]})
 	}
 	return out, nil
 }
 
-// subject is what the caller asks about, if they may.
-func (x *exchange) subject(log *evidence.Log, in *evidenceInput) (store.Subject, error) {
+// newestPage is how many entries with proofs a page has at most.
+const newestPage = 50
+
+// numbers are those of the entries that the caller asks for, if they may see them, in the order
+// of the list: at least one more than a page has, if there are as many.
+func (x *exchange) numbers(log *evidence.Log, reader *evidence.Reader, in *evidenceInput) (numbers []uint64, err error) {
+	_, at := reader.Checkpoint()
+	from, before := uint64(in.From), uint64(math.MaxUint64)
+	if in.Before > 0 {
+		before = uint64(in.Before)
+	}
+	subject, err := x.subject(log, in)
 	switch {
-	case (in.Record == "") == (in.Name == ""):
-		return store.Subject{}, x.api.invalid("query.record", "give either record or name")
-	case in.Record != "" && in.Tenant != "":
-		return store.Subject{}, x.api.invalid("query.tenant", "a record has its tenant in its id")
-	case in.Record == "":
+	case err != nil:
+		return nil, err
+	case in.Record == "" && in.Name == "":
+		before = min(before, at.Size)
+		if in.Newest {
+			from = max(from, before-min(before, newestPage+1))
+		}
+		for n := from; n < min(before, from+wire.MaxEvidence+1); n++ {
+			numbers = append(numbers, n)
+		}
+	case in.Name != "":
+		numbers, err = reader.FindCalls(x.ctx(), subject)
+	case in.Newest:
+		numbers, err = reader.Find(x.ctx(), subject)
+	default:
+		numbers, err = reader.FindSome(x.ctx(), subject, from, wire.MaxEvidence+1)
+	}
+	if err != nil {
+		return nil, x.unreadable(err)
+	}
+	first, _ := slices.BinarySearch(numbers, from)
+	end, _ := slices.BinarySearch(numbers, before)
+	numbers = numbers[min(first, end):end]
+	if in.Newest {
+		slices.Reverse(numbers)
+	}
+	return numbers, nil
+}
+
+// prove proves those of the entries that the newest checkpoint has, and says which root the
+// proofs lead to.
+func prove(ctx context.Context, reader *evidence.Reader, numbers []uint64, page *wire.Evidence) (map[uint64][]string, error) {
+	_, at := reader.Checkpoint()
+	page.Size, page.Root = at.Size, at.Root.String()
+	numbers = slices.DeleteFunc(slices.Clone(numbers), func(n uint64) bool { return n >= at.Size })
+	proofs, err := reader.ProveAll(ctx, numbers)
+	texts := map[uint64][]string{}
+	for i, proof := range proofs {
+		texts[numbers[i]] = []string{}
+		for _, hash := range proof {
+			texts[numbers[i]] = append(texts[numbers[i]], hash.String())
+		}
+	}
+	return texts, err
+}
+
+// subject is what the caller asks about, if they may; zero for the whole log.
+func (x *exchange) subject(log *evidence.Log, in *evidenceInput) (s store.Subject, err error) {
+	switch {
+	case in.Record != "" && in.Name != "":
+		return s, x.api.invalid("query.record", "give either record or name")
+	case in.Name == "" && in.Tenant != "":
+		return s, x.api.invalid("query.tenant", "a tenant goes with a name; a record has its tenant in its id")
+	case in.Name != "":
 		tenant, err := x.tenantOf(in.Tenant)
 		return log.Name(tenant, in.Name), err
+	case in.Record == "" && x.tenant() != nil:
+		return s, x.api.newProblem(semel.CodeForbidden, "only an admin of all tenants may see the whole log: give record or name")
+	case in.Record == "":
+		return s, nil
 	}
 	id, err := store.DecodeID(in.Record)
 	if err != nil || !x.oversees(id.Tenant) {
-		return store.Subject{}, x.noRecord()
+		return s, x.noRecord()
 	}
 	return log.Subject(id), nil
 }
@@ -123,79 +215,6 @@ func (x *exchange) tenantOf(asked string) (string, error) {
 	return *bound, nil
 }
 
-type exportInput struct {
-	Tenant     string  `query:"tenant" maxLength:"256" doc:"Only the entries of this tenant, each with a proof."`
-	Entries    []int64 `query:"entries" maxItems:"1000" doc:"Only the entries with these numbers, each with a proof."`
-	NoOpenings bool    `query:"no_openings" doc:"Leave out what entries are about in clear."`
-}
-
-type exportOutput struct {
-	Type string `header:"Content-Type"`
-	Body func(huma.Context)
-}
-
-func exportEvidence(x *exchange, in *exportInput) (*exportOutput, error) {
-	log := x.api.opts.Evidence
-	if log == nil {
-		return nil, x.noEvidence()
-	}
-	tenant, err := x.tenantOf(in.Tenant)
-	if err != nil {
-		return nil, err
-	}
-	opts := &evidence.ExportOptions{NoOpenings: in.NoOpenings}
-	if x.tenant() != nil || x.r.URL.Query().Has("tenant") {
-		opts.Tenant = log.Tenant(tenant)
-	}
-	reader, err := log.Reader(x.ctx())
-	if err != nil {
-		return nil, x.unreadable(err)
-	}
-	if in.Entries != nil {
-		if opts.Only, err = x.proved(reader, in.Entries, opts.Tenant); err != nil {
-			return nil, err
-		}
-		opts.Tenant = "" // it is a view of entries, whose tenants were looked at
-	}
-	return &exportOutput{exportType, func(huma.Context) {
-		// A part of an export has no end, and the connection breaks, so that nobody takes it
-		// for the whole: the status was sent long before.
-		paced := &pacedWriter{x.w, x.api.opts.StreamTimeout}
-		if err := reader.Export(x.ctx(), paced, opts); err != nil {
-			panic(http.ErrAbortHandler)
-		}
-		paced.end()
-	}}, nil
-}
-
-// proved are the numbers of entries that the caller may see, rising; an empty tenant means all.
-func (x *exchange) proved(reader *evidence.Reader, asked []int64, tenant string) ([]uint64, error) {
-	_, at := reader.Checkpoint()
-	slices.Sort(asked)
-	var numbers []uint64
-	for _, n := range slices.Compact(asked) {
-		if n < 0 || uint64(n) >= at.Size {
-			return nil, x.api.invalid("query.entries", "the newest checkpoint doesn't have all of these entries")
-		}
-		numbers = append(numbers, uint64(n))
-		if tenant == "" {
-			continue
-		}
-		kept, err := reader.Entry(x.ctx(), uint64(n))
-		if err != nil {
-			return nil, x.unreadable(err)
-		}
-		if leaf, err := evidence.ParseArtifact(kept.Leaf); err != nil || leaf.Tenant != tenant {
-			return nil, x.api.newProblem(semel.CodeForbidden, "the caller may see only their own tenant's evidence")
-		}
-	}
-	return numbers, nil
-}
-
-func (x *exchange) noEvidence() error {
-	return x.api.newProblem(semel.CodeUnsupported, "this service keeps no evidence: its store can't, or evidence.key_file is not set")
-}
-
 // unreadable says why the log can't be read: who asks has a role.
 func (x *exchange) unreadable(err error) error {
 	switch {
@@ -208,31 +227,3 @@ func (x *exchange) unreadable(err error) error {
 	}
 	return x.api.newProblem(semel.CodeStoreUnavailable, "the evidence log can't be read at the moment").after(retryUnavailable)
 }
-
-// pacedWriter gives each piece of an answer its own time, so that a long answer may take long,
-// and a reader who stopped reading doesn't hold it for ever.
-type pacedWriter struct {
-	w       http.ResponseWriter
-	timeout time.Duration
-}
-
-// pieceSize is how much must get through in that time, in bytes.
-const pieceSize = 32 << 10
-
-// Write implements [io.Writer].
-func (p *pacedWriter) Write(text []byte) (n int, err error) {
-	c := http.NewResponseController(p.w)
-	for piece := range slices.Chunk(text, pieceSize) {
-		_ = c.SetWriteDeadline(time.Now().Add(p.timeout)) // a writer without deadlines has no connection
-		written, err := p.w.Write(piece)
-		if n += written; err != nil {
-			return n, err
-		}
-	}
-	return n, nil
-}
-
-// end gives the connection back without a deadline, for the next request on it.
-func (p *pacedWriter) end() { _ = http.NewResponseController(p.w).SetWriteDeadline(time.Time{}) }
-
-var _ io.Writer = (*pacedWriter)(nil)

@@ -10,10 +10,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
@@ -118,13 +121,132 @@ func TestEvidenceOfACall(t *testing.T) {
 	}
 	w.send("viewer", "GET", "/v1/evidence/entries?record="+record("evil"), "").refused(404, "not_found")
 	w.send("viewer", "GET", "/v1/evidence/entries?tenant=evil&name=req-1", "").refused(403, "forbidden")
-	for _, query := range []string{"", "name=a&record=" + record("acme"), "tenant=acme&record=" + record("acme"), "record=a&more=1"} {
+	if found := list("root", ""); len(found) != 12 {
+		t.Errorf("the whole log has %d entries", len(found))
+	}
+	w.send("viewer", "GET", "/v1/evidence/entries", "").refused(403, "forbidden")
+	for _, query := range []string{"tenant=acme", "name=a&record=" + record("acme"), "tenant=acme&record=" + record("acme"), "record=a&more=1"} {
 		w.send("root", "GET", "/v1/evidence/entries?"+query, "").want(400)
 	}
-	for _, path := range []string{"entries?name=a", "export"} {
+	for _, path := range []string{"entries?name=a", "export", "checkpoint"} {
 		w.sendTo(w.admin.URL, "shop", "GET", "/v1/evidence/"+path, "").refused(403, "forbidden")
 		w.sendTo(w.data.URL, "root", "GET", "/v1/evidence/"+path, "").refused(404, "not_found")
 		newWorld(t).send("root", "GET", "/v1/evidence/"+path, "").want(501)
+	}
+}
+
+// TestNewestEvidence: there may be any number of entries, and a page has the newest of those
+// before a number, each with its proof.
+func TestNewestEvidence(t *testing.T) {
+	keys, err := evidence.GenerateKeys("example.com/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := memstore.New()
+	log, err := evidence.New(st, keys, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(o *Options) { o.Evidence = log })
+	get := func(query string) (page wire.Evidence) {
+		t.Helper()
+		if err := json.Unmarshal(w.send("root", "GET", "/v1/evidence/entries?newest=true"+query, "").want(200).Raw, &page); err != nil {
+			t.Fatal(err)
+		}
+		return page
+	}
+	if page := get(""); len(page.Entries) != 0 || page.Size != 0 {
+		t.Errorf("an empty log has %+v", page)
+	}
+	if c := w.send("root", "GET", "/v1/evidence/checkpoint", "").want(200); c.str("signed") != "" || c.str("origin") != "example.com/log" {
+		t.Errorf("the checkpoint of an empty log is %s", c.Raw)
+	}
+	id := semel.ID{Tenant: "acme", Principal: "shop", Operation: "pay", Key: "order-0"}
+	add := func(n int, s store.Subject) {
+		var entries []store.Entry
+		for range n {
+			entries = append(entries, store.Entry{Leaf: fmt.Appendf(nil, `{"v":1,"artifact_id":"<%d>"}`, n), Subject: s})
+		}
+		if err := st.AppendEvidence(t.Context(), entries); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(70, log.Subject(id))
+	add(10, store.Subject{2})
+	add(60, log.Subject(id))
+	if err := log.Integrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	add(5, log.Subject(id)) // not signed yet
+	for about, want := range map[string][]int{"&record=" + id.Encode(): {50, 50, 35}, "": {50, 50, 40}} {
+		query, last := about, uint64(1<<62)
+		for i, n := range want {
+			page := get(query)
+			if len(page.Entries) != n || (page.Next == 0) != (i == len(want)-1) || page.Size != 140 {
+				t.Fatalf("page %d has %d entries, and %d follows", i, len(page.Entries), page.Next)
+			}
+			for _, e := range page.Entries {
+				if e.N >= last {
+					t.Fatalf("entry %d follows %d", e.N, last)
+				}
+				last = e.N
+				checkProof(t, &page, &e)
+			}
+			query = about + "&before=" + strconv.FormatUint(page.Next, 10)
+		}
+	}
+	if page := get("&before=1"); len(page.Entries) != 1 || page.Next != 0 {
+		t.Errorf("before 1 there are %+v", page)
+	}
+}
+
+// checkProof checks an entry by nothing but its page.
+func checkProof(t *testing.T, page *wire.Evidence, e *wire.EvidenceEntry) {
+	t.Helper()
+	if (e.Proof != nil) != (e.N < page.Size) {
+		t.Errorf("entry %d has the proof %v", e.N, e.Proof)
+	}
+	if e.Proof == nil {
+		return
+	}
+	hash := func(text string) tlog.Hash {
+		h, err := tlog.ParseHash(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	var proof tlog.RecordProof
+	for _, text := range e.Proof {
+		proof = append(proof, hash(text))
+	}
+	if err := tlog.CheckRecord(proof, int64(page.Size), hash(page.Root), int64(e.N), tlog.RecordHash(e.Leaf)); err != nil {
+		t.Errorf("entry %d: %v", e.N, err)
+	}
+}
+
+// TestVerifyEvidence: each caller has verified what they may see.
+func TestVerifyEvidence(t *testing.T) {
+	w, _, kept := evidenceWorld(t)
+	for as, want := range map[string]struct {
+		view    string
+		entries json.Number
+	}{"root": {"log", "12"}, "viewer": {"tenant", "6"}} {
+		got := w.send(as, "POST", "/v1/evidence/verify", "").want(200)
+		if got.str("view") != want.view || got.at("entries") != want.entries || got.at("finding") != nil {
+			t.Errorf("%s: %s", as, got.Raw)
+		}
+	}
+	if c := w.send("viewer", "GET", "/v1/evidence/checkpoint", "").want(200); c.at("size") != json.Number("12") || !strings.Contains(c.str("signed"), "example.com/log") {
+		t.Errorf("the checkpoint is %s", c.Raw)
+	}
+	entries, err := kept.ReadEvidence(t.Context(), 3, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries[0].Leaf[5] ^= 1 // which the store has, too
+	if got := w.send("root", "POST", "/v1/evidence/verify", "").want(200); got.str("finding.kind") != "changed" {
+		t.Errorf("a changed leaf: %s", got.Raw)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/body"
 )
 
@@ -58,7 +59,7 @@ func (a *API) handler(admin bool) *builder {
 					"Begin an execution under a key, do the work, end the execution; whoever repeats the call gets the same outcome.",
 			},
 			Components: &huma.Components{
-				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+				Schemas: huma.NewMapRegistry("#/components/schemas/", schemaName),
 				SecuritySchemes: map[string]*huma.SecurityScheme{
 					"bearer": {Type: "http", Scheme: "bearer", Description: "A static token or a JWT. Client certificates and the headers of a trusted proxy do too, where they are configured."},
 				},
@@ -87,6 +88,18 @@ func (a *API) handler(admin bool) *builder {
 	b.mux.HandleFunc("/", b.notFound)
 	b.handler = secured(b.mux)
 	return b
+}
+
+// schemaName names the schema of a type. Package evidence has names of its own, which the API
+// has too.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for ; t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice; t = t.Elem() {
+	}
+	if t.PkgPath() == reflect.TypeFor[evidence.Report]().PkgPath() {
+		return "Evidence" + name
+	}
+	return name
 }
 
 // description is the OpenAPI document of all routes.

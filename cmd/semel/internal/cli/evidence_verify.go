@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -119,16 +118,8 @@ func (s *evidenceSource) verify(cmd *cobra.Command, args, kept []string) (report
 		return evidence.Verify(cmd.InOrStdin(), trust, opts)
 	case "":
 		err = s.open(cmd, false, func(ctx context.Context, log evidenceLog) error {
-			from, to := io.Pipe()
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				to.CloseWithError(log.ExportEvidence(ctx, to, client.EvidenceExport{}))
-			}()
 			var err error
-			report, err = evidence.Verify(from, trust, opts)
-			from.CloseWithError(errVerified)
-			<-ended
+			report, err = evidence.VerifyExport(func(w io.Writer) error { return log.ExportEvidence(ctx, w, client.EvidenceExport{}) }, trust, opts)
 			return err
 		})
 		return report, err
@@ -140,9 +131,6 @@ func (s *evidenceSource) verify(cmd *cobra.Command, args, kept []string) (report
 	defer f.Close()
 	return evidence.Verify(f, trust, opts)
 }
-
-// errVerified ends an export that nobody reads any more.
-var errVerified = errors.New("the verification is over")
 
 func printVerified(w io.Writer, r *evidence.Report, kept bool) error {
 	if r.Finding != nil {

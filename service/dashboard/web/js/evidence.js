@@ -13,6 +13,9 @@ const join = (...parts) => {
 	return all;
 };
 const sha256 = async (data) => new Uint8Array(await crypto.subtle.digest('SHA-256', data));
+const utf8 = (text) => new TextEncoder().encode(text);
+/** A leaf, or an opening, as it was hashed: both are canonical JSON, whose members keep their order here. */
+export const canonical = (value) => utf8(JSON.stringify(value));
 const leafHash = (leaf) => sha256(join(Uint8Array.of(0), leaf));
 const nodeHash = (l, r) => sha256(join(Uint8Array.of(1), l, r));
 
@@ -40,13 +43,15 @@ const same = (a, b) => a && a.length === b.length && a.every((v, i) => v === b[i
 
 /** 'proved', 'wrong', 'pending' (not under a checkpoint yet), or 'unable' (no cryptography on plain HTTP). */
 async function prove(entry, list) {
-	if (!entry.proof && list.size <= entry.n) return 'pending';
+	if (entry.n >= list.size) return 'pending';
 	if (!globalThis.crypto?.subtle) return 'unable';
-	return same(await rootOf(entry.n, list.size, bytes(entry.raw), (entry.proof || []).map(bytes)), bytes(list.root_base64)) ? 'proved' : 'wrong';
+	const hex = [...await sha256(join(utf8('semel-opening-1\n'), canonical(entry.opening)))].map((b) => b.toString(16).padStart(2, '0')).join('');
+	if (entry.opening && hex !== entry.leaf.commitment) return 'wrong';
+	return same(await rootOf(entry.n, list.size, canonical(entry.leaf), (entry.proof || []).map(bytes)), bytes(list.root)) ? 'proved' : 'wrong';
 }
 
 export async function loadEntries(params, signal) {
-	const list = await get('ui/evidence/entries?' + new URLSearchParams(params), signal);
+	const list = await get('v1/evidence/entries?' + new URLSearchParams({ newest: true, ...params }), signal);
 	for (const e of list.entries) e.status = await prove(e, list);
 	return list;
 }
@@ -94,7 +99,7 @@ export const EntryList = ({ list, records }) => html`<ol class="entries">${list.
 	<span>${tell(e)}${e.leaf.payload.attempt ? html`<small> attempt ${e.leaf.payload.attempt}</small>` : ''}${records && e.opening ? html` <a class="key" href=${href('find', e.opening.idempotency_key)}>${e.opening.idempotency_key}</a> <small>${e.opening.operation}</small>` : ''}${records && !e.opening && html` <small>its opening was erased</small>`}</span></li>`)}</ol>`;
 
 export function EvidenceScreen() {
-	const head = useLoad((signal) => get('ui/evidence', signal), [], 2000);
+	const head = useLoad((signal) => get('v1/evidence/checkpoint', signal), [], 2000);
 	const [before, setBefore] = useState(0);
 	const all = me.value.caller.all_tenants;
 	const list = useLoad((signal) => (all ? loadEntries(before ? { before } : {}, signal) : null), [before, all], before ? 0 : 2000);
@@ -103,7 +108,7 @@ export function EvidenceScreen() {
 	const verify = async () => {
 		setBusy(true);
 		setReport(null);
-		try { setReport(await (await send('POST', 'ui/evidence/verify')).json()); } catch (error) { setReport({ error }); } finally { setBusy(false); }
+		try { setReport(await (await send('POST', 'v1/evidence/verify')).json()); } catch (error) { setReport({ error }); } finally { setBusy(false); }
 	};
 	const c = head.data;
 	return html`<${Head} title="Evidence"><button type="button" class="primary" disabled=${busy || !c?.size} onClick=${verify}>${busy ? 'Verifying…' : 'Verify the log'}</button><//>
