@@ -2,13 +2,14 @@ package evidence
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
 )
 
-// eraseExpired erases the openings that were kept for long enough.
+// eraseExpired erases the openings that have reached Options.KeepOpenings.
 func (l *Log) eraseExpired(ctx context.Context) error {
 	now, err := l.store.Now(ctx)
 	if err == nil {
@@ -17,33 +18,31 @@ func (l *Log) eraseExpired(ctx context.Context) error {
 	return err
 }
 
-// Erase deletes the openings of entries from before a time, and returns how many
-// entries it went through. Leaves, and what they prove, stay.
+// Erase deletes the openings of entries from before a time, and returns how many entries it
+// went through. Leaves and proofs stay.
 //
-// Entries are in the order in which they were written. So one whose time is later is taken
-// for older than it says, and goes with the others, where most of those behind it are old
-// enough: its clock was ahead. A stretch of such entries that is longer than what is behind
-// it waits.
+// It goes by the numbers of the entries, which are in the order of their writes, and stops at
+// the first one from that time or later. A time in the future says only that the clock was
+// ahead: such an entry goes with the next old one behind it. A clock that was ahead by less
+// delays erasure by as much.
 //
-// A log that is not signed any more is erased all the same: that its openings go after
-// a time was promised to those they are about, and whoever put the log back could
-// delete them anyway.
-func (l *Log) Erase(ctx context.Context, before time.Time) (uint64, error) {
-	for n := uint64(0); ; {
-		step, err := l.eraseStep(ctx, before)
-		n += step
-		if err != nil || step < maxStep {
-			return n, err
+// A log that nobody signs any more is erased all the same: the people in its openings were
+// promised that, and whoever put the log back could delete openings anyway.
+func (l *Log) Erase(ctx context.Context, before time.Time) (all uint64, err error) {
+	for {
+		n, err := l.eraseStep(ctx, before)
+		if all += n; err != nil || n == 0 {
+			return all, err
 		}
 	}
 }
 
 // EraseRecord deletes the openings of all entries about one identity, as when a person wants
-// to be forgotten, and returns how many entries there are. Leaves, and what they prove, stay.
-// It is [semel.Witness.EraseRecord], see [semel.Removal]. Entries of deliveries that are
-// still to be written are not among them.
+// to be forgotten, and returns how many entries there are. Leaves and proofs stay. It
+// implements [semel.Witness.EraseRecord], see [semel.Removal]. It doesn't reach entries that the
+// log hasn't written yet.
 func (l *Log) EraseRecord(ctx context.Context, id semel.ID) (int, error) {
-	// This numbers what was written, so that it is found.
+	// This numbers new entries, so that Find sees them.
 	if _, err := l.store.ReadEvidence(ctx, 0, 1); err != nil {
 		return 0, err
 	}
@@ -60,7 +59,7 @@ func (l *Log) EraseRecord(ctx context.Context, id semel.ID) (int, error) {
 	return len(numbers), nil
 }
 
-// eraseStep goes through up to maxStep entries.
+// eraseStep erases about maxStep entries, or none if none is old.
 func (l *Log) eraseStep(ctx context.Context, before time.Time) (uint64, error) {
 	l.turn.Lock()
 	defer l.turn.Unlock()
@@ -68,55 +67,43 @@ func (l *Log) eraseStep(ctx context.Context, before time.Time) (uint64, error) {
 	if err != nil || h.Checkpoint == "" {
 		return 0, err
 	}
-	n, err := (&Reader{store: l.store, head: h}).oldEntries(ctx, h.Erased, before)
+	now, err := l.store.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n, err := (&Reader{store: l.store, head: h}).oldEntries(ctx, h.Erased, before, now.Time())
 	if err != nil || n == 0 {
 		return 0, err
 	}
-	// A crash between the two writes leaves openings that are erased again.
+	// A crash between the two writes leaves openings that the next step erases again.
 	if err := l.store.EraseEvidence(ctx, h.Erased, h.Erased+n); err != nil {
 		return 0, err
 	}
 	next := *h
 	next.Erased += n
-	if _, err := l.swap(ctx, h, &next); err != nil { // if another was faster, it is done again
+	if _, err := l.swap(ctx, h, &next); err != nil { // if another node was faster, it starts over
 		return 0, err
 	}
 	return n, nil
 }
 
-// eraseWindow bounds the entries behind one that tell whether its clock was ahead.
-const eraseWindow = 1024
+var errYoung = errors.New("the entry is not old enough")
 
-// oldEntries counts the entries from a number on, up to maxStep, that are from before a
-// time.
-func (r *Reader) oldEntries(ctx context.Context, from uint64, before time.Time) (n uint64, err error) {
-	var old []bool // whether the entries from there on are
-	for ; n < maxStep; n++ {
-		for at := from + uint64(len(old)); n+eraseWindow >= uint64(len(old)) && at < r.head.at.Size; at = from + uint64(len(old)) {
-			err := r.entries(ctx, at, min(at+readBatch, r.head.at.Size), func(_ uint64, en *store.Entry) error {
-				a, err := ParseArtifact(en.Leaf)
-				old = append(old, err == nil && a.EmittedAt.Before(before)) // what tells no time is as old as the others
-				return nil
-			})
-			if err != nil {
-				return 0, err
-			}
+// oldEntries counts the entries from a number on to the last old one before the first that
+// isn't, or to about maxStep.
+func (r *Reader) oldEntries(ctx context.Context, from uint64, before, now time.Time) (old uint64, err error) {
+	err = r.entries(ctx, from, r.head.at.Size, func(n uint64, en *store.Entry) error {
+		a, err := ParseArtifact(en.Leaf) // without a time, it goes with the next, too
+		switch at := a.EmittedAt; {
+		case old >= maxStep, err == nil && !at.Before(before) && !at.After(now):
+			return errYoung
+		case err == nil && at.Before(before):
+			old = n + 1 - from
 		}
-		if n == uint64(len(old)) || !old[n] && !amongOld(old[n+1:min(uint64(len(old)), n+1+eraseWindow)]) {
-			break
-		}
+		return nil
+	})
+	if errors.Is(err, errYoung) {
+		err = nil
 	}
-	return n, nil
-}
-
-// amongOld reports whether what is behind an entry shows that it is old: more than half of
-// it, up to the last one that is. A single one may itself be of a clock that was behind.
-func amongOld(behind []bool) bool {
-	n, last := 0, 0
-	for i, is := range behind {
-		if is {
-			n, last = n+1, i+1
-		}
-	}
-	return n > 1 && 2*n > last
+	return old, err
 }

@@ -89,7 +89,8 @@ func TestEraseGoesOnPastEntriesOfAWrongClock(t *testing.T) {
 		}, nil, 40, 0},
 		{"and one that is far behind takes none with it that are young", func(*testing.T, *rig) {}, func(t *testing.T, r *rig) { wrongly(t, r, -10*year, 1) }, 40, 0},
 		{"nor do many, among more of others", func(*testing.T, *rig) {}, func(t *testing.T, r *rig) { wrongly(t, r, -10*year, 30) }, 40, 0},
-		{"but a stretch of them that is longer than what is behind waits", func(t *testing.T, r *rig) { wrongly(t, r, 10*year, 30) }, nil, 20, 30},
+		{"a long stretch of them", func(t *testing.T, r *rig) { wrongly(t, r, 10*year, 30) }, nil, 40, 0},
+		{"but one that is ahead and has nothing old behind it waits", func(*testing.T, *rig) {}, func(t *testing.T, r *rig) { wrongly(t, r, 10*year, 1) }, 40, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
