@@ -25,9 +25,8 @@ type EvidenceEntry struct {
 	Leaf, Opening []byte
 }
 
-// EvidenceName says about which calls entries are: about the one with ID, or if that is zero
-// about those that have Name in Tenant: the key, or an id of a delivery, which may be a
-// duplicate.
+// EvidenceName names calls: the one with ID, or if that is zero all with Name in Tenant: the
+// key, or an id of a delivery, which may be a duplicate.
 type EvidenceName struct {
 	ID           semel.ID
 	Tenant, Name string
@@ -71,11 +70,11 @@ func (c *Client) Evidence(ctx context.Context, about EvidenceName) (all []Eviden
 // EvidenceExport says what [Client.ExportEvidence] writes. Its zero value is everything that
 // the caller may see.
 type EvidenceExport struct {
-	// Tenant is the one whose entries are written, each with a proof. Nil: those of all, or
-	// of the only one that the caller may see.
+	// Tenant writes only the entries of a tenant, each with a proof. Nil: of all tenants, or of
+	// the only one that the caller may see.
 	Tenant *string
-	// Entries are the numbers of those that are written, each with a proof; at most 1000.
-	// Nil: all.
+	// Entries are the numbers of the entries to write, each with a proof; at most 1000. Nil:
+	// all.
 	Entries []uint64
 	// NoOpenings leaves out what entries are about in clear.
 	NoOpenings bool
@@ -83,8 +82,8 @@ type EvidenceExport struct {
 
 // ExportEvidence writes an export of the evidence log to w, as it comes. It isn't verified:
 // do that with [github.com/semelhq/semel/evidence.Verify], and with public keys that don't
-// come from the service. After an error, what was written is a part of an export. It needs
-// the role viewer and the admin listener.
+// come from the service. After an error, w has a part of an export. It needs the role viewer
+// and the admin listener.
 func (c *Client) ExportEvidence(ctx context.Context, w io.Writer, what EvidenceExport) error {
 	params := url.Values{}
 	if what.Tenant != nil {
@@ -106,7 +105,7 @@ func (c *Client) ExportEvidence(ctx context.Context, w io.Writer, what EvidenceE
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The whole may take long, and the service not: it is given time for each piece.
+	// The whole may take long, but each piece has its own time.
 	silence := time.AfterFunc(c.opts.Timeout+c.opts.MaxWait, cancel)
 	defer silence.Stop()
 	resp, err := c.roundTrip(ctx, q, nil)
@@ -149,7 +148,7 @@ func (h *heardReader) Read(p []byte) (int, error) {
 	return h.Reader.Read(p)
 }
 
-// lastLine hands on what is written, and remembers how it ends.
+// lastLine writes to w, and remembers the end.
 type lastLine struct {
 	w    io.Writer
 	tail []byte

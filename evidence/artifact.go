@@ -22,11 +22,11 @@ var Schema []byte
 // Type says what an artifact tells of.
 type Type string
 
-// The types. The first two are those of the specification of idempotent commands;
-// the others are named after them, and are ours.
+// The types. The specification of idempotent commands has the first two; the others are
+// ours.
 const (
-	// TypeObservation is what a delivery got: first_seen when its call is new,
-	// duplicate_replayed when it got the outcome that exists.
+	// TypeObservation is the answer to a delivery: first_seen if its call is new,
+	// duplicate_replayed if it got the recorded outcome.
 	TypeObservation Type = "observation.emitted"
 	// TypeRejected is a call that was refused: with the reason
 	// idempotency_conflict because its key was used with another payload, with the
@@ -57,24 +57,23 @@ const (
 	// it, because another caller claimed the key.
 	TypeMoved Type = "record.moved"
 
-	// TypeRestored is the word that the store was restored from a backup: what it had
-	// recorded since may have been executed again.
+	// TypeRestored says that the store was restored from a backup. Calls since the backup may
+	// have run again.
 	TypeRestored Type = "store.restored"
 
-	// TypeAnswered is what a delivery got otherwise: execute for a call that is not
-	// recorded, in_flight, held, or too_late.
+	// TypeAnswered is any other answer to a delivery: execute for an unrecorded call, in_flight,
+	// held, or too_late.
 	TypeAnswered Type = "delivery.answered"
 )
 
-// The decisions that the specification names; others are those of [semel.Decision].
+// The decisions that the specification names; the others are values of [semel.Decision].
 const (
 	DecisionFirstSeen = "first_seen"
 	DecisionReplayed  = "duplicate_replayed"
 	DecisionConflict  = "conflict_rejected"
 )
 
-// ReasonConflict is why a call with another payload is rejected, and ReasonRejected
-// why one is that its handler refused.
+// Why a call was rejected: it came with another payload, or its handler refused it.
 const (
 	ReasonConflict = "idempotency_conflict"
 	ReasonRejected = "rejected"
@@ -82,14 +81,13 @@ const (
 
 // Artifact is a leaf. Its JSON is canonical (RFC 8785).
 type Artifact struct {
-	// ID is unique. A write whose result was unknown is sent again with the same
-	// one; an entry that belongs to no record may be in the log twice.
+	// ID is unique, except that an entry without a record may be in the log twice: a write
+	// with an unknown result is repeated.
 	ID   string `json:"artifact_id"`
 	Type Type   `json:"artifact_type"`
 	// Commitment is the digest of the opening; see [Commit].
 	Commitment string `json:"commitment"`
-	// EmittedAt is when the change was made, by the store's clock, or else when
-	// the delivery was answered, by the node's.
+	// EmittedAt is the time of the change, or of the answer, by the store's clock.
 	EmittedAt time.Time `json:"emitted_at"`
 	Payload   Payload   `json:"payload"`
 	// Tenant is the blinded name of the tenant: the same in all entries of a log.
@@ -103,9 +101,8 @@ type Artifact struct {
 // unfinished, and every change has its content; in version 1 the first programs left it out.
 const Version = 2
 
-// Payload is what an artifact says. Members that say nothing are left out.
-// Fingerprints and the outcome reference are keyed digests: they can be compared
-// with each other and with nothing else.
+// Payload is the content of an artifact, without empty members. Fingerprints and the outcome
+// reference are keyed digests: you can compare them with each other and with nothing else.
 type Payload struct {
 	Attempt int `json:"attempt,omitempty"`
 	// By is who decided instead of the holder: operator or reconciler. The opening has
@@ -113,26 +110,24 @@ type Payload struct {
 	By string `json:"by,omitempty"`
 	// Change is the change of the record that the artifact is evidence of.
 	Change store.Change `json:"change,omitempty"`
-	// Content is a keyed digest of the record after the change, by which an audit finds one
-	// that was changed behind the engine.
+	// Content is a keyed digest of the record after the change, for the audit.
 	Content string `json:"content,omitempty"`
 	Counted
-	// Decision is what a delivery got.
+	// Decision is the answer to a delivery.
 	Decision string `json:"decision,omitempty"`
 	// Disposition is how the newest attempt had ended by then.
 	Disposition string `json:"disposition,omitempty"`
 	// Durability is what the store promised by its settings.
 	Durability store.Level `json:"durability,omitempty"`
-	// Executed says whether this delivery was given the execution, where the
-	// artifact is about a delivery.
+	// Executed says whether the delivery got the execution, in entries about a delivery.
 	Executed *bool `json:"executed,omitempty"`
 	// Fence is that of the attempt, in digits.
 	Fence string `json:"fence,omitempty"`
 	// Fingerprint is that of the call, in entries about a delivery: what becomes of
 	// it has the same fence. Presented is that of a delivery with another payload.
 	Fingerprint string `json:"fingerprint,omitempty"`
-	// KeptUntil is until when the record is kept; while its attempt isn't over, until when
-	// at least.
+	// KeptUntil is when the record's window ends; while its attempt runs, the earliest time at
+	// which it can.
 	KeptUntil time.Time `json:"kept_until,omitzero"`
 	// Operation is the blinded name of the operation.
 	Operation  string `json:"operation_ref,omitempty"`
@@ -144,8 +139,8 @@ type Payload struct {
 	Numbered
 	// State is that of the effect, message or compensation afterwards.
 	State string `json:"state,omitempty"`
-	// Unfinished says that the record has messages to deliver, or is being compensated: it
-	// is kept until that is done, whatever KeptUntil says.
+	// Unfinished says that the record has messages to deliver or a compensation to end, and
+	// stays until then, whatever KeptUntil says.
 	Unfinished bool `json:"unfinished,omitempty"`
 }
 
@@ -169,7 +164,7 @@ type Numbered struct {
 
 // Opening is what an artifact is about, in clear. Its JSON is canonical.
 type Opening struct {
-	// CommandID and CorrelationID are those of the first delivery.
+	// CommandID, CorrelationID and RequestID come from the first delivery.
 	CommandID     string `json:"command_id,omitempty"`
 	CorrelationID string `json:"correlation_id,omitempty"`
 	// FailureCode is why it failed.
@@ -184,18 +179,17 @@ type Opening struct {
 	Operation string `json:"operation"`
 	// OutcomeSHA256 is [OutcomeDigest] of the outcome.
 	OutcomeSHA256 string `json:"outcome_sha256,omitempty"`
-	// PresentedBy, PresentedCommandID, PresentedRequestID and PresentedFingerprint are those of the
-	// delivery, where they are other ones.
+	// PresentedBy, PresentedCommandID, PresentedRequestID and PresentedFingerprint come from
+	// this delivery, where they differ.
 	PresentedBy          string `json:"presented_by,omitempty"`
 	PresentedCommandID   string `json:"presented_command_id,omitempty"`
 	PresentedFingerprint string `json:"presented_fingerprint,omitempty"`
 	PresentedRequestID   string `json:"presented_request_id,omitempty"`
 	Principal            string `json:"principal"`
-	// Reason is what an operator gave as one.
-	Reason string `json:"reason,omitempty"`
-	// RequestID is that of the first delivery, where its protocol has one.
+	// Reason is the operator's.
+	Reason    string `json:"reason,omitempty"`
 	RequestID string `json:"request_id,omitempty"`
-	// Salt is random, so that nobody can find out by trying what an opening was.
+	// Salt is random, so that nobody can guess an erased opening by trying.
 	Salt string `json:"salt"`
 	// SettledBy is the name of who decided, where the leaf says by.
 	SettledBy string `json:"settled_by,omitempty"`
@@ -237,9 +231,9 @@ func ParseOpening(leaf Artifact, opening []byte) (Opening, error) {
 	return o, nil
 }
 
-// OutcomeDigest is what Opening.OutcomeSHA256 is the hexadecimal form of: the
-// SHA-256 over the disposition, whether the result was kept, and the length-framed
-// result, failure code and failure message. It is zero where there is no outcome.
+// OutcomeDigest is the digest in Opening.OutcomeSHA256: a SHA-256 over the disposition, whether
+// the result is still there, and the length-framed result, failure code and failure message. It
+// is zero without an outcome.
 func OutcomeDigest(rec *semel.Record) (sum [sha256.Size]byte) {
 	if !hasOutcome(rec) {
 		return sum

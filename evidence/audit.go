@@ -17,12 +17,12 @@ type Discrepancy string
 const (
 	// RecordMissing: by the log there is a record, and it isn't in the store.
 	RecordMissing Discrepancy = "missing"
-	// RecordChanged: it isn't what the log says that it was after its last change.
+	// RecordChanged: the log has other contents after its last change.
 	RecordChanged Discrepancy = "changed"
-	// RecordOlder: it is what it was before its last change, as if it were put back.
+	// RecordOlder: it has the contents from before its last change, as if somebody put it back.
 	RecordOlder Discrepancy = "older"
-	// RecordUnknown: the log doesn't tell of any change of it, although it has everything
-	// that happened to its operation since before the record was made.
+	// RecordUnknown: the log has no change of it, although it began to cover its operation
+	// before the record was created.
 	RecordUnknown Discrepancy = "unknown"
 )
 
@@ -33,12 +33,12 @@ type WhyUnlogged string
 const (
 	// NoEvidence: the log has nothing about the record's operation.
 	NoEvidence WhyUnlogged = "no_evidence"
-	// BeforeEvidence: the record was made before the first entry about its operation.
+	// BeforeEvidence: the record is older than the first entry about its operation.
 	BeforeEvidence WhyUnlogged = "before_evidence"
 	// BeforeRestore: it is from the backup from which the store was restored, and the log
 	// has nothing about it.
 	BeforeRestore WhyUnlogged = "before_restore"
-	// NoContents: its entries don't say what it is. The first versions wrote such.
+	// NoContents: its entries have no digest of its contents. The first versions wrote such.
 	NoContents WhyUnlogged = "no_contents"
 	// OtherFormat: its entries were written by another version, which stored the record in a
 	// form that this one can't compare.
@@ -69,18 +69,17 @@ type AuditFault struct {
 	Entry *uint64 `json:"entry,omitempty"`
 }
 
-// Audit is what [Log.Audit] found. Each of the records is what the log says, or needn't be in
-// the log for one of the reasons, or is a fault.
+// Audit is the result of [Log.Audit]. Each record agrees with the log, needn't be in it for one
+// of the reasons, or is a fault.
 type Audit struct {
-	// Entries were read, and Records, of which Compared are what the log says.
+	// Entries and Records count what the audit read. Compared records agree with the log.
 	Entries  uint64 `json:"entries"`
 	Records  int    `json:"records"`
 	Compared int    `json:"compared"`
-	// Unlogged are those that the log needn't tell of, and Reasons counts them by reason.
+	// Unlogged counts the records that needn't be in the log, and Reasons why.
 	Unlogged int                 `json:"unlogged"`
 	Reasons  map[WhyUnlogged]int `json:"unlogged_reasons"`
-	// Faults are the first that were found, at most 1000, and Found counts all. Those of the
-	// kind missing aren't among Records.
+	// Faults are the first 1000, and Found counts all. Missing records aren't among Records.
 	Faults []AuditFault `json:"faults"`
 	Found  int          `json:"faults_found"`
 }

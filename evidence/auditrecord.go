@@ -59,7 +59,7 @@ func (a *auditor) verdict(rec *semel.Record, l *life) (v verdict) {
 	is := a.log.contentOf(rec, OutcomeDigest(rec))
 	switch said := l.content.format; {
 	case !l.known():
-		// What was restored from a backup is held against what it was before.
+		// A record from the backup is compared with its entries from before the restore.
 		if v.why = a.uncovered(rec); v.why == BeforeEvidence && rec.CreatedAt < a.epoch {
 			v.why = ""
 		}
@@ -97,7 +97,7 @@ func sequenceOf(rec *semel.Record) *semel.Record {
 	return &was
 }
 
-// movedAside notes that what the log tells of a sequence is in a record of its number now.
+// movedAside notes that the entries of a sequence are about a record with a number now.
 func (a *auditor) movedAside(rec *semel.Record) {
 	was := sequenceOf(rec)
 	if was == nil {
@@ -111,7 +111,7 @@ func (a *auditor) movedAside(rec *semel.Record) {
 }
 
 // again looks at a record that wasn't as the log said, until neither changes meanwhile, and
-// adds what is wrong with it.
+// adds its fault.
 func (a *auditor) again(ctx context.Context, ref keyedDigest, id semel.ID) error {
 	for {
 		about, err := a.about(ctx, store.Subject(ref))
@@ -144,9 +144,8 @@ func (a *auditor) again(ctx context.Context, ref keyedDigest, id semel.ID) error
 	}
 }
 
-// before finds out about a record of which the log tells no change, since the store was
-// restored if it was: whether it is what it was before, or what its sequence was before it got
-// a record of its own.
+// before judges a record that the log has no change of, or none since the store was restored:
+// it may be as it was before that, or as its sequence was before it got a record of its own.
 func (a *auditor) before(ctx context.Context, rec *semel.Record, about *about) (v verdict, err error) {
 	if v.same = about.was(a.log.contentOf(rec, OutcomeDigest(rec))); v.same {
 		return v, nil
@@ -200,7 +199,7 @@ func (x *about) was(c content) bool { return slices.Contains(x.contents, c) }
 // about reads what the log says about a record. The number of entries tells whether there are
 // more the next time.
 func (a *auditor) about(ctx context.Context, s store.Subject) (x about, err error) {
-	// This numbers what was written, so that it is found.
+	// This numbers new entries, so that Find sees them.
 	if _, err := a.log.store.ReadEvidence(ctx, a.found.Entries, 1); err != nil {
 		return x, err
 	}

@@ -18,9 +18,9 @@ type content struct {
 	format uint16
 }
 
-// contentOf is the content of a record. What changes without evidence is left out: leases,
-// tries that are counted before they are verified, and when somebody looks next. The result
-// is in it by the digest of the outcome.
+// contentOf is the content of a record, without the fields that change without evidence:
+// leases, tries that count before they are verified, and the next time to look. The digest of
+// the outcome stands for the result.
 func (l *Log) contentOf(rec *semel.Record, outcome [sha256.Size]byte) content {
 	r := *rec
 	r.Revision, r.NextAt, r.LeaseUntil, r.UpdatedAt, r.Result.Data = store.Revision{}, 0, 0, 0, nil

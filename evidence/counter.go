@@ -12,23 +12,21 @@ import (
 )
 
 const (
-	// singles is how many deliveries with one answer, to one call, have entries of their own
-	// within Options.CountEvery, so that a client that retries hard is seen delivery by delivery.
-	// Further ones are counted.
+	// singles is how many deliveries of a call with one answer have entries of their own within
+	// Options.CountEvery, so that the log shows the deliveries of a client that retries hard.
 	singles = 30
 	// maxSingles bounds the calls for which the single entries are counted, about 100 bytes
 	// each. Deliveries of further calls have entries of their own.
 	maxSingles = 1 << 14
-	// maxCounts bounds the entries with counts that wait to be written, each of which may
-	// have the size of its key and its attributes.
+	// maxCounts bounds the waiting entries with counts, each with its key and attributes.
 	maxCounts = 1 << 12
-	// countSize is what an entry with a count costs whoever began it, in bytes of their
-	// quota: about what it takes in a store.
+	// countSize is the price of an entry with a count, in bytes of the quota of whoever began
+	// it: about its size in a store.
 	countSize = 1 << 10
 )
 
 // counter counts deliveries that have no entries of their own, and writes one entry for all
-// that got the same answer. A crash loses what was counted in the last Options.CountEvery.
+// with the same answer. A crash loses the counts of the last Options.CountEvery.
 type counter struct {
 	log  *Log
 	turn sync.Mutex // held by who flushes
@@ -40,7 +38,7 @@ type counter struct {
 	closed  bool
 }
 
-// countKey is what deliveries have in common that are counted together.
+// countKey is what deliveries of one count have in common.
 type countKey struct {
 	subject  store.Subject // the record, or tenant and operation
 	decision string
@@ -88,8 +86,7 @@ func (c *counter) add(f *facts, pays func(bytes int) bool) error {
 	}
 	one, known := c.counts[k]
 	if !known && (len(c.counts) >= maxCounts/2 || !pays(countSize)) {
-		// Operations and tenants are those that somebody has set up, so what strangers send
-		// makes few of these.
+		// Strangers can't make up operations and tenants, so there are few of these.
 		f = f.ofOperation()
 		k = c.key(f)
 		one, known = c.counts[k]
@@ -115,7 +112,7 @@ func (f *facts) slim() facts {
 	return slim
 }
 
-// ofOperation is the facts without whose record they are about.
+// ofOperation is the facts without their record.
 func (f *facts) ofOperation() *facts {
 	rec := &semel.Record{ID: semel.ID{Tenant: f.rec.ID.Tenant, Operation: f.rec.ID.Operation}}
 	return &facts{kind: f.kind, decision: f.decision, executed: f.executed, reason: f.reason, rec: rec, at: f.at}
@@ -142,7 +139,7 @@ func (l *Log) Erased(ev semel.Event) {
 	}
 }
 
-// wait has what is counted written in a while. The caller holds c.mu.
+// wait has the counts written after Options.CountEvery. The caller holds c.mu.
 func (c *counter) wait() {
 	if c.waits || c.closed {
 		return
@@ -193,7 +190,7 @@ func (c *counter) putBack(k countKey, one *count) {
 	c.wait()
 }
 
-// close writes what is counted and counts no more. The error says what is given up.
+// close writes the counts and refuses further deliveries. The error says what is lost.
 func (c *counter) close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true

@@ -5,9 +5,8 @@
 // A [Log] is the [semel.Witness] of an engine. An entry has two parts. The leaf is
 // what the tree proves: it names no one, and is never deleted. The opening says in
 // clear whom and what the leaf is about; the leaf commits to it by a salted digest,
-// and it can be erased. Neither ever has a payload, a result or a token. What the
-// members mean is in [Artifact] and [Opening], and in the published schema
-// ([Schema]).
+// and it can be erased. Neither ever has a payload, a result or a token. [Artifact],
+// [Opening] and the published [Schema] explain the members.
 //
 // [Log.Run] integrates what the store has numbered into the tree and signs a
 // checkpoint each second: origin, size and root, in the form of C2SP's
@@ -18,9 +17,9 @@
 // [Reader.Export] writes a log, or what one tenant may see of it, to a file that
 // [Verify] checks with nothing but the public key.
 //
-// # What it can't do
+// # Limits
 //
-// Whoever owns both the store and the signing key can write another history. That
-// shows only against a checkpoint that was kept elsewhere: see [Keeper]. An opening
-// that was deleted can't be told from one that was erased by right.
+// Whoever owns both the store and the signing key can write another history. Only a
+// checkpoint from elsewhere exposes that: see [Keeper]. A deleted opening looks like one
+// that was erased legitimately.
 package evidence

@@ -15,29 +15,28 @@ import (
 
 // ExportOptions says what [Reader.Export] writes. Nil: everything.
 type ExportOptions struct {
-	// Tenant is the blinded name of the tenant whose entries are written, each with
-	// a proof that it is in the log; see [Log.Tenant]. Empty: all entries.
+	// Tenant is the blinded name of a tenant, to write only its entries, each with a proof
+	// that it is in the log; see [Log.Tenant]. Empty: all entries.
 	Tenant string
-	// Only are the numbers of the entries that are written, rising, each with a
-	// proof. Empty: all.
+	// Only are the numbers of the entries to write, rising, each with a proof. Empty: all.
 	Only []uint64
 	// NoOpenings leaves the openings out.
 	NoOpenings bool
 }
 
-// Export writes the log up to its newest checkpoint, or what one tenant may see of
-// it, as lines of JSON:
+// Export writes the log up to its newest checkpoint, or one tenant's view of it, as lines of
+// JSON:
 //
 //	{"semel_evidence":1,"origin":"…","size":3,"view":"log"}
 //	{"n":0,"hash":"…","leaf":{…},"opening":{…}}
 //	{"checkpoint":"…"}
 //	{"end":3}
 //
-// The bytes of leaf and opening are those that were stored; ones that aren't a plain JSON
-// object without white space between its members are in a member raw or raw_opening, in
-// base64. An opening that was erased is null. A checkpoint follows the last of its
-// entries. In the view of a tenant, or of some entries, the checkpoint comes first, and
-// each entry has a proof: the hashes that lead from it to the root, in base64.
+// Leaf and opening have their stored bytes; one that isn't a plain JSON object without white
+// space between its members is in a member raw or raw_opening, in base64. An erased opening is
+// null. A checkpoint follows the last of its entries. In the view of a tenant, or of some
+// entries, the checkpoint comes first, and each entry has a proof: the hashes from it to the
+// root, in base64.
 func (r *Reader) Export(ctx context.Context, w io.Writer, opts *ExportOptions) error {
 	if opts == nil {
 		opts = &ExportOptions{}
@@ -116,8 +115,8 @@ func (e *exporter) log(ctx context.Context) error {
 	return upTo(e.head.Checkpoint)
 }
 
-// some writes some entries, with proofs. What is proved comes from the checkpoint, so
-// a store that was changed is found out here.
+// some writes some entries, with proofs. The proofs lead to the checkpoint, so this fails if
+// somebody changed the store.
 func (e *exporter) some(ctx context.Context) error {
 	if err := e.lines.Encode(checkpointLine{e.head.Checkpoint}); err != nil {
 		return err

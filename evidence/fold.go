@@ -6,17 +6,16 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// fold makes of the entries of a log what each record must be now. The story judges by it
-// whether the next entry can be true, and the audit whether a record is what it must be.
-//
-// It takes about 200 bytes for each record.
+// fold derives from the entries of a log how each record must be now. By it, the story judges
+// whether the next entry can be true, and the audit whether a record is right. It takes about
+// 200 bytes for each record.
 type fold struct {
 	lives  map[keyedDigest]life
 	since  map[keyedDigest]store.Instant // when each operation is first in the log
 	latest store.Instant                 // of all times so far
 	// blame gets the contradictions between entries; nil: nobody asks.
 	blame func(first, last uint64, format string, args ...any)
-	// forgets: records whose window is over are forgotten, when there are sweepAt of them.
+	// forgets: it forgets the records with an expired window when it has sweepAt records.
 	forgets bool
 	sweepAt int
 	forgot  bool // some were
@@ -38,8 +37,8 @@ type life struct {
 	unended  bool  // it has messages to deliver, or is being compensated
 	harmful  bool  // an earlier attempt of this call may have had an effect
 	isPurged bool  // it was about to be deleted when the log last told of it
-	// What an audit has found of it: a record with its name, a mark in its place, and what
-	// it was before that mark.
+	// The audit has found a record with its name, a mark in its place, and the record from
+	// before that mark.
 	seen, marked, kept bool
 }
 
@@ -79,8 +78,8 @@ func (f *fold) add(n uint64, t *told) {
 	}
 }
 
-// restore forgets what records were: they are as in the backup. The log covers what begins
-// from now on.
+// restore forgets all records: they are as in the backup. The log covers calls that begin
+// later.
 func (f *fold) restore(at store.Instant) {
 	clear(f.lives)
 	for op := range f.since {
@@ -109,7 +108,7 @@ func (l life) after(n uint64, t *told) life {
 	return l
 }
 
-// sweep forgets the records whose window is over.
+// sweep forgets the records with an expired window.
 func (f *fold) sweep() {
 	for ref, l := range f.lives {
 		if l.what.ended() && !l.unended && f.latest.Add(clockMargin) >= l.keep {
@@ -127,15 +126,14 @@ func (l *life) known() bool { return l.version != 0 }
 // version 1 don't tell.
 func (l *life) sequence() bool { return l.number != 0 || l.version == 1 }
 
-// gone reports whether the record may have been deleted by now: its window is over, or it was
-// purged. One whose attempt isn't over stays. Clocks may be apart, and one that ran ahead may
-// have been put back since.
+// gone reports whether the record may be deleted by now: its attempt and its window are over, or
+// it was purged. Clocks may be apart, and one that ran ahead may have been put back since.
 func (l *life) gone(now store.Instant) bool {
 	return l.isPurged || l.what.ended() && !l.unended && now.Add(clockMargin) >= l.until
 }
 
-// covers reports whether the log has everything that happened to the record that an entry is
-// about since the record's attempt began.
+// covers reports whether the log has the whole history of an entry's record since the attempt
+// began.
 func (f *fold) covers(t *told) bool {
 	since, known := f.since[t.operation]
 	if !known || t.fence < since.Micros() {

@@ -40,11 +40,10 @@ type head struct {
 	value store.CellValue
 }
 
-// begin writes the head of a new log, before there can be entries. Whoever finds
-// entries and no head finds a log whose head was removed, and signing what is there
-// would make it a history like any other: this node signs nothing then, nor where the
-// log does not contain what was signed last. A crash before the write leaves a store
-// without a log, and one after it a log without entries.
+// begin writes the head of a new log, before there can be entries. If there are entries and no
+// head, somebody removed it, and a signature would make the rest a history like any other: this
+// node signs nothing then, nor if the log lacks the checkpoint that was signed last. A crash
+// before the write leaves a store without a log, and one after it a log without entries.
 func (l *Log) begin(ctx context.Context) error {
 	h, err := l.load(ctx)
 	if err != nil {
@@ -77,7 +76,7 @@ func (l *Log) begin(ctx context.Context) error {
 	return nil
 }
 
-// Trust has the public keys of the log, by which anybody verifies it.
+// Trust has the public keys of the log, for anybody who verifies it.
 func (l *Log) Trust() *Trust { return l.trust }
 
 // Fault is why this node signs nothing, or what a keeper has against the log; nil where
@@ -226,10 +225,9 @@ func (r *Reader) FindSome(ctx context.Context, s store.Subject, from uint64, lim
 	return r.store.FindEvidence(ctx, s, from, limit)
 }
 
-// FindCalls returns the numbers, rising, of all entries about the calls that the entries of a
-// name are about: an entry that a duplicate left is found by the duplicate's id, and what it
-// is a duplicate of by that entry. Of a name that very many entries have, it looks at the
-// first ones.
+// FindCalls returns the numbers, rising, of all entries about the calls with a name: the id of a
+// duplicate leads to the duplicate's entry, and that to the call. If very many entries have the
+// name, it looks at the first ones.
 func (r *Reader) FindCalls(ctx context.Context, name store.Subject) (all []uint64, err error) {
 	named, err := r.Find(ctx, name)
 	if err != nil {
@@ -263,7 +261,7 @@ func (r *Reader) FindCalls(ctx context.Context, name store.Subject) (all []uint6
 // maxNamed bounds the entries of a name that are looked at.
 const maxNamed = 1000
 
-// call is what the entries about the artifact's record are found by.
+// call is the index key of the entries about the artifact's record.
 func (a *Artifact) call() (s store.Subject, ok bool) {
 	text, ok := strings.CutPrefix(a.Payload.Record, recordPrefix)
 	n, err := hex.Decode(s[:], []byte(text[:min(len(text), 2*len(s))]))
@@ -273,8 +271,7 @@ func (a *Artifact) call() (s store.Subject, ok bool) {
 // readBatch is how many entries are read at a time.
 const readBatch = 4096
 
-// hashes reads the hashes of the tree as tlog wants them. What it returns is
-// verified against the root of the checkpoint.
+// hashes reads the hashes of the tree, and verifies them against the root of the checkpoint.
 func (r *Reader) hashes(ctx context.Context) tlog.HashReader {
 	at := &r.head.at
 	return tlog.TileHashReader(tlog.Tree{N: int64(at.Size), Hash: at.Root}, &tileReader{ctx: ctx, store: r.store, size: at.Size, cached: map[tlog.Tile][]byte{}})
@@ -305,7 +302,7 @@ func (r *Reader) ProveAll(ctx context.Context, numbers []uint64) ([]tlog.RecordP
 	return proofs, nil
 }
 
-// ProveTree proves that the log contains what it had at a smaller size.
+// ProveTree proves that the log contains its own state at a smaller size.
 func (r *Reader) ProveTree(ctx context.Context, old uint64) (tlog.TreeProof, error) {
 	switch {
 	case old > r.head.at.Size:

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// ErrTampered is what the log wraps when what is stored is not what it signed. It
-// signs no more until the process is started again; [Verify] says what is wrong.
+// ErrTampered is in the log's error if the store doesn't have the signed entries. The log then
+// signs nothing until the process restarts; [Verify] finds the fault.
 var ErrTampered = errors.New("evidence: the store is not what the checkpoint says")
 
 // maxStep is how many entries are integrated before they are signed.
@@ -61,8 +61,8 @@ func (l *Log) Integrate(ctx context.Context) error {
 	return l.integrate(ctx, true, func(*head) {})
 }
 
-// integrate takes steps until nothing is left to integrate. Unless forced it leaves
-// that to the node that does it already, as long as that one does.
+// integrate takes steps until all entries are integrated. Unless forced, it leaves that to the
+// node that already does it, as long as that one does.
 func (l *Log) integrate(ctx context.Context, force bool, tell func(*head)) error {
 	l.turn.Lock()
 	defer l.turn.Unlock()
@@ -122,8 +122,8 @@ func (l *Log) step(ctx context.Context, force bool) (signed *head, more bool, er
 		// would take over.
 		return nil, false, nil
 	}
-	// The checkpoint that is replaced is kept first. A crash between this write and
-	// the next leaves it to be written again, with the same content.
+	// Store the old checkpoint first. After a crash between this write and the next, a node
+	// writes it again, with the same content.
 	if h.Keep {
 		if err := l.store.PutEvidenceTiles(ctx, map[string][]byte{keptName(h.Kept): []byte(h.Checkpoint)}); err != nil {
 			return nil, false, err
@@ -168,8 +168,7 @@ func (h *head) successor(node string, now store.Instant, keepEvery time.Duration
 	return &next
 }
 
-// signers are those that sign the next checkpoint: the newest key, with the one
-// before it where that signed last.
+// signers sign the next checkpoint: the newest key, and the one before it if that signed last.
 func (l *Log) signers(h *head) ([]note.Signer, error) {
 	newest := l.keys.newest()
 	if h.Key == "" || h.Key == keyName(newest) {
@@ -235,7 +234,7 @@ func (l *Log) extend(ctx context.Context) (added int, err error) {
 	return added, nil
 }
 
-// hashes returns those of the leaves of up to limit entries from a number on.
+// hashes returns the leaf hashes of up to limit entries from a number on.
 func (l *Log) hashes(ctx context.Context, from uint64, limit int) ([][32]byte, error) {
 	if hr := l.store.Extras().Hashes; hr != nil {
 		if known, err := hr.ReadEvidenceHashes(ctx, from, limit); err != nil || len(known) > 0 {

@@ -15,18 +15,17 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Keeper keeps checkpoints at a place that has another owner than the store and the
-// signing key. What was kept there nobody can unsay.
+// Keeper keeps checkpoints at a place with another owner than the store and the signing key, so
+// that nobody can take them back.
 type Keeper interface {
-	// Keep gets a signed checkpoint, with which it may compare what it has: prove
-	// gives the proof that the log of that checkpoint contains what it had at a
-	// smaller size. It returns the checkpoint with further signatures, or "".
-	// Checkpoints may be left out when they come too fast, and come again after a
-	// restart. It is called by one goroutine at a time.
+	// Keep gets a signed checkpoint. To compare it with an older one, prove returns the proof
+	// that the log contains its state at that size. Keep returns the checkpoint with further
+	// signatures, or "". It misses checkpoints while it is busy, and gets some again after a
+	// restart. One goroutine at a time calls it.
 	Keep(ctx context.Context, signed string, prove func(old uint64) (tlog.TreeProof, error)) (cosigned string, err error)
 }
 
-// ErrFork is what a keeper wraps when what it has kept is not contained in the log.
+// ErrFork is in a keeper's error if the log doesn't contain an earlier checkpoint.
 var ErrFork = errors.New("evidence: a checkpoint that was kept is not of this log's history")
 
 // keepers hands checkpoints on. Each keeper gets the newest there is when it is done
@@ -81,7 +80,7 @@ func (ks *keepers) keep(k *keeping, h *head) {
 	}
 }
 
-// stop waits until what was told is kept.
+// stop waits until the keepers are done.
 func (ks *keepers) stop(ctx context.Context) {
 	for _, k := range ks.each {
 		close(k.newest)
@@ -140,8 +139,7 @@ func (d *Directory) Keep(_ context.Context, signed string, prove func(old uint64
 		return "", nil
 	}
 	d.last = now
-	// A crash while it is written leaves a part of a checkpoint at the end, which
-	// those who read the file pass over.
+	// A crash during the write leaves a part of a checkpoint at the end, which readers skip.
 	f, err := os.OpenFile(filepath.Join(d.dir, now.Format(time.DateOnly)+".checkpoints"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return "", err
@@ -178,8 +176,8 @@ func contains(c Checkpoint, signed string, prove func(old uint64) (tlog.TreeProo
 	return nil
 }
 
-// SplitCheckpoints returns the signed checkpoints that a text has one after the
-// other, as the files of a [Directory] do. What is none is left out.
+// SplitCheckpoints returns the signed checkpoints in a text, as the files of a [Directory] have
+// them, and skips anything else.
 func SplitCheckpoints(text []byte) []string {
 	var all []string
 	var one bytes.Buffer

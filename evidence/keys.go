@@ -82,8 +82,7 @@ func (k *Keys) add(private string) error {
 	return nil
 }
 
-// ParseKeys reads what [Keys.Text] wrote. Empty lines and those that begin with #
-// do not count.
+// ParseKeys reads the output of [Keys.Text]. It ignores empty lines and comments after #.
 func ParseKeys(text []byte) (*Keys, error) {
 	k := &Keys{}
 	blind := false
@@ -121,7 +120,7 @@ func (k *Keys) Text() []byte {
 // Origin is the name of the log.
 func (k *Keys) Origin() string { return k.origin }
 
-// Trust is what those who verify need: the public keys, without limits.
+// Trust has the public keys, without limits, for anybody who verifies.
 func (k *Keys) Trust() *Trust {
 	t := &Trust{}
 	for _, line := range k.public {

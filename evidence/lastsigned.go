@@ -20,8 +20,8 @@ type lastSigned struct {
 	stored string // what the file has
 }
 
-// openLastSigned reads the file, and writes it again: a node that can't remember what
-// it signs is told so before it signs.
+// openLastSigned reads the file, and writes it again, so that a node without a place to remember
+// its checkpoints fails before it signs one.
 func openLastSigned(name, origin string) (*lastSigned, error) {
 	last := &lastSigned{name: name}
 	if name == "" {
@@ -55,8 +55,8 @@ func (last *lastSigned) remember(signed string) error {
 	return last.write()
 }
 
-// write replaces the file. A crash before that leaves the old one, whose checkpoint the log
-// contains too. The checkpoint is public.
+// write replaces the file. A crash before that leaves the old one, with a checkpoint that the
+// log contains too. The checkpoint is public.
 func (last *lastSigned) write() error {
 	if err := replaceFile(last.name, last.signed); err != nil {
 		return fmt.Errorf("%w: %w", errSignedFile, err)
@@ -112,7 +112,7 @@ func (l *Log) recognize(ctx context.Context, h *head) error {
 	return l.last.remember(h.Checkpoint)
 }
 
-// rolledBack says what to do where the log does not contain what was signed last.
+// rolledBack says what to do if the log lacks the checkpoint that was signed last.
 func (last *lastSigned) rolledBack(fork error) error {
 	if last.name == "" {
 		return fmt.Errorf("%w: it doesn't contain what this process signed or found signed last: %w", ErrTampered, fork)

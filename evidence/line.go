@@ -86,7 +86,7 @@ func fromMember(plain json.RawMessage, raw []byte) (data []byte, ok bool) {
 	return plain, bytes.HasPrefix(plain, []byte("{"))
 }
 
-// checkedEntry is an entry of an export, and what is wrong with it as such.
+// checkedEntry is an entry of an export, and its own fault.
 type checkedEntry struct {
 	n        uint64
 	hash     tlog.Hash // of the leaf
@@ -132,8 +132,8 @@ func parseEntry(line []byte) (l entryLine, ok bool) {
 	return l, ok && entryForm.Match(names) && string(rest) == "}"
 }
 
-// checkEntry reads the line of an entry, hashes the leaf, and compares the opening with what
-// the leaf commits to.
+// checkEntry reads the line of an entry, hashes the leaf, and checks the opening against the
+// leaf's commitment.
 func checkEntry(line []byte) (e checkedEntry) {
 	l, ok := parseEntry(line)
 	leaf, isLeaf := fromMember(l.Leaf, l.Raw)

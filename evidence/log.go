@@ -22,8 +22,8 @@ type Options struct {
 	Node string
 	// Every is the pause between two checkpoints. Defaults to 1 second.
 	Every time.Duration
-	// KeepEvery is the pause between two checkpoints that are kept in the store,
-	// by which a fault can be located later. Defaults to 1 minute.
+	// KeepEvery is the pause between two checkpoints that stay in the store, to locate a fault
+	// later. Defaults to 1 minute.
 	KeepEvery time.Duration
 	// FlushEvery is how long an entry that nobody waits for may wait to be written
 	// with others. It is what a crash may lose of the level decisions. Defaults to
@@ -48,7 +48,7 @@ type Options struct {
 	// starts again. It should be out of reach of who can write to the store, and outlive
 	// restarts. Without one the log is held against what this process has seen.
 	SignedFile string
-	// OnError is told what goes wrong in the background. Optional.
+	// OnError gets the errors of the background work. Optional.
 	OnError func(err error)
 }
 
@@ -146,7 +146,7 @@ func (l *Log) readLevel(ctx context.Context) {
 	}
 }
 
-// durability is what the store promised when it was asked last.
+// durability is the store's last promise.
 func (l *Log) durability() store.Level {
 	if level := l.level.Load(); level != nil {
 		return *level
@@ -154,8 +154,8 @@ func (l *Log) durability() store.Level {
 	return ""
 }
 
-// Close writes what is counted and queued and waits until it is durable, or ctx is done.
-// The error says what may be lost. What deliveries bring afterwards is refused.
+// Close writes the counts and the queue, and waits until they are durable or ctx is done. The
+// error says what may be lost. The log then refuses further deliveries.
 func (l *Log) Close(ctx context.Context) error {
 	return errors.Join(l.counter.close(ctx), l.queue.close(ctx))
 }

@@ -39,11 +39,11 @@ type facts struct {
 	level   store.Level
 }
 
-// Whether a delivery was given the execution.
+// Whether a delivery got the execution.
 var notExecuted, executed = new(false), new(true)
 
-// usualSize has room for most of what is encoded or hashed, which then takes one piece of
-// memory or none.
+// usualSize has room for most encodings and hash inputs, which then take one piece of memory or
+// none.
 const usualSize = 512
 
 // nextID is one that no other entry has.
@@ -114,7 +114,7 @@ func numbered(rec *semel.Record) (key string, n uint64) {
 	return rec.ID.Key, rec.Sequence
 }
 
-// named notes the names of the record, and returns what the entry is found by.
+// named notes the names of the record, and returns the entry's index key.
 func (l *Log) named(rec *semel.Record, key string, number uint64, p *Payload) (s store.Subject) {
 	if rec.ID.Key == "" { // deliveries of several calls
 		return s
@@ -144,8 +144,8 @@ func keptUntil(rec *semel.Record) store.Instant {
 	return 0
 }
 
-// names is what an entry is found by besides its identity: the key, and the ids that the
-// first delivery and this one came with.
+// names are the entry's further index keys: the caller's key, and the ids of the first delivery
+// and of this one.
 func (l *Log) names(f *facts, key string) []store.Subject {
 	if key == "" {
 		return nil
@@ -191,7 +191,7 @@ func (l *Log) fingerprint(fp *semel.Fingerprint) (blinded, clear string) {
 	return l.keyed(domainFingerprint, b).String(), strconv.Itoa(int(b[0])) + ":" + hex.EncodeToString(b[1:])
 }
 
-// presented notes what a delivery came with that is not the record's.
+// presented notes how a delivery differs from the record.
 func (l *Log) presented(call *semel.Call, rec *semel.Record, p *Payload, o *Opening) {
 	if call.Principal != rec.Principal {
 		o.PresentedBy = call.Principal
@@ -252,8 +252,8 @@ const (
 	domainCount
 )
 
-// domainKeys derives a key for each domain from the secret. With 16 bytes most of what
-// is hashed with one fits into a block of SHA-256.
+// domainKeys derives a key for each domain from the secret. With 16 bytes most hash inputs fit
+// into a block of SHA-256.
 func (k *Keys) domainKeys() (keys [domainCount][16]byte) {
 	for d := range keys {
 		sum := sha256.Sum256(append(k.secret[:], byte(d)))
@@ -275,16 +275,14 @@ func (l *Log) Tenant(name string) string {
 	return tenantPrefix + l.keyed(domainTenant, []byte(name)).String()
 }
 
-// operation is the blinded name of an operation, by which it is known since when the log has
-// entries about it.
+// operation is the blinded name of an operation.
 func (l *Log) operation(name string) string {
 	return operationPrefix + l.keyed(domainOperation, []byte(name)).String()
 }
 
-// Name is what entries are found by in the store by one of the names that they have within
-// a tenant: the key, or an id that the first delivery or a later one came with, see
-// [store.IDAttributes]. Calls of several callers, or of several operations, may have the
-// same name.
+// Name is the index key for one of the names that entries have within a tenant: the caller's
+// key, or an id of the first delivery or a later one, see [store.IDAttributes]. Calls of several
+// callers or operations may have the same name.
 func (l *Log) Name(tenant, name string) store.Subject {
 	return store.Subject(l.keyedNames(domainCommand, tenant, name))
 }
@@ -294,8 +292,8 @@ func (l *Log) Subject(id semel.ID) store.Subject {
 	return store.Subject(l.keyedNames(domainIdentity, id.Tenant, id.Principal, id.Operation, id.Key))
 }
 
-// delivered reports whether the entry is about a delivery. Only those say what was
-// delivered: it is the same for all that becomes of it, which has the same fence.
+// delivered reports whether the entry is about a delivery. Only such entries have the
+// fingerprint; later ones about the attempt have the same fence.
 func (f *facts) delivered() bool {
 	switch f.change {
 	case store.ChangeEnded, store.ChangeMoved, store.ChangeSettled, store.ChangeReleased, store.ChangeRestored, store.ChangeHeld, store.ChangeEffect, store.ChangeMessage, store.ChangeCompensation, store.ChangePurged:

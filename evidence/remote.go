@@ -14,12 +14,12 @@ import (
 	"github.com/semelhq/semel/safehttp"
 )
 
-// RemoteWitness is a witness that is asked over HTTP, as C2SP's tlog-witness has it.
+// RemoteWitness is a witness behind HTTP, as C2SP's tlog-witness has it.
 type RemoteWitness struct {
 	url    string
 	key    *CosignerKey
 	client safehttp.Client
-	size   uint64 // that the witness has signed last, as far as is known
+	size   uint64 // that the witness signed last, as far as this node knows
 }
 
 // NewRemoteWitness is the [Keeper] that asks the witness at a URL, to which
@@ -35,7 +35,7 @@ func NewRemoteWitness(at string, key *CosignerKey, base http.RoundTripper) (*Rem
 	return &RemoteWitness{url: strings.TrimSuffix(at, "/") + "/add-checkpoint", key: key, client: client}, nil
 }
 
-// maxAnswer bounds what is read of a witness's answer.
+// maxAnswer bounds a witness's answer, in bytes.
 const maxAnswer = 16 << 10
 
 // Keep is [Keeper.Keep]. A witness that has signed another history refuses.

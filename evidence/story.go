@@ -5,13 +5,11 @@ import (
 	"time"
 )
 
-// story judges what a log tells of records one after the other: entries that are all as
-// they were signed may still contradict each other, because a record was deleted, changed or
-// added behind the engine. What it calls a fault can't happen otherwise, so a log is never
-// blamed for what a policy allows: failed attempts that are followed by others, outcomes
-// whose window is over, calls that were purged.
-//
-// It forgets the records whose window is over, once there are many.
+// story judges the history of each record: entries with good signatures contradict each other if
+// somebody deleted, changed or added a record behind the engine. Its faults can't happen
+// otherwise, so it never blames a log for anything that a policy allows, such as another attempt
+// after a failure, after the window or after a purge. Once there are many records, it forgets
+// those with an expired window.
 type story struct {
 	fold
 	faults []Finding

@@ -111,5 +111,5 @@ func (r *tileReader) read(tile tlog.Tile) (data []byte, err error) {
 	return data, nil
 }
 
-// SaveTiles is [tlog.TileReader.SaveTiles]. What is worth saving is stored already.
+// SaveTiles is [tlog.TileReader.SaveTiles]. The store has the full tiles already.
 func (r *tileReader) SaveTiles([]tlog.Tile, [][]byte) {}

@@ -21,15 +21,15 @@ type told struct {
 	version   int
 	fence     int64
 	at        store.Instant // when it was emitted
-	until     store.Instant // until when the record is kept; zero: it doesn't say
-	// unfinished: it is kept for longer, because of its messages or its compensation.
+	until     store.Instant // when the record's window ends; zero: it doesn't say
+	// unfinished: it stays for longer, because of its messages or its compensation.
 	unfinished bool
 	what       what
 	taken      bool // the next attempt ended it, which found it without a holder
 	end        what // how the newest attempt had ended by then; nothing if it hadn't
 }
 
-// what is what happened to a record.
+// what says what happened to a record.
 type what uint8
 
 const (

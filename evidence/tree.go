@@ -6,9 +6,9 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// The tree is stored in tiles of 256 hashes, as the Go checksum database does. Only
-// full ones are stored: they never change, and whoever makes one makes the same. The
-// edge of the tree is made from the leaves again.
+// The store has the tree in tiles of 256 hashes, as the Go checksum database does, and only
+// full ones: they never change, and every node makes the same. Nodes make the edge of the tree
+// from the leaves again.
 const (
 	tileHeight = 8
 	tileWidth  = 1 << tileHeight
@@ -58,7 +58,7 @@ func tileRoot(tile tlog.Tile, data []byte) tlog.Hash {
 	return tlog.NodeHash(half[0], half[1])
 }
 
-// hashIn is a hash that a tile has, or that follows from what it has.
+// hashIn is a hash that a tile has, or that follows from its hashes.
 func hashIn(tile tlog.Tile, data []byte, index int64) tlog.Hash {
 	h, err := tlog.HashFromTile(tile, data, index)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// Kind says what is wrong with a log.
+// Kind is the kind of a fault of a log.
 type Kind string
 
 // The kinds of faults.
@@ -26,10 +26,9 @@ const (
 	KindStory     Kind = "story"     // entries are as they were signed and contradict each other
 )
 
-// Finding is the first fault that was found. First is the bad entry, and Last the same. If only
-// checkpoints show the fault, the bad entry is one of those from First to Last. In a fault of
-// the kind story, the entries First and Last contradict each other; if they are one, it
-// contradicts that there are none before it.
+// Finding is a fault. First is the bad entry, and Last the same. If only checkpoints show the
+// fault, the bad entry lies between First and Last. In a fault of the kind story, First and Last
+// contradict each other; if they are one entry, it lacks entries before it.
 type Finding struct {
 	Kind    Kind   `json:"kind"`
 	First   uint64 `json:"first"`
@@ -37,7 +36,7 @@ type Finding struct {
 	Message string `json:"message"`
 }
 
-// String names the entry, or the entries, and says what is wrong.
+// String names the entries and the fault.
 func (f *Finding) String() string {
 	if f.Kind == KindStory && f.First != f.Last {
 		return fmt.Sprintf("entries %d and %d: %s: %s", f.First, f.Last, f.Kind, f.Message)
@@ -48,22 +47,21 @@ func (f *Finding) String() string {
 	return fmt.Sprintf("entries %d to %d: %s: %s", f.First, f.Last, f.Kind, f.Message)
 }
 
-// Report is what a verification found.
+// Report is the result of a verification.
 type Report struct {
 	Origin string `json:"origin"`
-	// View is "log" for all entries, "tenant" for those of one, "entries" for some.
+	// View is "log" for all entries, "tenant" for one tenant's, "entries" for some.
 	View string `json:"view"`
 	// Entries were verified, Erased of them without an opening.
 	Entries uint64 `json:"entries"`
 	Erased  uint64 `json:"without_opening"`
-	// Checkpoints were verified, in the export, and Kept among those that were
-	// given.
+	// Checkpoints counts those in the export, and Kept the given ones, if they agree.
 	Checkpoints int `json:"checkpoints"`
 	Kept        int `json:"kept_checkpoints"`
 	// NotCompared counts the given checkpoints that couldn't be compared: a view of some
 	// entries can only be compared with a checkpoint of its own size.
 	NotCompared int `json:"kept_not_compared,omitempty"`
-	// Size and Root are those of the last checkpoint.
+	// Size and Root belong to the last checkpoint.
 	Size uint64 `json:"size"`
 	Root string `json:"root"`
 	// Finding is the first fault; nil: there is none.
@@ -75,18 +73,17 @@ type Report struct {
 	ContradictionsFound int       `json:"contradictions_found,omitempty"`
 }
 
-// VerifyOptions are what a verification goes by, beside the public keys.
+// VerifyOptions are further means of a verification.
 type VerifyOptions struct {
-	// Kept are signed checkpoints that were kept elsewhere. Without them a log that
-	// was cut, or written anew by whoever has the key, looks whole.
+	// Kept are signed checkpoints from elsewhere. Without them a log that somebody cut, or
+	// wrote anew with the key, looks whole.
 	Kept []string
 }
 
-// Verify checks an export: that the entries are those that were signed, and that they don't
-// contradict each other. What is wrong with the log is in the report. Verify returns an error
-// if the export can't be read, if no trusted key signed a kept checkpoint, or if none of the
-// kept checkpoints can be compared with the view. It takes some 150 bytes of memory for each
-// record whose window is open, and uses all processors.
+// Verify checks that an export has the signed entries, and that they don't contradict each other.
+// The report has the faults of the log. Verify returns an error if it can't read the export, if
+// no trusted key signed a kept checkpoint, or if it can compare none of them with the view. It
+// takes some 150 bytes of memory for each record with an open window, and uses all processors.
 func Verify(r io.Reader, trust *Trust, opts *VerifyOptions) (Report, error) {
 	v := &verifier{trust: trust}
 	if opts != nil {
@@ -137,7 +134,7 @@ func (v *verifier) fault(kind Kind, first, last uint64, format string, args ...a
 	v.report.Finding = &Finding{kind, first, max(first, last), fmt.Sprintf(format, args...)}
 }
 
-// keep takes the checkpoints that were kept elsewhere.
+// keep takes the checkpoints from elsewhere.
 func (v *verifier) keep(kept []string) error {
 	for _, signed := range kept {
 		c, err := v.trust.Open([]byte(signed))
@@ -281,8 +278,8 @@ func (v *verifier) other(data []byte) {
 	}
 }
 
-// onlyCheckpoint is the one checkpoint of a view of some entries, by which nothing but
-// the same size can be compared.
+// onlyCheckpoint is the one checkpoint of a view of some entries. It can only be compared with
+// one of the same size.
 func (v *verifier) onlyCheckpoint() {
 	if v.report.Checkpoints > 1 || v.report.Entries > 0 {
 		v.fault(KindFormat, 0, 0, "a view of some entries has one checkpoint, which comes first")
@@ -348,7 +345,7 @@ func (v *verifier) expected() uint64 {
 	return v.tree.size
 }
 
-// strictJSON reads an object with no other members than those of v.
+// strictJSON reads an object without members that v lacks.
 func strictJSON(data []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()

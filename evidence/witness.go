@@ -147,15 +147,14 @@ func (c *changed) messages() {
 }
 
 // Decided is [semel.Witness.Decided]. The first deliveries of a call that get the same answer
-// have an entry each; what follows within Options.CountEvery is counted, in one entry. So are
-// all deliveries that are refused as another caller's and that nobody verified, and those of
-// whoever may not have more written. With the level durable, each delivery of a verified
-// caller has an entry of its own.
+// have an entry each; further ones within Options.CountEvery are counted, in one entry. So are
+// unverified deliveries that are refused as another caller's, and deliveries over a quota. With
+// the level durable, each delivery of a verified caller has an entry of its own.
 //
-// Entries of the level decisions are written with those of other deliveries within
-// Options.FlushEvery: a crash before then loses them, except those of conflicts, which are
-// answered when the entry is durable. If the store doesn't keep up, the delivery waits and is
-// refused in the end: an answer without evidence is given at no level.
+// At the level decisions, entries of several deliveries are written together within
+// Options.FlushEvery: a crash before then loses them, except conflicts, which are answered when
+// their entry is durable. If the store doesn't keep up, the delivery waits, and in the end is
+// refused: no level allows an answer without evidence.
 func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call, ans *semel.Answer, pays semel.Payer) error {
 	// By the store's clock, as changes are.
 	now, err := l.store.Now(ctx)

@@ -11,7 +11,7 @@ type Evidence struct {
 	// Next is the number to go on from; zero: that was all. No entry about a call that has
 	// others before it has the number zero.
 	Next uint64 `json:"next,omitempty" doc:"Give it as from, or with newest as before, for the entries that follow."`
-	// Size and Root are those of the checkpoint that proofs lead to.
+	// Size and Root belong to the checkpoint that the proofs lead to.
 	Size uint64 `json:"size,omitempty" doc:"With newest: the size of the checkpoint that the proofs lead to."`
 	Root string `json:"root,omitempty" doc:"Its root, in base64."`
 }

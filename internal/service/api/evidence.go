@@ -125,8 +125,8 @@ func listEvidence(x *exchange, in *evidenceInput) (*evidenceOutput, error) {
 // newestPage is how many entries with proofs a page has at most.
 const newestPage = 50
 
-// numbers are those of the entries that the caller asks for, if they may see them, in the order
-// of the list: at least one more than a page has, if there are as many.
+// numbers finds the entries that the caller asks for, if they may see them, in the order of the
+// list: at least one more than a page has, if there are as many.
 func (x *exchange) numbers(log *evidence.Log, reader *evidence.Reader, in *evidenceInput) (numbers []uint64, err error) {
 	_, at := reader.Checkpoint()
 	from, before := uint64(in.From), uint64(math.MaxUint64)
@@ -164,8 +164,7 @@ func (x *exchange) numbers(log *evidence.Log, reader *evidence.Reader, in *evide
 	return numbers, nil
 }
 
-// prove proves those of the entries that the newest checkpoint has, and says which root the
-// proofs lead to.
+// prove proves the entries up to the newest checkpoint, and notes its root on the page.
 func prove(ctx context.Context, reader *evidence.Reader, numbers []uint64, page *wire.Evidence) (map[uint64][]string, error) {
 	_, at := reader.Checkpoint()
 	page.Size, page.Root = at.Size, at.Root.String()

@@ -30,8 +30,8 @@ func (v *validator) evidence() {
 	}
 }
 
-// commands checks that commands come from known callers and keep evidence. Senders of
-// WhatsApp messages are known without auth.
+// commands checks that commands come from known callers and keep evidence. WhatsApp identifies
+// its senders without auth.
 func (v *validator) commands() {
 	if !v.c.Commands.WhatsApp.On() && !v.c.Auth.Configured() {
 		v.bad("commands.registry", "configure auth", "commands need known callers, and nothing says how to identify them")

@@ -77,8 +77,8 @@ The JSON has origin, file and public_keys.`,
 				return err
 			}
 			_, err = f.Write(keys.Text())
-			// A crash before the file is synced may leave a part of it, whose public
-			// key wasn't printed. Remove it before you run the command again.
+			// A crash before the sync may leave a part of the file, and prints no public
+			// key. Remove the file before you run the command again.
 			if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 				_ = os.Remove(out)
 				return err

@@ -88,14 +88,14 @@ func writeTo(cmd *cobra.Command, log evidenceLog, out string, what client.Eviden
 	return nil
 }
 
-// firstLine hands on what is written, and keeps its first line.
+// firstLine writes to w, and remembers the first line.
 type firstLine struct {
 	w     io.Writer
 	line  []byte
 	ended bool
 }
 
-// maxFirstLine bounds what is kept, in bytes. The first line of an export is shorter.
+// maxFirstLine bounds that line, in bytes. An export's is shorter.
 const maxFirstLine = 4096
 
 // Write implements [io.Writer].

@@ -102,8 +102,8 @@ func (a *evidenceAbout) parse(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// entries are those about every call that has the name. The records tell whose name it is;
-// the log itself knows the names of duplicates, and of calls whose records are gone.
+// entries are about every call with the name. The records tell which calls have it; the log
+// itself knows the names of duplicates, and of calls without a record.
 func (a *evidenceAbout) entries(ctx context.Context, log evidenceLog) (all []client.EvidenceEntry, err error) {
 	if a.name == "" && a.identity {
 		return log.Evidence(ctx, client.EvidenceName{ID: a.id})

@@ -18,7 +18,7 @@ import (
 )
 
 // An evidenceLog is what commands look at: the log of a service, which a [client.Client]
-// reads, or of a store, which a localLog does. None of what it says is verified.
+// reads, or of a store, which a localLog does. Nothing verifies it.
 type evidenceLog interface {
 	// Evidence is [client.Client.Evidence].
 	Evidence(ctx context.Context, about client.EvidenceName) ([]client.EvidenceEntry, error)
@@ -35,7 +35,7 @@ type evidenceSource struct {
 	keys string
 }
 
-// add adds the flags. The keys are those by which entries of a store are found.
+// add adds the flags. A store needs the secret keys to find entries.
 func (s *evidenceSource) add(cmd *cobra.Command) {
 	s.recordSource.add(cmd.Flags())
 	cmd.Flags().StringVar(&s.keys, "keys", "", secretKeys)

@@ -103,7 +103,7 @@ func checkpointsIn(files []string) (all []string, err error) {
 }
 
 // verify verifies a file, or the log itself if args name none, against the checkpoints in the
-// files kept. It is verified as it comes, and nothing is kept of it.
+// files kept. It verifies the export as it comes.
 func (s *evidenceSource) verify(cmd *cobra.Command, args, kept []string) (report evidence.Report, err error) {
 	trust, err := s.trust(args)
 	if err != nil {
