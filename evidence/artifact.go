@@ -196,6 +196,18 @@ type Opening struct {
 	Tenant    string `json:"tenant_id"`
 }
 
+// canonical is a leaf or an opening in canonical JSON (RFC 8785).
+func canonical[T Artifact | Opening](v *T) []byte {
+	plain, err := json.Marshal(v)
+	if err == nil {
+		plain, err = canon.Canonicalize(plain, canon.JCS)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("evidence: %T has no canonical form: %v", *v, err)) // nothing may be recorded without it
+	}
+	return plain
+}
+
 // Commit is the commitment to the bytes of an opening, which has a salt of its own:
 // the SHA-256 of "semel-opening-1", a line feed and the bytes.
 func Commit(opening []byte) [sha256.Size]byte {

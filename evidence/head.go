@@ -17,6 +17,9 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
+// headID is the cell that holds the head of the log.
+var headID = store.ID{Operation: "semel.cell", Key: "evidence"}
+
 // head is what the cell of the log holds: all that its nodes must agree on.
 type head struct {
 	// Checkpoint is the newest signed one.
@@ -277,18 +280,9 @@ func (r *Reader) hashes(ctx context.Context) tlog.HashReader {
 	return tlog.TileHashReader(tlog.Tree{N: int64(at.Size), Hash: at.Root}, &tileReader{ctx: ctx, store: r.store, size: at.Size, cached: map[tlog.Tile][]byte{}})
 }
 
-// Prove proves that an entry is in the log.
-func (r *Reader) Prove(ctx context.Context, n uint64) (tlog.RecordProof, error) {
-	proofs, err := r.ProveAll(ctx, []uint64{n})
-	if err != nil {
-		return nil, err
-	}
-	return proofs[0], nil
-}
-
-// ProveAll proves that entries are in the log, one proof for each. It reads no part of the tree
+// Prove proves that entries are in the log, one proof for each. It reads no part of the tree
 // twice.
-func (r *Reader) ProveAll(ctx context.Context, numbers []uint64) ([]tlog.RecordProof, error) {
+func (r *Reader) Prove(ctx context.Context, numbers []uint64) ([]tlog.RecordProof, error) {
 	hashes, proofs := r.hashes(ctx), make([]tlog.RecordProof, len(numbers))
 	for i, n := range numbers {
 		if n >= r.head.at.Size {

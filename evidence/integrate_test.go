@@ -35,7 +35,7 @@ func TestProofs(t *testing.T) {
 		t.Fatal(opened, err)
 	}
 	for _, n := range []uint64{0, 1, 255, 256, 700, 1399} {
-		proof, err := reader.Prove(ctx, n)
+		proofs, err := reader.Prove(ctx, []uint64{n})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,11 +43,11 @@ func TestProofs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := tlog.CheckRecord(proof, int64(c.Size), c.Root, int64(n), tlog.RecordHash(en.Leaf)); err != nil {
+		if err := tlog.CheckRecord(proofs[0], int64(c.Size), c.Root, int64(n), tlog.RecordHash(en.Leaf)); err != nil {
 			t.Errorf("entry %d: %v", n, err)
 		}
 	}
-	if _, err := reader.Prove(ctx, 1400); err == nil {
+	if _, err := reader.Prove(ctx, []uint64{1400}); err == nil {
 		t.Error("an entry is proved that is not there")
 	}
 	proof, err := reader.ProveTree(ctx, old.Size)

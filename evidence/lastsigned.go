@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/mod/sumdb/tlog"
 )
 
 // lastSigned is the newest checkpoint that this node has signed, or has found signed by
@@ -95,10 +93,9 @@ func (l *Log) recognize(ctx context.Context, h *head) error {
 		}
 	}
 	if l.last.signed != "" {
-		at := h.at
-		at.Origin = l.keys.origin // a head without a checkpoint names none
-		r := &Reader{store: l.store, head: h}
-		err := contains(at, l.last.signed, func(old uint64) (tlog.TreeProof, error) { return r.ProveTree(ctx, old) })
+		named := *h
+		named.at.Origin = l.keys.origin // a head without a checkpoint names none
+		err := (&Reader{store: l.store, head: &named}).Contains(ctx, l.last.signed)
 		switch {
 		case errors.Is(err, ErrFork):
 			return l.halt(l.last.rolledBack(err))

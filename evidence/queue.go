@@ -25,7 +25,7 @@ type queue struct {
 	store logStore
 	opts  *Options
 
-	room chan struct{} // one for each entry that waits or is being written
+	room chan struct{} // has one for each further entry that may wait
 
 	mu      sync.Mutex
 	batches []*batch      // to be written, in this order
@@ -47,6 +47,9 @@ type batch struct {
 func (q *queue) init(store logStore, opts *Options) {
 	q.store, q.opts = store, opts
 	q.room, q.urgent = make(chan struct{}, opts.MaxQueue), make(chan struct{}, 1)
+	for range opts.MaxQueue {
+		q.room <- struct{}{}
+	}
 	q.done, q.stop = context.WithCancel(context.Background())
 	q.idle = make(chan struct{})
 	close(q.idle)
@@ -60,37 +63,36 @@ func (q *queue) add(ctx context.Context, entry store.Entry, durable bool) error 
 	if err != nil || !durable {
 		return err
 	}
-	select { // without a timer in the usual case would be no gain: a write takes longer
-	case <-b.written:
+	return q.await(ctx, b.written, errUnknown)
+}
+
+// await waits until ready has something or is closed. late is the error if it takes too long.
+func (q *queue) await(ctx context.Context, ready <-chan struct{}, late error) error {
+	select {
+	case <-ready: // without a timer
+		return nil
+	default:
+	}
+	select {
+	case <-ready:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", errUnknown, ctx.Err())
+		return fmt.Errorf("%w: %w", late, ctx.Err())
 	case <-q.done.Done():
-		return errUnknown
 	case <-time.After(q.opts.MaxWait):
-		return errUnknown
 	}
+	return late
 }
 
 // join puts an entry into a batch, when there is room.
 func (q *queue) join(ctx context.Context, entry store.Entry, durable bool) (*batch, error) {
-	select {
-	case q.room <- struct{}{}:
-	default:
-		select {
-		case q.room <- struct{}{}:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-q.done.Done():
-			return nil, errClosed
-		case <-time.After(q.opts.MaxWait):
-			return nil, errBusy
-		}
+	if err := q.await(ctx, q.room, errBusy); err != nil {
+		return nil, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		<-q.room
+		q.room <- struct{}{}
 		return nil, errClosed
 	}
 	var b *batch
@@ -149,7 +151,7 @@ func (q *queue) write() {
 		}
 		close(b.written)
 		for range b.entries {
-			<-q.room
+			q.room <- struct{}{}
 		}
 	}
 }
@@ -177,7 +179,7 @@ func (q *queue) append(b *batch) bool {
 	}
 }
 
-// close refuses further entries and waits for those that are queued.
+// close refuses further entries and waits for the queued ones.
 func (q *queue) close(ctx context.Context) error {
 	q.mu.Lock()
 	q.closed = true
@@ -189,6 +191,6 @@ func (q *queue) close(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("evidence: %d entries of deliveries that were answered may be lost: %w", len(q.room), ctx.Err())
+		return fmt.Errorf("evidence: %d entries of deliveries that were answered may be lost: %w", cap(q.room)-len(q.room), ctx.Err())
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/seldom"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
 )
@@ -70,34 +70,30 @@ func evidenceKeys(c *config.Evidence) (*evidence.Keys, []evidence.Keeper, error)
 	return keys, keepers, nil
 }
 
-// repeatWarning is after how long the log repeats an error that goes on.
-const repeatWarning = time.Minute
-
-// evidenceErrors logs the errors of the evidence log, which tries again every second, and
-// so finds the same error again. One that lasts until a restart is logged once, any other
-// every minute.
+// evidenceErrors logs the errors of the evidence log, which tries again every second, and so
+// meets the same error again: at once, and then every minute, or every hour if the error lasts
+// until a restart.
 func evidenceErrors(log *slog.Logger) func(error) {
-	var mu sync.Mutex
-	last := map[string]time.Time{} // by text; emptied before it grows
-	return func(err error) {
-		lasting := errors.Is(err, evidence.ErrTampered) || errors.Is(err, evidence.ErrFork)
-		level := slog.LevelWarn
-		if lasting {
-			level = slog.LevelError
-		}
-		text, now := err.Error(), time.Now()
-		mu.Lock()
-		at, before := last[text]
-		told := before && (lasting || now.Sub(at) < repeatWarning)
-		if !told {
-			if len(last) >= 64 {
-				clear(last)
-			}
-			last[text] = now
-		}
-		mu.Unlock()
-		if !told {
+	teller := func(level slog.Level, every time.Duration) func(kind string, err error) {
+		tell := func(err error, _ int) {
 			log.LogAttrs(context.Background(), level, "evidence", slog.Any("error", err))
+		}
+		repeated := seldom.New(every, tell)
+		return func(kind string, err error) {
+			if repeated.First(kind, err) {
+				tell(err, 1)
+			}
+		}
+	}
+	passing, lasting := teller(slog.LevelWarn, time.Minute), teller(slog.LevelError, time.Hour)
+	return func(err error) {
+		switch {
+		case errors.Is(err, evidence.ErrTampered):
+			lasting("tampered", err)
+		case errors.Is(err, evidence.ErrFork): // its text has the size of the log
+			lasting("fork", err)
+		default:
+			passing(err.Error(), err)
 		}
 	}
 }

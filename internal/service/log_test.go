@@ -83,14 +83,14 @@ func TestFailuresOfTheStoreAreCountedInTheLog(t *testing.T) {
 	})
 }
 
-// The evidence log tries again each second. What lasts until a restart is logged once, and
-// what may pass once a minute.
+// The evidence log tries again each second. An error that lasts until a restart is logged once
+// an hour, whatever the size of the log in its text, and another once a minute.
 func TestFaultsOfTheEvidenceAreNotRepeatedEachSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		told := evidenceErrors(slog.New(slog.NewTextHandler(&out, nil)))
-		for range 150 {
-			told(fmt.Errorf("the store: %w", evidence.ErrFork))
+		for n := range 150 {
+			told(fmt.Errorf("%d entries: %w", n, evidence.ErrFork))
 			told(errors.New("the witness does not answer"))
 			<-time.After(time.Second)
 		}

@@ -169,7 +169,7 @@ func prove(ctx context.Context, reader *evidence.Reader, numbers []uint64, page 
 	_, at := reader.Checkpoint()
 	page.Size, page.Root = at.Size, at.Root.String()
 	numbers = slices.DeleteFunc(slices.Clone(numbers), func(n uint64) bool { return n >= at.Size })
-	proofs, err := reader.ProveAll(ctx, numbers)
+	proofs, err := reader.Prove(ctx, numbers)
 	texts := map[uint64][]string{}
 	for i, proof := range proofs {
 		texts[numbers[i]] = []string{}

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -69,18 +70,16 @@ The JSON has origin, file and public_keys.`,
 			if err != nil {
 				return err
 			}
-			f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			// A crash may leave a part of the file, and prints no public key. Remove the file
+			// before you run the command again.
+			err = newFile(out, func(f io.Writer) error {
+				_, err := f.Write(keys.Text())
+				return err
+			})
 			if errors.Is(err, fs.ErrExist) {
 				return fmt.Errorf("%s is there already, and may be the keys of a log: give another name", out)
 			}
 			if err != nil {
-				return err
-			}
-			_, err = f.Write(keys.Text())
-			// A crash before the sync may leave a part of the file, and prints no public
-			// key. Remove the file before you run the command again.
-			if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-				_ = os.Remove(out)
 				return err
 			}
 			if asJSON {
@@ -114,6 +113,18 @@ func makeKeys(origin, rotate string) (*evidence.Keys, error) {
 		return nil, err
 	}
 	return old.Rotated()
+}
+
+// newFile makes a file durable that only its owner may read. It leaves no part of it behind.
+func newFile(name string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err = errors.Join(write(f), f.Sync(), f.Close()); err != nil {
+		_ = os.Remove(name)
+	}
+	return err
 }
 
 var errNeedsKeys = errors.New("entries are found, and tenants known, by the secret keys of the log: say --keys, or set evidence.key_file")

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 
@@ -57,25 +56,17 @@ memory, and an export that broke off isn't left behind.
 
 // writeTo exports to a new file or standard output, and says what.
 func writeTo(cmd *cobra.Command, log evidenceLog, out string, what client.EvidenceExport) (err error) {
-	w := cmd.OutOrStdout()
-	if out != "" {
-		f, opened := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if errors.Is(opened, fs.ErrExist) {
-			return fmt.Errorf("%s is there already: give the name of a new file", out)
-		}
-		if opened != nil {
-			return opened
-		}
-		// A crash leaves a part of the log, without the end that verify looks for.
-		defer func() {
-			if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-				_ = os.Remove(out) // a part of a log is useless, and blocks the next export
-			}
-		}()
-		w = f
+	var head firstLine
+	export := func(w io.Writer) error {
+		head.w = w
+		return log.ExportEvidence(cmd.Context(), &head, what)
 	}
-	head := &firstLine{w: w}
-	if err := log.ExportEvidence(cmd.Context(), head, what); err != nil {
+	if out == "" {
+		err = export(cmd.OutOrStdout())
+	} else if err = newFile(out, export); errors.Is(err, fs.ErrExist) {
+		err = fmt.Errorf("%s is there already: give the name of a new file", out)
+	}
+	if err != nil {
 		return err
 	}
 	var is struct {
