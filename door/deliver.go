@@ -33,31 +33,39 @@ type Reply struct {
 	Event semel.Event
 }
 
-// Deliver takes a request from its arrival to its reply: it tells the engine's Events that
-// the request has arrived, makes and runs its call by [Runner.Do], finds the outcome, and
-// tells the Events of the reply. It also does if the handler panics, which goes on as it is.
-func (r *Runner) Deliver(ctx context.Context, d Delivery) Reply {
-	tap := r.engine.Internal()
-	ctx = tap.Arrived(ctx, d.Name, d.Header)
-	reply := Reply{Event: semel.Event{Code: CodeInternal}}
+// Deliver takes a request from its arrival to its reply: it makes and runs the call by
+// [Runner.Do], finds the outcome, and has the engine's Events hear of both ends by [Tell].
+func (r *Runner) Deliver(ctx context.Context, d Delivery) (reply Reply) {
+	Tell(ctx, r.engine.Internal(), d.Name, d.Header, func(ctx context.Context) (semel.Event, bool) {
+		call, err := d.Call(ctx)
+		if err == nil {
+			reply.Answer, err = r.Do(ctx, call, d.Work)
+		}
+		reply.Result, reply.Err = Outcome(&reply.Answer, err)
+		reply.Event = EventOf(&reply.Answer)
+		if reply.Err != nil {
+			reply.Event.Code = CodeOf(reply.Err)
+		}
+		if d.Answer != nil {
+			d.Answer(ctx, &reply)
+		}
+		return reply.Event, !errors.Is(reply.Err, body.ErrRefused)
+	})
+	return reply
+}
+
+// Tell runs answer, which answers one delivery, between Arrived and Answered of the engine's
+// Events. If answer panics, the event has [CodeInternal], and the panic goes on. If it reports
+// false, somebody else sends an event. Doors whose deliveries aren't one [Runner.Do] call it.
+func Tell(ctx context.Context, tap semel.Internal, name string, header map[string][]string, answer func(ctx context.Context) (semel.Event, bool)) {
+	ctx = tap.Arrived(ctx, name, header)
+	e, ours := semel.Event{Code: CodeInternal}, true
 	defer func() {
-		if !errors.Is(reply.Err, body.ErrRefused) { // who refuses the body tells of it
-			tap.Answered(ctx, reply.Event)
+		if ours {
+			tap.Answered(ctx, e)
 		}
 	}()
-	call, err := d.Call(ctx)
-	if err == nil {
-		reply.Answer, err = r.Do(ctx, call, d.Work)
-	}
-	reply.Result, reply.Err = Outcome(&reply.Answer, err)
-	reply.Event = EventOf(&reply.Answer)
-	if reply.Err != nil {
-		reply.Event.Code = CodeOf(reply.Err)
-	}
-	if d.Answer != nil {
-		d.Answer(ctx, &reply)
-	}
-	return reply
+	e, ours = answer(ctx)
 }
 
 // CodeOfEnding is why a call that has ended so has no success; empty if it has one. It is

@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -121,14 +122,14 @@ func (g *Gateway) Close() { g.proxy.Close() }
 
 // ServeHTTP handles one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx := g.engine.Internal().Arrived(r.Context(), Name, r.Header)
-	if ctx != r.Context() {
-		r = r.WithContext(ctx)
-	}
-	if e, answered := g.serve(w, r); answered {
+	door.Tell(r.Context(), g.engine.Internal(), Name, r.Header, func(ctx context.Context) (semel.Event, bool) {
+		if ctx != r.Context() {
+			r = r.WithContext(ctx)
+		}
+		e, answered := g.serve(w, r)
 		e.ID.Operation, e.Attrs = g.operation.Name, g.opts.Attrs
-		g.engine.Internal().Answered(ctx, e)
-	}
+		return e, answered
+	})
 }
 
 // serve answers a request, and says what it has told the caller. It reports false if the

@@ -118,20 +118,17 @@ func (h *handler) SendStreamingMessage(ctx context.Context, req *a2a.SendMessage
 
 // serve answers a message.
 func (h *handler) serve(ctx context.Context, s *inside) {
-	tap := h.engine.Internal()
-	if tap.Listens() {
-		ctx = tap.Arrived(ctx, Name, headerOf(ctx))
-	}
-	call, err := h.call(ctx, s.req)
-	if err != nil {
-		f := refusalOfRequest(err)
-		s.refuse(f)
-		tap.Answered(ctx, semel.Event{ID: semel.ID{Operation: h.operation.Name}, Code: f.code, Err: err})
-		return
-	}
-	now := s.req.Config != nil && s.req.Config.ReturnImmediately
-	c := &conversation{guard: h.guard, exchange: s, stream: s.stream, now: now}
-	tap.Answered(ctx, c.converse(ctx, call))
+	door.Tell(ctx, h.engine.Internal(), Name, headerOf(ctx), func(ctx context.Context) (semel.Event, bool) {
+		call, err := h.call(ctx, s.req)
+		if err != nil {
+			f := refusalOfRequest(err)
+			s.refuse(f)
+			return semel.Event{ID: semel.ID{Operation: h.operation.Name}, Code: f.code, Err: err}, true
+		}
+		now := s.req.Config != nil && s.req.Config.ReturnImmediately
+		c := &conversation{guard: h.guard, exchange: s, stream: s.stream, now: now}
+		return c.converse(ctx, call), true
+	})
 }
 
 // call makes the call that a message is.

@@ -55,32 +55,41 @@ type refusal struct {
 // The body has status and activity_id, and either message, or error and message. If the
 // sender hangs up, its activity is accepted nevertheless.
 func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	arrived := in.tap.Arrived(r.Context(), Name, r.Header)
-	a, err := in.receive(w, r)
-	a.Correlation = correlation(r, a.ID)
-	if a.Correlation != "" {
-		w.Header().Set("X-Correlation-ID", a.Correlation)
+	status, doc := 0, any(nil)
+	door.Tell(r.Context(), in.tap, Name, r.Header, func(ctx context.Context) (e semel.Event, ours bool) {
+		a, err := in.receive(w, r)
+		a.Correlation = correlation(r, a.ID)
+		if a.Correlation != "" {
+			w.Header().Set("X-Correlation-ID", a.Correlation)
+		}
+		if errors.Is(err, body.ErrRefused) {
+			return e, false
+		}
+		e, doc = in.answer(ctx, w.Header(), a, err)
+		status = e.Status
+		return e, true
+	})
+	if doc != nil {
+		problem.WriteAs(w, status, "application/json", doc)
+	}
+}
+
+// answer accepts an activity, unless err is why not. It returns the answer to the sender and
+// the event about it.
+func (in *Inbox) answer(ctx context.Context, header http.Header, a *Activity, err error) (semel.Event, any) {
+	if errors.Is(err, errGone) {
+		return in.event(semel.Event{Status: http.StatusAccepted}, a, slog.LevelInfo, err.Error()), receipt{http.StatusAccepted, a.ID, err.Error()}
 	}
 	var got outcome
-	if errors.Is(err, body.ErrRefused) {
-		return
-	}
-	if errors.Is(err, errGone) {
-		in.tell(arrived, semel.Event{Status: http.StatusAccepted}, a, slog.LevelInfo, err.Error())
-		problem.WriteAs(w, http.StatusAccepted, "application/json", receipt{http.StatusAccepted, a.ID, err.Error()})
-		return
-	}
 	if err == nil {
-		ctx, cancel := inbox.Within(arrived, in.opts.Budget)
+		within, cancel := inbox.Within(ctx, in.opts.Budget)
 		defer cancel()
-		got, err = in.accept(ctx, a)
+		got, err = in.accept(within, a)
 	}
 	if err != nil {
-		in.refuse(arrived, w, a, err)
-		return
+		return in.refuse(header, a, err)
 	}
-	in.note(arrived, a, got)
-	problem.WriteAs(w, http.StatusAccepted, "application/json", receipt{http.StatusAccepted, a.ID, got.message()})
+	return in.accepted(a, got), receipt{http.StatusAccepted, a.ID, got.message()}
 }
 
 // receive reads and checks a request up to the point where its activity can be accepted.
@@ -214,18 +223,18 @@ func visible(s string) bool {
 	return true
 }
 
-// refuse answers a request that was rejected, or whose outcome is unknown, and tells of it.
-func (in *Inbox) refuse(ctx context.Context, w http.ResponseWriter, a *Activity, err error) {
+// refuse is the answer to a request that was rejected, or that has no known outcome.
+func (in *Inbox) refuse(header http.Header, a *Activity, err error) (semel.Event, any) {
 	doc := refusal{Status: http.StatusServiceUnavailable, Error: "Unavailable", Message: "The activity wasn't accepted, or nobody knows whether it was: deliver it again."}
 	trouble, wait := true, retryAfter
 	if f, ok := errors.AsType[*senderError](err); ok {
 		doc.Status, doc.Error, doc.Message = f.status, f.name, problem.Sentence(f.err.Error())
 		trouble = f.status >= 500
-		door.SetEffect(w.Header(), door.EffectNone) // it is about the request
+		door.SetEffect(header, door.EffectNone) // it is about the request
 		wait = cmp.Or(f.after, retryAfter)
 	}
 	if doc.Status == http.StatusTooManyRequests || doc.Status == http.StatusServiceUnavailable {
-		problem.RetryAfter(w.Header(), wait)
+		problem.RetryAfter(header, wait)
 	}
 	if a.ID != "" {
 		doc.ActivityID = &a.ID
@@ -235,15 +244,14 @@ func (in *Inbox) refuse(ctx context.Context, w http.ResponseWriter, a *Activity,
 		level = slog.LevelError
 		in.tap.Troubled(semel.Event{Door: Name, Err: err}) // whose line is that of the answer
 	}
-	in.tell(ctx, e, a, level, "activity refused")
-	problem.WriteAs(w, doc.Status, "application/json", doc)
+	return in.event(e, a, level, "activity refused"), doc
 }
 
-// tell tells of a request that was answered, with the level of its line in a log and a note.
-func (in *Inbox) tell(ctx context.Context, e semel.Event, a *Activity, level slog.Level, note string, attrs ...slog.Attr) {
+// event fills in the event of an answer, with the level of its line in a log and a note.
+func (in *Inbox) event(e semel.Event, a *Activity, level slog.Level, note string, attrs ...slog.Attr) semel.Event {
 	e.ID.Tenant, e.ID.Operation, e.Request = in.opts.Tenant, in.Destination(), a.Correlation
 	e.Attrs = line(level, note, append(a.Attrs(), attrs...))
-	in.tap.Answered(ctx, e)
+	return e
 }
 
 // trouble tells of an error that the sender doesn't get.
@@ -255,11 +263,8 @@ func line(level slog.Level, message string, attrs []slog.Attr) []slog.Attr {
 	return door.Line(level, message, append([]slog.Attr{slog.String("component", "activitypub")}, attrs...)...)
 }
 
-// note tells of an activity that was accepted, now or before (VUL-03-003).
-func (in *Inbox) note(ctx context.Context, a *Activity, got outcome) {
-	if !in.tap.Listens() {
-		return
-	}
+// accepted is the event of an activity that was accepted, now or before (VUL-03-003).
+func (in *Inbox) accepted(a *Activity, got outcome) semel.Event {
 	level := slog.LevelInfo
 	attrs := []slog.Attr{slog.Int("inboxes", got.inboxes), slog.Int("new", got.fresh)}
 	if got.fresh == 0 || got.conflicts > 0 {
@@ -268,7 +273,7 @@ func (in *Inbox) note(ctx context.Context, a *Activity, got outcome) {
 	if got.conflicts > 0 {
 		attrs = append(attrs, slog.String("digest", a.print.String()), slog.String("first_digest", got.first))
 	}
-	in.tell(ctx, got.event(), a, level, got.message(), attrs...)
+	return in.event(got.event(), a, level, got.message(), attrs...)
 }
 
 // Attrs are the fields of log lines about an activity.

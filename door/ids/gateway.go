@@ -10,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/safehttp"
 	"github.com/semelhq/semel/store"
 )
@@ -100,26 +101,36 @@ func (g *Gateway) Declares(operation string) bool {
 // [semel.Error]. It means that nothing was executed, except for [semel.CodeUnknown],
 // which means that this is unknown. You may deliver the same envelope again after any.
 func (g *Gateway) Execute(ctx context.Context, caller Caller, c Command) (*Response, error) {
-	return g.answerArrived(g.engine.Internal().Arrived(ctx, Name, nil), caller, c)
+	return g.serve(ctx, nil, caller, func() (Command, error) { return c, nil })
 }
 
-// answerArrived is Execute in the context of a delivery that has arrived.
-func (g *Gateway) answerArrived(ctx context.Context, caller Caller, c Command) (*Response, error) {
-	tap := g.engine.Internal()
-	first, r, err := g.answer(ctx, caller, c)
-	switch {
-	case err != nil:
-		code := codeOf(err)
-		m, _ := door.Lookup(code)
-		tap.Answered(ctx, semel.Event{ID: semel.ID{Tenant: caller.Tenant, Operation: c.Intent.Name()}, Code: code, Status: m.Status, Decision: decisionBy(code), Err: err})
-	case tap.Listens():
+// serve is Execute for a command that read returns, from a request with this header.
+func (g *Gateway) serve(ctx context.Context, header http.Header, caller Caller, read func() (Command, error)) (r *Response, err error) {
+	door.Tell(ctx, g.engine.Internal(), Name, header, func(ctx context.Context) (e semel.Event, ours bool) {
+		var c Command
+		if c, err = read(); err != nil {
+			return refusedEvent(err), !errors.Is(err, body.ErrRefused)
+		}
+		var first *Command
+		if first, r, err = g.answer(ctx, caller, c); err != nil {
+			e = refusedEvent(err)
+			e.ID, e.Decision = semel.ID{Tenant: caller.Tenant, Operation: c.Intent.Name()}, decisionBy(e.Code)
+			return e, true
+		}
 		// For a command that changes nothing this event is the only trace.
-		e := r.told
+		e = r.told
 		e.Code, e.Status, e.Request = r.code(), r.httpStatus(), first.CorrelationID
 		e.Attrs = []slog.Attr{{Key: "command", Value: first.LogValue()}, slog.String("command_status", string(r.Status)), slog.String("command_decision", r.Decision), slog.String("reason", r.Reason)}
-		tap.Answered(ctx, e)
-	}
+		return e, true
+	})
 	return r, err
+}
+
+// refusedEvent is the event of a delivery that got an error.
+func refusedEvent(err error) semel.Event {
+	code := codeOf(err)
+	m, _ := door.Lookup(code)
+	return semel.Event{Code: code, Status: m.Status, Err: err}
 }
 
 // answer is Execute, and returns the command as it was delivered, with its ids, too.

@@ -59,7 +59,11 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	caller, err := g.identify(r)
 	if err != nil {
-		g.refused(g.engine.Internal().Arrived(r.Context(), Name, r.Header), door.CodeUnauthorized, err)
+		door.Tell(r.Context(), g.engine.Internal(), Name, r.Header, func(context.Context) (semel.Event, bool) {
+			e := refusedEvent(&semel.Error{Code: door.CodeUnauthorized})
+			e.Err = err
+			return e, true
+		})
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		writeProblem(w, problemOf(door.CodeUnauthorized, "The server does not know who is calling."))
 		return
@@ -96,17 +100,13 @@ func (g *Gateway) path() string {
 }
 
 func (g *Gateway) serveCommand(caller Caller, w http.ResponseWriter, r *http.Request, _ string) (*Response, error) {
-	ctx := g.engine.Internal().Arrived(r.Context(), Name, r.Header)
-	text, err := readBody(w, r)
-	var c Command
-	if err == nil {
-		c, err = ParseCommand(text)
-	}
-	if err != nil {
-		g.refused(ctx, codeOf(err), err)
-		return nil, err
-	}
-	return g.answerArrived(ctx, caller, c)
+	return g.serve(r.Context(), r.Header, caller, func() (Command, error) {
+		text, err := readBody(w, r)
+		if err != nil {
+			return Command{}, err
+		}
+		return ParseCommand(text)
+	})
 }
 
 func (g *Gateway) serveStatus(caller Caller, _ http.ResponseWriter, r *http.Request, id string) (*Response, error) {
@@ -169,15 +169,6 @@ func (g *Gateway) write(w http.ResponseWriter, status int, r *Response) {
 type commandProblem struct {
 	semelhttp.Problem
 	Errors []*Error `json:"errors,omitempty"`
-}
-
-// refused tells of a request that is no command of a known caller.
-func (g *Gateway) refused(ctx context.Context, code semel.Code, err error) {
-	if errors.Is(err, body.ErrRefused) {
-		return
-	}
-	m, _ := door.Lookup(code)
-	g.engine.Internal().Answered(ctx, semel.Event{Code: code, Status: m.Status, Err: err})
 }
 
 // codeOf is the code by which an error is refused.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/inbox"
 	"github.com/semelhq/semel/store"
 )
@@ -22,8 +23,19 @@ type head struct {
 
 // accept makes one event durable, or has it handled, once. A concurrent duplicate waits for
 // it. It returns nil if the sender has done its part.
-func (r *Receiver) accept(ctx context.Context, e *Event) error {
-	ctx = r.engine.Internal().Arrived(ctx, Name, e.request)
+func (r *Receiver) accept(ctx context.Context, e *Event) (err error) {
+	door.Tell(ctx, r.engine.Internal(), Name, e.request, func(ctx context.Context) (semel.Event, bool) {
+		it := r.item(e)
+		var res inbox.Result
+		res, err = r.inbox.Accept(ctx, it)
+		e.ID, e.Key = idOf(it), it.Key
+		return r.told(e, &res), true
+	})
+	return err
+}
+
+// item is an event as the inbox accepts it.
+func (r *Receiver) item(e *Event) *inbox.Item[head] {
 	e.Tenant, e.ReceivedAt = r.opts.Tenant, r.now().UTC()
 	it := &inbox.Item[head]{
 		Tenant: e.Tenant, Scope: e.Scope, Key: e.Key, Fingerprint: e.print, Former: e.former, Attributes: store.Attributes{},
@@ -47,10 +59,7 @@ func (r *Receiver) accept(ctx context.Context, e *Event) error {
 			return r.handleNow(ctx, e)
 		}
 	}
-	res, err := r.inbox.Accept(ctx, it)
-	e.ID, e.Key = idOf(it), it.Key
-	r.tell(ctx, e, &res)
-	return err
+	return it
 }
 
 // idOf is the id of an event that is accepted.
@@ -99,12 +108,11 @@ func (r *Receiver) prepare(ctx context.Context, e *Event) error {
 // after any other, call Work again, after a [*Later] when it says.
 func (r *Receiver) Work(ctx context.Context, payload []byte) error { return r.inbox.Work(ctx, payload) }
 
-// tell tells what became of an event in one delivery. Keys may have what a sender knows of a
-// person, so the log has the record instead.
-func (r *Receiver) tell(ctx context.Context, e *Event, res *inbox.Result) {
-	tap := r.engine.Internal()
-	if !tap.Listens() {
-		return
+// told is the engine's event for one delivery of an event. Keys may contain personal data, so
+// the log has the record instead.
+func (r *Receiver) told(e *Event, res *inbox.Result) semel.Event {
+	if !r.engine.Internal().Listens() {
+		return semel.Event{}
 	}
 	attrs := []slog.Attr{slog.String("webhook", r.opts.Name), slog.String("source", e.Source), slog.String("type", e.Type)}
 	if !res.First.IsZero() {
@@ -115,5 +123,5 @@ func (r *Receiver) tell(ctx context.Context, e *Event, res *inbox.Result) {
 	}
 	told := res.Event()
 	told.ID.Tenant, told.ID.Operation, told.Status, told.Attrs = e.Tenant, r.Destination(), e.status, attrs
-	tap.Answered(ctx, told)
+	return told
 }

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/inbox"
 	"github.com/semelhq/semel/internal/body"
@@ -69,7 +71,7 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if len(events) == 0 {
-		r.tell(r.engine.Internal().Arrived(req.Context(), Name, req.Header), r.nothing(), &inbox.Result{Err: errNoEvent})
+		r.tell(req, 0, errNoEvent)
 	}
 	for i := range events {
 		events[i].request = req.Header
@@ -118,8 +120,12 @@ const retryAfter = 5 * time.Second
 // the source finds an event. It gets 2xx: the sender can't do better.
 var errNoEvent = errors.New("the delivery has no event that the source has a rule for: nothing of it is kept")
 
-// nothing is an event of which nothing is known.
-func (r *Receiver) nothing() *Event { return &Event{Tenant: r.opts.Tenant, Source: r.source.Name} }
+// tell reports a delivery without an event.
+func (r *Receiver) tell(req *http.Request, status int, why error) {
+	door.Tell(req.Context(), r.engine.Internal(), Name, req.Header, func(context.Context) (semel.Event, bool) {
+		return r.told(&Event{Tenant: r.opts.Tenant, Source: r.source.Name, status: status}, &inbox.Result{Err: why}), true
+	})
+}
 
 // statusOf is the status of a refused delivery.
 func statusOf(code Code) int {
@@ -177,9 +183,7 @@ func (r *Receiver) confirm(w http.ResponseWriter, req *http.Request, d *Delivery
 
 // refuse answers a delivery that is rejected as a whole, and reports it.
 func (r *Receiver) refuse(w http.ResponseWriter, req *http.Request, status int, why *Refusal) {
-	e := r.nothing()
-	e.status = status
-	r.tell(r.engine.Internal().Arrived(req.Context(), Name, req.Header), e, &inbox.Result{Err: why})
+	r.tell(req, status, why)
 	door.SetEffect(w.Header(), door.EffectNone)
 	r.write(w, status, why)
 }

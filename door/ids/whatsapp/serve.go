@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/inbox"
 	"github.com/semelhq/semel/door/webhook"
 	"github.com/semelhq/semel/internal/body"
@@ -74,8 +74,12 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := inbox.Within(r.Context(), in.opts.Budget)
 	defer cancel()
-	if err := inbox.Each(ctx, parts, func(ctx context.Context, p *part) error {
-		return in.accept(in.tap.Arrived(ctx, Name, r.Header), p)
+	if err := inbox.Each(ctx, parts, func(ctx context.Context, p *part) (err error) {
+		door.Tell(ctx, in.tap, Name, r.Header, func(ctx context.Context) (e semel.Event, _ bool) {
+			e, err = in.accept(ctx, p)
+			return e, true
+		})
+		return err
 	}); err != nil {
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, "not all of it was accepted: deliver it again", http.StatusServiceUnavailable)
@@ -106,10 +110,10 @@ type head struct {
 	Mistake       inbox.Code `json:"mistake,omitempty"`
 }
 
-// accept makes one part durable, once. A concurrent duplicate waits for it. It returns nil
+// accept makes one part durable, once. A concurrent duplicate waits for it. The error is nil
 // if the sender has done its part: a message that was accepted before with other content is
 // in the evidence log, and there is nothing more to accept.
-func (in *Ingress) accept(ctx context.Context, p *part) error {
+func (in *Ingress) accept(ctx context.Context, p *part) (semel.Event, error) {
 	tenant, ok := in.opts.Tenant(p.phone)
 	res, err := inbox.Result{Err: errNoTenant}, errNoTenant
 	if ok && tenant != "" {
@@ -121,17 +125,16 @@ func (in *Ingress) accept(ctx context.Context, p *part) error {
 		}
 		res, err = in.inboxes[p.operation].Accept(ctx, it)
 	}
-	if in.tap.Listens() {
-		e := res.Event()
-		e.ID.Tenant, e.ID.Operation = tenant, p.operation
-		e.Attrs = []slog.Attr{slog.String("number", p.phone)}
-		in.tap.Answered(ctx, e)
-	}
-	return err
+	e := res.Event()
+	e.ID.Tenant, e.ID.Operation = tenant, p.operation
+	e.Attrs = []slog.Attr{slog.String("number", p.phone)}
+	return e, err
 }
 
-// refuse answers a request of which no part is looked at.
+// refuse answers a request without a look at its parts.
 func (in *Ingress) refuse(w http.ResponseWriter, r *http.Request, status int, code inbox.Code, why string) {
-	in.tap.Answered(in.tap.Arrived(r.Context(), Name, r.Header), semel.Event{Code: semel.Code(code), Status: status})
+	door.Tell(r.Context(), in.tap, Name, r.Header, func(context.Context) (semel.Event, bool) {
+		return semel.Event{Code: semel.Code(code), Status: status}, true
+	})
 	http.Error(w, why, status)
 }
