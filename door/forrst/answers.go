@@ -43,9 +43,7 @@ func decidedBy(r *Request, ans *semel.Answer, code semel.Code) answer {
 	case semel.CodeThrottled:
 		e := one(RateLimited, nil, "Too many requests. Nothing was executed")
 		e[0].RetryAfter = ans.RetryAfter
-		e[0].Details = struct {
-			RetryAfter Duration `json:"retry_after"`
-		}{seconds(ans.RetryAfter)}
+		e[0].Details = map[string]any{"retry_after": seconds(ans.RetryAfter)}
 		return refused(e)
 	case semel.CodeTooLate:
 		return refused(reason(Gone, code, r.Key))

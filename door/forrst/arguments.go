@@ -49,8 +49,6 @@ func (f *function) misfits(r *Request) (errs Errors) {
 func (list *Errors) misfit(at []string, keyword, message string) {
 	e := list.add(SchemaValidationFailed, At(at...), "%s", message)
 	if keyword != "" {
-		e.Details = struct {
-			Constraint string `json:"constraint"`
-		}{keyword}
+		e.Details = map[string]any{"constraint": keyword}
 	}
 }

@@ -61,9 +61,7 @@ func parseTTL(raw json.RawMessage, longest time.Duration, path ...string) (time.
 	}
 	if value > math.MaxInt64/int64(size) || time.Duration(value)*size > longest {
 		e := errs.add(InvalidArguments, At(append(path, "value")...), "The ttl is longer than results are kept")
-		e.Details = struct {
-			Maximum Duration `json:"maximum"`
-		}{rounded(longest)}
+		e.Details = map[string]any{"maximum": rounded(longest)}
 		return 0, errs
 	}
 	return time.Duration(value) * size, nil

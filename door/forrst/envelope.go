@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -163,15 +164,10 @@ func onlyMembers(errs *Errors, m map[string]json.RawMessage, path []string, name
 		errs.add(InvalidRequest, At(path...), "It has more than %d members; there are %s", maxMembers, strings.Join(names, ", "))
 		return false
 	}
-	var unknown []string
-	for name := range m {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if !slices.Contains(names, name) {
-			unknown = append(unknown, name)
+			errs.add(InvalidRequest, At(append(slices.Clip(path), name)...), "There is no such member; there are %s", strings.Join(names, ", "))
 		}
-	}
-	slices.Sort(unknown)
-	for _, name := range unknown {
-		errs.add(InvalidRequest, At(append(slices.Clip(path), name)...), "There is no such member; there are %s", strings.Join(names, ", "))
 	}
 	return true
 }
@@ -191,9 +187,7 @@ func parseProtocol(errs *Errors, raw json.RawMessage) {
 		errs.add(InvalidRequest, At("protocol", "version"), "The version of the protocol must be a string")
 	case version != ProtocolVersion:
 		e := errs.add(InvalidProtocolVersion, At("protocol", "version"), "This version of the protocol is not supported")
-		e.Details = struct {
-			Supported []string `json:"supported"`
-		}{[]string{ProtocolVersion}}
+		e.Details = map[string]any{"supported": []string{ProtocolVersion}}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -179,8 +180,7 @@ func (f *Function) validate() (map[string]*argschema.Schema, error) {
 func (s *Service) resolve(r *Request) (*function, *Version, Errors) {
 	f := s.functions[r.Function]
 	if f == nil {
-		e := one(FunctionNotFound, At("call", "function"), "There is no such function")
-		return nil, nil, e
+		return nil, nil, one(FunctionNotFound, At("call", "function"), "There is no such function")
 	}
 	r.Version = cmp.Or(r.asked, f.latest)
 	v := f.versions[r.Version]
@@ -189,10 +189,7 @@ func (s *Service) resolve(r *Request) (*function, *Version, Errors) {
 		if r.asked == "" {
 			e = one(VersionNotFound, At("call"), "The function has no stable version; name one")
 		}
-		e[0].Details = struct {
-			Function string   `json:"function"`
-			Versions []string `json:"versions"`
-		}{r.Function, f.sorted()}
+		e[0].Details = map[string]any{"function": r.Function, "versions": f.sorted()}
 		return nil, nil, e
 	}
 	return f, v, nil
@@ -200,10 +197,5 @@ func (s *Service) resolve(r *Request) (*function, *Version, Errors) {
 
 // sorted are the versions, the oldest first.
 func (f *function) sorted() []string {
-	list := make([]string, 0, len(f.versions))
-	for v := range f.versions {
-		list = append(list, v)
-	}
-	slices.SortFunc(list, func(a, b string) int { return semver.Compare("v"+a, "v"+b) })
-	return list
+	return slices.SortedFunc(maps.Keys(f.versions), func(a, b string) int { return semver.Compare("v"+a, "v"+b) })
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -19,6 +20,8 @@ const IdempotencyURN = "urn:forrst:ext:idempotency"
 
 // maxKey is the longest key, in bytes.
 const maxKey = 255
+
+var keyForm = regexp.MustCompile(`^[A-Za-z0-9_:.-]{1,255}$`)
 
 // The statuses of the extension's data (FOR-DATA.1).
 const (
@@ -66,7 +69,7 @@ func (x *idempotency) parse(longest time.Duration) (errs Errors) {
 	switch {
 	case m["key"] == nil:
 		errs.add(InvalidArguments, At(append(at, "key")...), "Idempotency key is required")
-	case !ok || !validKey(key):
+	case !ok || !keyForm.MatchString(key):
 		errs.add(InvalidArguments, At(append(at, "key")...), "An idempotency key has 1 to %d letters, digits and - _ : .", maxKey)
 	}
 	x.key = key
@@ -75,20 +78,6 @@ func (x *idempotency) parse(longest time.Duration) (errs Errors) {
 		x.ttl, errs = ttl, append(errs, wrong...)
 	}
 	return errs
-}
-
-func validKey(key string) bool {
-	if key == "" || len(key) > maxKey {
-		return false
-	}
-	for _, c := range []byte(key) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == ':', c == '.':
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 // call is the delivery as the engine sees it. The scope has the function and the

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,22 +21,18 @@ type protocol struct {
 
 // response is an answer on the wire, in the order of the specification's examples.
 type response struct {
-	Protocol   protocol        `json:"protocol"`
-	ID         *string         `json:"id"`
-	Result     json.RawMessage `json:"result"`
-	Errors     json.RawMessage `json:"errors,omitempty"`
-	Extensions []extension     `json:"extensions,omitempty"`
-	Meta       *meta           `json:"meta,omitempty"`
+	Protocol   protocol          `json:"protocol"`
+	ID         *string           `json:"id"`
+	Result     json.RawMessage   `json:"result"`
+	Errors     json.RawMessage   `json:"errors,omitempty"`
+	Extensions []extension       `json:"extensions,omitempty"`
+	Meta       map[string]string `json:"meta,omitempty"`
 }
 
 // extension is an extension as an answer has it.
 type extension struct {
 	URN  string `json:"urn"`
 	Data any    `json:"data,omitempty"`
-}
-
-type meta struct {
-	Node string `json:"node"`
 }
 
 // answer is what a delivery gets. It has either a result or errors.
@@ -77,7 +74,7 @@ func (s *Service) write(w http.ResponseWriter, id string, r *Request, a answer, 
 	header := w.Header()
 	if id != "" {
 		doc.ID = &id
-		if printable(id) {
+		if !strings.ContainsFunc(id, func(c rune) bool { return c < ' ' || c > '~' }) {
 			header.Set("X-Forrst-Request-Id", id)
 		}
 	}
@@ -90,7 +87,7 @@ func (s *Service) write(w http.ResponseWriter, id string, r *Request, a answer, 
 	}
 	doc.Extensions = append(doc.Extensions, a.others...)
 	if a.retry != nil {
-		if !mentions(a.others, "retry") {
+		if !slices.ContainsFunc(a.others, isRetry) {
 			doc.Extensions = append(doc.Extensions, extension{strings.TrimSuffix(urn, "idempotency") + "retry", a.retry})
 		}
 		if after := a.retry.After; after != nil {
@@ -98,7 +95,7 @@ func (s *Service) write(w http.ResponseWriter, id string, r *Request, a answer, 
 		}
 	}
 	if s.opts.Node != "" {
-		doc.Meta = &meta{s.opts.Node}
+		doc.Meta = map[string]string{"node": s.opts.Node}
 		header.Set("X-Forrst-Node", s.opts.Node)
 	}
 	header.Set("X-Forrst-Duration-Ms", strconv.FormatInt(time.Since(began).Milliseconds(), 10))
@@ -114,15 +111,6 @@ func (s *Service) write(w http.ResponseWriter, id string, r *Request, a answer, 
 	problem.WriteBody(w, a.status, "application/json", body)
 }
 
-func mentions(list []extension, name string) bool {
-	for _, x := range list {
-		if shortName(x.URN) == name {
-			return true
-		}
-	}
-	return false
-}
-
 // marshal is json.Marshal without the escapes for HTML, so that a result keeps its text.
 func marshal(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
@@ -132,14 +120,4 @@ func marshal(v any) (json.RawMessage, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
-
-// printable reports whether a header can have the text.
-func printable(text string) bool {
-	for _, c := range []byte(text) {
-		if c < 0x20 || c > 0x7e {
-			return false
-		}
-	}
-	return true
 }

@@ -267,10 +267,7 @@ func (s *Service) negotiate(r *Request, f *function) Errors {
 	switch {
 	case x != nil && (f == nil || f.readOnly):
 		e := one(ExtensionNotApplicable, At("extensions", strconv.Itoa(x.index)), "The idempotency extension is not applicable to a function that changes nothing")
-		e[0].Details = struct {
-			Extension string `json:"extension"`
-			Function  string `json:"function"`
-		}{x.URN, r.Function}
+		e[0].Details = map[string]any{"extension": x.URN, "function": r.Function}
 		return e
 	case x != nil:
 		errs := x.parse(s.opts.MaxTTL)

@@ -170,21 +170,16 @@ func (s *Service) capabilities(_ context.Context, r *Request) answer {
 
 // described is a version as describe shows it.
 type described struct {
-	Version     string         `json:"version"`
-	Stability   string         `json:"stability"`
-	Description string         `json:"description,omitempty"`
-	Schema      *schema        `json:"schema,omitempty"`
-	Extensions  *applicability `json:"extensions,omitempty"`
+	Version     string              `json:"version"`
+	Stability   string              `json:"stability"`
+	Description string              `json:"description,omitempty"`
+	Schema      *schema             `json:"schema,omitempty"`
+	Extensions  map[string][]string `json:"extensions,omitempty"`
 }
 
 type schema struct {
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	Returns   json.RawMessage `json:"returns,omitempty"`
-}
-
-// applicability says which of the service's extensions a version doesn't accept.
-type applicability struct {
-	Excluded []string `json:"excluded"`
 }
 
 func (s *Service) describe(_ context.Context, r *Request) answer {
@@ -222,7 +217,7 @@ func (s *Service) describe(_ context.Context, r *Request) answer {
 			d.Schema = &schema{v.Arguments, v.Returns}
 		}
 		if f.readOnly {
-			d.Extensions = &applicability{[]string{IdempotencyURN}}
+			d.Extensions = map[string][]string{"excluded": {IdempotencyURN}}
 		}
 		said.Versions = append(said.Versions, d)
 	}
