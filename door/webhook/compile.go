@@ -180,6 +180,11 @@ func (s *Source) itemTemplates() []template {
 // perEvent reports whether each event has a signature of its own.
 func (s *Source) perEvent() bool { return s.key.kind == "json" }
 
+// same reports whether two places are one, which may be optional.
+func (p *place) same(o *place) bool {
+	return strings.TrimSuffix(p.text, "?") == strings.TrimSuffix(o.text, "?")
+}
+
 // fits reports whether the lists in the templates are those of each.
 func fits(list []template, each []step) bool {
 	for _, t := range list {
@@ -212,7 +217,7 @@ func (s *Source) covers(t template) bool {
 				return false
 			}
 			whole := by.place.kind == "body" && (seg.place.kind == "json" || seg.place.kind == "digest")
-			return whole || by.place.kind == seg.place.kind && strings.TrimSuffix(by.place.text, "?") == strings.TrimSuffix(seg.place.text, "?")
+			return whole || by.place.kind == seg.place.kind && by.place.same(seg.place)
 		})
 		if !signed {
 			return false
@@ -251,9 +256,7 @@ func (s *Source) Coarse() []string {
 			about = append(about, e.id)
 		}
 		shared := slices.ContainsFunc(slices.Concat(r.id...), func(seg segment) bool {
-			return seg.place != nil && slices.ContainsFunc(slices.Concat(about...), func(by segment) bool {
-				return by.place != nil && strings.TrimSuffix(by.place.text, "?") == strings.TrimSuffix(seg.place.text, "?")
-			})
+			return seg.place != nil && slices.ContainsFunc(slices.Concat(about...), func(by segment) bool { return by.place != nil && by.place.same(seg.place) })
 		})
 		if shared {
 			list = append(list, fmt.Sprintf("events[%d]", i))

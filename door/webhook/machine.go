@@ -3,6 +3,7 @@ package webhook
 import (
 	_ "embed"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -117,12 +118,7 @@ func (m *Machine) compile(rep *strictyaml.Report) {
 
 // States are the states that a payment can get into, sorted.
 func (m *Machine) States() []string {
-	var list []string
-	for s := range m.reach[m.Initial] {
-		list = append(list, s)
-	}
-	slices.Sort(list)
-	return list
+	return slices.Sorted(maps.Keys(m.reach[m.Initial]))
 }
 
 // knows reports whether there is a transition of this name.

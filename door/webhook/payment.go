@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -115,8 +116,8 @@ func (r *Receiver) payment(e *Event) string {
 }
 
 // advance decides what an event means to its payment. The first decision stands: another
-// try gets the same, unless the event waits. Of events that come at the same time each is
-// decided in the state that another left.
+// try gets the same, unless the event waits. Each of several concurrent events is decided in
+// the state that the one before it left.
 func (r *Receiver) advance(ctx context.Context, e *Event) error {
 	name := r.payment(e)
 	if name == "" {
@@ -124,7 +125,7 @@ func (r *Receiver) advance(ctx context.Context, e *Event) error {
 		return nil
 	}
 	m, p := r.opts.Payments, e.Payment
-	// What was accepted under another configuration keeps its tenant.
+	// An event that was accepted under another configuration keeps its tenant.
 	id := store.PaymentOf(e.Tenant, name)
 	cell := store.NewCell(r.engine.Internal().Store(), id)
 	for range maxSwaps {
@@ -132,40 +133,23 @@ func (r *Receiver) advance(ctx context.Context, e *Event) error {
 		if err != nil {
 			return err
 		}
-		h := history{Been: []string{m.Initial}, Events: map[string]Payment{}}
-		if was.Data != nil {
-			err := form.Read(was.Data, 1, &h)
-			if errors.Is(err, form.ErrNewer) {
-				return fmt.Errorf("the state of the payment: %w", err) // another node can tell
-			}
-			if err != nil {
-				return inbox.Refuse(CodeUnreadable, "the state of the payment can't be read")
-			}
+		h, err := m.history(was.Data)
+		if err != nil {
+			return err
 		}
 		if known, ok := h.Events[e.ID]; ok {
 			*p = known
 			return p.verdict()
 		}
-		// After the state was loaded: whoever erases declares it first, and then changes the state.
+		// After the state was loaded: an erasure is declared first, and then changes the state.
 		if erased, err := r.engine.Internal().Erased(ctx, id, store.PaymentOf(e.Tenant, m.Name+"/"+e.ID)); err != nil {
 			return err
 		} else if erased {
 			return inbox.Refuse(CodeErased, "the event or all that was known of its payment was erased: what it means can't be told")
 		}
-		to, step := m.step(h.Been, p.On)
-		p.Step, p.State, p.Sequence = step, to, h.Sequence
-		if step == Waiting {
-			return p.verdict()
+		if err := h.add(m, e); err != nil || p.Step == Waiting {
+			return cmp.Or(err, p.verdict())
 		}
-		if len(h.Events) >= maxPaymentEvents {
-			return inbox.Refuse(CodeTransition, "the payment has had %d events already", maxPaymentEvents)
-		}
-		if step == Applied {
-			h.Been = append(slices.DeleteFunc(h.Been, func(s string) bool { return s == to }), to)
-			h.Sequence++
-			p.Sequence = h.Sequence
-		}
-		h.Events[e.ID] = *p
 		data, err := json.Marshal(&h)
 		if err != nil {
 			return err
@@ -182,6 +166,40 @@ func (r *Receiver) advance(ctx context.Context, e *Event) error {
 		}
 	}
 	return &Later{After: time.Second, Err: errors.New("the state of the payment changes too fast")}
+}
+
+// history reads the value of a payment's cell; nil is that of a payment without events.
+func (m *Machine) history(data []byte) (h history, err error) {
+	h = history{Been: []string{m.Initial}, Events: map[string]Payment{}}
+	if data == nil {
+		return h, nil
+	}
+	switch err := form.Read(data, 1, &h); {
+	case errors.Is(err, form.ErrNewer):
+		return h, fmt.Errorf("the state of the payment: %w", err) // another node can tell
+	case err != nil:
+		return h, inbox.Refuse(CodeUnreadable, "the state of the payment can't be read")
+	}
+	return h, nil
+}
+
+// add decides the next event, and adds it unless it waits.
+func (h *history) add(m *Machine, e *Event) error {
+	p := e.Payment
+	p.State, p.Step = m.step(h.Been, p.On)
+	p.Sequence = h.Sequence
+	switch {
+	case p.Step == Waiting:
+		return nil
+	case len(h.Events) >= maxPaymentEvents:
+		return inbox.Refuse(CodeTransition, "the payment has had %d events already", maxPaymentEvents)
+	case p.Step == Applied:
+		h.Been = append(slices.DeleteFunc(h.Been, func(s string) bool { return s == p.State }), p.State)
+		h.Sequence++
+		p.Sequence = h.Sequence
+	}
+	h.Events[e.ID] = *p
+	return nil
 }
 
 // verdict is nil if a handler gets the event.

@@ -89,13 +89,7 @@ func (s *Source) sign(v *view, make func(signed []byte) ([]byte, error)) (string
 	case "hex":
 		text = hex.EncodeToString(sum)
 	}
-	switch g.Form {
-	case "labels":
-		return g.Prefix + "=" + text, nil
-	case "list":
-		return g.Prefix + "," + text, nil
-	}
-	return g.Prefix + text, nil
+	return g.form(text), nil
 }
 
 // signEvents puts a signature into each event of the body.

@@ -140,7 +140,7 @@ func (v *Verifier) signatures(at *view) ([][]byte, error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, inbox.Refuse(CodeSignatureMalformed, "there is no signature of the form %s in %s", g.example(), v.source.key.text)
+		return nil, inbox.Refuse(CodeSignatureMalformed, "there is no signature of the form %s in %s", g.form(g.Encoding), v.source.key.text)
 	}
 	return list, nil
 }
@@ -167,15 +167,15 @@ func (g *Signature) decode(text string) (sum []byte, err error) {
 	return sum, err
 }
 
-// example is how a signature looks.
-func (g *Signature) example() string {
+// form is an encoded signature as a sender writes it.
+func (g *Signature) form(text string) string {
 	switch g.Form {
 	case "labels":
-		return g.Prefix + "=" + g.Encoding
+		return g.Prefix + "=" + text
 	case "list":
-		return g.Prefix + "," + g.Encoding
+		return g.Prefix + "," + text
 	}
-	return g.Prefix + g.Encoding
+	return g.Prefix + text
 }
 
 // made reports whether a key made a signature, in constant time where the key is a secret.
