@@ -15,16 +15,16 @@ import (
 
 // exchange is a message between its sender and its agent, in one form of this door.
 type exchange interface {
-	// send sends the message, with the key of its effect, and has the conversation hear what
-	// the agent answers. If that is neither a task nor a message, it returns what it proves,
-	// and what is recorded.
+	// send sends the message, with the key of its effect, and passes the agent's answers to the
+	// conversation. For an answer that is neither a task nor a message, it returns the finding
+	// and the outcome to record.
 	send(ctx context.Context, key string, c *conversation) (judge.Finding, outcome)
 	// ask asks the agent for a task, as the answer to the message; nil if it doesn't say.
 	ask(ctx context.Context, task string) json.RawMessage
-	// follow passes on what the agent tells those who follow a task. It reports false, and
-	// answers nothing, if the agent has nothing to tell, because the task has ended.
+	// follow passes on the agent's updates of a task. It reports false, and answers nothing, if
+	// there are none, because the task has ended.
 	follow(ctx context.Context, task string) bool
-	// replay answers the sender with what is recorded, and refuse with a refusal.
+	// replay answers the sender with the recorded outcome, and refuse with a refusal.
 	replay(o *outcome)
 	refuse(f refusal)
 }
@@ -45,7 +45,7 @@ type conversation struct {
 	code      semel.Code      // what the sender is told beside that, or instead
 }
 
-// converse delivers a message, answers its sender, and says what they were told.
+// converse delivers a message, answers its sender, and returns the event about that.
 func (c *conversation) converse(ctx context.Context, call semel.Call) semel.Event {
 	c.until = time.Now().Add(c.wait)
 	result := c.deliver(ctx, call, c)
@@ -90,9 +90,8 @@ func (c *conversation) current(ctx context.Context, task string) bool {
 }
 
 // await asks the agent for a task. For a sender who wants the end of it, it asks again until
-// the task has ended, wants something of its sender, or the time of a duplicate is over; each
-// time after another quarter of what it has waited, which bounds what duplicates cost the
-// agent.
+// the task has ended, needs input, or the time of a duplicate is over. Each pause grows by a
+// quarter of the time so far, which bounds the agent's load from duplicates.
 func (c *conversation) await(ctx context.Context, task string) (answer json.RawMessage) {
 	for began := time.Now(); ; {
 		if now := c.ask(ctx, task); now != nil {
@@ -190,8 +189,8 @@ func (c *conversation) hear(e event, answer []byte, leave func()) {
 	c.hold(!c.stream || e.final(), leave)
 }
 
-// hold keeps what ends the answer until the outcome is recorded: nobody is told of an end
-// that isn't. What doesn't end it leaves, with what was held.
+// hold keeps the end of the answer back until the outcome is recorded, so that nobody hears of
+// an end that isn't. Anything else leaves at once, with everything held before.
 func (c *conversation) hold(final bool, leave func()) {
 	if c.held = append(c.held, leave); !final {
 		c.release()

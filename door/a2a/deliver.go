@@ -60,12 +60,12 @@ func newGuard(engine *semel.Engine, runner *door.Runner, op semel.Operation, tim
 type got struct {
 	semel.Answer
 	// err is why there is no outcome. If the decision is Execute, the handler ran, and
-	// without an error what it has kept may leave.
+	// without an error its answer may leave.
 	err error
-	// outcome is what was recorded; nil if nothing was.
+	// outcome is the recorded one; nil if there is none.
 	outcome *outcome
-	// task is the task that the message has reached, if it isn't finished as far as the
-	// record says: the agent is asked first, and outcome or err count if it doesn't say.
+	// task is the task that the message has reached, if the record doesn't show its end: ask
+	// the agent first, and use outcome or err if it doesn't say.
 	task string
 }
 
@@ -95,8 +95,8 @@ func (g *guard) deliver(ctx context.Context, call semel.Call, h door.Handler) go
 	return result
 }
 
-// recall reads what is recorded, of which a caller gets nothing if it has no answer of an
-// agent: somebody may have settled the call, or the answer was too large.
+// recall reads the recorded outcome. One without an answer of an agent is an error: somebody
+// settled the call, or the answer was too large.
 func (r *got) recall() {
 	o, ok := recorded(r.Record.Result)
 	if ok {
@@ -112,8 +112,8 @@ func (r *got) recall() {
 	}
 }
 
-// join waits until the task of a message under way is known, or its attempt has ended. It
-// returns no task if the engine must decide again.
+// join waits until a message under way has a task, or its attempt has ended. It returns no
+// task if the engine must decide again.
 func (g *guard) join(ctx context.Context, rec *semel.Record) (task string, err error) {
 	for end := time.Now().Add(g.wait); ; {
 		if task := taskOf(rec); task != "" {

@@ -9,8 +9,8 @@
 // [Gateway] stands as a reverse proxy before an agent anywhere, over JSON-RPC or REST
 // (HTTP+JSON), and changes nothing of what passes.
 //
-// A message is known by who sends it, its messageId and the task that it names, or by the
-// header Idempotency-Key in place of the messageId. The same message gets the same task
+// A message's identity is its sender, its messageId and the task that it names; the header
+// Idempotency-Key can stand in for the messageId. The same message gets the same task
 // (MAP-A2A.1): its result if it is finished, its state if it isn't, for which the door asks
 // the agent. A message that names a task continues that task and starts no other
 // (MAP-A2A.2). The same messageId with other content is a conflict. Everything that reads,

@@ -105,7 +105,7 @@ func (f *forwarding) whole(c *conversation, k *sink, found judge.Finding, o outc
 	case ok && failure != nil:
 		o.Error = bytes.Clone(failure)
 	case f.req.rpc || canon.Check(text, canon.Exact) != nil:
-		// The body isn't the agent's, and may be anything: a duplicate gets what it means.
+		// The body isn't the agent's, and may be anything: a duplicate gets its meaning.
 		refused := refusalFor(semel.CodeRejected)
 		_, o.Error, _ = f.req.unwrap(refused.text(f.req))
 	default:
@@ -132,7 +132,7 @@ func (r *request) judge(rules *judge.Rules, failure []byte, header http.Header) 
 	return rules.Of(judge.Answer{Status: code, Header: header})
 }
 
-// ask asks with the credential of whoever asks, so the agent decides what they may see.
+// ask asks with the caller's own credential, so the agent decides what to show.
 func (f *forwarding) ask(ctx context.Context, task string) json.RawMessage {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()

@@ -28,8 +28,8 @@ const (
 // GatewayOptions configures a [Gateway]. Operation and Upstream are required; the zero value
 // of every other field is the documented default.
 type GatewayOptions struct {
-	// Operation has the policy of messages, and is registered. Its MaxResult bounds the tasks
-	// that are kept: of a larger one, duplicates get what the agent says.
+	// Operation has the policy of messages, and is registered. Its MaxResult bounds the
+	// recorded tasks: for a larger one, duplicates get the agent's current answer.
 	Operation semel.Operation
 	// Upstream is the agent's URL: that of its JSON-RPC endpoint, and the base of its REST
 	// binding.
@@ -56,15 +56,15 @@ type GatewayOptions struct {
 	Attrs []slog.Attr
 }
 
-// Gateway is a reverse proxy before one agent, by which each message reaches the agent at
-// most once. It is stateless: any number may stand before an agent on one store. It may be
+// Gateway is a reverse proxy in front of one agent. Each message reaches the agent at most
+// once. It is stateless: any number may stand before an agent on one store. It may be
 // used concurrently.
 //
 // It serves POSTs of A2A's JSON-RPC at any path below its own, and its REST binding at
 // message:send and message:stream, with whatever comes before them. GET, HEAD and DELETE
 // without a body pass, such as for tasks. So do methods and paths that read, follow or cancel
 // tasks, or say where to notify of them. All else is refused: it might start work. Whoever
-// can't be identified gets nothing but what is public, below /.well-known/: the agent's card.
+// can't be identified gets only the public part, below /.well-known/: the agent's card.
 //
 // A message is sent on as it came, and its answer passes as it is; but an answer, and the
 // last event of a stream, leaves only when the outcome is recorded. Semel's own refusals are
@@ -78,7 +78,7 @@ type Gateway struct {
 	rules judge.Rules
 }
 
-// NewGateway makes a gateway on the engine of a guard, whose runner and callers it shares,
+// NewGateway makes a gateway on the engine of a guard, with the guard's runner and callers,
 // and registers its operation.
 func NewGateway(callers *semelhttp.Guard, opts GatewayOptions) (*Gateway, error) {
 	if callers == nil || opts.Upstream == nil {
@@ -132,8 +132,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serve answers a request, and says what it has told the caller. It reports false if the
-// request has passed.
+// serve answers a request, and returns the event about that. It reports false if the request
+// has passed.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Event, answered bool) {
 	req, ok := g.locate(r)
 	refuse := func(f refusal) (semel.Event, bool) {

@@ -19,7 +19,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// message is what identifies a message to an agent, and what it asks for.
+// message is the identity of a message to an agent, and the sender's wishes.
 type message struct {
 	id          string
 	task        string // the task that it continues; empty: it starts one
@@ -35,7 +35,7 @@ var (
 	messageNames = []string{"messageId", "message_id", "taskId", "task_id"}
 )
 
-// traceNames are members of a message's metadata that say by which way it came.
+// traceNames are members of a message's metadata about the way it came.
 var traceNames = []string{"traceparent", "tracestate", "baggage"}
 
 // readMessage reads the parameters of a message, strict JSON. Everything that
@@ -93,8 +93,8 @@ func readMessage(binding string, params []byte) (m message, err error) {
 	return m, nil
 }
 
-// spelled refuses members whose names differ in case from those that are read: servers in
-// Go, for one, take them for these.
+// spelled refuses members with the names that we read, but in another case: servers in Go, for
+// one, don't tell them apart.
 func spelled(object []byte, names ...string) error {
 	for name := range canon.Members(object) {
 		for _, known := range names {
@@ -125,7 +125,7 @@ func textOf(object []byte, names ...string) (s string, err error) {
 	return s, nil
 }
 
-// scope narrows whose call a message is: the same messageId for another task, or to another
+// scope narrows the identity of a call: the same messageId for another task, or to another
 // tenant of the agent, is another message. Operators can read it unless it is long.
 func (m *message) scope() string {
 	list := url.Values{}

@@ -15,7 +15,7 @@ type outcome struct {
 	State State `json:"state"`
 	// Task is the id of the task; empty if the agent answered without one.
 	Task string `json:"task,omitempty"`
-	// Final says that Answer is all there will be. Otherwise the agent is asked.
+	// Final says that Answer is all there will be. Otherwise ask the agent.
 	Final bool `json:"final,omitempty"`
 	// Answer is what the agent answered, in the form of the binding, without its envelope;
 	// empty if the agent must be asked.
@@ -36,8 +36,7 @@ func outcomeOf(e event, answer json.RawMessage) outcome {
 	return outcome{State: StateOf(e.state), Task: e.task, Final: answer != nil && terminal(e.state), Answer: answer}
 }
 
-// ending says how the attempt ends of which this is the outcome. state is the task's as A2A
-// spells it. A task that has ended never starts again, so one that failed counts as refused
+// ending is how an attempt with this outcome ends. state is the task's as A2A spells it. A task that has ended never starts again, so one that failed counts as refused
 // for good, whatever the policy says of failures: its message gets the same task.
 func (o *outcome) ending(state string, maxResult int) semel.Ending {
 	end := semel.Ending{Disposition: semel.DispositionCompleted, Result: o.result(maxResult)}
@@ -66,8 +65,8 @@ func (o *outcome) refusedEnding(found judge.Finding, maxResult int) semel.Ending
 	return end
 }
 
-// result is how the outcome is recorded. An answer that is too large isn't kept: the agent is
-// asked for the task, if there is one.
+// result is the outcome's recorded form. It leaves out an answer that is too large: then the
+// door asks the agent for the task, if there is one.
 func (o *outcome) result(most int) semel.Result {
 	data, err := json.Marshal(o)
 	if err != nil || len(data) > most {
@@ -77,7 +76,7 @@ func (o *outcome) result(most int) semel.Result {
 	return semel.Result{Data: data}
 }
 
-// recorded reads what was recorded. Whoever settles a call by hand may give the task or the
+// recorded reads a recorded outcome. Whoever settles a call by hand may give the task or the
 // message itself as its result. It reports false for everything else.
 func recorded(res semel.Result) (o outcome, ok bool) {
 	if res.IsZero() || res.Tombstone || canon.Check(res.Data, canon.Exact) != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/semelhq/semel/internal/problem"
 )
 
-// refusal is what a caller is told instead of a task.
+// refusal is the answer to a caller who gets no task.
 type refusal struct {
 	code   semel.Code
 	status int // of HTTP, in the REST binding
@@ -94,8 +94,8 @@ func (r *refusal) metadata() map[string]string {
 	return m
 }
 
-// httpOnly are the statuses by which HTTP itself says that a request wasn't read. What JSON-RPC
-// says otherwise comes with 200.
+// httpOnly are HTTP's own statuses for a request that wasn't read. All other errors of
+// JSON-RPC come with 200.
 var httpOnly = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType}
 
 // write answers with the refusal, in the form of the request.

@@ -143,8 +143,7 @@ func (r *request) outgoing(ctx context.Context, method, path string, body []byte
 	return out
 }
 
-// asking is the request by which the agent is asked for a task: for its state, or to follow
-// it.
+// asking is the request to the agent for a task's state, or to follow the task.
 func (r *request) asking(ctx context.Context, task string, follow bool) *http.Request {
 	var out *http.Request
 	if r.rpc {

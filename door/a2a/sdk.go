@@ -62,7 +62,7 @@ func (s *inside) answers(ctx context.Context) iter.Seq2[a2a.Event, error] {
 	}
 }
 
-// verdicts are those of errors that the agent has marked.
+// verdicts of errors that the agent has marked.
 var verdicts = map[store.Disposition]judge.Verdict{
 	semel.DispositionRejected: judge.Rejected, semel.DispositionFailed: judge.Failed, semel.DispositionAborted: judge.Aborted,
 }

@@ -69,7 +69,7 @@ func (s *sink) Write(p []byte) (int, error) {
 // FlushError does nothing: events are passed on when they are whole.
 func (s *sink) FlushError() error { return nil }
 
-// copyHead writes the head of an agent's answer, without what it says to Semel.
+// copyHead writes the head of an agent's answer, without the headers for Semel.
 func copyHead(w http.ResponseWriter, header http.Header, status int) {
 	for name, values := range header {
 		if name != judge.EffectHeader && !strings.HasPrefix(name, http.TrailerPrefix) {

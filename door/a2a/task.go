@@ -62,8 +62,8 @@ func (e *event) final() bool {
 	return e.kind == kindMessage || e.state != "" && (terminal(e.state) || paused(e.state))
 }
 
-// answerWith makes the answer to a message of a task that the agent was asked for: bare in
-// the JSON-RPC binding of 0.3, whose objects name their kind, and as a member elsewhere.
+// answerWith makes the answer to a message from the agent's task: bare in the JSON-RPC binding
+// of 0.3, where objects name their kind, and as a member elsewhere.
 func answerWith(task []byte) json.RawMessage {
 	if canon.Member(task, "kind") != nil || canon.Member(task, "task") != nil {
 		return task

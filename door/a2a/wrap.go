@@ -18,12 +18,12 @@ import (
 
 // Options configures [Wrap]. Only Operation is required.
 type Options struct {
-	// Operation has the policy of messages, and is registered. Its MaxResult bounds the tasks
-	// that are kept: of a larger one, duplicates get what the handler's GetTask says.
+	// Operation has the policy of messages, and is registered. Its MaxResult bounds the
+	// recorded tasks: for a larger one, duplicates get the answer of the handler's GetTask.
 	Operation semel.Operation
 	// Identify tells who sends a message. Defaults to the authenticated user of the SDK's
-	// CallContext. Without one, senders are told apart by their credentials, and accepted
-	// without any on a loopback address only.
+	// CallContext. Without one, the credential identifies the sender; without a credential,
+	// only senders on a loopback address are accepted.
 	Identify func(ctx context.Context) (semelhttp.Caller, error)
 	// Runner runs the messages. Defaults to one of the handler's own; give yours to close it
 	// after your server, see [door.Runner].
@@ -39,8 +39,8 @@ type Options struct {
 // comes from a2asrv.NewHandler, the guard stands behind its interceptors, so that they
 // authenticate the sender first; Wrap leaves next as it is.
 //
-// What the agent answers leaves when it is recorded. Events of a stream leave at once, but
-// for those that end it. The agent goes on when its caller hangs up. An error of the agent is
+// The agent's answer leaves when it is recorded. Events of a stream leave at once, except the
+// last. The agent goes on when its caller hangs up. An error of the agent is
 // judged by its code, see package judge; one that says nothing else is a failure.
 //
 // Refusals are errors of the SDK: ErrInvalidParams for a messageId that was used for another

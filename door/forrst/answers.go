@@ -53,8 +53,8 @@ func decidedBy(r *Request, ans *semel.Answer, code semel.Code) answer {
 	return refused(reason(InternalError, code, r.Key)) // for want of a code of Forrst's
 }
 
-// reason are errors whose details say in a word why, and for which key. The word is one
-// of Semel's codes, because Forrst has none for it.
+// reason are errors with one of Semel's codes and the key in their details, because Forrst has
+// no word of its own for the reason.
 func reason(code Code, why semel.Code, key string) Errors {
 	m, _ := door.Lookup(why)
 	e := one(code, nil, "%s", strings.TrimSuffix(m.Detail(), "."))
@@ -87,7 +87,7 @@ func processing(r *Request, rec *semel.Record, after time.Duration) answer {
 	return a
 }
 
-// replay answers with what is recorded.
+// replay answers with the recorded outcome.
 func replay(r *Request, rec *semel.Record) answer {
 	notKept := refused(reason(Gone, semel.CodeResultNotKept, r.Key))
 	notKept.code = semel.CodeResultNotKept
@@ -99,7 +99,7 @@ func replay(r *Request, rec *semel.Record) answer {
 	case rec.State == semel.Completed && json.Valid(rec.Result.Data):
 		a = answer{status: http.StatusOK, result: rec.Result.Data}
 	case rec.State == semel.Completed:
-		// Somebody settled it, as a reconciler that is asked over HTTP does.
+		// Somebody settled it, such as a reconciler over HTTP.
 		said, ok := semelhttp.ParseAnswer(rec.Result)
 		if !ok || !json.Valid(said.Body) {
 			return notKept

@@ -12,7 +12,7 @@
 //
 // # What a delivery gets
 //
-// A call is known by its key, its function, and its version as the request has it
+// A call's identity is its key, its function, and its version as the request has it
 // (FOR-FIRST.1), within the verified caller. Two requests are the same if their
 // arguments mean the same: the order of members and the spelling of numbers don't
 // matter. Then the engine decides:
@@ -22,28 +22,28 @@
 //   - a later one gets the recorded result or errors under its own id, with the status
 //     "cached" and the id of the first (FOR-DUP.1).
 //   - one that comes meanwhile gets IDEMPOTENCY_PROCESSING (FOR-PROC.1). So does one
-//     whose first delivery ended with an unknown outcome; its details then have the
+//     after a first delivery with an unknown outcome; its details then have the
 //     reason "outcome_unknown".
 //   - one with other arguments gets IDEMPOTENCY_CONFLICT, with a hash of the first
 //     arguments (FOR-CONF.1).
 //
-// A call whose arguments don't fit the schema of its version (Version.Arguments) gets
+// If the arguments don't fit the schema of the version (Version.Arguments), the call gets
 // SCHEMA_VALIDATION_FAILED with the place of each fault, and leaves nothing in the store.
-// Only a key that was used before gets what is recorded for it, as above.
+// Only a key that was used before gets its recorded outcome, as above.
 //
 // Both spellings of the extension's URN are accepted, urn:forrst:ext:idempotency and
 // urn:cline:forrst:ext:idempotency; answers use that of the request.
 //
-// # What is recorded
+// # Which outcomes last
 //
-// What a function returns is recorded and replayed, and so are errors about the call
+// The result of a function is recorded and replayed, and so are errors about the call
 // itself, such as NOT_FOUND or one of the application's own codes. Errors that prove that
 // nothing was done, such as RATE_LIMITED and FORBIDDEN, are never recorded: the next
 // delivery runs. INTERNAL_ERROR and other failures are replayed unless
 // Operation.OnFailure says "retry". DEADLINE_EXCEEDED, BATCH_TIMEOUT and DEPENDENCY_ERROR
-// prove nothing, so the call is held. Package judge has the table. An error marked with
-// [semel.Rejected], [semel.Aborted], [semel.Failure] or [semel.Unknown] is what its mark
-// says.
+// prove nothing, so the call is held. Package judge has the table. For an error
+// marked with [semel.Rejected], [semel.Aborted], [semel.Failure] or [semel.Unknown], the mark
+// decides.
 //
 // # Other extensions
 //

@@ -17,7 +17,7 @@ type Duration struct {
 
 const day = 24 * time.Hour
 
-// units are those of the idempotency extension.
+// units of the idempotency extension.
 var units = map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": day}
 
 // seconds is d in whole seconds, rounded up, and at least one.

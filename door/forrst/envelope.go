@@ -34,9 +34,9 @@ type Request struct {
 	// Arguments is a JSON object, as it was sent.
 	Arguments json.RawMessage
 	// Context is the propagated JSON object, as it was sent; nil if there is none.
-	// Nobody has verified what it says.
+	// Nobody has verified it.
 	Context json.RawMessage
-	// Extensions are those of the request without idempotency.
+	// Extensions of the request, without idempotency.
 	Extensions []Extension
 	// Key is the idempotency key; empty if the request has none.
 	Key string
@@ -267,8 +267,8 @@ func (r *Request) parseExtensions(errs *Errors, raw json.RawMessage) {
 	}
 }
 
-// shortName is the name of one of Forrst's own extensions, whose URNs have two
-// spellings; it is empty for others.
+// shortName is the name of one of Forrst's own extensions, from either spelling of its URN;
+// it is empty for others.
 func shortName(urn string) string {
 	for _, prefix := range []string{"urn:forrst:ext:", "urn:cline:forrst:ext:"} {
 		if name, ok := strings.CutPrefix(urn, prefix); ok && !strings.Contains(name, ":") {

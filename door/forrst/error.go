@@ -9,9 +9,9 @@ import (
 
 // Error is one error of an answer. Functions return one, or [Errors] for several.
 type Error struct {
-	// Code says what is wrong to programs.
+	// Code names the fault for programs.
 	Code Code `json:"code"`
-	// Message says it to people.
+	// Message explains it to people.
 	Message string `json:"message"`
 	// Source is where in the request it is wrong. Optional.
 	Source *Source `json:"source,omitempty"`

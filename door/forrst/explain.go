@@ -19,7 +19,7 @@ type Explanation struct {
 	// and Key if the request is a call of its own.
 	Key   string `json:"key,omitempty"`
 	Scope string `json:"scope,omitempty"`
-	// KeptFor is how long the outcome is kept.
+	// KeptFor is how long the outcome lasts.
 	KeptFor *Duration `json:"kept_for,omitempty"`
 	// Arguments is the form in which they are compared.
 	Arguments json.RawMessage `json:"arguments,omitempty"`

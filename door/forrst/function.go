@@ -21,7 +21,7 @@ import (
 
 // Handler runs one function. Its result is anything that has a JSON form; nil is null.
 // An error is an [*Error] or [Errors], or any other, which callers see as
-// INTERNAL_ERROR without its text; the package documentation says what is recorded.
+// INTERNAL_ERROR without its text; the package documentation says which are recorded.
 //
 // The context is cancelled when the time of the function is over or the lease is lost.
 // It isn't cancelled when the caller hangs up.
@@ -34,11 +34,11 @@ type Function struct {
 	// Forrst's own.
 	Name string
 	// Operation is the policy. Its Name defaults to that of the function. One that has
-	// nothing but a name stands for the operation that the engine already knows by
-	// that name, if there is one. Functions may share one: their keys stay apart.
+	// nothing but a name stands for the engine's operation of that name, if there is one.
+	// Functions may share one: their keys stay apart.
 	//
-	// With the class [semel.ReadOnly]
-	// nothing is recorded, and the idempotency extension is refused as not applicable.
+	// With the class [semel.ReadOnly] nothing is recorded, and the idempotency extension is
+	// refused as not applicable.
 	Operation semel.Operation
 	// Key says whether a request must have the idempotency extension. Defaults to
 	// [semelhttp.KeyRequired]. If it is optional, a request without is a call of its
@@ -48,7 +48,7 @@ type Function struct {
 	// describe says of the function.
 	Description string
 	SideEffects []string
-	// Versions are those that can be called. At least one.
+	// Versions that callers can call. At least one.
 	Versions []Version
 }
 
@@ -60,7 +60,7 @@ type Version struct {
 	Run Handler
 	// Arguments is a JSON Schema, of draft 2020-12 unless it names another. A call with
 	// arguments that don't fit is refused with SCHEMA_VALIDATION_FAILED and never runs.
-	// If its key was used before, it gets what became of that. Optional: any object fits.
+	// If its key was used before, it gets that outcome. Optional: any object fits.
 	Arguments json.RawMessage
 	// Returns is a JSON Schema too. Results aren't checked by it.
 	Returns json.RawMessage

@@ -53,7 +53,7 @@ type data struct {
 	ExpiresAt         string `json:"expires_at,omitempty"`
 }
 
-// parse reads the options, for results that are kept for longest at most (FOR-OPT.1).
+// parse reads the options. No ttl may be above longest (FOR-OPT.1).
 func (x *idempotency) parse(longest time.Duration) (errs Errors) {
 	at := []string{"extensions", strconv.Itoa(x.index), "options"}
 	m, _ := members(x.Options)
@@ -80,10 +80,10 @@ func (x *idempotency) parse(longest time.Duration) (errs Errors) {
 	return errs
 }
 
-// call is the delivery as the engine sees it. The scope has the function and the
-// version as it was asked for, so that the identity is hash(key + function + version)
-// (FOR-STORE.1). A version that was left out is not resolved first: a retry after the
-// deployment of a newer one would be another call.
+// call is the delivery as the engine sees it. The scope has the function and the version of
+// the request, so that the identity is hash(key + function + version) (FOR-STORE.1). A missing
+// version isn't resolved first: a retry after the deployment of a newer one would be another
+// call.
 func (s *Service) call(r *Request, f *function) (semel.Call, error) {
 	parts := [][]byte{r.canonical}
 	for _, x := range r.Extensions {

@@ -54,9 +54,9 @@ func (x *exchange) recognise(ctx context.Context) (call semel.Call, err error) {
 	if errs = x.f.misfits(r); err != nil || len(errs) == 0 {
 		return call, err
 	}
-	// Nothing is stored of arguments that don't fit. A key that was used before gets what it
-	// would get anyway: the schema may be newer than the call (FOR-DUP.1), or the arguments
-	// may be others (FOR-CONF.1).
+	// Arguments that don't fit leave nothing in the store. A key that was used before gets its
+	// usual answer: the schema may be newer than the call (FOR-DUP.1), or the arguments may be
+	// others (FOR-CONF.1).
 	if r.idempotency != nil {
 		if ans, err := s.engine.Internal().Peek(ctx, call); err != nil {
 			return call, err
@@ -96,7 +96,7 @@ func (x *exchange) reply(_ context.Context, reply *door.Reply) {
 	}
 }
 
-// outcome is what a function has said, and how its attempt ends by that.
+// outcome is a function's answer, and how its attempt ends.
 type outcome struct {
 	answer
 	end semel.Ending
@@ -116,7 +116,7 @@ func (x *exchange) Run(run door.Run) semel.Ending {
 	return x.out.end
 }
 
-// ended is the answer to the delivery that has executed, whose attempt has ended.
+// ended is the answer to the delivery that has executed, after the end of its attempt.
 func (out *outcome) ended(r *Request, f *function, rec *semel.Record) answer {
 	out.code = "" // whatever the function says is an outcome
 	if rec.Disposition == semel.DispositionAborted {
@@ -132,7 +132,7 @@ func (out *outcome) ended(r *Request, f *function, rec *semel.Record) answer {
 	case kept(rec):
 		out.data, again = r.data(statusProcessed, rec), false // it would only get this again
 	}
-	// What may run again is not kept, so nothing is said to be processed.
+	// The outcome of a call that may run again isn't kept, so it has no status "processed".
 	if !again {
 		out.retry, out.others = nil, slices.DeleteFunc(slices.Clone(out.others), isRetry)
 	}
@@ -142,7 +142,7 @@ func (out *outcome) ended(r *Request, f *function, rec *semel.Record) answer {
 // isRetry reports whether an extension is that of an upstream's advice.
 func isRetry(x extension) bool { return shortName(x.URN) == "retry" }
 
-// outcomeOf decides how an attempt ends whose function has returned.
+// outcomeOf decides how an attempt ends when its function has returned.
 func outcomeOf(ctx context.Context, f *function, a *semel.Attempt, result any, err error) outcome {
 	out := outcome{end: semel.EndingOf(err, door.Effects(a), true)}
 	said, sent := result.(*upstreamResult)
@@ -152,7 +152,7 @@ func outcomeOf(ctx context.Context, f *function, a *semel.Attempt, result any, e
 	if err == nil {
 		raw, fault := marshal(result)
 		if fault != nil {
-			// What was done can't be undone by that.
+			// That doesn't undo the function's work.
 			fault = semel.Unknown(errors.New("the result of the function has no JSON form"))
 			out.end, out.answer = semel.EndingOf(fault, nil, true), refused(one(InternalError, nil, "The function failed"))
 			return out
@@ -190,8 +190,7 @@ func outcomeOf(ctx context.Context, f *function, a *semel.Attempt, result any, e
 	default:
 		found := judged(&judge.Rules{Own: true, Financial: f.financial}, shown, nil)
 		if found.Verdict == judge.Failed && ctx.Err() != nil {
-			// Told to stop, it says that it failed. That is no word about what it had
-			// done until then.
+			// It failed because it had to stop. That says nothing about its work until then.
 			found = judge.Finding{Status: shown[0].meaning().status, Code: string(shown[0].Code)}
 		}
 		out.endBy(f, found)

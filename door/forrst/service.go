@@ -35,7 +35,7 @@ const (
 type Options struct {
 	// Service is its name in capabilities. Defaults to "semel".
 	Service string
-	// Functions are those that can be called. Required.
+	// Functions that callers can call. Required.
 	Functions []Function
 	// Runner runs the calls. Defaults to one of the service's own, which [Service.Close]
 	// closes.
@@ -46,8 +46,8 @@ type Options struct {
 	Identify func(r *http.Request) (semelhttp.Caller, error)
 	// Challenge is the WWW-Authenticate of a 401. Defaults to Bearer.
 	Challenge string
-	// Extensions are URNs of further extensions that functions understand. Those that
-	// change what a call does or returns are refused otherwise.
+	// Extensions are URNs of further extensions that functions understand. Without this, a
+	// request with one that changes the call or its result is refused.
 	Extensions []string
 	// MaxBody is the largest request, in bytes. Defaults to 1 MiB.
 	MaxBody int64
@@ -71,9 +71,9 @@ type Options struct {
 	Attrs []slog.Attr
 }
 
-// Service serves functions. The engine's Events get what it has answered and met (see
-// Answered and Troubled of [semel.Events]). It has no state of its own; any number of services may serve
-// one store. It may be used concurrently.
+// Service serves functions. The engine's Events get every answer and every error that no
+// caller gets. It has no state of its own; any number of services may serve one store. It may
+// be used concurrently.
 type Service struct {
 	engine    *semel.Engine
 	opts      Options
@@ -152,7 +152,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // errAnswered is why a request that has its answer delivers no call.
 var errAnswered = errors.New("forrst: the request was answered without a call")
 
-// read reads a request, or answers what is none.
+// read reads a request, or answers one that is malformed.
 func (x *exchange) read(ctx context.Context) error {
 	s, r := x.service, x.in
 	if r.Method != http.MethodPost {
@@ -185,9 +185,8 @@ func (x *exchange) read(ctx context.Context) error {
 	return nil
 }
 
-// attrsOf is what a log says of a request beside what it says of each: each try of a call has
-// an id of its own, by which its sender asks about it (FOR-ID.2). The record stands for the
-// key, which no log line has.
+// attrsOf are this door's attributes of a log line. Each try of a call has an id of its own,
+// for which its sender may ask (FOR-ID.2). The record stands for the key, which no log line has.
 func attrsOf(r *Request, a *answer) []slog.Attr {
 	var original, status, code string
 	if a.data != nil {
@@ -212,14 +211,14 @@ func (x *exchange) with(a answer) error {
 	return errAnswered
 }
 
-// refuse answers what is no request.
+// refuse answers a malformed request.
 func (x *exchange) refuse(status int, errs Errors) error {
 	a := refused(errs)
 	a.status, a.effect = status, door.EffectNone
 	return x.with(a)
 }
 
-// refuseCaller answers a request whose sender could not be identified.
+// refuseCaller answers an unidentified sender.
 func (x *exchange) refuseCaller(err error) error {
 	x.stranger = err
 	why, said := errors.AsType[*semelhttp.Refused](err)
@@ -241,8 +240,8 @@ func (x *exchange) refuseCaller(err error) error {
 	return x.refuse(http.StatusUnauthorized, one(Unauthorized, nil, "%s", detail))
 }
 
-// changing are the extensions that change what a call does or returns. To ignore one
-// that a client relies on would do what it asked not to be done.
+// changing are the extensions that change a call or its result. A client relies on them: if a
+// dry run ran, it would be a payment.
 var changing = map[string]bool{
 	"async": true, "atomic-lock": true, "batch": true, "dry-run": true, "query": true, "redact": true, "replay": true, "simulation": true, "stream": true,
 }
@@ -279,7 +278,7 @@ func (s *Service) negotiate(r *Request, f *function) Errors {
 	return nil
 }
 
-// extensions are those that are supported, sorted after the service's own.
+// extensions are the supported ones, sorted after the service's own.
 func (s *Service) extensions() []string {
 	list := slices.Collect(maps.Keys(s.supported))
 	for i, name := range list {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// systemFunctions are those that every service has, by all of their names. They change
+// systemFunctions are the functions of every service, by all of their names. They change
 // nothing, so the idempotency extension doesn't apply to them.
 var systemFunctions = map[string]func(*Service, context.Context, *Request) answer{
 	"urn:cline:forrst:fn:ping":                       (*Service).ping,
@@ -28,7 +28,7 @@ var systemFunctions = map[string]func(*Service, context.Context, *Request) answe
 // systemVersion is the version of the system functions.
 const systemVersion = "1.0.0"
 
-// retryURN is the extension by which answers say whether to try again.
+// retryURN is the extension of answers that says whether to try again.
 const retryURN = "urn:forrst:ext:retry"
 
 // The states of a component.
@@ -88,7 +88,7 @@ type component struct {
 	Message string    `json:"message,omitempty"`
 }
 
-// health asks the components, of which one that is down makes the whole unhealthy.
+// health checks the components. If one is down, the service is unhealthy.
 func (s *Service) health(ctx context.Context, r *Request) answer {
 	args := struct {
 		Component string `json:"component"`

@@ -21,7 +21,7 @@ import (
 // UpstreamEffect is the ledger's name for the call of an upstream.
 const UpstreamEffect = "semel.forrst.upstream"
 
-// maxUpstreamAnswer bounds what is read of an upstream's answer, in bytes.
+// maxUpstreamAnswer bounds an upstream's answer, in bytes.
 const maxUpstreamAnswer = 64 << 20
 
 // UpstreamOptions configures an [Upstream].
@@ -44,9 +44,8 @@ type UpstreamOptions struct {
 }
 
 // Upstream is a service that speaks Forrst and leaves the idempotency extension to this
-// one: it gets each call at most once, without the extension. What it answers in Forrst's
-// form is its word, whatever the status of HTTP is; package judge says what its codes
-// prove. If something was sent and no whole answer came back, or one that proves nothing,
+// one: it gets each call at most once, without the extension. An answer in Forrst's form
+// counts, whatever the status of HTTP is; package judge says which code proves what. If something was sent and no whole answer came back, or one that proves nothing,
 // such as DEADLINE_EXCEEDED, the attempt is abandoned, and what happens next is up to
 // Operation.OnAbandoned and the ledger. A financial call is then held in any case. An
 // Upstream may be used concurrently.
@@ -162,8 +161,8 @@ func (u *Upstream) header(ctx context.Context, r *Request) http.Header {
 	return header
 }
 
-// send posts the request once. What is sent on ends with its time and not when the lease
-// is lost: it can't be called back, so giving up would only lose the answer.
+// send posts the request once. It ends with its time and not with the lease: a request can't
+// be called back, so giving up would only lose the answer.
 func (u *Upstream) send(ctx context.Context, rules *judge.Rules, id string, header http.Header, body []byte) (*upstreamResult, error) {
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -192,7 +191,7 @@ func (u *Upstream) send(ctx context.Context, rules *judge.Rules, id string, head
 	return readUpstream(rules, id, resp, said)
 }
 
-// unanswered is for what is no answer of the function.
+// unanswered is the outcome without an answer of the function.
 func unanswered(found judge.Finding, err error) (*upstreamResult, error) {
 	e := &Error{Code: DependencyError, Message: "The request was sent on, and no answer of the function came back, so its outcome is not known"}
 	switch {
