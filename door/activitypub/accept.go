@@ -16,7 +16,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// outcome is what became of one activity in all inboxes that it is for. Each counts once.
+// outcome is the result of one activity in all inboxes that it is for. Each counts once.
 type outcome struct {
 	inboxes   int         // that it is for
 	fresh     int         // in which it is new
@@ -27,7 +27,7 @@ type outcome struct {
 	told      semel.Event // what the engine has decided about what came first under its id
 }
 
-// event is what became of it as an event.
+// event is the outcome as an event of the engine.
 func (o *outcome) event() semel.Event {
 	e := o.told
 	e.Decision, e.Status = semel.Replay, http.StatusAccepted
@@ -90,7 +90,7 @@ func (in *Inbox) accept(ctx context.Context, a *Activity) (outcome, error) {
 		// of the store.
 		ctx = context.WithoutCancel(ctx)
 		// One record holds what came first under the id, to whichever inbox of this server
-		// (VUL-01-003). A crash behind it leaves it without those of the inboxes, and the
+		// (VUL-01-003). A crash behind it leaves the inboxes without their records, and the
 		// sender without its 202: the next delivery has the same content, and goes on.
 		all := in.item(a, scopeAll)
 		all.Now = func(context.Context) error { return nil }
@@ -138,7 +138,7 @@ func (in *Inbox) inboxes(ctx context.Context, a *Activity) ([]string, error) {
 		}
 	}
 	if a.Inbox != "" {
-		// Whose inbox isn't there comes before whom the activity is for.
+		// Check that the inbox exists before you check whether the activity is for it.
 		if err := in.exist(ctx, a.Inbox); err != nil {
 			return nil, err
 		}
@@ -261,7 +261,7 @@ func (in *Inbox) Work(ctx context.Context, payload []byte) error { return in.inb
 // again.
 type Refusal = inbox.Refusal
 
-// head is what is kept of an activity beside its body.
+// head is the stored part of an activity beside its body.
 type head struct {
 	ID          string `json:"id"`
 	Type        string `json:"type"`

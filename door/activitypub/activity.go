@@ -25,16 +25,16 @@ type Activity struct {
 	Delivery string
 	// Tenant is that of the inbox.
 	Tenant string
-	// ID is the activity's own, and Type is what it is, such as "Follow".
+	// ID is the activity's own, and Type its kind, such as "Follow".
 	ID, Type string
 	// Actor is who did it: the actor who signed the request, or whom an unsigned one
 	// names. Empty if nobody is named.
 	Actor string
 	// Signed tells whether Actor is proved.
 	Signed bool
-	// Inbox is the name of the actor whose inbox it is in. Empty for an activity that
-	// came to the shared inbox and names none of the server's actors, such as one to
-	// the followers of somebody.
+	// Inbox is the name of the actor who received it. Empty for an activity that came to
+	// the shared inbox and names none of the server's actors, such as one to the
+	// followers of somebody.
 	Inbox string
 	// Body is the activity as it came first, in JSON. Don't change it.
 	Body json.RawMessage
@@ -129,7 +129,7 @@ func parse(body []byte) (*Activity, error) {
 	return a, nil
 }
 
-// The members by which an activity is told apart, and those that say whom it is for.
+// The members that identify an activity, and the ones that address it.
 var (
 	addressing  = []string{"to", "cc", "bto", "bcc", "audience"}
 	singular    = []string{"type", "actor", "object", "target"}
@@ -204,7 +204,7 @@ func readAs(name []byte, one string) bool {
 	return len(name) <= maxFolded*len(one) && strings.EqualFold(string(name), one)
 }
 
-// vocabularies begin the names of members that JSON-LD reads as those of ActivityStreams.
+// vocabularies begin the names that JSON-LD reads as members of ActivityStreams.
 var vocabularies = []string{"as:", "https://www.w3.org/ns/activitystreams#", "http://www.w3.org/ns/activitystreams#"}
 
 // maxFolded is how many bytes of UTF-8 one letter of ASCII may be in another case.
@@ -216,8 +216,8 @@ var required = map[string][]string{
 	"Add": {"object", "target"}, "Remove": {"object", "target"},
 }
 
-// contentOf is the fingerprint of an activity without what senders prove it by: that
-// changes whenever it is made. An error means that the body isn't strict JSON.
+// contentOf is the fingerprint of an activity without its proofs, which differ each time that
+// somebody signs. An error means that the body isn't strict JSON.
 func contentOf(body []byte) (print semel.Fingerprint, err error) {
 	proofs := 0
 	for name, value := range canon.Members(body) {

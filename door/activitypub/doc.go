@@ -1,5 +1,5 @@
-// Package activitypub receives activities: the requests by which one server of the
-// fediverse tells another what its actors did, and which it repeats until it gets a 2xx
+// Package activitypub receives activities: the requests in which one server of the
+// fediverse tells another what its actors did. It repeats each until it gets a 2xx
 // answer. Some senders deliver the same bytes again at once, signed in another way,
 // whatever the error was.
 //
@@ -10,7 +10,7 @@
 // A dispatcher (package dispatch) then passes it to [Inbox.Work], so no sender waits for
 // your handler.
 //
-// Senders are told apart by their HTTP signatures (package httpsig). An activity is accepted
+// HTTP signatures identify senders (package httpsig). An activity is accepted
 // from the server of its actor only, and only with an id of that server, so nobody can use
 // up an id of somebody else; an id without a host counts within its actor. The same id from
 // another server, or with other content, to whichever inbox, gets 202 too, because the

@@ -18,15 +18,15 @@ type Explanation struct {
 	// Inboxes are the names of the actors who get the activity; an empty one stands for
 	// nobody in particular.
 	Inboxes []string `json:"inboxes,omitempty"`
-	// Activity is its id. Type and Actor are what it says.
+	// Activity is its id, with its Type and Actor.
 	Activity string `json:"activity_id,omitempty"`
 	Type     string `json:"type,omitempty"`
 	Actor    string `json:"actor_id,omitempty"`
 	// Key names the call in each inbox, and Digest is that of the content that is compared.
 	Key    string `json:"key,omitempty"`
 	Digest string `json:"digest,omitempty"`
-	// Signature is the form of the request's signature, and KeyIDs are those of the keys
-	// that it claims. Empty if it has none.
+	// Signature is the form of the request's signature, and KeyIDs name the keys that it
+	// claims. Empty if it has none.
 	Signature string   `json:"signature,omitempty"`
 	KeyIDs    []string `json:"key_ids,omitempty"`
 	// Needed tells whether the request needs a signature.
@@ -41,8 +41,7 @@ type Explanation struct {
 }
 
 // Explain says what an inbox with these options makes of a request. It needs neither
-// Handle nor an engine. Give it a Verifier whose keys can't be fetched, unless it may
-// fetch some.
+// Handle nor an engine. Give it a Verifier that can't fetch keys, unless it may fetch some.
 func (opts Options) Explain(r *http.Request, body []byte) (Explanation, error) {
 	opts = opts.withDefaults()
 	actors, err := newTemplate(opts.Actors)
@@ -78,7 +77,7 @@ func (opts Options) Explain(r *http.Request, body []byte) (Explanation, error) {
 	return x, nil
 }
 
-// claims believes a signature whose key can't be had, and notes that.
+// claims believes a signature without its key, and notes that.
 type claims struct {
 	Verifier
 	unproved bool
@@ -100,7 +99,7 @@ func (c *claims) VerifyActor(r *http.Request, body []byte, actor string) (httpsi
 	return signer, nil
 }
 
-// headerOnly drops what is written to it.
+// headerOnly drops every body.
 type headerOnly struct{}
 
 func (headerOnly) Header() http.Header         { return http.Header{} }

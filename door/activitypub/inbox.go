@@ -20,7 +20,7 @@ import (
 // them (VUL-04-002): after a crash the handler gets an activity that it has handled.
 type Handler func(ctx context.Context, a *Activity) error
 
-// Verifier tells who signed a request, whose body has been read. Its errors are those of
+// Verifier tells who signed a request, after its body was read. It returns the errors of
 // [httpsig.Verifier].
 type Verifier interface {
 	// VerifyActor returns who signed it, for an activity of an actor; empty if the
@@ -32,11 +32,11 @@ type Verifier interface {
 const (
 	// DefaultMaxBody is the longest activity, in bytes.
 	DefaultMaxBody = 1_000_000
-	// MaxBody is the highest Options.MaxBody: an activity is kept in the outbox of its
+	// MaxBody is the highest Options.MaxBody: an activity stays in the outbox of its
 	// record until it is handled, with a line that says where it is from.
 	MaxBody = semel.MaxOutbox - 16<<10
-	// DefaultWindow is how long an activity is recognised. The longest schedule of
-	// retries that is known, Mastodon's, takes about two days.
+	// DefaultWindow is how long an activity is recognised. The longest known schedule of
+	// retries, Mastodon's, takes about two days.
 	DefaultWindow = 7 * 24 * time.Hour
 	// MinWindow is the shortest Options.Window.
 	MinWindow = 48 * time.Hour
@@ -46,7 +46,7 @@ const (
 )
 
 // Principal is who accepts activities. Nobody else may have it where they are accepted,
-// because its records say what is handled.
+// because its records decide which are handled.
 const Principal = "activitypub"
 
 // OperationPrefix begins the names of the operations that accept activities, and of the
@@ -57,7 +57,7 @@ const OperationPrefix = "activitypub."
 type Options struct {
 	// Name of the inbox. Activities of two are never the same. Defaults to "inbox".
 	Name string
-	// Tenant is whose activities they are.
+	// Tenant owns the activities.
 	Tenant string
 	// Actors is the URL of an actor, with {actor} for its name, such as
 	// https://social.example/actors/{actor}. Its inbox is below it, at /inbox/.
@@ -104,8 +104,8 @@ const Name = "activitypub"
 // concurrently.
 //
 // The engine's Events get every request by Answered, with a line for a log: at INFO, and
-// duplicates and refused requests as warnings. What could not be accepted, or not be
-// handled, is told by Troubled, as an error.
+// duplicates and refused requests as warnings. Troubled gets an error for each activity
+// that could not be accepted, or not be handled.
 type Inbox struct {
 	inbox  *inbox.Inbox[head]
 	tap    semel.Internal

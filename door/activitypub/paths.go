@@ -8,15 +8,14 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// CheckActors reports what is wrong with [Options].Actors.
+// CheckActors reports faults of [Options].Actors.
 func CheckActors(url string) error {
 	_, err := newTemplate(url)
 	return err
 }
 
-// Serves reports whether an inbox with these options serves a path, and the name of the
-// actor whose inbox it is; there need not be such an actor. The name is empty for the
-// shared inbox.
+// Serves reports whether an inbox with these options serves a path, and the name of its
+// actor, who need not exist. The name is empty for the shared inbox.
 func (opts Options) Serves(path string) (actor string, serves bool) {
 	actors, err := newTemplate(opts.Actors)
 	if err != nil {
@@ -64,7 +63,7 @@ func cleanPath(p string) string {
 	return u.Path
 }
 
-// inbox is the name of the actor whose inbox is at the path.
+// inbox is the name of the actor with an inbox at the path.
 func (t *template) inbox(path string) (actor string, is bool) {
 	return t.name(path, t.after+"/inbox")
 }

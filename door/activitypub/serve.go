@@ -93,7 +93,7 @@ func (in *Inbox) answer(ctx context.Context, header http.Header, a *Activity, er
 }
 
 // receive reads and checks a request up to the point where its activity can be accepted.
-// What it found out about the activity is there with an error, too.
+// The activity is there with an error, too, as far as it was read.
 func (in *Inbox) receive(w http.ResponseWriter, r *http.Request) (*Activity, error) {
 	a := new(Activity)
 	actor, is := in.actors.inbox(r.URL.Path)
@@ -178,8 +178,8 @@ func (in *Inbox) sender(r *http.Request, body []byte, a *Activity) error {
 	return nil
 }
 
-// errGone says that an activity deletes an actor whose key is gone with the actor: nobody
-// can prove it, and servers send it to everybody they know and repeat it for days.
+// errGone says that an activity deletes an actor, and the actor's key is gone too: nobody can
+// prove it, and servers send it to everybody they know and repeat it for days.
 var errGone = errors.New("nothing to do: the actor is gone")
 
 // final refuses what another delivery can't make better. Senders repeat after 401.

@@ -51,7 +51,7 @@ func (s *Step[S]) Take(ctx context.Context, log *slog.Logger, a *Activity) error
 
 // Creation makes an object that an activity brings, such as a report, once (VUL-04-001).
 type Creation struct {
-	// Name of what is done, for logs, such as "create_report".
+	// Name of the step, for logs, such as "create_report".
 	Name string
 	// Create makes the object, and reports false if it exists already. Let the store
 	// decide that by a unique column, not by reading first.

@@ -12,7 +12,7 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// args normalises and checks the arguments, and returns those that enter the key.
+// args normalises and checks the arguments, and returns the part that enters the key.
 func (d *Derivation) args() (json.RawMessage, error) {
 	if err := d.checkText(); err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (e *Entry) validate(tree map[string]any) error {
 	return errors.Join(errs...)
 }
 
-// complaint says what is wrong, for people.
+// complaint describes a fault to people.
 func complaint(f argschema.Mistake) string {
 	if f.Keyword == "additionalProperties" && len(f.Names) > 0 { // which a client has named
 		return "has members that the schema does not know: " + brief(strings.Join(f.Names, ", "))

@@ -30,8 +30,8 @@ type Command struct {
 	TenantID string `json:"tenant_id"`
 	// ActorID is who sends the command. Part of the key, unless EffectiveActorID is.
 	ActorID string `json:"actor_id,omitempty"`
-	// EffectiveActorID is on whose behalf the command acts, if somebody else sends it,
-	// such as a system that retries (IDS-VII.6). One of the two is required.
+	// EffectiveActorID is the actor for whom somebody else sends the command, such as a
+	// system that retries (IDS-VII.6). One of the two is required.
 	EffectiveActorID string `json:"effective_actor_id,omitempty"`
 	// Intent is what to do, and to what. Part of the key.
 	Intent Intent `json:"intent"`
@@ -41,8 +41,7 @@ type Command struct {
 	// CommandKind is the class of mutation. Part of the key where it is not empty or
 	// the registry declares one.
 	CommandKind string `json:"command_kind,omitempty"`
-	// CorrelationID ties the command to what it belongs to. It is given back in
-	// every answer.
+	// CorrelationID ties the command to a larger task. Every answer has it.
 	CorrelationID string `json:"correlation_id,omitempty"`
 	// Trace says how this delivery arrived.
 	Trace Trace `json:"trace,omitempty"`
@@ -62,12 +61,12 @@ type Intent struct {
 	// Entity and Action name the kind of command, such as "order" and "cancel".
 	Entity string `json:"entity"`
 	Action string `json:"action"`
-	// Target is what it is done to. The zero Target is absent.
+	// Target is the object of the command. The zero Target is absent.
 	Target Target `json:"target,omitzero"`
 }
 
 // Trace says how a delivery arrived: ids of messages, of phones, of spans. It never
-// enters a key. Numbers and booleans in the envelope are kept as their text.
+// enters a key. Numbers and booleans in the envelope become text.
 type Trace map[string]string
 
 // Members of a [Trace] with a fixed meaning.

@@ -15,7 +15,7 @@ import (
 // maxComplaints is how many mistakes of one envelope are reported.
 const maxComplaints = 20
 
-// envelopeReader collects what is wrong with an envelope.
+// envelopeReader collects the faults of an envelope.
 type envelopeReader struct{ errs []error }
 
 // bad reports a mistake. It drops mistakes beyond a bound, because an answer should not be

@@ -34,11 +34,11 @@ type Options struct {
 	// Identify verifies who sends an HTTP request. Required for [Gateway.ServeHTTP],
 	// which lets nobody in without it. Its error is not shown.
 	Identify func(r *http.Request) (Caller, error)
-	// StatusURL is the address of the commands for those who ask for their state,
-	// to which "/" and an id are added. Defaults to "/v1/commands".
+	// StatusURL is the address of the commands. With "/" and an id it is that of the
+	// command's state. Defaults to "/v1/commands".
 	StatusURL string
-	// Transport makes the connections to upstreams. By default they are made to the
-	// URLs of the registry, whatever proxy the environment names.
+	// Transport makes the connections to upstreams. By default they go to the URLs of
+	// the registry directly, whatever proxy the environment names.
 	Transport http.RoundTripper
 }
 
@@ -46,8 +46,8 @@ type Options struct {
 // (IDS-V.1). It has no state of its own; any number of gateways may serve one store.
 // Its methods may be called concurrently.
 //
-// The engine's Events get every delivery by Answered, also of commands that change nothing,
-// of which nothing is recorded (IDS-VI.3), and of conflicts.
+// The engine's Events get every delivery by Answered, also of conflicts, and of commands that
+// change nothing and leave no record (IDS-VI.3).
 type Gateway struct {
 	engine    *semel.Engine
 	opts      Options
@@ -172,7 +172,7 @@ func (g *Gateway) deliver(ctx context.Context, caller Caller, d *Derivation) (*R
 	return g.execute(ctx, caller, d)
 }
 
-// execute runs the command, or finds what became of it.
+// execute runs the command, or finds its outcome.
 func (g *Gateway) execute(ctx context.Context, caller Caller, d *Derivation) (*Response, error) {
 	ans, err := g.engine.Do(ctx, d.Call(caller.Principal), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
 		return g.run(ctx, x, d)
@@ -262,7 +262,7 @@ func (g *Gateway) Status(ctx context.Context, caller Caller, statusID string) (*
 	return r, err
 }
 
-// told is a response about a record of which no delivery asks.
+// told is a response about a record outside of a delivery.
 func (g *Gateway) told(caller Caller, e *Entry, rec *semel.Record, decision semel.Decision) (*Response, error) {
 	c := commandOf(rec)
 	r, err := g.respond(caller, e, &c, &semel.Answer{Decision: decision, Record: rec}, nil)
@@ -276,7 +276,7 @@ func (g *Gateway) told(caller Caller, e *Entry, rec *semel.Record, decision seme
 // allowed to execute the compensating command, and own the command to undo, or be allowed
 // to act for its owner. For anybody else's command the registry must name a right that
 // executes the compensation, because a right to read a command isn't a right to undo it.
-// The reason is kept, up to 1 KiB.
+// The record keeps the reason, up to 1 KiB.
 //
 // [semel.CodeUnsupported] means that the command declares no compensation,
 // [semel.CodeForbidden] that the caller may not. After any other error it can be asked

@@ -165,13 +165,13 @@ func (g *Gateway) write(w http.ResponseWriter, status int, r *Response) {
 	problem.WriteAs(w, status, "application/json", r)
 }
 
-// commandProblem is a refusal with what is wrong with the envelope.
+// commandProblem is a refusal with the faults of the envelope.
 type commandProblem struct {
 	semelhttp.Problem
 	Errors []*Error `json:"errors,omitempty"`
 }
 
-// codeOf is the code by which an error is refused.
+// codeOf is the code of a refusal because of an error.
 func codeOf(err error) semel.Code {
 	wrong := envelopeErrors(err)
 	e, ours := errors.AsType[*semel.Error](err)

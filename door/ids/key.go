@@ -40,7 +40,7 @@ type Derivation struct {
 	Principal       string
 	PrincipalMember string
 	// Entered are the paths of the envelope's members that are in the key. Stripped
-	// are those that are not, each with the reason.
+	// are all others, each with the reason.
 	Entered  []string
 	Stripped []Stripped
 }
@@ -63,7 +63,7 @@ func (r *Registry) Derive(c Command) (*Derivation, error) {
 
 // Derive derives the key of a command without a registry: nothing is normalised,
 // arguments with the names of ephemeral values are stripped at any depth, and the
-// principal is effective_actor_id, if it is given. To execute commands you need a
+// principal is effective_actor_id, if there is one. To execute commands you need a
 // [Registry].
 func Derive(c Command) (*Derivation, error) { return derive(c, nil) }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// linter finds what is wrong with a registry that could be read.
+// linter finds the faults of a registry that could be read.
 type linter struct {
 	*strictyaml.Report
 	known *Bindings // nil: names of functions are not checked

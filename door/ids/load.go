@@ -23,10 +23,9 @@ const (
 )
 
 type (
-	// Problem is one thing that is wrong with a registry: the File, Line and Column
-	// where it is, which count from 1 and of which a registry that was made in Go has
-	// none, see [NewRegistry]; the Path of the setting, such as "commands[2].window";
-	// the Command that it belongs to, where that is known; a Message, and a Suggestion
+	// Problem is one fault of a registry: its File, Line and Column, which count from 1 and
+	// are empty for a registry in Go, see [NewRegistry]; the Path of the setting, such as
+	// "commands[2].window"; the Command, if it belongs to one; a Message, and a Suggestion
 	// what to write instead.
 	Problem = strictyaml.Error
 	// Problems is everything that is wrong with a registry, in the order of the file

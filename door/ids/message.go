@@ -71,7 +71,7 @@ func (g *Gateway) deliverMessage(ctx context.Context, caller Caller, d *Derivati
 	case err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeInFlight}):
 		return nil, err
 	}
-	// The message was seen, so the command was too: this finds its outcome. If the
+	// The message came before, and so did the command: this finds its outcome. If the
 	// command waits for a confirmation, or may run again, it is handled as usual.
 	return g.execute(ctx, caller, d)
 }

@@ -14,7 +14,7 @@ const Redacted = "[redacted]"
 // (IDS-XV.4): values that the declaration hides from them are replaced by [Redacted], and
 // the shape stays. If the outcome's shape differs from a path, everything from that point
 // on is hidden, because it may have the hidden value in another form. If the outcome
-// isn't JSON, nothing is shown, and ok is false.
+// isn't JSON, all of it is hidden, and ok is false.
 func (e *Entry) RedactFor(outcome []byte, rights []string) (shown []byte, ok bool) {
 	shown, _, ok = e.redact(outcome, rights)
 	return shown, ok
@@ -31,8 +31,8 @@ func (e *Entry) redact(outcome []byte, rights []string) (shown []byte, hidden, o
 	if len(paths) == 0 || len(outcome) == 0 {
 		return outcome, false, true
 	}
-	// The outcome may have duplicate members, of which readers take different ones, so
-	// the text is encoded anew.
+	// The outcome may have duplicate members, and readers disagree on which of them counts,
+	// so the text is encoded anew.
 	tree, err := argschema.Decode(outcome)
 	if err != nil {
 		return nil, true, false
@@ -50,7 +50,7 @@ func (e *Entry) redact(outcome []byte, rights []string) (shown []byte, hidden, o
 	return shown, hidden, err == nil
 }
 
-// hide replaces the values at a path, and values whose shape doesn't fit the path. It
+// hide replaces the values at a path, and values of a shape that doesn't fit the path. It
 // descends into arrays even if the path doesn't say so.
 func hide(v any, steps []step) (shown any, hidden bool) {
 	if len(steps) == 0 {

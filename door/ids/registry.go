@@ -33,7 +33,7 @@ type Entry struct {
 	// Entity and Action name the kind of command: lower-case words. Required.
 	Entity string `json:"entity" required:"true"`
 	Action string `json:"action" required:"true"`
-	// Description says what it does, for people.
+	// Description of the command, for people.
 	Description string `json:"description"`
 	// Mutates says whether it changes anything. Defaults to true.
 	Mutates *bool `json:"mutates"`
@@ -42,7 +42,7 @@ type Entry struct {
 	// Justification says why a mutation may be weaker than I1, or have a window
 	// that is shorter than 24 hours (IDS-VI.2).
 	Justification string `json:"justification"`
-	// Window is how long outcomes are kept. Defaults to 24 hours, or 7 days for a
+	// Window is how long outcomes last. Defaults to 24 hours, or 7 days for a
 	// financial command; class I2 has to set it (IDS-VI.4).
 	Window Duration `json:"window" range:"0s,"`
 	// Financial and Critical commands need windows of at least 24 hours (IDS-VIII.3).
@@ -58,7 +58,7 @@ type Entry struct {
 	// that a caller sends must equal the one derived from the envelope.
 	CallerKey bool `json:"caller_key"`
 
-	// Binding says whose the command is.
+	// Binding says to whom the command belongs.
 	Binding Binding `json:"binding"`
 	// Args is about the arguments.
 	Args Args `json:"args"`
@@ -121,7 +121,7 @@ type Args struct {
 	// deliveries are compared. The handler gets the normalised arguments.
 	Normalise []Normalisation `json:"normalise"`
 	// Strip are paths of arguments that are different in every delivery and stay
-	// out of the key. The handler gets those of the delivery that is executed.
+	// out of the key. The handler gets the values of the delivery that is executed.
 	Strip []Path `json:"strip"`
 	// Keep are arguments that look as if they differed in every delivery, but don't.
 	Keep []Kept `json:"keep"`
@@ -133,7 +133,7 @@ type Normalisation struct {
 	// Default is a JSON value for an absent argument, so that leaving it out and writing
 	// it out mean the same. Paths through arrays have none.
 	Default json.RawMessage `json:"default"`
-	// Rules are applied in this order. A value of another type is left to the schema.
+	// Rules are applied in this order. They skip a value of another type, which is the schema's business.
 	Rules []Rule `json:"rules" enum:"trim,collapse,lower,upper,decimal,phone,set"`
 }
 
@@ -170,8 +170,8 @@ type Confirmation struct {
 // ShieldEntry is one strategy that keeps an effect from happening twice (IDS-XI.1).
 type ShieldEntry struct {
 	Strategy semel.Shield `json:"strategy" required:"true" enum:"S1,S2,S3,S4"`
-	// Effects names the shielded effects: with S1 those that get a derived key, with S3
-	// those in the ledger. By declaring them you promise that the command has no other
+	// Effects names the shielded effects: with S1 the ones with a derived key, with S3
+	// the ones in the ledger. By declaring them you promise that the command has no other
 	// external effects; see Operation.Effects in package semel.
 	Effects []string `json:"effects"`
 	// Header carries the derived key to the upstream of S1. Defaults to

@@ -18,8 +18,8 @@ type Status string
 
 // The statuses.
 const (
-	// StatusProcessing is what a delivery is told whose command is in progress (IDS-IX.2),
-	// and StatusInProgress how the record of it is shown (IDS-VIII.7).
+	// StatusProcessing is the answer to a delivery while its command is in progress
+	// (IDS-IX.2), and StatusInProgress the state of its record (IDS-VIII.7).
 	StatusProcessing  Status = "processing"
 	StatusInProgress  Status = "in_progress"
 	StatusExecuted    Status = "executed"
@@ -38,7 +38,7 @@ const (
 	ConflictRejected  = evidence.DecisionConflict
 )
 
-// Reasons that responses give beside those of handlers.
+// Reasons that responses give beside the handlers' own.
 const (
 	// ReasonUnknownOutcome: the holder is gone, an effect is possible, and nothing is
 	// executed until the call is settled.
@@ -60,13 +60,13 @@ type Response struct {
 	Reason string `json:"reason,omitempty"`
 	// Detail says the same for people.
 	Detail string `json:"detail,omitempty"`
-	// CommandID and CorrelationID are those of the first delivery.
+	// CommandID and CorrelationID come from the first delivery.
 	CommandID     string `json:"command_id"`
 	CorrelationID string `json:"correlation_id,omitempty"`
 	// Command is the kind of command, such as "order.cancel".
 	Command        string `json:"command"`
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
-	// Summary is what the person is shown.
+	// Summary is the text for the person.
 	Summary string `json:"summary,omitempty"`
 	// Outcome is what the handler returned.
 	Outcome json.RawMessage `json:"outcome,omitempty"`
@@ -74,8 +74,8 @@ type Response struct {
 	OutcomeRef string `json:"outcome_ref,omitempty"`
 	// Redacted says that this reader is not shown all of it (IDS-XV.4).
 	Redacted bool `json:"redacted,omitempty"`
-	// StatusID names the command to those who ask for its state, and StatusURL is
-	// where they ask.
+	// StatusID names the command in questions about its state, and StatusURL is
+	// where to ask.
 	StatusID  string `json:"status_id,omitempty"`
 	StatusURL string `json:"status_url,omitempty"`
 	// Confirmation is what confirms the command. It has a token once, which is good
@@ -85,7 +85,7 @@ type Response struct {
 	Compensation string `json:"compensation,omitempty"`
 	// EnvelopeFingerprint is the digest of the envelope's key inputs.
 	EnvelopeFingerprint string `json:"envelope_fingerprint,omitempty"`
-	// CreatedAt, UpdatedAt and TTLExpiresAt are those of the dedup record
+	// CreatedAt, UpdatedAt and TTLExpiresAt come from the dedup record
 	// (IDS-VIII.2). Its window begins when the command has ended: until then TTLExpiresAt
 	// is when it would end at the earliest.
 	CreatedAt    store.Instant `json:"created_at,omitzero"`
@@ -121,8 +121,8 @@ type Outcome struct {
 	Outcome json.RawMessage `json:"outcome,omitempty"`
 }
 
-// Done is the result of a handler that was successful. outcome may be nil. One that has
-// no JSON form makes the error [semel.Unknown]: what was done can't be undone by that.
+// Done is the result of a handler that was successful. outcome may be nil. One without a JSON
+// form makes the error [semel.Unknown], because it doesn't undo the work.
 func Done(summary string, outcome any) (semel.Result, error) {
 	o := Outcome{Summary: summary}
 	var err error
@@ -279,7 +279,7 @@ func (r *Response) show(caller Caller, e *Entry, rec *semel.Record) {
 	o := outcomeOf(rec.Result.Data)
 	shown, hidden, ok := e.redact(o.Outcome, caller.Rights)
 	if hidden || !ok {
-		// The summary was made of what is hidden now, as the detail may have been.
+		// The summary contains the hidden values, and the detail may.
 		r.Redacted, r.Detail = true, ""
 		if ok {
 			r.Outcome = shown
@@ -289,8 +289,8 @@ func (r *Response) show(caller Caller, e *Entry, rec *semel.Record) {
 	r.Summary, r.Outcome = o.Summary, shown
 }
 
-// conflict is the answer to a delivery whose key belongs to another envelope. It says
-// nothing of the other one (IDS-VIII.5).
+// conflict is the answer to a delivery with the key of another envelope. It says nothing of
+// the other one (IDS-VIII.5).
 func conflict(c *Command, ans *semel.Answer, why string) *Response {
 	return &Response{
 		Type: evidence.TypeRejected, Status: StatusRejected, Decision: ConflictRejected, Reason: string(ReasonKey),

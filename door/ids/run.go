@@ -92,7 +92,7 @@ func (g *Gateway) post(ctx context.Context, x semel.Execution, d *Derivation, bo
 }
 
 // unledgered is the execution of a command with on_abandoned: retry that doesn't declare its
-// effects. By that its upstream may get the command again, with the same key, after a post
+// effects. Its upstream may then get the command again, with the same key, after a post
 // that wasn't answered; an effect without a result in the ledger would forbid it.
 //
 // Nothing is written before the post, so a crash leaves a lease that ends, and an attempt that

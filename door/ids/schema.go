@@ -8,7 +8,7 @@ import (
 //go:embed envelope.schema.json
 var envelopeSchema []byte
 
-// EnvelopeSchema is the JSON Schema (2020-12) of envelopes, for other programs. What
-// it accepts [ParseCommand] reads, but for what a schema can't say: duplicate names,
-// invalid text and lengths in bytes.
+// EnvelopeSchema is the JSON Schema (2020-12) of envelopes, for other programs.
+// [ParseCommand] reads every envelope that it accepts, except for faults that no schema
+// finds: duplicate names, invalid text and lengths in bytes.
 func EnvelopeSchema() []byte { return slices.Clone(envelopeSchema) }

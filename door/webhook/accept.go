@@ -12,7 +12,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// head is what is kept of an event beside its body.
+// head is the stored part of an event beside its body.
 type head struct {
 	Source  string      `json:"source"`
 	Type    string      `json:"type,omitempty"`
@@ -95,7 +95,7 @@ func (r *Receiver) handle(ctx context.Context, it *inbox.Item[head]) error {
 	return r.opts.Handle(ctx, e)
 }
 
-// prepare finds out whether a handler gets the event, and what it means to its payment.
+// prepare decides whether a handler gets the event, and which step of its payment it is.
 func (r *Receiver) prepare(ctx context.Context, e *Event) error {
 	if e.mistake != "" {
 		return &Refusal{Code: CodeUnidentified, Err: errors.New(e.mistake)}

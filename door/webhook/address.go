@@ -57,8 +57,8 @@ func (v *view) form() (url.Values, error) {
 	return form, nil
 }
 
-// sorted is all names and values of a form in order, each pair once. A body whose digest the
-// address has is none.
+// sorted is all names and values of a form in order, each pair once. It is empty if the address
+// has the digest of the body.
 func (v *view) sorted() (string, error) {
 	if v.hashed {
 		return "", nil

@@ -10,7 +10,7 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// compile parses the templates, and checks what they mean together.
+// compile parses the templates, and checks that they fit each other.
 func (s *Source) compile(rep *strictyaml.Report) {
 	parse := func(at, text string) template {
 		t, err := parseTemplate(text)
@@ -136,7 +136,7 @@ func (s *Source) compileEvent(rep *strictyaml.Report, parse parser, i int) {
 	s.rules = append(s.rules, r)
 }
 
-// compileFree is compile for the place of what is signed that may have what stands between.
+// compileFree is compile for the one signed place that may contain the separators.
 func (s *Source) compileFree(rep *strictyaml.Report, parse parser) {
 	if t := parse("signature.free", s.Signature.Free); t != nil {
 		within := func(seg segment) bool {
@@ -185,7 +185,7 @@ func (p *place) same(o *place) bool {
 	return strings.TrimSuffix(p.text, "?") == strings.TrimSuffix(o.text, "?")
 }
 
-// fits reports whether the lists in the templates are those of each.
+// fits reports whether each goes through every list in the templates.
 func fits(list []template, each []step) bool {
 	for _, t := range list {
 		for _, seg := range t {
@@ -242,9 +242,9 @@ func (s *Source) Unsigned() []string {
 	return list
 }
 
-// Coarse lists the rules, such as events[0], whose identity seems to have no id of the
-// event: it has its kind or its payment, so two partial refunds of one payment may share
-// it. Such events differ in content, and the second one is a conflict.
+// Coarse lists the rules, such as events[0], that seem to identify events without an id: by
+// the kind or the payment, so two partial refunds of one payment may share an identity. Such
+// events differ in content, and the second one is a conflict.
 func (s *Source) Coarse() []string {
 	var list []string
 	for i, r := range s.rules {

@@ -13,7 +13,7 @@ import (
 
 // Diagnosis is what can be said about a captured delivery.
 type Diagnosis struct {
-	// Events are those of the delivery; nil if it is refused.
+	// Events of the delivery; nil if it is refused.
 	Events []Event
 	// Refusal is why it is refused; nil if it is not.
 	Refusal *Refusal
@@ -23,7 +23,7 @@ type Diagnosis struct {
 }
 
 // Diagnose verifies a delivery, and finds out why it is refused by trying what usually
-// goes wrong. secrets are those of the verifier's options.
+// goes wrong. secrets come from the verifier's options.
 func (v *Verifier) Diagnose(d *Delivery, secrets []string) Diagnosis {
 	events, err := v.Verify(d)
 	refused, ok := errors.AsType[*Refusal](err)
@@ -140,7 +140,7 @@ type otherKey struct {
 	key  []byte
 }
 
-// otherKeys are what somebody may have meant by a secret.
+// otherKeys are other readings of a secret.
 func otherKeys(g *Signature, text string) []otherKey {
 	if hashes[g.Algorithm] == nil && g.Algorithm != "token" {
 		return nil

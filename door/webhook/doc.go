@@ -1,9 +1,8 @@
 // Package webhook receives webhooks: HTTP requests in which another company says that
-// something happened, and which it repeats until it is answered with 2xx.
+// something happened. It repeats each until it gets a 2xx answer.
 //
-// What differs from one sender to the next is data: a [Source] says where the signature
-// stands and what it signs, where the id of an event is found, and how long the sender
-// repeats itself. Many are built in, see [Sources]; you declare another in a short YAML
+// Senders differ in data only: a [Source] says where the signature stands and which bytes it
+// signs, where the id of an event stands, and how long the sender repeats itself. Many are built in, see [Sources]; you declare another in a short YAML
 // file, see [Load].
 //
 // A [Receiver] verifies a delivery by the bytes that came, before it parses or stores

@@ -15,12 +15,12 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Event is one thing that happened, of which a delivery may have several.
+// Event is one thing that happened. A delivery may have several.
 type Event struct {
 	// ID is the same in all deliveries and tries of the event, and no other event has
 	// it: deduplicate by it. It is empty before the event is accepted.
 	ID string
-	// Tenant is whose event it is, and Source the name of its source.
+	// Tenant owns the event, and Source is the name of its source.
 	Tenant, Source string
 	// Key names the event, as webhook:SOURCE:ID, and Scope within what.
 	Key, Scope string
@@ -56,8 +56,8 @@ const (
 	maxVisited = 4 * maxEvents
 )
 
-// events splits a delivery. An event in a batch whose id can't be found is identified by
-// its content: it is accepted, so that it holds up no other, and handlers don't get it.
+// events splits a delivery. An event in a batch without an id is identified by its content: it
+// is accepted, so that it holds up no other, and handlers don't get it.
 func (v *Verifier) events(d *Delivery) ([]Event, error) {
 	s := v.source
 	header := s.passed(d.Header)
@@ -189,7 +189,7 @@ func digestOf(p semel.Fingerprint) string {
 }
 
 // join writes parts with colons between them, so that other parts never give the same
-// text. What is longer than limit bytes, or can't be stored, is replaced by its digest.
+// text. A digest replaces a text of more than limit bytes, or one that can't be stored.
 func join(parts []string, limit int) string {
 	escape := strings.NewReplacer("%", "%25", ":", "%3A")
 	var escaped []string
@@ -229,7 +229,7 @@ func withKind(content semel.Fingerprint, kind string) (print semel.Fingerprint, 
 }
 
 // passed are the headers that a handler gets. A token isn't among them: it is a secret, and
-// they are kept.
+// the store has them.
 func (s *Source) passed(h http.Header) http.Header {
 	out := http.Header{}
 	for name, values := range h {

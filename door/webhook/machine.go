@@ -16,11 +16,11 @@ import (
 type Machine struct {
 	// Name of the machine, which names the states in the store.
 	Name string `json:"name" required:"true"`
-	// State of a payment of which nothing has happened yet.
+	// State of a payment without events.
 	Initial string `json:"initial" required:"true"`
 	// What may happen, and where it leads.
 	Transitions []Transition `json:"transitions" required:"true"`
-	// How long the state of a payment is kept after its last event.
+	// How long the store has the state of a payment after its last event.
 	Keep strictyaml.Duration `json:"keep" default:"400d" range:"1d,3650d"`
 
 	reach map[string]map[string]bool // the states after a state, in any number of steps

@@ -7,8 +7,8 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// node is a JSON value whose parts are found when somebody asks for them, each once. It
-// keeps the bytes as they came, which handlers get.
+// node is a JSON value that looks for its parts when it needs them, each once. It has the bytes
+// as they came, which handlers get.
 type node struct {
 	raw     []byte
 	members map[string]*node // those that were asked for

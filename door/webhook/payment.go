@@ -17,17 +17,17 @@ import (
 
 // PaymentRule says which events are about a payment.
 type PaymentRule struct {
-	// What the events below are told apart by. Defaults to their type.
+	// What distinguishes the events below. Defaults to their type.
 	Kind string `json:"kind,omitzero"`
 	// What identifies the payment of an event.
 	ID string `json:"id,omitzero"`
-	// Events, and what they mean to a payment. Others are handled without.
+	// Events, and the transitions that they are. Others have no payment.
 	Events []PaymentEvent `json:"events,omitempty" required:"true"`
 
 	kind, id template
 }
 
-// PaymentEvent is a kind of event and what it means to a payment.
+// PaymentEvent is a kind of event and the transition of a payment that it stands for.
 type PaymentEvent struct {
 	// Kind of the event.
 	Kind string `json:"kind" required:"true"`
@@ -57,7 +57,7 @@ type Payment struct {
 const (
 	// CodeTransition is why an event is refused that can't happen to its payment.
 	CodeTransition Code = "invalid_transition"
-	// CodeErased is why an event is refused that was erased, or whose payment was.
+	// CodeErased is why an event is refused after it, or its payment, was erased.
 	CodeErased Code = "payment_erased"
 	// waitAgain is how long an event waits for what has to happen before it.
 	waitAgain = 5 * time.Second
@@ -102,7 +102,7 @@ type history struct {
 	Been []string `json:"been"`
 	// Sequence counts the events that were applied.
 	Sequence int `json:"sequence"`
-	// Events are those that were decided, by their ids.
+	// Events that were decided, by their ids.
 	Events map[string]Payment `json:"events"`
 }
 

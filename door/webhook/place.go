@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A place says where in a delivery a value is found.
+// A place is where a value stands in a delivery.
 type place struct {
 	kind     string // header, query, body, json, form, field, signature, url, endpoint, crc32 or digest
 	name     string // of a header, a parameter, a field or an entry of the signature
@@ -218,7 +218,7 @@ func (v *view) fill(t template) (string, error) {
 	return string(b), err
 }
 
-// bytes is fill for what is signed, which is often the whole body.
+// bytes is fill for the signed bytes, which are often the whole body.
 func (v *view) bytes(t template) ([]byte, error) {
 	if len(t) == 1 && t[0].place != nil && t[0].place.kind == "body" {
 		return v.delivery.signed(), nil

@@ -20,7 +20,7 @@ const (
 	Sync Mode = "sync" // when they are handled
 )
 
-// AfterConflict says what becomes of an event whose id was used with other content.
+// AfterConflict says what becomes of an event after its id was used with other content.
 type AfterConflict = inbox.AfterConflict
 
 // What may become of it; see [inbox.ParkConflict] and [inbox.DropConflict].
@@ -43,7 +43,7 @@ const (
 )
 
 // Principal is who accepts events. Nobody else may have it where they are accepted, because
-// its records say what is handled.
+// its records decide which are handled.
 const Principal = "webhook"
 
 // OperationPrefix begins the names of the operations that accept events, and of the
@@ -55,7 +55,7 @@ type Options struct {
 	VerifierOptions
 	// Name of the receiver, by default that of the source. Two receivers share no event.
 	Name string
-	// Tenant is whose events they are.
+	// Tenant owns the events.
 	Tenant string
 	// Mode defaults to [Ack].
 	Mode Mode

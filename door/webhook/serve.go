@@ -29,7 +29,7 @@ const maxChallenge = 256
 //
 // A duplicate gets 200, and so does an event that was accepted with other content before,
 // because the sender could do nothing about it; see [Options].OnConflict. Refusals are
-// problem documents (RFC 9457), whose code says why.
+// problem documents (RFC 9457) with a code that says why.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch {
 	case req.Method == http.MethodPost:
@@ -116,8 +116,8 @@ func (r *Receiver) read(w http.ResponseWriter, req *http.Request, d *Delivery) (
 // retryAfter is when a sender should deliver again.
 const retryAfter = 5 * time.Second
 
-// errNoEvent is told about a delivery that the sender has signed and in which no rule of
-// the source finds an event. It gets 2xx: the sender can't do better.
+// errNoEvent is the event's error for a signed delivery in which no rule of the source finds
+// an event. It gets 2xx: the sender can't do better.
 var errNoEvent = errors.New("the delivery has no event that the source has a rule for: nothing of it is kept")
 
 // tell reports a delivery without an event.
@@ -147,7 +147,7 @@ func (s *Source) Confirm(q url.Values, token string) (challenge string, ok bool)
 	return challenge, subtle.ConstantTimeCompare(want[:], got[:]) == 1 && challenge != "" && len(challenge) <= maxChallenge
 }
 
-// handshake confirms to the sender that this is the address it was given.
+// handshake confirms to the sender that this is the right address.
 func (r *Receiver) handshake(w http.ResponseWriter, req *http.Request) {
 	challenge, ok := r.source.Confirm(req.URL.Query(), r.opts.VerifyToken)
 	if !ok {

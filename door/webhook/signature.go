@@ -35,7 +35,7 @@ func (k *secret) ended(now time.Time) bool {
 	return k.certificate != nil && (now.Before(k.certificate.NotBefore) || now.After(k.certificate.NotAfter))
 }
 
-// hashes are those of HMACs.
+// hashes of HMACs.
 var hashes = map[string]func() hash.Hash{"hmac-sha256": sha256.New, "hmac-sha1": sha1.New, "hmac-sha512": sha512.New}
 
 // key decodes a secret as the sender writes it.
@@ -195,7 +195,7 @@ func (g *Signature) made(sum []byte, k *secret, signed []byte) bool {
 	return hmac.Equal(sum, g.mac(k.raw, signed))
 }
 
-// mac is the HMAC of what is signed.
+// mac is the HMAC of the signed bytes.
 func (g *Signature) mac(key, signed []byte) []byte {
 	h := hmac.New(hashes[g.Algorithm], key)
 	h.Write(signed)

@@ -30,17 +30,17 @@ type Source struct {
 	About string `json:"about,omitzero"`
 	// How deliveries are signed.
 	Signature Signature `json:"signature" required:"true"`
-	// How bodies may be compressed. Deliveries without that Content-Encoding are taken as they are.
+	// How bodies may be compressed. Deliveries without that Content-Encoding stay as they are.
 	Decode string `json:"decode,omitzero" enum:"gzip,deflate"`
-	// The sender compresses first and signs the bytes that it sends, and not what they decode to.
+	// The sender compresses first and signs the bytes that it sends, and not the decoded ones.
 	SignsCompressed bool `json:"signs_compressed,omitzero"`
 	// When a delivery was signed. Without it an old one can't be told from a new one.
 	Timestamp Timestamp `json:"timestamp,omitzero"`
 	// What events a delivery has.
 	Events []EventRule `json:"events" required:"true"`
-	// The request by which the sender asks whether this is the right address.
+	// The request in which the sender asks whether this is the right address.
 	Handshake Handshake `json:"handshake,omitzero"`
-	// Which events are about a payment, and what they mean to it.
+	// Which events are about a payment, and which transitions they are.
 	Payment PaymentRule `json:"payment,omitzero"`
 	// Body of the answer to a delivery that was accepted, and its Content-Type.
 	Answer     string `json:"answer,omitzero"`
@@ -68,15 +68,15 @@ type Signature struct {
 	Prefix string `json:"prefix,omitzero"`
 	// What stands between labels: a comma, which is the default, or a semicolon, as in ts=1;h1=2.
 	Separator string `json:"separator,omitzero"`
-	// How it is made. A token is the secret itself: it proves who sends, and nothing about what.
+	// How the sender makes it. A token is the secret itself: it proves who sends, and nothing about what.
 	Algorithm string `json:"algorithm" default:"hmac-sha256" enum:"hmac-sha256,hmac-sha1,hmac-sha512,ed25519,ecdsa-p256-sha256,rsa-sha256,token"`
 	// How it is written: hex or base64; text for a token.
 	Encoding string `json:"encoding,omitzero" enum:"hex,base64,text"`
-	// What is signed: {body}, if nothing is said.
+	// The signed bytes. Defaults to {body}.
 	Signed string `json:"signed,omitzero"`
 	// Parameter that the sender adds to the address, and signs, if the body is no form: its SHA-256 in hexadecimal.
 	BodySHA256 string `json:"body_sha256,omitzero"`
-	// The one place of signed whose value may have what stands between the others, where each event has a signature of its own.
+	// The one place of signed that may contain the text between the others, where each event has a signature of its own.
 	Free string `json:"free,omitzero"`
 	// How the sender writes a secret, or its public key: as it is used, or encoded. Public keys and certificates may be PEM in any case.
 	Secret string `json:"secret" default:"text" enum:"text,hex,base64"`
@@ -114,7 +114,7 @@ type EventRule struct {
 	Ignore []string `json:"ignore,omitempty" single:"true"`
 }
 
-// Handshake is a request by which the sender asks whether this is the right address: a GET,
+// Handshake is a request in which the sender asks whether this is the right address: a GET,
 // or a POST that is signed like a delivery.
 type Handshake struct {
 	// Parameter of the GET with the token that only the owner knows.

@@ -170,7 +170,7 @@ func (v *Verifier) eventsOf(d *Delivery) ([]Event, error) {
 }
 
 // Check verifies a delivery, as Verify does, and leaves finding its events to the caller, who
-// gets it from Decode. It is for sources whose signature is in a header.
+// gets it from Decode. It is for sources with the signature in a header.
 func (v *Verifier) Check(d *Delivery) error {
 	d, err := v.Decode(d)
 	if err != nil {
@@ -200,7 +200,7 @@ func (v *Verifier) verify(at *view) error {
 	return v.timely(at)
 }
 
-// separate returns an error if what is signed could be read in two ways: fields stand
+// separate returns an error if the signed bytes could be read in two ways: fields stand
 // between separators, so one in a field would let somebody move the rest of it into the
 // next. One field may have some, as Free says: with none in the others there is one way.
 func (s *Source) separate(at *view) error {

@@ -39,7 +39,7 @@ func kindOf(key crypto.PublicKey) string {
 }
 
 // algorithms are all that are accepted; the first that fits a key signs with it. There is
-// no SHA-1, no HMAC, whose key its verifier could sign with, and no "none".
+// no SHA-1, no HMAC, since its verifier could sign with the key, and no "none".
 var algorithms = []*algorithm{
 	{rfc9421: "rsa-v1_5-sha256", cavage: "rsa-sha256", kind: "RSA", hash: crypto.SHA256},
 	{rfc9421: "rsa-pss-sha512", kind: "RSA", hash: crypto.SHA512, pss: true},

@@ -46,7 +46,7 @@ func checkContentDigest(header http.Header, body []byte) error {
 }
 
 // checkDigest compares a body with the field Digest (RFC 3230): SHA-256 must be there,
-// and all that are known must be right.
+// and every supported digest must be right.
 func checkDigest(header http.Header, body []byte) error {
 	sums, found := digests(body), false
 	for part := range strings.SplitSeq(strings.Join(header["Digest"], ","), ",") {

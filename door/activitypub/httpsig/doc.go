@@ -33,7 +33,7 @@
 //
 // # Keys
 //
-// A key's id is the URL of a document that says whose key it is; [Keys] fetches it, and
-// checks that its owner says the same. Strangers choose these URLs, so [Keys] bounds what
-// they can make this server do.
+// A key's id is the URL of a document that names the key's owner; [Keys] fetches it, and
+// checks that the owner says the same. Strangers choose these URLs, so [Keys] bounds the
+// load that they can cause.
 package httpsig

@@ -15,7 +15,7 @@ import (
 // document is an actor's document, or one of a key, in strict JSON.
 type document []byte
 
-// activityStreams is the profile by which a document of JSON-LD is one of ActivityPub.
+// activityStreams is the profile of JSON-LD documents that are of ActivityPub.
 const activityStreams = "https://www.w3.org/ns/activitystreams"
 
 // accept asks for such a document.
@@ -95,8 +95,8 @@ func (d document) key() (*claim, error) {
 	return &c, nil
 }
 
-// lists finds a key among those that an actor's document lists: publicKey, and
-// assertionMethod of FEP-521a. It returns nil if it isn't there.
+// lists finds a key in the lists of an actor's document: publicKey, and assertionMethod of
+// FEP-521a. It returns nil if it isn't there.
 func (d document) lists(id string) (*claim, error) {
 	named := false
 	for _, member := range []string{"publicKey", "assertionMethod"} {

@@ -33,9 +33,9 @@ type fetcher struct {
 	slots   slots
 }
 
-// resolve fetches a key, and makes sure that its owner says that it is his: either the
-// owner's own document, fetched from its own id, has the key; or the key's document names
-// an owner of the same origin, whose document names the key.
+// resolve fetches a key, and makes sure that its owner claims it: either the owner's own
+// document, fetched from its own id, has the key; or the key's document names an owner of the
+// same origin, and the owner's document names the key.
 func (f *fetcher) resolve(ctx context.Context, id string) (*Key, error) {
 	at, err := f.address(id)
 	if err != nil {
@@ -160,8 +160,8 @@ func (f *fetcher) document(ctx context.Context, at *url.URL) (document, error) {
 	return doc, nil
 }
 
-// cause keeps the text of an error from whoever sent the request, who could learn from it
-// what is in this server's network.
+// cause keeps the text of an error from the sender of the request, who could use it to explore
+// this server's network.
 type cause struct {
 	text string
 	err  error

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Key is a public key, and whose it is.
+// Key is a public key and its owner.
 type Key struct {
 	ID    string
 	Owner string // the id of an actor with the origin of ID
@@ -34,10 +34,9 @@ const (
 	// refused; busy is how long that it could not be had.
 	gone = time.Minute
 	busy = 15 * time.Second
-	// rest is how long a key is kept before a signature that it didn't make has it
-	// fetched again: a new key must be believed soon, and whoever sends wrong signatures
-	// must not make this server fetch for each. Until then such a signature is neither
-	// right nor wrong.
+	// rest is the least age at which a signature of another key makes us fetch a key again: a
+	// new key must count soon, and wrong signatures must not cost a fetch each. Until then
+	// such a signature is neither right nor wrong.
 	rest = time.Minute
 )
 
@@ -47,15 +46,15 @@ type KeysOptions struct {
 	// default only public addresses and https are allowed: strangers choose the ids of
 	// keys (server-side request forgery).
 	AllowPrivate bool
-	// Allow is asked before anything is fetched from a host, in lower case and without a
-	// port, and each time before a key of that host is used. Defaults to all.
+	// Allow decides whether to fetch from a host, in lower case and without a port, and each
+	// time whether to use a key of that host. Defaults to all.
 	Allow func(host string) bool
 	// TTL is how long a key is used before it is fetched again, so how long a withdrawn
 	// one may be good. Defaults to 1 hour, as the next two to theirs if they aren't
 	// positive.
 	TTL time.Duration
-	// MaxKeys is how many keys are kept, and how many failures. Those that weren't used
-	// for longest make room. Defaults to 10,000.
+	// MaxKeys is the size of the cache of keys, and of that of failures. The least recently
+	// used make room. Defaults to 10,000.
 	MaxKeys int
 	// Timeout bounds one fetch, and all that is fetched to verify one request. Defaults
 	// to 10 seconds.
@@ -151,7 +150,7 @@ func (k *Keys) renew(ctx context.Context, old *Key, began time.Time) (*Key, erro
 			return e.key, nil
 		case now.Sub(e.at) < rest:
 			// It may have been replaced since. Whoever signed with the new one comes again,
-			// by when it is fetched; a sender who was told that it is wrong doesn't.
+			// and by then we have it; a sender who got 401 doesn't.
 			return nil, &Error{Code: KeyUnavailable, Err: errors.New("the key was fetched a moment ago, and may have been replaced since")}
 		}
 		key, err := k.fetch.resolve(ctx, old.ID)
@@ -184,7 +183,7 @@ func (k *Keys) fly(ctx context.Context, name string, fetch func(context.Context)
 	}
 }
 
-// have is what is known of a key, if that is still good.
+// have is the cached entry of a key, if it is still good.
 func (k *Keys) have(id string) *entry {
 	k.mu.Lock()
 	defer k.mu.Unlock()

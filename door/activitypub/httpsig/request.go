@@ -21,7 +21,7 @@ type request struct {
 // requestOf reads a request that came to a server, or one that a client is about to send.
 // base, unless it is nil, replaces the scheme and the host.
 //
-// The target is taken as it came and never from the parsed URL: there /a%2Fb and /a/b
+// The target is that of the request line and never that of the parsed URL: there /a%2Fb and /a/b
 // have the same path, and a signature of one would be good for the other.
 func requestOf(r *http.Request, base *url.URL) (*request, error) {
 	q := &request{method: r.Method, scheme: "http", host: r.Host, raw: r.RequestURI, header: r.Header}

@@ -83,7 +83,7 @@ func (s *signature) base(input httpsfv.InnerList, component func(name string) (s
 	return nil
 }
 
-// parameters reads those that say something to a verifier. All of them are signed.
+// parameters reads the ones that matter to a verifier. All of them are signed.
 func (s *signature) parameters(p *httpsfv.Params) error {
 	for _, name := range p.Names() {
 		value, _ := p.Get(name)

@@ -13,7 +13,7 @@ const (
 	FormCavage  = "cavage"
 )
 
-// Bounds of what is read. Real signatures cover seven components, and the longest keys
+// Bounds of signatures. Real signatures cover seven components, and the longest keys
 // make signatures of 1 KiB.
 const (
 	maxSignatures = 4       // of one request
@@ -74,8 +74,8 @@ func (s *signature) sufficient(q *request, withBody bool) error {
 	return nil
 }
 
-// timely checks every time that is signed: a signature whose times contradict each other
-// was not made now by all of them.
+// timely checks every signed time: if times contradict each other, one of them says that the
+// signature wasn't made now.
 func (s *signature) timely(header http.Header, now time.Time, age, skew time.Duration) error {
 	var times []time.Time
 	if s.created != 0 {

@@ -15,7 +15,7 @@ import (
 
 // slots bound how many fetches run and wait: of one host so that nobody can direct this
 // server's load at another, for one sender, for hosts that nobody has heard of, and in
-// all. What is beyond a bound is refused at once, so that it holds up nobody else.
+// all. A fetch beyond a bound is refused at once, so that it holds up nobody else.
 type slots struct {
 	mu    sync.Mutex
 	n     map[string]int           // fetches that run or wait, by what bounds them
@@ -90,7 +90,7 @@ func (s *slots) enter(ctx context.Context, host, sender string) (leave func(), e
 // senderKey is that of the address of who sent a request, in the context of its fetches.
 type senderKey struct{}
 
-// withSender notes who sent a request, for what is fetched for it.
+// withSender notes who sent a request, for the fetches that it causes.
 func withSender(ctx context.Context, sender string) context.Context {
 	return context.WithValue(ctx, senderKey{}, sender)
 }
@@ -111,8 +111,8 @@ func remoteAddress(r *http.Request) string {
 	return network.Of(at.Addr()).String()
 }
 
-// prompt is a transport whose servers have to begin their answers soon. A slow one keeps a
-// place from others.
+// prompt is a transport that gives servers little time to begin an answer. A slow one would
+// take a slot from others.
 type prompt struct{ http.RoundTripper }
 
 var errSlow = errors.New("the answer did not begin in time")

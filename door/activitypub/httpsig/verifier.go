@@ -29,7 +29,7 @@ type Options struct {
 	// Now is the clock. Defaults to [time.Now].
 	Now func() time.Time
 	// Base is the scheme and the host that senders use to reach this server, such as
-	// https://social.example. Without it they are taken from the connection and the
+	// https://social.example. By default they come from the connection and the
 	// request: behind a proxy that ends TLS no signature of @target-uri is right then,
 	// and whoever gets a request for another server can send it to this one, too.
 	Base *url.URL
@@ -84,8 +84,8 @@ type Signer struct {
 }
 
 // Verify tells who signed a request with this body, which it doesn't read from the
-// request. If the request has several signatures (RFC 9421), the first counts for which
-// the key is asked for. It may fetch the key, until the request's context ends and for
+// request. If the request has several signatures (RFC 9421), the first that covers
+// enough decides, because each could cost a fetch. It may fetch the key, until the request's context ends and for
 // [KeysOptions].Timeout at most. Its errors are of type [*Error].
 func (v *Verifier) Verify(r *http.Request, body []byte) (Signer, error) {
 	return v.VerifyActor(r, body, "")

@@ -12,8 +12,8 @@ import (
 // Provider is the system outside that commands have their effects on. It knows
 // nothing of idempotency: each request is an effect.
 type Provider struct {
-	// URL is where commands are sent to by POST. The request is an envelope, of
-	// which intent is looked at.
+	// URL is where commands are sent to by POST. The request is an envelope; the
+	// provider looks at its intent only.
 	URL string
 
 	mu      sync.Mutex

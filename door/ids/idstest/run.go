@@ -301,7 +301,7 @@ func (tg *Target) confirmation(t *testing.T, target, other string) {
 	tg.effects(t, target, 1)
 }
 
-// evidence waits until what is known of a command is enough, or a while has passed.
+// evidence waits until there is enough evidence of a command, or a while has passed.
 func (tg *Target) evidence(t *testing.T, commandID string, enough func([]Evidence) bool) []Evidence {
 	t.Helper()
 	return until(5*time.Second, func() ([]Evidence, bool) {

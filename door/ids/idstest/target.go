@@ -19,7 +19,7 @@ type Target struct {
 	URL string
 	// Provider is what the commands have their effects on. Required.
 	Provider *Provider
-	// Tenant and Actor are those that Header authenticates. They default to "acme"
+	// Tenant and Actor are the identity that Header authenticates. They default to "acme"
 	// and "alice".
 	Tenant, Actor string
 	// Header goes with every request.
@@ -33,7 +33,7 @@ type Target struct {
 	// Confirm changes an envelope so that it confirms with the token. Defaults to
 	// setting its member confirmation_token.
 	Confirm func(envelope map[string]any, token string)
-	// Evidence returns what an auditor is shown of a command, in the order in which
+	// Evidence returns an auditor's view of a command, in the order in which
 	// it happened. It may wait until it is there. Required, unless WithoutEvidence
 	// says that the implementation has none, which is then reported as a failure of
 	// the collision test and nothing else.
@@ -70,7 +70,7 @@ type Evidence struct {
 	CommandID      string
 	IdempotencyKey string
 	OutcomeRef     string
-	// Fingerprints are those of the envelopes that it is about.
+	// Fingerprints of the envelopes that it is about.
 	Fingerprints []string
 }
 

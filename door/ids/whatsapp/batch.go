@@ -33,8 +33,8 @@ const (
 	maxMessageID  = 256
 )
 
-// Bounds of a batch, of which each part costs much more than its bytes. WhatsApp sends up
-// to 1,000 updates at once.
+// Bounds of a batch. A part costs much more than its bytes. WhatsApp sends up to 1,000 updates
+// at once.
 const (
 	maxParts = 1000
 	// maxVisited is how many items of lists are looked at for them.

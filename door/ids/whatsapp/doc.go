@@ -3,8 +3,8 @@
 //
 // WhatsApp repeats a webhook until it is answered with 200, in batches that may be partly
 // new, in any order, and sometimes twice in one second. So there are two levels of
-// deduplication. The first is the message: each is accepted once, as a separate call
-// whose key is the phone number's id and the message's. The second is the command: the
+// deduplication. The first is the message: each is accepted once, as a separate call with
+// the phone number's id and the message's as its key. The second is the command: the
 // meaning of the message, whichever message it was (see package ids).
 //
 // # Accept first, work later

@@ -30,8 +30,7 @@ const Principal = "whatsapp"
 
 // Defaults and bounds of [Options].
 const (
-	// DefaultBudget is well below the 5 seconds after which WhatsApp is said to give
-	// up.
+	// DefaultBudget is well below the 5 seconds after which WhatsApp supposedly gives up.
 	DefaultBudget = 4 * time.Second
 	// DefaultWindow is longer than WhatsApp repeats a message.
 	DefaultWindow = 7 * 24 * time.Hour
@@ -75,7 +74,7 @@ type Options struct {
 	Window time.Duration
 	// Evidence is how much goes to the evidence log. Defaults to decisions, which has
 	// every delivery of a message, and every one with different content; a crash may
-	// lose those of the last 10 milliseconds. With durable it loses none that was
+	// lose the last 10 milliseconds. With durable it loses no delivery that was
 	// answered with 200.
 	Evidence semel.EvidenceLevel
 }

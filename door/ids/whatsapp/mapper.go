@@ -22,7 +22,7 @@ import (
 // except [ErrNoCommand], which ends the work, and a [Refusal], which parks the
 // message. It is called concurrently.
 type Mapper interface {
-	// Map is asked about one message.
+	// Map reads one message.
 	Map(ctx context.Context, m *Message) (ids.Command, error)
 }
 
@@ -45,8 +45,8 @@ type HTTPMapper struct {
 	Header http.Header
 	// Timeout bounds one question. Defaults to [DefaultMapTimeout].
 	Timeout time.Duration
-	// Transport makes the connections. By default they are made to the URL
-	// itself, whatever proxy the environment names.
+	// Transport makes the connections. By default they go to the URL itself,
+	// whatever proxy the environment names.
 	Transport http.RoundTripper
 }
 

@@ -55,7 +55,7 @@ type Status struct {
 
 var errSender = errors.New("the message has no sender")
 
-// messageOf reads the parts that commands are made of.
+// messageOf reads the parts of a message that matter to commands.
 func messageOf(it *inbox.Item[head]) (*Message, error) {
 	type reply struct {
 		ID    string `json:"id"`

@@ -103,7 +103,7 @@ func (in *Ingress) handshake(w http.ResponseWriter, r *http.Request) {
 // errNoTenant: the phone number has no tenant, so the part isn't accepted.
 var errNoTenant = errors.New("the phone number is nobody's")
 
-// head is what is kept of a part beside its body.
+// head is the stored part of a part beside its body.
 type head struct {
 	Operation     string     `json:"operation"`
 	PhoneNumberID string     `json:"phone_number_id"`

@@ -75,8 +75,8 @@ func (in *Ingress) handleStatus(ctx context.Context, it *inbox.Item[head]) error
 	return in.opts.Status(ctx, s)
 }
 
-// bind says who sends the command and by which message. That is for the webhook to
-// say, which has verified it, and not for the mapper.
+// bind says who sends the command, and in which message. The webhook has verified both; the
+// mapper has no say in it.
 func bind(c *ids.Command, m *Message) error {
 	if c.TenantID != "" && c.TenantID != m.TenantID || c.ActorID != "" && c.ActorID != m.From {
 		return errors.New("the mapper names another tenant or actor than the message has")
