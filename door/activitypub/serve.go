@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"mime"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -104,7 +102,7 @@ func (in *Inbox) receive(w http.ResponseWriter, r *http.Request) (*Activity, err
 		w.Header().Set("Allow", http.MethodPost)
 		return a, &senderError{status: http.StatusMethodNotAllowed, name: "MethodNotAllowed", err: errors.New("activities are posted")}
 	}
-	if !isActivity(r.Header) {
+	if !body.IsActivity(r.Header) || r.Header.Get("Content-Encoding") != "" {
 		return a, &senderError{status: http.StatusUnsupportedMediaType, name: "UnsupportedMediaType", err: errors.New(`the content type isn't application/activity+json, nor application/ld+json with the profile "https://www.w3.org/ns/activitystreams", or the body is encoded`)}
 	}
 	text, err := body.Read(w, r, in.opts.MaxBody)
@@ -128,16 +126,6 @@ func (in *Inbox) receive(w http.ResponseWriter, r *http.Request) (*Activity, err
 		return a, unprocessable("activities of the type %s are not handled here", a.Type)
 	}
 	return a, nil
-}
-
-// isActivity reports whether a body is an activity by its headers.
-func isActivity(h http.Header) bool {
-	media, params, err := mime.ParseMediaType(h.Get("Content-Type"))
-	if err != nil || h.Get("Content-Encoding") != "" {
-		return false
-	}
-	return media == "application/activity+json" ||
-		media == "application/ld+json" && slices.Contains(strings.Fields(params["profile"]), "https://www.w3.org/ns/activitystreams")
 }
 
 // sender finds out who sent an activity, and whether it is theirs.

@@ -119,14 +119,12 @@ func (s *Source) compileEvent(rep *strictyaml.Report, parse parser, i int) {
 		}
 		r.ignore = append(r.ignore, ignored)
 	}
-	for k, list := range [][]template{r.id, r.scope, {r.kind}, r.fallback, r.apart} {
-		if uses(list, "signature") {
-			rep.Add(at+"."+[]string{"id", "scope", "type", "fallback", "apart"}[k], "a signature is another in each delivery", "name what is the same in all")
-		}
-	}
 	for k, list := range [][]template{r.id, r.scope, {r.kind}, r.fallback, r.apart, s.itemTemplates()} {
+		name := []string{"id", "scope", "type", "fallback", "apart", "each"}[k]
+		if name != "each" && uses(list, "signature") {
+			rep.Add(at+"."+name, "a signature is another in each delivery", "name what is the same in all")
+		}
 		if !fits(list, r.each) {
-			name := []string{"id", "scope", "type", "fallback", "apart", "each"}[k]
 			rep.Add(at+"."+name, "a path has a list that each does not go through", "write the lists as in each")
 		}
 	}

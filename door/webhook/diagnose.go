@@ -64,7 +64,7 @@ func (v *Verifier) diagnose(d *Delivery, secrets []string, hint func(string, ...
 		return err == nil || is && refused.Code != CodeSignatureWrong && refused.Code != CodeSignatureMalformed && refused.Code != CodeSignatureMissing
 	}
 	for _, c := range append(bodies(d.Body), v.decodings(d)...) {
-		if !bytes.Equal(c.body, d.Body) && right(v, c.body) {
+		if !bytes.Equal(c.bytes, d.Body) && right(v, c.bytes) {
 			hint("The signature is right for the body %s: %s.", c.what, c.why)
 			return
 		}
@@ -72,7 +72,7 @@ func (v *Verifier) diagnose(d *Delivery, secrets []string, hint func(string, ...
 	for i, text := range secrets {
 		for _, c := range otherKeys(&v.source.Signature, text) {
 			other := *v
-			other.keys = []secret{{raw: c.key}}
+			other.keys = []secret{{raw: c.bytes}}
 			if right(&other, d.Body) {
 				hint("The signature is right if secret %d %s.", i+1, c.what)
 				return
@@ -93,15 +93,16 @@ func (v *Verifier) diagnose(d *Delivery, secrets []string, hint func(string, ...
 	hint("Either the secret is that of another endpoint, or a byte of the body was changed on the way.")
 }
 
-type otherBody struct {
+// guess is a body or a key that may have been meant.
+type guess struct {
 	what, why string
-	body      []byte
+	bytes     []byte
 }
 
 // bodies are what a body may have been before it was saved or passed on.
-func bodies(body []byte) []otherBody {
+func bodies(body []byte) []guess {
 	const saved = "saving it changed it"
-	list := []otherBody{
+	list := []guess{
 		{"without the line end behind it", saved, bytes.TrimRight(body, "\r\n")},
 		{"with a line end behind it", saved, append(bytes.Clone(body), '\n')},
 		{"with other line ends", saved, bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n"))},
@@ -111,54 +112,49 @@ func bodies(body []byte) []otherBody {
 	const parsed = "something on the way has parsed the JSON and written it anew"
 	var compact, indented bytes.Buffer
 	if json.Compact(&compact, body) == nil {
-		list = append(list, otherBody{"without white space", parsed, compact.Bytes()})
+		list = append(list, guess{"without white space", parsed, compact.Bytes()})
 		for _, indent := range []string{"  ", "    ", "\t"} {
 			indented.Reset()
 			_ = json.Indent(&indented, compact.Bytes(), "", indent) // it is JSON
-			list = append(list, otherBody{"with white space", parsed, bytes.Clone(indented.Bytes())})
+			list = append(list, guess{"with white space", parsed, bytes.Clone(indented.Bytes())})
 		}
 		slashed := bytes.ReplaceAll(compact.Bytes(), []byte("/"), []byte(`\/`))
-		list = append(list, otherBody{`with \/ for /`, parsed, slashed})
+		list = append(list, guess{`with \/ for /`, parsed, slashed})
 	}
 	return list
 }
 
 // decodings are what a compressed body was before, if its source doesn't say so.
-func (v *Verifier) decodings(d *Delivery) (list []otherBody) {
+func (v *Verifier) decodings(d *Delivery) (list []guess) {
 	for name := range codings {
 		source, other := *v.source, *v
 		source.Decode, other.source = name, &source
 		if plain, err := other.Decode(d); err == nil {
-			list = append(list, otherBody{"before it was compressed", "write decode: " + name + " into the source", plain.Body})
+			list = append(list, guess{"before it was compressed", "write decode: " + name + " into the source", plain.Body})
 		}
 	}
 	return list
 }
 
-type otherKey struct {
-	what string
-	key  []byte
-}
-
 // otherKeys are other readings of a secret.
-func otherKeys(g *Signature, text string) []otherKey {
+func otherKeys(g *Signature, text string) []guess {
 	if hashes[g.Algorithm] == nil && g.Algorithm != "token" {
 		return nil
 	}
 	_, bare, _ := strings.Cut(text, "_")
-	list := []otherKey{
-		{"is used as it is written", []byte(text)},
-		{"is used without the white space around it", []byte(strings.TrimSpace(text))},
-		{"is used without the quotes around it", []byte(strings.Trim(text, `"'`))},
-		{"is used without what stands before _", []byte(bare)},
-		{"is used with a line end behind it", []byte(text + "\n")},
+	list := []guess{
+		{"is used as it is written", "", []byte(text)},
+		{"is used without the white space around it", "", []byte(strings.TrimSpace(text))},
+		{"is used without the quotes around it", "", []byte(strings.Trim(text, `"'`))},
+		{"is used without what stands before _", "", []byte(bare)},
+		{"is used with a line end behind it", "", []byte(text + "\n")},
 	}
 	for _, s := range []string{text, bare} {
 		if key, err := hex.DecodeString(s); err == nil {
-			list = append(list, otherKey{"is read as hexadecimal", key})
+			list = append(list, guess{"is read as hexadecimal", "", key})
 		}
 		if key, err := base64.StdEncoding.DecodeString(s); err == nil {
-			list = append(list, otherKey{"is read as base64", key})
+			list = append(list, guess{"is read as base64", "", key})
 		}
 	}
 	return list

@@ -172,20 +172,18 @@ func single(values []string, what, name string) (string, error) {
 type missing struct{ place *place }
 
 func (e *missing) Error() string {
-	switch p := e.place; p.kind {
-	case "header":
-		return "the header " + p.name + " is missing"
-	case "json":
+	p := e.place
+	if p.kind == "json" {
 		return "the body has no " + strings.TrimSuffix(strings.TrimPrefix(p.text, "body:"), "?")
-	case "signature":
-		return "the signature has no " + p.name
-	case "query":
-		return "the address has no parameter " + p.name
-	case "field":
-		return "the form has no " + p.name
-	default:
-		return "there is no " + p.kind
 	}
+	if text := absent[p.kind]; text != "" {
+		return fmt.Sprintf(text, p.name)
+	}
+	return "there is no " + p.kind
+}
+
+var absent = map[string]string{
+	"header": "the header %s is missing", "signature": "the signature has no %s", "query": "the address has no parameter %s", "field": "the form has no %s",
 }
 
 // at follows a path, through the lists to the items of this event.

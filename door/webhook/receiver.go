@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -135,29 +134,24 @@ func (opts Options) Validate() error {
 		return err
 	}
 	opts = opts.withDefaults()
-	errs := []error{err}
-	need := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("webhook: "+format, args...))
-		}
-	}
-	need(sourceName.MatchString(opts.Name), "Name %q is not small letters, digits and -", opts.Name)
-	need(opts.Mode == Ack || opts.Mode == Sync, "Mode %q is neither ack nor sync", opts.Mode)
-	need(opts.OnConflict == ParkConflict || opts.OnConflict == DropConflict, "OnConflict %q is neither park nor drop", opts.OnConflict)
-	need(opts.Handle != nil, "Handle is missing")
-	need(s.Handshake.Token == "" || len(opts.VerifyToken) >= minSecret, "VerifyToken is missing or has fewer than %d bytes", minSecret)
-	need(opts.Window >= time.Duration(s.Horizon), "Window %v is shorter than %s repeats its deliveries: %v", opts.Window, s.Name, s.Horizon)
+	errs := faults{err}
+	errs.need(sourceName.MatchString(opts.Name), "Name %q is not small letters, digits and -", opts.Name)
+	errs.need(opts.Mode == Ack || opts.Mode == Sync, "Mode %q is neither ack nor sync", opts.Mode)
+	errs.need(opts.OnConflict == ParkConflict || opts.OnConflict == DropConflict, "OnConflict %q is neither park nor drop", opts.OnConflict)
+	errs.need(opts.Handle != nil, "Handle is missing")
+	errs.need(s.Handshake.Token == "" || len(opts.VerifyToken) >= minSecret, "VerifyToken is missing or has fewer than %d bytes", minSecret)
+	errs.need(opts.Window >= time.Duration(s.Horizon), "Window %v is shorter than %s repeats its deliveries: %v", opts.Window, s.Name, s.Horizon)
 	if opts.Payments != nil {
-		need(len(s.Payment.Events) > 0, "Payments needs a source that says which events are about payments, and %s doesn't", s.Name)
+		errs.need(len(s.Payment.Events) > 0, "Payments needs a source that says which events are about payments, and %s doesn't", s.Name)
 		for _, e := range s.Payment.Events {
-			need(opts.Payments.knows(e.Is), "the machine %s has no transition %q, which %s names", opts.Payments.Name, e.Is, s.Name)
+			errs.need(opts.Payments.knows(e.Is), "the machine %s has no transition %q, which %s names", opts.Payments.Name, e.Is, s.Name)
 		}
 	}
 	_, err = parseTemplate(opts.Order)
-	need(err == nil, "Order: %v", err)
-	need(opts.Order == "" || opts.Mode == Ack, "Order needs the mode ack: with sync an event is handled while its sender waits")
-	need(opts.Budget > 0, "Budget is negative")
-	need(opts.MaxBody > 0, "MaxBody is negative")
+	errs.need(err == nil, "Order: %v", err)
+	errs.need(opts.Order == "" || opts.Mode == Ack, "Order needs the mode ack: with sync an event is handled while its sender waits")
+	errs.need(opts.Budget > 0, "Budget is negative")
+	errs.need(opts.MaxBody > 0, "MaxBody is negative")
 	return errors.Join(errs...)
 }
 

@@ -37,28 +37,24 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case req.Method == http.MethodGet && r.source.Handshake.Token != "":
 		r.handshake(w, req)
 	default:
-		w.Header().Set("Allow", r.allowed())
+		allow := "POST"
+		if r.source.Handshake.Token != "" {
+			allow = "GET, POST"
+		}
+		w.Header().Set("Allow", allow)
 		r.refuse(w, req, http.StatusMethodNotAllowed, inbox.Refuse("method_not_allowed", "webhooks are posted"))
 	}
 }
 
-func (r *Receiver) allowed() string {
-	if r.source.Handshake.Token != "" {
-		return "GET, POST"
-	}
-	return "POST"
-}
-
 func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 	text, err := body.Read(w, req, r.opts.MaxBody)
-	if errors.Is(err, body.ErrRefused) {
+	switch {
+	case errors.Is(err, body.ErrRefused):
 		return
-	}
-	if errors.Is(err, body.ErrTooLong) {
+	case errors.Is(err, body.ErrTooLong):
 		r.refuse(w, req, http.StatusRequestEntityTooLarge, inbox.Refuse(inbox.CodeTooLong, "the body is longer than %d bytes", r.opts.MaxBody))
 		return
-	}
-	if err != nil {
+	case err != nil:
 		r.refuse(w, req, http.StatusBadRequest, inbox.Refuse("broken_off", "the body broke off"))
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"embed"
 	"fmt"
+	"io/fs"
 	"path"
 	"regexp"
 	"strings"
@@ -144,13 +145,9 @@ var files embed.FS
 
 // Sources are the names of the sources that are built in, sorted.
 func Sources() []string {
-	entries, err := files.ReadDir("sources")
-	if err != nil {
-		panic(err) // it is embedded
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
+	names, _ := fs.Glob(files, "sources/*.yaml") // which is a good pattern
+	for i, name := range names {
+		names[i] = strings.TrimSuffix(path.Base(name), ".yaml")
 	}
 	return names
 }

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -101,37 +102,34 @@ func NewVerifier(opts VerifierOptions) (*Verifier, error) {
 	if s == nil {
 		return nil, errors.New("webhook: Source is missing")
 	}
-	v := &Verifier{source: s, url: opts.URL, endpoint: opts.Endpoint, tolerance: opts.Tolerance, now: opts.Now, maxBody: DefaultMaxBody}
-	if v.tolerance == 0 {
-		v.tolerance = time.Duration(s.Timestamp.Tolerance)
-	}
+	v := &Verifier{source: s, url: opts.URL, endpoint: opts.Endpoint, tolerance: cmp.Or(opts.Tolerance, time.Duration(s.Timestamp.Tolerance)), now: opts.Now, maxBody: DefaultMaxBody}
 	if v.now == nil {
 		v.now = time.Now
 	}
-	var errs []error
-	if len(opts.Secrets) == 0 || len(opts.Secrets) > maxSecrets {
-		errs = append(errs, fmt.Errorf("webhook: %d secrets for %s, not one, or two during a rotation", len(opts.Secrets), s.Name))
-	}
-	if opts.Tolerance < 0 {
-		errs = append(errs, errors.New("webhook: Tolerance is negative"))
-	}
-	if uses([]template{s.signed}, "url") && opts.URL == "" {
-		errs = append(errs, fmt.Errorf("webhook: %s signs the URL that it posts to, and URL is missing", s.Name))
-	}
-	if uses([]template{s.signed}, "endpoint") && opts.Endpoint == "" {
-		errs = append(errs, fmt.Errorf("webhook: %s signs what it calls the address, and Endpoint is missing", s.Name))
-	}
+	var errs faults
+	errs.need(len(opts.Secrets) > 0 && len(opts.Secrets) <= maxSecrets, "%d secrets for %s, not one, or two during a rotation", len(opts.Secrets), s.Name)
+	errs.need(opts.Tolerance >= 0, "Tolerance is negative")
+	errs.need(!uses([]template{s.signed}, "url") || opts.URL != "", "%s signs the URL that it posts to, and URL is missing", s.Name)
+	errs.need(!uses([]template{s.signed}, "endpoint") || opts.Endpoint != "", "%s signs what it calls the address, and Endpoint is missing", s.Name)
 	for i, text := range opts.Secrets {
 		key, err := s.Signature.key(text)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("webhook: secret %d of %s: %w", i+1, s.Name, err))
-		}
+		errs.need(err == nil, "secret %d of %s: %w", i+1, s.Name, err)
 		v.keys = append(v.keys, key)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return v, nil
+}
+
+// faults are problems with options.
+type faults []error
+
+// need adds a fault unless ok.
+func (f *faults) need(ok bool, format string, args ...any) {
+	if !ok {
+		*f = append(*f, fmt.Errorf("webhook: "+format, args...))
+	}
 }
 
 // Verify checks a delivery and returns its events: first the signature, over the bytes

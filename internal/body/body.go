@@ -54,6 +54,16 @@ func ReadInto(b *bytes.Buffer, w http.ResponseWriter, r *http.Request, most int6
 	return err
 }
 
+// ActivityStreams is the profile of JSON-LD documents that are of ActivityPub.
+const ActivityStreams = "https://www.w3.org/ns/activitystreams"
+
+// IsActivity reports whether the header says that the body is a document of ActivityPub.
+func IsActivity(h http.Header) bool {
+	media, params, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && (media == "application/activity+json" ||
+		media == "application/ld+json" && slices.Contains(strings.Fields(params["profile"]), ActivityStreams))
+}
+
 // IsJSON reports whether the header says that the body is plain JSON in UTF-8, as
 // application/json or another of the media types. Forms of web pages, which any site can
 // make a browser send, can't have such a header.

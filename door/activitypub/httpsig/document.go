@@ -4,38 +4,32 @@ import (
 	"bytes"
 	"crypto"
 	"errors"
-	"mime"
 	"net/http"
 	"slices"
-	"strings"
 
+	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/canon"
 )
 
 // document is an actor's document, or one of a key, in strict JSON.
 type document []byte
 
-// activityStreams is the profile of JSON-LD documents that are of ActivityPub.
-const activityStreams = "https://www.w3.org/ns/activitystreams"
-
 // accept asks for such a document.
-const accept = `application/activity+json, application/ld+json; profile="` + activityStreams + `"`
+const accept = `application/activity+json, application/ld+json; profile="` + body.ActivityStreams + `"`
 
 // readDocument reads an answer. Its type must be right: otherwise a file that somebody
 // uploaded to a server would be an actor there.
-func readDocument(header http.Header, body []byte) (document, error) {
-	kind, params, err := mime.ParseMediaType(header.Get("Content-Type"))
-	if err != nil || kind != "application/activity+json" &&
-		(kind != "application/ld+json" || !slices.Contains(strings.Fields(params["profile"]), activityStreams)) {
+func readDocument(header http.Header, text []byte) (document, error) {
+	if !body.IsActivity(header) {
 		return nil, errors.New("the document's type is not that of ActivityPub")
 	}
-	if canon.Check(body, canon.Exact) != nil {
+	if canon.Check(text, canon.Exact) != nil {
 		return nil, errors.New("the document is not JSON, or ambiguous")
 	}
-	if !isObject(body) {
+	if !isObject(text) {
 		return nil, errors.New("the document is not a JSON object")
 	}
-	return body, nil
+	return text, nil
 }
 
 func isObject(value []byte) bool {

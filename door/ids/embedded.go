@@ -1,7 +1,7 @@
 package ids
 
 import (
-	_ "embed" // for the schema
+	_ "embed"
 	"slices"
 )
 
@@ -12,3 +12,13 @@ var envelopeSchema []byte
 // [ParseCommand] reads every envelope that it accepts, except for faults that no schema
 // finds: duplicate names, invalid text and lengths in bytes.
 func EnvelopeSchema() []byte { return slices.Clone(envelopeSchema) }
+
+//go:embed testdata/vectors.json
+var vectors []byte
+
+//go:embed testdata/vectors.yaml
+var vectorsRegistry []byte
+
+// Vectors are the published test vectors of keys, as JSON, and the registry that some
+// of them are derived with.
+func Vectors() (json, registry []byte) { return slices.Clone(vectors), slices.Clone(vectorsRegistry) }
