@@ -33,8 +33,8 @@ type Reply struct {
 	Event semel.Event
 }
 
-// Deliver takes a request from its arrival to its reply: it makes and runs the call by
-// [Runner.Do], finds the outcome, and has the engine's Events hear of both ends by [Tell].
+// Deliver takes a request from its arrival to its reply, inside of [Tell]: it makes and runs
+// the call by [Runner.Do], and finds the outcome.
 func (r *Runner) Deliver(ctx context.Context, d Delivery) (reply Reply) {
 	Tell(ctx, r.engine.Internal(), d.Name, d.Header, func(ctx context.Context) (semel.Event, bool) {
 		call, err := d.Call(ctx)
@@ -54,9 +54,9 @@ func (r *Runner) Deliver(ctx context.Context, d Delivery) (reply Reply) {
 	return reply
 }
 
-// Tell runs answer, which answers one delivery, between Arrived and Answered of the engine's
-// Events. If answer panics, the event has [CodeInternal], and the panic goes on. If it reports
-// false, somebody else sends an event. Doors whose deliveries aren't one [Runner.Do] call it.
+// Tell runs answer between Arrived and Answered of the engine's Events, for a delivery that
+// isn't one [Runner.Do]. If answer panics, the event has [CodeInternal], and the panic goes on.
+// If it reports false, somebody else sends an event.
 func Tell(ctx context.Context, tap semel.Internal, name string, header map[string][]string, answer func(ctx context.Context) (semel.Event, bool)) {
 	ctx = tap.Arrived(ctx, name, header)
 	e, ours := semel.Event{Code: CodeInternal}, true

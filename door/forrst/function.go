@@ -163,7 +163,7 @@ func (f *Function) validate() (map[string]*argschema.Schema, error) {
 		if v.Arguments != nil {
 			schema, err := argschema.Compile(v.Arguments)
 			if err != nil {
-				bad("the Arguments of version %s are no JSON Schema: %w", v.Version, err)
+				bad("the Arguments of version %s aren't a JSON Schema: %w", v.Version, err)
 			}
 			arguments[v.Version] = schema
 		}

@@ -251,7 +251,7 @@ func readUpstream(rules *judge.Rules, id string, resp *http.Response, body []byt
 		Details json.RawMessage `json:"details"`
 	}
 	if err := json.Unmarshal(m["errors"], &errs); err != nil || len(errs) == 0 {
-		return unanswered(judge.Finding{Status: resp.StatusCode}, errors.New("its answer has errors that are none"))
+		return unanswered(judge.Finding{Status: resp.StatusCode}, errors.New("its answer has malformed errors"))
 	}
 	list := make(Errors, len(errs))
 	for i, e := range errs {

@@ -69,7 +69,7 @@ func (l *linter) entry(e *Entry) {
 	says := func(field string) string { return join(e.at, field) }
 	for _, field := range []struct{ name, value string }{{"entity", e.Entity}, {"action", e.Action}} {
 		if field.value != "" && !word.MatchString(field.value) {
-			l.Add(says(field.name), "this is no word", "write up to 64 lower-case letters, digits, _ and -, beginning with a letter")
+			l.Add(says(field.name), "this isn't a word", "write up to 64 lower-case letters, digits, _ and -, beginning with a letter")
 		}
 	}
 	if e.Class == semel.Windowed && e.Window == 0 {
@@ -154,7 +154,7 @@ func (l *linter) shields(e *Entry, says func(string) string) {
 			l.Add(join(at, "header"), "header is for S1, not "+string(s.Strategy), "")
 		}
 		if s.Header != "" && !headerName.MatchString(s.Header) {
-			l.Add(join(at, "header"), "this is no name of a header", "write one as in Idempotency-Key")
+			l.Add(join(at, "header"), "this isn't the name of a header", "write one as in Idempotency-Key")
 		}
 		if s.Strategy == semel.ShieldLedger && len(s.Effects) == 0 {
 			l.Add(join(at, "effects"), "S3 needs the names of the effects in the ledger", "write effects: [provider.capture]")
@@ -209,7 +209,7 @@ func (l *linter) handler(e *Entry, says func(string) string) {
 	case h.URL != "":
 		u, err := url.Parse(h.URL)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
-			l.Add(says("handler.url"), "this is no URL of an upstream", "write it as in https://orders.internal/cancel, without a user and a fragment")
+			l.Add(says("handler.url"), "this isn't the URL of an upstream", "write it as in https://orders.internal/cancel, without a user and a fragment")
 		}
 		for _, wrong := range h.Answers.Check() {
 			l.Add(fmt.Sprintf("%s[%d]", says("handler.answers."+wrong.List), wrong.At), wrong.Why, "")
@@ -250,7 +250,7 @@ func (l *linter) path(at string, p Path) bool {
 		return false // reported when it was read
 	}
 	if _, ok := p.steps(); !ok {
-		l.Add(at, "this is no path", "write names joined by dots, with [] behind an array: items[].sku")
+		l.Add(at, "this isn't a path", "write names joined by dots, with [] behind an array: items[].sku")
 		return false
 	}
 	return true

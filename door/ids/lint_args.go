@@ -56,7 +56,7 @@ func (l *linter) schema(e *Entry, at string) {
 	}
 	var err error
 	if e.schema, err = argschema.Compile(e.Args.Schema); err != nil {
-		l.Add(at, "this is no JSON Schema: "+strings.Join(strings.Fields(err.Error()), " "), "")
+		l.Add(at, "this isn't a JSON Schema: "+strings.Join(strings.Fields(err.Error()), " "), "")
 		return
 	}
 	l.properties(e, doc, at, "", 0)

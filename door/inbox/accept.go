@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/form"
 	"github.com/semelhq/semel/store"
 )
@@ -103,11 +102,12 @@ func (b *Inbox[H]) Peek(ctx context.Context, it *Item[H]) (Result, error) {
 }
 
 func resultOf[H any](it *Item[H], ans *semel.Answer, err error) Result {
-	res := Result{Decision: ans.Decision, Told: door.EventOf(ans), Err: err}
+	res := Result{Decision: ans.Decision, Told: semel.Event{Decision: ans.Decision, Limit: ans.Limit}, Err: err}
 	if ans.Record == nil {
 		return res
 	}
 	res.Record = ans.Record.ID
+	res.Told.ID, res.Told.Attempt, res.Told.Executed = ans.Record.ID, ans.Record.Attempt, ans.Record.Attributes[store.AttributeTrace]
 	if len(ans.Record.Outbox) > 0 {
 		res.Message = ans.Record.Outbox[0].State
 	}

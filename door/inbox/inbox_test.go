@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	name    = "letters.in"
-	letters = "letters"
-	budget  = time.Second
+	name   = "letters.in"
+	door   = "letters"
+	budget = time.Second
 )
 
 // letter is the head of the items in these tests.
@@ -61,7 +61,7 @@ func newRig(t *testing.T, st semel.Store, change ...func(*Options[letter])) *rig
 			}
 		}
 	})
-	opts := Options[letter]{Name: name, Door: letters, Principal: "postman", Window: time.Hour, Budget: budget, Handle: r.handle}
+	opts := Options[letter]{Name: name, Door: door, Principal: "postman", Window: time.Hour, Budget: budget, Handle: r.handle}
 	for _, c := range change {
 		c(&opts)
 	}
@@ -188,7 +188,7 @@ func TestDuplicates(t *testing.T) {
 	rec, err := r.engine.Lookup(t.Context(), (&semel.Call{
 		Tenant: "acme", Principal: "postman", Scope: "street", Operation: name, Key: "1",
 	}).ID(semel.SharePrincipal))
-	if err != nil || rec.Door != letters || len(rec.Outbox) != 1 || rec.Outbox[0].Destination != name {
+	if err != nil || rec.Door != door || len(rec.Outbox) != 1 || rec.Outbox[0].Destination != name {
 		t.Errorf("the record is %+v, %v", rec, err)
 	}
 }
@@ -449,7 +449,7 @@ func TestOptions(t *testing.T) {
 	if _, err := New(engine, Options[letter]{Name: name}); err == nil {
 		t.Error("options are missing")
 	}
-	in, err := New(engine, Options[letter]{Name: name, Door: letters, Principal: "p", Window: time.Hour, Budget: budget, Handle: func(context.Context, *Item[letter]) error { return nil }})
+	in, err := New(engine, Options[letter]{Name: name, Door: door, Principal: "p", Window: time.Hour, Budget: budget, Handle: func(context.Context, *Item[letter]) error { return nil }})
 	if op, ok := engine.Internal().Operation(name); err != nil || in == nil || !ok || op.Lease != acceptLease || op.OnAbandoned != semel.RetryAbandoned {
 		t.Errorf("%+v, %v", op, err)
 	}
