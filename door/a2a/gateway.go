@@ -168,7 +168,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Event, 
 		g.proxy.Pass(w, req.in)
 		return e, false
 	}
-	if req.body, err = body.Read(w, r, g.opts.MaxBody); err != nil {
+	if req.body, err = body.Read(w, r, g.opts.MaxBody); errors.Is(err, body.ErrRefused) {
+		return e, false
+	} else if err != nil {
 		w.Header().Set("Connection", "close") // what is left of the body is not worth reading
 		if errors.Is(err, body.ErrTooLong) {
 			return refuse(refusalFor(door.CodeBodyTooLarge))

@@ -9,10 +9,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/semelhq/semel"
 	once "github.com/semelhq/semel/door/a2a"
+	"github.com/semelhq/semel/door/semelhttp/semelhttptest"
+	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 )
@@ -285,5 +288,18 @@ func TestInput(t *testing.T) {
 	}
 	if got := w.post("/rpc", valid); got.task() != "T1" || sent.Load() != 1 {
 		t.Errorf("the valid one got %s", got.text)
+	}
+}
+
+// TestRefusedBody: who ends the reading of a body answers the request, and the gateway doesn't.
+func TestRefusedBody(t *testing.T) {
+	w := behind(t, once.GatewayOptions{Operation: operation})
+	r := httptest.NewRequest(http.MethodPost, "/rpc", io.NopCloser(iotest.ErrReader(body.ErrRefused)))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set(semelhttptest.CallerHeader, "tester")
+	answer := httptest.NewRecorder()
+	w.handler.ServeHTTP(answer, r)
+	if answer.Body.Len() > 0 {
+		t.Errorf("the gateway answered %s", answer.Body)
 	}
 }
