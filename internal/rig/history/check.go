@@ -315,7 +315,7 @@ func (h *call) kept() {
 				told = e.At
 			}
 		case told == 0 || e.Final || requests[e.ID].At < told:
-		case e.Word == InFlight && h.strangerAt(e.Node, e.At): // which says that the line there is long
+		case e.Word == InFlight && h.strangerAt(e.Node, requests[e.ID].At, e.At): // the line there was long
 		case slices.Contains([]string{InFlight, Held, Superseded, Gap, OtherCaller}, e.Word):
 			h.judge(h.forgotten(e.Word), RuleLost, "%s was told %s after the outcome was", e.ID, e.Word)
 			return
@@ -323,16 +323,17 @@ func (h *call) kept() {
 	}
 }
 
-// strangerAt reports whether a node had a stranger's request that wasn't answered yet.
-func (h *call) strangerAt(node int, at int64) bool {
+// strangerAt reports whether a node had a stranger's request while it had another one, from when that
+// came until it was answered.
+func (h *call) strangerAt(node int, came, answered int64) bool {
 	there := map[string]bool{}
 	for _, e := range h.events {
 		switch {
-		case e.At >= at:
+		case e.At >= answered:
 			return len(there) > 0
 		case e.Kind == Request && e.Node == node && e.Caller != "":
 			there[e.ID] = true
-		case e.Kind == Answer:
+		case e.Kind == Answer && e.At < came:
 			delete(there, e.ID)
 		}
 	}

@@ -75,6 +75,16 @@ func TestSoundSequences(t *testing.T) {
 			p.answer(owner, Event{Key: shared, Word: Answered, Outcome: "201 r"})
 			p.ask(Event{Key: shared, Verb: Call, Node: 2}, Event{Word: InFlight})
 		},
+		"a stranger leaves, and the owner who has waited behind it is told that the line was long": func(p *tape) {
+			owner := p.send(Event{Key: shared, Verb: Call})
+			p.add(Event{Kind: Arrival, Key: shared, ID: owner})
+			p.add(Event{Kind: Effect, Key: shared, ID: owner, Outcome: "201 r"})
+			p.answer(owner, Event{Key: shared, Word: Answered, Outcome: "201 r"})
+			stranger := p.send(Event{Key: shared, Verb: Call, Caller: "s", Node: 2})
+			again := p.send(Event{Key: shared, Verb: Call, Node: 2})
+			p.answer(stranger, Event{Key: shared, Caller: "s", Word: None})
+			p.answer(again, Event{Key: shared, Word: InFlight})
+		},
 		"a stranger is told nothing, and keeps the key": func(p *tape) {
 			p.shared("s", "401 no", None, "")
 			p.shared("", "", OtherCaller, "")
