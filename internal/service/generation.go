@@ -1,7 +1,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
@@ -59,7 +57,7 @@ func (s *Server) declare(cfg *config.Config) (*generation, error) {
 		return nil, err
 	}
 	g := &generation{cfg: cfg, routes: newRouting()}
-	if g.auth, err = auth.New(callers(&cfg.Auth)); err != nil {
+	if g.auth, err = auth.New(cfg.Auth); err != nil {
 		return nil, at("auth", err)
 	}
 	if g.adminToken, err = adminToken(&cfg.Admin); err != nil {
@@ -176,39 +174,6 @@ func onlyVerified(_ context.Context, call semel.Call, _ semel.Record) error {
 		return errors.New("the caller has no verified identity")
 	}
 	return nil
-}
-
-// callers translates the section auth for package auth.
-func callers(c *config.Auth) auth.Settings {
-	s := auth.Settings{DefaultTenant: c.DefaultTenant}
-	for _, t := range c.Tokens {
-		s.Tokens = append(s.Tokens, auth.Token{
-			Name: t.Name, SHA256: t.SHA256,
-			Tenant: cmp.Or(t.Tenant, c.DefaultTenant), Principal: cmp.Or(t.Principal, t.Name), Roles: t.Roles, Rights: t.Rights,
-		})
-	}
-	for _, j := range c.JWT {
-		tenant := j.Tenant
-		if j.TenantClaim == "" {
-			tenant = cmp.Or(tenant, c.DefaultTenant)
-		}
-		s.JWT = append(s.JWT, auth.JWT{
-			Issuer: j.Issuer, Audience: j.Audience, Algorithms: j.Algorithms, KeysFile: j.KeysFile, JWKSURL: j.JWKSURL,
-			Tenant: tenant, TenantClaim: j.TenantClaim, PrincipalClaim: j.PrincipalClaim, RolesClaim: j.RolesClaim, Leeway: time.Duration(j.Leeway),
-		})
-		for _, v := range j.Roles {
-			last := &s.JWT[len(s.JWT)-1]
-			last.Roles = append(last.Roles, auth.RoleValue(v))
-		}
-	}
-	for _, m := range c.MTLS {
-		s.MTLS = append(s.MTLS, auth.Certificate{
-			Subject: m.Subject, Tenant: cmp.Or(m.Tenant, c.DefaultTenant), Principal: cmp.Or(m.Principal, m.Subject), Roles: m.Roles, Rights: m.Rights,
-		})
-	}
-	h := c.TrustedHeader
-	s.TrustedHeader = auth.TrustedHeader{From: h.From, Tenant: h.Tenant, Principal: h.Principal, Roles: h.Roles}
-	return s
 }
 
 // dataHandler limits serveData to the budget of bytes in flight. It authenticates the

@@ -54,17 +54,6 @@ func (id *Identity) Named() bool {
 	return id.Tenant == "" && (id.Method == MethodToken || id.Method == MethodMTLS)
 }
 
-// Settings configures an [Authenticator]. The zero value has no methods.
-type Settings struct {
-	Tokens        []Token
-	JWT           []JWT
-	MTLS          []Certificate
-	TrustedHeader TrustedHeader
-	// DefaultTenant is the tenant of callers without a verified identity, on routes that
-	// accept them.
-	DefaultTenant string
-}
-
 // Authenticator finds out who sent a request. It is immutable, so all methods may be
 // called concurrently. After a change of settings or key files, make a new one. Keys from
 // URLs are refreshed.

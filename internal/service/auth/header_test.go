@@ -10,7 +10,7 @@ import (
 
 func TestTrustedHeader(t *testing.T) {
 	a := newAuth(t, auth.Settings{TrustedHeader: auth.TrustedHeader{
-		From: []string{"10.0.0.0/8", "192.0.2.7", "fd00::/8"}, Tenant: "X-Tenant", Principal: "x-principal", Roles: "X-Roles",
+		From: []string{"10.0.0.0/8", "192.0.2.7/32", "fd00::/8"}, Tenant: "X-Tenant", Principal: "x-principal", Roles: "X-Roles",
 	}})
 	says := func(r *http.Request) {
 		r.Header.Set("X-Tenant", "acme")

@@ -12,56 +12,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// JWT is an issuer of JSON Web Tokens. Its tokens must have an expiry, and this issuer
-// and audience.
-//
-// You trust the issuer to name principals, and tenants if TenantClaim is set. If two
-// issuers may give the same principal to different callers, give each issuer its own
-// tenant.
-type JWT struct {
-	// Issuer is the iss of its tokens, exactly. It must be unique.
-	Issuer string
-	// Audience must be among the values of a token's aud.
-	Audience string
-	// Algorithms is the allow-list: any of RS256, RS384, RS512, PS256, PS384,
-	// PS512, ES256, ES384, ES512 and EdDSA. There is no default.
-	Algorithms []string
-	// KeysFile has the public keys: a JSON Web Key Set, or PEM blocks with public keys or
-	// certificates. Only New reads it.
-	KeysFile string
-	// JWKSURL is where the issuer publishes its JSON Web Key Set, instead of KeysFile: an
-	// https URL, or http on a loopback address. Keys are fetched on first use, again
-	// every 15 minutes, and when a token has an unknown kid, but at most twice a minute.
-	// If that fails, the last keys stay valid for 24 hours. Redirects aren't followed,
-	// and the environment's proxy isn't used.
-	JWKSURL string
-	// Tenant is the tenant of all callers with tokens of this issuer. A token that names
-	// another one in TenantClaim is refused.
-	Tenant string
-	// TenantClaim is the claim with the tenant, if Tenant doesn't set it. Tokens without
-	// the claim, or with an empty one, are then refused.
-	TenantClaim string
-	// PrincipalClaim is the claim with the principal. Defaults to sub.
-	PrincipalClaim string
-	// RolesClaim is the claim with the roles: a list of strings, or one string with
-	// commas or spaces. Defaults to empty: no roles. No claim makes anybody an admin of
-	// all tenants, see [Identity].AllTenants.
-	RolesClaim string
-	// Roles map values of RolesClaim to roles; all other values are rights. Without
-	// Roles, the values viewer, operator and admin are the roles of these names.
-	Roles []RoleValue
-	// Leeway is how far the issuer's clock may be off. At most 5 minutes.
-	Leeway time.Duration
-}
-
-// RoleValue is a value of a claim and the role that it stands for.
-type RoleValue struct{ Value, Role string }
-
-const (
-	maxLeeway = 5 * time.Minute
-	// maxJWTLen bounds how much is decoded before anything is verified, in bytes.
-	maxJWTLen = 16 << 10
-)
+// maxJWTLen bounds how much is decoded before anything is verified, in bytes.
+const maxJWTLen = 16 << 10
 
 // algorithms are those that can be allowed. All of them use public keys, so nobody can
 // sign with a key that everybody has (RFC 8725 section 2.1).
@@ -83,38 +35,17 @@ type issuer struct {
 
 func (a *Authenticator) addIssuers(list []JWT, f *faults) {
 	for i, s := range list {
+		if s.TenantClaim == "" {
+			s.Tenant = cmp.Or(s.Tenant, a.defaultTenant)
+		}
 		field := fmt.Sprintf("jwt[%d]", i)
 		before := len(*f)
 		s.PrincipalClaim = cmp.Or(s.PrincipalClaim, "sub")
-		if s.Issuer == "" {
-			f.add(field+".issuer", errors.New("is empty"))
-		} else if a.issuers[s.Issuer] != nil {
+		if a.issuers[s.Issuer] != nil {
 			f.add(field+".issuer", fmt.Errorf("%q is named twice", s.Issuer))
-		}
-		if s.Audience == "" {
-			f.add(field+".audience", errors.New("is empty, so tokens for other services would be accepted"))
-		}
-		if len(s.Algorithms) == 0 {
-			f.add(field+".algorithms", errors.New("is empty"))
-		}
-		for _, alg := range s.Algorithms {
-			if !slices.Contains(algorithms, alg) {
-				f.add(field+".algorithms", fmt.Errorf("%q is not one of %s", alg, strings.Join(algorithms, ", ")))
-			}
-		}
-		if s.Leeway < 0 || s.Leeway > maxLeeway {
-			f.add(field+".leeway", fmt.Errorf("%v is not between 0 and %v", s.Leeway, maxLeeway))
 		}
 		if err := checkText(s.Tenant); err != nil {
 			f.add(field+".tenant", err)
-		}
-		if len(s.Roles) > 0 && s.RolesClaim == "" {
-			f.add(field+".roles", errors.New("need a roles_claim, whose values they map"))
-		}
-		for j, v := range s.Roles {
-			if _, err := ParseRoles([]string{v.Role}); err != nil || v.Value == "" {
-				f.add(fmt.Sprintf("%s.roles[%d]", field, j), cmp.Or(err, errors.New("has no value")))
-			}
 		}
 		is := &issuer{settings: s}
 		is.addKeys(field, f)
@@ -123,7 +54,7 @@ func (a *Authenticator) addIssuers(list []JWT, f *faults) {
 		}
 		is.parser = jwt.NewParser(
 			jwt.WithValidMethods(s.Algorithms), jwt.WithIssuer(s.Issuer), jwt.WithAudience(s.Audience),
-			jwt.WithExpirationRequired(), jwt.WithLeeway(s.Leeway), jwt.WithStrictDecoding(),
+			jwt.WithExpirationRequired(), jwt.WithLeeway(time.Duration(s.Leeway)), jwt.WithStrictDecoding(),
 		)
 		a.issuers[s.Issuer] = is
 	}
@@ -134,9 +65,6 @@ func (is *issuer) addKeys(field string, f *faults) {
 	s := &is.settings
 	var err error
 	if s.JWKSURL != "" {
-		if s.KeysFile != "" {
-			f.add(field+".keys_file", errors.New("is given together with jwks_url: keep one of them"))
-		}
 		if is.remote, err = newRemoteKeys(s.JWKSURL); err != nil {
 			f.add(field+".jwks_url", err)
 		}

@@ -7,64 +7,28 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 	"time"
 )
 
-// Certificate identifies a caller by the client certificate of the TLS connection, which
-// must have been verified against the listener's authorities. Set exactly one of Subject,
-// URI and DNS.
-type Certificate struct {
-	// Subject is the whole distinguished name in the form of RFC 2253, as
-	// "openssl x509 -noout -subject -nameopt RFC2253" writes it: the parts in the order of the
-	// certificate, from the last, without spaces after commas, such as "CN=shop,O=Acme".
-	Subject string
-	// URI is one of the certificate's alternative names, such as a SPIFFE id.
-	URI string
-	// DNS is one of the certificate's alternative names, without wildcards.
-	DNS               string
-	Tenant, Principal string
-	Roles, Rights     []string
-}
-
-// certificate is a checked Certificate.
+// certificate is a caller by the subject of their certificate.
 type certificate struct {
-	subject, uri, dns string
-	id                Identity
+	subject string // in the form of RFC 2253
+	id      Identity
 }
 
-func (a *Authenticator) addCertificates(list []Certificate, f *faults) {
-	seen := map[[3]string]bool{}
+func (a *Authenticator) addCertificates(list []ClientCert, f *faults) {
 	for i, c := range list {
 		field := fmt.Sprintf("mtls[%d]", i)
-		entry := certificate{subject: c.Subject, uri: c.URI, dns: strings.ToLower(c.DNS), id: f.member(field, c.Tenant, c.Principal, c.Roles, c.Rights)}
-		entry.id.Method = MethodMTLS
-		given := 0
-		for _, name := range []string{c.Subject, c.URI, c.DNS} {
-			if name != "" {
-				given++
-			}
-		}
-		if given != 1 {
-			f.add(field, errors.New("needs exactly one of subject, uri and dns"))
-		}
-		if strings.Contains(c.Subject, ", ") || strings.Contains(c.Subject, " = ") {
+		id := f.member(field, c.Tenant, c.Principal, c.Roles, c.Rights)
+		id.Method = MethodMTLS
+		switch {
+		case c.Subject == "":
+			f.add(field+".subject", errors.New("is empty"))
+		case strings.Contains(c.Subject, ", ") || strings.Contains(c.Subject, " = "):
 			f.add(field+".subject", errors.New(`is not written as in RFC 2253, such as "CN=shop,O=Acme": spaces at a comma or an equals sign match nothing`))
 		}
-		if u, err := url.Parse(c.URI); err != nil || c.URI != "" && u.Scheme == "" {
-			f.add(field+".uri", errors.New("is not a URI"))
-		}
-		if strings.Contains(c.DNS, "*") {
-			f.add(field+".dns", errors.New("has a wildcard"))
-		}
-		name := [3]string{entry.subject, entry.uri, entry.dns}
-		if given == 1 && seen[name] {
-			f.add(field, errors.New("names the same certificate as another entry"))
-		}
-		seen[name] = true
-		a.certificates = append(a.certificates, entry)
+		a.certificates = append(a.certificates, certificate{c.Subject, id})
 	}
 }
 
@@ -84,10 +48,7 @@ func (a *Authenticator) byCertificate(r *http.Request) (Identity, error) {
 	}
 	subject := subjectOf(leaf)
 	for i := range a.certificates {
-		c := &a.certificates[i]
-		if c.subject != "" && c.subject == subject ||
-			c.uri != "" && slices.ContainsFunc(leaf.URIs, func(u *url.URL) bool { return u.String() == c.uri }) ||
-			c.dns != "" && slices.ContainsFunc(leaf.DNSNames, func(name string) bool { return strings.ToLower(name) == c.dns }) {
+		if c := &a.certificates[i]; subject != "" && c.subject == subject {
 			return c.id, nil
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,10 +33,8 @@ func certificate(t *testing.T, key crypto.Signer, c *x509.Certificate) *x509.Cer
 
 func TestCertificates(t *testing.T) {
 	key := keys().p256
-	a := newAuth(t, auth.Settings{MTLS: []auth.Certificate{
+	a := newAuth(t, auth.Settings{MTLS: []auth.ClientCert{
 		{Subject: "CN=shop,O=Acme", Tenant: "acme", Principal: "shop", Roles: []string{"viewer"}},
-		{URI: "spiffe://acme.example/till", Tenant: "acme", Principal: "till"},
-		{DNS: "Batch.acme.example", Tenant: "acme", Principal: "batch"},
 	}})
 	named := func(name pkix.Name) *x509.Certificate {
 		return certificate(t, key, &x509.Certificate{Subject: name})
@@ -46,11 +43,8 @@ func TestCertificates(t *testing.T) {
 		return auth.Identity{Tenant: "acme", Principal: principal, Roles: roles, Method: auth.MethodMTLS}
 	}
 	shopCert := named(pkix.Name{CommonName: "shop", Organization: []string{"Acme"}})
-	t.Run("subject, URI and DNS name identify", func(t *testing.T) {
+	t.Run("the subject identifies", func(t *testing.T) {
 		wantIdentity(t, a, request(over(shopCert)), who("shop", auth.Viewer))
-		uri := must(url.Parse("spiffe://acme.example/till"))
-		wantIdentity(t, a, request(over(certificate(t, key, &x509.Certificate{URIs: []*url.URL{uri}}))), who("till", auth.NoRole))
-		wantIdentity(t, a, request(over(certificate(t, key, &x509.Certificate{DNSNames: []string{"x.example", "batch.ACME.example"}}))), who("batch", auth.NoRole))
 	})
 	t.Run("a name that only resembles one is nobody's", func(t *testing.T) {
 		commonName := asn1.ObjectIdentifier{2, 5, 4, 3}
@@ -71,8 +65,6 @@ func TestCertificates(t *testing.T) {
 		} {
 			wantBad(t, a, request(over(named(name))), "no configured caller")
 		}
-		uri := must(url.Parse("spiffe://acme.example/till/x"))
-		wantBad(t, a, request(over(certificate(t, key, &x509.Certificate{URIs: []*url.URL{uri}, DNSNames: []string{"*.acme.example", "a.batch.acme.example"}}))), "no configured caller")
 	})
 	t.Run("only the leaf counts", func(t *testing.T) {
 		wantBad(t, a, request(over(named(pkix.Name{CommonName: "other"}), shopCert)), "no configured caller")

@@ -239,11 +239,6 @@ func TestAddressesOfKeys(t *testing.T) {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
-	both := jwtSettings(writeFile(t, publicPEM(keys().ed.Public())), "EdDSA")
-	both.JWKSURL = "https://issuer.example/jwks"
-	if _, err := auth.New(auth.Settings{JWT: []auth.JWT{both}}); err == nil || !strings.Contains(err.Error(), "keys_file") {
-		t.Errorf("a file and a URL at once: %v", err)
-	}
 }
 
 // pass lets time pass in a bubble of synctest.

@@ -17,6 +17,7 @@ import (
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/rig/thorough"
+	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
@@ -128,7 +129,7 @@ func TestSecrets(t *testing.T) {
 	t.Run("what is printed has neither digests nor passwords", func(t *testing.T) {
 		c := Default()
 		c.Store.URL = "postgres://semel:hunter2@db/semel?sslpassword=hunter2"
-		c.Auth.Tokens = []Token{{Name: "a", SHA256: strings.Repeat("0123456789abcdef", 4)}}
+		c.Auth.Tokens = []auth.Token{{Name: "a", SHA256: strings.Repeat("0123456789abcdef", 4)}}
 		var out bytes.Buffer
 		if err := errors.Join(Print(&out, c), PrintJSON(&out, c), Explain(&out, c, &Origins{}, "")); err != nil {
 			t.Fatal(err)

@@ -23,9 +23,13 @@ var update = flag.Bool("update", false, "write the golden files and the schema a
 func comments(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	names, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
+	var names []string
+	for _, dir := range []string{".", "../auth"} {
+		files, err := filepath.Glob(dir + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, files...)
 	}
 	for _, name := range names {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
