@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -17,37 +16,45 @@ import (
 	"github.com/semelhq/semel/door/activitypub"
 	"github.com/semelhq/semel/door/activitypub/httpsig"
 	"github.com/semelhq/semel/internal/network"
+	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/config"
 )
 
-// inboxDoors are the inboxes of a configuration. Their callers prove by a signature who
-// they are, which no page in a browser can.
-func (s *Server) inboxDoors(_ *generation, cfg *config.Config) (doors []doorway, err error) {
-	for i := range cfg.ActivityPub {
-		a := &cfg.ActivityPub[i]
-		opts := a.Options()
-		if opts.Handle, err = s.activityUpstream(a, s.log); err != nil {
-			return nil, at(fmt.Sprintf("activitypub[%d]", i), err)
-		}
-		if opts.Verifier, err = verifier(a, cfg.Listen.Trusted(), nil); err != nil {
-			return nil, at(fmt.Sprintf("activitypub[%d].signatures", i), err)
-		}
-		in, err := activitypub.New(s.engine, opts)
-		if err != nil {
-			return nil, at(fmt.Sprintf("activitypub[%d]", i), err)
-		}
-		for _, one := range a.Instances {
-			if one.Unsigned == "allow" {
-				s.log.Warn("an instance may send activities without a signature", slog.String("inbox", a.Name), slog.String("instance", one.Host))
-			}
-		}
-		name := in.Destination()
-		doors = append(doors, doorway{Handler: in, name: activitypub.Name, serves: in.Serves, accepts: &accepted{
-			destination: name, operations: []string{name}, principal: activitypub.Principal, work: in.Work,
-			limits: dispatch.Destination{Timeout: time.Duration(a.Timeout) + acceptedExtra, Lease: time.Duration(a.Lease)},
-		}})
+// inboxDoor takes activities, whose senders prove by a signature who they are. No page in a
+// browser can.
+func (s *Server) inboxDoor(g *generation, a *config.ActivityPub) (d doorway, err error) {
+	opts := a.Options()
+	if opts.Handle, err = s.activityUpstream(a, s.log); err != nil {
+		return d, err
 	}
-	return doors, nil
+	if opts.Verifier, err = verifier(a, g.cfg.Listen.Trusted(), nil); err != nil {
+		return d, at("signatures", err)
+	}
+	in, err := activitypub.New(s.engine, opts)
+	if err != nil {
+		return d, err
+	}
+	for _, one := range a.Instances {
+		if one.Unsigned == "allow" {
+			s.log.Warn("an instance may send activities without a signature", slog.String("inbox", a.Name), slog.String("instance", one.Host))
+		}
+	}
+	name := in.Destination()
+	explain := func(r *http.Request, body []byte, found *api.Explained) error {
+		v, err := verifier(a, nil, fetchesNothing{})
+		if err != nil {
+			return err
+		}
+		opts := a.Options()
+		opts.Verifier = v
+		x, err := opts.Explain(r, body)
+		found.Operation, found.Key, found.Details = name, x.Key, &x
+		return err
+	}
+	return doorway{Handler: in, name: activitypub.Name, upstream: a.Upstream, serves: in.Serves, explain: explain, accepts: &accepted{
+		destination: name, operations: []string{name}, principal: activitypub.Principal, work: in.Work,
+		limits: dispatch.Destination{Timeout: time.Duration(a.Timeout) + acceptedExtra, Lease: time.Duration(a.Lease)},
+	}}, nil
 }
 
 // verifier verifies the signatures of activities, which may come by way of proxies. A
@@ -101,18 +108,6 @@ func senderBehind(r *http.Request, proxies []netip.Prefix) string {
 		}
 	}
 	return ""
-}
-
-// ExplainActivity says what an inbox of a configuration makes of a request, without
-// fetching a key.
-func ExplainActivity(a *config.ActivityPub, r *http.Request, body []byte) (activitypub.Explanation, error) {
-	v, err := verifier(a, nil, fetchesNothing{})
-	if err != nil {
-		return activitypub.Explanation{}, err
-	}
-	opts := a.Options()
-	opts.Verifier = v
-	return opts.Explain(r, body)
 }
 
 // fetchesNothing is a transport without a network.

@@ -28,8 +28,13 @@ type settingError struct {
 func (e *settingError) Error() string { return e.path + ": " + e.err.Error() }
 func (e *settingError) Unwrap() error { return e.err }
 
-// at blames a setting for an error.
-func at(path string, err error) error { return &settingError{path, err} }
+// at blames a setting for an error, or a setting of a section.
+func at(path string, err error) error {
+	if inner, ok := err.(*settingError); ok {
+		path, err = path+"."+inner.path, inner.err
+	}
+	return &settingError{path, err}
+}
 
 // Check finds what would keep [New] from starting a service with a configuration, whatever
 // the moment: it reads every file that a start reads, and puts everything together but the
@@ -61,15 +66,18 @@ func Check(cfg *config.Config) error {
 	}
 	_, err := newBudget(&cfg.Limits)
 	try("limits", err)
-	return errors.Join(append(errs, assemble(cfg))...)
+	return errors.Join(append(errs, assemble(cfg, nil, func(s *Server) error {
+		_, err := newOutbox(s.engine, &cfg.Dispatch, s.destinations(s.gen), observeMessages(s.log))
+		return err
+	}))...)
 }
 
-// assemble puts a service together over a store that stands in for the real one, and takes
-// it apart again.
-func assemble(cfg *config.Config) error {
+// assemble puts a service together over a store that stands in for the real one, calls use
+// with it, and takes it apart again. Without evidence in the configuration it has witness.
+func assemble(cfg *config.Config, witness semel.Witness, use func(s *Server) error) (err error) {
 	s := &Server{log: slog.New(slog.DiscardHandler), store: standIn(cfg.Store.URL)}
 	defer s.store.Close()
-	opts := &semel.Options{Quotas: quotasOf(&cfg.Quotas), PurgeRate: purgeRate}
+	opts := &semel.Options{Quotas: quotasOf(&cfg.Quotas), PurgeRate: purgeRate, Witness: witness}
 	if s.archives = cfg.Archives(); s.archives {
 		opts.Archive = func(context.Context, []semel.Record) error { return nil }
 	}
@@ -95,7 +103,6 @@ func assemble(cfg *config.Config) error {
 			opts.Witness = log
 		}
 	}
-	var err error
 	if s.engine, err = semel.New(s.store, opts); err != nil {
 		return err
 	}
@@ -105,12 +112,10 @@ func assemble(cfg *config.Config) error {
 		return err
 	}
 	defer s.dataAPI.Close()
-	g, _, err := s.build(cfg)
-	if err != nil {
+	if s.gen, _, err = s.build(cfg); err != nil {
 		return err
 	}
-	_, err = newOutbox(s.engine, &cfg.Dispatch, s.destinations(g), observeMessages(s.log))
-	return errors.Join(err, g.close(context.Background()))
+	return errors.Join(use(s), s.gen.close(context.Background()))
 }
 
 // standIn is a store in memory that can do what the kind of store of a URL can.

@@ -15,26 +15,25 @@ import (
 const commandsPath = "/v1/commands"
 
 // commandDoors are that of commands, and that of messages which become commands.
-func (s *Server) commandDoors(g *generation, cfg *config.Config) ([]doorway, error) {
-	gateway, err := s.gateway(g, cfg.Commands.Registry)
+func (s *Server) commandDoors(g *generation) error {
+	gateway, err := s.gateway(g, g.cfg.Commands.Registry)
 	if err != nil {
-		return nil, at("commands.registry", err)
+		return at("commands.registry", err)
 	}
-	var doors []doorway
 	if gateway != nil {
-		doors = append(doors, doorway{
-			Handler: s.ownAPI(gateway), name: ids.Name, paths: []string{commandsPath}, serves: func(path string) bool { return strings.HasPrefix(path, commandsPath+"/") },
+		g.doors = append(g.doors, doorway{
+			Handler: s.ownAPI(gateway), name: ids.Name, setting: "commands", paths: []string{commandsPath}, serves: func(path string) bool { return strings.HasPrefix(path, commandsPath+"/") },
 			declares: gateway.Declares,
 		})
 	}
-	if c := &cfg.Commands.WhatsApp; c.On() {
+	if c := &g.cfg.Commands.WhatsApp; c.On() {
 		d, err := s.whatsAppDoor(gateway, c)
 		if err != nil {
-			return nil, at("commands.whatsapp", err)
+			return at("commands.whatsapp", err)
 		}
-		doors = append(doors, d)
+		g.doors = append(g.doors, d)
 	}
-	return doors, nil
+	return nil
 }
 
 // gateway makes the gateway for a registry of commands, or nil if there is none. Its

@@ -1,8 +1,10 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,13 +15,14 @@ import (
 	"github.com/semelhq/semel/door/inbox"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/service/api"
-	"github.com/semelhq/semel/internal/service/config"
 )
 
 // doorway is a door as the service mounts it. No route can hide one, but for one at the root.
 type doorway struct {
 	http.Handler
 	name string // as events and records have it
+	// setting is its part of the configuration, and upstream where its calls go.
+	setting, upstream string
 	// paths are those at which it gets requests, and serves reports any others; nil: none.
 	paths  []string
 	serves func(path string) bool
@@ -34,18 +37,37 @@ type doorway struct {
 	declares func(operation string) bool
 	// accepts is what it accepts now and handles later; nil: nothing.
 	accepts *accepted
+	// explain says what the door makes of a request whose body was read, and does nothing.
+	// Nil: nobody can say without doing it.
+	explain func(r *http.Request, body []byte, found *api.Explained) error
 	// interrupt stops what still runs in it, and close frees what it holds. Optional.
 	interrupt, close func()
 }
 
-// doorKinds make the doors of each section of the configuration. A new kind of door adds a
+// openDoors makes the doors of each section of the configuration. A new kind of door adds a
 // line here.
-var doorKinds = []func(s *Server, g *generation, cfg *config.Config) ([]doorway, error){
-	(*Server).commandDoors,
-	(*Server).webhookDoors,
-	(*Server).inboxDoors,
-	(*Server).forrstDoors,
-	(*Server).a2aDoors,
+func (s *Server) openDoors(g *generation) error {
+	return cmp.Or(
+		s.commandDoors(g),
+		open(g, "webhooks", g.cfg.Webhooks, s.webhookDoor),
+		open(g, "activitypub", g.cfg.ActivityPub, s.inboxDoor),
+		open(g, "forrst", g.cfg.Forrst, s.forrstDoor),
+		open(g, "a2a", g.cfg.A2A, s.agentDoor),
+	)
+}
+
+// open adds a section's doors to a generation.
+func open[C any](g *generation, section string, list []C, door func(g *generation, c *C) (doorway, error)) error {
+	for i := range list {
+		setting := fmt.Sprintf("%s[%d]", section, i)
+		d, err := door(g, &list[i])
+		if err != nil {
+			return at(setting, err)
+		}
+		d.setting = setting
+		g.doors = append(g.doors, d)
+	}
+	return nil
 }
 
 // serving reports whether the door gets requests to a path.

@@ -13,31 +13,58 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/config"
+	"github.com/semelhq/semel/store"
 )
 
 // explain says what serveData would do with a request whose body was read: which rule takes
-// it, why the others don't, and what becomes of it. It asks the same rules in the same order,
-// and does nothing. The request counts as one that came to the data listener.
-func (s *Server) explain(r *http.Request, body []byte) api.Explained {
+// it, why the others don't, and how it ends. It asks the same rules in the same order, and
+// does nothing. The request counts as one that came to the data listener.
+func (s *Server) explain(r *http.Request, body []byte) (api.Explained, error) {
 	g := s.enter()
 	defer g.inFlight.Done()
-	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, s.DataAddr()))
-	x := explanation{g: g, r: r, path: r.URL.Path}
+	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, s.data.addr()))
+	x := explanation{g: g, r: r, body: body, path: r.URL.Path}
 	x.own()
-	x.doors(false)
-	x.routes(body)
-	x.doors(true)
+	err := x.doors(false)
+	x.routes()
+	err = cmp.Or(err, x.doors(true))
 	x.api(s)
 	if x.found.Outcome == "" {
 		x.found.Outcome, x.found.Code, x.found.Why = "nothing", semel.CodeNotFound, "No rule matches, so the answer is 404."
 	}
-	return x.found
+	return x.found, err
 }
+
+// Explain says what a service with a configuration would do with a request from this machine
+// whose body was read. It opens no store, fetches nothing, and keeps no evidence.
+func Explain(cfg *config.Config, r *http.Request, body []byte) (found api.Explained, err error) {
+	silent := *cfg
+	silent.Evidence.KeyFile = ""
+	r.RemoteAddr = "127.0.0.1:0"
+	return found, assemble(&silent, noWitness{}, func(s *Server) (err error) {
+		found, err = s.explain(r, body)
+		return err
+	})
+}
+
+// noWitness stands for the evidence log.
+type noWitness struct{}
+
+func (noWitness) Changed(*semel.Operation, *semel.Record, *semel.Record, store.Change) []store.Entry {
+	return nil
+}
+
+func (noWitness) Decided(context.Context, *semel.Operation, *semel.Call, *semel.Answer, semel.Payer) error {
+	return nil
+}
+func (noWitness) EraseRecord(context.Context, semel.ID) (int, error) { return 0, nil }
+func (noWitness) Subject(semel.ID) (none store.Subject)              { return none }
 
 // explanation describes one request.
 type explanation struct {
 	g     *generation
 	r     *http.Request
+	body  []byte
 	path  string
 	found api.Explained
 }
@@ -55,7 +82,7 @@ func (x *explanation) rule(name, match string, matches bool, why string) bool {
 	return matches && !taken
 }
 
-// end says what becomes of the request.
+// end says how the request ends.
 func (x *explanation) end(outcome string, code semel.Code, why string) {
 	x.found.Outcome, x.found.Code, x.found.Why = outcome, code, why
 }
@@ -70,7 +97,7 @@ func (x *explanation) own() {
 }
 
 // doors asks the doors, whose paths no route can hide, or the one that is asked last.
-func (x *explanation) doors(last bool) {
+func (x *explanation) doors(last bool) error {
 	for i := range x.g.doors {
 		d := &x.g.doors[i]
 		if d.last != last {
@@ -81,14 +108,18 @@ func (x *explanation) doors(last bool) {
 			match = strings.TrimPrefix(match+" and what belongs to it", " and ")
 		}
 		if x.rule("door "+d.name, match, d.serving(x.path), "The path is another.") {
-			x.found.Door = d.name
+			x.found.Door, x.found.Setting, x.found.Upstream = d.name, d.setting, redacted(d.upstream)
 			x.end("door", "", "The door "+d.name+" has this path. It checks who sent the request, and says itself what its key is.")
+			if d.explain != nil {
+				return d.explain(x.r, x.body, &x.found)
+			}
 		}
 	}
+	return nil
 }
 
-// routes asks the routes, of which the most specific one that matches has the request.
-func (x *explanation) routes(body []byte) {
+// routes asks the routes. The most specific one that matches has the request.
+func (x *explanation) routes() {
 	chosen := x.g.routes.find(x.r)
 	for i := range x.g.cfg.Routes {
 		rt := &x.g.cfg.Routes[i]
@@ -101,14 +132,14 @@ func (x *explanation) routes(body []byte) {
 		if !x.rule(name, rt.Match, mine, why) {
 			continue
 		}
-		x.found.Door, x.found.Operation, x.found.Upstream = semelhttp.Name, rt.Operation, redacted(rt.Upstream)
+		x.found.Door, x.found.Setting, x.found.Operation, x.found.Upstream = semelhttp.Name, name, rt.Operation, redacted(rt.Upstream)
 		switch {
 		case x.g.passesDoor(x.path):
 			x.end("refused", door.CodeAmbiguousTarget, "Spelled another way, the path belongs to a door of this service.")
 		case x.g.routes.evades(x.r, chosen):
 			x.end("refused", door.CodeAmbiguousTarget, "Spelled another way, the path belongs to a route that guards it.")
 		default:
-			got := chosen.Explain(x.r, body)
+			got := chosen.Explain(x.r, x.body)
 			x.found.Operation, x.found.ID, x.found.PayloadHash = got.Operation, got.ID, got.Fingerprint
 			x.found.Key, x.found.KeyFrom = got.ID.Key, got.By
 			x.end(string(got.Outcome), got.Code, got.Why)
@@ -131,7 +162,7 @@ func (x *explanation) api(s *Server) {
 	if !x.rule("api", match, matches, "The path doesn't begin so.") {
 		return
 	}
-	x.found.Door = api.Name
+	x.found.Door, x.found.Setting = api.Name, "api"
 	if why != "" {
 		x.end("api", "", "No route matches, so the execution API answers. The request begins no call: "+why)
 		return

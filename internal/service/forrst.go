@@ -2,36 +2,22 @@ package service
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/forrst"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/safehttp"
-	"github.com/semelhq/semel/store/memstore"
 )
 
-// forrstDoors are the services of a configuration. Their outcomes are recorded by the
-// generation's guard, which is closed with it. Nothing but a credential says who calls, so
-// they have the rules of ownAPI.
-func (s *Server) forrstDoors(g *generation, cfg *config.Config) (doors []doorway, err error) {
-	for i := range cfg.Forrst {
-		d, err := s.forrstDoor(g, &cfg.Forrst[i])
-		if err != nil {
-			return nil, at(fmt.Sprintf("forrst[%d]", i), err)
-		}
-		doors = append(doors, d)
-	}
-	return doors, nil
-}
-
+// forrstDoor offers a service over Forrst. The guard of the generation records its outcomes
+// and is closed with it. Nothing but a credential says who calls, so the rules of ownAPI apply.
 func (s *Server) forrstDoor(g *generation, c *config.Forrst) (d doorway, err error) {
 	transport := safehttp.Direct(nil)
 	transport.MaxConnsPerHost = c.UpstreamConnections
@@ -49,7 +35,14 @@ func (s *Server) forrstDoor(g *generation, c *config.Forrst) (d doorway, err err
 	if err != nil {
 		return d, err
 	}
-	return doorway{Handler: s.ownAPI(service), name: forrst.Name, form: true, paths: []string{c.Path}, interrupt: up.Interrupt, close: up.Close}, nil
+	explain := func(r *http.Request, body []byte, found *api.Explained) error {
+		if r.Method == http.MethodPost {
+			x := service.Explain(body)
+			found.Operation, found.Key, found.Details = x.Operation, x.Key, &x
+		}
+		return nil
+	}
+	return doorway{Handler: s.ownAPI(service), name: forrst.Name, upstream: c.Upstream, form: true, explain: explain, paths: []string{c.Path}, interrupt: up.Interrupt, close: up.Close}, nil
 }
 
 // verifiedCallers says who calls a door whose calls are the service's own, so where callers
@@ -91,35 +84,6 @@ func forrstOptions(c *config.Forrst, run forrst.Handler) (forrst.Options, error)
 		opts.Functions = append(opts.Functions, f)
 	}
 	return opts, nil
-}
-
-// ExplainForrst says what the service over Forrst at a path would make of the body of a
-// request. It reports false if there is none at the path.
-func ExplainForrst(cfg *config.Config, path string, body []byte) (forrst.Explanation, bool, error) {
-	i := slices.IndexFunc(cfg.Forrst, func(f config.Forrst) bool { return f.Path == path })
-	if i < 0 {
-		return forrst.Explanation{}, false, nil
-	}
-	ops, err := operations(cfg)
-	if err != nil {
-		return forrst.Explanation{}, true, err
-	}
-	for i := range ops {
-		ops[i].Evidence = semel.EvidenceNone // it would need the keys of a log, and nothing happens here
-	}
-	engine, err := semel.New(memstore.New(), &semel.Options{Operations: ops})
-	if err != nil {
-		return forrst.Explanation{}, true, err
-	}
-	opts, err := forrstOptions(&cfg.Forrst[i], func(context.Context, semel.Execution, *forrst.Request) (any, error) { return nil, nil })
-	if err != nil {
-		return forrst.Explanation{}, true, err
-	}
-	service, err := forrst.New(engine, opts)
-	if err != nil {
-		return forrst.Explanation{}, true, err
-	}
-	return service.Explain(body), true, nil
 }
 
 // prepare says who calls to the upstream, and keeps from it what is the service's own.

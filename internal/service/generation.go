@@ -79,12 +79,8 @@ func (s *Server) declare(cfg *config.Config) (*generation, error) {
 	for _, w := range cfg.Warnings() {
 		s.log.Warn(w)
 	}
-	for _, kind := range doorKinds {
-		doors, err := kind(s, g, cfg)
-		if err != nil {
-			return nil, err
-		}
-		g.doors = append(g.doors, doors...)
+	if err := s.openDoors(g); err != nil {
+		return nil, err
 	}
 	for i, route := range cfg.Routes {
 		if err := s.addRoute(g, &route); err != nil {
@@ -104,17 +100,10 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 	if err != nil {
 		return err
 	}
-	opts := semelproxy.Options{
-		Upstream: upstream, Route: g.cfg.Guarded(*route), Mode: semelproxy.Mode(route.Mode),
-		Identity: g.auth.HTTPIdentity(), StripHeaders: g.auth.IdentityHeaders(),
-		EffectHeader: route.EffectHeader, TenantHeader: route.TenantHeader, PrincipalHeader: route.PrincipalHeader,
-		PreserveHost: semelproxy.HostRule(route.PreserveHost), TrustedProxies: g.cfg.Listen.Trusted(),
-		Transport: semelproxy.TransportOptions{MaxConns: route.UpstreamConnections, Fresh: route.FreshConnections},
-		Attrs:     []slog.Attr{slog.String("route", route.Match)},
-	}
-	if !route.ForwardCredential {
-		opts.OwnCredential = ownCredential
-	}
+	opts := g.forwarding(&route.Forwarding)
+	opts.Upstream, opts.Route, opts.Mode = upstream, g.cfg.Guarded(*route), semelproxy.Mode(route.Mode)
+	opts.PreserveHost, opts.Transport.Fresh = semelproxy.HostRule(route.PreserveHost), route.FreshConnections
+	opts.Attrs = []slog.Attr{slog.String("route", route.Match)}
 	if upstream.Scheme == "h2c" {
 		http := *upstream
 		http.Scheme = "http"
@@ -130,6 +119,19 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 	g.proxies = append(g.proxies, proxy)
 	g.routes.add(route.Match, proxy)
 	return nil
+}
+
+// forwarding is how requests are passed on to an upstream that answers them.
+func (g *generation) forwarding(c *config.Forwarding) semelproxy.Options {
+	opts := semelproxy.Options{
+		Identity: g.auth.HTTPIdentity(), StripHeaders: g.auth.IdentityHeaders(), TrustedProxies: g.cfg.Listen.Trusted(),
+		EffectHeader: c.EffectHeader, TenantHeader: c.TenantHeader, PrincipalHeader: c.PrincipalHeader,
+		Transport: semelproxy.TransportOptions{MaxConns: c.UpstreamConnections},
+	}
+	if !c.ForwardCredential {
+		opts.OwnCredential = ownCredential
+	}
+	return opts
 }
 
 // ownCredential reports whether the caller was identified by a token of this service, with

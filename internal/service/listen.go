@@ -71,7 +71,13 @@ func newListener(ln net.Listener, certs config.TLS, limits *config.Limits, handl
 	return l, nil
 }
 
-func (l *listener) addr() net.Addr { return l.net.Addr() }
+// addr is the address; loopback's without a listener.
+func (l *listener) addr() net.Addr {
+	if l == nil {
+		return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
+	}
+	return l.net.Addr()
+}
 
 func (l *listener) serve() error {
 	err := l.server.Serve(l.net)

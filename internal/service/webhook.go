@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -12,23 +11,13 @@ import (
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/webhook"
+	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/config"
 )
 
-// webhookDoors receive the webhooks of a configuration. Their callers prove by a signature
-// who they are, which no page in a browser can.
-func (s *Server) webhookDoors(_ *generation, cfg *config.Config) (doors []doorway, err error) {
-	for i := range cfg.Webhooks {
-		d, err := s.receiver(&cfg.Webhooks[i])
-		if err != nil {
-			return nil, at(fmt.Sprintf("webhooks[%d]", i), err)
-		}
-		doors = append(doors, d)
-	}
-	return doors, nil
-}
-
-func (s *Server) receiver(w *config.Webhook) (d doorway, err error) {
+// webhookDoor receives the webhooks of one sender, who proves by a signature who they are. No
+// page in a browser can.
+func (s *Server) webhookDoor(_ *generation, w *config.Webhook) (d doorway, err error) {
 	opts, err := w.Receiver()
 	if err != nil {
 		return d, err
@@ -48,7 +37,28 @@ func (s *Server) receiver(w *config.Webhook) (d doorway, err error) {
 	if w.Payments != "" {
 		a.limits.BreakAfter = -1 // an event that waits for another says nothing about the upstream
 	}
-	return doorway{Handler: r, name: webhook.Name, paths: []string{w.Path}, accepts: a}, nil
+	return doorway{Handler: r, name: webhook.Name, upstream: w.Upstream, paths: []string{w.Path}, accepts: a, explain: explainWebhook(name, opts.VerifierOptions)}, nil
+}
+
+// WebhookDetails are the details of an explanation for a webhook.
+type WebhookDetails struct {
+	Source *webhook.Source
+	webhook.Diagnosis
+}
+
+// explainWebhook verifies a delivery and says why it would be refused.
+func explainWebhook(operation string, opts webhook.VerifierOptions) func(*http.Request, []byte, *api.Explained) error {
+	return func(r *http.Request, body []byte, found *api.Explained) error {
+		found.Operation = operation
+		if r.Method != http.MethodPost {
+			return nil
+		}
+		v, err := webhook.NewVerifier(opts)
+		if err == nil {
+			found.Details = WebhookDetails{opts.Source, v.Diagnose(&webhook.Delivery{Header: r.Header, Body: body, Query: r.URL.RawQuery}, opts.Secrets)}
+		}
+		return err
+	}
 }
 
 // upstreamOf posts events to the upstream of a webhook.

@@ -61,7 +61,7 @@ func (s *Server) whatsAppDoor(gateway *ids.Gateway, c *config.WhatsApp) (d doorw
 	if err != nil {
 		return d, err
 	}
-	return doorway{Handler: in, name: whatsapp.Name, paths: []string{c.Path}, accepts: &accepted{
+	return doorway{Handler: in, name: whatsapp.Name, setting: "commands.whatsapp", upstream: c.MapperURL, paths: []string{c.Path}, accepts: &accepted{
 		destination: whatsapp.Destination, operations: []string{whatsapp.MessageOperation, whatsapp.StatusOperation}, principal: whatsapp.Principal,
 		work: func(ctx context.Context, payload []byte) error {
 			return untilStopped(ctx, func() error { return in.Work(ctx, payload) })

@@ -43,7 +43,7 @@ type Options struct {
 	MaySend func(call semel.ID, destination string) bool
 	// Explain says what the service would do with a request that somebody has pasted, whose
 	// body was read. Nil: POST /v1/explain answers that it can't.
-	Explain func(r *http.Request, body []byte) Explained
+	Explain func(r *http.Request, body []byte) (Explained, error)
 	// BaseURL comes before paths in problem types and Location headers, without a slash
 	// at its end. Defaults to nothing, so that they are relative to the answering server.
 	BaseURL string

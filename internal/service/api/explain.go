@@ -31,6 +31,10 @@ type Explained struct {
 	// tenant.
 	ID          semel.ID          `json:"-"`
 	PayloadHash semel.Fingerprint `json:"payload_hash,omitzero" doc:"The fingerprint of what the request asks for."`
+	// Setting is the part of the configuration with that rule, and Details what the door itself
+	// says about the request. Both are for whoever has the configuration.
+	Setting string `json:"-"`
+	Details any    `json:"-"`
 	// Rules are all rules, in the order in which they are asked.
 	Rules []Rule `json:"rules" nullable:"false" doc:"All rules, in the order in which they are asked."`
 }
@@ -85,8 +89,11 @@ func explainRequest(x *exchange, in *explainInput) (*explainOutput, error) {
 	}
 	r = r.WithContext(x.ctx())
 	r.RemoteAddr = x.r.RemoteAddr
-	out := &explainOutput{explanation{Method: r.Method, Target: r.RequestURI, Explained: x.api.opts.Explain(r, body)}}
-	found := &out.Body.Explained
+	found, err := x.api.opts.Explain(r, body)
+	if err != nil {
+		return nil, err
+	}
+	out := &explainOutput{explanation{Method: r.Method, Target: r.RequestURI, Explained: found}}
 	if found.ID == (semel.ID{}) || !x.oversees(found.ID.Tenant) || door.Internal(found.ID.Operation) {
 		return out, nil
 	}

@@ -8,13 +8,13 @@ import (
 )
 
 // explainAll explains requests as a service does whose only route takes everything.
-func explainAll(r *http.Request, body []byte) Explained {
+func explainAll(r *http.Request, body []byte) (Explained, error) {
 	fp, _ := semel.FingerprintJSON(body)
 	key := r.Header.Get(keyHeader)
 	return Explained{
 		Outcome: "guarded", Why: "It has a key.", Operation: "charge", Key: key, KeyFrom: "header:" + keyHeader, PayloadHash: fp,
 		ID: semel.ID{Tenant: "acme", Principal: "shop", Operation: "charge", Key: key}, Rules: []Rule{{"routes[0]", "/", true, "It takes everything."}},
-	}
+	}, nil
 }
 
 func TestARequestIsExplainedAndNotDone(t *testing.T) {

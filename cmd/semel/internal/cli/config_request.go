@@ -6,14 +6,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel/door/activitypub"
 	"github.com/semelhq/semel/door/forrst"
+	"github.com/semelhq/semel/door/ids"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/webhook"
 	"github.com/semelhq/semel/internal/service"
 	"github.com/semelhq/semel/internal/service/config"
@@ -39,106 +39,46 @@ type explainedRequest struct {
 	ActivityPub *activitypub.Explanation `json:"activitypub,omitempty"`
 }
 
-// explainRequest says which part of a configuration handles a captured request, in the
-// order in which the service asks them.
-func explainRequest(c *config.Config, r *webhook.Captured, now time.Time) (*explainedRequest, error) {
-	u, err := url.ParseRequestURI(r.Target)
+// explainRequest says which part of a configuration handles a captured request.
+func explainRequest(c *config.Config, captured *webhook.Captured) (*explainedRequest, error) {
+	u, err := url.ParseRequestURI(captured.Target)
 	if err != nil {
-		return nil, fmt.Errorf("the target %q of the request is not one", r.Target)
+		return nil, fmt.Errorf("the target %q of the request is not one", captured.Target)
 	}
-	req := &http.Request{Method: r.Method, URL: u, RequestURI: r.Target, Host: r.Header.Get("Host"), Header: r.Header}
-	switch path := u.Path; {
-	case strings.HasPrefix(path, "/semel/"):
-		return &explainedRequest{Door: "service"}, nil
-	case c.Commands.Registry != "" && (path == "/v1/commands" || strings.HasPrefix(path, "/v1/commands/")):
-		return &explainedRequest{Door: "commands", Setting: "commands"}, nil
-	case c.Commands.WhatsApp.On() && path == c.Commands.WhatsApp.Path:
-		return &explainedRequest{Door: "whatsapp", Setting: "commands.whatsapp", Upstream: c.Commands.WhatsApp.MapperURL}, nil
-	}
-	if i := slices.IndexFunc(c.Webhooks, func(w config.Webhook) bool { return w.Path == u.Path }); i >= 0 {
-		return explainWebhook(&c.Webhooks[i], fmt.Sprintf("webhooks[%d]", i), r, now)
-	}
-	if i := slices.IndexFunc(c.ActivityPub, func(a config.ActivityPub) bool { return a.Serves(u.Path) }); i >= 0 {
-		return explainActivity(&c.ActivityPub[i], fmt.Sprintf("activitypub[%d]", i), req, r.Body)
-	}
-	if i := slices.IndexFunc(c.Forrst, func(f config.Forrst) bool { return f.Path == u.Path }); i >= 0 {
-		return explainForrst(c, i, r)
-	}
-	mux, routes := http.NewServeMux(), map[string]int{}
-	for i := range c.Routes {
-		mux.HandleFunc(c.Routes[i].Match, func(http.ResponseWriter, *http.Request) {})
-		routes[c.Routes[i].Match] = i
-	}
-	if _, pattern := mux.Handler(req); pattern != "" {
-		if i, ok := routes[pattern]; ok {
-			return explainRoute(&c.Routes[i], fmt.Sprintf("routes[%d]", i), req), nil
-		}
-	}
-	return &explainedRequest{Door: "api", Setting: "api"}, nil
-}
-
-func explainWebhook(w *config.Webhook, setting string, r *webhook.Captured, now time.Time) (*explainedRequest, error) {
-	out := &explainedRequest{Door: "webhook", Setting: setting, Operation: webhook.OperationPrefix + w.Name, Upstream: w.Upstream}
-	if r.Method != http.MethodPost {
-		return out, nil
-	}
-	opts, err := w.Verifier()
+	r := &http.Request{Method: captured.Method, URL: u, RequestURI: captured.Target, Host: captured.Header.Get("Host"), Header: captured.Header, ContentLength: int64(len(captured.Body))}
+	found, err := service.Explain(c, r, captured.Body)
 	if err != nil {
 		return nil, err
 	}
-	opts.Now = func() time.Time { return now }
-	v, err := webhook.NewVerifier(opts)
-	if err != nil {
-		return nil, err
-	}
-	found := verified(opts.Source, v.Diagnose(&r.Delivery, opts.Secrets))
-	out.Webhook = &found
-	return out, nil
-}
-
-func explainActivity(a *config.ActivityPub, setting string, req *http.Request, body []byte) (*explainedRequest, error) {
-	x, err := service.ExplainActivity(a, req, body)
-	if err != nil {
-		return nil, err
-	}
-	return &explainedRequest{
-		Door: "activitypub", Setting: setting, Operation: activitypub.OperationPrefix + a.Name, Upstream: a.Upstream,
-		Key: x.Key, ActivityPub: &x,
-	}, nil
-}
-
-func explainForrst(c *config.Config, i int, r *webhook.Captured) (*explainedRequest, error) {
-	out := &explainedRequest{Door: "forrst", Setting: fmt.Sprintf("forrst[%d]", i), Upstream: c.Forrst[i].Upstream}
-	if r.Method != http.MethodPost {
-		return out, nil
-	}
-	x, _, err := service.ExplainForrst(c, c.Forrst[i].Path, r.Body)
-	if err != nil {
-		return nil, err
-	}
-	out.Operation, out.Key, out.Forrst = x.Operation, x.Key, &x
-	return out, nil
-}
-
-// unguarded are the methods that routes pass on by default.
-var unguarded = []string{"GET", "HEAD", "OPTIONS", "TRACE"}
-
-func explainRoute(r *config.Route, setting string, req *http.Request) *explainedRequest {
-	out := &explainedRequest{Door: "route", Setting: setting, Operation: r.Operation, Upstream: r.Upstream, Key: req.Header.Get(r.KeyHeader)}
-	guards := slices.Contains(r.Methods, req.Method) || len(r.Methods) == 0 && !slices.Contains(unguarded, req.Method)
-	switch {
-	case r.Mode != "enforce":
-		out.Guarded = "no: mode is " + r.Mode
-	case !guards:
-		out.Guarded = "no: " + req.Method + " is passed on"
-	case out.Key != "":
+	out := &explainedRequest{Door: found.Door, Setting: found.Setting, Operation: found.Operation, Upstream: found.Upstream, Key: found.Key}
+	switch found.Outcome {
+	case "guarded":
 		out.Guarded = "yes"
-	case r.Key == "required":
-		out.Guarded = "refused: there is no " + r.KeyHeader
-	default:
-		out.Guarded = "no: there is no " + r.KeyHeader
+	case "passed":
+		out.Guarded = "no: " + found.Why
+	case "refused":
+		out.Guarded = "refused: " + found.Why
 	}
-	return out
+	switch {
+	case found.Door == ids.Name:
+		out.Door = "commands"
+	case found.Door == semelhttp.Name:
+		out.Door = "route"
+	case found.Rule == "service":
+		out.Door = "service"
+	case found.Door == "": // the API says that nothing is there
+		out.Door, out.Setting = "api", "api"
+	}
+	switch x := found.Details.(type) {
+	case service.WebhookDetails:
+		shown := verified(x.Source, x.Diagnosis)
+		out.Webhook = &shown
+	case *forrst.Explanation:
+		out.Forrst = x
+	case *activitypub.Explanation:
+		out.ActivityPub = x
+	}
+	return out, nil
 }
 
 // reportRequest reads a captured request and prints what handles it.
@@ -147,7 +87,7 @@ func reportRequest(cmd *cobra.Command, c *config.Config, name string, asJSON boo
 	if err != nil {
 		return err
 	}
-	out, err := explainRequest(c, captured, time.Now())
+	out, err := explainRequest(c, captured)
 	if err != nil {
 		return err
 	}

@@ -141,8 +141,8 @@ webhooks: [{path: /hooks/shopify, source: shopify, secret_files: ['`+shop+`'], u
 	}
 	for request, want := range map[string]string{
 		"POST /charges/7 HTTP/1.1\nHost: a\nIdempotency-Key: k-1\n\n{}": "door       route\nsetting    routes[0]\noperation  default\nupstream   http://127.0.0.1:1/c\nguarded    yes\nkey        k-1\n",
-		"POST /charges/7 HTTP/1.1\nHost: a\n\n{}":                       "guarded    refused: there is no Idempotency-Key\n",
-		"POST /open/7 HTTP/1.1\nHost: a\n\n{}":                          "guarded    no: mode is off\n",
+		"POST /charges/7 HTTP/1.1\nHost: a\n\n{}":                       "guarded    refused: This operation needs the header Idempotency-Key",
+		"POST /open/7 HTTP/1.1\nHost: a\n\n{}":                          "guarded    no: The mode of the route is off, so it guards nothing.\n",
 		"GET /charges/7 HTTP/1.1\nHost: a\n\n":                          "door       api\n",
 		"GET /semel/status/x HTTP/1.1\nHost: a\n\n":                     "door       service\n",
 	} {

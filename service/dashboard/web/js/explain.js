@@ -37,7 +37,7 @@ function Explained({ x }) {
 		<dl class="facts wide"><${Fact} name="Request"><span class="mono">${x.method} ${x.target}</span><//>
 		${x.rule && html`<${Fact} name="Rule"><b>${x.rule}</b>${x.upstream && html` to <span class="mono">${x.upstream}</span>`}<//>`}
 		${x.operation && html`<${Fact} name="Operation"><a href=${href('operations', x.operation)}>${x.operation}</a><//>`}
-		${x.idempotency_key && html`<${Fact} name="Key"><span class="mono">${x.idempotency_key}</span> <small>from ${x.key_from}</small><//>`}
+		${x.idempotency_key && html`<${Fact} name="Key"><span class="mono">${x.idempotency_key}</span>${x.key_from && html` <small>from ${x.key_from}</small>`}<//>`}
 		${x.code && html`<${Fact} name="Code"><a href=${'problems/' + x.code} target="_blank" rel="noopener">${x.code}</a><//>`}
 		${x.record ? html`<${Fact} name="It meets"><a href=${href('record', x.record.id)}>a record</a> that is ${x.record.held ? 'held' : x.record.status}. ${meets(x.record)}<//>` : x.outcome === 'guarded' && html`<${Fact} name="It meets">no record that you may see: the key is new, and the call runs<//>`}</dl>
 		<div class="scroll"><table class="rules"><thead><tr><th><span class="sr">Result</span></th><th>Rule</th><th>Matches</th><th>Why</th></tr></thead><tbody>
