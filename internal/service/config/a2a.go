@@ -1,12 +1,9 @@
 package config
 
 import (
-	"cmp"
-	"fmt"
 	"strings"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/strictyaml"
 )
 
 // A2A is an agent that is offered over A2A; see [a2a.Gateway].
@@ -27,10 +24,10 @@ type A2A struct {
 
 // a2aDoors is the section a2a.
 var a2aDoors = doorSection{derive: deriveA2A, validate: (*validator).a2a, mounts: func(c *Config) (list []mount) {
-	for i := range c.A2A {
-		door, below := fmt.Sprintf("a2a[%d]", i), c.A2A[i].Path+"/"
+	for door, a := range items("a2a", c.A2A) {
+		below := a.Path + "/"
 		list = append(list, mount{
-			door: door, path: door + ".path", paths: []string{c.A2A[i].Path}, is: "that of an agent over A2A", lost: lostRoute, hint: "give it another path",
+			door: door, path: door + ".path", paths: []string{a.Path}, is: "that of an agent over A2A", lost: lostRoute, hint: "give it another path",
 			serves: func(path string) bool { return len(below) > 2 && strings.HasPrefix(path, below) }, // at the root, nothing else
 		})
 	}
@@ -44,36 +41,22 @@ var a2aDoors = doorSection{derive: deriveA2A, validate: (*validator).a2a, mounts
 
 // deriveA2A fills in what follows from other settings.
 func deriveA2A(c *Config, _ *Origins, follows func(path, from string)) {
-	for i := range c.A2A {
-		a := &c.A2A[i]
-		c.deriveAnonymous(&a.Anonymous, fmt.Sprintf("a2a[%d]", i), follows)
-		if a.Operation == "" && c.operation(DefaultOperation) != nil {
-			a.Operation = DefaultOperation
-		}
+	for path, a := range items("a2a", c.A2A) {
+		c.deriveAnonymous(&a.Anonymous, path, follows)
+		c.deriveOperation(&a.Operation)
 	}
 }
 
 // a2a checks the agents that are offered over A2A.
 func (v *validator) a2a() {
-	var names []string
-	for _, op := range v.c.Operations {
-		names = append(names, op.Name)
-	}
-	for i := range v.c.A2A {
-		a, at := &v.c.A2A[i], fmt.Sprintf("a2a[%d]", i)
+	for at, a := range items("a2a", v.c.A2A) {
+		v.answers(at, a.Answers)
 		if a.Path != "/" {
 			v.plainPath(at+".path", a.Path, "/agent")
 		}
 		v.credentials(at+".credential", a.Credential)
 		v.body(at+".max_body", a.MaxBody)
-		list := "the operations are " + strings.Join(names, ", ")
-		switch op := v.c.operation(a.Operation); {
-		case v.Faulty["operations"]:
-		case a.Operation == "":
-			v.bad(at+".operation", list, "operation is missing, and there is none named %s", DefaultOperation)
-		case op == nil:
-			v.bad(at+".operation", cmp.Or(strictyaml.DidYouMean(a.Operation, names), list), "there is no operation %q", a.Operation)
-		case op.Class == semel.ReadOnly:
+		if op := v.operationOf(at, a.Operation); op != nil && op.Class == semel.ReadOnly {
 			v.bad(at+".operation", "name one of another class", "messages start work, and calls of class I0 run as often as they come")
 		}
 	}

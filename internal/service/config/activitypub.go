@@ -72,8 +72,7 @@ type Signatures struct {
 var activityPubDoors = doorSection{
 	derive: deriveActivityPub, validate: (*validator).activitypub,
 	mounts: func(c *Config) (list []mount) {
-		for i := range c.ActivityPub {
-			a, door := &c.ActivityPub[i], fmt.Sprintf("activitypub[%d]", i)
+		for door, a := range items("activitypub", c.ActivityPub) {
 			list = append(list, mount{door: door, path: door, paths: a.inboxes(), serves: a.Serves, is: "an inbox of " + door, lost: lostRoute, hint: "give it another path"})
 		}
 		return list
@@ -156,8 +155,7 @@ func (a *ActivityPub) Serves(path string) bool {
 // activitypub checks the inboxes. Secrets are read, so that a bad one is found before the
 // service starts with it.
 func (v *validator) activitypub() {
-	for i := range v.c.ActivityPub {
-		a, at := &v.c.ActivityPub[i], fmt.Sprintf("activitypub[%d]", i)
+	for at, a := range items("activitypub", v.c.ActivityPub) {
 		if a.ActorsURL != "" {
 			v.actorsURL(at+".actors_url", a.ActorsURL)
 		}

@@ -27,22 +27,6 @@ func (v *validator) answers(at string, a Answers) {
 	}
 }
 
-// allAnswers checks the answers of all upstreams.
-func (v *validator) allAnswers() {
-	for i := range v.c.Routes {
-		v.answers(fmt.Sprintf("routes[%d]", i), v.c.Routes[i].Answers)
-	}
-	for i := range v.c.Forrst {
-		v.answers(fmt.Sprintf("forrst[%d]", i), v.c.Forrst[i].Answers)
-	}
-	for i := range v.c.A2A {
-		v.answers(fmt.Sprintf("a2a[%d]", i), v.c.A2A[i].Answers)
-	}
-	for i := range v.c.Webhooks {
-		v.answers(fmt.Sprintf("webhooks[%d]", i), v.c.Webhooks[i].Answers)
-	}
-}
-
 // Meaning is what an answer with a status means that comes from one upstream.
 type Meaning struct {
 	// Setting is the part of the configuration that has the upstream.

@@ -2,11 +2,23 @@ package config
 
 import (
 	"fmt"
+	"iter"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 )
+
+// items are the items of a list, each with its path.
+func items[T any](path string, list []T) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		for i := range list {
+			if !yield(fmt.Sprintf("%s[%d]", path, i), &list[i]) {
+				return
+			}
+		}
+	}
+}
 
 // doorSection is what a section of the configuration that declares doors has to say to the
 // rest of it.

@@ -1,14 +1,12 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
-	"github.com/semelhq/semel/internal/strictyaml"
 	"golang.org/x/mod/semver"
 )
 
@@ -75,9 +73,8 @@ func (f *Forrst) HashKey() ([]byte, error) {
 
 // forrstDoors is the section forrst.
 var forrstDoors = doorSection{derive: deriveForrst, validate: (*validator).forrst, mounts: func(c *Config) (list []mount) {
-	for i := range c.Forrst {
-		door := fmt.Sprintf("forrst[%d]", i)
-		list = append(list, mount{door: door, path: door + ".path", paths: []string{c.Forrst[i].Path}, is: "that of a service over Forrst", lost: "so the route would get no request", hint: "give it another path"})
+	for door, f := range items("forrst", c.Forrst) {
+		list = append(list, mount{door: door, path: door + ".path", paths: []string{f.Path}, is: "that of a service over Forrst", lost: "so the route would get no request", hint: "give it another path"})
 	}
 	return list
 }, uses: func(c *Config) (operations []string) {
@@ -91,21 +88,18 @@ var forrstDoors = doorSection{derive: deriveForrst, validate: (*validator).forrs
 
 // deriveForrst fills in what follows from other settings.
 func deriveForrst(c *Config, _ *Origins, follows func(path, from string)) {
-	for i := range c.Forrst {
-		f := &c.Forrst[i]
-		c.deriveAnonymous(&f.Anonymous, fmt.Sprintf("forrst[%d]", i), follows)
+	for path, f := range items("forrst", c.Forrst) {
+		c.deriveAnonymous(&f.Anonymous, path, follows)
 		for k := range f.Functions {
-			if fn := &f.Functions[k]; fn.Operation == "" && c.operation(DefaultOperation) != nil {
-				fn.Operation = DefaultOperation
-			}
+			c.deriveOperation(&f.Functions[k].Operation)
 		}
 	}
 }
 
 // forrst checks the services that are offered over Forrst.
 func (v *validator) forrst() {
-	for i := range v.c.Forrst {
-		f, at := &v.c.Forrst[i], fmt.Sprintf("forrst[%d]", i)
+	for at, f := range items("forrst", v.c.Forrst) {
+		v.answers(at, f.Answers)
 		v.plainPath(at+".path", f.Path, "/forrst")
 		if f.HashKeyFile != "" {
 			if key, ok := secretFile(v.Report, at+".hash_key_file", f.HashKeyFile); ok && len(key) < minHashKey {
@@ -119,12 +113,7 @@ func (v *validator) forrst() {
 }
 
 func (v *validator) forrstFunctions(at string, list []ForrstFunction) {
-	var operations []string
-	for _, op := range v.c.Operations {
-		operations = append(operations, op.Name)
-	}
-	for i, fn := range list {
-		at := fmt.Sprintf("%s[%d]", at, i)
+	for at, fn := range items(at, list) {
 		if strings.HasPrefix(fn.Name, "forrst.") || strings.HasPrefix(fn.Name, "urn:cline:forrst:") {
 			v.bad(at+".name", "", "names like %q are Forrst's own", fn.Name)
 		}
@@ -139,15 +128,8 @@ func (v *validator) forrstFunctions(at string, list []ForrstFunction) {
 				v.bad(at, "", "the name with this version has %d bytes, more than %d", len(fn.Name)+len(version), maxForrstName-1)
 			}
 		}
-		v.forrstArguments(at+".arguments", &list[i])
-		switch {
-		case v.Faulty["operations"]:
-		case fn.Operation == "":
-			v.bad(at+".operation", "the operations are "+strings.Join(operations, ", "), "operation is missing, and there is none named %s", DefaultOperation)
-		case v.c.operation(fn.Operation) == nil:
-			hint := cmp.Or(strictyaml.DidYouMean(fn.Operation, operations), "the operations are "+strings.Join(operations, ", "))
-			v.bad(at+".operation", hint, "there is no operation %q", fn.Operation)
-		}
+		v.forrstArguments(at+".arguments", fn)
+		v.operationOf(at, fn.Operation)
 	}
 }
 

@@ -102,7 +102,7 @@ func Load(src Source) (*Config, *Origins, error) {
 func check(p *strictyaml.Report, c *Config) Errors {
 	p.Formats = formats
 	p.Check("", reflect.ValueOf(c).Elem())
-	derive(c, p.Origins, p)
+	derive(c, p)
 	validate(p, c)
 	return p.Sorted()
 }
@@ -156,8 +156,7 @@ func readSecrets(p *strictyaml.Report, c *Config) {
 			p.Add("admin.token_file", fmt.Sprintf("the token has fewer than %d bytes", minAdminToken), "make one with openssl rand -hex 32")
 		}
 	}
-	for i := range c.Auth.Tokens {
-		t, path := &c.Auth.Tokens[i], fmt.Sprintf("auth.tokens[%d]", i)
+	for path, t := range items("auth.tokens", c.Auth.Tokens) {
 		switch {
 		case t.TokenFile == "" && t.SHA256 == "":
 			if !p.Faulty[path+".token_file"] {
@@ -211,7 +210,8 @@ const redisMaxResult = Size(256 << 10)
 const DefaultOperation = "default"
 
 // derive fills in what follows from other settings.
-func derive(c *Config, origins *Origins, p *strictyaml.Report) {
+func derive(c *Config, p *strictyaml.Report) {
+	origins := p.Origins
 	follows := func(path, from string) { origins.At[path] = Origin{Kind: strictyaml.FromDefault, Name: from} }
 	for i := range c.Auth.Tokens {
 		t := &c.Auth.Tokens[i]
@@ -234,11 +234,21 @@ func derive(c *Config, origins *Origins, p *strictyaml.Report) {
 		c.Operations = []Operation{{Name: DefaultOperation}}
 		strictyaml.FillDefaults(reflect.ValueOf(&c.Operations[0]).Elem())
 	}
-	for i := range c.Routes {
-		r, path := &c.Routes[i], fmt.Sprintf("routes[%d]", i)
-		if r.Operation == "" && c.operation(DefaultOperation) != nil {
-			r.Operation = DefaultOperation
-		}
+	c.deriveRoutes(follows)
+	for _, section := range doorSections {
+		section.derive(c, origins, follows)
+	}
+	deriveArchive(c, origins, follows)
+	byRoutes := routeDefaults(c, p)
+	for path, op := range items("operations", c.Operations) {
+		op.derive(c, path, byRoutes[op.Name], p, follows)
+	}
+}
+
+// deriveRoutes fills in what the profile of a route says.
+func (c *Config) deriveRoutes(follows func(path, from string)) {
+	for path, r := range items("routes", c.Routes) {
+		c.deriveOperation(&r.Operation)
 		c.deriveAnonymous(&r.Anonymous, path, follows)
 		profile, ok := semelhttp.ProfileByName(r.Profile)
 		if !ok {
@@ -256,46 +266,50 @@ func derive(c *Config, origins *Origins, p *strictyaml.Report) {
 			follows(path+".body", "profile "+profile.Name)
 		}
 	}
-	for _, section := range doorSections {
-		section.derive(c, origins, follows)
+}
+
+// derive fills in what the profile of the operation's routes says, by, and what follows from
+// other settings.
+func (op *Operation) derive(c *Config, path string, by routeDefault, p *strictyaml.Report, follows func(path, from string)) {
+	if op.OnFailure == "" && op.Financial {
+		op.OnFailure = semel.ReplayFailure
+		follows(path+".on_failure", "financial")
 	}
-	deriveArchive(c, origins, follows)
-	byRoutes := routeDefaults(c, p)
-	for i := range c.Operations {
-		op, path := &c.Operations[i], fmt.Sprintf("operations[%d]", i)
-		def := byRoutes[op.Name]
-		if op.OnFailure == "" && op.Financial {
-			op.OnFailure = semel.ReplayFailure
-			follows(path+".on_failure", "financial")
+	if op.Financial && !op.Archive && !p.Origins.Written(path+".archive") {
+		op.Archive = true
+		follows(path+".archive", "financial")
+		if !c.Archive.configured {
+			p.Add(path+".financial", "its records are archived before they are purged, and no archive is configured", "write archive: {dir: ./semel-archive}, or archive: false in the operation")
 		}
-		if op.Financial && !op.Archive && !origins.Written(path+".archive") {
-			op.Archive = true
-			follows(path+".archive", "financial")
-			if !c.Archive.configured {
-				p.Add(path+".financial", "its records are archived before they are purged, and no archive is configured", "write archive: {dir: ./semel-archive}, or archive: false in the operation")
-			}
+	}
+	if op.OnFailure == "" {
+		op.OnFailure = cmp.Or(by.failure, semel.ReplayFailure)
+		if by.failure != "" {
+			follows(path+".on_failure", "profile "+by.profile)
 		}
-		if op.OnFailure == "" {
-			op.OnFailure = cmp.Or(def.failure, semel.ReplayFailure)
-			if def.failure != "" {
-				follows(path+".on_failure", "profile "+def.profile)
-			}
-		}
-		if c.Store.Redis() && !origins.Written(path+".max_result") {
-			op.MaxResult = redisMaxResult
-		}
-		if op.Window == 0 && !origins.Written(path+".window") && op.Class != semel.Windowed {
-			switch {
-			case def.window != 0:
-				op.Window = def.window
-				follows(path+".window", "profile "+def.profile)
-			case op.Financial:
-				op.Window = Duration(semel.DefaultFinancialWindow)
-				follows(path+".window", "financial")
-			default:
-				op.Window = Duration(semel.DefaultWindow)
-			}
-		}
+	}
+	if c.Store.Redis() && !p.Origins.Written(path+".max_result") {
+		op.MaxResult = redisMaxResult
+	}
+	if op.Window != 0 || p.Origins.Written(path+".window") || op.Class == semel.Windowed {
+		return
+	}
+	switch {
+	case by.window != 0:
+		op.Window = by.window
+		follows(path+".window", "profile "+by.profile)
+	case op.Financial:
+		op.Window = Duration(semel.DefaultFinancialWindow)
+		follows(path+".window", "financial")
+	default:
+		op.Window = Duration(semel.DefaultWindow)
+	}
+}
+
+// deriveOperation names the default operation where there is one and no other is named.
+func (c *Config) deriveOperation(name *string) {
+	if *name == "" && c.operation(DefaultOperation) != nil {
+		*name = DefaultOperation
 	}
 }
 

@@ -34,7 +34,6 @@ func validate(p *strictyaml.Report, c *Config) {
 	v.api()
 	v.operations()
 	v.routes()
-	v.allAnswers()
 	v.quotas()
 	v.archive()
 	v.evidence()

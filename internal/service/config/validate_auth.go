@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/semelhq/semel/internal/service/auth"
@@ -13,8 +14,7 @@ import (
 // auth checks who may call.
 func (v *validator) auth() {
 	v.tokens()
-	for i, j := range v.c.Auth.JWT {
-		path := fmt.Sprintf("auth.jwt[%d]", i)
+	for path, j := range items("auth.jwt", v.c.Auth.JWT) {
 		v.keys(path, j)
 		if len(j.Roles) > 0 && j.RolesClaim == "" {
 			v.bad(path+".roles", "name the claim in roles_claim", "no claim has these values")
@@ -23,10 +23,8 @@ func (v *validator) auth() {
 			v.bad(path+".principal_claim", "", "principal_claim is empty")
 		}
 		for k, a := range j.Algorithms {
-			for _, b := range j.Algorithms[:k] {
-				if a == b && a != "" {
-					v.bad(fmt.Sprintf("%s.algorithms[%d]", path, k), "keep one of them", "%s is given twice", a)
-				}
+			if a != "" && slices.Index(j.Algorithms, a) < k {
+				v.bad(fmt.Sprintf("%s.algorithms[%d]", path, k), "keep one of them", "%s is given twice", a)
 			}
 		}
 	}
@@ -35,7 +33,7 @@ func (v *validator) auth() {
 }
 
 // keys checks where an issuer's keys come from.
-func (v *validator) keys(path string, j JWT) {
+func (v *validator) keys(path string, j *JWT) {
 	switch {
 	case v.Faulty[path+".keys_file"], v.Faulty[path+".jwks_url"]:
 	case j.KeysFile != "" && j.JWKSURL != "":
@@ -51,8 +49,7 @@ func (v *validator) keys(path string, j JWT) {
 
 func (v *validator) tokens() {
 	digests := map[string]string{}
-	for i, t := range v.c.Auth.Tokens {
-		path := fmt.Sprintf("auth.tokens[%d]", i)
+	for path, t := range items("auth.tokens", v.c.Auth.Tokens) {
 		if t.SHA256 == "" {
 			continue
 		}
@@ -65,7 +62,7 @@ func (v *validator) tokens() {
 			continue
 		}
 		sum := strings.ToLower(t.SHA256)
-		v.c.Auth.Tokens[i].SHA256 = sum
+		t.SHA256 = sum
 		if first, twice := digests[sum]; twice {
 			v.bad(path+".sha256", "a token names one caller", "%s has the same token", first)
 		}
@@ -79,8 +76,7 @@ func (v *validator) clientCerts() {
 	if len(certs) > 0 && v.c.Listen.TLS.ClientCA == "" && v.c.Admin.TLS.ClientCA == "" {
 		v.bad("auth.mtls", "add client_ca to listen.tls or admin.tls", "no listener asks for client certificates")
 	}
-	for i, m := range certs {
-		path := fmt.Sprintf("auth.mtls[%d]", i)
+	for path, m := range items("auth.mtls", certs) {
 		if m.Subject != "" && !strings.Contains(m.Subject, "=") {
 			v.bad(path+".subject", "write CN="+m.Subject, "%q is not a subject such as CN=shop,O=Acme", m.Subject)
 		}

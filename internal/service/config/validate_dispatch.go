@@ -13,15 +13,14 @@ import (
 // dispatch checks where messages go. It reads secrets, so that a bad one is found before
 // the service starts with it.
 func (v *validator) dispatch() {
-	for i := range v.c.Dispatch.Destinations {
-		d, path := &v.c.Dispatch.Destinations[i], fmt.Sprintf("dispatch.destinations[%d]", i)
+	for path, d := range items("dispatch.destinations", v.c.Dispatch.Destinations) {
 		v.senders(path+".operations", d.Operations)
 		v.secrets(path+".secret_files", d.SecretFiles)
 		v.rate(path+".rate", Rate(d.Rate))
 	}
-	for i := range v.c.Operations {
-		if name := v.c.Operations[i].Name; deliveryOperation(name) {
-			v.bad(fmt.Sprintf("operations[%d].name", i), "", "names like %q belong to deliveries of messages", name)
+	for at, op := range items("operations", v.c.Operations) {
+		if name := op.Name; deliveryOperation(name) {
+			v.bad(at+".name", "", "names like %q belong to deliveries of messages", name)
 		}
 	}
 }

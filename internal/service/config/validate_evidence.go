@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"net/url"
 	"time"
 
@@ -19,8 +18,7 @@ func (v *validator) evidence() {
 	if v.c.Commands.Registry != "" {
 		v.commands()
 	}
-	for i := range e.Witnesses {
-		w, at := &e.Witnesses[i], fmt.Sprintf("evidence.witnesses[%d]", i)
+	for at, w := range items("evidence.witnesses", e.Witnesses) {
 		if u, err := url.Parse(w.URL); w.URL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
 			v.bad(at+".url", "", "%q is not an http or https URL", w.URL)
 		}

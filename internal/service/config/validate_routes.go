@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -20,17 +21,16 @@ import (
 // operations checks the declared operations. The engine's own check comes last, for
 // everything that this one doesn't check.
 func (v *validator) operations() {
-	for i, op := range v.c.Operations {
-		path := fmt.Sprintf("operations[%d]", i)
+	for path, op := range items("operations", v.c.Operations) {
 		before := len(v.List)
 		v.operation(path, op)
 		if _, err := op.Policy(); err != nil && len(v.List) == before && !v.faultyBelow(path) {
-			v.bad(path, "", "%s", engineFault(err, op.Name, op))
+			v.bad(path, "", "%s", engineFault(err, op.Name, *op))
 		}
 	}
 }
 
-func (v *validator) operation(path string, op Operation) {
+func (v *validator) operation(path string, op *Operation) {
 	if op.Class == semel.Windowed && op.Window == 0 {
 		v.bad(path+".window", "write how long duplicates are found, such as 24h", "class I2 needs a window of its own")
 	}
@@ -130,10 +130,6 @@ var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT
 // routes checks the patterns, alone and against each other, and everything that the
 // routes refer to.
 func (v *validator) routes() {
-	var names []string
-	for _, op := range v.c.Operations {
-		names = append(names, op.Name)
-	}
 	all := http.NewServeMux()
 	for i, r := range v.c.Routes {
 		path := fmt.Sprintf("routes[%d]", i)
@@ -142,7 +138,8 @@ func (v *validator) routes() {
 				v.clash(path+".match", i, mistake)
 			}
 		}
-		v.routeOperation(path, r, names)
+		v.routeOperation(path, r)
+		v.answers(path, r.Answers)
 		if r.KeyHeader == "" {
 			v.bad(path+".key_header", "write Idempotency-Key", "key_header is empty")
 		}
@@ -183,31 +180,36 @@ func (v *validator) body(path string, largest Size) {
 	}
 }
 
-func (v *validator) routeOperation(path string, r Route, names []string) {
-	if v.Faulty["operations"] || r.Mode == "off" && r.Operation == "" {
+func (v *validator) routeOperation(path string, r Route) {
+	if r.Mode == "off" && r.Operation == "" {
 		return
 	}
-	if r.Operation == "" {
-		v.bad(path+".operation", "the operations are "+strings.Join(names, ", "), "operation is missing, and there is none named %s", DefaultOperation)
-		return
-	}
-	op := v.c.operation(r.Operation)
-	if op == nil {
-		for at := range v.Faulty { // an operation whose name is wrong may be the one
-			if strings.HasPrefix(at, "operations[") && strings.HasSuffix(at, "].name") {
-				return
-			}
-		}
-		hint := strictyaml.DidYouMean(r.Operation, names)
-		if hint == "" {
-			hint = "the operations are " + strings.Join(names, ", ")
-		}
-		v.bad(path+".operation", hint, "there is no operation %q", r.Operation)
-		return
-	}
-	if profile, ok := semelhttp.ProfileByName(r.Profile); ok && profile.NeverKeep5xx && op.OnFailure == semel.ReplayFailure {
+	op := v.operationOf(path, r.Operation)
+	if profile, ok := semelhttp.ProfileByName(r.Profile); ok && op != nil && profile.NeverKeep5xx && op.OnFailure == semel.ReplayFailure {
 		v.bad(path+".profile", "write on_failure: retry in the operation", "the profile %s forbids that a 5xx is kept, but %s replays failures", r.Profile, r.Operation)
 	}
+}
+
+// operationOf finds the operation that the calls of a route or a door have; nil if something
+// is wrong with it.
+func (v *validator) operationOf(path, name string) *Operation {
+	if v.Faulty["operations"] {
+		return nil
+	}
+	var names []string
+	misnamed := false
+	for at, op := range items("operations", v.c.Operations) {
+		names = append(names, op.Name)
+		misnamed = misnamed || v.Faulty[at+".name"] // it may be the one
+	}
+	op, list := v.c.operation(name), "the operations are "+strings.Join(names, ", ")
+	switch {
+	case name == "":
+		v.bad(path+".operation", list, "operation is missing, and there is none named %s", DefaultOperation)
+	case op == nil && !misnamed:
+		v.bad(path+".operation", cmp.Or(strictyaml.DidYouMean(name, names), list), "there is no operation %q", name)
+	}
+	return op
 }
 
 // pattern checks one pattern, and reports whether it can be registered.

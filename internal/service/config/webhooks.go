@@ -57,8 +57,8 @@ type Webhook struct {
 var webhookDoors = doorSection{
 	derive: deriveWebhooks, validate: (*validator).webhooks,
 	mounts: func(c *Config) (list []mount) {
-		for i := range c.Webhooks {
-			list = append(list, webhookAt(fmt.Sprintf("webhooks[%d]", i), c.Webhooks[i].Path))
+		for door, w := range items("webhooks", c.Webhooks) {
+			list = append(list, webhookAt(door, w.Path))
 		}
 		return list
 	},
@@ -73,8 +73,7 @@ func webhookAt(door, path string) mount {
 // deriveWebhooks fills in what follows from other settings. What can't be read is left to
 // the validator.
 func deriveWebhooks(c *Config, origins *Origins, _ func(path, from string)) {
-	for i := range c.Webhooks {
-		w, path := &c.Webhooks[i], fmt.Sprintf("webhooks[%d]", i)
+	for path, w := range items("webhooks", c.Webhooks) {
 		w.Tenant = cmp.Or(w.Tenant, c.Auth.DefaultTenant)
 		w.Evidence = cmp.Or(w.Evidence, c.acceptedEvidence())
 		source, err := w.ReadSource()
@@ -170,8 +169,8 @@ func (w *Webhook) Receiver() (webhook.Options, error) {
 // service starts with it.
 func (v *validator) webhooks() {
 	names := map[string]string{}
-	for i := range v.c.Webhooks {
-		w, at := &v.c.Webhooks[i], fmt.Sprintf("webhooks[%d]", i)
+	for at, w := range items("webhooks", v.c.Webhooks) {
+		v.answers(at, w.Answers)
 		v.plainPath(at+".path", w.Path, "/webhooks/whatsapp")
 		if first, twice := names[w.Name]; twice && w.Name != "" {
 			v.bad(at+".name", "write a name, such as "+w.Name+"-2", "%s has the name %q too, so their events would be the same", first, w.Name)
@@ -244,15 +243,14 @@ func (v *validator) receiver(at string, w *Webhook) {
 // Warnings are what is valid and may not be what you want, a sentence each.
 func (c *Config) Warnings() []string {
 	var list []string
-	for i := range c.Webhooks {
-		w := &c.Webhooks[i]
+	for path, w := range items("webhooks", c.Webhooks) {
 		source, err := w.ReadSource()
 		if err != nil || !isFile(w.Source) { // those that are built in were thought about
 			continue
 		}
 		for _, rule := range source.Coarse() {
-			list = append(list, fmt.Sprintf("webhooks[%d].source: the identity of %s in %s has no id of the event, so two events of one kind about one thing, "+
-				"such as partial refunds of a payment, share it; the second is a conflict: add the sender's id of the event, or {digest}", i, rule, w.Source))
+			list = append(list, fmt.Sprintf("%s.source: the identity of %s in %s has no id of the event, so two events of one kind about one thing, "+
+				"such as partial refunds of a payment, share it; the second is a conflict: add the sender's id of the event, or {digest}", path, rule, w.Source))
 		}
 	}
 	return list
@@ -260,27 +258,26 @@ func (c *Config) Warnings() []string {
 
 // doorNames keeps the names of a door's records and messages, and its principal, from
 // others.
-func (v *validator) doorNames(prefix, principal, items string) {
-	for i := range v.c.Dispatch.Destinations {
-		if name := v.c.Dispatch.Destinations[i].Name; strings.HasPrefix(name, prefix) {
-			v.bad(fmt.Sprintf("dispatch.destinations[%d].name", i), "", "names like %q are those of accepted %s", name, items)
+func (v *validator) doorNames(prefix, principal, what string) {
+	for at, d := range items("dispatch.destinations", v.c.Dispatch.Destinations) {
+		if name := d.Name; strings.HasPrefix(name, prefix) {
+			v.bad(at+".name", "", "names like %q are those of accepted %s", name, what)
 		}
 	}
-	for i := range v.c.Operations {
-		if name := v.c.Operations[i].Name; strings.HasPrefix(name, prefix) {
-			v.bad(fmt.Sprintf("operations[%d].name", i), "", "names like %q are those by which %s are accepted", name, items)
+	for at, op := range items("operations", v.c.Operations) {
+		if name := op.Name; strings.HasPrefix(name, prefix) {
+			v.bad(at+".name", "", "names like %q are those by which %s are accepted", name, what)
 		}
 	}
-	v.reservePrincipal(principal, items)
+	v.reservePrincipal(principal, what)
 }
 
 // eventMeanings are [Config.Meanings] of the upstreams of webhooks.
 func (c *Config) eventMeanings(status int) (list []Meaning) {
-	for i := range c.Webhooks {
-		w := &c.Webhooks[i]
+	for setting, w := range items("webhooks", c.Webhooks) {
 		answers, _ := judge.Answers(w.Answers).Parse()
 		rules := dispatch.Rules(answers)
-		m := Meaning{Setting: fmt.Sprintf("webhooks[%d]", i), Match: w.Path, Status: status, Conditions: rules.Conditions(status)}
+		m := Meaning{Setting: setting, Match: w.Path, Status: status, Conditions: rules.Conditions(status)}
 		v := rules.Of(judge.Answer{Status: status}).Verdict
 		m.Proves, m.Next = v.String(), "posts the event again"
 		switch {

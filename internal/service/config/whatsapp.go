@@ -94,9 +94,9 @@ var phoneNumberID = regexp.MustCompile(`^[0-9]{1,64}$`)
 // whatsapp checks the WhatsApp webhook. It reads secrets, so that a bad one is found
 // before the service starts with it.
 func (v *validator) whatsapp() {
-	for i := range v.c.Operations {
-		if name := v.c.Operations[i].Name; name == whatsapp.MessageOperation || name == whatsapp.StatusOperation {
-			v.bad(fmt.Sprintf("operations[%d].name", i), "", "%q is the operation that receives messages from WhatsApp", name)
+	for at, op := range items("operations", v.c.Operations) {
+		if name := op.Name; name == whatsapp.MessageOperation || name == whatsapp.StatusOperation {
+			v.bad(at+".name", "", "%q is the operation that receives messages from WhatsApp", name)
 		}
 	}
 	w := &v.c.Commands.WhatsApp
@@ -147,8 +147,7 @@ func (v *validator) whatsappSecrets(at string, w *WhatsApp) {
 }
 
 func (v *validator) numbers(at string, numbers []WhatsAppNumber) {
-	for i := range numbers {
-		n, path := &numbers[i], fmt.Sprintf("%s[%d]", at, i)
+	for path, n := range items(at, numbers) {
 		if n.PhoneNumberID != "" && !phoneNumberID.MatchString(n.PhoneNumberID) {
 			v.bad(path+".phone_number_id", "it is the id that WhatsApp shows beside the number", "%q has characters that aren't digits", n.PhoneNumberID)
 		}
@@ -160,25 +159,25 @@ func (v *validator) numbers(at string, numbers []WhatsAppNumber) {
 
 // ownNames keeps others from using the names of the webhook's records and messages.
 func (v *validator) ownNames() {
-	for i := range v.c.Dispatch.Destinations {
-		if v.c.Dispatch.Destinations[i].Name == whatsapp.Destination {
-			v.bad(fmt.Sprintf("dispatch.destinations[%d].name", i), "", "%q is the destination that executes messages from WhatsApp", whatsapp.Destination)
+	for at, d := range items("dispatch.destinations", v.c.Dispatch.Destinations) {
+		if d.Name == whatsapp.Destination {
+			v.bad(at+".name", "", "%q is the destination that executes messages from WhatsApp", whatsapp.Destination)
 		}
 	}
 	v.reservePrincipal(whatsapp.Principal, "messages from WhatsApp")
 }
 
 // reservePrincipal refuses callers who would pass for one of the service's own doors.
-func (v *validator) reservePrincipal(own, items string) {
+func (v *validator) reservePrincipal(own, what string) {
 	reserved := func(path, principal string) {
 		if principal == own {
-			v.bad(path, "write another principal", "the principal %q is the one that accepts %s", principal, items)
+			v.bad(path+".principal", "write another principal", "the principal %q is the one that accepts %s", principal, what)
 		}
 	}
-	for i := range v.c.Auth.Tokens {
-		reserved(fmt.Sprintf("auth.tokens[%d].principal", i), v.c.Auth.Tokens[i].Principal)
+	for path, t := range items("auth.tokens", v.c.Auth.Tokens) {
+		reserved(path, t.Principal)
 	}
-	for i := range v.c.Auth.MTLS {
-		reserved(fmt.Sprintf("auth.mtls[%d].principal", i), v.c.Auth.MTLS[i].Principal)
+	for path, m := range items("auth.mtls", v.c.Auth.MTLS) {
+		reserved(path, m.Principal)
 	}
 }
