@@ -98,14 +98,6 @@ func evidenceErrors(log *slog.Logger) func(error) {
 	}
 }
 
-// witness returns the log, or a nil interface if there is none.
-func witness(l *evidence.Log) semel.Witness {
-	if l == nil {
-		return nil
-	}
-	return l
-}
-
 // runEvidence signs the log until you call end. Call it after everything else has ended,
 // so that the last entries are signed too.
 func (s *Server) runEvidence() (end func(ctx context.Context) error) {

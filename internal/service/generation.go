@@ -16,6 +16,7 @@ import (
 	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
+	"github.com/semelhq/semel/internal/service/limit"
 )
 
 // Paths on the data listener that no route can have.
@@ -41,8 +42,8 @@ type generation struct {
 }
 
 // build makes a generation, and registers its operations. A bad configuration leaves the
-// engine's operations as they were; commit removes those that the generation before had and
-// this one doesn't.
+// engine's operations as they were; commit removes the ones that only the generation before
+// had.
 func (s *Server) build(cfg *config.Config) (g *generation, commit func(), err error) {
 	commit, err = s.engine.Internal().Redeclare(func() (err error) {
 		g, err = s.declare(cfg)
@@ -135,8 +136,8 @@ func (g *generation) forwarding(c *config.Forwarding) semelproxy.Options {
 }
 
 // ownCredential reports whether the caller was identified by a token of this service, with
-// which an upstream could act as the caller here. A JWT is made for others too, who verify
-// it again.
+// which an upstream could act as the caller here. A JWT is for other services too, and they
+// verify it again.
 func ownCredential(ctx context.Context) bool {
 	id, ok := auth.FromContext(ctx)
 	return ok && id.Method == auth.MethodToken
@@ -169,8 +170,8 @@ func operations(cfg *config.Config) ([]semel.Operation, error) {
 	return ops, errors.Join(errs...)
 }
 
-// onlyVerified lets every verified caller of the tenant see an answer that the tenant
-// shares. A caller who is known only by a credential belongs to no tenant.
+// onlyVerified lets every verified caller of the tenant see an answer that the tenant shares. A
+// caller with nothing but an unverified credential belongs to no tenant.
 func onlyVerified(_ context.Context, call semel.Call, _ semel.Record) error {
 	if semelhttp.DerivedPrincipal(call.Principal) {
 		return errors.New("the caller has no verified identity")
@@ -180,9 +181,9 @@ func onlyVerified(_ context.Context, call semel.Call, _ semel.Record) error {
 
 // dataHandler limits serveData to the budget of bytes in flight. It authenticates the
 // caller once, for everything behind it.
-func (s *Server) dataHandler(cfg *config.Config) http.Handler {
+func (s *Server) dataHandler(cfg *config.Config, budget *limit.Budget) http.Handler {
 	quotas := cfg.Quotas != config.Quotas{Window: cfg.Quotas.Window}
-	limited := s.budget.Handler(http.HandlerFunc(s.serveData), new(s.limitOptions(cfg)))
+	limited := budget.Handler(http.HandlerFunc(s.serveData), new(s.limitOptions(cfg)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a := s.current().auth; a.Configured() {
 			// A bad credential is refused by the handlers that need the caller.
@@ -234,8 +235,8 @@ func (s *Server) answersHTTP(rec *semel.Record) bool {
 	return semelhttp.Marked(rec) || !own && g.guard.Serves(rec.ID.Operation)
 }
 
-// interrupt stops whatever still runs: upstream calls are cancelled, and their attempts
-// end according to what is known of them.
+// interrupt cancels the upstream calls that still run. How their attempts end depends on how
+// much of them was sent.
 func (g *generation) interrupt() {
 	for _, p := range g.proxies {
 		p.Interrupt()

@@ -115,7 +115,7 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 		a.engine.Internal().Answered(ctx, e)
 	}()
 	call := semel.Call{
-		Operation: operation, Key: body.Key,
+		Operation: operation, Key: body.Key, Payload: body.Payload,
 		Door: Name, Holder: holder, FirstSent: body.FirstSent, Sequence: body.Sequence, Wait: wait, Attributes: body.Attributes, Confirm: body.Confirm, StepUp: body.StepUp,
 	}
 	if call.Key == "" {
@@ -124,7 +124,6 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 	if a.opts.Reserved != nil && a.opts.Reserved(operation) {
 		return 0, nil, a.newProblem(semel.CodeUnknownOperation, "operation "+operation+" can't begin here")
 	}
-	call.Payload = body.Payload
 	if call.Fingerprint, err = a.fingerprint(body, path); err != nil {
 		return 0, nil, err
 	}
@@ -148,23 +147,12 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 			return x.granted(at, err)
 		}
 	}
-	if ans.Decision != semel.Execute && ans.Decision != semel.Replay {
-		p := a.problemOf(ans.Err())
-		p.Limit = ans.Limit
-		switch p.Code {
-		case semel.CodeSuperseded:
-			p.LastSequence = ans.Record.Sequence
-		case semel.CodeSequenceGap:
-			p.ExpectedSequence = ans.Record.Sequence
-		}
-		if door.Names(&ans) {
-			p.Record = ans.Record.ID.Encode()
-			p.set("Location", a.recordPath(p.Record))
-		}
-		return 0, nil, p
-	}
-	if ans.Decision == semel.Replay {
+	switch ans.Decision {
+	case semel.Execute:
+	case semel.Replay:
 		return http.StatusOK, &wire.Begun{Decision: semel.Replay, Record: wire.RecordOf(ans.Record)}, nil
+	default:
+		return 0, nil, a.refusedBy(&ans)
 	}
 	// From here on the holder is elsewhere, and only it renews. If the process crashes
 	// before the holder has the answer, the lease ends, and policy settles the attempt.
@@ -178,6 +166,23 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 		return 0, nil, x.ctx().Err()
 	}
 	return x.granted(ans.Attempt, nil)
+}
+
+// refusedBy is the problem of a delivery that the engine refused.
+func (a *API) refusedBy(ans *semel.Answer) *problem {
+	p := a.problemOf(ans.Err())
+	p.Limit = ans.Limit
+	switch p.Code {
+	case semel.CodeSuperseded:
+		p.LastSequence = ans.Record.Sequence
+	case semel.CodeSequenceGap:
+		p.ExpectedSequence = ans.Record.Sequence
+	}
+	if door.Names(ans) {
+		p.Record = ans.Record.ID.Encode()
+		p.set("Location", a.recordPath(p.Record))
+	}
+	return p
 }
 
 // granted gives the holder its right, or the error why there is none.

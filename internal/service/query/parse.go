@@ -47,7 +47,7 @@ type parser struct {
 	problems []Problem
 }
 
-// conjunction is a part of a query of which everything must apply.
+// conjunction is a part of a query in which everything must apply.
 type conjunction struct {
 	store.Query
 	seen map[string]bool // qualifiers
@@ -120,7 +120,7 @@ func (p *parser) term(c *conjunction) {
 	}
 }
 
-// group reads what is in parentheses.
+// group reads a part in parentheses.
 func (p *parser) group(c *conjunction) {
 	start := p.at
 	if p.depth == maxDepth {
@@ -207,33 +207,40 @@ func (p *parser) qualifier(c *conjunction) {
 	}
 	put, known := set[name]
 	switch {
-	case name == "created":
-		p.problem(start, "created is compared with an age: write created<1h or created>1h")
-	case name == "":
-		p.problem(start, "a value has no name before it: write key:VALUE or use another of %s", strings.Join(names, ", "))
-	case !known && !given:
+	case name != "" && name != "created" && !known && !given:
 		c.require(Named(name))
 		return
-	case !known:
-		p.problem(start, "there is no such qualifier%s", suggestion(name))
-	case c.seen[name] && name != "attribute" && name != "attribute_prefix":
-		p.problem(start, "%s is given twice", name)
-	case name == "held" && !given:
-		c.Held = true
-	case name == "unverified" && !given:
-		c.Unverified = true
-	case !given:
-		p.problem(start, "%s has no value: write %s:VALUE", name, name)
-	case value == "" && name != "tenant" && !cut:
-		p.problem(start, "%s has an empty value", name)
-	case value == "" && !quoted && !cut:
-		p.problem(start, `%s has no value; the empty tenant is tenant:""`, name)
-	default:
-		if wrong := put(&c.Query, value); wrong != "" {
-			p.problem(start+colon+1, "%s", wrong)
-		}
+	case !given && (name == "held" || name == "unverified"):
+		value, given = "true", true
+	}
+	if wrong := c.fault(name, value, given, quoted, cut); wrong != "" {
+		p.problem(start, "%s", wrong)
+	} else if wrong := put(&c.Query, value); wrong != "" {
+		p.problem(start+colon+1, "%s", wrong)
 	}
 	c.seen[name] = true
+}
+
+// fault says why a qualifier is wrong, whatever its value means. cut says that an asterisk
+// followed the value.
+func (c *conjunction) fault(name, value string, given, quoted, cut bool) string {
+	switch _, known := set[name]; {
+	case name == "created":
+		return "created is compared with an age: write created<1h or created>1h"
+	case name == "":
+		return "a value has no name before it: write key:VALUE or use another of " + strings.Join(names, ", ")
+	case !known:
+		return "there is no such qualifier" + suggestion(name)
+	case c.seen[name] && name != "attribute" && name != "attribute_prefix":
+		return name + " is given twice"
+	case !given:
+		return name + " has no value: write " + name + ":VALUE"
+	case value == "" && name != "tenant" && !cut:
+		return name + " has an empty value"
+	case value == "" && !quoted && !cut:
+		return name + ` has no value; the empty tenant is tenant:""`
+	}
+	return ""
 }
 
 // quoted reads a quoted value. If the end can't be found, it skips the rest of the text.

@@ -1,0 +1,151 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Run serves until ctx is done, then stops: readiness drops, after limits.shutdown_delay
+// listeners and idle connections close, and requests in flight get limits.shutdown_grace to
+// finish. Semel then stops the rest and settles it by policy: released if nothing was certainly
+// sent, otherwise unknown. Messages that are being delivered get the same grace; the others
+// stay due. It closes the store. The error is nil if every outcome was recorded.
+func (s *Server) Run(ctx context.Context) error {
+	background, stopBackground := context.WithCancel(context.Background())
+	defer stopBackground()
+	var work sync.WaitGroup
+	deliveries := s.outbox.run()
+	work.Go(func() { _ = s.engine.Run(background, 0) })
+	work.Go(func() { s.watchDurability(background) })
+	work.Go(func() { s.watchKeys(background) })
+	work.Go(func() { s.watchWrites(background) })
+	work.Go(func() { s.watchClock(background) })
+	work.Go(func() { s.observer.Run(background) })
+	work.Go(func() { s.figures.Run(background) })
+	work.Go(func() { s.gauges.census.Run(background) })
+	work.Go(func() { s.makeHandlers() })
+	signed := s.runEvidence()
+	work.Go(func() { s.tell(s.notify.Watch(background, s.Healthy)) })
+
+	failed := make(chan error, 2)
+	go func() { failed <- s.data.serve() }()
+	go func() { failed <- s.admin.serve() }()
+	s.tell(s.notify.Ready())
+	s.log.Info("serving", slog.String("listen", s.DataAddr().String()), slog.String("admin", s.AdminAddr().String()), slog.String("store", s.storeName), slog.String("version", s.version))
+
+	var err error
+	select {
+	case <-ctx.Done():
+		err = s.linger(failed)
+	case err = <-failed:
+	}
+	return errors.Join(err, s.stop(stopBackground, &work, deliveries, signed))
+}
+
+// makeHandlers makes the handlers of the API beside what a start waits for, so that the
+// first caller doesn't wait for it either.
+func (s *Server) makeHandlers() {
+	s.dataAPI.Data()
+	s.adminAPI.Admin()
+}
+
+// linger goes on serving for limits.shutdown_delay, unready, so that nobody sends a request on a
+// connection that is closed at that moment. It ends early if a listener fails.
+func (s *Server) linger(failed <-chan error) error {
+	s.stopping.Store(true)
+	delay := time.Duration(s.current().cfg.Limits.ShutdownDelay)
+	if delay == 0 {
+		return nil
+	}
+	s.log.Info("not ready any more", slog.Duration("delay", delay))
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case err := <-failed:
+		return err
+	case <-timer.C:
+		return nil
+	}
+}
+
+func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,
+	deliveries func(grace context.Context) <-chan struct{}, signed func(context.Context) error,
+) error {
+	s.stopping.Store(true)
+	s.tell(s.notify.Stopping())
+	gen := s.current()
+	grace := time.Duration(gen.cfg.Limits.ShutdownGrace)
+	s.log.Info("stopping", slog.Duration("grace", grace))
+
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	delivered := deliveries(ctx)
+	err := s.data.shutdown(ctx)
+	if err != nil {
+		s.log.Warn("requests are still in flight: their outcome is settled by policy")
+	}
+	// Stop the calls that still run, and record how they end. Their answers get some time to
+	// leave; callers who don't read them delay nothing.
+	gen.interrupt()
+	<-delivered
+	leave, cancelLeave := context.WithTimeout(context.Background(), leaveTime)
+	defer cancelLeave()
+	end, cancelEnd := context.WithTimeout(context.Background(), settleTime)
+	defer cancelEnd()
+	_ = s.data.shutdown(leave)
+	s.data.close()
+	errs := []error{gen.close(end)}
+	s.writeBehind(ctx)
+	stopBackground()
+	work.Wait()
+	if err := s.stopPush(end); err != nil {
+		s.log.Warn("the last metrics could not be pushed", slog.Any("error", err))
+	}
+	if err := s.stopTraces(end); err != nil {
+		s.log.Warn("the last spans could not be pushed", slog.Any("error", err))
+	}
+	s.dataAPI.Close()
+	s.adminAPI.Close()
+	s.admin.close()
+	errs = append(errs, s.engine.Close(end), signed(end))
+	if s.archive != nil {
+		errs = append(errs, s.archive.Close())
+	}
+	errs = append(errs, s.store.Close())
+	return errors.Join(errs...)
+}
+
+// writeBehind writes the counts and figures of deliveries, in the rest of the grace.
+func (s *Server) writeBehind(grace context.Context) {
+	if deadline, _ := grace.Deadline(); time.Until(deadline) < leastTime {
+		var cancel context.CancelFunc
+		grace, cancel = context.WithTimeout(context.Background(), leastTime)
+		defer cancel()
+	}
+	var figures error
+	var work sync.WaitGroup
+	work.Go(func() { figures = s.figures.Close(grace) })
+	lost := s.observer.Close(grace)
+	work.Wait()
+	if lost != nil {
+		s.log.Warn("not all that was counted could be written within the grace", slog.String("lost", strings.ReplaceAll(lost.Error(), "\n", ", ")))
+	}
+	if figures != nil {
+		s.log.Warn("the figures since the last write are lost", slog.Any("error", figures))
+	}
+}
+
+// leastTime is what writeBehind gets where requests have used up the grace: only the
+// counts of the last seconds remain, which a store that answers takes at once.
+const leastTime = time.Second
+
+// settleTime is how long a stop waits, after the grace, until the ends of attempts are
+// recorded.
+const settleTime = 5 * time.Second
+
+// leaveTime is the part of settleTime in which answers can leave.
+const leaveTime = 3 * time.Second
