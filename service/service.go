@@ -30,10 +30,10 @@ import (
 type Options struct {
 	// File is the configuration file. [Service.Reload] reads it again.
 	File string
-	// YAML is the configuration itself, in place of File. The files that it names are found
-	// from the working directory.
+	// YAML is the configuration itself, in place of File. Relative file names in it start at
+	// the working directory.
 	YAML []byte
-	// Env looks up the variables that the configuration refers to, and those that override
+	// Env looks up the variables that the configuration refers to, and the ones that override
 	// its settings. Defaults to [os.LookupEnv].
 	Env func(name string) (value string, set bool)
 	// Log gets what 'semel serve' writes to standard error. Defaults to [slog.Default].
@@ -50,7 +50,7 @@ type Service struct{ server *inside.Server }
 // [Service.Run]. After an error everything is closed again. The error of a configuration
 // names each fault with its line.
 //
-// Semel's migrations of PostgreSQL are made as the configuration says (store.migrate).
+// It migrates PostgreSQL if the configuration says so (store.migrate).
 func New(ctx context.Context, opts Options) (*Service, error) {
 	if opts.File != "" && opts.YAML != nil {
 		return nil, errors.New("service: give File or YAML, not both")

@@ -20,8 +20,7 @@ import (
 	"github.com/semelhq/semel/internal/service/config"
 )
 
-// inboxDoor takes activities, whose senders prove by a signature who they are. No page in a
-// browser can.
+// inboxDoor takes activities, which their senders sign. No page in a browser can do that.
 func (s *Server) inboxDoor(g *generation, a *config.ActivityPub) (d doorway, err error) {
 	opts := a.Options()
 	if opts.Handle, err = s.activityUpstream(a, s.log); err != nil {

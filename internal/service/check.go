@@ -36,11 +36,11 @@ func at(path string, err error) error {
 	return &settingError{path, err}
 }
 
-// Check finds what would keep [New] from starting a service with a configuration, whatever
-// the moment: it reads every file that a start reads, and puts everything together but the
-// store and the listeners. It changes nothing, opens no store and asks nobody. New begins
-// with it, so what it accepts can fail only by what it doesn't look at: an address that is
-// taken, a directory that another process uses, a database that doesn't answer.
+// Check finds what would keep [New] from starting a service with a configuration, whatever the
+// moment: it reads every file that a start reads, and puts everything together but the store
+// and the listeners. It changes nothing, opens no store and asks nobody. New begins with it, so
+// a configuration that it accepts can only fail for other reasons: an address in use, a
+// directory that another process uses, a database that doesn't answer.
 //
 // The error joins those of single settings; [Blame] says where in the file they are.
 func Check(cfg *config.Config) error {

@@ -26,7 +26,7 @@ func (s *Server) clockState(ctx context.Context) (st store.ClockState, now store
 	return k.ClockState(now), now, true
 }
 
-// clockText says, for people, how the store's clock stands to the one that it is kept by;
+// clockText says, for people, how far the store's time is from the system clock behind it;
 // empty if both agree.
 func clockText(st store.ClockState, now store.Instant) string {
 	switch {
@@ -50,8 +50,8 @@ func clockCheck(st store.ClockState, now store.Instant) Finding {
 // lookAtClock is how often the log can notice that the store's clock leaps.
 const lookAtClock = 2 * time.Second
 
-// watchClock logs when the clock that the store's is kept by is found to have been set, and
-// when the store follows it.
+// watchClock logs when somebody has set the clock behind the store's time, and when the store
+// follows it.
 func (s *Server) watchClock(ctx context.Context) {
 	var was store.ClockState
 	every(ctx, lookAtClock, func() {
@@ -75,8 +75,8 @@ func (s *Server) watchClock(ctx context.Context) {
 	})
 }
 
-// serveAcceptClock has the store follow its clock now. Calls of every tenant may expire by
-// that, and then run again.
+// serveAcceptClock has the store follow its clock now. Calls of every tenant may then expire
+// and run again.
 func (s *Server) serveAcceptClock(w http.ResponseWriter, r *http.Request) {
 	if !s.oversees(w, r, "accept the clock") {
 		return
@@ -98,7 +98,7 @@ func (s *Server) serveAcceptClock(w http.ResponseWriter, r *http.Request) {
 	plain(w, http.StatusOK, AcceptedClock(st)+"\n")
 }
 
-// AcceptedClock says, for people, what became of accepting a clock.
+// AcceptedClock says, for people, what accepting a clock did.
 func AcceptedClock(st store.ClockState) string {
 	if st.Held > 0 {
 		return fmt.Sprintf("accepted: the store follows its clock, which is %v ahead, in a few seconds", round(st.Held))

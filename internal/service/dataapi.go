@@ -78,9 +78,9 @@ func (s *Server) admit(c api.Caller, err error) (api.Caller, error) {
 
 var errForwarded = errors.New("the request came through a proxy, and the execution API is open to programs on this machine only: add callers to auth")
 
-// onlyKnownHosts refuses requests to a loopback listener whose host is neither a loopback
-// name nor configured. Otherwise a page could reach the listener by pointing its own name
-// to loopback.
+// onlyKnownHosts refuses requests to a loopback listener under a host that is neither a
+// loopback name nor configured. Otherwise a page could reach the listener by pointing its own
+// name to loopback.
 func (s *Server) onlyKnownHosts(next http.Handler, configured func() []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)

@@ -69,9 +69,8 @@ func breakable(cut context.Context, s dispatch.Sender) dispatch.Sender {
 	})
 }
 
-// run delivers until you call stop. Then nothing new begins, and what is under way is
-// broken off when grace is done. The channel closes when everything has ended and is
-// recorded.
+// run delivers until you call stop. Then nothing new begins, and deliveries under way break off
+// when grace is done. The channel closes when everything has ended and is recorded.
 func (o *outbox) run() (stop func(grace context.Context) (ended <-chan struct{})) {
 	ended := make(chan struct{})
 	if o == nil {

@@ -35,12 +35,12 @@ type doorway struct {
 	// declares reports whether an operation is the door's own, so that the execution API may
 	// not end its calls. Nil: none is.
 	declares func(operation string) bool
-	// accepts is what it accepts now and handles later; nil: nothing.
+	// accepts are the items that it accepts now and handles later; nil: none.
 	accepts *accepted
-	// explain says what the door makes of a request whose body was read, and does nothing.
-	// Nil: nobody can say without doing it.
+	// explain says how the door would handle a request, given its body, and does nothing. Nil:
+	// nobody can say without doing it.
 	explain func(r *http.Request, body []byte, found *api.Explained) error
-	// interrupt stops what still runs in it, and close frees what it holds. Optional.
+	// interrupt stops its running calls, and close frees its resources. Optional.
 	interrupt, close func()
 }
 
@@ -107,9 +107,9 @@ func (g *generation) doorOf(r *http.Request) string {
 	return api.Name
 }
 
-// passesDoor reports whether the path, which is no door's, would be one's if it were
-// spelled as an upstream may read it. If the upstream of a route accepts what the door has
-// checked, it may well accept at such a path what nobody has: an event without a signature.
+// passesDoor reports whether the path, which is no door's, would be one's if it were spelled as
+// an upstream may read it. If the upstream of a route accepts events that the door has checked,
+// it may well accept an unchecked one at such a path, without a signature.
 func (g *generation) passesDoor(p string) bool {
 	if len(g.doors) == 0 {
 		return false
@@ -136,7 +136,7 @@ type accepted struct {
 	principal   string   // of the calls, which no caller may have
 	// work handles an item: payload is that of its message.
 	work func(ctx context.Context, payload []byte) error
-	// limits are those of dispatch; its Allow and Sender aren't used.
+	// limits are for dispatch, which doesn't use Allow and Sender of it.
 	limits dispatch.Destination
 }
 
@@ -150,9 +150,8 @@ const (
 	acceptedExtra = 15 * time.Second
 )
 
-// destinations are those of what the doors accept. An item is handled by the door that the
-// configuration then has. After a crash while an item is handled, another attempt follows
-// when the lease is over.
+// destinations deliver the items that the doors accept, each to the door in the configuration
+// at that time. After a crash, another attempt follows when the lease is over.
 func (s *Server) destinations(g *generation) map[string]dispatch.Destination {
 	all := map[string]dispatch.Destination{}
 	for i := range g.doors {
@@ -162,7 +161,7 @@ func (s *Server) destinations(g *generation) map[string]dispatch.Destination {
 		}
 		to := a.limits
 		to.MaxBackoff, to.MaxTries = acceptedMaxBackoff, acceptedMaxTries
-		// Whoever could send such a message would choose what is done, and in whose name.
+		// Whoever could send such a message would choose the work, and who asks for it.
 		to.Allow = func(call semel.ID) bool {
 			who, _ := call.Scope()
 			return who == a.principal && slices.Contains(a.operations, call.Operation)

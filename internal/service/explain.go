@@ -16,9 +16,9 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// explain says what serveData would do with a request whose body was read: which rule takes
-// it, why the others don't, and how it ends. It asks the same rules in the same order, and
-// does nothing. The request counts as one that came to the data listener.
+// explain says what serveData would do with a request, given its body: which rule takes it, why
+// the others don't, and how it ends. It asks the same rules in the same order, and does
+// nothing. The request counts as one that came to the data listener.
 func (s *Server) explain(r *http.Request, body []byte) (api.Explained, error) {
 	g := s.enter()
 	defer g.inFlight.Done()
@@ -35,8 +35,8 @@ func (s *Server) explain(r *http.Request, body []byte) (api.Explained, error) {
 	return x.found, err
 }
 
-// Explain says what a service with a configuration would do with a request from this machine
-// whose body was read. It opens no store, fetches nothing, and keeps no evidence.
+// Explain says what a service with a configuration would do with a request from this machine,
+// given its body. It opens no store, fetches nothing, and keeps no evidence.
 func Explain(cfg *config.Config, r *http.Request, body []byte) (found api.Explained, err error) {
 	silent := *cfg
 	silent.Evidence.KeyFile = ""
@@ -96,7 +96,7 @@ func (x *explanation) own() {
 	}
 }
 
-// doors asks the doors, whose paths no route can hide, or the one that is asked last.
+// doors asks the doors, which no route can hide, or the one at the root, which comes last.
 func (x *explanation) doors(last bool) error {
 	for i := range x.g.doors {
 		d := &x.g.doors[i]

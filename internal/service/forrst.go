@@ -45,8 +45,8 @@ func (s *Server) forrstDoor(g *generation, c *config.Forrst) (d doorway, err err
 	return doorway{Handler: s.ownAPI(service), name: forrst.Name, upstream: c.Upstream, form: true, explain: explain, paths: []string{c.Path}, interrupt: up.Interrupt, close: up.Close}, nil
 }
 
-// verifiedCallers says who calls a door whose calls are the service's own, so where callers
-// can be verified an unverified credential counts for nothing, as for the execution API. The
+// verifiedCallers says who calls a door where the service itself is the server. As for the
+// execution API, an unverified credential counts for nothing if callers can be verified. The
 // configuration can name credentials that the upstream verifies, or have callers share.
 func (g *generation) verifiedCallers(c *config.Callers) func(r *http.Request) (semelhttp.Caller, error) {
 	callers := g.guard.Callers(semelhttp.Route{Credential: c.Credential, Anonymous: c.Anonymous})
@@ -86,7 +86,7 @@ func forrstOptions(c *config.Forrst, run forrst.Handler) (forrst.Options, error)
 	return opts, nil
 }
 
-// prepare says who calls to the upstream, and keeps from it what is the service's own.
+// prepare tells the upstream who calls, and removes the service's own headers and tokens.
 func prepare(g *generation, c *config.Forrst) func(context.Context, *forrst.Request, http.Header) {
 	return func(ctx context.Context, r *forrst.Request, header http.Header) {
 		for _, name := range g.auth.IdentityHeaders() {

@@ -22,7 +22,7 @@ func paceOf(l *config.Limits) limit.Pace {
 	return limit.Pace{Rate: int64(l.Rate), Grace: time.Duration(l.RateGrace)}
 }
 
-// limitOptions are those of the limits in front of the doors.
+// limitOptions configure the limits in front of the doors.
 func (s *Server) limitOptions(cfg *config.Config) limit.Options {
 	return limit.Options{
 		TypeBase: problemsPath, Caller: callerOf, Pace: paceOf(&cfg.Limits), BodyTimeout: time.Duration(cfg.Limits.ReadTimeout),
@@ -37,9 +37,9 @@ func (s *Server) limitOptions(cfg *config.Config) limit.Options {
 // this name.
 const unverified = "\x00"
 
-// callerOf is whose share of the budget a request uses. Somebody unverified can make up a
-// credential for every request, so their address counts instead; for IPv6, the network of
-// one subscriber.
+// callerOf names the caller who pays for a request from their budget. Somebody unverified can
+// make up a credential for every request, so their address counts instead; for IPv6, the
+// network of one subscriber.
 func callerOf(r *http.Request) limit.Caller {
 	if id, ok := auth.FromContext(r.Context()); ok {
 		return limit.Caller{Tenant: id.Tenant, Principal: id.Principal}
@@ -72,10 +72,10 @@ func withNetwork(r *http.Request) *http.Request {
 	return r
 }
 
-// accountOf is whose quotas a record uses. Callers whom nobody has verified can use
-// another credential for every call, which makes each a new principal. So they count by
-// the network that they call from, as their bytes in flight do, and the quota of their
-// common tenant bounds all of them.
+// accountOf names the tenant and principal that pay for a record from their quotas. Callers
+// whom nobody has verified can use another credential for every call, which makes each a new
+// principal. So they count by the network that they call from, as their bytes in flight do, and
+// the quota of their common tenant bounds all of them.
 func accountOf(ctx context.Context, rec *semel.Record) (tenant, principal string) {
 	who := cmp.Or(rec.Principal, rec.BoundTo)
 	if semelhttp.DerivedPrincipal(who) {

@@ -23,8 +23,8 @@ type gauges struct {
 	version string
 
 	mu sync.Mutex
-	// signed is the size of the newest signed checkpoint that was seen, and since is when
-	// entries without one were seen first.
+	// signed is the size of the newest signed checkpoint, and since is when entries without one
+	// first showed up.
 	signed uint64
 	since  time.Time
 }

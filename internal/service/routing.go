@@ -11,9 +11,9 @@ import (
 	"github.com/semelhq/semel/door/semelproxy"
 )
 
-// routing finds the route of a request. Patterns and their precedence are those of
-// [http.ServeMux], but without its redirects: many clients follow none, and those that do
-// may send the request again without its key.
+// routing finds the route of a request. Patterns and their precedence work as in
+// [http.ServeMux], but without its redirects: many clients follow none, and others may send the
+// request again without its key.
 type routing struct {
 	mux     *http.ServeMux
 	proxies map[string]*semelproxy.Proxy // by pattern

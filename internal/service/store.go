@@ -17,10 +17,9 @@ import (
 	"github.com/semelhq/semel/store/redisstore"
 )
 
-// OpenStore opens the store that a configuration names: "pebble:" and a directory, a
-// postgres, redis or redis-cluster URL, or "memory:". With the profile strict it refuses
-// a store whose live settings are unsafe, with a sentence for each of them. The context
-// bounds opening.
+// OpenStore opens the store that a configuration names: "pebble:" and a directory, a postgres,
+// redis or redis-cluster URL, or "memory:". With the profile strict it refuses a store with
+// unsafe live settings, and says why for each. The context bounds opening.
 func OpenStore(ctx context.Context, c config.Store) (semel.Store, error) {
 	return openStoreWith(ctx, c, &pebblestore.Options{})
 }

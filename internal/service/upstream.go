@@ -37,7 +37,7 @@ func (u *upstream) post(ctx context.Context, call semel.ID, m *semel.Message, he
 	return u.sender.Deliver(ctx, dispatch.Delivery{Message: m, Call: call, Header: header})
 }
 
-// encoded sets headers, whose values are encoded as in a path of a URL.
+// encoded sets headers, with values encoded as in a path of a URL.
 func encoded(h http.Header, namesAndValues ...string) {
 	for i := 0; i < len(namesAndValues); i += 2 {
 		h.Set(namesAndValues[i], url.PathEscape(namesAndValues[i+1]))

@@ -15,8 +15,8 @@ import (
 	"github.com/semelhq/semel/internal/service/config"
 )
 
-// webhookDoor receives the webhooks of one sender, who proves by a signature who they are. No
-// page in a browser can.
+// webhookDoor receives the webhooks of one sender, who signs them. No page in a browser can do
+// that.
 func (s *Server) webhookDoor(_ *generation, w *config.Webhook) (d doorway, err error) {
 	opts, err := w.Receiver()
 	if err != nil {

@@ -73,10 +73,9 @@ func (s *Server) whatsAppDoor(gateway *ids.Gateway, c *config.WhatsApp) (d doorw
 	}}, nil
 }
 
-// untilStopped calls work, and gives up some time after ctx is done. By then only a
-// command can be running, which goes on even if its caller hangs up; its handler has a
-// timeout of its own. A message that was given up stays due, and finds the command where
-// it was left.
+// untilStopped calls work, and gives up some time after ctx is done. By then only a command can
+// be running, which goes on even if its caller hangs up; its handler has a timeout of its own.
+// An abandoned message stays due, and the next attempt finds the command as this one left it.
 func untilStopped(ctx context.Context, work func() error) error {
 	ended := make(chan error, 1)
 	go func() {

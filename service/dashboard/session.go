@@ -36,7 +36,7 @@ const (
 	maxOfOne = 16
 )
 
-// user is whose session it is.
+// user owns a session.
 type user struct{ tenant, principal string }
 
 type session struct {
@@ -46,7 +46,7 @@ type session struct {
 	until         time.Time
 }
 
-// sessions are those of one process.
+// sessions are all of one process.
 type sessions struct {
 	path string // of the cookie
 	now  func() time.Time

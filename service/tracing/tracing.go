@@ -43,7 +43,7 @@ const (
 	attrLink        = "semel.link" // of a link: executed
 )
 
-// consumers are the doors whose senders don't wait for the work itself.
+// consumers are doors that answer before the work itself.
 var consumers = map[string]bool{"webhook": true, "activitypub": true, "whatsapp": true}
 
 // w3c reads and writes the headers.
@@ -52,14 +52,14 @@ var w3c propagation.TraceContext
 // Tracer makes the spans. Make one with [New]. It may be used concurrently.
 type Tracer struct{ tracer trace.Tracer }
 
-// New makes a tracer whose spans go to a provider. The provider decides what is sampled: with
-// the SDK's ParentBased sampler, that is what the caller has sampled.
+// New makes a tracer that gives its spans to a provider. The provider decides what is sampled:
+// with the SDK's ParentBased sampler, that is what the caller has sampled.
 func New(provider trace.TracerProvider) *Tracer {
 	return &Tracer{provider.Tracer("github.com/semelhq/semel/service/tracing")}
 }
 
-// Events are for the engine's options, alone or together with others. Those of a nil tracer
-// observe nothing, and cost nothing.
+// Events are for the engine's options, alone or together with others. A nil tracer's observe
+// nothing, and cost nothing.
 func (t *Tracer) Events() *semel.Events {
 	if t == nil {
 		return &semel.Events{}

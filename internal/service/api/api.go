@@ -21,8 +21,7 @@ type Options struct {
 	// Observer gets the engine's events. Without one, decisions are neither counted nor
 	// streamed.
 	Observer *Observer
-	// Figures are what GET /v1/figures tells. Nil: those that other nodes have in the
-	// engine's store.
+	// Figures are for GET /v1/figures. Nil: only other nodes' figures in the engine's store.
 	Figures *figures.Figures
 	// Evidence is the log that the endpoints on evidence read. Nil: they are refused.
 	Evidence *evidence.Log
@@ -35,14 +34,14 @@ type Options struct {
 	// Reserved reports whether an operation belongs to another door, with rules of its
 	// own: its calls can neither begin nor end here. Nil: none.
 	Reserved func(operation string) bool
-	// Answers reports whether duplicates of a record get their answer over HTTP by a
-	// route, so that it can only be settled with an HTTP answer. Nil: only records whose
-	// door says so.
+	// Answers reports whether duplicates of a record get their answer over HTTP by a route, so
+	// that it can only be settled with an HTTP answer. Nil: only records that their door has
+	// marked.
 	Answers func(rec *semel.Record) bool
 	// MaySend reports whether a call may send messages to a destination. Nil allows all.
 	MaySend func(call semel.ID, destination string) bool
-	// Explain says what the service would do with a request that somebody has pasted, whose
-	// body was read. Nil: POST /v1/explain answers that it can't.
+	// Explain says what the service would do with a pasted request, given its body. Nil: POST
+	// /v1/explain answers that it can't.
 	Explain func(r *http.Request, body []byte) (Explained, error)
 	// BaseURL comes before paths in problem types and Location headers, without a slash
 	// at its end. Defaults to nothing, so that they are relative to the answering server.
@@ -92,7 +91,7 @@ func (r Role) String() string {
 // Caller is who sent a request. Roles are for verified callers, who have a Principal.
 type Caller struct {
 	Tenant, Principal string
-	// Credential and Unproved are those of [semelhttp.Caller], if nobody verified the caller.
+	// Credential and Unproved are as in [semelhttp.Caller], if nobody verified the caller.
 	Credential string
 	Unproved   bool
 	Role       Role
@@ -100,8 +99,8 @@ type Caller struct {
 	AllTenants bool
 }
 
-// who names the caller in what they decide about records. Where nobody verifies callers,
-// as on a listener on loopback, all have one name.
+// who names the caller in decisions about records. Where nobody verifies callers, as on a
+// listener on loopback, all have one name.
 func (c *Caller) who() string { return cmp.Or(c.Principal, "local") }
 
 // API makes the handlers. All methods may be called concurrently.

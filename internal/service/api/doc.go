@@ -7,6 +7,5 @@
 // shares the store can serve any request. The lease of a remote holder is the
 // operation's, and only the holder renews it.
 //
-// Every refusal is an RFC 9457 problem, whose type is a page on the same server; see
-// [Problems].
+// Every refusal is an RFC 9457 problem. Its type is a page on the same server.
 package api

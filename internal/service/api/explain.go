@@ -18,8 +18,8 @@ type Explained struct {
 	// Why is a sentence or two; Code is that of the refusal, if it is one.
 	Why  string     `json:"why" doc:"A sentence or two."`
 	Code semel.Code `json:"code,omitempty" doc:"Why it would be refused."`
-	// Rule names the rule that matches, Door and Operation what it leads to, and Upstream
-	// where the request would go.
+	// Rule names the rule that matches, Door and Operation its target, and Upstream where the
+	// request would go.
 	Rule      string `json:"rule,omitempty" example:"routes[0]"`
 	Door      string `json:"door,omitempty"`
 	Operation string `json:"operation,omitempty"`
@@ -35,7 +35,7 @@ type Explained struct {
 	// says about the request. Both are for whoever has the configuration.
 	Setting string `json:"-"`
 	Details any    `json:"-"`
-	// Rules are all rules, in the order in which they are asked.
+	// Rules are all rules, in the order in which the service tries them.
 	Rules []Rule `json:"rules" nullable:"false" doc:"All rules, in the order in which they are asked."`
 }
 

@@ -29,7 +29,7 @@ type figuresBody struct {
 	Failing  []recordCounts `json:"failing" nullable:"false" doc:"Those with the most failed attempts."`
 }
 
-// Sums are what is counted of some deliveries, in the form of GET /v1/figures.
+// Sums are the counts of some deliveries, in the form of GET /v1/figures.
 type Sums struct {
 	Deliveries     int64   `json:"deliveries" doc:"Deliveries with a key that got a decision."`
 	Executed       int64   `json:"executed"`

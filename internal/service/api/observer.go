@@ -32,15 +32,15 @@ func NewObserver(st semel.Store) *Observer {
 }
 
 // refusedStranger reports whether a record is that of an unverified caller whom the upstream
-// refused. Such a call is given back to the caller's quota, and so they could have any number
+// refused. Such a call doesn't count against the caller's quota, so they could have any number
 // of cells beside it.
 func refusedStranger(rec *semel.Record) bool {
 	return rec.Disposition == semel.DispositionAborted && (rec.BoundTo != "" || semelhttp.DerivedPrincipal(rec.Principal))
 }
 
 // Run writes the counts of decisions and the conflicts to the store, every few seconds and,
-// unless somebody calls Close first, when ctx is done. Without it the counts are those of this process, and conflicts are
-// written when somebody lists them.
+// unless somebody calls Close first, when ctx is done. Without it counts cover only this
+// process, and conflicts are written when somebody lists them.
 func (o *Observer) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	work.Go(func() { o.conflicts.Run(ctx) })
@@ -58,9 +58,9 @@ func (o *Observer) queues() map[string]queue {
 	return map[string]queue{"counts": o.tally, "conflicts": o.conflicts.Listed, "payloads": o.conflicts.Payloads}
 }
 
-// Waiting calls tell for each kind of what is written behind deliveries (counts, conflicts and
-// payloads), with how many notes wait to be written, and how many were lost, because too many
-// waited or the store failed.
+// Waiting calls tell for each kind of notes that are written behind deliveries (counts,
+// conflicts and payloads), with how many wait, and how many were lost because too many waited
+// or the store failed.
 func (o *Observer) Waiting(tell func(kind string, waiting int, lost uint64)) {
 	for kind, q := range o.queues() {
 		waiting, lost := q.State()
@@ -68,8 +68,8 @@ func (o *Observer) Waiting(tell func(kind string, waiting int, lost uint64)) {
 	}
 }
 
-// Close writes what waits, within ctx. The error says how much it gives up. What is noted
-// afterwards is lost.
+// Close writes the waiting notes, within ctx. The error says how many it gives up. Later notes
+// are lost.
 func (o *Observer) Close(ctx context.Context) error {
 	var work sync.WaitGroup
 	var mu sync.Mutex

@@ -24,9 +24,9 @@ var docsStyle []byte
 // nothing else.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// pages serves the pages for people. They are the same for all callers, and say nothing
-// about calls. The data handler shows the description only to those who may use the API.
-// The pages about problems, and their style, are for everybody who gets a problem.
+// pages serves the pages for people. They are the same for all callers, and say nothing about
+// calls. The data handler shows the description only to callers who may use the API. The pages
+// about problems, and their style, are for everybody who gets a problem.
 func (b *builder) pages() {
 	serve := func(path, media string, body func() []byte) {
 		b.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {

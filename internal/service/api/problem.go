@@ -122,7 +122,7 @@ const (
 	deliversKey = "semel.delivers" // true: its requests deliver calls
 )
 
-// delivers is the metadata of an operation whose requests deliver calls.
+// delivers is the metadata of an operation that delivers calls.
 var delivers = map[string]any{deliversKey: true}
 
 // hookHuma turns huma's own refusals into problems, and makes its validation strict. Both
@@ -138,7 +138,8 @@ var hookHuma = sync.OnceFunc(func() {
 			return (&API{}).refusal(status, msg, errs)
 		}
 		p := a.refusal(status, msg, errs)
-		// A form that nobody has is found out when the request has been answered and told of.
+		// huma notices a form that nobody offers only after the request was answered and
+		// reported.
 		if status != http.StatusNotAcceptable && !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, body.ErrRefused) }) {
 			r, _ := humago.Unwrap(ctx)
 			a.refused(ctx.Operation(), r, p)
@@ -176,7 +177,7 @@ func (a *API) refusal(status int, msg string, errs []error) *problem {
 	}
 	p := a.newProblem(code, msg)
 	for _, err := range errs {
-		// The value is left out: it may be a secret.
+		// Without the value: it may be a secret.
 		if d, ok := err.(huma.ErrorDetailer); ok && len(p.Errors) < maxMistakes {
 			p.Errors = append(p.Errors, wire.Mistake{Location: d.ErrorDetail().Location, Message: d.ErrorDetail().Message})
 		}

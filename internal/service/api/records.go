@@ -133,7 +133,7 @@ func searchRecords(x *exchange, in *searchInput) (*searchOutput, error) {
 	return out, nil
 }
 
-// change lets an operator change the record with a name, and answers with what it is then.
+// change lets an operator change the record with a name, and answers with the new record.
 func (x *exchange) change(name string, f func(id semel.ID) (semel.Record, error)) (*recordOutput, error) {
 	id, err := x.named(name)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// ringSize is how many events are kept for readers who come back.
+// ringSize is how many events wait for readers who come back.
 const ringSize = 4096
 
 // event is one of the engine's events.
@@ -48,8 +48,8 @@ func (g *ring) add(ev event) {
 	}
 }
 
-// erase empties the events about identities that were erased, the purge itself included, whose
-// time is this machine's. Their numbers stay.
+// erase empties the events about erased identities, the purge itself included. Purges have this
+// machine's time. Their numbers stay.
 func (g *ring) erase(erased func(semel.ID, time.Time) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -153,8 +153,8 @@ var everyRoute = []semel.Code{semel.CodeInvalidCall, door.CodeUnauthorized, door
 // withBody has the codes of endpoints that read a body.
 var withBody = []semel.Code{door.CodeTooLarge, door.CodeUnsupportedMedia, semelhttp.CodeBodyUnreadable, door.CodeOverBudget, door.CodeBodyTooSlow}
 
-// route registers an endpoint: who may use it, which codes it may answer with in addition
-// to op's responses, and what it does.
+// route registers an endpoint. role may use it, and it may answer with codes in addition to
+// op's responses.
 func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Code, f func(x *exchange, in *I) (*O, error)) {
 	a := b.api
 	op.Metadata = map[string]any{apiKey: a, deliversKey: op.Metadata[deliversKey]}

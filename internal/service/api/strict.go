@@ -11,10 +11,9 @@ import (
 	"github.com/semelhq/semel/internal/wire"
 )
 
-// strictJSON reads only what package canon accepts, so that no two readers can disagree
-// about a body: it refuses duplicate member names, invalid UTF-8 and text after the
-// value, at any depth. The payload of a call is left to whoever takes its fingerprint,
-// which is as strict.
+// strictJSON reads only what package canon accepts, so that no two readers can disagree about a
+// body: it refuses duplicate member names, invalid UTF-8 and text after the value, at any
+// depth. Whoever takes the fingerprint of a payload checks it as strictly.
 var strictJSON = huma.Format{
 	Marshal: func(w io.Writer, v any) error { return wire.NewEncoder(w).Encode(v) },
 	Unmarshal: func(data []byte, v any) error {
@@ -41,9 +40,8 @@ var strictJSON = huma.Format{
 	},
 }
 
-// maxValues bounds the values of a body without those that callers fill as they like: a
-// tree of them, and a complaint about each, take many times their bytes. The largest batch
-// has fewer.
+// maxValues bounds the values of a body, apart from payloads and results: a tree of them, and a
+// complaint about each, take many times their bytes. The largest batch has fewer.
 const (
 	maxValues = 10_000
 	maxWide   = 1000 // in one object or list, of which the largest has as many
@@ -58,7 +56,7 @@ type outline struct {
 	kept   [][]byte // those of which more than a fingerprint is kept
 }
 
-// outlineOf finds what is to be left out of a body.
+// outlineOf finds the parts of a body that the outline leaves out.
 func outlineOf(data []byte) (*outline, error) {
 	o := &outline{}
 	if o.walk(data, false); o.values > maxValues {
@@ -103,7 +101,7 @@ func (o *outline) wider(n *int) {
 	}
 }
 
-// text is the outline, with a number for what is left out.
+// text is the outline, with a number for each part that it leaves out.
 func (o *outline) text(data []byte) []byte {
 	if len(o.free) == 0 {
 		return data

@@ -126,11 +126,10 @@ func (a *Authenticator) Known(r *http.Request) (Identity, error) {
 	return a.Authenticate(r)
 }
 
-// HTTPIdentity says who sent a request, as Known does, for a guard. It leaves a request
-// without a credential of a configured method to the default rule, in the default tenant:
-// the principal is then the digest of what the route calls its credential. So callers are
-// kept apart even if the upstream authenticates them itself. It refuses an invalid
-// credential.
+// HTTPIdentity says who sent a request, as Known does, for a guard. It leaves a request without
+// a credential of a configured method to the default rule, in the default tenant: the principal
+// is then the digest of what the route calls its credential. So callers stay apart even if the
+// upstream authenticates them itself. It refuses an invalid credential.
 func (a *Authenticator) HTTPIdentity() semelhttp.IdentityFunc {
 	return func(r *http.Request) (tenant, principal string, err error) {
 		id, err := a.Known(r)
@@ -181,8 +180,8 @@ func checkText(s string) error {
 	return nil
 }
 
-// ownPrincipals are the names under which parts of the service act, such as those that accept
-// webhooks, and whoever uses a listener that is open to this machine. Names that begin with
+// ownPrincipals are the names under which parts of the service act, such as the doors for
+// webhooks, and anybody who uses a listener that is open to this machine. Names that begin with
 // "semel." are such, too.
 var ownPrincipals = []string{"semel", "local", "webhook", "activitypub", "whatsapp"}
 

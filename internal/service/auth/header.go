@@ -14,7 +14,7 @@ type trustedHeader struct {
 	tenant, principal, roles string // canonical, may be empty
 }
 
-// otherUses are fields whose values have another meaning.
+// otherUses are fields with another meaning.
 var otherUses = []string{"Authorization", "Connection", "Content-Length", "Cookie", "Host", "Idempotency-Key", "Transfer-Encoding"}
 
 func (a *Authenticator) addTrustedHeader(s TrustedHeader, f *faults) {

@@ -15,8 +15,8 @@ import (
 // maxJWTLen bounds how much is decoded before anything is verified, in bytes.
 const maxJWTLen = 16 << 10
 
-// algorithms are those that can be allowed. All of them use public keys, so nobody can
-// sign with a key that everybody has (RFC 8725 section 2.1).
+// algorithms are all that an issuer may have. They use public keys, so nobody can sign with a
+// key that everybody has (RFC 8725 section 2.1).
 var algorithms = []string{
 	"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 }
@@ -234,8 +234,7 @@ var tokenFaults = []error{
 	jwt.ErrTokenUnverifiable,
 }
 
-// tokenFault says what is wrong with a token without quoting it, which the parser's
-// errors may do.
+// tokenFault says why a token is invalid, without quoting it as the parser's errors may.
 func tokenFault(err error) string {
 	for _, known := range tokenFaults {
 		if errors.Is(err, known) {

@@ -25,8 +25,8 @@ type publicKey struct {
 	public crypto.PublicKey
 }
 
-// fits reports whether the key is meant for the algorithm. Many forgeries start with a
-// key that is used for another algorithm.
+// fits reports whether the key is for the algorithm. Many forgeries start with a key that is
+// used for another algorithm.
 func (k publicKey) fits(alg string) bool {
 	if k.alg != "" && k.alg != alg {
 		return false

@@ -42,7 +42,7 @@ func (a *Authenticator) byCertificate(r *http.Request) (Identity, error) {
 		return Identity{}, bad(invalidRequest, "the client certificate was not verified")
 	}
 	leaf := r.TLS.VerifiedChains[0][0]
-	// It was valid when the connection was made, which can be long ago.
+	// It was valid when the connection began, which can be long ago.
 	if now := time.Now(); now.After(leaf.NotAfter) || now.Before(leaf.NotBefore) {
 		return Identity{}, bad(invalidRequest, "the client certificate is not valid at this time")
 	}

@@ -61,7 +61,7 @@ func newRemoteKeys(address string) (*remoteKeys, error) {
 	return k, nil
 }
 
-// CheckKeysURL returns what is wrong with a URL as [JWT].JWKSURL, or nil.
+// CheckKeysURL returns why a URL can't be a [JWT].JWKSURL, or nil.
 func CheckKeysURL(address string) error {
 	u, err := url.Parse(address)
 	switch {
@@ -180,10 +180,10 @@ func (a *Authenticator) KeyStates() []KeyState {
 // RefreshEvery is how often to call [Authenticator.Refresh].
 const RefreshEvery = retryEvery
 
-// Refresh fetches the keys that are due: those that were never fetched, that failed last
-// time, or that are 15 minutes old. Call it when the service starts, and then every
-// [RefreshEvery]; it takes a few seconds at most. [Authenticator.KeyStates] shows
-// failures. Without Refresh, keys are fetched when tokens need them.
+// Refresh fetches the keys that are due: never fetched, failed last time, or 15 minutes old.
+// Call it when the service starts, and then every [RefreshEvery]; it takes a few seconds at
+// most. [Authenticator.KeyStates] shows failures. Without Refresh, keys are fetched when tokens
+// need them.
 func (a *Authenticator) Refresh(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, is := range a.issuers {

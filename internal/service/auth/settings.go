@@ -6,8 +6,8 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// Settings say who may call. A caller whom none of these identifies is told apart from
-// others by the digest of the credential that they send.
+// Settings say who may call. A caller whom none of these identifies is distinguished by the
+// digest of their credential.
 type Settings struct {
 	// Bearer tokens.
 	Tokens []Token `json:"tokens,omitempty"`

@@ -89,8 +89,7 @@ func deriveActivityPub(c *Config, _ *Origins, _ func(path, from string)) {
 	}
 }
 
-// Options is the inbox for package activitypub. What is left to the server are Verifier,
-// Handle and Log.
+// Options is the inbox for package activitypub. The server adds Verifier, Handle and Log.
 func (a *ActivityPub) Options() activitypub.Options {
 	return activitypub.Options{
 		Name: a.Name, Tenant: a.Tenant, Actors: a.ActorsURL, Shared: a.SharedInbox,
@@ -108,7 +107,7 @@ func (a *ActivityPub) Policies() (list activitypub.Policies) {
 	return list
 }
 
-// Base is the scheme and the host of the actors, by which senders reach the inbox.
+// Base is the scheme and the host of the actors, under which senders reach the inbox.
 func (a *ActivityPub) Base() (*url.URL, error) {
 	u, err := url.Parse(strings.ReplaceAll(a.ActorsURL, "{actor}", "a"))
 	if err != nil {
@@ -152,8 +151,8 @@ func (a *ActivityPub) Serves(path string) bool {
 	return serves
 }
 
-// activitypub checks the inboxes. Secrets are read, so that a bad one is found before the
-// service starts with it.
+// activitypub checks the inboxes. It reads secrets, so that the service never starts with a bad
+// one.
 func (v *validator) activitypub() {
 	for at, a := range items("activitypub", v.c.ActivityPub) {
 		if a.ActorsURL != "" {

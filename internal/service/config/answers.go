@@ -39,8 +39,8 @@ type Meaning struct {
 	Proves string `json:"proves"`
 	// Next is what the next delivery of the call gets.
 	Next string `json:"next"`
-	// Conditions are the entries of answers that come first if they match, each with what it
-	// proves.
+	// Conditions are the entries of answers that come first if they match, each with its
+	// verdict.
 	Conditions []string `json:"conditions,omitempty"`
 }
 

@@ -26,7 +26,7 @@ type Config struct {
 	Listen Listener `json:"listen,omitzero"`
 	// Listener for operators.
 	Admin Admin `json:"admin,omitzero"`
-	// Where records are kept.
+	// Where records are.
 	Store Store `json:"store,omitzero"`
 	// Who may call, and as whom.
 	Auth Auth `json:"auth,omitzero"`
@@ -62,7 +62,7 @@ type Config struct {
 	Metrics Metrics `json:"metrics,omitzero"`
 	// Where traces go.
 	Traces Traces `json:"traces,omitzero"`
-	// What is logged.
+	// What the service logs.
 	Log Log `json:"log,omitzero"`
 }
 
@@ -94,17 +94,17 @@ type TLS struct {
 	Cert string `json:"cert,omitzero" with:"key,the file of the private key"`
 	// PEM file of the private key.
 	Key string `json:"key,omitzero" with:"cert,the file of the certificate"`
-	// PEM file of the authorities whose client certificates are accepted. Needed by auth.mtls.
+	// PEM file of the authorities for client certificates. Needed by auth.mtls.
 	ClientCA string `json:"client_ca,omitzero"`
 }
 
-// Store says where records are kept.
+// Store says where records are.
 type Store struct {
 	// pebble: and a directory, a postgres, redis, redis-cluster or redis-sentinel URL, or memory: which forgets everything when the service stops.
 	URL string `json:"url" default:"pebble:./semel-data" flag:"store" secret:"url"`
 	// File with the URL, for a URL with a password.
 	URLFile string `json:"url_file,omitzero"`
-	// strict refuses to start on a store whose settings may lose a written record.
+	// strict refuses to start on a store that may lose a written record by its settings.
 	Profile string `json:"profile" default:"standard" enum:"standard,strict"`
 	// Schema of the tables in PostgreSQL.
 	Schema string `json:"schema" default:"semel"`
@@ -158,13 +158,13 @@ type Operation struct {
 	Class semel.Class `json:"class" default:"I1" enum:"I0,I1,I2,I3"`
 	// The operation moves money: the window is at least 24h and defaults to 7d, failures are replayed unless on_failure says otherwise, and records are archived unless archive says otherwise.
 	Financial bool `json:"financial,omitzero"`
-	// How long an outcome is kept. Defaults to what the profile of its routes says, else 24h, or 7d if financial.
+	// How long Semel keeps an outcome. Defaults to what the profile of its routes says, else 24h, or 7d if financial.
 	Window Duration `json:"window,omitzero"`
 	// How long a silent holder keeps the right to run the call.
 	Lease Duration `json:"lease" default:"30s" range:"10ms,24h"`
 	// What the delivery after a failed attempt gets, such as one that the upstream answered with 500. Defaults to replay if financial, else to what the profile of its routes says, else to replay.
 	OnFailure semel.AfterFailure `json:"on_failure,omitzero" enum:"replay,retry"`
-	// What happens to an attempt whose holder is gone when an effect is possible.
+	// What happens to an attempt without a holder when an effect is possible.
 	OnAbandoned semel.AfterAbandon `json:"on_abandoned" default:"hold" enum:"hold,retry"`
 	// What a duplicate gets while the first delivery runs.
 	InFlight semel.InFlightRule `json:"in_flight" default:"refuse" enum:"refuse,wait"`
@@ -172,7 +172,7 @@ type Operation struct {
 	MaxWait Duration `json:"max_wait" default:"30s" range:"1ms,1h"`
 	// Who shares keys.
 	Share semel.Share `json:"share" default:"principal" enum:"principal,tenant"`
-	// Largest result that is kept, up to 64MiB. Defaults to 256KiB on Redis, which keeps all results in memory.
+	// Largest result that Semel keeps, up to 64MiB. Defaults to 256KiB on Redis, which keeps all results in memory.
 	MaxResult Size `json:"max_result" default:"1MiB" range:"1,64MiB"`
 	// Accept calls over the execution API too, although a route uses the operation. Otherwise the keys belong to the route.
 	API bool `json:"api,omitzero"`
@@ -220,7 +220,7 @@ type Route struct {
 	Upstream string `json:"upstream" required:"true" format:"h2c"`
 	// Name of the operation. Defaults to the operation named default, if there is one.
 	Operation string `json:"operation,omitzero"`
-	// Contract whose statuses and shapes the answers have.
+	// Contract that the statuses and shapes of the answers follow.
 	Profile string `json:"profile" default:"ietf" enum:"ietf,stripe,acp,ucp,adyen,x402"`
 	// enforce guards, shadow reports what would have been a duplicate, off passes everything.
 	Mode string `json:"mode" default:"enforce" enum:"enforce,shadow,off"`
@@ -247,9 +247,9 @@ type Route struct {
 	Body semelhttp.BodyMode `json:"body,omitzero" enum:"auto,raw,json,form,multipart"`
 	// Headers of requests that must be the same in every delivery, such as X-Api-Version.
 	FingerprintHeaders []string `json:"fingerprint_headers,omitempty" format:"header"`
-	// Further headers of answers that are kept and replayed.
+	// Further headers of answers that Semel keeps and replays.
 	KeepHeaders []string `json:"keep_headers,omitempty" format:"header"`
-	// Origins of pages in browsers that may read refusals and replays, such as https://shop.example. List only those that the upstream lets read its answers.
+	// Origins of pages in browsers that may read refusals and replays, such as https://shop.example. List only origins that the upstream lets read its answers.
 	Origins []string `json:"origins,omitempty" single:"true"`
 	// Largest request body.
 	MaxBody    Size `json:"max_body" default:"10MiB" range:"1,1TiB"`
@@ -272,7 +272,7 @@ type KeyTemplate struct {
 	Template string `json:"template,omitzero"`
 	// What the keys of your template are unique in, such as session; it is part of the identity of a call.
 	Scope string `json:"scope,omitzero"`
-	// The field whose value names the scope, such as session_id.
+	// The field that names the scope, such as session_id.
 	ScopeField string `json:"scope_field,omitzero"`
 	// Where a request has the value of each field: header:NAME, query:NAME, form:FIELD, json:/POINTER, hash:/POINTER for the digest of any value, or cart:/POINTER for the hash of a cart.
 	Values []string `json:"values,omitempty" pairs:"true"`
@@ -330,7 +330,7 @@ type Quotas struct {
 	UnverifiedHolds int `json:"unverified_holds,omitzero" range:"0,2147483647"`
 }
 
-// Archive says where purged records are kept.
+// Archive says where purged records go.
 type Archive struct {
 	// files writes compressed files; store writes to a table beside the records, on PostgreSQL only, where it is the default unless dir is given.
 	In string `json:"in" default:"files" enum:"files,store"`
@@ -340,7 +340,7 @@ type Archive struct {
 	configured bool
 }
 
-// Evidence says how the evidence log is kept.
+// Evidence configures the evidence log.
 type Evidence struct {
 	// File with the keys of the log, as semel evidence keygen makes it. Required if an operation keeps evidence.
 	KeyFile string `json:"key_file,omitzero"`
@@ -352,7 +352,7 @@ type Evidence struct {
 	CheckpointDir string `json:"checkpoint_dir,omitzero"`
 	// Witnesses that sign every checkpoint too.
 	Witnesses []EvidenceWitness `json:"witnesses,omitempty"`
-	// How long the openings of entries are kept, at least 1h. 0 keeps them for ever.
+	// How long openings of entries stay, at least 1h. 0 keeps them for ever.
 	KeepOpenings Duration `json:"keep_openings,omitzero"`
 }
 
@@ -376,9 +376,9 @@ type Destination struct {
 	Name string `json:"name" required:"true" unique:"a destination has one URL"`
 	// Where messages are posted to: an http or https URL.
 	URL string `json:"url" required:"true" secret:"url" format:"http"`
-	// Operations whose calls may send to it. A name that ends in * stands for all with that prefix.
+	// Operations that may send to it. A name that ends in * stands for all with that prefix.
 	Operations []string `json:"operations" required:"true"`
-	// Tenants whose calls may send to it. If empty, those of all tenants.
+	// Tenants that may send to it. If empty, all tenants.
 	Tenants []string `json:"tenants,omitempty"`
 	// Files with a secret each, whsec_ and base64. Messages are signed with all of them by Standard Webhooks; without any they aren't signed.
 	SecretFiles []string `json:"secret_files,omitempty"`
@@ -420,7 +420,7 @@ type Metrics struct {
 	OTLP string `json:"otlp,omitzero" secret:"url" format:"http"`
 }
 
-// Log says what is logged.
+// Log configures the log.
 type Log struct {
 	// Least important level that is logged. Lines about deliveries that got their outcome, or were refused, are at info; warn leaves them out.
 	Level string `json:"level" default:"info" enum:"debug,info,warn,error"`

@@ -54,8 +54,8 @@ var bound = []string{
 	"quotas.", "limits.total_bytes", "limits.tenant_bytes", "limits.principal_bytes",
 }
 
-// boundDoor are the settings of webhooks and inboxes that decide whether what they accept has
-// a destination, and which. Dispatchers get those once.
+// boundDoor are the settings of webhooks and inboxes that decide whether accepted items have a
+// destination, and which. Dispatchers get destinations once.
 var boundDoor = regexp.MustCompile(`^(webhooks\[\d+\](\.(name|source|mode|timeout|lease|payments))?|activitypub\[\d+\](\.(name|timeout|lease))?)$`)
 
 // NeedsRestart selects the paths of a [Diff] that take effect only after a restart. You

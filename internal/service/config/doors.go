@@ -55,14 +55,14 @@ type mount struct {
 	paths []string // where it is
 	// serves reports further paths; nil: there are none.
 	serves func(path string) bool
-	// is says what is at a path, and lost what is wrong with a route there; hint says what
-	// to do.
+	// is names the door at a path, and lost says why a route can't be there; hint says what to
+	// do.
 	is, lost, hint string
 }
 
 const lostRoute = "so the route would get no requests"
 
-// mounts lists the doors. Those whose path isn't set are left out.
+// mounts lists the doors. It leaves out doors without a path.
 func (c *Config) mounts() (list []mount) {
 	for _, section := range doorSections {
 		for _, m := range section.mounts(c) {

@@ -13,7 +13,7 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// Setting is a setting's value, where that came from, and what it is for.
+// Setting is a setting's value, origin and purpose.
 type Setting struct {
 	// Path names the setting.
 	Path string `json:"path"`
@@ -23,7 +23,7 @@ type Setting struct {
 	Origin Origin `json:"origin"`
 	// Env is the environment variable that sets it, if there is one.
 	Env string `json:"env,omitempty"`
-	// Description says what it is for, and Allowed which values it may have.
+	// Allowed are the values that it may have.
 	Description string   `json:"description"`
 	Allowed     []string `json:"allowed,omitempty"`
 }
@@ -85,7 +85,7 @@ func below(all []Setting, path string) []Setting {
 	return found
 }
 
-// oneOfEach is a configuration with the defaults, whose lists have one item each.
+// oneOfEach is a configuration with the defaults, and one item in each list.
 func oneOfEach() *Config {
 	c := &Config{}
 	v := reflect.ValueOf(c).Elem()

@@ -51,7 +51,7 @@ func (v *validator) is(path, format, text string) {
 	}
 }
 
-// headerMistake says what is wrong with the name of a header.
+// headerMistake says why a text isn't the name of a header.
 func headerMistake(name string) (mistake, hint string) {
 	for i := range len(name) {
 		c := name[i]
@@ -63,8 +63,8 @@ func headerMistake(name string) (mistake, hint string) {
 	return "", ""
 }
 
-// urlMistake says what is wrong with a URL to which requests are sent. The value itself may be
-// a secret from the environment, so it is in no message.
+// urlMistake says why Semel can't send requests to a URL. The value itself may be a secret from
+// the environment, so it is in no message.
 func urlMistake(text string, schemes ...string) (mistake, hint string) {
 	const such = "write such as http://127.0.0.1:9000"
 	u, err := url.Parse(text)

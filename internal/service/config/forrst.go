@@ -59,7 +59,7 @@ type ForrstArguments struct {
 // minHashKey is the shortest secret of a keyed hash, in bytes.
 const minHashKey = 16
 
-// HashKey reads the secret of keyed hashes; nil where none is given.
+// HashKey reads the secret of keyed hashes; nil where there is none.
 func (f *Forrst) HashKey() ([]byte, error) {
 	if f.HashKeyFile == "" {
 		return nil, nil

@@ -5,7 +5,7 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 )
 
-// Groups of settings that several sections have. A section embeds those that it needs.
+// Groups of settings that several sections have. A section embeds the ones that it needs.
 
 // Callers says who may call a door that doesn't verify its callers by a signature.
 type Callers struct {
@@ -21,7 +21,7 @@ type Forwarding struct {
 	Timeout Duration `json:"timeout" default:"1m" range:"1ms,24h"`
 	// Connections to the upstream at once over HTTP/1.1. Further requests wait for one.
 	UpstreamConnections int `json:"upstream_connections" default:"1000" range:"1,1048576"`
-	// What the upstream's answers mean, where that isn't what they mean everywhere.
+	// The meaning of the upstream's answers where it differs from the usual one.
 	Answers Answers `json:"answers,omitzero"`
 	// Header in which the upstream gets a key that is the same in all attempts at one call.
 	EffectHeader string `json:"effect_header,omitzero" format:"header"`
@@ -35,7 +35,7 @@ type Forwarding struct {
 
 // Accepting says what becomes of items that a door accepts and posts to an upstream later.
 type Accepting struct {
-	// Whose items they are. Defaults to auth.default_tenant.
+	// Tenant of the items. Defaults to auth.default_tenant.
 	Tenant string `json:"tenant,omitzero"`
 	// Where each item is posted to, once: an http or https URL.
 	Upstream string `json:"upstream" required:"true" format:"http"`
@@ -43,9 +43,9 @@ type Accepting struct {
 	UpstreamSecretFiles []string `json:"upstream_secret_files,omitempty"`
 	// How long the upstream may take for one item.
 	Timeout Duration `json:"timeout" default:"15s" range:"100ms,10m"`
-	// How long an item whose post was cut off by a crash waits for the upstream's answer. Then it is posted again, or with mode: sync on_abandoned decides.
+	// How long an item, after a crash during its post, waits for the upstream's answer. Then it is posted again, or with mode: sync on_abandoned decides.
 	Lease Duration `json:"lease" default:"30s" range:"10ms,24h"`
-	// What goes to the evidence log: changes of records; decisions on top, what every delivery got; durable, each before its answer. Defaults to decisions where evidence.key_file is given, else none.
+	// What goes to the evidence log: changes of records; decisions on top, what every delivery got; durable, each before its answer. Defaults to decisions with evidence.key_file, else none.
 	Evidence semel.EvidenceLevel `json:"evidence,omitzero" enum:"none,changes,decisions,durable"`
 }
 

@@ -61,11 +61,11 @@ func Default() *Config {
 	return c
 }
 
-// Load reads a configuration and checks it. It returns all errors at once, as [Errors];
-// any other error says that the file could not be read. It also reads the files named by
-// url_file, token_file and secret_files, and those with the secrets of WhatsApp, of
-// webhooks and of upstreams, with sources, with machines and with schemas of arguments, but
-// not those of certificates and keys.
+// Load reads a configuration and checks it. It returns all errors at once, as [Errors]; any
+// other error says that the file could not be read. It also reads the files named by url_file,
+// token_file and secret_files, and those with the secrets of WhatsApp, of webhooks and of
+// upstreams, with sources, with machines and with schemas of arguments, but no certificates and
+// keys.
 func Load(src Source) (*Config, *Origins, error) {
 	env := src.Env
 	if env == nil {
@@ -141,7 +141,7 @@ func overlay(p *strictyaml.Report, top reflect.Value, env func(string) (string, 
 	}
 }
 
-// readSecrets reads the settings that are kept in files of their own.
+// readSecrets reads the settings that have files of their own.
 func readSecrets(p *strictyaml.Report, c *Config) {
 	if c.Store.URLFile != "" {
 		if p.Origins.Written("store.url") {

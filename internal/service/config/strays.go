@@ -10,10 +10,9 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// Strays finds environment variables, as listed by os.Environ, that look like settings
-// but aren't: misspelt settings, and unknown names in existing sections. It ignores other
-// names that begin with SEMEL_, such as those that Kubernetes sets for a service called
-// semel.
+// Strays finds environment variables, as listed by os.Environ, that look like settings but
+// aren't: misspelt settings, and unknown names in existing sections. It ignores other names
+// that begin with SEMEL_, as Kubernetes sets for a service called semel.
 func Strays(environ []string) []string {
 	var known, sections []string
 	strictyaml.EachLeaf("", reflect.ValueOf(new(Config)).Elem(), func(path string, _ reflect.Value, _ strictyaml.Field) {

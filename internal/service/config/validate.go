@@ -20,7 +20,7 @@ type validator struct {
 	c *Config
 }
 
-// validate reports all errors of a configuration whose defaults are filled in.
+// validate reports all errors of a configuration with its defaults.
 func validate(p *strictyaml.Report, c *Config) {
 	v := validator{p, c}
 	v.address("listen.address", c.Listen.Address)
@@ -116,7 +116,7 @@ func (v *validator) exposure() {
 // remoteStores are the schemes of stores that several nodes can share.
 var remoteStores = append([]string{"postgres", "postgresql"}, redisStores...)
 
-// redisStores are those of Redis and Valkey.
+// redisStores are the schemes of Redis and Valkey.
 var redisStores = []string{
 	"redis", "rediss", "redis-cluster", "rediss-cluster", "redis-sentinel", "rediss-sentinel", "redis+unix",
 	"valkey", "valkeys", "valkey-cluster", "valkeys-cluster", "valkey-sentinel", "valkeys-sentinel", "valkey+unix",
@@ -128,7 +128,7 @@ func (s Store) Redis() bool {
 	return slices.Contains(redisStores, scheme)
 }
 
-// store checks where records are kept.
+// store checks where records go.
 func (v *validator) store() {
 	const path, allowed = "store.url", "write pebble:DIR, postgres://…, redis://…, redis-cluster://… or memory:"
 	scheme, rest, _ := strings.Cut(v.c.Store.URL, ":")

@@ -96,8 +96,8 @@ func engineFault(err error, name string, sections ...any) string {
 	return settingsOf(strings.Join(lines, "; "), sections...)
 }
 
-// settingsOf replaces the names of Go's fields in a text by those that the same settings have
-// in sections of the file. A single word may be another's name, and stays in a list.
+// settingsOf replaces the names of Go's fields in a text by the names of the same settings in
+// the file. A single word may be another's name, and stays in a list.
 func settingsOf(text string, sections ...any) string {
 	for _, section := range sections {
 		for field, setting := range settingNames("", "", reflect.TypeOf(section)) {
@@ -111,8 +111,8 @@ func settingsOf(text string, sections ...any) string {
 	return text
 }
 
-// settingNames are the names of a section's settings by those of its fields; a field of a group
-// also has both names, as in FingerprintOnly.
+// settingNames are the names of a section's settings by the names of its fields; a field of a
+// group also has both names, as in FingerprintOnly.
 func settingNames(field, setting string, section reflect.Type) map[string]string {
 	names := map[string]string{}
 	for _, f := range strictyaml.Fields(section) {
@@ -244,7 +244,7 @@ func (v *validator) pattern(path, match string) bool {
 // ownPrefix is where the service itself answers, whatever the routes say.
 const ownPrefix = "/semel/"
 
-// clash names the earlier route whose pattern matches the same requests.
+// clash names the earlier route that matches the same requests.
 func (v *validator) clash(path string, i int, mistake string) {
 	for j, other := range v.c.Routes[:i] {
 		mux := http.NewServeMux()

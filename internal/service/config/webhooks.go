@@ -17,18 +17,18 @@ import (
 	"github.com/semelhq/semel/internal/service/auth"
 )
 
-// Webhook receives the webhooks of one sender, whose signature is its only credential; see
+// Webhook receives the webhooks of one sender. A signature is its only credential; see
 // [webhook.Receiver].
 type Webhook struct {
 	// Path that the sender posts to, such as /webhooks/shopify. No route can hide it.
 	Path string `json:"path" required:"true"`
 	// How the sender signs and names its events: acp, adyen, adyen-header, github, gitlab, hubspot, intercom, paddle, paypal, paystack, sendgrid, shopify, shopify-events, slack, square, standard-webhooks, standard-webhooks-ed25519, stripe, svix, telegram, twilio or whatsapp, or a YAML file that says so.
 	Source string `json:"source" required:"true"`
-	// Name of the receiver, which tells its events from those of others. Defaults to the name of the source.
+	// Name of the receiver, which distinguishes its events from all others. Defaults to the name of the source.
 	Name string `json:"name,omitzero"`
 	// File with the secret, the public key or the certificate, as the sender shows it; two while one replaces the other.
 	SecretFiles []string `json:"secret_files" required:"true"`
-	// File with the token by which the sender asks whether this is the right address, where it does.
+	// File with the token that the sender sends to verify the address, where it does.
 	VerifyTokenFile string `json:"verify_token_file,omitzero"`
 	// Address that the sender posts to, where it signs that.
 	URL string `json:"url,omitzero"`
@@ -39,11 +39,11 @@ type Webhook struct {
 	// With ack, events with the same value here, such as {body:data.object.customer}, are posted in the order in which they came, each after the one before it was accepted or parked. Others are posted in any order.
 	Order     string `json:"order,omitzero"`
 	Accepting `yaml:",inline"`
-	// With sync, what becomes of an event whose upstream did not answer: held until it is settled, or posted again.
+	// With sync, whether an event without an answer of its upstream is held until it is settled, or posted again.
 	OnAbandoned semel.AfterAbandon `json:"on_abandoned,omitzero" enum:"hold,retry"`
-	// With sync, what the upstream's answers mean, where that isn't what they mean everywhere.
+	// With sync, the meaning of the upstream's answers where it differs from the usual one.
 	Answers Answers `json:"answers,omitzero"`
-	// What becomes of an event whose id was used with another content: parked, until you replay or discard it, or dropped.
+	// Whether an event with the id of another content is parked until you replay or discard it, or dropped.
 	OnConflict webhook.AfterConflict `json:"on_conflict" default:"park" enum:"park,drop"`
 	// How long an event is recognised. Defaults to 7d, or as long as the sender repeats itself if that is longer.
 	Window Duration `json:"window,omitzero"`
@@ -70,8 +70,8 @@ func webhookAt(door, path string) mount {
 	return mount{door: door, path: door + ".path", paths: []string{path}, is: "the webhook of " + door, lost: lostRoute, hint: "give the webhook a path of its own"}
 }
 
-// deriveWebhooks fills in what follows from other settings. What can't be read is left to
-// the validator.
+// deriveWebhooks fills in what follows from other settings. The validator reports files that
+// can't be read.
 func deriveWebhooks(c *Config, origins *Origins, _ func(path, from string)) {
 	for path, w := range items("webhooks", c.Webhooks) {
 		w.Tenant = cmp.Or(w.Tenant, c.Auth.DefaultTenant)
@@ -98,7 +98,7 @@ func (c *Config) acceptedEvidence() semel.EvidenceLevel {
 	return semel.EvidenceDecisions
 }
 
-// isFile reports whether the value names a file, and not what is built in.
+// isFile reports whether the value names a file and not a built-in.
 func isFile(value string) bool {
 	return strings.ContainsAny(value, "/\\") || filepath.Ext(value) != ""
 }
@@ -142,7 +142,7 @@ func (w *Webhook) Verifier() (webhook.VerifierOptions, error) {
 	return webhook.VerifierOptions{Source: source, Secrets: secrets, URL: w.URL, Endpoint: w.Endpoint}, err
 }
 
-// Receiver is the webhook for its receiver. What is left to the server is Handle.
+// Receiver is the webhook for its receiver. The server adds Handle.
 func (w *Webhook) Receiver() (webhook.Options, error) {
 	opts := webhook.Options{
 		Name: w.Name, Tenant: w.Tenant, Mode: w.Mode, OnAbandoned: w.OnAbandoned, OnConflict: w.OnConflict, Lease: time.Duration(w.Lease), Window: time.Duration(w.Window),
@@ -165,8 +165,8 @@ func (w *Webhook) Receiver() (webhook.Options, error) {
 	return opts, nil
 }
 
-// webhooks checks the webhooks. Secrets are read, so that a bad one is found before the
-// service starts with it.
+// webhooks checks the webhooks. It reads secrets, so that the service never starts with a bad
+// one.
 func (v *validator) webhooks() {
 	names := map[string]string{}
 	for at, w := range items("webhooks", v.c.Webhooks) {
@@ -240,7 +240,7 @@ func (v *validator) receiver(at string, w *Webhook) {
 	}
 }
 
-// Warnings are what is valid and may not be what you want, a sentence each.
+// Warnings are about valid settings that you may not want, a sentence each.
 func (c *Config) Warnings() []string {
 	var list []string
 	for path, w := range items("webhooks", c.Webhooks) {

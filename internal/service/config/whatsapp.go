@@ -44,7 +44,7 @@ type WhatsApp struct {
 type WhatsAppNumber struct {
 	// Id of the phone number, as WhatsApp gave it: digits, in quotes.
 	PhoneNumberID string `json:"phone_number_id" required:"true" unique:"a number belongs to one tenant"`
-	// Tenant whose number it is. Defaults to auth.default_tenant.
+	// Tenant of the number. Defaults to auth.default_tenant.
 	Tenant string `json:"tenant,omitzero"`
 	// Rights of everybody who sends a message to this number, as the registry of commands names them.
 	Rights []string `json:"rights,omitempty"`
@@ -91,8 +91,8 @@ func deriveWhatsApp(c *Config, origins *Origins, _ func(path, from string)) {
 
 var phoneNumberID = regexp.MustCompile(`^[0-9]{1,64}$`)
 
-// whatsapp checks the WhatsApp webhook. It reads secrets, so that a bad one is found
-// before the service starts with it.
+// whatsapp checks the WhatsApp webhook. It reads secrets, so that the service never starts with
+// a bad one.
 func (v *validator) whatsapp() {
 	for at, op := range items("operations", v.c.Operations) {
 		if name := op.Name; name == whatsapp.MessageOperation || name == whatsapp.StatusOperation {

@@ -16,7 +16,7 @@ import (
 
 // Options configures [Budget.Handler] and [Requests]. Nil means the defaults.
 type Options struct {
-	// Caller says whose budget a request uses. Defaults to one caller for all.
+	// Caller says who pays for a request from their budget. Defaults to one caller for all.
 	Caller func(*http.Request) Caller
 	// Pace is how fast a body must come. Defaults to any pace.
 	Pace Pace
@@ -27,11 +27,10 @@ type Options struct {
 	// TypeBase precedes the code in the type of a problem. Defaults to
 	// "urn:semel:problem:".
 	TypeBase string
-	// Refused is told of every refusal, once: a body's reader gets [body.ErrRefused] and
-	// says nothing. Nil: nobody is told.
+	// Refused is called once for every refusal: a body's reader gets [body.ErrRefused] and says
+	// nothing. Optional.
 	Refused func(r *http.Request, code semel.Code)
-	// RetryAfter is how long a refused caller is told to wait, in whole seconds. Defaults
-	// to 1 s.
+	// RetryAfter is how long a refused caller should wait, in whole seconds. Defaults to 1 s.
 	RetryAfter time.Duration
 }
 
@@ -51,12 +50,12 @@ func (o *Options) withDefaults() Options {
 // a Content-Length announces takes nothing, because announcing costs the caller nothing.
 const reserved = 4 << 10
 
-// Handler takes the bytes of a request's body from the budget as they are read, until
-// next returns. It refuses a request that doesn't fit with a problem and a Retry-After:
-// 503 if the server's budget is used up, 429 if it is the tenant's or the caller's. It
-// refuses one that would never fit with 413, and one whose body comes too slowly with
-// 408. A body may take longer the more of it comes, so these read deadlines replace the
-// server's ReadTimeout for each body that next reads.
+// Handler takes the bytes of a request's body from the budget as they are read, until next
+// returns. It refuses a request that doesn't fit with a problem and a Retry-After: 503 if the
+// server's budget is used up, 429 if it is the tenant's or the caller's. It refuses one that
+// would never fit with 413, and a body that comes too slowly with 408. A body may take longer
+// the more of it comes, so these read deadlines replace the server's ReadTimeout for each body
+// that next reads.
 //
 // If a body stops fitting while it is read, next gets an error that wraps [body.ErrRefused]
 // and the [*ExhaustedError]. The refusal then replaces next's answer, unless that has begun.

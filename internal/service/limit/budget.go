@@ -15,8 +15,8 @@ type Bounds struct {
 	Principal int64 // of each principal of a tenant
 }
 
-// Caller says whose bytes they are. A caller who can choose these values can use up other
-// callers' shares, so they must be verified, or be the caller's address.
+// Caller pays for the bytes. A caller who can choose these values can use up other callers'
+// shares, so they must be verified, or be the caller's address.
 type Caller struct {
 	Tenant    string
 	Principal string
@@ -41,7 +41,7 @@ type share struct {
 	bound int64
 }
 
-// shares are those that a caller's bytes count against.
+// shares are the parts of the budget that a caller's bytes count against.
 func (b *Budget) shares(c Caller) [3]share {
 	return [3]share{
 		{"server", Caller{}, b.bounds.Total},
@@ -60,7 +60,7 @@ func NewBudget(bounds Bounds) (*Budget, error) {
 
 // ExhaustedError says why bytes could not be taken.
 type ExhaustedError struct {
-	// Whose budget is used up: "server", "tenant" or "caller".
+	// The budget of the "server", the "tenant" or the "caller" is used up.
 	Whose string
 	// Never is set if the bytes are more than the whole budget, so that asking again is
 	// pointless.

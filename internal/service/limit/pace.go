@@ -41,8 +41,8 @@ type deadline struct {
 	until time.Time // zero while nothing is read or written
 }
 
-// limit is SetReadDeadline or SetWriteDeadline for others. It applies to what is under way
-// too.
+// limit is SetReadDeadline or SetWriteDeadline for others. It also applies to a read or write
+// under way.
 func (d *deadline) limit(end time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *streamWriter) Write(p []byte) (n int, err error) {
 	}
 }
 
-// FlushError sends what is in the buffer.
+// FlushError sends the buffer.
 func (s *streamWriter) FlushError() error {
 	defer s.deadline.over(true)
 	_ = s.deadline.extend(time.Now().Add(s.pace.Grace))

@@ -78,7 +78,7 @@ func (n *Notifier) Watch(ctx context.Context, healthy func() bool) error {
 	}
 }
 
-// sendTimeout bounds the wait for a service manager whose queue is full.
+// sendTimeout bounds the wait while the service manager's queue is full.
 const sendTimeout = 5 * time.Second
 
 // send makes a connection for each message, as sd_notify does, because the socket is a

@@ -55,12 +55,10 @@ type Searcher interface {
 	Search(ctx context.Context, q store.Query) (store.Page, error)
 }
 
-// Find finds the newest calls that have text for a name, as [Named] has it, at most so many.
-// It reports more if there may be others. Where text is an attribute, as in order=9911, calls
-// that have it come first, and alone: every store has an index of attributes. Then come those with
-// that key, and where there are none, all records are looked at. Where
-// nothing has the name, text is taken for the value of an attribute, such as the number of an
-// order: of any that one of the newest calls has. Records that can't be read are left out.
+// Find finds the newest calls that have text for a name, as [Named] has it, at most so many. It
+// reports more if there may be others. Where text is an attribute, as in order=9911, calls that
+// have it come first, and alone: every store has an index of attributes. Then come calls with
+// that key, and without any, Find looks at all records. It skips records that can't be read.
 func Find(ctx context.Context, s Searcher, text string, most int) (found []store.Record, more bool, err error) {
 	queries := []store.Query{{Key: text}, Named(text)}
 	if name, value, ok := strings.Cut(text, "="); ok && name != "" {
@@ -74,9 +72,9 @@ func Find(ctx context.Context, s Searcher, text string, most int) (found []store
 	return found, more, err
 }
 
-// Look is Find for those who only look: where nothing has the name, text is taken for the
-// value of an attribute, such as the number of an order, of any that one of the newest calls
-// has. A command that changes what it finds must not guess so.
+// Look is Find for readers: where nothing has the name, text may be the value of an attribute,
+// such as the number of an order, of any attribute that one of the newest calls has. A command
+// that changes what it finds must not guess so.
 func Look(ctx context.Context, s Searcher, text string, most int) (found []store.Record, more bool, err error) {
 	found, more, err = Find(ctx, s, text, most)
 	if err != nil || len(found) > 0 {
@@ -104,11 +102,11 @@ func upTo(ctx context.Context, s Searcher, q store.Query, most int) (found []sto
 	}
 }
 
-// maxAttributes bounds the attributes whose values a text is compared with.
+// maxAttributes bounds the attributes that a text is compared with.
 const maxAttributes = 32
 
-// attributed selects the calls that have text for the value of an attribute, of those that the
-// newest calls have.
+// attributed selects the calls that have text for the value of any attribute of the newest
+// calls.
 func attributed(ctx context.Context, s Searcher, text string) (q store.Query, ok bool, err error) {
 	page, err := s.Search(ctx, store.Query{Limit: store.MaxSearchLimit})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package query parses queries by which people select records, and finds records by any of
-// the names that a call has:
+// Package query parses the queries with which people select records, and finds records by any
+// name of a call:
 //
 //	operation:payments.* state:rejected after:2h -principal:tests OR held
 //
@@ -55,7 +55,7 @@ type Error struct {
 type Problem struct {
 	// Column is the place, counted in characters from 1.
 	Column int
-	// Message says what is wrong. It never repeats a value.
+	// Message never repeats a value.
 	Message string
 }
 
@@ -71,8 +71,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// set has a function for each qualifier, which puts its value into the query or says what
-// is wrong with it.
+// set has a function for each qualifier, which puts its value into the query or says why it
+// can't.
 var set = map[string]func(q *store.Query, value string) (wrong string){
 	"tenant":    func(q *store.Query, v string) string { q.Tenant = &v; return "" },
 	"principal": func(q *store.Query, v string) string { q.Principal = v; return "" },
