@@ -57,13 +57,8 @@ type Config struct {
 	// Where the messages of completed calls are delivered.
 	Dispatch Dispatch `json:"dispatch,omitzero"`
 	// How fast expired records are removed.
-	Purge Purge `json:"purge,omitzero"`
-	// Where metrics go, beside GET /metrics of the admin listener.
-	Metrics Metrics `json:"metrics,omitzero"`
-	// Where traces go.
-	Traces Traces `json:"traces,omitzero"`
-	// What the service logs.
-	Log Log `json:"log,omitzero"`
+	Purge     Purge `json:"purge,omitzero"`
+	Telemetry `yaml:",inline"`
 }
 
 // Listener is an address for the guarded traffic.
@@ -161,15 +156,8 @@ type Operation struct {
 	// How long Semel keeps an outcome. Defaults to what the profile of its routes says, else 24h, or 7d if financial.
 	Window Duration `json:"window,omitzero"`
 	// How long a silent holder keeps the right to run the call.
-	Lease Duration `json:"lease" default:"30s" range:"10ms,24h"`
-	// What the delivery after a failed attempt gets, such as one that the upstream answered with 500. Defaults to replay if financial, else to what the profile of its routes says, else to replay.
-	OnFailure semel.AfterFailure `json:"on_failure,omitzero" enum:"replay,retry"`
-	// What happens to an attempt without a holder when an effect is possible.
-	OnAbandoned semel.AfterAbandon `json:"on_abandoned" default:"hold" enum:"hold,retry"`
-	// What a duplicate gets while the first delivery runs.
-	InFlight semel.InFlightRule `json:"in_flight" default:"refuse" enum:"refuse,wait"`
-	// Longest wait for an outcome.
-	MaxWait Duration `json:"max_wait" default:"30s" range:"1ms,1h"`
+	Lease   Duration `json:"lease" default:"30s" range:"10ms,24h"`
+	Repeats `yaml:",inline"`
 	// Who shares keys.
 	Share semel.Share `json:"share" default:"principal" enum:"principal,tenant"`
 	// Largest result that Semel keeps, up to 64MiB. Defaults to 256KiB on Redis, which keeps all results in memory.
@@ -184,12 +172,7 @@ type Operation struct {
 	ReconcileURL string `json:"reconcile_url,omitzero" secret:"url" format:"http"`
 	// Pause between two questions about the same held call.
 	ReconcileEvery Duration `json:"reconcile_every" default:"1m" range:"1s,365d"`
-	// Refuse a call that was first sent before the window.
-	RefuseLate bool `json:"refuse_late,omitzero"`
-	// Calls of one key are a sequence and have numbers: one at a time, and none below a number that was begun.
-	Sequenced bool `json:"sequenced,omitzero"`
-	// A sequence leaves no number out: each waits for the one before it.
-	Gapless bool `json:"gapless,omitzero"`
+	Ordering       `yaml:",inline"`
 	// Limit of duplicates of one call.
 	PerRecord Rate `json:"per_record,omitzero"`
 	// Limit of duplicates by one principal.
@@ -223,19 +206,8 @@ type Route struct {
 	// Contract that the statuses and shapes of the answers follow.
 	Profile string `json:"profile" default:"ietf" enum:"ietf,stripe,acp,ucp,adyen,x402"`
 	// enforce guards, shadow reports what would have been a duplicate, off passes everything.
-	Mode string `json:"mode" default:"enforce" enum:"enforce,shadow,off"`
-	// Whether a request must have a key. Defaults to what the profile says.
-	Key semelhttp.KeyRule `json:"key,omitzero" enum:"required,optional"`
-	// Where the key may be: header:NAME, query:NAME, form:FIELD or json:/POINTER. The first that is there counts, and others may not differ from it. Defaults to key_header.
-	KeyFrom []string `json:"key_from,omitempty" single:"true"`
-	// How the key is made from the content of a request that has none by key_from; without key_from, of every request.
-	KeyTemplate KeyTemplate `json:"key_template,omitzero"`
-	// Where the number of a call is, in the form of key_from. Required if the operation is sequenced.
-	Sequence string `json:"sequence,omitzero"`
-	// The parts of a JSON body that are compared. A change of these makes conflicts of deliveries of earlier calls.
-	Fingerprint Fingerprint `json:"fingerprint,omitzero"`
-	// Attributes that are kept with the record, by which people find it. Each is selected as in key_from, or by answer:/POINTER from the answer. Those of the operation come on top.
-	Attributes []string `json:"attributes,omitempty" pairs:"true"`
+	Mode      string `json:"mode" default:"enforce" enum:"enforce,shadow,off"`
+	Selection `yaml:",inline"`
 	// Methods that are guarded. Defaults to all but GET, HEAD, OPTIONS and TRACE.
 	Methods []string `json:"methods,omitempty" enum:"POST,PUT,PATCH,DELETE"`
 	// Header with the key.

@@ -53,3 +53,51 @@ type Accepting struct {
 func (a *Accepting) UpstreamSecrets() ([]string, error) {
 	return readSecretFiles(a.UpstreamSecretFiles)
 }
+
+// Telemetry says what the service reports about itself.
+type Telemetry struct {
+	// Where metrics go, beside GET /metrics of the admin listener.
+	Metrics Metrics `json:"metrics,omitzero"`
+	// Where traces go.
+	Traces Traces `json:"traces,omitzero"`
+	// What the service logs.
+	Log Log `json:"log,omitzero"`
+}
+
+// Repeats say whether a call runs again after a failure, and what duplicates get.
+type Repeats struct {
+	// What the delivery after a failed attempt gets, such as one that the upstream answered with 500. Defaults to replay if financial, else to what the profile of its routes says, else to replay.
+	OnFailure semel.AfterFailure `json:"on_failure,omitzero" enum:"replay,retry"`
+	// What happens to an attempt without a holder when an effect is possible.
+	OnAbandoned semel.AfterAbandon `json:"on_abandoned" default:"hold" enum:"hold,retry"`
+	// What a duplicate gets while the first delivery runs.
+	InFlight semel.InFlightRule `json:"in_flight" default:"refuse" enum:"refuse,wait"`
+	// Longest wait for an outcome.
+	MaxWait Duration `json:"max_wait" default:"30s" range:"1ms,1h"`
+}
+
+// Ordering says which calls come too late.
+type Ordering struct {
+	// Refuse a call that was first sent before the window.
+	RefuseLate bool `json:"refuse_late,omitzero"`
+	// Calls of one key are a sequence and have numbers: one at a time, and none below a number that was begun.
+	Sequenced bool `json:"sequenced,omitzero"`
+	// A sequence leaves no number out: each waits for the one before it.
+	Gapless bool `json:"gapless,omitzero"`
+}
+
+// Selection says where a route finds the key of a call, and the rest that Semel compares and keeps.
+type Selection struct {
+	// Whether a request must have a key. Defaults to what the profile says.
+	Key semelhttp.KeyRule `json:"key,omitzero" enum:"required,optional"`
+	// Where the key may be: header:NAME, query:NAME, form:FIELD or json:/POINTER. The first that is there counts, and others may not differ from it. Defaults to key_header.
+	KeyFrom []string `json:"key_from,omitempty" single:"true"`
+	// How the key is made from the content of a request that has none by key_from; without key_from, of every request.
+	KeyTemplate KeyTemplate `json:"key_template,omitzero"`
+	// Where the number of a call is, in the form of key_from. Required if the operation is sequenced.
+	Sequence string `json:"sequence,omitzero"`
+	// The parts of a JSON body that are compared. A change of these makes conflicts of deliveries of earlier calls.
+	Fingerprint Fingerprint `json:"fingerprint,omitzero"`
+	// Attributes that are kept with the record, by which people find it. Each is selected as in key_from, or by answer:/POINTER from the answer. Those of the operation come on top.
+	Attributes []string `json:"attributes,omitempty" pairs:"true"`
+}

@@ -52,15 +52,6 @@ type Source struct {
 	Flags map[string]string
 }
 
-// Default is the configuration of a service without a file.
-func Default() *Config {
-	c, _, err := Load(Source{})
-	if err != nil {
-		panic("config: the defaults are wrong: " + err.Error())
-	}
-	return c
-}
-
 // Load reads a configuration and checks it. It returns all errors at once, as [Errors]; any
 // other error says that the file could not be read. It also reads the files named by url_file,
 // token_file and secret_files, and those with the secrets of WhatsApp, of webhooks and of

@@ -359,3 +359,12 @@ func TestErrorsDontShowVariables(t *testing.T) {
 		t.Errorf("only %d of the values are errors", shown)
 	}
 }
+
+// Default is the configuration of a service without a file.
+func Default() *Config {
+	c, _, err := Load(Source{})
+	if err != nil {
+		panic("config: the defaults are wrong: " + err.Error())
+	}
+	return c
+}

@@ -34,7 +34,7 @@ func TestWith(t *testing.T) {
 		}
 	})
 	t.Run("what is wrong is said by path, everything at once", func(t *testing.T) {
-		_, err := base.With(Operation{Name: "proxy", OnAbandoned: "holt", Shields: []semel.Shield{"S7"}}, Route{Match: "x", Mode: "enfore", Unguarded: []string{"sse", "ssh"}, MaxBody: -1})
+		_, err := base.With(Operation{Name: "proxy", Repeats: Repeats{OnAbandoned: "holt"}, Shields: []semel.Shield{"S7"}}, Route{Match: "x", Mode: "enfore", Unguarded: []string{"sse", "ssh"}, MaxBody: -1})
 		want := `operations[1].on_abandoned: "holt" is not one of hold, retry; did you mean hold?
 operations[1].shields[0]: "S7" is not one of S1, S2, S3, S4
 routes[0].match: "x" is not a pattern: at offset 0: host/path missing /; write a method and a path, such as POST /charges/{id}

@@ -65,11 +65,11 @@ func (f *proxyFlags) settings(upstream string) (op config.Operation, rt config.R
 		key = semelhttp.KeyOptional
 	}
 	op = config.Operation{
-		Name: "proxy", OnAbandoned: semel.AfterAbandon(f.onAbandoned), InFlight: semel.InFlightRule(f.inFlight), MaxResult: maxResult,
+		Name: "proxy", Repeats: config.Repeats{OnAbandoned: semel.AfterAbandon(f.onAbandoned), InFlight: semel.InFlightRule(f.inFlight)}, MaxResult: maxResult,
 		ReconcileURL: f.reconcile, ReconcileEvery: config.Duration(f.reconcileEvery), Lease: config.Duration(f.lease),
 	}
 	return op, config.Route{
-		Match: "/", Upstream: upstream, Operation: op.Name, Profile: f.profile, Mode: f.mode, Key: key, KeyHeader: f.keyHeader,
+		Match: "/", Upstream: upstream, Operation: op.Name, Profile: f.profile, Mode: f.mode, Selection: config.Selection{Key: key}, KeyHeader: f.keyHeader,
 		Methods: f.route.Methods, KeepHeaders: f.route.KeepHeaders, Origins: f.route.Origins, MaxBody: maxBody, Forwarding: config.Forwarding{Timeout: config.Duration(f.timeout), Answers: answers}, PreserveHost: f.preserveHost, FreshConnections: f.route.FreshConnections,
 	}, nil
 }
