@@ -16,8 +16,6 @@ type batchInput struct {
 	Body   wire.Batch
 }
 
-type batchOutput struct{ Body wire.BatchReply }
-
 func (b *builder) batch() {
 	route(b, huma.Operation{
 		OperationID: "batch", Method: http.MethodPost, Path: "/v1/batch", Tags: []string{"executions"}, Metadata: delivers, MaxBodyBytes: b.api.opts.MaxBatchBody,
@@ -27,8 +25,8 @@ func (b *builder) batch() {
 	}, NoRole, nil, runBatch)
 }
 
-func runBatch(x *exchange, in *batchInput) (*batchOutput, error) {
-	out := &batchOutput{}
+func runBatch(x *exchange, in *batchInput) (*reply[wire.BatchReply], error) {
+	out := &reply[wire.BatchReply]{}
 	out.Body.Items = make([]wire.BatchAnswer, len(in.Body.Items))
 	var all sync.WaitGroup
 	for i := range in.Body.Items {

@@ -114,20 +114,11 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 		}
 		a.engine.Internal().Answered(ctx, e)
 	}()
-	call := semel.Call{
-		Operation: operation, Key: body.Key, Payload: body.Payload,
-		Door: Name, Holder: holder, FirstSent: body.FirstSent, Sequence: body.Sequence, Wait: wait, Attributes: body.Attributes, Confirm: body.Confirm, StepUp: body.StepUp,
-	}
-	if call.Key == "" {
-		return 0, nil, a.invalid("header."+keyHeader, "the key is missing: send it in the "+keyHeader+" header or as the member key of the body")
-	}
-	if a.opts.Reserved != nil && a.opts.Reserved(operation) {
-		return 0, nil, a.newProblem(semel.CodeUnknownOperation, "operation "+operation+" can't begin here")
-	}
-	if call.Fingerprint, err = a.fingerprint(body, path); err != nil {
+	call, err := x.call(operation, body, path)
+	if err != nil {
 		return 0, nil, err
 	}
-	x.name(&call)
+	call.Holder, call.Wait = holder, wait
 	if op, ok := a.engine.Internal().Operation(operation); ok && (wait > 0 || op.InFlight == semel.WaitInFlight) {
 		// A holder that asks again must not wait for itself.
 		if at, err := a.engine.Internal().Reclaim(x.ctx(), call); err != nil || at != nil {
@@ -166,6 +157,24 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 		return 0, nil, x.ctx().Err()
 	}
 	return x.granted(ans.Attempt, nil)
+}
+
+// call is the call that a body describes.
+func (x *exchange) call(operation string, body *wire.Beginning, path string) (call semel.Call, err error) {
+	a := x.api
+	switch {
+	case body.Key == "":
+		return call, a.invalid("header."+keyHeader, "the key is missing: send it in the "+keyHeader+" header or as the member key of the body")
+	case a.opts.Reserved != nil && a.opts.Reserved(operation):
+		return call, a.newProblem(semel.CodeUnknownOperation, "operation "+operation+" can't begin here")
+	}
+	call = semel.Call{
+		Operation: operation, Key: body.Key, Payload: body.Payload, Door: Name,
+		FirstSent: body.FirstSent, Sequence: body.Sequence, Attributes: body.Attributes, Confirm: body.Confirm, StepUp: body.StepUp,
+	}
+	x.name(&call)
+	call.Fingerprint, err = a.fingerprint(body, path)
+	return call, err
 }
 
 // refusedBy is the problem of a delivery that the engine refused.

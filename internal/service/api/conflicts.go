@@ -32,8 +32,6 @@ type conflict struct {
 	Last       time.Time                `json:"last"`
 }
 
-type conflictsOutput struct{ Body conflictList }
-
 // payloads are what the deliveries of a record asked for.
 type payloads struct {
 	Record    string      `json:"record" doc:"The record's id."`
@@ -60,8 +58,6 @@ type payloadsInput struct {
 	ID string `path:"id" maxLength:"8192" doc:"The record's id."`
 }
 
-type payloadsOutput struct{ Body payloads }
-
 func (b *builder) conflicts() {
 	route(b, huma.Operation{
 		OperationID: "listConflicts", Method: http.MethodGet, Path: "/v1/conflicts", Tags: []string{"records"},
@@ -75,7 +71,7 @@ func (b *builder) conflicts() {
 	}, Operator, []semel.Code{semel.CodeNotFound}, getPayloads)
 }
 
-func listConflicts(x *exchange, _ *struct{}) (*conflictsOutput, error) {
+func listConflicts(x *exchange, _ *struct{}) (*reply[conflictList], error) {
 	list, err := x.api.observer.conflicts.List(x.ctx(), x.tenant())
 	if err != nil {
 		return nil, err
@@ -87,10 +83,10 @@ func listConflicts(x *exchange, _ *struct{}) (*conflictsOutput, error) {
 			c.ID.Encode(), c.ID.Tenant, c.ID.Principal, c.ID.Operation, c.ID.Key, c.Decisions, c.Principals, moment(c.First), moment(c.Last),
 		})
 	}
-	return &conflictsOutput{out}, nil
+	return &reply[conflictList]{out}, nil
 }
 
-func getPayloads(x *exchange, in *payloadsInput) (*payloadsOutput, error) {
+func getPayloads(x *exchange, in *payloadsInput) (*reply[payloads], error) {
 	id, err := x.named(in.ID)
 	if err != nil || !x.oversees(id.Tenant) {
 		return nil, x.noRecord()
@@ -112,7 +108,7 @@ func getPayloads(x *exchange, in *payloadsInput) (*payloadsOutput, error) {
 		p := &refused[i]
 		out.Presented = append(out.Presented, presented{payloadOf(p.Fingerprint, p.Payload), p.Principal, p.Count, moment(p.First), moment(p.Last)})
 	}
-	return &payloadsOutput{out}, nil
+	return &reply[payloads]{out}, nil
 }
 
 func payloadOf(fp semel.Fingerprint, data []byte) Payload {

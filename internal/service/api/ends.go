@@ -12,8 +12,6 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-type recordOutput struct{ Body wire.RecordBody }
-
 // An ending ends an attempt.
 type ending = func(at *semel.Attempt) error
 
@@ -22,7 +20,7 @@ func end[B any](b *builder, name, summary, description string, read func(x *exch
 	route(b, huma.Operation{
 		OperationID: name, Method: http.MethodPost, Path: "/v1/executions/{execution}/" + name, Tags: []string{"executions"},
 		Summary: summary, Description: description + " Repeating it is harmless; another end afterwards is already_ended.",
-	}, NoRole, attached, func(x *exchange, in *onExecution[B]) (*recordOutput, error) {
+	}, NoRole, attached, func(x *exchange, in *onExecution[B]) (*reply[wire.RecordBody], error) {
 		f, err := read(x, in.Body)
 		if err != nil {
 			return nil, err
@@ -31,7 +29,7 @@ func end[B any](b *builder, name, summary, description string, read func(x *exch
 		if err != nil {
 			return nil, err
 		}
-		return &recordOutput{*body}, nil
+		return &reply[wire.RecordBody]{*body}, nil
 	})
 }
 

@@ -18,6 +18,9 @@ type exchange struct {
 	admin  bool // it came through the admin handler
 }
 
+// reply is an answer with nothing but a body.
+type reply[T any] struct{ Body T }
+
 type exchangeKey struct{}
 
 // ctx is the request's context: it ends when the caller hangs up.

@@ -85,19 +85,17 @@ func (x *exchange) onAttempt(execution string, f ending) (*semel.Attempt, error)
 	}
 }
 
-type renewOutput struct{ Body wire.Renewed }
-
 func (b *builder) execution() {
 	route(b, huma.Operation{
 		OperationID: "renew", Method: http.MethodPost, Path: "/v1/executions/{execution}/renew", Tags: []string{"executions"},
 		Summary:     "Extend the lease to its full time from now",
 		Description: "If you get lease_lost, stop at once: another holder may be executing.",
-	}, NoRole, attached, func(x *exchange, in *executionInput) (*renewOutput, error) {
+	}, NoRole, attached, func(x *exchange, in *executionInput) (*reply[wire.Renewed], error) {
 		at, err := x.onAttempt(in.Execution, func(at *semel.Attempt) error { return at.Renew(x.ctx()) })
 		if err != nil {
 			return nil, err
 		}
 		rec := at.Record()
-		return &renewOutput{wire.Renewed{LeaseMS: rec.LeaseUntil.Sub(rec.UpdatedAt).Milliseconds(), LeaseUntil: rec.LeaseUntil}}, nil
+		return &reply[wire.Renewed]{wire.Renewed{LeaseMS: rec.LeaseUntil.Sub(rec.UpdatedAt).Milliseconds(), LeaseUntil: rec.LeaseUntil}}, nil
 	})
 }

@@ -69,8 +69,6 @@ type explainInput struct {
 	}
 }
 
-type explainOutput struct{ Body explanation }
-
 func (b *builder) explain() {
 	route(b, huma.Operation{
 		OperationID: "explainRequest", Method: http.MethodPost, Path: "/v1/explain", Tags: []string{"operations"}, DefaultStatus: http.StatusOK,
@@ -79,7 +77,7 @@ func (b *builder) explain() {
 	}, Viewer, []semel.Code{semel.CodeUnsupported}, explainRequest)
 }
 
-func explainRequest(x *exchange, in *explainInput) (*explainOutput, error) {
+func explainRequest(x *exchange, in *explainInput) (*reply[explanation], error) {
 	if x.api.opts.Explain == nil {
 		return nil, x.api.newProblem(semel.CodeUnsupported, "this program has its routes in its own code, and they can't be explained here")
 	}
@@ -93,7 +91,7 @@ func explainRequest(x *exchange, in *explainInput) (*explainOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &explainOutput{explanation{Method: r.Method, Target: r.RequestURI, Explained: found}}
+	out := &reply[explanation]{explanation{Method: r.Method, Target: r.RequestURI, Explained: found}}
 	if found.ID == (semel.ID{}) || !x.oversees(found.ID.Tenant) || door.Internal(found.ID.Operation) {
 		return out, nil
 	}

@@ -91,8 +91,6 @@ type figuresInput struct {
 	Minutes int `query:"minutes" minimum:"1" maximum:"10080" default:"60" doc:"How far back. Up to 180, points are minutes, and beyond that hours."`
 }
 
-type figuresOutput struct{ Body figuresBody }
-
 func (b *builder) figures() {
 	route(b, huma.Operation{
 		OperationID: "getFigures", Method: http.MethodGet, Path: "/v1/figures", Tags: []string{"figures"},
@@ -102,7 +100,7 @@ func (b *builder) figures() {
 	}, Viewer, nil, getFigures)
 }
 
-func getFigures(x *exchange, in *figuresInput) (*figuresOutput, error) {
+func getFigures(x *exchange, in *figuresInput) (*reply[figuresBody], error) {
 	if x.tenant() != nil {
 		return nil, x.api.newProblem(semel.CodeForbidden, "the figures are about all tenants, and the caller may see only their own")
 	}
@@ -125,5 +123,5 @@ func getFigures(x *exchange, in *figuresInput) (*figuresOutput, error) {
 		p := &r.Points[i]
 		out.Points = append(out.Points, point{p.At, sumsOf(&p.Sums), p.P50.Seconds(), p.P99.Seconds()})
 	}
-	return &figuresOutput{out}, nil
+	return &reply[figuresBody]{out}, nil
 }

@@ -59,16 +59,16 @@ func (b *builder) laterRoutes() {
 		[]semel.Code{semel.CodeUnsupported, semel.CodeHeld, semel.CodeInFlight, semel.CodeFailed, semel.CodeRejected}, compensateRecord)
 	changing(b, "replayMessage", "messages/{message}/replay", "Deliver a parked message again",
 		"It is delivered under its old id, as if it had not been tried. The reason is the message's error until its next try.",
-		nil, func(x *exchange, in *messageInput) (*recordOutput, error) {
+		nil, func(x *exchange, in *messageInput) (*reply[wire.RecordBody], error) {
 			return x.settleMessage(in, dispatch.Replay)
 		})
 	changing(b, "discardMessage", "messages/{message}/discard", "Give a parked message up for good", "",
-		nil, func(x *exchange, in *messageInput) (*recordOutput, error) {
+		nil, func(x *exchange, in *messageInput) (*reply[wire.RecordBody], error) {
 			return x.settleMessage(in, dispatch.Discard)
 		})
 }
 
-func compensateRecord(x *exchange, in *onRecord[wire.Reasoned]) (*recordOutput, error) {
+func compensateRecord(x *exchange, in *onRecord[wire.Reasoned]) (*reply[wire.RecordBody], error) {
 	return x.change(in.ID, func(id semel.ID) (semel.Record, error) {
 		return x.api.engine.Compensate(x.ctx(), id, x.caller.Principal, in.Body.Reason)
 	})
@@ -78,7 +78,7 @@ func compensateRecord(x *exchange, in *onRecord[wire.Reasoned]) (*recordOutput, 
 // [dispatch.Discard].
 func (x *exchange) settleMessage(in *messageInput,
 	settle func(ctx context.Context, s dispatch.Settler, call semel.ID, id, reason string) (semel.Record, error),
-) (*recordOutput, error) {
+) (*reply[wire.RecordBody], error) {
 	return x.change(in.ID, func(id semel.ID) (semel.Record, error) {
 		return settle(x.ctx(), x.api.engine.Internal(), id, in.Message, in.Body.Reason)
 	})

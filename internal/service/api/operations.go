@@ -13,20 +13,16 @@ type operationList struct {
 	Operations []operation `json:"operations" nullable:"false"`
 }
 
-type operationsOutput struct{ Body operationList }
-
 type operationInput struct {
 	Operation string `path:"operation" maxLength:"256"`
 }
-
-type operationOutput struct{ Body operation }
 
 func (b *builder) operations() {
 	route(b, huma.Operation{
 		OperationID: "listOperations", Method: http.MethodGet, Path: "/v1/operations", Tags: []string{"operations"},
 		Summary: "List the declared operations",
-	}, NoRole, nil, func(x *exchange, _ *struct{}) (*operationsOutput, error) {
-		out := &operationsOutput{operationList{Operations: []operation{}}}
+	}, NoRole, nil, func(x *exchange, _ *struct{}) (*reply[operationList], error) {
+		out := &reply[operationList]{operationList{Operations: []operation{}}}
 		for _, op := range x.api.engine.Internal().Operations() {
 			out.Body.Operations = append(out.Body.Operations, operationOf(op))
 		}
@@ -35,11 +31,11 @@ func (b *builder) operations() {
 	route(b, huma.Operation{
 		OperationID: "getOperation", Method: http.MethodGet, Path: "/v1/operations/{operation}", Tags: []string{"operations"},
 		Summary: "Read the policy of an operation",
-	}, NoRole, []semel.Code{semel.CodeUnknownOperation}, func(x *exchange, in *operationInput) (*operationOutput, error) {
+	}, NoRole, []semel.Code{semel.CodeUnknownOperation}, func(x *exchange, in *operationInput) (*reply[operation], error) {
 		op, ok := x.api.engine.Internal().Operation(in.Operation)
 		if !ok {
 			return nil, x.api.newProblem(semel.CodeUnknownOperation, "")
 		}
-		return &operationOutput{operationOf(op)}, nil
+		return &reply[operation]{operationOf(op)}, nil
 	})
 }

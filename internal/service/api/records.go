@@ -72,8 +72,6 @@ type searchInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50"`
 }
 
-type searchOutput struct{ Body wire.Page }
-
 // onRecord is an operator's request about a record.
 type onRecord[B any] struct {
 	ID   string `path:"id" maxLength:"8192" doc:"The record's id."`
@@ -88,7 +86,7 @@ func (b *builder) operatorRoutes() {
 	changing(b, "settleRecord", "settle", "Say what happened to a held record", "", nil, settleRecord)
 	changing(b, "releaseRecord", "release", "Let the next delivery run a held record again, although nobody knows what happened",
 		"This may repeat what the attempt did. Open effects must be settled first.",
-		nil, func(x *exchange, in *onRecord[wire.Forced]) (*recordOutput, error) {
+		nil, func(x *exchange, in *onRecord[wire.Forced]) (*reply[wire.RecordBody], error) {
 			return x.settle(in.ID, semel.Settlement{Outcome: semel.DispositionAbandoned, Force: in.Body.Force}, in.Body.Reason)
 		})
 	changing(b, "purgeRecord", "purge", "Forget an ended record before its time", "The next delivery of the call runs again.",
@@ -105,7 +103,7 @@ func changing[I, O any](b *builder, id, path, summary, description string, codes
 	}, Operator, append(codes, semel.CodeNotFound, semel.CodeIllegalTransition, semel.CodeUnknown, semel.CodeUnknownOperation), f)
 }
 
-func searchRecords(x *exchange, in *searchInput) (*searchOutput, error) {
+func searchRecords(x *exchange, in *searchInput) (*reply[wire.Page], error) {
 	q, err := query.Parse(in.Query)
 	if err != nil {
 		return nil, x.api.invalid("query.q", err.Error())
@@ -121,7 +119,7 @@ func searchRecords(x *exchange, in *searchInput) (*searchOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &searchOutput{wire.Page{Records: make([]wire.Record, 0, len(found.Records)), Next: found.Next}}
+	out := &reply[wire.Page]{wire.Page{Records: make([]wire.Record, 0, len(found.Records)), Next: found.Next}}
 	for i := range found.Records {
 		out.Body.Records = append(out.Body.Records, wire.RecordOf(&found.Records[i]))
 	}
@@ -134,7 +132,7 @@ func searchRecords(x *exchange, in *searchInput) (*searchOutput, error) {
 }
 
 // change lets an operator change the record with a name, and answers with the new record.
-func (x *exchange) change(name string, f func(id semel.ID) (semel.Record, error)) (*recordOutput, error) {
+func (x *exchange) change(name string, f func(id semel.ID) (semel.Record, error)) (*reply[wire.RecordBody], error) {
 	id, err := x.named(name)
 	if err != nil {
 		return nil, err
@@ -149,10 +147,10 @@ func (x *exchange) change(name string, f func(id semel.ID) (semel.Record, error)
 	case err != nil:
 		return nil, err
 	}
-	return &recordOutput{wire.RecordBody{Record: wire.RecordOf(&rec)}}, nil
+	return &reply[wire.RecordBody]{wire.RecordBody{Record: wire.RecordOf(&rec)}}, nil
 }
 
-func settleRecord(x *exchange, in *onRecord[wire.Settling]) (*recordOutput, error) {
+func settleRecord(x *exchange, in *onRecord[wire.Settling]) (*reply[wire.RecordBody], error) {
 	body := &in.Body
 	s := semel.Settlement{Outcome: body.Outcome, Failure: (*store.Failure)(body.Error), Force: body.Force}
 	hasResult := body.JSON != nil || body.Bytes != nil || answered(body)
@@ -183,7 +181,7 @@ func settleRecord(x *exchange, in *onRecord[wire.Settling]) (*recordOutput, erro
 	return x.settle(in.ID, s, body.Reason)
 }
 
-func (x *exchange) settle(name string, s semel.Settlement, reason string) (*recordOutput, error) {
+func (x *exchange) settle(name string, s semel.Settlement, reason string) (*reply[wire.RecordBody], error) {
 	return x.change(name, func(id semel.ID) (semel.Record, error) {
 		if err := x.fits(id, &s); err != nil {
 			return semel.Record{}, err

@@ -195,10 +195,10 @@ var (
 func faults(expr string) (all []string) {
 	var labels []string
 	for _, name := range metricName.FindAllString(expr, -1) {
-		m, ok := metrics.Lookup(name)
+		m, ok := lookup(name)
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 			if base, is := strings.CutSuffix(name, suffix); is && !ok {
-				m, ok = metrics.Lookup(base)
+				m, ok = lookup(base)
 				ok = ok && (m.Kind == metrics.Histogram || m.Kind == metrics.Sizes)
 			}
 		}
@@ -354,4 +354,13 @@ func TestNames(t *testing.T) {
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
 	}
+}
+
+// lookup finds a metric of the table.
+func lookup(name string) (metrics.Metric, bool) {
+	i := slices.IndexFunc(metrics.Table, func(m metrics.Metric) bool { return m.Name == name })
+	if i < 0 {
+		return metrics.Metric{}, false
+	}
+	return metrics.Table[i], true
 }

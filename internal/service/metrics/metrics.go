@@ -5,7 +5,6 @@ package metrics
 import (
 	"maps"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -283,13 +282,4 @@ func (m *Metrics) Dispatched(more *dispatch.Events) *dispatch.Events {
 		more.Breaker(destination, open)
 	}
 	return &all
-}
-
-// Lookup finds a metric of the table.
-func Lookup(name string) (Metric, bool) {
-	i := slices.IndexFunc(Table, func(m Metric) bool { return m.Name == name })
-	if i < 0 {
-		return Metric{}, false
-	}
-	return Table[i], true
 }
