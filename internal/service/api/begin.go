@@ -138,11 +138,10 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 			return x.granted(at, err)
 		}
 	}
-	switch ans.Decision {
-	case semel.Execute:
-	case semel.Replay:
+	if ans.Decision == semel.Replay {
 		return http.StatusOK, &wire.Begun{Decision: semel.Replay, Record: wire.RecordOf(ans.Record)}, nil
-	default:
+	}
+	if ans.Decision != semel.Execute {
 		return 0, nil, a.refusedBy(&ans)
 	}
 	// From here on the holder is elsewhere, and only it renews. If the process crashes
