@@ -18,7 +18,7 @@ const (
 	costSlack  = 60    // how far a group may be below its number
 )
 
-var costRow = regexp.MustCompile("^\\| (\\*\\*)?(`[^|]*`)(?:\\*\\*)? \\| .* \\| (\\d+) \\|$")
+var storeRow = regexp.MustCompile("^\\| (\\*\\*)?(`[^|]*`)(?:\\*\\*)? \\| .* \\| (\\d+) \\|$")
 
 // storeCostFaults compares the tables of the decision with the files of the tree.
 func storeCostFaults(decision string, files map[string]string) (faults []string) {
@@ -37,7 +37,7 @@ func storeCostFaults(decision string, files map[string]string) (faults []string)
 			stores[dir] = 0
 			continue
 		}
-		row := costRow.FindStringSubmatch(line)
+		row := storeRow.FindStringSubmatch(line)
 		if row == nil {
 			continue
 		}
