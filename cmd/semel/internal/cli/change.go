@@ -12,36 +12,29 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
-	"github.com/semelhq/semel/store"
 )
 
-// change is the common part of commands that change a T irrevocably, or with --all many: they
-// need a reason, and ask for confirmation first.
+// change is the common part of commands that change a T for good, or with --all many of them:
+// they need a reason, and ask first.
 type change[T any] struct {
-	from        *recordsFrom
-	reason      string
-	yes, dryRun bool
-	asJSON      bool
-	all         bool
+	from                     *recordsFrom
+	reason                   string
+	yes, dryRun, asJSON, all bool
 }
 
 // kind is one kind of things that commands change: records, or messages.
 type kind[T any] interface {
 	// words name a thing, and the state that --all selects.
 	words() (noun, state string)
-	// named reads which thing the command line names, and returns how to find it.
-	named(cmd *cobra.Command, args []string) (func(ctx context.Context, recs client.Records) (*T, error), error)
-	// mayAll refuses flags that name one thing.
-	mayAll(cmd *cobra.Command) error
-	// search calls each with everything in that state that q selects.
-	search(ctx context.Context, cmd *cobra.Command, recs client.Records, q store.Query, each func(*T)) error
+	// finder reads the command line. The function it returns finds the thing that is named
+	// there, or with --all everything in that state that the qualifiers select.
+	finder(cmd *cobra.Command, args []string, all bool) (func(ctx context.Context, recs client.Records) ([]*T, error), error)
 	// id names the thing in a warning.
 	id(*T) string
-	// show and list print one thing, and several in rows.
+	// show prints one thing, list several in rows.
 	show(io.Writer, *T) error
 	list(io.Writer, []*T) error
-	// line is the JSON of a change; after is nil if there is no record then, or nothing was
-	// done.
+	// line is the JSON of a change. after is nil if no record is left, or nothing was done.
 	line(head changeHead, of *T, after *semel.Record) any
 	// done is a sentence about the thing after the change.
 	done(action string, after *semel.Record) string
@@ -52,7 +45,7 @@ type action[T any] struct {
 	name, means string
 	// check refuses what the store would refuse.
 	check func(*T) error
-	// do returns the record that is stored afterwards, if there is one.
+	// do returns the stored record, if there still is one.
 	do func(ctx context.Context, recs client.Records, of *T) (*semel.Record, error)
 }
 
@@ -65,26 +58,25 @@ type changeHead struct {
 	Reason string `json:"reason"`
 }
 
-// flags adds the flags. readers says who reads the reason later, all describes --all; without
-// it there is no such flag.
-func (c *change[T]) flags(cmd *cobra.Command, readers, all string) {
+// flags adds the flags. all describes --all; without it there is no such flag.
+func (c *change[T]) flags(cmd *cobra.Command, all string) {
 	flags := cmd.Flags()
-	flags.StringVar(&c.reason, "reason", "", "why, for those who "+readers)
-	flags.BoolVar(&c.yes, "yes", false, "do not ask whether to go on")
-	flags.BoolVar(&c.dryRun, "dry-run", false, "only say what would happen")
+	flags.StringVar(&c.reason, "reason", "", "why, for whoever reads the log or the message later")
+	flags.BoolVar(&c.yes, "yes", false, "skip the question")
+	flags.BoolVar(&c.dryRun, "dry-run", false, "only show what would happen")
 	if all != "" {
 		flags.BoolVar(&c.all, "all", false, all)
+		cmd.ValidArgsFunction = c.from.completeQualifiers
 	}
 	jsonFlag(cmd, &c.asJSON)
 }
 
-// apply shows the thing that is named, asks for confirmation, and changes it.
+// apply finds the thing that is named, or with --all many, shows it, asks once, and changes one
+// after the other. With --all, one that can't be changed (an effect is open, or somebody else
+// was faster) is a warning, and the rest go on. After a crash, the same command finds the rest.
 func (c *change[T]) apply(cmd *cobra.Command, args []string, k kind[T], act action[T]) error {
-	noun, _ := k.words()
-	if c.all {
-		return c.applyAll(cmd, args, k, act)
-	}
-	find, err := k.named(cmd, args)
+	find, err := k.finder(cmd, args, c.all)
+	noun, state := k.words()
 	if err == nil {
 		err = c.check(cmd, noun)
 	}
@@ -92,76 +84,28 @@ func (c *change[T]) apply(cmd *cobra.Command, args []string, k kind[T], act acti
 		return err
 	}
 	return c.from.with(cmd, func(ctx context.Context, recs client.Records) error {
-		of, err := find(ctx, recs)
-		if err == nil {
-			err = act.check(of)
-		}
+		all, err := find(ctx, recs)
 		if err != nil {
 			return err
 		}
-		goOn, err := c.ask(cmd, act.name, act.means, func(w io.Writer) error { return k.show(w, of) })
-		if err != nil {
-			return err
-		}
-		var after *semel.Record
-		sentence := "Nothing was changed: this was a dry run."
-		if goOn {
-			if after, err = act.do(ctx, recs, of); err != nil {
-				return err
-			}
-			sentence = k.done(act.name, after)
-		}
-		if c.asJSON {
-			return printJSON(cmd.OutOrStdout(), k.line(changeHead{act.name, goOn, c.reason}, of, after))
-		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), sentence)
-		return err
-	})
-}
-
-// applyAll is apply for all things that wait in the records that the qualifiers in args select.
-// All are shown and confirmed together; then they are changed one by one. One that can't be
-// changed, because it has an open effect or somebody else was faster, gets a warning, and the
-// others go on. A crash in between leaves the rest as it is: the same command finds it.
-func (c *change[T]) applyAll(cmd *cobra.Command, args []string, k kind[T], act action[T]) error {
-	noun, state := k.words()
-	q, err := parseQuery(args)
-	if err == nil {
-		err = k.mayAll(cmd)
-	}
-	if err == nil {
-		err = c.check(cmd, noun+"s")
-	}
-	if err != nil {
-		return err
-	}
-	return c.from.with(cmd, func(ctx context.Context, recs client.Records) error {
 		var found []*T
-		left := 0
-		err := k.search(ctx, cmd, recs, q, func(of *T) {
-			if err := act.check(of); err != nil {
-				left++
+		for _, of := range all {
+			switch err := act.check(of); {
+			case err == nil:
+				found = append(found, of)
+			case !c.all:
+				return err
+			default:
 				warner(cmd)(fmt.Errorf("%s stays %s: %w", k.id(of), state, err))
-				return
 			}
-			found = append(found, of)
-		})
+		}
+		goOn, err := c.ask(cmd, k, act, found)
 		if err != nil {
 			return err
-		}
-		goOn := false
-		if len(found) > 0 {
-			goOn, err = c.ask(cmd, fmt.Sprintf("%s %d %ss", act.name, len(found), noun), act.means, func(w io.Writer) error { return k.list(w, found) })
-			if err != nil {
-				return err
-			}
 		}
 		done, err := c.each(ctx, cmd, recs, found, goOn, k, act)
-		if err != nil {
+		if err != nil || !c.all {
 			return err
-		}
-		if goOn {
-			left += len(found) - done
 		}
 		if !c.asJSON {
 			text := fmt.Sprintf("%d %ss are changed.", done, noun)
@@ -170,59 +114,83 @@ func (c *change[T]) applyAll(cmd *cobra.Command, args []string, k kind[T], act a
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), text)
 		}
-		if left > 0 {
+		if !goOn {
+			done = len(found)
+		}
+		if left := len(all) - done; left > 0 {
 			return illegal("%d %ss could not be changed", left, noun)
 		}
 		return nil
 	})
 }
 
-// each changes the things, or only prints them, and returns how many it has changed.
+// each changes the things, or for a dry run only prints them, and returns how many it changed.
 func (c *change[T]) each(ctx context.Context, cmd *cobra.Command, recs client.Records, found []*T, goOn bool, k kind[T], act action[T]) (done int, err error) {
-	bar := newProgress(c.from, cmd.ErrOrStderr(), len(found))
-	defer bar.clear()
+	out := cmd.OutOrStdout()
+	enc := newEncoder(out)
+	if !c.all {
+		enc.SetIndent("", "  ")
+	}
 	for i, of := range found {
 		var after *semel.Record
+		sentence := "Nothing was changed: this was a dry run."
 		if goOn {
-			if after, err = act.do(ctx, recs, of); err != nil {
-				bar.clear()
+			after, err = act.do(ctx, recs, of)
+			switch {
+			case err != nil && !c.all:
+				return done, err
+			case err != nil:
 				warner(cmd)(fmt.Errorf("%s: %w", k.id(of), err))
 				continue
 			}
 			done++
-			bar.done(i + 1)
+			sentence = k.done(act.name, after)
 		}
-		if c.asJSON {
-			bar.clear()
-			if err := newEncoder(cmd.OutOrStdout()).Encode(k.line(changeHead{act.name, goOn, c.reason}, of, after)); err != nil {
-				return done, err
-			}
+		switch {
+		case c.asJSON:
+			err = enc.Encode(k.line(changeHead{act.name, goOn, c.reason}, of, after))
+		case !c.all:
+			_, err = fmt.Fprintln(out, sentence)
+		case goOn && (i+1)%100 == 0:
+			fmt.Fprintf(cmd.ErrOrStderr(), "semel: %d of %d\n", i+1, len(found))
+		}
+		if err != nil {
+			return done, err
 		}
 	}
 	return done, nil
 }
 
-// check refuses a change without a reason, or that can't be confirmed because nobody is
-// at the terminal.
-func (c *change[T]) check(cmd *cobra.Command, thing string) error {
+// check refuses a change without a reason, or one that nobody is there to confirm.
+func (c *change[T]) check(cmd *cobra.Command, noun string) error {
 	if strings.TrimSpace(c.reason) == "" || !utf8.ValidString(c.reason) {
-		return usage("--reason is needed: why should the %s be changed?", thing)
+		return usage("--reason is needed: say why the %s should be changed", noun)
 	}
 	if !c.yes && !c.dryRun && !c.from.terminal(cmd.InOrStdin()) {
-		return usage("nobody can be asked whether to go on: add --yes, or --dry-run to see what would happen")
+		return usage("nobody is at the terminal to confirm this: add --yes, or --dry-run to see what would happen")
 	}
 	return nil
 }
 
-// ask shows the thing and what the action means for it, and reports whether to continue,
-// which a dry run doesn't. It returns an error if the person said no.
-func (c *change[T]) ask(cmd *cobra.Command, action, means string, show func(w io.Writer) error) (goOn bool, err error) {
+// ask shows what was found and what the action means, and reports whether to go on, which a dry
+// run doesn't. It returns an error if the person said no.
+func (c *change[T]) ask(cmd *cobra.Command, k kind[T], act action[T], found []*T) (goOn bool, err error) {
+	if len(found) == 0 {
+		return false, nil
+	}
+	talk, title := cmd.ErrOrStderr(), act.name
 	if !c.yes || c.dryRun {
-		talk := cmd.ErrOrStderr()
-		if err := show(talk); err != nil {
+		if c.all {
+			noun, _ := k.words()
+			title = fmt.Sprintf("%s %d %ss", act.name, len(found), noun)
+			err = k.list(talk, found)
+		} else {
+			err = k.show(talk, found[0])
+		}
+		if err != nil {
 			return false, err
 		}
-		fmt.Fprintf(talk, "\n%s: %s\n", action, means)
+		fmt.Fprintf(talk, "\n%s: %s\n", title, act.means)
 		if at := c.from.source.service; at != "" {
 			fmt.Fprintf(talk, "This is the service at %s.\n", at)
 		}
@@ -230,10 +198,10 @@ func (c *change[T]) ask(cmd *cobra.Command, action, means string, show func(w io
 	if c.dryRun || c.yes {
 		return !c.dryRun, nil
 	}
-	fmt.Fprint(cmd.ErrOrStderr(), "Go on? Type yes: ")
+	fmt.Fprint(talk, "Go on? Type yes: ")
 	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 	if strings.TrimSpace(answer) != "yes" {
-		fmt.Fprintln(cmd.ErrOrStderr(), "Nothing was changed.")
+		fmt.Fprintln(talk, "Nothing was changed.")
 		return false, errReported
 	}
 	return true, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -16,14 +17,12 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-func messagesCommand() *cobra.Command { return newMessages(newRecordsFrom()) }
-
 func newMessages(from *recordsFrom) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "messages",
-		Short: "List messages of completed calls, and replay or discard those that are parked",
-		Long: `List the messages that completed calls send, look at one, and decide about those
-that were parked: refused by their receiver, tried too often, or too old.
+		Short: "List messages of completed calls, and replay or discard parked ones",
+		Long: `List the messages that completed calls send, show one, and replay or discard parked
+ones: messages that the receiver refused, that were tried too often, or are too old.
 
 ` + recordsLong,
 		Example: `  semel messages list --state parked
@@ -34,8 +33,8 @@ that were parked: refused by their receiver, tried too often, or too old.
 	return cmd
 }
 
-// messageLine is what --json prints of a message: whose it is, by members that the
-// record has, too, and what the record has of it.
+// messageLine is what --json prints of a message: the identity of its call, as the record's
+// JSON has it, and the message itself.
 type messageLine struct {
 	Record    string `json:"record"`
 	Tenant    string `json:"tenant"`
@@ -51,10 +50,12 @@ func messageLineOf(f *dispatch.Found) messageLine {
 	return messageLine{id.Encode(), id.Tenant, id.Principal, id.Operation, id.Key, wire.OutgoingOf(&f.Message), wire.Base64(f.Message.Payload)}
 }
 
-const messageFields = `record (the id of its record), tenant, principal, operation and idempotency_key of
-that; id, name, destination, content_type, payload_bytes, payload_base64, order,
-state, tries, next_at, created_at, settled_at and error (code, message). What does
-not apply is left out, and so is the payload of a message of a service`
+const messageFields = `record (the id of its record) and that record's tenant, principal, operation and
+idempotency_key; id, name, destination, content_type, payload_bytes, payload_base64,
+order, state, tries, next_at, created_at, settled_at and error (code, message). Members
+that don't apply are left out. A service doesn't show payloads`
+
+const messageRecord = "any `name` of the record that has the message"
 
 // messageStates are the words of --state.
 var messageStates = []store.MessageState{store.MessagePending, store.MessageParked, store.MessageDelivered, store.MessageDiscarded}
@@ -67,12 +68,12 @@ func newMessagesList(from *recordsFrom) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "list [QUALIFIER...]",
 		ValidArgsFunction: from.completeQualifiers,
-		Short:             "List messages, those of the newest calls first",
-		Long: `List messages that are pending or parked, those of the newest calls first. The
-qualifiers select the records of the calls; all must apply:
+		Short:             "List messages, newest calls first",
+		Long: `List pending and parked messages, newest calls first. The qualifiers select the records
+of the calls; all must apply:
 ` + qualifiers + `
 
-There is no index of messages: all records that the qualifiers select are looked at.
+Messages have no index of their own: this reads every record that the qualifiers select.
 
 The JSON is one object per line, with
 ` + messageFields + `.`,
@@ -84,7 +85,7 @@ The JSON is one object per line, with
 				return err
 			}
 			if limit < 1 {
-				return usage("--limit is %d, and at least 1", limit)
+				return usage("--limit is %d; it must be at least 1", limit)
 			}
 			if q.States, err = parseStates(states); err != nil {
 				return err
@@ -95,20 +96,16 @@ The JSON is one object per line, with
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&q.Destination, "destination", "", "only those to this `destination`")
-	flags.StringSliceVar(&states, "state", nil, "only those in this `state`: pending, parked, delivered or discarded")
-	flags.IntVar(&limit, "limit", store.DefaultSearchLimit, "list at most so many")
+	flags.StringVar(&q.Destination, "destination", "", "only messages to this `destination`")
+	flags.StringSliceVar(&states, "state", nil, "only this `state`: pending, parked, delivered or discarded")
+	flags.IntVar(&limit, "limit", store.DefaultSearchLimit, "how many to list at most")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
 func parseStates(words []string) (states []store.MessageState, err error) {
 	for _, word := range words {
-		known := false
-		for _, s := range messageStates {
-			known = known || word == string(s)
-		}
-		if !known {
+		if !slices.Contains(messageStates, store.MessageState(word)) {
 			return nil, usage("--state is %q, not pending, parked, delivered or discarded", word)
 		}
 		states = append(states, store.MessageState(word))
@@ -116,39 +113,48 @@ func parseStates(words []string) (states []store.MessageState, err error) {
 	return states, nil
 }
 
-func listMessages(ctx context.Context, cmd *cobra.Command, recs client.Records, q dispatch.Query, limit int, asJSON bool) error {
-	enc := newEncoder(cmd.OutOrStdout())
-	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
-	if !asJSON {
-		fmt.Fprintf(table, "CREATED\tSTATE\tTRIES\tDESTINATION\tNEXT\tFAILURE\tMESSAGE\n")
+// messageTable shows messages to people, one in a row.
+type messageTable struct{ *tabwriter.Writer }
+
+func newMessageTable(out io.Writer) messageTable {
+	w := newTable(out)
+	fmt.Fprintln(w, "CREATED\tSTATE\tTRIES\tDESTINATION\tOPERATION\tKEY\tNEXT\tFAILURE\tMESSAGE")
+	return messageTable{w}
+}
+
+func (t messageTable) row(f *dispatch.Found) {
+	m, why := &f.Message, ""
+	if m.Failure != nil {
+		why = m.Failure.Code
 	}
-	rows := 0
+	fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", when(m.CreatedAt), m.State, m.Tries, printable(m.Destination),
+		printable(f.Call.Operation), printable(f.Call.Key), when(m.NextAt), printable(why), m.ID)
+}
+
+func listMessages(ctx context.Context, cmd *cobra.Command, recs client.Records, q dispatch.Query, limit int, asJSON bool) error {
+	enc, out := newEncoder(cmd.OutOrStdout()), cmd.OutOrStdout()
+	if asJSON {
+		out = io.Discard
+	}
+	table, rows := newMessageTable(out), 0
 	for f, err := range dispatch.Find(ctx, recs, q) {
 		if err != nil {
 			return err
 		}
 		if rows++; rows > limit {
-			fmt.Fprintf(cmd.ErrOrStderr(), "There are more: raise --limit\n")
+			fmt.Fprintln(cmd.ErrOrStderr(), "There are more: raise --limit")
 			break
 		}
-		if asJSON {
+		if table.row(&f); asJSON {
 			if err := enc.Encode(messageLineOf(&f)); err != nil {
 				return err
 			}
-			continue
 		}
-		m := &f.Message
-		why := ""
-		if m.Failure != nil {
-			why = m.Failure.Code
-		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", when(m.CreatedAt), m.State, m.Tries, printable(m.Destination), when(m.NextAt), printable(why), m.ID)
 	}
 	return table.Flush()
 }
 
-// findMessage looks for a message by its id, in one record where that is named too, by any
-// name that it has.
+// findMessage finds a message by its id: in the record, if that has a name, or else in all.
 func findMessage(ctx context.Context, recs client.Records, id, record string) (found dispatch.Found, err error) {
 	if record != "" {
 		named := recordName{name: record}
@@ -173,7 +179,7 @@ func findMessage(ctx context.Context, recs client.Records, id, record string) (f
 func oneMessage(cmd *cobra.Command, args []string) (string, error) {
 	switch {
 	case len(args) == 0:
-		return "", usage("which message? 'semel messages list' has their ids")
+		return "", usage("which message? 'semel messages list' shows their ids")
 	case len(args) > 1:
 		return "", usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
 	case !strings.HasPrefix(args[0], "msg_"):
@@ -188,7 +194,7 @@ func newMessagesShow(from *recordsFrom) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show MESSAGE",
 		Short: "Show one message",
-		Long: `Show one message. Without --record all records are looked at until it is found.
+		Long: `Show one message. Without --record, this reads records until it finds the message.
 
 The JSON has
 ` + messageFields + `.`,
@@ -203,49 +209,37 @@ The JSON has
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return printJSON(cmd.OutOrStdout(), messageLineOf(&f))
-				}
-				return printMessage(cmd.OutOrStdout(), &f, from.source.service == "")
+				show := func(w io.Writer) error { return printMessage(w, &f, from.source.service == "") }
+				return printReport(cmd.OutOrStdout(), asJSON, messageLineOf(&f), show, false)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&record, "record", "", "`name` of the record that has the message")
+	cmd.Flags().StringVar(&record, "record", "", messageRecord)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-// printMessage shows all of a message to people. A service does not show payloads.
+// printMessage shows a whole message to people. A service doesn't show payloads.
 func printMessage(out io.Writer, f *dispatch.Found, payload bool) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	line := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	l := newLabels(out)
 	m := &f.Message
-	line("message", "%s", printable(m.ID))
-	line("record", "%s", f.Call.Encode())
-	line("operation", "%s", printable(f.Call.Operation))
-	line("key", "%s", printable(f.Call.Key))
-	line("tenant", "%s", printable(f.Call.Tenant))
-	line("name", "%s", printable(m.Name))
-	line("destination", "%s", printable(m.Destination))
-	if m.Order != "" {
-		line("order", "%s", printable(m.Order))
-	}
-	line("state", "%s", m.State)
-	line("tries", "%d", m.Tries)
-	for _, at := range []struct {
-		name string
-		at   store.Instant
-	}{{"created", m.CreatedAt}, {"tried next", m.NextAt}, {"settled", m.SettledAt}} {
-		if at.at != 0 {
-			line(at.name, "%s", at.at)
-		}
-	}
-	if m.Failure != nil {
-		line("failure", "%s: %s", printable(m.Failure.Code), printable(m.Failure.Message))
-	}
-	line("content type", "%s", printable(m.ContentType))
+	l.line("message", "%s", printable(m.ID))
+	l.line("record", "%s", f.Call.Encode())
+	l.line("operation", "%s", printable(f.Call.Operation))
+	l.line("key", "%s", printable(f.Call.Key))
+	l.line("tenant", "%s", printable(f.Call.Tenant))
+	l.line("name", "%s", printable(m.Name))
+	l.line("destination", "%s", printable(m.Destination))
+	l.text("order", m.Order)
+	l.line("state", "%s", m.State)
+	l.line("tries", "%d", m.Tries)
+	l.at("created", m.CreatedAt)
+	l.at("tried next", m.NextAt)
+	l.at("settled", m.SettledAt)
+	l.failure("failure", m.Failure)
+	l.line("content type", "%s", printable(m.ContentType))
 	if payload {
-		line("payload", "%s", brief(semel.Result{Data: m.Payload}))
+		l.line("payload", "%s", brief(semel.Result{Data: m.Payload}))
 	}
-	return w.Flush()
+	return l.Flush()
 }

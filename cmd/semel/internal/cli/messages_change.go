@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -24,61 +22,50 @@ type messageChanger struct {
 	destination string // of the messages, for all
 }
 
-func (c *messageChanger) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.record, "record", "", "`name` of the record that has the message")
-	cmd.Flags().StringVar(&c.destination, "destination", "", "with --all, only those to this `destination`")
-	c.change.flags(cmd, "look later", "every parked message of the calls that qualifiers select")
-}
-
 // changedMessage is what --json prints of a change.
 type changedMessage struct {
 	changeHead
-	// Message is as it was.
+	// Message is as it was before.
 	Message messageLine `json:"message"`
 }
 
-const messageChangeJSON = `With --all, every parked message of the calls that the qualifiers of 'semel records
-list' select is changed, after one question about all of them; --dry-run only shows
-them. What can't be changed is told, and the rest goes on. The JSON is then one object
-per line.
+const messageChangeJSON = `
 
-The JSON has action, done, reason and message, which is as it was, with the members
-that list has.`
+--all changes every parked message of the calls that the qualifiers of 'semel records
+list' select, after one question; --dry-run only shows them. A message that can't be
+changed is reported, and the rest go on. The JSON is then one object per line.
+
+The JSON has action, done, reason and message, which is as it was before, with the
+members that 'semel messages list' prints.`
 
 func (c *messageChanger) words() (noun, state string) { return "message", "parked" }
 
-func (c *messageChanger) named(cmd *cobra.Command, args []string) (func(ctx context.Context, recs client.Records) (*dispatch.Found, error), error) {
-	if c.destination != "" {
-		return nil, usage("--destination needs --all")
-	}
-	id, err := oneMessage(cmd, args)
-	return func(ctx context.Context, recs client.Records) (*dispatch.Found, error) {
-		f, err := findMessage(ctx, recs, id, c.record)
-		return &f, err
-	}, err
-}
-
-func (c *messageChanger) mayAll(*cobra.Command) error {
-	if c.record != "" {
-		return usage("--all takes qualifiers, such as operation:NAME, instead of --record")
-	}
-	return nil
-}
-
-// search has the oldest first, so that messages with an order stay in it.
-func (c *messageChanger) search(ctx context.Context, _ *cobra.Command, recs client.Records, q store.Query, each func(*dispatch.Found)) error {
-	var found []*dispatch.Found
-	for f, err := range dispatch.Find(ctx, recs, dispatch.Query{Records: q, Destination: c.destination, States: []store.MessageState{store.MessageParked}}) {
-		if err != nil {
-			return err
+func (c *messageChanger) finder(cmd *cobra.Command, args []string, all bool) (func(ctx context.Context, recs client.Records) ([]*dispatch.Found, error), error) {
+	if !all {
+		id, err := oneMessage(cmd, args)
+		if c.destination != "" {
+			err = usage("--destination needs --all")
 		}
-		found = append(found, &f)
+		return func(ctx context.Context, recs client.Records) ([]*dispatch.Found, error) {
+			f, err := findMessage(ctx, recs, id, c.record)
+			return []*dispatch.Found{&f}, err
+		}, err
 	}
-	slices.SortStableFunc(found, func(a, b *dispatch.Found) int { return cmp.Compare(a.Message.CreatedAt, b.Message.CreatedAt) })
-	for _, f := range found {
-		each(f)
+	q, err := parseQuery(args)
+	if err == nil && c.record != "" {
+		err = usage("--all takes qualifiers, such as operation:NAME, instead of --record")
 	}
-	return nil
+	return func(ctx context.Context, recs client.Records) (found []*dispatch.Found, err error) {
+		for f, err := range dispatch.Find(ctx, recs, dispatch.Query{Records: q, Destination: c.destination, States: []store.MessageState{store.MessageParked}}) {
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, &f)
+		}
+		// Oldest first, so that messages with an order stay in it.
+		slices.SortStableFunc(found, func(a, b *dispatch.Found) int { return cmp.Compare(a.Message.CreatedAt, b.Message.CreatedAt) })
+		return found, nil
+	}, err
 }
 
 func (c *messageChanger) id(f *dispatch.Found) string { return f.Message.ID }
@@ -88,16 +75,11 @@ func (c *messageChanger) show(w io.Writer, f *dispatch.Found) error {
 }
 
 func (c *messageChanger) list(out io.Writer, found []*dispatch.Found) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "CREATED\tTRIES\tDESTINATION\tOPERATION\tKEY\tFAILURE\tMESSAGE")
+	table := newMessageTable(out)
 	for _, f := range found {
-		why := ""
-		if f.Message.Failure != nil {
-			why = f.Message.Failure.Code
-		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", when(f.Message.CreatedAt), f.Message.Tries, printable(f.Message.Destination), printable(f.Call.Operation), printable(f.Call.Key), printable(why), f.Message.ID)
+		table.row(f)
 	}
-	return w.Flush()
+	return table.Flush()
 }
 
 func (c *messageChanger) line(head changeHead, f *dispatch.Found, _ *semel.Record) any {
@@ -111,24 +93,33 @@ func (c *messageChanger) done(action string, _ *semel.Record) string {
 	return "The message is discarded."
 }
 
-// settle is the action that decides about parked messages, by [dispatch.Replay] or [dispatch.Discard].
-func (c *messageChanger) settle(name, means string,
-	f func(ctx context.Context, s dispatch.Settler, call semel.ID, id, reason string) (semel.Record, error),
-) action[dispatch.Found] {
-	parked := func(f *dispatch.Found) error {
+// settleMessage is [dispatch.Replay] or [dispatch.Discard].
+type settleMessage func(ctx context.Context, s dispatch.Settler, call semel.ID, id, reason string) (semel.Record, error)
+
+// newMessagesChange completes a command that settles parked messages.
+func newMessagesChange(from *recordsFrom, cmd *cobra.Command, means string, settle settleMessage) *cobra.Command {
+	c := &messageChanger{change: change[dispatch.Found]{from: from}}
+	act := action[dispatch.Found]{name: cmd.Name(), means: means, check: func(f *dispatch.Found) error {
 		if f.Message.State != store.MessageParked {
 			return illegal("the message is %s, not parked", f.Message.State)
 		}
 		return nil
-	}
-	return action[dispatch.Found]{name, means, parked, func(ctx context.Context, recs client.Records, of *dispatch.Found) (*semel.Record, error) {
+	}}
+	act.do = func(ctx context.Context, recs client.Records, of *dispatch.Found) (*semel.Record, error) {
 		s, err := settler(recs)
 		if err != nil {
 			return nil, err
 		}
-		rec, err := f(ctx, s, of.Call, of.Message.ID, c.reason)
+		rec, err := settle(ctx, s, of.Call, of.Message.ID, c.reason)
 		return &rec, err
-	}}
+	}
+	cmd.Use += " [MESSAGE | --all QUALIFIER...]"
+	cmd.Long += messageChangeJSON
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return c.apply(cmd, args, c, act) }
+	cmd.Flags().StringVar(&c.record, "record", "", messageRecord)
+	cmd.Flags().StringVar(&c.destination, "destination", "", "with --all, only messages to this `destination`")
+	c.change.flags(cmd, "every parked message of the calls that the qualifiers select")
+	return cmd
 }
 
 // settler is what settles the messages of records.
@@ -143,42 +134,24 @@ func settler(recs client.Records) (dispatch.Settler, error) {
 }
 
 func newMessagesReplay(from *recordsFrom) *cobra.Command {
-	c := &messageChanger{change: change[dispatch.Found]{from: from}}
-	cmd := &cobra.Command{
-		Use:               "replay [MESSAGE | --all QUALIFIER...]",
-		ValidArgsFunction: from.completeQualifiers,
-		Short:             "Have a parked message delivered again",
-		Long: `Have a parked message delivered again, as if it had not been tried, under the same
-id. The receiver may have handled it before. One with an order goes to the end of its
-line. Of a directory, the service delivers it when it is started. The reason is kept
-with the message until its next try.
-
-` + messageChangeJSON,
+	return newMessagesChange(from, &cobra.Command{
+		Use:   "replay",
+		Short: "Replay a parked message",
+		Long: `Replay a parked message: deliver it again under the same id, with its tries counted
+from zero. The receiver may have handled it before. A message with an order goes to
+the end of its queue. If you name a store that no service has open, it is delivered
+when the service starts. The reason stays with the message until its next try.`,
 		Example: `  semel messages replay MESSAGE --reason 'the receiver is back'
   semel messages replay --all after:2h --destination billing --reason 'it is back' --dry-run`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.apply(cmd, args, c, c.settle("replay", "the message is delivered again, under the same id.", dispatch.Replay))
-		},
-	}
-	c.flags(cmd)
-	return cmd
+	}, "the message is delivered again, under the same id.", dispatch.Replay)
 }
 
 func newMessagesDiscard(from *recordsFrom) *cobra.Command {
-	c := &messageChanger{change: change[dispatch.Found]{from: from}}
-	cmd := &cobra.Command{
-		Use:               "discard [MESSAGE | --all QUALIFIER...]",
-		ValidArgsFunction: from.completeQualifiers,
-		Short:             "Give a parked message up for good",
-		Long: `Give a parked message up for good. The record of its call can then expire. The
-reason is kept with the message.
-
-` + messageChangeJSON,
-		Example: `  semel messages discard MESSAGE --reason 'told them by telephone'`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.apply(cmd, args, c, c.settle("discard", "the message is given up and never delivered.", dispatch.Discard))
-		},
-	}
-	c.flags(cmd)
-	return cmd
+	return newMessagesChange(from, &cobra.Command{
+		Use:     "discard",
+		Short:   "Discard a parked message",
+		Long:    `Discard a parked message, so that the record of its call can expire. The reason stays
+with the message.`,
+		Example: `  semel messages discard MESSAGE --reason 'told them on the phone'`,
+	}, "the message is discarded and not delivered.", dispatch.Discard)
 }

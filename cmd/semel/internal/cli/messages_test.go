@@ -11,14 +11,18 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pebblestore"
@@ -164,26 +168,17 @@ func TestMessagesAll(t *testing.T) {
 	}
 }
 
+// A change of many says how far it is.
 func TestProgress(t *testing.T) {
-	var out bytes.Buffer
-	on := &recordsFrom{terminal: func(any) bool { return true }}
-	bar := newProgress(on, &out, 3)
-	bar.done(1)
-	bar.done(2) // too soon after the one before
-	bar.done(3)
-	bar.clear()
-	bar.clear()
-	if want := "\r\x1b[K[##########....................] 1 of 3\r\x1b[K[##############################] 3 of 3\r\x1b[K"; out.String() != want {
-		t.Errorf("%q", &out)
-	}
-	out.Reset()
-	for from, total := range map[*recordsFrom]int{on: 1, {terminal: func(any) bool { return false }}: 3} {
-		bar = newProgress(from, &out, total)
-		bar.done(1)
-		bar.clear()
-	}
-	if out.Len() > 0 {
-		t.Errorf("%q", &out)
+	c := &messageChanger{change: change[dispatch.Found]{all: true}}
+	act := action[dispatch.Found]{name: "discard", do: func(context.Context, client.Records, *dispatch.Found) (*semel.Record, error) { return nil, nil }}
+	var out, errs bytes.Buffer
+	cmd := &cobra.Command{}
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	found := slices.Repeat([]*dispatch.Found{{}}, 250)
+	if done, err := c.each(t.Context(), cmd, nil, found, true, c, act); done != 250 || err != nil || errs.String() != "semel: 100 of 250\nsemel: 200 of 250\n" || out.Len() > 0 {
+		t.Errorf("%d, %v, %s%s", done, err, &errs, &out)
 	}
 }
 

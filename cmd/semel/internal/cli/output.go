@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"text/tabwriter"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel/internal/wire"
+	"github.com/semelhq/semel/store"
 )
 
 // jsonFlag adds --json to a command.
@@ -18,8 +20,7 @@ func jsonFlag(cmd *cobra.Command, asJSON *bool) {
 	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
 }
 
-// newEncoder writes JSON for programs as it is, and for a terminal so that it obeys nothing in
-// it.
+// newEncoder writes JSON, for a terminal without anything that the terminal would obey.
 func newEncoder(w io.Writer) *json.Encoder {
 	if isTerminal(w) {
 		w = harmless{w}
@@ -27,9 +28,9 @@ func newEncoder(w io.Writer) *json.Encoder {
 	return wire.NewEncoder(w)
 }
 
-// harmless escapes what a terminal would obey and JSON allows in a string: controls (C1), and
-// signs that change the direction of a text or don't show. They mean the same. Each Write is
-// of whole documents.
+// harmless escapes characters that JSON allows in a string and a terminal would obey: C1
+// controls, and invisible ones that change the direction of text. The JSON means the same. Each
+// Write must be of whole documents.
 type harmless struct{ io.Writer }
 
 func (h harmless) Write(p []byte) (int, error) {
@@ -54,6 +55,51 @@ func printJSON(w io.Writer, v any) error {
 	enc := newEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
+}
+
+// newTable aligns columns that tabs separate.
+func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 8, 2, ' ', 0) }
+
+// labels prints names and values in two columns.
+type labels struct {
+	*tabwriter.Writer
+	indent string
+}
+
+func newLabels(w io.Writer) labels { return labels{Writer: newTable(w)} }
+
+func (l labels) line(name, format string, args ...any) {
+	fmt.Fprintf(l, "%s%s\t%s\n", l.indent, name, fmt.Sprintf(format, args...))
+}
+
+// text prints a value that others chose, unless it is empty.
+func (l labels) text(name, value string) {
+	if value != "" {
+		l.line(name, "%s", printable(value))
+	}
+}
+
+// at prints an instant, unless it is zero.
+func (l labels) at(name string, at store.Instant) {
+	if at != 0 {
+		l.line(name, "%s", at)
+	}
+}
+
+// failure prints why something failed, if it did.
+func (l labels) failure(name string, f *store.Failure) {
+	if f != nil {
+		l.line(name, "%s: %s", printable(f.Code), printable(f.Message))
+	}
+}
+
+// printOne prints v as JSON, or a line of text for people.
+func printOne(cmd *cobra.Command, asJSON bool, v any, text string) error {
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), v)
+	}
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
+	return err
 }
 
 // printReport prints v as JSON, or by show for people, and ends the command with an error if

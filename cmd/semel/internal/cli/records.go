@@ -34,10 +34,6 @@ type recordsFrom struct {
 	terminal func(stream any) bool
 }
 
-func recordsCommand() *cobra.Command {
-	return newRecords(newRecordsFrom())
-}
-
 func newRecordsFrom() *recordsFrom {
 	return &recordsFrom{open: openSource, terminal: func(stream any) bool {
 		w, ok := stream.(io.Writer)
@@ -50,11 +46,10 @@ If you give none of them, it's the current context (see 'semel context'), or the
 'semel serve' uses without a file. If a service on this machine has that store open, the
 command asks the service.
 
-A service wants your token: in the file that --token-file names, or in the variable
-SEMEL_TOKEN. To look you need the role viewer, and to change something the role operator,
-at the service's admin listener. To change something in a directory, give the service's
---config too, so that outcomes are kept for as long as the service would keep them, and
-archived where it archives them.
+A service wants your token, from the file that --token-file names or the variable
+SEMEL_TOKEN. You need the role viewer to look, and operator to change something, at the
+service's admin listener. To change something in a directory, give the service's --config
+too, so that outcomes are kept as long as the service would, and archived where it would.
 
 Exit codes: 0 done, 1 the work could not be done, 2 usage, 3 not found, 4 its state does
 not allow it, 5 in use, out of reach, or unknown.`
@@ -62,14 +57,14 @@ not allow it, 5 in use, out of reach, or unknown.`
 func newRecords(from *recordsFrom) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "records",
-		Short: "List, watch, settle and purge records",
-		Long:  "List records, look at one, and decide about those that need a decision.\n\n" + recordsLong,
+		Short: "List, show, settle and purge records",
+		Long:  "List records, show one, and settle, release or purge records.\n\n" + recordsLong,
 		Example: `  semel records list operation:payments.charge held
   semel records get --store pebble:./semel-data --operation payments.charge --key order-1
   semel records settle RECORD --outcome completed --reason 'seen at the provider'`,
 	}
 	from.source.add(cmd.PersistentFlags())
-	cmd.AddCommand(newRecordsList(from), newRecordsGet(from), newRecordsWatch(from),
+	cmd.AddCommand(newRecordsList(from), newRecordsGet(from),
 		newRecordsSettle(from), newRecordsRelease(from), newRecordsPurge(from))
 	return cmd
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// answerLine is what --json prints of an HTTP answer that a record keeps.
+// answerLine is what --json prints of a recorded HTTP answer.
 type answerLine struct {
 	Status  int         `json:"status"`
 	Headers http.Header `json:"headers,omitempty"`
@@ -24,7 +24,7 @@ type answerLine struct {
 	BodyBytes string `json:"body_base64,omitempty"`
 }
 
-// answerOf is nil if the record keeps no HTTP answer.
+// answerOf is nil if the record has no HTTP answer.
 func answerOf(rec *semel.Record) *answerLine {
 	a, ok := semelhttp.ParseAnswer(rec.Result)
 	if !ok {
@@ -39,30 +39,28 @@ func answerOf(rec *semel.Record) *answerLine {
 	return line
 }
 
-// printAnswer shows what duplicates get to people.
-func printAnswer(line func(name, format string, args ...any), rec *semel.Record) {
+// printAnswer shows people what duplicates get.
+func printAnswer(l labels, rec *semel.Record) {
 	a, ok := semelhttp.ParseAnswer(rec.Result)
-	switch {
-	case ok:
-	case rec.Result.IsZero():
-		return
-	default:
-		line("result", "%s", brief(rec.Result))
+	if !ok {
+		if !rec.Result.IsZero() {
+			l.line("result", "%s", brief(rec.Result))
+		}
 		return
 	}
-	line("answer", "%s", strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, http.StatusText(a.Status))))
+	l.line("answer", "%s", strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, http.StatusText(a.Status))))
 	for _, name := range slices.Sorted(maps.Keys(a.Header)) {
 		for _, value := range a.Header[name] {
-			line("header", "%s: %s", printable(name), printable(value))
+			l.line("header", "%s: %s", printable(name), printable(value))
 		}
 	}
-	line("body", "%s", brief(semel.Result{Data: a.Body, Tombstone: rec.Result.Tombstone}))
+	l.line("body", "%s", brief(semel.Result{Data: a.Body, Tombstone: rec.Result.Tombstone}))
 }
 
 // answer is the HTTP answer that the flags describe.
 func (f *settleFlags) answer(outcome store.Disposition, body []byte) (semel.Result, error) {
 	if !api.FitsOutcome(f.status, outcome) {
-		return semel.Result{}, usage("--status %d does not go with --outcome %q: completed has a status below 400, rejected one below 500, failed one of at least 400", f.status, f.outcome)
+		return semel.Result{}, usage("--status %d doesn't go with --outcome %s: completed takes a status below 400, rejected below 500, failed 400 or more", f.status, f.outcome)
 	}
 	a := semelhttp.Answer{Status: f.status, Header: http.Header{}, Body: body}
 	for _, text := range f.headers {
@@ -79,14 +77,14 @@ func (f *settleFlags) answer(outcome store.Disposition, body []byte) (semel.Resu
 	return res, nil
 }
 
-// checkResult refuses a result that duplicates wouldn't get.
+// checkResult refuses a result that duplicates could never get.
 func (f *settleFlags) checkResult(rec *semel.Record, s *semel.Settlement, routed bool) error {
 	// A service doesn't show its policies, and checks the result itself.
 	if most := rec.Policy.MaxResult; most > 0 && len(s.Result.Data) > most {
-		return usage("the result has %d bytes and its operation keeps %d, so duplicates would get nothing of it", len(s.Result.Data), most)
+		return usage("the result has %d bytes and its operation keeps at most %d, so duplicates would get none of it", len(s.Result.Data), most)
 	}
 	if f.status == 0 && !s.Result.IsZero() && !s.Force && (routed || semelhttp.Marked(rec)) {
-		return usage("the call came as an HTTP request, so duplicates get an HTTP answer: give --status, and --header 'NAME: VALUE' for each header; --result is its body")
+		return usage("the call was an HTTP request, so duplicates get an HTTP answer: give --status, and --header 'NAME: VALUE' for each header; --result is the body")
 	}
 	return nil
 }

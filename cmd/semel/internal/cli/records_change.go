@@ -19,15 +19,15 @@ type recordChanger struct {
 	force bool
 }
 
-// flags adds the flags; all is that of [change.flags].
+// flags adds the flags; all describes --all, as in [change.flags].
 func (c *recordChanger) flags(cmd *cobra.Command, all string) {
 	c.name.flags(cmd)
-	c.change.flags(cmd, "read the log later", all)
+	c.change.flags(cmd, all)
 	cmd.Flags().BoolVar(&c.force, "force", false, "even if the configuration doesn't have the operation")
 }
 
 // allHeld describes --all of the commands on held records.
-const allHeld = "everything held that qualifiers select"
+const allHeld = "every held record that the qualifiers select"
 
 // changedRecord is what --json prints of a change.
 type changedRecord struct {
@@ -40,28 +40,26 @@ type changedRecord struct {
 
 func (c *recordChanger) words() (noun, state string) { return "record", "held" }
 
-func (c *recordChanger) named(cmd *cobra.Command, args []string) (func(ctx context.Context, recs client.Records) (*semel.Record, error), error) {
-	id, err := c.name.parse(cmd, args)
-	return func(ctx context.Context, recs client.Records) (*semel.Record, error) {
-		rec, err := c.name.find(ctx, cmd, recs, id)
-		return &rec, err
-	}, err
-}
-
-func (c *recordChanger) mayAll(cmd *cobra.Command) error {
-	if c.name.given(cmd) {
-		return usage("--all takes qualifiers, such as operation:NAME, instead of one record's name")
+func (c *recordChanger) finder(cmd *cobra.Command, args []string, all bool) (func(ctx context.Context, recs client.Records) ([]*semel.Record, error), error) {
+	if !all {
+		id, err := c.name.parse(cmd, args)
+		return func(ctx context.Context, recs client.Records) ([]*semel.Record, error) {
+			rec, err := c.name.find(ctx, cmd, recs, id)
+			return []*semel.Record{&rec}, err
+		}, err
 	}
-	return nil
-}
-
-func (c *recordChanger) search(ctx context.Context, cmd *cobra.Command, recs client.Records, q store.Query, each func(*semel.Record)) error {
+	q, err := parseQuery(args)
+	if err == nil && c.name.given(cmd) {
+		err = usage("--all takes qualifiers, such as operation:NAME, instead of one record's name")
+	}
 	q.Held = true
-	_, err := eachFound(ctx, recs, q, 0, warner(cmd), func(rec *semel.Record) error {
-		each(rec)
-		return nil
-	})
-	return err
+	return func(ctx context.Context, recs client.Records) (found []*semel.Record, err error) {
+		_, err = eachFound(ctx, recs, q, 0, warner(cmd), func(rec *semel.Record) error {
+			found = append(found, rec)
+			return nil
+		})
+		return found, err
+	}, err
 }
 
 func (c *recordChanger) id(rec *semel.Record) string { return rec.ID.Encode() }
@@ -69,9 +67,9 @@ func (c *recordChanger) id(rec *semel.Record) string { return rec.ID.Encode() }
 func (c *recordChanger) show(w io.Writer, rec *semel.Record) error { return printRecord(w, rec) }
 
 func (c *recordChanger) list(w io.Writer, found []*semel.Record) error {
-	table := newRecordTable(w, "", false)
+	table := newRecordTable(w, false)
 	for _, rec := range found {
-		table.row("", rec)
+		table.row(rec)
 	}
 	return table.flush()
 }
@@ -100,9 +98,9 @@ func (c *recordChanger) settle(name, means string, s *semel.Settlement, check fu
 	}}
 }
 
-const changeAll = `With --all, everything held that the qualifiers of 'semel records list' select is
-changed, after one question about all of it; --dry-run only shows it. What can't be
-changed is told, and the rest goes on. The JSON is then one object per line.
+const changeAll = `--all changes every held record that the qualifiers of 'semel records list' select,
+after one question; --dry-run only shows them. A record that can't be changed is
+reported, and the rest go on. The JSON is then one object per line.
 
 `
 
@@ -120,7 +118,7 @@ func nextOf(rec *semel.Record) string {
 }
 
 const changeJSON = `The JSON has action, done, reason, before and, if something is stored then, after,
-both with the members that list has.`
+both with the members that 'semel records list' prints.`
 
 func illegal(format string, args ...any) error {
 	return &semel.Error{Code: semel.CodeIllegalTransition, Message: fmt.Sprintf(format, args...)}
@@ -146,12 +144,11 @@ func openEffect(rec *semel.Record) (name string, open bool) {
 func newRecordsRelease(from *recordsFrom) *cobra.Command {
 	c := &recordChanger{change: change[semel.Record]{from: from}}
 	cmd := &cobra.Command{
-		Use:               "release [NAME | --all QUALIFIER...]",
-		ValidArgsFunction: from.completeQualifiers,
-		Short:             "Let a held record run again, although nobody knows what happened",
-		Long: `Let the next delivery of a held record run again, although nobody knows what the
-attempt before did: what it did may happen twice. A record with an effect whose
-result is not known has to be settled first.
+		Use:   "release [NAME | --all QUALIFIER...]",
+		Short: "Let a held record run again, although its work may have been done",
+		Long: `Let the next delivery of a held record run again. Nobody knows what the last attempt
+did, so its work may be done twice. If an effect has no result yet, settle that
+first.
 
 ` + changeAll + changeJSON,
 		Example: `  semel records release RECORD --reason 'the mail may go out twice'`,
@@ -161,7 +158,7 @@ result is not known has to be settled first.
 					return err
 				}
 				if name, open := openEffect(rec); open {
-					return illegal("effect %s has no result: say what became of it with 'semel records settle --effect'", printable(name))
+					return illegal("effect %s has no result: say what happened with 'semel records settle --effect'", printable(name))
 				}
 				return nil
 			}
@@ -179,19 +176,19 @@ func newRecordsPurge(from *recordsFrom) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge [NAME]",
 		Short: "Delete a record before its window is over",
-		Long: `Delete a record whose attempt has ended, before its window is over. The next
-delivery of the call is a new one and runs again. A record that its operation
-archives is archived first.
+		Long: `Delete a record before its window is over, if its attempt has ended. The next
+delivery of the call is a new one and runs again. If the operation archives its
+records, this one is archived first.
 
-The evidence log keeps the record's key and principal. --erase-evidence erases them
-there, together with who changed the record and why; what happened stays proved.
+The evidence log still has the record's key and principal. --erase-evidence erases
+them there, and who changed the record and why; what happened can still be proved.
 
 ` + changeJSON,
-		Example: `  semel records purge RECORD --reason 'asked for by the customer' --dry-run`,
+		Example: `  semel records purge RECORD --reason 'the customer asked for it' --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			check := func(rec *semel.Record) error {
 				if !rec.State.Terminal() {
-					return illegal("the record is %s: only one whose attempt has ended can be purged", stateOf(rec))
+					return illegal("the record is %s: only a record whose attempt has ended can be purged", stateOf(rec))
 				}
 				return nil
 			}
@@ -201,7 +198,7 @@ there, together with who changed the record and why; what happened stays proved.
 				}})
 		},
 	}
-	cmd.Flags().BoolVar(&erase, "erase-evidence", false, "also what the evidence log says about it in plain text")
+	cmd.Flags().BoolVar(&erase, "erase-evidence", false, "also erase what the evidence log says about it in plain text")
 	c.flags(cmd, "")
 	return cmd
 }

@@ -212,54 +212,6 @@ func TestRecordsAsk(t *testing.T) {
 	}
 }
 
-func TestRecordsWatch(t *testing.T) {
-	t.Parallel()
-	e := inMemory(t)
-	populate(t, e)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	r, w := io.Pipe()
-	ended := make(chan error, 1)
-	first := make(chan struct{})
-	go func() {
-		_, err := inProcess(t, ctx, &seen{Records: e, first: first}, strings.NewReader(""), w, "watch", "--url", "http://service", "--interval", "100ms", "--json", "operation:charge")
-		ended <- errors.Join(err, w.Close())
-	}()
-	<-first // what is there by then is no news
-	dec := json.NewDecoder(r)
-	expect := func(change, key, state string) {
-		t.Helper()
-		var got recordChange
-		if err := dec.Decode(&got); err != nil {
-			t.Fatal(err)
-		}
-		if got.Change != change || got.Key != key || standingOf(&got.recordLine) != state {
-			t.Fatalf("%s %q is %s; want %s %q, %s", got.Change, got.Key, standingOf(&got.recordLine), change, key, state)
-		}
-	}
-	id := func(key string) semel.ID {
-		return semel.ID{Tenant: "acme", Principal: "shop", Operation: "charge", Key: key}
-	}
-	if _, err := e.Settle(t.Context(), id("held"), semel.Settlement{Outcome: semel.DispositionAborted}, "test"); err != nil {
-		t.Fatal(err)
-	}
-	expect("changed", "held", "aborted")
-	if err := e.Purge(t.Context(), id("done"), semel.Removal{Reason: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	expect("gone", "done", "completed")
-	ans, err := e.Begin(t.Context(), semel.Call{Tenant: "acme", Principal: "shop", Operation: "charge", Key: "new"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ans.Attempt.Detach()
-	expect("new", "new", "processing")
-	stop()
-	if err := <-ended; err != nil {
-		t.Errorf("interrupted it ends with %v", err)
-	}
-}
-
 // standingOf is stateOf of a record in JSON.
 func standingOf(line *recordLine) string {
 	switch {
@@ -279,22 +231,4 @@ func logName(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return id.String()
-}
-
-// seen tells when the first search is over, and of records what a service does.
-type seen struct {
-	client.Records
-	first chan struct{}
-}
-
-func (s *seen) Search(ctx context.Context, q store.Query) (store.Page, error) {
-	page, err := s.Records.Search(ctx, q)
-	for i := range page.Records {
-		page.Records[i].Revision = store.Revision{} // which a service does not tell
-	}
-	if s.first != nil {
-		close(s.first)
-		s.first = nil
-	}
-	return page, err
 }

@@ -18,52 +18,50 @@ type recordTable struct {
 	wide bool
 	now  time.Time
 	rows int
-	// held is the first record that waits to be settled.
+	// held is the first held record.
 	held *semel.Record
 }
 
-// newRecordTable prints to w; what is in front of each row has a column of its own.
-func newRecordTable(w io.Writer, front string, wide bool) *recordTable {
-	t := &recordTable{w: tabwriter.NewWriter(w, 0, 8, 2, ' ', 0), wide: wide, now: time.Now()}
-	head := "AGE\tSTATE\tOPERATION\tKEY\tPRINCIPAL\tWHY\n"
+func newRecordTable(w io.Writer, wide bool) *recordTable {
+	t := &recordTable{w: newTable(w), wide: wide, now: time.Now()}
+	head := "AGE\tSTATE\tOPERATION\tKEY\tPRINCIPAL\tWHY"
 	if wide {
-		head = "CREATED\tAGE\tSTATE\tATTEMPT\tOPERATION\tKEY\tTENANT\tPRINCIPAL\tRECORD\tWHY\n"
+		head = "CREATED\tAGE\tSTATE\tATTEMPT\tOPERATION\tKEY\tTENANT\tPRINCIPAL\tRECORD\tWHY"
 	}
-	fmt.Fprint(t.w, front+head)
+	fmt.Fprintln(t.w, head)
 	return t
 }
 
-// Widths of what is cut off where the table is not wide.
+// Columns are cut off at these widths, unless the table is wide.
 const (
 	shortPrincipal = 18
 	shortWhy       = 48
 )
 
-func (t *recordTable) row(front string, rec *semel.Record) {
+func (t *recordTable) row(rec *semel.Record) {
 	t.rows++
 	if rec.Held && t.held == nil {
 		t.held = rec
 	}
 	age, id := ageOf(t.now.Sub(rec.CreatedAt.Time())), &rec.ID
 	if t.wide {
-		fmt.Fprintf(t.w, "%s%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", front, when(rec.CreatedAt), age, stateOf(rec), rec.Attempt,
+		fmt.Fprintf(t.w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", when(rec.CreatedAt), age, stateOf(rec), rec.Attempt,
 			printable(id.Operation), printable(id.Key), printable(id.Tenant), printable(id.Principal), id.Encode(), printable(whyOf(rec)))
 		return
 	}
-	fmt.Fprintf(t.w, "%s%s\t%s\t%s\t%s\t%s\t%s\n", front, age, stateOf(rec),
+	fmt.Fprintf(t.w, "%s\t%s\t%s\t%s\t%s\t%s\n", age, stateOf(rec),
 		printable(id.Operation), printable(id.Key), short(id.Principal, shortPrincipal), short(whyOf(rec), shortWhy))
 }
 
-// flush ends the table, or a part of it.
 func (t *recordTable) flush() error { return t.w.Flush() }
 
-// footer says how to settle one, where one is held.
+// footer says how to settle a record, if a row was of a held one.
 func (t *recordTable) footer(w io.Writer, src *recordSource) {
 	if t.held == nil {
 		return
 	}
 	name, how := src.flags()+" "+t.held.ID.Encode(), "--outcome completed|rejected|failed|aborted"
-	if effect, open := openEffect(t.held); open { // no outcome is accepted before that is known
+	if effect, open := openEffect(t.held); open { // no outcome is accepted before its result
 		effect = strings.ReplaceAll(printable(effect), "'", `'\''`)
 		how = fmt.Sprintf("--effect '%s=confirmed:JSON' or '%[1]s=refuted'", effect)
 	}

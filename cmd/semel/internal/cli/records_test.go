@@ -99,7 +99,7 @@ func listedKeys(t *testing.T, st string, args ...string) (keys []string, stderr 
 }
 
 func TestRecordsHelp(t *testing.T) {
-	for _, verb := range []string{"", "list", "get", "watch", "settle", "release", "purge"} {
+	for _, verb := range []string{"", "list", "get", "settle", "release", "purge"} {
 		args := slices.DeleteFunc([]string{"records", verb}, func(s string) bool { return s == "" })
 		name := "semel-" + strings.Join(args, "-")
 		t.Run("the help of "+name+" is as recorded", func(t *testing.T) {
@@ -319,11 +319,6 @@ func TestRecordsStore(t *testing.T) {
 		code := Run(t.Context(), []string{"records", "get", "--url", "http://127.0.0.1:1", "--operation", "o", "--key", "k"}, strings.NewReader(""), &out, &errs)
 		if code != ExitUnavailable {
 			t.Errorf("exit %d, %s", code, &errs)
-		}
-	})
-	t.Run("watch needs a service", func(t *testing.T) {
-		if code, _, errs := records(t, recordsDir(t), "watch"); code != ExitUsage || !strings.Contains(errs, "watch needs the --url") {
-			t.Errorf("exit %d, %s", code, errs)
 		}
 	})
 }

@@ -92,7 +92,7 @@ what they mean, and every code that an answer or a log has.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return flagFault(cmd, err)
 	})
-	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newIDs()), group(newWebhook()), group(configCommand()), group(recordsCommand()), newWhy(newRecordsFrom()), newTop(), newTail(newRecordsFrom()), newDoctor(), group(contextCommand()), group(messagesCommand()), group(evidenceCommand()), group(storeCommand()), group(reconcileCommand()), group(archiveCommand()), group(migrateCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
+	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newIDs()), group(newWebhook()), group(configCommand()), group(newRecords(newRecordsFrom())), newWhy(newRecordsFrom()), newTop(), newTail(newRecordsFrom()), newDoctor(), group(contextCommand()), group(newMessages(newRecordsFrom())), group(evidenceCommand()), group(storeCommand()), group(reconcileCommand()), group(archiveCommand()), group(migrateCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
 	group(root)
 	// cobra prints a version of its own by a template, and a template engine makes the binary
 	// half as large again.

@@ -39,7 +39,6 @@ var asking = map[string]struct {
 	"semel records purge":      {[]string{"order-1", "--reason", "r", "--dry-run"}, ExitOK},
 	"semel records release":    {[]string{"order-1", "--reason", "r", "--yes"}, ExitConflict},
 	"semel records settle":     {[]string{"order-1", "--outcome", "completed", "--reason", "r", "--yes"}, ExitConflict},
-	"semel records watch":      {nil, ExitOK},
 	"semel store accept-clock": {[]string{"--yes"}, ExitOK},
 	"semel tail":               {nil, ExitOK},
 	"semel top":                {[]string{"--once"}, ExitOK},
@@ -150,11 +149,8 @@ func TestEveryCommandFindsTheService(t *testing.T) {
 					args[i] = strings.Replace(args[i], "PUBLIC", filepath.Join(home, "evidence.pub"), 1)
 				}
 				ctx, cancel := context.WithCancel(t.Context())
-				out, errs := io.Writer(&bytes.Buffer{}), io.Writer(&bytes.Buffer{})
-				switch path {
-				case "semel records watch":
-					out = &stopsAt{stop: cancel}
-				case "semel tail":
+				out, errs := &bytes.Buffer{}, io.Writer(&bytes.Buffer{})
+				if path == "semel tail" {
 					errs = &stopsAt{text: "following", stop: cancel}
 				}
 				if code := Run(ctx, append(args, where.flags...), strings.NewReader(""), out, errs); code != test.code {

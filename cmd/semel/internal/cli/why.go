@@ -153,16 +153,14 @@ func (s *story) print(out io.Writer, src *recordSource) error {
 		return err
 	}
 	fmt.Fprintln(out)
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
-	}
-	line("record", "%s", id.Encode())
-	line("in logs", "%s", printable(id.String()))
+	l := labels{w, "  "}
+	l.line("record", "%s", id.Encode())
+	l.line("in logs", "%s", printable(id.String()))
 	if s.Record.Decisions != nil {
 		// What nodes have counted since then may not be written yet.
-		line("deliveries", "%s, counted up to %s", counted(s.Record.Decisions), when(store.InstantOf(time.Now().Add(-behind.Pause))))
+		l.line("deliveries", "%s, counted up to %s", counted(s.Record.Decisions), when(store.InstantOf(time.Now().Add(-behind.Pause))))
 	}
-	printAnswer(line, rec)
+	printAnswer(l, rec)
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -188,7 +186,7 @@ func (s *story) printNext(out io.Writer, src *recordSource) {
 		add("find out what happened, and say it", "semel records settle"+where+" --outcome completed|rejected|failed|aborted --reason WHY")
 		add("or let it run again, which may repeat what it did", "semel records release"+where+" --reason WHY")
 	case rec.State == semel.Processing:
-		add("follow it", "semel records watch"+src.flags()+" "+callQualifier(rec))
+		add("see how it stands later", "semel why"+where)
 	case rec.State.Terminal() && rec.Disposition != semel.DispositionAborted: // whose next delivery runs
 		add("if it must run again before "+when(rec.ExpiresAt), "semel records purge"+where+" --reason WHY")
 	}
@@ -208,9 +206,6 @@ func (s *story) printNext(out io.Writer, src *recordSource) {
 		fmt.Fprintf(out, "  %s:\n    %s\n", l[0], l[1])
 	}
 }
-
-// callQualifier selects one call.
-func callQualifier(rec *semel.Record) string { return "call:" + rec.ID.Encode() }
 
 // shellWord quotes a word for the shell, if it needs that.
 func shellWord(s string) string {

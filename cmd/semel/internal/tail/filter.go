@@ -28,7 +28,7 @@ type Filter struct {
 	everything bool
 }
 
-var errNotInEvents = errors.New("events have no attributes, fingerprints and times of creation: semel records watch has them")
+var errNotInEvents = errors.New("events have no attributes, fingerprints and times of creation: semel records list selects by them")
 
 // ParseFilter reads a filter. All of its qualifiers must apply; several decision:D select
 // events with one of them. An error names the mistake.

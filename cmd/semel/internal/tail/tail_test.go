@@ -120,7 +120,7 @@ func TestFilters(t *testing.T) {
 		"oporation:x":                  "did you mean operation?",
 		"state:":                       "has an empty value",
 		`key:"x`:                       "doesn't end",
-		"order-1 after:2026-01-01":     "semel records watch",
+		"order-1 after:2026-01-01":     "semel records list",
 		"key:a key:b":                  "given twice",
 		"-decision:nothing-like-it":    "there is no decision",
 		"decision:":                    "there is no decision",
