@@ -57,7 +57,7 @@ semel_decisions_total{decision="replay",door="http",operation="a \"b\""} 3
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, ok := g.Attempts(); !ok || a != (Attempts{InFlight: 4, Held: 2, OldestHeld: 90500 * time.Millisecond}) || len(g) != 4 {
+	if a, ok := g.Attempts(); !ok || a != (Attempts{InFlight: 4, Held: 2, OldestHeld: 90500 * time.Millisecond}) || len(g) != 5 {
 		t.Errorf("%+v, %v, %v", a, ok, g)
 	}
 	if _, ok := (Gauges{}).Attempts(); ok {

@@ -76,7 +76,7 @@ func (r *doctorReport) service(ctx context.Context, s *admin.Service) {
 // can cause holds of unverified callers, so these are no reason to complain.
 func (r *doctorReport) held(gauges admin.Gauges, err error) {
 	open, _ := gauges.Attempts()
-	strangers := fmt.Sprintf("held for callers whom nobody verified: %d", int(gauges["semel_attempts{held_unverified}"]))
+	strangers := fmt.Sprintf("held for unverified callers: %d", open.HeldUnverified)
 	switch next := "semel records list" + r.where + " held -unverified"; {
 	case err != nil:
 		r.add("held", "failed", err.Error(), r.next(""))

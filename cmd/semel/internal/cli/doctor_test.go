@@ -266,7 +266,7 @@ func TestDoctorOfABrokenService(t *testing.T) {
 		ready, metrics, wants, token string // wants is the token that the service wants
 		check, status, says, next    string
 	}{
-		{"all is well", well, attempts, "secret", "secret", "held", "ok", "callers whom nobody verified: 7", ""},
+		{"all is well", well, attempts, "secret", "secret", "held", "ok", "unverified callers: 7", ""},
 		{"the disk is full", well + "[-] disk: FULL: no new call is accepted\n", attempts, "secret", "secret", "disk", "failed", "FULL", "df -h"},
 		{"the clock is held back", well + "[!] clock: HELD BACK\n", attempts, "secret", "secret", "clock", "warning", "HELD BACK", "semel store accept-clock --url URL --yes"},
 		{"the log is not what it was", well + "[!] evidence: FAULT: fork\n", attempts, "secret", "secret", "evidence", "warning", "FAULT", "semel evidence verify --url URL"},

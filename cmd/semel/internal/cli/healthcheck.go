@@ -16,20 +16,19 @@ func newHealthcheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck",
 		Short: "Check that a running service is ready",
-		Long: `Ask a running service whether it is ready, or with --live only whether it serves,
-for images that have no other client. The exit code is 0 if so, otherwise 1. With the
-token of somebody who has a role, it also tells what the checks found.
+		Long: `Ask a running service whether it is ready, or with --live only whether it serves, in
+images that have no other HTTP client. The exit code is 0 if it is, otherwise 1. With the
+token of somebody who has a role, it also shows what the checks found.
 
 The service is the one that --url, --context or the variable SEMEL_URL names, or the
-current context, see 'semel context'. Without any of these it is the one that has the
-configured store open, or else the one at the configured admin address, which is
-127.0.0.1:8481 if nothing is configured. A probe that must ask its own service has
---url.`,
+current context (see 'semel context'). If you give none, it's the one that has the
+configured store open, or else the one at the configured admin address, by default
+127.0.0.1:8481. Give a probe that must ask its own service --url.`,
 		Example: `  semel healthcheck
   semel healthcheck --url http://127.0.0.1:8481 --live`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			at, tokenFile, err := src.running(cmd)
+			service, _, err := src.running(cmd)
 			if err != nil {
 				return err
 			}
@@ -39,12 +38,12 @@ configured store open, or else the one at the configured admin address, which is
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			resp, text, err := sendPlain(ctx, http.MethodGet, at, path, tokenFile)
+			status, text, err := service.Send(ctx, http.MethodGet, path)
 			if err != nil {
 				return err
 			}
-			if resp.StatusCode != http.StatusOK {
-				fmt.Fprintf(cmd.ErrOrStderr(), "semel: not ready (%s)\n%s", resp.Status, text)
+			if status != http.StatusOK {
+				fmt.Fprintf(cmd.ErrOrStderr(), "semel: not ready (%d %s)\n%s", status, http.StatusText(status), text)
 				return errReported
 			}
 			_, err = cmd.OutOrStdout().Write(text)

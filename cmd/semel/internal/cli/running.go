@@ -8,25 +8,29 @@ import (
 	"github.com/semelhq/semel/cmd/semel/internal/admin"
 )
 
-// runningLong says how commands that need a running service find it.
+// runningLong is the help on finding a running service.
 const runningLong = `The service is the one that --url, --context or the variable SEMEL_URL names, or the
-current context, see 'semel context'. Without any of these it is the one that has the
+current context (see 'semel context'). If you give none, it's the one that has the
 configured store open, or else the one at the configured admin address.
 
-It may want a token from whoever asks, in the file that --token-file names or the variable
-SEMEL_TOKEN; the role viewer is enough.`
+It may want your token, from the file that --token-file names or the variable
+SEMEL_TOKEN. The role viewer is enough.`
 
-// running is where the service is that a command needs, with the file of the token for it: a
-// store can't stand in for it.
-func (src *recordSource) running(cmd *cobra.Command) (at, tokenFile string, err error) {
-	if at, tokenFile, err = src.where(); err == nil && at == "" {
-		at, err = src.nearby(cmd)
+// running finds the running service that a command needs, and the file of the token for it.
+func (src *recordSource) running(cmd *cobra.Command) (s *admin.Service, tokenFile string, err error) {
+	at, tokenFile, err := src.where()
+	if err == nil && at == "" {
 		tokenFile = src.tokenFile
+		at, err = src.nearby(cmd)
 	}
-	return at, tokenFile, err
+	if err != nil {
+		return nil, "", err
+	}
+	s, err = asked(at, tokenFile)
+	return s, tokenFile, err
 }
 
-// asked is the service at a URL, with the token that the command has for it.
+// asked is the service at a URL, with the command's token for it.
 func asked(at, tokenFile string) (*admin.Service, error) {
 	token := ""
 	if tokenFile == "" {

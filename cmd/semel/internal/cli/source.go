@@ -2,17 +2,14 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -206,44 +203,4 @@ func badSource(at, tokenFile string, err error) error {
 		what = "SEMEL_TOKEN"
 	}
 	return usage("%s: %s", what, strings.TrimPrefix(strings.TrimPrefix(err.Error(), "client: "), "token file: "))
-}
-
-// maxPlain bounds an answer that isn't one of the API, in bytes.
-const maxPlain = 64 << 10
-
-// plainClient follows no redirect, which might take the token to somebody else, and doesn't
-// wait for ever.
-var plainClient = &http.Client{
-	Timeout:       30 * time.Second,
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-}
-
-// sendPlain sends a request without a body to an endpoint that isn't one of the API, and
-// returns the text that it answers.
-func sendPlain(ctx context.Context, method, at, path, tokenFile string) (resp *http.Response, text []byte, err error) {
-	token := os.Getenv("SEMEL_TOKEN")
-	if tokenFile != "" {
-		secret, err := os.ReadFile(tokenFile)
-		if err != nil {
-			return nil, nil, fmt.Errorf("--token-file: %w", err)
-		}
-		token = strings.TrimSpace(string(secret))
-	}
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(at, "/")+path, nil)
-	if err != nil {
-		return nil, nil, usage("--url: %w", err)
-	}
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err = plainClient.Do(r)
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		return nil, nil, fmt.Errorf("no service answers at %s: %w. Start it, or name another one with --url", at, e.Err)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	defer resp.Body.Close()
-	text, err = io.ReadAll(io.LimitReader(resp.Body, maxPlain))
-	return resp, text, err
 }

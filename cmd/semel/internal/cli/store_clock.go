@@ -21,23 +21,23 @@ func newStoreAcceptClock() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "accept-clock",
 		Short: "Accept the store's clock after a jump",
-		Long: `Accept the clock of a store as it is now: the server's or, for a directory, this
-machine's. If the clock leaps ahead, or nobody has used the store
-for a while, the store doesn't follow until the leap has lasted as long as it is big,
-at most an hour. Until then nothing expires, and readiness and log say so. You don't
-have to do anything; this ends the wait. Look at the clock first: what expires is
-purged, and its calls can run again.
+		Long: `Accept the clock of a store as it is now: the server's, or for a directory this
+machine's. If the clock jumps ahead, or nobody used the store for a while, the store
+doesn't follow until the jump has lasted as long as it is big, at most an hour. Until
+then nothing expires, and readiness and the log say so. You don't have to do anything;
+this command ends the wait. Check the clock first: records that expire are purged, and
+their calls can run again.
 
 For a store on a server give --store or --config; all its services follow within
-seconds. For a directory that a service has open, the command asks that service, which
-it finds as 'semel records' does; you must be an admin there.`,
+seconds. If a service has a directory open, the command asks that service, which it
+finds as 'semel records' does; you must be an admin there.`,
 		Example: `  semel store accept-clock --yes
   semel store accept-clock --store postgres://semel@db/semel --yes
   semel store accept-clock --url http://127.0.0.1:8481 --yes`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
-				return usage("this lets records expire: look at the clock first, then say --yes")
+				return usage("this lets records expire: check the clock first, then add --yes")
 			}
 			var store semel.Store
 			at, tokenFile, err := src.place(cmd, func() (io.Closer, error) {
@@ -55,7 +55,7 @@ it finds as 'semel records' does; you must be an admin there.`,
 				return acceptAt(cmd, at, tokenFile)
 			}
 			if k := store.Extras().Clock; k == nil {
-				err = errors.New("the store has no clock that leaps")
+				err = errors.New("the clock of this store can't jump")
 			} else if state, aerr := k.AcceptClock(cmd.Context()); aerr != nil {
 				err = aerr
 			} else {
@@ -65,20 +65,24 @@ it finds as 'semel records' does; you must be an admin there.`,
 		},
 	}
 	src.add(cmd.Flags())
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
+	cmd.Flags().BoolVar(&yes, "yes", false, "skip the question")
 	return cmd
 }
 
-// acceptAt tells a running service to accept the clock of its store.
+// acceptAt makes a running service accept the clock of its store.
 func acceptAt(cmd *cobra.Command, at, tokenFile string) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
 	defer cancel()
-	resp, text, err := sendPlain(ctx, http.MethodPost, at, "/v1/accept-clock", tokenFile)
+	service, err := asked(at, tokenFile)
 	if err != nil {
-		return &exitError{ExitUnavailable, err}
+		return err
 	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("the service refuses (%s): %s", resp.Status, strings.TrimSpace(string(text)))
+	status, text, err := service.Send(ctx, http.MethodPost, "/v1/accept-clock")
+	if err != nil {
+		return exitWith(err)
+	}
+	if status != http.StatusOK {
+		return fmt.Errorf("the service refuses (%d %s): %s", status, http.StatusText(status), strings.TrimSpace(string(text)))
 	}
 	_, err = cmd.OutOrStdout().Write(text)
 	return err

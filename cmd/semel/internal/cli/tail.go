@@ -28,17 +28,17 @@ func newTail(from *recordsFrom) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail [QUALIFIER...]",
 		Short: "Follow what a node decides as it happens",
-		Long: `Follow what a node decides as it happens: what deliveries got, how attempts ended,
-leases that were lost, purges. The qualifiers select events as they select records:
+		Long: `Follow what a node decides as it happens: the decision of each delivery, how attempts
+end, lost leases and purges. The qualifiers select events as they select records:
 tenant:, principal:, operation:, key:, call:, state:, held and any name of a call, with OR,
-minus and parentheses; and decision:D is for events alone, where D is one of
+minus and parentheses. decision:D selects events only, where D is one of
 ` + wrapped + `.
-What events don't have selects none of them: attributes, fingerprints, times.
+Events have no attributes, fingerprints or times of creation to select by.
 
-Each event is a line, until interrupted; --recent begins with those that the node still
-has. A node that is away is asked again after a while.
+Each event is a line, until you interrupt the command; --recent begins with the events
+that the node still has. If the node goes away, the command keeps trying.
 
-Each node has its own events: name one by --url.
+Each node has its own events: name one with --url.
 
 The JSON is one object per line, with id, event, principal, idempotency_key, and data as
 the API describes it for GET /v1/decisions.
@@ -55,23 +55,25 @@ the API describes it for GET /v1/decisions.
 			if err != nil {
 				return usage("%w", err)
 			}
-			at, tokenFile, err := from.source.running(cmd)
+			node, tokenFile, err := from.source.running(cmd)
 			if err != nil {
 				return err
 			}
-			service, err := from.source.ask(at, tokenFile)
-			if err != nil {
-				return err
-			}
-			// A node that goes away is asked again; one that was never there is told of.
-			if err := answers(cmd.Context(), at, tokenFile); err != nil {
+			// A node that goes away later is asked again; one that was never there is an error.
+			ctx, cancel := context.WithTimeout(cmd.Context(), topTimeout)
+			defer cancel()
+			if _, err := node.Ready(ctx); err != nil {
 				return exitWith(err)
+			}
+			service, err := from.source.ask(node.URL(), tokenFile)
+			if err != nil {
+				return err
 			}
 			last := ""
 			if recent {
 				last = "0"
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "semel: following what %s decides; Control-C ends it\n", printable(at))
+			fmt.Fprintf(cmd.ErrOrStderr(), "semel: following what %s decides; Control-C ends it\n", printable(node.URL()))
 			return exitWith(printEvents(cmd, service, last, &filter, asJSON))
 		},
 	}
@@ -82,19 +84,7 @@ the API describes it for GET /v1/decisions.
 	return cmd
 }
 
-// answers asks a service whether it is there.
-func answers(ctx context.Context, at, tokenFile string) error {
-	service, err := asked(at, tokenFile)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, topTimeout)
-	defer cancel()
-	_, err = service.Ready(ctx)
-	return err
-}
-
-// printEvents prints what comes, one event a line.
+// printEvents prints one event a line.
 func printEvents(cmd *cobra.Command, service *client.Client, last string, filter *tail.Filter, asJSON bool) error {
 	out := cmd.OutOrStdout()
 	enc := newEncoder(out)
@@ -117,7 +107,7 @@ func printEvents(cmd *cobra.Command, service *client.Client, last string, filter
 			return err
 		}
 	}
-	return nil // to be interrupted is how it ends
+	return nil // interrupted, as it should end
 }
 
 // completeEvents completes qualifiers of events.

@@ -14,10 +14,10 @@ import (
 	"github.com/semelhq/semel/cmd/semel/internal/admin"
 )
 
-// topTimeout bounds one question of semel top.
+// topTimeout bounds one request to a service.
 const topTimeout = 10 * time.Second
 
-// topWindows are how far back it can look.
+// topWindows are the values of --window.
 var topWindows = []time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
 
 // topJSON is what semel top --json prints.
@@ -45,23 +45,23 @@ func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch what happens on all nodes: decisions, duplicates, added latency, what is held",
-		Long: `Watch what happens on all nodes of a service: what deliveries got, the share of
-duplicates, what Semel added to their time in the newest minute that had any, what is in
-flight and held, the operations, and the keys that are repeated most.
+		Long: `Watch what happens on all nodes of a service: the decisions, the share of duplicates,
+the latency that Semel added in the newest minute with deliveries, calls in flight and
+held, the operations, and the keys that repeat most.
 
-The table is printed again and again, until interrupted: on a terminal in its own place,
-with the first operations and keys; elsewhere below the one before, with all of them. With
---once or --json it is printed once. The orders of --sort are duplicates, deliveries,
-share, simultaneous, failed and name.
+The table is printed again and again until you interrupt it: on a terminal in place, with
+the first operations and keys; elsewhere one below the other, with all of them. --once and
+--json print it once. --sort takes duplicates, deliveries, share, simultaneous, failed or
+name.
 
-What is in flight and held is counted by the node that is asked, in the whole store, and
-may be a minute late.
+The node that you ask counts what is in flight and held, in the whole store; that may be
+a minute old.
 
 ` + runningLong + `
 
 The JSON has figures, as GET /v1/figures of the API describes them, and attempts
-(in_flight, held, oldest_in_flight_seconds, oldest_held_seconds), which is null as long
-as the node has not counted them.`,
+(in_flight, held, oldest_in_flight_seconds, oldest_held_seconds), which is null until the
+node has counted them.`,
 		Example: `  semel top
   semel top --interval 5s --window 15m --sort deliveries
   semel top --context prod --once`,
@@ -70,10 +70,10 @@ as the node has not counted them.`,
 	}
 	flags := cmd.Flags()
 	src.add(flags)
-	flags.DurationVar(&opts.every, "interval", 2*time.Second, "time between two questions")
+	flags.DurationVar(&opts.every, "interval", 2*time.Second, "time between two tables")
 	flags.DurationVar(&opts.window, "window", time.Hour, "how far back to look: 5m, 15m, 1h, 3h, 24h or 168h")
 	flags.StringVar(&opts.sort, "sort", topOrders[0].name, "`order` of the operations")
-	flags.BoolVar(&opts.once, "once", false, "print one table, and end")
+	flags.BoolVar(&opts.once, "once", false, "print one table and exit")
 	jsonFlag(cmd, &opts.asJSON)
 	return cmd
 }
@@ -81,24 +81,20 @@ as the node has not counted them.`,
 func (o *topOptions) run(cmd *cobra.Command, src *recordSource) error {
 	switch {
 	case !slices.Contains(topOrderNames(), o.sort):
-		return usage("--sort is %q, and one of %s", o.sort, strings.Join(topOrderNames(), ", "))
+		return usage("--sort is %q, not one of %s", o.sort, strings.Join(topOrderNames(), ", "))
 	case o.every < 200*time.Millisecond:
-		return usage("--interval is %v, and at least 200ms", o.every)
+		return usage("--interval is %v; it must be at least 200ms", o.every)
 	case !slices.Contains(topWindows, o.window):
-		return usage("--window is %v, and one of 5m, 15m, 1h, 3h, 24h, 168h", o.window)
+		return usage("--window is %v, not one of 5m, 15m, 1h, 3h, 24h, 168h", o.window)
 	}
-	at, tokenFile, err := src.running(cmd)
-	if err != nil {
-		return err
-	}
-	service, err := asked(at, tokenFile)
+	service, _, err := src.running(cmd)
 	if err != nil {
 		return err
 	}
 	ctx, stop := patient(cmd.Context(), cmd.ErrOrStderr(), isTerminal(cmd.ErrOrStderr()))
 	defer stop()
 	out := cmd.OutOrStdout()
-	t := &topTable{out: out, title: fmt.Sprintf("semel top  %s  last %s", printable(at), ageOf(o.window)), sort: o.sort}
+	t := &topTable{out: out, title: fmt.Sprintf("semel top  %s  last %s", printable(service.URL()), ageOf(o.window)), sort: o.sort}
 	fetch := func() (*topSnapshot, error) { return askTop(ctx, service, o.window) }
 	if !o.once && !o.asJSON {
 		t.inPlace = isTerminal(out)
@@ -113,7 +109,7 @@ func (o *topOptions) run(cmd *cobra.Command, src *recordSource) error {
 	return exitWith(err)
 }
 
-// topSnapshot is the state at one time. Attempts are nil as long as the node hasn't counted them.
+// topSnapshot is the state at one time. attempts is nil until the node has counted them.
 type topSnapshot struct {
 	figures  *admin.Figures
 	attempts *admin.Attempts
@@ -127,7 +123,7 @@ func (s *topSnapshot) json() topJSON {
 	return line
 }
 
-// askTop asks a service for a snapshot.
+// askTop reads a snapshot from a service.
 func askTop(ctx context.Context, service *admin.Service, d time.Duration) (*topSnapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, topTimeout)
 	defer cancel()

@@ -7,25 +7,25 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/semelhq/semel/cmd/semel/internal/admin"
 	"github.com/semelhq/semel/cmd/semel/internal/tail"
+	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/store"
 )
 
 // topOrders sort operations.
 var topOrders = []struct {
 	name string
-	of   func(*admin.Sums) float64
+	of   func(*api.Sums) float64
 }{
-	{"duplicates", func(s *admin.Sums) float64 { return float64(s.Duplicates) }},
-	{"deliveries", func(s *admin.Sums) float64 { return float64(s.Deliveries) }},
-	{"share", func(s *admin.Sums) float64 { return s.DuplicateShare }},
-	{"simultaneous", func(s *admin.Sums) float64 { return float64(s.Simultaneous) }},
-	{"failed", func(s *admin.Sums) float64 { return float64(s.FailedAttempts) }},
-	{"name", func(*admin.Sums) float64 { return 0 }},
+	{"duplicates", func(s *api.Sums) float64 { return float64(s.Duplicates) }},
+	{"deliveries", func(s *api.Sums) float64 { return float64(s.Deliveries) }},
+	{"share", func(s *api.Sums) float64 { return s.DuplicateShare }},
+	{"simultaneous", func(s *api.Sums) float64 { return float64(s.Simultaneous) }},
+	{"failed", func(s *api.Sums) float64 { return float64(s.FailedAttempts) }},
+	{"name", func(*api.Sums) float64 { return 0 }},
 }
 
 func topOrderNames() (names []string) {
@@ -42,12 +42,11 @@ type topTable struct {
 	inPlace     bool // draw each over the last one, with no more rows than a small terminal has
 }
 
-// The rows of a table that is drawn in place: with the lines above them, 24 at most where
-// deliveries got four decisions.
+// Rows of a table drawn in place. With the lines above them, and four decisions, they fill 24.
 const topOperations, topRepeated = 6, 4
 
-// watch prints a snapshot at each interval until ctx is done. An error of the first question
-// ends it; later the last snapshot stays, with its age.
+// watch prints a snapshot at each interval until ctx is done. An error ends it if it is the first
+// answer; later the last snapshot stays, with its age.
 func (t *topTable) watch(ctx context.Context, every time.Duration, fetch func() (*topSnapshot, error)) error {
 	var shown *topSnapshot
 	var at time.Time
@@ -56,7 +55,7 @@ func (t *topTable) watch(ctx context.Context, every time.Duration, fetch func() 
 		s, err := fetch()
 		switch {
 		case ctx.Err() != nil:
-			return nil // to be interrupted is how it ends
+			return nil // interrupted, as it should end
 		case err == nil:
 			shown, at = s, time.Now()
 		case shown == nil:
@@ -83,7 +82,7 @@ func (t *topTable) text(s *topSnapshot) string {
 	var b strings.Builder
 	f, sum := s.figures, &s.figures.Total
 	if f.Alone {
-		fmt.Fprintln(&b, "The store doesn't answer: these are the figures of the node that was asked, without the newest of others")
+		fmt.Fprintln(&b, "The store doesn't answer: these are the figures of one node, without the newest of the others")
 	}
 	fmt.Fprintf(&b, "deliveries %d  executed %d  duplicates %d (%.1f %%)  simultaneous %d  failed %d  refused %d\n%s  nodes %d\n",
 		sum.Deliveries, sum.Executed, sum.Duplicates, 100*sum.DuplicateShare, sum.Simultaneous, sum.FailedAttempts, sum.Refused, s.moment(), f.Nodes)
@@ -117,7 +116,7 @@ func (t *topTable) text(s *topSnapshot) string {
 	return b.String()
 }
 
-// table adds a table behind an empty line, unless it has no rows. In place it has so many at most.
+// table adds an empty line and a table, unless it has no rows. In place, room bounds the rows.
 func (t *topTable) table(b *strings.Builder, head string, rows []string, room int) {
 	if len(rows) == 0 {
 		return
@@ -126,13 +125,13 @@ func (t *topTable) table(b *strings.Builder, head string, rows []string, room in
 	if t.inPlace && len(rows) > room {
 		rows, more = rows[:room], fmt.Sprintf("and %d more\n", len(rows)-room)
 	}
-	w := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
+	w := newTable(b)
 	fmt.Fprintf(w, "\n%s\n%s\n", head, strings.Join(rows, "\n"))
 	_ = w.Flush() // into memory
 	b.WriteString(more)
 }
 
-// moment has the time that was added to deliveries lately, and the open calls.
+// moment shows the latency added lately, and the open calls.
 func (s *topSnapshot) moment() (text string) {
 	for _, p := range slices.Backward(s.figures.Points) {
 		if p.Deliveries > 0 {

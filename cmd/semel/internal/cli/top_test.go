@@ -186,7 +186,7 @@ func TestTailPrintsLines(t *testing.T) {
 			t.Errorf("%s: exit %d, %s%s", args, code, out, errs)
 		}
 	}
-	if code, _, errs := semelWith(t, "", "tail", "--url", "http://127.0.0.1:1"); code != ExitUnavailable || !strings.Contains(errs, "can't be reached") {
+	if code, _, errs := semelWith(t, "", "tail", "--url", "http://127.0.0.1:1"); code != ExitUnavailable || !strings.Contains(errs, "no service answers") {
 		t.Errorf("exit %d, %s", code, errs)
 	}
 }
