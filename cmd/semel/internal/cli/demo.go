@@ -9,37 +9,38 @@ import (
 	"github.com/semelhq/semel/cmd/semel/internal/demo"
 )
 
+const demoLong = `See what retries do to a payment service, with and without Semel.
+
+The demo starts two servers in processes of their own, on loopback and with their files
+in one temporary directory: a toy payment service that charges as often as you ask it
+to, and 'semel serve' in front of it. Then
+  1. 20 orders are sent 25 times each, all at once, straight to the service,
+  2. and the same through Semel;
+  3. an order comes again under its key with another amount;
+  4. an answer is lost, and the order sent again;
+  5. Semel is killed (kill -9) after the service has charged and before Semel has
+     heard of it, started again, and the order sent again. Semel holds it, asks
+     the service what happened to it, and gives the answer that was lost.
+The payment service counts the charges in its own ledger. That takes about five
+seconds. Then everything keeps running until Control-C, so that you can try it out,
+with a dashboard that shows all of it, unless you gave --exit or --json or a count
+isn't what it should be. In the last case the exit code is 1. Nothing is left behind.
+
+The JSON has ok, seed, seconds, faults (in words), and
+  control, protected      orders, sent, requests, effects, executed, replayed,
+                          in_flight, failed, differing, seconds
+  conflict                status, code, detail, effects
+  lost_response, crash    sent, effects, seen (status, code, replayed, times),
+                          replayed, attempts, killed_pid, seconds
+where effects are charges. With --json the story goes to standard error.`
+
 func newDemo() *cobra.Command {
 	var asJSON, exit bool
 	var opts demo.Options
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See what retries do to a payment service, with and without Semel",
-		Long: `See what retries do to a payment service, with and without Semel.
-
-Two servers are started in processes of their own, on loopback and with their
-files in one temporary directory: a toy payment service that charges as often as
-it is asked to, and 'semel serve' in front of it. Then
-  1. 20 orders are sent 25 times each, all at once, straight at the service,
-  2. and the same through Semel;
-  3. an order comes again under its key with another amount;
-  4. an answer is lost, and the order sent again;
-  5. Semel is killed (kill -9) after the service has charged and before Semel has
-     heard of it, started again, and the order sent again. Semel holds it, asks
-     the service what became of it, and gives the answer that was lost.
-Charges are counted in the payment service's own ledger. That takes about five
-seconds. Then everything stays up to be tried out, until control-C, with a
-dashboard that shows all of it and what else operators see, unless --exit or
---json is given or a count is not what it should be. The exit code is 1 in the
-last case. Nothing is left behind.
-
-The JSON has ok, seed, seconds, faults (what is wrong, in words), and
-  control, protected      orders, sent, requests, effects, executed, replayed,
-                          in_flight, failed, differing, seconds
-  conflict                status, code, detail, effects
-  lost_response, crash    sent, effects, seen (status, code, replayed, times),
-                          replayed, attempts, killed_pid, seconds
-where effects are charges. With --json the story goes to standard error.`,
+		Long:  demoLong,
 		Example: `  semel demo
   semel demo --exit --json
   semel demo --seed 42`,
@@ -67,17 +68,15 @@ where effects are charges. With --json the story goes to standard error.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&exit, "exit", false, "end when the story is told")
-	flags.Uint64Var(&opts.Seed, "seed", 0, "seed of amounts, delays and the order of copies; by chance if not given")
+	flags.BoolVar(&exit, "exit", false, "exit at the end of the story")
+	flags.Uint64Var(&opts.Seed, "seed", 0, "seed of amounts, delays and the order of copies (default random)")
 	flags.BoolVar(&opts.Unguarded, "unguarded", false, "switch the guard off, to see the demo fail")
-	if err := flags.MarkHidden("unguarded"); err != nil {
-		panic(err) // the flag is defined above
-	}
+	flags.Lookup("unguarded").Hidden = true
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-// newDemoProvider is how the demo runs this program again as the payment service.
+// newDemoProvider runs this program as the payment service of the demo.
 func newDemoProvider() *cobra.Command {
 	var seed uint64
 	cmd := &cobra.Command{

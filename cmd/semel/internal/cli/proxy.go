@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -15,7 +14,7 @@ import (
 	"github.com/semelhq/semel/internal/service/config"
 )
 
-// byFlags names the flags that wrong settings came from.
+// byFlags names the flag that each wrong setting came from.
 func byFlags(cmd *cobra.Command, err error) error {
 	errs, _ := errors.AsType[config.Errors](err)
 	for i := range errs {
@@ -28,43 +27,43 @@ func byFlags(cmd *cobra.Command, err error) error {
 	return err
 }
 
-func newProxy() *cobra.Command {
-	var listen, admin, adminToken, store string
-	var asJSON bool
-	var callers callerFlags
-	var f proxyFlags
-	cmd := &cobra.Command{
-		Use:   "proxy URL",
-		Short: "Guard one upstream",
-		Long: `Guard one upstream: requests of all paths go there, and those with an
-Idempotency-Key reach it once, whatever their method, except GET, HEAD, OPTIONS and
-TRACE. Requests without a key pass as they are, unless --key is required, as it is
-with --profile acp. What can't be replayed, such as a stream, is passed through, and
-its duplicates get 410. An upgrade to another protocol with a key is refused.
+const proxyLong = `Guard one upstream: all requests go there, and those with an Idempotency-Key reach it
+once, whatever their method, except GET, HEAD, OPTIONS and TRACE. Requests without a key
+pass unguarded, unless --key is required, as it is with --profile acp. What can't be
+replayed, such as a stream, passes through, and its duplicates get 410. An upgrade to
+another protocol with a key is refused.
 
 If the upstream got a request and never answered, Semel can't know whether the work
 was done. It holds the call, and nobody runs it again, unless you say with
 --on-abandoned retry that repeating is harmless. --reconcile names a URL to ask.
---answers says what an answer means, if you know all that is in front of the upstream:
+--answers says what an answer means, if you know everything in front of the upstream:
 not_executed=503 runs the next delivery, unknown=500 holds the call, and final=419
 gives every duplicate the same. 'final=302 header:Location=/x*' looks at a header, and
 'not_executed=200 json:/error/code=THROTTLED' into the body.
 
 A caller is verified by a token of --jwt-issuer, or by a proxy in front that names it
-in --trusted-header; then a retry with a renewed token gets the recorded answer.
-Others are told apart by the credentials that they send, such as Authorization,
-Cookie or X-Api-Key: there a retry with a renewed one gets 409 other_caller, and
-never makes a second call. A caller without any is accepted from this machine only,
-which a request that came through a proxy did not come from.
+in --trusted-header; then a retry with a renewed token gets the recorded answer. Semel
+tells other callers apart by the credentials that they send, such as Authorization,
+Cookie or X-Api-Key: a retry with a renewed one gets 409 other_caller, and never makes
+a second call. A caller without any is accepted from this machine only, and never
+through a proxy.
 
-Operators settle held calls at the address of --admin. They show the token in
+Operators settle held calls at the address of --admin, with the token in
 --admin-token-file; without one, every program on this machine is an operator there.
-The callers that the other flags verify never are.
+Callers that the other flags verify never are.
 
 The first line of the output names the address. With --json it is
 {"listen":"HOST:PORT","url":"http://HOST:PORT","admin":"HOST:PORT","admin_url":…}.
 Port 0 picks a free port. For more than one upstream, or other policies, see
-'semel serve'.`,
+'semel serve'.`
+
+func newProxy() *cobra.Command {
+	var asJSON bool
+	var f proxyFlags
+	cmd := &cobra.Command{
+		Use:   "proxy URL",
+		Short: "Guard one upstream",
+		Long:  proxyLong,
 		Example: `  semel proxy http://127.0.0.1:3000
   semel proxy http://127.0.0.1:3000 --listen 127.0.0.1:0 --store memory: --json
   semel proxy https://api.example.com --profile stripe
@@ -81,28 +80,11 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 			if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "h2c"}, u.Scheme) {
 				return usage("%q is not an http, https or h2c URL", args[0])
 			}
-			cfg, _, err := loadSource(cmd, config.Source{Flags: map[string]string{"listen": listen, "admin": admin, "store": store, "api": config.APIOff, "admin-token-file": adminToken}})
+			cfg, err := f.configuration(cmd, args[0])
 			if err != nil {
-				return reportConfig(cmd, err)
-			}
-			op, route, err := f.settings(args[0])
-			if err != nil {
-				return err
-			}
-			err = callers.apply(cfg, &route)
-			if err != nil {
-				return err
-			}
-			cfg.Listen.TrustedProxies, cfg.Limits.ReadTimeout = f.trusted, config.Duration(f.readTimeout)
-			cfg.Limits.ShutdownDelay = config.Duration(f.shutdownDelay)
-			if cfg, err = cfg.With(op, route); err != nil {
 				return reportConfig(cmd, byFlags(cmd, err))
 			}
-			log, err := newLogger(cmd.ErrOrStderr(), cfg.Log)
-			if err != nil {
-				return err
-			}
-			return serve(cmd.Context(), service.Options{Config: cfg, Log: log, Version: buildVersion(debug.ReadBuildInfo()).Version}, func(s *service.Server) error {
+			return serve(cmd.Context(), cmd.ErrOrStderr(), service.Options{Config: cfg}, func(s *service.Server) error {
 				out := cmd.OutOrStdout()
 				if !asJSON {
 					_, err := fmt.Fprintf(out, "guarding %s on http://%s\n", cmp.Or(u.Redacted(), args[0]), s.DataAddr())
@@ -112,13 +94,23 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 			})
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&listen, "listen", "127.0.0.1:8480", "`address` for requests")
-	flags.StringVar(&admin, "admin", "127.0.0.1:0", "`address` for operators")
-	flags.StringVar(&adminToken, "admin-token-file", "", "`file` with the token of operators")
-	flags.StringVar(&store, "store", "pebble:./semel-data", "pebble, postgres, redis, memory")
-	f.register(flags)
-	callers.register(flags)
+	f.register(cmd.Flags())
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// configuration is that of a service with one route.
+func (f *proxyFlags) configuration(cmd *cobra.Command, upstream string) (*config.Config, error) {
+	cfg, _, err := loadSource(cmd, config.Source{Flags: map[string]string{"listen": f.listen, "admin": f.admin, "store": f.store, "api": config.APIOff, "admin-token-file": f.adminToken}})
+	if err != nil {
+		return nil, err
+	}
+	op, route, err := f.settings(upstream)
+	if err == nil {
+		err = f.apply(cfg)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cfg.With(op, route)
 }

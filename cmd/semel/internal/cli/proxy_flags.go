@@ -1,89 +1,121 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/service/config"
 )
 
-// proxyFlags are the settings of the one operation and the one route that 'semel
-// proxy' has.
+// proxyFlags are the settings of the one operation and the one route that 'semel proxy' has, and
+// of its callers. Most flags are settings of the same name.
 type proxyFlags struct {
-	profile, key, keyHeader, preserveHost                      string
-	onAbandoned, inFlight, mode, reconcile                     string
-	maxBody, maxResult                                         string
-	timeout, readTimeout, lease, reconcileEvery, shutdownDelay time.Duration
-	trusted, answers                                           []string
-	route                                                      config.Route
+	listen, admin, adminToken, store string
+
+	op      config.Operation
+	route   config.Route
+	answers []string
+	jwt     config.JWT
+	jwks    string // a file or a URL
+	header  config.TrustedHeader
+	trusted []string
+
+	readTimeout, shutdownDelay time.Duration
 }
+
+// sizeFlag is a flag with a size, such as 10MiB.
+type sizeFlag struct{ *config.Size }
+
+func (f sizeFlag) Set(text string) (err error) { *f.Size, err = config.ParseSize(text); return err }
+func (sizeFlag) Type() string                  { return "size" }
 
 func (f *proxyFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.profile, "profile", "ietf", "ietf, stripe, acp, ucp, adyen or x402")
-	flags.StringVar(&f.key, "key", "", "optional or required (default optional, but for acp)")
-	flags.StringVar(&f.keyHeader, "key-header", semelhttp.DefaultKeyHeader, "`header` with the key")
-	flags.StringSliceVar(&f.route.Methods, "methods", nil, "`methods` that are guarded (default all but safe ones)")
-	flags.StringSliceVar(&f.route.KeepHeaders, "keep-headers", nil, "`headers` of answers that duplicates get, beyond the usual")
-	flags.StringSliceVar(&f.route.Origins, "origin", nil, "`origin` of pages that may read refusals and replays")
+	op, rt := &f.op, &f.route
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8480", "`address` for requests")
+	flags.StringVar(&f.admin, "admin", "127.0.0.1:0", "`address` for operators")
+	flags.StringVar(&f.adminToken, "admin-token-file", "", "`file` with the token of operators")
+	flags.StringVar(&f.store, "store", "pebble:./semel-data", "pebble, postgres, redis, memory")
+	flags.StringVar(&rt.Profile, "profile", "ietf", "ietf, stripe, acp, ucp, adyen or x402")
+	flags.StringVar((*string)(&rt.Key), "key", "", "optional or required (default optional, but for acp)")
+	flags.StringVar(&rt.KeyHeader, "key-header", semelhttp.DefaultKeyHeader, "`header` with the key")
+	flags.StringSliceVar(&rt.Methods, "methods", nil, "`methods` to guard (default all but safe ones)")
+	flags.StringSliceVar(&rt.KeepHeaders, "keep-headers", nil, "more `headers` of answers that duplicates get")
+	flags.StringSliceVar(&rt.Origins, "origin", nil, "`origin` of pages that may read refusals and replays")
 	flags.StringArrayVar(&f.answers, "answers", nil, "what an answer means: `LIST=STATUS`, such as not_executed=503")
-	flags.StringVar(&f.onAbandoned, "on-abandoned", "hold", "unknown outcomes: hold or retry")
-	flags.StringVar(&f.inFlight, "in-flight", "refuse", "running duplicates: refuse or wait")
-	flags.StringVar(&f.mode, "mode", "enforce", "enforce, shadow or off")
-	flags.StringVar(&f.reconcile, "reconcile", "", "`URL` to ask what became of a held call")
-	flags.DurationVar(&f.reconcileEvery, "reconcile-every", 5*time.Second, "how often to ask about one call")
-	flags.DurationVar(&f.timeout, "timeout", time.Minute, "how long the upstream may take")
-	flags.DurationVar(&f.readTimeout, "read-timeout", time.Minute, "how long a body may stand still")
-	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", 0, "how long it still accepts requests when it stops, unready")
-	flags.DurationVar(&f.lease, "lease", 30*time.Second, "how long a dead process counts as running")
-	flags.StringVar(&f.maxBody, "max-body", "10MiB", "largest `size` of a request's body")
-	flags.StringVar(&f.maxResult, "max-result", "1MiB", "largest `size` of an answer that is kept")
-	flags.StringVar(&f.preserveHost, "preserve-host", "auto", "send the client's Host: auto, always or never")
-	flags.BoolVar(&f.route.FreshConnections, "fresh-connections", false, "a connection of its own for each guarded request")
+	flags.StringVar((*string)(&op.OnAbandoned), "on-abandoned", "hold", "unknown outcomes: hold or retry")
+	flags.StringVar((*string)(&op.InFlight), "in-flight", "refuse", "concurrent duplicates: refuse or wait")
+	flags.StringVar(&rt.Mode, "mode", "enforce", "enforce, shadow or off")
+	flags.StringVar(&op.ReconcileURL, "reconcile", "", "`URL` to ask what happened to a held call")
+	flags.DurationVar((*time.Duration)(&op.ReconcileEvery), "reconcile-every", 5*time.Second, "how often to ask about one call")
+	flags.DurationVar((*time.Duration)(&rt.Timeout), "timeout", time.Minute, "how long the upstream may take")
+	flags.DurationVar(&f.readTimeout, "read-timeout", time.Minute, "how long a body may stall")
+	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", 0, "how long to accept requests, unready, before stopping")
+	flags.DurationVar((*time.Duration)(&op.Lease), "lease", 30*time.Second, "how long a dead process counts as running")
+	rt.MaxBody, op.MaxResult = 10<<20, 1<<20
+	flags.Var(sizeFlag{&rt.MaxBody}, "max-body", "largest `size` of a request's body")
+	flags.Var(sizeFlag{&op.MaxResult}, "max-result", "largest `size` of a recorded answer")
+	flags.StringVar(&rt.PreserveHost, "preserve-host", "auto", "send the client's Host: auto, always or never")
+	flags.BoolVar(&rt.FreshConnections, "fresh-connections", false, "a new connection for each guarded request")
 	flags.StringSliceVar(&f.trusted, "trusted-proxy", nil, "`address` or network of a proxy in front")
+
+	flags.StringVar(&f.jwt.Issuer, "jwt-issuer", "", "`iss` of JSON Web Tokens that verify callers")
+	flags.StringVar(&f.jwks, "jwks", "", "`file or URL` with the issuer's public keys")
+	flags.StringVar(&f.jwt.Audience, "jwt-audience", "", "`aud` that the tokens must have")
+	flags.StringVar(&f.header.Principal, "trusted-header", "", "`header` in which a proxy in front names the verified caller")
+	flags.StringSliceVar(&f.header.From, "trusted-from", []string{"127.0.0.0/8", "::1/128"}, "`networks` of that proxy")
+	flags.StringSliceVar(&rt.Credential, "credential", nil, "`headers`, cookie:NAME, authorization:PART to tell callers apart")
+	flags.StringVar((*string)(&rt.Anonymous), "anonymous", "", "callers without a credential: loopback, share or refuse")
+	flags.StringSliceVar(&rt.ScopeHeaders, "scope-header", nil, "`headers`, or :path, that are part of a call's identity")
 }
 
-// settings are the flags as a configuration has them.
-func (f *proxyFlags) settings(upstream string) (op config.Operation, rt config.Route, err error) {
-	maxBody, err := config.ParseSize(f.maxBody)
-	if err != nil {
-		return op, rt, usage("--max-body: %q %w", f.maxBody, err)
+// settings returns the operation and the route that the flags describe.
+func (f *proxyFlags) settings(upstream string) (config.Operation, config.Route, error) {
+	op, rt := f.op, f.route
+	op.Name = "proxy"
+	rt.Match, rt.Upstream, rt.Operation = "/", upstream, op.Name
+	if rt.Key == "" && rt.Profile != semelhttp.ACP().Name {
+		rt.Key = semelhttp.KeyOptional
 	}
-	maxResult, err := config.ParseSize(f.maxResult)
-	if err != nil {
-		return op, rt, usage("--max-result: %q %w", f.maxResult, err)
-	}
-	answers, err := f.named()
-	if err != nil {
-		return op, rt, err
-	}
-	key := semelhttp.KeyRule(f.key)
-	if key == "" && f.profile != semelhttp.ACP().Name {
-		key = semelhttp.KeyOptional
-	}
-	op = config.Operation{
-		Name: "proxy", Repeats: config.Repeats{OnAbandoned: semel.AfterAbandon(f.onAbandoned), InFlight: semel.InFlightRule(f.inFlight)}, MaxResult: maxResult,
-		ReconcileURL: f.reconcile, ReconcileEvery: config.Duration(f.reconcileEvery), Lease: config.Duration(f.lease),
-	}
-	return op, config.Route{
-		Match: "/", Upstream: upstream, Operation: op.Name, Profile: f.profile, Mode: f.mode, Selection: config.Selection{Key: key}, KeyHeader: f.keyHeader,
-		Methods: f.route.Methods, KeepHeaders: f.route.KeepHeaders, Origins: f.route.Origins, MaxBody: maxBody, Forwarding: config.Forwarding{Timeout: config.Duration(f.timeout), Answers: answers}, PreserveHost: f.preserveHost, FreshConnections: f.route.FreshConnections,
-	}, nil
-}
-
-// named are the upstream's answers by what they mean, as --answers has them.
-func (f *proxyFlags) named() (a config.Answers, err error) {
+	a := &rt.Answers
 	lists := map[string]*[]string{"not_executed": &a.NotExecuted, "unknown": &a.Unknown, "final": &a.Final}
 	for _, text := range f.answers {
 		name, entry, ok := strings.Cut(text, "=")
 		list := lists[name]
 		if list == nil || !ok {
-			return a, usage("--answers %q is none of not_executed=STATUS, unknown=STATUS and final=STATUS, such as not_executed=503", text)
+			return op, rt, usage("--answers %q isn't not_executed=STATUS, unknown=STATUS or final=STATUS, such as not_executed=503", text)
 		}
 		*list = append(*list, entry)
 	}
-	return a, nil
+	return op, rt, nil
+}
+
+// algorithms are those of public keys. The issuer's keys say which of them it uses.
+var algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+
+// apply puts the settings that aren't of the operation or the route into a configuration.
+func (f *proxyFlags) apply(cfg *config.Config) error {
+	cfg.Listen.TrustedProxies = f.trusted
+	cfg.Limits.ReadTimeout, cfg.Limits.ShutdownDelay = config.Duration(f.readTimeout), config.Duration(f.shutdownDelay)
+	if f.header.Principal != "" {
+		cfg.Auth.TrustedHeader = f.header
+	}
+	jwt := f.jwt
+	switch given := []bool{jwt.Issuer != "", jwt.Audience != "", f.jwks != ""}; {
+	case !slices.Contains(given, true):
+		return nil
+	case slices.Contains(given, false):
+		return usage("--jwt-issuer, --jwks and --jwt-audience belong together")
+	}
+	jwt.Algorithms, jwt.PrincipalClaim, jwt.Leeway = algorithms, "sub", config.Duration(30*time.Second)
+	if strings.Contains(f.jwks, "://") {
+		jwt.JWKSURL = f.jwks
+	} else {
+		jwt.KeysFile = f.jwks
+	}
+	cfg.Auth.JWT = append(cfg.Auth.JWT, jwt)
+	return nil
 }

@@ -23,7 +23,7 @@ func parseProxyFlags(t *testing.T, args ...string) (config.Operation, config.Rou
 	flags := pflag.NewFlagSet("proxy", pflag.ContinueOnError)
 	f.register(flags)
 	if err := flags.Parse(args); err != nil {
-		t.Fatal(err)
+		return config.Operation{}, config.Route{}, err
 	}
 	return f.settings("http://127.0.0.1:1")
 }

@@ -191,6 +191,8 @@ func flagFault(cmd *cobra.Command, err error) error {
 			return usage("--%s: %q is neither true nor false", flag.Name, bad.GetValue())
 		case "duration":
 			return usage("--%s: %q is not a duration such as 30s, 5m or 2h", flag.Name, bad.GetValue())
+		case "size":
+			return usage("--%s: %q is not a size such as 10MiB", flag.Name, bad.GetValue())
 		}
 	}
 	return usage("%w%s", err, flagHint(cmd, err))

@@ -27,21 +27,21 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the service: reverse proxy, execution API, sweeps",
-		Long: `Run the service: the reverse proxy with the routes of the configuration, the
-execution API, and the loop that settles abandoned calls and purges expired ones.
+		Long: `Run the service: the reverse proxy with the configured routes, the execution API, and
+the loop that settles abandoned calls and purges expired ones.
 
 Without a file it serves the execution API on 127.0.0.1:8480, and operators on
-127.0.0.1:8481, with the embedded store in ./semel-data. Variables of the
-environment override the file, and flags override both; 'semel config explain'
-shows where each setting comes from.
+127.0.0.1:8481, with the embedded store in ./semel-data. Environment variables override
+the file, and flags override both; 'semel config explain' shows where each setting comes
+from.
 
 SIGHUP, or POST /v1/reload to the admin listener, reads the configuration again.
-SIGINT and SIGTERM stop the service when the requests in flight are done, a
-second one at once.
+SIGINT and SIGTERM stop the service when the requests in flight are done; a second
+signal stops it at once.
 
 With --json the first line of the output, once the service accepts requests, is
 {"listen":"HOST:PORT","url":"http://HOST:PORT","admin":"HOST:PORT","admin_url":…}.
-Port 0 picks a free port. What happens is logged to standard error.`,
+Port 0 picks a free port. The log goes to standard error.`,
 		Example: `  semel serve
   semel serve --config semel.yaml
   semel serve --listen 127.0.0.1:8480 --admin 127.0.0.1:8481 --store pebble:./data`,
@@ -51,21 +51,15 @@ Port 0 picks a free port. What happens is logged to standard error.`,
 			if err != nil {
 				return reportConfig(cmd, err)
 			}
-			log, err := newLogger(cmd.ErrOrStderr(), cfg.Log)
-			if err != nil {
-				return err
-			}
-			ctx := cmd.Context()
+			ctx, cancel := context.WithCancel(cmd.Context())
+			defer cancel()
 			if untilEOF {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithCancel(ctx)
-				defer cancel()
 				go func() {
 					_, _ = io.Copy(io.Discard, cmd.InOrStdin())
 					cancel() // the parent is done, or gone
 				}()
 			}
-			err = serve(ctx, service.Options{Config: cfg, Load: flags.reload, Log: log, Version: buildVersion(debug.ReadBuildInfo()).Version}, func(s *service.Server) error {
+			err = serve(ctx, cmd.ErrOrStderr(), service.Options{Config: cfg, Load: flags.reload}, func(s *service.Server) error {
 				if !asJSON {
 					return nil
 				}
@@ -79,14 +73,12 @@ Port 0 picks a free port. What happens is logged to standard error.`,
 	cmd.Flags().String("admin", "", "`address` for operators")
 	cmd.Flags().String("admin-token-file", "", "`file` with the token of operators")
 	cmd.Flags().BoolVar(&untilEOF, "until-eof", false, "stop when standard input ends, for a parent that may die")
-	if err := cmd.Flags().MarkHidden("until-eof"); err != nil {
-		panic(err) // the flag is defined above
-	}
+	cmd.Flags().Lookup("until-eof").Hidden = true
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-// printAddresses writes one line of JSON that says where a server listens.
+// printAddresses writes the addresses of a server as one line of JSON.
 func printAddresses(w io.Writer, s *service.Server, cfg *config.Config) error {
 	var line struct {
 		Listen   string `json:"listen"`
@@ -108,7 +100,7 @@ func addressOf(addr net.Addr, certs config.TLS) (hostport, url string) {
 	return addr.String(), scheme + "://" + addr.String()
 }
 
-// configFlags are the flags by which a command finds its configuration.
+// configFlags name the configuration of a command.
 type configFlags struct {
 	file string
 	set  func() map[string]string // the settings that flags override
@@ -135,7 +127,7 @@ func (f *configFlags) load(cmd *cobra.Command) (*config.Config, *config.Origins,
 	return loadSource(cmd, f.source())
 }
 
-// reload is load without the warnings about the environment, which were given before.
+// reload is load without repeating its warnings about the environment.
 func (f *configFlags) reload() (*config.Config, error) {
 	src := f.source()
 	src.Env = os.LookupEnv
@@ -143,8 +135,12 @@ func (f *configFlags) reload() (*config.Config, error) {
 	return cfg, err
 }
 
-// serve runs a server until ctx is done. started is called once it listens.
-func serve(ctx context.Context, opts service.Options, started func(*service.Server) error) error {
+// serve runs a server until ctx is done, and logs to w. started is called once it listens.
+func serve(ctx context.Context, w io.Writer, opts service.Options, started func(*service.Server) error) (err error) {
+	if opts.Log, err = newLogger(w, opts.Config.Log); err != nil {
+		return err
+	}
+	opts.Version = buildVersion(debug.ReadBuildInfo()).Version
 	quietLibraries(opts.Log)
 	s, err := service.New(ctx, opts)
 	if err != nil {
@@ -153,7 +149,7 @@ func serve(ctx context.Context, opts service.Options, started func(*service.Serv
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	hangups := make(chan os.Signal, 1)
-	signal.Reset(syscall.SIGHUP) // elsewhere it ends the program
+	signal.Reset(syscall.SIGHUP) // for other commands it ends the program
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	go func() {
@@ -169,17 +165,15 @@ func serve(ctx context.Context, opts service.Options, started func(*service.Serv
 		}
 	}()
 	defer noteAddress(opts.Config, s)()
-	if started != nil {
-		if err := started(s); err != nil {
-			cancel()
-			return errors.Join(err, s.Run(ctx))
-		}
+	if err := started(s); err != nil {
+		cancel()
+		return errors.Join(err, s.Run(ctx))
 	}
 	return s.Run(ctx)
 }
 
-// quietLibraries logs what libraries write to the standard logger like everything else,
-// without quoted text: net/http quotes unsolicited data from an upstream there.
+// quietLibraries sends what libraries log to our logger, without quoted text: net/http quotes
+// unsolicited data from an upstream.
 func quietLibraries(to *slog.Logger) {
 	log.SetFlags(0)
 	log.SetOutput(libraryLog{to})
@@ -194,8 +188,7 @@ func (l libraryLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// newLogger writes to w as the configuration says: text for people, JSON for
-// programs.
+// newLogger writes to w in the configured format: by default text on a terminal, else JSON.
 func newLogger(w io.Writer, c config.Log) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
@@ -208,8 +201,8 @@ func newLogger(w io.Writer, c config.Log) (*slog.Logger, error) {
 	return slog.New(slog.NewJSONHandler(harmless{w}, opts)), nil
 }
 
-// readable writes durations as 46.822ms instead of a number of nanoseconds, and leaves out
-// what is empty.
+// readable writes durations as 46.822ms instead of a number of nanoseconds, and leaves out empty
+// values.
 func readable(groups []string, a slog.Attr) slog.Attr {
 	switch {
 	case a.Value.Kind() == slog.KindDuration:
