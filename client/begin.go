@@ -21,8 +21,8 @@ import (
 // Begun is what a delivery got from [Client.Begin].
 type Begun struct {
 	Decision semel.Decision
-	// Record is what is stored about the call. For Execute and Replay it is complete;
-	// otherwise it has only the identity, and why the call is held.
+	// Record is the record of the call: complete for Execute and Replay, otherwise only its
+	// identity and why it is held.
 	Record *semel.Record
 	// RetryAfter is when it makes sense to ask again, for InFlight, Held and Throttled.
 	RetryAfter time.Duration
@@ -40,12 +40,12 @@ type Begun struct {
 	// OnAbandoned is what becomes of the call if its holder goes away or calls
 	// [Client.Abandon], for Execute only.
 	OnAbandoned semel.AfterAbandon
-	// Financial says that the operation moves money, so that a plain error is kept as a
-	// failure, for Execute only.
+	// Financial says that the operation moves money, so an unmarked error is recorded as a failure.
+	// It is set for Execute only.
 	Financial bool
 }
 
-// holderName is the name by which people recognize this process.
+// holderName names this process to people.
 var holderName = sync.OnceValue(func() string {
 	host, _ := os.Hostname()
 	return fmt.Sprintf("%.100s-%d", host, os.Getpid())

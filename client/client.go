@@ -40,9 +40,9 @@ type Options struct {
 	// MaxWait is the longest that any operation lets a delivery wait for an outcome; a
 	// try to begin may take that much longer. Defaults to 30 seconds.
 	MaxWait time.Duration
-	// Tries bounds how often a request without a usable answer is sent. The end of an
-	// execution is sent until it is known to be recorded or its lease is over, however
-	// many tries that takes. Defaults to 4.
+	// Tries bounds how often a request is sent without a usable answer. The end of an execution is
+	// sent until the service confirms it or the lease is over, however many tries that takes.
+	// Defaults to 4.
 	Tries int
 	// MinPause is the bound of the first pause between tries; the bound doubles with
 	// every try up to MaxPause. The pause is random from zero up to its bound, and comes
@@ -68,9 +68,8 @@ const (
 	DefaultMaxAnswer     = 32 << 20
 )
 
-// Records is what people do with records, either those of a service by its [Client], or
-// those of a [semel.Engine] in this process. Commands and pages that take a Records serve
-// both.
+// Records looks at records and changes them: those of a service by its [Client], or of a
+// [semel.Engine] in this process. Commands and pages that take a Records serve both.
 type Records interface {
 	// Lookup is [semel.Engine.Lookup].
 	Lookup(ctx context.Context, id semel.ID) (semel.Record, error)

@@ -73,8 +73,8 @@ func (x *Execution) run(ctx context.Context, fn func(ctx context.Context, x seme
 func (x *Execution) endBy(ctx context.Context, res semel.Result, err error, stop func()) (*semel.Record, error) {
 	end := semel.EndingOf(err, x.effects(), x.financial)
 	if lost := x.lost(); lost != nil && (end.Unmarked || end.Disposition == semel.DispositionFailed) {
-		// The handler was told to stop, so its error says nothing about the work. When
-		// the lease ends, the ledger and the policy decide.
+		// The handler's context ended early, so its error says nothing about the work. When the
+		// lease ends, the ledger and the policy decide.
 		stop()
 		return nil, lost
 	}

@@ -36,7 +36,7 @@ const (
 type AnswerError struct {
 	// Status is the HTTP status.
 	Status int
-	// Reason says what is wrong with the answer. It quotes nothing of the body.
+	// Reason says why the answer can't be used. It quotes nothing of the body.
 	Reason string
 }
 

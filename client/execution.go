@@ -21,7 +21,7 @@ type Execution struct {
 	rec  *semel.Record // the claim
 	// mayRunAgain: if the attempt is abandoned, another one may follow.
 	mayRunAgain bool
-	// financial: an error without a mark is kept as a failure.
+	// financial: an unmarked error is recorded as a failure.
 	financial bool
 
 	// ctx is the handler's context; cancel tells the handler to stop.
@@ -33,8 +33,8 @@ type Execution struct {
 	// mu is held during writes to the ledger.
 	mu     sync.Mutex
 	ledger map[string]store.EffectState
-	// unconfirmed has the effects whose start was requested without an answer. They
-	// weren't called.
+	// unconfirmed has the effects that we asked to start without getting an answer. They weren't
+	// called.
 	unconfirmed map[string]bool
 	ended       bool
 	// outbox has the messages that the call sends if it completes.
@@ -44,7 +44,7 @@ type Execution struct {
 		mu    sync.Mutex
 		since time.Time // a moment before it began
 		d     time.Duration
-		lost  error // why the handler was told to stop
+		lost  error // why the handler's context ended
 	}
 }
 
@@ -169,7 +169,7 @@ func (x *Execution) lose(err error) {
 	}
 }
 
-// lost is why the handler was told to stop, or nil.
+// lost is why the handler's context ended early, or nil.
 func (x *Execution) lost() error {
 	x.lease.mu.Lock()
 	defer x.lease.mu.Unlock()
@@ -273,8 +273,7 @@ type notStarted struct{ error }
 
 func (e *notStarted) Unwrap() error { return e.error }
 
-// uncertain reports whether an error leaves open whether the service did what it was
-// asked to do.
+// uncertain reports whether the service may have done what we asked, in spite of an error.
 func uncertain(err error) bool {
 	e, ok := errors.AsType[*semel.Error](err)
 	if !ok {
@@ -287,8 +286,8 @@ func uncertain(err error) bool {
 	return false
 }
 
-// SettleEffect is [semel.Attempt.SettleEffect]. It tries until the result is known to be
-// recorded, ctx ends, or it has tried for the time of a lease.
+// SettleEffect is [semel.Attempt.SettleEffect]. It retries until the service confirms that the
+// result is recorded, ctx ends, or one lease's time has passed.
 func (x *Execution) SettleEffect(ctx context.Context, f store.EffectFinding) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -321,8 +320,7 @@ func (x *Execution) effects() []store.EffectRecord {
 	return list
 }
 
-// refuteUnconfirmed refutes the effects whose start was requested and that were never
-// called.
+// refuteUnconfirmed refutes the effects that we asked to start and never called.
 func (x *Execution) refuteUnconfirmed(ctx context.Context) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -21,7 +21,7 @@ func (c *Client) Lookup(ctx context.Context, id semel.ID) (semel.Record, error) 
 	return c.one(ctx, id, reading(c.base+recordPath(id)))
 }
 
-// Decisions counts what deliveries of a call got since its record was made, on all nodes,
+// Decisions counts the decisions on a call's deliveries since its record was made, on all nodes,
 // some seconds late. Access is as for [Client.Lookup].
 func (c *Client) Decisions(ctx context.Context, id semel.ID) (map[semel.Decision]int, error) {
 	v, _, err := call[wire.RecordBody](ctx, c, reading(c.base+recordPath(id)))
@@ -38,7 +38,7 @@ func reading(url string) *request {
 	return &request{method: http.MethodGet, url: url, repeatable: true, lost: semel.CodeStoreUnavailable}
 }
 
-// one sends a request whose answer is a record.
+// one sends a request that is answered with a record.
 func (c *Client) one(ctx context.Context, id semel.ID, q *request) (semel.Record, error) {
 	r, err := c.ask(ctx, q)
 	if err != nil {

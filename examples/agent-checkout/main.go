@@ -57,7 +57,7 @@ func main() {
 const (
 	tenant = "acme"
 	secret = "shpss_0123456789abcdef" // of the webhooks
-	lease  = time.Second              // after which a killed agent's work is taken up
+	lease  = time.Second              // how long until somebody else continues a killed agent's work
 	// One agent after the other makes the table.
 	table = `SELECT pg_advisory_xact_lock(7);
 	CREATE TABLE IF NOT EXISTS orders (
@@ -109,7 +109,7 @@ func (s *shop) checkOut(ctx context.Context, c checkout) (r receipt, err error) 
 	if err != nil {
 		return r, err
 	}
-	// What is paid is ordered, also if the mandate has ended since.
+	// A paid cart is ordered even if the mandate has ended since.
 	call, err := s.orders.Call(buyer, mandate.ID)
 	if err != nil {
 		return r, err

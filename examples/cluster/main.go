@@ -84,7 +84,7 @@ func (o *options) configuration(upstream string) string {
 		"purge":  map[string]any{"interval": "1s"},
 	})
 	if err != nil {
-		panic(err) // it is made of strings
+		panic(err) // a map of strings always encodes
 	}
 	return string(text)
 }
@@ -103,16 +103,15 @@ type summary struct {
 	// Effects counts the upstream's effects, Repeated the orders that had more than one.
 	Effects  int `json:"effects"`
 	Repeated int `json:"repeated"`
-	// Answered are the orders to which a caller got the upstream's answer, and
-	// Differing those of which two callers got different ones.
+	// Answered counts the orders with at least one caller who got the upstream's answer, and
+	// Differing the orders with two different answers.
 	Answered  int `json:"answered"`
 	Differing int `json:"differing"`
 	// Held counts the questions about orders that were held because their node died in
 	// the middle of them.
 	Held int64 `json:"held"`
-	// Again counts deliveries that were repeated because there was no answer, or 503: the node
-	// was gone or stopping. Failures counts those that were repeated for another reason, but
-	// for 409: the order is being executed.
+	// Again counts deliveries repeated after no answer or a 503: the node was gone or stopping.
+	// Failures counts those repeated for another reason, except 409: the order is running.
 	Again    int64 `json:"again"`
 	Failures int64 `json:"failures"`
 }
@@ -212,7 +211,7 @@ func (o *options) play(ctx context.Context) (_ *summary, err error) {
 type callers struct {
 	nodes  []*stage.Node
 	client *http.Client
-	name   string       // of all orders, unlike those of earlier runs
+	name   string       // new for this run
 	got    stage.Counts // the answers, by order
 
 	deliveries, again, failures atomic.Int64

@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// bank stands for the bank. It charges whatever it is asked to, as often as it is asked.
+// bank stands for the bank. It charges every time that somebody asks.
 type bank struct {
 	mu      sync.Mutex
 	charges map[string]int // by order
@@ -68,7 +68,7 @@ func (b *bank) charge(ctx context.Context, x semel.Execution, r *forrst.Request)
 	if args.Amount <= 0 {
 		return nil, &forrst.Error{Code: forrst.InvalidArguments, Message: "The amount must be above zero", Source: forrst.At("call", "arguments", "amount")}
 	}
-	// A crash while the bank is asked holds the call, and nobody asks again.
+	// A crash during the charge holds the call, and nobody asks the bank again.
 	charge, err := semel.Effect(ctx, x, "bank", func(context.Context, string) (string, error) { return b.ask(args.Order), nil })
 	if err != nil {
 		return nil, err
@@ -122,8 +122,8 @@ func serve(ctx context.Context, l net.Listener, dir string, b *bank) (err error)
 	case err = <-served:
 	case <-ctx.Done():
 	}
-	// First stop accepting requests, then record what is under way, then stop sweeping,
-	// and last close the store.
+	// First stop accepting requests, then record the running calls, then stop sweeping, and close
+	// the store last.
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	err = errors.Join(err, server.Shutdown(grace), service.Close(grace))

@@ -84,8 +84,8 @@ func serve(ctx context.Context, database string, listener net.Listener, around f
 	case err = <-served:
 	case <-ctx.Done():
 	}
-	// First stop accepting requests, then record what is under way, then stop sweeping,
-	// and last close the store.
+	// First stop accepting requests, then record the running calls, then stop sweeping, and close
+	// the store last.
 	grace, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	err = errors.Join(err, server.Shutdown(grace), guard.Close(grace))

@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// order is what is delivered.
+// order is the message that is delivered.
 type order struct {
 	Cart  string `json:"cart"` // its mandate
 	Cents int64  `json:"cents"`

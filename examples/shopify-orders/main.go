@@ -72,8 +72,8 @@ func (b *book) enter(_ context.Context, e *webhook.Event) error {
 	return nil
 }
 
-// options are those of the receiver. It verifies signatures, and knows an event by its id,
-// in its shop and topic.
+// options configures the receiver. It verifies signatures, and knows an event by its id, in its
+// shop and topic.
 func options(secret string, b *book) webhook.Options {
 	return webhook.Options{
 		VerifierOptions: webhook.VerifierOptions{Secrets: []string{secret}},

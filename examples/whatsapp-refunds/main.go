@@ -136,8 +136,7 @@ func (s *shop) doors(engine *semel.Engine) (*whatsapp.Ingress, *dispatch.Dispatc
 	return ingress, lines, err
 }
 
-// read parses "refund ORDER AMOUNT", and the button that confirms it, whose title is the
-// same.
+// read parses "refund ORDER AMOUNT", and the button that confirms it, which has the same title.
 func read(_ context.Context, m *whatsapp.Message) (ids.Command, error) {
 	words := strings.Fields(strings.TrimPrefix(m.Text, "Yes, "))
 	if len(words) != 3 || words[0] != "refund" {

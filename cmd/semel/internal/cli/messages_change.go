@@ -148,9 +148,9 @@ when the service starts. The reason stays with the message until its next try.`,
 
 func newMessagesDiscard(from *recordsFrom) *cobra.Command {
 	return newMessagesChange(from, &cobra.Command{
-		Use:     "discard",
-		Short:   "Discard a parked message",
-		Long:    `Discard a parked message, so that the record of its call can expire. The reason stays
+		Use:   "discard",
+		Short: "Discard a parked message",
+		Long: `Discard a parked message, so that the record of its call can expire. The reason stays
 with the message.`,
 		Example: `  semel messages discard MESSAGE --reason 'told them on the phone'`,
 	}, "the message is discarded and not delivered.", dispatch.Discard)

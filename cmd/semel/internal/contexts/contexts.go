@@ -16,18 +16,18 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// Context is where a service is, and how to speak with it.
+// Context says where a service is, and which token opens it.
 type Context struct {
-	// URL is that of its admin listener.
+	// URL is the address of its admin listener.
 	URL string `json:"url"`
-	// TokenFile has the token for it; absolute. Empty: none. The token itself isn't kept
+	// TokenFile is the absolute path of a file with the token; empty: none. The token itself isn't
 	// here.
 	TokenFile string `json:"token_file,omitempty"`
 }
 
-// List is what the file has.
+// List is the content of the file.
 type List struct {
-	// Current is the one that commands use if nothing else is said; empty: none.
+	// Current is the context that commands use by default; empty: none.
 	Current  string             `json:"current,omitempty"`
 	Contexts map[string]Context `json:"contexts"`
 }
@@ -35,8 +35,8 @@ type List struct {
 // maxFile bounds the file, in bytes.
 const maxFile = 1 << 20
 
-// File is where the contexts of this user are: semel/contexts.json in the directory that
-// [os.UserConfigDir] names.
+// File returns the file of this user's contexts: semel/contexts.json in the directory of
+// [os.UserConfigDir].
 func File() (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -45,7 +45,7 @@ func File() (string, error) {
 	return filepath.Join(dir, "semel", "contexts.json"), nil
 }
 
-// Load reads a file. If there is none, the list is empty.
+// Load reads a file. A missing file is an empty list.
 func Load(file string) (*List, error) {
 	l := &List{Contexts: map[string]Context{}}
 	info, err := os.Stat(file)
@@ -109,7 +109,7 @@ func (l *List) Save(file string) error {
 	return err
 }
 
-// Add adds a context, or replaces it. The first one becomes the current.
+// Add adds or replaces a context. The first one becomes the current one.
 func (l *List) Add(name string, c Context) error {
 	if err := check(name, c); err != nil {
 		return err

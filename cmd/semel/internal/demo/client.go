@@ -139,7 +139,7 @@ func (c *client) chargeAndHangUp(ctx context.Context, base, provider, key string
 	return c.awaitCharge(ctx, provider, o.Order)
 }
 
-// ledger asks the payment service what it has charged.
+// ledger reads the charges from the payment service.
 func (c *client) ledger(ctx context.Context, provider string, query url.Values) ([]Charge, error) {
 	var charges []Charge
 	return charges, c.get(ctx, provider+"/charges?"+query.Encode(), &charges)

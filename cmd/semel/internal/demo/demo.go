@@ -75,7 +75,7 @@ func Run(ctx context.Context, opts Options) (report Report, err error) {
 		if err = s.troubles(ctx); err == nil {
 			err = s.stay(ctx)
 		} else if ctx.Err() != nil {
-			err = nil // the story itself was told
+			err = nil // the story itself is over
 		}
 	}
 	return s.report, err

@@ -48,8 +48,8 @@ func (o order) lingers() bool { return strings.HasPrefix(o.Order, crashPrefix) }
 
 const (
 	keyHeader = "Idempotency-Key"
-	// crashPrefix marks orders whose first charge takes crashDelay to answer,
-	// long enough to kill the waiting process.
+	// crashPrefix marks orders with a first charge that takes crashDelay to answer, long enough to
+	// kill the waiting process.
 	crashPrefix = "crash-"
 	crashDelay  = 10 * time.Second
 	minDelay    = 20 * time.Millisecond

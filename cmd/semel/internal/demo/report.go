@@ -23,7 +23,7 @@ type Report struct {
 	// Crash is a kill -9 of Semel in the middle of a charge, a restart and
 	// retries.
 	Crash Recovery `json:"crash"`
-	// Faults says in words what was wrong; empty when OK.
+	// Faults says in words what went wrong; empty when OK.
 	Faults []string `json:"faults"`
 }
 
@@ -41,8 +41,8 @@ type Burst struct {
 	Executed int `json:"executed"`
 	Replayed int `json:"replayed"`
 	InFlight int `json:"in_flight"`
-	// Failed counts the copies without a successful answer, and Differing the
-	// orders whose copies did not all get the same one.
+	// Failed counts the copies without a successful answer, and Differing the orders with copies
+	// that got different answers.
 	Failed    int     `json:"failed"`
 	Differing int     `json:"differing"`
 	Seconds   float64 `json:"seconds"`
@@ -125,7 +125,7 @@ func (r *Recovery) path() string {
 	return strings.Join(steps, ", ")
 }
 
-// faults are what was wrong, in words; never nil, so that JSON has a list.
+// faults says in words what went wrong; never nil, so that JSON has a list.
 type faults []string
 
 func (f *faults) must(what string, ok bool) {

@@ -10,8 +10,7 @@ import (
 	"github.com/semelhq/semel/internal/rig/stage"
 )
 
-// scene is what is set up for a demo: a directory, the payment service, and Semel in
-// front of it.
+// scene is the setting of a demo: a directory, the payment service, and Semel in front of it.
 type scene struct {
 	opts     Options
 	rng      *rand.Rand
@@ -26,7 +25,7 @@ func newScene(opts Options) scene {
 	return scene{opts: opts, rng: rand.New(rand.NewPCG(opts.Seed, 1)), client: newClient(), screen: opts.Screen}
 }
 
-// close ends what was started, and removes its files.
+// close ends the processes and removes their files.
 func (s *scene) close() error {
 	// A server that stops waits for connections on which nothing was ever sent.
 	s.client.http.CloseIdleConnections()

@@ -198,7 +198,7 @@ func (s *Screen) closing(r *Report) {
 	s.ending(r.Seconds, r.Seed)
 }
 
-// faults lists what was wrong.
+// faults lists what went wrong.
 func (s *Screen) faults(who string, faults []string) {
 	s.print(s.paint(red, who+" found what should not be:") + "\n")
 	for _, f := range faults {

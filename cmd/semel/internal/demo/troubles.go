@@ -15,7 +15,7 @@ import (
 	"github.com/semelhq/semel/internal/rig/stage"
 )
 
-// Orders whose names begin like this give the dashboard something to show.
+// Orders with these prefixes give the dashboard something to show.
 const (
 	// rushPrefix: the charge takes long enough for copies to wait for it.
 	rushPrefix = "rush-"
@@ -24,7 +24,7 @@ const (
 	declinePrefix = "decline-"
 )
 
-// The refunds whose answers are lost.
+// The refunds that lose their answers.
 const (
 	heldRefund    = "refund:1"
 	settledRefund = "refund:2"
@@ -104,7 +104,7 @@ func (s *story) rush(ctx context.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// refunds loses the answers to two of them, and says of one what became of it.
+// refunds loses the answers to two of them, and says how one ended.
 func (s *story) refunds(ctx context.Context) error {
 	for _, key := range []string{heldRefund, settledRefund} {
 		o := s.newOrder("control-01")
@@ -124,7 +124,7 @@ func (s *story) refunds(ctx context.Context) error {
 	return err
 }
 
-// retries are those of clients: after failures, after a refusal, and under a new key.
+// retries repeats calls as clients do: after failures, after a refusal, and under a new key.
 func (s *story) retries(ctx context.Context) error {
 	for range 4 {
 		if _, err := s.client.post(ctx, s.guard.URL+"/carts", keyed("cart:1"), []byte(`{"items":3}`)); err != nil {

@@ -20,8 +20,8 @@ type Event struct {
 	// Seq is the event's number in the stream, and Kind decided, ended, purged, lease_lost or
 	// gap.
 	Seq, Kind string
-	// Record names the record that it is about, and ID is its identity; both are empty for a
-	// gap and for a purge of many.
+	// Record is the id of the event's record, and ID its identity; both are empty for a gap and for
+	// a purge of many.
 	Record string
 	ID     semel.ID
 
@@ -80,7 +80,7 @@ func Parse(ev client.Event) (Event, error) {
 		}
 		e.ID = id
 	}
-	// A word of a later service selects nothing.
+	// Words of a later version select nothing.
 	_ = e.State.UnmarshalText([]byte(d.Status))
 	_ = e.Disposition.UnmarshalText([]byte(d.Disposition))
 	if e.Kind == "ended" && e.State == 0 {
@@ -143,7 +143,7 @@ func (e *Event) Line() string {
 	return strings.TrimRight(line, " ")
 }
 
-// plain is a text that others chose, without what a terminal would obey.
+// plain replaces what a terminal would obey in text that others chose.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

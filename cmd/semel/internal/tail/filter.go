@@ -19,8 +19,8 @@ var Decisions = []string{
 	string(semel.Throttled), string(semel.OtherCaller), string(semel.OtherDoor), string(semel.Superseded), string(semel.SequenceGap),
 }
 
-// Filter selects events by the qualifiers that select records, as far as an event has what
-// they ask for, and by decision:D, which only events have. The zero value selects all.
+// Filter selects events by the qualifiers of records, as far as they apply to events, and by
+// decision:D. The zero value selects all.
 type Filter struct {
 	query      store.Query
 	either     []semel.Decision // nil: all
@@ -68,7 +68,7 @@ func ParseFilter(text string) (Filter, error) {
 	return f, err
 }
 
-// words are the parts of a query between white space, those in quotes together.
+// words splits a query at white space outside of quotes.
 func words(text string) (all []string) {
 	quoted, escaped := false, false
 	word := strings.Builder{}

@@ -10,17 +10,15 @@ import (
 	"github.com/semelhq/semel/client"
 )
 
-// againAfter is the pause before a stream that broke off is opened again, after what the
-// client has tried by itself.
+// againAfter is the pause before a broken stream is opened again, after the client's own retries.
 const againAfter = 2 * time.Second
 
 // Watch opens the stream of decisions after an event; [client.Client.Watch] does.
 type Watch func(ctx context.Context, lastID string) iter.Seq2[client.Event, error]
 
-// Follow reads the stream until ctx is done, from the event after lastID on, or from now on
-// if that is empty. A stream that breaks off is opened again, and lost is called with the
-// cause. An error is the last that comes. While an event is looked at the stream isn't read,
-// and a service that is ahead by more than it keeps says so by a gap.
+// Follow reads the stream until ctx is done, from the event after lastID on, or from now on if that
+// is empty. It opens a broken stream again, after calling lost with the cause. An error ends it.
+// The stream isn't read while the caller handles an event, so a caller who is too slow gets a gap.
 func Follow(ctx context.Context, watch Watch, lastID string, lost func(error)) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		first := lastID == "0" // what the node doesn't keep any more wasn't missed
