@@ -31,8 +31,8 @@ func newKey() *cobra.Command {
 // derivedKey is what semel key derive --json prints.
 type derivedKey struct {
 	Key string `json:"key"`
-	// Version is set for keys derived from inputs, Template for those made from
-	// a template, Scope if it is a built-in one, CartHash where a cart was given.
+	// Version is set for a key derived from inputs, Template for one made from a template,
+	// Scope if that is built in, and CartHash if there was a cart.
 	Scope    string `json:"scope,omitempty"`
 	Version  string `json:"version,omitempty"`
 	Template string `json:"template,omitempty"`
@@ -58,24 +58,23 @@ the call has the same key.
 
 With --version the key is the SHA-256 of the version and the canonical form of
 the JSON inputs, read from --inputs or standard input. The order of members,
-white space and the way numbers are written do not matter.
+white space and the spelling of numbers don't matter.
 
 With --template or --template-name the key is the template with its fields
-replaced by values. Anything in a value but letters, digits and -._~ is written
-as %XX, so a value with a ":" can't imitate another field. A template that
-'semel key lint' refuses is refused here too.
+replaced by values. Anything in a value but letters, digits and -._~ becomes
+%XX, so a value with a ":" can't imitate another field. This refuses the same
+templates as 'semel key lint'.
 
 With --cart the hash of a cart, given as one JSON object per line with variant,
 quantity and price, becomes the value of {cart_hash}; without a template the
-hash itself is printed. The order of the items does not matter.
+hash itself is printed. The order of the items doesn't matter.
 
 ` + templateTable() + `
 {intent.created_at} is when the intent was first stored, before the first
 delivery: never the time of this delivery.
 
 The scope of a key is part of the identity of a call: the same key in another
-scope is another call. A key of a built-in template has the scope that the list
-names.
+scope is another call. A key of a built-in template has the scope in the list.
 
 The JSON has key, and version, template, scope and cart_hash where they apply.`,
 		Example: `  echo '{"order":"o1","amount":2999}' | semel key derive --version charge@1
@@ -88,21 +87,17 @@ The JSON has key, and version, template, scope and cart_hash where they apply.`,
 			if err != nil {
 				return err
 			}
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), key)
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), key.Key)
-			return err
+			return printOne(cmd, f.asJSON, key, key.Key)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.version, "version", "", "derive from JSON inputs, under this `name` of the rule that chose them")
-	flags.StringVar(&f.inputs, "inputs", "-", "`file` of the JSON inputs; - is standard input")
+	flags.StringVar(&f.version, "version", "", "derive from JSON inputs; the `name` of the rule that chose them")
+	flags.StringVar(&f.inputs, "inputs", "-", "`file` with the JSON inputs; - is standard input")
 	flags.StringVar(&f.template, "template", "", "make the key from this `template`")
-	flags.StringVar(&f.templateName, "template-name", "", "make the key from the built-in template of this `name`")
+	flags.StringVar(&f.templateName, "template-name", "", "make the key from a built-in template, by `name`")
 	flags.StringArrayVar(&f.set, "set", nil, "value of a field, as `field=value`; may be repeated")
-	flags.StringVar(&f.values, "values", "", "`file` of a JSON object with values; - is standard input")
-	flags.StringVar(&f.cart, "cart", "", "`file` of the items of a cart; - is standard input")
+	flags.StringVar(&f.values, "values", "", "`file` with a JSON object of values; - is standard input")
+	flags.StringVar(&f.cart, "cart", "", "`file` with the items of a cart; - is standard input")
 	jsonFlag(cmd, &f.asJSON)
 	return cmd
 }
@@ -110,7 +105,7 @@ The JSON has key, and version, template, scope and cart_hash where they apply.`,
 // templateTable lists the built-in templates for the help.
 func templateTable() string {
 	var b strings.Builder
-	b.WriteString("Built-in templates, and within what each key is unique:\n")
+	b.WriteString("Built-in templates, and the scope in which each key is unique:\n")
 	for _, f := range commerce.Formats() {
 		fmt.Fprintf(&b, "  %-16s one %-8s %s\n", f.Name, f.Scope, f.Template)
 	}

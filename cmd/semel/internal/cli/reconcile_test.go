@@ -14,13 +14,14 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/commerce"
+	"github.com/semelhq/semel/internal/payments"
 	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 
-// payments makes a store with payments of the orders, each with the transaction that is
+// paymentsDir makes a store with payments of the orders, each with the transaction that is
 // given, or an error of the gateway. Their keys are returned by order.
-func payments(t *testing.T, orders map[string]any) (store string, keys map[string]string) {
+func paymentsDir(t *testing.T, orders map[string]any) (store string, keys map[string]string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := pebblestore.Open(dir, nil)
@@ -57,7 +58,7 @@ func payments(t *testing.T, orders map[string]any) (store string, keys map[strin
 func reconciled(t *testing.T, keys map[string]string, wantCode int, args ...string) []string {
 	t.Helper()
 	code, out, errs := semelWith(t, "", append([]string{"reconcile", "payments", "--json"}, args...)...)
-	var report paymentReport
+	var report payments.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil || code != wantCode {
 		t.Fatalf("exit %d, %s%s: %v", code, out, errs, err)
 	}
@@ -88,7 +89,7 @@ func export(t *testing.T, name, text string) string {
 // are found, and nothing else.
 func TestReconcilePayments(t *testing.T) {
 	clause.Proves(t, "MAP-PAY.3")
-	store, keys := payments(t, map[string]any{
+	store, keys := paymentsDir(t, map[string]any{
 		"good": "tx_good", "gone": "tx_gone", "dear": "tx_dear", "twice": "tx_twice", "one": "tx_both", "two": "tx_both",
 		"lost": errors.New("no answer"), "silent": errors.New("no answer"), "declined": semel.Rejected("declined", errors.New("no funds")), "ghost": semel.Rejected("declined", errors.New("no funds")),
 	})
@@ -129,7 +130,7 @@ func TestReconcilePayments(t *testing.T) {
 }
 
 func TestReconcileFindsNothing(t *testing.T) {
-	store, keys := payments(t, map[string]any{"a": "tx_a", "b": "tx_b", "declined": semel.Rejected("declined", errors.New("no funds"))})
+	store, keys := paymentsDir(t, map[string]any{"a": "tx_a", "b": "tx_b", "declined": semel.Rejected("declined", errors.New("no funds"))})
 	file := export(t, "a.csv", "transaction_id,status\ntx_a,pending\ntx_b,succeeded\ntx_a,succeeded\n")
 	if got := reconciled(t, keys, ExitOK, "--store", store, "--export", file, "--status", "succeeded", "tenant:acme"); len(got) != 0 {
 		t.Errorf("%q", got)
@@ -146,7 +147,7 @@ func TestReconcileFindsNothing(t *testing.T) {
 }
 
 func TestReconcileRefuses(t *testing.T) {
-	store, _ := payments(t, map[string]any{"a": "tx_a"})
+	store, _ := paymentsDir(t, map[string]any{"a": "tx_a"})
 	for text, want := range map[string]string{
 		"":                                "no line with the names",
 		"id,amount\n1,2\n":                `no column is called "transaction_id": name it with --column`,
@@ -167,9 +168,9 @@ func TestReconcileRefuses(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		"no such file":          {"--export", "nowhere"},
-		"isn't FIELD=NAME":      {"--export", "x", "--column", "name=id"},
-		"are about an --export": {"--status", "ok"},
+		"no such file":     {"--export", "nowhere"},
+		"isn't FIELD=NAME": {"--export", "x", "--column", "name=id"},
+		"need --export":    {"--status", "ok"},
 	} {
 		if code, _, errs := semelWith(t, "", append([]string{"reconcile", "payments", "--store", store}, args...)...); code != ExitUsage || !strings.Contains(errs, want) {
 			t.Errorf("%q: exit %d, %s", args, code, errs)

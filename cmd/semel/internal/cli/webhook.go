@@ -28,9 +28,9 @@ func newWebhookSource() *cobra.Command {
 	return &cobra.Command{
 		Use:   "source [NAME]",
 		Short: "Print the declaration of a built-in source, or list their names",
-		Long: `Print the YAML file of a source that is built in: where its signature stands, what
-it signs, and what identifies an event. Begin one of your own with it. Without a
-name the names are listed.`,
+		Long: `Print the YAML file of a built-in source: where its signature is, what it signs, and
+what identifies an event. Use it as the start of your own. Without a name, list the
+names.`,
 		Example: `  semel webhook source
   semel webhook source shopify > own.yaml`,
 		Args: oneFile,
@@ -57,7 +57,7 @@ type verifiedWebhook struct {
 	Problem string          `json:"problem,omitempty"`
 	Hints   []string        `json:"hints,omitempty"`
 	Events  []verifiedEvent `json:"events,omitempty"`
-	// Unsigned are the places of an event's identity that the signature doesn't cover.
+	// Unsigned lists the parts of an event's identity that the signature doesn't cover.
 	Unsigned []string `json:"unsigned,omitempty"`
 }
 
@@ -71,25 +71,25 @@ type verifiedEvent struct {
 
 func newWebhookVerify() *cobra.Command {
 	var asJSON bool
-	var file, at string
+	var at string
 	var w config.Webhook
 	cmd := &cobra.Command{
 		Use:   "verify [FILE]",
 		Short: "Check a captured delivery, and say why it is refused",
 		Long: `Check a captured delivery, and say why it is refused: the signature, its time,
-and what identifies its events. If the signature is wrong, what usually goes wrong
-is tried: a line end that was added, JSON that was written anew, a secret in
-another form. Secrets and right signatures are never printed.
+and the identity of its events. If the signature is wrong, this tries the usual
+mistakes: an added line end, JSON that was written anew, a secret in another form.
+It never prints secrets or correct signatures.
 
 FILE has the request as it came: its first line, its header, an empty line, and
-the body without a byte changed; - is standard input, and the default. With --config
-the path of the request selects one of the webhooks of a configuration.
+the body without a byte changed; - is standard input, and the default. To check
+the webhook of a configuration, use 'semel config explain --request'.
 
 The JSON has valid and source; events, each with key, bytes, and scope, type and
-payment where there are any; or code, problem and hints; and unsigned, what the
-signature doesn't cover of an identity. The exit code is 1 if it is refused.`,
+payment where they apply; or code, problem and hints; and unsigned, the parts of
+an identity that the signature doesn't cover. The exit code is 1 if it is refused.`,
 		Example: `  semel webhook verify --source github --secret-file github.secret delivery.http
-  semel webhook verify --config semel.yaml --at 2026-01-02T03:04:05Z delivery.http`,
+  semel webhook verify --source github --secret-file github.secret --json - < delivery.http`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			now, err := atTime(at)
@@ -100,29 +100,22 @@ signature doesn't cover of an identity. The exit code is 1 if it is refused.`,
 			if err != nil {
 				return err
 			}
-			if file != "" {
-				err = configured(cmd, file, captured.Target, &w)
-			}
-			if err != nil {
-				return err
-			}
 			return verifyWebhook(cmd, &w, captured, now, asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&file, "config", "", "`file` of the service's configuration, whose webhook receives the request")
-	cmd.Flags().StringVar(&w.Source, "source", "", "`name` of a source that is built in, or the file of another")
+	cmd.Flags().StringVar(&w.Source, "source", "", "`name` of a built-in source, or the file of another")
 	cmd.Flags().StringArrayVar(&w.SecretFiles, "secret-file", nil, "`file` with the secret; twice during a rotation")
-	cmd.Flags().StringVar(&w.URL, "url", "", "address that the sender posts to, if it signs that")
-	cmd.Flags().StringVar(&w.Endpoint, "endpoint", "", "what the sender calls that address, if it signs that")
-	cmd.Flags().StringVar(&at, "at", "", "`time` at which the delivery came; now by default")
+	cmd.Flags().StringVar(&w.URL, "url", "", "`URL` that the sender posts to, if it signs that")
+	cmd.Flags().StringVar(&w.Endpoint, "endpoint", "", "the sender's `name` for that URL, if it signs that")
+	cmd.Flags().StringVar(&at, "at", "", "`time` at which the delivery came (default now)")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-// verifyWebhook checks a captured delivery as a webhook does at a time.
+// verifyWebhook checks a captured delivery as a webhook does.
 func verifyWebhook(cmd *cobra.Command, w *config.Webhook, captured *webhook.Captured, now time.Time, asJSON bool) error {
 	if w.Source == "" || len(w.SecretFiles) == 0 {
-		return usage("give --source and --secret-file, or --config")
+		return usage("give --source and --secret-file")
 	}
 	opts, err := w.Verifier()
 	if err != nil {
@@ -162,31 +155,7 @@ func atTime(text string) (time.Time, error) {
 	return at, nil
 }
 
-// configured finds the webhook of a configuration that receives a request.
-func configured(cmd *cobra.Command, file, target string, w *config.Webhook) error {
-	if w.Source != "" || len(w.SecretFiles) > 0 || w.URL+w.Endpoint != "" {
-		return usage("--config says what --source, --secret-file, --url and --endpoint say: give one or the other")
-	}
-	c, _, err := loadConfig(cmd, file)
-	if err != nil {
-		return reportConfig(cmd, err)
-	}
-	path, _, _ := strings.Cut(target, "?")
-	var paths []string
-	for _, one := range c.Webhooks {
-		if one.Path == path {
-			*w = one
-			return nil
-		}
-		paths = append(paths, one.Path)
-	}
-	if len(paths) == 0 {
-		return usage("%s has no webhooks", file)
-	}
-	return usage("no webhook of %s has the path %s: they have %s", file, path, strings.Join(paths, ", "))
-}
-
-// verified is a diagnosis as it is printed.
+// verified is the printed form of a diagnosis.
 func verified(source *webhook.Source, d webhook.Diagnosis) verifiedWebhook {
 	out := verifiedWebhook{Valid: d.Refusal == nil, Source: source.Name, Hints: d.Hints, Unsigned: source.Unsigned()}
 	for _, e := range d.Events {

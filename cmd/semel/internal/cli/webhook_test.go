@@ -82,23 +82,11 @@ func TestWebhookVerify(t *testing.T) {
 			t.Errorf("exit %d, %s%s", code, out, errs)
 		}
 	})
-	t.Run("a configuration says which webhook takes it", func(t *testing.T) {
-		file := inFile(t, "semel.yaml", "auth: {default_tenant: a}\nwebhooks: [{path: /hooks/shopify, source: shopify, secret_files: ['"+shop+"'], upstream: 'http://127.0.0.1:1'}]\n")
-		code, out, errs := semelWith(t, "", "webhook", "verify", "--config", file, capturedFile("shopify"))
-		if code != ExitOK || !strings.Contains(out, "valid      shopify") {
-			t.Errorf("exit %d, %s%s", code, out, errs)
-		}
-		code, _, errs = semelWith(t, "", "webhook", "verify", "--config", file, capturedFile("stripe"))
-		if code != ExitUsage || !strings.Contains(errs, "no webhook of "+file+" has the path /hooks/stripe: they have /hooks/shopify") {
-			t.Errorf("exit %d, %s", code, errs)
-		}
-	})
 	t.Run("what can't be used", func(t *testing.T) {
 		for want, args := range map[string][]string{
 			"give --source and --secret-file": {capturedFile("shopify")},
 			"did you mean shopify":            {"--source", "shopfy", "--secret-file", shop, capturedFile("shopify")},
 			"not a time":                      {"--source", "shopify", "--secret-file", shop, "--at", "noon", capturedFile("shopify")},
-			"give one or the other":           {"--config", "x.yaml", "--source", "shopify", capturedFile("shopify")},
 			"no empty line":                   {"--source", "shopify", "--secret-file", shop, shop},
 		} {
 			if code, _, errs := semelWith(t, "", append([]string{"webhook", "verify"}, args...)...); code == ExitOK || !strings.Contains(errs, want) {

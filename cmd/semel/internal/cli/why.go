@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +20,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// story is all that there is to say about one call.
+// story is the history of one call, with the calls that look like retries of it.
 type story struct {
 	Record recordLine `json:"record"`
 	// SamePayload are other calls of the operation and tenant with the same payload.
@@ -35,17 +34,16 @@ func newWhy(from *recordsFrom) *cobra.Command {
 		Use:   "why NAME",
 		Short: "Show what happened to a call: was it executed twice, and who got what?",
 		Long: `Show the history of a call on one screen: what happened when, what its duplicates got,
-the answer that is kept, and which other calls of its operation had the same payload
-under another key. Those were executed too: a client that makes a new key for a retry
-is charged twice.
+the recorded answer, and which other calls of its operation had the same payload under
+another key. Those ran too: a client that makes a new key for a retry is charged twice.
 
 Name the call ` + recordNames + valueToo + `.
-If several calls have the name, each is shown with its history.
-Duplicates are counted by services, over all nodes, and are some seconds late.
+If several calls have the name, you see each of them. Services count duplicates over
+all nodes; the counts are some seconds late.
 
 The JSON is a list with record, same_payload (a list of records, at most ` + fmt.Sprint(maxNamesakes) + `) and
 same_payload_more. A record has the members that 'semel records get' prints; the
-first has decisions, too.
+first also has decisions.
 
 ` + recordsLong,
 		Example: `  semel why order-1
@@ -66,14 +64,15 @@ first has decisions, too.
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), stories)
 				}
+				out := cmd.OutOrStdout()
 				if len(stories) > 1 {
-					fmt.Fprintf(cmd.OutOrStdout(), "%d calls have this name, the newest first.\n\n", len(stories))
+					fmt.Fprintf(out, "%d calls have this name, newest first.\n\n", len(stories))
 				}
 				for i := range stories {
 					if i > 0 {
-						fmt.Fprintln(cmd.OutOrStdout())
+						fmt.Fprintln(out)
 					}
-					if err := stories[i].print(cmd.OutOrStdout(), &from.source); err != nil {
+					if err := stories[i].print(out, &from.source); err != nil {
 						return err
 					}
 				}
@@ -89,7 +88,7 @@ first has decisions, too.
 	return cmd
 }
 
-// storiesOf are those of the call that a text names, or of all that have it for a key.
+// storiesOf returns the histories of all calls with a name, newest first.
 func storiesOf(ctx context.Context, recs client.Records, text string) (stories []story, more bool, err error) {
 	found, more, err := find(ctx, recs, text, true)
 	if err != nil {
@@ -105,7 +104,7 @@ func storiesOf(ctx context.Context, recs client.Records, text string) (stories [
 	return stories, more, nil
 }
 
-// some finds the newest records that a query selects.
+// some returns the newest records that a query selects.
 func some(ctx context.Context, recs query.Searcher, q store.Query) (found []semel.Record, more bool, err error) {
 	next, err := eachFound(ctx, recs, q, maxNamesakes, func(error) {}, func(rec *semel.Record) error {
 		found = append(found, *rec)
@@ -114,7 +113,7 @@ func some(ctx context.Context, recs query.Searcher, q store.Query) (found []seme
 	return found, next != "", err
 }
 
-// decisionCounter is a service that counts what deliveries got.
+// decisionCounter counts the decisions on a call's deliveries.
 type decisionCounter interface {
 	Decisions(ctx context.Context, id semel.ID) (map[semel.Decision]int, error)
 }
@@ -140,12 +139,12 @@ func storyOf(ctx context.Context, recs client.Records, rec *semel.Record) (s sto
 	return s, err
 }
 
-// print tells the story to people.
+// print shows the history to people.
 func (s *story) print(out io.Writer, src *recordSource) error {
 	rec := s.Record.of
 	id := &rec.ID
 	fmt.Fprintf(out, "%s, key %s, of %s in the tenant %s: %s\n\n", printable(id.Operation), printable(id.Key), short(rec.Principal, shortPrincipal), printable(id.Tenant), standing(rec))
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	w := newTable(out)
 	for _, at := range timeline(rec) {
 		fmt.Fprintf(w, "  %s\t%s\n", when(at.at), at.what)
 	}
@@ -157,7 +156,7 @@ func (s *story) print(out io.Writer, src *recordSource) error {
 	l.line("record", "%s", id.Encode())
 	l.line("in logs", "%s", printable(id.String()))
 	if s.Record.Decisions != nil {
-		// What nodes have counted since then may not be written yet.
+		// nodes may not have written newer counts yet
 		l.line("deliveries", "%s, counted up to %s", counted(s.Record.Decisions), when(store.InstantOf(time.Now().Add(-behind.Pause))))
 	}
 	printAnswer(l, rec)
@@ -171,7 +170,7 @@ func (s *story) print(out io.Writer, src *recordSource) error {
 	return nil
 }
 
-// printNext says what can be done about the call, as commands to copy.
+// printNext lists the commands that make sense now, ready to copy.
 func (s *story) printNext(out io.Writer, src *recordSource) {
 	rec := s.Record.of
 	where := src.flags() + " " + rec.ID.Encode()
@@ -180,14 +179,14 @@ func (s *story) printNext(out io.Writer, src *recordSource) {
 	switch {
 	case rec.Held:
 		if effect, open := openEffect(rec); open {
-			add("ask the provider about "+printable(effect)+", and say what it says", "semel records settle"+where+" --effect "+shellWord(effect+"=confirmed:JSON")+" --reason WHY   # or "+shellWord(effect+"=refuted"))
+			add("ask the provider about "+printable(effect)+", and record the answer", "semel records settle"+where+" --effect "+shellWord(effect+"=confirmed:JSON")+" --reason WHY   # or "+shellWord(effect+"=refuted"))
 			break
 		}
-		add("find out what happened, and say it", "semel records settle"+where+" --outcome completed|rejected|failed|aborted --reason WHY")
-		add("or let it run again, which may repeat what it did", "semel records release"+where+" --reason WHY")
+		add("find out what happened, and record it", "semel records settle"+where+" --outcome completed|rejected|failed|aborted --reason WHY")
+		add("or let it run again, which may repeat its work", "semel records release"+where+" --reason WHY")
 	case rec.State == semel.Processing:
 		add("see how it stands later", "semel why"+where)
-	case rec.State.Terminal() && rec.Disposition != semel.DispositionAborted: // whose next delivery runs
+	case rec.State.Terminal() && rec.Disposition != semel.DispositionAborted: // the next delivery of an aborted one runs
 		add("if it must run again before "+when(rec.ExpiresAt), "semel records purge"+where+" --reason WHY")
 	}
 	for i := range rec.Outbox {
@@ -215,19 +214,17 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(printable(s), "'", `'\''`) + "'"
 }
 
-// printSame says which other calls had the same payload.
+// printSame lists other calls with the same payload.
 func (s *story) printSame(out io.Writer) error {
-	rec := s.Record.of
+	text := "The same payload came under other keys, each a call of its own:"
 	switch {
-	case rec.Fingerprint.IsZero():
-		_, err := fmt.Fprintln(out, "\nPayloads of this operation are not compared, so others with the same one can't be found.")
-		return err
+	case s.Record.of.Fingerprint.IsZero():
+		text = "Payloads of this operation aren't compared, so others with the same one can't be found."
 	case len(s.SamePayload) == 0:
-		_, err := fmt.Fprintln(out, "\nNo other call of this operation had the same payload.")
-		return err
+		text = "No other call of this operation had the same payload."
 	}
-	fmt.Fprintln(out, "\nThe same payload came under other keys, each a call of its own:")
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	w := newTable(out)
+	fmt.Fprintln(w, "\n"+text)
 	for i := range s.SamePayload {
 		other := s.SamePayload[i].of
 		fmt.Fprintf(w, "  %s\tkey %s\t%s\tof %s\n", when(other.CreatedAt), printable(other.ID.Key), standing(other), short(other.Principal, shortPrincipal))
@@ -246,9 +243,9 @@ func standing(rec *semel.Record) string {
 	}
 	switch {
 	case rec.Held:
-		return "held after it was begun " + times + ": nobody knows whether it was done"
+		return "held after it was begun " + times + ": nobody knows whether its work was done"
 	case rec.State == semel.Processing && silent(rec):
-		return "its holder is silent since " + when(rec.UpdatedAt) + ": the next sweep decides what becomes of it"
+		return "its holder is silent since " + when(rec.UpdatedAt) + ": the next sweep decides what happens to it"
 	case rec.State == semel.Processing:
 		return "being executed"
 	case rec.Settled != nil && rec.Disposition == semel.DispositionAborted:
@@ -286,7 +283,7 @@ func saidBy(s *store.Settled) string {
 	return text
 }
 
-// ended says how an attempt ended, and by whose word.
+// ended says how an attempt ended, and who settled it.
 func ended(d store.Disposition, s *store.Settled, f *store.Failure) string {
 	if s != nil {
 		return fmt.Sprintf("was settled as %s%s", d, saidBy(s))
@@ -294,7 +291,7 @@ func ended(d store.Disposition, s *store.Settled, f *store.Failure) string {
 	return fmt.Sprintf("ended: %s%s", d, because(f))
 }
 
-// counted says what deliveries got.
+// counted lists the decisions on a call's deliveries.
 func counted(decisions map[semel.Decision]int) string {
 	var parts []string
 	for _, d := range slices.Sorted(maps.Keys(decisions)) {
@@ -309,7 +306,7 @@ type moment struct {
 	what string
 }
 
-// triesOf says how often a message was tried in vain, if it was.
+// triesOf says how often delivering a message failed, if it did.
 func triesOf(m *semel.Message) string {
 	switch m.Tries {
 	case 0:
@@ -320,7 +317,7 @@ func triesOf(m *semel.Message) string {
 	return fmt.Sprintf(" after %d failed tries", m.Tries)
 }
 
-// timeline is what a record knows of when, the oldest first.
+// timeline lists the moments that a record has, oldest first.
 func timeline(rec *semel.Record) []moment {
 	var all []moment
 	add := func(at store.Instant, format string, args ...any) {
@@ -352,7 +349,7 @@ func timeline(rec *semel.Record) []moment {
 	}
 	if rec.State == semel.Processing && !rec.Held {
 		if silent(rec) {
-			add(rec.LeaseUntil, "its lease ended, and its holder had not been heard of")
+			add(rec.LeaseUntil, "its lease ended, and its holder was silent")
 		} else {
 			add(rec.LeaseUntil, "until then its holder may be silent")
 		}

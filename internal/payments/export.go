@@ -1,4 +1,4 @@
-package cli
+package payments
 
 import (
 	"bufio"
@@ -15,19 +15,19 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// transaction is one line of a gateway's export.
-type transaction struct {
+// Transaction is one line of a gateway's export.
+type Transaction struct {
 	ID        string `json:"transaction_id,omitempty"`
 	Reference string `json:"reference,omitempty"`
 	Amount    string `json:"amount,omitempty"`
 	Currency  string `json:"currency,omitempty"`
 	Status    string `json:"status,omitempty"`
 
-	payments int // that have it
+	payments int // how many have it
 }
 
 // set sets a field by its name.
-func (t *transaction) set(field, value string) {
+func (t *Transaction) set(field, value string) {
 	switch field {
 	case "transaction_id":
 		t.ID = value
@@ -43,24 +43,29 @@ func (t *transaction) set(field, value string) {
 	}
 }
 
-var transactionFields = []string{"transaction_id", "reference", "amount", "currency", "status"}
+// Fields are the names of a transaction's fields, and of an export's columns.
+var Fields = []string{"transaction_id", "reference", "amount", "currency", "status"}
 
-// Bounds of an export, which is kept in memory.
+// Bounds of an export, which is held in memory.
 const (
 	maxTransactions    = 1_000_000
 	maxTransactionLine = 1 << 20
 )
 
-// exportReader reads exports: CSV with a head line, or a JSON object in each line.
-type exportReader struct {
-	columns  map[string]string // what a field is called there, if that isn't its name
-	statuses []string          // of the transactions that count; nil: all
-	found    map[string]*transaction
+// Export is a gateway's list of transactions.
+type Export struct {
+	// Columns has the names of columns that aren't called like their fields.
+	Columns map[string]string
+	// Statuses selects transactions by status; nil selects all.
+	Statuses []string
+
+	found map[string]*Transaction // by id
 }
 
-// read reads an export. The last line of a transaction counts.
-func (e *exportReader) read(r io.Reader) error {
-	e.found = map[string]*transaction{}
+// Read reads an export: CSV with a head line, or a JSON object in each line. The last line of a
+// transaction counts.
+func (e *Export) Read(r io.Reader) error {
+	e.found = map[string]*Transaction{}
 	in := bufio.NewReaderSize(r, maxTransactionLine)
 	if bom, _ := in.Peek(3); string(bom) == "\ufeff" {
 		_, _ = in.Discard(3)
@@ -71,30 +76,30 @@ func (e *exportReader) read(r io.Reader) error {
 	return e.readCSV(in)
 }
 
-// add takes one transaction.
-func (e *exportReader) add(line int, t *transaction) error {
+// add adds one transaction.
+func (e *Export) add(line int, t *Transaction) error {
 	delete(e.found, t.ID)
 	switch {
 	case t.ID == "":
 		return fmt.Errorf("line %d has no %s", line, e.column("transaction_id"))
-	case e.statuses != nil && !slices.Contains(e.statuses, t.Status):
+	case e.Statuses != nil && !slices.Contains(e.Statuses, t.Status):
 		return nil
 	case len(e.found) == maxTransactions:
-		return fmt.Errorf("there are more than %d transactions: export a shorter time, and select its payments by the qualifiers after and before", maxTransactions)
+		return fmt.Errorf("there are more than %d transactions: export a shorter time, and select its payments with after: and before:", maxTransactions)
 	}
 	e.found[t.ID] = t
 	return nil
 }
 
-// column is what a field is called in the export.
-func (e *exportReader) column(field string) string {
-	if name, ok := e.columns[field]; ok {
+// column returns the name of a field's column.
+func (e *Export) column(field string) string {
+	if name, ok := e.Columns[field]; ok {
 		return name
 	}
 	return field
 }
 
-func (e *exportReader) readCSV(r io.Reader) error {
+func (e *Export) readCSV(r io.Reader) error {
 	in := csv.NewReader(r)
 	in.ReuseRecord = true
 	head, err := in.Read()
@@ -102,7 +107,7 @@ func (e *exportReader) readCSV(r io.Reader) error {
 		return fmt.Errorf("the export has no line with the names of its columns: %w", err)
 	}
 	places := map[int]string{}
-	for _, field := range transactionFields {
+	for _, field := range Fields {
 		name := e.column(field)
 		i := slices.Index(head, name)
 		switch {
@@ -123,7 +128,7 @@ func (e *exportReader) readCSV(r io.Reader) error {
 			return err
 		}
 		line, _ := in.FieldPos(0)
-		t := &transaction{}
+		t := &Transaction{}
 		for i, field := range places {
 			t.set(field, strings.Clone(row[i]))
 		}
@@ -133,7 +138,7 @@ func (e *exportReader) readCSV(r io.Reader) error {
 	}
 }
 
-func (e *exportReader) readJSON(r io.Reader) error {
+func (e *Export) readJSON(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxTransactionLine)
 	n := 0
@@ -150,8 +155,8 @@ func (e *exportReader) readJSON(r io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("line %d isn't a JSON object: %w", n, err)
 		}
-		t := &transaction{}
-		for _, field := range transactionFields {
+		t := &Transaction{}
+		for _, field := range Fields {
 			raw := members[e.column(field)]
 			if value, ok := canon.Text(raw); ok {
 				t.set(field, value)
@@ -166,9 +171,9 @@ func (e *exportReader) readJSON(r io.Reader) error {
 	return lines.Err()
 }
 
-// byReference finds the transactions of each payment, in the order of their ids.
-func (e *exportReader) byReference() map[string][]*transaction {
-	all := map[string][]*transaction{}
+// byReference returns the transactions of each payment, in the order of their ids.
+func (e *Export) byReference() map[string][]*Transaction {
+	all := map[string][]*Transaction{}
 	for _, id := range slices.Sorted(maps.Keys(e.found)) {
 		if t := e.found[id]; t.Reference != "" {
 			all[t.Reference] = append(all[t.Reference], t)
