@@ -165,7 +165,7 @@ var layers = [][]string{
 	{"door/semelproxy"},
 	{"shield"},
 	{"door", "commerce", "dispatch"},
-	{"+internal/service", "client"},
+	{"+internal/service", "internal/payments", "client"},
 	{"service/admin", "service/tracing"},
 	{"service/dashboard"},
 	{"=internal/service"},

@@ -34,7 +34,7 @@ type kind[T any] interface {
 	// show prints one thing, list several in rows.
 	show(io.Writer, *T) error
 	list(io.Writer, []*T) error
-	// line is the JSON of a change. after is nil if no record is left, or nothing was done.
+	// line returns the JSON of a change. after is nil if no record is left, or for a dry run.
 	line(head changeHead, of *T, after *semel.Record) any
 	// done is a sentence about the thing after the change.
 	done(action string, after *semel.Record) string
@@ -172,8 +172,8 @@ func (c *change[T]) check(cmd *cobra.Command, noun string) error {
 	return nil
 }
 
-// ask shows what was found and what the action means, and reports whether to go on, which a dry
-// run doesn't. It returns an error if the person said no.
+// ask shows the found things and the meaning of the action, and reports whether to go on, which a
+// dry run doesn't. If the person says no, it returns an error.
 func (c *change[T]) ask(cmd *cobra.Command, k kind[T], act action[T], found []*T) (goOn bool, err error) {
 	if len(found) == 0 {
 		return false, nil

@@ -12,13 +12,13 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// completeTime bounds how long a completion looks at records.
+// completeTime bounds how long a completion reads records.
 const completeTime = 2 * time.Second
 
 // completeQualifiers completes qualifiers, states, and the operations of the newest records.
 func (from *recordsFrom) completeQualifiers(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 	minus := ""
-	word = strings.TrimPrefix(word, " ") // which Run puts in front of a minus
+	word = strings.TrimPrefix(word, " ") // Run puts it in front of a minus
 	if query.Excludes(word) || word == "-" {
 		minus, word = "-", word[1:]
 	}
@@ -45,7 +45,7 @@ func (from *recordsFrom) completeQualifiers(cmd *cobra.Command, _ []string, word
 	return words, directive
 }
 
-// operations are those of the newest records, as far as they can be looked at.
+// operations returns those of the newest records, if it can read them.
 func (from *recordsFrom) operations(cmd *cobra.Command) (names []string) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
 	defer cancel()
@@ -67,8 +67,7 @@ func (from *recordsFrom) operations(cmd *cobra.Command) (names []string) {
 	return slices.Compact(names)
 }
 
-// completeFlags adds completions to the flags of a command and those below: of files, outcomes
-// and contexts.
+// completeFlags completes the values of flags, for a command and its subcommands.
 func completeFlags(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		completeFlags(sub)

@@ -26,9 +26,9 @@ func configCommand() *cobra.Command {
 }
 
 // configSource says how the three commands that read a configuration find it.
-const configSource = `Variables of the environment stand above the file, as they do for the service:
-SEMEL_STORE_URL sets store.url. Without a file the configuration is what the
-service runs with when it has none.`
+const configSource = `Environment variables override the file, as they do for the service:
+SEMEL_STORE_URL sets store.url. Without a file you get the configuration that the
+service has without one.`
 
 // loadConfig reads a configuration the way the service does.
 func loadConfig(cmd *cobra.Command, file string) (*config.Config, *config.Origins, error) {
@@ -43,7 +43,7 @@ func loadConfig(cmd *cobra.Command, file string) (*config.Config, *config.Origin
 	return loadSource(cmd, src)
 }
 
-// checkConfig reads a configuration, and makes what serve would make of it.
+// checkConfig reads a configuration and checks it as serve would.
 func checkConfig(cmd *cobra.Command, file string) (*config.Config, error) {
 	cfg, origins, err := loadConfig(cmd, file)
 	if err != nil {
@@ -60,8 +60,8 @@ func blame(err error, origins *config.Origins) error {
 	return err
 }
 
-// loadSource is how every command reads its configuration. It also names environment
-// variables that look like settings but aren't.
+// loadSource reads a configuration for any command. It warns of environment variables that look
+// like settings but aren't.
 func loadSource(cmd *cobra.Command, src config.Source) (*config.Config, *config.Origins, error) {
 	for _, stray := range config.Strays(os.Environ()) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "semel: the variable", stray)
@@ -73,7 +73,7 @@ func loadSource(cmd *cobra.Command, src config.Source) (*config.Config, *config.
 	return config.Load(src)
 }
 
-// reportConfig prints what is wrong with a configuration to standard error.
+// reportConfig prints the mistakes in a configuration to standard error.
 func reportConfig(cmd *cobra.Command, err error) error {
 	if errs, ok := errors.AsType[config.Errors](err); ok {
 		fmt.Fprintln(cmd.ErrOrStderr(), errs.Error())
@@ -146,23 +146,22 @@ func newConfigValidate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE]",
 		Short: "Check a configuration and report every mistake at once",
-		Long: `Check a configuration and report every mistake at once, each with its line,
-its column and, where one is known, a suggestion. - is standard input. The exit
-code is 1 if there are mistakes.
+		Long: `Check a configuration and report every mistake at once, each with its line and
+column, and a suggestion if there is one. - is standard input. The exit code is 1 if
+there are mistakes.
 
-It reads what 'semel serve' reads: the registry of commands, sources, schemas, keys,
-certificates and secrets, by the names in the file, which count from the current
-directory. It opens no store and no port, and changes nothing. What is valid can be
-served, unless another process has the port or the directory, or the database
-doesn't answer.
+Like 'semel serve' it also reads the files that the configuration names, relative to
+the current directory: the registry of commands, sources, schemas, keys, certificates
+and secrets. It opens no store and no port, and changes nothing. A service can start
+with a valid configuration, unless another process has the port or the directory, or
+the database doesn't answer.
 
 ` + configSource + `
 
-What is valid and may not be what you want is told on standard error.
+Warnings about valid settings that you may not want go to standard error.
 
-The JSON has valid, warnings where there are any, and errors: a list of objects
-with message, and file, line, column, from, path, suggestion and source where
-they apply.`,
+The JSON has valid, warnings if there are any, and errors: a list of objects with
+message, and file, line, column, from, path, suggestion and source where they apply.`,
 		Example: `  semel config validate semel.yaml
   semel config validate --json - < semel.yaml`,
 		Args: oneConfig(&file),
@@ -199,9 +198,8 @@ func newConfigPrint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "print [FILE]",
 		Short: "Print the whole configuration, defaults included",
-		Long: `Print the whole configuration, defaults included. It can be used as
-a file again, except that digests of tokens are cut short and passwords left out.
-- is standard input.
+		Long: `Print the whole configuration, defaults included. You can use it as a file again,
+but it shortens digests of tokens and leaves out passwords. - is standard input.
 
 ` + configSource + `
 
@@ -232,20 +230,18 @@ func newConfigExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [FILE] [PATH]",
 		Short: "Explain settings and where their values come from",
-		Long: `Explain what settings are for and where their values come from: a variable of the
-environment, a line of the file or the default. PATH is a setting or a section,
-such as store.url, limits or routes[0]; routes[].mode explains the setting of any
-route. FILE, which ends in .yaml or .yml, is the same as --config. Secrets are not
-shown.
+		Long: `Explain settings, and where their values come from: an environment variable, a line
+of the file or the default. PATH is a setting or a section, such as store.url, limits
+or routes[0]; routes[].mode explains the setting of any route. FILE, which ends in
+.yaml or .yml, is the same as --config. Secrets aren't shown.
 
-With --request it says instead which part handles a request that was captured: which
-route, webhook, inbox or service over Forrst, whether it is guarded, and what
-identifies its call or events. The file has the first line of the request, its
-header, an empty line and the body. Nothing is fetched or recorded.
+--request shows instead which part handles a captured request: which route, webhook,
+inbox or service over Forrst, whether it is guarded, and the identity of its call or
+events. The file has the first line of the request, its header, an empty line and the
+body. Nothing is fetched or recorded.
 
-With --status it says what an answer with this status proves that comes from the
-upstream of each route, webhook, agent and service over Forrst, and what the next
-delivery of the call gets.
+--status shows what an upstream's answer with this status proves, for each route,
+webhook, agent and service over Forrst, and what the next delivery of the call gets.
 
 ` + configSource + `
 
@@ -275,7 +271,11 @@ status, proves, next and conditions.`,
 			case request != "":
 				return reportRequest(cmd, c, request, asJSON)
 			}
-			return explainSettings(cmd.OutOrStdout(), c, origins, first(args), asJSON)
+			list, err := config.Settings(c, origins, first(args))
+			if err != nil {
+				return usage("%w", err)
+			}
+			return printReport(cmd.OutOrStdout(), asJSON, list, func(w io.Writer) error { return config.Explain(w, c, origins, first(args)) }, false)
 		},
 	}
 	configFlag(cmd, &file)
@@ -283,18 +283,6 @@ status, proves, next and conditions.`,
 	cmd.Flags().StringVar(&request, "request", "", "`file` of a captured request; - is standard input")
 	jsonFlag(cmd, &asJSON)
 	return cmd
-}
-
-// explainSettings says what the settings below a path are for.
-func explainSettings(w io.Writer, c *config.Config, origins *config.Origins, path string, asJSON bool) error {
-	list, err := config.Settings(c, origins, path)
-	if err != nil {
-		return usage("%w", err)
-	}
-	if asJSON {
-		return printJSON(w, list)
-	}
-	return config.Explain(w, c, origins, path)
 }
 
 func newConfigSchema() *cobra.Command {

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -19,14 +18,10 @@ func reportStatus(cmd *cobra.Command, c *config.Config, status int, asJSON bool)
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), list)
 	}
-	tw := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	tw := newTable(cmd.OutOrStdout())
 	fmt.Fprintln(tw, "SETTING\tMATCH\tPROVES\tNEXT DELIVERY\tUNLESS")
 	for _, m := range list {
-		unless := strings.Join(m.Conditions, "; ")
-		if unless == "" {
-			unless = "-"
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", m.Setting, printable(m.Match), m.Proves, m.Next, printable(unless))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", m.Setting, printable(m.Match), m.Proves, m.Next, printable(strings.Join(m.Conditions, "; ")))
 	}
 	return tw.Flush()
 }

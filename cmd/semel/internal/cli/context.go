@@ -1,13 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -22,13 +23,13 @@ func contextCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
 		Short: "Name services once, so that commands need no --url",
-		Long: `Name services once, so that commands need no --url. Where a command works is what comes
-first of: --url, --store or --config; --context; the variable SEMEL_URL; the variable
-SEMEL_CONTEXT; the context that 'semel context use' chose, or the first that you added;
-and the store of the service's default configuration, or the service that has it open.
+		Long: `Name services once, so that commands need no --url. A command uses the first of these:
+--url, --store or --config; --context; the variable SEMEL_URL; the variable SEMEL_CONTEXT;
+the context that 'semel context use' chose, or the first that you added; the store of the
+service's default configuration, or the service that has it open.
 
 The file is semel/contexts.json in your configuration directory. It has no tokens, only
-the names of the files that have them.`,
+the names of files with tokens.`,
 		Example: `  semel context add prod --url https://semel.example:8481 --token-file ~/.semel-token
   semel context use prod
   semel records list held`,
@@ -37,64 +38,61 @@ the names of the files that have them.`,
 	return cmd
 }
 
-// changeContexts reads the contexts, changes them, and writes them.
-func changeContexts(change func(l *contexts.List) error) error {
-	file, err := contexts.File()
-	if err != nil {
-		return err
+// loadContexts reads this user's contexts.
+func loadContexts() (l *contexts.List, file string, err error) {
+	if file, err = contexts.File(); err == nil {
+		l, err = contexts.Load(file)
 	}
-	l, err := contexts.Load(file)
-	if err != nil {
-		return err
-	}
-	if err := change(l); err != nil {
-		return usage("%w", err)
-	}
-	return l.Save(file)
+	return l, file, err
 }
 
-// oneContext takes the name of a context for the only argument, and completes it.
-func oneContext(cmd *cobra.Command) {
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
+// newContextChange completes a command that changes the contexts, by the name of one.
+func newContextChange(cmd *cobra.Command, change func(l *contexts.List, name string) error) *cobra.Command {
+	cmd.Use += " NAME"
+	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
 			return usage("which context? Give one name")
 		}
 		return nil
 	}
 	cmd.ValidArgsFunction = completeContexts
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		l, file, err := loadContexts()
+		if err != nil {
+			return err
+		}
+		if err := change(l, args[0]); err != nil {
+			return usage("%w", err)
+		}
+		return l.Save(file)
+	}
+	return cmd
 }
 
-func completeContexts(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	file, err := contexts.File()
-	if err != nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func completeContexts(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	if l, _, err := loadContexts(); err == nil && len(args) == 0 {
+		names = slices.Sorted(maps.Keys(l.Contexts))
 	}
-	l, err := contexts.Load(file)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return slices.Sorted(maps.Keys(l.Contexts)), cobra.ShellCompDirectiveNoFileComp
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 func newContextAdd() *cobra.Command {
 	var c contexts.Context
-	cmd := &cobra.Command{
-		Use:     "add NAME",
+	cmd := newContextChange(&cobra.Command{
+		Use:     "add",
 		Short:   "Add a service, or change one",
 		Example: `  semel context add prod --url https://semel.example:8481 --token-file ~/.semel-token`,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if c.TokenFile != "" {
-				if c.TokenFile, err = filepath.Abs(c.TokenFile); err != nil {
-					return err
-				}
-				if _, err := os.Stat(c.TokenFile); err != nil {
-					return usage("--token-file: %w", err)
-				}
+	}, func(l *contexts.List, name string) (err error) {
+		if c.TokenFile != "" {
+			if c.TokenFile, err = filepath.Abs(c.TokenFile); err != nil {
+				return err
 			}
-			return changeContexts(func(l *contexts.List) error { return l.Add(args[0], c) })
-		},
-	}
-	oneContext(cmd)
+			if _, err := os.Stat(c.TokenFile); err != nil {
+				return fmt.Errorf("--token-file: %w", err)
+			}
+		}
+		return l.Add(name, c)
+	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.Flags().StringVar(&c.URL, "url", "", "`URL` of the service's admin listener")
 	cmd.Flags().StringVar(&c.TokenFile, "token-file", "", "`file` with the token for the service")
@@ -112,18 +110,14 @@ func newContextList() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the contexts; a star is at the current one",
-		Long: `List the contexts; a star is at the current one.
+		Short: "List the contexts; a star marks the current one",
+		Long: `List the contexts; a star marks the current one.
 
 The JSON is a list with name, current, url and token_file.`,
 		Example: `  semel context list`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			file, err := contexts.File()
-			if err != nil {
-				return err
-			}
-			l, err := contexts.Load(file)
+			l, _, err := loadContexts()
 			if err != nil {
 				return err
 			}
@@ -131,19 +125,18 @@ The JSON is a list with name, current, url and token_file.`,
 			for _, name := range slices.Sorted(maps.Keys(l.Contexts)) {
 				lines = append(lines, contextLine{name, name == l.Current, l.Contexts[name]})
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), lines)
-			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
-			fmt.Fprintln(w, " \tNAME\tURL\tTOKEN FILE")
-			for _, c := range lines {
-				mark := ""
-				if c.Current {
-					mark = "*"
+			return printReport(cmd.OutOrStdout(), asJSON, lines, func(out io.Writer) error {
+				w := newTable(out)
+				fmt.Fprintln(w, " \tNAME\tURL\tTOKEN FILE")
+				for _, c := range lines {
+					mark := ""
+					if c.Current {
+						mark = "*"
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", mark, c.Name, printable(c.URL), printable(c.TokenFile))
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", mark, c.Name, printable(c.URL), printable(c.TokenFile))
-			}
-			return w.Flush()
+				return w.Flush()
+			}, false)
 		},
 	}
 	jsonFlag(cmd, &asJSON)
@@ -151,40 +144,30 @@ The JSON is a list with name, current, url and token_file.`,
 }
 
 func newContextUse() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "use NAME",
+	return newContextChange(&cobra.Command{
+		Use:     "use",
 		Short:   "Choose the context that commands use",
 		Example: `  semel context use prod`,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return changeContexts(func(l *contexts.List) error {
-				_, err := contextOf(l, args[0])
-				l.Current = args[0]
-				return err
-			})
-		},
-	}
-	oneContext(cmd)
-	return cmd
+	}, func(l *contexts.List, name string) error {
+		_, err := contextOf(l, name)
+		l.Current = name
+		return err
+	})
 }
 
 func newContextRemove() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "remove NAME",
+	return newContextChange(&cobra.Command{
+		Use:     "remove",
 		Short:   "Forget a context",
 		Example: `  semel context remove prod`,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return changeContexts(func(l *contexts.List) error {
-				_, err := contextOf(l, args[0])
-				delete(l.Contexts, args[0])
-				if l.Current == args[0] {
-					l.Current = ""
-				}
-				return err
-			})
-		},
-	}
-	oneContext(cmd)
-	return cmd
+	}, func(l *contexts.List, name string) error {
+		_, err := contextOf(l, name)
+		delete(l.Contexts, name)
+		if l.Current == name {
+			l.Current = ""
+		}
+		return err
+	})
 }
 
 func contextOf(l *contexts.List, name string) (contexts.Context, error) {
@@ -202,27 +185,18 @@ func contextOf(l *contexts.List, name string) (contexts.Context, error) {
 	return c, fmt.Errorf("there is no context %q%s", name, hint)
 }
 
-// chosenContext is the context by this name, by the environment, or the current one. It
+// chosenContext returns the context by this name, by the environment, or the current one. It
 // reports ok if there is one.
 func chosenContext(name string) (c contexts.Context, ok bool, err error) {
-	if name == "" {
-		name = os.Getenv(contextVariable)
+	name = cmp.Or(name, os.Getenv(contextVariable))
+	if _, err := contexts.File(); err != nil && name == "" { // a service's account may have no home
+		return c, false, nil
 	}
-	file, err := contexts.File()
-	if err != nil {
-		if name == "" { // a service's account may have no home
-			return c, false, nil
-		}
-		return c, false, err
-	}
-	l, err := contexts.Load(file)
+	l, _, err := loadContexts()
 	if err != nil {
 		return c, false, err
 	}
-	if name == "" {
-		name = l.Current
-	}
-	if name == "" {
+	if name = cmp.Or(name, l.Current); name == "" {
 		return c, false, nil
 	}
 	if c, err = contextOf(l, name); err != nil {

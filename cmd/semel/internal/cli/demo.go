@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"errors"
+	"io"
 	"math/rand/v2"
 
 	"github.com/spf13/cobra"
@@ -58,13 +58,7 @@ func newDemo() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), report)
-			}
-			if !report.OK {
-				err = errors.Join(err, errReported)
-			}
-			return err
+			return printReport(cmd.OutOrStdout(), asJSON, report, func(io.Writer) error { return nil }, !report.OK)
 		},
 	}
 	flags := cmd.Flags()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,19 +17,19 @@ import (
 // doctorFinding is the result of one check.
 type doctorFinding struct {
 	Check  string `json:"check"`
-	Status string `json:"status"` // ok; warning: it works, and somebody should look; failed
+	Status string `json:"status"` // ok, warning (works, but somebody should look) or failed
 	Detail string `json:"detail"`
 	// Next is a command to type, or empty.
 	Next string `json:"next,omitempty"`
 }
 
-// doctorReport is healthy if nothing has failed. There may be warnings.
+// doctorReport is healthy if nothing failed, even with warnings.
 type doctorReport struct {
 	Healthy  bool            `json:"healthy"`
 	Warnings int             `json:"warnings"`
 	Failed   int             `json:"failed"`
 	Findings []doctorFinding `json:"findings"`
-	where    string          // the flags by which commands find the same, with a space in front
+	where    string          // the flags that lead other commands to the same place, after a space
 }
 
 func newDoctor() *cobra.Command {
@@ -41,21 +40,20 @@ func newDoctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check an installation, and say what to do next",
 		Long: `Check an installation, and say what to do next: a line for each check, ok, warning or
-failed, with a command to type where somebody has something to do. Nothing is changed.
+failed, with a command to type if you should do something. Nothing is changed.
 
-With --url, --context, SEMEL_URL or a current context a running service is checked: that
-it answers, who may do what, what it finds of itself (GET /readyz?verbose), and how many
-calls are held. Otherwise the configuration is, as by 'semel config validate': --config
-FILE, or what a service without a file has. Then comes the service that runs on it; or, if
-none does, its store, opened for reading: whether it can be used, what its settings are
-worth, as by 'semel store status', its clock, its disk, and the newest checkpoint of the
-evidence log.
+With --url, --context, SEMEL_URL or a current context it checks a running service: whether
+it answers, who may do what, its own checks (GET /readyz?verbose), and how many calls are
+held. Otherwise it checks the configuration, as 'semel config validate' does: --config
+FILE, or the default of a service without a file. Then comes the service that runs on it,
+or without one the store, opened for reading: whether it works, the level that its
+settings give, as in 'semel store status', its clock, its disk, and the newest checkpoint
+of the evidence log.
 
-The exit code is 0 if nothing has failed, although there may be warnings, and 1 if
-something has.
+The exit code is 1 if a check failed, and 0 otherwise, even with warnings.
 
-The JSON has healthy, warnings, failed (numbers), and findings: a list with check, status,
-detail and next.`,
+The JSON has healthy, warnings and failed (numbers), and findings: a list with check,
+status, detail and next.`,
 		Example: `  semel doctor
   semel doctor --config semel.yaml
   semel doctor --context prod --json`,
@@ -70,16 +68,7 @@ detail and next.`,
 				return err
 			}
 			r.Healthy = r.Failed == 0
-			var err error
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), &r)
-			} else {
-				err = r.print(cmd.OutOrStdout())
-			}
-			if err == nil && !r.Healthy {
-				err = errReported
-			}
-			return err
+			return printReport(cmd.OutOrStdout(), asJSON, &r, r.print, !r.Healthy)
 		},
 	}
 	flags := cmd.Flags()
@@ -89,7 +78,7 @@ detail and next.`,
 	return cmd
 }
 
-// add adds a finding. Only one that isn't ok says what comes next.
+// add adds a finding. If it isn't ok, next is the command to type.
 func (r *doctorReport) add(check, status, detail, next string) {
 	switch status {
 	case "ok":
@@ -104,7 +93,7 @@ func (r *doctorReport) add(check, status, detail, next string) {
 
 // print writes the report for people, each finding on a line.
 func (r *doctorReport) print(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	w := newTable(out)
 	line := strings.NewReplacer("\n", " ", "\t", " ")
 	for _, f := range r.Findings {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Status, f.Check, printable(line.Replace(f.Detail)))

@@ -32,11 +32,11 @@ func (r *doctorReport) config(cfg *config.Config, origins *config.Origins, err e
 	for _, w := range cfg.Warnings() {
 		r.add("config", "warning", w, "semel config explain"+r.where)
 	}
-	r.add("config", "ok", cmp.Or(file, "what a service without a file has")+" is valid", "")
+	r.add("config", "ok", cmp.Or(file, "the default configuration")+" is valid", "")
 	return true
 }
 
-// service checks a running service. If it isn't there, that is the only finding.
+// service checks a running service. If it doesn't answer, that is the only finding.
 func (r *doctorReport) service(ctx context.Context, s *admin.Service) {
 	checks, err := s.Ready(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func (r *doctorReport) service(ctx context.Context, s *admin.Service) {
 	e, ok := errors.AsType[*semel.Error](err)
 	switch _, open := s.Anonymous().Figures(ctx, 5*time.Minute); {
 	case ok && (e.Code == door.CodeUnauthorized || e.Code == semel.CodeForbidden):
-		r.add("access", "warning", e.Message+"; without it little is known", "semel doctor"+r.withToken(s.URL()))
+		r.add("access", "warning", e.Message+"; without it the checks show little", "semel doctor"+r.withToken(s.URL()))
 	case !entitled:
 		r.add("access", "failed", err.Error(), r.next(""))
 	case open == nil:
@@ -63,7 +63,7 @@ func (r *doctorReport) service(ctx context.Context, s *admin.Service) {
 	}
 	for _, c := range checks {
 		if c.Mark != '+' && c.Detail == "" && !entitled {
-			c.Detail = "only callers with a role are told why"
+			c.Detail = "only callers with a role see why"
 		}
 		r.add(c.Name, map[byte]string{'+': "ok", '!': "warning", '-': "failed"}[c.Mark], c.Detail, r.next(c.Name))
 	}
@@ -72,8 +72,8 @@ func (r *doctorReport) service(ctx context.Context, s *admin.Service) {
 	}
 }
 
-// held counts the calls that wait for somebody, as the node has counted them last. Strangers
-// can cause holds of unverified callers, so these are no reason to complain.
+// held reports the calls that wait for a decision, as the node counted them last. Those of
+// unverified callers are no reason to warn: strangers can cause them.
 func (r *doctorReport) held(gauges admin.Gauges, err error) {
 	open, _ := gauges.Attempts()
 	strangers := fmt.Sprintf("held for unverified callers: %d", open.HeldUnverified)
@@ -87,10 +87,10 @@ func (r *doctorReport) held(gauges admin.Gauges, err error) {
 	}
 }
 
-// namesToken are the flags that say which token a command has, or name a service that has one.
+// namesToken matches the flags that choose a token.
 var namesToken = regexp.MustCompile(` --(token-file|context) \S+`)
 
-// withToken are the flags for a command that has another token.
+// withToken returns the flags of the command with another token.
 func (r *doctorReport) withToken(url string) string {
 	where := namesToken.ReplaceAllString(r.where, "")
 	if where == "" && r.where != "" {
@@ -130,7 +130,7 @@ func (r *doctorReport) store(ctx context.Context, cfg *config.Config) {
 	}
 }
 
-// remedy is the next command for a store that no service runs on.
+// remedy is the next command for a store without a service.
 func (r *doctorReport) remedy(check string, err error) string {
 	switch {
 	case errors.Is(err, pgstore.ErrNotMigrated):
@@ -147,7 +147,7 @@ func (r *doctorReport) remedy(check string, err error) string {
 	return r.next(check)
 }
 
-// next is the command to type where a check of readiness isn't well.
+// next is the command to type if a check of readiness isn't ok.
 func (r *doctorReport) next(check string) string {
 	switch check {
 	case "clock":

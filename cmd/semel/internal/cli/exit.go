@@ -8,7 +8,7 @@ import (
 	"github.com/semelhq/semel/client"
 )
 
-// The exit codes of commands that work on records, beside those of all commands.
+// Further exit codes, of commands that work on records.
 const (
 	ExitNotFound    = 3 // there is no such record
 	ExitConflict    = 4 // the record's state doesn't allow it, or it was changed meanwhile

@@ -3,7 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -27,8 +27,8 @@ func newIDsSchema() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of command envelopes",
-		Long: `Print the JSON Schema (2020-12) of command envelopes. It can't say all that is
-checked: duplicate names, invalid text and lengths in bytes are refused too.`,
+		Long: `Print the JSON Schema (2020-12) of command envelopes. Semel checks more
+than it can say: duplicate names, invalid text and lengths in bytes.`,
 		Example: `  semel ids schema > envelope.schema.json`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,8 +50,8 @@ func (f *envelopeFlags) add(cmd *cobra.Command) {
 	jsonFlag(cmd, &f.asJSON)
 }
 
-// derive reads the envelope and derives its key. It prints what is wrong with the
-// envelope or the registry, and then returns errReported.
+// derive reads the envelope and derives its key. It prints mistakes in the envelope or the
+// registry, and then returns errReported.
 func (f *envelopeFlags) derive(cmd *cobra.Command) (*ids.Derivation, error) {
 	derive := ids.Derive
 	if f.registry != "" {
@@ -89,7 +89,7 @@ type refusedEnvelope struct {
 	Problems []*ids.Error `json:"problems"`
 }
 
-// refuse says why an envelope has no key.
+// refuse prints why an envelope has no key.
 func (f *envelopeFlags) refuse(cmd *cobra.Command, err error) error {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -114,7 +114,7 @@ func (f *envelopeFlags) refuse(cmd *cobra.Command, err error) error {
 type derivedIDs struct {
 	Canonical      string `json:"canonical"`
 	IdempotencyKey string `json:"idempotency_key"`
-	// RecordKey is set where it is another: the caller chose it.
+	// RecordKey is set if the caller chose another key.
 	RecordKey string `json:"record_key,omitempty"`
 }
 
@@ -135,14 +135,13 @@ func newIDsKey() *cobra.Command {
 SHA-256 of the canonical key inputs, in the form of RFC 8785.
 
 The inputs are tenant_id, actor_id or effective_actor_id, intent, args and
-command_kind. Without --registry nothing is normalised, arguments with the names
-of times of now, message ids and random tokens are left out, and
-effective_actor_id is used where it is given. With it, all of that is as the
-registry declares.
+command_kind. With --registry the registry says how to normalise them. Without it
+nothing is normalised, arguments that are named like the current time, message ids
+or random tokens are left out, and effective_actor_id wins over actor_id.
 
-The JSON has canonical and idempotency_key, and record_key where the caller chose
-the key. Of an envelope that is refused it has problems, each with reason, path
-and message, and the exit code is 1.`,
+The JSON has canonical and idempotency_key, and record_key if the caller chose the
+key. For a refused envelope it has problems, each with reason, path and message,
+and the exit code is 1.`,
 		Example: `  semel ids key < envelope.json
   semel ids key --registry registry.yaml --json < envelope.json`,
 		Args: noArgs,
@@ -151,11 +150,7 @@ and message, and the exit code is 1.`,
 			if err != nil {
 				return err
 			}
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), newDerivedIDs(d))
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), d.Key)
-			return err
+			return printOne(cmd, f.asJSON, newDerivedIDs(d), d.Key)
 		},
 	}
 	f.add(cmd)
@@ -169,7 +164,7 @@ type idsLintReport struct {
 	Problems []*ids.Problem `json:"problems"`
 }
 
-// idsLinted is a command of a registry that is right.
+// idsLinted is a correct command of a registry.
 type idsLinted struct {
 	File    string `json:"file"`
 	Command string `json:"command"`
@@ -182,14 +177,13 @@ func newIDsLint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lint FILE...",
 		Short: "Check a registry of commands for mistakes",
-		Long: `Find what is wrong with a registry of commands, everything at once and with line
-and column: mutations weaker than I1 without a justification, class I3 without a
-shield, windows that are too short, arguments that every delivery makes anew in
-the key, commands declared twice, and everything that can't be read. The exit
-code is 1 if anything is.
+		Long: `Find all mistakes in a registry of commands, with line and column: mutations weaker
+than I1 without a justification, class I3 without a shield, windows that are too
+short, arguments in the key that differ in every delivery, commands declared twice,
+and syntax errors. The exit code is 1 if there are any.
 
-The functions that a registry names are those of a program. With --functions
-their names are checked too. The file - is standard input.
+A registry names functions of your program; --functions checks those names, too.
+The file - is standard input.
 
 The JSON has ok, commands (each with file, command and its policy, see
 'semel ids explain') and problems (each with file, line, column, path, command,
@@ -198,7 +192,7 @@ message and suggestion).`,
   semel ids lint registry.yaml --functions cancelOrder,totp --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("there is no registry to check: give its file")
+				return usage("which registry? Give its file")
 			}
 			report := idsLintReport{OK: true, Commands: []idsLinted{}, Problems: []*ids.Problem{}}
 			for _, file := range args {
@@ -206,34 +200,24 @@ message and suggestion).`,
 					return err
 				}
 			}
-			if asJSON {
-				if err := printJSON(cmd.OutOrStdout(), report); err != nil {
-					return err
-				}
-			} else {
+			return printReport(cmd.OutOrStdout(), asJSON, report, func(w io.Writer) error {
 				for _, c := range report.Commands {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s: ok: %s: %s\n", c.File, c.Command, c.summary())
+					fmt.Fprintf(w, "%s: ok: %s: %s\n", c.File, c.Command, c.summary())
 				}
 				for _, p := range report.Problems {
-					fmt.Fprintln(cmd.OutOrStdout(), p)
+					fmt.Fprintln(w, p)
 				}
-			}
-			if !report.OK {
-				return errReported
-			}
-			return nil
+				return nil
+			}, !report.OK)
 		},
 	}
-	cmd.Flags().StringSliceVar(&functions, "functions", nil, "`names` of all functions that the registry may name")
+	cmd.Flags().StringSliceVar(&functions, "functions", nil, "`names` of all functions in your program")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
 func (r *idsLintReport) lint(cmd *cobra.Command, file string, functions []string) error {
 	text, err := readAll(cmd, file)
-	if errors.Is(err, os.ErrNotExist) {
-		return usage("there is no file %s", file)
-	}
 	if err != nil {
 		return err
 	}

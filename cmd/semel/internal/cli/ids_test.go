@@ -175,7 +175,7 @@ func TestIDsLint(t *testing.T) {
 		}
 	})
 	t.Run("no file is a wrong command line", func(t *testing.T) {
-		if code, _, errs := semelWith(t, "", "ids", "lint"); code != ExitUsage || !strings.Contains(errs, "there is no registry to check") {
+		if code, _, errs := semelWith(t, "", "ids", "lint"); code != ExitUsage || !strings.Contains(errs, "which registry?") {
 			t.Errorf("exit %d, %s", code, errs)
 		}
 	})

@@ -16,15 +16,14 @@ import (
 	"github.com/semelhq/semel/internal/service/config"
 )
 
-// addressFile is the file in the directory of a store that says where the service that has
-// it open listens for operators, and which process it is: semel proxy picks a free port by
-// default.
+// addressFile, in the directory of a store, has the address for operators and the process id of the
+// service that has the store open: semel proxy picks a free port by default.
 const addressFile = "admin-url"
 
-// noteAddress writes the address of operators beside the store that a service has open, and
-// returns what removes it. A service that is killed leaves it behind, and the next one
-// replaces it; only who finds the directory in use reads it. Without it people look into
-// the log, so failing to write it stops nobody.
+// noteAddress writes the address for operators beside the store that a service has open, and
+// returns a function that removes it. A service that is killed leaves it behind, and the next one
+// replaces it; it is read only while the directory is in use. Failing to write it stops nobody: the
+// log has the address too.
 func noteAddress(cfg *config.Config, s *service.Server) (forget func()) {
 	dir, embedded := strings.CutPrefix(cfg.Store.URL, "pebble:")
 	if !embedded {
@@ -36,10 +35,10 @@ func noteAddress(cfg *config.Config, s *service.Server) (forget func()) {
 	return func() { _ = os.Remove(file) }
 }
 
-// noted is the address that a service has written into a directory. It reports alive if its
-// process is there: the port of one that was killed may be somebody else's by now, who must
-// not get a token. For the same reason only a file counts that nobody else can have written,
-// with an address of this machine: the directory may have come with an archive.
+// noted returns the address that a service has written into a directory, and whether its process is
+// alive: somebody else may listen on a dead one's port, and must not get a token. For the same
+// reason, only a file that nobody else can write counts, with an address of this machine: the
+// directory may come from an archive.
 func noted(dir string) (url string, alive bool) {
 	file := filepath.Join(dir, addressFile)
 	text, err := os.ReadFile(file)
@@ -78,14 +77,14 @@ func onThisMachine(text string) bool {
 
 // inUseError says that another process has a store open.
 type inUseError struct {
-	dir, url string // url of its operators, if they can be asked there
+	dir, url string // url is the admin listener, if one answers there
 	text     string
 }
 
 func (e *inUseError) Error() string { return e.text }
 
-// inUse says who has a store open that can't be opened for that, if err says so. A command
-// that can ask a service names what it then needs.
+// inUse says who has a store open, if that is why opening it failed with err. If the command can
+// ask a service instead, asks, the error says how.
 func inUse(err error, storeURL string, asks bool) error {
 	if err == nil || !strings.Contains(err.Error(), "in use by another") {
 		return err

@@ -236,7 +236,7 @@ func (f *deriveFlags) format() (commerce.Format, error) {
 	return commerce.Format{}, usage("there is no built-in template %q: the names are %s", f.templateName, strings.Join(names, ", "))
 }
 
-// templateValues joins those of the file and of --set, which stands above it.
+// templateValues joins the values of the file with those of --set, which win.
 func (f *deriveFlags) templateValues(cmd *cobra.Command) (map[string]string, error) {
 	values := map[string]string{}
 	if f.values != "" {

@@ -29,21 +29,20 @@ func newKeyLint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lint TEMPLATE...",
 		Short: "Check key templates for what would break idempotency",
-		Long: `Find what in a key template would give every delivery of a call a key of its
-own, or different calls the same key: times, message and request ids, random
-tokens, attempt counters, traces of the delivery; no field at all, or none that
-says whose or which thing the call is about. All problems are reported, with
-their column. The exit code is 1 if there is one.
+		Long: `Check key templates for fields that give every delivery of a call another key: times,
+message and request ids, random tokens, attempt counters, traces of the delivery. And
+for templates that give different calls the same key: without a field, or without one
+that names the call's owner or subject. All problems are reported, with their column.
+The exit code is 1 if there is one.
 
-Fields are judged by their names. A time that was stored with the intent before
-the first delivery is accepted when its name says so: {intent.due_date}.
+A field is judged by its name. The name can say that a time was stored with the
+intent, before the first delivery: {intent.due_date}.
 
---file reads one template per line; empty lines and lines that begin with # are
-skipped.
+--file reads one template per line, and skips empty lines and lines that begin with #.
 
-The JSON has ok and templates, each with template, source and problems, each of
-those with rule, column, field, message and suggestion. The rules are syntax,
-empty, constant, scope, time, random, message, attempt and delivery.`,
+The JSON has ok and templates, each with template, source and problems; a problem has
+rule, column, field, message and suggestion. The rules are syntax, empty, constant,
+scope, time, random, message, attempt and delivery.`,
 		Example: `  semel key lint 'payment:{order_id}:{amount}:{currency}'
   semel key lint --file templates.txt --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,13 +64,7 @@ empty, constant, scope, time, random, message, attempt and delivery.`,
 			for _, t := range report.Templates {
 				report.OK = report.OK && len(t.Problems) == 0
 			}
-			if err := report.print(cmd.OutOrStdout(), asJSON); err != nil {
-				return err
-			}
-			if !report.OK {
-				return errReported
-			}
-			return nil
+			return printReport(cmd.OutOrStdout(), asJSON, report, report.print, !report.OK)
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "`file` with one template per line; - is standard input")
@@ -97,10 +90,7 @@ func (r *lintReport) addLines(name, text string) {
 	}
 }
 
-func (r *lintReport) print(w io.Writer, asJSON bool) error {
-	if asJSON {
-		return printJSON(w, r)
-	}
+func (r *lintReport) print(w io.Writer) error {
 	for _, t := range r.Templates {
 		if len(t.Problems) == 0 {
 			fmt.Fprintf(w, "%s: ok: %s\n", t.Source, t.Template)
@@ -111,8 +101,7 @@ func (r *lintReport) print(w io.Writer, asJSON bool) error {
 	return nil
 }
 
-// printProblems shows a template with what is wrong in it, each with a mark
-// under its place.
+// printProblems shows a template with its problems, each marked at its place.
 func printProblems(w io.Writer, source, template string, problems []keytemplate.Problem) {
 	fmt.Fprintln(w, strings.TrimSpace(source+": "+template))
 	margin := strings.Repeat(" ", len(source)+2)

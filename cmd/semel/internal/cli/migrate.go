@@ -21,7 +21,7 @@ func migrateCommand() *cobra.Command {
 		Short: "Bring the schema in PostgreSQL, or the data in Redis, up to date",
 		Example: `  semel migrate status --store postgres://semel@db/semel
   semel migrate up --store postgres://semel@db/semel`,
-		Annotations: map[string]string{"down": "there are no migrations downwards: they would have to throw away what an earlier program can't keep. Restore the backup from before the migration"},
+		Annotations: map[string]string{"down": "there are no migrations downwards: they would have to throw away data that an earlier program can't hold. Restore the backup from before the migration"},
 	}
 	cmd.AddCommand(newMigrateUp(), newMigrateStatus(), newMigratePrint())
 	return cmd
@@ -32,10 +32,10 @@ func newMigrateUp() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Apply pending migrations",
-		Long: `Apply pending migrations, all or none. Any number of nodes may do so
-at the same time: they wait for each other.
+		Long: `Apply pending migrations, all or none. Any number of nodes may do so at the same time:
+they wait for each other.
 
-In Redis that is an index of attributes, which searches use from then on. Make it when
+In Redis this makes an index of attributes, which searches use from then on. Run it when
 all nodes have this version: earlier ones refuse the data afterwards.`,
 		Example: `  semel migrate up --store postgres://semel@db/semel`,
 		Args:    noArgs,
@@ -44,25 +44,25 @@ all nodes have this version: earlier ones refuse the data afterwards.`,
 			if err != nil {
 				return reportConfig(cmd, err)
 			}
+			out, text := cmd.OutOrStdout(), "nothing to do"
 			if strings.HasPrefix(cfg.Store.URL, "redis") {
 				made, err := redisstore.Migrate(cmd.Context(), cfg.Store.URL, &redisstore.Options{Prefix: cfg.Store.Prefix})
-				switch {
-				case err != nil:
+				if err != nil {
 					return err
-				case made:
-					fmt.Fprintln(cmd.OutOrStdout(), "made the index of attributes")
-				default:
-					fmt.Fprintln(cmd.OutOrStdout(), "nothing to do")
 				}
-				return nil
+				if made {
+					text = "made the index of attributes"
+				}
+				_, err = fmt.Fprintln(out, text)
+				return err
 			}
-			return withSchema(cmd, cfg.Store, func(ctx context.Context, pool *pgxpool.Pool, store config.Store) error {
-				made, err := pgstore.Migrate(ctx, pool, store.Schema)
+			return withSchema(cmd, cfg.Store, func(ctx context.Context, pool *pgxpool.Pool, schema string) error {
+				made, err := pgstore.Migrate(ctx, pool, schema)
 				for _, m := range made {
-					fmt.Fprintf(cmd.OutOrStdout(), "made %04d %s\n", m.Number, m.Name)
+					fmt.Fprintf(out, "made %04d %s\n", m.Number, m.Name)
 				}
 				if err == nil && len(made) == 0 {
-					fmt.Fprintln(cmd.OutOrStdout(), "nothing to do")
+					_, err = fmt.Fprintln(out, text)
 				}
 				return err
 			})
@@ -84,8 +84,8 @@ func newMigrateStatus() *cobra.Command {
 			if err != nil {
 				return reportConfig(cmd, err)
 			}
-			return withSchema(cmd, cfg.Store, func(ctx context.Context, pool *pgxpool.Pool, store config.Store) error {
-				list, err := pgstore.Status(ctx, pool, store.Schema)
+			return withSchema(cmd, cfg.Store, func(ctx context.Context, pool *pgxpool.Pool, schema string) error {
+				list, err := pgstore.Status(ctx, pool, schema)
 				for _, m := range list {
 					when := "missing"
 					if !m.AppliedAt.IsZero() {
@@ -107,8 +107,8 @@ func newMigratePrint() *cobra.Command {
 		Use:   "print",
 		Short: "Print the SQL of all migrations, for teams with a tool of their own",
 		Long: `Print the SQL of all migrations, for teams with a tool of their own. With --role, print
-instead the statements that give a role the rights that the service needs; the owner of
-the schema runs them, again after each migration.`,
+instead the statements that grant a role the rights that the service needs; run them as
+the owner of the schema, again after each migration.`,
 		Example: `  semel migrate print --schema semel > semel.sql
   semel migrate print --role semel_app | psql`,
 		Args: noArgs,
@@ -120,13 +120,13 @@ the schema runs them, again after each migration.`,
 			return pgstore.Print(cmd.OutOrStdout(), schema)
 		},
 	}
-	cmd.Flags().StringVar(&role, "role", "", "print what gives this `role` its rights")
+	cmd.Flags().StringVar(&role, "role", "", "print the grants for this `role`")
 	cmd.Flags().StringVar(&schema, "schema", pgstore.DefaultSchema, "`name` of the schema")
 	return cmd
 }
 
 // withSchema connects to the database of the configured store.
-func withSchema(cmd *cobra.Command, store config.Store, do func(context.Context, *pgxpool.Pool, config.Store) error) error {
+func withSchema(cmd *cobra.Command, store config.Store, do func(ctx context.Context, pool *pgxpool.Pool, schema string) error) error {
 	if !strings.HasPrefix(store.URL, "postgres") {
 		return usage("the store is %s, and only postgres:// has migrations", store.Name())
 	}
@@ -135,5 +135,5 @@ func withSchema(cmd *cobra.Command, store config.Store, do func(context.Context,
 		return err
 	}
 	defer pool.Close()
-	return do(cmd.Context(), pool, store)
+	return do(cmd.Context(), pool, store.Schema)
 }

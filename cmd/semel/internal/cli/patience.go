@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// patience is how long a service may take for an answer before people are told that it does.
-// Some seconds: at that time a store has missed several of its own.
+// patience is how long people wait for an answer without a message: by then a store has missed
+// several of its own deadlines.
 const patience = 3 * time.Second
 
-// patient is ctx for questions to a service. Where on, it tells people once if nothing has
-// answered for some time: a service whose store is away answers late, and is asked again, so
-// the command would be silent for half a minute. Call stop when no more is asked.
+// patient returns a context for requests to a service. If on, it tells people once when nothing has
+// answered for some time: a service that can't reach its store answers late, and the client
+// retries, so the command would be silent for half a minute. Call stop after the last request.
 func patient(ctx context.Context, w io.Writer, on bool) (_ context.Context, stop func()) {
 	if !on {
 		return ctx, func() {}
@@ -35,7 +35,7 @@ func patient(ctx context.Context, w io.Writer, on bool) (_ context.Context, stop
 					quiet(func() {
 						if answers == seen && !told {
 							told = true
-							fmt.Fprintln(w, "semel: still no answer: the service may not reach its store. Asking on; 'semel doctor' says what is wrong")
+							fmt.Fprintln(w, "semel: still no answer: the service may not reach its store. Trying on; 'semel doctor' says what is wrong")
 						}
 					})
 				})

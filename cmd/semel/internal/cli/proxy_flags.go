@@ -93,7 +93,7 @@ func (f *proxyFlags) settings(upstream string) (config.Operation, config.Route, 
 	return op, rt, nil
 }
 
-// algorithms are those of public keys. The issuer's keys say which of them it uses.
+// algorithms lists all with public keys. The issuer's keys say which of them it uses.
 var algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
 // apply puts the settings that aren't of the operation or the route into a configuration.

@@ -20,17 +20,16 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// An openRecords opens a source. The result is closed when the command is done.
+// openRecords opens a source. The command closes the result at its end.
 type openRecords func(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer, error)
 
 // recordsFrom is the common part of the commands on records.
 type recordsFrom struct {
 	source recordSource
 	open   openRecords
-	// routes are the operations that the routes of the configuration guard, once a
-	// local store is open.
+	// routes are the operations that configured routes guard, once a local store is open.
 	routes map[string]bool
-	// terminal reports whether a person is at the other end.
+	// terminal reports whether a person reads or writes a stream.
 	terminal func(stream any) bool
 }
 
@@ -69,8 +68,8 @@ func newRecords(from *recordsFrom) *cobra.Command {
 	return cmd
 }
 
-// routed reports whether duplicates of an operation's calls are answered over HTTP,
-// as far as the configuration shows. A service decides this itself.
+// routed reports whether the configuration guards an operation by a route, so that duplicates get
+// HTTP answers. A service decides this itself.
 func (from *recordsFrom) routed(operation string) bool { return from.routes[operation] }
 
 // with opens the records, lets f work on them, and closes them.
@@ -87,20 +86,20 @@ func (from *recordsFrom) with(cmd *cobra.Command, f func(ctx context.Context, re
 	return from.source.looked(exitWith(errors.Join(f(ctx, recs), closer.Close())))
 }
 
-// look is with for an f that changes nothing. It works on a full disk too.
+// look is with for an f that changes nothing. It works on a full disk, too.
 func (from *recordsFrom) look(cmd *cobra.Command, f func(ctx context.Context, recs client.Records) error) error {
 	from.source.look = true
 	return from.with(cmd, f)
 }
 
-// localRecords is an engine on a directory, for one command.
+// localRecords is an engine on a store, for one command.
 type localRecords struct {
 	*semel.Engine
 	routes  map[string]bool // operations that routes guard
 	closers []io.Closer
 }
 
-// Decisions is what services have counted in the store.
+// Decisions returns the counts of the services that use the store.
 func (l *localRecords) Decisions(ctx context.Context, id semel.ID) (map[semel.Decision]int, error) {
 	rec, err := l.Lookup(ctx, id)
 	if err != nil {
@@ -128,7 +127,7 @@ func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer
 			op.Authorize = func(context.Context, semel.Call, semel.Record) error { return errors.New("nothing is replayed here") }
 		}
 		if src.look {
-			op.Evidence = "" // nothing is done that it could be of
+			op.Evidence = "" // the command does nothing that needs evidence
 		}
 		opts.Operations = append(opts.Operations, op)
 	}
@@ -152,7 +151,7 @@ func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer
 		opts.Archive = write
 	}
 	if !src.look {
-		// Changes by a command are in the evidence log too, if it has the keys.
+		// The evidence log has changes by a command too, if there are keys.
 		log, err := service.OpenEvidence(&cfg.Evidence, store, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 		if err != nil {
 			return nil, nil, errors.Join(err, l.Close())
@@ -179,7 +178,7 @@ func (l *localRecords) Purge(ctx context.Context, id semel.ID, r semel.Removal) 
 	return l.Engine.Purge(ctx, id, r)
 }
 
-// localName is who runs the command, as the system knows them.
+// localName is the user who runs the command.
 func localName() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username
@@ -187,7 +186,7 @@ func localName() string {
 	return "local"
 }
 
-// Close closes the engine and what it works on.
+// Close closes the engine, the store and the archive.
 func (l *localRecords) Close() error {
 	var errs []error
 	if l.Engine != nil {
@@ -208,8 +207,7 @@ func parseQuery(args []string) (store.Query, error) {
 	return q, nil
 }
 
-// recordLine is what --json prints of a record: what the API shows of it, and its
-// HTTP answer in words.
+// recordLine is the JSON of a record: as in the API, with its HTTP answer in clear.
 type recordLine struct {
 	wire.Record
 	Answer *answerLine `json:"answer,omitempty"`

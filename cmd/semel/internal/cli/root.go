@@ -1,6 +1,6 @@
-// Package cli is the command line of Semel. Data goes to standard output and
-// diagnostics to standard error. Every command that prints data accepts --json, whose
-// fields are documented in the command's help and don't change.
+// Package cli is the command line of Semel. Data goes to standard output, diagnostics to standard
+// error. Every command that prints data has --json; its help documents the members, which don't
+// change.
 package cli
 
 import (
@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -35,7 +34,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	args = append([]string{}, args...) // nil would mean the arguments of the process
 	for i, arg := range args {
 		if excludes(arg) || isRPCCode(arg) {
-			args[i] = " " + arg // so that it isn't taken for a flag
+			args[i] = " " + arg // or it would be parsed as a flag
 		}
 	}
 	root.SetArgs(args)
@@ -77,22 +76,36 @@ func newRoot() *cobra.Command {
 		Short: "Exactly-once effects over at-least-once delivery",
 		Long: `Semel gives exactly-once effects over at-least-once delivery.
 
-Exit codes: 0 done, 1 a check failed or the work could not be done, 2 usage; where calls
-or messages are looked for or changed also 3 not found, 4 not in that state, and where a
-service or a store is used 5 in use, out of reach, or unknown. 'semel explain CODE' says
-what they mean, and every code that an answer or a log has.`,
+Exit codes: 0 done, 1 a check failed or the work could not be done, 2 usage; of commands on
+calls and messages also 3 not found, 4 not in that state; of commands on a service or a
+store also 5 in use, out of reach, or unknown. 'semel explain CODE' explains them, and
+every code in an answer or a log.`,
 		Example: `  semel demo                            see what a retry does with and without a guard
-  semel proxy http://127.0.0.1:3000     guard a service of yours
+  semel proxy http://127.0.0.1:3000     guard one of your services
   semel why 9911                        was the order charged twice?
   semel records list held               which calls wait for a decision?`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	version := root.Flags().Bool("version", false, "print the version, as 'semel version' does")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return flagFault(cmd, err)
-	})
-	root.AddCommand(newServe(), newProxy(), newDemo(), group(newKey()), group(newIDs()), group(newWebhook()), group(configCommand()), group(newRecords(newRecordsFrom())), newWhy(newRecordsFrom()), newTop(), newTail(newRecordsFrom()), newDoctor(), group(contextCommand()), group(newMessages(newRecordsFrom())), group(evidenceCommand()), group(storeCommand()), group(reconcileCommand()), group(archiveCommand()), group(migrateCommand()), newHealthcheck(), newExplain(), newMan(), newVersion(), newDemoProvider())
+	root.SetFlagErrorFunc(flagFault)
+	for _, p := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Run it:", []*cobra.Command{newDemo(), newProxy(), newServe()}},
+		{"See what happened, and decide:", []*cobra.Command{newWhy(newRecordsFrom()), group(newRecords(newRecordsFrom())), group(newMessages(newRecordsFrom())), newTop(), newTail(newRecordsFrom()),
+			group(evidenceCommand()), group(reconcileCommand()), newExplain(), group(contextCommand())}},
+		{"Look after a service and its store:", []*cobra.Command{newDoctor(), newHealthcheck(), group(storeCommand()), group(archiveCommand()), group(migrateCommand())}},
+		{"Write and check what it works by:", []*cobra.Command{group(configCommand()), group(newKey()), group(newIDs()), group(newWebhook())}},
+	} {
+		root.AddGroup(&cobra.Group{ID: p.title, Title: p.title})
+		for _, cmd := range p.commands {
+			cmd.GroupID = p.title
+			root.AddCommand(cmd)
+		}
+	}
+	root.AddCommand(newMan(), newVersion(), newDemoProvider())
 	group(root)
 	// cobra prints a version of its own by a template, and a template engine makes the binary
 	// half as large again.
@@ -103,38 +116,12 @@ what they mean, and every code that an answer or a log has.`,
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), buildVersion(debug.ReadBuildInfo()).line())
 		return err
 	}
-	sortCommands(root)
 	completeFlags(root)
 	return root
 }
 
-// purposes are what people come for, with the commands that serve it. Those that are in none
-// come last.
-var purposes = []struct {
-	title    string
-	commands []string
-}{
-	{"Run it:", []string{"demo", "proxy", "serve"}},
-	{"See what happened, and decide:", []string{"why", "records", "messages", "top", "tail", "evidence", "reconcile", "explain", "context"}},
-	{"Look after a service and its store:", []string{"doctor", "healthcheck", "store", "archive", "migrate"}},
-	{"Write and check what it works by:", []string{"config", "key", "ids", "webhook"}},
-}
-
-// sortCommands lists the commands of the program by their purpose.
-func sortCommands(root *cobra.Command) {
-	for i := range purposes {
-		p := &purposes[i]
-		root.AddGroup(&cobra.Group{ID: p.title, Title: p.title})
-		for _, cmd := range root.Commands() {
-			if slices.Contains(p.commands, cmd.Name()) {
-				cmd.GroupID = p.title
-			}
-		}
-	}
-}
-
-// group makes a command that only has subcommands suggest one for a wrong name, and
-// print its help without one. Its annotations say why there are no commands of some names.
+// group makes a command with subcommands print its help without one, and suggest one for a wrong
+// name. Its annotations say why some names have no command.
 func group(cmd *cobra.Command) *cobra.Command {
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -162,7 +149,7 @@ func (e *usageError) Unwrap() error { return e.err }
 
 func usage(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// errReported says that a check failed and that its output has said why.
+// errReported ends a command that has printed why its check failed.
 var errReported = errors.New("a check failed")
 
 // noArgs refuses positional arguments.
@@ -173,32 +160,26 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// flagFault is what is wrong with a flag, in words for who has typed it.
+// flagFault says in plain words what is wrong with a flag.
 func flagFault(cmd *cobra.Command, err error) error {
 	if given := cmd.Flags().Args(); cmd.HasSubCommands() && len(given) > 0 {
-		return cmd.Args(cmd, given) // it isn't a flag of the command that was meant
+		return cmd.Args(cmd, given) // the flag is of a subcommand, and that is misspelled
 	}
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		flag := bad.GetFlag()
-		switch kind := flag.Value.Type(); kind {
-		case "int", "int64":
-			return usage("--%s: %q is not a whole number", flag.Name, bad.GetValue())
-		case "uint", "uint16", "uint64":
-			return usage("--%s: %q is not a whole number from 0 up", flag.Name, bad.GetValue())
-		case "float64":
-			return usage("--%s: %q is not a number", flag.Name, bad.GetValue())
-		case "bool":
-			return usage("--%s: %q is neither true nor false", flag.Name, bad.GetValue())
-		case "duration":
-			return usage("--%s: %q is not a duration such as 30s, 5m or 2h", flag.Name, bad.GetValue())
-		case "size":
-			return usage("--%s: %q is not a size such as 10MiB", flag.Name, bad.GetValue())
+		if want := flagTypes[flag.Value.Type()]; want != "" {
+			return usage("--%s: %q is not %s", flag.Name, bad.GetValue(), want)
 		}
 	}
 	return usage("%w%s", err, flagHint(cmd, err))
 }
 
-// flagHint names the flag that an unknown one may have been meant for.
+// flagTypes says what a flag's value must be, by its type.
+var flagTypes = map[string]string{
+	"int": "a whole number", "uint64": "a whole number from 0 up", "bool": "true or false", "duration": "a duration such as 30s, 5m or 2h", "size": "a size such as 10MiB",
+}
+
+// flagHint suggests a flag for an unknown one.
 func flagHint(cmd *cobra.Command, err error) string {
 	_, name, ok := strings.Cut(err.Error(), "unknown flag: --")
 	if !ok {

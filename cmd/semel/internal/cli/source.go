@@ -18,12 +18,11 @@ import (
 	"github.com/semelhq/semel/internal/service/config"
 )
 
-// recordSource says where the records are.
+// recordSource names the service or the store with the records.
 type recordSource struct {
 	store, url, tokenFile, config, context string
-	look                                   bool // nothing is changed
-	// service is the URL that was asked, once the source is open; empty for a store, which
-	// opened names.
+	look                                   bool // the command changes nothing
+	// service is the URL of the opened service, or empty; opened names the opened store.
 	service, opened string
 }
 
@@ -36,7 +35,7 @@ func (src *recordSource) add(flags *pflag.FlagSet) {
 	flags.StringVar(&src.context, "context", "", "`name` of a service, as 'semel context add' gave it")
 }
 
-// flags are those that name the source, for a command to copy.
+// flags returns the flags that name the source, for a command to copy.
 func (src *recordSource) flags() string {
 	var b strings.Builder
 	for _, f := range [...]struct{ name, value string }{
@@ -49,7 +48,7 @@ func (src *recordSource) flags() string {
 	return b.String()
 }
 
-// looked adds to an error about what isn't there where it was looked for, if no flag has said it.
+// looked adds to a not-found error where the command looked, unless a flag named the place.
 func (src *recordSource) looked(err error) error {
 	e, ok := errors.AsType[*exitError](err)
 	if !ok || e.code != ExitNotFound || src.flags() != "" {
@@ -62,8 +61,7 @@ func (src *recordSource) looked(err error) error {
 	return &exitError{ExitNotFound, fmt.Errorf("%w. Looked for at %s; --url, --context, --store and --config name other places", err, where)}
 }
 
-// withoutPassword is the URL of a store for a terminal: with a password, only what may be
-// shown of it.
+// withoutPassword returns the URL of a store for a terminal, shortened if it has a password.
 func withoutPassword(store string) string {
 	u, err := url.Parse(store)
 	secret := err != nil || strings.Contains(store, "password")
@@ -92,9 +90,9 @@ func openSource(cmd *cobra.Command, src *recordSource) (recs client.Records, clo
 	return recs, closer, nil
 }
 
-// place is where a command works: the service at a URL, with the file of the token for it; or,
-// if the URL is empty, a store that local has opened. A service on this machine that has the
-// store open is asked instead.
+// place finds where a command works: the service at a URL, with the file of the token for it, or,
+// if the URL is empty, the store that local has opened. If a service on this machine has the store
+// open, it is that service.
 func (src *recordSource) place(cmd *cobra.Command, local func() (io.Closer, error)) (at, tokenFile string, err error) {
 	if at, tokenFile, err = src.where(); err != nil || at != "" {
 		return at, tokenFile, err
@@ -110,8 +108,8 @@ func (src *recordSource) place(cmd *cobra.Command, local func() (io.Closer, erro
 	return "", "", err
 }
 
-// settings is the configuration of the store that the flags name, which has to be there and
-// can be opened by more than one process.
+// settings returns the configuration with the store that the flags name, which must exist and be of
+// a kind that another process can open.
 func (src *recordSource) settings(cmd *cobra.Command) (*config.Config, error) {
 	cfg, _, err := loadConfig(cmd, src.config)
 	if err != nil {
@@ -127,8 +125,8 @@ func (src *recordSource) settings(cmd *cobra.Command) (*config.Config, error) {
 	return cfg, mustExist(cfg.Store.URL)
 }
 
-// nearby is the service that runs with the configuration that the flags name: where the one
-// that has its store open listens for operators, or else where it would.
+// nearby returns the admin URL of the service that runs with the configuration: of the one that has
+// its store open, or else the configured one.
 func (src *recordSource) nearby(cmd *cobra.Command) (at string, err error) {
 	cfg, _, err := loadConfig(cmd, src.config)
 	if err != nil {
@@ -142,8 +140,7 @@ func (src *recordSource) nearby(cmd *cobra.Command) (at string, err error) {
 	return adminURL(cfg), nil
 }
 
-// adminURL is where a service with a configuration listens for operators, as this machine
-// reaches it.
+// adminURL is the admin listener of a configuration, as this machine reaches it.
 func adminURL(cfg *config.Config) string {
 	host, port, _ := net.SplitHostPort(cfg.Admin.Address) // which was checked
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
@@ -156,8 +153,8 @@ func adminURL(cfg *config.Config) string {
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
-// where is the service that is asked, with the file of the token for it. It is empty for a
-// store.
+// where returns the service that the command asks, with the file of the token for it; it is empty
+// for a store.
 func (src *recordSource) where() (at, tokenFile string, err error) {
 	local := src.store != "" || src.config != ""
 	switch {
@@ -180,7 +177,7 @@ func (src *recordSource) where() (at, tokenFile string, err error) {
 	return c.URL, cmp.Or(src.tokenFile, c.TokenFile), nil
 }
 
-// ask makes a client of a service.
+// ask returns a client of a service.
 func (src *recordSource) ask(at, tokenFile string) (*client.Client, error) {
 	opts := &client.Options{TokenFile: tokenFile}
 	if tokenFile == "" {
@@ -194,7 +191,7 @@ func (src *recordSource) ask(at, tokenFile string) (*client.Client, error) {
 	return c, nil
 }
 
-// badSource says whether an error of a client is about the address or about the token.
+// badSource blames the address or the token for an error.
 func badSource(at, tokenFile string, err error) error {
 	what := "--token-file"
 	if _, wrong := client.New(at, nil); wrong != nil {

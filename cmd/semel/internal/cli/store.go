@@ -37,16 +37,16 @@ func newStoreStatus() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show what a store promises by its live settings",
-		Long: `Show what a store promises by its live settings: its level, the settings it depends
-on, and what the strict profile would refuse. The levels, from the weakest, are
+		Short: "Show the durability of a store by its live settings",
+		Long: `Show the durability of a store by its live settings: its level, the settings behind
+it, and what the strict profile would refuse. The levels, from the weakest, are
 unknown, process, cache-grade, relaxed, disk and replicated. The exit code is 1 if
 something is unsafe.
 
-A directory is left as it is, and has to be there. It is read on a full disk too.
+A directory must exist and isn't changed. This works on a full disk, too.
 
-The JSON has store, level, settings (name, value), unsafe and epoch, and of a
-directory the bytes that are free on its disk, and those of the disk.`,
+The JSON has store, level, settings (name, value), unsafe and epoch, and for a
+directory free and total, the bytes of its disk.`,
 		Example: `  semel store status --store pebble:./semel-data
   semel store status --config semel.yaml --json`,
 		Args: noArgs,
@@ -74,12 +74,12 @@ type storeStatus struct {
 }
 
 func lookAtStore(cmd *cobra.Command, flags *configFlags) (*storeStatus, error) {
-	name, st, engine, err := openStore(cmd, flags, service.LookAtStore)
+	cfg, st, engine, err := openStore(cmd, flags, service.LookAtStore, false)
 	if err != nil {
 		return nil, err
 	}
 	defer st.Close()
-	s := &storeStatus{Store: name}
+	s := &storeStatus{Store: cfg.Store.Name()}
 	if s.Epoch, err = engine.Internal().LoadEpoch(cmd.Context()); err != nil {
 		return nil, err
 	}
@@ -118,27 +118,23 @@ func newStoreEpoch() *cobra.Command {
 		Use:   "new-epoch",
 		Short: "Record that the store was restored from a backup",
 		Long: `Record that the store was restored from a backup just now. Records made after the
-backup are gone, and their calls may have been executed. Until the window of its
-operation has passed, a call without a record that says it was first sent before the
-restore is refused (412) instead of executed again. Calls say so by their first_sent,
-or by a key that is a UUIDv7; others run.
+backup are gone, and their calls may have run. Until its operation's window has
+passed, a call that was first sent before the restore and has no record is refused
+(412) instead of running again. A call shows when by first_sent, or by a key that is
+a UUIDv7; other calls run.
 
 Run it after the restore and before the first node starts.`,
 		Example: `  semel store new-epoch --store postgres://semel@db/semel --yes`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
-				return usage("this refuses calls that were first sent before now: say --yes")
+				return usage("this refuses calls that were first sent before now: add --yes")
 			}
-			_, store, _, err := openStore(cmd, &flags, service.OpenStore)
+			_, store, engine, err := openStore(cmd, &flags, service.OpenStore, true)
 			if err != nil {
 				return err
 			}
 			defer store.Close()
-			engine, err := witnessed(cmd, &flags, store)
-			if err != nil {
-				return err
-			}
 			epoch, err := engine.Internal().NewEpoch(cmd.Context())
 			if err != nil {
 				return err
@@ -148,11 +144,11 @@ Run it after the restore and before the first node starts.`,
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
+	cmd.Flags().BoolVar(&yes, "yes", false, "skip the question")
 	return cmd
 }
 
-// mustExist refuses an embedded store that doesn't exist, because opening would make it.
+// mustExist refuses an embedded store that doesn't exist, which opening would create.
 func mustExist(url string) error {
 	dir, embedded := strings.CutPrefix(url, "pebble:")
 	if names, err := os.ReadDir(dir); embedded && (err != nil || len(names) == 0) {
@@ -161,44 +157,33 @@ func mustExist(url string) error {
 	return nil
 }
 
-// witnessed is an engine that runs nothing, and has the keys of the evidence log if the
-// configuration names them: what a command declares is then in the log.
-func witnessed(cmd *cobra.Command, flags *configFlags, store semel.Store) (*semel.Engine, error) {
-	cfg, _, err := flags.load(cmd)
-	if err != nil {
-		return nil, err
+// openStore opens the configured store, at any durability, and an engine on it that runs nothing.
+// With witness, the evidence log gets what the command does, if the configuration names its keys.
+func openStore(cmd *cobra.Command, flags *configFlags, open func(context.Context, config.Store) (semel.Store, error), witness bool) (cfg *config.Config, store semel.Store, engine *semel.Engine, err error) {
+	if cfg, _, err = flags.load(cmd); err != nil {
+		return nil, nil, nil, reportConfig(cmd, err)
+	}
+	if store, err = openConfigured(cmd.Context(), cfg.Store, open, false); err != nil {
+		return nil, nil, nil, err
 	}
 	opts := &semel.Options{}
-	if store.Extras().Evidence != nil {
-		log, err := openEvidence(cfg, "", store, slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-		if err != nil {
-			return nil, err
-		}
-		if log != nil {
+	if witness && store.Extras().Evidence != nil {
+		log, lerr := openEvidence(cfg, "", store, slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+		if err = lerr; log != nil {
 			opts.Witness = log
 		}
 	}
-	return semel.New(store, opts)
-}
-
-// openStore opens the configured store, whatever its durability, and an engine on it
-// that runs nothing. The name has no secrets.
-func openStore(cmd *cobra.Command, flags *configFlags, open func(context.Context, config.Store) (semel.Store, error)) (name string, store semel.Store, engine *semel.Engine, err error) {
-	cfg, _, err := flags.load(cmd)
+	if err == nil {
+		engine, err = semel.New(store, opts)
+	}
 	if err != nil {
-		return "", nil, nil, reportConfig(cmd, err)
+		return nil, nil, nil, errors.Join(err, store.Close())
 	}
-	if store, err = openConfigured(cmd.Context(), cfg.Store, open, false); err != nil {
-		return "", nil, nil, err
-	}
-	if engine, err = semel.New(store, nil); err != nil {
-		return "", nil, nil, errors.Join(err, store.Close())
-	}
-	return cfg.Store.Name(), store, engine, nil
+	return cfg, store, engine, nil
 }
 
-// openConfigured opens a store that is there. A command needs no strict profile and leaves the
-// schema as it is. If the command can ask a service instead, the error names it.
+// openConfigured opens an existing store, without the strict profile and without migrating. If it
+// is in use and the command can ask a service instead, asks, the error says how.
 func openConfigured(ctx context.Context, at config.Store, open func(context.Context, config.Store) (semel.Store, error), asks bool) (semel.Store, error) {
 	if err := mustExist(at.URL); err != nil {
 		return nil, err

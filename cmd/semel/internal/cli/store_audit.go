@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,7 +85,7 @@ and gone.`,
 	}
 	from.add(cmd)
 	cmd.Flags().StringVar(&keys, "keys", "", secretKeys)
-	cmd.Flags().BoolVar(&progress, "progress", false, "say on standard error how far it is, although that is no terminal")
+	cmd.Flags().BoolVar(&progress, "progress", false, "show progress on standard error, even if that is not a terminal")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -103,7 +102,7 @@ func auditProgress(w io.Writer) func(*evidence.Audit) {
 }
 
 func printAudit(out io.Writer, a *evidence.Audit) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	w := newTable(out)
 	for i := range a.Faults {
 		f := &a.Faults[i]
 		entry := "-"

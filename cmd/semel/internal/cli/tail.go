@@ -59,7 +59,7 @@ the API describes it for GET /v1/decisions.
 			if err != nil {
 				return err
 			}
-			// A node that goes away later is asked again; one that was never there is an error.
+			// The stream survives a node that goes away later, but not one that was never there.
 			ctx, cancel := context.WithTimeout(cmd.Context(), topTimeout)
 			defer cancel()
 			if _, err := node.Ready(ctx); err != nil {

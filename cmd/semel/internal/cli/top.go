@@ -101,12 +101,10 @@ func (o *topOptions) run(cmd *cobra.Command, src *recordSource) error {
 		return exitWith(t.watch(cmd.Context(), o.every, fetch))
 	}
 	s, err := fetch()
-	if err == nil && o.asJSON {
-		err = printJSON(out, s.json())
-	} else if err == nil {
-		_, err = io.WriteString(out, t.text(s))
+	if err != nil {
+		return exitWith(err)
 	}
-	return exitWith(err)
+	return printReport(out, o.asJSON, s.json(), func(w io.Writer) error { _, err := io.WriteString(w, t.text(s)); return err }, false)
 }
 
 // topSnapshot is the state at one time. attempts is nil until the node has counted them.

@@ -12,8 +12,8 @@ import (
 // versionInfo is what semel version --json prints.
 type versionInfo struct {
 	Version string `json:"version"`
-	// Commit and Time are those of the commit that was built, Modified says whether
-	// the tree had other changes. They are empty if the build has no such information.
+	// Commit and Time are of the commit that was built, Modified says that the tree had other
+	// changes. All are empty if the build doesn't know.
 	Commit   string `json:"commit"`
 	Time     string `json:"time"`
 	Modified bool   `json:"modified"`
@@ -35,11 +35,7 @@ The JSON has version, commit, time, modified, go, os and arch.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := buildVersion(debug.ReadBuildInfo())
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), v)
-			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), v.line())
-			return err
+			return printOne(cmd, asJSON, v, v.line())
 		},
 	}
 	jsonFlag(cmd, &asJSON)

@@ -235,7 +235,7 @@ func (s *story) printSame(out io.Writer) error {
 	return w.Flush()
 }
 
-// standing is how a call stands, in words.
+// standing describes the state of a call.
 func standing(rec *semel.Record) string {
 	times := "once"
 	if rec.Attempt > 1 {

@@ -235,7 +235,7 @@ func TestAnyNameWillDo(t *testing.T) {
 	if code, text := run("records", "get", "three"); code != ExitNotFound || !strings.Contains(text, "no call has the name three") {
 		t.Errorf("exit %d\n%s", code, text)
 	}
-	if code, text := run("why", "one"); code != ExitOK || !strings.Contains(text, "What to do next:\n  find out what happened, and say it:\n    semel records settle --store pebble:"+dir+" "+id.Encode()) {
+	if code, text := run("why", "one"); code != ExitOK || !strings.Contains(text, "What to do next:\n  find out what happened, and record it:\n    semel records settle --store pebble:"+dir+" "+id.Encode()) {
 		t.Errorf("exit %d\n%s", code, text)
 	}
 	for words, want := range map[string]int{
