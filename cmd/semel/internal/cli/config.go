@@ -223,14 +223,7 @@ The JSON has the names of the YAML; durations and sizes are text.`,
 	return cmd
 }
 
-func newConfigExplain() *cobra.Command {
-	var asJSON bool
-	var file, request string
-	var status int
-	cmd := &cobra.Command{
-		Use:   "explain [FILE] [PATH]",
-		Short: "Explain settings and where their values come from",
-		Long: `Explain settings, and where their values come from: an environment variable, a line
+const configExplainLong = `Explain settings, and where their values come from: an environment variable, a line
 of the file or the default. PATH is a setting or a section, such as store.url, limits
 or routes[0]; routes[].mode explains the setting of any route. FILE, which ends in
 .yaml or .yml, is the same as --config. Secrets aren't shown.
@@ -249,7 +242,16 @@ The JSON is a list of objects with path, value, origin (kind, and file, line,
 column or name), env, description and allowed; with --request one object with
 door, and setting, operation, upstream, guarded, key, webhook, activitypub and
 forrst where they apply; with --status a list of objects with setting, match,
-status, proves, next and conditions.`,
+status, proves, next and conditions.`
+
+func newConfigExplain() *cobra.Command {
+	var asJSON bool
+	var file, request string
+	var status int
+	cmd := &cobra.Command{
+		Use:   "explain [FILE] [PATH]",
+		Short: "Explain settings and where their values come from",
+		Long:  configExplainLong,
 		Example: `  semel config explain store
   semel config explain semel.yaml 'routes[0]'
   semel config explain --config semel.yaml --request delivery.http

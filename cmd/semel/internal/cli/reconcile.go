@@ -72,18 +72,10 @@ currency, status, record, idempotency_key, state).`,
 			if err != nil {
 				return err
 			}
-			c := payments.NewComparer(export, stateOf)
-			err = from.look(cmd, func(ctx context.Context, recs client.Records) error {
-				_, err := eachFound(ctx, recs, q, 0, warner(cmd), func(rec *semel.Record) error {
-					c.Add(rec)
-					return nil
-				})
-				return err
-			})
+			r, err := comparePayments(cmd, from, q, export)
 			if err != nil {
 				return err
 			}
-			r := c.Report()
 			return printReport(cmd.OutOrStdout(), asJSON, r, func(w io.Writer) error { return printPayments(w, r) }, len(r.Findings) > 0 || r.Empty())
 		},
 	}
@@ -93,6 +85,19 @@ currency, status, record, idempotency_key, state).`,
 	flags.StringArrayVar(&statuses, "status", nil, "count only transactions of this `status`; may be repeated")
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// comparePayments compares the payments that a query selects.
+func comparePayments(cmd *cobra.Command, from *recordsFrom, q store.Query, export *payments.Export) (*payments.Report, error) {
+	c := payments.NewComparer(export, stateOf)
+	err := from.look(cmd, func(ctx context.Context, recs client.Records) error {
+		_, err := eachFound(ctx, recs, q, 0, warner(cmd), func(rec *semel.Record) error {
+			c.Add(rec)
+			return nil
+		})
+		return err
+	})
+	return c.Report(), err
 }
 
 // readExport reads the file of an export; without a file there is none.
