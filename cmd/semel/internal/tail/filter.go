@@ -14,9 +14,14 @@ import (
 )
 
 // Decisions are the values of the qualifier decision, for help and completion.
-var Decisions = []string{
-	string(semel.Execute), string(semel.Replay), string(semel.InFlight), string(semel.Conflict), string(semel.Held), string(semel.TooLate),
-	string(semel.Throttled), string(semel.OtherCaller), string(semel.OtherDoor), string(semel.Superseded), string(semel.SequenceGap),
+var Decisions = decisions()
+
+func decisions() []string {
+	var names []string
+	for _, d := range semel.Decisions() {
+		names = append(names, string(d))
+	}
+	return names
 }
 
 // Filter selects events by the qualifiers of records, as far as they apply to events, and by

@@ -128,11 +128,10 @@ const Operations = ({ list }) => html`<div class="scroll"><table><thead><tr><th>
 
 const Records = ({ list, what, none }) => (list.length ? html`<div class="scroll"><table><thead><tr><th>Key</th><th>Operation</th><th class="n">${what === 'peak' ? 'In a minute' : what === 'duplicates' ? 'Duplicates' : 'Attempts'}</th><th>Last</th></tr></thead><tbody>${list.slice(0, 10).map((r) => html`<tr><td class="k"><a class="key" href=${href('record', r.record)}>${keyOf(r.record)}</a></td><td>${r.operation}</td><td class="n num">${r[what]}</td><td><${Time} at=${r.last} /></td></tr>`)}</tbody></table></div>` : html`<p class="faint">${none}</p>`);
 
-const tones = { execute: 'blue', replay: 'green', in_flight: 'cyan', conflict: 'red', held: 'amber', refused: 'orange' };
 function Outcomes({ list }) {
 	const sums = {};
 	for (const s of list) if (s.what !== 'simultaneous' && s.what !== 'failed_attempt') sums[s.what] = (sums[s.what] || 0) + s.count;
 	const rows = Object.entries(sums).sort((a, b) => b[1] - a[1]);
 	const top = Math.max(1, ...rows.map(([, n]) => n));
-	return html`<table><thead class="sr"><tr><th>Decision</th><th>Share</th><th>Count</th></tr></thead><tbody>${rows.map(([what, n]) => html`<tr><td>${what === 'refused' ? 'refused by a door' : decision(what).label}</td><td class="grow"><${Meter} share=${n / top} tone=${tones[what] || 'grey'} /></td><td class="n num">${n}</td></tr>`)}</tbody></table>`;
+	return html`<table><thead class="sr"><tr><th>Decision</th><th>Share</th><th>Count</th></tr></thead><tbody>${rows.map(([what, n]) => html`<tr><td>${what === 'refused' ? 'refused by a door' : decision(what).label}</td><td class="grow"><${Meter} share=${n / top} tone=${what === 'refused' ? 'orange' : decision(what).tone} /></td><td class="n num">${n}</td></tr>`)}</tbody></table>`;
 }

@@ -7,7 +7,7 @@ import { Timeline, storyOf } from './timeline.js';
 import { events, stream } from './live.js';
 import { duration, instant } from './time.js';
 import { href, go } from './route.js';
-import { settledBy, state, stateOf } from './words.js';
+import { decision, settledBy, state, stateOf } from './words.js';
 import { deliveriesIn, EntryList, loadEntries, Pages } from './evidence.js';
 import { Compare } from './compare.js';
 
@@ -133,8 +133,7 @@ function Deliveries({ rec, counts: rows, seen }) {
 		${again > drawn && html`<p class="faint">The timeline has ${drawn} of the ${again} repeated deliveries: times of single deliveries are known to the node that answered them, for a while, and to the evidence log if the operation says <code>evidence: decisions</code>${stream.value === 'absent' ? '; this installation has no live events' : ''}.</p>`}
 	</section>`;
 }
-const tones = { replay: 'green', in_flight: 'cyan', conflict: 'red', held: 'amber', other_caller: 'red', other_door: 'red' };
-const Segment = ({ d, n }) => html`<span class=${tones[d] || 'orange'} style=${{ flexGrow: n }}></span>`;
+const Segment = ({ d, n }) => html`<span class=${decision(d).tone} style=${{ flexGrow: n }}></span>`;
 
 function Answer({ rec }) {
 	const [shown, setShown] = useState(localStorage.getItem('semel.payloads') === 'show');
