@@ -45,12 +45,19 @@ var protocols = []string{
 
 var importRules = []importRule{
 	{
-		name: "the root package imports the standard library, store and internal/canon only",
+		name: "the root package imports the standard library, store, internal/canon and its own parts only",
 		why:  "whoever embeds the engine gets no dependency with it",
 		from: func(rel string) bool { return rel == "." },
 		forbids: func(path string) bool {
-			return !standard(path) && relPath(path) != "store" && relPath(path) != "internal/canon"
+			return !standard(path) && relPath(path) != "store" && relPath(path) != "internal/canon" && !under(relPath(path), "internal/engine")
 		},
+	},
+	{
+		name:    "parts of the engine know the record model and not the engine, nor each other",
+		why:     "each is one idea that can be read by itself",
+		from:    func(rel string) bool { return under(rel, "internal/engine") },
+		forbids: func(path string) bool { return ours(path) && relPath(path) != "store" },
+		direct:  true,
 	},
 	{
 		name: "store and its codec import the standard library and internal/canon only",
@@ -85,7 +92,7 @@ var importRules = []importRule{
 		name: "the engine, the record model and the store in memory link no protocol",
 		why:  "how calls come in, and what is said to people, is up to the doors",
 		from: func(rel string) bool {
-			return rel == "." || rel == "store" || under(rel, "store/codec", "store/memstore", "internal/canon", "internal/gather", "internal/hub", "internal/offsetclock")
+			return rel == "." || rel == "store" || under(rel, "store/codec", "store/memstore", "internal/canon", "internal/engine", "internal/gather", "internal/hub", "internal/offsetclock")
 		},
 		forbids: func(path string) bool { return under(path, protocols...) || under(path, "net", "database/sql") },
 	},
@@ -156,7 +163,7 @@ var layers = [][]string{
 	{"internal/answer", "internal/credential", "internal/jsonrpc", "internal/keytemplate", "internal/strictyaml"},
 	{"internal/selector"},
 	{"=store"},
-	{"store/codec", "internal/behind", "internal/offsetclock", "internal/payload", "internal/terms"},
+	{"store/codec", "internal/behind", "internal/engine", "internal/offsetclock", "internal/payload", "internal/terms"},
 	{"."},
 	{"=door", "internal/conflicts", "internal/extract", "internal/tally", "internal/wire"},
 	{"store", "evidence", "archive"},
@@ -238,16 +245,17 @@ func TestImportRulesFind(t *testing.T) {
 	const m = modulePath
 	broken := map[string]pkg{
 		importRules[0].name:  {ImportPath: m, Deps: []string{"context", m + "/internal/canon", m + "/evidence"}},
-		importRules[1].name:  {ImportPath: m + "/store", Deps: []string{"context", m + "/internal/canon", m}},
-		importRules[2].name:  {ImportPath: m + "/door/semelhttp", Deps: []string{m, m + "/store/pebblestore"}},
-		importRules[3].name:  {ImportPath: m + "/store/pebblestore", Imports: []string{m, m + "/store/memstore"}},
-		importRules[4].name:  {ImportPath: m + "/store/memstore", Deps: []string{m, m + "/door/semelhttp"}},
-		importRules[5].name:  {ImportPath: m, Deps: []string{"context", "net/http/httptest"}},
-		importRules[6].name:  {ImportPath: m + "/store/pebblestore", Imports: []string{m, "net", "html/template"}},
-		importRules[7].name:  {ImportPath: m + "/store/redisstore", Imports: []string{m, m + "/internal/problem"}},
-		importRules[8].name:  {ImportPath: m + "/internal/service", Imports: []string{m, "html/template"}},
-		importRules[9].name:  {ImportPath: m + "/internal/service", Imports: []string{m, "testing/fstest"}},
-		importRules[10].name: {ImportPath: m + "/door/semelhttp", Deps: []string{m, "net/http", "vendor/golang.org/x/net/idna", "golang.org/x/time/rate"}},
+		importRules[1].name:  {ImportPath: m + "/internal/engine/line", Imports: []string{m + "/store", m}},
+		importRules[2].name:  {ImportPath: m + "/store", Deps: []string{"context", m + "/internal/canon", m}},
+		importRules[3].name:  {ImportPath: m + "/door/semelhttp", Deps: []string{m, m + "/store/pebblestore"}},
+		importRules[4].name:  {ImportPath: m + "/store/pebblestore", Imports: []string{m, m + "/store/memstore"}},
+		importRules[5].name:  {ImportPath: m + "/store/memstore", Deps: []string{m, m + "/door/semelhttp"}},
+		importRules[6].name:  {ImportPath: m, Deps: []string{"context", "net/http/httptest"}},
+		importRules[7].name:  {ImportPath: m + "/store/pebblestore", Imports: []string{m, "net", "html/template"}},
+		importRules[8].name:  {ImportPath: m + "/store/redisstore", Imports: []string{m, m + "/internal/problem"}},
+		importRules[9].name:  {ImportPath: m + "/internal/service", Imports: []string{m, "html/template"}},
+		importRules[10].name: {ImportPath: m + "/internal/service", Imports: []string{m, "testing/fstest"}},
+		importRules[11].name: {ImportPath: m + "/door/semelhttp", Deps: []string{m, "net/http", "vendor/golang.org/x/net/idna", "golang.org/x/time/rate"}},
 	}
 	sound := []pkg{
 		{ImportPath: m + "/store", Imports: []string{"context"}, Deps: []string{"context", m + "/internal/canon"}},

@@ -93,6 +93,7 @@ func lists(files map[string]string) []list {
 		{"evidence/artifact.schema.json", regexp.MustCompile(`"decision": \{"enum": \[(.*?)\]\}`), quoted, logged},
 		{"service/dashboard/web/js/words.js", regexp.MustCompile(`(?s)export const decisions = \{(.*?)\n\};`), regexp.MustCompile(`(?m)^\t(\w+): \{ label`), decisions},
 		{"internal/service/api/stream.go", regexp.MustCompile("`json:\"decision\" enum:\"([^\"]*)\"`"), plain, decisions},
+		{"internal/service/metrics/table.go", regexp.MustCompile(`(?m)^\t"decision": +(".*)$`), regexp.MustCompile("`(\\w+)`"), decisions},
 		{"internal/service/metrics/table.go", regexp.MustCompile(`"door": +"the door: (.*?), or the name`), quoted, doors},
 		{"docs/traces.md", regexp.MustCompile("\\| `door` \\| by which door the delivery came: (.*?);"), quoted, slices.DeleteFunc(slices.Clone(doors), func(d string) bool { return d == "proxy" })},
 		{"internal/service/auth/auth.go", regexp.MustCompile(`ownPrincipals = \[\]string\{"semel", "local", (.*?)\}`), quoted, principals},

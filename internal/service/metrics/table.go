@@ -1,11 +1,5 @@
 package metrics
 
-import (
-	"strings"
-
-	"github.com/semelhq/semel"
-)
-
 // Kind says how a metric behaves.
 type Kind string
 
@@ -31,7 +25,7 @@ type Metric struct {
 var Labels = map[string]string{
 	"door":        "the door: `http`, `proxy`, `api`, `forrst`, `ids`, `webhook`, `activitypub`, `whatsapp`, `a2a`, or the name that a program gives to its own",
 	"operation":   "the name of a configured operation",
-	"decision":    decisions(),
+	"decision":    "`execute`, `replay`, `in_flight`, `conflict`, `held`, `too_late`, `throttled`, `other_caller`, `other_door`, `superseded`, `sequence_gap`",
 	"code":        "the code of the refusal; `semel explain` says what each means",
 	"disposition": "`completed`, `rejected`, `failed`, `aborted`, `abandoned`, `held`",
 	"by":          "who ended it: `holder`, `reaper`, `reconciler`, `operator`",
@@ -45,18 +39,6 @@ var Labels = map[string]string{
 	"version":     "the program's version",
 	"goversion":   "the version of Go that built it",
 	"store":       "the kind of store",
-}
-
-// decisions are the values of the label decision.
-func decisions() string {
-	var b strings.Builder
-	for i, d := range semel.Decisions() {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString("`" + string(d) + "`")
-	}
-	return b.String()
 }
 
 // Table has all metrics.

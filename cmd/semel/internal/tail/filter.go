@@ -14,15 +14,7 @@ import (
 )
 
 // Decisions are the values of the qualifier decision, for help and completion.
-var Decisions = decisions()
-
-func decisions() []string {
-	var names []string
-	for _, d := range semel.Decisions() {
-		names = append(names, string(d))
-	}
-	return names
-}
+var Decisions = strings.Fields(strings.Trim(fmt.Sprint(semel.Decisions()), "[]"))
 
 // Filter selects events by the qualifiers of records, as far as they apply to events, and by
 // decision:D. The zero value selects all.
