@@ -102,7 +102,7 @@ func (d *delivery) answer(ctx context.Context) error {
 			// or the call waits for an earlier one of its sequence that isn't running.
 			age, lease = 0, d.op.Lease
 		}
-		ans.RetryAfter = d.op.latency.retryAfter(age, lease)
+		ans.RetryAfter = d.op.latency.RetryAfter(age, lease)
 	case Held:
 		ans.RetryAfter = d.op.ReconcileEvery
 		if cur.NextAt != 0 {
@@ -192,7 +192,7 @@ func (d *delivery) held(reason string) (*Record, error) {
 
 // charge is [Presented].Charge: it counts for the account of whoever sent the delivery.
 func (d *delivery) charge(ctx context.Context) func(bytes int64) bool {
-	charge, at := d.engine.quotas.charger(ctx, sentBy(&d.call, d.id)), d.at.now
+	charge, at := d.engine.quotas.charger(ctx, &d.call, d.id), d.at.now
 	if charge == nil {
 		return nil
 	}

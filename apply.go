@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/ratelimit"
 	"github.com/semelhq/semel/store"
 )
 
@@ -17,7 +18,7 @@ type version struct {
 	was      store.Attributes // of that version
 	evidence []store.Entry
 	deadline store.Instant // it must be written before; zero: no deadline
-	usage    usage
+	usage    ratelimit.Usage
 }
 
 func (v *version) write() store.Write {

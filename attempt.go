@@ -259,7 +259,7 @@ func (a *Attempt) finish(ev event) {
 // concluded cleans up after an attempt with a durable end, and reports it.
 func (a *Attempt) concluded() {
 	if a.ended != evHold {
-		a.op.latency.observe(a.rec.EndedAt.Sub(a.rec.StartedAt))
+		a.op.latency.Observe(a.rec.EndedAt.Sub(a.rec.StartedAt))
 	}
 	a.op.leases.remove(a)
 	a.handler.stop(nil)

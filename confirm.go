@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/engine/ratelimit"
 	"github.com/semelhq/semel/store"
 )
 
@@ -92,7 +93,7 @@ type confirming struct {
 
 // confirmationRate limits how fast a record issues tokens and counts wrong ones, unless
 // Operation.PerRecord does.
-var confirmationRate = Rate{PerSecond: 0.2, Burst: 20}
+var confirmationRate = ratelimit.Rate{PerSecond: 0.2, Burst: 20}
 
 // limitConfirming throttles a delivery that would cause a write although nothing can be
 // executed. A delivery with a valid token is never throttled.
@@ -103,7 +104,7 @@ func (d *delivery) limitConfirming(claim *Record) bool {
 	d.proof.counted = true
 	delay := d.throttled(&claim.ID)
 	if d.op.PerRecord.Burst == 0 {
-		delay = max(delay, d.engine.throttle.take(confirmationRate, bucketName{kind: "confirmation", id: claim.ID}, d.at.now))
+		delay = max(delay, d.engine.throttle.Take(confirmationRate, ratelimit.Name{Kind: "confirmation", ID: claim.ID}, d.at.now))
 	}
 	if delay == 0 {
 		return false

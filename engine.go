@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/ratelimit"
+	"github.com/semelhq/semel/internal/engine/waiting"
 	"github.com/semelhq/semel/store"
 )
 
@@ -104,7 +106,7 @@ type Engine struct {
 
 	waiters  waiters
 	turns    turns
-	throttle throttle
+	throttle ratelimit.Table
 	quotas   quotas
 
 	// background counts the goroutines that resolve writes after their caller
@@ -122,7 +124,7 @@ type operation struct {
 	engine *Engine
 	// declared is the call of Internal.Redeclare in which it was registered; 0 for none.
 	declared int
-	latency  latency
+	latency  waiting.Latency
 	leases   leases
 	asking   chan struct{} // bounds the open questions to the reconciler
 	// compensating bounds the compensations that are resumed.
@@ -165,8 +167,7 @@ func New(st Store, opts *Options) (*Engine, error) {
 	if _, err := rand.Read(e.revPrefix[:]); err != nil {
 		return nil, fmt.Errorf("semel: random prefix of revisions: %w", err)
 	}
-	e.waiters.init(e.opts.MaxWaiters)
-	e.turns.seats.max, e.turns.lines = e.opts.MaxWaiters, map[ID]line{}
+	e.waiters.Max, e.turns.seats.Max = e.opts.MaxWaiters, e.opts.MaxWaiters
 	e.internal = e.newOperation(Operation{Name: dispatchPrefix})
 	e.done, e.stop = context.WithCancel(context.Background())
 	e.ops.Store(&map[string]*operation{})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/ratelimit"
 	"github.com/semelhq/semel/store"
 )
 
@@ -221,7 +222,6 @@ const (
 	minWindow              = time.Second
 	maxWindow              = 10 * 365 * 24 * time.Hour
 	maxRate                = 1_000_000 // above it, rounding a token's time to whole nanoseconds is too coarse
-	maxRefill              = maxWindow // short enough that no sum of instants overflows
 )
 
 // withDefaults fills in the defaults.
@@ -292,7 +292,7 @@ func (op Operation) Validate() error {
 		odd := !(r.PerSecond >= 0 && r.PerSecond <= maxRate) || r.Burst < 0 || (r.PerSecond == 0) != (r.Burst == 0)
 		refuseIf(odd, "%s needs PerSecond, up to %d, and Burst above zero, or neither", name, maxRate)
 		refill := float64(r.Burst) / r.PerSecond
-		refuseIf(!odd && refill > maxRefill.Seconds(), "%s takes %.3g seconds to refill Burst, more than the %.0f of ten years", name, refill, maxRefill.Seconds())
+		refuseIf(!odd && refill > ratelimit.MaxRefill.Seconds(), "%s takes %.3g seconds to refill Burst, more than the %.0f of ten years", name, refill, ratelimit.MaxRefill.Seconds())
 	}
 	for _, name := range op.Effects {
 		refuseIf(name == "" || len(name) > store.MaxNameLen, "a name in Effects has %d bytes, not 1 to %d", len(name), store.MaxNameLen)

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/bits"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/ratelimit"
 	"github.com/semelhq/semel/store"
 )
 
@@ -82,92 +82,64 @@ func (l Limit) message() string {
 	return "too many duplicates"
 }
 
-// quotas are [Quotas] with their counts.
+// quotas are [Quotas] with what callers have used.
 type quotas struct {
-	Quotas
-	set   []quota // the quotas that are set
-	table throttle
-}
-
-type quota struct {
-	limit  Limit
-	most   int64
-	window time.Duration
-	tenant bool // counts all principals of a tenant together
-	// used returns the part of a write that counts here.
-	used func(u usage) int64
-	// unverified: it bounds only callers whom nobody has verified.
-	unverified bool
+	counts  ratelimit.Quotas
+	account func(ctx context.Context, rec *Record) (tenant, principal string)
 }
 
 func (q *quotas) init(opts Quotas) error {
-	q.Quotas = opts
-	q.Window = cmp.Or(q.Window, DefaultQuotaWindow)
-	if q.Window < 0 || q.Window > maxRefill {
+	window := cmp.Or(opts.Window, DefaultQuotaWindow)
+	if window < 0 || window > ratelimit.MaxRefill {
 		return errors.New("semel: Quotas.Window may not be negative, or longer than ten years")
 	}
-	records, bytes := func(u usage) int64 { return u.records }, func(u usage) int64 { return u.bytes }
-	for _, one := range []quota{
-		{limit: LimitPrincipalRecords, most: opts.PrincipalRecords, used: records},
-		{limit: LimitPrincipalBytes, most: opts.PrincipalBytes, used: bytes},
-		{limit: LimitTenantRecords, most: opts.TenantRecords, tenant: true, used: records},
-		{limit: LimitTenantBytes, most: opts.TenantBytes, tenant: true, used: bytes},
-		{limit: LimitUnverifiedHolds, most: opts.UnverifiedHolds, unverified: true, used: func(u usage) int64 { return u.holds }},
-		{limit: LimitAbortedCalls, most: opts.PrincipalRecords, window: tombstoneLife, unverified: true, used: func(u usage) int64 { return u.tombstones }},
+	q.account = opts.Account
+	records, bytes := func(u ratelimit.Usage) int64 { return u.Records }, func(u ratelimit.Usage) int64 { return u.Bytes }
+	holds, tombstones := func(u ratelimit.Usage) int64 { return u.Holds }, func(u ratelimit.Usage) int64 { return u.Tombstones }
+	for _, one := range []ratelimit.Quota{
+		{Limit: string(LimitPrincipalRecords), Most: opts.PrincipalRecords, Window: window, Used: records},
+		{Limit: string(LimitPrincipalBytes), Most: opts.PrincipalBytes, Window: window, Used: bytes},
+		{Limit: string(LimitTenantRecords), Most: opts.TenantRecords, Window: window, Tenant: true, Used: records},
+		{Limit: string(LimitTenantBytes), Most: opts.TenantBytes, Window: window, Tenant: true, Used: bytes},
+		{Limit: string(LimitUnverifiedHolds), Most: opts.UnverifiedHolds, Window: window, Unverified: true, Used: holds},
+		{Limit: string(LimitAbortedCalls), Most: opts.PrincipalRecords, Window: tombstoneLife, Unverified: true, Used: tombstones},
 	} {
-		one.window = cmp.Or(one.window, q.Window)
-		if one.most < 0 {
+		if one.Most < 0 {
 			return errors.New("semel: quotas may not be negative")
 		}
-		if one.most > 0 {
-			q.set = append(q.set, one)
+		if one.Most > 0 {
+			q.counts.Set = append(q.counts.Set, one)
 		}
 	}
 	return nil
 }
 
-// bucket names the bucket that counts a quota for a record.
-func (q *quotas) bucket(ctx context.Context, one *quota, rec *Record) bucketName {
-	tenant, principal := rec.ID.Tenant, cmp.Or(rec.Principal, rec.BoundTo)
-	if q.Account != nil {
-		tenant, principal = q.Account(ctx, rec)
-	}
-	if one.tenant {
-		principal = ""
-	}
-	return bucketName{kind: string(one.limit), id: ID{Tenant: tenant, Principal: principal}}
-}
+// none reports whether no quota is set.
+func (q *quotas) none() bool { return len(q.counts.Set) == 0 }
 
-// price is the time in which a quota refills by n.
-func (one *quota) price(n int64) time.Duration {
-	hi, lo := bits.Mul64(uint64(n), uint64(one.window))
-	if hi >= uint64(one.most) {
-		return maxRefill
+// accountOf returns whose quotas a record counts for.
+func (q *quotas) accountOf(ctx context.Context, rec *Record) ratelimit.Account {
+	if q.account == nil {
+		return ratelimit.Account{Tenant: rec.ID.Tenant, Principal: cmp.Or(rec.Principal, rec.BoundTo)}
 	}
-	d, _ := bits.Div64(hi, lo, uint64(one.most))
-	return time.Duration(min(d, uint64(maxRefill)))
-}
-
-// usage is how much of the quotas a write uses. Negative records go back to the quota.
-type usage struct {
-	records, bytes, holds, tombstones int64
-}
-
-func (u usage) plus(v usage) usage {
-	return usage{u.records + v.records, u.bytes + v.bytes, u.holds + v.holds, u.tombstones + v.tombstones}
+	tenant, principal := q.account(ctx, rec)
+	return ratelimit.Account{Tenant: tenant, Principal: principal}
 }
 
 // usageOf is how much of the quotas it uses to replace prev by next.
-func (q *quotas) usageOf(prev, next *Record) usage {
+func (q *quotas) usageOf(prev, next *Record) ratelimit.Usage {
 	switch {
-	case len(q.set) == 0, next.Mark != nil:
-		return usage{}
+	case q.none(), next.Mark != nil:
+		return ratelimit.Usage{}
 	case prev.Origin != next.Origin: // a new call
-		return usage{records: counted(next), bytes: payload(next), holds: heldUnverified(next)}
+		return ratelimit.Usage{Records: counted(next), Bytes: ratelimit.Bytes(next), Holds: heldUnverified(next)}
 	}
-	u := usage{records: counted(next) - counted(prev), bytes: max(0, payload(next)-payload(prev)), holds: heldUnverified(next) - heldUnverified(prev)}
+	u := ratelimit.Usage{
+		Records: counted(next) - counted(prev), Bytes: max(0, ratelimit.Bytes(next)-ratelimit.Bytes(prev)),
+		Holds: heldUnverified(next) - heldUnverified(prev),
+	}
 	if isTombstone(next) && !isTombstone(prev) {
-		u.tombstones = 1
+		u.Tombstones = 1
 	}
 	return u
 }
@@ -190,103 +162,34 @@ func counted(rec *Record) int64 {
 }
 
 // charge counts a write that was made, and gives back whatever the write proves to be nothing.
-func (q *quotas) charge(ctx context.Context, rec *Record, u usage) {
-	for i := range q.set {
-		one := &q.set[i]
-		switch n := one.used(u); {
-		case n > 0:
-			q.table.spend(q.bucket(ctx, one, rec), one.price(n), rec.UpdatedAt)
-		case n < 0:
-			q.table.giveBack(q.bucket(ctx, one, rec), one.price(-n))
-		}
+func (q *quotas) charge(ctx context.Context, rec *Record, u ratelimit.Usage) {
+	if u != (ratelimit.Usage{}) {
+		q.counts.Charge(q.accountOf(ctx, rec), u, rec.UpdatedAt)
 	}
 }
 
-// wait is how long the caller of claim must wait before it may begin a new call, and for
-// which limit. It is zero if claim is a further attempt of its call.
-func (q *quotas) wait(ctx context.Context, prev, claim *Record) (delay time.Duration, by Limit) {
-	if len(q.set) == 0 || prev.Origin == claim.Origin {
-		return 0, ""
-	}
-	for i := range q.set {
-		one := &q.set[i]
-		if one.unverified && claim.BoundTo == "" {
-			continue
-		}
-		if d := q.table.wait(q.bucket(ctx, one, claim), one.price(1), one.window, claim.UpdatedAt); d > delay {
-			delay, by = d, one.limit
-		}
-	}
-	return delay, by
-}
-
-// overQuota is [quotas.wait]; it is zero for the engine's own calls.
+// overQuota is how long the caller of claim must wait before it may begin a new call, and for
+// which limit. It is zero if claim is a further attempt of its call, and for the engine's own
+// calls.
 func (e *Engine) overQuota(ctx context.Context, prev, claim *Record) (time.Duration, Limit) {
-	if isOwn(ctx) {
+	if e.quotas.none() || isOwn(ctx) || prev.Origin == claim.Origin {
 		return 0, ""
 	}
-	return e.quotas.wait(ctx, prev, claim)
-}
-
-// payload is how many bytes of the record came from callers and handlers.
-func payload(r *Record) int64 {
-	n := len(r.ID.Key) + len(r.Payload) + len(r.HeldReason) + len(r.Result.Data) + size(r.Failure)
-	for i := range r.Effects {
-		ef := &r.Effects[i]
-		n += len(ef.Name) + len(ef.Result.Data) + size(ef.Failure)
-	}
-	for i := range r.Earlier {
-		n += size(r.Earlier[i].Failure)
-	}
-	for name, value := range r.Attributes {
-		n += len(name) + len(value)
-	}
-	for i := range r.Outbox {
-		n += len(r.Outbox[i].Payload)
-	}
-	return int64(n)
-}
-
-func size(f *store.Failure) int {
-	if f == nil {
-		return 0
-	}
-	return len(f.Code) + len(f.Message)
+	delay, by := e.quotas.counts.Wait(e.quotas.accountOf(ctx, claim), claim.BoundTo == "", claim.UpdatedAt)
+	return delay, Limit(by)
 }
 
 // charger returns a function that counts bytes which somebody keeps because of a delivery,
-// beside its record, against the quotas of bytes of whoever rec counts for. It reports false,
+// beside its record, against the quotas of bytes of whoever sent the call. It reports false,
 // and counts nothing, if they are over one of these quotas. It is nil if none is set.
-func (q *quotas) charger(ctx context.Context, rec *Record) func(bytes int64, at store.Instant) bool {
-	type account struct {
-		quota *quota
-		name  bucketName
-	}
-	var of []account
-	for i := range q.set {
-		if one := &q.set[i]; one.used(usage{bytes: 1}) > 0 {
-			of = append(of, account{one, q.bucket(ctx, one, rec)})
-		}
-	}
-	if of == nil {
+func (q *quotas) charger(ctx context.Context, call *Call, id ID) func(bytes int64, at store.Instant) bool {
+	if !q.counts.Counts(ratelimit.Usage{Bytes: 1}) {
 		return nil
 	}
+	of := q.accountOf(ctx, &Record{ID: id, Principal: call.Principal, BoundTo: call.BoundTo})
 	return func(bytes int64, at store.Instant) bool {
-		for _, a := range of {
-			if q.table.wait(a.name, a.quota.price(bytes), a.quota.window, at) > 0 {
-				return false
-			}
-		}
-		for _, a := range of {
-			q.table.spend(a.name, a.quota.price(bytes), at)
-		}
-		return true
+		return q.counts.Pay(of, ratelimit.Usage{Bytes: bytes}, at)
 	}
-}
-
-// sentBy is a record that counts for the account of whoever sent a call.
-func sentBy(call *Call, id ID) *Record {
-	return &Record{ID: id, Principal: call.Principal, BoundTo: call.BoundTo}
 }
 
 // entryOverhead is roughly how many bytes an entry of the evidence log takes in a store
@@ -294,10 +197,10 @@ func sentBy(call *Call, id ID) *Record {
 const entryOverhead = 256
 
 // withEvidence adds what the entries about a write take to what the write uses.
-func (q *quotas) withEvidence(u usage, entries []store.Entry) usage {
+func (q *quotas) withEvidence(u ratelimit.Usage, entries []store.Entry) ratelimit.Usage {
 	for i := range entries {
-		if len(q.set) > 0 {
-			u.bytes += int64(len(entries[i].Leaf)+len(entries[i].Opening)) + entryOverhead
+		if !q.none() {
+			u.Bytes += int64(len(entries[i].Leaf)+len(entries[i].Opening)) + entryOverhead
 		}
 	}
 	return u
@@ -306,12 +209,28 @@ func (q *quotas) withEvidence(u usage, entries []store.Entry) usage {
 // payer charges whoever sent a delivery for an entry that is written about it. It is nil if there
 // are no quotas of bytes, and for the engine's own calls.
 func (q *quotas) payer(ctx context.Context, op *Operation, call *Call) Payer {
-	if len(q.set) == 0 || isOwn(ctx) {
+	if q.none() || isOwn(ctx) {
 		return nil
 	}
-	charge := q.charger(ctx, sentBy(call, call.ID(op.Share)))
+	charge := q.charger(ctx, call, call.ID(op.Share))
 	if charge == nil {
 		return nil
 	}
 	return func(bytes int, at store.Instant) bool { return charge(int64(bytes)+entryOverhead, at) }
+}
+
+// throttled takes one token of the record and one of the principal, and returns
+// how long the caller has to wait if either has none.
+func (d *delivery) throttled(id *ID) time.Duration {
+	e, op, call, now := d.engine, d.op, &d.call, d.at.now
+	var delay time.Duration
+	if op.PerRecord.Burst > 0 {
+		delay = e.throttle.Take(ratelimit.Rate(op.PerRecord), ratelimit.Name{Kind: "record", ID: *id}, now)
+	}
+	if op.PerPrincipal.Burst > 0 {
+		who := cmp.Or(call.Principal, call.BoundTo)
+		name := ratelimit.Name{Kind: "principal", ID: ID{Tenant: call.Tenant, Principal: who, Operation: call.Operation}}
+		delay = max(delay, e.throttle.Take(ratelimit.Rate(op.PerPrincipal), name, now))
+	}
+	return delay
 }

@@ -2,10 +2,11 @@ package semel
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/semelhq/semel/internal/engine/line"
+	"github.com/semelhq/semel/internal/engine/waiting"
 )
 
 const (
@@ -13,15 +14,8 @@ const (
 	// that time by an upstream that takes a third of a second, and a client that gives up
 	// after ten seconds still gets an answer.
 	turnWait = 5 * time.Second
-	// turnLasts is how long a delivery may take to claim when its turn has come, such as to
-	// send its body. Then the next may claim as well: whoever sends slowly must not keep
-	// the others waiting.
-	turnLasts = 2 * time.Second
 	// turnRetry is when to ask again if there was no place, or no turn.
 	turnRetry = time.Second
-	// maxInLine bounds the deliveries that wait at one key, and with them their memory and
-	// connections. A caller from a network with a place is 16th at most.
-	maxInLine = 16
 )
 
 // turn is a delivery's place in the line of its key.
@@ -31,46 +25,16 @@ type turn struct {
 	share  Share         // of its operation, which may be declared anew meanwhile
 }
 
-// turns orders the deliveries of callers whom nobody has verified. While an attempt runs,
-// deliveries with another credential wait in line, fairly by network. When it has ended, the
-// next one may claim, and the network that had its turn goes to the end: asking all the time
-// gets a caller no more turns than asking once.
-//
-// The queue is this engine's alone, and it only says who waits: the stored record decides what
-// a delivery gets.
+// turns are the lines of deliveries of callers whom nobody has verified.
 type turns struct {
+	line.Lines
 	last  atomic.Uint64 // number
-	seats seats[[16]byte]
-
-	mu    sync.Mutex
-	lines map[ID]line
+	seats waiting.Seats[[16]byte]
 }
 
-// line is the line at one key. There is one while an attempt runs or somebody waits.
-type line struct {
-	holder  uint64   // the number of the delivery that has the turn
-	boundTo string   // of the holder
-	network [16]byte // of the holder
-	claimed bool     // the holder has claimed; its turn lasts until the attempt ends
-	until   time.Duration
-	waiting *queue // nil: nobody has ever waited
-}
-
-// queue holds the deliveries that wait at one key, by network, the next one first.
-type queue struct {
-	places []place
-	count  int
-}
-
-type place struct {
-	network [16]byte
-	waiters []*waiter
-}
-
-type waiter struct {
-	number  uint64
-	boundTo string
-	over    chan bool // gets whether the waiter's turn has come, or it must leave
+// inLine is the call as it stands in a line.
+func (c *Call) inLine() line.Caller {
+	return line.Caller{Key: c.ID(c.turn.share), Number: c.turn.number, BoundTo: c.BoundTo, Network: c.Network}
 }
 
 // Turn waits until it's the turn of a delivery that is bound to an unverified caller, and
@@ -91,11 +55,12 @@ func (in Internal) Turn(ctx context.Context, call *Call) (ans Answer, ok bool) {
 	}
 	began := e.elapsed()
 	call.turn = turn{e.turns.last.Add(1), began + turnWait, op.Share}
-	if e.turns.free(call) {
+	mine := call.inLine()
+	if e.turns.Free(&mine) {
 		return Answer{}, true
 	}
 	d := delivery{engine: e, op: op, call: *call, id: call.ID(op.Share), began: began}
-	if d.takeTurn(ctx) || e.turns.free(call) {
+	if d.takeTurn(ctx) || e.turns.Free(&mine) {
 		return Answer{}, true
 	}
 	d.ans = Answer{Decision: InFlight, Record: &Record{ID: d.id}, RetryAfter: turnRetry}
@@ -110,19 +75,21 @@ func (in Internal) Turn(ctx context.Context, call *Call) (ans Answer, ok bool) {
 // a call that has taken none.
 func (in Internal) EndTurn(call *Call) {
 	if e := in.engine; call.turn.number != 0 {
-		e.turns.end(call, e.elapsed())
+		mine := call.inLine()
+		e.turns.End(&mine, e.elapsed())
 	}
 }
 
 // myTurn lets a delivery claim only if it's its turn, and has it wait for that. One that has
 // taken no turn always may.
 func (d *delivery) myTurn(ctx, calls context.Context) (next progress, err error) {
-	switch turns := &d.engine.turns; {
-	case d.call.turn.number == 0 || turns.claim(&d.call):
+	turns, mine := &d.engine.turns, d.call.inLine()
+	switch {
+	case mine.Number == 0 || turns.Claim(&mine):
 		return proceed, nil
 	case !d.looked: // perhaps there is an outcome already
 		return startOver, d.look(calls)
-	case d.takeTurn(ctx) || turns.over(&d.call):
+	case d.takeTurn(ctx) || turns.Over(&mine):
 		return startOver, d.look(ctx)
 	}
 	d.foreign = true
@@ -139,11 +106,12 @@ func (d *delivery) takeTurn(ctx context.Context) bool {
 	}
 	start := e.elapsed()
 	wait := max(d.call.turn.until, d.began+d.waitTime()) - start
-	if wait <= 0 || !e.turns.seats.admit(d.call.Network) {
+	if wait <= 0 || !e.turns.seats.Admit(d.call.Network) {
 		return false
 	}
-	defer e.turns.seats.dismiss(d.call.Network)
-	over := e.turns.join(&d.call, start)
+	defer e.turns.seats.Dismiss(d.call.Network)
+	me := d.call.inLine()
+	over := e.turns.Join(&me, start)
 	if over == nil {
 		return false
 	}
@@ -153,184 +121,12 @@ func (d *delivery) takeTurn(ctx context.Context) bool {
 	select {
 	case mine = <-over:
 	case <-end.C:
-		mine = e.turns.leave(&d.call)
+		mine = e.turns.Leave(&me)
 	case <-ctx.Done():
-		mine = e.turns.leave(&d.call)
+		mine = e.turns.Leave(&me)
 	case <-e.done.Done():
-		mine = e.turns.leave(&d.call)
+		mine = e.turns.Leave(&me)
 	}
 	d.waited += e.elapsed() - start
 	return mine
-}
-
-// free reports whether a delivery needn't wait: there is no line at its key, or it is of the
-// same caller, who may learn at once how the first delivery is doing.
-func (t *turns) free(call *Call) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l, there := t.lines[call.ID(call.turn.share)]
-	return !there || l.boundTo == call.BoundTo
-}
-
-// over reports whether there is no line any more.
-func (t *turns) over(call *Call) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, there := t.lines[call.ID(call.turn.share)]
-	return !there
-}
-
-// claim reports whether it's the delivery's turn, which then lasts until it ends.
-func (t *turns) claim(call *Call) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	id := call.ID(call.turn.share)
-	l, there := t.lines[id]
-	if !there {
-		l = line{holder: call.turn.number, boundTo: call.BoundTo, network: call.Network}
-	}
-	if l.holder != call.turn.number {
-		return false
-	}
-	l.claimed = true
-	t.lines[id] = l
-	return true
-}
-
-// end ends a delivery's turn.
-func (t *turns) end(call *Call, now time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	id := call.ID(call.turn.share)
-	if l, there := t.lines[id]; there && l.holder == call.turn.number {
-		t.next(id, l, now)
-	}
-}
-
-// next gives the turn to the next one in line. The caller holds t.mu.
-func (t *turns) next(id ID, l line, now time.Duration) {
-	if l.empty() {
-		delete(t.lines, id)
-		return
-	}
-	w, network := l.waiting.pop(l.network)
-	l = line{holder: w.number, boundTo: w.boundTo, network: network, until: now + turnLasts, waiting: l.waiting}
-	t.lines[id] = l
-	if !l.empty() {
-		t.passLater(id, l, now)
-	}
-	w.over <- true
-}
-
-// passLater lets a turn pass on if the delivery hasn't claimed when it's over.
-func (t *turns) passLater(id ID, l line, now time.Duration) {
-	time.AfterFunc(l.until-now, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if cur, there := t.lines[id]; there && cur.holder == l.holder && !cur.claimed {
-			t.next(id, cur, l.until)
-		}
-	})
-}
-
-// join puts a delivery into the line at its key, and returns the channel that tells when
-// it's over. It is nil if the delivery can't wait: there is no line, or no place in it.
-func (t *turns) join(call *Call, now time.Duration) <-chan bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	id := call.ID(call.turn.share)
-	l, there := t.lines[id]
-	if !there || l.holder == call.turn.number {
-		return nil
-	}
-	if l.waiting == nil {
-		l.waiting = new(queue)
-		t.lines[id] = l
-	}
-	first := l.empty()
-	w := &waiter{call.turn.number, call.BoundTo, make(chan bool, 1)}
-	if !l.waiting.push(call.Network, w) {
-		return nil
-	}
-	if first && !l.claimed {
-		t.passLater(id, l, now)
-	}
-	return w.over
-}
-
-// leave takes a delivery out of the line, unless its turn has come meanwhile.
-func (t *turns) leave(call *Call) (mine bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l, there := t.lines[call.ID(call.turn.share)]
-	if there && l.holder != call.turn.number {
-		l.waiting.remove(call.turn.number)
-	}
-	return there && l.holder == call.turn.number
-}
-
-func (l *line) empty() bool { return l.waiting == nil || l.waiting.count == 0 }
-
-// push adds a waiter at the end, in the place of its network. If the line is full, the
-// network with the most waiters loses its newest, provided that it has more than this one
-// would have. Otherwise push reports false.
-func (q *queue) push(network [16]byte, w *waiter) bool {
-	at := slices.IndexFunc(q.places, func(p place) bool { return p.network == network })
-	if q.count == maxInLine {
-		most, own := 0, 0
-		for i := range q.places {
-			if len(q.places[i].waiters) > len(q.places[most].waiters) {
-				most = i
-			}
-		}
-		if at >= 0 {
-			own = len(q.places[at].waiters)
-		}
-		p := &q.places[most]
-		if len(p.waiters) <= own+1 {
-			return false
-		}
-		last := len(p.waiters) - 1
-		p.waiters[last].over <- false
-		p.waiters = p.waiters[:last]
-		q.count--
-	}
-	if at < 0 {
-		at = len(q.places)
-		q.places = append(q.places, place{network: network})
-	}
-	q.places[at].waiters = append(q.places[at].waiters, w)
-	q.count++
-	return true
-}
-
-// pop takes out who is next. The network that had its turn goes to the end before.
-func (q *queue) pop(had [16]byte) (*waiter, [16]byte) {
-	if at := slices.IndexFunc(q.places, func(p place) bool { return p.network == had }); at >= 0 {
-		p := q.places[at]
-		q.places = append(slices.Delete(q.places, at, at+1), p)
-	}
-	w, network := q.places[0].waiters[0], q.places[0].network
-	q.remove(w.number)
-	return w, network
-}
-
-// remove takes out a waiter, if it's there.
-func (q *queue) remove(number uint64) {
-	if q == nil {
-		return
-	}
-	for i := range q.places {
-		p := &q.places[i]
-		at := slices.IndexFunc(p.waiters, func(w *waiter) bool { return w.number == number })
-		if at < 0 {
-			continue
-		}
-		p.waiters = slices.Delete(p.waiters, at, at+1)
-		q.count--
-		if len(p.waiters) == 0 {
-			q.places = slices.Delete(q.places, i, i+1)
-		}
-		return
-	}
 }

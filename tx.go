@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/ratelimit"
 	"github.com/semelhq/semel/store"
 )
 
@@ -84,8 +85,8 @@ type txStore struct {
 	// whole: the engine started the transaction itself, so nobody can see the claim
 	// before the outcome, and both are one write.
 	whole bool
-	claim *version // kept until it is written with the outcome
-	used  usage    // what the writes count for in quotas
+	claim *version        // kept until it is written with the outcome
+	used  ratelimit.Usage // what the writes count for in quotas
 }
 
 // apply is [Engine.apply] in the transaction. The record that it returns is v.rec, and
@@ -102,9 +103,9 @@ func (s *txStore) apply(ctx context.Context, v version) (*Record, bool, error) {
 	}
 	if c := s.claim; c != nil {
 		// The claim was never written by itself, so this write covers both.
-		v.expect, v.evidence, v.usage = c.expect, slices.Concat(c.evidence, v.evidence), v.usage.plus(c.usage)
+		v.expect, v.evidence, v.usage = c.expect, slices.Concat(c.evidence, v.evidence), v.usage.Plus(c.usage)
 	}
-	s.used = s.used.plus(v.usage)
+	s.used = s.used.Plus(v.usage)
 	v.deadline = 0 // the commit has none
 	applied, err := s.Apply(ctx, v.write())
 	switch {

@@ -1,7 +1,8 @@
-package semel
+// Package ratelimit counts by token buckets what callers use: how often they repeat calls, and how
+// much they have stored.
+package ratelimit
 
 import (
-	"cmp"
 	"hash/maphash"
 	"math"
 	"sync"
@@ -10,21 +11,21 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// throttle is token buckets in bounded memory: a set-associative table. A bucket is one
+// Table has token buckets in bounded memory: a set-associative table. A bucket is one
 // instant, the time at which it will be full again. If all slots of a set are in use, the
 // bucket that is nearest to full is replaced, which loses the least.
-type throttle struct {
+type Table struct {
 	once sync.Once // makes seed and sets
 	seed maphash.Seed
-	sets *[throttleSets][throttleWays]bucket
+	sets *[tableSets][tableWays]bucket
 	mu   sync.Mutex // guards the buckets
 }
 
 // The table is bounded to 1 MiB. With one slot in a set, two callers that fall on it would
 // forget each other's use with every call and so have no limit. With four it takes five.
 const (
-	throttleSets = 1 << 14
-	throttleWays = 4
+	tableSets = 1 << 14
+	tableWays = 4
 )
 
 type bucket struct {
@@ -32,30 +33,25 @@ type bucket struct {
 	fullAt store.Instant
 }
 
-// throttled takes one token of the record and one of the principal, and returns
-// how long the caller has to wait if either has none.
-func (d *delivery) throttled(id *ID) time.Duration {
-	e, op, call, now := d.engine, d.op, &d.call, d.at.now
-	var delay time.Duration
-	if op.PerRecord.Burst > 0 {
-		delay = e.throttle.take(op.PerRecord, bucketName{kind: "record", id: *id}, now)
-	}
-	if op.PerPrincipal.Burst > 0 {
-		who := cmp.Or(call.Principal, call.BoundTo)
-		name := bucketName{kind: "principal", id: ID{Tenant: call.Tenant, Principal: who, Operation: call.Operation}}
-		delay = max(delay, e.throttle.take(op.PerPrincipal, name, now))
-	}
-	return delay
+// Name names a bucket, by the kind of use that it counts and by the user.
+type Name struct {
+	Kind string
+	ID   store.ID
 }
 
-type bucketName struct {
-	kind string
-	id   ID
+// Rate is a number of tokens that come back each second, and how many there are at most.
+type Rate struct {
+	PerSecond float64
+	Burst     int
 }
 
-// take takes a token from the named bucket, or returns the time until there is
-// one. The rate is one that Operation.Validate accepts.
-func (t *throttle) take(r Rate, name bucketName, now store.Instant) time.Duration {
+// MaxRefill is the longest time that a bucket may take to fill, and the largest debt: short
+// enough that no sum of instants overflows.
+const MaxRefill = 10 * 365 * 24 * time.Hour
+
+// Take takes a token from the named bucket, or returns the time until there is
+// one. The rate fills within [MaxRefill].
+func (t *Table) Take(r Rate, name Name, now store.Instant) time.Duration {
 	perToken := time.Duration(math.Round(float64(time.Second) / r.PerSecond))
 	refill := time.Duration(r.Burst) * perToken
 	b, h := t.lock(name)
@@ -73,8 +69,8 @@ func (t *throttle) take(r Rate, name bucketName, now store.Instant) time.Duratio
 	return 0
 }
 
-// wait is the time until the named bucket, which takes refill to fill, has cost left.
-func (t *throttle) wait(name bucketName, cost, refill time.Duration, now store.Instant) time.Duration {
+// Wait is the time until the named bucket, which takes refill to fill, has cost left.
+func (t *Table) Wait(name Name, cost, refill time.Duration, now store.Instant) time.Duration {
 	b, h := t.lock(name)
 	defer t.mu.Unlock()
 	if b.tag != h {
@@ -83,21 +79,21 @@ func (t *throttle) wait(name bucketName, cost, refill time.Duration, now store.I
 	return b.wait(cost, refill, now)
 }
 
-// spend takes cost from the named bucket, even if it has less. The debt is bounded, so
+// Spend takes cost from the named bucket, even if it has less. The debt is bounded, so
 // that no sum of instants overflows.
-func (t *throttle) spend(name bucketName, cost time.Duration, now store.Instant) {
+func (t *Table) Spend(name Name, cost time.Duration, now store.Instant) {
 	b, h := t.lock(name)
 	defer t.mu.Unlock()
 	if b.tag != h {
 		*b = bucket{tag: h}
 	}
 	b.spend(cost, now)
-	b.fullAt = min(b.fullAt, now.Add(maxRefill))
+	b.fullAt = min(b.fullAt, now.Add(MaxRefill))
 }
 
-// giveBack undoes a spend. Of a bucket that was replaced meanwhile there is nothing left
+// GiveBack undoes a [Table.Spend]. Of a bucket that was replaced meanwhile there is nothing left
 // to undo.
-func (t *throttle) giveBack(name bucketName, cost time.Duration) {
+func (t *Table) GiveBack(name Name, cost time.Duration) {
 	b, h := t.lock(name)
 	defer t.mu.Unlock()
 	if b.tag == h {
@@ -107,11 +103,11 @@ func (t *throttle) giveBack(name bucketName, cost time.Duration) {
 
 // lock locks the table and returns the named bucket, with tag h, or the one to replace, with
 // another tag.
-func (t *throttle) lock(name bucketName) (b *bucket, h uint64) {
-	t.once.Do(func() { t.seed, t.sets = maphash.MakeSeed(), new([throttleSets][throttleWays]bucket) })
+func (t *Table) lock(name Name) (b *bucket, h uint64) {
+	t.once.Do(func() { t.seed, t.sets = maphash.MakeSeed(), new([tableSets][tableWays]bucket) })
 	h = maphash.Comparable(t.seed, name)
 	t.mu.Lock()
-	set := &t.sets[h%throttleSets]
+	set := &t.sets[h%tableSets]
 	b = &set[0]
 	for i := range set {
 		if set[i].tag == h {
