@@ -2,15 +2,12 @@ package semel
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"slices"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/erasure"
 	"github.com/semelhq/semel/store"
 )
 
@@ -19,120 +16,11 @@ import (
 var erasedID = ID{Operation: reservedPrefix + "erased", Key: "erased"}
 
 const (
-	// erasedFor is how long an erasure is listed: longer than anything beside a record names
-	// an identity (a week), and longer than a sender repeats an event of a payment (30 days).
-	erasedFor = 31 * 24 * time.Hour
-	// maxErased bounds the list, some 100 KB.
-	maxErased = 4096
 	// erasedPause is how often Run reads the list. People wait for its news.
 	erasedPause = 2 * time.Second
 	// erasedLate is how long after an erasure a program may still note an earlier decision.
 	erasedLate = 10 * time.Second
 )
-
-// erasure says that an identity was erased, without telling which.
-type erasure struct {
-	at store.Instant
-	// blinded: the digest is [Witness.Subject]. Otherwise it is keyed with the list's own key.
-	blinded bool
-	digest  store.Subject
-}
-
-// erasures is the list, the oldest first.
-type erasures struct {
-	key     [32]byte
-	missing store.Instant // erasures until then may not be listed
-	list    []erasure
-}
-
-// erasureForm is the form of the list, its first byte. The rest is the key, missing, and for
-// each erasure its time, whether it is blinded, and the digest.
-const (
-	erasureForm = 1
-	erasureHead = 1 + 32 + 8
-	erasureSize = 8 + 1 + 16
-)
-
-var errNewerErasures = &Error{Code: CodeUnsupported, Message: "a newer program keeps the list of what was erased: use that one, or a later one"}
-
-func parseErasures(data []byte) (l erasures, err error) {
-	if len(data) == 0 {
-		_, _ = rand.Read(l.key[:]) // which never fails
-		return l, nil
-	}
-	if data[0] != erasureForm || len(data) < erasureHead || (len(data)-erasureHead)%erasureSize != 0 {
-		return l, errNewerErasures
-	}
-	copy(l.key[:], data[1:])
-	l.missing = store.Instant(binary.BigEndian.Uint64(data[33:]))
-	for one := range slices.Chunk(data[erasureHead:], erasureSize) {
-		l.list = append(l.list, erasure{store.Instant(binary.BigEndian.Uint64(one)), one[8] == 1, store.Subject(one[9:])})
-	}
-	return l, nil
-}
-
-func (l *erasures) encode() []byte {
-	b := append([]byte{erasureForm}, l.key[:]...)
-	b = binary.BigEndian.AppendUint64(b, uint64(l.missing))
-	for _, one := range l.list {
-		b = binary.BigEndian.AppendUint64(b, uint64(one.at))
-		b = append(b, 0)
-		if one.blinded {
-			b[len(b)-1] = 1
-		}
-		b = append(b, one.digest[:]...)
-	}
-	return b
-}
-
-// digest is that of an identity: by the secret of the evidence log, which is in no store, or
-// where this program has none, by the key in the list. A plain digest could be found by trying
-// names, such as addresses of mail.
-func (l *erasures) digest(w Witness, id ID) (d store.Subject, blinded bool) {
-	if w != nil {
-		return w.Subject(id), true
-	}
-	of := id.Digest()
-	mac := hmac.New(sha256.New, l.key[:])
-	mac.Write(of[:])
-	return store.Subject(mac.Sum(nil)), false
-}
-
-// add lists an identity as erased now.
-func (l *erasures) add(w Witness, id ID, now store.Instant) {
-	d, blinded := l.digest(w, id)
-	l.list = slices.DeleteFunc(l.list, func(one erasure) bool { return one.digest == d || one.at.Add(erasedFor) < now })
-	l.list = append(l.list, erasure{now, blinded, d})
-	if n := len(l.list) - maxErased; n > 0 {
-		l.missing = l.list[n-1].at
-		l.list = l.list[n:]
-	}
-}
-
-// includes returns a function that reports whether to erase what a program knows of an
-// identity from a given time. The program last read the list at read. In doubt the answer is
-// yes: for erasures by a secret that isn't here, and for ones that have left the list.
-func (l *erasures) includes(w Witness, read store.Instant) func(ID, time.Time) bool {
-	at := make(map[erasure]store.Instant, len(l.list)) // by blinded and digest
-	var all store.Instant
-	if read <= l.missing {
-		all = l.missing
-	}
-	for _, one := range l.list {
-		if one.blinded && w == nil {
-			all = max(all, one.at)
-		}
-		at[erasure{0, one.blinded, one.digest}] = one.at
-	}
-	return func(id ID, when time.Time) bool {
-		var until store.Instant
-		for _, w := range []Witness{nil, w} {
-			d, blinded := l.digest(w, id)
-			until = max(until, at[erasure{0, blinded, d}])
-		}
-		return !when.After(max(until, all).Time()) && max(until, all) != 0
-	}
-}
 
 // eraseRecord erases everything that names an identity, except its record.
 func (e *Engine) eraseRecord(ctx context.Context, rec *Record) error {
@@ -206,17 +94,20 @@ func (in Internal) Erased(ctx context.Context, ids ...ID) (bool, error) {
 	if err != nil || v.Data == nil {
 		return false, err
 	}
-	l, err := parseErasures(v.Data)
+	l, err := erasure.Parse(v.Data)
 	if err != nil {
 		return false, err
 	}
 	now, err := e.now(call)
-	return slices.ContainsFunc(ids, func(id ID) bool {
-		return slices.ContainsFunc([]Witness{nil, e.opts.Witness}, func(w Witness) bool {
-			d, _ := l.digest(w, id)
-			return slices.ContainsFunc(l.list, func(one erasure) bool { return one.digest == d && now < one.at.Add(erasedFor) })
-		})
-	}), err
+	return slices.ContainsFunc(ids, func(id ID) bool { return l.Lists(e.blind(), id, now) }), err
+}
+
+// blind digests identities by the secret of the evidence log, if this program has it.
+func (e *Engine) blind() erasure.Blind {
+	if e.opts.Witness == nil {
+		return nil
+	}
+	return e.opts.Witness.Subject
 }
 
 // declareErased lists an identity as erased.
@@ -228,11 +119,11 @@ func (e *Engine) declareErased(ctx context.Context, id ID) error {
 		return err
 	}
 	return store.NewCell(e.store, erasedID).Change(call, func(old store.CellValue) (store.CellValue, error) {
-		l, err := parseErasures(old.Data)
-		l.add(e.opts.Witness, id, now)
+		l, err := erasure.Parse(old.Data)
+		l.Add(e.blind(), id, now)
 		// A crash before this write leaves the record, and so does one after it: whoever was
 		// cut off erases it again.
-		return store.CellValue{Data: l.encode(), KeepFor: erasedFor}, err
+		return store.CellValue{Data: l.Encode(), KeepFor: erasure.For}, err
 	})
 }
 
@@ -275,9 +166,9 @@ func (e *Engine) tellErased(ctx context.Context) {
 	if v.Revision.IsZero() || v.At.Add(erasedLate) < read {
 		return
 	}
-	l, err := parseErasures(v.Data)
+	l, err := erasure.Parse(v.Data)
 	if err != nil {
-		l.missing = v.At // a newer program's
+		l.Missing = v.At // a newer program's
 	}
-	e.events.Erased(Event{At: v.At.Time(), Erased: l.includes(e.opts.Witness, read)})
+	e.events.Erased(Event{At: v.At.Time(), Erased: l.Includes(e.blind(), read)})
 }
