@@ -48,7 +48,7 @@ func (e *Engine) applyClaim(ctx context.Context, v *version) (*Record, bool, err
 // the store has refused a try.
 func (e *Engine) send(ctx context.Context, v *version, retryRefused bool) (*Record, bool, error) {
 	call, own := e.storeCall(ctx)
-	defer own.end()
+	defer own.End()
 	b := newBackoff()
 	unknown := false // whether one of the tries may have arrived
 	for try := 1; ; try++ {
@@ -162,7 +162,7 @@ func (e *Engine) goOn(ctx context.Context, n *Swept, places chan struct{}, op *o
 // retryingRead is read with retries, until Options.StoreTimeout.
 func (e *Engine) retryingRead(ctx context.Context) (reading, error) {
 	call, own := e.storeCall(ctx)
-	defer own.end()
+	defer own.End()
 	at, err := e.read(call)
 	for b := newBackoff(); err != nil && b.wait(call); {
 		at, err = e.read(call)

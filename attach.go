@@ -18,7 +18,7 @@ func (a *Attempt) Detach() {
 // detach is Detach for callers that hold a.mu.
 func (a *Attempt) detach() {
 	a.detached = true
-	a.op.leases.remove(a)
+	a.op.leases.Remove(&a.lease)
 }
 
 // Attach returns the attempt that holds, or held, the record under the fence, for a
@@ -49,7 +49,7 @@ func (e *Engine) attached(ctx context.Context, op *operation, rec *Record) *Atte
 	a := &Attempt{op: op, parent: ctx, detached: true, claim: rec, rec: rec}
 	if rec.State.Terminal() {
 		a.ended = endedBy(rec.Disposition)
-		a.handler.stop(nil)
+		a.handler.Stop(nil)
 	}
 	return a
 }
@@ -149,7 +149,7 @@ func (a *Attempt) Release(ctx context.Context) (bool, error) {
 	_, released, err := e.release(ctx, a.op, a.rec)
 	if released {
 		a.ended = evAbort
-		a.handler.stop(nil)
+		a.handler.Stop(nil)
 	}
 	if err != nil { // the claim itself is stored, so nothing of it can still arrive
 		e.releaseLater(release{op: a.op, id: a.rec.ID, claims: []store.Revision{a.rec.Revision}})

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/callctx"
+	"github.com/semelhq/semel/internal/engine/renewal"
 	"github.com/semelhq/semel/store"
 )
 
@@ -38,11 +40,11 @@ type Attempt struct {
 	added time.Duration
 
 	// lease is the attempt's entry among the leases to renew.
-	lease leaseEntry
+	lease renewal.Lease[*Attempt]
 
 	// handler is the handler's context. It has its own lock, so that the handler can be
 	// told to stop while mu is held for a store that doesn't answer.
-	handler handlerContext
+	handler callctx.Handler
 
 	claim *Record // as it was written first; never changed
 }
@@ -61,7 +63,7 @@ func (a *Attempt) leased(since time.Duration) {
 		return
 	}
 	a.until = since + handlerTime(a.claim.Policy.Lease)
-	a.op.leases.add(a, since)
+	a.op.leases.Add(&a.lease, a, since)
 }
 
 // handlerTime is how long the handler may run under a lease: it has the last tenth to
@@ -79,7 +81,7 @@ func (a *Attempt) overdue() bool {
 // the caller hangs up. It is cancelled when the lease is lost, with [ErrLeaseLost]
 // as cause, and when the attempt has ended.
 func (a *Attempt) Context() context.Context {
-	return a.handler.get(a.parent)
+	return a.handler.Get(a.parent)
 }
 
 // ID is the identity of the call.
@@ -195,7 +197,7 @@ func (a *Attempt) tryEnd(ctx context.Context, ev event, res Result, f *store.Fai
 		return a.endedAlready(ev, res, f)
 	}
 	ctx, own := a.tx.storeCall(ctx, a.op.engine) // the clock and the write share a limit
-	defer own.end()
+	defer own.End()
 	// A crash before this write leaves a lease that ends and an attempt that is
 	// settled by policy. A crash after it leaves nothing to do: duplicates
 	// find the outcome.
@@ -261,8 +263,8 @@ func (a *Attempt) concluded() {
 	if a.ended != evHold {
 		a.op.latency.Observe(a.rec.EndedAt.Sub(a.rec.StartedAt))
 	}
-	a.op.leases.remove(a)
-	a.handler.stop(nil)
+	a.op.leases.Remove(&a.lease)
+	a.handler.Stop(nil)
 	a.op.engine.ended(a.rec, byHolder, a.added)
 }
 
@@ -420,60 +422,10 @@ func (a *Attempt) rebase(cur *Record) error {
 
 // lose tells the handler to stop. It may be called with or without a.mu.
 func (a *Attempt) lose(err error) {
-	if !a.handler.stop(err) {
+	if !a.handler.Stop(err) {
 		return
 	}
 	if f := a.op.engine.events.LeaseLost; f != nil {
 		f(Event{ID: a.claim.ID, Attempt: a.claim.Attempt, Fence: a.claim.Fence, Err: err})
 	}
-}
-
-// handlerContext tells the handler to stop. It creates the context on demand, because most
-// attempts end without using it.
-type handlerContext struct {
-	mu      sync.Mutex
-	stopped bool
-	cause   error           // why, if the attempt hadn't ended
-	ctx     context.Context // nil until asked for
-	cancel  context.CancelCauseFunc
-}
-
-func (h *handlerContext) get(parent context.Context) context.Context {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ctx == nil {
-		h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(parent))
-		if h.stopped {
-			h.cancel(h.cause)
-		}
-	}
-	return h.ctx
-}
-
-// stop cancels the context. It reports false if it was stopped before.
-func (h *handlerContext) stop(cause error) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.stopped {
-		return false
-	}
-	h.stopped, h.cause = true, cause
-	if h.cancel != nil {
-		h.cancel(cause)
-	}
-	return true
-}
-
-// isStopped reports whether the attempt ended or its handler's context was cancelled.
-func (h *handlerContext) isStopped() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.stopped
-}
-
-// lost returns why the handler's context was cancelled before its attempt ended, or nil.
-func (h *handlerContext) lost() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.cause
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/store"
 )
 
@@ -131,9 +132,9 @@ func (d *delivery) begin(ctx context.Context) error {
 	// usually all there is, and share a time limit.
 	calls := ctx
 	if d.tx == nil {
-		var own *storeCall
+		var own *callctx.Call
 		calls, own = d.engine.storeCall(ctx)
-		defer own.end()
+		defer own.End()
 	}
 	if d.op.Confirmation != nil || d.op.Sequenced || d.engine.extras.Local {
 		// A token or a number is compared with the record, so the record is read first.

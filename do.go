@@ -91,7 +91,7 @@ func (a *Attempt) endBy(ctx context.Context, res Result, err error) error {
 	end := EndingOf(err, a.Record().Effects, a.op.Financial)
 	end.Result = res
 	if end.Unmarked || end.Disposition == DispositionFailed {
-		if lost := a.handler.lost(); lost != nil {
+		if lost := a.handler.Lost(); lost != nil {
 			// The engine stopped the handler, so its error says nothing about the work. When
 			// the lease ends, the ledger and the policy decide.
 			return lost

@@ -129,7 +129,7 @@ func (a *Attempt) startEffect(ctx context.Context, name string, notCalled bool) 
 	if a.ended != evNone {
 		return ef, &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended"}
 	}
-	if err := a.handler.lost(); err != nil {
+	if err := a.handler.Lost(); err != nil {
 		return ef, err
 	}
 	if a.overdue() {
@@ -197,7 +197,7 @@ func (a *Attempt) startEffect(ctx context.Context, name string, notCalled bool) 
 		return ef, err
 	}
 	a.leased(since)
-	lost := a.handler.lost()
+	lost := a.handler.Lost()
 	if lost == nil && a.overdue() {
 		lost = &Error{Code: CodeLeaseLost, Message: "the store took longer than the lease"}
 		a.lose(lost)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/engine/ratelimit"
+	"github.com/semelhq/semel/internal/engine/renewal"
 	"github.com/semelhq/semel/internal/engine/waiting"
 	"github.com/semelhq/semel/store"
 )
@@ -125,7 +126,7 @@ type operation struct {
 	// declared is the call of Internal.Redeclare in which it was registered; 0 for none.
 	declared int
 	latency  waiting.Latency
-	leases   leases
+	leases   renewal.Leases[*Attempt]
 	asking   chan struct{} // bounds the open questions to the reconciler
 	// compensating bounds the compensations that are resumed.
 	compensating chan struct{}
@@ -204,14 +205,14 @@ func (e *Engine) Register(ops ...Operation) error {
 	}
 	e.ops.Store(&next)
 	// Sweeps have so far ignored the records of operations that are new here.
-	e.sweeps.forget()
+	e.sweeps.Forget()
 	return nil
 }
 
 func (e *Engine) newOperation(op Operation) *operation {
 	op = op.withDefaults()
 	return &operation{
-		Operation: op, engine: e, leases: leases{engine: e, period: op.Lease / 3}, asking: make(chan struct{}, maxReconciling),
+		Operation: op, engine: e, leases: renewal.Leases[*Attempt]{Elapsed: e.elapsed, Period: op.Lease / 3, Renew: (*Attempt).renewOrStop}, asking: make(chan struct{}, maxReconciling),
 		compensating: make(chan struct{}, maxCompensating),
 	}
 }
@@ -278,7 +279,7 @@ func (e *Engine) elapsed() time.Duration { return time.Since(e.start) }
 
 func (e *Engine) now(ctx context.Context) (store.Instant, error) {
 	ctx, own := e.storeCall(ctx)
-	defer own.end()
+	defer own.End()
 	now, err := e.store.Now(ctx)
 	if err != nil {
 		return 0, e.storeError("now", ID{}, err)

@@ -36,7 +36,7 @@ func (a *Attempt) renew(ctx context.Context, by sending) error {
 	if a.ended != evNone {
 		return &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended"}
 	}
-	if err := a.handler.lost(); err != nil {
+	if err := a.handler.Lost(); err != nil {
 		return err
 	}
 	var since time.Duration
@@ -76,7 +76,7 @@ func (a *Attempt) renewOrStop(since time.Duration) {
 	defer cancel()
 	for {
 		err := a.tryRenew(ctx)
-		if err == nil || a.handler.isStopped() {
+		if err == nil || a.handler.Stopped() {
 			return
 		}
 		select {
@@ -86,103 +86,6 @@ func (a *Attempt) renewOrStop(since time.Duration) {
 		case <-ctx.Done():
 			return // the guard tells the handler
 		}
-	}
-}
-
-// leases are the attempts of one operation with leases to renew, in the order in which the
-// leases began. All have the same period, so this is also the order in which they are due, and
-// one timer serves them all; most attempts end before it fires.
-type leases struct {
-	engine *Engine
-	period time.Duration
-
-	mu          sync.Mutex
-	first, last *Attempt
-	timer       *time.Timer
-	armed       bool
-}
-
-// leaseEntry is an attempt's place in the list.
-type leaseEntry struct {
-	since      time.Duration // local time at which the lease was last asked for
-	next, prev *Attempt
-}
-
-// add puts the attempt in its place. That is nearly always the end of the list, but a
-// claim may have taken longer than a later one.
-func (l *leases) add(a *Attempt, since time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.unlink(a)
-	after := l.last
-	for after != nil && after.lease.since > since {
-		after = after.lease.prev
-	}
-	a.lease = leaseEntry{since: since, prev: after}
-	if after == nil {
-		a.lease.next, l.first = l.first, a
-	} else {
-		a.lease.next, after.lease.next = after.lease.next, a
-	}
-	if a.lease.next == nil {
-		l.last = a
-	} else {
-		a.lease.next.lease.prev = a
-	}
-	if !l.armed || l.first == a {
-		l.arm()
-	}
-}
-
-// remove takes the attempt out, if it is in.
-func (l *leases) remove(a *Attempt) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.unlink(a)
-}
-
-func (l *leases) unlink(a *Attempt) {
-	en := &a.lease
-	if en.prev == nil && en.next == nil && l.first != a {
-		return // it is not in
-	}
-	if en.prev == nil {
-		l.first = en.next
-	} else {
-		en.prev.lease.next = en.next
-	}
-	if en.next == nil {
-		l.last = en.prev
-	} else {
-		en.next.lease.prev = en.prev
-	}
-	*en = leaseEntry{}
-}
-
-// arm sets the timer for the first in the list.
-func (l *leases) arm() {
-	l.armed = true
-	wait := max(l.first.lease.since+l.period-l.engine.elapsed(), 0)
-	if l.timer == nil {
-		l.timer = time.AfterFunc(wait, l.fire)
-	} else {
-		l.timer.Reset(wait)
-	}
-}
-
-// fire takes out all attempts that are due and renews each in its own goroutine, since a
-// renewal may wait for the store.
-func (l *leases) fire() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.engine.elapsed()
-	for a := l.first; a != nil && a.lease.since+l.period <= now; a = l.first {
-		since := a.lease.since
-		l.unlink(a)
-		go a.renewOrStop(since)
-	}
-	if l.armed = l.first != nil; l.armed {
-		l.arm()
 	}
 }
 
@@ -300,7 +203,7 @@ func (e *Engine) tryRelease(ctx context.Context, x *release) (done bool, err err
 		return false, err
 	}
 	call, own := e.storeCall(ctx)
-	defer own.end()
+	defer own.End()
 	rec, err := e.get(call, x.id)
 	switch {
 	case errors.Is(err, ErrNotFound):

@@ -318,7 +318,7 @@ const (
 func (in Internal) NewEpoch(ctx context.Context) (time.Time, error) {
 	e := in.engine
 	call, own := e.storeCall(ctx)
-	defer own.end()
+	defer own.End()
 	cell := store.NewCell(e.store, epochID)
 	for range maxClaims {
 		old, err := cell.Load(call)

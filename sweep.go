@@ -8,10 +8,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/pacing"
 	"github.com/semelhq/semel/store"
 )
 
@@ -70,40 +70,40 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 	if err != nil {
 		return n, err
 	}
-	p := e.sweeps.begin(e.elapsed(), &e.opts)
-	n.Partial = !p.pass
+	p := e.sweeps.Begin(e.elapsed(), e.opts.PurgeInterval)
+	n.Partial = !p.Pass
 	var errs []error
 	ahead := func() {
-		p.low, p.behind, err = e.lookAhead(ctx, now, p.low, &n)
+		p.Low, p.Behind, err = e.lookAhead(ctx, now, p.Low, &n)
 		errs = append(errs, err)
 	}
-	begins := p.pass && p.after == ""
+	begins := p.Pass && p.After == ""
 	if !begins {
 		// Records that have just become due come first, however much the pass still has before
 		// it.
 		ahead()
 	}
-	if p.pass {
-		p.after, err = e.lookAtAll(ctx, now, p, &n)
+	if p.Pass {
+		p.After, err = e.lookAtAll(ctx, now, p, &n)
 		errs = append(errs, err)
-		if begins && p.after != "" {
+		if begins && p.After != "" {
 			ahead()
 		}
 	}
-	e.sweeps.end(p, e.elapsed(), n.Purged, e.opts.PurgeRate)
+	e.sweeps.End(p, e.elapsed(), n.Purged, e.opts.PurgeRate)
 	return n, errors.Join(errs...)
 }
 
 // lookAtAll continues a pass, and returns where the next sweep continues it.
-func (e *Engine) lookAtAll(ctx context.Context, now store.Instant, p sweepPlan, n *Swept) (after string, err error) {
+func (e *Engine) lookAtAll(ctx context.Context, now store.Instant, p pacing.Plan, n *Swept) (after string, err error) {
 	var errs []error
-	after = p.after
+	after = p.After
 	for seen := 0; seen < sweepReach && ctx.Err() == nil; seen += sweepPage {
 		page, err := e.due(ctx, store.DueQuery{Until: now, After: after, Limit: sweepPage})
 		if err != nil {
 			return "", errors.Join(append(errs, err)...) // the place may be the cause
 		}
-		_, err = e.sweep(ctx, page, p.purge, n)
+		_, err = e.sweep(ctx, page, p.Purge, n)
 		errs = append(errs, err)
 		if after = page.Next; after == "" || e.opts.PurgeRate > 0 && n.Purged > 0 {
 			break
@@ -146,20 +146,9 @@ func (e *Engine) due(ctx context.Context, q store.DueQuery) (store.DuePage, erro
 	return page, nil
 }
 
-// passPause is the longest pause between two passes. A pass finds records that sweeps that
-// look ahead miss: ones written late, behind their cursor.
-const passPause = time.Minute
-
-// sweeps is where the next sweep begins. A pass looks at all due records, in as many sweeps as
-// that takes, and purges expired ones. If Options.PurgeInterval or PurgeRate paces the passes,
-// other sweeps look ahead, only at records that have just become due.
+// sweeps is where the next sweep begins.
 type sweeps struct {
-	mu   sync.Mutex
-	plan sweepPlan
-	// Local times before which no pass starts, none that starts purges, and none that is
-	// under way goes on purging.
-	nextPass, nextPurge, rated time.Duration
-
+	pacing.Pace
 	// ever: there was a sweep, or the engine has reported that there is none.
 	ever atomic.Bool
 }
@@ -186,64 +175,6 @@ func (e *Engine) warnUnswept(ev Event) {
 	}
 	slog.Warn("semel: nothing sweeps the store: run Engine.Run, or expired records stay for ever and abandoned calls wait for their next delivery; set Events.Unswept if another process sweeps",
 		slog.Duration("for", ev.Took))
-}
-
-// sweepPlan is what one sweep does.
-type sweepPlan struct {
-	pass, purge bool
-	after       string // where the pass goes on; empty at its beginning
-	low         string // where looking ahead begins
-	behind      bool   // looking ahead came further, but not to the end
-}
-
-func (s *sweeps) begin(now time.Duration, opts *Options) sweepPlan {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := &s.plan
-	if p.after == "" {
-		p.pass, p.purge = now >= s.nextPass, now >= s.nextPurge
-		if p.pass {
-			s.nextPass = now + min(opts.PurgeInterval, passPause)
-		}
-		if p.pass && p.purge {
-			s.nextPurge = now + opts.PurgeInterval
-		}
-	}
-	plan := *p
-	plan.pass = p.pass && (!p.purge || now >= s.rated)
-	return plan
-}
-
-func (s *sweeps) end(p sweepPlan, now time.Duration, purged, rate int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.plan.low, s.plan.behind = p.low, p.behind
-	if p.pass {
-		s.plan.after = p.after
-	}
-	if rate > 0 && purged > 0 {
-		s.rated = now + time.Duration(purged)*time.Second/time.Duration(rate)
-	}
-}
-
-// forget has the next sweep look at everything that is due again.
-func (s *sweeps) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.plan.low = ""
-}
-
-// wait is how long to wait at most before the next sweep.
-func (s *sweeps) wait(now, interval time.Duration) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.plan.behind {
-		return 0 // the newest due records wait behind records that can only be purged
-	}
-	if s.plan.after == "" || s.rated <= now {
-		return interval
-	}
-	return min(interval, s.rated-now)
 }
 
 // sweep attends to a page of due records, and reports whether there was nothing to do but
@@ -386,7 +317,7 @@ func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 		if err == nil && n.Due >= sweepPage && n.Purged+n.Abandoned+n.Held > 0 {
 			next = 0
 		}
-		next = e.sweeps.wait(e.elapsed(), next)
+		next = e.sweeps.Wait(e.elapsed(), next)
 		// A random delay (jitter) keeps engines on one store from sweeping the same
 		// records at the same time.
 		pause.Reset(next + rand.N(next/8+1))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/internal/engine/ratelimit"
 	"github.com/semelhq/semel/store"
 )
@@ -133,7 +134,7 @@ func (s *txStore) applyMark(ctx context.Context, v version) error {
 
 // storeCall is [Engine.storeCall], except that in a transaction the caller's own context
 // ends the call: nothing is in doubt when they hang up.
-func (s *txStore) storeCall(ctx context.Context, e *Engine) (context.Context, *storeCall) {
+func (s *txStore) storeCall(ctx context.Context, e *Engine) (context.Context, *callctx.Call) {
 	if s == nil {
 		return e.storeCall(ctx)
 	}
