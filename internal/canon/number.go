@@ -45,9 +45,8 @@ func (p *parser) digits(i int) (end int, err error) {
 // numberValue reads the number at pos and writes its canonical text.
 func (p *parser) numberValue() error {
 	start := p.pos
-	negative := p.src[start] == '-'
 	whole := start
-	if negative {
+	if p.src[start] == '-' {
 		whole++
 	}
 	wholeEnd, err := p.digits(whole)
@@ -85,16 +84,21 @@ func (p *parser) numberValue() error {
 		p.text = append(p.text, p.src[start:end]...)
 		return nil
 	}
+	return p.decimal(start, p.src[whole:wholeEnd], p.src[fraction:fractionEnd], exponent)
+}
 
+// decimal writes the canonical text of the number at start, by its digits before and after the
+// point, and its exponent.
+func (p *parser) decimal(start int, whole, fraction []byte, exponent int64) error {
 	// The value is 0.ddd times ten to the power of point, ddd without zeros at
 	// either end.
 	const lead = "0."
 	p.number = append(p.number[:0], lead...)
-	p.number = append(p.number, p.src[whole:wholeEnd]...)
-	p.number = append(p.number, p.src[fraction:fractionEnd]...)
+	p.number = append(p.number, whole...)
+	p.number = append(p.number, fraction...)
 	digits := p.number[len(lead):]
 	significant := bytes.TrimLeft(digits, "0")
-	point := int64(wholeEnd-whole) + exponent - int64(len(digits)-len(significant))
+	point := int64(len(whole)) + exponent - int64(len(digits)-len(significant))
 	significant = bytes.TrimRight(significant, "0")
 	if len(significant) == 0 {
 		p.text = append(p.text, '0') // negative zero too
@@ -106,9 +110,9 @@ func (p *parser) numberValue() error {
 		}
 	} else if len(significant) > exactDigits || point > exactPoint || point < -exactPoint {
 		n := copy(digits, significant)
-		return p.binary64(start, negative, p.number[:len(lead)+n], point)
+		return p.binary64(start, p.src[start] == '-', p.number[:len(lead)+n], point)
 	}
-	if negative {
+	if p.src[start] == '-' {
 		p.text = append(p.text, '-')
 	}
 	p.text = appendDecimal(p.text, significant, int(point))
