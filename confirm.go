@@ -121,13 +121,11 @@ func (d *delivery) limitConfirming(claim *Record) bool {
 // attempt that it would open. If the delivery is confirmed, confirm marks the claim, and
 // writing the claim uses the token up. Otherwise the error is the delivery's answer.
 func (d *delivery) confirm(ctx context.Context, claim *Record) (progress, error) {
-	policy, c, now := d.op.Confirmation, claim.Confirmation, d.at.now
+	policy, now := d.op.Confirmation, d.at.now
 	if policy == nil {
 		return proceed, nil
 	}
-	if c == nil {
-		c = &store.Confirmation{Principal: d.call.Principal}
-	}
+	c := cmp.Or(claim.Confirmation, &store.Confirmation{Principal: d.call.Principal})
 	var next *Record
 	var refusal, err error
 	change := store.ChangeUnconfirmed

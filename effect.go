@@ -126,66 +126,31 @@ func (a *Attempt) startEffect(ctx context.Context, name string, notCalled bool) 
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.ended != evNone {
-		return ef, &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended"}
-	}
-	if err := a.handler.Lost(); err != nil {
-		return ef, err
-	}
-	if a.overdue() {
-		err := &Error{Code: CodeLeaseLost, Message: "the lease could not be renewed in time"}
-		a.lose(err)
+	if err := a.mayStart(); err != nil {
 		return ef, err
 	}
 	if err := a.settlePending(ctx, a.op.engine.retrying()); err != nil {
 		return ef, err
 	}
-	if i := effectIndex(a.rec, name); i >= 0 {
-		switch old := a.rec.Effects[i]; {
-		case notCalledBy(&old, a.rec, notCalled): // is granted again, below
-		case old.State == store.EffectStarted:
-			return old, Unknown(&Error{Code: CodeEffectUnknown, Message: "effect " + name + " was started and its result is not known"})
-		case old.State == store.EffectConfirmed && old.Result.Tombstone:
-			return old, &Error{Code: CodeResultNotKept, Message: "effect " + name + " happened, but its result was not kept"}
-		case old.State == store.EffectConfirmed:
-			return old, nil
-		case old.Failure != nil:
-			return old, Rejected(old.Failure.Code, errors.New(old.Failure.Message))
-		}
+	if ef, err, found := recordedEffect(a.rec, name, notCalled); found {
+		return ef, err
 	}
 	var since time.Duration
 	// A crash before this write leaves no trace of the effect, and it was not
 	// called. A crash after it leaves it started: whether it was called is not
 	// known, so the attempt is held, and a reconciler or an operator settles it.
 	err = a.write(ctx, store.ChangeEffect, func(cur *Record, at reading) (*Record, error) {
-		switch {
-		case cur.Held:
-			return nil, &Error{Code: CodeLeaseLost, Message: "the record was declared held"}
-		case a.fromBackup(cur, at):
-			return nil, errRestored
+		if err := a.interrupted(cur, at); err != nil {
+			return nil, err
 		}
-		// The record may be newer than the one checked above: a holder in another
-		// process may ask twice at once, and only one of the two may call.
-		i := effectIndex(cur, name)
-		again := i >= 0 && notCalledBy(&cur.Effects[i], cur, notCalled)
-		if i >= 0 && !again && (cur.Effects[i].State != store.EffectRefuted || cur.Effects[i].Failure != nil) {
-			return nil, Unknown(&Error{Code: CodeEffectUnknown, Message: "effect " + name + " is being started by another"})
+		next, err := startedEffect(cur, name, at.now, notCalled)
+		if err == nil {
+			ef, since = next.Effects[effectIndex(next, name)], at.elapsed
 		}
-		if i < 0 && len(cur.Effects) >= maxEffects {
-			return nil, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the call has %d effects already", maxEffects)}
-		}
-		ef = store.EffectRecord{
-			Name: name, Key: effectKey(cur.ID, cur.Origin, name), State: store.EffectStarted, Fence: cur.Fence, StartedAt: at.now,
-		}
-		if again {
-			ef.StartedAt = cur.Effects[i].StartedAt
-		}
-		next, err := changeEffect(cur, name, at.now, func(slot *store.EffectRecord) { *slot = ef })
 		if err == nil && !a.unrecorded {
 			// The external call gets a whole lease.
 			next.LeaseUntil = at.now.Add(cur.Policy.Lease)
 			next.NextAt = next.LeaseUntil
-			since = at.elapsed
 		}
 		return next, err
 	})
@@ -197,12 +162,7 @@ func (a *Attempt) startEffect(ctx context.Context, name string, notCalled bool) 
 		return ef, err
 	}
 	a.leased(since)
-	lost := a.handler.Lost()
-	if lost == nil && a.overdue() {
-		lost = &Error{Code: CodeLeaseLost, Message: "the store took longer than the lease"}
-		a.lose(lost)
-	}
-	if lost != nil {
+	if lost := a.mayGoOn("the store took longer than the lease"); lost != nil {
 		// The write took longer than the lease had left. If there is a newer attempt, it began
 		// from a ledger without this call, and the ledger is its own. If there isn't, the
 		// ledger must say that nothing was called.
@@ -210,6 +170,74 @@ func (a *Attempt) startEffect(ctx context.Context, name string, notCalled bool) 
 		return ef, lost
 	}
 	return ef, nil
+}
+
+// mayStart reports why the attempt may start no effect, or nil. The caller holds a.mu.
+func (a *Attempt) mayStart() error {
+	if a.ended != evNone {
+		return &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended"}
+	}
+	return a.mayGoOn("the lease could not be renewed in time")
+}
+
+// mayGoOn reports why the handler must stop, or nil. late is the reason if it has found out
+// just now that its lease is over.
+func (a *Attempt) mayGoOn(late string) error {
+	lost := a.handler.Lost()
+	if lost == nil && a.overdue() {
+		lost = &Error{Code: CodeLeaseLost, Message: late}
+		a.lose(lost)
+	}
+	return lost
+}
+
+// interrupted reports why the holder may not go on with the record as it is stored, or nil.
+func (a *Attempt) interrupted(cur *Record, at reading) error {
+	switch {
+	case cur.Held:
+		return &Error{Code: CodeLeaseLost, Message: "the record was declared held"}
+	case a.fromBackup(cur, at):
+		return errRestored
+	}
+	return nil
+}
+
+// recordedEffect returns what the ledger says about an effect that may not be started now.
+func recordedEffect(rec *Record, name string, notCalled bool) (ef store.EffectRecord, err error, found bool) {
+	i := effectIndex(rec, name)
+	if i < 0 {
+		return ef, nil, false
+	}
+	switch ef = rec.Effects[i]; {
+	case notCalledBy(&ef, rec, notCalled):
+		return ef, nil, false
+	case ef.State == store.EffectStarted:
+		err = Unknown(&Error{Code: CodeEffectUnknown, Message: "effect " + name + " was started and its result is not known"})
+	case ef.State == store.EffectConfirmed && ef.Result.Tombstone:
+		err = &Error{Code: CodeResultNotKept, Message: "effect " + name + " happened, but its result was not kept"}
+	case ef.State == store.EffectConfirmed:
+	case ef.Failure != nil:
+		err = Rejected(ef.Failure.Code, errors.New(ef.Failure.Message))
+	default: // refuted
+		return ef, nil, false
+	}
+	return ef, err, true
+}
+
+// startedEffect makes the successor of cur with the effect started. cur may be newer than the
+// record that was checked before: a holder in another process may ask twice at once, and only
+// one of the two may call.
+func startedEffect(cur *Record, name string, now store.Instant, notCalled bool) (*Record, error) {
+	ef := store.EffectRecord{Name: name, Key: EffectKey(cur, name), State: store.EffectStarted, Fence: cur.Fence, StartedAt: now}
+	switch i := effectIndex(cur, name); {
+	case i >= 0 && notCalledBy(&cur.Effects[i], cur, notCalled):
+		ef.StartedAt = cur.Effects[i].StartedAt
+	case i >= 0 && (cur.Effects[i].State != store.EffectRefuted || cur.Effects[i].Failure != nil):
+		return nil, Unknown(&Error{Code: CodeEffectUnknown, Message: "effect " + name + " is being started by another"})
+	case i < 0 && len(cur.Effects) >= maxEffects:
+		return nil, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("the call has %d effects already", maxEffects)}
+	}
+	return changeEffect(cur, name, now, func(slot *store.EffectRecord) { *slot = ef })
 }
 
 // notCalledBy reports whether the record's newest attempt started the effect and says,

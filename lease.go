@@ -43,11 +43,8 @@ func (a *Attempt) renew(ctx context.Context, by sending) error {
 	// A crash before or after this write leaves a lease that ends by itself;
 	// it only ends later in the second case.
 	err := a.writeBy(ctx, by, store.ChangePostponed, func(cur *Record, at reading) (*Record, error) {
-		if cur.Held {
-			return nil, &Error{Code: CodeLeaseLost, Message: "the record was declared held"}
-		}
-		if a.fromBackup(cur, at) {
-			return nil, errRestored
+		if err := a.interrupted(cur, at); err != nil {
+			return nil, err
 		}
 		since = at.elapsed
 		return extend(cur, evRenew, at.now)

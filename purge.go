@@ -137,8 +137,7 @@ type Removal struct {
 // and then the order. If one of them is processing, those before it are gone and the others
 // stay; purge the sequence again when it has ended.
 func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
-	ps := e.extras.Purge
-	if ps == nil {
+	if e.extras.Purge == nil {
 		return &Error{Code: CodeUnsupported, Message: "the store can't delete records"}
 	}
 	if r.EraseEvidence {
@@ -166,6 +165,12 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 			return cmp.Or(err, error(&Error{Code: CodeIllegalTransition, Message: "the sequence was changed by another"}))
 		}
 	}
+	return e.purgeRecord(ctx, op, rec, &r, now)
+}
+
+// purgeRecord deletes a record, and all that is about it, when nothing is against that any more.
+func (e *Engine) purgeRecord(ctx context.Context, op *operation, rec *Record, r *Removal, now store.Instant) error {
+	id := rec.ID
 	// A crash before this write leaves nothing. A crash after it, or a concurrent change
 	// of the record, leaves an entry of a purge that didn't happen: the record, and the
 	// entries that follow, show that. A further purge adds another entry.
@@ -187,7 +192,7 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	// it. A crash after it leaves what was written beside it meanwhile, for its time.
 	call, cancel := e.limited(ctx)
 	defer cancel()
-	n, err := ps.Purge(call, []store.Ref{rec.Ref()})
+	n, err := e.extras.Purge.Purge(call, []store.Ref{rec.Ref()})
 	switch {
 	case err != nil:
 		return e.storeError("purge", id, err)
