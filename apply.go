@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/internal/engine/ratelimit"
 	"github.com/semelhq/semel/store"
 )
@@ -104,7 +105,7 @@ func (e *Engine) change(ctx context.Context, id ID, kind store.Change, next func
 	for range maxClaims {
 		cur, err := e.get(ctx, id)
 		if err != nil {
-			return &none, e.storeError("get", id, err)
+			return &none, err
 		}
 		now, err := e.now(ctx)
 		if err != nil {
@@ -212,4 +213,23 @@ func (e *Engine) ended(rec *Record, by *store.Settled, added time.Duration) {
 			Took: rec.UpdatedAt.Sub(rec.StartedAt), Added: added, By: by.By, Who: by.Who, Reason: by.Reason, At: rec.UpdatedAt.Time(),
 		})
 	}
+}
+
+// storeCall returns the context for calls to the store, and the one to end afterwards.
+// If ctx already is one, it returns ctx and nil, so that several calls share it.
+func (e *Engine) storeCall(ctx context.Context) (context.Context, *callctx.Call) {
+	if _, ok := ctx.(*callctx.Call); ok {
+		return ctx, nil
+	}
+	c := callctx.NewCall(ctx, e.opts.StoreTimeout)
+	return c, c
+}
+
+// limited returns ctx with the time limit of a call to the store, for calls that may be
+// cancelled with their caller.
+func (e *Engine) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.(*callctx.Call); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, e.opts.StoreTimeout)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/guard"
 	"github.com/semelhq/semel/store"
 )
 
@@ -202,7 +203,7 @@ func (e *Engine) resumeCompensation(ctx context.Context, op *operation, rec *Rec
 	_, err = e.goOn(ctx, n, op.compensating, op, rec, next, func(ctx context.Context) {
 		began := time.Now()
 		// The records say how it ended. If it didn't end, a sweep resumes it again.
-		err := guarded("the compensator", func() error {
+		err := guard.Call("the compensator", func() error {
 			_, err := e.compensate(ctx, op, next)
 			return err
 		})

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/guard"
 	"github.com/semelhq/semel/internal/engine/ratelimit"
 	"github.com/semelhq/semel/internal/engine/renewal"
 	"github.com/semelhq/semel/internal/engine/waiting"
@@ -98,7 +99,7 @@ type Engine struct {
 	erasedRead atomic.Int64
 
 	sweeps   sweeps
-	archive  archiving
+	archive  guard.Single
 	releases releases
 	internal *operation // for records that belong to this module
 
@@ -221,7 +222,7 @@ func (e *Engine) newOperation(op Operation) *operation {
 func (e *Engine) Lookup(ctx context.Context, id ID) (Record, error) {
 	rec, err := e.get(ctx, id)
 	if err != nil {
-		return Record{}, e.storeError("get", id, err)
+		return Record{}, err
 	}
 	now, err := e.now(ctx)
 	if err != nil {
@@ -291,7 +292,20 @@ func (e *Engine) now(ctx context.Context) (store.Instant, error) {
 func (e *Engine) get(ctx context.Context, id ID) (*Record, error) {
 	ctx, cancel := e.limited(ctx)
 	defer cancel()
-	return e.store.Get(ctx, id)
+	rec, err := e.store.Get(ctx, id)
+	if err != nil {
+		return &none, e.storeError("get", id, err)
+	}
+	return rec, nil
+}
+
+// getIfAny is the stored record, or none.
+func (e *Engine) getIfAny(ctx context.Context, id ID) (*Record, error) {
+	rec, err := e.get(ctx, id)
+	if errors.Is(err, ErrNotFound) {
+		err = nil
+	}
+	return rec, err
 }
 
 // storeError reports a failed read, unless its caller has hung up, and turns its error

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/backlog"
 	"github.com/semelhq/semel/store"
 )
 
@@ -99,12 +99,7 @@ const maxReleases = 4096
 //
 // One goroutine checks all of them, one at a time, so that a recovering store isn't
 // flooded. The claims are only read, never sent again.
-type releases struct {
-	mu      sync.Mutex
-	queue   []release
-	taken   int // how many the goroutine has taken; they count as if queued
-	running bool
-}
+type releases = backlog.Backlog[release]
 
 // release is a claim that is to be released.
 type release struct {
@@ -116,36 +111,6 @@ type release struct {
 	until store.Instant
 }
 
-// add queues a claim, and reports whether there was room, and whether the caller must
-// start the goroutine.
-func (r *releases) add(x release) (taken, first bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.queue)+r.taken >= maxReleases {
-		return false, false
-	}
-	r.queue = append(r.queue, x)
-	first = !r.running
-	r.running = true
-	return true, first
-}
-
-// take empties the queue. If it was empty, the goroutine must end.
-func (r *releases) take() []release {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := r.queue
-	r.queue, r.taken, r.running = nil, len(all), len(all) > 0
-	return all
-}
-
-// putBack returns claims to the queue that must be checked again.
-func (r *releases) putBack(left []release) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.queue, r.taken = append(left, r.queue...), 0
-}
-
 // releaseClaim queues a claim for release after its write, and perhaps renewals of it, got no
 // answer in time.
 func (e *Engine) releaseClaim(op *operation, claim *version, renewals ...store.Revision) {
@@ -154,7 +119,7 @@ func (e *Engine) releaseClaim(op *operation, claim *version, renewals ...store.R
 }
 
 func (e *Engine) releaseLater(x release) {
-	taken, first := e.releases.add(x)
+	taken, first := e.releases.Add(x, maxReleases)
 	if !taken && e.events.ReleaseDropped != nil {
 		e.events.ReleaseDropped(Event{ID: x.id})
 	}
@@ -168,7 +133,7 @@ func (e *Engine) releaseLater(x release) {
 func (e *Engine) releaseClaims(ctx context.Context) {
 	b := newBackoff()
 	for {
-		all := e.releases.take()
+		all := e.releases.Take()
 		if len(all) == 0 {
 			return
 		}
@@ -186,7 +151,7 @@ func (e *Engine) releaseClaims(ctx context.Context) {
 		if len(left) < len(all) {
 			b = newBackoff()
 		}
-		e.releases.putBack(left)
+		e.releases.PutBack(left)
 		if len(left) > 0 && !b.wait(ctx) {
 			return
 		}
@@ -201,12 +166,9 @@ func (e *Engine) tryRelease(ctx context.Context, x *release) (done bool, err err
 	}
 	call, own := e.storeCall(ctx)
 	defer own.End()
-	rec, err := e.get(call, x.id)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		rec = &none
-	case err != nil:
-		return false, e.storeError("get", x.id, err)
+	rec, err := e.getIfAny(call, x.id)
+	if err != nil {
+		return false, err
 	}
 	if unused(rec, x.claims) {
 		// If another write was faster, it may have declared the claim held: look again later.

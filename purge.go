@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/semelhq/semel/store"
@@ -68,7 +67,10 @@ func (e *Engine) archived(ctx context.Context, recs []*Record) ([]*Record, error
 	if e.opts.Archive == nil {
 		return free, errNoArchive
 	}
-	if err := e.archive.take(ctx, e, keep); err != nil {
+	limited, cancel := context.WithTimeout(ctx, archiveLimit)
+	defer cancel()
+	// Where the time is over it may have taken them: they are archived again.
+	if err := e.archive.Do(limited, func(ctx context.Context) error { return e.opts.Archive(ctx, keep) }); err != nil {
 		return free, fmt.Errorf("semel: archive: %w", err)
 	}
 	return recs, nil
@@ -77,34 +79,9 @@ func (e *Engine) archived(ctx context.Context, recs []*Record) ([]*Record, error
 var errNoArchive = &Error{Code: CodeUnsupported, Message: "an operation is to be archived and there is no archive"}
 
 // archiveLimit bounds how long the archive may take for the records of one sweep. The
-// sweep waits for it.
+// sweep waits for it. If it never answers, it isn't called again, and its records aren't purged;
+// other records are.
 const archiveLimit = 10 * time.Second
-
-// archiving makes one call to the archive at a time. If the archive never answers, it
-// isn't called again, and its records aren't purged; other records are.
-type archiving struct{ asked atomic.Bool }
-
-var errArchiveSilent = errors.New("it has not answered an earlier question yet")
-
-func (a *archiving) take(ctx context.Context, e *Engine, recs []Record) error {
-	if !a.asked.CompareAndSwap(false, true) {
-		return errArchiveSilent
-	}
-	ctx, cancel := context.WithTimeout(ctx, archiveLimit)
-	defer cancel()
-	answer := make(chan error, 1)
-	go func() {
-		err := guarded("it", func() error { return e.opts.Archive(ctx, recs) })
-		a.asked.Store(false) // before the sweep goes on, which may ask again
-		answer <- err
-	}()
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done():
-		return ctx.Err() // it may have taken them: they are archived again
-	}
-}
 
 // Removal says why a record is purged before its window is over.
 type Removal struct {

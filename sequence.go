@@ -2,7 +2,6 @@ package semel
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 
@@ -82,18 +81,6 @@ func (p *position) fence() int64 {
 		return 0
 	}
 	return p.mark.Fence
-}
-
-// getIfAny is the stored record, or none.
-func (e *Engine) getIfAny(ctx context.Context, id ID) (*Record, error) {
-	rec, err := e.get(ctx, id)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return &none, nil
-	case err != nil:
-		return &none, e.storeError("get", id, err)
-	}
-	return rec, nil
 }
 
 // older reports whether the record is that of a sequence in format 1: its newest number, under
@@ -404,20 +391,8 @@ func (d *delivery) keepOlder(ctx context.Context) error {
 	if d.id == d.sequence || !p.older(d.at.now) {
 		return nil
 	}
-	for range maxClaims {
-		kept, err := d.engine.getIfAny(ctx, d.sequence.Numbered(p.Newest))
-		if err != nil {
-			return err
-		}
-		next := *p.mark
-		next.ID = d.sequence.Numbered(p.Newest)
-		// The log has what happened under the name of the sequence, so this is no news. A crash
-		// before this write leaves the number where it was. A crash after it leaves it in both
-		// places, where the older counts, and is copied again.
-		_, applied, err := d.engine.apply(ctx, d.engine.newVersion(&d.op.Operation, kept, &next, store.ChangePostponed))
-		if err != nil || applied {
-			return err
-		}
-	}
-	return errTooFast
+	// The log has what happened under the name of the sequence, so this is no news. A crash
+	// before this write leaves the number where it was. A crash after it leaves it in both
+	// places, where the older counts, and is copied again.
+	return d.copyRecord(ctx, p.mark, d.sequence.Numbered(p.Newest), store.ChangePostponed, func(*Record) {})
 }

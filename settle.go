@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/guard"
 	"github.com/semelhq/semel/store"
 )
 
@@ -56,7 +57,7 @@ func (e *Engine) Settle(ctx context.Context, id ID, s Settlement, reason string)
 	}
 	rec, err := e.get(ctx, id)
 	if err != nil {
-		return Record{}, e.storeError("get", id, err)
+		return Record{}, err
 	}
 	if !rec.Held {
 		return *rec, &Error{Code: CodeIllegalTransition, Message: "the record is not held"}
@@ -255,7 +256,7 @@ func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now 
 	// it held, to be asked about again after the usual pause.
 	asked, err := e.goOn(ctx, n, op.asking, op, rec, mine, func(ctx context.Context) {
 		began := time.Now()
-		err := guarded("the reconciler", func() error { return e.ask(ctx, op, mine) })
+		err := guard.Call("the reconciler", func() error { return e.ask(ctx, op, mine) })
 		if e.events.Reconciled != nil {
 			e.events.Reconciled(Event{ID: mine.ID, Took: time.Since(began), Err: err})
 		}

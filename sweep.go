@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/guard"
 	"github.com/semelhq/semel/internal/engine/pacing"
 	"github.com/semelhq/semel/store"
 )
@@ -209,7 +210,7 @@ func (e *Engine) sweep(ctx context.Context, page store.DuePage, purge bool, n *S
 		}
 		idle = false
 		// The witness of a change is the program's, too.
-		errs = append(errs, guarded("what observes the engine", func() error { return e.attend(ctx, op, rec, now, n) }))
+		errs = append(errs, guard.Call("what observes the engine", func() error { return e.attend(ctx, op, rec, now, n) }))
 	}
 	if purge {
 		purged, unarchived, err := e.purge(ctx, expired)

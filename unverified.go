@@ -75,16 +75,24 @@ func (d *delivery) setAside(ctx context.Context) error {
 	if !refusedTo(d.cur, d.at.now) || d.cur.BoundTo == d.call.BoundTo {
 		return nil
 	}
+	// A crash before this write leaves the refusal where it was. A crash after it leaves it
+	// in both places, which say the same, and each is purged with its window.
+	return d.copyRecord(ctx, d.cur, refusalID(d.cur.ID, d.cur.BoundTo), store.ChangeMoved, func(next *Record) {
+		next.RefusedUntil, next.NextAt = 0, next.ExpiresAt
+	})
+}
+
+// copyRecord writes rec under another identity, whatever is stored there.
+func (d *delivery) copyRecord(ctx context.Context, rec *Record, id ID, kind store.Change, change func(next *Record)) error {
 	for range maxClaims {
-		next := *d.cur
-		next.ID, next.RefusedUntil, next.NextAt = refusalID(d.cur.ID, d.cur.BoundTo), 0, next.ExpiresAt
-		kept, err := d.engine.getIfAny(ctx, next.ID)
+		old, err := d.engine.getIfAny(ctx, id)
 		if err != nil {
 			return err
 		}
-		// A crash before this write leaves the refusal where it was. A crash after it leaves it
-		// in both places, which say the same, and each is purged with its window.
-		_, applied, err := d.engine.apply(ctx, d.engine.newVersion(&d.op.Operation, kept, &next, store.ChangeMoved))
+		next := *rec
+		next.ID = id
+		change(&next)
+		_, applied, err := d.engine.apply(ctx, d.engine.newVersion(&d.op.Operation, old, &next, kind))
 		if err != nil || applied {
 			return err
 		}

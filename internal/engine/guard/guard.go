@@ -1,0 +1,69 @@
+// Package guard calls the functions of the program that the engine runs in: they may panic, or
+// never return.
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+)
+
+// Call calls f, which runs the program's own functions, and turns their panic into an
+// error. Unrecovered in a goroutine of ours, it would kill the process, and then every other
+// process that picks up the same record. what names the function in the error.
+func Call(what string, f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%s panicked%s: %v", what, panicPlace(), v)
+		}
+	}()
+	return f()
+}
+
+// panicPlace says where the code that is being recovered panicked; empty if that is not
+// known. An error with the whole stack would fill logs, because it is repeated.
+func panicPlace() string {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for panicking := false; ; {
+		at, more := frames.Next()
+		switch {
+		case strings.HasPrefix(at.Function, "runtime."):
+			panicking = panicking || at.Function == "runtime.gopanic"
+		case panicking:
+			return fmt.Sprintf(" at %s:%d", filepath.Base(at.File), at.Line)
+		}
+		if !more {
+			return ""
+		}
+	}
+}
+
+// Single makes one call at a time: none before the last one has returned.
+type Single struct{ under atomic.Bool }
+
+var errSilent = errors.New("it has not answered an earlier question yet")
+
+// Do calls f in a goroutine of its own and returns its error, or that of ctx if it ends first: f
+// may have done its work then.
+func (s *Single) Do(ctx context.Context, f func(ctx context.Context) error) error {
+	if !s.under.CompareAndSwap(false, true) {
+		return errSilent
+	}
+	answer := make(chan error, 1)
+	go func() {
+		err := Call("it", func() error { return f(ctx) })
+		s.under.Store(false) // before the caller goes on, who may call again
+		answer <- err
+	}()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
