@@ -11,7 +11,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// record has a value for every member, shown or not.
+// record is a call that failed.
 func record() *semel.Record {
 	failure := &store.Failure{Code: "c", Message: "m"}
 	settled := &store.Settled{By: store.ByOperator, Who: "olga", Reason: "seen", At: 4000}
@@ -27,6 +27,85 @@ func record() *semel.Record {
 		Confirmation: &store.Confirmation{Tokens: []store.ConfirmationToken{{Digest: store.Digest{9}, ExpiresAt: 1000}}, Tries: 1, Principal: "p"},
 		Outbox:       []semel.Message{{ID: "msg_1", Name: "n", Destination: "d", Payload: []byte("secret payload"), State: store.MessageParked, Tries: 3, CreatedAt: 1000, SettledAt: 2000, Failure: failure}},
 		Compensation: &store.Compensation{Operation: "undo", Principal: "by", Key: "undo-k", Shared: true, State: store.CompensationFailed, Reason: "r", StartedAt: 1000, SettledAt: 2000, NextAt: 3000, Failure: failure},
+	}
+}
+
+// records have together a value for every member, shown or not.
+func records() []*semel.Record {
+	held := record()
+	held.State, held.Disposition, held.EndedAt, held.ExpiresAt, held.Settled, held.Compensation = semel.Processing, 0, 0, 0, nil, nil
+	held.Held, held.HeldReason, held.LeaseUntil, held.RefusedUntil = true, "nobody knows", 7000, 8000
+	held.Failure, held.Result = nil, semel.Result{}
+	held.Policy.Ledger, held.Policy.Archive, held.Policy.Reconcile = true, true, true
+	held.Effects[0].Result, held.Effects[0].Failure = semel.Result{Tombstone: true}, &store.Failure{Code: "c", Message: "m"}
+	held.Confirmation.ConfirmedAt = 9000
+	sent := record()
+	sent.State, sent.Disposition, sent.Failure, sent.Result = semel.Completed, semel.DispositionCompleted, nil, semel.Result{Tombstone: true}
+	m := &sent.Outbox[0]
+	m.ContentType, m.Order, m.State, m.NextAt, m.SettledAt = "text/plain", "o", store.MessagePending, 5000, 0
+	return []*semel.Record{record(), held, sent, store.NewMark(record().ID, store.Mark{Begun: 1, Newest: 2}, 7, 1000)}
+}
+
+// filled adds the paths of the members of v that have a value, and all adds all paths.
+func filled(v reflect.Value, path string, has, all map[string]bool) {
+	all[path] = true
+	if !v.IsZero() {
+		has[path] = true
+	}
+	typ := v.Type()
+	switch typ.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			v = reflect.New(typ.Elem())
+		}
+		filled(v.Elem(), path, has, all)
+	case reflect.Slice:
+		if typ.Elem().Kind() != reflect.Struct {
+			return
+		}
+		filled(reflect.Zero(typ.Elem()), path, map[string]bool{}, all)
+		for i := range v.Len() {
+			filled(v.Index(i), path, has, all)
+		}
+	case reflect.Struct:
+		for i := range typ.NumField() {
+			if f := typ.Field(i); f.IsExported() {
+				filled(v.Field(i), path+"."+f.Name, has, all)
+			}
+		}
+	}
+}
+
+// TestEveryMemberIsTested: a member that no record of these tests has could be lost on the way
+// unseen.
+//
+// Nobody but the store has HeldFrom, of records that are processing, and the attributes
+// of a stored result are the record's.
+func TestEveryMemberIsTested(t *testing.T) {
+	has, all := map[string]bool{}, map[string]bool{}
+	for _, rec := range records() {
+		filled(reflect.ValueOf(rec).Elem(), "Record", has, all)
+	}
+	for path := range all {
+		if !has[path] && path != "Record.HeldFrom" && !strings.HasSuffix(path, ".Result.Attributes") {
+			t.Errorf("no record here has %s", path)
+		}
+	}
+	if len(all) < 80 {
+		t.Errorf("a record has %d members", len(all))
+	}
+}
+
+func TestEveryMemberIsReadBack(t *testing.T) {
+	for _, rec := range records() {
+		text := encoded(t, KeptOf(rec))
+		var kept Kept
+		if err := json.Unmarshal(text, &kept); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := kept.Value(); err != nil || !reflect.DeepEqual(got, rec) {
+			t.Errorf("read as %+v, %v\nnot %+v\n%s", got, err, rec, text)
+		}
 	}
 }
 
