@@ -1,0 +1,103 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// property is a setting in the schema.
+type property struct {
+	Description string
+	Enum        []any
+	Default     any
+	Properties  map[string]property
+	Items       *property
+	AnyOf       []property
+	// Additional are the values of an object of any names, or false.
+	Additional json.RawMessage `json:"additionalProperties"`
+}
+
+// below are the settings in a setting, and how their paths go on from it.
+func (p *property) below() (string, map[string]property) {
+	var values property
+	switch {
+	case p.Items != nil:
+		mark, list := p.Items.below()
+		return "[]" + mark, list
+	case bytes.HasPrefix(p.Additional, []byte("{")) && json.Unmarshal(p.Additional, &values) == nil:
+		mark, list := values.below()
+		return ".NAME" + mark, list
+	}
+	return "", p.Properties
+}
+
+// marks are what Markdown would read in a text.
+var marks = strings.NewReplacer("|", `\|`, "*", `\*`, "<", `\<`)
+
+// rows adds a row for each setting.
+func rows(b *strings.Builder, path string, settings map[string]property) {
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		p := settings[name]
+		text := p.Description
+		for _, either := range append(p.AnyOf, p) {
+			if either.Enum != nil {
+				text += fmt.Sprintf(" One of `%s`.", strings.ReplaceAll(strings.Trim(fmt.Sprint(either.Enum), "[]"), " ", "`, `"))
+			}
+		}
+		standard := ""
+		if p.Default != nil {
+			standard = fmt.Sprintf("`%v`", p.Default)
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", path+name, marks.Replace(text), standard)
+		mark, list := p.below()
+		rows(b, path+name+mark+".", list)
+	}
+}
+
+func settingsPage(t *testing.T, schema []byte) string {
+	t.Helper()
+	var whole property
+	if err := json.Unmarshal(schema, &whole); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	b.WriteString(`# Settings
+
+All settings of the configuration file, by path: ` + "`[]`" + ` stands for an entry of a list, and ` + "`NAME`" + ` for a name that you choose. [The service](service.md) explains them together, with examples. ` + "`semel config schema`" + ` prints a JSON schema for your editor, and ` + "`semel config explain`" + ` explains a setting and where its value comes from.
+
+This page is made from the schema. Write it anew with ` + "`go test ./internal/service/config -update`" + `.
+
+| setting | what it does | default |
+|---|---|---|
+`)
+	rows(&b, "", whole.Properties)
+	return b.String()
+}
+
+// TestEverySettingIsOnThePage holds docs/settings.md to the schema.
+func TestEverySettingIsOnThePage(t *testing.T) {
+	const file = "../../../docs/settings.md"
+	schema, err := os.ReadFile("schema.json") // TestSchema may have written it just now
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := settingsPage(t, schema)
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != want {
+		t.Errorf("docs/settings.md is out of date (%v); write it anew with go test ./internal/service/config -update", err)
+	}
+	if n := strings.Count(want, "\n| `"); n < 250 {
+		t.Errorf("the page has %d settings", n)
+	}
+}
