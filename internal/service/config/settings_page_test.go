@@ -4,8 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -99,5 +104,36 @@ func TestEverySettingIsOnThePage(t *testing.T) {
 	}
 	if n := strings.Count(want, "\n| `"); n < 250 {
 		t.Errorf("the page has %d settings", n)
+	}
+}
+
+// TestEverySettingIsRead finds settings that no program reads, by their names.
+func TestEverySettingIsRead(t *testing.T) {
+	read := map[string]bool{}
+	for _, root := range []string{"../..", "../../../service", "../../../cmd"} {
+		err := filepath.WalkDir(root, func(name string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok {
+					read[s.Sel.Name] = true
+				}
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for setting := range comments(t) {
+		if _, field, _ := strings.Cut(setting, "."); !read[field] {
+			t.Errorf("nothing reads %s", setting)
+		}
 	}
 }
