@@ -12,8 +12,8 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// A list says again, outside of the code that declares it, which decisions, doors or
-// principals there are.
+// A list says again, outside of the code that declares it, which decisions, doors, principals
+// or senders there are.
 type list struct {
 	file string
 	// part finds the text of the list, as its one group, and word each of its words.
@@ -87,6 +87,12 @@ func lists(files map[string]string) []list {
 		slices.DeleteFunc(slices.Clone(decisions), func(d string) bool { return d == "replay" || d == "conflict" })...)
 	doors, inboxes := declared(files, nameOf)
 	principals, _ := declared(files, ownNames)
+	var sources []string
+	for name := range files {
+		if source, ok := strings.CutPrefix(name, "door/webhook/sources/"); ok && source != "standard-webhooks-ed25519.yaml" { // in the row of its sibling
+			sources = append(sources, strings.TrimSuffix(source, ".yaml"))
+		}
+	}
 	return []list{
 		{"doc.go", regexp.MustCompile(`(?s)A \[Decision\] is what a delivery got:(.*?)\.\n`), plain, append(slices.Clone(decisions), "or")},
 		{"docs/glossary.md", regexp.MustCompile(`(?s)\n## Decisions\n(.*?)\n\n[A-Z#]`), regexp.MustCompile("(?m)^\\| `(\\w+)` \\|"), decisions},
@@ -96,6 +102,7 @@ func lists(files map[string]string) []list {
 		{"internal/service/metrics/table.go", regexp.MustCompile(`(?m)^\t"decision": +(".*)$`), regexp.MustCompile("`(\\w+)`"), decisions},
 		{"internal/service/metrics/table.go", regexp.MustCompile(`"door": +"the door: (.*?), or the name`), quoted, doors},
 		{"docs/traces.md", regexp.MustCompile("\\| `door` \\| by which door the delivery came: (.*?);"), quoted, slices.DeleteFunc(slices.Clone(doors), func(d string) bool { return d == "proxy" })},
+		{"docs/webhooks.md", regexp.MustCompile(`(?s)\n## Sources\n(.*?\n\| source .*?)\n\n`), regexp.MustCompile("(?m)^\\| `([\\w-]+)`"), sources},
 		{"internal/service/auth/auth.go", regexp.MustCompile(`ownPrincipals = \[\]string\{"semel", "local", (.*?)\}`), quoted, principals},
 		{"service/tracing/tracing.go", regexp.MustCompile(`consumers = map\[string\]bool\{(.*?)\}`), quoted, inboxes},
 	}
