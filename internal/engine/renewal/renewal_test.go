@@ -31,12 +31,14 @@ func TestLeasesAreInTheOrderInWhichTheyBegan(t *testing.T) {
 		l.Remove(leases["gone"])
 		l.Remove(leases["gone"]) // it isn't in any more
 		var order []string
+		l.mu.Lock()
 		for x := l.first; x != nil; x = x.next {
 			order = append(order, x.of)
 			if x.next == nil && l.last != x || x.next != nil && x.next.prev != x {
-				t.Fatalf("the list is broken at %s", x.of)
+				t.Errorf("the list is broken at %s", x.of)
 			}
 		}
+		l.mu.Unlock()
 		if len(order) != 4 || order[0] != "first" || order[1] != "second" || order[2] != "third" || order[3] != "fourth" {
 			t.Errorf("the order is %q", order)
 		}
@@ -46,9 +48,13 @@ func TestLeasesAreInTheOrderInWhichTheyBegan(t *testing.T) {
 		<-time.After(5 * time.Minute)
 		synctest.Wait()
 		want := map[string]time.Duration{"first": 215 * time.Second, "second": 120 * time.Second, "third": 130 * time.Second, "fourth": 140 * time.Second}
+		mu.Lock()
+		defer mu.Unlock()
 		if !maps.Equal(fired, want) {
 			t.Errorf("renewed at %v, want %v", fired, want)
 		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		if l.first != nil || l.last != nil || l.armed {
 			t.Error("the list isn't empty in the end")
 		}
