@@ -160,7 +160,7 @@ func (d *delivery) decided(ctx context.Context) (added time.Duration) {
 			presented.Charge = d.charge(ctx)
 		}
 	}
-	tell(Event{
+	tell(Decided{
 		ID: rec.ID, Door: d.call.Door, Decision: ans.Decision, State: rec.State, Attempt: rec.Attempt, Fence: rec.Fence,
 		RetryAfter: ans.RetryAfter, Limit: ans.Limit, Waited: d.waited, Added: added, At: d.at.now.Time(), Presented: presented,
 	})

@@ -80,7 +80,7 @@ func (e *Engine) applyOnce(ctx context.Context, v *version, try int) (*Record, b
 	switch {
 	case err != nil:
 		if e.events.StoreFailed != nil {
-			e.events.StoreFailed(Event{ID: v.rec.ID, Call: "apply", Err: err, Try: try})
+			e.events.StoreFailed(StoreFailed{ID: v.rec.ID, Call: "apply", Err: err, Try: try})
 		}
 		if errors.Is(err, store.ErrNotApplied) {
 			return nil, false, &Error{Code: CodeStoreUnavailable, RetryAfter: minRetryAfter, Err: err}
@@ -200,14 +200,14 @@ var (
 )
 
 // ended dispatches the messages of an ended attempt, reports it to Events, and wakes its
-// waiters. added is Event.Added.
+// waiters. added is [Ended].Added.
 func (e *Engine) ended(rec *Record, by *store.Settled, added time.Duration) {
 	e.waiters.wake(rec.ID)
 	if len(rec.Outbox) != 0 {
 		e.dispatch(rec)
 	}
 	if e.events.Ended != nil {
-		e.events.Ended(Event{
+		e.events.Ended(Ended{
 			ID: rec.ID, Door: rec.Door, Disposition: rec.Disposition, Held: rec.Held, HeldReason: rec.HeldReason,
 			Attempt: rec.Attempt, Fence: rec.Fence,
 			Took: rec.UpdatedAt.Sub(rec.StartedAt), Added: added, By: by.By, Who: by.Who, Reason: by.Reason, At: rec.UpdatedAt.Time(),

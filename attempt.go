@@ -426,6 +426,6 @@ func (a *Attempt) lose(err error) {
 		return
 	}
 	if f := a.op.engine.events.LeaseLost; f != nil {
-		f(Event{ID: a.claim.ID, Attempt: a.claim.Attempt, Fence: a.claim.Fence, Err: err})
+		f(LeaseLost{ID: a.claim.ID, Attempt: a.claim.Attempt, Fence: a.claim.Fence, Err: err})
 	}
 }

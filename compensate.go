@@ -208,7 +208,7 @@ func (e *Engine) resumeCompensation(ctx context.Context, op *operation, rec *Rec
 			return err
 		})
 		if e.events.Compensated != nil {
-			e.events.Compensated(Event{ID: next.ID, Took: time.Since(began), Err: err})
+			e.events.Compensated(Compensated{ID: next.ID, Took: time.Since(began), Err: err})
 		}
 	})
 	return err

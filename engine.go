@@ -315,7 +315,7 @@ func (e *Engine) storeError(call string, id ID, err error) error {
 		return err
 	}
 	if e.events.StoreFailed != nil && !errors.Is(err, context.Canceled) {
-		e.events.StoreFailed(Event{ID: id, Call: call, Err: err, Try: 1})
+		e.events.StoreFailed(StoreFailed{ID: id, Call: call, Err: err, Try: 1})
 	}
 	return &Error{Code: CodeStoreUnavailable, Err: err}
 }

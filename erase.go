@@ -170,5 +170,5 @@ func (e *Engine) tellErased(ctx context.Context) {
 	if err != nil {
 		l.Missing = v.At // a newer program's
 	}
-	e.events.Erased(Event{At: v.At.Time(), Erased: l.Includes(e.blind(), read)})
+	e.events.Erased(Erased{At: v.At.Time(), Includes: l.Includes(e.blind(), read)})
 }

@@ -13,160 +13,234 @@ import (
 // synchronously, from many goroutines at once, so they should return quickly. They can't
 // change anything.
 //
-// Each function gets an [Event] with the members that its comment names.
+// Each function gets a struct of its own. Its fields are set, except where a comment says
+// when one is zero, empty, nil or false.
 type Events struct {
 	// Arrived: a door begins to answer a request that delivers a call, or one item of such a
-	// request. Door, Header. It returns ctx, or a context derived from it, for the rest of the
-	// delivery, including its handler. Start a span here; Answered gets the context back.
-	Arrived func(ctx context.Context, e Event) context.Context
+	// request. It returns ctx, or a context derived from it, for the rest of the delivery,
+	// including its handler. Start a span here; Answered gets the context back.
+	Arrived func(ctx context.Context, e Arrived) context.Context
 	// Trace is the W3C trace context (traceparent) of the span in a context; empty if there
 	// is none. If it is sampled, the record of an attempt that begins there keeps it as
 	// [store.AttributeTrace], and doors send it to upstreams.
 	Trace func(ctx context.Context) string
 	// Answered: a door has answered a request that delivers a call, or one item of such a
-	// request. Context, Door, Header, Trace, Took; Code, if the caller got a refusal and no
-	// outcome; Status, if there is one of HTTP; Decision, ID, Attempt, Limit and Executed, if
-	// the engine has made a decision; of ID only the Operation, if the door alone has refused
-	// and knows it; Request, if the protocol has a name for requests; Err, if the door knows
-	// more about the reason than it told the caller; Attrs, if it has something to log;
-	// FailedOpen and Parked, if that happened. The engine doesn't see requests that a door
-	// refuses by itself, or that a limit in front of the doors refuses before anybody looked
-	// whether they deliver a call.
-	Answered func(Event)
+	// request. That includes requests that the engine doesn't see, because the door refuses
+	// them by itself, or because a limit in front of the doors refuses them before anybody
+	// looked whether they deliver a call.
+	Answered func(Delivered)
 	// Troubled: a door met an error that no caller gets, such as an outcome that isn't
-	// recorded yet, an upstream that failed, or an answer that came too late. Door, Err,
-	// Attrs; of the latter also the Operation in ID, and the Status that came too late.
-	Troubled func(Event)
-	// Decided: a delivery got its decision. ID, Door, Decision, State, Attempt, Fence, At,
-	// Added; RetryAfter, Limit, Waited and Presented where there are any.
-	Decided func(Event)
-	// Ended: an attempt ended, or a sweep or delivery declared it abandoned or held. ID,
-	// Disposition or Held, HeldReason, Door, Attempt, Fence, Took, By, Who, Reason, At; Added,
-	// if its holder has ended it.
-	Ended func(Event)
+	// recorded yet, an upstream that failed, or an answer that came too late.
+	Troubled func(Troubled)
+	// Decided: a delivery got its decision.
+	Decided func(Decided)
+	// Ended: an attempt ended, or a sweep or delivery declared it abandoned or held.
+	Ended func(Ended)
 	// LeaseLost: a handler's context was cancelled, because somebody else changed the
-	// record or the store could not be reached before the lease ended: Err says which.
-	// ID, Attempt, Fence.
-	LeaseLost func(Event)
-	// StoreFailed: a call to the store returned Err, so its result was unknown for the
-	// moment. Call, Try, and ID where the call is about one record. It isn't called for a read
-	// after its caller hung up.
-	StoreFailed func(Event)
-	// Purged: a batch of expired records was deleted. Count; and ID, By, Who and Reason
-	// where an operator purged one record.
-	Purged func(Event)
+	// record or the store could not be reached before the lease ended.
+	LeaseLost func(LeaseLost)
+	// StoreFailed: a call to the store returned an error, so its result was unknown for the
+	// moment. It isn't called for a read after its caller hung up.
+	StoreFailed func(StoreFailed)
+	// Purged: a batch of expired records was deleted, or an operator purged one record.
+	Purged func(Purged)
 	// Erased: records were purged with [Removal].EraseEvidence, here or by another engine on the
-	// store, so that whatever names them must go. At, Erased. [Engine.Run] learns of it within
-	// some seconds, and calls Erased more than once. After a start it reports the erasures of
-	// the last 31 days.
-	Erased func(Event)
-	// Swept: a sweep by [Engine.Run] has ended. Swept; and Err, if something kept it from
-	// some or all due records, which the next sweep tries again.
-	Swept func(Event)
-	// Unswept: this engine has run calls for a minute (Took), and nothing has swept
-	// here. It is called once. Without [Engine.Run], here or in another process on the
-	// same store, expired records are never removed, and abandoned calls wait for their
-	// next delivery. Nil: the engine warns by [slog.Default]. Where another process
-	// sweeps, give a function that does nothing.
-	Unswept func(Event)
-	// Reconciled: the engine asked a reconciler about a held record. ID, Took; and Err, if
-	// there is no answer or it could not be recorded: the record stays held, and the engine
-	// asks again.
-	Reconciled func(Event)
-	// Compensated: a sweep has resumed an unfinished compensation. ID, Took; and Err, the
-	// error of the compensating call: if that call hasn't ended, the engine resumes it
-	// again.
-	Compensated func(Event)
+	// store, so that whatever names them must go. [Engine.Run] learns of it within some
+	// seconds, and calls Erased more than once. After a start it reports the erasures of the
+	// last 31 days.
+	Erased func(Erased)
+	// Swept: a sweep by [Engine.Run] has ended.
+	Swept func(SweepEnded)
+	// Unswept: this engine has run calls for a minute, and nothing has swept here. It is
+	// called once. Without [Engine.Run], here or in another process on the same store,
+	// expired records are never removed, and abandoned calls wait for their next delivery.
+	// Nil: the engine warns by [slog.Default]. Where another process sweeps, give a function
+	// that does nothing.
+	Unswept func(Unswept)
+	// Reconciled: the engine asked a reconciler about a held record.
+	Reconciled func(Reconciled)
+	// Compensated: a sweep has resumed an unfinished compensation.
+	Compensated func(Compensated)
 	// ReleaseDropped: the store didn't confirm a claim, the caller got [CodeStoreUnavailable],
 	// and the engine won't release the claim, because too many are waiting for that. If it was
-	// written, its call counts as abandoned when the lease ends. ID.
-	ReleaseDropped func(Event)
+	// written, its call counts as abandoned when the lease ends.
+	ReleaseDropped func(ReleaseDropped)
 }
 
-// Event is what a function of [Events] gets. Members that the function's comment doesn't
-// name are zero.
-type Event struct {
+// Arrived is a request that a door begins to answer.
+type Arrived struct {
+	Door string // as [Call].Door
+	// Header has the headers of the request, credentials included: an http.Header. Don't
+	// change it. Nil if the protocol has none.
+	Header map[string][]string
+}
+
+// Delivered is a delivery that a door has answered.
+type Delivered struct {
+	// Context is what Arrived has returned. It may have ended.
+	Context context.Context
+	Door    string              // as [Call].Door
+	Header  map[string][]string // as in [Arrived]; nil if the protocol has none
+	Trace   string              // the trace context; empty without a trace
+	Took    time.Duration       // how long the door took to answer
+
+	// ID is the identity of the record. If the engine has made no decision, it is zero but for
+	// the Tenant or the Operation, if the door knows them.
+	ID       ID
+	Decision Decision // empty if the engine has made none
+	Attempt  int      // the record's newest; zero if there is none
+	Limit    Limit    // what throttled the delivery; empty if nothing did
+	// Executed is the trace context of the attempt that the answer is about; empty without a
+	// trace.
+	Executed string
+
+	// Code is why the caller got no outcome: one of the engine's codes or of the door's; empty
+	// if they got one.
+	Code   Code
+	Status int // of the answer over HTTP; zero for any other protocol
+	// Err is what the door knows about the reason beyond what it told the caller; nil if that
+	// is all.
+	Err error
+	// Request is what the caller calls this request, such as its id in JSON-RPC; empty if the
+	// protocol has no name for requests.
+	Request string
+	// FailedOpen says that the request ran without a guard, because the store didn't answer
+	// and its route gives the guarantee up then. It may have happened before; false for any
+	// other.
+	FailedOpen bool
+	// Parked says that the delivery was set aside for somebody to replay or discard, because
+	// of Code; false for any other.
+	Parked bool
+
+	Line // what the door adds to the delivery's log line; zero if nothing
+}
+
+// Troubled is an error that a door met and no caller gets.
+type Troubled struct {
+	Door string
+	// ID is the identity of the record that the error is about, or only its Operation; zero
+	// if the door doesn't know it.
+	ID     ID
+	Status int // of an answer that came too late; zero for any other trouble
+	Err    error
+	Line   // its log line; zero if that of the answer to the caller says it already
+}
+
+// Line is what a door says in the log about an event.
+type Line struct {
+	// Level takes the place of the line's usual level. Nil: it has the usual one.
+	Level slog.Leveler
+	// Note is the message of a line about trouble, and an attribute of one about a delivery;
+	// empty if there is nothing to say.
+	Note string
+	// Attrs are the door's own attributes, without keys, principals and payloads; nil if there
+	// are none.
+	Attrs []slog.Attr
+}
+
+// Decided is a delivery that got its decision.
+type Decided struct {
+	ID         ID
+	Door       string // [Call].Door; empty if the program gave none
+	Decision   Decision
+	State      State         // of the record; zero if there is none
+	Attempt    int           // the record's newest; zero if there is none
+	Fence      int64         // of that attempt; zero if there is none
+	RetryAfter time.Duration // the delay that the caller got; zero if none
+	Limit      Limit         // what throttled the delivery; empty if nothing did
+	Waited     time.Duration // for another's outcome; zero if it didn't wait
+	// Added is the time that the engine added until the decision. It includes neither Waited
+	// nor, in a transaction, the work itself.
+	Added     time.Duration
+	Presented *Presented // with [Conflict]; nil with any other decision
+	At        time.Time  // by the store's clock
+}
+
+// Ended is an attempt that ended or was declared held.
+type Ended struct {
+	ID          ID
+	Door        string // of its delivery; empty if the program gave none
+	Attempt     int
+	Fence       int64
+	Disposition store.Disposition // how it ended; zero if it is held
+	Held        bool              // false if it ended
+	HeldReason  string            // empty if it isn't held
+	// Took is the time from claim to end by the store's clock; zero if that saw none pass.
+	Took time.Duration
+	// Added is the time that the engine added to the delivery, until the decision and until
+	// the end was durable, without the work itself and [Decided].Waited. If the attempt began
+	// in another process, it covers only the end. It is zero unless the holder ended it.
+	Added  time.Duration
+	By     string    // "holder", "reaper", "reconciler" or "operator"
+	Who    string    // the operator's name, or whom the reconciler asked; empty if unknown
+	Reason string    // the operator's; empty for anybody else
+	At     time.Time // by the store's clock
+}
+
+// LeaseLost is an attempt that has lost its lease, and why.
+type LeaseLost struct {
 	ID      ID
 	Attempt int
 	Fence   int64
-	// At is when it happened, by the store's clock.
-	At time.Time
-	// Err is why something failed.
-	Err error
-
-	// Door names the door that a delivery came through ([Call].Door), or that reports the
-	// event.
-	Door string
-	// Code is why a door has refused a request: one of the engine's codes or of the door's.
-	Code Code
-	// Attrs are the door's attributes for a log line, without keys, principals and payloads.
-	// [slog.LevelKey] and [slog.MessageKey] set the level and the message of the line.
-	Attrs []slog.Attr
-
-	// Context is what Arrived has returned. It may have ended.
-	Context context.Context
-	// Header has the headers of the request that brought a delivery, credentials included:
-	// an http.Header. Nil if the protocol has none. Don't change it.
-	Header map[string][]string
-	// Trace is the trace context of a delivery. Executed is that of the attempt that the
-	// answer is about. Either is empty without a trace.
-	Trace, Executed string
-	// Request is what the caller calls this request, such as its id in JSON-RPC.
-	Request string
-	// Status is that of the answer over HTTP.
-	Status int
-	// FailedOpen says that the request ran without a guard, because the store didn't answer
-	// and its route gives the guarantee up then. It may have happened before.
-	FailedOpen bool
-	// Parked says that the delivery was set aside for somebody to replay or discard, because
-	// of Code.
-	Parked bool
-
-	// Decision is what a delivery got, about a record in State.
-	Decision Decision
-	State    State
-	// RetryAfter is the delay that the caller got; zero if none.
-	RetryAfter time.Duration
-	// Limit is the limit that throttled the delivery.
-	Limit Limit
-	// Waited is how long the delivery waited for another's outcome.
-	Waited time.Duration
-	// Presented describes the payload of a delivery that got [Conflict]; nil for any other.
-	Presented *Presented
-
-	// Added is the time that the engine added to a delivery: until the decision, and for an
-	// ended attempt also the time until its end was durable. It includes neither the work
-	// itself nor Waited. If the attempt began in another process, it covers only the end.
-	Added time.Duration
-
-	// Disposition says how an attempt ended. It is empty when the record is Held, and
-	// HeldReason says why.
-	Disposition store.Disposition
-	Held        bool
-	HeldReason  string
-	// Took is the time from claim to end by the store's clock, from the question to a
-	// reconciler until its answer was dealt with, how long a compensation ran, or how long
-	// a door took to answer.
-	Took time.Duration
-	// By is "holder", "reaper", "reconciler" or "operator".
-	By string
-	// Who is the operator's name, or whom the reconciler asked; empty if unknown.
-	Who string
-	// Reason is the one that the operator gave.
-	Reason string
-
-	// Call is the method of the store: "apply", "get", "now", "due" or "purge".
-	Call string
-	// Try counts the calls of one write, from 1.
-	Try int
-	// Count is how many records were purged.
-	Count int
-	// Erased reports whether to erase data about an identity that dates from the time at, or
-	// before it, by the store's clock. Call it at any time.
-	Erased func(id ID, at time.Time) bool
-	// Swept is what a sweep did.
-	Swept Swept
+	Err     error
 }
+
+// StoreFailed is a call to the store that returned an error.
+type StoreFailed struct {
+	ID   ID     // of the record; zero if the call is about several, or none
+	Call string // such as "apply", "get", "now", "due" or "purge"
+	Try  int    // counts the calls of one write, from 1
+	Err  error
+}
+
+// Purged is one or more records that were deleted.
+type Purged struct {
+	Count  int
+	ID     ID     // of a record that an operator purged; zero for a batch
+	By     string // "operator"; empty for a batch
+	Who    string // the operator's name; empty if unknown
+	Reason string // the operator's; empty for a batch
+}
+
+// Erased is a change of what must not be named any more.
+type Erased struct {
+	At time.Time // when the newest was erased, by the store's clock
+	// Includes reports whether to erase data about an identity that dates from the time at, or
+	// before it, by the store's clock. Call it at any time.
+	Includes func(id ID, at time.Time) bool
+}
+
+// SweepEnded is what [Engine.Sweep] returns.
+type SweepEnded struct {
+	Swept // zero if there was nothing to do
+	// Err is what kept it from some or all due records, which the next sweep tries again; nil
+	// if nothing did.
+	Err error
+}
+
+// Unswept is how long the engine has run calls.
+type Unswept struct{ Took time.Duration }
+
+// Reconciled is a question to a reconciler that has ended.
+type Reconciled struct {
+	ID   ID
+	Took time.Duration // until the answer was dealt with
+	// Err is why there is no answer, or why it could not be recorded: the record stays held, and
+	// the engine asks again. Nil if it was recorded.
+	Err error
+}
+
+// Compensated is a compensation that a sweep has resumed.
+type Compensated struct {
+	ID   ID
+	Took time.Duration
+	// Err is the error of the compensating call; nil if there is none. If that call hasn't
+	// ended, the engine resumes it again.
+	Err error
+}
+
+// ReleaseDropped is a claim that may stay until its lease ends.
+type ReleaseDropped struct{ ID ID }
 
 // Presented describes a delivery that came with another payload than its call's.
 type Presented struct {

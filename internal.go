@@ -30,7 +30,7 @@ func (in Internal) Store() Store { return in.engine.store }
 func (in Internal) Listens() bool { return in.engine.events.Answered != nil }
 
 // Troubled passes an event to [Events].Troubled. It reports false if that isn't set.
-func (in Internal) Troubled(e Event) bool {
+func (in Internal) Troubled(e Troubled) bool {
 	tell := in.engine.events.Troubled
 	if tell != nil {
 		tell(e)
@@ -98,7 +98,7 @@ func (in Internal) Arrived(ctx context.Context, name string, header map[string][
 	}
 	ctx = &arrival{ctx, name, header, time.Now()}
 	if arrived := in.engine.events.Arrived; arrived != nil {
-		ctx = arrived(ctx, Event{Door: name, Header: header})
+		ctx = arrived(ctx, Arrived{Door: name, Header: header})
 	}
 	return ctx
 }
@@ -123,7 +123,7 @@ func (a *arrival) Value(key any) any {
 
 // Answered passes an event to [Events].Answered, if that is set. It fills in Context, Door,
 // Header, Trace and Took first. ctx is the context that Arrived returned.
-func (in Internal) Answered(ctx context.Context, e Event) {
+func (in Internal) Answered(ctx context.Context, e Delivered) {
 	tell := in.engine.events.Answered
 	if tell == nil {
 		return

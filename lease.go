@@ -121,7 +121,7 @@ func (e *Engine) releaseClaim(op *operation, claim *version, renewals ...store.R
 func (e *Engine) releaseLater(x release) {
 	taken, first := e.releases.Add(x, maxReleases)
 	if !taken && e.events.ReleaseDropped != nil {
-		e.events.ReleaseDropped(Event{ID: x.id})
+		e.events.ReleaseDropped(ReleaseDropped{ID: x.id})
 	}
 	if first {
 		e.goBackground(e.releaseClaims)

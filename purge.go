@@ -44,7 +44,7 @@ func (e *Engine) purge(ctx context.Context, recs []*Record) (n, unarchived int, 
 		return n, unarchived, errors.Join(aerr, e.storeError("purge", ID{}, err))
 	}
 	if n > 0 && e.events.Purged != nil {
-		e.events.Purged(Event{Count: n})
+		e.events.Purged(Purged{Count: n})
 	}
 	return n, unarchived, aerr
 }
@@ -177,7 +177,7 @@ func (e *Engine) purgeRecord(ctx context.Context, op *operation, rec *Record, r 
 		return &Error{Code: CodeIllegalTransition, Message: "the record was changed by another"}
 	}
 	if e.events.Purged != nil {
-		e.events.Purged(Event{Count: n, ID: id, By: store.ByOperator, Who: r.Who, Reason: r.Reason})
+		e.events.Purged(Purged{Count: n, ID: id, By: store.ByOperator, Who: r.Who, Reason: r.Reason})
 	}
 	if err := e.purgeBeside(ctx, id); err != nil || !r.EraseEvidence {
 		return err

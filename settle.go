@@ -258,7 +258,7 @@ func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now 
 		began := time.Now()
 		err := guard.Call("the reconciler", func() error { return e.ask(ctx, op, mine) })
 		if e.events.Reconciled != nil {
-			e.events.Reconciled(Event{ID: mine.ID, Took: time.Since(began), Err: err})
+			e.events.Reconciled(Reconciled{ID: mine.ID, Took: time.Since(began), Err: err})
 		}
 	})
 	if asked {

@@ -164,13 +164,13 @@ func (e *Engine) reportUnswept() {
 		return
 	}
 	if d := e.elapsed(); d >= unsweptFor && !e.sweeps.ever.Swap(true) {
-		e.events.Unswept(Event{Took: d})
+		e.events.Unswept(Unswept{Took: d})
 	}
 }
 
 // warnUnswept is Events.Unswept where the program has set none: whoever forgot
 // [Engine.Run] has not set events either. A store without [store.DueIndex] can't be swept.
-func (e *Engine) warnUnswept(ev Event) {
+func (e *Engine) warnUnswept(ev Unswept) {
 	if e.extras.Due == nil {
 		return
 	}
@@ -312,7 +312,7 @@ func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 		}
 		n, err := e.Sweep(ctx)
 		if ctx.Err() == nil && e.events.Swept != nil {
-			e.events.Swept(Event{Swept: n, Err: err})
+			e.events.Swept(SweepEnded{Swept: n, Err: err})
 		}
 		next := interval
 		if err == nil && n.Due >= sweepPage && n.Purged+n.Abandoned+n.Held > 0 {

@@ -30,13 +30,13 @@ type Reply struct {
 	// Err is why the caller gets no outcome; [CodeOf] is its code.
 	Err error
 	// Event goes to Answered of [semel.Events], by default with that code.
-	Event semel.Event
+	Event semel.Delivered
 }
 
 // Deliver takes a request from its arrival to its reply, inside of [Tell]: it makes and runs
 // the call by [Runner.Do], and finds the outcome.
 func (r *Runner) Deliver(ctx context.Context, d Delivery) (reply Reply) {
-	Tell(ctx, r.engine.Internal(), d.Name, d.Header, func(ctx context.Context) (semel.Event, bool) {
+	Tell(ctx, r.engine.Internal(), d.Name, d.Header, func(ctx context.Context) (semel.Delivered, bool) {
 		call, err := d.Call(ctx)
 		if err == nil {
 			reply.Answer, err = r.Do(ctx, call, d.Work)
@@ -57,9 +57,9 @@ func (r *Runner) Deliver(ctx context.Context, d Delivery) (reply Reply) {
 // Tell runs answer between Arrived and Answered of the engine's Events, for a delivery that
 // isn't one [Runner.Do]. If answer panics, the event has [CodeInternal], and the panic goes on.
 // If it reports false, somebody else sends an event.
-func Tell(ctx context.Context, tap semel.Internal, name string, header map[string][]string, answer func(ctx context.Context) (semel.Event, bool)) {
+func Tell(ctx context.Context, tap semel.Internal, name string, header map[string][]string, answer func(ctx context.Context) (semel.Delivered, bool)) {
 	ctx = tap.Arrived(ctx, name, header)
-	e, ours := semel.Event{Code: CodeInternal}, true
+	e, ours := semel.Delivered{Code: CodeInternal}, true
 	defer func() {
 		if ours {
 			tap.Answered(ctx, e)

@@ -11,10 +11,10 @@ import (
 
 // TestDeliver: whoever observes the engine is told of each delivery, whatever becomes of it.
 func TestDeliver(t *testing.T) {
-	var told []semel.Event
+	var told []semel.Delivered
 	e, err := semel.New(memstore.New(), &semel.Options{
 		Operations: []semel.Operation{{Name: "op"}},
-		Events:     &semel.Events{Answered: func(ev semel.Event) { told = append(told, ev) }, Unswept: func(semel.Event) {}},
+		Events:     &semel.Events{Answered: func(ev semel.Delivered) { told = append(told, ev) }, Unswept: func(semel.Unswept) {}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -66,18 +66,18 @@ func TestDeliver(t *testing.T) {
 
 // TestTell: an event goes out whatever answer does, unless somebody else sends one.
 func TestTell(t *testing.T) {
-	var told []semel.Event
-	e, err := semel.New(memstore.New(), &semel.Options{Events: &semel.Events{Answered: func(ev semel.Event) { told = append(told, ev) }, Unswept: func(semel.Event) {}}})
+	var told []semel.Delivered
+	e, err := semel.New(memstore.New(), &semel.Options{Events: &semel.Events{Answered: func(ev semel.Delivered) { told = append(told, ev) }, Unswept: func(semel.Unswept) {}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tell := func(answer func(context.Context) (semel.Event, bool)) {
+	tell := func(answer func(context.Context) (semel.Delivered, bool)) {
 		defer func() { _ = recover() }()
 		door.Tell(t.Context(), e.Internal(), "test", map[string][]string{"A": {"b"}}, answer)
 	}
-	tell(func(context.Context) (semel.Event, bool) { return semel.Event{Status: 299}, true })
-	tell(func(context.Context) (semel.Event, bool) { return semel.Event{Status: 298}, false })
-	tell(func(context.Context) (semel.Event, bool) { panic("boom") })
+	tell(func(context.Context) (semel.Delivered, bool) { return semel.Delivered{Status: 299}, true })
+	tell(func(context.Context) (semel.Delivered, bool) { return semel.Delivered{Status: 298}, false })
+	tell(func(context.Context) (semel.Delivered, bool) { panic("boom") })
 	if len(told) != 2 || told[0].Status != 299 || told[0].Door != "test" || told[0].Header["A"] == nil || told[1].Code != door.CodeInternal {
 		t.Errorf("the events are %+v", told)
 	}

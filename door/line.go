@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,20 +14,13 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Line makes the Attrs of a [semel.Event] for Troubled: the level, message and attributes of
-// its log line. For Answered, [Log] makes the line from the event, and a door gives only its
-// own attributes; with Line, it replaces the level and adds a note.
-func Line(level slog.Level, message string, attrs ...slog.Attr) []slog.Attr {
-	return append([]slog.Attr{slog.Any(slog.LevelKey, level), slog.String(slog.MessageKey, message)}, attrs...)
-}
-
 // EventOf is the event of an answer for Answered of [semel.Events], filled in from the
 // engine's decision; empty if there is none. The door fills in the rest.
-func EventOf(ans *semel.Answer) semel.Event {
+func EventOf(ans *semel.Answer) semel.Delivered {
 	if ans == nil {
-		return semel.Event{}
+		return semel.Delivered{}
 	}
-	e := semel.Event{Decision: ans.Decision, Limit: ans.Limit}
+	e := semel.Delivered{Decision: ans.Decision, Limit: ans.Limit}
 	if rec := ans.Record; rec != nil { // a transaction that was rolled back leaves none
 		e.ID, e.Attempt, e.Executed = rec.ID, rec.Attempt, rec.Attributes[store.AttributeTrace]
 	}
@@ -71,10 +65,10 @@ func Log(log *slog.Logger, level slog.Level) *semel.Events {
 			slog.Int("count", count), slog.String("record", e.id.String()), slog.String("tenant", e.id.Tenant))
 	})
 	return &semel.Events{
-		Answered: func(e semel.Event) { logDelivery(log, level, &e, repeated) },
-		Troubled: func(e semel.Event) {
-			if level, message, attrs := parts(e.Attrs, slog.LevelInfo); message != "" {
-				log.LogAttrs(context.Background(), level, message, attrs...)
+		Answered: func(e semel.Delivered) { logDelivery(log, level, &e, repeated) },
+		Troubled: func(e semel.Troubled) {
+			if e.Note != "" {
+				log.LogAttrs(context.Background(), levelOf(&e.Line, slog.LevelInfo), e.Note, e.Attrs...)
 			}
 		},
 	}
@@ -99,7 +93,7 @@ type refused struct {
 	id       semel.ID
 }
 
-func logDelivery(log *slog.Logger, outcomes slog.Level, e *semel.Event, repeated *seldom.Teller[refused]) {
+func logDelivery(log *slog.Logger, outcomes slog.Level, e *semel.Delivered, repeated *seldom.Teller[refused]) {
 	ctx := e.Context
 	if ctx == nil {
 		ctx = context.Background()
@@ -110,20 +104,20 @@ func logDelivery(log *slog.Logger, outcomes slog.Level, e *semel.Event, repeated
 			level = outcomes
 		}
 	}
-	level, note, more := parts(e.Attrs, level)
+	level = levelOf(&e.Line, level)
 	if !log.Enabled(ctx, level) {
 		return
 	}
 	var room [16]slog.Attr
-	attrs := append(append(room[:0], DeliveryAttrs(e)...), more...)
-	if note != "" {
-		attrs = append(attrs, slog.String("note", note))
+	attrs := append(append(room[:0], DeliveryAttrs(e)...), e.Attrs...)
+	if e.Note != "" {
+		attrs = append(attrs, slog.String("note", e.Note))
 	}
 	log.LogAttrs(ctx, level, Delivered, attrs...)
 }
 
 // DeliveryAttrs are the attributes that the line of each delivery has, in their order.
-func DeliveryAttrs(e *semel.Event) []slog.Attr {
+func DeliveryAttrs(e *semel.Delivered) []slog.Attr {
 	var record, text string
 	if e.ID.Key != "" {
 		record = e.ID.String()
@@ -153,7 +147,7 @@ func DeliveryAttrs(e *semel.Event) []slog.Attr {
 const maxRequestID = 128
 
 // header is the first value of a header of the request.
-func header(e *semel.Event, name string) string {
+func header(e *semel.Delivered, name string) string {
 	if values := e.Header[name]; len(values) > 0 {
 		return values[0]
 	}
@@ -171,7 +165,7 @@ func traceID(traceparent string) string {
 }
 
 // LevelOf is the level of the line about a delivery, where outcomes have a level.
-func LevelOf(e *semel.Event, outcomes slog.Level) slog.Level {
+func LevelOf(e *semel.Delivered, outcomes slog.Level) slog.Level {
 	switch m, known := Lookup(e.Code); {
 	case e.Decision == semel.Conflict, e.Decision == semel.Held:
 		return slog.LevelWarn
@@ -185,24 +179,23 @@ func LevelOf(e *semel.Event, outcomes slog.Level) slog.Level {
 	return max(outcomes, slog.LevelInfo)
 }
 
-// parts takes attributes apart: the level and the message that [Line] has put there, with
-// level if there is none, and the others.
-func parts(all []slog.Attr, level slog.Level) (_ slog.Level, message string, attrs []slog.Attr) {
-	for i, a := range all {
-		switch a.Key {
-		case slog.LevelKey:
-			level, _ = a.Value.Any().(slog.Level)
-		case slog.MessageKey:
-			message = a.Value.String()
-		default:
-			return level, message, all[i:]
-		}
+// levelOf is the level of a line: its own, or else the usual one.
+func levelOf(line *semel.Line, usual slog.Level) slog.Level {
+	if line.Level == nil {
+		return usual
 	}
-	return level, message, nil
+	return line.Level.Level()
 }
 
-// NotRecorded is the event of an error that no caller of a door gets: by it, an outcome
-// isn't recorded yet, or nothing could be decided or found out about a call.
-func NotRecorded(door string, err error) semel.Event {
-	return semel.Event{Door: door, Err: err, Attrs: Line(slog.LevelError, "not recorded", slog.Any("error", err))}
+// Trouble is the event of an error that no caller of a door gets, for Troubled of
+// [semel.Events]. Its log line has the message note and, after the attributes given, the error.
+func Trouble(door string, err error, level slog.Level, note string, attrs ...slog.Attr) semel.Troubled {
+	attrs = append(slices.Clip(attrs), slog.Any("error", err))
+	return semel.Troubled{Door: door, Err: err, Line: semel.Line{Level: level, Note: note, Attrs: attrs}}
+}
+
+// NotRecorded is the [Trouble] of an outcome that isn't recorded yet, or of a call about which
+// nothing could be decided or found out.
+func NotRecorded(door string, err error) semel.Troubled {
+	return Trouble(door, err, slog.LevelError, "not recorded")
 }

@@ -19,11 +19,11 @@ func TestRepeatedRefusalsAreOneWarningAMinute(t *testing.T) {
 		answered := door.Log(slog.New(slog.NewTextHandler(&out, nil)), slog.LevelInfo).Answered
 		for n := range 228 {
 			for _, operation := range []string{"pay", "order"} {
-				answered(semel.Event{Door: "http", Decision: semel.Conflict, Code: semel.CodeConflict, Status: 422, ID: semel.ID{Tenant: "acme", Operation: operation, Key: "k-" + string(rune('a'+n%26))}})
+				answered(semel.Delivered{Door: "http", Decision: semel.Conflict, Code: semel.CodeConflict, Status: 422, ID: semel.ID{Tenant: "acme", Operation: operation, Key: "k-" + string(rune('a'+n%26))}})
 			}
 			<-time.After(30 * time.Second / 228)
 		}
-		answered(semel.Event{Door: "http", Decision: semel.Held, Code: semel.CodeHeld, Status: 409, ID: semel.ID{Operation: "pay", Key: "k"}})
+		answered(semel.Delivered{Door: "http", Decision: semel.Held, Code: semel.CodeHeld, Status: 409, ID: semel.ID{Operation: "pay", Key: "k"}})
 		<-time.After(3 * time.Minute)
 		synctest.Wait()
 		var warnings []string

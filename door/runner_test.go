@@ -43,7 +43,7 @@ func running(t *testing.T, body func(t *testing.T, e *semel.Engine, st *deaf, r 
 		st := &deaf{Store: memstore.New()}
 		e, err := semel.New(st, &semel.Options{
 			Operations: []semel.Operation{{Name: "op", Lease: 3 * time.Second, OnFailure: semel.RetryFailure}, {Name: "pay", Financial: true}},
-			Events:     &semel.Events{Unswept: func(semel.Event) {}, Troubled: func(semel.Event) { st.troubled.Add(1) }},
+			Events:     &semel.Events{Unswept: func(semel.Unswept) {}, Troubled: func(semel.Troubled) { st.troubled.Add(1) }},
 		})
 		if err != nil {
 			t.Fatal(err)

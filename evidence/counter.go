@@ -120,12 +120,12 @@ func (f *facts) ofOperation() *facts {
 
 // Erased counts deliveries of identities that were erased for their operation, so that the entry
 // which is still to be written about them names nobody. It's for [semel.Events].
-func (l *Log) Erased(ev semel.Event) {
+func (l *Log) Erased(ev semel.Erased) {
 	c := &l.counter
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, one := range c.counts {
-		if id := one.facts.rec.ID; id.Key == "" || !ev.Erased(id, one.until.Time()) {
+		if id := one.facts.rec.ID; id.Key == "" || !ev.Includes(id, one.until.Time()) {
 			continue
 		}
 		delete(c.counts, k)

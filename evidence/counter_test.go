@@ -325,7 +325,7 @@ func TestCountsOfWhatWasErasedNameNobody(t *testing.T) {
 			}
 		}
 		now := time.Now()
-		r.log.Erased(semel.Event{Erased: func(id semel.ID, at time.Time) bool { return id.Key == "anna@example.com" && !at.After(now) }})
+		r.log.Erased(semel.Erased{Includes: func(id semel.ID, at time.Time) bool { return id.Key == "anna@example.com" && !at.After(now) }})
 		pass(2 * evidence.DefaultCountEvery) // and until it is numbered
 		synctest.Wait()
 		named := map[string]uint64{}

@@ -46,7 +46,7 @@ type conversation struct {
 }
 
 // converse delivers a message, answers its sender, and returns the event about that.
-func (c *conversation) converse(ctx context.Context, call semel.Call) semel.Event {
+func (c *conversation) converse(ctx context.Context, call semel.Call) semel.Delivered {
 	c.until = time.Now().Add(c.wait)
 	result := c.deliver(ctx, call, c)
 	e := door.EventOf(&result.Answer)

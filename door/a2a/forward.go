@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -56,8 +55,9 @@ func (f *forwarding) send(ctx context.Context, key string, c *conversation) (jud
 	}
 	err := f.proxy.Send(k, f.req.outgoing(ctx, http.MethodPost, f.req.in.URL.Path, f.req.body), key)
 	if err != nil {
-		line := door.Line(slog.LevelWarn, "agent failed", append(slices.Clip(f.opts.Attrs), slog.Any("error", err))...)
-		f.engine.Internal().Troubled(semel.Event{Door: Name, ID: c.execution.Attempt.ID(), Err: err, Attrs: line})
+		e := door.Trouble(Name, err, slog.LevelWarn, "agent failed", f.opts.Attrs...)
+		e.ID = c.execution.Attempt.ID()
+		f.engine.Internal().Troubled(e)
 	}
 	said := judge.Answer{Status: k.status, Header: k.header}
 	if !k.stream && !k.over {

@@ -122,7 +122,7 @@ func (g *Gateway) Close() { g.proxy.Close() }
 
 // ServeHTTP handles one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	door.Tell(r.Context(), g.engine.Internal(), Name, r.Header, func(ctx context.Context) (semel.Event, bool) {
+	door.Tell(r.Context(), g.engine.Internal(), Name, r.Header, func(ctx context.Context) (semel.Delivered, bool) {
 		if ctx != r.Context() {
 			r = r.WithContext(ctx)
 		}
@@ -134,9 +134,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve answers a request, and returns the event about that. It reports false if the request
 // has passed.
-func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Event, answered bool) {
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Delivered, answered bool) {
 	req, ok := g.locate(r)
-	refuse := func(f refusal) (semel.Event, bool) {
+	refuse := func(f refusal) (semel.Delivered, bool) {
 		f.write(w, req)
 		e.Code = f.code
 		return e, true

@@ -118,12 +118,12 @@ func (h *handler) SendStreamingMessage(ctx context.Context, req *a2a.SendMessage
 
 // serve answers a message.
 func (h *handler) serve(ctx context.Context, s *inside) {
-	door.Tell(ctx, h.engine.Internal(), Name, headerOf(ctx), func(ctx context.Context) (semel.Event, bool) {
+	door.Tell(ctx, h.engine.Internal(), Name, headerOf(ctx), func(ctx context.Context) (semel.Delivered, bool) {
 		call, err := h.call(ctx, s.req)
 		if err != nil {
 			f := refusalOfRequest(err)
 			s.refuse(f)
-			return semel.Event{ID: semel.ID{Operation: h.operation.Name}, Code: f.code, Err: err}, true
+			return semel.Delivered{ID: semel.ID{Operation: h.operation.Name}, Code: f.code, Err: err}, true
 		}
 		now := s.req.Config != nil && s.req.Config.ReturnImmediately
 		c := &conversation{guard: h.guard, exchange: s, stream: s.stream, now: now}

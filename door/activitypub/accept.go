@@ -18,17 +18,17 @@ import (
 
 // outcome is the result of one activity in all inboxes that it is for. Each counts once.
 type outcome struct {
-	inboxes   int         // that it is for
-	fresh     int         // in which it is new
-	queued    int         // in which it was accepted before and isn't handled yet
-	parked    int         // in which it was accepted before and waits for an operator
-	conflicts int         // in which another activity with its id was accepted, or might be
-	first     string      // the digest of that one
-	told      semel.Event // what the engine has decided about what came first under its id
+	inboxes   int             // that it is for
+	fresh     int             // in which it is new
+	queued    int             // in which it was accepted before and isn't handled yet
+	parked    int             // in which it was accepted before and waits for an operator
+	conflicts int             // in which another activity with its id was accepted, or might be
+	first     string          // the digest of that one
+	told      semel.Delivered // what the engine has decided about what came first under its id
 }
 
 // event is the outcome as an event of the engine.
-func (o *outcome) event() semel.Event {
+func (o *outcome) event() semel.Delivered {
 	e := o.told
 	e.Decision, e.Status = semel.Replay, http.StatusAccepted
 	switch {

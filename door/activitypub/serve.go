@@ -54,7 +54,7 @@ type refusal struct {
 // sender hangs up, its activity is accepted nevertheless.
 func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, doc := 0, any(nil)
-	door.Tell(r.Context(), in.tap, Name, r.Header, func(ctx context.Context) (e semel.Event, ours bool) {
+	door.Tell(r.Context(), in.tap, Name, r.Header, func(ctx context.Context) (e semel.Delivered, ours bool) {
 		a, err := in.receive(w, r)
 		a.Correlation = correlation(r, a.ID)
 		if a.Correlation != "" {
@@ -74,9 +74,9 @@ func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer accepts an activity, unless err is why not. It returns the answer to the sender and
 // the event about it.
-func (in *Inbox) answer(ctx context.Context, header http.Header, a *Activity, err error) (semel.Event, any) {
+func (in *Inbox) answer(ctx context.Context, header http.Header, a *Activity, err error) (semel.Delivered, any) {
 	if errors.Is(err, errGone) {
-		return in.event(semel.Event{Status: http.StatusAccepted}, a, slog.LevelInfo, err.Error()), receipt{http.StatusAccepted, a.ID, err.Error()}
+		return in.event(semel.Delivered{Status: http.StatusAccepted}, a, slog.LevelInfo, err.Error()), receipt{http.StatusAccepted, a.ID, err.Error()}
 	}
 	var got outcome
 	if err == nil {
@@ -212,7 +212,7 @@ func visible(s string) bool {
 }
 
 // refuse is the answer to a request that was rejected, or that has no known outcome.
-func (in *Inbox) refuse(header http.Header, a *Activity, err error) (semel.Event, any) {
+func (in *Inbox) refuse(header http.Header, a *Activity, err error) (semel.Delivered, any) {
 	doc := refusal{Status: http.StatusServiceUnavailable, Error: "Unavailable", Message: "The activity wasn't accepted, or nobody knows whether it was: deliver it again."}
 	trouble, wait := true, retryAfter
 	if f, ok := errors.AsType[*senderError](err); ok {
@@ -227,32 +227,32 @@ func (in *Inbox) refuse(header http.Header, a *Activity, err error) (semel.Event
 	if a.ID != "" {
 		doc.ActivityID = &a.ID
 	}
-	e, level := semel.Event{Code: semel.Code(doc.Error), Status: doc.Status, Err: err}, slog.LevelWarn
+	e, level := semel.Delivered{Code: semel.Code(doc.Error), Status: doc.Status, Err: err}, slog.LevelWarn
 	if trouble {
 		level = slog.LevelError
-		in.tap.Troubled(semel.Event{Door: Name, Err: err}) // whose line is that of the answer
+		in.tap.Troubled(semel.Troubled{Door: Name, Err: err}) // whose line is that of the answer
 	}
 	return in.event(e, a, level, "activity refused"), doc
 }
 
 // event fills in the event of an answer, with the level of its line in a log and a note.
-func (in *Inbox) event(e semel.Event, a *Activity, level slog.Level, note string, attrs ...slog.Attr) semel.Event {
+func (in *Inbox) event(e semel.Delivered, a *Activity, level slog.Level, note string, attrs ...slog.Attr) semel.Delivered {
 	e.ID.Tenant, e.ID.Operation, e.Request = in.opts.Tenant, in.Destination(), a.Correlation
-	e.Attrs = line(level, note, append(a.Attrs(), attrs...))
+	e.Line = line(level, note, append(a.Attrs(), attrs...))
 	return e
 }
 
 // trouble tells of an error that the sender doesn't get.
 func (in *Inbox) trouble(err error, message string, attrs []slog.Attr) {
-	in.tap.Troubled(semel.Event{Door: Name, Err: err, Attrs: line(slog.LevelError, message, attrs)})
+	in.tap.Troubled(semel.Troubled{Door: Name, Err: err, Line: line(slog.LevelError, message, attrs)})
 }
 
-func line(level slog.Level, message string, attrs []slog.Attr) []slog.Attr {
-	return door.Line(level, message, append([]slog.Attr{slog.String("component", "activitypub")}, attrs...)...)
+func line(level slog.Level, message string, attrs []slog.Attr) semel.Line {
+	return semel.Line{Level: level, Note: message, Attrs: append([]slog.Attr{slog.String("component", "activitypub")}, attrs...)}
 }
 
 // accepted is the event of an activity that was accepted, now or before (VUL-03-003).
-func (in *Inbox) accepted(a *Activity, got outcome) semel.Event {
+func (in *Inbox) accepted(a *Activity, got outcome) semel.Delivered {
 	level := slog.LevelInfo
 	attrs := []slog.Attr{slog.Int("inboxes", got.inboxes), slog.Int("new", got.fresh)}
 	if got.fresh == 0 || got.conflicts > 0 {

@@ -44,7 +44,7 @@ type world struct {
 	logger *slog.Logger
 
 	mu       sync.Mutex
-	answered []semel.Event
+	answered []semel.Delivered
 	due      [][]byte // payloads of messages
 	handled  []*activitypub.Activity
 	fail     error // what the handler returns
@@ -70,7 +70,7 @@ func newWorldOn(t *testing.T, st semel.Store, change func(*activitypub.Options))
 	w := &world{t: t, store: st, log: log, logs: new(logs)}
 	w.logger = slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	write := door.Log(w.logger, slog.LevelInfo)
-	answered := func(e semel.Event) {
+	answered := func(e semel.Delivered) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.answered = append(w.answered, e)

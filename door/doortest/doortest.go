@@ -213,16 +213,16 @@ func (d *Door) meets(t *testing.T, want semel.Decision, s scenario) error {
 	st := memstore.New()
 	var last semel.Record
 	var got semel.Decision
-	var told []semel.Event
+	var told []semel.Delivered
 	opts := s.options
 	opts.Events = &semel.Events{
-		Answered: func(ev semel.Event) { told = append(told, ev) },
-		Decided: func(ev semel.Event) {
+		Answered: func(ev semel.Delivered) { told = append(told, ev) },
+		Decided: func(ev semel.Decided) {
 			if got = ev.Decision; got == semel.Execute {
 				last.ID = ev.ID
 			}
 		},
-		Unswept: func(semel.Event) {},
+		Unswept: func(semel.Unswept) {},
 	}
 	deliver, ran, e := d.open(t, st, opts)
 	first := deliver(firstKey)
@@ -266,7 +266,7 @@ func (d *Door) meets(t *testing.T, want semel.Decision, s scenario) error {
 }
 
 // observed checks the events of two deliveries, when the second one got a given decision.
-func observed(told []semel.Event, second semel.Decision) error {
+func observed(told []semel.Delivered, second semel.Decision) error {
 	if len(told) != 2 {
 		return fmt.Errorf("the door has told of %d answers to 2 deliveries", len(told))
 	}

@@ -48,7 +48,7 @@ type answer struct {
 	// retry is when asking again makes sense; nil: never.
 	retry *Retry
 
-	// code is why there is no outcome, for [semel.Event].
+	// code is why there is no outcome, for [semel.Delivered].
 	code semel.Code
 }
 

@@ -135,7 +135,7 @@ func (s *Service) Close(ctx context.Context) error { return s.opts.Runner.Close(
 
 // reportError tells of an error that no caller gets.
 func (s *Service) reportError(err error) {
-	s.engine.Internal().Troubled(semel.Event{Door: Name, Err: err, Attrs: door.Line(slog.LevelWarn, "forrst", append(slices.Clip(s.opts.Attrs), slog.Any("error", err))...)})
+	s.engine.Internal().Troubled(door.Trouble(Name, err, slog.LevelWarn, "forrst", s.opts.Attrs...))
 }
 
 // ServeHTTP answers one request, whatever its path.

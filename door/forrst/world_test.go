@@ -34,7 +34,7 @@ type world struct {
 // told is what the engine's Events got.
 type told struct {
 	mu       sync.Mutex
-	answered []semel.Event
+	answered []semel.Delivered
 	troubled []error
 }
 
@@ -74,12 +74,12 @@ func (w *world) deploy(opts forrst.Options) {
 	t.Helper()
 	var err error
 	events := &semel.Events{
-		Answered: func(e semel.Event) {
+		Answered: func(e semel.Delivered) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.answered = append(w.answered, e)
 		},
-		Troubled: func(e semel.Event) {
+		Troubled: func(e semel.Troubled) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.troubled = append(w.troubled, e.Err)

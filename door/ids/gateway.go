@@ -106,7 +106,7 @@ func (g *Gateway) Execute(ctx context.Context, caller Caller, c Command) (*Respo
 
 // serve is Execute for a command that read returns, from a request with this header.
 func (g *Gateway) serve(ctx context.Context, header http.Header, caller Caller, read func() (Command, error)) (r *Response, err error) {
-	door.Tell(ctx, g.engine.Internal(), Name, header, func(ctx context.Context) (e semel.Event, ours bool) {
+	door.Tell(ctx, g.engine.Internal(), Name, header, func(ctx context.Context) (e semel.Delivered, ours bool) {
 		var c Command
 		if c, err = read(); err != nil {
 			return refusedEvent(err), !errors.Is(err, body.ErrRefused)
@@ -127,10 +127,10 @@ func (g *Gateway) serve(ctx context.Context, header http.Header, caller Caller, 
 }
 
 // refusedEvent is the event of a delivery that got an error.
-func refusedEvent(err error) semel.Event {
+func refusedEvent(err error) semel.Delivered {
 	code := codeOf(err)
 	m, _ := door.Lookup(code)
-	return semel.Event{Code: code, Status: m.Status, Err: err}
+	return semel.Delivered{Code: code, Status: m.Status, Err: err}
 }
 
 // answer is Execute, and returns the command as it was delivered, with its ids, too.

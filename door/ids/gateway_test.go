@@ -72,7 +72,7 @@ func newShop(t *testing.T) *shop {
 	if s.log, err = evidence.New(store, keys, nil); err != nil {
 		t.Fatal(err)
 	}
-	events := &semel.Events{Answered: func(e semel.Event) {
+	events := &semel.Events{Answered: func(e semel.Delivered) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		attrs := map[string]string{}

@@ -59,7 +59,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	caller, err := g.identify(r)
 	if err != nil {
-		door.Tell(r.Context(), g.engine.Internal(), Name, r.Header, func(context.Context) (semel.Event, bool) {
+		door.Tell(r.Context(), g.engine.Internal(), Name, r.Header, func(context.Context) (semel.Delivered, bool) {
 			e := refusedEvent(&semel.Error{Code: door.CodeUnauthorized})
 			e.Err = err
 			return e, true

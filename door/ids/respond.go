@@ -95,7 +95,7 @@ type Response struct {
 	RetryAfter time.Duration `json:"-"`
 
 	// told is what the engine has decided, as an event.
-	told semel.Event
+	told semel.Delivered
 }
 
 // code is why the response has no outcome; empty if it has one.

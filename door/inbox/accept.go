@@ -28,13 +28,13 @@ type Result struct {
 	First, Content semel.Fingerprint
 	Parked         semel.ID
 	// Told is what the engine has decided, as an event.
-	Told semel.Event
+	Told semel.Delivered
 	// Err is why the item was not accepted, or that it is a conflict.
 	Err error
 }
 
 // Event is the result as an event for Answered of [semel.Events].
-func (r *Result) Event() semel.Event {
+func (r *Result) Event() semel.Delivered {
 	e := r.Told
 	e.Err, e.Parked = r.Err, r.Parked != semel.ID{}
 	refused, ours := errors.AsType[*Refusal](r.Err)
@@ -102,7 +102,7 @@ func (b *Inbox[H]) Peek(ctx context.Context, it *Item[H]) (Result, error) {
 }
 
 func resultOf[H any](it *Item[H], ans *semel.Answer, err error) Result {
-	res := Result{Decision: ans.Decision, Told: semel.Event{Decision: ans.Decision, Limit: ans.Limit}, Err: err}
+	res := Result{Decision: ans.Decision, Told: semel.Delivered{Decision: ans.Decision, Limit: ans.Limit}, Err: err}
 	if ans.Record == nil {
 		return res
 	}

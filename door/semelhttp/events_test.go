@@ -17,11 +17,13 @@ import (
 
 // Each guarded request that is answered is an event, whether the engine has seen it or not.
 func TestEachAnswerIsAnEvent(t *testing.T) {
-	var told, decided, ended []semel.Event
+	var told []semel.Delivered
+	var decided []semel.Decided
+	var ended []semel.Ended
 	e := newEngine(t, &semel.Options{Events: &semel.Events{
-		Answered: func(e semel.Event) { told = append(told, e) },
-		Decided:  func(e semel.Event) { decided = append(decided, e) },
-		Ended:    func(e semel.Event) { ended = append(ended, e) },
+		Answered: func(e semel.Delivered) { told = append(told, e) },
+		Decided:  func(e semel.Decided) { decided = append(decided, e) },
+		Ended:    func(e semel.Ended) { ended = append(ended, e) },
 	}})
 	var runs atomic.Int64
 	g := newGuard(t, e, nil)
@@ -33,11 +35,11 @@ func TestEachAnswerIsAnEvent(t *testing.T) {
 	call(h, "k", "1", func(r *http.Request) { r.Header.Del("Authorization") })
 	call(h, "k", "1", func(r *http.Request) { r.Method = http.MethodGet })
 	g.Refuse(httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil), semelhttp.Profile{}, semelhttp.RefusalOf(semelhttp.CodeKeyMissing, ""))
-	want := []semel.Event{
+	want := []semel.Delivered{
 		{Decision: semel.Execute}, {Decision: semel.Replay}, {Decision: semel.Conflict, Code: semel.CodeConflict},
 		{Code: semelhttp.CodeKeyInvalid}, {Code: semelhttp.CodeUnidentified}, {Code: semelhttp.CodeKeyMissing},
 	}
-	if !slices.EqualFunc(told, want, func(got, want semel.Event) bool {
+	if !slices.EqualFunc(told, want, func(got, want semel.Delivered) bool {
 		return got.Door == semelhttp.Name && got.Decision == want.Decision && got.Code == want.Code && (got.ID.Key == "k") == (got.Decision != "")
 	}) {
 		t.Errorf("told of %+v", told)
@@ -52,9 +54,9 @@ func TestEachAnswerIsAnEvent(t *testing.T) {
 
 // A request that runs without a guard because the store doesn't answer is told of, and no other.
 func TestFailingOpenIsAnEvent(t *testing.T) {
-	var told []semel.Event
+	var told []semel.Delivered
 	st := memstore.New()
-	e, err := semel.New(st, &semel.Options{Events: &semel.Events{Answered: func(e semel.Event) { told = append(told, e) }}})
+	e, err := semel.New(st, &semel.Options{Events: &semel.Events{Answered: func(e semel.Delivered) { told = append(told, e) }}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ const secretKey = "8842-a-key-that-nobody-can-guess"
 type framed struct {
 	t       *testing.T
 	effects int
-	told    []semel.Event
+	told    []semel.Troubled
 	log     strings.Builder
 	guard   *semelhttp.Guard
 	url     string
@@ -39,8 +39,8 @@ func newFramed(t *testing.T) *framed {
 	f := &framed{t: t}
 	events := door.Log(slog.New(slog.NewTextHandler(&f.log, nil)), slog.LevelDebug)
 	logged := events.Troubled
-	events.Troubled = func(e semel.Event) { f.told = append(f.told, e); logged(e) }
-	events.Unswept = func(semel.Event) {}
+	events.Troubled = func(e semel.Troubled) { f.told = append(f.told, e); logged(e) }
+	events.Unswept = func(semel.Unswept) {}
 	f.guard = newGuard(t, newEngine(t, &semel.Options{Events: events}), nil)
 	return f
 }
@@ -145,7 +145,7 @@ func TestTimeoutHandler(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var effects atomic.Int64
-				g := newGuard(t, newEngine(t, &semel.Options{Events: &semel.Events{Unswept: func(semel.Event) {}}}), nil)
+				g := newGuard(t, newEngine(t, &semel.Options{Events: &semel.Events{Unswept: func(semel.Unswept) {}}}), nil)
 				limit := func(h http.Handler) http.Handler { return http.TimeoutHandler(h, time.Second, "busy") }
 				var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					<-time.After(3 * time.Second) // as a client of a bank does that has no context
@@ -421,7 +421,7 @@ func TestAnswersThatComeTooLate(t *testing.T) {
 		before := slog.Default()
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 		defer slog.SetDefault(before)
-		g := newGuard(t, newEngine(t, &semel.Options{Events: &semel.Events{Unswept: func(semel.Event) {}}}), nil)
+		g := newGuard(t, newEngine(t, &semel.Options{Events: &semel.Events{Unswept: func(semel.Unswept) {}}}), nil)
 		var kept http.ResponseWriter
 		h := errorHandler(&kept, 422, g.Handler(semelhttp.Route{Operation: semel.Operation{Name: "pay"}}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { kept = w })))
 		call(h, "a", "{}", nil)

@@ -1,6 +1,7 @@
 package semelhttp_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -150,7 +151,7 @@ func TestTheHandlerIsAskedOnlyAfterTheDecision(t *testing.T) {
 	clause.Proves(t, "VUL-02-003")
 	var order []string
 	e := newEngine(t, &semel.Options{Events: &semel.Events{
-		Decided: func(ev semel.Event) { order = append(order, string(ev.Decision)) },
+		Decided: func(ev semel.Decided) { order = append(order, string(ev.Decision)) },
 	}})
 	h := newGuard(t, e, nil).Handler(semelhttp.Route{Operation: semel.Operation{Name: "op"}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		order = append(order, "handler")
@@ -249,12 +250,11 @@ func TestIdentity(t *testing.T) {
 		} {
 			var told error
 			var runs atomic.Int64
-			tell := func(e semel.Event) {
-				if e.Err != nil {
-					told = e.Err
-				}
+			events := &semel.Events{
+				Answered: func(e semel.Delivered) { told = cmp.Or(e.Err, told) },
+				Troubled: func(e semel.Troubled) { told = e.Err },
 			}
-			g := newGuard(t, newEngine(t, &semel.Options{Events: &semel.Events{Answered: tell, Troubled: tell}}), &semelhttp.Options{
+			g := newGuard(t, newEngine(t, &semel.Options{Events: events}), &semelhttp.Options{
 				Challenge: `Basic realm="pay"`,
 				Identity:  func(*http.Request) (string, string, error) { return "", "", c.err },
 			})

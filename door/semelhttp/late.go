@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/door"
 )
 
 // A framework may keep the ResponseWriter of a guarded handler and write to it when the
@@ -51,9 +50,9 @@ func (c *capture) late(status int) {
 // it, and only once if that is to be noted.
 func (h *handler) tell(err error, once *atomic.Bool, status int, attrs ...slog.Attr) {
 	attrs = append([]slog.Attr{slog.String("operation", h.operation)}, attrs...)
-	heard := h.guard.engine.Internal().Troubled(semel.Event{
+	heard := h.guard.engine.Internal().Troubled(semel.Troubled{
 		Door: Name, ID: semel.ID{Operation: h.operation}, Status: status, Err: err,
-		Attrs: door.Line(slog.LevelWarn, err.Error(), attrs...),
+		Line: semel.Line{Level: slog.LevelWarn, Note: err.Error(), Attrs: attrs},
 	})
 	if !heard && (once == nil || once.CompareAndSwap(false, true)) {
 		slog.Default().LogAttrs(context.Background(), slog.LevelWarn, "semel: "+err.Error(), attrs...)

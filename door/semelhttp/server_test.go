@@ -144,7 +144,7 @@ func TestTemporaryFiles(t *testing.T) {
 	t.Run("a directory that is gone refuses large bodies only", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "gone")
 		var runs, told atomic.Int64
-		e := newEngine(t, &semel.Options{Events: &semel.Events{Troubled: func(semel.Event) { told.Add(1) }}})
+		e := newEngine(t, &semel.Options{Events: &semel.Events{Troubled: func(semel.Troubled) { told.Add(1) }}})
 		srv := httptest.NewServer(newGuard(t, e, &semelhttp.Options{TempDir: dir}).Handler(semelhttp.Route{Operation: semel.Operation{Name: "op"}}, charged(&runs)))
 		defer srv.Close()
 		resp, _ := post(t, srv, "k", "text/plain", strings.NewReader(strings.Repeat("x", 100_000)))

@@ -14,7 +14,7 @@ import (
 // signing is a service behind a guard whose callers sign each request anew.
 type signing struct {
 	handler, status http.Handler
-	decided         []semel.Event
+	decided         []semel.Decided
 	runs            int
 	answer          int // the status of the service; 201 if zero
 	tries           int
@@ -24,7 +24,7 @@ type signing struct {
 func newSigning(t *testing.T, rt semelhttp.Route) *signing {
 	t.Helper()
 	s := &signing{}
-	e := newEngine(t, &semel.Options{Events: &semel.Events{Decided: func(e semel.Event) { s.decided = append(s.decided, e) }}})
+	e := newEngine(t, &semel.Options{Events: &semel.Events{Decided: func(e semel.Decided) { s.decided = append(s.decided, e) }}})
 	g := newGuard(t, e, &semelhttp.Options{StatusPath: "/status/"})
 	rt.Operation.Name = "op"
 	s.handler = g.Handler(rt, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

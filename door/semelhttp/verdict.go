@@ -38,7 +38,7 @@ func (g *Guard) Refuse(w http.ResponseWriter, r *http.Request, p Profile, f Refu
 	h, tap := handler{guard: g, route: Route{Profile: p}}, g.engine.Internal()
 	ctx := tap.Arrived(r.Context(), Name, r.Header)
 	got := h.refuse(w, problem{Refusal: f})
-	tap.Answered(ctx, semel.Event{Code: got.code, Status: got.status})
+	tap.Answered(ctx, semel.Delivered{Code: got.code, Status: got.status})
 }
 
 // Engine is the guard's engine.

@@ -36,7 +36,7 @@ func newWorld(t testing.TB, local string, opts semelhttp.Options, rt semelhttp.R
 	t.Helper()
 	w := &world{t: t, store: &faultyStore{mem: memstore.New()}, pipes: newPipeListener(local), gate: make(chan struct{})}
 	var err error
-	events := &semel.Events{Troubled: func(semel.Event) { w.errs.Add(1) }}
+	events := &semel.Events{Troubled: func(semel.Troubled) { w.errs.Add(1) }}
 	if w.engine, err = semel.New(w.store, &semel.Options{Events: events}); err != nil {
 		t.Fatal(err)
 	}

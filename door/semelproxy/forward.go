@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
-	"slices"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -254,6 +253,5 @@ func unanswered(ctx context.Context, detail string) semelhttp.Refusal {
 
 // reportError tells of an upstream call that failed.
 func (p *Proxy) reportError(err error) {
-	line := door.Line(slog.LevelWarn, "upstream failed", append(slices.Clip(p.opts.Attrs), slog.Any("error", err))...)
-	p.guard.Engine().Internal().Troubled(semel.Event{Door: Name, Err: err, Attrs: line})
+	p.guard.Engine().Internal().Troubled(door.Trouble(Name, err, slog.LevelWarn, "upstream failed", p.opts.Attrs...))
 }

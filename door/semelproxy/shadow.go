@@ -64,10 +64,10 @@ type shadowReport struct {
 
 // event is the report as the engine's Events get it. Nothing was refused, so its code is one
 // of the attributes.
-func (r *shadowReport) event(operation string, status int) semel.Event {
-	return semel.Event{ID: semel.ID{Operation: operation}, Status: status, Attrs: []slog.Attr{
+func (r *shadowReport) event(operation string, status int) semel.Delivered {
+	return semel.Delivered{ID: semel.ID{Operation: operation}, Status: status, Line: semel.Line{Attrs: []slog.Attr{
 		slog.String("call", r.call), slog.String("verdict", string(r.verdict)), slog.String("key_by", r.by), slog.String("would_code", string(r.code)),
-	}}
+	}}}
 }
 
 // ShadowCounts counts the verdicts.

@@ -21,7 +21,7 @@ import (
 func TestShadowFindsKeysInBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var summaries []string
-		events := &semel.Events{Answered: func(e semel.Event) {
+		events := &semel.Events{Answered: func(e semel.Delivered) {
 			text := fmt.Sprint(e.Attrs)
 			if strings.Contains(text, "would=") {
 				summaries = append(summaries, text)

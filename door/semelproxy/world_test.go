@@ -76,7 +76,7 @@ type world struct {
 	addr   string
 	client *http.Client
 
-	lost chan semel.Event // the first of them
+	lost chan semel.LeaseLost // the first of them
 
 	mu      sync.Mutex
 	errs    []error
@@ -138,7 +138,7 @@ type report struct {
 	Status     int64
 }
 
-func reportOf(ev semel.Event) (r report) {
+func reportOf(ev semel.Delivered) (r report) {
 	r.Status = int64(ev.Status)
 	for _, a := range ev.Attrs {
 		switch a.Key {
@@ -165,23 +165,23 @@ func (w *world) reported() []report {
 // newWorld serves a proxy to target. Options may be changed before it is made.
 func newWorld(t testing.TB, target string, change func(*world, *semelproxy.Options)) *world {
 	t.Helper()
-	w := &world{t: t, lost: make(chan semel.Event, 1), store: &countingStore{mem: memstore.New()}}
+	w := &world{t: t, lost: make(chan semel.LeaseLost, 1), store: &countingStore{mem: memstore.New()}}
 	var err error
 	events := &semel.Events{
-		LeaseLost: func(ev semel.Event) {
+		LeaseLost: func(ev semel.LeaseLost) {
 			select {
 			case w.lost <- ev:
 			default:
 			}
 		},
-		Answered: func(ev semel.Event) {
+		Answered: func(ev semel.Delivered) {
 			if ev.Door == semelproxy.Name {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.reports = append(w.reports, reportOf(ev))
 			}
 		},
-		Troubled: func(ev semel.Event) {
+		Troubled: func(ev semel.Troubled) {
 			if ev.Door == semelproxy.Name {
 				w.mu.Lock()
 				defer w.mu.Unlock()

@@ -24,7 +24,7 @@ type head struct {
 // accept makes one event durable, or has it handled, once. A concurrent duplicate waits for
 // it. It returns nil if the sender has done its part.
 func (r *Receiver) accept(ctx context.Context, e *Event) (err error) {
-	door.Tell(ctx, r.engine.Internal(), Name, e.request, func(ctx context.Context) (semel.Event, bool) {
+	door.Tell(ctx, r.engine.Internal(), Name, e.request, func(ctx context.Context) (semel.Delivered, bool) {
 		it := r.item(e)
 		var res inbox.Result
 		res, err = r.inbox.Accept(ctx, it)
@@ -110,9 +110,9 @@ func (r *Receiver) Work(ctx context.Context, payload []byte) error { return r.in
 
 // told is the engine's event for one delivery of an event. Keys may contain personal data, so
 // the log has the record instead.
-func (r *Receiver) told(e *Event, res *inbox.Result) semel.Event {
+func (r *Receiver) told(e *Event, res *inbox.Result) semel.Delivered {
 	if !r.engine.Internal().Listens() {
-		return semel.Event{}
+		return semel.Delivered{}
 	}
 	attrs := []slog.Attr{slog.String("webhook", r.opts.Name), slog.String("source", e.Source), slog.String("type", e.Type)}
 	if !res.First.IsZero() {

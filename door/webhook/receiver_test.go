@@ -93,7 +93,7 @@ func newRig(t *testing.T, source string, change ...func(*Options)) *rig {
 	if r.log, err = evidence.New(r.store, keys, nil); err != nil {
 		t.Fatal(err)
 	}
-	events := &semel.Events{Answered: func(e semel.Event) {
+	events := &semel.Events{Answered: func(e semel.Delivered) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.seen = append(r.seen, seenBy(t, e))

@@ -8,12 +8,12 @@ import (
 
 // seen is an event with what its attributes say.
 type seen struct {
-	semel.Event
+	semel.Delivered
 	receiver, kind, content, first string
 	parked                         string // the record with it, as logs show it
 }
 
-func seenBy(t *testing.T, e semel.Event) seen {
+func seenBy(t *testing.T, e semel.Delivered) seen {
 	attrs := map[string]string{}
 	for _, a := range e.Attrs {
 		attrs[a.Key] = a.Value.String()

@@ -118,7 +118,7 @@ var errNoEvent = errors.New("the delivery has no event that the source has a rul
 
 // tell reports a delivery without an event.
 func (r *Receiver) tell(req *http.Request, status int, why error) {
-	door.Tell(req.Context(), r.engine.Internal(), Name, req.Header, func(context.Context) (semel.Event, bool) {
+	door.Tell(req.Context(), r.engine.Internal(), Name, req.Header, func(context.Context) (semel.Delivered, bool) {
 		return r.told(&Event{Tenant: r.opts.Tenant, Source: r.source.Name, status: status}, &inbox.Result{Err: why}), true
 	})
 }

@@ -98,7 +98,7 @@ func serve(ctx context.Context, l net.Listener, dir string, b *bank) (err error)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	engine, err := semel.New(store, &semel.Options{Events: &semel.Events{
-		Troubled: func(e semel.Event) { slog.Error("not answered as it should be", "door", e.Door, "error", e.Err) },
+		Troubled: func(e semel.Troubled) { slog.Error("not answered as it should be", "door", e.Door, "error", e.Err) },
 	}})
 	if err != nil {
 		return err

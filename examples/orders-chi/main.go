@@ -61,7 +61,7 @@ func serve(ctx context.Context, database string, listener net.Listener, around f
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	engine, err := semel.New(store, &semel.Options{Events: &semel.Events{
-		Troubled: func(e semel.Event) { slog.Error("not recorded", "door", e.Door, "error", e.Err) },
+		Troubled: func(e semel.Troubled) { slog.Error("not recorded", "door", e.Door, "error", e.Err) },
 	}})
 	if err != nil {
 		return err

@@ -84,7 +84,7 @@ func TestShopifyOrders(t *testing.T) {
 	dir, b := t.TempDir(), &book{}
 	opts := options(secret, b)
 	var refused, conflicts atomic.Int64
-	events := &semel.Events{Answered: func(e semel.Event) {
+	events := &semel.Events{Answered: func(e semel.Delivered) {
 		if _, ok := errors.AsType[*webhook.Refusal](e.Err); ok {
 			refused.Add(1)
 		}

@@ -111,7 +111,7 @@ func New(st semel.Store) *Index {
 var listed = []semel.Decision{semel.Conflict, semel.OtherCaller, semel.OtherDoor}
 
 // Decided takes note of a decision, if it is a conflict. It's for [semel.Events].
-func (x *Index) Decided(ev semel.Event) {
+func (x *Index) Decided(ev semel.Decided) {
 	if !slices.Contains(listed, ev.Decision) {
 		return
 	}
@@ -150,17 +150,17 @@ func (x *Index) Decided(ev semel.Event) {
 
 // Purged takes note of a record that an operator has purged: what its refused deliveries
 // asked for is forgotten with it. It's for [semel.Events].
-func (x *Index) Purged(ev semel.Event) {
+func (x *Index) Purged(ev semel.Purged) {
 	x.Payloads.Forget(func(id semel.ID) bool { return id == ev.ID })
 }
 
 // Erased forgets identities that were erased, wherever it has noted them. It's for [semel.Events].
-func (x *Index) Erased(ev semel.Event) {
-	x.Payloads.Forget(func(id semel.ID) bool { return ev.Erased(id, time.Time{}) })
+func (x *Index) Erased(ev semel.Erased) {
+	x.Payloads.Forget(func(id semel.ID) bool { return ev.Includes(id, time.Time{}) })
 	for shard := range shards {
 		x.Listed.Note(shard, func(n *news, _ int) (grown int) {
 			before := len(n.conflicts)
-			n.erased = ev.Erased
+			n.erased = ev.Includes
 			maps.DeleteFunc(n.conflicts, func(_ semel.ID, c *Conflict) bool { return n.erases(c) })
 			return len(n.conflicts) - before
 		})

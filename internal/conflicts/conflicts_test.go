@@ -213,7 +213,7 @@ func TestMemoryAndCellsAreBounded(t *testing.T) {
 	refuse := func(tenant, key string, payload []byte, at int64) semel.ID {
 		id := semel.ID{Tenant: tenant, Operation: "pay", Key: key}
 		fp, _ := semel.FingerprintJSON([]byte(strconv.FormatInt(at, 10)))
-		x.Decided(semel.Event{ID: id, Decision: semel.Conflict, At: time.Now(), Presented: &semel.Presented{Principal: "p", Fingerprint: fp, Payload: payload}})
+		x.Decided(semel.Decided{ID: id, Decision: semel.Conflict, At: time.Now(), Presented: &semel.Presented{Principal: "p", Fingerprint: fp, Payload: payload}})
 		return id
 	}
 	large := bytes.Repeat([]byte("x"), MaxPayload)
@@ -267,7 +267,7 @@ func TestMemoryAndCellsAreBounded(t *testing.T) {
 // refuse notes a refused payload of a size, under a fingerprint of its own.
 func (x *Index) refuse(id semel.ID, who string, n, size int, charge func(int64) bool) {
 	fp, _ := semel.FingerprintJSON([]byte(strconv.Itoa(n)))
-	x.Decided(semel.Event{ID: id, Decision: semel.Conflict, At: time.Now(), Presented: &semel.Presented{
+	x.Decided(semel.Decided{ID: id, Decision: semel.Conflict, At: time.Now(), Presented: &semel.Presented{
 		Principal: who, Fingerprint: fp, Payload: bytes.Repeat([]byte("x"), size), Charge: charge,
 	}})
 }
@@ -376,7 +376,7 @@ func TestErasedConflictsGo(t *testing.T) {
 			b.refuse(rec.ID, "p", 3, 10, nil) // isn't written yet
 		}
 		now := time.Now()
-		ev := semel.Event{Erased: func(id semel.ID, at time.Time) bool { return id.Key == "anna@example.com" && !at.After(now) }}
+		ev := semel.Erased{Includes: func(id semel.ID, at time.Time) bool { return id.Key == "anna@example.com" && !at.After(now) }}
 		a.Erased(ev)
 		b.Erased(ev)
 		pass(behind.Pause)

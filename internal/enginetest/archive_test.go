@@ -151,7 +151,7 @@ func TestPurgeRate(t *testing.T) {
 		t.Run(fmt.Sprintf("of %d expired records at a rate of %d", records, perSecond), func(t *testing.T) {
 			purged := 0
 			var began time.Time
-			events := &semel.Events{Purged: func(ev semel.Event) {
+			events := &semel.Events{Purged: func(ev semel.Purged) {
 				// The first batch comes at once, and each later one when there is
 				// room for what was purged before it.
 				if allowed := float64(perSecond) * time.Since(began).Seconds(); perSecond > 0 && float64(purged) > allowed {
@@ -229,15 +229,15 @@ func TestOperatorPurges(t *testing.T) {
 	})
 	t.Run("the reason is told, and the next delivery runs under a higher fence", func(t *testing.T) {
 		clause.Proves(t, "MAP-EXP.2")
-		var told []semel.Event
-		events := &semel.Events{Purged: func(ev semel.Event) { told = append(told, ev) }}
+		var told []semel.Purged
+		events := &semel.Events{Purged: func(ev semel.Purged) { told = append(told, ev) }}
 		inBubbleWith(t, semel.Options{Events: events}, semel.Operation{}, func(t *testing.T, r *rig) {
 			rec := done(t, r, call("k"))
 			// The next fence will come from the clock, as a node reads it that may be a
 			// second behind.
 			began := time.Now()
 			must(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: "ticket 7"}))
-			if want := (semel.Event{Count: 1, ID: id("k"), By: "operator", Reason: "ticket 7"}); len(told) != 1 || !reflect.DeepEqual(told[0], want) {
+			if want := (semel.Purged{Count: 1, ID: id("k"), By: "operator", Reason: "ticket 7"}); len(told) != 1 || !reflect.DeepEqual(told[0], want) {
 				t.Errorf("told %+v, want %+v", told, want)
 			}
 			if took := time.Since(began); took <= time.Second || took > 2*time.Second {

@@ -217,7 +217,7 @@ func TestLeaseRenewsItselfAtAThird(t *testing.T) {
 
 func TestLostLeaseCancelsTheHandlerInTime(t *testing.T) {
 	lost := 0
-	opts := semel.Options{Events: &semel.Events{LeaseLost: func(semel.Event) { lost++ }}}
+	opts := semel.Options{Events: &semel.Events{LeaseLost: func(semel.LeaseLost) { lost++ }}}
 	inBubbleWith(t, opts, semel.Operation{Lease: 30 * time.Second}, func(t *testing.T, r *rig) {
 		second := r.second(t)
 		for _, form := range []faultstore.Form{faultstore.NotApplied, faultstore.Hang} {
@@ -316,12 +316,12 @@ func TestEventsTellEverything(t *testing.T) {
 	var log []string
 	add := func(s ...string) { log = append(log, strings.Join(s, " ")) }
 	opts := semel.Options{Events: &semel.Events{
-		Decided: func(e semel.Event) { add("decided", string(e.Decision)) },
-		Ended: func(e semel.Event) {
+		Decided: func(e semel.Decided) { add("decided", string(e.Decision)) },
+		Ended: func(e semel.Ended) {
 			add("ended", e.Disposition.String(), e.HeldReason, e.By, e.Reason, e.Took.String())
 		},
-		StoreFailed: func(e semel.Event) { add("failed", e.Call) },
-		Purged:      func(semel.Event) { add("purged") },
+		StoreFailed: func(e semel.StoreFailed) { add("failed", e.Call) },
+		Purged:      func(semel.Purged) { add("purged") },
 	}}
 	inBubbleWith(t, opts, semel.Operation{Window: time.Minute}, func(t *testing.T, r *rig) {
 		a := begin(t, r.Engine, call("k"))

@@ -136,7 +136,7 @@ func TestWhoCannotCompensatePutsNothingOff(t *testing.T) {
 func TestACompensationThatStaysUnknownIsResumedLessOften(t *testing.T) {
 	programs(t, func(t *testing.T, st *memstore.Store) {
 		resumed := 0
-		events := &semel.Events{Compensated: func(ev semel.Event) {
+		events := &semel.Events{Compensated: func(ev semel.Compensated) {
 			resumed++
 			if ev.Err == nil || ev.ID != id("k") {
 				t.Errorf("told %+v", ev)
@@ -174,9 +174,9 @@ func TestPanicsOfTheProgramInTheBackground(t *testing.T) {
 	t.Run("a reconciler leaves the record held", func(t *testing.T) {
 		programs(t, func(t *testing.T, st *memstore.Store) {
 			var bad atomic.Bool
-			var told []semel.Event
+			var told []semel.Reconciled
 			bad.Store(true)
-			events := &semel.Events{Reconciled: func(ev semel.Event) { told = append(told, ev) }}
+			events := &semel.Events{Reconciled: func(ev semel.Reconciled) { told = append(told, ev) }}
 			e := program(t, st, semel.Options{Events: events}, semel.Operation{Name: "op", Reconcile: func(context.Context, semel.Record) (semel.Settlement, error) {
 				panics(&bad)
 				return semel.Settlement{Outcome: semel.DispositionCompleted, Result: data("found")}, nil
@@ -197,9 +197,9 @@ func TestPanicsOfTheProgramInTheBackground(t *testing.T) {
 	t.Run("a compensator leaves the compensation started, and its call held", func(t *testing.T) {
 		programs(t, func(t *testing.T, st *memstore.Store) {
 			var down, bad atomic.Bool
-			var told []semel.Event
+			var told []semel.Compensated
 			down.Store(true)
-			events := &semel.Events{Compensated: func(ev semel.Event) { told = append(told, ev) }}
+			events := &semel.Events{Compensated: func(ev semel.Compensated) { told = append(told, ev) }}
 			ops := undoing(aborts(&down, func() { panics(&bad) }), semel.Operation{OnFailure: semel.RetryFailure})
 			e := program(t, st, semel.Options{Events: events}, ops...)
 			unfinished(t, e, "k")

@@ -391,7 +391,7 @@ func TestTheLargestResultsAreKept(t *testing.T) {
 func TestReadOnlyCallsLeaveNoRecord(t *testing.T) {
 	clause.Proves(t, "IDS-VI.3")
 	decided := 0
-	opts := semel.Options{Events: &semel.Events{Decided: func(semel.Event) { decided++ }}}
+	opts := semel.Options{Events: &semel.Events{Decided: func(semel.Decided) { decided++ }}}
 	inBubbleWith(t, opts, semel.Operation{Class: semel.ReadOnly}, func(t *testing.T, r *rig) {
 		for range 3 {
 			_, ans, err := semel.Do(t.Context(), r.Engine, call("k"), func(context.Context, semel.Execution) (int, error) { return 1, nil })

@@ -34,12 +34,12 @@ func newEraser(t *testing.T, st semel.Store, w semel.Witness, known map[string]t
 	maps.Copy(e.known, known)
 	var err error
 	e.Engine, err = semel.New(st, &semel.Options{Witness: w, Operations: []semel.Operation{{Name: "op", Window: time.Hour}}, Events: &semel.Events{
-		Decided: func(ev semel.Event) { e.note(ev.ID.Key, ev.At) },
-		Erased: func(ev semel.Event) {
+		Decided: func(ev semel.Decided) { e.note(ev.ID.Key, ev.At) },
+		Erased: func(ev semel.Erased) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			for key, at := range e.known {
-				if ev.Erased(person(key), at) {
+				if ev.Includes(person(key), at) {
 					delete(e.known, key)
 				}
 			}

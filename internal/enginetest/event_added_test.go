@@ -25,9 +25,9 @@ func TestAddedTimeHasNeitherWorkNorWaiting(t *testing.T) {
 		e, err := semel.New(slowStore{memstore.New()}, &semel.Options{
 			Operations: []semel.Operation{{Name: "pay", MaxWait: time.Minute}},
 			Events: &semel.Events{
-				Decided: func(ev semel.Event) { decided = append(decided, ev.Added) },
-				Ended:   func(ev semel.Event) { ended = append(ended, ev.Added) },
-				Unswept: func(semel.Event) {},
+				Decided: func(ev semel.Decided) { decided = append(decided, ev.Added) },
+				Ended:   func(ev semel.Ended) { ended = append(ended, ev.Added) },
+				Unswept: func(semel.Unswept) {},
 			},
 		})
 		if err != nil {

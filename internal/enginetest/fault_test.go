@@ -167,7 +167,7 @@ func TestWordsOfAHandlerAreKeptAsText(t *testing.T) {
 // What is told of a failed call to the store counts the tries.
 func TestTriesAreCounted(t *testing.T) {
 	var tries []int
-	events := &semel.Events{StoreFailed: func(e semel.Event) { tries = append(tries, e.Try) }}
+	events := &semel.Events{StoreFailed: func(e semel.StoreFailed) { tries = append(tries, e.Try) }}
 	inBubbleWith(t, semel.Options{Events: events}, semel.Operation{}, func(t *testing.T, r *rig) {
 		a := begin(t, r.Engine, call("k"))
 		r.faults.Next(faultstore.Apply, faultstore.NotApplied, 3)

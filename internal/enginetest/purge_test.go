@@ -114,7 +114,7 @@ func TestAPurgeThatWasOvertakenIsNotDone(t *testing.T) {
 	programs(t, func(t *testing.T, mem *memstore.Store) {
 		st := &overtaken{Store: mem}
 		purged := 0
-		e := program(t, st, semel.Options{Events: &semel.Events{Purged: func(semel.Event) { purged++ }}}, semel.Operation{Name: "op", OnFailure: semel.RetryFailure})
+		e := program(t, st, semel.Options{Events: &semel.Events{Purged: func(semel.Purged) { purged++ }}}, semel.Operation{Name: "op", OnFailure: semel.RetryFailure})
 		must(t, begin(t, e, call("k")).Fail(t.Context(), store.Failure{}, semel.Result{}))
 		pass(time.Minute)
 		var second *semel.Attempt

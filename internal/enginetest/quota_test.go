@@ -284,7 +284,7 @@ func TestTheLongestLimitIsTold(t *testing.T) {
 	var seen []semel.Limit
 	opts := semel.Options{
 		Quotas: semel.Quotas{Window: hour, PrincipalRecords: 2, TenantRecords: 1},
-		Events: &semel.Events{Decided: func(ev semel.Event) {
+		Events: &semel.Events{Decided: func(ev semel.Decided) {
 			if ev.Decision == semel.Throttled {
 				seen = append(seen, ev.Limit)
 			}
@@ -373,7 +373,7 @@ func TestRefusedPayloadsAreCharged(t *testing.T) {
 	var charge func(int64) bool
 	opts := semel.Options{
 		Quotas: semel.Quotas{PrincipalBytes: 1000},
-		Events: &semel.Events{Decided: func(e semel.Event) {
+		Events: &semel.Events{Decided: func(e semel.Decided) {
 			if e.Presented != nil {
 				charge = e.Presented.Charge
 			}

@@ -18,8 +18,8 @@ import (
 func TestReleaseOfAHeldRecord(t *testing.T) {
 	release := semel.Settlement{Outcome: semel.DispositionAbandoned}
 	t.Run("it may run again although nobody knows, under a higher fence", func(t *testing.T) {
-		var told []semel.Event
-		events := &semel.Events{Ended: func(ev semel.Event) { told = append(told, ev) }}
+		var told []semel.Ended
+		events := &semel.Events{Ended: func(ev semel.Ended) { told = append(told, ev) }}
 		inBubbleWith(t, semel.Options{Events: events}, semel.Operation{}, func(t *testing.T, r *rig) {
 			first := begin(t, r.Engine, call("k"))
 			must(t, first.Hold(t.Context(), "who knows"))
@@ -156,8 +156,8 @@ func TestOneEngineAsksTheReconciler(t *testing.T) {
 
 // A claim that is given back is told of, and wakes those who wait for its outcome.
 func TestAReleasedClaimIsTold(t *testing.T) {
-	var ended []semel.Event
-	events := &semel.Events{Ended: func(e semel.Event) { ended = append(ended, e) }}
+	var ended []semel.Ended
+	events := &semel.Events{Ended: func(e semel.Ended) { ended = append(ended, e) }}
 	inBubbleWith(t, semel.Options{Events: events}, semel.Operation{}, func(t *testing.T, r *rig) {
 		a := begin(t, r.Engine, call("k"))
 		released, err := a.Release(t.Context())

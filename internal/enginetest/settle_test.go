@@ -157,9 +157,9 @@ func TestSweepAttendsToWhatIsDue(t *testing.T) {
 func TestTheLoopPurgesByItself(t *testing.T) {
 	clause.Proves(t, "MAP-EXP.2", "MAP-EXP.5")
 	for _, interval := range []time.Duration{0, 10 * time.Minute} {
-		var swept []semel.Event
+		var swept []semel.SweepEnded
 		opts := semel.Options{
-			Events: &semel.Events{Swept: func(ev semel.Event) { swept = append(swept, ev) }},
+			Events: &semel.Events{Swept: func(ev semel.SweepEnded) { swept = append(swept, ev) }},
 		}
 		inBubbleWith(t, opts, semel.Operation{Lease: 3 * time.Second}, func(t *testing.T, r *rig) {
 			ctx, stop := context.WithCancel(t.Context())

@@ -14,8 +14,9 @@ import (
 // What somebody else than the holder decided is in the record, with who and why, for as
 // long as the record is kept.
 func TestWhoSettledIsInTheRecord(t *testing.T) {
-	var told []semel.Event
-	events := &semel.Events{Ended: func(ev semel.Event) { told = append(told, ev) }, Purged: func(ev semel.Event) { told = append(told, ev) }}
+	var ended semel.Ended
+	var purged semel.Purged
+	events := &semel.Events{Ended: func(ev semel.Ended) { ended = ev }, Purged: func(ev semel.Purged) { purged = ev }}
 	inBubbleWith(t, semel.Options{Events: events}, semel.Operation{}, func(t *testing.T, r *rig) {
 		must(t, begin(t, r.Engine, call("k")).Hold(t.Context(), "who knows"))
 		olga := semel.Settlement{Outcome: semel.DispositionAborted, Who: "olga"}
@@ -27,8 +28,8 @@ func TestWhoSettledIsInTheRecord(t *testing.T) {
 		if rec.Settled == nil || *rec.Settled != want {
 			t.Fatalf("settled: %+v", rec.Settled)
 		}
-		if last := told[len(told)-1]; last.By != "operator" || last.Who != "olga" || last.Reason != "nothing at the bank" {
-			t.Errorf("told %+v", last)
+		if ended.By != "operator" || ended.Who != "olga" || ended.Reason != "nothing at the bank" {
+			t.Errorf("told %+v", ended)
 		}
 
 		// A further attempt is the holder's own, and the settled one is history.
@@ -41,8 +42,8 @@ func TestWhoSettledIsInTheRecord(t *testing.T) {
 		}
 		pass(2 * time.Second)
 		must(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: "asked for", Who: "olga"}))
-		if last := told[len(told)-1]; last.Who != "olga" || last.Reason != "asked for" {
-			t.Errorf("told %+v", last)
+		if purged.Who != "olga" || purged.Reason != "asked for" {
+			t.Errorf("told %+v", purged)
 		}
 	})
 }

@@ -397,7 +397,7 @@ func TestRefusedClaimsAreBounded(t *testing.T) {
 	var dropped atomic.Int64
 	synctest.Test(t, func(t *testing.T) {
 		st := newStalling()
-		e := program(t, st, semel.Options{Events: &semel.Events{ReleaseDropped: func(semel.Event) { dropped.Add(1) }}}, semel.Operation{Name: "op"})
+		e := program(t, st, semel.Options{Events: &semel.Events{ReleaseDropped: func(semel.ReleaseDropped) { dropped.Add(1) }}}, semel.Operation{Name: "op"})
 		before := runtime.NumGoroutine()
 		st.writeBy(func(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 			<-ctx.Done()

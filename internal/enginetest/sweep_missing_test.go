@@ -24,7 +24,7 @@ func TestNobodySweeps(t *testing.T) {
 				var told []time.Duration
 				e, err := semel.New(memstore.New(), &semel.Options{
 					Operations: []semel.Operation{{Name: "o"}},
-					Events:     &semel.Events{Unswept: func(ev semel.Event) { told = append(told, ev.Took) }},
+					Events:     &semel.Events{Unswept: func(ev semel.Unswept) { told = append(told, ev.Took) }},
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -64,8 +64,8 @@ func TestNobodySweepsAndNobodyListens(t *testing.T) {
 		warns  int
 	}{
 		"without Events the engine warns once":                   {store: memstore.New(), warns: 1},
-		"with other Events too":                                  {store: memstore.New(), events: &semel.Events{Ended: func(semel.Event) {}}, warns: 1},
-		"a program that was told is not warned":                  {store: memstore.New(), events: &semel.Events{Unswept: func(semel.Event) {}}},
+		"with other Events too":                                  {store: memstore.New(), events: &semel.Events{Ended: func(semel.Ended) {}}, warns: 1},
+		"a program that was told is not warned":                  {store: memstore.New(), events: &semel.Events{Unswept: func(semel.Unswept) {}}},
 		"one that is swept is not warned":                        {store: memstore.New(), before: swept},
 		"a store that has no due index can't be swept by anyone": {store: bare{memstore.New()}},
 	} {

@@ -140,7 +140,7 @@ func TestPurgesAreAnIntervalApart(t *testing.T) {
 		const interval = 10 * time.Minute
 		var last time.Time
 		purges := 0
-		events := &semel.Events{Purged: func(semel.Event) {
+		events := &semel.Events{Purged: func(semel.Purged) {
 			if since := time.Since(last); since < interval {
 				t.Errorf("purged again after %v", since)
 			}

@@ -43,7 +43,7 @@ func TestASweepThatTakesLongEndsNothingInThePast(t *testing.T) {
 func TestAReconcilerThatHangsStopsNothing(t *testing.T) {
 	programs(t, func(t *testing.T, st *memstore.Store) {
 		var asked atomic.Int64
-		failed := make(chan semel.Event, 64)
+		failed := make(chan semel.Reconciled, 64)
 		hang := make(chan struct{})
 		hangs := semel.Operation{Name: "op", Lease: 3 * time.Second, Reconcile: func(context.Context, semel.Record) (semel.Settlement, error) {
 			asked.Add(1)
@@ -56,7 +56,7 @@ func TestAReconcilerThatHangsStopsNothing(t *testing.T) {
 			}
 			return semel.Settlement{Outcome: semel.DispositionCompleted, Result: data("found")}, nil
 		}}
-		events := &semel.Events{Reconciled: func(ev semel.Event) {
+		events := &semel.Events{Reconciled: func(ev semel.Reconciled) {
 			if ev.Err != nil {
 				failed <- ev
 			}
@@ -112,7 +112,7 @@ func TestAQueueForAReconcilerIsNoFailure(t *testing.T) {
 	programs(t, func(t *testing.T, st *memstore.Store) {
 		const held, each = 100, 10 * time.Second
 		var waiting atomic.Int64
-		events := &semel.Events{Swept: func(ev semel.Event) {
+		events := &semel.Events{Swept: func(ev semel.SweepEnded) {
 			if waiting.Store(int64(ev.Swept.Waiting)); ev.Err != nil {
 				t.Errorf("a sweep fails: %v", ev.Err)
 			}
@@ -239,7 +239,7 @@ func TestWhatIsLeftToOthersHidesNothing(t *testing.T) {
 func TestRunTellsOfItsSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sweeps := 0
-		e := program(t, memstore.New(), semel.Options{Events: &semel.Events{Swept: func(semel.Event) { sweeps++ }}}, semel.Operation{Name: "op"})
+		e := program(t, memstore.New(), semel.Options{Events: &semel.Events{Swept: func(semel.SweepEnded) { sweeps++ }}}, semel.Operation{Name: "op"})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		if err := e.Run(ctx, time.Second); !errors.Is(err, context.DeadlineExceeded) {

@@ -169,7 +169,7 @@ func TestAReleaseThatFailsIsTriedAgain(t *testing.T) {
 // A caller who hangs up while the store reads is no failure of the store.
 func TestACallerWhoHangsUpIsNoFailureOfTheStore(t *testing.T) {
 	failures := 0
-	events := &semel.Events{StoreFailed: func(semel.Event) { failures++ }}
+	events := &semel.Events{StoreFailed: func(semel.StoreFailed) { failures++ }}
 	e := program(t, newStalling(), semel.Options{Events: events}, semel.Operation{Name: "op"})
 	ctx, hangUp := context.WithCancel(t.Context())
 	hangUp()

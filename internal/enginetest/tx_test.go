@@ -381,8 +381,8 @@ func TestDoTxEvents(t *testing.T) {
 		var decided []semel.Decision
 		var ended []store.Disposition
 		opts := semel.Options{Events: &semel.Events{
-			Decided: func(ev semel.Event) { decided = append(decided, ev.Decision) },
-			Ended:   func(ev semel.Event) { ended = append(ended, ev.Disposition) },
+			Decided: func(ev semel.Decided) { decided = append(decided, ev.Decision) },
+			Ended:   func(ev semel.Ended) { ended = append(ended, ev.Disposition) },
 		}}
 		inBubbleWith(t, opts, semel.Operation{}, func(t *testing.T, r *rig) {
 			b := newBase(r.store)

@@ -273,7 +273,7 @@ func TestAnOutcomeAfterAMissedEndWakesAtOnce(t *testing.T) {
 
 func TestAFailedLookIsToldToAllWhoWait(t *testing.T) {
 	var told atomic.Int64
-	opts := semel.Options{Events: &semel.Events{StoreFailed: func(semel.Event) { told.Add(1) }}}
+	opts := semel.Options{Events: &semel.Events{StoreFailed: func(semel.StoreFailed) { told.Add(1) }}}
 	waiting(t, opts, semel.Operation{}, func(t *testing.T, e *semel.Engine, st *readStore) {
 		a := begin(t, e, call("k"))
 		var o, later outcomes

@@ -40,13 +40,13 @@ func (c *counts) events() *semel.Events {
 		m[strings.TrimSpace(door+" "+what)]++
 	}
 	return &semel.Events{
-		Decided: func(e semel.Event) { count(c.decisions, e.Door, string(e.Decision)) },
-		Answered: func(e semel.Event) {
+		Decided: func(e semel.Decided) { count(c.decisions, e.Door, string(e.Decision)) },
+		Answered: func(e semel.Delivered) {
 			if e.Code != "" {
 				count(c.refusals, e.Door, string(e.Code))
 			}
 		},
-		Troubled: func(e semel.Event) { count(c.troubles, e.Door, "") },
+		Troubled: func(e semel.Troubled) { count(c.troubles, e.Door, "") },
 	}
 }
 
@@ -214,6 +214,6 @@ func mountDoors(t *testing.T, engine *semel.Engine) http.Handler {
 	doors := map[string]string{"/pay": semelhttp.Name, "/forrst": forrst.Name, "/hook": webhook.Name, "/v1/": api.Name}
 	return budget.Handler(mux, &limit.Options{Refused: func(r *http.Request, code semel.Code) {
 		_, path := mux.Handler(r)
-		engine.Internal().Answered(engine.Internal().Arrived(r.Context(), doors[path], r.Header), semel.Event{Code: code})
+		engine.Internal().Answered(engine.Internal().Arrived(r.Context(), doors[path], r.Header), semel.Delivered{Code: code})
 	}})
 }

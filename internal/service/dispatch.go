@@ -98,7 +98,7 @@ func observeMessages(log *slog.Logger) *dispatch.Events {
 			if !log.Enabled(ctx, level) {
 				return
 			}
-			attrs := append(door.DeliveryAttrs(&semel.Event{Door: "dispatch", ID: e.Call, Attempt: e.Try, Took: e.Took, Err: e.Err, Executed: e.Executed, Trace: e.Executed}),
+			attrs := append(door.DeliveryAttrs(&semel.Delivered{Door: "dispatch", ID: e.Call, Attempt: e.Try, Took: e.Took, Err: e.Err, Executed: e.Executed, Trace: e.Executed}),
 				slog.String("outcome", outcome), slog.String("message", e.MessageID), slog.String("destination", e.Destination), slog.String("waited", e.Waited.Round(time.Millisecond).String()))
 			if e.Next != 0 {
 				attrs = append(attrs, slog.Time("next", e.Next.Time()))

@@ -170,7 +170,7 @@ func (s *Server) watchKeys(ctx context.Context) {
 
 // noteSweep keeps the last sweep. One that looked ahead and found no trouble says nothing
 // about the records that it didn't look at.
-func (s *Server) noteSweep(e semel.Event) {
+func (s *Server) noteSweep(e semel.SweepEnded) {
 	if e.Swept.Partial && e.Err == nil && s.lastSweep.Load() != nil {
 		s.sweptAt.Store(time.Now().UnixMilli())
 		return

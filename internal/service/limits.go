@@ -28,7 +28,7 @@ func (s *Server) limitOptions(cfg *config.Config) limit.Options {
 		TypeBase: problemsPath, Caller: callerOf, Pace: paceOf(&cfg.Limits), BodyTimeout: time.Duration(cfg.Limits.ReadTimeout),
 		Refused: func(r *http.Request, code semel.Code) {
 			tap := s.engine.Internal()
-			tap.Answered(tap.Arrived(r.Context(), s.current().doorOf(r), r.Header), semel.Event{Code: code})
+			tap.Answered(tap.Arrived(r.Context(), s.current().doorOf(r), r.Header), semel.Delivered{Code: code})
 		},
 	}
 }

@@ -18,7 +18,7 @@ import (
 func observe(log *slog.Logger) *semel.Events {
 	ctx := context.Background()
 	return &semel.Events{
-		Ended: func(e semel.Event) {
+		Ended: func(e semel.Ended) {
 			level, disposition := slog.LevelDebug, e.Disposition.String()
 			if e.Held {
 				level, disposition = slog.LevelWarn, "held"
@@ -32,12 +32,12 @@ func observe(log *slog.Logger) *semel.Events {
 				slog.String("disposition", disposition), slog.Int("attempt", e.Attempt), slog.Int64("fence", e.Fence),
 				slog.Duration("took", e.Took), slog.String("by", e.By), slog.String("who", e.Who), slog.String("reason", e.Reason), slog.String("held_reason", e.HeldReason))
 		},
-		LeaseLost: func(e semel.Event) {
+		LeaseLost: func(e semel.LeaseLost) {
 			log.LogAttrs(ctx, slog.LevelWarn, "lease lost", slog.String("record", e.ID.String()),
 				slog.Int("attempt", e.Attempt), slog.Int64("fence", e.Fence), slog.Any("error", e.Err))
 		},
 		StoreFailed: storeFailed(log),
-		Purged: func(e semel.Event) {
+		Purged: func(e semel.Purged) {
 			if e.By == "" {
 				log.LogAttrs(ctx, slog.LevelDebug, "purged", slog.Int("count", e.Count))
 				return
@@ -45,17 +45,17 @@ func observe(log *slog.Logger) *semel.Events {
 			log.LogAttrs(ctx, slog.LevelInfo, "purged", slog.String("record", e.ID.String()), slog.String("by", e.By), slog.String("who", e.Who), slog.String("reason", e.Reason))
 		},
 		Swept: swept(log),
-		Reconciled: func(e semel.Event) {
+		Reconciled: func(e semel.Reconciled) {
 			if e.Err != nil {
 				log.LogAttrs(ctx, slog.LevelWarn, "the reconciler has no answer", slog.String("record", e.ID.String()), slog.Duration("took", e.Took), slog.Any("error", e.Err))
 			}
 		},
-		Compensated: func(e semel.Event) {
+		Compensated: func(e semel.Compensated) {
 			if e.Err != nil {
 				log.LogAttrs(ctx, slog.LevelWarn, "a compensation that was resumed did not succeed", slog.String("record", e.ID.String()), slog.Duration("took", e.Took), slog.Any("error", e.Err))
 			}
 		},
-		ReleaseDropped: func(e semel.Event) {
+		ReleaseDropped: func(e semel.ReleaseDropped) {
 			log.LogAttrs(ctx, slog.LevelWarn, "too many claims wait to be released: if this one was written, its call is held or runs again when the lease ends", slog.String("record", e.ID.String()))
 		},
 	}
@@ -67,13 +67,13 @@ const sampleEvery = time.Second
 
 // storeFailed logs failures of the store: the first of a kind of call at once, and then one line
 // for each second, with the last failure and how many there were.
-func storeFailed(log *slog.Logger) func(semel.Event) {
-	tell := func(e semel.Event, count int) {
+func storeFailed(log *slog.Logger) func(semel.StoreFailed) {
+	tell := func(e semel.StoreFailed, count int) {
 		log.LogAttrs(context.Background(), slog.LevelError, "store failed", slog.String("call", e.Call), slog.Int("try", e.Try),
 			slog.Int("count", count), slog.Any("error", e.Err))
 	}
 	repeated := seldom.New(sampleEvery, tell)
-	return func(e semel.Event) {
+	return func(e semel.StoreFailed) {
 		if repeated.First(e.Call, e) {
 			tell(e, 1)
 		}
@@ -85,11 +85,11 @@ const repeatAfter = 10 * time.Minute
 
 // swept logs why sweeps leave records undone: once, again from time to time, and when
 // that is over.
-func swept(log *slog.Logger) func(semel.Event) {
+func swept(log *slog.Logger) func(semel.SweepEnded) {
 	var mu sync.Mutex
 	var last string
 	var at time.Time
-	return func(e semel.Event) {
+	return func(e semel.SweepEnded) {
 		mu.Lock()
 		defer mu.Unlock()
 		text := sweepProblem(&e)
@@ -106,7 +106,7 @@ func swept(log *slog.Logger) func(semel.Event) {
 }
 
 // sweepProblem says what a sweep could not do; empty if nothing.
-func sweepProblem(e *semel.Event) string {
+func sweepProblem(e *semel.SweepEnded) string {
 	if e.Err == nil {
 		return ""
 	}
@@ -128,36 +128,32 @@ func allOf(first *semel.Events, more ...*semel.Events) *semel.Events {
 // both calls the functions of a and then those of b. Only a may have those that follow a trace.
 func both(a, b *semel.Events) *semel.Events {
 	return &semel.Events{
-		Arrived: a.Arrived,
-		Trace:   a.Trace,
-
-		Decided:     after(a.Decided, b.Decided),
-		Ended:       after(a.Ended, b.Ended),
-		LeaseLost:   after(a.LeaseLost, b.LeaseLost),
-		StoreFailed: after(a.StoreFailed, b.StoreFailed),
-		Purged:      after(a.Purged, b.Purged),
-		Erased:      after(a.Erased, b.Erased),
-		Swept:       after(a.Swept, b.Swept),
-
-		Unswept:     after(a.Unswept, b.Unswept),
-		Reconciled:  after(a.Reconciled, b.Reconciled),
-		Compensated: after(a.Compensated, b.Compensated),
-
+		Arrived:        a.Arrived,
+		Trace:          a.Trace,
+		Decided:        after(a.Decided, b.Decided),
+		Ended:          after(a.Ended, b.Ended),
+		LeaseLost:      after(a.LeaseLost, b.LeaseLost),
+		StoreFailed:    after(a.StoreFailed, b.StoreFailed),
+		Purged:         after(a.Purged, b.Purged),
+		Erased:         after(a.Erased, b.Erased),
+		Swept:          after(a.Swept, b.Swept),
+		Unswept:        after(a.Unswept, b.Unswept),
+		Reconciled:     after(a.Reconciled, b.Reconciled),
+		Compensated:    after(a.Compensated, b.Compensated),
 		ReleaseDropped: after(a.ReleaseDropped, b.ReleaseDropped),
-
-		Answered: after(a.Answered, b.Answered),
-		Troubled: after(a.Troubled, b.Troubled),
+		Answered:       after(a.Answered, b.Answered),
+		Troubled:       after(a.Troubled, b.Troubled),
 	}
 }
 
-func after(a, b func(semel.Event)) func(semel.Event) {
+func after[E any](a, b func(E)) func(E) {
 	switch {
 	case a == nil:
 		return b
 	case b == nil:
 		return a
 	}
-	return func(e semel.Event) {
+	return func(e E) {
 		a(e)
 		b(e)
 	}

@@ -27,7 +27,7 @@ func TestTroubleOfSweepsIsNotRepeatedEachSecond(t *testing.T) {
 				t.Errorf("%d lines, want %d, the last with %q:\n%s", len(got), want, last, &out)
 			}
 		}
-		bad := semel.Event{Err: errors.Join(errors.New("the record a is newer"), errors.New("the record b is newer"))}
+		bad := semel.SweepEnded{Err: errors.Join(errors.New("the record a is newer"), errors.New("the record b is newer"))}
 		for range 300 {
 			told(bad)
 			<-time.After(time.Second)
@@ -36,10 +36,10 @@ func TestTroubleOfSweepsIsNotRepeatedEachSecond(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		told(bad)
 		lines(2, "the record a is newer; and 1 more")
-		told(semel.Event{Err: errors.New("the archive is down")})
+		told(semel.SweepEnded{Err: errors.New("the archive is down")})
 		lines(3, "the archive is down")
 		for range 10 {
-			told(semel.Event{})
+			told(semel.SweepEnded{})
 		}
 		lines(4, "sweeps succeed again")
 	})
@@ -54,13 +54,13 @@ func TestFailuresOfTheStoreAreCountedInTheLog(t *testing.T) {
 		const seconds, each = 5, 100
 		for range seconds {
 			for range each {
-				told(semel.Event{Call: "apply", Try: 1, Err: errors.New("the disk is full")})
-				told(semel.Event{Call: "get", Try: 1, Err: errors.New("no connection")})
+				told(semel.StoreFailed{Call: "apply", Try: 1, Err: errors.New("the disk is full")})
+				told(semel.StoreFailed{Call: "get", Try: 1, Err: errors.New("no connection")})
 			}
 			<-time.After(sampleEvery)
 		}
 		<-time.After(2 * sampleEvery)
-		told(semel.Event{Call: "apply", Try: 1, Err: errors.New("later")})
+		told(semel.StoreFailed{Call: "apply", Try: 1, Err: errors.New("later")})
 		counts, lines := map[string]int{}, map[string]int{}
 		for text := range strings.Lines(out.String()) {
 			var line struct {
@@ -105,7 +105,7 @@ func TestReadinessNamesWhatSweepsLeave(t *testing.T) {
 	if c := s.sweeping(); c.Err != nil || c.Detail != "none yet" {
 		t.Errorf("got %+v", c)
 	}
-	s.lastSweep.Store(&semel.Event{Swept: semel.Swept{Due: 9, Left: 3, Unreadable: 2}, Err: errors.New("the record a is newer")})
+	s.lastSweep.Store(&semel.SweepEnded{Swept: semel.Swept{Due: 9, Left: 3, Unreadable: 2}, Err: errors.New("the record a is newer")})
 	c := s.sweeping()
 	for _, part := range []string{"the record a is newer", "2 records can't be read", "3 due records are left to programs that have their operations"} {
 		if !strings.Contains(c.Detail, part) {
@@ -116,7 +116,7 @@ func TestReadinessNamesWhatSweepsLeave(t *testing.T) {
 		t.Errorf("the node is unready because of it: %v", c.Err)
 	}
 	s.sweptAt.Store(0)
-	s.noteSweep(semel.Event{Swept: semel.Swept{Due: 9, Waiting: 9}})
+	s.noteSweep(semel.SweepEnded{Swept: semel.Swept{Due: 9, Waiting: 9}})
 	if c := s.sweeping(); c.Amiss || s.sweptAt.Load() == 0 {
 		t.Errorf("a queue for a reconciler is trouble: %+v", c)
 	}

@@ -91,7 +91,7 @@ type watched struct {
 	stopping     atomic.Bool
 	reading      atomic.Pointer[durabilityReading]
 	tight        atomic.Bool // the disk of the store has little room
-	lastSweep    atomic.Pointer[semel.Event]
+	lastSweep    atomic.Pointer[semel.SweepEnded]
 	reloadFailed atomic.Bool  // the last one
 	sweptAt      atomic.Int64 // when a sweep ended without trouble, in Unix milliseconds
 }

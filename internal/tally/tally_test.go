@@ -29,7 +29,7 @@ func start(t *testing.T, st semel.Store) *node {
 	var err error
 	n.Engine, err = semel.New(st, &semel.Options{
 		Operations: []semel.Operation{{Name: "pay", Window: time.Hour}},
-		Events:     &semel.Events{Decided: func(ev semel.Event) { n.tally.Count(ev.ID, ev.Decision) }},
+		Events:     &semel.Events{Decided: func(ev semel.Decided) { n.tally.Count(ev.ID, ev.Decision) }},
 	})
 	if err != nil {
 		t.Fatal(err)

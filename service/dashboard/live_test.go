@@ -54,7 +54,7 @@ func TestFiguresAreShownLive(t *testing.T) {
 	tb.tile("Failed attempts", 2)
 	tb.lists("Calls that keep failing", "flaky-1", 2)
 
-	w.Engine().Internal().Answered(t.Context(), semel.Event{Door: "http", FailedOpen: true, ID: semel.ID{Operation: "orders.create"}})
+	w.Engine().Internal().Answered(t.Context(), semel.Delivered{Door: "http", FailedOpen: true, ID: semel.ID{Operation: "orders.create"}})
 	tb.wait(`document.querySelector('.banner.red').innerText.startsWith('Failing open. 1 ')`)
 	tb.tile("Deliveries", 4+32+3)
 	if !eval[bool](tb, "window.untouched === true") {

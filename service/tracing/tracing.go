@@ -71,7 +71,7 @@ func (t *Tracer) Events() *semel.Events {
 // may be somebody else's if the delivery isn't traced.
 type deliveryKey struct{}
 
-func (t *Tracer) arrived(ctx context.Context, e semel.Event) context.Context {
+func (t *Tracer) arrived(ctx context.Context, e semel.Arrived) context.Context {
 	kind := trace.SpanKindServer
 	switch parent := trace.SpanContextFromContext(ctx); {
 	case consumers[e.Door]:
@@ -86,7 +86,7 @@ func (t *Tracer) arrived(ctx context.Context, e semel.Event) context.Context {
 	return context.WithValue(ctx, deliveryKey{}, span)
 }
 
-func answered(e semel.Event) {
+func answered(e semel.Delivered) {
 	span, ok := e.Context.Value(deliveryKey{}).(trace.Span)
 	if !ok {
 		return

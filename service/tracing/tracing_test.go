@@ -236,7 +236,7 @@ func TestNoTracerCostsNothing(t *testing.T) {
 			if err != nil || ans.Decision != semel.Replay {
 				t.Fatal(err)
 			}
-			tap.Answered(ctx, semel.Event{})
+			tap.Answered(ctx, semel.Delivered{})
 		})
 	}
 	var none *tracing.Tracer

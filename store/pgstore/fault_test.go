@@ -37,7 +37,7 @@ func newTraffic(t *testing.T, stores ...*Store) *traffic {
 	for _, s := range stores {
 		e, err := semel.New(s, &semel.Options{
 			Operations: []semel.Operation{{Name: "charge"}},
-			Events:     &semel.Events{StoreFailed: func(semel.Event) { tr.failed.Add(1) }},
+			Events:     &semel.Events{StoreFailed: func(semel.StoreFailed) { tr.failed.Add(1) }},
 		})
 		if err != nil {
 			t.Fatal(err)

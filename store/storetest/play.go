@@ -79,7 +79,7 @@ type player struct {
 	reopen func() semel.Store // nil: the store keeps nothing, or is the oracle
 
 	attempts   []*semel.Attempt
-	reconciled chan semel.Event
+	reconciled chan semel.Reconciled
 	writes     []store.Write
 	revisions  map[semel.ID][]store.Revision // seen so far, for writes that expect an old one
 	names      map[string]string             // for values that differ from run to run, by order of appearance
@@ -91,11 +91,11 @@ type player struct {
 // newPlayer begins a history. It uses only the extras that both stores have.
 func newPlayer(ctx context.Context, s semel.Store, both store.Extras, tenant string, begin store.Instant) (*player, error) {
 	p := &player{
-		ctx: ctx, clock: &clock{begin}, tenant: tenant, reconciled: make(chan semel.Event, 1<<10),
+		ctx: ctx, clock: &clock{begin}, tenant: tenant, reconciled: make(chan semel.Reconciled, 1<<10),
 		revisions: map[semel.ID][]store.Revision{}, names: map[string]string{},
 	}
 	p.store = &timed{s, p.clock, both}
-	events := &semel.Events{Reconciled: func(ev semel.Event) { p.reconciled <- ev }}
+	events := &semel.Events{Reconciled: func(ev semel.Reconciled) { p.reconciled <- ev }}
 	var err error
 	p.engine, err = semel.New(p.store, &semel.Options{Operations: operations, Node: "node", StoreTimeout: time.Minute, Events: events})
 	for i := range identities {

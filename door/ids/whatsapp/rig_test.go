@@ -47,7 +47,7 @@ type rig struct {
 	mu      sync.Mutex
 	asked   map[string]int // messages that were mapped, by id
 	due     [][]byte       // payloads that were sent to the outbox
-	seen    []semel.Event
+	seen    []semel.Delivered
 	refused []semel.Code
 	replies []string
 	news    []string
@@ -97,7 +97,7 @@ func newRig(t *testing.T, change ...func(*Options)) *rig {
 	if r.log, err = evidence.New(r.store, keys, nil); err != nil {
 		t.Fatal(err)
 	}
-	events := &semel.Events{Answered: func(e semel.Event) {
+	events := &semel.Events{Answered: func(e semel.Delivered) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		switch {

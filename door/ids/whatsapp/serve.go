@@ -75,7 +75,7 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := inbox.Within(r.Context(), in.opts.Budget)
 	defer cancel()
 	if err := inbox.Each(ctx, parts, func(ctx context.Context, p *part) (err error) {
-		door.Tell(ctx, in.tap, Name, r.Header, func(ctx context.Context) (e semel.Event, _ bool) {
+		door.Tell(ctx, in.tap, Name, r.Header, func(ctx context.Context) (e semel.Delivered, _ bool) {
 			e, err = in.accept(ctx, p)
 			return e, true
 		})
@@ -113,7 +113,7 @@ type head struct {
 // accept makes one part durable, once. A concurrent duplicate waits for it. The error is nil
 // if the sender has done its part: a message that was accepted before with other content is
 // in the evidence log, and there is nothing more to accept.
-func (in *Ingress) accept(ctx context.Context, p *part) (semel.Event, error) {
+func (in *Ingress) accept(ctx context.Context, p *part) (semel.Delivered, error) {
 	tenant, ok := in.opts.Tenant(p.phone)
 	res, err := inbox.Result{Err: errNoTenant}, errNoTenant
 	if ok && tenant != "" {
@@ -133,8 +133,8 @@ func (in *Ingress) accept(ctx context.Context, p *part) (semel.Event, error) {
 
 // refuse answers a request without a look at its parts.
 func (in *Ingress) refuse(w http.ResponseWriter, r *http.Request, status int, code inbox.Code, why string) {
-	door.Tell(r.Context(), in.tap, Name, r.Header, func(context.Context) (semel.Event, bool) {
-		return semel.Event{Code: semel.Code(code), Status: status}, true
+	door.Tell(r.Context(), in.tap, Name, r.Header, func(context.Context) (semel.Delivered, bool) {
+		return semel.Delivered{Code: semel.Code(code), Status: status}, true
 	})
 	http.Error(w, why, status)
 }

@@ -105,10 +105,10 @@ func observed(t testing.TB, opts *semel.Options) *semel.Options {
 		events = *o.Events
 	}
 	if events.Unswept == nil {
-		events.Unswept = func(semel.Event) {}
+		events.Unswept = func(semel.Unswept) {}
 	}
 	troubled := events.Troubled
-	events.Troubled = func(e semel.Event) {
+	events.Troubled = func(e semel.Troubled) {
 		switch {
 		case errors.Is(e.Err, semelhttp.ErrNoAnswer):
 			t.Logf("semelhttptest: %v", e.Err) // an empty 200 may be meant

@@ -79,7 +79,7 @@ type Service struct {
 	t    testing.TB
 	db   *Database
 	mu   sync.Mutex
-	told []semel.Event
+	told []semel.Troubled
 	runs map[string]int
 	made map[string]chan struct{} // closed when the handler has made its row
 	gone map[string]chan struct{} // closed when the server has noticed that the client has gone
@@ -91,8 +91,8 @@ func (d *Database) Service(t testing.TB, tx bool) *Service {
 	t.Helper()
 	s := &Service{t: t, db: d, runs: map[string]int{}, made: map[string]chan struct{}{}, gone: map[string]chan struct{}{}}
 	engine, err := semel.New(d.store, &semel.Options{Events: &semel.Events{
-		Unswept: func(semel.Event) {},
-		Troubled: func(e semel.Event) {
+		Unswept: func(semel.Unswept) {},
+		Troubled: func(e semel.Troubled) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.told = append(s.told, e)
@@ -209,7 +209,7 @@ func (s *Service) Runs(key string) int {
 }
 
 // Told returns the events for Troubled since the last time.
-func (s *Service) Told() []semel.Event {
+func (s *Service) Told() []semel.Troubled {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	told := s.told

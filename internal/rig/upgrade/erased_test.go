@@ -37,10 +37,10 @@ func TestErasuresOfEarlierProgramsAreKnown(t *testing.T) {
 			_, _, err = store.NewCell(st, erasedCell).Swap(t.Context(), store.CellValue{}, store.CellValue{Data: data, KeepFor: time.Hour})
 			must(t, err)
 			var forgets []bool
-			e, err := semel.New(st, &semel.Options{Events: &semel.Events{Erased: func(ev semel.Event) {
+			e, err := semel.New(st, &semel.Options{Events: &semel.Events{Erased: func(ev semel.Erased) {
 				other := person
 				other.Key = "other"
-				forgets = []bool{ev.Erased(person, time.Time{}), ev.Erased(person, time.Now().Add(time.Hour)), ev.Erased(other, time.Time{})}
+				forgets = []bool{ev.Includes(person, time.Time{}), ev.Includes(person, time.Now().Add(time.Hour)), ev.Includes(other, time.Time{})}
 			}}})
 			must(t, err)
 			done := make(chan struct{})

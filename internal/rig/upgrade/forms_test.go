@@ -91,12 +91,12 @@ func opened(t *testing.T, st semel.Store, up bool) (p *keeper, stop func()) {
 	}
 	events := p.counted.Events()
 	decided := events.Decided
-	events.Decided = func(e semel.Event) {
+	events.Decided = func(e semel.Decided) {
 		decided(e)
 		p.indexed.Decided(e)
 		p.tally.Count(e.ID, e.Decision)
 	}
-	events.Unswept = func(semel.Event) {}
+	events.Unswept = func(semel.Unswept) {}
 	opts.Events = events
 	var err error
 	p.Engine, err = semel.New(st, &opts)

@@ -14,7 +14,7 @@ func TestFiguresAreOfAllTenants(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Figures = f })
 	id := semel.ID{Tenant: "acme", Principal: "shop", Operation: "charge", Key: "a"}
 	for _, d := range []semel.Decision{semel.Execute, semel.Replay, semel.Replay, semel.Conflict} {
-		f.Events().Decided(semel.Event{ID: id, Door: "http", Decision: d})
+		f.Events().Decided(semel.Decided{ID: id, Door: "http", Decision: d})
 	}
 	w.send("viewer", "GET", "/v1/figures", "").want(403)
 	w.send("evilroot", "GET", "/v1/figures", "").want(403)

@@ -90,25 +90,23 @@ func (o *Observer) Close(ctx context.Context) error {
 // Events are for the engine's options, alone or together with others.
 func (o *Observer) Events() *semel.Events {
 	return &semel.Events{
-		Decided: func(ev semel.Event) {
+		Decided: func(ev semel.Decided) {
 			o.tally.Count(ev.ID, ev.Decision)
 			o.conflicts.Decided(ev)
 			ev.Presented = nil // its payload is the door's
-			o.ring.add(event{kind: "decided", Event: ev})
+			o.ring.add(event{kind: "decided", id: ev.ID, at: ev.At, decided: ev})
 		},
-		Ended: func(ev semel.Event) { o.ring.add(event{kind: "ended", Event: ev}) },
-		Purged: func(ev semel.Event) {
+		Ended: func(ev semel.Ended) { o.ring.add(event{kind: "ended", id: ev.ID, at: ev.At, ended: ev}) },
+		Purged: func(ev semel.Purged) {
 			o.conflicts.Purged(ev)
-			ev.At = o.now()
-			o.ring.add(event{kind: "purged", Event: ev})
+			o.ring.add(event{kind: "purged", id: ev.ID, at: o.now(), purged: &ev})
 		},
-		Erased: func(ev semel.Event) {
+		Erased: func(ev semel.Erased) {
 			o.conflicts.Erased(ev)
-			o.ring.erase(ev.Erased)
+			o.ring.erase(ev.Includes)
 		},
-		LeaseLost: func(ev semel.Event) {
-			ev.At = o.now()
-			o.ring.add(event{kind: "lease_lost", Event: ev})
+		LeaseLost: func(ev semel.LeaseLost) {
+			o.ring.add(event{kind: "lease_lost", id: ev.ID, at: o.now(), lost: &ev})
 		},
 	}
 }

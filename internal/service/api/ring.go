@@ -10,11 +10,17 @@ import (
 // ringSize is how many events wait for readers who come back.
 const ringSize = 4096
 
-// event is one of the engine's events.
+// event is one of the engine's events, in the field of its kind. Those that are rare are kept
+// apart, so that the ring is small.
 type event struct {
-	seq  int64
-	kind string
-	semel.Event
+	seq     int64
+	kind    string
+	id      semel.ID
+	at      time.Time // by this machine's clock for purged and lost
+	decided semel.Decided
+	ended   semel.Ended
+	purged  *semel.Purged
+	lost    *semel.LeaseLost
 }
 
 // ring keeps the last events. Adding never waits for a reader.
@@ -55,11 +61,11 @@ func (g *ring) erase(erased func(semel.ID, time.Time) bool) {
 	defer g.mu.Unlock()
 	for i := range g.events {
 		ev := &g.events[i]
-		at := ev.At
-		if ev.kind == "purged" || ev.kind == "lease_lost" {
+		at := ev.at
+		if ev.purged != nil || ev.lost != nil {
 			at = time.Time{}
 		}
-		if ev.ID != (semel.ID{}) && erased(ev.ID, at) {
+		if ev.id != (semel.ID{}) && erased(ev.id, at) {
 			*ev = event{seq: ev.seq, kind: erasedKind}
 		}
 	}

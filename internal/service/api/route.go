@@ -262,7 +262,7 @@ func (a *API) refused(op *huma.Operation, r *http.Request, p *problem) {
 
 func (a *API) tellRefused(r *http.Request, p *problem) {
 	tap := a.engine.Internal()
-	tap.Answered(tap.Arrived(r.Context(), Name, r.Header), semel.Event{Code: p.Code, Status: p.Status, Err: p, ID: semel.ID{Operation: r.PathValue("operation")}})
+	tap.Answered(tap.Arrived(r.Context(), Name, r.Header), semel.Delivered{Code: p.Code, Status: p.Status, Err: p, ID: semel.ID{Operation: r.PathValue("operation")}})
 }
 
 // describe adds the refusals to an endpoint's responses: one entry for each status, which

@@ -201,13 +201,13 @@ func (s *stream) text(events []event, next int64, gap bool) []byte {
 // wants reports whether the event is for this reader. Only readers who see all tenants
 // get a purge of many records.
 func (s *stream) wants(ev *event) bool {
-	if ev.kind == erasedKind || s.operation != "" && ev.ID.Operation != s.operation {
+	if ev.kind == erasedKind || s.operation != "" && ev.id.Operation != s.operation {
 		return false
 	}
-	if ev.ID == (semel.ID{}) {
+	if ev.id == (semel.ID{}) {
 		return s.tenant == nil
 	}
-	return s.tenant == nil || *s.tenant == ev.ID.Tenant
+	return s.tenant == nil || *s.tenant == ev.id.Tenant
 }
 
 // write sends text within StreamTimeout.
@@ -234,23 +234,26 @@ func put(b *bytes.Buffer, seq int64, kind string, data any) {
 
 // data is the event in the form that readers get.
 func (ev *event) data() any {
-	record, tenant, operation := "", ev.ID.Tenant, ev.ID.Operation
-	if ev.ID != (semel.ID{}) {
-		record = ev.ID.Encode()
+	record, tenant, operation := "", ev.id.Tenant, ev.id.Operation
+	if ev.id != (semel.ID{}) {
+		record = ev.id.Encode()
 	}
 	switch ev.kind {
 	case "decided":
-		return decidedEvent{record, tenant, operation, ev.Attempt, ev.Fence, string(ev.Decision), ev.State.String(), ev.RetryAfter.Milliseconds(), string(ev.Limit), ev.Waited.Milliseconds(), ev.At}
+		e := &ev.decided
+		return decidedEvent{record, tenant, operation, e.Attempt, e.Fence, string(e.Decision), e.State.String(), e.RetryAfter.Milliseconds(), string(e.Limit), e.Waited.Milliseconds(), e.At}
 	case "ended":
-		return endedEvent{record, tenant, operation, ev.Attempt, ev.Fence, ev.Disposition.String(), ev.Held, ev.HeldReason, ev.Took.Milliseconds(), ev.By, ev.Reason, ev.At}
+		e := &ev.ended
+		return endedEvent{record, tenant, operation, e.Attempt, e.Fence, e.Disposition.String(), e.Held, e.HeldReason, e.Took.Milliseconds(), e.By, e.Reason, e.At}
 	case "lease_lost":
 		reason := "the lease was lost"
-		if e, ok := ev.Err.(*semel.Error); ok && e.Message != "" {
+		if e, ok := ev.lost.Err.(*semel.Error); ok && e.Message != "" {
 			reason = e.Message
 		}
-		return leaseLostEvent{record, tenant, operation, ev.Attempt, ev.Fence, reason, ev.At.UTC()}
+		return leaseLostEvent{record, tenant, operation, ev.lost.Attempt, ev.lost.Fence, reason, ev.at.UTC()}
 	case "purged":
-		return purgedEvent{ev.Count, record, tenant, operation, ev.By, ev.Reason, ev.At.UTC()}
+		e := ev.purged
+		return purgedEvent{e.Count, record, tenant, operation, e.By, e.Reason, ev.at.UTC()}
 	}
 	panic("api: an event of an unknown kind")
 }

@@ -126,11 +126,11 @@ func TestDecisionStream(t *testing.T) {
 		r := w.follow("root", "")
 		id := semel.ID{Operation: "charge", Key: "k"}
 		ev := w.api.observer.Events()
-		ev.Decided(semel.Event{ID: id, Decision: semel.InFlight, RetryAfter: time.Second, Waited: time.Second, At: time.Now()})
-		ev.Ended(semel.Event{ID: id, Held: true, HeldReason: "h", By: "reaper", At: time.Now()})
-		ev.LeaseLost(semel.Event{ID: id, Err: &semel.Error{Code: semel.CodeLeaseLost, Message: "too late"}})
-		ev.LeaseLost(semel.Event{ID: id, Err: errors.New("a driver's words")})
-		ev.Purged(semel.Event{Count: 7})
+		ev.Decided(semel.Decided{ID: id, Decision: semel.InFlight, RetryAfter: time.Second, Waited: time.Second, At: time.Now()})
+		ev.Ended(semel.Ended{ID: id, Held: true, HeldReason: "h", By: "reaper", At: time.Now()})
+		ev.LeaseLost(semel.LeaseLost{ID: id, Err: &semel.Error{Code: semel.CodeLeaseLost, Message: "too late"}})
+		ev.LeaseLost(semel.LeaseLost{ID: id, Err: errors.New("a driver's words")})
+		ev.Purged(semel.Purged{Count: 7})
 		schemas := w.checks[w.admin.URL]
 		for _, want := range []string{"DecidedEvent", "EndedEvent", "LeaseLostEvent", "LeaseLostEvent", "PurgedEvent"} {
 			m, ok := r.next()
@@ -155,7 +155,7 @@ func TestDecisionStream(t *testing.T) {
 		w.begin("stranger", "charge", "1")
 		w.begin("shop", "charge", "2")
 		w.begin("shop", "retry", "3")
-		w.api.observer.Events().Purged(semel.Event{Count: 9})
+		w.api.observer.Events().Purged(semel.Purged{Count: 9})
 		w.begin("stranger", "retry", "4")
 		w.begin("shop", "mail", "5")
 		for name, want := range map[string]string{"all": "1 2 3 purged 4 5", "acme": "2 3 5", "chosen": "1 4", "operation": "3 4", "evil": "1 4"} {
@@ -209,7 +209,7 @@ func TestDecisionStream(t *testing.T) {
 		r.close()
 		ev := w.api.observer.Events()
 		for range ringSize + 10 {
-			ev.Decided(semel.Event{ID: semel.ID{Tenant: "acme", Operation: "charge", Key: "k"}, Decision: semel.Replay})
+			ev.Decided(semel.Decided{ID: semel.ID{Tenant: "acme", Operation: "charge", Key: "k"}, Decision: semel.Replay})
 		}
 		r = w.follow("viewer", "", "Last-Event-ID", strconv.FormatInt(last, 10))
 		gap, _ := r.next()
@@ -262,7 +262,7 @@ func TestDecisionStream(t *testing.T) {
 				t.Fatal("the reader was not cut off")
 			}
 			for range 1000 {
-				decided(semel.Event{ID: id, Decision: semel.Replay})
+				decided(semel.Decided{ID: id, Decision: semel.Replay})
 			}
 			ring.mu.Lock()
 			joined = len(ring.readers) > 0
@@ -291,7 +291,7 @@ func TestDecisionStream(t *testing.T) {
 
 func BenchmarkObserver(b *testing.B) {
 	decided := NewObserver(memstore.New()).Events().Decided
-	ev := semel.Event{ID: semel.ID{Tenant: "acme", Principal: "shop", Operation: "charge", Key: "order-1"}, Decision: semel.Replay}
+	ev := semel.Decided{ID: semel.ID{Tenant: "acme", Principal: "shop", Operation: "charge", Key: "order-1"}, Decision: semel.Replay}
 	b.ReportAllocs()
 	for b.Loop() {
 		decided(ev)

@@ -16,12 +16,12 @@ import (
 
 // erased drops erased records from the lists. Sums still include them. The next write rewrites
 // this node's own cells without them, and also the cells of nodes that no longer run.
-func (f *Figures) erased(e semel.Event) {
-	goes := func(r Record) bool { return e.Erased(r.ID, time.Unix(r.Last, 0)) }
+func (f *Figures) erased(e semel.Erased) {
+	goes := func(r Record) bool { return e.Includes(r.ID, time.Unix(r.Last, 0)) }
 	n := &f.own
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.erased = e.Erased
+	n.erased = e.Includes
 	n.records = without(n.records, goes, &n.unwritten.recent)
 	n.hours = slices.Clone(n.hours)
 	for i := range n.hours {

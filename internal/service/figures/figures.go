@@ -22,7 +22,7 @@ const (
 	// Refused counts the requests that a door has refused by itself. There is no operation.
 	Refused = "refused"
 	// FailedOpen counts the requests that ran without a guard while the store didn't answer;
-	// see [semel.Event].FailedOpen. They have no decision.
+	// see [semel.Delivered].FailedOpen. They have no decision.
 	FailedOpen = "failed_open"
 )
 
@@ -91,7 +91,7 @@ func (f *Figures) Events() *semel.Events {
 	return &semel.Events{Decided: f.decided, Ended: f.ended, Answered: f.answered, Erased: f.erased}
 }
 
-func (f *Figures) decided(e semel.Event) {
+func (f *Figures) decided(e semel.Decided) {
 	if door.Internal(e.ID.Operation) {
 		return
 	}
@@ -112,7 +112,7 @@ func (f *Figures) decided(e semel.Event) {
 	}
 }
 
-func (f *Figures) ended(e semel.Event) {
+func (f *Figures) ended(e semel.Ended) {
 	if door.Internal(e.ID.Operation) {
 		return
 	}
@@ -130,7 +130,7 @@ func (f *Figures) ended(e semel.Event) {
 	}
 }
 
-func (f *Figures) answered(e semel.Event) {
+func (f *Figures) answered(e semel.Delivered) {
 	switch {
 	case e.FailedOpen:
 		f.mu.Lock()

@@ -28,7 +28,7 @@ func start(t *testing.T, st semel.Store) *node {
 	t.Helper()
 	n := &node{figures: figures.New(st, nil)}
 	events := n.figures.Events()
-	events.Unswept = func(semel.Event) {}
+	events.Unswept = func(semel.Unswept) {}
 	var err error
 	n.Engine, err = semel.New(st, &semel.Options{
 		Operations: []semel.Operation{{Name: "pay", Window: time.Hour, OnFailure: semel.RetryFailure}, {Name: "mail"}},
@@ -269,7 +269,7 @@ func TestWhileTheStoreIsAwayANodeShowsItsOwn(t *testing.T) {
 			t.Errorf("before %v, %+v", r.Alone, r.Total)
 		}
 		st.set(true, false)
-		b.figures.Events().Answered(semel.Event{Door: "http", FailedOpen: true, ID: semel.ID{Operation: "pay"}})
+		b.figures.Events().Answered(semel.Delivered{Door: "http", FailedOpen: true, ID: semel.ID{Operation: "pay"}})
 		pass(2 * time.Second)
 		r := b.report(t, time.Hour)
 		if want := (figures.Sums{Deliveries: 1, Executed: 1, FailedOpen: 1}); !r.Alone || r.Total != want {
@@ -392,7 +392,7 @@ func TestCellsAreBounded(t *testing.T) {
 		decided := f.Events().Decided
 		for range 6 * 24 {
 			for i := range 1000 {
-				decided(semel.Event{
+				decided(semel.Decided{
 					ID:   semel.ID{Tenant: "a tenant with quite a long name", Operation: fmt.Sprint("operation number ", i), Key: fmt.Sprint("a key that is long ", i)},
 					Door: "http", Decision: semel.Replay, Added: time.Duration(i) * time.Microsecond, At: time.Now(),
 				})
@@ -432,7 +432,7 @@ func TestErasedRecordsGoEverywhere(t *testing.T) {
 			t.Fatalf("%+v", before.Repeated)
 		}
 		now := time.Now()
-		erased := semel.Event{Erased: func(id semel.ID, at time.Time) bool { return id.Key == "anna@example.com" && !at.After(now) }}
+		erased := semel.Erased{Includes: func(id semel.ID, at time.Time) bool { return id.Key == "anna@example.com" && !at.After(now) }}
 		a.figures.Events().Erased(erased)
 		b.figures.Events().Erased(erased)
 		pass(2 * time.Second)

@@ -95,7 +95,7 @@ type Point struct {
 	At time.Time
 	Sums
 	// P50 and P99 are what half and 99 % of the deliveries had added to their time at
-	// most, up to 19 % too long; see [semel.Event].Added. Zero if there were none.
+	// most, up to 19 % too long; see [semel.Decided].Added and [semel.Ended].Added. Zero if there were none.
 	P50, P99 time.Duration
 }
 

@@ -45,15 +45,15 @@ func BenchmarkProxy(b *testing.B) {
 	events := m.Events()
 	decided, ended, answered := events.Decided, events.Ended, events.Answered
 	more := f.Events()
-	events.Decided = func(e semel.Event) { decided(e); more.Decided(e) }
-	events.Ended = func(e semel.Event) { ended(e); more.Ended(e) }
-	events.Answered = func(e semel.Event) { answered(e); more.Answered(e) }
+	events.Decided = func(e semel.Decided) { decided(e); more.Decided(e) }
+	events.Ended = func(e semel.Ended) { ended(e); more.Ended(e) }
+	events.Answered = func(e semel.Delivered) { answered(e); more.Answered(e) }
 	turns.Worth(b, callers, proxied(b, target, m.Store(st), events), proxied(b, target, memstore.New(), unobserved))
 }
 
 // unobserved has functions where the service has some for its log: with them, doors and the
 // engine tell what happens.
-var unobserved = &semel.Events{Decided: func(semel.Event) {}, Ended: func(semel.Event) {}, Answered: func(semel.Event) {}}
+var unobserved = &semel.Events{Decided: func(semel.Decided) {}, Ended: func(semel.Ended) {}, Answered: func(semel.Delivered) {}}
 
 // proxied sends payments through a proxy, each of them twice.
 func proxied(b *testing.B, upstream *url.URL, st semel.Store, events *semel.Events) func(n int64) {

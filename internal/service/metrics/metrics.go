@@ -186,7 +186,7 @@ func (c *cache[T]) of(s series) T {
 // Events are for the engine's options, together with others.
 func (m *Metrics) Events() *semel.Events {
 	return &semel.Events{
-		Decided: func(e semel.Event) {
+		Decided: func(e semel.Decided) {
 			if door.Internal(e.ID.Operation) {
 				return
 			}
@@ -199,7 +199,7 @@ func (m *Metrics) Events() *semel.Events {
 				m.crowds(e.ID, e.At)
 			}
 		},
-		Ended: func(e semel.Event) {
+		Ended: func(e semel.Ended) {
 			disposition := e.Disposition.String()
 			if door.Internal(e.ID.Operation) {
 				return
@@ -212,7 +212,7 @@ func (m *Metrics) Events() *semel.Events {
 				m.added.of(series{e.Door}).Observe(e.Added.Seconds())
 			}
 		},
-		Answered: func(e semel.Event) {
+		Answered: func(e semel.Delivered) {
 			if e.Code != "" {
 				m.count("semel_refused_requests_total", 1, e.Door, string(e.Code))
 			}
@@ -226,9 +226,9 @@ func (m *Metrics) Events() *semel.Events {
 				m.open = time.Now()
 			}
 		},
-		Troubled:  func(e semel.Event) { m.count("semel_troubles_total", 1, e.Door) },
-		LeaseLost: func(e semel.Event) { m.count("semel_leases_lost_total", 1, e.ID.Operation) },
-		Purged: func(e semel.Event) {
+		Troubled:  func(e semel.Troubled) { m.count("semel_troubles_total", 1, e.Door) },
+		LeaseLost: func(e semel.LeaseLost) { m.count("semel_leases_lost_total", 1, e.ID.Operation) },
+		Purged: func(e semel.Purged) {
 			m.count("semel_purged_records_total", float64(max(e.Count, 1)))
 			m.mu.Lock()
 			defer m.mu.Unlock()

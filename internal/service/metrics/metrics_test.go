@@ -43,7 +43,7 @@ func TestDeliveriesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := metrics.New(func(metrics.Set) {})
 		events := m.Events()
-		events.Unswept = func(semel.Event) {}
+		events.Unswept = func(semel.Unswept) {}
 		e, err := semel.New(m.Store(memstore.New()), &semel.Options{Operations: []semel.Operation{{Name: "pay"}}, Events: events})
 		if err != nil {
 			t.Fatal(err)
@@ -64,14 +64,14 @@ func TestDeliveriesAreCounted(t *testing.T) {
 		_, _ = e.Do(t.Context(), call, func(context.Context, semel.Execution) (semel.Result, error) {
 			return semel.Result{}, errors.New("no")
 		})
-		e.Internal().Answered(e.Internal().Arrived(t.Context(), "http", nil), semel.Event{Code: "key_missing"})
-		e.Internal().Troubled(semel.Event{Door: "http", Err: errors.New("no")})
+		e.Internal().Answered(e.Internal().Arrived(t.Context(), "http", nil), semel.Delivered{Code: "key_missing"})
+		e.Internal().Troubled(semel.Troubled{Door: "http", Err: errors.New("no")})
 		pass(24*time.Hour + time.Minute)
 		if n, err := e.Sweep(t.Context()); err != nil || n.Purged != 2 {
 			t.Errorf("swept %+v, %v", n, err)
 		}
-		e.Internal().Answered(t.Context(), semel.Event{Door: "http", FailedOpen: true, ID: semel.ID{Operation: "pay"}})
-		e.Internal().Answered(t.Context(), semel.Event{Door: "webhook", Parked: true, ID: semel.ID{Operation: "webhook.stripe"}})
+		e.Internal().Answered(t.Context(), semel.Delivered{Door: "http", FailedOpen: true, ID: semel.ID{Operation: "pay"}})
+		e.Internal().Answered(t.Context(), semel.Delivered{Door: "webhook", Parked: true, ID: semel.ID{Operation: "webhook.stripe"}})
 		got := scrape(m)
 		if m := regexp.MustCompile(`semel_store_calls_total\{call="now",outcome="ok"\} (\d+)`).FindStringSubmatch(got); m == nil || m[1] == "0" {
 			t.Errorf("the store's clock was asked %v times", m)
@@ -114,7 +114,7 @@ func TestFailingOpenEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := metrics.New(func(metrics.Set) {})
 		expect(t, scrape(m), `semel_failing_open 0`)
-		m.Events().Answered(semel.Event{Door: "http", FailedOpen: true, ID: semel.ID{Operation: "pay"}})
+		m.Events().Answered(semel.Delivered{Door: "http", FailedOpen: true, ID: semel.ID{Operation: "pay"}})
 		pass(4 * time.Minute)
 		expect(t, scrape(m), `semel_failing_open 1`)
 		pass(2 * time.Minute)
@@ -172,7 +172,7 @@ func TestMessagesAreCounted(t *testing.T) {
 func TestTheCensusCountsTheWholeStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New()
-		e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay", Lease: time.Hour}}, Events: &semel.Events{Unswept: func(semel.Event) {}}})
+		e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay", Lease: time.Hour}}, Events: &semel.Events{Unswept: func(semel.Unswept) {}}})
 		if err != nil {
 			t.Fatal(err)
 		}
