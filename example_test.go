@@ -44,6 +44,30 @@ func Example() {
 	// created: 1
 }
 
+// Events tell a program what becomes of its calls.
+func ExampleEvents() {
+	// snippet: Events
+	engine, err := semel.New(memstore.New(), &semel.Options{
+		Operations: []semel.Operation{{Name: "orders.create"}},
+		Events: &semel.Events{
+			Decided: func(e semel.Decided) { fmt.Println(e.ID.Operation, e.Decision) },
+			Ended:   func(e semel.Ended) { fmt.Println(e.ID.Operation, e.Disposition, "by the", e.By) },
+		},
+	})
+	// end snippet
+	if err != nil {
+		panic(err)
+	}
+	call := semel.Call{Principal: "alice", Operation: "orders.create", Key: "cart-7"}
+	for range 2 {
+		_, _, _ = semel.Do(context.Background(), engine, call, func(context.Context, semel.Execution) (int, error) { return 42, nil })
+	}
+	// Output:
+	// orders.create execute
+	// orders.create completed by the holder
+	// orders.create replay
+}
+
 // A consumer of a queue makes the message's id the key: a message that is delivered again
 // runs nothing, and gives the recorded result.
 func ExampleDo() {
