@@ -43,7 +43,7 @@ func storeCostFaults(decision string, files map[string]string) (faults []string)
 		}
 		most, _ := strconv.Atoi(row[3])
 		sum := 0
-		for _, name := range strings.Fields(row[2]) {
+		for name := range strings.FieldsSeq(row[2]) {
 			file := path.Join(dir, strings.Trim(name, "`")+".go")
 			n, ok := lines[file]
 			if !ok {

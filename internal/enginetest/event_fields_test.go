@@ -124,7 +124,6 @@ func (o *observed) all() *semel.Events {
 	events := semel.Events{Trace: func(context.Context) string { return trace }}
 	v := reflect.ValueOf(&events).Elem()
 	for _, f := range v.Fields() {
-		f := f
 		if _, ok := eventOf(f.Type()); ok {
 			f.Set(reflect.MakeFunc(f.Type(), func(args []reflect.Value) []reflect.Value {
 				o.add(args[len(args)-1])

@@ -49,17 +49,18 @@ var marks = strings.NewReplacer("|", `\|`, "*", `\*`, "<", `\<`)
 func rows(b *strings.Builder, path string, settings map[string]property) {
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		p := settings[name]
-		text := p.Description
+		var text strings.Builder
+		text.WriteString(p.Description)
 		for _, either := range append(p.AnyOf, p) {
 			if either.Enum != nil {
-				text += fmt.Sprintf(" One of `%s`.", strings.ReplaceAll(strings.Trim(fmt.Sprint(either.Enum), "[]"), " ", "`, `"))
+				fmt.Fprintf(&text, " One of `%s`.", strings.ReplaceAll(strings.Trim(fmt.Sprint(either.Enum), "[]"), " ", "`, `"))
 			}
 		}
 		standard := ""
 		if p.Default != nil {
 			standard = fmt.Sprintf("`%v`", p.Default)
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", path+name, marks.Replace(text), standard)
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", path+name, marks.Replace(text.String()), standard)
 		mark, list := p.below()
 		rows(b, path+name+mark+".", list)
 	}
