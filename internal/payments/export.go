@@ -85,7 +85,7 @@ func (e *Export) add(line int, t *Transaction) error {
 	case e.Statuses != nil && !slices.Contains(e.Statuses, t.Status):
 		return nil
 	case len(e.found) == maxTransactions:
-		return fmt.Errorf("there are more than %d transactions: export a shorter time, and select its payments with after: and before:", maxTransactions)
+		return fmt.Errorf("there are more than %d transactions: export a shorter time, and select its payments by after: and before: of that time", maxTransactions)
 	}
 	e.found[t.ID] = t
 	return nil
