@@ -227,8 +227,10 @@ func (d *delivery) decide(ctx context.Context) (next progress, err error) {
 		if err := d.ownRefusal(ctx); err != nil {
 			return startOver, err
 		}
-		r := d.rule()
+		r, err := d.judge(ctx)
 		switch {
+		case err != nil:
+			return startOver, err
 		case r.decision == Execute:
 			return proceed, nil
 		case r.hold != "":
@@ -267,14 +269,33 @@ func (d *delivery) decide(ctx context.Context) (next progress, err error) {
 				continue
 			}
 		}
-		d.foreign = isForeign(&d.call, d.cur)
-		d.ans.Decision, d.ans.Record = r.decision, d.cur
-		if d.cur.Mark != nil {
-			d.ans.Record = &Record{ID: d.id, Sequence: d.cur.Mark.Newest}
-		}
+		d.answerBy(r.decision)
 		return answered, nil
 	}
 	return startOver, nil // the record has changed again, and isn't judged yet
+}
+
+// answerBy answers with the decision about the record that the delivery has read.
+func (d *delivery) answerBy(decision Decision) {
+	d.foreign = isForeign(&d.call, d.cur)
+	d.ans.Decision, d.ans.Record = decision, d.cur
+	if d.cur.Mark != nil {
+		d.ans.Record = &Record{ID: d.id, Sequence: d.cur.Mark.Newest}
+	}
+}
+
+// judge is rule, except that a claim of a number that the mark doesn't name has not begun. It may be
+// given back, so a caller with another payload is not told that its key was used.
+func (d *delivery) judge(ctx context.Context) (ruling, error) {
+	r := d.rule()
+	if r.decision != Conflict || d.cur.State != Processing {
+		return r, nil
+	}
+	named, err := d.markNames(ctx)
+	if !named {
+		r.decision = InFlight
+	}
+	return r, err
 }
 
 // rule is what the delivery gets for the record that it has read.

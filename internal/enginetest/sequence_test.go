@@ -10,6 +10,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/memstore"
 )
 
 func numbered(key string, n uint64) semel.Call {
@@ -147,5 +148,45 @@ func TestSequenceAndCallGoTogether(t *testing.T) {
 		{Name: "op", Sequenced: true, Confirmation: &semel.ConfirmationPolicy{}},
 	} {
 		wantCode(t, op.Validate(), semel.CodeInvalidOperation)
+	}
+}
+
+// beforeMark calls a function before the mark of a sequence is first written.
+type beforeMark struct {
+	semel.Store
+	once sync.Once
+	do   func()
+}
+
+func (s *beforeMark) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
+	if w.Record.Mark != nil {
+		s.once.Do(s.do)
+	}
+	return s.Store.Apply(ctx, w)
+}
+
+// A claim that the mark doesn't name has not begun, so its payload is held against nobody.
+func TestAClaimBeforeItsMarkIsNoConflict(t *testing.T) {
+	st := memstore.New()
+	ops := &semel.Options{Operations: []semel.Operation{{Name: "op", Sequenced: true}}}
+	other, err := semel.New(st, ops)
+	must(t, err)
+	another := numbered("k", 1)
+	another.Fingerprint = payload("another")
+	decided := func() semel.Decision {
+		ans, err := other.Begin(t.Context(), another)
+		must(t, err)
+		return ans.Decision
+	}
+	e, err := semel.New(&beforeMark{Store: st, do: func() {
+		if got := decided(); got != semel.InFlight {
+			t.Errorf("while the claim may be given back, another payload gets %s", got)
+		}
+	}}, ops)
+	must(t, err)
+	ans, err := e.Begin(t.Context(), numbered("k", 1))
+	must(t, err)
+	if got := decided(); ans.Decision != semel.Execute || got != semel.Conflict {
+		t.Errorf("%s, and then another payload gets %s", ans.Decision, got)
 	}
 }
