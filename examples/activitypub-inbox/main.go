@@ -147,12 +147,13 @@ func serve(ctx context.Context, l net.Listener, dir, here string, keys httpsig.K
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.DiscardHandler) // duplicates are warnings, and there are many
 	inbox, err := activitypub.New(engine, activitypub.Options{
 		Actors: here + "/actors/{actor}", Shared: "/inbox", Tenant: "cases",
 		Exists:   func(_ context.Context, actor string) (bool, error) { return actor == "alice", nil },
 		Verifier: verifier, Types: []string{"Offer", "Accept"},
-		Handle: func(ctx context.Context, a *activitypub.Activity) error { return t.handle(ctx, log, a) },
+		Handle: func(ctx context.Context, a *activitypub.Activity) error {
+			return t.handle(ctx, slog.New(slog.DiscardHandler), a)
+		}, // duplicates are warnings, and there are many
 	})
 	if err != nil {
 		return err
@@ -182,6 +183,17 @@ func serve(ctx context.Context, l net.Listener, dir, here string, keys httpsig.K
 	work.Go(func() { _ = d.Run(working) })
 	work.Go(func() { _ = engine.Run(working, 0) }) // both end because they are stopped
 
+	// First stop accepting activities, then finish the work, and last close the store.
+	err = accept(ctx, l, inbox)
+	stopWork()
+	work.Wait()
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	return errors.Join(err, engine.Close(grace))
+}
+
+// accept serves the inbox until ctx ends, and lets its requests end.
+func accept(ctx context.Context, l net.Listener, inbox http.Handler) (err error) {
 	server := &http.Server{Handler: inbox, ReadHeaderTimeout: 5 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
@@ -189,11 +201,7 @@ func serve(ctx context.Context, l net.Listener, dir, here string, keys httpsig.K
 	case err = <-served:
 	case <-ctx.Done():
 	}
-	// First stop accepting activities, then finish the work, and last close the store.
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	err = errors.Join(err, server.Shutdown(grace))
-	stopWork()
-	work.Wait()
-	return errors.Join(err, engine.Close(grace))
+	return errors.Join(err, server.Shutdown(grace))
 }

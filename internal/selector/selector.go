@@ -69,7 +69,7 @@ func (s Selector) InJSON() bool {
 	return s.Source == JSON || s.Source == Hash || s.Source == Cart
 }
 
-// Parse reads a text whose source is one of those allowed.
+// Parse reads a text with one of the allowed sources.
 func Parse(text string, allowed []Source) (Selector, error) {
 	source, rest, ok := strings.Cut(text, ":")
 	s := Selector{text: text, Source: Source(source), Name: rest}
@@ -102,7 +102,7 @@ func Parse(text string, allowed []Source) (Selector, error) {
 	return s, nil
 }
 
-// Input is what values are found in. Zero fields have none.
+// Input holds what a selector reads values from. Zero fields hold none.
 type Input struct {
 	Header http.Header
 	Query  string // without the question mark

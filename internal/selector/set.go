@@ -10,7 +10,7 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// maxParts bounds the pointers of a [Set], each of which is followed in every body.
+// maxParts bounds the pointers of a [Set]: every body is searched for each.
 const maxParts = 32
 
 // Set says which parts of a JSON document are compared.
@@ -19,8 +19,8 @@ type Set struct {
 	frame        []byte
 }
 
-// ParseSet reads the pointers to the parts that are compared, all if there are none, and
-// to those that aren't, also within the former. It returns nil for two empty lists.
+// ParseSet reads two lists of pointers: parts to compare (all if the list is empty), and parts to
+// leave out, also within the first. It returns nil for two empty lists.
 func ParseSet(only, ignore []string) (*Set, error) {
 	if len(only)+len(ignore) == 0 {
 		return nil, nil

@@ -23,8 +23,7 @@ type Options struct {
 	// or by their names, wherever they are no setting's.
 	Renamed map[string]string
 	// Expand replaces references in a scalar, and reports whether there were any. Errors
-	// don't show what they stand for, because it may be a secret. Nil:
-	// nothing is replaced.
+	// don't show the replacement, because it may be a secret. Nil replaces nothing.
 	Expand func(text string) (out string, used bool, err *ValueError)
 }
 
@@ -172,7 +171,7 @@ func (d *decoder) value(path string, v reflect.Value, f Field, n ast.Node, key a
 			v.SetBytes(text)
 		}
 	case n == nil || n.Type() == ast.NullType:
-		// A section whose lines are all comments has no value. A setting without one was
+		// A section with nothing but comments has no value. A setting without one was
 		// probably forgotten.
 		if !d.NoBlanks && (v.Kind() == reflect.Struct || v.Kind() == reflect.Slice && !f.Required) {
 			return

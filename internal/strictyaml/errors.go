@@ -19,12 +19,11 @@ type Error struct {
 	From string `json:"from,omitempty"`
 	// Path names the setting, such as "routes[2].mode".
 	Path string `json:"path,omitempty"`
-	// Command is the command that the error belongs to, if that is known; only registries
-	// of commands have it.
+	// Command names the command that the error belongs to, in registries of commands.
 	Command string `json:"command,omitempty"`
-	// Message says what is wrong.
+	// Message describes the error.
 	Message string `json:"message"`
-	// Suggestion says what to write instead, if that is known.
+	// Suggestion says what to write instead. It may be empty.
 	Suggestion string `json:"suggestion,omitempty"`
 	// Source is the line of the file, with secrets masked.
 	Source string `json:"source,omitempty"`

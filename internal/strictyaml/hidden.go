@@ -10,8 +10,8 @@ import (
 // stand for it there, and it may be a secret.
 type hidden struct{ value, written string }
 
-// hide makes errors show what is written in place of its value, unless that can be read
-// there, as a default can.
+// hide makes errors show the reference as written and not its value, unless everybody can read
+// the value there, as with a default.
 func (r *Report) hide(value, written string) {
 	if !strings.Contains(written, value) {
 		r.hidden = append(r.hidden, hidden{value, written})

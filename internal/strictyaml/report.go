@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Format says what is wrong with a text, and what to write instead. Empty: nothing is.
+// Format describes the error of a text, and says what to write instead. Both are empty for a good
+// text.
 type Format func(text string) (fault, hint string)
 
 // Report collects errors, one for each path: what follows from a wrong value is noise. It
@@ -15,7 +16,7 @@ type Report struct {
 	// File is the name of the file in errors.
 	File string
 	// NoBlanks refuses members without a value. Otherwise a text may be empty, and a
-	// section or list whose lines are all comments counts as absent.
+	// section or list with nothing but comments counts as absent.
 	NoBlanks bool
 	// Formats are what the tag format may name.
 	Formats map[string]Format
@@ -23,7 +24,7 @@ type Report struct {
 	Origins *Origins
 	// Faulty has the paths with an error.
 	Faulty map[string]bool
-	// List has the errors in the order in which they were found.
+	// List has the errors in the order of the search.
 	List Errors
 
 	lines  []string // of the file, shown with errors

@@ -10,7 +10,7 @@ import (
 
 // ValueError is a text that isn't a valid value.
 type ValueError struct {
-	// Message says what is wrong, and Hint what to write instead, if that is known.
+	// Message describes the error. Hint says what to write instead, and may be empty.
 	Message, Hint string
 }
 

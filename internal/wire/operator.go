@@ -6,8 +6,8 @@ import "github.com/semelhq/semel/store"
 type Page struct {
 	Records []Record `json:"records" nullable:"false"`
 	Next    string   `json:"next,omitempty" doc:"Continues the search. Absent at its end. A page may be short, or empty, before the end."`
-	// Unreadable is for callers who see all tenants, because nobody can tell whose
-	// records these are.
+	// Unreadable is for callers who see all tenants, because these
+	// records don't say which tenant they belong to.
 	Unreadable []string `json:"unreadable,omitempty" doc:"Of each record in this part of the store that can't be read, why. Only for callers who see all tenants."`
 }
 
@@ -33,7 +33,7 @@ type Purging struct {
 	EraseEvidence bool   `json:"erase_evidence,omitempty" doc:"Also erase what the evidence log says in plain text about the record, of this removal too, and what conflicts, figures and feeds of all nodes say about it."`
 }
 
-// Forced is a change of a record whose operation this service may not have.
+// Forced changes a record even if this service doesn't have its operation.
 type Forced struct {
 	Reason string `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`
 	Force  bool   `json:"force,omitempty" doc:"Also if this service doesn't have the operation."`

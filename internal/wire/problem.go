@@ -18,7 +18,7 @@ type Problem struct {
 	Limit  semel.Limit `json:"limit,omitempty" enum:"duplicates,principal_records,principal_bytes,tenant_records,tenant_bytes,unverified_holds,aborted_calls" doc:"What the call was throttled by."`
 	// LastSequence is that of a call that is superseded.
 	LastSequence uint64 `json:"last_sequence,omitempty" doc:"The newest number of the sequence that the call belongs to."`
-	// ExpectedSequence is that of a call whose sequence has a gap.
+	// ExpectedSequence is the number to send next, if the sequence has a gap.
 	ExpectedSequence uint64 `json:"expected_sequence,omitempty" doc:"The number of the sequence that comes next."`
 	// RetryAfter is rounded up to whole seconds.
 	RetryAfter int64      `json:"retry_after,omitempty" doc:"Seconds after which asking again makes sense."`

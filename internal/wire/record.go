@@ -126,7 +126,7 @@ type Kept struct {
 	Policy   store.Policy              `json:"policy,omitzero"`
 	NextAt   store.Instant             `json:"next_at,omitzero"`
 	Tokens   []store.ConfirmationToken `json:"confirmation_tokens,omitempty"`
-	// Payload is the request, where it is kept; nil and empty differ.
+	// Payload is the request, if the operation keeps payloads; nil and empty differ.
 	Payload []byte `json:"payload_base64,omitzero"`
 	// Payloads has the payloads of the messages, in their order.
 	Payloads [][]byte `json:"payloads_base64,omitempty"`
@@ -135,7 +135,7 @@ type Kept struct {
 	CompensatedBy      string        `json:"compensated_by,omitempty"`
 	CompensationShared bool          `json:"compensation_shared,omitempty"`
 	CompensationNextAt store.Instant `json:"compensation_next_at,omitzero"`
-	// Mark and RefusedUntil are those of format 2 of records.
+	// Mark and RefusedUntil belong to format 2 of records.
 	Mark         *KeptMark     `json:"mark,omitempty"`
 	RefusedUntil store.Instant `json:"refused_until,omitzero"`
 }

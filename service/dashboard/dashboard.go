@@ -37,7 +37,7 @@ type Options struct {
 	Prefix string
 	// ReadOnly refuses whatever would change something, whoever asks.
 	ReadOnly bool
-	// Name is shown at the top, so that nobody takes one installation for another: "prod".
+	// The page shows Name at the top, so that nobody takes one installation for another: "prod".
 	Name string
 	// Version is that of the program, for people.
 	Version string
@@ -51,7 +51,7 @@ type Dashboard struct {
 	opts     Options
 	sessions *sessions // nil: nobody signs in here
 	handler  http.Handler
-	// answering has the users for whom an answer is taken apart.
+	// answering has the users with an answer being decoded.
 	answering sync.Map
 }
 
@@ -253,8 +253,7 @@ type answer struct {
 	Binary  bool        `json:"binary"`
 }
 
-// serveAnswer takes apart the answer that a record keeps, whose form only this program
-// knows: one at a time for each user, who may see records.
+// serveAnswer decodes the recorded answer, in a form that only this program knows: one at a time for each user, who may see records.
 func (d *Dashboard) serveAnswer(w http.ResponseWriter, r *http.Request, c *api.Caller) {
 	of := user{c.Tenant, c.Principal}
 	if _, busy := d.answering.LoadOrStore(of, true); busy {

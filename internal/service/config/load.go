@@ -33,11 +33,8 @@ type (
 // ParseSize parses a size.
 func ParseSize(text string) (Size, error) { return strictyaml.ParseSize(text) }
 
-// Bounds of a file.
-const (
-	maxFile  = 1 << 20 // bytes
-	maxDepth = 32      // nested lists and mappings
-)
+// maxFile bounds a file in bytes, and maxDepth its nested lists and mappings.
+const maxFile, maxDepth = 1 << 20, 32
 
 // Source is where a configuration comes from.
 type Source struct {
