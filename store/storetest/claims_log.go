@@ -144,8 +144,6 @@ func (r *rig) end(e *holder, d delivery, verb string, a *semel.Attempt, outcome 
 // settle ends the faults and asks after every key until its answer is one that
 // lasts.
 func (r *rig) settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	// Log its writes too: an engine may withdraw a claim that this one declares held.
 	logged, _ := faultstore.New(r.store, &faultstore.Options{Reached: r.written.reached})
 	e, err := semel.New(logged, &semel.Options{Operations: shortOps})
@@ -166,6 +164,8 @@ func (r *rig) settle(ctx context.Context) error {
 // settleKey asks after one key. The check finds one that stays in flight although nobody works
 // on it.
 func (r *rig) settleKey(ctx context.Context, e *holder, d delivery) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	c := d.call()
 	for {
 		rec, err := e.Lookup(ctx, c.ID(d.op.Share))
