@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/keytemplate"
 	"github.com/semelhq/semel/store"
 )
@@ -92,7 +93,7 @@ func parseCart(text []byte) (c Cart, err error) {
 	if raw := members["lines"]; len(raw) == 0 || raw[0] != '[' {
 		return c, errors.New("the lines aren't a list")
 	}
-	for raw := range canon.Items(members["lines"]) {
+	for raw := range jsonscan.Items(members["lines"]) {
 		if len(c.Lines) == MaxLines {
 			return c, fmt.Errorf("it has more than %d lines", MaxLines)
 		}

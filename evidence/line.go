@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/store"
 )
 
@@ -109,9 +109,9 @@ func parseEntry(line []byte) (l entryLine, ok bool) {
 	read := func(value []byte, into any) {
 		ok = ok && !bytes.Equal(value, null) && json.Unmarshal(value, into) == nil
 	}
-	for name, value := range canon.Members(line) {
+	for name, value := range jsonscan.Members(line) {
 		names = append(append(names, name...), ' ')
-		rest = line[canon.Offset(line, value)+len(value):]
+		rest = line[jsonscan.Offset(line, value)+len(value):]
 		switch string(name) {
 		case "n":
 			read(value, &l.N)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/store"
 )
 
@@ -58,7 +59,7 @@ func ParseChange(tenant string, text []byte) (Change, error) {
 		return Change{}, invalid("%v", err)
 	}
 	names := map[string]bool{"entity": true, "id": true, "version": true, "time": true, "origin": true, "content": true}
-	for name := range canon.Members(text) {
+	for name := range jsonscan.Members(text) {
 		if !names[string(name)] {
 			return Change{}, invalid("a change has no member %.32q", name)
 		}

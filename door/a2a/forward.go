@@ -13,6 +13,7 @@ import (
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/sse"
 )
 
@@ -123,9 +124,9 @@ func (f *forwarding) whole(c *conversation, k *sink, found judge.Finding, o outc
 func (r *request) judge(rules *judge.Rules, failure []byte, header http.Header) judge.Finding {
 	inner := failure
 	if !r.rpc {
-		inner = canon.Member(failure, "error")
+		inner = jsonscan.Member(failure, "error")
 	}
-	code, _ := strconv.Atoi(string(canon.Member(inner, "code"))) // zero is none that is known
+	code, _ := strconv.Atoi(string(jsonscan.Member(inner, "code"))) // zero is none that is known
 	if r.rpc {
 		return rules.A2A(code, header)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/store"
 )
 
@@ -44,11 +45,11 @@ var traceNames = []string{"traceparent", "tracestate", "baggage"}
 // the request, and the trace in that of the message. The binding is, because the answer has
 // its form. The error is for the caller.
 func readMessage(binding string, params []byte) (m message, err error) {
-	text := canon.Member(params, "message")
-	parts, meta := canon.Member(text, "parts"), canon.Member(text, "metadata")
+	text := jsonscan.Member(params, "message")
+	parts, meta := jsonscan.Member(text, "parts"), jsonscan.Member(text, "metadata")
 	large := [][]byte{parts, meta} // which are checked when they are digested
 	slices.SortFunc(large, func(a, b []byte) int { return cmp.Compare(cap(b), cap(a)) })
-	if err := canon.CheckBut(params, canon.Exact, large...); err != nil {
+	if err := jsonscan.CheckBut(params, canon.Exact, large...); err != nil {
 		return m, err
 	}
 	var faults [5]error
@@ -59,25 +60,25 @@ func readMessage(binding string, params []byte) (m message, err error) {
 	switch err = errors.Join(faults[:]...); {
 	case err != nil:
 		return m, err
-	case canon.Member(params, "request") != nil:
+	case jsonscan.Member(params, "request") != nil:
 		return m, errors.New("the parameters have the member request, which some agents take for message")
 	case m.id == "":
 		return m, errors.New("there is no message with a messageId")
 	}
-	how := canon.Member(params, "configuration")
-	m.now = string(canon.Member(how, "blocking")) == "false" // in 0.3
+	how := jsonscan.Member(params, "configuration")
+	m.now = string(jsonscan.Member(how, "blocking")) == "false" // in 0.3
 	for _, name := range []string{"returnImmediately", "return_immediately"} {
-		m.now = m.now || string(canon.Member(how, name)) == "true"
+		m.now = m.now || string(jsonscan.Member(how, name)) == "true"
 	}
 	rest, said := params, text
 	for _, name := range []string{"message", "metadata", "configuration"} {
-		rest = canon.Without(rest, name) // the largest first, because what is left is copied
+		rest = jsonscan.Without(rest, name) // the largest first, because what is left is copied
 	}
 	for _, name := range []string{"parts", "metadata", messageNames[0], messageNames[1]} {
-		said = canon.Without(said, name)
+		said = jsonscan.Without(said, name)
 	}
 	for _, name := range traceNames {
-		meta = canon.Without(meta, name)
+		meta = jsonscan.Without(meta, name)
 	}
 	h := sha256.New()
 	h.Write(canon.Frame(nil, binding))
@@ -96,7 +97,7 @@ func readMessage(binding string, params []byte) (m message, err error) {
 // spelled refuses members with the names that we read, but in another case: servers in Go, for
 // one, don't tell them apart.
 func spelled(object []byte, names ...string) error {
-	for name := range canon.Members(object) {
+	for name := range jsonscan.Members(object) {
 		for _, known := range names {
 			if string(name) != known && strings.EqualFold(string(name), known) {
 				return fmt.Errorf("a member is spelled in another way than %s", known)
@@ -109,11 +110,11 @@ func spelled(object []byte, names ...string) error {
 // textOf is the string under one of the names; empty if there is none, or null.
 func textOf(object []byte, names ...string) (s string, err error) {
 	for _, name := range names {
-		value := canon.Member(object, name)
+		value := jsonscan.Member(object, name)
 		if value == nil || string(value) == "null" {
 			continue
 		}
-		found, is := canon.Text(value)
+		found, is := jsonscan.Text(value)
 		switch {
 		case !is:
 			return "", fmt.Errorf("%s is not a string", names[0])

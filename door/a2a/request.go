@@ -16,6 +16,7 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/jsonrpc"
+	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/sse"
 )
 
@@ -107,7 +108,7 @@ func (r *request) unwrap(text []byte) (result, failure []byte, ok bool) {
 		return jsonrpc.ReadAnswer(text, r.id)
 	case canon.Check(text, canon.Exact) != nil || jsonrpc.First(text) != '{':
 		return nil, nil, false
-	case canon.Member(text, "error") != nil:
+	case jsonscan.Member(text, "error") != nil:
 		return nil, text, true
 	}
 	return text, nil, true

@@ -3,7 +3,7 @@ package a2a
 import (
 	"encoding/json"
 
-	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 )
 
 // event is what an answer of an agent, or an event of its stream, says.
@@ -30,10 +30,10 @@ var wrappers = map[string]string{
 
 // readEvent finds out what strict JSON of an agent says, in any of its forms.
 func readEvent(text []byte) event {
-	kind, _ := canon.Text(canon.Member(text, "kind"))
+	kind, _ := jsonscan.Text(jsonscan.Member(text, "kind"))
 	body := text
 	if kind == "" {
-		for name, value := range canon.Members(text) {
+		for name, value := range jsonscan.Members(text) {
 			if k, ok := wrappers[string(name)]; ok && len(value) > 0 && value[0] == '{' {
 				kind, body = k, value
 				break
@@ -43,13 +43,13 @@ func readEvent(text []byte) event {
 	e := event{kind: kind}
 	switch kind {
 	case kindTask:
-		e.task, _ = canon.Text(canon.Member(body, "id"))
+		e.task, _ = jsonscan.Text(jsonscan.Member(body, "id"))
 	case kindMessage, kindStatus, kindArtifact:
 		e.task, _ = textOf(body, "taskId", "task_id")
 	default:
 		return event{}
 	}
-	e.state, _ = canon.Text(canon.Member(canon.Member(body, "status"), "state"))
+	e.state, _ = jsonscan.Text(jsonscan.Member(jsonscan.Member(body, "status"), "state"))
 	if (kind == kindTask || kind == kindStatus) && (e.task == "" || e.state == "") {
 		return event{} // nobody could ask for it
 	}
@@ -65,7 +65,7 @@ func (e *event) final() bool {
 // answerWith makes the answer to a message from the agent's task: bare in the JSON-RPC binding
 // of 0.3, where objects name their kind, and as a member elsewhere.
 func answerWith(task []byte) json.RawMessage {
-	if canon.Member(task, "kind") != nil || canon.Member(task, "task") != nil {
+	if jsonscan.Member(task, "kind") != nil || jsonscan.Member(task, "task") != nil {
 		return task
 	}
 	return append(append([]byte(`{"task":`), task...), '}')

@@ -15,6 +15,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/store"
 )
 
@@ -88,7 +89,7 @@ func parse(body []byte) (*Activity, error) {
 	for _, name := range singular {
 		members[name] = only(members[name])
 	}
-	id, _ := canon.Text(members["id"])
+	id, _ := jsonscan.Text(members["id"])
 	if id == "" {
 		return a, malformed("the activity has no id, which has to be a URI")
 	}
@@ -99,7 +100,7 @@ func parse(body []byte) (*Activity, error) {
 	if name, found := ambiguous(body, identifying...); found {
 		return a, malformed("the activity has the member %q, which others read as another one", name)
 	}
-	if a.Type, _ = canon.Text(members["type"]); a.Type == "" {
+	if a.Type, _ = jsonscan.Text(members["type"]); a.Type == "" {
 		return a, malformed("the activity has no type")
 	}
 	if raw := members["actor"]; !missing(raw) {
@@ -144,7 +145,7 @@ func values(raw []byte) iter.Seq[[]byte] {
 			yield(raw)
 			return
 		}
-		for item := range canon.Items(raw) {
+		for item := range jsonscan.Items(raw) {
 			if !missing(item) && !yield(item) {
 				return
 			}
@@ -168,7 +169,7 @@ func only(raw []byte) (found []byte) {
 // others that differ by case, and a map would cost memory for whatever else there is.
 func pick(object []byte, names ...string) map[string][]byte {
 	found := make(map[string][]byte, len(names))
-	for name, value := range canon.Members(object) {
+	for name, value := range jsonscan.Members(object) {
 		if slices.Contains(names, string(name)) {
 			found[string(name)] = value
 		}
@@ -180,7 +181,7 @@ func pick(object []byte, names ...string) map[string][]byte {
 // for id, and as:actor or its whole URI for actor, as JSON-LD reads them. Who acts must not
 // depend on who reads.
 func ambiguous(object []byte, names ...string) (name string, found bool) {
-	for name := range canon.Members(object) {
+	for name := range jsonscan.Members(object) {
 		for _, one := range names {
 			if string(name) != one && readAs(name, one) {
 				return string(name), true
@@ -220,7 +221,7 @@ var required = map[string][]string{
 // somebody signs. An error means that the body isn't strict JSON.
 func contentOf(body []byte) (print semel.Fingerprint, err error) {
 	proofs := 0
-	for name, value := range canon.Members(body) {
+	for name, value := range jsonscan.Members(body) {
 		if isProof(name) {
 			proofs++
 			err = cmp.Or(err, canon.Check(value, canon.Exact))
@@ -234,7 +235,7 @@ func contentOf(body []byte) (print semel.Fingerprint, err error) {
 	}
 	seen := ""
 	rest := append(make([]byte, 0, len(body)), '{')
-	for name, value := range canon.Members(body) {
+	for name, value := range jsonscan.Members(body) {
 		if isProof(name) {
 			if seen == string(name) {
 				return print, errors.New("duplicate member name")
@@ -286,12 +287,12 @@ func missing(raw []byte) bool {
 
 // reference is a URI, or the id of an object that is there instead.
 func reference(raw []byte) (uri string, err error) {
-	uri, is := canon.Text(raw)
+	uri, is := jsonscan.Text(raw)
 	if !is {
 		if name, found := ambiguous(raw, "id"); found {
 			return "", fmt.Errorf("has the member %q, which others read as its id", name)
 		}
-		uri, _ = canon.Text(canon.Member(raw, "id"))
+		uri, _ = jsonscan.Text(jsonscan.Member(raw, "id"))
 	}
 	if uri == "" {
 		return "", errors.New("isn't a full URI, or an object with one as its id")

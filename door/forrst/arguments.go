@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/semelhq/semel/internal/argschema"
-	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 )
 
 // misfits are the mistakes of the arguments by the schema of the version that is called.
@@ -14,11 +14,11 @@ func (f *function) misfits(r *Request) (errs Errors) {
 	if schema == nil {
 		return nil
 	}
-	if canon.Values(r.canonical) > argschema.MaxValues {
+	if jsonscan.Values(r.canonical) > argschema.MaxValues {
 		errs.misfit([]string{"call", "arguments"}, "", fmt.Sprintf("The arguments have more than %d values", argschema.MaxValues))
 		return errs
 	}
-	tree := canon.Tree(r.Arguments) // which the parser has read before
+	tree := jsonscan.Tree(r.Arguments) // which the parser has read before
 	var mistakes []argschema.Mistake
 	if long := argschema.Bounded(tree); long != nil {
 		mistakes = []argschema.Mistake{*long}

@@ -15,6 +15,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/store"
 )
 
@@ -75,7 +76,7 @@ func members(raw []byte) (map[string]json.RawMessage, bool) {
 		return nil, false
 	}
 	m := map[string]json.RawMessage{}
-	for name, value := range canon.Members(raw) {
+	for name, value := range jsonscan.Members(raw) {
 		if m[string(name)] = value; len(m) > maxMembers {
 			break
 		}
@@ -91,19 +92,19 @@ func isObject(raw []byte) bool {
 
 // text reads a JSON string.
 func text(raw json.RawMessage) (string, bool) {
-	s, is := canon.Text(raw)
+	s, is := jsonscan.Text(raw)
 	return s, is && store.ValidText(s)
 }
 
 // strict checks that a body is strict JSON, and returns the canonical form of the arguments
 // in it, or of none. It reads nothing twice, because that takes several times the memory.
 func strict(body []byte) (arguments []byte, bad *canon.SyntaxError) {
-	raw := canon.Member(canon.Member(body, "call"), "arguments")
+	raw := jsonscan.Member(jsonscan.Member(body, "call"), "arguments")
 	if raw == nil {
 		bad, _ = errors.AsType[*canon.SyntaxError](canon.Check(body, canon.Exact)) // its only error
 		return []byte("{}"), bad
 	}
-	begin := canon.Offset(body, raw)
+	begin := jsonscan.Offset(body, raw)
 	rest := append(append(append(make([]byte, 0, len(body)-len(raw)+1), body[:begin]...), '0'), body[begin+len(raw):]...)
 	if bad, _ = errors.AsType[*canon.SyntaxError](canon.Check(rest, canon.Exact)); bad != nil {
 		if bad.Offset > begin {
@@ -230,7 +231,7 @@ func (r *Request) parseExtensions(errs *Errors, raw json.RawMessage) {
 		return
 	}
 	var list []json.RawMessage
-	for item := range canon.Items(raw) {
+	for item := range jsonscan.Items(raw) {
 		if list = append(list, item); len(list) > maxExtensions {
 			errs.add(InvalidRequest, At("extensions"), "There are more than %d extensions", maxExtensions)
 			return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel/internal/argschema"
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 )
 
 // args normalises and checks the arguments, and returns the part that enters the key.
@@ -73,7 +74,7 @@ func argsTree(text json.RawMessage) (map[string]any, error) {
 	if err != nil {
 		return nil, &Error{Reason: ReasonEnvelope, Path: "args", Message: "no strict JSON", Err: err}
 	}
-	object, ok := canon.Tree(text).(map[string]any)
+	object, ok := jsonscan.Tree(text).(map[string]any)
 	if !ok {
 		return nil, &Error{Reason: ReasonEnvelope, Path: "args", Message: "it is " + kindOf(text) + ", not an object"}
 	}

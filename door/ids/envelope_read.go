@@ -10,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel/internal/argschema"
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 )
 
 // maxComplaints is how many mistakes of one envelope are reported.
@@ -40,7 +41,7 @@ func (r *envelopeReader) command(text []byte) (c Command) {
 		r.bad("", "the envelope has %d bytes, more than %d", len(text), MaxEnvelope)
 		return c
 	}
-	if canon.Values(text) > argschema.MaxValues {
+	if jsonscan.Values(text) > argschema.MaxValues {
 		r.bad("", "the envelope has more than %d values", argschema.MaxValues)
 		return c
 	}
@@ -82,7 +83,7 @@ func (r *envelopeReader) object(path string, text []byte, known members, require
 		return
 	}
 	given := make(map[string]bool, len(known))
-	for name, value := range canon.Members(text) {
+	for name, value := range jsonscan.Members(text) {
 		if len(r.errs) >= maxComplaints {
 			return
 		}
@@ -111,7 +112,7 @@ func (r *envelopeReader) opens(path string, text []byte) bool {
 
 // text reads a string that is not empty.
 func (r *envelopeReader) text(path string, value []byte, most int) string {
-	s, is := canon.Text(value)
+	s, is := jsonscan.Text(value)
 	switch {
 	case !is:
 		r.bad(path, "it is %s, not a string", kindOf(value))
@@ -145,7 +146,7 @@ func (r *envelopeReader) target(path string, value []byte) Target {
 		return Target{}
 	}
 	var ids []string
-	for item := range canon.Items(value) {
+	for item := range jsonscan.Items(value) {
 		if len(ids) == maxTargets {
 			r.bad(path, "it has more than %d items", maxTargets)
 			return Target{}
@@ -168,7 +169,7 @@ func (r *envelopeReader) trace(path string, value []byte) Trace {
 	}
 	trace := Trace{}
 	seen := 0
-	for unescaped, text := range canon.Members(value) {
+	for unescaped, text := range jsonscan.Members(value) {
 		if seen++; seen > maxTrace {
 			r.bad(path, "it has more than %d members", maxTrace)
 			return nil

@@ -11,7 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/inbox"
-	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/store"
 )
 
@@ -212,7 +212,7 @@ func printOf(body []byte, ignore [][]step) semel.Fingerprint {
 		for i, s := range path {
 			names[i] = s.name
 		}
-		kept = canon.Without(kept, names...)
+		kept = jsonscan.Without(kept, names...)
 	}
 	if p, err := semel.FingerprintJSON(kept); err == nil {
 		return p

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 )
 
 // FuzzForgery: whoever has one genuine delivery of a sender, and not the secret, gets
@@ -90,7 +91,7 @@ func FuzzIdentity(f *testing.F) {
 			return ver.events(&Delivery{Header: v.delivery(t).Header, Body: body})
 		}
 		one, err := find(body)
-		text, merr := json.MarshalIndent(canon.Tree(body), " ", "\t")
+		text, merr := json.MarshalIndent(jsonscan.Tree(body), " ", "\t")
 		if merr != nil {
 			t.Fatal(merr)
 		}
@@ -110,7 +111,7 @@ func FuzzIdentity(f *testing.F) {
 		if ver.source.rules[0].each != nil || err != nil {
 			return
 		}
-		tree := canon.Tree(body).(map[string]any)
+		tree := jsonscan.Tree(body).(map[string]any)
 		tree["semel_fuzz"] = len(tree)
 		more, merr := json.Marshal(tree)
 		if merr != nil {

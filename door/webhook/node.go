@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 )
 
 // node is a JSON value that looks for its parts when it needs them, each once. It has the bytes
@@ -33,7 +33,7 @@ func (n *node) member(name string) *node {
 	if known {
 		return m
 	}
-	if raw := canon.Member(n.raw, name); raw != nil {
+	if raw := jsonscan.Member(n.raw, name); raw != nil {
 		m = &node{raw: raw}
 	}
 	if n.members == nil {
@@ -49,7 +49,7 @@ func (n *node) list() []*node {
 		return n.items
 	}
 	n.listed = true
-	for raw := range canon.Items(n.raw) {
+	for raw := range jsonscan.Items(n.raw) {
 		if n.items = append(n.items, &node{raw: raw}); len(n.items) > maxEvents {
 			break
 		}
@@ -66,7 +66,7 @@ func (n *node) text() string {
 	if len(raw) == 0 || raw[0] == '{' || raw[0] == '[' || raw[0] == 'n' {
 		return ""
 	}
-	if s, is := canon.Text(raw); is {
+	if s, is := jsonscan.Text(raw); is {
 		return s
 	}
 	return string(raw)

@@ -160,6 +160,7 @@ func importFaults(rule importRule, pkgs []pkg) []string {
 // "=" before a directory excludes those below it, "+" excludes the directory itself.
 var layers = [][]string{
 	{"internal/argschema", "internal/body", "internal/canon", "internal/form", "internal/gather", "internal/hub", "internal/network", "internal/origin", "internal/paging", "internal/pasted", "internal/problem", "internal/seldom", "internal/spelling", "internal/sse", "internal/rig/stage", "safehttp"},
+	{"internal/jsonscan"},
 	{"internal/answer", "internal/credential", "internal/jsonrpc", "internal/keytemplate", "internal/strictyaml"},
 	{"internal/selector"},
 	{"=store"},

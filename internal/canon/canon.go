@@ -85,30 +85,6 @@ func Check(src []byte, mode Mode) error {
 	return err
 }
 
-// CheckBut is [Check] of a text without the values, which [Member], [Members] or [Items]
-// yielded of it and somebody else checks: reading them twice would take several times the
-// memory. They are in the order of the text; nil ones don't count.
-func CheckBut(src []byte, mode Mode, values ...[]byte) error {
-	var rest []byte
-	from, holes := 0, 0
-	for _, v := range values {
-		if v == nil {
-			continue
-		}
-		begin := Offset(src, v)
-		if begin < from {
-			return Check(src, mode) // a name is there twice
-		}
-		rest = append(append(rest, src[from:begin]...), '0')
-		from = begin + len(v)
-		holes++
-	}
-	if holes == 0 {
-		return Check(src, mode)
-	}
-	return Check(append(rest, src[from:]...), mode)
-}
-
 // Write writes the canonical form of the one JSON text in src. It needs no memory for the form
 // as a whole, and expects a w that never fails, such as a hash. Its only error is a
 // [*SyntaxError]; nothing is written then.

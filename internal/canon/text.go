@@ -186,6 +186,26 @@ func (p *parser) unescape() error {
 	return nil
 }
 
+// AppendUnescaped appends what a JSON string means that has raw between its quotes. Half a
+// pair of surrogates is read as U+FFFD; any other escape that isn't one reports false.
+func AppendUnescaped(dst, raw []byte) ([]byte, bool) {
+	p := parser{src: raw, names: dst}
+	for p.pos < len(raw) {
+		if c := raw[p.pos]; c != '\\' {
+			p.names = append(p.names, c)
+			p.pos++
+			continue
+		}
+		start := p.pos
+		if err := p.unescape(); err != nil && p.pos == start {
+			return nil, false
+		} else if err != nil {
+			p.names = utf8.AppendRune(p.names, utf8.RuneError)
+		}
+	}
+	return p.names, true
+}
+
 // hex4 reads four hexadecimal digits at the start of b.
 func hex4(b []byte) (r rune, ok bool) {
 	if len(b) < 4 {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 )
 
 // Version is the one that there is.
@@ -50,7 +51,7 @@ type Request struct {
 // whoever uses them reads them: the text is strict JSON if they are. The error is an
 // [*Error], and ID is set if it was found.
 func Read(text []byte) (Request, error) {
-	if err := canon.CheckBut(text, canon.Exact, canon.Member(text, "params")); err != nil {
+	if err := jsonscan.CheckBut(text, canon.Exact, jsonscan.Member(text, "params")); err != nil {
 		return Request{}, NotJSON(err)
 	}
 	if First(text) == '[' {
@@ -59,12 +60,12 @@ func Read(text []byte) (Request, error) {
 	var r Request
 	var version string
 	strange := false
-	for name, value := range canon.Members(text) {
+	for name, value := range jsonscan.Members(text) {
 		switch string(name) {
 		case "jsonrpc":
-			version, _ = canon.Text(value)
+			version, _ = jsonscan.Text(value)
 		case "method":
-			r.Method, _ = canon.Text(value)
+			r.Method, _ = jsonscan.Text(value)
 		case "id":
 			r.ID = value
 		case "params":
@@ -94,9 +95,9 @@ func ReadAnswer(text, id []byte) (result, failure []byte, ok bool) {
 	if canon.Check(text, canon.Exact) != nil {
 		return nil, nil, false
 	}
-	version, _ := canon.Text(canon.Member(text, "jsonrpc"))
-	result, failure = present(canon.Member(text, "result")), present(canon.Member(text, "error"))
-	echo := present(canon.Member(text, "id"))
+	version, _ := jsonscan.Text(jsonscan.Member(text, "jsonrpc"))
+	result, failure = present(jsonscan.Member(text, "result")), present(jsonscan.Member(text, "error"))
+	echo := present(jsonscan.Member(text, "id"))
 	known := same(echo, id) || echo == nil && failure != nil
 	return result, failure, version == Version && known && (result == nil) != (failure == nil)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 )
 
 // Transaction is one line of a gateway's export.
@@ -158,7 +159,7 @@ func (e *Export) readJSON(r io.Reader) error {
 		t := &Transaction{}
 		for _, field := range Fields {
 			raw := members[e.column(field)]
-			if value, ok := canon.Text(raw); ok {
+			if value, ok := jsonscan.Text(raw); ok {
 				t.set(field, value)
 			} else if len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9') {
 				t.set(field, string(raw))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 )
 
 // document is an actor's document, or one of a key, in strict JSON.
@@ -38,20 +39,20 @@ func isObject(value []byte) bool {
 
 // text is a member that is a string; otherwise "".
 func (d document) text(name string) string {
-	s, _ := canon.Text(canon.Member(d, name))
+	s, _ := jsonscan.Text(jsonscan.Member(d, name))
 	return s
 }
 
 // each are the values of a member, which may be one or an array of them: strings and
 // objects.
 func (d document) each(name string) (ids []string, objects []document) {
-	member := canon.Member(d, name)
+	member := jsonscan.Member(d, name)
 	values := [][]byte{member}
 	if bytes.HasPrefix(member, []byte("[")) {
-		values = slices.Collect(canon.Items(member))
+		values = slices.Collect(jsonscan.Items(member))
 	}
 	for _, v := range values {
-		if id, is := canon.Text(v); is {
+		if id, is := jsonscan.Text(v); is {
 			ids = append(ids, id)
 		} else if isObject(v) {
 			objects = append(objects, v)

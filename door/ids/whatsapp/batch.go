@@ -10,7 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/inbox"
-	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 )
 
 // part is a message, or a status update of one, from a batch.
@@ -59,16 +59,16 @@ func split(body []byte, statuses bool) ([]part, error) {
 	if !json.Valid(body) {
 		return nil, errBody
 	}
-	if object, _ := canon.Text(canon.Member(body, "object")); object != objectName {
+	if object, _ := jsonscan.Text(jsonscan.Member(body, "object")); object != objectName {
 		return nil, errBody
 	}
 	s := splitter{statuses: statuses}
 	err := s.each(body, "entry", func(entry []byte) error {
 		return s.each(entry, "changes", func(change []byte) error {
-			if field, _ := canon.Text(canon.Member(change, "field")); field != messagesField {
+			if field, _ := jsonscan.Text(jsonscan.Member(change, "field")); field != messagesField {
 				return nil
 			}
-			return s.change(canon.Member(change, "value"))
+			return s.change(jsonscan.Member(change, "value"))
 		})
 	})
 	return s.parts, err
@@ -76,11 +76,11 @@ func split(body []byte, statuses bool) ([]part, error) {
 
 // each calls f for every item of a list.
 func (s *splitter) each(object []byte, name string, f func(item []byte) error) error {
-	list := canon.Member(object, name)
+	list := jsonscan.Member(object, name)
 	if !isA('{', object) || !isA('[', list) {
 		return errBody
 	}
-	for item := range canon.Items(list) {
+	for item := range jsonscan.Items(list) {
 		if s.visited++; s.visited > maxVisited {
 			return errMany
 		}
@@ -97,20 +97,20 @@ func isA(bracket byte, value []byte) bool {
 }
 
 func (s *splitter) change(value []byte) error {
-	metadata := canon.Member(value, "metadata")
-	number := canon.Member(metadata, "phone_number_id")
-	phone, known := canon.Text(number)
-	messages, statuses := canon.Member(value, "messages"), canon.Member(value, "statuses")
+	metadata := jsonscan.Member(value, "metadata")
+	number := jsonscan.Member(metadata, "phone_number_id")
+	phone, known := jsonscan.Text(number)
+	messages, statuses := jsonscan.Member(value, "messages"), jsonscan.Member(value, "statuses")
 	if !isA('{', value) || !isA('{', metadata) || !known && len(number) > 0 && number[0] != 'n' || !isA('[', messages) || !isA('[', statuses) {
 		// Its phone number is unreadable, so it has no tenant and isn't accepted.
 		return s.add(faulty(MessageOperation, "", value, codeMalformed))
 	}
-	for raw := range canon.Items(messages) {
+	for raw := range jsonscan.Items(messages) {
 		if err := s.add(newPart(MessageOperation, phone, raw)); err != nil {
 			return err
 		}
 	}
-	for raw := range canon.Items(statuses) {
+	for raw := range jsonscan.Items(statuses) {
 		if !s.statuses {
 			break
 		}
@@ -135,7 +135,7 @@ func newPart(operation, phone string, raw json.RawMessage) part {
 	if len(raw) > MaxMessage {
 		return faulty(operation, phone, raw, inbox.CodeTooLong)
 	}
-	id, _ := canon.Text(canon.Member(raw, "id"))
+	id, _ := jsonscan.Text(jsonscan.Member(raw, "id"))
 	// The strict reader refuses ambiguous JSON.
 	print, err := semel.FingerprintJSON(raw)
 	if err != nil || id == "" || len(id) > maxMessageID || strings.Contains(phone, "/") {
@@ -143,7 +143,7 @@ func newPart(operation, phone string, raw json.RawMessage) part {
 	}
 	p := part{operation: operation, phone: phone, id: id, key: phone + "/" + id, print: print, raw: raw}
 	if operation == StatusOperation {
-		status, _ := canon.Text(canon.Member(raw, "status"))
+		status, _ := jsonscan.Text(jsonscan.Member(raw, "status"))
 		if status == "" || len(status) > maxMessageID || strings.Contains(status, "/") {
 			return faulty(operation, phone, raw, codeMalformed)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/wire"
 )
 
@@ -72,7 +73,7 @@ func (o *outline) walk(value []byte, sent bool) {
 		return
 	}
 	wide := 0
-	for name, v := range canon.Members(value) {
+	for name, v := range jsonscan.Members(value) {
 		o.wider(&wide)
 		switch string(name) {
 		case "payload", "result":
@@ -86,7 +87,7 @@ func (o *outline) walk(value []byte, sent bool) {
 			return
 		}
 	}
-	for v := range canon.Items(value) {
+	for v := range jsonscan.Items(value) {
 		o.wider(&wide)
 		if o.walk(v, sent); o.values > maxValues {
 			return
@@ -112,7 +113,7 @@ func (o *outline) text(data []byte) []byte {
 	}
 	text := make([]byte, 0, size)
 	for _, v := range o.free {
-		begin := canon.Offset(data, v)
+		begin := jsonscan.Offset(data, v)
 		text = append(append(text, data[end:begin]...), '0')
 		end = begin + len(v)
 	}

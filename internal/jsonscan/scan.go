@@ -1,10 +1,13 @@
-package canon
+// Package jsonscan finds members and items in JSON, and gives them as they stand there,
+// without making values of the rest. It doesn't check the text; package canon does.
+package jsonscan
 
 import (
 	"bytes"
 	"encoding/json"
 	"iter"
-	"unicode/utf8"
+
+	"github.com/semelhq/semel/internal/canon"
 )
 
 // Members yields the names and values of the object in text, in its order: names
@@ -45,6 +48,30 @@ func Member(text []byte, name string) (value []byte) {
 // Offset is where in text a value begins that [Members] or [Items] yielded of it, or of a
 // value within it.
 func Offset(text, value []byte) int { return cap(text) - cap(value) }
+
+// CheckBut is [canon.Check] of a text without the values, which [Member], [Members] or [Items]
+// yielded of it and somebody else checks: reading them twice would take several times the
+// memory. They are in the order of the text; nil ones don't count.
+func CheckBut(src []byte, mode canon.Mode, values ...[]byte) error {
+	var rest []byte
+	from, holes := 0, 0
+	for _, v := range values {
+		if v == nil {
+			continue
+		}
+		begin := Offset(src, v)
+		if begin < from {
+			return canon.Check(src, mode) // a name is there twice
+		}
+		rest = append(append(rest, src[from:begin]...), '0')
+		from = begin + len(v)
+		holes++
+	}
+	if holes == 0 {
+		return canon.Check(src, mode)
+	}
+	return canon.Check(append(rest, src[from:]...), mode)
+}
 
 // Without is text without the member at a path of names. If something on the path isn't
 // there, or is there twice, that is text as it is.
@@ -132,7 +159,7 @@ func Tree(text []byte) any {
 	return s.tree()
 }
 
-// tree nests no deeper than the text, which [MaxDepth] bounds where that was checked.
+// tree nests no deeper than the text, which [canon.MaxDepth] bounds where that was checked.
 func (s *scanner) tree() any {
 	switch s.next() {
 	case '{':
@@ -214,22 +241,11 @@ func (s *scanner) name() ([]byte, bool) {
 		return raw[1 : len(raw)-1], true
 	}
 	// What isn't strict here, half a pair of surrogates, is read as encoding/json does.
-	p := parser{src: raw[1 : len(raw)-1], names: s.buf[:0]}
-	for p.pos < len(p.src) {
-		if c := p.src[p.pos]; c != '\\' {
-			p.names = append(p.names, c)
-			p.pos++
-			continue
-		}
-		start := p.pos
-		if err := p.unescape(); err != nil && p.pos == start {
-			return nil, false
-		} else if err != nil {
-			p.names = utf8.AppendRune(p.names, utf8.RuneError)
-		}
+	name, ok := canon.AppendUnescaped(s.buf[:0], raw[1:len(raw)-1])
+	if ok {
+		s.buf = name
 	}
-	s.buf = p.names
-	return s.buf, true
+	return name, ok
 }
 
 // quoted is a string as it stands there.
