@@ -10,5 +10,5 @@
 //   - [Guard] keeps requests to addresses that others name out of your own network.
 //
 // The doors and senders of this module use all of them. You can use them alone: the
-// package imports only the standard library.
+// package needs only the standard library.
 package safehttp

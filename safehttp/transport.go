@@ -7,6 +7,8 @@ import (
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
+
+	"github.com/semelhq/semel/safehttp/internal/carrier"
 )
 
 // Transport makes requests that have an effect, and sends each of them at most once. The
@@ -52,9 +54,9 @@ type Transport struct {
 
 	once  sync.Once
 	base  http.RoundTripper
-	http1 *http.Transport // like Base, with carriers for connections; may be nil
-	http2 *streams        // may be nil
-	major atomic.Int32    // of the HTTP version that the server chose over TLS; zero: not known
+	http1 *http.Transport  // like Base, with carriers for connections; may be nil
+	http2 *carrier.Streams // may be nil
+	major atomic.Int32     // of the HTTP version that the server chose over TLS; zero: not known
 }
 
 // errStatus is why an answer isn't one: net/http takes any three digits for a status.
@@ -67,7 +69,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.roundTrip(r)
 	if err == nil && resp.StatusCode < http.StatusContinue {
 		_ = resp.Body.Close()
-		return nil, &sendError{err: errStatus}
+		return nil, &carrier.Error{Err: errStatus}
 	}
 	return resp, err
 }
@@ -77,22 +79,22 @@ func (t *Transport) roundTrip(r *http.Request) (*http.Response, error) {
 	empty := r.Body == nil || r.Body == http.NoBody
 	switch looks := t.http1 != nil && (t.Look || t.Fresh) && t.speaksHTTP1(r); {
 	case harmless && looks && !t.Fresh:
-		return t.http1.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), free())))
+		return t.http1.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), carrier.Free())))
 	case harmless:
 		resp, err := t.base.RoundTrip(r)
 		t.note(resp)
 		return resp, err
 	case t.http2 != nil && t.speaksHTTP2(r):
-		resp, err := t.http2.roundTrip(r)
-		if !errors.Is(err, errNotHTTP2) {
+		resp, err := t.http2.RoundTrip(r)
+		if !errors.Is(err, carrier.ErrNotHTTP2) {
 			return resp, err
 		}
 		t.major.Store(0) // nothing was sent, and Base asks what the server speaks now
 	case looks, t.http1 != nil && empty:
 		return t.begin(r)
 	}
-	var sent sending
-	once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.trace()))
+	var sent carrier.Sending
+	once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.Trace()))
 	once.GetBody = nil
 	if empty {
 		once.Body, once.ContentLength = emptyBody{}, -1
@@ -101,7 +103,7 @@ func (t *Transport) roundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		// Only http.Transport certainly reports its connections.
 		_, tells := t.base.(*http.Transport)
-		return nil, &sendError{nothing: tells && sent.nothing(), err: err}
+		return nil, &carrier.Error{Nothing: tells && sent.Nothing(), Err: err}
 	}
 	t.note(resp)
 	resp.Request = r
@@ -111,28 +113,28 @@ func (t *Transport) roundTrip(r *http.Request) (*http.Response, error) {
 // begin sends a request over HTTP/1.1 on the first connection that takes anything of it.
 // Each reused connection that doesn't is closed, so the loop ends.
 func (t *Transport) begin(r *http.Request) (*http.Response, error) {
-	all := bodies{r: r}
+	all := carrier.Bodies{Request: r}
 	for {
-		var sent sending
-		body, err := all.next(&sent)
+		var sent carrier.Sending
+		body, err := all.Next(&sent)
 		if err != nil {
-			all.close()
-			return nil, &sendError{nothing: true, err: err}
+			all.Close()
+			return nil, &carrier.Error{Nothing: true, Err: err}
 		}
-		once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.trace()))
+		once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.Trace()))
 		once.Body, once.GetBody = body, nil
 		resp, err := t.http1.RoundTrip(&once)
 		if err == nil {
 			t.note(resp)
 			if resp.StatusCode >= http.StatusInternalServerError {
-				sent.spend()
+				sent.Spend()
 			}
 			resp.Request = r
 			return resp, nil
 		}
-		if nothing := sent.nothing(); !nothing || !sent.reused.Load() {
-			all.close()
-			return nil, &sendError{nothing: nothing, err: err}
+		if nothing := sent.Nothing(); !nothing || !sent.Reused() {
+			all.Close()
+			return nil, &carrier.Error{Nothing: nothing, Err: err}
 		}
 	}
 }
@@ -175,13 +177,13 @@ func (t *Transport) init() {
 		return // a clone could not make connections as Base does
 	}
 	if ht.Protocols == nil || ht.Protocols.HTTP2() || ht.Protocols.UnencryptedHTTP2() {
-		t.http2 = newStreams(ht)
+		t.http2 = carrier.NewStreams(ht)
 	}
 	if ht.Protocols != nil && !ht.Protocols.HTTP1() {
 		return
 	}
 	t.http1 = ht.Clone()
-	t.http1.DialContext = carriers(ht.DialContext, t.Fresh)
+	t.http1.DialContext = carrier.Dial(ht.DialContext, t.Fresh)
 	t.http1.DisableKeepAlives = ht.DisableKeepAlives || t.Fresh
 	t.http1.ForceAttemptHTTP2 = false
 	t.http1.TLSNextProto = nil
@@ -202,7 +204,7 @@ func (t *Transport) CloseIdleConnections() {
 		t.http1.CloseIdleConnections()
 	}
 	if t.http2 != nil {
-		t.http2.closeIdle()
+		t.http2.CloseIdle()
 	}
 }
 
@@ -212,23 +214,14 @@ type emptyBody struct{}
 func (emptyBody) Read([]byte) (int, error) { return 0, io.EOF }
 func (emptyBody) Close() error             { return nil }
 
-// sendError is an error of a request that was sent at most once.
-type sendError struct {
-	nothing bool
-	err     error
-}
-
-func (e *sendError) Error() string { return e.err.Error() }
-func (e *sendError) Unwrap() error { return e.err }
-
 // NothingSent reports whether err, which comes from a request through [Transport] or
 // [Retrier], proves that no effect can have happened: there was no connection, or none
 // took a byte of the request, or the server said by HTTP/2 that it refuses to process it.
 // Inside semel.Effect you may mark the error with semel.Aborted. If it returns false,
 // nothing is proved.
 func NothingSent(err error) bool {
-	e, ok := errors.AsType[*sendError](err)
-	return ok && e.nothing
+	e, ok := errors.AsType[*carrier.Error](err)
+	return ok && e.Nothing
 }
 
 // SafeMethod reports whether a method promises to change nothing (RFC 9110 section

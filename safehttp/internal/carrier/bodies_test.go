@@ -1,4 +1,4 @@
-package safehttp
+package carrier
 
 import (
 	"io"
@@ -28,9 +28,9 @@ func TestBodies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := bodies{r: r}
-		var first, second sending
-		one, err := b.next(&first)
+		b := Bodies{Request: r}
+		var first, second Sending
+		one, err := b.Next(&first)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,12 +40,12 @@ func TestBodies(t *testing.T) {
 		if _ = one.Close(); body.closed {
 			t.Error("closed before anything was sent")
 		}
-		two, err := b.next(&second)
+		two, err := b.Next(&second)
 		if lost := read > maxRestart; lost {
 			if err == nil {
 				t.Errorf("after %d bytes it is said to be whole", read)
 			}
-			b.close()
+			b.Close()
 		} else if err != nil {
 			t.Fatal(err)
 		} else {

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package safehttp
+package carrier
 
 import "syscall"
 

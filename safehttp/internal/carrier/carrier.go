@@ -1,4 +1,8 @@
-package safehttp
+// Package carrier sends a request on one connection, and knows whether anything of it has
+// left. Over HTTP/1.1 that is a connection that takes one request at a time and looks before
+// it is used again, over HTTP/2 it is a stream. Package safehttp decides which, and when to
+// try another one.
+package carrier
 
 import (
 	"context"
@@ -21,7 +25,7 @@ type carrier struct {
 	net.Conn
 	raw     syscall.RawConn         // nil: quiet can't look at it
 	once    bool                    // closed after one request
-	sending atomic.Pointer[sending] // nil: the request may be sent elsewhere too
+	sending atomic.Pointer[Sending] // nil: the request may be sent elsewhere too
 	look    atomic.Bool             // look before writing the first byte of sending
 	spent   atomic.Bool             // for no further request with an effect
 }
@@ -73,8 +77,8 @@ func (c *carrier) CloseWrite() error {
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// carriers wraps the connections that dial makes. If once, each is for one request.
-func carriers(dial dialFunc, once bool) dialFunc {
+// Dial wraps the connections that dial makes. If once, each is for one request.
+func Dial(dial dialFunc, once bool) dialFunc {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
@@ -93,8 +97,8 @@ func carriers(dial dialFunc, once bool) dialFunc {
 	}
 }
 
-// sending follows one request to its connection.
-type sending struct {
+// Sending follows one request to its connection.
+type Sending struct {
 	begun  atomic.Pointer[carrier] // the only connection that may have got any of it
 	reused atomic.Bool             // whether its last connection was used before
 }
@@ -102,8 +106,8 @@ type sending struct {
 // unknown stands for a connection that doesn't count the bytes written to it.
 var unknown carrier
 
-// trace follows the request to its connection, and has a reused one looked at.
-func (s *sending) trace() *httptrace.ClientTrace {
+// Trace follows the request to its connection, and has a reused one looked at.
+func (s *Sending) Trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		s.reused.Store(info.Reused)
 		if c := carrierOf(info.Conn); c != nil {
@@ -115,8 +119,8 @@ func (s *sending) trace() *httptrace.ClientTrace {
 	}}
 }
 
-// free is for requests that net/http may send as often as it likes.
-func free() *httptrace.ClientTrace {
+// Free is for requests that net/http may send as often as it likes.
+func Free() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if c := carrierOf(info.Conn); c != nil {
 			c.sending.Store(nil)
@@ -138,14 +142,29 @@ func carrierOf(conn net.Conn) *carrier {
 	}
 }
 
-// spend keeps other requests with an effect off the connection.
-func (s *sending) spend() {
+// Spend keeps other requests with an effect off the connection.
+func (s *Sending) Spend() {
 	if c := s.begun.Load(); c != nil && c != &unknown {
 		c.spent.Store(true)
 	}
 }
 
-// nothing reports whether it is proved that nothing of a failed request was sent: no
+// Nothing reports whether it is proved that nothing of a failed request was sent: no
 // connection was dialled, got through its TLS handshake and through the proxy, or nothing
 // could be written to any.
-func (s *sending) nothing() bool { return s.begun.Load() == nil }
+func (s *Sending) Nothing() bool { return s.begun.Load() == nil }
+
+// Reused reports whether the last connection of the request was used before.
+func (s *Sending) Reused() bool { return s.reused.Load() }
+
+// Error is that of a request which was sent at most once.
+type Error struct {
+	Nothing bool // of it was sent, or it was refused unread
+	Err     error
+}
+
+// Error is the text of Err.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,4 +1,4 @@
-package safehttp
+package carrier
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"sync"
 )
 
-// streams makes requests over HTTP/2, each on one connection and once. The transport of
+// Streams makes requests over HTTP/2, each on one connection and once. The transport of
 // net/http sends a request again by itself, also after a PROTOCOL_ERROR, which proves
 // nothing; and if it can't, what the server has said is only in the text of its error.
-type streams struct {
+type Streams struct {
 	base *http.Transport // makes connections that speak HTTP/2, or none
 
 	mu    sync.Mutex
@@ -28,16 +28,16 @@ type streamHost struct {
 	conns []*http.ClientConn
 }
 
-// maxStreamHosts bounds the servers that streams remembers, if the addresses of requests
+// maxStreamHosts bounds the servers that [Streams] remembers, if the addresses of requests
 // come from others.
 const maxStreamHosts = 1024
 
-// errNotHTTP2 is why there is no connection to a server that chose another protocol.
-var errNotHTTP2 = errors.New("safehttp: the server doesn't speak HTTP/2 any more")
+// ErrNotHTTP2 is why there is no connection to a server that chose another protocol.
+var ErrNotHTTP2 = errors.New("safehttp: the server doesn't speak HTTP/2 any more")
 
-// newStreams makes its connections as base does.
-func newStreams(base *http.Transport) *streams {
-	s := &streams{base: base.Clone(), hosts: map[string]*streamHost{}}
+// NewStreams makes its connections as base does.
+func NewStreams(base *http.Transport) *Streams {
+	s := &Streams{base: base.Clone(), hosts: map[string]*streamHost{}}
 	s.base.TLSNextProto, s.base.ForceAttemptHTTP2 = nil, true
 	if s.base.TLSClientConfig == nil {
 		s.base.TLSClientConfig = new(tls.Config)
@@ -51,35 +51,35 @@ func newStreams(base *http.Transport) *streams {
 			}
 		}
 		if state.NegotiatedProtocol != "h2" {
-			return errNotHTTP2
+			return ErrNotHTTP2
 		}
 		return nil
 	}
 	return s
 }
 
-// roundTrip sends a request once, on the first connection that takes anything of it. After
-// errNotHTTP2, its body is as it was.
-func (s *streams) roundTrip(r *http.Request) (*http.Response, error) {
+// RoundTrip sends a request once, on the first connection that takes anything of it. After
+// ErrNotHTTP2, its body is as it was.
+func (s *Streams) RoundTrip(r *http.Request) (*http.Response, error) {
 	one := *r
 	one.GetBody = nil // so that the body stays open until something was sent
-	all := bodies{r: &one}
+	all := Bodies{Request: &one}
 	for {
 		conn, reused, err := s.take(r.Context(), r.URL)
 		if err != nil {
-			if !errors.Is(err, errNotHTTP2) {
-				all.close()
+			if !errors.Is(err, ErrNotHTTP2) {
+				all.Close()
 			}
-			return nil, &sendError{nothing: true, err: err}
+			return nil, &Error{Nothing: true, Err: err}
 		}
 		// Before the first field of the head nothing is written.
-		var sent sending
+		var sent Sending
 		trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { sent.begun.Store(&unknown) }}
 		once := *r.WithContext(httptrace.WithClientTrace(r.Context(), trace))
 		once.GetBody = nil
-		if once.Body, err = all.next(&sent); err != nil {
-			all.close()
-			return nil, &sendError{nothing: true, err: err}
+		if once.Body, err = all.Next(&sent); err != nil {
+			all.Close()
+			return nil, &Error{Nothing: true, Err: err}
 		}
 		resp, err := conn.RoundTrip(&once)
 		if err == nil {
@@ -87,13 +87,13 @@ func (s *streams) roundTrip(r *http.Request) (*http.Response, error) {
 			return resp, nil
 		}
 		// If the context is over, RoundTrip doesn't wait for who writes the head.
-		nothing := sent.nothing() && r.Context().Err() == nil
+		nothing := sent.Nothing() && r.Context().Err() == nil
 		if nothing && reused {
 			s.drop(r.URL, conn) // it was closed, or the server wants to close it
 			continue
 		}
-		all.close()
-		return nil, &sendError{nothing: nothing || refused(err), err: err}
+		all.Close()
+		return nil, &Error{Nothing: nothing || refused(err), Err: err}
 	}
 }
 
@@ -101,7 +101,7 @@ func (s *streams) roundTrip(r *http.Request) (*http.Response, error) {
 // reserves nothing: net/http counts a reservation as a running request, and if a server
 // turns out to allow fewer than were reserved, all of them wait for ever. Instead, a
 // request may have to wait, or look for another connection.
-func (s *streams) take(ctx context.Context, u *url.URL) (conn *http.ClientConn, reused bool, err error) {
+func (s *Streams) take(ctx context.Context, u *url.URL) (conn *http.ClientConn, reused bool, err error) {
 	at := addressOf(u)
 	h := s.host(u.Scheme, at)
 	select {
@@ -123,7 +123,7 @@ func (s *streams) take(ctx context.Context, u *url.URL) (conn *http.ClientConn, 
 }
 
 // drop takes a connection away from later requests. It closes itself once nobody uses it.
-func (s *streams) drop(u *url.URL, conn *http.ClientConn) {
+func (s *Streams) drop(u *url.URL, conn *http.ClientConn) {
 	h := s.host(u.Scheme, addressOf(u))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +132,7 @@ func (s *streams) drop(u *url.URL, conn *http.ClientConn) {
 
 // available finds a connection with a place, and forgets the closed ones. One that isn't
 // used for IdleConnTimeout, or that the server wants to close, closes itself.
-func (s *streams) available(h *streamHost) *http.ClientConn {
+func (s *Streams) available(h *streamHost) *http.ClientConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.conns = slices.DeleteFunc(h.conns, func(c *http.ClientConn) bool { return c.Err() != nil })
@@ -144,7 +144,7 @@ func (s *streams) available(h *streamHost) *http.ClientConn {
 	return nil
 }
 
-func (s *streams) host(scheme, at string) *streamHost {
+func (s *Streams) host(scheme, at string) *streamHost {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := scheme + "://" + at
@@ -159,15 +159,15 @@ func (s *streams) host(scheme, at string) *streamHost {
 	return h
 }
 
-// closeIdle closes the connections that no request uses.
-func (s *streams) closeIdle() {
+// CloseIdle closes the connections that no request uses.
+func (s *Streams) CloseIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget()
 }
 
 // forget closes the connections that no request uses, and drops servers without any.
-func (s *streams) forget() {
+func (s *Streams) forget() {
 	for name, h := range s.hosts {
 		h.conns = slices.DeleteFunc(h.conns, func(c *http.ClientConn) bool { return c.InFlight() == 0 && c.Close() == nil })
 		if len(h.conns) == 0 {

@@ -1,4 +1,4 @@
-package safehttp
+package carrier
 
 import (
 	"errors"
@@ -14,46 +14,46 @@ const maxRestart = 8 << 10
 // errNoRestart is why a request can't begin again.
 var errNoRestart = errors.New("safehttp: more of the body was read than can be sent again")
 
-// bodies are the bodies of one request that begins on one connection after another. If the
+// Bodies are the bodies of one request that begins on one connection after another. If the
 // request can't make more than one, that one remembers the bytes read from it as long as
 // nothing was sent.
-type bodies struct {
-	r    *http.Request
-	used bool // the first is
+type Bodies struct {
+	Request *http.Request
+	used    bool // the first is
 
 	kept []byte // what was read of the one body
 	at   int    // how much of that was read again
 	lost bool   // more was read
 }
 
-// next returns the whole body. Nobody may be reading the one before.
-func (b *bodies) next(sent *sending) (io.ReadCloser, error) {
+// Next returns the whole body. Nobody may be reading the one before.
+func (b *Bodies) Next(sent *Sending) (io.ReadCloser, error) {
 	again := b.used
 	b.used, b.at = true, 0
 	switch {
-	case b.r.Body == nil || b.r.Body == http.NoBody:
-		return b.r.Body, nil
-	case b.r.GetBody == nil && b.lost:
+	case b.Request.Body == nil || b.Request.Body == http.NoBody:
+		return b.Request.Body, nil
+	case b.Request.GetBody == nil && b.lost:
 		return nil, errNoRestart
-	case b.r.GetBody == nil:
+	case b.Request.GetBody == nil:
 		return &reading{b, sent}, nil
 	case again:
-		return b.r.GetBody()
+		return b.Request.GetBody()
 	}
-	return b.r.Body, nil
+	return b.Request.Body, nil
 }
 
-// close closes a body that net/http has perhaps not closed.
-func (b *bodies) close() {
-	if b.r.Body != nil && b.r.GetBody == nil {
-		_ = b.r.Body.Close()
+// Close closes a body that net/http has perhaps not closed.
+func (b *Bodies) Close() {
+	if b.Request.Body != nil && b.Request.GetBody == nil {
+		_ = b.Request.Body.Close()
 	}
 }
 
 // reading is one try to send the one body.
 type reading struct {
-	of   *bodies
-	sent *sending
+	of   *Bodies
+	sent *Sending
 }
 
 func (r *reading) Read(p []byte) (int, error) {
@@ -63,10 +63,10 @@ func (r *reading) Read(p []byte) (int, error) {
 		b.at += n
 		return n, nil
 	}
-	n, err := b.r.Body.Read(p)
+	n, err := b.Request.Body.Read(p)
 	switch {
 	case b.lost:
-	case !r.sent.nothing(), len(b.kept)+n > maxRestart:
+	case !r.sent.Nothing(), len(b.kept)+n > maxRestart:
 		b.kept, b.at, b.lost = nil, 0, true
 	default:
 		b.kept = append(b.kept, p[:n]...)
@@ -77,8 +77,8 @@ func (r *reading) Read(p []byte) (int, error) {
 
 // Close leaves the body open for the next try.
 func (r *reading) Close() error {
-	if r.sent.nothing() {
+	if r.sent.Nothing() {
 		return nil
 	}
-	return r.of.r.Body.Close()
+	return r.of.Request.Body.Close()
 }
