@@ -6,12 +6,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/answer"
 	"github.com/semelhq/semel/internal/origin"
 	"github.com/semelhq/semel/store"
 )
@@ -51,11 +51,11 @@ func (x *exchange) Run(e door.Run) semel.Ending {
 	x.c, x.inner = c, x.r.WithContext(&c.scope)
 	x.inner.Body = &c.body
 	delete(x.inner.Header, judge.EffectHeader) // a handler might repeat it
-	accepted := narrowCodings(x.inner.Header)
+	accepted := answer.Narrow(x.inner.Header)
 	defer c.scope.close()
 	defer func() {
 		if accepted != nil { // who compresses outside of the guard may look only now
-			x.inner.Header[acceptHeader] = accepted
+			x.inner.Header[answer.AcceptHeader] = accepted
 		}
 		if !c.closed {
 			c.abandon()
@@ -256,26 +256,5 @@ func (c *capture) send() {
 		// A caller who is gone misses nothing: they will ask again.
 		_, _ = c.w.Write(body)
 	}
-	setTrailers(header, late)
-}
-
-// setTrailers sends, after the body, the trailers that a handler has set after the status:
-// declared ones, and any with [http.TrailerPrefix].
-func setTrailers(h, late http.Header) {
-	if late == nil {
-		return
-	}
-	for _, list := range h["Trailer"] {
-		for name := range strings.SplitSeq(list, ",") {
-			name = http.CanonicalHeaderKey(strings.Trim(name, " \t"))
-			if values, ok := late[name]; ok {
-				h[name] = values
-			}
-		}
-	}
-	for name, values := range late {
-		if strings.HasPrefix(name, http.TrailerPrefix) {
-			h[name] = values
-		}
-	}
+	answer.SetTrailers(header, late)
 }

@@ -2,10 +2,8 @@ package semelhttp
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -165,7 +163,7 @@ func (h *handler) caller(r *http.Request) (who Caller, err error) {
 		switch {
 		case r.Context().Value(http.LocalAddrContextKey) == nil: // as behind adaptors of frameworks
 			return Caller{}, h.refused(errNowhere)
-		case !receivedOnLoopback(r.Context()):
+		case !network.OnLoopback(r.Context()):
 		case Forwarded(r.Header):
 			return Caller{}, h.refused(errForwarded)
 		default:
@@ -182,29 +180,9 @@ func DerivedPrincipal(principal string) bool {
 	return principal == "" || strings.HasPrefix(principal, credential.Prefix)
 }
 
-// receivedOnLoopback reports whether the request came from this machine, be it from the
-// program that made it or from a proxy that passed it on.
-func receivedOnLoopback(ctx context.Context) bool {
-	switch addr := ctx.Value(http.LocalAddrContextKey).(type) {
-	case *net.TCPAddr:
-		return addr.IP.IsLoopback()
-	case *net.UnixAddr:
-		return true
-	}
-	return false
-}
-
 // Forwarded reports whether a proxy says that it has passed the request on for somebody
 // else, who need not be on this machine.
-func Forwarded(header http.Header) bool {
-	for name := range header {
-		switch {
-		case name == "Forwarded", name == "Via", name == "X-Real-Ip", strings.HasPrefix(name, "X-Forwarded-"):
-			return true
-		}
-	}
-	return false
-}
+func Forwarded(header http.Header) bool { return network.Forwarded(header) }
 
 // refuseIdentity answers a request from an unidentified sender.
 func (h *handler) refuseIdentity(w http.ResponseWriter, err error) said {

@@ -6,28 +6,8 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	refusal "github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/internal/shape"
 )
-
-type stripeError struct {
-	Error struct {
-		Type    string `json:"type"`
-		Code    string `json:"code,omitempty"`
-		Message string `json:"message"`
-	} `json:"error"`
-}
-
-type acpError struct {
-	Type    string `json:"type"`
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
-type adyenError struct {
-	Status    int    `json:"status"`
-	ErrorCode string `json:"errorCode"`
-	Message   string `json:"message"`
-	ErrorType string `json:"errorType"`
-}
 
 // said is the status that a caller got, and the code if it was a refusal.
 type said struct {
@@ -46,13 +26,12 @@ func (h *handler) refuse(w http.ResponseWriter, p problem) said {
 	var doc any
 	switch profile.Shape {
 	case ShapeStripe:
-		var e stripeError
-		e.Error.Type, e.Error.Code, e.Error.Message = stripeType(&p), code, p.Detail
-		doc = e
+		ours := p.Code == semel.CodeConflict || p.Code == semel.CodeInFlight || p.Code == semel.CodeOtherCaller
+		doc = shape.Stripe(p.Status, code, p.Detail, ours)
 	case ShapeACP:
-		doc = acpError{Type: acpType(&p), Code: code, Message: p.Detail}
+		doc = shape.ACP(p.Status, code, p.Detail)
 	case ShapeAdyen:
-		doc = adyenError{Status: p.Status, ErrorCode: code, Message: p.Detail, ErrorType: adyenType(&p)}
+		doc = shape.Adyen(p.Status, code, p.Detail, p.Code == CodeUnidentified || p.Code == semel.CodeForbidden)
 	default:
 		media, doc = ProblemType, h.guard.document(&p, code)
 	}
@@ -95,34 +74,4 @@ func writeRefusal(w http.ResponseWriter, p *problem, media string, doc any) {
 		refusal.RetryAfter(w.Header(), p.RetryAfter)
 	}
 	refusal.WriteAs(w, p.Status, media, doc)
-}
-
-func stripeType(p *problem) string {
-	switch {
-	case p.Code == semel.CodeConflict, p.Code == semel.CodeInFlight, p.Code == semel.CodeOtherCaller:
-		return "idempotency_error"
-	case p.Status >= 500:
-		return "api_error"
-	}
-	return "invalid_request_error"
-}
-
-func adyenType(p *problem) string {
-	switch {
-	case p.Code == CodeUnidentified || p.Code == semel.CodeForbidden:
-		return "security"
-	case p.Status >= 500:
-		return "internal"
-	}
-	return "validation"
-}
-
-func acpType(p *problem) string {
-	switch {
-	case p.Status == http.StatusServiceUnavailable:
-		return "service_unavailable"
-	case p.Status >= 500:
-		return "processing_error"
-	}
-	return "invalid_request"
 }

@@ -2,7 +2,6 @@ package semelhttp
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
 	"net/http"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/answer"
 	refusal "github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/internal/reference"
 	"github.com/semelhq/semel/store"
 )
 
@@ -54,8 +54,8 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 		g.refuseStatus(w, because(door.CodeMethodNotAllowed, "The state of a call can be read, and nothing else."))
 		return
 	}
-	reference := lastSegment(r.URL.Path)
-	call, rec, err := g.find(r, reference)
+	name := lastSegment(r.URL.Path)
+	call, rec, err := g.find(r, name)
 	hidden := func() bool { return call.Unproved || rec.BoundTo != call.BoundTo }
 	if err == nil && !hidden() {
 		var waited bool
@@ -66,7 +66,7 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 	}
 	if err == nil && hidden() { // perhaps only after the wait
 		p := otherCaller(call.Unproved)
-		p.reference = reference
+		p.reference = name
 		g.refuseStatus(w, p)
 		return
 	}
@@ -85,7 +85,7 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "1")
 	}
 	refusal.WriteAs(w, http.StatusOK, "application/json", CallStatus{
-		Reference: reference, Operation: rec.ID.Operation, State: rec.State, Disposition: rec.Disposition,
+		Reference: name, Operation: rec.ID.Operation, State: rec.State, Disposition: rec.Disposition,
 		Held: rec.Held, HeldReason: rec.HeldReason,
 		Attempt: rec.Attempt, ResultKept: perr == nil && !rec.Result.Tombstone,
 		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, StartedAt: rec.StartedAt, EndedAt: rec.EndedAt, ExpiresAt: rec.ExpiresAt,
@@ -99,11 +99,12 @@ func (g *Guard) refuseStatus(w http.ResponseWriter, p problem) {
 
 // find returns the record that a reference names, if its identity is the caller's. The
 // caller of find compares what the record and the call are bound to.
-func (g *Guard) find(r *http.Request, reference string) (call semel.Call, rec semel.Record, err error) {
-	call, check, ok := parseReference(reference)
+func (g *Guard) find(r *http.Request, text string) (call semel.Call, rec semel.Record, err error) {
+	named, ok := reference.Parse(text)
 	if !ok {
 		return call, rec, semel.ErrNotFound
 	}
+	call.Operation, call.Key, call.Scope = named.Operation, named.Key, named.Scope
 	h := g.handlerOf(call.Operation)
 	if h == nil {
 		return call, rec, semel.ErrNotFound
@@ -115,10 +116,7 @@ func (g *Guard) find(r *http.Request, reference string) (call semel.Call, rec se
 	op, _ := g.engine.Internal().Operation(call.Operation)
 	who.Name(&call, op.Share)
 	id := call.ID(op.Share)
-	// The digest shows that the reference belongs to this identity. Ask the store for no
-	// other.
-	digest := id.Digest()
-	if subtle.ConstantTimeCompare(digest[:referenceCheck], check[:]) == 0 {
+	if !named.Names(id) { // ask the store for no other
 		return call, rec, semel.ErrNotFound
 	}
 	if rec, err = g.engine.Lookup(r.Context(), id); err != nil {

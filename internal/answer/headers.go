@@ -3,6 +3,7 @@ package answer
 import (
 	"net/http"
 	"slices"
+	"strings"
 )
 
 // Headers is the content of an [http.Header] at one moment, in reused memory.
@@ -66,4 +67,25 @@ func (f Headers) Equal(h http.Header) bool {
 func (f Headers) Forget() Headers {
 	clear(f)
 	return f[:0]
+}
+
+// SetTrailers sends, after the body, the trailers that a handler has set after the status:
+// declared ones, and any with [http.TrailerPrefix].
+func SetTrailers(h, late http.Header) {
+	if late == nil {
+		return
+	}
+	for _, list := range h["Trailer"] {
+		for name := range strings.SplitSeq(list, ",") {
+			name = http.CanonicalHeaderKey(strings.Trim(name, " \t"))
+			if values, ok := late[name]; ok {
+				h[name] = values
+			}
+		}
+	}
+	for name, values := range late {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			h[name] = values
+		}
+	}
 }

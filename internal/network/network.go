@@ -1,7 +1,13 @@
 // Package network says where a caller calls from, if that is all that is known of them.
 package network
 
-import "net/netip"
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
 
 // Of returns the network of an address: that alone, or for IPv6 the network of one
 // subscriber, who has a whole one (a /64).
@@ -22,4 +28,28 @@ func OfClient(remoteAddr string) netip.Prefix {
 		return netip.Prefix{}
 	}
 	return Of(at.Addr())
+}
+
+// OnLoopback reports whether the request came from this machine, be it from the
+// program that made it or from a proxy that passed it on.
+func OnLoopback(ctx context.Context) bool {
+	switch addr := ctx.Value(http.LocalAddrContextKey).(type) {
+	case *net.TCPAddr:
+		return addr.IP.IsLoopback()
+	case *net.UnixAddr:
+		return true
+	}
+	return false
+}
+
+// Forwarded reports whether a proxy says that it has passed the request on for somebody
+// else, who need not be on this machine.
+func Forwarded(header http.Header) bool {
+	for name := range header {
+		switch {
+		case name == "Forwarded", name == "Via", name == "X-Real-Ip", strings.HasPrefix(name, "X-Forwarded-"):
+			return true
+		}
+	}
+	return false
 }
