@@ -73,7 +73,8 @@ func Append(dst, src []byte, mode Mode) ([]byte, error) {
 		return text, nil
 	}
 	dst = slices.Grow(dst, len(p.text))
-	return p.emit(dst, 0, uint32(len(p.text)), 0), nil
+	p.emit(func(text []byte) { dst = append(dst, text...) }, 0, uint32(len(p.text)), 0)
+	return dst, nil
 }
 
 // Check returns the error that [Canonicalize] would, and makes no canonical form.
@@ -103,7 +104,7 @@ func write(w io.Writer, src []byte, mode Mode, framed bool) error {
 		p.number = binary.AppendUvarint(p.number[:0], uint64(len(p.text)))
 		_, _ = w.Write(p.number)
 	}
-	p.pour(w, 0, uint32(len(p.text)), 0)
+	p.emit(func(text []byte) { _, _ = w.Write(text) }, 0, uint32(len(p.text)), 0)
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"io"
 	"slices"
 )
 
@@ -222,46 +221,26 @@ func (p *parser) duplicate(sorted []member) (pos int, found bool) {
 	return pos, found
 }
 
-// emit appends text[from:to] to dst with the members of its objects in order.
+// emit gives put text[from:to] piece by piece, with the members of its objects in order.
 // No object before objects[next] starts in that range. Calls nest at most
 // MaxDepth deep, as the objects do.
-func (p *parser) emit(dst []byte, from, to, next uint32) []byte {
+func (p *parser) emit(put func(text []byte), from, to, next uint32) {
 	for int(next) < len(p.objects) && p.objects[next].start < to {
 		o := p.objects[next]
 		next++
 		if o.lo == o.hi {
 			continue // in order itself, but maybe not the objects within
 		}
-		dst = append(dst, p.text[from:o.start]...)
+		put(p.text[from:o.start])
 		for i, m := range p.sorted[o.lo:o.hi] {
 			if i > 0 {
-				dst = append(dst, ',')
+				put(comma)
 			}
-			dst = p.emit(dst, m.start, m.end, p.firstIn(m, next, o.next))
+			p.emit(put, m.start, m.end, p.firstIn(m, next, o.next))
 		}
 		from, next = o.end, o.next
 	}
-	return append(dst, p.text[from:to]...)
-}
-
-// pour is emit for a writer.
-func (p *parser) pour(w io.Writer, from, to, next uint32) {
-	for int(next) < len(p.objects) && p.objects[next].start < to {
-		o := p.objects[next]
-		next++
-		if o.lo == o.hi {
-			continue
-		}
-		_, _ = w.Write(p.text[from:o.start])
-		for i, m := range p.sorted[o.lo:o.hi] {
-			if i > 0 {
-				_, _ = w.Write(comma)
-			}
-			p.pour(w, m.start, m.end, p.firstIn(m, next, o.next))
-		}
-		from, next = o.end, o.next
-	}
-	_, _ = w.Write(p.text[from:to])
+	put(p.text[from:to])
 }
 
 var comma = []byte{','}
