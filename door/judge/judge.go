@@ -96,8 +96,8 @@ func (r *Rules) Of(a Answer) Finding {
 		}
 	}
 	status := a.Status
-	if code, is := grpcCode(&a); is {
-		f.Code, status = code, statusOfGRPC(code)
+	if code, shared, is := grpcCode(&a); is {
+		f.Code, status = code, shared
 	}
 	f.Verdict = r.row(status, a.SignedAnew)
 	return f
@@ -162,16 +162,16 @@ func (r *Rules) GRPC(code uint32, header http.Header) Finding {
 	return r.coded(grpc[code].name, grpc[code].status, header)
 }
 
-// grpcCode finds the code of gRPC in an answer that has one, by its name. An answer of gRPC
+// grpcCode finds the code of gRPC in an answer that has one, and the status that shares its row. An answer of gRPC
 // without a code didn't come to its end.
-func grpcCode(a *Answer) (name string, is bool) {
+func grpcCode(a *Answer) (name string, status int, is bool) {
 	if a.Status != http.StatusOK || len(a.Header["Content-Type"]) != 1 {
-		return "", false
+		return "", 0, false
 	}
 	media, _, _ := strings.Cut(a.Header["Content-Type"][0], ";")
 	media = strings.ToLower(strings.TrimSpace(media))
 	if media != "application/grpc" && !strings.HasPrefix(media, "application/grpc+") {
-		return "", false
+		return "", 0, false
 	}
 	said := a.Header["Grpc-Status"]
 	if said == nil {
@@ -179,20 +179,10 @@ func grpcCode(a *Answer) (name string, is bool) {
 	}
 	if len(said) == 1 {
 		if n, err := strconv.ParseUint(said[0], 10, 8); err == nil && n < uint64(len(grpc)) {
-			return grpc[n].name, true
+			return grpc[n].name, grpc[n].status, true
 		}
 	}
-	return "no code of gRPC", true
-}
-
-// statusOfGRPC is the status that shares its row with a code.
-func statusOfGRPC(name string) int {
-	for _, c := range grpc {
-		if c.name == name {
-			return c.status
-		}
-	}
-	return gateway
+	return "no code of gRPC", gateway, true
 }
 
 // ofEffect reads [EffectHeader]. What can't be read is no proof.
