@@ -13,6 +13,7 @@ import (
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/answer"
 	"github.com/semelhq/semel/internal/origin"
+	"github.com/semelhq/semel/internal/reference"
 	"github.com/semelhq/semel/store"
 )
 
@@ -221,7 +222,7 @@ func (x *exchange) answer(ans *semel.Answer, err error) said {
 	// The handler's headers belong to an answer that nobody gets.
 	x.restore()
 	if !tx {
-		p.reference = x.h.reference(ans.Record.ID)
+		p.reference = reference.Of(ans.Record.ID)
 	}
 	return x.h.refuse(c.w, p)
 }
@@ -248,7 +249,7 @@ func (c *capture) send() {
 		// out that of short bodies by itself.
 		delete(header, "Content-Length")
 		if len(body) > 2<<10 && len(header["Trailer"]) == 0 && len(header["Transfer-Encoding"]) == 0 {
-			setLength(header, len(body))
+			header["Content-Length"] = []string{strconv.Itoa(len(body))}
 		}
 	}
 	origin.Own(c.w).WriteHeader(c.status)

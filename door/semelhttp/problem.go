@@ -9,6 +9,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	refusal "github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/internal/reference"
 )
 
 // problem is a refusal, whatever its form on the wire. Apart from replays, this package
@@ -65,7 +66,7 @@ const ProblemType = refusal.Type
 
 // refuseRecord is refuse for a problem with a record.
 func (h *handler) refuseRecord(w http.ResponseWriter, rec *semel.Record, p problem) said {
-	p.reference = h.reference(rec.ID)
+	p.reference = reference.Of(rec.ID)
 	return h.refuse(w, p)
 }
 
@@ -122,7 +123,7 @@ func (h *handler) decided(ans *semel.Answer, unproved bool) problem {
 		p.Detail = refusal.Sentence(e.Message) + " Nothing was executed. " + m.HTTPAction()
 	}
 	if door.Names(ans) {
-		p.reference = h.reference(ans.Record.ID)
+		p.reference = reference.Of(ans.Record.ID)
 	}
 	return p
 }

@@ -4,12 +4,8 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/reference"
 )
-
-// reference names the record of id in problems and status URLs.
-func (h *handler) reference(id semel.ID) string { return reference.Of(id) }
 
 // A Reference is what you learn about a call from the reference of a problem document.
 type Reference struct {

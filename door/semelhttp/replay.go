@@ -58,5 +58,3 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 	}
 	return said{status: stored.Status}
 }
-
-func setLength(h http.Header, n int) { h["Content-Length"] = []string{strconv.Itoa(n)} }
