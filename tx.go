@@ -107,27 +107,25 @@ func (s *txStore) apply(ctx context.Context, v version) (*Record, bool, error) {
 		v.expect, v.evidence, v.usage = c.expect, slices.Concat(c.evidence, v.evidence), v.usage.Plus(c.usage)
 	}
 	s.used = s.used.Plus(v.usage)
-	v.deadline = 0 // the commit has none
-	applied, err := s.Apply(ctx, v.write())
-	switch {
-	case err != nil:
-		return nil, false, s.failed("apply", v.rec.ID, err)
-	case !applied:
-		return nil, false, &Error{Code: CodeLeaseLost, Message: "the record was changed by another since the transaction began; roll it back"}
+	if err := s.put(ctx, v, "record"); err != nil {
+		return nil, false, err
 	}
 	return v.rec, true, nil
 }
 
 // applyMark writes the mark of a sequence in the transaction, which has locked it. If the
 // transaction commits, it leaves the mark together with the claim or the outcome.
-func (s *txStore) applyMark(ctx context.Context, v version) error {
-	v.deadline = 0
+func (s *txStore) applyMark(ctx context.Context, v version) error { return s.put(ctx, v, "sequence") }
+
+// put writes one version of what in the transaction.
+func (s *txStore) put(ctx context.Context, v version, what string) error {
+	v.deadline = 0 // the commit has none
 	applied, err := s.Apply(ctx, v.write())
 	switch {
 	case err != nil:
 		return s.failed("apply", v.rec.ID, err)
 	case !applied:
-		return &Error{Code: CodeLeaseLost, Message: "the sequence was changed by another since the transaction began; roll it back"}
+		return &Error{Code: CodeLeaseLost, Message: "the " + what + " was changed by another since the transaction began; roll it back"}
 	}
 	return nil
 }
@@ -361,11 +359,12 @@ func (a *Attempt) endTx(ctx context.Context, tx store.OwnTx, res Result, err err
 // rollback notifies nobody. It reports false if the engine is closed or too many wait
 // already.
 func (e *Engine) turn(ctx context.Context, id ID, poll time.Duration) (bool, error) {
-	woken, leave, ok := e.waiters.join(id)
-	if !ok {
+	if !e.waiters.Admit(id.Tenant) {
 		return false, nil
 	}
-	defer leave()
+	defer e.waiters.Dismiss(id.Tenant)
+	woken, unlisten := e.waiters.Listen(id)
+	defer unlisten()
 	var notice <-chan struct{}
 	if ws := e.extras.Watch; ws != nil {
 		changed, stop := ws.Watch(ctx, id)

@@ -172,19 +172,6 @@ func (k *watchKey) reached(rec *Record, lease store.Instant) bool {
 	return rec.State != Processing || rec.Held || !k.outcome && leaseOver(rec, lease)
 }
 
-// join adds a waiter that reads the record itself. It reports false if there are too
-// many. The channel is closed at the next wake; leave must always be called.
-func (w *waiters) join(id ID) (woken <-chan struct{}, leave func(), ok bool) {
-	if !w.Admit(id.Tenant) {
-		return nil, nil, false
-	}
-	woken, unlisten := w.Listen(id)
-	return woken, func() {
-		unlisten()
-		w.Dismiss(id.Tenant)
-	}, true
-}
-
 // wake wakes all who listen for the record.
 func (w *waiters) wake(id ID) {
 	if !w.Empty() {
