@@ -66,7 +66,7 @@ func (c *change[T]) flags(cmd *cobra.Command, all string) {
 	flags.BoolVar(&c.dryRun, "dry-run", false, "only show what would happen")
 	if all != "" {
 		flags.BoolVar(&c.all, "all", false, all)
-		cmd.ValidArgsFunction = c.from.completeQualifiers
+		cmd.ValidArgsFunction = completeQualifiers
 	}
 	jsonFlag(cmd, &c.asJSON)
 }

@@ -67,7 +67,7 @@ func newMessagesList(from *recordsFrom) *cobra.Command {
 	var q dispatch.Query
 	cmd := &cobra.Command{
 		Use:               "list [QUALIFIER...]",
-		ValidArgsFunction: from.completeQualifiers,
+		ValidArgsFunction: completeQualifiers,
 		Short:             "List messages, newest calls first",
 		Long: `List pending and parked messages, newest calls first. The qualifiers select the records
 of the calls; all must apply:

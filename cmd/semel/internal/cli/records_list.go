@@ -41,7 +41,7 @@ func newRecordsList(from *recordsFrom) *cobra.Command {
 	var cursor string
 	cmd := &cobra.Command{
 		Use:               "list [QUALIFIER...]",
-		ValidArgsFunction: from.completeQualifiers,
+		ValidArgsFunction: completeQualifiers,
 		Short:             "List records, newest first",
 		Long: `List records, newest first. All qualifiers must apply:
 ` + qualifiers + `

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,7 @@ func newRecordsSettle(from *recordsFrom) *cobra.Command {
 	var f settleFlags
 	cmd := &cobra.Command{
 		Use:               "settle [NAME | --all QUALIFIER...]",
-		ValidArgsFunction: from.completeQualifiers,
+		ValidArgsFunction: completeQualifiers,
 		Short:             "Settle a held record: say whether its work was done",
 		Long: `Settle a held record: its attempt died, broke off or ran out of time, and nobody
 knows whether the work was done. You say so by an outcome:
@@ -160,11 +161,7 @@ func checkSettlement(rec *semel.Record, s *semel.Settlement) error {
 		return err
 	}
 	for _, f := range s.Effects {
-		open := false
-		for i := range rec.Effects {
-			open = open || rec.Effects[i].Name == f.Name && rec.Effects[i].State == store.EffectStarted
-		}
-		if !open {
+		if !slices.ContainsFunc(rec.Effects, func(ef store.EffectRecord) bool { return ef.Name == f.Name && ef.State == store.EffectStarted }) {
 			return illegal("effect %s is not open", printable(f.Name))
 		}
 	}

@@ -47,9 +47,7 @@ the API describes it for GET /v1/decisions.
 		Example: `  semel tail
   semel tail --context prod decision:conflict
   semel tail --json operation:payments.* -decision:execute > events.jsonl`,
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-			return from.completeEvents(cmd, args, word)
-		},
+		ValidArgsFunction: completeEvents,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			filter, err := tail.ParseFilter(strings.Join(args, " "))
 			if err != nil {
@@ -111,7 +109,7 @@ func printEvents(cmd *cobra.Command, service *client.Client, last string, filter
 }
 
 // completeEvents completes qualifiers of events.
-func (from *recordsFrom) completeEvents(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+func completeEvents(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	bare := strings.TrimPrefix(strings.TrimPrefix(word, " "), "-")
 	minus := strings.TrimSuffix(strings.TrimPrefix(word, " "), bare)
 	if value, ok := strings.CutPrefix(bare, "decision:"); ok {
@@ -123,7 +121,7 @@ func (from *recordsFrom) completeEvents(cmd *cobra.Command, args []string, word 
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp
 	}
-	found, directive := from.completeQualifiers(cmd, args, word)
+	found, directive := completeQualifiers(cmd, args, word)
 	if !strings.Contains(bare, ":") && strings.HasPrefix("decision:", bare) {
 		found = append(found, minus+"decision:")
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +34,6 @@ type topAttempts struct {
 
 type topOptions struct {
 	every, window time.Duration
-	sort          string
 	once, asJSON  bool
 }
 
@@ -51,8 +49,7 @@ held, the operations, and the keys that repeat most.
 
 The table is printed again and again until you interrupt it: on a terminal in place, with
 the first operations and keys; elsewhere one below the other, with all of them. --once and
---json print it once. --sort takes duplicates, deliveries, share, simultaneous, failed or
-name.
+--json print it once. The operations with the most duplicates come first.
 
 The node that you ask counts what is in flight and held, in the whole store; that may be
 a minute old.
@@ -63,7 +60,7 @@ The JSON has figures, as GET /v1/figures of the API describes them, and attempts
 (in_flight, held, oldest_in_flight_seconds, oldest_held_seconds), which is null until the
 node has counted them.`,
 		Example: `  semel top
-  semel top --interval 5s --window 15m --sort deliveries
+  semel top --interval 5s --window 15m
   semel top --context prod --once`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return opts.run(cmd, &src) },
@@ -72,7 +69,6 @@ node has counted them.`,
 	src.add(flags)
 	flags.DurationVar(&opts.every, "interval", 2*time.Second, "time between two tables")
 	flags.DurationVar(&opts.window, "window", time.Hour, "how far back to look: 5m, 15m, 1h, 3h, 24h or 168h")
-	flags.StringVar(&opts.sort, "sort", topOrders[0].name, "`order` of the operations")
 	flags.BoolVar(&opts.once, "once", false, "print one table and exit")
 	jsonFlag(cmd, &opts.asJSON)
 	return cmd
@@ -80,8 +76,6 @@ node has counted them.`,
 
 func (o *topOptions) run(cmd *cobra.Command, src *recordSource) error {
 	switch {
-	case !slices.Contains(topOrderNames(), o.sort):
-		return usage("--sort is %q, not one of %s", o.sort, strings.Join(topOrderNames(), ", "))
 	case o.every < 200*time.Millisecond:
 		return usage("--interval is %v; it must be at least 200ms", o.every)
 	case !slices.Contains(topWindows, o.window):
@@ -94,7 +88,7 @@ func (o *topOptions) run(cmd *cobra.Command, src *recordSource) error {
 	ctx, stop := patient(cmd.Context(), cmd.ErrOrStderr(), isTerminal(cmd.ErrOrStderr()))
 	defer stop()
 	out := cmd.OutOrStdout()
-	t := &topTable{out: out, title: fmt.Sprintf("semel top  %s  last %s", printable(service.URL()), ageOf(o.window)), sort: o.sort}
+	t := &topTable{out: out, title: fmt.Sprintf("semel top  %s  last %s", printable(service.URL()), ageOf(o.window))}
 	fetch := func() (*topSnapshot, error) { return askTop(ctx, service, o.window) }
 	if !o.once && !o.asJSON {
 		t.inPlace = isTerminal(out)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,37 +8,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/semelhq/semel/cmd/semel/internal/admin"
 	"github.com/semelhq/semel/cmd/semel/internal/tail"
-	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/store"
 )
 
-// topOrders sort operations.
-var topOrders = []struct {
-	name string
-	of   func(*api.Sums) float64
-}{
-	{"duplicates", func(s *api.Sums) float64 { return float64(s.Duplicates) }},
-	{"deliveries", func(s *api.Sums) float64 { return float64(s.Deliveries) }},
-	{"share", func(s *api.Sums) float64 { return s.DuplicateShare }},
-	{"simultaneous", func(s *api.Sums) float64 { return float64(s.Simultaneous) }},
-	{"failed", func(s *api.Sums) float64 { return float64(s.FailedAttempts) }},
-	{"name", func(*api.Sums) float64 { return 0 }},
-}
-
-func topOrderNames() (names []string) {
-	for i := range topOrders {
-		names = append(names, topOrders[i].name)
-	}
-	return names
-}
-
 // topTable prints snapshots.
 type topTable struct {
-	out         io.Writer
-	title, sort string
-	inPlace     bool // draw each over the last one, with no more rows than a small terminal has
+	out     io.Writer
+	title   string
+	inPlace bool // draw each over the last one, with no more rows than a small terminal has
 }
 
 // Rows of a table drawn in place. With the lines above them, and four decisions, they fill 24.
@@ -101,7 +78,7 @@ func (t *topTable) text(s *topSnapshot) string {
 	}
 	t.table(&b, "DECISION\tDELIVERIES\tSHARE", rows, len(rows))
 	rows = nil
-	for _, o := range t.sorted(f.Operations) {
+	for _, o := range f.Operations {
 		rows = append(rows, fmt.Sprintf("%s\t%d\t%.1f %%\t%d\t%d\t%d", printable(o.Operation), o.Duplicates, 100*o.DuplicateShare, o.Deliveries, o.Simultaneous, o.FailedAttempts))
 	}
 	t.table(&b, "OPERATION\tDUPLICATES\tSHARE\tDELIVERIES\tSIMULTANEOUS\tFAILED", rows, topOperations)
@@ -148,12 +125,4 @@ func (s *topSnapshot) moment() (text string) {
 		text += "  as counted last"
 	}
 	return text
-}
-
-// sorted are operations in the order of --sort.
-func (t *topTable) sorted(all []admin.Operation) []admin.Operation {
-	by := topOrders[slices.Index(topOrderNames(), t.sort)].of
-	return slices.SortedFunc(slices.Values(all), func(a, b admin.Operation) int {
-		return cmp.Or(cmp.Compare(by(&b.Sums), by(&a.Sums)), cmp.Compare(a.Operation, b.Operation))
-	})
 }

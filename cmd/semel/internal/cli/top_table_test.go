@@ -65,15 +65,9 @@ orders.place         34000       11.3 %  300000      211           0
 REPEATED KEY  DUPLICATES  OPERATION          PEAK/MIN  LAST
 order-7731    4100        payments.charge@2  310       4s ago
 `
-	table := topTable{sort: "duplicates"}
+	table := topTable{}
 	if got := table.text(busy(t, 3)); got != want {
 		t.Errorf("got\n%s", got)
-	}
-	for sort, first := range map[string]string{"deliveries": "payments.charge@2", "share": "orders.place", "simultaneous": "payments.charge@2", "failed": "payments.charge@2", "name": `"mail.`} {
-		_, rest, _ := strings.Cut((&topTable{sort: sort}).text(busy(t, 3)), "FAILED\n")
-		if !strings.HasPrefix(rest, first) {
-			t.Errorf("by %s the first is\n%s", sort, rest)
-		}
 	}
 	if got := table.text(&topSnapshot{figures: &admin.Figures{Nodes: 1}}); !strings.Contains(got, "Nothing was delivered in this time.") || !strings.Contains(got, "not counted yet") {
 		t.Errorf("a quiet service is\n%s", got)
@@ -82,7 +76,7 @@ order-7731    4100        payments.charge@2  310       4s ago
 
 // Figures of one node aren't shown as those of all.
 func TestTopWhileTheStoreIsAway(t *testing.T) {
-	s, table := busy(t, 3), topTable{sort: "name"}
+	s, table := busy(t, 3), topTable{}
 	if got := table.text(s); strings.Contains(got, "The store doesn't answer") || strings.Contains(got, "counted last") {
 		t.Error(got)
 	}
@@ -110,7 +104,7 @@ func TestTopGoesOn(t *testing.T) {
 				return busy(t, 40), nil
 			}
 			began := time.Now()
-			table := topTable{out: &out, title: "semel top", sort: "duplicates", inPlace: inPlace}
+			table := topTable{out: &out, title: "semel top", inPlace: inPlace}
 			if err := table.watch(ctx, 5*time.Second, fetch); err != nil || time.Since(began) != 15*time.Second {
 				t.Errorf("it ends after %v by %v", time.Since(began), err)
 			}

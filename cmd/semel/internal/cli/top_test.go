@@ -74,7 +74,7 @@ const payOperation = "store: {url: 'memory:'}\noperations: [{name: pay}]\n"
 func TestTopPrintsATable(t *testing.T) {
 	data, admin := serving(t, payOperation)
 	deliver(t, data, "order-1")
-	for _, args := range [][]string{{"top", "--once", "--url", admin}, {"top", "--once", "--url", admin, "--sort", "share", "--window", "5m"}} {
+	for _, args := range [][]string{{"top", "--once", "--url", admin}, {"top", "--once", "--url", admin, "--window", "5m"}} {
 		code, out, errs := semelWith(t, "", args...)
 		if code != ExitOK || errs != "" || strings.Contains(out, "\x1b") {
 			t.Fatalf("exit %d, %q%s", code, out, errs)
@@ -94,7 +94,7 @@ func TestTopPrintsATable(t *testing.T) {
 		return !strings.Contains(out, `"attempts": null`)
 	})
 	for args, want := range map[string]int{
-		"top --sort size": ExitUsage, "top --interval 1ms": ExitUsage, "top --window 2h": ExitUsage, "top --url x:y": ExitUsage, "top --url " + data: ExitUnavailable, "top --url http://127.0.0.1:1": ExitUnavailable,
+		"top --interval 1ms": ExitUsage, "top --window 2h": ExitUsage, "top --url x:y": ExitUsage, "top --url " + data: ExitUnavailable, "top --url http://127.0.0.1:1": ExitUnavailable,
 		"top now": ExitUsage,
 	} {
 		if code, out, errs := semelWith(t, "", strings.Fields(args)...); code != want || out != "" || errs == "" {
