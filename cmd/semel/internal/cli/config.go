@@ -288,15 +288,19 @@ func newConfigExplain() *cobra.Command {
 }
 
 func newConfigSchema() *cobra.Command {
+	return schemaCommand("the configuration file", ", for editors and other\ntools. It is always JSON.", "semel config schema > semel.schema.json", config.Schema)
+}
+
+// schemaCommand prints the JSON Schema of something.
+func schemaCommand(of, more, example string, schema func() []byte) *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema",
-		Short: "Print the JSON Schema of the configuration file",
-		Long: `Print the JSON Schema (2020-12) of the configuration file, for editors and other
-tools. It is always JSON.`,
-		Example: `  semel config schema > semel.schema.json`,
+		Use:     "schema",
+		Short:   "Print the JSON Schema of " + of,
+		Long:    "Print the JSON Schema (2020-12) of " + of + more,
+		Example: "  " + example,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := cmd.OutOrStdout().Write(config.Schema())
+			_, err := cmd.OutOrStdout().Write(schema())
 			return err
 		},
 	}

@@ -99,9 +99,7 @@ func reportRequest(cmd *cobra.Command, c *config.Config, name string, asJSON boo
 		{"door", out.Door}, {"setting", out.Setting}, {"operation", out.Operation},
 		{"upstream", out.Upstream}, {"guarded", out.Guarded}, {"key", out.Key},
 	} {
-		if line[1] != "" {
-			fmt.Fprintf(w, "%-10s %s\n", line[0], printable(line[1]))
-		}
+		printFact(w, line[0], line[1])
 	}
 	switch {
 	case out.Webhook != nil:
@@ -114,12 +112,15 @@ func reportRequest(cmd *cobra.Command, c *config.Config, name string, asJSON boo
 	return nil
 }
 
-func printActivity(w io.Writer, x *activitypub.Explanation) {
-	line := func(label, text string) {
-		if text != "" {
-			fmt.Fprintf(w, "%-10s %s\n", label, printable(text))
-		}
+// printFact prints what is known under a label, unless that is nothing.
+func printFact(w io.Writer, label, text string) {
+	if text != "" {
+		fmt.Fprintf(w, "%-10s %s\n", label, printable(text))
 	}
+}
+
+func printActivity(w io.Writer, x *activitypub.Explanation) {
+	line := func(label, text string) { printFact(w, label, text) }
 	line("activity", x.Activity)
 	line("type", x.Type)
 	line("actor", x.Actor)
@@ -146,11 +147,7 @@ func printActivity(w io.Writer, x *activitypub.Explanation) {
 }
 
 func printForrst(w io.Writer, x *forrst.Explanation) {
-	line := func(label, text string) {
-		if text != "" {
-			fmt.Fprintf(w, "%-10s %s\n", label, printable(text))
-		}
-	}
+	line := func(label, text string) { printFact(w, label, text) }
 	line("id", x.ID)
 	line("function", strings.TrimSuffix(x.Function+" "+x.Version, " "))
 	switch {

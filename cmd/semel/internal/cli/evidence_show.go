@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -161,7 +160,7 @@ func read(kept []client.EvidenceEntry) ([]shownEntry, error) {
 }
 
 func printEntries(out io.Writer, entries []shownEntry) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	w := newTable(out)
 	for i := range entries {
 		e := &entries[i]
 		if o := e.Opening; o != nil && (i == 0 || entries[i-1].Leaf.Payload.Record != e.Leaf.Payload.Record) {

@@ -24,18 +24,7 @@ func newIDs() *cobra.Command {
 }
 
 func newIDsSchema() *cobra.Command {
-	return &cobra.Command{
-		Use:   "schema",
-		Short: "Print the JSON Schema of command envelopes",
-		Long: `Print the JSON Schema (2020-12) of command envelopes. Semel checks more
-than it can say: duplicate names, invalid text and lengths in bytes.`,
-		Example: `  semel ids schema > envelope.schema.json`,
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := cmd.OutOrStdout().Write(ids.EnvelopeSchema())
-			return err
-		},
-	}
+	return schemaCommand("command envelopes", ". Semel checks more\nthan it can say: duplicate names, invalid text and lengths in bytes.", "semel ids schema > envelope.schema.json", ids.EnvelopeSchema)
 }
 
 // envelopeFlags say which envelope a command is about, and which registry.

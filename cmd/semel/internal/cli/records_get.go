@@ -192,9 +192,7 @@ func printRecord(out io.Writer, rec *semel.Record) error {
 	l.line("tenant", "%s", printable(rec.ID.Tenant))
 	l.line("principal", "%s", printable(rec.ID.Principal))
 	l.line("state", "%s", stateOf(rec))
-	if rec.Held {
-		l.line("held because", "%s", printable(rec.HeldReason))
-	}
+	l.text("held because", rec.HeldReason)
 	l.line("attempt", "%d, fence %d, by %s for %s", rec.Attempt, rec.Fence, printable(rec.Holder), printable(rec.Principal))
 	l.at("created", rec.CreatedAt)
 	l.at("started", rec.StartedAt)

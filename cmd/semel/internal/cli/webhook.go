@@ -169,11 +169,7 @@ func verified(source *webhook.Source, d webhook.Diagnosis) verifiedWebhook {
 
 // print shows a diagnosis to people.
 func (v *verifiedWebhook) print(w io.Writer) error {
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(w, "%-10s %s\n", name, printable(value))
-		}
-	}
+	line := func(name, value string) { printFact(w, name, value) }
 	if !v.Valid {
 		line("refused", string(v.Code)+": "+v.Problem)
 		for _, hint := range v.Hints {
