@@ -281,9 +281,7 @@ func originOf(uri string) (string, error) {
 	return strings.ToLower(u.Scheme) + "://" + hostOf(uri), nil
 }
 
-func missing(raw []byte) bool {
-	return len(raw) == 0 || bytes.Equal(raw, []byte("null"))
-}
+func missing(raw []byte) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
 
 // reference is a URI, or the id of an object that is there instead.
 func reference(raw []byte) (uri string, err error) {

@@ -208,9 +208,7 @@ func (d *Derivation) admit(caller Caller) error {
 	return nil
 }
 
-func forbidden(why string) error {
-	return &semel.Error{Code: semel.CodeForbidden, Message: why}
-}
+func forbidden(why string) error { return &semel.Error{Code: semel.CodeForbidden, Message: why} }
 
 // authorizeReplay asks again, for every answer that is replayed, whether the caller
 // may have it (IDS-XV.4).
