@@ -45,8 +45,7 @@ type Options struct {
 	Evidence bool
 }
 
-// Dashboard serves the page, its session, and the API behind it. It may be used
-// concurrently.
+// Dashboard serves the page, its session, and the API behind it, also concurrently.
 type Dashboard struct {
 	opts     Options
 	sessions *sessions // nil: nobody signs in here
