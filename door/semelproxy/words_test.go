@@ -14,12 +14,9 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/store/memstore"
 )
-
-// direct keeps no connection: [httptest.Server.Close] of a test beside this one closes those of
-// [http.DefaultTransport], also one that a request was just given.
-var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // TestUpstreamsThatRepeatHeaders: a caller can't have an upstream say in its answer what the
 // answer proves, nor have it look like a replay.
@@ -198,7 +195,7 @@ func (in *inner) deliver(t *testing.T, body string) {
 		return
 	}
 	r.Header.Set("Idempotency-Key", "k")
-	resp, err := direct.Transport.RoundTrip(r)
+	resp, err := stage.Direct.Transport.RoundTrip(r)
 	if err != nil {
 		t.Error(err)
 		return

@@ -21,6 +21,7 @@ import (
 	"github.com/semelhq/semel/door/activitypub/httpsig"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/internal/service"
 	"github.com/semelhq/semel/internal/service/config"
 )
@@ -92,7 +93,7 @@ func (in *instance) deliver(s *running, path, form, body string) receipt {
 		}
 	}
 	r.Host, r.URL.Scheme, r.URL.Host = r.URL.Host, "http", s.DataAddr().String()
-	resp, err := direct.Transport.RoundTrip(r)
+	resp, err := stage.Direct.Transport.RoundTrip(r)
 	if err != nil {
 		in.t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/internal/service/auth"
 )
 
@@ -75,7 +76,7 @@ func TestWorstBodies(t *testing.T) {
 					runtime.GC()
 				}
 				runtime.ReadMemStats(&before)
-				resp, err := direct.Do(r)
+				resp, err := stage.Direct.Do(r)
 				if err != nil {
 					t.Fatal(err)
 				}

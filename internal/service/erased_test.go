@@ -20,6 +20,7 @@ import (
 	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/internal/rig/redistest"
 	"github.com/semelhq/semel/internal/rig/servertest"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/store"
 )
 
@@ -33,7 +34,7 @@ func feed(t *testing.T, s *running) string {
 		t.Fatal(err)
 	}
 	r.Header.Set("Last-Event-ID", "1")
-	resp, err := direct.Do(r)
+	resp, err := stage.Direct.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}

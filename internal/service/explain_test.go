@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"encoding/json"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -57,7 +58,7 @@ routes:
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := direct.Post(s.admin("/v1/explain"), "application/json", strings.NewReader(string(body)))
+		a, err := stage.Direct.Post(s.admin("/v1/explain"), "application/json", strings.NewReader(string(body)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +124,7 @@ routes:
 		}
 		r.Header.Set("Idempotency-Key", "k")
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		if _, err := direct.Do(r); err != nil {
+		if _, err := stage.Direct.Do(r); err != nil {
 			t.Fatal(err)
 		}
 	}

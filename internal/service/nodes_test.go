@@ -90,7 +90,7 @@ func (c *callers) send(n *stage.Process, operation, key, body string) bool {
 	c.mu.Lock()
 	c.sent[operation]++
 	c.mu.Unlock()
-	resp, err := direct.Do(r)
+	resp, err := stage.Direct.Do(r)
 	if err != nil {
 		return false
 	}

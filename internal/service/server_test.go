@@ -19,6 +19,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/internal/service"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
@@ -129,10 +130,6 @@ func write(t *testing.T, text string) string {
 func (s *running) data(path string) string  { return "http://" + s.DataAddr().String() + path }
 func (s *running) admin(path string) string { return "http://" + s.AdminAddr().String() + path }
 
-// direct keeps no connection: [httptest.Server.Close] of a test beside this one closes those of
-// [http.DefaultTransport], also one that a request was just given.
-var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-
 // do sends one request and returns the answer's status, header and text.
 func do(t *testing.T, method, url, body string, header ...string) (int, http.Header, string) {
 	t.Helper()
@@ -148,7 +145,7 @@ func do(t *testing.T, method, url, body string, header ...string) (int, http.Hea
 		}
 		r.Header.Set(header[i], header[i+1])
 	}
-	resp, err := direct.Transport.RoundTrip(r)
+	resp, err := stage.Direct.Transport.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}

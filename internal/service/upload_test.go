@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"github.com/semelhq/semel/internal/rig/stage"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -45,7 +46,7 @@ func TestUploadsThatKeepComingArrive(t *testing.T) {
 			if c.key != "" {
 				r.Header.Set("Idempotency-Key", c.key)
 			}
-			resp, err := direct.Transport.RoundTrip(r)
+			resp, err := stage.Direct.Transport.RoundTrip(r)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/internal/service"
 	"github.com/semelhq/semel/internal/service/config"
 )
@@ -77,7 +78,7 @@ func TestBackupOfADirectory(t *testing.T) {
 		if key != "" {
 			r.Header.Set("Idempotency-Key", key)
 		}
-		res, err := direct.Transport.RoundTrip(r)
+		res, err := stage.Direct.Transport.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
 		}

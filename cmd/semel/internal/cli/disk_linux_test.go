@@ -76,7 +76,7 @@ func TestAFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Idempotency-Key", key)
-		resp, err := direct.Transport.RoundTrip(r)
+		resp, err := stage.Direct.Transport.RoundTrip(r)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, p.Quote())
 		}

@@ -21,10 +21,6 @@ import (
 	"github.com/semelhq/semel/internal/rig/thorough"
 )
 
-// direct keeps no connection: [httptest.Server.Close] of a test beside this one closes those of
-// [http.DefaultTransport], also one that a request was just given.
-var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-
 // bank is an upstream that keeps no keys. It charges before it answers.
 type bank struct{ charges stage.Counts } // by key
 
@@ -78,7 +74,7 @@ func pay(t *testing.T, url, key, credential string) string {
 	for name, value := range map[string]string{"Idempotency-Key": key, "Authorization": credential, "Content-Type": "application/json", "User-Agent": "shop/1", "Accept": "*/*"} {
 		r.Header.Set(name, value)
 	}
-	resp, err := direct.Transport.RoundTrip(r)
+	resp, err := stage.Direct.Transport.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +202,7 @@ func hook(t *testing.T, url, event string) (status int) {
 		t.Fatal(err)
 	}
 	r.Header.Set("Stripe-Signature", fmt.Sprintf("t=%s,v1=%x", now, mac.Sum(nil)))
-	resp, err := direct.Transport.RoundTrip(r)
+	resp, err := stage.Direct.Transport.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // issuer signs tokens, and has its keys in a file.
@@ -95,7 +96,7 @@ func request(t *testing.T, method, url string, header ...string) (int, string) {
 		}
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := direct.Transport.RoundTrip(req)
+	resp, err := stage.Direct.Transport.RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
 	}

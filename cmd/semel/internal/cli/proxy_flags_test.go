@@ -92,7 +92,7 @@ func TestProxyGuardsWhateverHasAKey(t *testing.T) {
 				name, value, _ := strings.Cut(h, ": ")
 				r.Header.Set(name, value)
 			}
-			resp, err := direct.Do(r)
+			resp, err := stage.Direct.Do(r)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 
@@ -58,7 +59,7 @@ func TestAHeldRequestIsSettledWithAnAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("Idempotency-Key", "order-7")
-		resp, err := direct.Do(req)
+		resp, err := stage.Direct.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}

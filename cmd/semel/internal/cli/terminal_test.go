@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -57,7 +58,7 @@ routes:
 		}
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Idempotency-Key", key)
-		resp, err := direct.Do(r)
+		resp, err := stage.Direct.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/internal/service/auth"
 )
 
@@ -62,7 +63,7 @@ auth:
 			t.Fatal(err)
 		}
 		req.Header.Set("Authorization", "Bearer olgas-token")
-		resp, err := direct.Do(req)
+		resp, err := stage.Direct.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}

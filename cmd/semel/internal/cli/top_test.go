@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"github.com/semelhq/semel/internal/rig/stage"
 	"io"
 	"net/http"
 	"os"
@@ -24,7 +25,7 @@ func deliver(t *testing.T, url, key string) {
 		}
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Idempotency-Key", key)
-		resp, err := direct.Do(r)
+		resp, err := stage.Direct.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
