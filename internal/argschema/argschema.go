@@ -116,7 +116,7 @@ func faultOf(f *jsonschema.ValidationError) Mistake {
 	return mistake
 }
 
-// MaxValues bounds the values in what is checked, at any depth: a tree of them takes many
+// MaxValues bounds the values in the checked arguments, at any depth: a tree of them takes many
 // times the memory of their text.
 const MaxValues = 20_000
 

@@ -1,4 +1,4 @@
-// Package body reads the bodies of requests whose senders nobody knows.
+// Package body reads the bodies of requests from strangers.
 package body
 
 import (

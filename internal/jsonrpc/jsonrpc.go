@@ -1,6 +1,5 @@
-// Package jsonrpc reads requests of JSON-RPC 2.0 from strangers, and answers to them, as
-// gateways need it that pass them on: strictly, by exact names, and without a copy of what
-// is inside.
+// Package jsonrpc reads JSON-RPC 2.0 requests from strangers, and the answers to them, for gateways
+// that pass them on: strictly, by exact names, and without copying parameters or results.
 package jsonrpc
 
 import (
@@ -45,11 +44,11 @@ type Request struct {
 	Params []byte // nil if there are none; not checked
 }
 
-// Read reads a request. Besides batches, and notifications, whose answer couldn't be told, it
-// refuses members that JSON-RPC doesn't have, however harmless: a server that tells names
-// apart in another way might run another method. The parameters aren't checked, because
-// whoever uses them reads them: the text is strict JSON if they are. The error is an
-// [*Error], and ID is set if it was found.
+// Read reads a request. It refuses batches; notifications, because nobody could be told their
+// answer; and members that JSON-RPC doesn't have, however harmless: a server that compares names
+// in another way might run another method. It doesn't check the parameters, because their reader
+// does: the text is strict JSON if they are. The error is an [*Error]; the request then has its ID
+// if there was one.
 func Read(text []byte) (Request, error) {
 	if err := jsonscan.CheckBut(text, canon.Exact, jsonscan.Member(text, "params")); err != nil {
 		return Request{}, NotJSON(err)

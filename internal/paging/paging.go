@@ -27,7 +27,7 @@ func With(ctx context.Context, bytes int, pace time.Duration) context.Context {
 	return context.WithValue(ctx, limitsKey{}, limits{bytes, pace})
 }
 
-// Budget is what is left for one page.
+// Budget is the time and the bytes that one page still has.
 type Budget struct {
 	Bytes int
 	// Spent: the page ends here.

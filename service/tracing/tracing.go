@@ -52,8 +52,8 @@ var w3c propagation.TraceContext
 // Tracer makes the spans. Make one with [New]. It may be used concurrently.
 type Tracer struct{ tracer trace.Tracer }
 
-// New makes a tracer that gives its spans to a provider. The provider decides what is sampled:
-// with the SDK's ParentBased sampler, that is what the caller has sampled.
+// New makes a tracer that gives its spans to a provider. The provider decides which to sample:
+// with the SDK's ParentBased sampler, the ones that the caller has sampled.
 func New(provider trace.TracerProvider) *Tracer {
 	return &Tracer{provider.Tracer("github.com/semelhq/semel/service/tracing")}
 }

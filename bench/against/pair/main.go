@@ -179,7 +179,7 @@ func (l *load) deliver(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// answer is 1 KiB of which a compressor makes about half, as of answers.
+// answer is 1 KiB, which compresses to about half, as answers do.
 func answer() []byte {
 	raw := make([]byte, 512)
 	rand.NewChaCha8([32]byte{}).Read(raw)

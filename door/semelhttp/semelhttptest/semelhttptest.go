@@ -131,9 +131,8 @@ func identify(r *http.Request) (tenant, principal string, err error) {
 	return "", "tester", nil
 }
 
-// Advance moves the clock by which leases and windows are judged, and lets the engine
-// sweep what is due by then. Only the clock of the store in memory can be moved: on another
-// one the test ends.
+// Advance moves the clock of leases and windows, and has the engine sweep the records that are
+// due by then. You can only move the clock of the memory store: with another one the test ends.
 func (s *Service) Advance(d time.Duration) {
 	s.t.Helper()
 	if s.Store == nil {

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// A target is a package whose source is mutated.
+// A target is a package to mutate.
 type target struct {
 	pkg   string // the argument of the go command
 	files []string
-	// guards are the packages whose tests ought to notice, its own first.
+	// guards are the packages with the tests that ought to notice, its own first.
 	guards []string
 }
 

@@ -14,8 +14,8 @@ var taken struct {
 	ports map[int]bool
 }
 
-// Ports are chosen below those that systems give to whoever asks for any, and to
-// connections: one of these might take a port before its server listens.
+// Ports are below the range that systems take from for connections and for port 0: one of these
+// might take a port before its server listens.
 const lowestPort, highestPort = 15000, 32000
 
 // FreePort is a port of the loopback interface on which nobody listens, for a server that can't
