@@ -34,6 +34,9 @@ TOUR ?= 1
 # Which earlier programs, and on which stores, make prove upgrades from.
 UPGRADE ?= .
 
+# Which clauses make prove plants the faults of; a tenth of them, another each day.
+FAULTS ?= all
+
 .PHONY: help test generate lint prove race fuzz bench-smoke bench-peers bench-against demo pictures ci
 
 help: ## print this list
@@ -71,6 +74,7 @@ prove: ## run the long tests at their full length, then break everything around 
 	SEMEL_THOROUGH=1 go test -run '^Test(Fedify|JavaScriptSDK|LibrariesOfSenders)$$' -count=1 -v -timeout 10m ./door/activitypub/... ./door/a2a ./door/webhook
 	$(if $(TOUR),SEMEL_THOROUGH=1 go test -run '^TestTour$$' -count=1 -v -timeout 10m ./cmd/semel/internal/demo)
 	SEMEL_THOROUGH=1 go test -run '^TestStates$$' -count=1 -timeout 10m ./service/dashboard
+	$(if $(FAULTS),scripts/mutate -clauses $(FAULTS) -tenth $$(date +%-j))
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/rig/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
 
 race: ## run the tests of the concurrent packages under the race detector

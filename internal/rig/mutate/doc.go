@@ -9,4 +9,9 @@
 //
 // Known survivors are in scripts/mutate.survivors, each with the reason why it is accepted. Any
 // other survivor makes the run fail.
+//
+// With -clauses it plants the faults of internal/rig/clause/faults.tsv instead, one for each
+// clause of the specifications, and runs the test that is named beside each:
+//
+//	go run ./internal/rig/mutate -clauses all|IDS-X,CORE [-tenth 3]
 package main

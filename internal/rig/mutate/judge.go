@@ -185,10 +185,14 @@ func firstFailed(events []event) (test string, late bool) {
 	return "", false
 }
 
-// command is a go command that is killed with all its children when ctx ends.
 func (j *judge) command(ctx context.Context, args ...string) *exec.Cmd {
+	return goCommand(ctx, j.root, args...)
+}
+
+// goCommand is a go command that is killed with all its children when ctx ends.
+func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = j.root
+	cmd.Dir = dir
 	ownGroup(cmd)
 	cmd.WaitDelay = 10 * time.Second
 	return cmd

@@ -10,8 +10,11 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // known is the file of the known survivors.
@@ -25,6 +28,8 @@ type options struct {
 	list     bool
 	out      string
 	patience time.Duration
+	clauses  string
+	tenth    int
 }
 
 func main() {
@@ -35,10 +40,17 @@ func main() {
 	flag.BoolVar(&o.list, "list", false, "show the mutants that would be judged, and judge none")
 	flag.StringVar(&o.out, "out", "", "`file` to keep the list in: those that are in it are not judged again")
 	flag.DurationVar(&o.patience, "patience", time.Minute, "how long tests may always take; beyond it, five times what they take without the mutation")
+	flag.StringVar(&o.clauses, "clauses", "", "judge the faults of clauses instead: those that begin with one of these, between commas, or all")
+	flag.IntVar(&o.tenth, "tenth", -1, "with -clauses, only every tenth, beginning with this one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := mutate(ctx, ".", targets, o, os.Stdout); err != nil {
+	judge := func() error { return mutate(ctx, ".", targets, o, os.Stdout) }
+	if o.clauses != "" {
+		faults := chosen(clause.Faults(), strings.TrimPrefix(o.clauses, "all"), o.tenth)
+		judge = func() error { return breakClauses(ctx, ".", faults, os.Stdout) }
+	}
+	if err := judge(); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
