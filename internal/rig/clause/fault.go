@@ -13,7 +13,7 @@ import (
 type Fault struct {
 	Clause  string
 	File    string // slash-separated, relative to the module root
-	Func    string // with its receiver's type in front, as in Engine.Begin; or a variable
+	Func    string // with its receiver's type in front, as in Engine.Begin; or a variable, or * for the file
 	Old     string // text that stands once in the function
 	New     string // text that stands there instead
 	Package string // of the test, as you give it to go test

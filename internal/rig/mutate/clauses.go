@@ -75,6 +75,7 @@ func breakClauses(ctx context.Context, root string, faults []clause.Fault, w io.
 // rigged is the module with faults planted.
 type rigged struct {
 	root, work string
+	none       string            // an overlay that changes nothing
 	overlay    string            // with all faults that are under a condition
 	alone      map[string]string // overlays of single faults, by clause
 	built      map[string]string // test binaries by package and overlay
@@ -114,6 +115,9 @@ func (r *rigged) plant(faults []clause.Fault) error {
 		}
 	}
 	var err error
+	if r.none, err = r.writeOverlay(map[string]string{}); err != nil {
+		return err
+	}
 	r.overlay, err = r.writeOverlay(replace)
 	return err
 }
@@ -139,11 +143,14 @@ func (r *rigged) writeOverlay(replace map[string]string) (string, error) {
 
 // judge runs the test of a fault, first as the source is and then with the fault.
 func (r *rigged) judge(ctx context.Context, f *clause.Fault) (verdict, error) {
-	overlay := cmp.Or(r.alone[f.Clause], r.overlay)
+	overlay, whole := r.overlay, r.overlay
+	if alone := r.alone[f.Clause]; alone != "" {
+		overlay, whole = alone, r.none
+	}
 	test := f.Package + " " + f.Test
 	if _, done := r.took[test]; !done {
 		began := time.Now()
-		if out, err := r.run(ctx, f, r.overlay, "", time.Hour); err != nil {
+		if out, err := r.run(ctx, f, whole, "", time.Hour); err != nil {
 			return "", fmt.Errorf("its test %s does not pass on the source as it is: %w\n%s", test, err, end(out))
 		}
 		r.took[test] = time.Since(began)
@@ -172,7 +179,8 @@ func (r *rigged) run(ctx context.Context, f *clause.Fault, overlay, broken strin
 		binary = filepath.Join(r.work, fmt.Sprintf("%d.test", len(r.built)))
 		build := goCommand(ctx, r.root, "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, f.Package)
 		if out, err := build.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%s with its faults: %w\n%s", f.Package, err, end(out))
+			// Not wrapped: a fault that doesn't compile is not one that a test notices.
+			return nil, fmt.Errorf("%s with its faults: %v\n%s", f.Package, err, end(out))
 		}
 		r.built[f.Package+overlay] = binary
 	}

@@ -47,8 +47,11 @@ func find(f *clause.Fault, file *ast.File, offset func(token.Pos) int, src []byt
 	return p, nil
 }
 
-// placeOf finds a function or a variable of the package by its name.
+// placeOf finds a function or a variable of the package by its name. The name * means the file.
 func placeOf(name string, file *ast.File, offset func(token.Pos) int) (place, bool) {
+	if name == "*" {
+		return place{end: offset(file.FileEnd)}, true
+	}
 	for _, decl := range file.Decls {
 		switch d := decl.(type) {
 		case *ast.FuncDecl:
