@@ -6,35 +6,24 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/rig/servertest"
 	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/internal/service"
 	"github.com/semelhq/semel/internal/service/config"
 )
 
 const backupPage = "docs/backup.md"
-
-// freePort is a port of loopback that nobody listened on a moment ago.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
-}
 
 // uuidV7 is a key that says when it was made.
 func uuidV7() string {
@@ -49,7 +38,7 @@ func uuidV7() string {
 // evidence log: a call completed before the backup is replayed, one that was aborted before it
 // is held, and one that was made after it is refused, where its key says when it was first sent.
 func TestBackupOfADirectory(t *testing.T) {
-	data, admin := freePort(t), freePort(t)
+	data, admin := strconv.Itoa(servertest.FreePort(t)), strconv.Itoa(servertest.FreePort(t))
 	p := newPage(t, "127.0.0.1:8480", "127.0.0.1:"+data, "127.0.0.1:8481", "127.0.0.1:"+admin)
 	text, err := os.ReadFile(filepath.Join("../../../..", backupPage))
 	if err != nil {
@@ -192,7 +181,7 @@ func TestBackupOfADatabase(t *testing.T) {
 
 // TestBackupOfRedis runs what docs/backup.md says of Redis.
 func TestBackupOfRedis(t *testing.T) {
-	port := freePort(t)
+	port := strconv.Itoa(servertest.FreePort(t))
 	p, server := onRedis(t, port)
 	t.Cleanup(func() { // by force: it refuses while it writes its first append-only file
 		if said, _ := exec.Command("redis-cli", "-p", port, "SHUTDOWN", "NOSAVE", "FORCE").CombinedOutput(); len(said) > 0 {

@@ -7,11 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/internal/rig/redistest"
+	"github.com/semelhq/semel/internal/rig/servertest"
 )
 
 // walkBlock is what a document shows to be typed.
@@ -197,7 +199,7 @@ func onRedis(t *testing.T, restored string) (*page, *redistest.Server) {
 
 // TestPageOfUpgrades runs docs/upgrade.md with this version on both sides, on PostgreSQL.
 func TestPageOfUpgrades(t *testing.T) {
-	admin := freePort(t)
+	admin := strconv.Itoa(servertest.FreePort(t))
 	p := onPostgreSQL(t, "127.0.0.1:8481", "127.0.0.1:"+admin)
 	p.makeRoles()
 	p.write("semel.yaml", p.place.Replace("listen: {address: 127.0.0.1:0}\nadmin: {address: 127.0.0.1:8481}\nstore: {url: \"postgres://semel_app@db/semel\"}\n"))
