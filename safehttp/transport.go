@@ -2,9 +2,7 @@ package safehttp
 
 import (
 	"errors"
-	"io"
 	"net/http"
-	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 
@@ -66,102 +64,37 @@ var errStatus = errors.New("safehttp: the answer's status is below 100")
 // nothing was sent.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.once.Do(t.init)
-	resp, err := t.roundTrip(r)
-	if err == nil && resp.StatusCode < http.StatusContinue {
+	version := t.version(r.URL.Scheme)
+	harmless := r.Method == "" || SafeMethod(r.Method)
+	empty := r.Body == nil || r.Body == http.NoBody
+	var resp *http.Response
+	var err error
+	switch looks := t.http1 != nil && (t.Look || t.Fresh) && version == 1; {
+	case harmless && looks && !t.Fresh:
+		resp, err = carrier.Often(t.http1, r)
+	case harmless:
+		resp, err = t.base.RoundTrip(r)
+	case t.http2 != nil && version == 2:
+		if resp, err = t.http2.RoundTrip(r); errors.Is(err, carrier.ErrNotHTTP2) {
+			t.major.Store(0) // nothing was sent, and Base asks what the server speaks now
+			resp, err = carrier.Once(t.base, r)
+		}
+	case looks, t.http1 != nil && empty:
+		resp, err = carrier.Begin(t.http1, r)
+	default:
+		resp, err = carrier.Once(t.base, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if resp.TLS != nil {
+		t.major.Store(int32(resp.ProtoMajor))
+	}
+	if resp.StatusCode < http.StatusContinue {
 		_ = resp.Body.Close()
 		return nil, &carrier.Error{Err: errStatus}
 	}
-	return resp, err
-}
-
-func (t *Transport) roundTrip(r *http.Request) (*http.Response, error) {
-	harmless := r.Method == "" || SafeMethod(r.Method)
-	empty := r.Body == nil || r.Body == http.NoBody
-	switch looks := t.http1 != nil && (t.Look || t.Fresh) && t.speaksHTTP1(r); {
-	case harmless && looks && !t.Fresh:
-		return t.http1.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), carrier.Free())))
-	case harmless:
-		resp, err := t.base.RoundTrip(r)
-		t.note(resp)
-		return resp, err
-	case t.http2 != nil && t.speaksHTTP2(r):
-		resp, err := t.http2.RoundTrip(r)
-		if !errors.Is(err, carrier.ErrNotHTTP2) {
-			return resp, err
-		}
-		t.major.Store(0) // nothing was sent, and Base asks what the server speaks now
-	case looks, t.http1 != nil && empty:
-		return t.begin(r)
-	}
-	var sent carrier.Sending
-	once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.Trace()))
-	once.GetBody = nil
-	if empty {
-		once.Body, once.ContentLength = emptyBody{}, -1
-	}
-	resp, err := t.base.RoundTrip(&once)
-	if err != nil {
-		// Only http.Transport certainly reports its connections.
-		_, tells := t.base.(*http.Transport)
-		return nil, &carrier.Error{Nothing: tells && sent.Nothing(), Err: err}
-	}
-	t.note(resp)
-	resp.Request = r
 	return resp, nil
-}
-
-// begin sends a request over HTTP/1.1 on the first connection that takes anything of it.
-// Each reused connection that doesn't is closed, so the loop ends.
-func (t *Transport) begin(r *http.Request) (*http.Response, error) {
-	all := carrier.Bodies{Request: r}
-	for {
-		var sent carrier.Sending
-		body, err := all.Next(&sent)
-		if err != nil {
-			all.Close()
-			return nil, &carrier.Error{Nothing: true, Err: err}
-		}
-		once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.Trace()))
-		once.Body, once.GetBody = body, nil
-		resp, err := t.http1.RoundTrip(&once)
-		if err == nil {
-			t.note(resp)
-			if resp.StatusCode >= http.StatusInternalServerError {
-				sent.Spend()
-			}
-			resp.Request = r
-			return resp, nil
-		}
-		if nothing := sent.Nothing(); !nothing || !sent.Reused() {
-			all.Close()
-			return nil, &carrier.Error{Nothing: nothing, Err: err}
-		}
-	}
-}
-
-// note remembers which protocol a server chose over TLS.
-func (t *Transport) note(resp *http.Response) {
-	if resp != nil && resp.TLS != nil {
-		t.major.Store(int32(resp.ProtoMajor))
-	}
-}
-
-// speaksHTTP2 reports whether the server of a request speaks HTTP/2.
-func (t *Transport) speaksHTTP2(r *http.Request) bool {
-	p := t.base.(*http.Transport).Protocols
-	if r.URL.Scheme == "http" {
-		return p != nil && p.UnencryptedHTTP2() && !p.HTTP1()
-	}
-	return t.major.Load() == 2 || p != nil && p.HTTP2() && !p.HTTP1()
-}
-
-// speaksHTTP1 reports whether the server of a request speaks HTTP/1.1.
-func (t *Transport) speaksHTTP1(r *http.Request) bool {
-	p := t.base.(*http.Transport).Protocols
-	if r.URL.Scheme == "http" {
-		return p == nil || !p.UnencryptedHTTP2()
-	}
-	return t.major.Load() == 1 || p != nil && !p.HTTP2()
 }
 
 func (t *Transport) init() {
@@ -194,6 +127,27 @@ func (t *Transport) init() {
 	}
 }
 
+// version is the HTTP version that the server of a request speaks; zero: that isn't known.
+func (t *Transport) version(scheme string) int32 {
+	base, ok := t.base.(*http.Transport)
+	if !ok {
+		return 0
+	}
+	switch p := base.Protocols; {
+	case scheme == "http" && (p == nil || !p.UnencryptedHTTP2()):
+		return 1
+	case scheme == "http" && p.HTTP1():
+		return 0
+	case scheme == "http":
+		return 2
+	case p != nil && !p.HTTP2():
+		return 1
+	case p != nil && !p.HTTP1():
+		return 2
+	}
+	return t.major.Load()
+}
+
 // CloseIdleConnections closes the idle connections of Base and of its HTTP/1.1 clone.
 func (t *Transport) CloseIdleConnections() {
 	t.once.Do(t.init)
@@ -207,12 +161,6 @@ func (t *Transport) CloseIdleConnections() {
 		t.http2.CloseIdle()
 	}
 }
-
-// emptyBody is an empty body that net/http can't recognize as empty.
-type emptyBody struct{}
-
-func (emptyBody) Read([]byte) (int, error) { return 0, io.EOF }
-func (emptyBody) Close() error             { return nil }
 
 // NothingSent reports whether err, which comes from a request through [Transport] or
 // [Retrier], proves that no effect can have happened: there was no connection, or none

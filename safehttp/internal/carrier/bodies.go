@@ -14,10 +14,10 @@ const maxRestart = 8 << 10
 // errNoRestart is why a request can't begin again.
 var errNoRestart = errors.New("safehttp: more of the body was read than can be sent again")
 
-// Bodies are the bodies of one request that begins on one connection after another. If the
+// bodies are the bodies of one request that begins on one connection after another. If the
 // request can't make more than one, that one remembers the bytes read from it as long as
 // nothing was sent.
-type Bodies struct {
+type bodies struct {
 	Request *http.Request
 	used    bool // the first is
 
@@ -26,8 +26,8 @@ type Bodies struct {
 	lost bool   // more was read
 }
 
-// Next returns the whole body. Nobody may be reading the one before.
-func (b *Bodies) Next(sent *Sending) (io.ReadCloser, error) {
+// next returns the whole body. Nobody may be reading the one before.
+func (b *bodies) next(sent *sending) (io.ReadCloser, error) {
 	again := b.used
 	b.used, b.at = true, 0
 	switch {
@@ -43,8 +43,8 @@ func (b *Bodies) Next(sent *Sending) (io.ReadCloser, error) {
 	return b.Request.Body, nil
 }
 
-// Close closes a body that net/http has perhaps not closed.
-func (b *Bodies) Close() {
+// close closes a body that net/http has perhaps not closed.
+func (b *bodies) close() {
 	if b.Request.Body != nil && b.Request.GetBody == nil {
 		_ = b.Request.Body.Close()
 	}
@@ -52,8 +52,8 @@ func (b *Bodies) Close() {
 
 // reading is one try to send the one body.
 type reading struct {
-	of   *Bodies
-	sent *Sending
+	of   *bodies
+	sent *sending
 }
 
 func (r *reading) Read(p []byte) (int, error) {
@@ -66,7 +66,7 @@ func (r *reading) Read(p []byte) (int, error) {
 	n, err := b.Request.Body.Read(p)
 	switch {
 	case b.lost:
-	case !r.sent.Nothing(), len(b.kept)+n > maxRestart:
+	case !r.sent.nothing(), len(b.kept)+n > maxRestart:
 		b.kept, b.at, b.lost = nil, 0, true
 	default:
 		b.kept = append(b.kept, p[:n]...)
@@ -77,7 +77,7 @@ func (r *reading) Read(p []byte) (int, error) {
 
 // Close leaves the body open for the next try.
 func (r *reading) Close() error {
-	if r.sent.Nothing() {
+	if r.sent.nothing() {
 		return nil
 	}
 	return r.of.Request.Body.Close()

@@ -28,9 +28,9 @@ func TestBodies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := Bodies{Request: r}
-		var first, second Sending
-		one, err := b.Next(&first)
+		b := bodies{Request: r}
+		var first, second sending
+		one, err := b.next(&first)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,12 +40,12 @@ func TestBodies(t *testing.T) {
 		if _ = one.Close(); body.closed {
 			t.Error("closed before anything was sent")
 		}
-		two, err := b.Next(&second)
+		two, err := b.next(&second)
 		if lost := read > maxRestart; lost {
 			if err == nil {
 				t.Errorf("after %d bytes it is said to be whole", read)
 			}
-			b.Close()
+			b.close()
 		} else if err != nil {
 			t.Fatal(err)
 		} else {

@@ -24,8 +24,9 @@ type Streams struct {
 
 // streamHost is one server.
 type streamHost struct {
-	turn  chan struct{} // held by whoever looks for a connection, or makes one
-	conns []*http.ClientConn
+	scheme, address string
+	turn            chan struct{} // held by whoever looks for a connection, or makes one
+	conns           []*http.ClientConn
 }
 
 // maxStreamHosts bounds the servers that [Streams] remembers, if the addresses of requests
@@ -63,22 +64,23 @@ func NewStreams(base *http.Transport) *Streams {
 func (s *Streams) RoundTrip(r *http.Request) (*http.Response, error) {
 	one := *r
 	one.GetBody = nil // so that the body stays open until something was sent
-	all := Bodies{Request: &one}
+	all := bodies{Request: &one}
 	for {
-		conn, reused, err := s.take(r.Context(), r.URL)
+		h := s.host(r.URL)
+		conn, reused, err := s.take(r.Context(), h)
 		if err != nil {
 			if !errors.Is(err, ErrNotHTTP2) {
-				all.Close()
+				all.close()
 			}
 			return nil, &Error{Nothing: true, Err: err}
 		}
 		// Before the first field of the head nothing is written.
-		var sent Sending
+		var sent sending
 		trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { sent.begun.Store(&unknown) }}
 		once := *r.WithContext(httptrace.WithClientTrace(r.Context(), trace))
 		once.GetBody = nil
-		if once.Body, err = all.Next(&sent); err != nil {
-			all.Close()
+		if once.Body, err = all.next(&sent); err != nil {
+			all.close()
 			return nil, &Error{Nothing: true, Err: err}
 		}
 		resp, err := conn.RoundTrip(&once)
@@ -87,76 +89,75 @@ func (s *Streams) RoundTrip(r *http.Request) (*http.Response, error) {
 			return resp, nil
 		}
 		// If the context is over, RoundTrip doesn't wait for who writes the head.
-		nothing := sent.Nothing() && r.Context().Err() == nil
+		nothing := sent.nothing() && r.Context().Err() == nil
 		if nothing && reused {
-			s.drop(r.URL, conn) // it was closed, or the server wants to close it
+			// It was closed, or the server wants to close it. Then it does so once nobody
+			// uses it.
+			s.mu.Lock()
+			h.conns = slices.DeleteFunc(h.conns, func(c *http.ClientConn) bool { return c == conn })
+			s.mu.Unlock()
 			continue
 		}
-		all.Close()
-		return nil, &Error{Nothing: nothing || refused(err), Err: err}
+		all.close()
+		reset, ok := errors.AsType[streamError](err)
+		return nil, &Error{Nothing: nothing || ok && reset.Code == refusedStream, Err: err}
 	}
+}
+
+// host finds the server of a URL.
+func (s *Streams) host(u *url.URL) *streamHost {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	default:
+		port = "80"
+	}
+	address := net.JoinHostPort(u.Hostname(), port)
+	name := u.Scheme + "://" + address
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.hosts[name]
+	if h == nil {
+		if len(s.hosts) >= maxStreamHosts {
+			s.forget()
+		}
+		h = &streamHost{scheme: u.Scheme, address: address, turn: make(chan struct{}, 1)}
+		s.hosts[name] = h
+	}
+	return h
 }
 
 // take finds a connection with a place for one request, and makes one if there is none. It
 // reserves nothing: net/http counts a reservation as a running request, and if a server
 // turns out to allow fewer than were reserved, all of them wait for ever. Instead, a
 // request may have to wait, or look for another connection.
-func (s *Streams) take(ctx context.Context, u *url.URL) (conn *http.ClientConn, reused bool, err error) {
-	at := addressOf(u)
-	h := s.host(u.Scheme, at)
+func (s *Streams) take(ctx context.Context, h *streamHost) (conn *http.ClientConn, reused bool, err error) {
 	select {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
 	case <-ctx.Done():
 		return nil, false, context.Cause(ctx)
 	}
-	if conn := s.available(h); conn != nil {
+	s.mu.Lock()
+	// One that isn't used for IdleConnTimeout, or that the server wants to close, closes itself.
+	h.conns = slices.DeleteFunc(h.conns, func(c *http.ClientConn) bool { return c.Err() != nil })
+	i := slices.IndexFunc(h.conns, func(c *http.ClientConn) bool { return c.Available() > 0 })
+	if i >= 0 {
+		conn = h.conns[i]
+	}
+	s.mu.Unlock()
+	if conn != nil {
 		return conn, true, nil
 	}
-	if conn, err = s.base.NewClientConn(ctx, u.Scheme, at); err != nil {
+	if conn, err = s.base.NewClientConn(ctx, h.scheme, h.address); err != nil {
 		return nil, false, err
 	}
 	s.mu.Lock()
 	h.conns = append(h.conns, conn)
 	s.mu.Unlock()
 	return conn, false, nil
-}
-
-// drop takes a connection away from later requests. It closes itself once nobody uses it.
-func (s *Streams) drop(u *url.URL, conn *http.ClientConn) {
-	h := s.host(u.Scheme, addressOf(u))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h.conns = slices.DeleteFunc(h.conns, func(c *http.ClientConn) bool { return c == conn })
-}
-
-// available finds a connection with a place, and forgets the closed ones. One that isn't
-// used for IdleConnTimeout, or that the server wants to close, closes itself.
-func (s *Streams) available(h *streamHost) *http.ClientConn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h.conns = slices.DeleteFunc(h.conns, func(c *http.ClientConn) bool { return c.Err() != nil })
-	for _, c := range h.conns {
-		if c.Available() > 0 {
-			return c
-		}
-	}
-	return nil
-}
-
-func (s *Streams) host(scheme, at string) *streamHost {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	name := scheme + "://" + at
-	h := s.hosts[name]
-	if h == nil {
-		if len(s.hosts) >= maxStreamHosts {
-			s.forget()
-		}
-		h = &streamHost{turn: make(chan struct{}, 1)}
-		s.hosts[name] = h
-	}
-	return h
 }
 
 // CloseIdle closes the connections that no request uses.
@@ -176,18 +177,6 @@ func (s *Streams) forget() {
 	}
 }
 
-func addressOf(u *url.URL) string {
-	port := u.Port()
-	switch {
-	case port != "":
-	case u.Scheme == "https":
-		port = "443"
-	default:
-		port = "80"
-	}
-	return net.JoinHostPort(u.Hostname(), port)
-}
-
 // refusedStream is the code of a server that has not processed a request and won't, so that
 // it may be sent again (RFC 9113 section 8.7).
 const refusedStream = 7
@@ -201,9 +190,3 @@ type streamError struct {
 }
 
 func (streamError) Error() string { return "the server has reset the stream" }
-
-// refused reports whether a server has said so of a request.
-func refused(err error) bool {
-	e, ok := errors.AsType[streamError](err)
-	return ok && e.Code == refusedStream
-}
