@@ -17,16 +17,11 @@ import (
 // end even if the client goes away, because the answer says what the upstream did.
 type answer struct {
 	http.ResponseWriter
-	clock  clock
+	timer  *time.Timer // cancels a call that takes longer than limit
+	limit  time.Duration
 	status int
 	stream bool // each part is sent as it comes
 	failed bool // there is no answer
-}
-
-// clock cancels a call that takes too long.
-type clock struct {
-	*time.Timer
-	limit time.Duration
 }
 
 // WriteHeader notes the kind of the answer. The head of a stream goes at once, so that a
@@ -52,7 +47,7 @@ func (a *answer) WriteHeader(status int) {
 func (a *answer) Write(p []byte) (int, error) {
 	_, err := a.ResponseWriter.Write(p)
 	if a.stream && err == nil {
-		a.clock.Reset(a.clock.limit)
+		a.timer.Reset(a.limit)
 	}
 	return len(p), nil
 }
@@ -66,45 +61,23 @@ func (a *answer) FlushError() error {
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
 
-// passing receives the answer to an unguarded request. It stops the clock when the answer
-// begins, and adds the reason why the request isn't guarded.
+// passing receives the answer to an unguarded request, and adds the reason why the request
+// isn't guarded. It ends a call during which nothing comes for too long, until the answer
+// begins.
 type passing struct {
 	http.ResponseWriter
-	clock  *silence // nil: no time limit
-	reason string
-}
-
-// silence ends a call during which nothing comes for too long, until its answer begins.
-type silence struct {
-	limit time.Duration
+	reason string // empty if nobody would want to know
+	limit  time.Duration
 
 	mu    sync.Mutex
-	timer *time.Timer // nil once the answer has begun
-}
-
-// heard begins the time anew.
-func (s *silence) heard() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.timer != nil {
-		s.timer.Reset(s.limit)
-	}
-}
-
-func (s *silence) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.timer != nil {
-		s.timer.Stop()
-		s.timer = nil
-	}
+	timer *time.Timer // nil without a limit, and once the answer has begun
 }
 
 // arriving is the body of an unguarded request. While it keeps coming, the upstream isn't
 // late. At its end it passes the trailers on that were announced.
 type arriving struct {
 	io.ReadCloser
-	clock   *silence
+	out     *passing
 	in      *http.Request
 	trailer http.Header // of the upstream's request
 }
@@ -112,7 +85,11 @@ type arriving struct {
 func (a *arriving) Read(p []byte) (int, error) {
 	n, err := a.ReadCloser.Read(p)
 	if n > 0 {
-		a.clock.heard()
+		a.out.mu.Lock()
+		if a.out.timer != nil {
+			a.out.timer.Reset(a.out.limit)
+		}
+		a.out.mu.Unlock()
 	}
 	if err == io.EOF {
 		for name := range a.trailer {
@@ -122,34 +99,34 @@ func (a *arriving) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteHeader stops the clock, unless it is informational.
+// WriteHeader stops the timer, unless the answer is informational.
 func (p *passing) WriteHeader(status int) {
 	if status < 200 {
 		dropWords(p.Header())
 	} else {
 		delete(p.Header(), judge.EffectHeader)
 		p.stop()
-		p.mark() // ReverseProxy clears the headers after an informational answer
+		if p.reason != "" { // ReverseProxy clears the headers after an informational answer
+			p.Header().Set(semelhttp.UnguardedHeader, p.reason)
+		}
 	}
 	p.ResponseWriter.WriteHeader(status)
 }
 
-// Hijack stops the clock too.
+// stop leaves the answer the time that it takes.
+func (p *passing) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+}
+
+// Hijack stops the timer too.
 func (p *passing) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	p.stop()
 	return http.NewResponseController(p.ResponseWriter).Hijack()
-}
-
-func (p *passing) stop() {
-	if p.clock != nil {
-		p.clock.stop()
-	}
-}
-
-func (p *passing) mark() {
-	if p.reason != "" {
-		p.Header().Set(semelhttp.UnguardedHeader, p.reason)
-	}
 }
 
 // Unwrap lets [http.ResponseController] flush and set deadlines.

@@ -39,20 +39,14 @@ func (p *Proxy) Explain(r *http.Request, body []byte) Explanation {
 		x.Outcome, x.Code, x.Why = o, code, why
 		return x
 	}
-	if f, ambiguous := ambiguity(r); ambiguous {
-		return end(Refused, f.Code, f.Detail)
-	}
-	r = withoutH2C(r)
-	switch p.opts.Mode {
-	case ModeOff:
-		return end(Passed, "", "The mode of the route is off, so it guards nothing.")
-	case ModeShadow:
-		return end(Passed, "", "The mode of the route is shadow, so it says in the log what it would do, and guards nothing.")
-	}
-	kind, f, refused := p.judge(r)
+	r, kind, refused := p.judge(r, p.opts.Mode)
 	switch {
-	case refused:
-		return end(Refused, f.Code, f.Detail)
+	case refused != nil:
+		return end(Refused, refused.Code, refused.Detail)
+	case p.opts.Mode == ModeOff:
+		return end(Passed, "", "The mode of the route is off, so it guards nothing.")
+	case p.opts.Mode == ModeShadow:
+		return end(Passed, "", "The mode of the route is shadow, so it says in the log what it would do, and guards nothing.")
 	case kind != "":
 		return end(Passed, "", "The route lets requests of the kind "+string(kind)+" pass (unguarded).")
 	case !p.inspector.GuardsMethod(r.Method):

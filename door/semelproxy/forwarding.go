@@ -1,6 +1,8 @@
 package semelproxy
 
 import (
+	"bytes"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -8,14 +10,49 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+
+	"github.com/semelhq/semel/door/semelhttp"
 )
 
-// forwarding are the headers that say where a request came from. They are removed from
-// requests of clients, except trusted proxies.
-var forwarding = []string{
-	"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Prefix",
-	"X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl", "X-Forwarded-User", "X-Real-Ip", "X-Client-Ip",
-	"X-Cluster-Client-Ip", "True-Client-Ip", "X-Original-Host", "X-Original-Url", "X-Rewrite-Url",
+// rewrite makes the upstream's request from the client's. Headers that only
+// belong to the client's connection are gone by now.
+func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
+	out := pr.Out
+	set := func(name, value string) {
+		if name != "" && value != "" {
+			out.Header.Set(name, value)
+		}
+	}
+	p.strip(out.Header)
+	if p.opts.OwnCredential != nil && p.opts.OwnCredential(out.Context()) {
+		delete(out.Header, "Authorization")
+	}
+	delete(out.Header, "Expect") // a guarded body has arrived already
+	if body, ok := pr.In.Body.(*arriving); ok && out.Trailer != nil {
+		p.strip(out.Trailer)
+		body.trailer = out.Trailer
+	}
+	if _, guarded := semelhttp.Attempt(out.Context()); guarded && out.Body != nil {
+		out.Trailer = nil // not part of what two deliveries are compared by
+		holdBody(out, pr.In)
+	}
+	// ReverseProxy leaves out pairs that it can't parse. The upstream decides about them.
+	out.URL.RawQuery = pr.In.URL.RawQuery
+	pr.SetURL(p.opts.Upstream)
+	if p.keepsHost {
+		out.Host = pr.In.Host
+	}
+	p.forward(pr)
+	if p.opts.Identity != nil && (p.opts.TenantHeader != "" || p.opts.PrincipalHeader != "") {
+		if tenant, principal, err := p.opts.Identity(pr.In); err == nil {
+			set(p.opts.TenantHeader, tenant)
+			set(p.opts.PrincipalHeader, principal)
+		}
+	}
+	set("Traceparent", p.guard.Engine().Internal().Trace(out.Context()))
+	if key, ok := out.Context().Value(effectKey{}).(string); ok {
+		set(p.opts.EffectHeader, key)
+	}
 }
 
 // strip removes headers that no client may send to the upstream, even if they are spelled
@@ -32,11 +69,40 @@ func (p *Proxy) strip(h http.Header) {
 // framingHeaders are the headers that determine where a request ends.
 var framingHeaders = []string{"Connection", "Content-Length", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
+// holdBody replaces the body, which the guard has read already, by a copy in memory if the
+// guard has it there, so that net/http sends it in one packet with the head. A body that is
+// in a file is read from there. Either can be read again for another connection.
+func holdBody(out, in *http.Request) {
+	kept := in.Body.(interface {
+		Copy() ([]byte, bool)
+		Rewind()
+	})
+	body, inMemory := kept.Copy()
+	if !inMemory {
+		out.GetBody = func() (io.ReadCloser, error) {
+			kept.Rewind()
+			return io.NopCloser(in.Body), nil
+		}
+		return
+	}
+	out.ContentLength, out.TransferEncoding = int64(len(body)), nil
+	if len(body) == 0 {
+		out.Body, out.GetBody = nil, nil // as if the client had said so
+		return
+	}
+	out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	out.Body, _ = out.GetBody() // doesn't fail
+}
+
 // forward adds the headers that say where a request came from. It keeps and extends a
 // trusted proxy's.
 func (p *Proxy) forward(pr *httputil.ProxyRequest) {
 	out := pr.Out.Header
-	trusted := p.trusts(pr.In.RemoteAddr)
+	trusted := false
+	if at, err := netip.ParseAddrPort(pr.In.RemoteAddr); err == nil {
+		addr := at.Addr().Unmap().WithZone("")
+		trusted = slices.ContainsFunc(p.opts.TrustedProxies, func(n netip.Prefix) bool { return n.Contains(addr) })
+	}
 	for _, name := range forwarding {
 		delete(out, name)
 		if values := pr.In.Header[name]; trusted && len(values) > 0 {
@@ -53,37 +119,25 @@ func (p *Proxy) forward(pr *httputil.ProxyRequest) {
 			out[name] = values
 		}
 	}
-	if prior := out["Forwarded"]; len(prior) > 0 {
-		if node, ok := forwardedNode(pr.In.RemoteAddr); ok {
-			out["Forwarded"] = []string{strings.Join(append(prior, "for="+node), ", ")}
+	host, _, err := net.SplitHostPort(pr.In.RemoteAddr)
+	if prior := out["Forwarded"]; len(prior) > 0 && err == nil {
+		// The address as RFC 7239 section 6 has it.
+		node, _, _ := strings.Cut(host, "%")
+		if strings.Contains(node, ":") {
+			node = `"[` + node + `]"`
+		} else {
+			node = textproto.TrimString(node)
 		}
+		out["Forwarded"] = []string{strings.Join(append(prior, "for="+node), ", ")}
 	}
 }
 
-// trusts reports whether a request comes from a proxy that is trusted.
-func (p *Proxy) trusts(remote string) bool {
-	if len(p.opts.TrustedProxies) == 0 {
-		return false
-	}
-	at, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return false
-	}
-	addr := at.Addr().Unmap().WithZone("")
-	return slices.ContainsFunc(p.opts.TrustedProxies, func(n netip.Prefix) bool { return n.Contains(addr) })
-}
-
-// forwardedNode is an address as RFC 7239 section 6 has it.
-func forwardedNode(remote string) (string, bool) {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		return "", false
-	}
-	host, _, _ = strings.Cut(host, "%")
-	if strings.Contains(host, ":") {
-		return `"[` + host + `]"`, true
-	}
-	return textproto.TrimString(host), true
+// forwarding are the headers that say where a request came from. They are removed from
+// requests of clients, except trusted proxies.
+var forwarding = []string{
+	"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Prefix",
+	"X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl", "X-Forwarded-User", "X-Real-Ip", "X-Client-Ip",
+	"X-Cluster-Client-Ip", "True-Client-Ip", "X-Original-Host", "X-Original-Url", "X-Rewrite-Url",
 }
 
 // HostRule determines which Host the upstream gets.
@@ -102,8 +156,3 @@ const (
 )
 
 var hostRules = []HostRule{"", HostAuto, HostAlways, HostNever}
-
-// preserves reports whether the upstream gets the client's Host.
-func (o *Options) preserves() bool {
-	return o.PreserveHost == HostAlways || o.PreserveHost != HostNever && o.Upstream.Scheme != "https"
-}

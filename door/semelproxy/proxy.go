@@ -27,6 +27,7 @@ type Proxy struct {
 	guard     *semelhttp.Guard
 	opts      Options
 	timeout   time.Duration
+	keepsHost bool            // the upstream gets the client's Host
 	owned     map[string]bool // request headers that are removed
 	protected map[string]bool // headers that Connection may not name
 
@@ -55,17 +56,18 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 	opts.Route.Forwards = true
 	opts.Unguarded = slices.Clone(opts.Unguarded)
 	opts.TrustedProxies = slices.Clone(opts.TrustedProxies)
+	keepsHost := opts.PreserveHost == HostAlways || opts.PreserveHost != HostNever && opts.Upstream.Scheme != "https"
 	switch {
 	case opts.PreserveHost == HostAlways: // hosts are different services
 		opts.Route.ScopeHeaders = append(slices.Clip(opts.Route.ScopeHeaders), semelhttp.ScopeHost)
-	case opts.preserves():
+	case keepsHost:
 		// Another host may be another service, or the same one under another name. A
 		// key that comes by both is refused, so it can neither run twice nor get
 		// another service's answer.
 		opts.Route.FingerprintHeaders = append(slices.Clip(opts.Route.FingerprintHeaders), "Host")
 	}
 	p := &Proxy{
-		guard: guard, opts: opts, timeout: cmp.Or(opts.Route.Timeout, semelhttp.DefaultTimeout),
+		guard: guard, opts: opts, timeout: cmp.Or(opts.Route.Timeout, semelhttp.DefaultTimeout), keepsHost: keepsHost,
 		owned: map[string]bool{}, protected: protectedHeaders(&opts),
 		transport: newTransport(opts.Transport),
 	}
@@ -102,37 +104,28 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 
 // ServeHTTP handles one request by the mode.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	r, ok := p.plain(w, r)
-	if !ok {
-		return
-	}
-	switch p.opts.Mode {
-	case ModeOff:
-		p.pass(p.inspector.ForPage(w, r), r, p.reason(r, UnguardedOff))
-	case ModeShadow:
-		pass := func(w http.ResponseWriter, r *http.Request) {
-			p.pass(p.inspector.ForPage(w, r), r, p.reason(r, UnguardedShadow))
-		}
-		if p.named(r) != "" || isUpgrade(r) {
-			pass(w, r)
-			return
-		}
-		p.shadow.serve(w, r, pass)
+	r, unguarded, refused := p.judge(r, p.opts.Mode)
+	switch shadows := p.opts.Mode == ModeShadow; {
+	case refused != nil:
+		p.refuse(w, r, *refused)
+	case p.opts.Mode == ModeOff:
+		p.pass(w, r, UnguardedOff)
+	case shadows && unguarded != "":
+		p.pass(w, r, UnguardedShadow)
+	case shadows:
+		p.shadow.serve(w, r, func(w http.ResponseWriter, r *http.Request) { p.pass(w, r, UnguardedShadow) })
+	case unguarded != "":
+		p.pass(w, r, string(unguarded))
 	default:
-		switch unguarded, ok := p.check(w, r); {
-		case !ok:
-		case unguarded != "":
-			p.pass(p.inspector.ForPage(w, r), r, p.reason(r, string(unguarded)))
-		default:
-			p.guarded.ServeHTTP(w, r)
-		}
+		p.guarded.ServeHTTP(w, r)
 	}
 }
 
 // Guards reports whether this proxy makes sure that the request is executed once: its
 // mode is enforce, and the request has a key and a guarded method.
 func (p *Proxy) Guards(r *http.Request) bool {
-	return p.opts.Mode == ModeEnforce && p.hasKey(r) && p.inspector.Guards(r) && p.named(r) == ""
+	return p.opts.Mode == ModeEnforce && p.inspector.MayHaveKey(r) && p.inspector.Guards(r) &&
+		!slices.ContainsFunc(p.opts.Unguarded, func(kind Kind) bool { return kind.is(r) })
 }
 
 // ShadowCounts has the counts of the mode shadow since the proxy started. It is zero in

@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"net/http"
-
-	"github.com/semelhq/semel/safehttp"
 )
 
 // Pass forwards a request that needs no guard, whatever the mode is, for a door that knows
 // which requests of its protocol change nothing.
 func (p *Proxy) Pass(w http.ResponseWriter, r *http.Request) {
-	if r, ok := p.plain(w, r); ok {
-		p.pass(w, r, "")
+	r, _, refused := p.judge(r, ModeOff)
+	if refused != nil {
+		p.refuse(w, r, *refused)
+		return
 	}
+	p.pass(w, r, "")
 }
 
 // Send forwards a request once, for a door that guards it: a body that must arrive on a
@@ -51,13 +52,5 @@ func (p *Proxy) Send(w http.ResponseWriter, r *http.Request, key string) (err er
 // errBrokeOff is the error of an answer that began and didn't end.
 var errBrokeOff = errors.New("semelproxy: the upstream's answer broke off")
 
+// sendErrorKey is where the error of a request by [Proxy.Send] is kept.
 type sendErrorKey struct{}
-
-// sendFailed keeps the error of a request by [Proxy.Send]. It reports false for others.
-func sendFailed(ctx context.Context, err error) bool {
-	kept, ok := ctx.Value(sendErrorKey{}).(*error)
-	if ok {
-		*kept = safehttp.Quiet(err)
-	}
-	return ok
-}
