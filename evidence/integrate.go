@@ -129,17 +129,9 @@ func (l *Log) step(ctx context.Context, force bool) (signed *head, more bool, er
 			return nil, false, err
 		}
 	}
-	next := h.successor(l.opts.Node, now, l.opts.KeepEvery)
-	next.at = Checkpoint{Origin: l.keys.origin, Size: l.edge.size, Root: l.edge.root()}
-	next.Key = keyName(l.keys.newest())
-	if len(signers) > 1 {
-		next.Keep, next.KeptAt = true, now // who hands over shows it for ever
-	}
-	if next.Checkpoint, err = next.at.sign(signers...); err != nil {
+	next, err := l.successor(h, now, signers)
+	if err != nil {
 		return nil, false, err
-	}
-	if cosigned := l.cosigned.Swap(nil); cosigned != nil {
-		next.Cosigned = *cosigned
 	}
 	// A crash before this write leaves tiles that nobody reads yet and that the next
 	// node writes again with the same content. A crash after it leaves nothing to
@@ -155,17 +147,25 @@ func (l *Log) step(ctx context.Context, force bool) (signed *head, more bool, er
 	return next, added == maxStep, nil
 }
 
-// successor is the head after h, without a checkpoint yet.
-func (h *head) successor(node string, now store.Instant, keepEvery time.Duration) *head {
+// successor is the head after h, with a checkpoint of the edge that the signers have signed.
+func (l *Log) successor(h *head, now store.Instant, signers []note.Signer) (*head, error) {
 	next := *h
-	next.Node = node
+	next.Node, next.Key = l.opts.Node, keyName(l.keys.newest())
 	if h.Keep {
 		next.Kept, next.Keep = h.Kept+1, false
 	}
-	if h.Checkpoint == "" || now.Sub(h.KeptAt) >= keepEvery {
-		next.Keep, next.KeptAt = true, now
+	if h.Checkpoint == "" || now.Sub(h.KeptAt) >= l.opts.KeepEvery || len(signers) > 1 {
+		next.Keep, next.KeptAt = true, now // whoever hands over shows it for ever
 	}
-	return &next
+	next.at = Checkpoint{Origin: l.keys.origin, Size: l.edge.size, Root: l.edge.root()}
+	var err error
+	if next.Checkpoint, err = next.at.sign(signers...); err != nil {
+		return nil, err
+	}
+	if cosigned := l.cosigned.Swap(nil); cosigned != nil {
+		next.Cosigned = *cosigned
+	}
+	return &next, nil
 }
 
 // signers sign the next checkpoint: the newest key, and the one before it if that signed last.

@@ -139,22 +139,7 @@ func serve(ctx context.Context, l net.Listener, dir, here string, keys httpsig.K
 	if err != nil {
 		return err
 	}
-	base, err := url.Parse(here)
-	if err != nil {
-		return err
-	}
-	verifier, err := httpsig.New(httpsig.Options{Keys: httpsig.NewKeys(keys), Base: base})
-	if err != nil {
-		return err
-	}
-	inbox, err := activitypub.New(engine, activitypub.Options{
-		Actors: here + "/actors/{actor}", Shared: "/inbox", Tenant: "cases",
-		Exists:   func(_ context.Context, actor string) (bool, error) { return actor == "alice", nil },
-		Verifier: verifier, Types: []string{"Offer", "Accept"},
-		Handle: func(ctx context.Context, a *activitypub.Activity) error {
-			return t.handle(ctx, slog.New(slog.DiscardHandler), a)
-		}, // duplicates are warnings, and there are many
-	})
+	inbox, err := open(engine, here, keys, t)
 	if err != nil {
 		return err
 	}
@@ -190,6 +175,26 @@ func serve(ctx context.Context, l net.Listener, dir, here string, keys httpsig.K
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	return errors.Join(err, engine.Close(grace))
+}
+
+// open makes the inboxes at the address here.
+func open(engine *semel.Engine, here string, keys httpsig.KeysOptions, t *tracker) (*activitypub.Inbox, error) {
+	base, err := url.Parse(here)
+	if err != nil {
+		return nil, err
+	}
+	verifier, err := httpsig.New(httpsig.Options{Keys: httpsig.NewKeys(keys), Base: base})
+	if err != nil {
+		return nil, err
+	}
+	return activitypub.New(engine, activitypub.Options{
+		Actors: here + "/actors/{actor}", Shared: "/inbox", Tenant: "cases",
+		Exists:   func(_ context.Context, actor string) (bool, error) { return actor == "alice", nil },
+		Verifier: verifier, Types: []string{"Offer", "Accept"},
+		Handle: func(ctx context.Context, a *activitypub.Activity) error {
+			return t.handle(ctx, slog.New(slog.DiscardHandler), a)
+		}, // duplicates are warnings, and there are many
+	})
 }
 
 // accept serves the inbox until ctx ends, and lets its requests end.
