@@ -100,14 +100,18 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, why string) {
 // received removes Semel's own marks from an upstream's answer, before the guard or this
 // proxy set them. Its word about its effect stays, for the guard to judge.
 func received(resp *http.Response) error {
-	for _, name := range semelhttp.Marks() {
+	for _, name := range marks {
 		resp.Header.Del(name)
 	}
 	return nil
 }
 
-// words are Semel's own headers. An upstream can't speak for it.
-var words = append([]string{judge.EffectHeader}, semelhttp.Marks()...)
+// words are Semel's own headers, and marks the ones among them that only it sets. An upstream
+// can't speak for it.
+var (
+	marks = semelhttp.Marks()
+	words = append([]string{judge.EffectHeader}, marks...)
+)
 
 // dropWords removes them from the headers and trailers of an answer that is passed on. An
 // upstream's word about its effect is for Semel, and isn't believed in a trailer, because the
@@ -191,5 +195,5 @@ func unanswered(ctx context.Context, detail string) semelhttp.Refusal {
 
 // reportError tells of an upstream call that failed.
 func (p *Proxy) reportError(err error) {
-	p.guard.Engine().Internal().Troubled(door.Trouble(Name, err, slog.LevelWarn, "upstream failed", p.opts.Attrs...))
+	p.tap.Troubled(door.Trouble(Name, err, slog.LevelWarn, "upstream failed", p.opts.Attrs...))
 }

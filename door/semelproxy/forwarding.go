@@ -49,7 +49,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 			set(p.opts.PrincipalHeader, principal)
 		}
 	}
-	set("Traceparent", p.guard.Engine().Internal().Trace(out.Context()))
+	set("Traceparent", p.tap.Trace(out.Context()))
 	if key, ok := out.Context().Value(effectKey{}).(string); ok {
 		set(p.opts.EffectHeader, key)
 	}

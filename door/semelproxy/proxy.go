@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/safehttp"
 )
@@ -25,6 +26,7 @@ const Name = "proxy"
 // Proxy is one route to one upstream. It may be used concurrently.
 type Proxy struct {
 	guard     *semelhttp.Guard
+	tap       semel.Internal
 	opts      Options
 	timeout   time.Duration
 	keepsHost bool            // the upstream gets the client's Host
@@ -67,7 +69,7 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 		opts.Route.FingerprintHeaders = append(slices.Clip(opts.Route.FingerprintHeaders), "Host")
 	}
 	p := &Proxy{
-		guard: guard, opts: opts, timeout: cmp.Or(opts.Route.Timeout, semelhttp.DefaultTimeout), keepsHost: keepsHost,
+		guard: guard, tap: guard.Engine().Internal(), opts: opts, timeout: cmp.Or(opts.Route.Timeout, semelhttp.DefaultTimeout), keepsHost: keepsHost,
 		owned: map[string]bool{}, protected: protectedHeaders(&opts),
 		transport: newTransport(opts.Transport),
 	}
@@ -88,12 +90,12 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 	}
 	switch opts.Mode {
 	case ModeShadow:
-		p.shadow = newShadow(guard.Engine().Internal(), p.inspector, opts.Shadow)
+		p.shadow = newShadow(p.tap, p.inspector, opts.Shadow)
 	case ModeEnforce:
 		if p.guarded, err = guard.Handle(opts.Route, http.HandlerFunc(p.execute)); err != nil {
 			return nil, err
 		}
-		op, ok := guard.Engine().Internal().Operation(opts.Route.Operation.Name)
+		op, ok := p.tap.Operation(opts.Route.Operation.Name)
 		if !ok {
 			return nil, fmt.Errorf("semelproxy: operation %q is not registered", opts.Route.Operation.Name)
 		}
