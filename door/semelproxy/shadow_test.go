@@ -66,6 +66,9 @@ func TestShadow(t *testing.T) {
 	if r := last("GET", "/charges", "k1", ""); r.Verdict != "" {
 		t.Errorf("a request that is not guarded was reported: %+v", r)
 	}
+	if r := last("POST", "/charges", "k9", "one", "Connection: Upgrade", "Upgrade: echo"); r.Verdict != "" {
+		t.Errorf("a request for another protocol was reported: %+v", r)
+	}
 	want(last("POST", "/charges", "k3", strings.Repeat("x", 1025)), semelproxy.WouldExecute, 201)
 	want(last("POST", "/charges", "k3", strings.Repeat("x", 1025)), semelproxy.NotCompared, 201)
 
