@@ -33,6 +33,9 @@ const (
 	// SchemeEvent is an event of a webhook by its content, as SchemeJSON has it, and its kind,
 	// where a header says that and no signature covers it.
 	SchemeEvent Scheme = 8
+	// SchemeRestated is added to SchemeJSON: what the key was made of is as the key has it,
+	// a value as its text and a cart as its digest.
+	SchemeRestated Scheme = 16
 	// SchemeKeyless is added to one of the others: without the places in the payload where
 	// the key of the call may be.
 	SchemeKeyless Scheme = 32

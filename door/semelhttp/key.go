@@ -37,6 +37,10 @@ func (h *handler) headerKey(header http.Header) (key string, present bool, fault
 }
 
 // KeyTemplate makes keys from the content of requests. The zero value is none.
+//
+// Values in a JSON body are compared as the key has them, a cart by its hash and a value by
+// its text. What the key leaves out is compared as it is, unless Route.FingerprintIgnore
+// names it.
 type KeyTemplate struct {
 	// Template is the text of a key, with fields in braces, such as
 	// order:{cart_mandate_id}:{user_id}. A field with a name that promises another value

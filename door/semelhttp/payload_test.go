@@ -169,6 +169,8 @@ func TestRecordsOfEarlierVersions(t *testing.T) {
 	whole := `{"idempotency_key":"k", "amount":1}`
 	inBody := []string{"json:/idempotency_key"}
 	keyed := []string{"Idempotency-Key: k"}
+	const cart = `{"lines":[{"variant":"A","quantity":1,"price":5}],"user":7,"note":"n"}`
+	ofCart := semelhttp.KeyTemplate{Template: "order:{cart_hash}:{user_id}", Values: map[string]string{"cart_hash": "cart:/lines", "user_id": "json:/user"}}
 	for name, c := range map[string]struct {
 		rt                 semelhttp.Route
 		target, kind, body string
@@ -181,6 +183,9 @@ func TestRecordsOfEarlierVersions(t *testing.T) {
 		"JSON with its key":                  {semelhttp.Route{KeyFrom: inBody}, "", inJSON, whole, nil, "2:e528577d2e994c104473d239b6695883441c9c1eec4e36f0b6806c699ed417b3"},
 		"parts of JSON with its key":         {semelhttp.Route{KeyFrom: inBody, FingerprintIgnore: []string{"/x"}}, "", inJSON, whole, nil, "2:302933498a74c42b3e540ea5a547e274b09d935071e0d4b12303870df92197ac"},
 		"JSON with what its key was made of": {semelhttp.Route{KeyTemplate: semelhttp.KeyTemplate{Template: "{order_id}", Values: map[string]string{"order_id": inBody[0]}}}, "", inJSON, whole, nil, "2:e528577d2e994c104473d239b6695883441c9c1eec4e36f0b6806c699ed417b3"},
+		"a cart that its key was made of":    {semelhttp.Route{KeyTemplate: ofCart}, "", inJSON, cart, nil, "2:b3a47f25785a5c4df4c7fd20940365540ba024918f7f9d98f3781fe311eef525"},
+		"the same beside another key":        {semelhttp.Route{KeyFrom: inBody, KeyTemplate: ofCart}, "", inJSON, cart, nil, "34:b3a47f25785a5c4df4c7fd20940365540ba024918f7f9d98f3781fe311eef525"},
+		"parts of the same":                  {semelhttp.Route{KeyTemplate: ofCart, FingerprintIgnore: []string{"/x"}}, "", inJSON, cart, nil, "2:14a0e6300d89ee7aaea615d1346deb9b55ad53ac4ce1dbce13f7f994c7d7bb7e"},
 		"a form with its key":                {semelhttp.Route{KeyFrom: []string{"form:key"}}, "", inForm, "key=k&amount=1", nil, "3:d9a1c1af7beb9d49989e098b57806931bfcfc563b2f9f74c52d4d32978a76819"},
 		"a query with its key":               {semelhttp.Route{KeyFrom: []string{"query:key"}}, "?key=k&x=1", "text/plain", "x", nil, "1:38dbcd154aceca1a8f35773d374be39061138b9ca3e7efdc39eab6fd5c41775a"},
 		"nothing but a query":                {semelhttp.Route{KeyFrom: []string{"query:key"}}, "?key=k&x=1", "", "", nil, "1:020118a85f0f668b577de67d87c6c2785e3f28b90a9f71d0061e434061710c60"},

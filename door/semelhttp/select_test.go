@@ -148,7 +148,7 @@ func TestKeyTemplateOfARoute(t *testing.T) {
 	rt := semelhttp.Route{KeyTemplate: semelhttp.KeyTemplate{
 		Template: "cart_mandate:{cart_hash}", Scope: "session", ScopeField: "session_id",
 		Values: map[string]string{"session_id": "header:X-Session", "cart_hash": "cart:/cart"},
-	}, FingerprintOnly: []string{"/kind"}}
+	}}
 	s := newSelecting(t, rt)
 	const ab = `{"cart":[{"variant":"A","quantity":1,"price":"9.99"},{"variant":"B","quantity":2,"price":"5"}]}`
 	const ba = `{"cart":[{"variant":"B","quantity":2,"price":"5"},{"variant":"A","quantity":1,"price":"9.99"}]}`
@@ -164,6 +164,53 @@ func TestKeyTemplateOfARoute(t *testing.T) {
 	}
 	if status, text := s.send("", inJSON, `{"cart":{}}`, "X-Session: s1"); status != 400 || !strings.Contains(text, "is not a list of items") {
 		t.Errorf("without a list: %d %s", status, text)
+	}
+}
+
+// TestAPayloadDiffersNoMoreThanItsKey: what makes no difference to a key that is made from
+// content makes no conflict; what the key leaves out does, unless the route ignores it.
+func TestAPayloadDiffersNoMoreThanItsKey(t *testing.T) {
+	clause.Proves(t, "MAP-CART.5")
+	values := map[string]string{"cart_hash": "cart:/order/lines", "amount": "json:/order/amount", "address_hash": "hash:/order/address", "user_id": "query:user"}
+	const template = "order:{user_id}:{cart_hash}:{amount}:{address_hash}"
+	first := `{"order":{"lines":[{"variant":"A","quantity":1,"price":"5"},{"variant":"B","quantity":2,"price":9.0}],"amount":"2999","address":{"a":1,"b":2},"note":"n"},"requested_at":1}`
+	for name, c := range map[string]struct {
+		rt     semelhttp.Route
+		second string // in place of the first
+		status int
+	}{
+		"the lines in another order":            {second: `{"order":{"lines":[{"price":"9","variant":"B","quantity":2},{"variant":"A","quantity":1,"price":5}],"amount":"2999","address":{"a":1,"b":2},"note":"n"},"requested_at":1}`, status: 200},
+		"an amount as a number":                 {second: strings.Replace(first, `"2999"`, "2999.0", 1), status: 200},
+		"an amount in another form":             {second: strings.Replace(first, `"2999"`, "2.999e3", 1), status: 200},
+		"what was digested, spelled otherwise":  {second: strings.Replace(first, `{"a":1,"b":2}`, `{"b": 2.0, "a": 1}`, 1), status: 200},
+		"what the key leaves out":               {second: strings.Replace(first, `"n"}`, `"m"}`, 1), status: 422},
+		"what the key leaves out, as a number":  {second: strings.Replace(first, `"note":"n"`, `"note":1`, 1), status: 422},
+		"what is ephemeral":                     {second: strings.Replace(first, `"requested_at":1`, `"requested_at":2`, 1), status: 422},
+		"what is ephemeral, and ignored":        {rt: semelhttp.Route{FingerprintIgnore: []string{"/requested_at"}}, second: strings.Replace(first, `"requested_at":1`, `"requested_at":2`, 1), status: 200},
+		"what the key leaves out, of a part":    {rt: semelhttp.Route{FingerprintOnly: []string{"/order"}}, second: strings.Replace(first, `"n"}`, `"m"}`, 1), status: 422},
+		"the lines in another order, of a part": {rt: semelhttp.Route{FingerprintOnly: []string{"/order"}}, second: `{"order":{"lines":[{"price":"9","variant":"B","quantity":2},{"variant":"A","quantity":1,"price":5}],"amount":2999,"address":{"a":1,"b":2},"note":"n"},"requested_at":2}`, status: 200},
+		"another spelling, compared by bytes":   {rt: semelhttp.Route{Body: semelhttp.BodyRaw}, second: strings.Replace(first, `"2999"`, "2999", 1), status: 422},
+	} {
+		c.rt.KeyTemplate = semelhttp.KeyTemplate{Template: template, Values: values}
+		s := newSelecting(t, c.rt)
+		if status, text := s.send("?user=u", inJSON, first); status != 200 {
+			t.Fatal(name, status, text)
+		}
+		if status, text := s.send("?user=u", inJSON, c.second); status != c.status || s.runs != 1 {
+			t.Errorf("%s: %d %s after %d runs, want %d", name, status, text, s.runs, c.status)
+		}
+	}
+
+	// The amount isn't in this key, so another one is another payload.
+	s := newSelecting(t, semelhttp.Route{KeyTemplate: semelhttp.KeyTemplate{Template: "order:{cart_hash}:{user_id}", Values: map[string]string{"cart_hash": values["cart_hash"], "user_id": values["user_id"]}}})
+	if status, text := s.send("?user=u", inJSON, first); status != 200 {
+		t.Fatal(status, text)
+	}
+	if status, _ := s.send("?user=u", inJSON, strings.Replace(first, "2999", "29.99", 1)); status != 422 || s.runs != 1 {
+		t.Errorf("another amount: %d after %d runs", status, s.runs)
+	}
+	if status, text := s.send("?user=u", inJSON, strings.Replace(first, `"price":"5"`, `"price":5`, 1)); status != 200 || s.runs != 1 {
+		t.Errorf("a price of the cart as a number: %d %s after %d runs", status, text, s.runs)
 	}
 }
 

@@ -170,7 +170,7 @@ func (q *request) complete() bool {
 	if q.call.Fingerprint, err = p.Fingerprint(q.found.Places); err != nil {
 		return q.broken(err)
 	}
-	q.call.SamePayload = p.Earlier()
+	q.call.SamePayload = p.Earlier(q.found.Places)
 	q.call.Wait, q.call.Attributes, q.call.Sequence = PreferredWait(q.in.Header), q.found.Attributes, q.found.Sequence
 	if q.keepPayload && p.Size() <= int64(q.maxResult) {
 		text, free, err := p.Bytes()

@@ -39,24 +39,23 @@ type Template struct {
 
 // Rule is a parsed [Spec].
 type Rule struct {
-	maxKey   int
-	opaque   bool
-	keys     []selector.Selector
-	template *keytemplate.Template // nil: none
-	scope    string                // of the template's keys
-	field    string                // that has its value
-	values   []named
-	sequence []selector.Selector // one, or none
-	facts    []named             // attributes from the request
-	answers  []named             // attributes from the answer
-	compared *selector.Set       // nil: all of a body
-	raw      bool                // bodies are compared byte for byte
-	form     bool                // something may be in a form
-	json     bool                // something may be in JSON
-	inBody   bool                // the key may be in the body
-	// keyPlaces are compared places that have the key if a selector found it; madePlaces
-	// have all of it if the template made it.
-	keyPlaces, madePlaces []selector.Selector
+	maxKey    int
+	opaque    bool
+	keys      []selector.Selector
+	template  *keytemplate.Template // nil: none
+	scope     string                // of the template's keys
+	field     string                // that has its value
+	values    []named
+	sequence  []selector.Selector // one, or none
+	facts     []named             // attributes from the request
+	answers   []named             // attributes from the answer
+	compared  *selector.Set       // nil: all of a body
+	raw       bool                // bodies are compared byte for byte
+	form      bool                // something may be in a form
+	json      bool                // something may be in JSON
+	inBody    bool                // the key may be in the body
+	keyPlaces []selector.Selector // compared places that have the key if a selector found it
+	made      payload.Places      // if the template made it
 }
 
 // named is a selector for what has a name: a field or an attribute.
@@ -192,11 +191,15 @@ func (p *Rule) findPlaces(spec *Spec) {
 			p.keyPlaces = append(p.keyPlaces, s)
 		}
 	}
-	if p.template == nil || len(p.values) != 1 || spec.Template.Template != "{"+p.values[0].name+"}" {
-		return // no value is the whole key
+	if len(p.values) == 1 && spec.Template.Template == "{"+p.values[0].name+"}" && compared(p.values[0].Selector) {
+		p.made.Key = selectors(p.values) // this value is the whole key
+		return
 	}
-	if s := p.values[0].Selector; compared(s) {
-		p.madePlaces = append(p.madePlaces, s)
+	for _, v := range p.values {
+		// The digest of hash: and the text of a pair tell apart what the comparison does anyway.
+		if !p.raw && (v.Source == selector.JSON || v.Source == selector.Cart) {
+			p.made.Made = append(p.made.Made, v.Selector)
+		}
 	}
 }
 
@@ -216,7 +219,7 @@ func (p *Rule) MayHaveKey(r *http.Request) bool {
 }
 
 // Keyless reports whether fingerprints leave out the places where the key may be.
-func (p *Rule) Keyless() bool { return len(p.keyPlaces)+len(p.madePlaces) > 0 }
+func (p *Rule) Keyless() bool { return len(p.keyPlaces)+len(p.made.Key) > 0 }
 
 // Compared are the parts of a JSON body that are compared; nil: all.
 func (p *Rule) Compared() *selector.Set { return p.compared }

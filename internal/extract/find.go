@@ -16,10 +16,10 @@ import (
 
 // Found is what one request has.
 type Found struct {
-	Key        string              // empty: none
-	By         string              // the selector that found it, or "template"
-	Scope      string              // of the key, such as session=s1
-	Places     []selector.Selector // where the key is, in what is compared
+	Key        string         // empty: none
+	By         string         // the selector that found it, or "template"
+	Scope      string         // of the key, such as session=s1
+	Places     payload.Places // in what is compared
 	Attributes store.Attributes
 	Sequence   uint64 // zero: none
 	// Fault says why the key is refused, and Unnumbered why a number is missing that the
@@ -88,7 +88,7 @@ func (p *Rule) key(in *selector.Input, blind string, got *Found) {
 		got.Fault = "The key may be in the body, which " + blind + "."
 		return
 	}
-	if got.Places = p.keyPlaces; got.Key == "" && p.template != nil {
+	if got.Places.Key = p.keyPlaces; got.Key == "" && p.template != nil {
 		p.make(in, got)
 	}
 }
@@ -130,7 +130,7 @@ func (p *Rule) make(in *selector.Input, got *Found) {
 		got.Fault = "A value that the key is made from is too long."
 		return
 	}
-	got.By, got.Places = "template", p.madePlaces
+	got.By, got.Places = "template", p.made
 	if p.scope != "" {
 		got.Scope = keytemplate.AppendScope("", p.scope, values[p.field])
 	}

@@ -28,6 +28,14 @@ const partsVersion = "semel-http-parts-1"
 // Overrides are headers that replace the method of a request on some servers.
 var Overrides = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
+// Places are where the payload of a request has what names its call.
+type Places struct {
+	Key []selector.Selector // what is there is the key, and isn't compared
+	// Made is what the key was made of, in JSON. It is compared as the key has it, so that
+	// two payloads never differ by what makes no difference to their key (MAP-CART.5).
+	Made []selector.Selector
+}
+
 // appendTarget appends everything compared but the body: the method, the path, the query
 // and the declared headers. Every item is preceded by its length, so that none can imitate
 // another. The host has many spellings, so it counts only if it is declared.
@@ -146,8 +154,8 @@ func parsePairs(text string) ([]pair, bool) {
 	return pairs, true
 }
 
-// Fingerprint digests the request that was read, without its key, which is at the places.
-func (p *Payload) Fingerprint(places []selector.Selector) (store.Fingerprint, error) {
+// Fingerprint digests the request that was read, whose call is named at the places.
+func (p *Payload) Fingerprint(places Places) (store.Fingerprint, error) {
 	fp, err := p.fingerprint(places)
 	if err == nil && p.rule.Keyless {
 		fp = fp.WithScheme(fp.Scheme() | store.SchemeKeyless)
@@ -155,11 +163,11 @@ func (p *Payload) Fingerprint(places []selector.Selector) (store.Fingerprint, er
 	return fp, err
 }
 
-func (p *Payload) fingerprint(places []selector.Selector) (store.Fingerprint, error) {
+func (p *Payload) fingerprint(places Places) (store.Fingerprint, error) {
 	if p.sum != nil {
 		return store.NewFingerprint(store.SchemeRaw, [32]byte(p.sum.Sum(nil))), nil
 	}
-	p.digest = p.appendTarget(p.digest[:0], places)
+	p.digest = p.appendTarget(p.digest[:0], places.Key)
 	if text, ok := p.short(); ok {
 		return p.ofText(text, places), nil
 	}
@@ -198,16 +206,19 @@ func (p *Payload) fingerprint(places []selector.Selector) (store.Fingerprint, er
 const maxScratch = 64 << 10
 
 // ofText digests a payload that is in memory, after the target that p.digest has.
-func (p *Payload) ofText(text []byte, places []selector.Selector) store.Fingerprint {
+func (p *Payload) ofText(text []byte, places Places) store.Fingerprint {
 	target := len(p.digest)
 	switch p.mode {
 	case JSON:
 		if sum, ok := p.ofJSON(text, places); ok {
+			if len(places.Made) > 0 {
+				return store.NewFingerprint(store.SchemeJSON|store.SchemeRestated, sum)
+			}
 			return store.NewFingerprint(store.SchemeJSON, sum)
 		}
 	case Form:
 		if pairs, ok := parsePairs(string(text)); ok {
-			pairs = without(pairs, selector.Form, places)
+			pairs = without(pairs, selector.Form, places.Key)
 			p.digest = slices.Grow(p.digest, len(text)+2*binary.MaxVarintLen64*len(pairs))
 			for _, pair := range pairs {
 				p.digest = canon.Frame(canon.Frame(p.digest, pair.name), pair.value)
@@ -226,7 +237,7 @@ func (p *Payload) ofText(text []byte, places []selector.Selector) store.Fingerpr
 
 // ofJSON digests the compared parts of a JSON text after the target. It reports false if the
 // text isn't JSON, or has a name twice.
-func (p *Payload) ofJSON(text []byte, places []selector.Selector) (sum [sha256.Size]byte, ok bool) {
+func (p *Payload) ofJSON(text []byte, places Places) (sum [sha256.Size]byte, ok bool) {
 	hashed := func(write func(io.Writer) error) ([sha256.Size]byte, bool) {
 		h := sha256.New()
 		h.Write(p.digest)
@@ -235,14 +246,15 @@ func (p *Payload) ofJSON(text []byte, places []selector.Selector) (sum [sha256.S
 	}
 	compared := p.rule.Parts
 	switch {
-	case compared != nil || slices.ContainsFunc(places, selector.Selector.InJSON):
+	case compared != nil || len(places.Made) > 0 || slices.ContainsFunc(places.Key, selector.Selector.InJSON):
 		doc, err := canon.Canonicalize(text, canon.Exact)
 		if err != nil {
 			return sum, false
 		}
-		for _, s := range places {
+		for _, s := range places.Key {
 			doc = s.Cut(doc)
 		}
+		doc = selector.Restate(doc, places.Made)
 		if compared == nil {
 			return hashed(func(w io.Writer) error { _, err := w.Write(doc); return err })
 		}

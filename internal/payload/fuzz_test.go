@@ -25,7 +25,7 @@ func take(t *testing.T, rule *Rule, r *http.Request) store.Fingerprint {
 	if err := p.Read(rule, r); err != nil {
 		t.Fatal(err)
 	}
-	fp, err := p.Fingerprint(nil)
+	fp, err := p.Fingerprint(Places{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -228,10 +228,10 @@ func (p *Payload) slot() (free func(), err error) {
 }
 
 // Earlier recognizes fingerprints of the request by earlier versions, which digested a body
-// with a coding as it came, and a payload with the key in it. It is nil if there are none
-// such.
-func (p *Payload) Earlier() func(store.Fingerprint) bool {
-	if !coded(p.r.Header) && !p.rule.Keyless {
+// with a coding as it came, a payload with the key in it, and what the key was made of as it
+// came. It is nil if there are none such.
+func (p *Payload) Earlier(places Places) func(store.Fingerprint) bool {
+	if !coded(p.r.Header) && !p.rule.Keyless && len(places.Made) == 0 {
 		return nil
 	}
 	var last store.Fingerprint // what was asked about last
@@ -241,11 +241,17 @@ func (p *Payload) Earlier() func(store.Fingerprint) bool {
 			return same
 		}
 		last, same = first, false
-		if first.Scheme()&store.SchemeKeyless != 0 {
+		if first.Scheme()&store.SchemeRestated != 0 {
 			return false
 		}
+		if first.Scheme()&store.SchemeKeyless != 0 {
+			way := *p
+			fp, err := way.Fingerprint(Places{Key: places.Key})
+			same = len(places.Made) > 0 && err == nil && fp == first
+			return same
+		}
 		var ways []Payload
-		if p.rule.Keyless {
+		if p.rule.Keyless || len(places.Made) > 0 {
 			ways = append(ways, *p)
 		}
 		if coded(p.r.Header) {
@@ -254,7 +260,7 @@ func (p *Payload) Earlier() func(store.Fingerprint) bool {
 			ways = append(ways, raw)
 		}
 		for i := range ways {
-			fp, err := ways[i].fingerprint(nil)
+			fp, err := ways[i].fingerprint(Places{})
 			same = same || err == nil && fp == first
 		}
 		return same

@@ -172,3 +172,15 @@ func (p Pointer) cut(doc []byte) []byte {
 	}
 	return slices.Delete(doc, s.member, s.to)
 }
+
+// replace returns the document, which it changes, with a text in place of the value that the
+// pointer leads to.
+func (p Pointer) replace(doc []byte, text string) []byte {
+	s, ok := p.find(doc)
+	if !ok {
+		return doc
+	}
+	quoted, _ := json.Marshal(text) // which can't fail, as the canonical form of it can't
+	value, _ := canon.Canonicalize(quoted, canon.Exact)
+	return slices.Replace(doc, s.from, s.to, value...)
+}

@@ -160,6 +160,21 @@ func (s Selector) Cut(doc []byte) []byte {
 	return s.pointer.cut(doc)
 }
 
+// Restate returns a canonical document, which it changes, in which what the selectors find is
+// the text that Find has for it.
+func Restate(doc []byte, list []Selector) []byte {
+	texts := make([]string, len(list)) // before anything changes: one may be within another
+	for i, s := range list {
+		texts[i], _, _ = s.Find(&Input{JSON: doc})
+	}
+	for i, s := range list {
+		if texts[i] != "" {
+			doc = s.pointer.replace(doc, texts[i])
+		}
+	}
+	return doc
+}
+
 // Texts are all values there, for a comparison: every value of a header, and of JSON a string,
 // a number or a boolean. What has no text isn't there.
 func (s Selector) Texts(in *Input) []string {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/keytemplate"
 )
 
 func TestParse(t *testing.T) {
@@ -204,6 +205,34 @@ func TestPointersAgreeWithADecoder(t *testing.T) {
 			t.Fatalf("%s without %s is %s", doc, text.String(), cut)
 		}
 	})
+}
+
+func TestRestate(t *testing.T) {
+	cart, err := keytemplate.CartHash(strings.NewReader(`{"variant":"A","quantity":1,"price":2}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ doc, want string }{
+		{`{"n":1.50,"s":"<\u00e9>","o":{},"t":true,"z":null,"e":""}`, `{"e":"","n":"1.5","o":{},"s":"<é>","t":true,"z":null}`},
+		{`{"l":[{"variant":"A","quantity":1,"price":2}]}`, `{"l":"` + cart + `"}`},
+		{`{}`, `{}`},
+	} {
+		var list []Selector
+		for _, text := range []string{"json:/l/0/variant", "cart:/l", "json:/n", "json:/s", "json:/o", "json:/t", "json:/z", "json:/e", "json:/none", "json:/n"} {
+			s, err := Parse(text, Values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, s)
+		}
+		doc, err := canon.Canonicalize([]byte(c.doc), canon.Exact)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(Restate(doc, list)); got != c.want {
+			t.Errorf("%s became %s, want %s", c.doc, got, c.want)
+		}
+	}
 }
 
 func canonical(t *rapid.T, v any) []byte {

@@ -4,9 +4,12 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/semelhq/semel/commerce"
+	"github.com/semelhq/semel/internal/keytemplate"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
@@ -71,5 +74,34 @@ routes:
 	}
 	if rt := c.Guarded(c.Routes[0]); rt.Sequence != "json:/sequence" {
 		t.Errorf("%+v", rt)
+	}
+}
+
+// TestMembersThatDifferInEachDelivery are warned of where a key is made from a body.
+func TestMembersThatDifferInEachDelivery(t *testing.T) {
+	clause.Proves(t, "MAP-CART.5")
+	for _, name := range ephemeralNames {
+		if _, found := keytemplate.LintName(name); !found {
+			t.Errorf("a key template may have %s, so the warning must not name it", name)
+		}
+	}
+	const head = "operations: [{name: carts}]\nroutes:\n  - {match: POST /carts, upstream: 'http://127.0.0.1:9', operation: carts, key_template: {template: 'cart:{cart_hash}:{user_id}', values: {cart_hash: cart:/lines, user_id: "
+	for name, c := range map[string]struct{ rest, want string }{
+		"a body of which nothing is known": {"json:/user}}}", "routes[0].key_template: what the key leaves out of a body is still compared"},
+		"an attribute that is a time":      {"json:/user}}, attributes: {asked: json:/meta/requested_at, shop: json:/shop}}", "add /meta/requested_at to fingerprint.ignore"},
+		"a time that is ignored":           {"json:/user}}, attributes: {asked: json:/meta/requested_at}, fingerprint: {ignore: [/meta/requested_at]}}", ""},
+		"parts that are compared":          {"json:/user}}, fingerprint: {only: [/lines]}}", ""},
+		"a user from a header":             {"header:X-User}}}", "routes[0].key_template: what"},
+	} {
+		cfg, _ := mustLoad(t, Source{Path: "f", Data: []byte(head + c.rest), Env: environment})
+		got := cfg.Warnings()
+		if len(got) != min(len(c.want), 1) || c.want != "" && !strings.Contains(got[0], c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	const fromHeader = "operations: [{name: a}]\nroutes: [{match: POST /a, upstream: 'http://127.0.0.1:9', operation: a, key_template: {template: 'a:{user_id}', values: {user_id: header:X-User}}}]"
+	cfg, _ := mustLoad(t, Source{Path: "f", Data: []byte(fromHeader), Env: environment})
+	if got := cfg.Warnings(); len(got) != 0 {
+		t.Errorf("a key from headers alone: %q", got)
 	}
 }

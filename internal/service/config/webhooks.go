@@ -240,9 +240,8 @@ func (v *validator) receiver(at string, w *Webhook) {
 	}
 }
 
-// Warnings are about valid settings that you may not want, a sentence each.
-func (c *Config) Warnings() []string {
-	var list []string
+// coarseSources are the sources of webhooks that identify two events alike, a sentence each.
+func (c *Config) coarseSources() (list []string) {
 	for path, w := range items("webhooks", c.Webhooks) {
 		source, err := w.ReadSource()
 		if err != nil || !isFile(w.Source) { // those that are built in were thought about
