@@ -50,6 +50,9 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		}
 	}
 	set("Traceparent", p.tap.Trace(out.Context()))
+	if a, guarded := semelhttp.Attempt(out.Context()); guarded {
+		set(p.opts.PassKey, a.ID().Key)
+	}
 	if key, ok := out.Context().Value(effectKey{}).(string); ok {
 		set(p.opts.EffectHeader, key)
 	}

@@ -10,8 +10,10 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/semelhttp"
 )
 
@@ -111,6 +113,10 @@ type Options struct {
 	// effect, which is the same in all attempts of a call. It is removed from clients'
 	// requests. Defaults to none. Setting it puts the upstream call into the ledger.
 	EffectHeader string
+	// PassKey is the header in which the upstream gets the key of a guarded call, such as the
+	// Idempotency-Key of a payment gateway behind a route with a KeyTemplate. It replaces
+	// what the client sent there, and is not in the ledger. Defaults to none.
+	PassKey string
 	// Shadow configures ModeShadow.
 	Shadow ShadowOptions
 	// Attrs tell this proxy from others in the log lines of upstream calls that failed.
@@ -193,7 +199,23 @@ func (o *Options) validate() error {
 			bad("%s can't be a header that is removed or set", name)
 		}
 	}
+	o.validatePassKey(bad)
 	return errors.Join(errs...)
+}
+
+// validatePassKey checks that the upstream can get the key, and that it can tell by it what
+// Semel tells apart.
+func (o *Options) validatePassKey(bad func(string, ...any)) {
+	if o.PassKey == "" {
+		return
+	}
+	name := http.CanonicalHeaderKey(o.PassKey)
+	if slices.Contains(o.owned(), name) || name == "Host" || name == judge.EffectHeader {
+		bad("PassKey can't be %s, which has a use of its own", name)
+	}
+	if t := o.Route.KeyTemplate; t.ScopeField != "" && !strings.Contains(t.Template, "{"+t.ScopeField+"}") {
+		bad("PassKey needs {%s} in the template: the upstream doesn't get the scope, and would take two calls for one", t.ScopeField)
+	}
 }
 
 // owned are the headers that no client may send to the upstream, apart from the ones that

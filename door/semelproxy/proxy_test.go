@@ -9,6 +9,7 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -251,6 +252,37 @@ func TestWhatTheUpstreamSees(t *testing.T) {
 	})
 }
 
+// TestAGatewayGetsTheKeyThatWasMade: the same one in every attempt, whatever the client sends in
+// its header, and nothing where no call is guarded.
+func TestAGatewayGetsTheKeyThatWasMade(t *testing.T) {
+	clause.Proves(t, "MAP-PAY.4", "MAP-PAY.1")
+	up := newUpstream(t, nil, func(w http.ResponseWriter, r *http.Request, n int) {
+		if n == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		run(w, r, n)
+	})
+	w := newWorld(t, up.URL, func(_ *world, o *semelproxy.Options) {
+		o.PassKey, o.Route.Operation.OnFailure = "idempotency-key", semel.RetryFailure
+		o.Route.Key = semelhttp.KeyOptional
+		o.Route.KeyTemplate = semelhttp.KeyTemplate{Template: "payment:{order_id}:{amount}", Values: map[string]string{"order_id": "json:/order", "amount": "json:/amount"}}
+	})
+	const asJSON = "Content-Type: application/json"
+	const payment = `{"order":"o:1","amount":2999}`
+	w.send("POST", "/charges", "", payment, asJSON).want(t, 500, "")
+	w.send("POST", "/charges", "mine", payment, asJSON).want(t, 201, "run 2")
+	w.send("POST", "/charges", "", payment, asJSON).want(t, 201, "run 2")
+	w.send("POST", "/charges", "mine", `{"order":"o:1"}`, asJSON).want(t, 201, "run 3") // lacks what the key is made of
+	var keys []string
+	for _, r := range up.requests() {
+		keys = append(keys, strings.Join(r.Header["Idempotency-Key"], ","))
+	}
+	if want := []string{"payment:o%3A1:2999", "payment:o%3A1:2999", "mine"}; !slices.Equal(keys, want) {
+		t.Errorf("the gateway got the keys %q, want %q", keys, want)
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	big := strings.Repeat("x", 300<<10)
 	up := newUpstream(t, nil, func(w http.ResponseWriter, r *http.Request, n int) {
@@ -427,16 +459,22 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 	good := semelproxy.Options{Upstream: parse("http://a"), Route: semelhttp.Route{Operation: semel.Operation{Name: "op"}}}
 	for want, change := range map[string]func(*semelproxy.Options){
-		"Upstream is missing":                func(o *semelproxy.Options) { o.Upstream = nil },
-		"Upstream ftp://a is not":            func(o *semelproxy.Options) { o.Upstream = parse("ftp://a") },
-		"Upstream http://u:xxxxx@a is not":   func(o *semelproxy.Options) { o.Upstream = parse("http://u:secret@a") },
-		`Mode is "on"`:                       func(o *semelproxy.Options) { o.Mode = "on" },
-		`Protocol is "spdy"`:                 func(o *semelproxy.Options) { o.Transport.Protocol = "spdy" },
-		"h2c needs an http URL":              func(o *semelproxy.Options) { o.Upstream, o.Transport.Protocol = parse("https://a"), "h2c" },
-		"http2 needs an https URL":           func(o *semelproxy.Options) { o.Transport.Protocol = "http2" },
-		`Unguarded has "ftp"`:                func(o *semelproxy.Options) { o.Unguarded = []semelproxy.Kind{"ftp"} },
-		"Route.Timeout is negative":          func(o *semelproxy.Options) { o.Route.Timeout = -1 },
-		"Idempotency-Key can't be a header":  func(o *semelproxy.Options) { o.TenantHeader = "idempotency-key" },
+		"Upstream is missing":               func(o *semelproxy.Options) { o.Upstream = nil },
+		"Upstream ftp://a is not":           func(o *semelproxy.Options) { o.Upstream = parse("ftp://a") },
+		"Upstream http://u:xxxxx@a is not":  func(o *semelproxy.Options) { o.Upstream = parse("http://u:secret@a") },
+		`Mode is "on"`:                      func(o *semelproxy.Options) { o.Mode = "on" },
+		`Protocol is "spdy"`:                func(o *semelproxy.Options) { o.Transport.Protocol = "spdy" },
+		"h2c needs an http URL":             func(o *semelproxy.Options) { o.Upstream, o.Transport.Protocol = parse("https://a"), "h2c" },
+		"http2 needs an https URL":          func(o *semelproxy.Options) { o.Transport.Protocol = "http2" },
+		`Unguarded has "ftp"`:               func(o *semelproxy.Options) { o.Unguarded = []semelproxy.Kind{"ftp"} },
+		"Route.Timeout is negative":         func(o *semelproxy.Options) { o.Route.Timeout = -1 },
+		"Idempotency-Key can't be a header": func(o *semelproxy.Options) { o.TenantHeader = "idempotency-key" },
+		"PassKey can't be X-Tenant":         func(o *semelproxy.Options) { o.TenantHeader, o.PassKey = "x-tenant", "X-Tenant" },
+		"PassKey can't be Host":             func(o *semelproxy.Options) { o.PassKey = "host" },
+		"PassKey needs {session_id} in the": func(o *semelproxy.Options) {
+			o.PassKey = "Idempotency-Key"
+			o.Route.KeyTemplate = semelhttp.KeyTemplate{Template: "cart:{cart_id}", Scope: "session", ScopeField: "session_id", Values: map[string]string{"cart_id": "json:/cart", "session_id": "json:/session"}}
+		},
 		"MaxIdle and MaxConns may not":       func(o *semelproxy.Options) { o.Transport.MaxIdle = -1 },
 		"MaxBody may not be negative":        func(o *semelproxy.Options) { o.Shadow.MaxBody = -1 },
 		`Key is "perhaps"`:                   func(o *semelproxy.Options) { o.Route.Key = "perhaps" },

@@ -104,6 +104,7 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 	opts := g.forwarding(&route.Forwarding)
 	opts.Upstream, opts.Route, opts.Mode = upstream, g.cfg.Guarded(*route), semelproxy.Mode(route.Mode)
 	opts.PreserveHost, opts.Transport.Fresh = semelproxy.HostRule(route.PreserveHost), route.FreshConnections
+	opts.PassKey = route.PassKey
 	opts.Attrs = []slog.Attr{slog.String("route", route.Match)}
 	if upstream.Scheme == "h2c" {
 		http := *upstream

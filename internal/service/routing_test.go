@@ -1,14 +1,18 @@
 package service_test
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/semelhq/semel/internal/rig/clause"
 )
 
 // One key runs once, however the path and the method are spelled.
@@ -115,3 +119,36 @@ webhooks: [{path: /hooks/github, source: github, secret_files: [SECRET], mode: s
 activitypub: [{actors_url: 'https://social.example/actors/{actor}', actors: [alice], shared_inbox: /inbox, upstream: UPSTREAM, upstream_secret_files: [SECRET]}]
 forrst: [{path: /rpc, upstream: UPSTREAM, functions: [{name: payments.charge, versions: [1.0.0], operation: charge}]}]
 `
+
+// A key that a template makes from a cart is one whatever the order of its lines, and the
+// upstream gets it.
+func TestAKeyOfContentReachesTheUpstream(t *testing.T) {
+	clause.Proves(t, "MAP-CART.5", "MAP-PAY.4")
+	var hits atomic.Int64
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Header.Get("Idempotency-Key")+" "+strconv.FormatInt(hits.Add(1), 10))
+	}))
+	defer upstream.Close()
+	s := start(t, write(t, `
+store: {url: 'memory:'}
+operations: [{name: carts, window: 30m}]
+routes:
+  - match: POST /carts
+    upstream: `+upstream.URL+`
+    operation: carts
+    key_template: {format: cart_mandate, values: {session_id: json:/session_id, cart_hash: cart:/lines}}
+    pass_key: Idempotency-Key
+`))
+	const a, b = `{"variant":"A","quantity":1,"price":"5"}`, `{"variant":"B","quantity":2,"price":"9"}`
+	var first string
+	for _, lines := range []string{a + "," + b, b + "," + a} {
+		status, _, got := do(t, "POST", s.data("/carts"), `{"session_id":"s1","lines":[`+lines+`]}`, "Content-Type", "application/json", "Idempotency-Key", "mine")
+		first = cmp.Or(first, got)
+		if status != 200 || got != first || !strings.HasPrefix(got, "cart_mandate:s1:") || !strings.HasSuffix(got, " 1") {
+			t.Errorf("%d %s after %s", status, got, first)
+		}
+	}
+	if status, _, _ := do(t, "POST", s.data("/carts"), `{"session_id":"s1","lines":[`+a+","+b+`],"amount":1}`, "Content-Type", "application/json"); status != 422 {
+		t.Errorf("another body under the key gets %d", status)
+	}
+}

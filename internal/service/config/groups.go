@@ -94,6 +94,8 @@ type Selection struct {
 	KeyFrom []string `json:"key_from,omitempty" single:"true"`
 	// How the key is made from the content of a request that has none by key_from; without key_from, of every request.
 	KeyTemplate KeyTemplate `json:"key_template,omitzero"`
+	// Header in which the upstream gets the key of a guarded call, such as the Idempotency-Key of a payment gateway behind a route with key_template.
+	PassKey string `json:"pass_key,omitzero" format:"header"`
 	// Where the number of a call is, in the form of key_from. Required if the operation is sequenced.
 	Sequence string `json:"sequence,omitzero"`
 	// The parts of a JSON body that are compared. A change of these makes conflicts of deliveries of earlier calls.
