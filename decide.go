@@ -211,7 +211,10 @@ func (d *delivery) open() (*Record, error) {
 			last.EndedAt = now
 		}
 		next.CreatedAt, next.Origin, next.Effects, next.Fingerprint = last.CreatedAt, last.Origin, last.Effects, last.Fingerprint
-		next.Attributes, next.Confirmation, next.Payload = last.Attributes, last.Confirmation, last.Payload
+		next.Confirmation, next.Payload = last.Confirmation, last.Payload
+		if !nothingHappened(&last) || last.Confirmation != nil {
+			next.Attributes = last.Attributes
+		} // else what names the first delivery would name one that came to nothing (FOR-DATA.3)
 		next.Attempt = last.Attempt + 1
 		next.Earlier = followedBy(last.Earlier, asEarlier(&last))
 	}

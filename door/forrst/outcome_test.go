@@ -433,3 +433,24 @@ func TestDuplicatesAreLimited(t *testing.T) {
 		t.Error(s.body)
 	}
 }
+
+// TestTheOriginalRequestIsTheOneThatRan, not one that was refused before with proof that
+// nothing was done.
+func TestTheOriginalRequestIsTheOneThatRan(t *testing.T) {
+	clause.Proves(t, "FOR-DATA.3")
+	var runs atomic.Int64
+	w := serving(t, semel.Operation{}, func(context.Context, semel.Execution, *forrst.Request) (any, error) {
+		if runs.Add(1) == 1 {
+			return nil, &forrst.Error{Code: forrst.Unauthorized, Message: "Told"}
+		}
+		return map[string]int{"n": 1}, nil
+	})
+	w.post(call("req_1", "{}", `{"key":"k"}`)).want(t, 401, forrst.Unauthorized, "")
+	for _, c := range [][2]string{{"req_2", "processed"}, {"req_3", "cached"}} {
+		got := w.post(call(c[0], "{}", `{"key":"k"}`))
+		got.want(t, 200, "", c[1])
+		if id := got.data("idempotency")["original_request_id"]; id != "req_2" {
+			t.Errorf("%s: the original request is %v, want req_2", c[0], id)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 )
 
@@ -62,4 +63,51 @@ func TestAttributesThatDoNotFitLoseNoOutcome(t *testing.T) {
 			t.Errorf("%v, %v, %v", rec.State, rec.Attributes, err)
 		}
 	})
+}
+
+// TestAttributesAreThoseOfTheDeliveryThatRan: where every attempt before proved that it did
+// nothing, its delivery names nothing that happened. After any other it stays the first.
+func TestAttributesAreThoseOfTheDeliveryThatRan(t *testing.T) {
+	clause.Proves(t, "FOR-DATA.3")
+	for name, c := range map[string]struct {
+		first func(*semel.Attempt, context.Context) error
+		want  string
+	}{
+		"aborted": {func(a *semel.Attempt, ctx context.Context) error { return a.Abort(ctx, store.Failure{}) }, "second"},
+		"failed": {func(a *semel.Attempt, ctx context.Context) error {
+			return a.Fail(ctx, store.Failure{}, semel.Result{})
+		}, "first"},
+		"aborted after an effect": {func(a *semel.Attempt, ctx context.Context) error {
+			if _, err := a.StartEffect(ctx, "charge"); err != nil {
+				return err
+			}
+			if err := a.SettleEffect(ctx, store.EffectFinding{Name: "charge", State: store.EffectConfirmed}); err != nil {
+				return err
+			}
+			return a.Abort(ctx, store.Failure{})
+		}, "first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, semel.Operation{OnFailure: semel.RetryFailure}, func(t *testing.T, r *rig) {
+				begin := func(request string) *semel.Attempt {
+					ans, err := r.Begin(t.Context(), semel.Call{Operation: "op", Key: "k", Attributes: store.Attributes{"request": request}})
+					if err != nil || ans.Decision != semel.Execute {
+						t.Fatalf("%s: %s, %v", request, ans.Decision, err)
+					}
+					return ans.Attempt
+				}
+				if err := c.first(begin("first"), t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				second := begin("second")
+				if err := second.Complete(t.Context(), semel.Result{}); err != nil {
+					t.Fatal(err)
+				}
+				rec, err := r.store.Get(t.Context(), second.ID())
+				if err != nil || rec.Attributes["request"] != c.want || len(rec.Earlier) != 1 {
+					t.Errorf("the record is of the request %q, want %q: %v", rec.Attributes["request"], c.want, err)
+				}
+			})
+		})
+	}
 }
