@@ -17,6 +17,7 @@ import (
 	once "github.com/semelhq/semel/door/a2a"
 	"github.com/semelhq/semel/door/doortest"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/jsonscan"
 )
 
 // working is an agent whose one function is a test's.
@@ -50,9 +51,10 @@ func deliver(t *testing.T, h http.Handler, b binding) doortest.Deliver {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		if b == rpc { // which answers with 200 whatever it refuses
-			return doortest.Reply{Code: got.code}
+			return doortest.Reply{Code: got.code, Body: string(jsonscan.Member(w.Body.Bytes(), "result"))} // beside it is the delivery's id
 		}
-		return doortest.Reply{Status: w.Code, Code: got.code}
+		// The value is replayed, not the line that the SDK ends after it.
+		return doortest.Reply{Status: w.Code, Code: got.code, Body: strings.TrimSuffix(w.Body.String(), "\n")}
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/storetest/faultstore"
@@ -54,6 +55,9 @@ type Reply struct {
 	Status int
 	// Code is the door's own word for the refusal; empty for an outcome.
 	Code string
+	// Body is the body of an outcome, without what names the delivery. A replay must have it
+	// byte for byte (CORE-SVC.3). Empty for a door whose callers get none.
+	Body string
 }
 
 // ReplyTo is the reply of a door that answers over HTTP, and refuses by problem documents
@@ -62,6 +66,7 @@ func ReplyTo(t *testing.T, w *httptest.ResponseRecorder) Reply {
 	t.Helper()
 	reply := Reply{Status: w.Code}
 	if w.Header().Get("Content-Type") != "application/problem+json" {
+		reply.Body = w.Body.String()
 		return reply
 	}
 	var p struct{ Code, Title, Detail string }
@@ -210,6 +215,9 @@ func named(ctx context.Context, st semel.Store, id semel.ID) error {
 // meets delivers a call twice, so that the second delivery gets the decision.
 func (d *Door) meets(t *testing.T, want semel.Decision, s scenario) error {
 	t.Helper()
+	if want == semel.Replay {
+		clause.Proves(t, "CORE-SVC.3")
+	}
 	st := memstore.New()
 	var last semel.Record
 	var got semel.Decision
@@ -307,11 +315,11 @@ func (d *Door) tells(got Reply, code semel.Code) error {
 		if !ok {
 			return fmt.Errorf("package door has no meaning for the code %q", code)
 		}
-		if want = (Reply{m.Status, string(code)}); got.Status == 0 {
+		if want = (Reply{Status: m.Status, Code: string(code)}); got.Status == 0 {
 			want.Status = 0
 		}
 	}
-	if got != want {
+	if got.Body = ""; got != want { // it is said in the door's own words
 		return fmt.Errorf("for %q the caller is told %+v, want %+v", code, got, want)
 	}
 	return nil

@@ -35,7 +35,9 @@ func TestDoor(t *testing.T) {
 				if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 					t.Fatalf("%v: %s", err, w.Body)
 				}
-				return told(w.Code, got.code())
+				reply := told(w.Code, got.code())
+				reply.Body = string(got.Result) // around it the answer names its request, and what it got
+				return reply
 			}
 		},
 		Differs: map[semel.Code]doortest.Reply{

@@ -1,6 +1,7 @@
 package ids_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	"github.com/semelhq/semel/door/doortest"
 	"github.com/semelhq/semel/door/ids"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/jsonscan"
 )
 
 func TestDoor(t *testing.T) {
@@ -81,7 +83,7 @@ func commandReply(t *testing.T, w *httptest.ResponseRecorder) doortest.Reply {
 	if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil {
 		t.Fatalf("%v: %s", err, w.Body)
 	}
-	reply := doortest.Reply{Status: w.Code, Code: cmp.Or(said.Code, said.Reason)}
+	reply := doortest.Reply{Status: w.Code, Code: cmp.Or(said.Code, said.Reason), Body: string(jsonscan.Without(bytes.Clone(w.Body.Bytes()), "decision"))} // which is the delivery's
 	if reply.Code == "" && said.Status != string(ids.StatusExecuted) {
 		reply.Code = fmt.Sprint(said.Status)
 	}

@@ -1,6 +1,7 @@
 package semelhttp_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -24,6 +25,7 @@ func TestDoor(t *testing.T) {
 			if err := work(); err != nil {
 				w.WriteHeader(http.StatusInternalServerError)
 			}
+			_, _ = io.WriteString(w, `{"charge": "ch_1",  "n": 1.0}`)
 		}))
 		return func(key string) doortest.Reply {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/charges", strings.NewReader(`{"amount":1}`))

@@ -66,3 +66,22 @@ func TestARecordIsComparedByItsOwnFingerprint(t *testing.T) {
 		decides(t, r.Engine, changed, semel.Conflict)
 	})
 }
+
+// TestNoPayloadIsAPayloadOfItsOwn: a retry without one doesn't match a call that had one, and
+// the reverse.
+func TestNoPayloadIsAPayloadOfItsOwn(t *testing.T) {
+	clause.Proves(t, "CORE-ID.4")
+	with, without := call("k"), call("k")
+	with.Fingerprint, without.Fingerprint = store.FingerprintOf(semel.SchemeRaw, []byte("x")), store.Fingerprint{}
+	for name, c := range map[string][2]semel.Call{"the first had one": {with, without}, "the first had none": {without, with}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+				a := begin(t, r.Engine, c[0])
+				decides(t, r.Engine, c[1], semel.Conflict)
+				must(t, a.Complete(t.Context(), data("done")))
+				decides(t, r.Engine, c[1], semel.Conflict)
+				decides(t, r.Engine, c[0], semel.Replay)
+			})
+		})
+	}
+}

@@ -10,8 +10,9 @@ import (
 // RecordOf shows a record, without the decisions about its deliveries.
 func RecordOf(rec *semel.Record) Record {
 	key, _ := rec.ID.Number()
+	_, scope := rec.ID.Scope()
 	v := Record{
-		ID: rec.ID.Encode(), Tenant: rec.ID.Tenant, Principal: rec.ID.Principal, Door: rec.Door, Sequence: rec.Sequence, Key: key, Operation: rec.ID.Operation,
+		ID: rec.ID.Encode(), Tenant: rec.ID.Tenant, Principal: rec.ID.Principal, Scope: scope, Door: rec.Door, Sequence: rec.Sequence, Key: key, Operation: rec.ID.Operation,
 		BoundTo: rec.BoundTo, PayloadHash: rec.Fingerprint, Status: rec.State, Disposition: rec.Disposition,
 		Held: rec.Held, HeldReason: rec.HeldReason,
 		KeptResult: keptResult(rec.Result), Error: (*Failure)(rec.Failure), Settled: (*Settled)(rec.Settled), Fence: rec.Fence, Attempt: rec.Attempt, Holder: rec.Holder,

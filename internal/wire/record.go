@@ -11,6 +11,7 @@ type Record struct {
 	ID          string            `json:"id" doc:"Names the record in addresses. It isn't a secret: anybody can read tenant, principal, operation and key from it."`
 	Tenant      string            `json:"tenant"`
 	Principal   string            `json:"principal" doc:"The scope of the key; empty where the operation shares its keys within the tenant."`
+	Scope       string            `json:"scope,omitempty" doc:"What the keys of the call are unique in beside its principal, such as session=s1; after the sign U+241F it is also in principal."`
 	Sequence    uint64            `json:"sequence,omitempty" doc:"The number of the call among those of its key, for a sequenced operation."`
 	Door        string            `json:"door,omitempty" doc:"The door that the call came through: api, http and others."`
 	Key         string            `json:"idempotency_key"`

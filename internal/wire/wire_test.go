@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 )
 
@@ -162,5 +163,23 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 		if rec, err := v.Value(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("without a right %s it is %+v, %v", name, rec, err)
 		}
+	}
+}
+
+// TestTheScopeOfACallHasANameOfItsOwn, and is still in what names the record.
+func TestTheScopeOfACallHasANameOfItsOwn(t *testing.T) {
+	clause.Proves(t, "CORE-ID.3")
+	rec := record()
+	rec.ID.Principal = "shop" + store.ScopeMark + "session=s1"
+	var members struct{ Tenant, Principal, Scope string }
+	if err := json.Unmarshal(encoded(t, RecordOf(rec)), &members); err != nil {
+		t.Fatal(err)
+	}
+	if members.Tenant != rec.ID.Tenant || members.Principal != rec.ID.Principal || members.Scope != "session=s1" {
+		t.Errorf("%+v", members)
+	}
+	rec.ID.Principal = "shop"
+	if text := string(encoded(t, RecordOf(rec))); strings.Contains(text, `"scope"`) {
+		t.Errorf("a call without a scope has one: %s", text)
 	}
 }

@@ -45,7 +45,8 @@ func TestDoor(t *testing.T) {
 				status, said = post("/v1/executions/"+said["execution"].(string)+"/complete", `{"result":"done"}`, "")
 			}
 			code, _ := said["code"].(string)
-			return doortest.Reply{Status: status, Code: code}
+			body, _ := json.Marshal(said["result"])
+			return doortest.Reply{Status: status, Code: code, Body: string(body)}
 		}
 	}})
 }

@@ -154,7 +154,7 @@ Or give the members of its identity; operation and key will do if only one calle
 used them.
 
 The JSON is the record as the API has it: id (its name for other commands), tenant,
-principal, door, idempotency_key, operation, bound_to, payload_hash, status,
+principal, scope, door, idempotency_key, operation, bound_to, payload_hash, status,
 disposition, held, held_reason, result or result_base64, result_kept, error (code,
 message), settled (by, who, reason, at), fence, attempt, holder, created_at,
 updated_at, started_at, ended_at, lease_until, expires_at, attempts, effects,
@@ -191,6 +191,8 @@ func printRecord(out io.Writer, rec *semel.Record) error {
 	l.line("key", "%s", printable(rec.ID.Key))
 	l.line("tenant", "%s", printable(rec.ID.Tenant))
 	l.line("principal", "%s", printable(rec.ID.Principal))
+	_, scope := rec.ID.Scope()
+	l.text("scope", scope)
 	l.line("state", "%s", stateOf(rec))
 	l.text("held because", rec.HeldReason)
 	l.line("attempt", "%d, fence %d, by %s for %s", rec.Attempt, rec.Fence, printable(rec.Holder), printable(rec.Principal))

@@ -155,6 +155,8 @@ func (s *story) print(out io.Writer, src *recordSource) error {
 	l := labels{w, "  "}
 	l.line("record", "%s", id.Encode())
 	l.line("in logs", "%s", printable(id.String()))
+	_, scope := id.Scope()
+	l.text("scope", scope)
 	if s.Record.Decisions != nil {
 		// nodes may not have written newer counts yet
 		l.line("deliveries", "%s, counted up to %s", counted(s.Record.Decisions), when(store.InstantOf(time.Now().Add(-behind.Pause))))

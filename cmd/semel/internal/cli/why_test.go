@@ -41,6 +41,10 @@ func TestWhy(t *testing.T) {
 	}
 	pay("acme", "order-1", "12 EUR")
 	pay("acme", "order-1", "12 EUR")
+	scoped := semel.Call{Tenant: "acme", Principal: "alice", Operation: "pay", Key: "cart-1", Scope: "session=s1"}
+	if _, err := engine.Do(t.Context(), scoped, func(context.Context, semel.Execution) (semel.Result, error) { return semel.Result{}, nil }); err != nil {
+		t.Fatal(err)
+	}
 	pay("acme", "retry-of-order-1", "12 EUR")
 	pay("acme", "order-2", "13 EUR")
 	pay("other", "order-3", "12 EUR")
@@ -66,6 +70,14 @@ func TestWhy(t *testing.T) {
 	}
 	if strings.Contains(out, "order-2") || strings.Contains(out, "order-3") {
 		t.Errorf("it names calls that have nothing to do with it:\n%s", out)
+	}
+	for _, command := range [][]string{{"why", "cart-1"}, {"records", "get", "cart-1"}} {
+		if out := run(ExitOK, command...); !strings.Contains(out, "scope") || !strings.Contains(out, "  session=s1\n") {
+			t.Errorf("%q doesn't say the scope:\n%s", command, out)
+		}
+	}
+	if strings.Contains(out, "  scope ") {
+		t.Errorf("a call without a scope has one:\n%s", out)
 	}
 	if out := run(ExitOK, "why", "order-2"); !strings.Contains(out, "No other call of this operation had the same payload.") {
 		t.Error(out)
