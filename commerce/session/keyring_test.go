@@ -10,11 +10,13 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/commerce/session"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
 func TestKeysRotate(t *testing.T) {
+	clause.Proves(t, "MAP-SESS.5")
 	st := memstore.New()
 	var c tokens
 	old := login(t, node(t, st, session.Options{Keys: keyring(t, "a")}), c.login(phone))

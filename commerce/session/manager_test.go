@@ -438,6 +438,7 @@ func TestWhatIsStored(t *testing.T) {
 	rec, err := st.Get(t.Context(), semel.ID{Tenant: "shop", Principal: "u:1", Operation: "commerce.session", Key: "session:u%3A1:phone"})
 	must(t, err)
 	t.Run("is the token as a compact JWE", func(t *testing.T) {
+		clause.Proves(t, "MAP-SESS.5")
 		if bytes.Contains(rec.Result.Data, s.Token) || bytes.Count(rec.Result.Data, []byte(".")) != 4 {
 			t.Errorf("%q", rec.Result.Data)
 		}

@@ -112,7 +112,7 @@ func TestDuplicatesAtOnce(t *testing.T) {
 
 // TestWhatIsRefused has everything that a sender is refused for.
 func TestWhatIsRefused(t *testing.T) {
-	clause.Proves(t, "VUL-01-001")
+	clause.Proves(t, "VUL-01-001", "VUL-IE-001")
 	w := newWorld(t, func(o *activitypub.Options) {
 		o.Verifier, o.MaxBody, o.Types = signedBy{}, 1000, []string{"Create", "Accept", "Add", "Like"}
 		o.Policies = activitypub.Policies{
@@ -448,7 +448,7 @@ func TestTooManyInboxes(t *testing.T) {
 
 // TestLogs has the fields of the lines about duplicates.
 func TestLogs(t *testing.T) {
-	clause.Proves(t, "VUL-03-003")
+	clause.Proves(t, "VUL-03-003", "VUL-03-006")
 	w := newWorld(t, nil)
 	w.want(202, "queued", note("1"), "X-Correlation-ID", "req-7")
 	w.want(202, "already", note("1"), "X-Request-ID", "req-8")
@@ -496,7 +496,7 @@ func (s *stalled) Apply(ctx context.Context, w store.Write) (*semel.Record, bool
 // TestADuplicateWaitsAMomentOnly: while the store stalls, a duplicate is told to come
 // again after 100 ms, and never that the activity is taken.
 func TestADuplicateWaitsAMomentOnly(t *testing.T) {
-	clause.Proves(t, "VUL-03-002")
+	clause.Proves(t, "VUL-03-002", "VUL-03-007")
 	synctest.Test(t, func(t *testing.T) {
 		st := stall(memstore.New(), 1) // the claim is written, and its outcome waits
 		w := newWorldOn(t, st, func(o *activitypub.Options) { o.Budget = 0 })

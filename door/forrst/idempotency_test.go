@@ -184,6 +184,7 @@ func TestExtensions(t *testing.T) {
 }
 
 func TestFunctionsWithoutAKey(t *testing.T) {
+	clause.Proves(t, "FOR-USE.1")
 	var runs atomic.Int64
 	read := charging(semel.Operation{Class: semel.ReadOnly}, charge(&runs))
 	optional := charging(semel.Operation{}, charge(&runs))
@@ -235,5 +236,24 @@ func TestAStorm(t *testing.T) {
 	all.Wait()
 	if runs.Load() != 20 {
 		t.Errorf("executed %d times", runs.Load())
+	}
+}
+
+// TestKeysThatFollowAPatternAreTheirCallers: the patterns of the specification are accepted as
+// written, and two verified callers who use one don't meet.
+func TestKeysThatFollowAPatternAreTheirCallers(t *testing.T) {
+	clause.Proves(t, "FOR-KEY.1")
+	var runs atomic.Int64
+	w := serving(t, semel.Operation{}, charge(&runs))
+	for _, key := range []string{"order_cust42_1702500000", "charge_order123_attempt1", "reserve_sku123_order456", "550e8400-e29b-41d4-a716-446655440000"} {
+		for _, caller := range []string{"one", "another"} {
+			by := func(r *http.Request) { r.Header.Set(callerHeader, caller) }
+			before := runs.Load()
+			w.post(call("req_1", "{}", `{"key":"`+key+`"}`), by).want(t, 200, "", "processed")
+			w.post(call("req_2", "{}", `{"key":"`+key+`"}`), by).want(t, 200, "", "cached")
+			if n := runs.Load() - before; n != 1 {
+				t.Errorf("%s by %s ran %d times", key, caller, n)
+			}
+		}
 	}
 }
