@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/webhook"
+	"github.com/semelhq/semel/internal/extract"
 	"github.com/semelhq/semel/internal/service/auth"
 )
 
@@ -240,8 +241,15 @@ func (v *validator) receiver(at string, w *Webhook) {
 	}
 }
 
-// coarseSources are the sources of webhooks that identify two events alike, a sentence each.
-func (c *Config) coarseSources() (list []string) {
+// Warnings are about valid settings that you may not want, a sentence each.
+func (c *Config) Warnings() (list []string) {
+	for path, r := range items("routes", c.Routes) {
+		g := c.Guarded(*r)
+		spec := extract.Spec{Template: extract.Template{Values: g.KeyTemplate.Values}, Attributes: g.Attributes, Only: g.FingerprintOnly, Ignore: g.FingerprintIgnore}
+		for _, text := range spec.Ephemeral() {
+			list = append(list, path+".key_template: "+text)
+		}
+	}
 	for path, w := range items("webhooks", c.Webhooks) {
 		source, err := w.ReadSource()
 		if err != nil || !isFile(w.Source) { // those that are built in were thought about
