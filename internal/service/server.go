@@ -158,8 +158,8 @@ func (s *Server) onError(undo func()) { s.undo = append(s.undo, undo) }
 
 // measure makes the observers of the engine, and begins to push metrics and spans.
 func (s *Server) measure(ctx context.Context, opts *Options) (*tracing.Tracer, error) {
-	s.observer, s.figures = api.NewObserver(s.store), figures.New(s.store, nil)
 	s.metrics = metrics.New(s.gauge)
+	s.observer, s.figures = api.NewObserver(s.store), figures.New(s.store, &figures.Options{Crowd: opts.Config.Metrics.Crowded, Crowded: s.metrics.Crowded})
 	s.metricsHandler = s.metrics.Handler()
 	s.gauges.census, s.gauges.version = metrics.NewCensus(s.store), s.version
 	tracer, err := s.traces(ctx, opts)

@@ -17,7 +17,7 @@ type figuresBody struct {
 	StepSeconds int       `json:"step_seconds" doc:"60 or 3600"`
 	Nodes       int       `json:"nodes" doc:"How many processes have figures in the store, those that have ended included."`
 	Alone       bool      `json:"alone" doc:"The store doesn't answer, so these are the figures of this node, and what it had read of others before."`
-	KeyRate     int       `json:"key_rate" doc:"A record with more simultaneous deliveries in a minute is in crowded."`
+	Crowd       int       `json:"crowd" doc:"A record with so many deliveries at once within a minute, the one that ran included, is in crowded."`
 	Total       Sums      `json:"total"`
 
 	Operations []operationSums `json:"operations" nullable:"false" doc:"The one with the most duplicates first."`
@@ -25,7 +25,7 @@ type figuresBody struct {
 	Points     []point         `json:"points" nullable:"false" doc:"One for each step, the oldest first."`
 
 	Repeated []recordCounts `json:"repeated" nullable:"false" doc:"The records with the most duplicates."`
-	Crowded  []recordCounts `json:"crowded" nullable:"false" doc:"Those with more than key_rate simultaneous deliveries in a minute."`
+	Crowded  []recordCounts `json:"crowded" nullable:"false" doc:"Those with crowd deliveries at once within a minute, or more."`
 	Failing  []recordCounts `json:"failing" nullable:"false" doc:"Those with the most failed attempts."`
 }
 
@@ -109,7 +109,7 @@ func getFigures(x *exchange, in *figuresInput) (*reply[figuresBody], error) {
 		return nil, err
 	}
 	out := figuresBody{
-		From: r.From, To: r.To, StepSeconds: int(r.Step / time.Second), Nodes: r.Nodes, Alone: r.Alone, KeyRate: r.KeyRate, Total: sumsOf(&r.Total),
+		From: r.From, To: r.To, StepSeconds: int(r.Step / time.Second), Nodes: r.Nodes, Alone: r.Alone, Crowd: r.Crowd, Total: sumsOf(&r.Total),
 		Operations: []operationSums{}, Series: []series{}, Points: []point{},
 		Repeated: recordCountsOf(r.Repeated), Crowded: recordCountsOf(r.Crowded), Failing: recordCountsOf(r.Failing),
 	}

@@ -386,10 +386,12 @@ type Purge struct {
 	Interval Duration `json:"interval" default:"1m" range:"1s,24h"`
 }
 
-// Metrics says where metrics go.
+// Metrics says where metrics go, and what counts as a crowd.
 type Metrics struct {
 	// URL to which metrics are pushed by OTLP over HTTP, such as http://collector:4318/v1/metrics. By default none, unless OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is set. The other variables of OpenTelemetry count as well.
 	OTLP string `json:"otlp,omitzero" secret:"url" format:"http"`
+	// From how many deliveries of one key at once, within a minute and with the one that runs, semel_crowded_keys_total counts the key, so that the alert SemelCrowdedKey is raised.
+	Crowded int `json:"crowded" default:"11" range:"2,1000000"`
 }
 
 // Log configures the log.

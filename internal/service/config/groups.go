@@ -56,7 +56,7 @@ func (a *Accepting) UpstreamSecrets() ([]string, error) {
 
 // Telemetry says what the service reports about itself.
 type Telemetry struct {
-	// Where metrics go, beside GET /metrics of the admin listener.
+	// Where metrics go, beside GET /metrics of the admin listener, and what counts as a crowd.
 	Metrics Metrics `json:"metrics,omitzero"`
 	// Where traces go.
 	Traces Traces `json:"traces,omitzero"`

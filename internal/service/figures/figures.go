@@ -41,9 +41,11 @@ const maxRecords = 20_000
 
 // Options configures [New].
 type Options struct {
-	// KeyRate is how many simultaneous deliveries a key may have in a minute before the
-	// figures list its record. Defaults to 10.
-	KeyRate int
+	// Crowd is from how many deliveries of one key at once, within a minute and with the one
+	// that runs, the figures list its record and call Crowded with its operation, once in
+	// that minute. Defaults to 11.
+	Crowd   int
+	Crowded func(operation string)
 	// Interval is how long counts are gathered before they are written. Defaults to one
 	// second.
 	Interval time.Duration
@@ -79,7 +81,7 @@ func New(st semel.Store, opts *Options) *Figures {
 	if opts != nil {
 		f.opts = *opts
 	}
-	f.opts.KeyRate = cmp.Or(f.opts.KeyRate, 10)
+	f.opts.Crowd = cmp.Or(f.opts.Crowd, 11)
 	f.opts.Interval = cmp.Or(f.opts.Interval, time.Second)
 	f.own.init(st)
 	f.peers.cache = map[string]peer{}
@@ -107,7 +109,7 @@ func (f *Figures) decided(e semel.Decided) {
 		t := f.of(e.ID, e.At)
 		t.Duplicates++
 		if met {
-			t.meet(e.At)
+			f.meet(t, e.At)
 		}
 	}
 }
@@ -176,13 +178,17 @@ func (f *Figures) of(id semel.ID, at time.Time) *tally {
 	return t
 }
 
-func (t *tally) meet(at time.Time) {
+// meet counts a delivery that met the running one.
+func (f *Figures) meet(t *tally, at time.Time) {
 	t.Simultaneous++
 	if m := at.Unix() / 60; m != t.minute {
 		t.minute, t.inMinute = m, 0
 	}
 	t.inMinute++
 	t.Peak = max(t.Peak, t.inMinute)
+	if 1+t.inMinute == int64(f.opts.Crowd) && f.opts.Crowded != nil {
+		f.opts.Crowded(t.ID.Operation)
+	}
 }
 
 // prune makes room for half of maxRecords: it forgets the records with the lowest counts.

@@ -24,9 +24,11 @@ type node struct {
 	stop    func()
 }
 
-func start(t *testing.T, st semel.Store) *node {
+func start(t *testing.T, st semel.Store) *node { return startWith(t, st, nil) }
+
+func startWith(t *testing.T, st semel.Store, opts *figures.Options) *node {
 	t.Helper()
-	n := &node{figures: figures.New(st, nil)}
+	n := &node{figures: figures.New(st, opts)}
 	events := n.figures.Events()
 	events.Unswept = func(semel.Unswept) {}
 	var err error
@@ -99,6 +101,41 @@ func TestDuplicateShareIsMeasured(t *testing.T) {
 			t.Errorf("%d points, the last is %+v", len(r.Points), last)
 		}
 	})
+}
+
+// TestFromHowManyDeliveriesAKeyIsCrowded is a setting: two at once are enough, if you say so.
+func TestFromHowManyDeliveriesAKeyIsCrowded(t *testing.T) {
+	clause.Proves(t, "MAP-MON.6")
+	for _, c := range []struct{ setting, from int }{{2, 2}, {3, 3}, {0, 11}} {
+		synctest.Test(t, func(t *testing.T) {
+			told := map[string]int{}
+			n := startWith(t, memstore.New(), &figures.Options{Crowd: c.setting, Crowded: func(operation string) { told[operation]++ }})
+			meet := func(key string, deliveries int) {
+				n.deliver(t, "pay", key, func() error {
+					for range deliveries - 1 { // beside the one that runs
+						if ans, err := n.Begin(t.Context(), semel.Call{Tenant: "acme", Principal: "p", Operation: "pay", Key: key, Door: "http"}); err != nil || ans.Decision != semel.InFlight {
+							t.Error(ans.Decision, err)
+						}
+					}
+					return nil
+				})
+			}
+			meet("a few", c.from-1)
+			pass(time.Minute)
+			meet("a few more", c.from-1)
+			if len(told) != 0 || len(n.report(t, time.Hour).Crowded) != 0 {
+				t.Errorf("%d at once are a crowd of %d: %v", c.from-1, c.from, told)
+			}
+			meet("crowd", c.from)
+			if r := n.report(t, time.Hour); told["pay"] != 1 || len(r.Crowded) != 1 || r.Crowded[0].ID.Key != "crowd" || r.Crowd != c.from {
+				t.Errorf("%d at once: told %v, listed %+v", c.from, told, r.Crowded)
+			}
+			meet("more", c.from+2)
+			if told["pay"] != 2 {
+				t.Errorf("%d at once are told %d times", c.from+2, told["pay"]-1)
+			}
+		})
+	}
 }
 
 func TestSimultaneousDeliveriesAreCountedAndListed(t *testing.T) {

@@ -22,17 +22,17 @@ type Report struct {
 	// Alone says that the store doesn't answer: these are this process's own figures, and
 	// others' as it last read them.
 	Alone bool
-	// KeyRate is [Options].KeyRate.
-	KeyRate int
+	// Crowd is [Options].Crowd.
+	Crowd int
 
 	Total      Sums
 	Operations []Operation // the one with the most duplicates first
 	Series     []Count     // in order of door, operation and what
 	Points     []Point     // one for each step, the oldest first
 
-	// Repeated are the records with the most duplicates, Crowded the ones with more than
-	// KeyRate simultaneous deliveries in a minute, and Failing the ones with the most failed
-	// attempts. Each has up to 50.
+	// Repeated are the records with the most duplicates, Crowded the ones that had Crowd
+	// deliveries at once, and Failing the ones with the most failed attempts. Each has up to
+	// 50.
 	Repeated, Crowded, Failing []Record
 }
 
@@ -117,7 +117,7 @@ func (f *Figures) Read(ctx context.Context, d time.Duration) (*Report, error) {
 		return nil, ctx.Err()
 	}
 	nodes = append(slices.Clip(nodes), f.mine(now.Time().Unix()))
-	r := &Report{To: now.Time().UTC(), Step: time.Minute, Nodes: len(nodes), Alone: err != nil, KeyRate: f.opts.KeyRate}
+	r := &Report{To: now.Time().UTC(), Step: time.Minute, Nodes: len(nodes), Alone: err != nil, Crowd: f.opts.Crowd}
 	if d > KeptMinutes {
 		r.Step = time.Hour
 	}
@@ -199,7 +199,7 @@ func (r *Report) fill(nodes []counted) {
 	for _, rec := range records {
 		repeated.offer(rec, orders[0], maxListed)
 		failing.offer(rec, orders[2], maxListed)
-		if rec.Peak > int64(r.KeyRate) {
+		if 1+rec.Peak >= int64(r.Crowd) {
 			crowded.offer(rec, orders[1], maxListed)
 		}
 	}

@@ -38,7 +38,8 @@ func BenchmarkProxy(b *testing.B) {
 		b.Fatal(err)
 	}
 	st := memstore.New()
-	m, f := metrics.New(func(metrics.Set) {}), figures.New(st, nil)
+	m := metrics.New(func(metrics.Set) {})
+	f := figures.New(st, &figures.Options{Crowded: m.Crowded})
 	ctx, cancel := context.WithCancel(b.Context())
 	b.Cleanup(cancel)
 	go f.Run(ctx)

@@ -36,25 +36,17 @@ type Metrics struct {
 	added          cache[prometheus.Observer] // by door
 
 	mu    sync.Mutex
-	crowd map[semel.ID]int // simultaneous deliveries in minute
-	since int64
 	purge time.Time
 	open  time.Time // when a request failed open last
 	pause map[string]bool
 }
-
-// crowdFrom is how many simultaneous deliveries of a key in a minute make a crowd.
-const crowdFrom = 11
-
-// maxCrowds bounds the keys that are watched for a crowd at one time.
-const maxCrowds = 10_000
 
 // New makes the metrics of a node. observe sets the gauges of the table that nobody counts; it
 // is called for each scrape, and may leave out gauges without a value.
 func New(observe func(Set)) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(), counters: map[string]*prometheus.CounterVec{}, times: map[string]*prometheus.HistogramVec{},
-		gauges: map[string]*prometheus.Desc{}, observe: observe, crowd: map[semel.ID]int{}, pause: map[string]bool{},
+		gauges: map[string]*prometheus.Desc{}, observe: observe, pause: map[string]bool{},
 	}
 	for _, t := range Table {
 		switch t.Kind {
@@ -196,7 +188,6 @@ func (m *Metrics) Events() *semel.Events {
 			}
 			if e.Decision == semel.InFlight || e.Waited > 0 {
 				m.count("semel_simultaneous_deliveries_total", 1, e.Door, e.ID.Operation)
-				m.crowds(e.ID, e.At)
 			}
 		},
 		Ended: func(e semel.Ended) {
@@ -237,21 +228,8 @@ func (m *Metrics) Events() *semel.Events {
 	}
 }
 
-// crowds counts a key's simultaneous deliveries in this minute.
-func (m *Metrics) crowds(id semel.ID, at time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if minute := at.Unix() / 60; minute != m.since {
-		m.since = minute
-		clear(m.crowd)
-	}
-	if _, ok := m.crowd[id]; !ok && len(m.crowd) >= maxCrowds {
-		return
-	}
-	if m.crowd[id]++; m.crowd[id] == crowdFrom {
-		m.count("semel_crowded_keys_total", 1, id.Operation)
-	}
-}
+// Crowded counts a key that had too many deliveries at once. Figures tell.
+func (m *Metrics) Crowded(operation string) { m.count("semel_crowded_keys_total", 1, operation) }
 
 // Dispatched are for a dispatcher's options; more are called as well.
 func (m *Metrics) Dispatched(more *dispatch.Events) *dispatch.Events {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/internal/service/figures"
 	"github.com/semelhq/semel/internal/service/metrics"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
@@ -42,9 +43,12 @@ func expect(t *testing.T, got string, lines ...string) {
 func TestDeliveriesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := metrics.New(func(metrics.Set) {})
-		events := m.Events()
+		st := m.Store(memstore.New())
+		events, counted := m.Events(), figures.New(st, &figures.Options{Crowded: m.Crowded}).Events()
 		events.Unswept = func(semel.Unswept) {}
-		e, err := semel.New(m.Store(memstore.New()), &semel.Options{Operations: []semel.Operation{{Name: "pay"}}, Events: events})
+		decided := events.Decided
+		events.Decided = func(e semel.Decided) { decided(e); counted.Decided(e) }
+		e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}, Events: events})
 		if err != nil {
 			t.Fatal(err)
 		}

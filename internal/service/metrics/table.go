@@ -45,7 +45,7 @@ var Labels = map[string]string{
 var Table = []Metric{
 	{"semel_decisions_total", Counter, "Deliveries by what they got. Those that didn't get execute are duplicates.", []string{"door", "operation", "decision"}},
 	{"semel_simultaneous_deliveries_total", Counter, "Deliveries that met a running attempt: they got in_flight, or waited for its outcome.", []string{"door", "operation"}},
-	{"semel_crowded_keys_total", Counter, "Keys that had more than ten simultaneous deliveries within a minute, each once for every such minute. GET /v1/figures lists the records.", []string{"operation"}},
+	{"semel_crowded_keys_total", Counter, "Keys that had as many deliveries at once within a minute as metrics.crowded says, eleven by default, each once for every such minute. GET /v1/figures lists the records.", []string{"operation"}},
 	{"semel_refused_requests_total", Counter, "Requests that a door has refused, with an engine's decision or without one.", []string{"door", "code"}},
 	{"semel_failed_open_requests_total", Counter, "Requests that ran without a guard because the store didn't answer and their route has store_down: fail_open. They may have happened twice.", []string{"door", "operation"}},
 	{"semel_failing_open", Gauge, "1 if there was such a request in the last five minutes.", nil},

@@ -82,7 +82,7 @@ export function OverviewScreen() {
 			<div>
 				${!f.live && html`<section class="card"><h2>Added latency <small>what Semel adds to a delivery</small></h2><${LatencyChart} f=${f} /></section>`}
 				<section class="card"><h2>Repeated keys</h2><${Records} list=${f.repeated} what="duplicates" none="No key came twice." /></section>
-				${f.crowded.length > 0 && html`<section class="card"><h2>Keys that come at the same time <small>more than ${f.key_rate} in a minute</small></h2><${Records} list=${f.crowded} what="peak" /></section>`}
+				${f.crowded.length > 0 && html`<section class="card"><h2>Keys that come at the same time <small>${f.crowd} or more within a minute</small></h2><${Records} list=${f.crowded} what="peak" /></section>`}
 			</div>
 		</div>`}
 		${f.live && html`<p class="faint">These figures are of this node's last ${all.length} events: the figures over all nodes are for admins of all tenants, where the service keeps them.</p>`}`}`;
