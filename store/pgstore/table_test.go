@@ -97,6 +97,41 @@ func TestTableOfTheMap(t *testing.T) {
 	}
 }
 
+// TestTheArchiveHasTheNamesOfTheMap: what left the log is found in the archive by the names that
+// it had there, and each member of its identity has its own.
+func TestTheArchiveHasTheNamesOfTheMap(t *testing.T) {
+	clause.Proves(t, "MAP-EXP.6", "CORE-ID.3")
+	st, database := open(t, Options{})
+	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay", KeepPayload: true}}})
+	noError(t, err)
+	rows := func(view string) (text string) {
+		noError(t, pgtest.Shared(t).Conn(t, database).QueryRow(t.Context(), `SELECT coalesce(string_agg(concat_ws(' ', idempotency_key, operation_type, request_payload, response_payload, status,
+			created_at <= updated_at, updated_at < expires_at, user_id, session_id, tenant, principal, coalesce(scope, 'NULL')), '; ' ORDER BY idempotency_key), '') FROM semel.`+view).Scan(&text))
+		return text
+	}
+	for _, call := range []semel.Call{
+		{Key: "order-1", Scope: "session=s1", Attributes: store.Attributes{"user_id": "ann", "session_id": "s1"}},
+		{Key: "order-2"},
+	} {
+		call.Tenant, call.Principal, call.Operation, call.Payload = "shop", "web", "pay", []byte(`{"amount":12}`)
+		_, err := engine.Do(t.Context(), call, func(context.Context, semel.Execution) (semel.Result, error) {
+			return semel.Result{Data: []byte(`{"paid":true}`)}, nil
+		})
+		noError(t, err)
+	}
+	const want = `order-1 pay {"amount": 12} {"paid": true} completed t t ann s1 shop web session=s1; order-2 pay {"amount": 12} {"paid": true} completed t t shop web NULL`
+	if got := rows("idempotency_log"); got != want {
+		t.Errorf("the log has\n%s, want\n%s", got, want)
+	}
+	page, err := st.Search(t.Context(), store.Query{})
+	noError(t, err)
+	noError(t, st.Archive(t.Context(), page.Records))
+	pgtest.Shared(t).Exec(t, database, "DELETE FROM semel.semel_records")
+	if log, archived := rows("idempotency_log"), rows("idempotency_log_archive"); log != "" || archived != want {
+		t.Errorf("the log has\n%s, and the archive\n%s, want\n%s", log, archived, want)
+	}
+}
+
 // TestAnswersAreJSONInTheTable: whatever the headers of a recorded answer, its body is JSON in
 // the view where it is JSON, and null where it isn't.
 func TestAnswersAreJSONInTheTable(t *testing.T) {
