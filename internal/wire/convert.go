@@ -10,9 +10,8 @@ import (
 // RecordOf shows a record, without the decisions about its deliveries.
 func RecordOf(rec *semel.Record) Record {
 	key, _ := rec.ID.Number()
-	_, scope := rec.ID.Scope()
 	v := Record{
-		ID: rec.ID.Encode(), Tenant: rec.ID.Tenant, Principal: rec.ID.Principal, Scope: scope, Door: rec.Door, Sequence: rec.Sequence, Key: key, Operation: rec.ID.Operation,
+		ID: rec.ID.Encode(), Owner: OwnerOf(&rec.ID), Door: rec.Door, Sequence: rec.Sequence, Key: key, Operation: rec.ID.Operation,
 		BoundTo: rec.BoundTo, PayloadHash: rec.Fingerprint, Status: rec.State, Disposition: rec.Disposition,
 		Held: rec.Held, HeldReason: rec.HeldReason,
 		KeptResult: keptResult(rec.Result), Error: (*Failure)(rec.Failure), Settled: (*Settled)(rec.Settled), Fence: rec.Fence, Attempt: rec.Attempt, Holder: rec.Holder,
@@ -63,7 +62,7 @@ func (v *Record) Value() (*semel.Record, error) {
 			return nil, fmt.Errorf("the record has no %s", m.name)
 		}
 	}
-	id := semel.ID{Tenant: v.Tenant, Principal: v.Principal, Operation: v.Operation, Key: v.Key}
+	id := semel.ID{Tenant: v.Tenant, Principal: v.principal(), Operation: v.Operation, Key: v.Key}
 	if whole, err := store.DecodeID(v.ID); err == nil {
 		id = whole // with the number of the call in its sequence
 	}

@@ -1,17 +1,42 @@
 package wire
 
 import (
+	"strings"
+
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
 )
 
+// Owner says whose a key is, each part under its own name.
+type Owner struct {
+	Tenant    string `json:"tenant"`
+	Principal string `json:"principal" doc:"Whose keys they are; empty where the operation shares its keys within the tenant."`
+	Scope     string `json:"scope,omitempty" doc:"What the keys of the call are unique in beside its tenant and principal, such as session=s1."`
+}
+
+// OwnerOf says whose key an identity has. A refusal that is kept apart for its caller has
+// neither principal nor scope: bound_to says whose it is.
+func OwnerOf(id *semel.ID) Owner {
+	principal, scope := id.Scope()
+	if strings.Contains(scope, store.ScopeMark) {
+		scope = ""
+	}
+	return Owner{id.Tenant, principal, scope}
+}
+
+// principal has the scope, too, as in [semel.ID].
+func (o *Owner) principal() string {
+	if o.Scope == "" {
+		return o.Principal
+	}
+	return o.Principal + store.ScopeMark + o.Scope
+}
+
 // Record is a record: the fields of the core model, and everything else that the API
 // shows.
 type Record struct {
-	ID          string            `json:"id" doc:"Names the record in addresses. It isn't a secret: anybody can read tenant, principal, operation and key from it."`
-	Tenant      string            `json:"tenant"`
-	Principal   string            `json:"principal" doc:"The scope of the key; empty where the operation shares its keys within the tenant."`
-	Scope       string            `json:"scope,omitempty" doc:"What the keys of the call are unique in beside its principal, such as session=s1; after the sign U+241F it is also in principal."`
+	ID string `json:"id" doc:"Names the record in addresses. It isn't a secret: anybody can read tenant, principal, operation and key from it."`
+	Owner
 	Sequence    uint64            `json:"sequence,omitempty" doc:"The number of the call among those of its key, for a sequenced operation."`
 	Door        string            `json:"door,omitempty" doc:"The door that the call came through: api, http and others."`
 	Key         string            `json:"idempotency_key"`

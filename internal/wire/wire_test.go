@@ -166,7 +166,7 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 	}
 }
 
-// TestTheScopeOfACallHasANameOfItsOwn, and is still in what names the record.
+// TestTheScopeOfACallHasANameOfItsOwn, and none has the sign that joins them in the identity.
 func TestTheScopeOfACallHasANameOfItsOwn(t *testing.T) {
 	clause.Proves(t, "CORE-ID.3")
 	rec := record()
@@ -175,8 +175,19 @@ func TestTheScopeOfACallHasANameOfItsOwn(t *testing.T) {
 	if err := json.Unmarshal(encoded(t, RecordOf(rec)), &members); err != nil {
 		t.Fatal(err)
 	}
-	if members.Tenant != rec.ID.Tenant || members.Principal != rec.ID.Principal || members.Scope != "session=s1" {
+	if members.Tenant != rec.ID.Tenant || members.Principal != "shop" || members.Scope != "session=s1" {
 		t.Errorf("%+v", members)
+	}
+	v := RecordOf(rec)
+	for _, id := range []string{v.ID, ""} { // a program may not know the record's name
+		v.ID = id
+		if back, err := v.Value(); err != nil || back.ID != rec.ID {
+			t.Errorf("named %q it is read back as %+v, %v, want %+v", id, back, err, rec.ID)
+		}
+	}
+	rec.ID.Principal = store.ScopeMark + "digest" + store.ScopeMark + "digest" // a refusal that is kept apart
+	if text := string(encoded(t, RecordOf(rec))); strings.Contains(text, store.ScopeMark) {
+		t.Errorf("people see the sign: %s", text)
 	}
 	rec.ID.Principal = "shop"
 	if text := string(encoded(t, RecordOf(rec))); strings.Contains(text, `"scope"`) {

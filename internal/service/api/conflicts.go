@@ -10,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/conflicts"
+	"github.com/semelhq/semel/internal/wire"
 )
 
 // conflictList has the conflicts of the last days.
@@ -20,9 +21,8 @@ type conflictList struct {
 
 // conflict is a [conflicts.Conflict].
 type conflict struct {
-	Record    string `json:"record" doc:"The record's id."`
-	Tenant    string `json:"tenant"`
-	Principal string `json:"principal" doc:"The scope of the key; empty where the operation shares its keys within the tenant."`
+	Record string `json:"record" doc:"The record's id."`
+	wire.Owner
 	Operation string `json:"operation"`
 	Key       string `json:"idempotency_key"`
 	// Decisions counts the refusals.
@@ -80,7 +80,7 @@ func listConflicts(x *exchange, _ *struct{}) (*reply[conflictList], error) {
 	for i := range list {
 		c := &list[i]
 		out.Conflicts = append(out.Conflicts, conflict{
-			c.ID.Encode(), c.ID.Tenant, c.ID.Principal, c.ID.Operation, c.ID.Key, c.Decisions, c.Principals, moment(c.First), moment(c.Last),
+			c.ID.Encode(), wire.OwnerOf(&c.ID), c.ID.Operation, c.ID.Key, c.Decisions, c.Principals, moment(c.First), moment(c.Last),
 		})
 	}
 	return &reply[conflictList]{out}, nil

@@ -24,7 +24,8 @@ import (
 
 // Qualifiers lists what a query may contain, for help texts.
 const Qualifiers = `  tenant:NAME      of one tenant; tenant:"" is the empty one
-  principal:NAME   whose keys they are
+  principal:NAME   whose keys they are, outside of a scope; NAME* for all of NAME's
+  scope:SCOPE      with principal:NAME, in this scope, such as session=s1
   operation:NAME   of one operation; operation:pay* of those that begin so
   key:KEY          with this key; key:KEY* with one that begins so
   call:NAME        of one call, named as a record, in a problem or in a log
@@ -74,8 +75,10 @@ func (e *Error) Error() string {
 // set has a function for each qualifier, which puts its value into the query or says why it
 // can't.
 var set = map[string]func(q *store.Query, value string) (wrong string){
-	"tenant":    func(q *store.Query, v string) string { q.Tenant = &v; return "" },
-	"principal": func(q *store.Query, v string) string { q.Principal = v; return "" },
+	"tenant": func(q *store.Query, v string) string { q.Tenant = &v; return "" },
+	// What scope: has put there comes after the principal.
+	"principal": func(q *store.Query, v string) string { q.Principal = v + q.Principal; return "" },
+	"scope":     func(q *store.Query, v string) string { q.Principal += store.ScopeMark + v; return "" },
 	"operation": func(q *store.Query, v string) string { q.Operation = v; return "" },
 	"key":       func(q *store.Query, v string) string { q.Key = v; return "" },
 	// These are what clients write for key:KEY* whatever KEY has.
@@ -190,7 +193,7 @@ func parseAge(value string) (age time.Duration, ok bool) {
 }
 
 // names are the qualifiers, in the order in which errors list them.
-var names = []string{"operation", "state", "key", "call", "principal", "tenant", "fingerprint", "attribute", "before", "after", "created", "held", "unverified"}
+var names = []string{"operation", "state", "key", "call", "principal", "scope", "tenant", "fingerprint", "attribute", "before", "after", "created", "held", "unverified"}
 
 // Names are what qualifiers of a query begin with, for completion.
 func Names() []string {

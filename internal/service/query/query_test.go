@@ -38,6 +38,8 @@ func TestParse(t *testing.T) {
 			Before: at("2026-02-01T00:00:00Z"), After: at("2026-01-01T10:30:00.5Z"), Held: true,
 		}},
 		{"a value goes on after a colon", "key:a:b:c", store.Query{Key: "a:b:c"}},
+		{"a scope", "principal:shop scope:session=s1", store.Query{Principal: "shop" + store.ScopeMark + "session=s1"}},
+		{"a scope before its principal", "scope:session=s1 principal:shop", store.Query{Principal: "shop" + store.ScopeMark + "session=s1"}},
 		{"a quote inside a value is part of it", `key:a"b`, store.Query{Key: `a"b`}},
 		{"a quoted value has spaces and escapes", `key:"a \"b\"\n:é" held`, store.Query{Key: "a \"b\"\n:é", Held: true}},
 		{"held may be written in full", "held:true", store.Query{Held: true}},
@@ -73,7 +75,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestProblems(t *testing.T) {
-	const all = "operation, state, key, call, principal, tenant, fingerprint, attribute, before, after, created, held, unverified"
+	const all = "operation, state, key, call, principal, scope, tenant, fingerprint, attribute, before, after, created, held, unverified"
 	for _, test := range []struct{ name, text, want string }{
 		{"an unknown qualifier gets a near one", "sate:failed", "column 1: there is no such qualifier, did you mean state?"},
 		{"so do two letters that changed places", "oepration:x", "column 1: there is no such qualifier, did you mean operation?"},

@@ -36,9 +36,8 @@ ones: messages that the receiver refused, that were tried too often, or are too 
 // messageLine is what --json prints of a message: the identity of its call, as the record's
 // JSON has it, and the message itself.
 type messageLine struct {
-	Record    string `json:"record"`
-	Tenant    string `json:"tenant"`
-	Principal string `json:"principal"`
+	Record string `json:"record"`
+	wire.Owner
 	Operation string `json:"operation"`
 	Key       string `json:"idempotency_key"`
 	wire.Outgoing
@@ -47,11 +46,11 @@ type messageLine struct {
 
 func messageLineOf(f *dispatch.Found) messageLine {
 	id := &f.Call
-	return messageLine{id.Encode(), id.Tenant, id.Principal, id.Operation, id.Key, wire.OutgoingOf(&f.Message), wire.Base64(f.Message.Payload)}
+	return messageLine{id.Encode(), wire.OwnerOf(id), id.Operation, id.Key, wire.OutgoingOf(&f.Message), wire.Base64(f.Message.Payload)}
 }
 
-const messageFields = `record (the id of its record) and that record's tenant, principal, operation and
-idempotency_key; id, name, destination, content_type, payload_bytes, payload_base64,
+const messageFields = `record (the id of its record) and that record's tenant, principal, scope, operation
+and idempotency_key; id, name, destination, content_type, payload_bytes, payload_base64,
 order, state, tries, next_at, created_at, settled_at and error (code, message). Members
 that don't apply are left out. A service doesn't show payloads`
 

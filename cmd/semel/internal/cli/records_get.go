@@ -16,6 +16,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/service/query"
+	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 )
 
@@ -89,17 +90,20 @@ func (n *recordName) find(ctx context.Context, cmd *cobra.Command, recs client.R
 	case 1:
 		return found[0], nil
 	}
-	return rec, ambiguous("several callers have used the key %s; say whose record you mean:", id.Key, found, more, func(rec *semel.Record) string {
-		return fmt.Sprintf("--tenant %q --principal %q", rec.ID.Tenant, rec.ID.Principal)
-	})
+	return rec, ambiguous("several callers have used the key %s; give the name of the record you mean:", id.Key, found, more)
 }
 
 // ambiguous says that a name has several records, and lists them.
-func ambiguous(format, name string, found []semel.Record, more bool, row func(*semel.Record) string) error {
+func ambiguous(format, name string, found []semel.Record, more bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, format, printable(name))
 	for i := range found {
-		b.WriteString("\n  " + row(&found[i]))
+		rec, owner := &found[i], wire.OwnerOf(&found[i].ID)
+		fmt.Fprintf(&b, "\n  %s  %s, key %s, tenant %q, principal %q, ", rec.ID.Encode(), printable(rec.ID.Operation), printable(rec.ID.Key), owner.Tenant, owner.Principal)
+		if owner.Scope != "" {
+			fmt.Fprintf(&b, "scope %q, ", owner.Scope)
+		}
+		b.WriteString(stateOf(rec))
 	}
 	if more {
 		b.WriteString("\n  and more")
@@ -116,9 +120,7 @@ func (n *recordName) findOnly(ctx context.Context, recs client.Records) (semel.R
 	case len(found) == 1 && !more:
 		return found[0], nil
 	}
-	return semel.Record{}, ambiguous("several calls have the name %s; say which one you mean:", n.name, found, more, func(rec *semel.Record) string {
-		return fmt.Sprintf("%s  %s, key %s, of %s, %s", rec.ID.Encode(), printable(rec.ID.Operation), printable(rec.ID.Key), short(rec.ID.Principal, shortPrincipal), stateOf(rec))
-	})
+	return semel.Record{}, ambiguous("several calls have the name %s; say which one you mean:", n.name, found, more)
 }
 
 // find finds the newest calls with a name, at most maxNamesakes. With look, the name may also be
@@ -185,14 +187,13 @@ body or body_base64. Members that don't apply are left out.`,
 
 // printRecord shows a whole record to people.
 func printRecord(out io.Writer, rec *semel.Record) error {
-	l := newLabels(out)
+	l, owner := newLabels(out), wire.OwnerOf(&rec.ID)
 	l.line("record", "%s", rec.ID.Encode())
 	l.line("operation", "%s", printable(rec.ID.Operation))
 	l.line("key", "%s", printable(rec.ID.Key))
-	l.line("tenant", "%s", printable(rec.ID.Tenant))
-	l.line("principal", "%s", printable(rec.ID.Principal))
-	_, scope := rec.ID.Scope()
-	l.text("scope", scope)
+	l.line("tenant", "%s", printable(owner.Tenant))
+	l.line("principal", "%s", printable(owner.Principal))
+	l.text("scope", owner.Scope)
 	l.line("state", "%s", stateOf(rec))
 	l.text("held because", rec.HeldReason)
 	l.line("attempt", "%d, fence %d, by %s for %s", rec.Attempt, rec.Fence, printable(rec.Holder), printable(rec.Principal))

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/wire"
 )
 
 // recordTable shows records to people, one in a row.
@@ -26,7 +27,7 @@ func newRecordTable(w io.Writer, wide bool) *recordTable {
 	t := &recordTable{w: newTable(w), wide: wide, now: time.Now()}
 	head := "AGE\tSTATE\tOPERATION\tKEY\tPRINCIPAL\tWHY"
 	if wide {
-		head = "CREATED\tAGE\tSTATE\tATTEMPT\tOPERATION\tKEY\tTENANT\tPRINCIPAL\tRECORD\tWHY"
+		head = "CREATED\tAGE\tSTATE\tATTEMPT\tOPERATION\tKEY\tTENANT\tPRINCIPAL\tSCOPE\tRECORD\tWHY"
 	}
 	fmt.Fprintln(t.w, head)
 	return t
@@ -43,14 +44,14 @@ func (t *recordTable) row(rec *semel.Record) {
 	if rec.Held && t.held == nil {
 		t.held = rec
 	}
-	age, id := ageOf(t.now.Sub(rec.CreatedAt.Time())), &rec.ID
+	age, id, owner := ageOf(t.now.Sub(rec.CreatedAt.Time())), &rec.ID, wire.OwnerOf(&rec.ID)
 	if t.wide {
-		fmt.Fprintf(t.w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", when(rec.CreatedAt), age, stateOf(rec), rec.Attempt,
-			printable(id.Operation), printable(id.Key), printable(id.Tenant), printable(id.Principal), id.Encode(), printable(whyOf(rec)))
+		fmt.Fprintf(t.w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when(rec.CreatedAt), age, stateOf(rec), rec.Attempt,
+			printable(id.Operation), printable(id.Key), printable(owner.Tenant), printable(owner.Principal), printable(owner.Scope), id.Encode(), printable(whyOf(rec)))
 		return
 	}
 	fmt.Fprintf(t.w, "%s\t%s\t%s\t%s\t%s\t%s\n", age, stateOf(rec),
-		printable(id.Operation), printable(id.Key), short(id.Principal, shortPrincipal), short(whyOf(rec), shortWhy))
+		printable(id.Operation), printable(id.Key), short(owner.Principal, shortPrincipal), short(whyOf(rec), shortWhy))
 }
 
 func (t *recordTable) flush() error { return t.w.Flush() }

@@ -12,6 +12,7 @@ import (
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/cmd/semel/internal/tail"
 	"github.com/semelhq/semel/internal/service/query"
+	"github.com/semelhq/semel/internal/wire"
 )
 
 // tailLine is what semel tail --json prints of an event.
@@ -19,6 +20,7 @@ type tailLine struct {
 	ID        string          `json:"id"`
 	Event     string          `json:"event"`
 	Principal string          `json:"principal,omitempty"`
+	Scope     string          `json:"scope,omitempty"`
 	Key       string          `json:"idempotency_key,omitempty"`
 	Data      json.RawMessage `json:"data"`
 }
@@ -40,8 +42,8 @@ that the node still has. If the node goes away, the command keeps trying.
 
 Each node has its own events: name one with --url.
 
-The JSON is one object per line, with id, event, principal, idempotency_key, and data as
-the API describes it for GET /v1/decisions.
+The JSON is one object per line, with id, event, principal, scope, idempotency_key, and
+data as the API describes it for GET /v1/decisions.
 
 ` + runningLong,
 		Example: `  semel tail
@@ -97,7 +99,8 @@ func printEvents(cmd *cobra.Command, service *client.Client, last string, filter
 		case !filter.Matches(e):
 			continue
 		case asJSON:
-			err = enc.Encode(tailLine{e.Seq, e.Kind, e.ID.Principal, e.ID.Key, e.Data})
+			owner := wire.OwnerOf(&e.ID)
+			err = enc.Encode(tailLine{e.Seq, e.Kind, owner.Principal, owner.Scope, e.ID.Key, e.Data})
 		default:
 			_, err = fmt.Fprintln(out, e.Line())
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/behind"
 	"github.com/semelhq/semel/internal/service/query"
+	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 )
 
@@ -155,8 +156,7 @@ func (s *story) print(out io.Writer, src *recordSource) error {
 	l := labels{w, "  "}
 	l.line("record", "%s", id.Encode())
 	l.line("in logs", "%s", printable(id.String()))
-	_, scope := id.Scope()
-	l.text("scope", scope)
+	l.text("scope", wire.OwnerOf(id).Scope)
 	if s.Record.Decisions != nil {
 		// nodes may not have written newer counts yet
 		l.line("deliveries", "%s, counted up to %s", counted(s.Record.Decisions), when(store.InstantOf(time.Now().Add(-behind.Pause))))

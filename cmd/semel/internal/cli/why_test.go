@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/internal/tally"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pebblestore"
@@ -71,11 +73,21 @@ func TestWhy(t *testing.T) {
 	if strings.Contains(out, "order-2") || strings.Contains(out, "order-3") {
 		t.Errorf("it names calls that have nothing to do with it:\n%s", out)
 	}
-	for _, command := range [][]string{{"why", "cart-1"}, {"records", "get", "cart-1"}} {
-		if out := run(ExitOK, command...); !strings.Contains(out, "scope") || !strings.Contains(out, "  session=s1\n") {
-			t.Errorf("%q doesn't say the scope:\n%s", command, out)
+	t.Run("a scope has its own name", func(t *testing.T) {
+		clause.Proves(t, "CORE-ID.3")
+		names := regexp.MustCompile(`(?s)(?i)"?tenant"?.*acme.*"?principal"?.*alice.*"?scope"?.*session=s1|TENANT +PRINCIPAL +SCOPE .*acme +alice +session=s1 `)
+		for _, command := range [][]string{
+			{"records", "get", "cart-1"}, {"records", "list", "--wide", "cart-1"}, {"records", "list", "--wide", "principal:alice", "scope:session=s1"},
+			{"records", "get", "--json", "cart-1"}, {"records", "list", "--json", "cart-1"}, {"why", "--json", "cart-1"},
+		} {
+			if out := run(ExitOK, command...); !names.MatchString(out) || strings.Contains(out, store.ScopeMark) {
+				t.Errorf("%q doesn't say tenant, principal and scope by their names:\n%s", command, out)
+			}
 		}
-	}
+		if out := run(ExitOK, "why", "cart-1"); !strings.Contains(out, "of alice in the tenant acme") || !strings.Contains(out, "  session=s1\n") || strings.Contains(out, store.ScopeMark) {
+			t.Errorf("it doesn't say the scope:\n%s", out)
+		}
+	})
 	if strings.Contains(out, "  scope ") {
 		t.Errorf("a call without a scope has one:\n%s", out)
 	}

@@ -21,7 +21,7 @@ async function* everything(q, signal) {
 }
 
 const columns = [
-	['record', (r) => r.id], ['tenant', (r) => r.tenant], ['principal', (r) => r.principal], ['operation', (r) => r.operation], ['key', (r) => r.idempotency_key], ['state', stateOf],
+	['record', (r) => r.id], ['tenant', (r) => r.tenant], ['principal', (r) => r.principal], ['scope', (r) => r.scope], ['operation', (r) => r.operation], ['key', (r) => r.idempotency_key], ['state', stateOf],
 	['attempt', (r) => r.attempt], ['fence', (r) => r.fence], ['door', (r) => r.door], ['created_at', (r) => r.created_at], ['ended_at', (r) => r.ended_at], ['held_reason', (r) => r.held_reason],
 	['settled_by', (r) => r.settled?.who || r.settled?.by], ['reason', (r) => r.settled?.reason],
 ];

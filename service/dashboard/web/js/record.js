@@ -177,6 +177,7 @@ const Identity = ({ rec }) => html`<section class="card"><h2>Record</h2><dl clas
 	<${Fact} name="Operation"><a href=${href('operations', rec.operation)}>${rec.operation}</a><//>
 	<${Fact} name="Tenant">${rec.tenant || html`<span class="faint">none</span>`}<//>
 	<${Fact} name="Principal"><span class="mono cut" title=${rec.principal}>${rec.principal || 'shared in the tenant'}</span><//>
+	${rec.scope && html`<${Fact} name="Scope"><span class="mono cut" title=${rec.scope}>${rec.scope}</span><//>`}
 	<${Fact} name="Door">${rec.door || '–'}<//>
 	<${Fact} name=${html`<${Word} name="fence">Fence<//>`}><span class="num">${rec.fence}</span>, attempt ${rec.attempt}<//>
 	${rec.holder && html`<${Fact} name="Node">${rec.holder}<//>`}

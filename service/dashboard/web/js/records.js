@@ -10,7 +10,7 @@ import { settledBy } from './words.js';
 
 const qualifiers = [
 	['state:', 'processing, completed, failed or held'], ['operation:', 'of one operation'], ['key:', 'with this key'], ['call:', 'any name of a call'],
-	['principal:', 'whose keys they are'], ['tenant:', 'of one tenant'], ['attribute:', 'NAME=VALUE'], ['fingerprint:', 'with this payload'],
+	['principal:', 'whose keys they are'], ['scope:', 'with principal:, in this scope'], ['tenant:', 'of one tenant'], ['attribute:', 'NAME=VALUE'], ['fingerprint:', 'with this payload'],
 	['after:', 'created then or later, such as 2026-01-31'], ['before:', 'created before then'], ['created<1h', 'created less than an hour ago'], ['created>1d', 'created longer ago'],
 ];
 const stateValues = ['held', 'processing', 'completed', 'failed'];
