@@ -53,8 +53,7 @@ func deliver(t *testing.T, h http.Handler, b binding) doortest.Deliver {
 		if b == rpc { // which answers with 200 whatever it refuses
 			return doortest.Reply{Code: got.code, Body: string(jsonscan.Member(w.Body.Bytes(), "result"))} // beside it is the delivery's id
 		}
-		// The value is replayed, not the line that the SDK ends after it.
-		return doortest.Reply{Status: w.Code, Code: got.code, Body: strings.TrimSuffix(w.Body.String(), "\n")}
+		return doortest.Reply{Status: w.Code, Code: got.code, Body: w.Body.String()}
 	}
 }
 

@@ -1,7 +1,9 @@
 package a2a
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/judge"
@@ -24,6 +26,8 @@ type outcome struct {
 	// binding, with its Status and Media.
 	Error  json.RawMessage `json:"error,omitempty"`
 	Status int             `json:"status,omitempty"`
+	// Tail is the white space behind Answer or Error, which JSON doesn't keep.
+	Tail string `json:"tail,omitempty"`
 }
 
 // outcomeOf is the outcome of a message that the agent has answered with a task or a message.
@@ -67,11 +71,22 @@ func (o *outcome) refusedEnding(found judge.Finding, maxResult int) semel.Ending
 
 // result is the outcome's recorded form. It leaves out an answer that is too large: then the
 // door asks the agent for the task, if there is one.
+//
+// What the agent said stays as it spelled it, so that a replay is the first answer byte for
+// byte: [json.Marshal] would write it in another way.
 func (o *outcome) result(most int) semel.Result {
-	data, err := json.Marshal(o)
-	if err != nil || len(data) > most {
-		small := outcome{State: o.State, Task: o.Task, Status: o.Status}
-		data, _ = json.Marshal(small) // which has strings and a number
+	small, _ := json.Marshal(outcome{State: o.State, Task: o.Task, Status: o.Status}) // which has strings and a number
+	name, said := "answer", o.Answer
+	if len(o.Error) > 0 {
+		name, said = "error", o.Error
+	}
+	tail := len(bytes.TrimRight(said, " \t\r\n"))
+	data, _ := json.Marshal(outcome{State: o.State, Task: o.Task, Final: o.Final, Status: o.Status, Tail: string(said[tail:])})
+	if tail > 0 {
+		data = slices.Concat(data[:len(data)-1], []byte(`,"`+name+`":`), said[:tail], []byte("}"))
+	}
+	if len(data) > most || canon.Check(data, canon.Exact) != nil {
+		data = small
 	}
 	return semel.Result{Data: data}
 }
@@ -87,6 +102,11 @@ func recorded(res semel.Result) (o outcome, ok bool) {
 	}
 	if json.Unmarshal(res.Data, &o) != nil || o.State == "" {
 		return outcome{}, false
+	}
+	for _, said := range []*json.RawMessage{&o.Answer, &o.Error} {
+		if len(*said) > 0 {
+			*said = append(*said, o.Tail...)
+		}
 	}
 	return o, true
 }

@@ -1,6 +1,7 @@
 package semelproxy_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -19,6 +20,7 @@ func TestDoor(t *testing.T) {
 			if err := work(); err != nil {
 				w.WriteHeader(http.StatusInternalServerError)
 			}
+			_, _ = io.WriteString(w, `{"charge": "ch_1",  "n": 1.0}`)
 		}))
 		t.Cleanup(upstream.Close)
 		u, err := url.Parse(upstream.URL)

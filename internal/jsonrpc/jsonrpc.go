@@ -4,7 +4,6 @@ package jsonrpc
 
 import (
 	"bytes"
-	"encoding/json"
 
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/jsonscan"
@@ -101,18 +100,21 @@ func ReadAnswer(text, id []byte) (result, failure []byte, ok bool) {
 	return result, failure, version == Version && known && (result == nil) != (failure == nil)
 }
 
-// Answer is an answer to the request with an id, with a result or an error.
+// Answer is an answer to the request with an id, with a result or an error as it is spelled.
 func Answer(id, result, failure []byte) []byte {
 	if id == nil {
 		id = []byte("null")
 	}
-	raw, _ := json.Marshal(struct { // whose members are valid
-		JSONRPC string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Result  json.RawMessage `json:"result,omitempty"`
-		Error   json.RawMessage `json:"error,omitempty"`
-	}{Version, id, result, failure})
-	return raw
+	raw := append([]byte(`{"jsonrpc":"`+Version+`","id":`), id...)
+	for _, m := range []struct {
+		name  string
+		value []byte
+	}{{"result", result}, {"error", failure}} {
+		if len(m.value) > 0 {
+			raw = append(append(raw, `,"`+m.name+`":`...), m.value...)
+		}
+	}
+	return append(raw, '}')
 }
 
 // First is the first byte of JSON that isn't white space; 0 if there is none.
