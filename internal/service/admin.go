@@ -73,7 +73,7 @@ func (s *Server) identified(r *http.Request) (c api.Caller, general bool, err er
 		}
 		return api.Caller{Role: api.Admin, AllTenants: true}, true, nil
 	}
-	c, err = s.admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal, Role: roles[id.Roles], AllTenants: id.AllTenants()}, err)
+	c, err = admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal, Role: id.Roles, AllTenants: id.AllTenants()}, err)
 	return c, id.Named() || g.cfg.OneTenant(), err
 }
 
@@ -91,8 +91,6 @@ func adminToken(c *config.Admin) (*auth.Authenticator, error) {
 	}
 	return auth.New(settings)
 }
-
-var roles = map[auth.Roles]api.Role{auth.Viewer: api.Viewer, auth.Operator: api.Operator, auth.Admin: api.Admin}
 
 // serveReload reads the configuration again and applies it, for all tenants.
 func (s *Server) serveReload(w http.ResponseWriter, r *http.Request) {

@@ -50,28 +50,22 @@ func (s *Server) caller(r *http.Request) (api.Caller, error) {
 		if err == nil && id.Method == auth.MethodNone {
 			err = auth.ErrNoCredential
 		}
-		return s.admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal}, err)
+		return admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal}, err)
 	}
 	if semelhttp.Forwarded(r.Header) {
 		return api.Caller{}, errForwarded
 	}
 	who, err := g.guard.Caller(r)
-	return s.admit(api.Caller{Tenant: who.Tenant, Principal: who.Principal, Credential: who.Credential, Unproved: who.Unproved}, err)
+	return admit(api.Caller{Tenant: who.Tenant, Principal: who.Principal, Credential: who.Credential, Unproved: who.Unproved}, err)
 }
 
-// errReserved refuses a caller who would be mistaken for one of the service's own doors.
-var errReserved = errors.New("the principal is the service's own")
-
-// admit refuses a caller who can't be identified now, or who claims the service's own
-// principal.
-func (s *Server) admit(c api.Caller, err error) (api.Caller, error) {
+// admit refuses a caller who can't be identified now.
+func admit(c api.Caller, err error) (api.Caller, error) {
 	switch {
 	case errors.Is(err, auth.ErrUnavailable):
 		return api.Caller{}, &semel.Error{Code: semel.CodeStoreUnavailable, Message: err.Error()}
 	case err != nil:
 		return api.Caller{}, err
-	case s.current().accepting(func(a *accepted) bool { return a.principal == c.Principal }) != nil:
-		return api.Caller{}, errReserved
 	}
 	return c, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/figures"
 )
 
@@ -72,21 +73,16 @@ const (
 	DefaultHeartbeat     = 15 * time.Second
 )
 
-// Role is what callers may do beyond their own calls. Each role includes the ones before.
-type Role uint8
+// Role is what callers may do beyond their own calls.
+type Role = auth.Role
 
 // The roles.
 const (
-	NoRole   Role = iota // their own calls only
-	Viewer               // look at the records of their tenant
-	Operator             // settle, release and purge them
-	Admin                // everything
+	NoRole   = auth.NoRole
+	Viewer   = auth.Viewer
+	Operator = auth.Operator
+	Admin    = auth.Admin
 )
-
-// String is the role's name.
-func (r Role) String() string {
-	return [...]string{"none", "viewer", "operator", "admin"}[min(r, Admin)]
-}
 
 // Caller is who sent a request. Roles are for verified callers, who have a Principal.
 type Caller struct {

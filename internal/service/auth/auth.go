@@ -12,6 +12,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/strictyaml"
 	"github.com/semelhq/semel/store"
 )
 
@@ -34,7 +35,7 @@ type Identity struct {
 	// Principal is unique within the tenant. It is only empty if Method is [MethodNone].
 	Principal string
 	// Roles is what the caller may do. [NoRole] is enough for data routes.
-	Roles Roles
+	Roles Role
 	// Rights are further permissions of the caller. They mean something only to some
 	// doors, such as commands.
 	Rights []string
@@ -46,7 +47,7 @@ type Identity struct {
 // configuration itself, with the role admin and without a tenant. No issuer or proxy can
 // make anybody that.
 func (id *Identity) AllTenants() bool {
-	return id.Roles.Allows(Admin) && id.Named()
+	return id.Roles == Admin && id.Named()
 }
 
 // Named reports whether the configuration itself names the caller, without a tenant.
@@ -65,22 +66,41 @@ type Authenticator struct {
 	defaultTenant string
 }
 
-// New checks the settings and reads the key files. The error lists all faults, each on
-// its own line with the name of its field.
+// New checks the settings, as [Settings.Check] does, and reads the key files. The error has all
+// faults, each on its own line with the name of its setting.
 func New(s Settings) (*Authenticator, error) {
-	a := &Authenticator{defaultTenant: s.DefaultTenant, issuers: map[string]*issuer{}}
-	var f faults
-	if err := checkText(s.DefaultTenant); err != nil {
-		f.add("default_tenant", err)
+	r := strictyaml.NewReport("")
+	if s.Check(r, "auth"); len(r.List) > 0 {
+		return nil, r.Sorted()
 	}
-	a.addTokens(s.Tokens, &f)
-	a.addIssuers(s.JWT, &f)
-	a.addCertificates(s.MTLS, &f)
-	a.addTrustedHeader(s.TrustedHeader, &f)
-	if err := errors.Join(f...); err != nil {
+	a := &Authenticator{defaultTenant: s.DefaultTenant, issuers: map[string]*issuer{}, header: newTrustedHeader(s.TrustedHeader)}
+	for i := range s.Tokens {
+		a.tokens = append(a.tokens, newToken(&s.Tokens[i]))
+	}
+	var errs []error
+	for i, j := range s.JWT {
+		is, err := newIssuer(j, s.DefaultTenant)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("jwt[%d].keys_file: %w", i, err))
+		}
+		a.issuers[j.Issuer] = is
+	}
+	for _, c := range s.MTLS {
+		a.certificates = append(a.certificates, certificate{c.Subject, member(c.Tenant, c.Principal, MethodMTLS, c.Roles, c.Rights)})
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return a, nil
+}
+
+// member is a caller that the settings name.
+func member(tenant, principal string, method Method, roles, rights []string) Identity {
+	id := Identity{Tenant: tenant, Principal: principal, Rights: rights, Method: method}
+	for _, name := range roles {
+		id.Roles = max(id.Roles, roleOf(name))
+	}
+	return id
 }
 
 // Configured reports whether there is any method. Without one, Authenticate finds no
@@ -197,24 +217,4 @@ func checkPrincipal(s string) error {
 		return errors.New("is the name of a part of the service")
 	}
 	return checkText(s)
-}
-
-// faults are the errors in the settings.
-type faults []error
-
-func (f *faults) add(field string, err error) { *f = append(*f, fmt.Errorf("%s: %w", field, err)) }
-
-// member checks the fields that all configured callers have.
-func (f *faults) member(field, tenant, principal string, names, rights []string) Identity {
-	if err := checkText(tenant); err != nil {
-		f.add(field+".tenant", err)
-	}
-	if err := checkPrincipal(principal); err != nil {
-		f.add(field+".principal", err)
-	}
-	roles, err := ParseRoles(names)
-	if err != nil {
-		f.add(field+".roles", err)
-	}
-	return Identity{Tenant: tenant, Principal: principal, Roles: roles, Rights: rights}
 }

@@ -1,11 +1,9 @@
 package auth
 
 import (
-	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 // trustedHeader is a checked TrustedHeader.
@@ -14,53 +12,17 @@ type trustedHeader struct {
 	tenant, principal, roles string // canonical, may be empty
 }
 
-// otherUses are fields with another meaning.
-var otherUses = []string{"Authorization", "Connection", "Content-Length", "Cookie", "Host", "Idempotency-Key", "Transfer-Encoding"}
-
-func (a *Authenticator) addTrustedHeader(s TrustedHeader, f *faults) {
+func newTrustedHeader(s TrustedHeader) *trustedHeader {
 	if len(s.From) == 0 {
-		return
+		return nil
 	}
-	h := &trustedHeader{}
-	for i, text := range s.From {
-		prefix, err := parsePrefix(text)
-		if err != nil {
-			f.add(fmt.Sprintf("trusted_header.from[%d]", i), err)
-			continue
-		}
-		h.from = append(h.from, prefix)
+	h := &trustedHeader{
+		tenant: http.CanonicalHeaderKey(s.Tenant), principal: http.CanonicalHeaderKey(s.Principal), roles: http.CanonicalHeaderKey(s.Roles),
 	}
-	seen := map[string]bool{}
-	name := func(field, text string) string {
-		canonical := http.CanonicalHeaderKey(text)
-		switch {
-		case text == "":
-		case strings.Trim(strings.ToLower(text), "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
-			f.add("trusted_header."+field, fmt.Errorf("%q is not the name of a header, which has letters, digits and hyphens", text))
-		case slices.Contains(otherUses, canonical):
-			f.add("trusted_header."+field, fmt.Errorf("%q has another use", text))
-		case seen[canonical]:
-			f.add("trusted_header."+field, fmt.Errorf("%q is named twice", text))
-		}
-		seen[canonical] = true
-		return canonical
+	for _, text := range s.From {
+		h.from = append(h.from, netip.MustParsePrefix(text))
 	}
-	h.tenant, h.principal, h.roles = name("tenant", s.Tenant), name("principal", s.Principal), name("roles", s.Roles)
-	a.header = h
-}
-
-// parsePrefix parses a range of addresses. It refuses the range of all addresses.
-func parsePrefix(text string) (netip.Prefix, error) {
-	prefix, err := netip.ParsePrefix(text)
-	switch {
-	case err != nil:
-		return netip.Prefix{}, fmt.Errorf("%q is not a range such as 10.0.0.0/8", text)
-	case prefix.Bits() == 0:
-		return netip.Prefix{}, fmt.Errorf("%q covers all addresses, so anybody could claim to be anyone", text)
-	case prefix.Addr().Is4In6():
-		return netip.Prefix{}, fmt.Errorf("%q is written as IPv6; write the IPv4 range", text)
-	}
-	return prefix.Masked(), nil
+	return h
 }
 
 // trusts reports whether the request came from one of the proxy's addresses.
@@ -106,8 +68,7 @@ func (a *Authenticator) byHeader(r *http.Request) (Identity, error) {
 		}
 	}
 	if h.roles != "" {
-		names := splitRoles(r.Header.Get(h.roles))
-		id.Roles, id.Rights = knownRoles(names), otherNames(names)
+		id.grant(splitRoles(r.Header.Get(h.roles)), roleOf)
 	}
 	return id, nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -33,52 +32,25 @@ type issuer struct {
 	parser   *jwt.Parser
 }
 
-func (a *Authenticator) addIssuers(list []JWT, f *faults) {
-	for i, s := range list {
-		if s.TenantClaim == "" {
-			s.Tenant = cmp.Or(s.Tenant, a.defaultTenant)
-		}
-		field := fmt.Sprintf("jwt[%d]", i)
-		before := len(*f)
-		s.PrincipalClaim = cmp.Or(s.PrincipalClaim, "sub")
-		if a.issuers[s.Issuer] != nil {
-			f.add(field+".issuer", fmt.Errorf("%q is named twice", s.Issuer))
-		}
-		if err := checkText(s.Tenant); err != nil {
-			f.add(field+".tenant", err)
-		}
-		is := &issuer{settings: s}
-		is.addKeys(field, f)
-		if len(*f) > before {
-			continue
-		}
-		is.parser = jwt.NewParser(
-			jwt.WithValidMethods(s.Algorithms), jwt.WithIssuer(s.Issuer), jwt.WithAudience(s.Audience),
-			jwt.WithExpirationRequired(), jwt.WithLeeway(time.Duration(s.Leeway)), jwt.WithStrictDecoding(),
-		)
-		a.issuers[s.Issuer] = is
+// newIssuer reads the issuer's keys, or notes where to fetch them.
+func newIssuer(s JWT, defaultTenant string) (*issuer, error) {
+	if s.TenantClaim == "" {
+		s.Tenant = cmp.Or(s.Tenant, defaultTenant)
 	}
-}
-
-// addKeys reads the keys, or checks where to fetch them.
-func (is *issuer) addKeys(field string, f *faults) {
-	s := &is.settings
-	var err error
+	is := &issuer{settings: s, parser: jwt.NewParser(
+		jwt.WithValidMethods(s.Algorithms), jwt.WithIssuer(s.Issuer), jwt.WithAudience(s.Audience),
+		jwt.WithExpirationRequired(), jwt.WithLeeway(time.Duration(s.Leeway)), jwt.WithStrictDecoding(),
+	)}
 	if s.JWKSURL != "" {
-		if is.remote, err = newRemoteKeys(s.JWKSURL); err != nil {
-			f.add(field+".jwks_url", err)
-		}
-		return
+		is.remote = newRemoteKeys(s.JWKSURL)
+		return is, nil
 	}
+	var err error
 	is.keys, err = readKeys(s.KeysFile)
-	if err == nil && len(s.Algorithms) > 0 && !slices.ContainsFunc(is.keys, func(k publicKey) bool {
-		return slices.ContainsFunc(s.Algorithms, k.fits)
-	}) {
+	if err == nil && !slices.ContainsFunc(is.keys, func(k publicKey) bool { return slices.ContainsFunc(s.Algorithms, k.fits) }) {
 		err = errors.New("has no key for any of the algorithms")
 	}
-	if err != nil {
-		f.add(field+".keys_file", err)
-	}
+	return is, err
 }
 
 // byJWT identifies the caller by a token that one of the issuers signed.
@@ -174,22 +146,21 @@ func (is *issuer) identity(claims jwt.MapClaims) (Identity, error) {
 			}
 		}
 	}
-	if len(is.settings.Roles) == 0 {
-		id.Roles, id.Rights = knownRoles(names), otherNames(names)
-		return id, nil
-	}
-	for _, name := range names {
-		mapped := NoRole
-		for _, v := range is.settings.Roles {
-			if role, _ := roleByName(v.Role); v.Value == name {
-				mapped = max(mapped, role)
-			}
-		}
-		if id.Roles = max(id.Roles, mapped); mapped == NoRole {
-			id.Rights = append(id.Rights, name)
-		}
-	}
+	id.grant(names, is.roleOf)
 	return id, nil
+}
+
+// roleOf is the role that a value of the claim stands for.
+func (is *issuer) roleOf(value string) (role Role) {
+	if len(is.settings.Roles) == 0 {
+		return roleOf(value)
+	}
+	for _, v := range is.settings.Roles {
+		if v.Value == value {
+			role = max(role, roleOf(v.Role))
+		}
+	}
+	return role
 }
 
 // tenant sets the configured tenant, or the one that the token names. If both exist they

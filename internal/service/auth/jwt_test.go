@@ -114,7 +114,7 @@ func sign(t *testing.T, alg, kid string, key any, claims jwt.MapClaims, header m
 func jwtSettings(path string, algorithms ...string) auth.JWT {
 	return auth.JWT{
 		Issuer: issuerName, Audience: "semel", Algorithms: algorithms, KeysFile: path,
-		TenantClaim: "tenant", RolesClaim: "roles", Leeway: strictyaml.Duration(30 * time.Second),
+		TenantClaim: "tenant", PrincipalClaim: "sub", RolesClaim: "roles", Leeway: strictyaml.Duration(30 * time.Second),
 	}
 }
 
@@ -328,7 +328,7 @@ func TestJWTClaims(t *testing.T) {
 	t.Run("the claims that are named are read, and no others", func(t *testing.T) {
 		for _, c := range []struct {
 			roles  any
-			want   auth.Roles
+			want   auth.Role
 			rights []string
 		}{
 			{nil, auth.NoRole, nil},

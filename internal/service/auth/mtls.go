@@ -4,10 +4,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
-	"errors"
-	"fmt"
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -15,21 +12,6 @@ import (
 type certificate struct {
 	subject string // in the form of RFC 2253
 	id      Identity
-}
-
-func (a *Authenticator) addCertificates(list []ClientCert, f *faults) {
-	for i, c := range list {
-		field := fmt.Sprintf("mtls[%d]", i)
-		id := f.member(field, c.Tenant, c.Principal, c.Roles, c.Rights)
-		id.Method = MethodMTLS
-		switch {
-		case c.Subject == "":
-			f.add(field+".subject", errors.New("is empty"))
-		case strings.Contains(c.Subject, ", ") || strings.Contains(c.Subject, " = "):
-			f.add(field+".subject", errors.New(`is not written as in RFC 2253, such as "CN=shop,O=Acme": spaces at a comma or an equals sign match nothing`))
-		}
-		a.certificates = append(a.certificates, certificate{c.Subject, id})
-	}
 }
 
 // byCertificate identifies the caller by the client certificate. The first entry that

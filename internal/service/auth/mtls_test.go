@@ -39,7 +39,7 @@ func TestCertificates(t *testing.T) {
 	named := func(name pkix.Name) *x509.Certificate {
 		return certificate(t, key, &x509.Certificate{Subject: name})
 	}
-	who := func(principal string, roles auth.Roles) auth.Identity {
+	who := func(principal string, roles auth.Role) auth.Identity {
 		return auth.Identity{Tenant: "acme", Principal: principal, Roles: roles, Method: auth.MethodMTLS}
 	}
 	shopCert := named(pkix.Name{CommonName: "shop", Organization: []string{"Acme"}})

@@ -51,18 +51,15 @@ type remoteKeys struct {
 	fetching chan struct{} // a semaphore for one fetch at a time
 }
 
-// newRemoteKeys checks the address. It doesn't fetch yet.
-func newRemoteKeys(address string) (*remoteKeys, error) {
-	if err := CheckKeysURL(address); err != nil {
-		return nil, err
-	}
+// newRemoteKeys doesn't fetch yet.
+func newRemoteKeys(address string) *remoteKeys {
 	k := &remoteKeys{url: address, fetching: make(chan struct{}, 1), client: safehttp.Client{Timeout: fetchTime, MaxAnswer: maxKeySet}}
 	k.set.Store(&keySet{})
-	return k, nil
+	return k
 }
 
-// CheckKeysURL returns why a URL can't be a [JWT].JWKSURL, or nil.
-func CheckKeysURL(address string) error {
+// checkKeysURL returns why a URL can't be a [JWT].JWKSURL, or nil.
+func checkKeysURL(address string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Opaque != "" || u.Hostname() == "":

@@ -55,7 +55,7 @@ type Token struct {
 // JWT is an issuer whose tokens are accepted.
 type JWT struct {
 	// The iss of its tokens.
-	Issuer string `json:"issuer" required:"true"`
+	Issuer string `json:"issuer" required:"true" unique:"an issuer has one entry"`
 	// What aud must contain.
 	Audience string `json:"audience" required:"true"`
 	// Accepted signature algorithms.

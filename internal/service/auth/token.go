@@ -6,8 +6,6 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 )
@@ -35,21 +33,10 @@ func HashToken(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (a *Authenticator) addTokens(tokens []Token, f *faults) {
-	for i, t := range tokens {
-		field := fmt.Sprintf("tokens[%d]", i)
-		entry := token{id: f.member(field, t.Tenant, t.Principal, t.Roles, t.Rights)}
-		entry.id.Method = MethodToken
-		sum, err := hex.DecodeString(t.SHA256)
-		if err != nil || len(sum) != sha256.Size {
-			f.add(field+".sha256", fmt.Errorf("is not %d hexadecimal digits", 2*sha256.Size))
-			continue
-		}
-		if entry.sum = [sha256.Size]byte(sum); entry.sum == sha256.Sum256(nil) {
-			f.add(field+".sha256", errors.New("is the digest of an empty token"))
-		}
-		a.tokens = append(a.tokens, entry)
-	}
+func newToken(t *Token) token {
+	entry := token{id: member(t.Tenant, t.Principal, MethodToken, t.Roles, t.Rights)}
+	_, _ = hex.Decode(entry.sum[:], []byte(t.SHA256)) // it was checked
+	return entry
 }
 
 // byBearer identifies the caller by the Authorization field (RFC 6750 section 2.1). It

@@ -77,7 +77,7 @@ var activityPubDoors = doorSection{
 		}
 		return list
 	},
-	reserved: func(operation string) bool { return strings.HasPrefix(operation, activitypub.OperationPrefix) },
+	accepts: "activities", reserved: func(name string) bool { return strings.HasPrefix(name, activitypub.OperationPrefix) },
 }
 
 // deriveActivityPub fills in what follows from other settings.
@@ -164,9 +164,6 @@ func (v *validator) activitypub() {
 		v.signatures(at+".signatures", &a.Signatures)
 		v.secrets(at+".upstream_secret_files", a.UpstreamSecretFiles)
 		v.inbox(at, a)
-	}
-	if len(v.c.ActivityPub) > 0 {
-		v.doorNames(activitypub.OperationPrefix, activitypub.Principal, "activities")
 	}
 }
 

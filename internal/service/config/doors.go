@@ -28,9 +28,11 @@ type doorSection struct {
 	validate func(v *validator)
 	// mounts are the places of its doors.
 	mounts func(c *Config) []mount
-	// reserved reports whether an operation is its doors' own, so that nobody may declare it
-	// or begin its calls. Nil: none is.
-	reserved func(operation string) bool
+	// reserved reports whether an operation or a destination has a name of its doors' own, so
+	// that nobody may declare it or begin its calls, and accepts says what they accept by it.
+	// Nil: none has. destination is one with a name of another kind.
+	reserved             func(name string) bool
+	accepts, destination string
 	// uses lists the declared operations of the calls that its doors take, and byDefault is
 	// what these say where their operation doesn't. Nil: they take none.
 	uses      func(c *Config) []string
@@ -45,6 +47,30 @@ var doorSections = []doorSection{whatsAppDoors, webhookDoors, forrstDoors, a2aDo
 // nobody may declare such an operation or begin its calls.
 func ReservedOperation(name string) bool {
 	return deliveryOperation(name) || slices.ContainsFunc(doorSections, func(s doorSection) bool { return s.reserved != nil && s.reserved(name) })
+}
+
+// ownNames keeps operations and destinations apart from the service's own.
+func (v *validator) ownNames() {
+	for at, op := range items("operations", v.c.Operations) {
+		if deliveryOperation(op.Name) {
+			v.bad(at+".name", "", "names like %q belong to deliveries of messages", op.Name)
+		}
+	}
+	for _, section := range doorSections {
+		if section.reserved == nil || len(section.mounts(v.c)) == 0 {
+			continue
+		}
+		for at, op := range items("operations", v.c.Operations) {
+			if section.reserved(op.Name) {
+				v.bad(at+".name", "", "names like %q are those by which %s are accepted", op.Name, section.accepts)
+			}
+		}
+		for at, d := range items("dispatch.destinations", v.c.Dispatch.Destinations) {
+			if section.reserved(d.Name) || d.Name == section.destination && d.Name != "" {
+				v.bad(at+".name", "", "names like %q are those of accepted %s", d.Name, section.accepts)
+			}
+		}
+	}
 }
 
 // mount is the place of a door on the data listener, which no route and no other door may

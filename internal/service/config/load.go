@@ -204,7 +204,7 @@ func derive(c *Config, p *strictyaml.Report) {
 	for i := range c.Auth.Tokens {
 		t := &c.Auth.Tokens[i]
 		t.Principal = cmp.Or(t.Principal, t.Name)
-		t.Tenant = cmp.Or(t.Tenant, c.Auth.DefaultTenant)
+		t.Tenant, t.SHA256 = cmp.Or(t.Tenant, c.Auth.DefaultTenant), strings.ToLower(t.SHA256)
 	}
 	for i := range c.Auth.MTLS {
 		m := &c.Auth.MTLS[i]

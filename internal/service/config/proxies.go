@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel/door/semelhttp"
-	"github.com/semelhq/semel/internal/strictyaml"
 )
 
 // Trusted are the networks of the proxies in front. It skips invalid ones, which [Load]
@@ -38,9 +37,6 @@ func parseNetwork(text string) (netip.Prefix, error) {
 func (v *validator) trustedProxies() {
 	for i, text := range v.c.Listen.TrustedProxies {
 		at := fmt.Sprintf("listen.trusted_proxies[%d]", i)
-		if v.Origins.Of("listen.trusted_proxies").Kind != strictyaml.FromFile {
-			at = "listen.trusted_proxies"
-		}
 		switch n, err := parseNetwork(text); {
 		case err != nil:
 			v.bad(at, "write such as 10.0.0.5 or 10.0.0.0/8", "%q is neither an address nor a network in CIDR form", text)

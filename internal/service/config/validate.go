@@ -44,6 +44,7 @@ func validate(p *strictyaml.Report, c *Config) {
 		section.validate(&v)
 	}
 	v.mounts()
+	v.ownNames()
 	v.dispatch()
 }
 

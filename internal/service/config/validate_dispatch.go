@@ -18,11 +18,6 @@ func (v *validator) dispatch() {
 		v.secrets(path+".secret_files", d.SecretFiles)
 		v.rate(path+".rate", Rate(d.Rate))
 	}
-	for at, op := range items("operations", v.c.Operations) {
-		if name := op.Name; deliveryOperation(name) {
-			v.bad(at+".name", "", "names like %q belong to deliveries of messages", name)
-		}
-	}
 }
 
 // senders checks that there are operations with these names: a list without any, or a

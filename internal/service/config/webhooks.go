@@ -63,7 +63,7 @@ var webhookDoors = doorSection{
 		}
 		return list
 	},
-	reserved: func(operation string) bool { return strings.HasPrefix(operation, webhook.OperationPrefix) },
+	accepts: "webhooks", reserved: func(name string) bool { return strings.HasPrefix(name, webhook.OperationPrefix) },
 }
 
 // webhookAt is the mount of a webhook.
@@ -189,9 +189,6 @@ func (v *validator) webhooks() {
 		}
 		v.receiver(at, w)
 	}
-	if len(v.c.Webhooks) > 0 {
-		v.doorNames(webhook.OperationPrefix, webhook.Principal, "webhooks")
-	}
 }
 
 // receiver checks what the settings of a webhook mean together.
@@ -261,22 +258,6 @@ func (c *Config) Warnings() (list []string) {
 		}
 	}
 	return list
-}
-
-// doorNames keeps the names of a door's records and messages, and its principal, from
-// others.
-func (v *validator) doorNames(prefix, principal, what string) {
-	for at, d := range items("dispatch.destinations", v.c.Dispatch.Destinations) {
-		if name := d.Name; strings.HasPrefix(name, prefix) {
-			v.bad(at+".name", "", "names like %q are those of accepted %s", name, what)
-		}
-	}
-	for at, op := range items("operations", v.c.Operations) {
-		if name := op.Name; strings.HasPrefix(name, prefix) {
-			v.bad(at+".name", "", "names like %q are those by which %s are accepted", name, what)
-		}
-	}
-	v.reservePrincipal(principal, what)
 }
 
 // eventMeanings are [Config.Meanings] of the upstreams of webhooks.

@@ -72,9 +72,10 @@ func (w *WhatsApp) ReplySecrets() ([]string, error) { return readSecretFiles(w.R
 // whatsAppDoors is the section commands.whatsapp.
 var whatsAppDoors = doorSection{
 	derive: deriveWhatsApp, validate: (*validator).whatsapp,
-	mounts: func(c *Config) []mount { return []mount{webhookAt("commands.whatsapp", c.Commands.WhatsApp.Path)} },
-	reserved: func(operation string) bool {
-		return operation == whatsapp.MessageOperation || operation == whatsapp.StatusOperation
+	mounts:  func(c *Config) []mount { return []mount{webhookAt("commands.whatsapp", c.Commands.WhatsApp.Path)} },
+	accepts: "messages from WhatsApp", destination: whatsapp.Destination,
+	reserved: func(name string) bool {
+		return name == whatsapp.MessageOperation || name == whatsapp.StatusOperation
 	},
 }
 
@@ -94,11 +95,6 @@ var phoneNumberID = regexp.MustCompile(`^[0-9]{1,64}$`)
 // whatsapp checks the WhatsApp webhook. It reads secrets, so that the service never starts with
 // a bad one.
 func (v *validator) whatsapp() {
-	for at, op := range items("operations", v.c.Operations) {
-		if name := op.Name; name == whatsapp.MessageOperation || name == whatsapp.StatusOperation {
-			v.bad(at+".name", "", "%q is the operation that receives messages from WhatsApp", name)
-		}
-	}
 	w := &v.c.Commands.WhatsApp
 	if reflect.ValueOf(w).Elem().IsZero() {
 		return
@@ -117,7 +113,6 @@ func (v *validator) whatsapp() {
 	}
 	v.secrets(at+".reply_secret_files", w.ReplySecretFiles)
 	v.numbers(at+".numbers", w.Numbers)
-	v.ownNames()
 }
 
 // whatsappSecrets checks the secrets that WhatsApp and the webhook share.
@@ -154,30 +149,5 @@ func (v *validator) numbers(at string, numbers []WhatsAppNumber) {
 		if n.Tenant == "" {
 			v.bad(path+".tenant", "write one, or auth.default_tenant", "tenant is missing")
 		}
-	}
-}
-
-// ownNames keeps others from using the names of the webhook's records and messages.
-func (v *validator) ownNames() {
-	for at, d := range items("dispatch.destinations", v.c.Dispatch.Destinations) {
-		if d.Name == whatsapp.Destination {
-			v.bad(at+".name", "", "%q is the destination that executes messages from WhatsApp", whatsapp.Destination)
-		}
-	}
-	v.reservePrincipal(whatsapp.Principal, "messages from WhatsApp")
-}
-
-// reservePrincipal refuses callers who would pass for one of the service's own doors.
-func (v *validator) reservePrincipal(own, what string) {
-	reserved := func(path, principal string) {
-		if principal == own {
-			v.bad(path+".principal", "write another principal", "the principal %q is the one that accepts %s", principal, what)
-		}
-	}
-	for path, t := range items("auth.tokens", v.c.Auth.Tokens) {
-		reserved(path, t.Principal)
-	}
-	for path, m := range items("auth.mtls", v.c.Auth.MTLS) {
-		reserved(path, m.Principal)
 	}
 }
