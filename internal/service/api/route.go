@@ -22,6 +22,7 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/service/figures"
 )
 
 // builder makes one of the two handlers.
@@ -90,9 +91,15 @@ func (a *API) handler(admin bool) *builder {
 	return b
 }
 
-// schemaName names the schema of a type. Package evidence has names of its own, which the API
-// has too.
+// schemaName names the schema of a type. Packages evidence and figures have names of their own,
+// which the API has too.
 func schemaName(t reflect.Type, hint string) string {
+	switch t {
+	case reflect.TypeFor[figures.Report]():
+		return "FiguresBody"
+	case reflect.TypeFor[figures.Count]():
+		return "Series"
+	}
 	name := huma.DefaultSchemaNamer(t, hint)
 	for ; t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice; t = t.Elem() {
 	}

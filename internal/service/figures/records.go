@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/semelhq/semel"
 )
@@ -71,6 +72,30 @@ func (l *ranking) offer(r *Record, by func(*Record) int64, n int) {
 	i := sort.Search(len(*l), func(i int) bool { return compare(r, &(*l)[i], by) < 0 })
 	*l = slices.Insert(*l, i, *r)
 	*l = (*l)[:min(n, len(*l))]
+}
+
+// RecordCounts are the counts of a [Record], as reports list them.
+type RecordCounts struct {
+	Record         string    `json:"record" doc:"The record's id."`
+	Tenant         string    `json:"tenant"`
+	Operation      string    `json:"operation"`
+	Duplicates     int64     `json:"duplicates"`
+	Simultaneous   int64     `json:"simultaneous"`
+	Peak           int64     `json:"peak" doc:"The most simultaneous deliveries in one minute on one node."`
+	FailedAttempts int64     `json:"failed_attempts"`
+	Attempt        int       `json:"attempt" doc:"The number of the newest failed attempt."`
+	Last           time.Time `json:"last"`
+}
+
+func (l ranking) listed() []RecordCounts {
+	out := make([]RecordCounts, 0, len(l))
+	for i := range l {
+		r := &l[i]
+		out = append(out, RecordCounts{
+			r.ID.Encode(), r.ID.Tenant, r.ID.Operation, r.Duplicates, r.Simultaneous, r.Peak, r.Failed, r.Attempt, time.Unix(r.Last, 0).UTC(),
+		})
+	}
+	return out
 }
 
 // compare is negative if a stands before b.

@@ -11,52 +11,43 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Report is what happened in some time, over all nodes.
+// Report is what happened in some time, over all nodes: the body of GET /v1/figures.
 type Report struct {
-	// From is when the first step begins, and To is now, by the store's clock. Each Point
-	// is about one Step, a minute or an hour.
-	From, To time.Time
-	Step     time.Duration
-	// Nodes is how many processes have figures in the store, including ended ones.
-	Nodes int
-	// Alone says that the store doesn't answer: these are this process's own figures, and
-	// others' as it last read them.
-	Alone bool
+	From time.Time `json:"from" doc:"When the first point begins."`
+	To   time.Time `json:"to" doc:"Now, by the store's clock."`
+	// StepSeconds is how long each Point is, a minute or an hour.
+	StepSeconds int `json:"step_seconds" doc:"60 or 3600"`
+	// Nodes counts the processes that have figures in the store.
+	Nodes int `json:"nodes" doc:"How many processes have figures in the store, those that have ended included."`
+	// Alone says that the store doesn't answer.
+	Alone bool `json:"alone" doc:"The store doesn't answer, so these are the figures of this node, and what it had read of others before."`
 	// Crowd is [Options].Crowd.
-	Crowd int
+	Crowd int  `json:"crowd" doc:"A record with so many deliveries at once within a minute, the one that ran included, is in crowded."`
+	Total Sums `json:"total"`
 
-	Total      Sums
-	Operations []Operation // the one with the most duplicates first
-	Series     []Count     // in order of door, operation and what
-	Points     []Point     // one for each step, the oldest first
+	Operations []OperationSums `json:"operations" nullable:"false" doc:"The one with the most duplicates first."`
+	// Series are in order of door, operation and what.
+	Series []Count `json:"series" nullable:"false"`
+	Points []Point `json:"points" nullable:"false" doc:"One for each step, the oldest first."`
 
-	// Repeated are the records with the most duplicates, Crowded the ones that had Crowd
-	// deliveries at once, and Failing the ones with the most failed attempts. Each has up to
-	// 50.
-	Repeated, Crowded, Failing []Record
+	// Repeated, Crowded and Failing have up to 50 records each.
+	Repeated []RecordCounts `json:"repeated" nullable:"false" doc:"The records with the most duplicates."`
+	Crowded  []RecordCounts `json:"crowded" nullable:"false" doc:"Those with crowd deliveries at once within a minute, or more."`
+	Failing  []RecordCounts `json:"failing" nullable:"false" doc:"Those with the most failed attempts."`
 }
 
 // Sums are the counts of a group of deliveries.
 type Sums struct {
-	// Deliveries counts the deliveries with a key that got a decision; Executed the ones that
-	// executed, and Duplicates the others.
-	Deliveries, Executed, Duplicates int64
-	// Simultaneous are the deliveries that met a running attempt.
-	Simultaneous int64
-	// FailedAttempts are the attempts that ended failed, aborted or abandoned.
-	FailedAttempts int64
-	// Refused are the requests that a door has refused by itself; zero for an operation.
-	Refused int64
-	// FailedOpen are the requests that ran without a guard; see [FailedOpen].
-	FailedOpen int64
-}
-
-// DuplicateShare is the share of the deliveries that did not execute, from 0 to 1.
-func (s *Sums) DuplicateShare() float64 {
-	if s.Deliveries == 0 {
-		return 0
-	}
-	return float64(s.Duplicates) / float64(s.Deliveries)
+	Deliveries     int64   `json:"deliveries" doc:"Deliveries with a key that got a decision."`
+	Executed       int64   `json:"executed"`
+	Duplicates     int64   `json:"duplicates" doc:"Deliveries that did not execute."`
+	DuplicateShare float64 `json:"duplicate_share" doc:"Duplicates of all deliveries, from 0 to 1."`
+	Simultaneous   int64   `json:"simultaneous" doc:"Deliveries that met a running attempt."`
+	FailedAttempts int64   `json:"failed_attempts" doc:"Attempts that ended failed, aborted or abandoned."`
+	// Refused is zero for an operation.
+	Refused int64 `json:"refused" doc:"Requests that a door has refused by itself. They have no operation."`
+	// FailedOpen counts [FailedOpen].
+	FailedOpen int64 `json:"failed_open" doc:"Requests that ran without a guard while the store didn't answer, because their route has store_down: fail_open. They may have happened twice."`
 }
 
 func (s *Sums) count(what string, n int64) {
@@ -76,27 +67,32 @@ func (s *Sums) count(what string, n int64) {
 		s.Duplicates += n
 		s.Deliveries += n
 	}
+	if s.Deliveries > 0 {
+		s.DuplicateShare = float64(s.Duplicates) / float64(s.Deliveries)
+	}
 }
 
-// Operation has the sums of one operation.
-type Operation struct {
-	Name string
+// OperationSums has the sums of one operation.
+type OperationSums struct {
+	Operation string `json:"operation"`
 	Sums
 }
 
-// Count is the count of one series.
+// Count is the count of one [Series].
 type Count struct {
-	Series
-	N int64
+	Door      string `json:"door"`
+	Operation string `json:"operation"`
+	What      string `json:"what" doc:"A decision, or simultaneous, failed_attempt, refused or failed_open."`
+	Count     int64  `json:"count"`
 }
 
-// Point has the sums of one step, which begins At.
+// Point has the sums of one step, which begins At, and what half and 99 % of the deliveries had
+// added to their time at most; see [semel.Decided].Added and [semel.Ended].Added.
 type Point struct {
-	At time.Time
+	At time.Time `json:"at"`
 	Sums
-	// P50 and P99 are what half and 99 % of the deliveries had added to their time at
-	// most, up to 19 % too long; see [semel.Decided].Added and [semel.Ended].Added. Zero if there were none.
-	P50, P99 time.Duration
+	P50 float64 `json:"added_p50_seconds" doc:"What half of the deliveries had added to their time at most; up to 19 % too long, and zero without deliveries."`
+	P99 float64 `json:"added_p99_seconds"`
 }
 
 // maxListed bounds the lists of records in a report.
@@ -117,12 +113,16 @@ func (f *Figures) Read(ctx context.Context, d time.Duration) (*Report, error) {
 		return nil, ctx.Err()
 	}
 	nodes = append(slices.Clip(nodes), f.mine(now.Time().Unix()))
-	r := &Report{To: now.Time().UTC(), Step: time.Minute, Nodes: len(nodes), Alone: err != nil, Crowd: f.opts.Crowd}
+	step := time.Minute
 	if d > KeptMinutes {
-		r.Step = time.Hour
+		step = time.Hour
 	}
-	d = min(max(d, r.Step), KeptHours)
-	r.From = r.To.Add(-d).Truncate(r.Step).Add(r.Step)
+	r := &Report{
+		To: now.Time().UTC(), StepSeconds: int(step / time.Second), Nodes: len(nodes), Alone: err != nil, Crowd: f.opts.Crowd,
+		Operations: []OperationSums{}, Series: []Count{}, Points: []Point{},
+	}
+	d = min(max(d, step), KeptHours)
+	r.From = r.To.Add(-d).Truncate(step).Add(step)
 	r.fill(nodes)
 	return r, nil
 }
@@ -141,7 +141,7 @@ func (f *Figures) mine(now int64) counted {
 // slots are the steps of a node that belong to the report.
 func (r *Report) slots(c *counted) []slot {
 	finished, running := c.minutes, c.minute
-	if r.Step == time.Hour {
+	if r.StepSeconds == 3600 {
 		finished = c.hours
 		running.at -= running.at % 3600
 	}
@@ -185,9 +185,9 @@ func (r *Report) fill(nodes []counted) {
 		}
 	}
 	sum := newSlot(0)
-	for at := r.From; !at.After(r.To); at = at.Add(r.Step) {
+	for at := r.From; !at.After(r.To); at = at.Add(time.Duration(r.StepSeconds) * time.Second) {
 		s := steps[at.Unix()]
-		p := Point{At: at, P50: quantile(s.added, 0.5), P99: quantile(s.added, 0.99)}
+		p := Point{At: at, P50: quantile(s.added, 0.5).Seconds(), P99: quantile(s.added, 0.99).Seconds()}
 		for series, n := range s.counts {
 			p.count(series.What, n)
 			sum.counts[series] += n
@@ -203,20 +203,20 @@ func (r *Report) fill(nodes []counted) {
 			crowded.offer(rec, orders[1], maxListed)
 		}
 	}
-	r.Repeated, r.Crowded, r.Failing = repeated, crowded, failing
+	r.Repeated, r.Crowded, r.Failing = repeated.listed(), crowded.listed(), failing.listed()
 }
 
 func (r *Report) sum(counts map[Series]int64) {
-	operations := map[string]*Operation{}
+	operations := map[string]*OperationSums{}
 	for s, n := range counts {
 		r.Total.count(s.What, n)
-		r.Series = append(r.Series, Count{s, n})
+		r.Series = append(r.Series, Count{s.Door, s.Operation, s.What, n})
 		if s.Operation == "" {
 			continue
 		}
 		op := operations[s.Operation]
 		if op == nil {
-			op = &Operation{Name: s.Operation}
+			op = &OperationSums{Operation: s.Operation}
 			operations[s.Operation] = op
 		}
 		op.count(s.What, n)
@@ -227,7 +227,7 @@ func (r *Report) sum(counts map[Series]int64) {
 	for _, op := range operations {
 		r.Operations = append(r.Operations, *op)
 	}
-	slices.SortFunc(r.Operations, func(a, b Operation) int {
-		return cmp.Or(cmp.Compare(b.Duplicates, a.Duplicates), cmp.Compare(b.Deliveries, a.Deliveries), cmp.Compare(a.Name, b.Name))
+	slices.SortFunc(r.Operations, func(a, b OperationSums) int {
+		return cmp.Or(cmp.Compare(b.Duplicates, a.Duplicates), cmp.Compare(b.Deliveries, a.Deliveries), cmp.Compare(a.Operation, b.Operation))
 	})
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/door"
-	"github.com/semelhq/semel/internal/service/api"
+	"github.com/semelhq/semel/internal/service/figures"
 )
 
 // maxAnswer bounds an answer, in bytes.
@@ -105,43 +105,10 @@ func (s *Service) get(ctx context.Context, path string, statuses ...int) ([]byte
 	return nil, &client.AnswerError{Status: status, Reason: "there is no " + path}
 }
 
-// Figures are the parts of GET /v1/figures that a table shows. Text is the whole answer.
+// Figures are those of GET /v1/figures. Text is the whole answer.
 type Figures struct {
-	To    time.Time `json:"to"`
-	Nodes int       `json:"nodes"`
-	// Alone means that the store doesn't answer: these are the figures of the node that was
-	// asked, with what it had read of others before.
-	Alone      bool        `json:"alone"`
-	Total      api.Sums    `json:"total"`
-	Operations []Operation `json:"operations"`
-	// Series has counts of decisions and other events, by operation and door.
-	Series []struct {
-		What  string `json:"what"`
-		Count int64  `json:"count"`
-	} `json:"series"`
-	// Points are minutes or hours, oldest first, with the latency that Semel added.
-	Points []struct {
-		At         time.Time `json:"at"`
-		Deliveries int64     `json:"deliveries"`
-		P50        float64   `json:"added_p50_seconds"`
-		P99        float64   `json:"added_p99_seconds"`
-	} `json:"points"`
-	// Repeated has the records with the most duplicates.
-	Repeated []struct {
-		Record     string    `json:"record"`
-		Operation  string    `json:"operation"`
-		Duplicates int64     `json:"duplicates"`
-		Peak       int64     `json:"peak"`
-		Last       time.Time `json:"last"`
-	} `json:"repeated"`
-
+	figures.Report
 	Text json.RawMessage `json:"-"`
-}
-
-// Operation has the sums of one operation.
-type Operation struct {
-	Operation string `json:"operation"`
-	api.Sums
 }
 
 // Figures reads the figures of the last d, in whole minutes.
