@@ -64,8 +64,6 @@ func Check(cfg *config.Config) error {
 	if cfg.Archives() && cfg.Archive.In != "store" {
 		try("archive.dir", canBeDirectory(cfg.Archive.Dir))
 	}
-	_, err := newBudget(&cfg.Limits)
-	try("limits", err)
 	return errors.Join(append(errs, assemble(cfg, nil, func(s *Server) error {
 		_, err := newOutbox(s.engine, &cfg.Dispatch, s.destinations(s.gen), observeMessages(s.log))
 		return err

@@ -207,10 +207,7 @@ func mountDoors(t *testing.T, engine *semel.Engine) http.Handler {
 		t.Fatal(err)
 	}
 	mux.Handle("/v1/", executions.Data())
-	budget, err := limit.NewBudget(limit.Bounds{Total: bodiesInFlight})
-	if err != nil {
-		t.Fatal(err)
-	}
+	budget := limit.NewBudget(limit.Bounds{Total: bodiesInFlight})
 	doors := map[string]string{"/pay": semelhttp.Name, "/forrst": forrst.Name, "/hook": webhook.Name, "/v1/": api.Name}
 	return budget.Handler(mux, &limit.Options{Refused: func(r *http.Request, code semel.Code) {
 		_, path := mux.Handler(r)

@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel/internal/service/limit"
 )
 
-func newBudget(l *config.Limits) (*limit.Budget, error) {
+func newBudget(l *config.Limits) *limit.Budget {
 	return limit.NewBudget(limit.Bounds{Total: int64(l.TotalBytes), Tenant: int64(l.TenantBytes), Principal: int64(l.PrincipalBytes)})
 }
 

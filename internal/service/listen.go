@@ -25,10 +25,7 @@ type listener struct {
 
 // listen opens a listener; its limits refuse as opts says.
 func listen(address string, certs config.TLS, limits *config.Limits, handler http.Handler, opts limit.Options, log *slog.Logger) (*listener, error) {
-	handler, err := limit.Requests(handler, limits.Connections, &opts)
-	if err != nil {
-		return nil, err
-	}
+	handler = limit.Requests(handler, limits.Connections, &opts)
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
@@ -42,12 +39,9 @@ func listen(address string, certs config.TLS, limits *config.Limits, handler htt
 
 // newListener makes a server with limits on connections, and on how slowly callers may
 // read.
-func newListener(ln net.Listener, certs config.TLS, limits *config.Limits, handler http.Handler, log *slog.Logger) (*listener, error) {
+func newListener(ln net.Listener, certs config.TLS, limits *config.Limits, handler http.Handler, log *slog.Logger) (_ *listener, err error) {
 	pace := paceOf(limits)
-	ln, err := limit.Listener(ln, limits.Connections, pace)
-	if err != nil {
-		return nil, err
-	}
+	ln = limit.Listener(ln, limits.Connections, pace)
 	l := &listener{server: &http.Server{
 		Handler:           pace.Streams(handler),
 		MaxHeaderBytes:    int(limits.HeaderBytes),

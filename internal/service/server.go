@@ -144,7 +144,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if cfg.Auth.Configured() && cfg.OpenAdmin() {
 		s.log.Warn("no operator is named, so every program on this machine is one at the admin listener: set admin.token_file or --admin-token-file, or give a caller in auth a role")
 	}
-	if err := s.openAPIs(opts.Version); err != nil {
+	if err := s.openAPIs(); err != nil {
 		return nil, err
 	}
 	if err := s.openListeners(cfg, opts.Version); err != nil {
@@ -204,8 +204,8 @@ func (s *Server) openEngine(ctx context.Context, cfg *config.Config, tracer *tra
 }
 
 // openAPIs makes the APIs of both listeners.
-func (s *Server) openAPIs(version string) (err error) {
-	opts := api.Options{Engine: s.engine, Observer: s.observer, Figures: s.figures, Identify: s.caller, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, MaySend: s.maySend, Version: version}
+func (s *Server) openAPIs() (err error) {
+	opts := api.Options{Engine: s.engine, Observer: s.observer, Figures: s.figures, Identify: s.caller, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, MaySend: s.maySend}
 	if s.dataAPI, err = api.New(opts); err != nil {
 		return err
 	}
@@ -217,16 +217,8 @@ func (s *Server) openAPIs(version string) (err error) {
 // openListeners opens both listeners. Each has its own budget for bodies: callers can't keep
 // operators out by using up theirs.
 func (s *Server) openListeners(cfg *config.Config, version string) (err error) {
-	callers, err := newBudget(&cfg.Limits)
-	if err != nil {
-		return err
-	}
-	operators, err := newBudget(&cfg.Limits)
-	if err != nil {
-		return err
-	}
 	s.executions = s.ownAPI(http.HandlerFunc(s.serveExecutions))
-	if s.data, err = listen(cfg.Listen.Address, cfg.Listen.TLS, &cfg.Limits, s.dataHandler(cfg, callers), s.limitOptions(cfg), s.log); err != nil {
+	if s.data, err = listen(cfg.Listen.Address, cfg.Listen.TLS, &cfg.Limits, s.dataHandler(cfg, newBudget(&cfg.Limits)), s.limitOptions(cfg), s.log); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	s.onError(s.data.close)
@@ -234,7 +226,7 @@ func (s *Server) openListeners(cfg *config.Config, version string) (err error) {
 	if err != nil {
 		return err
 	}
-	page = operators.Handler(page, &limit.Options{TypeBase: problemsPath, Caller: callerOf, Pace: paceOf(&cfg.Limits), BodyTimeout: time.Duration(cfg.Limits.ReadTimeout)})
+	page = newBudget(&cfg.Limits).Handler(page, &limit.Options{TypeBase: problemsPath, Caller: callerOf, Pace: paceOf(&cfg.Limits), BodyTimeout: time.Duration(cfg.Limits.ReadTimeout)})
 	if s.admin, err = listen(cfg.Admin.Address, cfg.Admin.TLS, &cfg.Limits, page, limit.Options{TypeBase: problemsPath}, s.log); err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}

@@ -51,12 +51,7 @@ func (b *Budget) shares(c Caller) [3]share {
 }
 
 // NewBudget makes a budget.
-func NewBudget(bounds Bounds) (*Budget, error) {
-	if bounds.Total < 0 || bounds.Tenant < 0 || bounds.Principal < 0 {
-		return nil, fmt.Errorf("limit: a budget of %d bytes in total, %d per tenant and %d per principal", bounds.Total, bounds.Tenant, bounds.Principal)
-	}
-	return &Budget{bounds: bounds, used: map[share]int64{}}, nil
-}
+func NewBudget(bounds Bounds) *Budget { return &Budget{bounds: bounds, used: map[share]int64{}} }
 
 // ExhaustedError says why bytes could not be taken.
 type ExhaustedError struct {

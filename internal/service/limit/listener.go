@@ -2,7 +2,6 @@ package limit
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"sync"
@@ -15,11 +14,8 @@ import (
 //
 // A caller who reads more slowly than pace allows loses the connection: a write then
 // fails with [os.ErrDeadlineExceeded].
-func Listener(l net.Listener, limit int, pace Pace) (net.Listener, error) {
-	if limit <= 0 {
-		return nil, fmt.Errorf("limit: a listener for %d connections", limit)
-	}
-	return &listener{Listener: l, pace: pace, slots: make(chan struct{}, limit), closed: make(chan struct{})}, nil
+func Listener(l net.Listener, limit int, pace Pace) net.Listener {
+	return &listener{Listener: l, pace: pace, slots: make(chan struct{}, limit), closed: make(chan struct{})}
 }
 
 type listener struct {

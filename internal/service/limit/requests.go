@@ -1,17 +1,11 @@
 package limit
 
-import (
-	"fmt"
-	"net/http"
-)
+import "net/http"
 
 // Requests handles at most limit requests at one time. It refuses any more with 503 and a
 // Retry-After. A bound on connections isn't enough, because HTTP/2 has many requests on
 // one connection.
-func Requests(next http.Handler, limit int, opts *Options) (http.Handler, error) {
-	if limit <= 0 {
-		return nil, fmt.Errorf("limit: %d requests at once", limit)
-	}
+func Requests(next http.Handler, limit int, opts *Options) http.Handler {
 	o := opts.withDefaults()
 	slots := make(chan struct{}, limit)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -22,5 +16,5 @@ func Requests(next http.Handler, limit int, opts *Options) (http.Handler, error)
 		default:
 			o.refuse(w, r, errRequests, false)
 		}
-	}), nil
+	})
 }
