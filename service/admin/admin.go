@@ -66,7 +66,7 @@ func Handler(engine *semel.Engine, opts Options) (http.Handler, error) {
 		return nil, fmt.Errorf("admin: the prefix %q does not begin with a slash, or ends with one", p)
 	}
 	a, err := api.New(api.Options{
-		Engine: engine, BaseURL: opts.Prefix, Evidence: opts.Evidence,
+		Engine: engine, BaseURL: opts.Prefix, Evidence: opts.Evidence, Guard: opts.Guard,
 		Identify: func(r *http.Request) (api.Caller, error) {
 			c, err := opts.Authorize(r)
 			switch {
@@ -77,9 +77,6 @@ func Handler(engine *semel.Engine, opts Options) (http.Handler, error) {
 				err = errors.New("the caller is an admin without a tenant: set AllTenants, or they would see no record of any tenant")
 			}
 			return c, err
-		},
-		Answers: func(rec *semel.Record) bool {
-			return semelhttp.Marked(rec) || opts.Guard != nil && opts.Guard.Serves(rec.ID.Operation)
 		},
 	})
 	if err != nil {

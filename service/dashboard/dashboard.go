@@ -121,10 +121,7 @@ func ForEngine(engine *semel.Engine, opts Engine) (*Dashboard, error) {
 		return c, err
 	}
 	a, err := api.New(api.Options{
-		Engine: engine, Observer: opts.Observer, Figures: opts.Figures, Identify: identify, BaseURL: opts.Prefix, Version: opts.Version, Evidence: opts.Evidence,
-		Answers: func(rec *semel.Record) bool {
-			return semelhttp.Marked(rec) || opts.Guard != nil && opts.Guard.Serves(rec.ID.Operation)
-		},
+		Engine: engine, Observer: opts.Observer, Figures: opts.Figures, Identify: identify, BaseURL: opts.Prefix, Evidence: opts.Evidence, Guard: opts.Guard,
 	})
 	if err != nil {
 		return nil, err

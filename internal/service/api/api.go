@@ -36,8 +36,8 @@ type Options struct {
 	// own: its calls can neither begin nor end here. Nil: none.
 	Reserved func(operation string) bool
 	// Answers reports whether duplicates of a record get their answer over HTTP by a route, so
-	// that it can only be settled with an HTTP answer. Nil: only records that their door has
-	// marked.
+	// that it can only be settled with an HTTP answer. Nil: records that their door has
+	// marked, and those of Guard.
 	Answers func(rec *semel.Record) bool
 	// MaySend reports whether a call may send messages to a destination. Nil allows all.
 	MaySend func(call semel.ID, destination string) bool
@@ -47,31 +47,23 @@ type Options struct {
 	// BaseURL comes before paths in problem types and Location headers, without a slash
 	// at its end. Defaults to nothing, so that they are relative to the answering server.
 	BaseURL string
-	// MaxBody bounds request bodies, in bytes. Defaults to 1 MiB.
-	MaxBody int64
-	// MaxBatchBody bounds the bodies of batches, in bytes. Defaults to 16 MiB.
-	MaxBatchBody int64
-	// BodyTimeout is how long a body may take to arrive. Defaults to 30 seconds.
-	BodyTimeout time.Duration
-	// StreamTimeout is how long one write to a reader of the stream of decisions, or of an
-	// export of the evidence log, may take before the reader is cut off. Defaults to 5
-	// seconds.
-	StreamTimeout time.Duration
-	// Heartbeat is the longest silence in the stream of decisions. Defaults to 15
-	// seconds.
-	Heartbeat time.Duration
-	// Version is the program's version, for the description of the API.
-	Version string
+	// Guard is the guard of routes whose records are settled with HTTP answers as well. Optional.
+	Guard *semelhttp.Guard
+
+	bounds bounds // other ones, for tests
 }
 
-// Defaults of [Options].
-const (
-	DefaultMaxBody       = 1 << 20
-	DefaultMaxBatchBody  = 16 << 20
-	DefaultBodyTimeout   = 30 * time.Second
-	DefaultStreamTimeout = 5 * time.Second
-	DefaultHeartbeat     = 15 * time.Second
-)
+// bounds are how large requests may be, and how long something may take.
+type bounds struct {
+	body, batch int64         // of a body and of that of a batch, in bytes
+	bodyTime    time.Duration // until a body is there
+	// streamTime is for one write to a reader of the stream of decisions, or of an export of
+	// the evidence log, who is cut off then.
+	streamTime time.Duration
+	heartbeat  time.Duration // the longest silence in the stream of decisions
+}
+
+var usual = bounds{1 << 20, 16 << 20, 30 * time.Second, 5 * time.Second, 15 * time.Second}
 
 // Role is what callers may do beyond their own calls.
 type Role = auth.Role
@@ -116,15 +108,7 @@ func New(opts Options) (*API, error) {
 	if opts.Engine == nil || opts.Identify == nil {
 		return nil, errors.New("api: New needs an Engine and Identify")
 	}
-	opts.MaxBody = cmp.Or(opts.MaxBody, DefaultMaxBody)
-	opts.MaxBatchBody = cmp.Or(opts.MaxBatchBody, DefaultMaxBatchBody)
-	opts.BodyTimeout = cmp.Or(opts.BodyTimeout, DefaultBodyTimeout)
-	opts.StreamTimeout = cmp.Or(opts.StreamTimeout, DefaultStreamTimeout)
-	opts.Heartbeat = cmp.Or(opts.Heartbeat, DefaultHeartbeat)
-	opts.Version = cmp.Or(opts.Version, "v1")
-	if opts.MaxBody < 0 || opts.MaxBatchBody < 0 || opts.BodyTimeout < 0 || opts.StreamTimeout < 0 || opts.Heartbeat < 0 {
-		return nil, errors.New("api: MaxBody, MaxBatchBody, BodyTimeout, StreamTimeout and Heartbeat may not be negative")
-	}
+	opts.bounds = cmp.Or(opts.bounds, usual)
 	if opts.Observer == nil {
 		opts.Observer = NewObserver(opts.Engine.Internal().Store())
 	}
@@ -132,7 +116,9 @@ func New(opts Options) (*API, error) {
 		opts.Figures = figures.New(opts.Engine.Internal().Store(), nil)
 	}
 	if opts.Answers == nil {
-		opts.Answers = semelhttp.Marked
+		opts.Answers = func(rec *semel.Record) bool {
+			return semelhttp.Marked(rec) || opts.Guard != nil && opts.Guard.Serves(rec.ID.Operation)
+		}
 	}
 	a := &API{opts: opts, engine: opts.Engine, observer: opts.Observer, closing: make(chan struct{})}
 	// To make one takes as long as to start the rest of a service. A listener needs only one of

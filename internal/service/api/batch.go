@@ -18,7 +18,7 @@ type batchInput struct {
 
 func (b *builder) batch() {
 	route(b, huma.Operation{
-		OperationID: "batch", Method: http.MethodPost, Path: "/v1/batch", Tags: []string{"executions"}, Metadata: delivers, MaxBodyBytes: b.api.opts.MaxBatchBody,
+		OperationID: "batch", Method: http.MethodPost, Path: "/v1/batch", Tags: []string{"executions"}, Metadata: delivers, MaxBodyBytes: b.api.opts.bounds.batch,
 		Summary: "Begin and complete many executions in one request",
 		Description: "Items run at the same time, in no promised order, and each is answered on its own, in the order of the request. " +
 			"Repeating a batch is as harmless as repeating its items.",

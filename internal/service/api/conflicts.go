@@ -3,10 +3,7 @@ package api
 import (
 	"encoding/base64"
 	"errors"
-	"net/http"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/conflicts"
@@ -59,16 +56,10 @@ type payloadsInput struct {
 }
 
 func (b *builder) conflicts() {
-	route(b, huma.Operation{
-		OperationID: "listConflicts", Method: http.MethodGet, Path: "/v1/conflicts", Tags: []string{"records"},
-		Summary:     "List the keys that came with another payload, with another credential or through another door",
-		Description: "Over all nodes, some seconds late, and across restarts.",
-	}, Viewer, nil, listConflicts)
-	route(b, huma.Operation{
-		OperationID: "getPayloads", Method: http.MethodGet, Path: "/v1/records/{id}/payloads", Tags: []string{"records"},
-		Summary:     "Read what the deliveries of a record asked for, where it is kept",
-		Description: "To compare what was executed with what was refused as a conflict. Refused payloads are kept up to 64 KiB each.",
-	}, Operator, []semel.Code{semel.CodeNotFound}, getPayloads)
+	route(b, about("listConflicts", "records", "GET /v1/conflicts", "List the keys that came with another payload, with another credential or through another door",
+		"Over all nodes, some seconds late, and across restarts."), Viewer, nil, listConflicts)
+	route(b, about("getPayloads", "records", "GET /v1/records/{id}/payloads", "Read what the deliveries of a record asked for, where it is kept",
+		"To compare what was executed with what was refused as a conflict. Refused payloads are kept up to 64 KiB each."), Operator, []semel.Code{semel.CodeNotFound}, getPayloads)
 }
 
 func listConflicts(x *exchange, _ *struct{}) (*reply[conflictList], error) {

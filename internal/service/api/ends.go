@@ -3,9 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/wire"
@@ -17,10 +14,8 @@ type ending = func(at *semel.Attempt) error
 
 // end registers one way to end an execution, which read takes from a body.
 func end[B any](b *builder, name, summary, description string, read func(x *exchange, body B) (ending, error)) {
-	route(b, huma.Operation{
-		OperationID: name, Method: http.MethodPost, Path: "/v1/executions/{execution}/" + name, Tags: []string{"executions"},
-		Summary: summary, Description: description + " Repeating it is harmless; another end afterwards is already_ended.",
-	}, NoRole, attached, func(x *exchange, in *onExecution[B]) (*reply[wire.RecordBody], error) {
+	route(b, about(name, "executions", "POST /v1/executions/{execution}/"+name, summary,
+		description+" Repeating it is harmless; another end afterwards is already_ended."), NoRole, attached, func(x *exchange, in *onExecution[B]) (*reply[wire.RecordBody], error) {
 		f, err := read(x, in.Body)
 		if err != nil {
 			return nil, err

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"net/http"
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -20,18 +19,15 @@ import (
 
 func (b *builder) evidence() {
 	codes := []semel.Code{semel.CodeUnsupported, semel.CodeNotFound}
-	op := func(id, method, path, summary, description string) huma.Operation {
-		return huma.Operation{OperationID: id, Method: method, Path: "/v1/evidence/" + path, Tags: []string{"evidence"}, Summary: summary, Description: description}
-	}
-	route(b, op("listEvidence", http.MethodGet, "entries", "Read what the evidence log says about a call",
+	route(b, about("listEvidence", "evidence", "GET /v1/evidence/entries", "Read what the evidence log says about a call",
 		"Name the call by its record, or by an id of one of its deliveries, which may be a duplicate or one that was rejected. Several calls may have the same name. "+
 			"An admin of all tenants may leave out both, and reads the whole log. An entry may be newer than the newest checkpoint. "+
 			"Only an export proves the answer, or the proofs that newest adds, if you keep the checkpoint they lead to."), Viewer, codes, listEvidence)
-	route(b, op("getCheckpoint", http.MethodGet, "checkpoint", "Read the newest checkpoint of the evidence log",
+	route(b, about("getCheckpoint", "evidence", "GET /v1/evidence/checkpoint", "Read the newest checkpoint of the evidence log",
 		"It says nothing about anybody. Keep it where the operator of the store can't change it."), Viewer, codes, getCheckpoint)
-	route(b, op("verifyEvidence", http.MethodPost, "verify", "Have the service verify its evidence log",
+	route(b, about("verifyEvidence", "evidence", "POST /v1/evidence/verify", "Have the service verify its evidence log",
 		"It checks what an export would have, with nothing but the public keys. To prove the log to others, export it and verify it elsewhere."), Viewer, codes, verifyEvidence)
-	export := op("exportEvidence", http.MethodGet, "export", "Download the evidence log, to verify it elsewhere",
+	export := about("exportEvidence", "evidence", "GET /v1/evidence/export", "Download the evidence log, to verify it elsewhere",
 		"Lines of JSON up to the newest checkpoint, as 'semel evidence verify' reads them; an answer that broke off lacks the last one, which has end. "+
 			"A caller who may see only one tenant gets its entries only, each with a proof. A reader that is too slow is cut off.")
 	export.Responses = map[string]*huma.Response{"200": {
@@ -55,9 +51,7 @@ func (x *exchange) readEvidence(mayBeEmpty bool) (*evidence.Log, *evidence.Reade
 	return log, reader, nil
 }
 
-type checkpointOutput struct{ Body wire.Checkpoint }
-
-func getCheckpoint(x *exchange, _ *struct{}) (*checkpointOutput, error) {
+func getCheckpoint(x *exchange, _ *struct{}) (*reply[wire.Checkpoint], error) {
 	log, reader, err := x.readEvidence(true)
 	if err != nil {
 		return nil, err
@@ -70,7 +64,7 @@ func getCheckpoint(x *exchange, _ *struct{}) (*checkpointOutput, error) {
 		signed, at := reader.Checkpoint()
 		c.Signed, c.Size, c.Root = signed, at.Size, at.Root.String()
 	}
-	return &checkpointOutput{c}, nil
+	return &reply[wire.Checkpoint]{c}, nil
 }
 
 type evidenceInput struct {
@@ -82,10 +76,8 @@ type evidenceInput struct {
 	Before int64  `query:"before" minimum:"0" doc:"With newest: list only entries with smaller numbers."`
 }
 
-type evidenceOutput struct{ Body wire.Evidence }
-
-func listEvidence(x *exchange, in *evidenceInput) (*evidenceOutput, error) {
-	out, budget := &evidenceOutput{wire.Evidence{Entries: []wire.EvidenceEntry{}}}, paging.New(x.ctx())
+func listEvidence(x *exchange, in *evidenceInput) (*reply[wire.Evidence], error) {
+	out, budget := &reply[wire.Evidence]{wire.Evidence{Entries: []wire.EvidenceEntry{}}}, paging.New(x.ctx())
 	log, reader, err := x.readEvidence(in.Newest)
 	if err != nil || reader == nil {
 		return out, err

@@ -48,7 +48,7 @@ func exportEvidence(x *exchange, in *exportInput) (*exportOutput, error) {
 	return &exportOutput{exportType, func(huma.Context) {
 		// A part of an export has no end, and the connection breaks, so that nobody takes it
 		// for the whole: the status was sent long before.
-		paced := &pacedWriter{x.w, x.api.opts.StreamTimeout}
+		paced := &pacedWriter{x.w, x.api.opts.bounds.streamTime}
 		if err := reader.Export(x.ctx(), paced, opts); err != nil {
 			panic(http.ErrAbortHandler)
 		}
@@ -80,9 +80,7 @@ func (x *exchange) proved(reader *evidence.Reader, asked []int64, tenant string)
 	return numbers, nil
 }
 
-type verifiedOutput struct{ Body evidence.Report }
-
-func verifyEvidence(x *exchange, _ *struct{}) (*verifiedOutput, error) {
+func verifyEvidence(x *exchange, _ *struct{}) (*reply[evidence.Report], error) {
 	log, reader, err := x.readEvidence(false)
 	if err != nil {
 		return nil, err
@@ -95,7 +93,7 @@ func verifyEvidence(x *exchange, _ *struct{}) (*verifiedOutput, error) {
 	if err != nil {
 		return nil, x.unreadable(err)
 	}
-	return &verifiedOutput{report}, nil
+	return &reply[evidence.Report]{report}, nil
 }
 
 // pacedWriter gives each piece of an answer its own time, so that a long answer may take long,

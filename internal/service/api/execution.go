@@ -2,11 +2,8 @@ package api
 
 import (
 	"errors"
-	"net/http"
 	"strconv"
 	"strings"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/wire"
@@ -86,11 +83,8 @@ func (x *exchange) onAttempt(execution string, f ending) (*semel.Attempt, error)
 }
 
 func (b *builder) execution() {
-	route(b, huma.Operation{
-		OperationID: "renew", Method: http.MethodPost, Path: "/v1/executions/{execution}/renew", Tags: []string{"executions"},
-		Summary:     "Extend the lease to its full time from now",
-		Description: "If you get lease_lost, stop at once: another holder may be executing.",
-	}, NoRole, attached, func(x *exchange, in *executionInput) (*reply[wire.Renewed], error) {
+	route(b, about("renew", "executions", "POST /v1/executions/{execution}/renew", "Extend the lease to its full time from now",
+		"If you get lease_lost, stop at once: another holder may be executing."), NoRole, attached, func(x *exchange, in *executionInput) (*reply[wire.Renewed], error) {
 		at, err := x.onAttempt(in.Execution, func(at *semel.Attempt) error { return at.Renew(x.ctx()) })
 		if err != nil {
 			return nil, err

@@ -1,10 +1,7 @@
 package api
 
 import (
-	"net/http"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/service/figures"
@@ -15,12 +12,9 @@ type figuresInput struct {
 }
 
 func (b *builder) figures() {
-	route(b, huma.Operation{
-		OperationID: "getFigures", Method: http.MethodGet, Path: "/v1/figures", Tags: []string{"figures"},
-		Summary: "Read what happened lately, over all nodes",
-		Description: "Figures are less than two seconds late, and survive restarts; a node that dies loses those of its last second. " +
-			"They are about all tenants, so a caller who may see only one is refused.",
-	}, Viewer, nil, getFigures)
+	route(b, about("getFigures", "figures", "GET /v1/figures", "Read what happened lately, over all nodes",
+		"Figures are less than two seconds late, and survive restarts; a node that dies loses those of its last second. "+
+			"They are about all tenants, so a caller who may see only one is refused."), Viewer, nil, getFigures)
 }
 
 func getFigures(x *exchange, in *figuresInput) (*reply[figures.Report], error) {

@@ -68,7 +68,7 @@ func TestBadInput(t *testing.T) {
 	})
 
 	t.Run("a body that is too large is refused before it is read", func(t *testing.T) {
-		w := newWorld(t, func(o *Options) { o.MaxBody, o.MaxBatchBody = 1000, 2000 })
+		w := newWorld(t, func(o *Options) { o.bounds = usual; o.bounds.body, o.bounds.batch = 1000, 2000 })
 		pad := func(n int) string { return `{"key":"k","payload":"` + strings.Repeat("x", n-24) + `"}` }
 		w.send("shop", "POST", beginCharge, pad(1001)).refused(413, "too_large")
 		w.send("shop", "POST", beginCharge, pad(1_000_000)).refused(413, "too_large")
@@ -79,7 +79,7 @@ func TestBadInput(t *testing.T) {
 	})
 
 	t.Run("a body that does not arrive is given up", func(t *testing.T) {
-		w := newWorld(t, func(o *Options) { o.BodyTimeout = 20 * time.Millisecond })
+		w := newWorld(t, func(o *Options) { o.bounds = usual; o.bounds.bodyTime = 20 * time.Millisecond })
 		body, stop := io.Pipe()
 		defer stop.Close()
 		req, err := http.NewRequestWithContext(t.Context(), "POST", w.data.URL+beginCharge, body)
@@ -100,7 +100,7 @@ func TestBadInput(t *testing.T) {
 	})
 
 	t.Run("the time limit of a body does not end a wait", func(t *testing.T) {
-		w := newWorld(t, func(o *Options) { o.BodyTimeout = 20 * time.Millisecond })
+		w := newWorld(t, func(o *Options) { o.bounds = usual; o.bounds.bodyTime = 20 * time.Millisecond })
 		w.begin("shop", "charge", "k")
 		g := w.send("shop", "POST", beginCharge, `{"payload":{"amount":1}}`, "Idempotency-Key", "k", "Prefer", "wait=1")
 		g.refused(409, "in_flight")

@@ -1,10 +1,6 @@
 package api
 
 import (
-	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/semelhq/semel"
 )
 
@@ -18,20 +14,16 @@ type operationInput struct {
 }
 
 func (b *builder) operations() {
-	route(b, huma.Operation{
-		OperationID: "listOperations", Method: http.MethodGet, Path: "/v1/operations", Tags: []string{"operations"},
-		Summary: "List the declared operations",
-	}, NoRole, nil, func(x *exchange, _ *struct{}) (*reply[operationList], error) {
+	route(b, about("listOperations", "operations", "GET /v1/operations", "List the declared operations",
+		""), NoRole, nil, func(x *exchange, _ *struct{}) (*reply[operationList], error) {
 		out := &reply[operationList]{operationList{Operations: []operation{}}}
 		for _, op := range x.api.engine.Internal().Operations() {
 			out.Body.Operations = append(out.Body.Operations, operationOf(op))
 		}
 		return out, nil
 	})
-	route(b, huma.Operation{
-		OperationID: "getOperation", Method: http.MethodGet, Path: "/v1/operations/{operation}", Tags: []string{"operations"},
-		Summary: "Read the policy of an operation",
-	}, NoRole, []semel.Code{semel.CodeUnknownOperation}, func(x *exchange, in *operationInput) (*reply[operation], error) {
+	route(b, about("getOperation", "operations", "GET /v1/operations/{operation}", "Read the policy of an operation",
+		""), NoRole, []semel.Code{semel.CodeUnknownOperation}, func(x *exchange, in *operationInput) (*reply[operation], error) {
 		op, ok := x.api.engine.Internal().Operation(in.Operation)
 		if !ok {
 			return nil, x.api.newProblem(semel.CodeUnknownOperation, "")

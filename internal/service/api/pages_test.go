@@ -99,9 +99,8 @@ func TestPages(t *testing.T) {
 func TestNew(t *testing.T) {
 	w := newWorld(t)
 	for name, opts := range map[string]Options{
-		"without an engine":       {Identify: identify},
-		"without identities":      {Engine: w.engine},
-		"with a limit below zero": {Engine: w.engine, Identify: identify, MaxBody: -1},
+		"without an engine":  {Identify: identify},
+		"without identities": {Engine: w.engine},
 	} {
 		t.Run(name+" there is no API", func(t *testing.T) {
 			if _, err := New(opts); err == nil {

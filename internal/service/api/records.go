@@ -2,11 +2,9 @@ package api
 
 import (
 	"errors"
-	"net/http"
+
 	"strconv"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
@@ -26,10 +24,8 @@ type getOutput struct {
 }
 
 func (b *builder) records() {
-	route(b, huma.Operation{
-		OperationID: "getRecord", Method: http.MethodGet, Path: "/v1/records/{id}", Tags: []string{"records"},
-		Summary: "Read a record, or wait for its outcome",
-	}, NoRole, []semel.Code{semel.CodeNotFound, semel.CodeOtherCaller}, getRecord)
+	route(b, about("getRecord", "records", "GET /v1/records/{id}", "Read a record, or wait for its outcome",
+		""), NoRole, []semel.Code{semel.CodeNotFound, semel.CodeOtherCaller}, getRecord)
 }
 
 func getRecord(x *exchange, in *getInput) (*getOutput, error) {
@@ -79,10 +75,8 @@ type onRecord[B any] struct {
 }
 
 func (b *builder) operatorRoutes() {
-	route(b, huma.Operation{
-		OperationID: "searchRecords", Method: http.MethodGet, Path: "/v1/records", Tags: []string{"records"},
-		Summary: "Search records", Description: query.Qualifiers + "\n\n",
-	}, Viewer, []semel.Code{semel.CodeUnsupported}, searchRecords)
+	route(b, about("searchRecords", "records", "GET /v1/records", "Search records",
+		query.Qualifiers+"\n\n"), Viewer, []semel.Code{semel.CodeUnsupported}, searchRecords)
 	changing(b, "settleRecord", "settle", "Say what happened to a held record", "", nil, settleRecord)
 	changing(b, "releaseRecord", "release", "Let the next delivery run a held record again, although nobody knows what happened",
 		"This may repeat what the attempt did. Open effects must be settled first.",
@@ -97,10 +91,8 @@ func (b *builder) operatorRoutes() {
 // changing registers an operator's change of a record, with the codes that only this one answers
 // with.
 func changing[I, O any](b *builder, id, path, summary, description string, codes []semel.Code, f func(x *exchange, in *I) (*O, error)) {
-	route(b, huma.Operation{
-		OperationID: id, Method: http.MethodPost, Path: "/v1/records/{id}/" + path, Tags: []string{"records"},
-		Summary: summary, Description: description,
-	}, Operator, append(codes, semel.CodeNotFound, semel.CodeIllegalTransition, semel.CodeUnknown, semel.CodeUnknownOperation), f)
+	route(b, about(id, "records", "POST /v1/records/{id}/"+path, summary,
+		description), Operator, append(codes, semel.CodeNotFound, semel.CodeIllegalTransition, semel.CodeUnknown, semel.CodeUnknownOperation), f)
 }
 
 func searchRecords(x *exchange, in *searchInput) (*reply[wire.Page], error) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/hub"
 )
 
 // ringSize is how many events wait for readers who come back.
@@ -29,7 +30,7 @@ type ring struct {
 	events  [ringSize]event
 	first   int64 // number of the first event ever
 	next    int64 // number of the next event
-	readers map[chan struct{}]struct{}
+	readers hub.Hub[struct{}]
 }
 
 // init starts counting at the time, so that numbers rise across restarts, and a reader of
@@ -37,7 +38,6 @@ type ring struct {
 func (g *ring) init(start time.Time) {
 	g.first = start.UnixMicro()
 	g.next = g.first
-	g.readers = map[chan struct{}]struct{}{}
 }
 
 func (g *ring) add(ev event) {
@@ -46,12 +46,7 @@ func (g *ring) add(ev event) {
 	ev.seq = g.next
 	g.events[ev.seq%ringSize] = ev
 	g.next++
-	for wake := range g.readers {
-		select {
-		case wake <- struct{}{}:
-		default: // it has a notice already
-		}
-	}
+	g.readers.WakeAll()
 }
 
 // erase empties the events about erased identities, the purge itself included. Purges have this
@@ -74,20 +69,13 @@ func (g *ring) erase(erased func(semel.ID, time.Time) bool) {
 // erasedKind is the kind of an event that no reader gets any more.
 const erasedKind = "erased"
 
-// join adds a reader, which wake notifies after every event. It returns the number of the
-// newest event.
-func (g *ring) join() (wake chan struct{}, newest int64) {
+// join adds a reader, which wake notifies after every event until it calls leave. It returns the
+// number of the newest event.
+func (g *ring) join() (wake <-chan struct{}, leave func(), newest int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	wake = make(chan struct{}, 1)
-	g.readers[wake] = struct{}{}
-	return wake, g.next - 1
-}
-
-func (g *ring) leave(wake chan struct{}) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.readers, wake)
+	wake, leave = g.readers.Watch(struct{}{})
+	return wake, leave, g.next - 1
 }
 
 // after appends to buf the events that follow number last, as many as buf has room for.

@@ -160,6 +160,12 @@ var everyRoute = []semel.Code{semel.CodeInvalidCall, door.CodeUnauthorized, door
 // withBody has the codes of endpoints that read a body.
 var withBody = []semel.Code{door.CodeTooLarge, door.CodeUnsupportedMedia, semelhttp.CodeBodyUnreadable, door.CodeOverBudget, door.CodeBodyTooSlow}
 
+// about describes an endpoint by its id, its tag, its method and path, and what it does.
+func about(id, tag, pattern, summary, description string) huma.Operation {
+	method, path, _ := strings.Cut(pattern, " ")
+	return huma.Operation{OperationID: id, Tags: []string{tag}, Method: method, Path: path, Summary: summary, Description: description}
+}
+
 // route registers an endpoint. role may use it, and it may answer with codes in addition to
 // op's responses.
 func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Code, f func(x *exchange, in *I) (*O, error)) {
@@ -173,9 +179,9 @@ func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Cod
 	most := int64(0) // of a body
 	if _, ok := reflect.TypeFor[I]().FieldByName("Body"); ok {
 		codes = append(codes, withBody...)
-		most = cmp.Or(op.MaxBodyBytes, a.opts.MaxBody)
+		most = cmp.Or(op.MaxBodyBytes, a.opts.bounds.body)
 		op.MaxBodyBytes = -1 // oneRead has the limit
-		op.BodyReadTimeout = a.opts.BodyTimeout
+		op.BodyReadTimeout = a.opts.bounds.bodyTime
 	}
 	b.describe(&op, codes)
 	op.Middlewares = huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {

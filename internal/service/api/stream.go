@@ -145,8 +145,8 @@ type stream struct {
 // run writes events until the reader goes away or is too slow, or the API closes.
 func (s *stream) run() {
 	ring := &s.x.api.observer.ring
-	wake, newest := ring.join()
-	defer ring.leave(wake)
+	wake, leave, newest := ring.join()
+	defer leave()
 	if !s.resumes {
 		s.last = newest
 	}
@@ -154,7 +154,7 @@ func (s *stream) run() {
 	if !s.write([]byte(": the stream of decisions\n\n")) {
 		return
 	}
-	heartbeat := time.NewTicker(s.x.api.opts.Heartbeat)
+	heartbeat := time.NewTicker(s.x.api.opts.bounds.heartbeat)
 	defer heartbeat.Stop()
 	events := make([]event, 0, 256)
 	for {
@@ -210,10 +210,10 @@ func (s *stream) wants(ev *event) bool {
 	return s.tenant == nil || *s.tenant == ev.id.Tenant
 }
 
-// write sends text within StreamTimeout.
+// write sends text within streamTime.
 func (s *stream) write(text []byte) bool {
 	c := http.NewResponseController(s.x.w)
-	_ = c.SetWriteDeadline(time.Now().Add(s.x.api.opts.StreamTimeout)) // a writer without deadlines has no connection
+	_ = c.SetWriteDeadline(time.Now().Add(s.x.api.opts.bounds.streamTime)) // a writer without deadlines has no connection
 	_, err := s.x.w.Write(text)
 	return err == nil && c.Flush() == nil
 }

@@ -237,7 +237,7 @@ func TestDecisionStream(t *testing.T) {
 	})
 
 	t.Run("a reader that does not read is cut off, and nobody waits for it", func(t *testing.T) {
-		w := newWorld(t, func(o *Options) { o.StreamTimeout = 20 * time.Millisecond })
+		w := newWorld(t, func(o *Options) { o.bounds = usual; o.bounds.streamTime = 20 * time.Millisecond })
 		target, err := url.Parse(w.admin.URL)
 		if err != nil {
 			t.Fatal(err)
@@ -265,13 +265,13 @@ func TestDecisionStream(t *testing.T) {
 				decided(semel.Decided{ID: id, Decision: semel.Replay})
 			}
 			ring.mu.Lock()
-			joined = len(ring.readers) > 0
+			joined = ring.readers.Len() > 0
 			ring.mu.Unlock()
 		}
 	})
 
 	t.Run("a heartbeat breaks the silence, and closing ends the stream", func(t *testing.T) {
-		w := newWorld(t, func(o *Options) { o.Heartbeat = time.Millisecond })
+		w := newWorld(t, func(o *Options) { o.bounds = usual; o.bounds.heartbeat = time.Millisecond })
 		r := w.follow("viewer", "")
 		for heard := 0; heard < 2; {
 			if !r.lines.Scan() {
