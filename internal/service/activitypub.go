@@ -116,7 +116,6 @@ func (fetchesNothing) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("nothing is fetched")
 }
 
-// activityUpstream posts activities to the upstream of an inbox.
 func (s *Server) activityUpstream(a *config.ActivityPub, log *slog.Logger) (activitypub.Handler, error) {
 	up, err := s.newUpstream(&a.Accepting, config.Answers{})
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/auth"
@@ -106,5 +105,3 @@ func (s *Server) serveReload(w http.ResponseWriter, r *http.Request) {
 		plain(w, http.StatusOK, "unchanged\n")
 	}
 }
-
-func isNotFound(err error) bool { return errors.Is(err, semel.ErrNotFound) }

@@ -13,7 +13,6 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/config"
-	"github.com/semelhq/semel/store"
 )
 
 // explain says what serveData would do with a request, given its body: which rule takes it, why
@@ -47,18 +46,8 @@ func Explain(cfg *config.Config, r *http.Request, body []byte) (found api.Explai
 	})
 }
 
-// noWitness stands for the evidence log.
-type noWitness struct{}
-
-func (noWitness) Changed(*semel.Operation, *semel.Record, *semel.Record, store.Change) []store.Entry {
-	return nil
-}
-
-func (noWitness) Decided(context.Context, *semel.Operation, *semel.Call, *semel.Answer, semel.Payer) error {
-	return nil
-}
-func (noWitness) EraseRecord(context.Context, semel.ID) (int, error) { return 0, nil }
-func (noWitness) Subject(semel.ID) (none store.Subject)              { return none }
+// noWitness stands for the evidence log. Nothing is done that it would be asked about.
+type noWitness struct{ semel.Witness }
 
 // explanation describes one request.
 type explanation struct {

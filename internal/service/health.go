@@ -207,12 +207,12 @@ func (s *Server) sweeping() Finding {
 // durabilityCheck is what the store promised when its settings were last read.
 func (s *Server) durabilityCheck() Finding {
 	c := Finding{Name: "durability"}
-	d, err := s.durability()
+	d := s.reading.Load() // what readDurability read last
 	switch {
-	case err != nil:
-		c.Err = err
+	case d.err != nil:
+		c.Err = d.err
 		if s.current().cfg.Store.Profile != "strict" {
-			c.Amiss, c.Detail, c.Err = true, "not known: "+err.Error(), nil
+			c.Amiss, c.Detail, c.Err = true, "not known: "+d.err.Error(), nil
 		}
 		return c
 	case s.current().cfg.Store.Profile == "strict" && len(d.Unsafe) > 0:
@@ -232,12 +232,6 @@ func (s *Server) durabilityCheck() Finding {
 type durabilityReading struct {
 	store.Durability
 	err error
-}
-
-// durability is what readDurability read last.
-func (s *Server) durability() (store.Durability, error) {
-	p := s.reading.Load()
-	return p.Durability, p.err
 }
 
 // watchDurability reads the store's settings, and the free space on its disk, every

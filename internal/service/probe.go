@@ -51,7 +51,7 @@ func (s *Server) probed(ctx context.Context, err error, began time.Time, queues 
 func (s *Server) answering(ctx context.Context) Finding {
 	began := time.Now()
 	// A record that can't exist: the store has to look to say so.
-	if _, err := s.engine.Lookup(ctx, semel.ID{Operation: "semel.probe", Key: "probe"}); err != nil && !isNotFound(err) {
+	if _, err := s.engine.Lookup(ctx, semel.ID{Operation: "semel.probe", Key: "probe"}); err != nil && !errors.Is(err, semel.ErrNotFound) {
 		return s.probed(ctx, err, began, "reads", "writes")
 	}
 	if _, err := s.store.Now(ctx); err != nil { // without a clock nothing begins

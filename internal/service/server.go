@@ -162,10 +162,12 @@ func (s *Server) measure(ctx context.Context, opts *Options) (*tracing.Tracer, e
 	s.observer, s.figures = api.NewObserver(s.store), figures.New(s.store, &figures.Options{Crowd: opts.Config.Metrics.Crowded, Crowded: s.metrics.Crowded})
 	s.metricsHandler = s.metrics.Handler()
 	s.gauges.census, s.gauges.version = metrics.NewCensus(s.store), s.version
-	tracer, err := s.traces(ctx, opts)
+	c := &opts.Config.Traces
+	tracer, stop, err := metrics.Traces(ctx, opts.Traces, c.OTLP, c.Ratio, opts.Version)
 	if err != nil {
 		return nil, err
 	}
+	s.stopTraces = stop
 	s.onError(func() { s.stopTraces(context.Background()) })
 	if s.stopPush, err = s.metrics.Push(ctx, opts.Config.Metrics.OTLP, opts.Version); err != nil {
 		return nil, err
@@ -203,7 +205,6 @@ func (s *Server) openEngine(ctx context.Context, cfg *config.Config, tracer *tra
 	return err
 }
 
-// openAPIs makes the APIs of both listeners.
 func (s *Server) openAPIs() (err error) {
 	opts := api.Options{Engine: s.engine, Observer: s.observer, Figures: s.figures, Identify: s.caller, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, MaySend: s.maySend}
 	if s.dataAPI, err = api.New(opts); err != nil {

@@ -30,7 +30,6 @@ func (s *Server) newUpstream(a *config.Accepting, answers config.Answers) (*upst
 	return &upstream{sender, time.Duration(a.Timeout)}, err
 }
 
-// post posts one thing once.
 func (u *upstream) post(ctx context.Context, call semel.ID, m *semel.Message, header http.Header) error {
 	ctx, cancel := context.WithTimeout(ctx, u.timeout)
 	defer cancel()

@@ -61,7 +61,6 @@ func explainWebhook(operation string, opts webhook.VerifierOptions) func(*http.R
 	}
 }
 
-// upstreamOf posts events to the upstream of a webhook.
 func (s *Server) upstreamOf(w *config.Webhook) (webhook.Handler, error) {
 	up, err := s.newUpstream(&w.Accepting, w.Answers)
 	if err != nil {

@@ -197,7 +197,6 @@ type self struct {
 	Version  string  `json:"version"`
 }
 
-// person is the user.
 type person struct {
 	Principal  string `json:"principal"`
 	Tenant     string `json:"tenant"`

@@ -8,7 +8,6 @@ import (
 	"github.com/semelhq/semel/internal/problem"
 )
 
-// reply answers with JSON.
 func reply(w http.ResponseWriter, doc any) {
 	problem.WriteAs(w, http.StatusOK, "application/json", doc)
 }

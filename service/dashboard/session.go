@@ -36,7 +36,6 @@ const (
 	maxOfOne = 16
 )
 
-// user owns a session.
 type user struct{ tenant, principal string }
 
 type session struct {

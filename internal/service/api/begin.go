@@ -17,7 +17,6 @@ import (
 // Name marks the records of calls that came over the API; see [semel.Call].Door.
 const Name = "api"
 
-// keyHeader carries the key of a call.
 const keyHeader = "Idempotency-Key"
 
 type beginInput struct {

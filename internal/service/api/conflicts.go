@@ -10,7 +10,6 @@ import (
 	"github.com/semelhq/semel/internal/wire"
 )
 
-// conflictList has the conflicts of the last days.
 type conflictList struct {
 	Conflicts []conflict `json:"conflicts" nullable:"false" doc:"The newest first."`
 	KeptDays  int        `json:"kept_days" doc:"How long a key stays in the list after its last conflict."`
@@ -29,7 +28,6 @@ type conflict struct {
 	Last       time.Time                `json:"last"`
 }
 
-// payloads are what the deliveries of a record asked for.
 type payloads struct {
 	Record    string      `json:"record" doc:"The record's id."`
 	Keeps     bool        `json:"keeps" doc:"Whether the operation keeps payloads now: keep_payload."`

@@ -9,7 +9,6 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// An ending ends an attempt.
 type ending = func(at *semel.Attempt) error
 
 // end registers one way to end an execution, which read takes from a body.

@@ -18,7 +18,6 @@ type exchange struct {
 	admin  bool // it came through the admin handler
 }
 
-// reply is an answer with nothing but a body.
 type reply[T any] struct{ Body T }
 
 type exchangeKey struct{}

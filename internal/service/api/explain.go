@@ -55,7 +55,6 @@ type explanation struct {
 	Record *met `json:"record,omitempty" doc:"The record that the request would meet; absent if its key is new."`
 }
 
-// met is the record of a call.
 type met struct {
 	ID          string      `json:"id"`
 	Status      semel.State `json:"status" enum:"processing,completed,failed"`

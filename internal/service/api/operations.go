@@ -4,7 +4,6 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// operationList has the declared operations.
 type operationList struct {
 	Operations []operation `json:"operations" nullable:"false"`
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/semelhq/semel/internal/wire"
 )
 
-// problem is a refusal with its headers.
 type problem struct {
 	wire.Problem
 	header http.Header
@@ -59,14 +58,12 @@ func (a *API) newProblem(code semel.Code, detail string) *problem {
 	return p
 }
 
-// invalid is a problem with one mistake.
 func (a *API) invalid(location, message string) *problem {
 	p := a.newProblem(semel.CodeInvalidCall, message)
 	p.Errors = []wire.Mistake{{Location: location, Message: message}}
 	return p
 }
 
-// after says when to ask again.
 func (p *problem) after(d time.Duration) *problem {
 	if d > 0 {
 		p.RetryAfter = refusal.Seconds(d)

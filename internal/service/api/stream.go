@@ -16,11 +16,7 @@ import (
 // decidedEvent, endedEvent, purgedEvent and leaseLostEvent are the engine's events in the
 // form that readers get.
 type decidedEvent struct {
-	Record     string    `json:"record"`
-	Tenant     string    `json:"tenant"`
-	Operation  string    `json:"operation"`
-	Attempt    int       `json:"attempt"`
-	Fence      int64     `json:"fence"`
+	OfAttempt
 	Decision   string    `json:"decision" enum:"execute,replay,in_flight,conflict,held,too_late,throttled,other_door,other_caller,superseded,sequence_gap"`
 	Status     string    `json:"status,omitempty"`
 	RetryAfter int64     `json:"retry_after_ms,omitempty"`
@@ -30,11 +26,7 @@ type decidedEvent struct {
 }
 
 type endedEvent struct {
-	Record      string    `json:"record"`
-	Tenant      string    `json:"tenant"`
-	Operation   string    `json:"operation"`
-	Attempt     int       `json:"attempt"`
-	Fence       int64     `json:"fence"`
+	OfAttempt
 	Disposition string    `json:"disposition,omitempty"`
 	Held        bool      `json:"held,omitempty"`
 	HeldReason  string    `json:"held_reason,omitempty"`
@@ -55,13 +47,18 @@ type purgedEvent struct {
 }
 
 type leaseLostEvent struct {
-	Record    string    `json:"record"`
-	Tenant    string    `json:"tenant"`
-	Operation string    `json:"operation"`
-	Attempt   int       `json:"attempt"`
-	Fence     int64     `json:"fence"`
-	Reason    string    `json:"reason"`
-	At        time.Time `json:"at"`
+	OfAttempt
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
+
+// OfAttempt says which attempt an event is about.
+type OfAttempt struct {
+	Record    string `json:"record"`
+	Tenant    string `json:"tenant"`
+	Operation string `json:"operation"`
+	Attempt   int    `json:"attempt"`
+	Fence     int64  `json:"fence"`
 }
 
 // gapEvent says that events were lost: those after the first number and before the
@@ -133,7 +130,6 @@ func openStream(x *exchange, in *streamInput) (*streamOutput, error) {
 	return &streamOutput{"text/event-stream", func(huma.Context) { s.run() }}, nil
 }
 
-// stream is one reader.
 type stream struct {
 	x         *exchange
 	tenant    *string // nil: all
@@ -218,7 +214,6 @@ func (s *stream) write(text []byte) bool {
 	return err == nil && c.Flush() == nil
 }
 
-// put writes one event.
 func put(b *bytes.Buffer, seq int64, kind string, data any) {
 	text, err := json.Marshal(data)
 	if err != nil {
@@ -238,19 +233,20 @@ func (ev *event) data() any {
 	if ev.id != (semel.ID{}) {
 		record = ev.id.Encode()
 	}
+	of := func(attempt int, fence int64) OfAttempt { return OfAttempt{record, tenant, operation, attempt, fence} }
 	switch ev.kind {
 	case "decided":
 		e := &ev.decided
-		return decidedEvent{record, tenant, operation, e.Attempt, e.Fence, string(e.Decision), e.State.String(), e.RetryAfter.Milliseconds(), string(e.Limit), e.Waited.Milliseconds(), e.At}
+		return decidedEvent{of(e.Attempt, e.Fence), string(e.Decision), e.State.String(), e.RetryAfter.Milliseconds(), string(e.Limit), e.Waited.Milliseconds(), e.At}
 	case "ended":
 		e := &ev.ended
-		return endedEvent{record, tenant, operation, e.Attempt, e.Fence, e.Disposition.String(), e.Held, e.HeldReason, e.Took.Milliseconds(), e.By, e.Reason, e.At}
+		return endedEvent{of(e.Attempt, e.Fence), e.Disposition.String(), e.Held, e.HeldReason, e.Took.Milliseconds(), e.By, e.Reason, e.At}
 	case "lease_lost":
 		reason := "the lease was lost"
 		if e, ok := ev.lost.Err.(*semel.Error); ok && e.Message != "" {
 			reason = e.Message
 		}
-		return leaseLostEvent{record, tenant, operation, ev.lost.Attempt, ev.lost.Fence, reason, ev.at.UTC()}
+		return leaseLostEvent{of(ev.lost.Attempt, ev.lost.Fence), reason, ev.at.UTC()}
 	case "purged":
 		e := ev.purged
 		return purgedEvent{e.Count, record, tenant, operation, e.By, e.Reason, ev.at.UTC()}

@@ -48,7 +48,6 @@ type operation struct {
 	PerPrincipal   *rate    `json:"per_principal,omitempty"`
 }
 
-// rate is a limit of duplicates.
 type rate struct {
 	PerSecond float64 `json:"per_second"`
 	Burst     int     `json:"burst"`

@@ -109,7 +109,6 @@ func (a *Authenticator) Configured() bool {
 	return a.bearer() || len(a.certificates) > 0 || a.header != nil
 }
 
-// bearer reports whether bearer tokens are configured.
 func (a *Authenticator) bearer() bool { return len(a.tokens) > 0 || len(a.issuers) > 0 }
 
 // Authenticate finds out who sent the request. The error is [ErrNoCredential] if the

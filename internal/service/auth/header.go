@@ -73,7 +73,6 @@ func (a *Authenticator) byHeader(r *http.Request) (Identity, error) {
 	return id, nil
 }
 
-// names are the fields that are configured.
 func (h *trustedHeader) names() []string {
 	return slices.DeleteFunc([]string{h.tenant, h.principal, h.roles}, func(name string) bool { return name == "" })
 }

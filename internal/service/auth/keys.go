@@ -18,7 +18,6 @@ import (
 	jose "github.com/go-jose/go-jose/v4"
 )
 
-// publicKey is a key for verifying tokens.
 type publicKey struct {
 	kid    string // empty: unknown
 	alg    string // empty: any that fits

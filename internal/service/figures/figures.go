@@ -46,18 +46,16 @@ type Options struct {
 	// that minute. Defaults to 11.
 	Crowd   int
 	Crowded func(operation string)
-	// Interval is how long counts are gathered before they are written. Defaults to one
-	// second.
-	Interval time.Duration
 }
 
 // Figures counts what the engine of one node tells, and reads the figures of all. Its
 // methods may be called concurrently.
 type Figures struct {
-	opts  Options
 	store semel.Store
-	own   node   // what this node has counted
-	peers reader // what others have
+	opts  Options
+	every time.Duration // counts are gathered for so long before they are written
+	own   node          // what this node has counted
+	peers reader        // what others have
 
 	mu    sync.Mutex        // of what deliveries write
 	fresh map[Series]*int64 // since the last take, of all series that there ever were
@@ -77,12 +75,11 @@ type tally struct {
 
 // New makes the figures of a node. Give its Events to the engine, and call Run.
 func New(st semel.Store, opts *Options) *Figures {
-	f := &Figures{store: st, fresh: map[Series]*int64{}, keys: map[semel.ID]*tally{}}
+	f := &Figures{store: st, every: time.Second, fresh: map[Series]*int64{}, keys: map[semel.ID]*tally{}}
 	if opts != nil {
 		f.opts = *opts
 	}
 	f.opts.Crowd = cmp.Or(f.opts.Crowd, 11)
-	f.opts.Interval = cmp.Or(f.opts.Interval, time.Second)
 	f.own.init(st)
 	f.peers.cache = map[string]peer{}
 	return f

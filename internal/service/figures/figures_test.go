@@ -132,7 +132,7 @@ func TestFromHowManyDeliveriesAKeyIsCrowded(t *testing.T) {
 				t.Errorf("%d at once are a crowd of %d: %v", c.from-1, c.from, told)
 			}
 			meet("crowd", c.from)
-			if r := n.report(t, time.Hour); told["pay"] != 1 || len(r.Crowded) != 1 || r.Crowded[0].ID.Key != "crowd" || r.Crowd != c.from {
+			if r := n.report(t, time.Hour); told["pay"] != 1 || len(r.Crowded) != 1 || keyOf(r.Crowded[0]) != "crowd" || r.Crowd != c.from {
 				t.Errorf("%d at once: told %v, listed %+v", c.from, told, r.Crowded)
 			}
 			meet("more", c.from+2)
@@ -426,7 +426,8 @@ func TestNoDeliveryWaitsForFigures(t *testing.T) {
 func TestCellsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &away{Store: memstore.New()}
-		f := figures.New(st, &figures.Options{Interval: 10 * time.Minute})
+		f := figures.New(st, nil)
+		f.WriteEvery(10 * time.Minute)
 		ctx, cancel := context.WithCancel(t.Context())
 		var work sync.WaitGroup
 		work.Go(func() { f.Run(ctx) })

@@ -91,7 +91,7 @@ func (n *node) init(st semel.Store) {
 // Run writes the figures of this node until ctx is done, and then the last ones, unless
 // somebody calls Close first. Without Run, figures cover only this process, in one minute.
 func (f *Figures) Run(ctx context.Context) {
-	behind.Every(ctx, f.opts.Interval, func(ctx context.Context) { _ = f.write(ctx) })
+	behind.Every(ctx, f.every, func(ctx context.Context) { _ = f.write(ctx) })
 	_ = f.Close(context.WithoutCancel(ctx))
 }
 

@@ -30,8 +30,6 @@ type Options struct {
 	// Refused is called once for every refusal: a body's reader gets [body.ErrRefused] and says
 	// nothing. Optional.
 	Refused func(r *http.Request, code semel.Code)
-	// RetryAfter is how long a refused caller should wait, in whole seconds. Defaults to 1 s.
-	RetryAfter time.Duration
 }
 
 func (o *Options) withDefaults() Options {
@@ -40,7 +38,6 @@ func (o *Options) withDefaults() Options {
 		opts = *o
 	}
 	opts.TypeBase = cmp.Or(opts.TypeBase, "urn:semel:problem:")
-	opts.RetryAfter = cmp.Or(opts.RetryAfter, time.Second)
 	opts.BodyTimeout = cmp.Or(opts.BodyTimeout, time.Minute)
 	return opts
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/service/limit"
@@ -45,7 +44,7 @@ func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, code, r
 }
 
 func TestHandler(t *testing.T) {
-	opts := &limit.Options{Caller: byTenant, TypeBase: "https://semel.example/problems/", RetryAfter: 1500 * time.Millisecond}
+	opts := &limit.Options{Caller: byTenant, TypeBase: "https://semel.example/problems/"}
 	// nested answers an outer request with the answer to an inner one.
 	nested := func(b *limit.Budget, tenant string, body func() io.Reader) (outer, inner *httptest.ResponseRecorder) {
 		var h http.Handler
@@ -81,12 +80,12 @@ func TestHandler(t *testing.T) {
 			if outer.Code != http.StatusCreated {
 				t.Error(outer.Code)
 			}
-			wantProblem(t, inner, http.StatusTooManyRequests, "overloaded", "2")
+			wantProblem(t, inner, http.StatusTooManyRequests, "overloaded", "1")
 			outer, inner = nested(b, "b", body(51))
 			if outer.Code != http.StatusCreated {
 				t.Error(outer.Code)
 			}
-			wantProblem(t, inner, http.StatusServiceUnavailable, "overloaded", "2")
+			wantProblem(t, inner, http.StatusServiceUnavailable, "overloaded", "1")
 			outer, inner = nested(b, "b", body(50))
 			if outer.Code != http.StatusCreated || inner.Code != http.StatusCreated {
 				t.Error(outer.Code, inner.Code)

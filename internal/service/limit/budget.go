@@ -113,7 +113,6 @@ func (b *Budget) fits(n int64) error {
 	return nil
 }
 
-// release gives all bytes back.
 func (h *hold) release() {
 	b := h.budget
 	b.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
@@ -37,7 +38,7 @@ func (o *Options) refuse(w http.ResponseWriter, r *http.Request, why error, begu
 	m, _ := door.Lookup(code)
 	doc := semelhttp.Problem{Type: o.TypeBase + string(m.Code), Code: m.Code, Title: m.Title, Status: cmp.Or(status, m.Status), Detail: detail}
 	if again {
-		doc.RetryAfter = problem.RetryAfter(w.Header(), o.RetryAfter)
+		doc.RetryAfter = problem.RetryAfter(w.Header(), time.Second)
 	}
 	if r.ProtoMajor == 1 {
 		// The rest of the body isn't worth reading. In HTTP/2 it can be cancelled, and

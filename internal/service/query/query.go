@@ -150,7 +150,6 @@ var set = map[string]func(q *store.Query, value string) (wrong string){
 	"before": func(q *store.Query, v string) string { return setTime(&q.Before, v) },
 }
 
-// setAttribute adds NAME=VALUE to one of the query's attributes.
 func setAttribute(list *store.Attributes, q *store.Query, v string) string {
 	name, value, ok := strings.Cut(v, "=")
 	_, exact := q.Attributes[name]
