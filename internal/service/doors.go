@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +14,10 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/door/inbox"
+	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/service/api"
+	"github.com/semelhq/semel/internal/service/config"
 )
 
 // doorway is a door as the service mounts it. No route can hide one, but for one at the root.
@@ -197,4 +200,35 @@ func dispatched(err error) error {
 		return dispatch.RetryAfter(later.After, err)
 	}
 	return err
+}
+
+// upstream is the program that handles what a door accepts. It gets posts by Standard
+// Webhooks. Its address is the operator's; nobody who sends to the door can choose it.
+type upstream struct {
+	sender  dispatch.Sender
+	timeout time.Duration
+}
+
+func (s *Server) newUpstream(a *config.Accepting, answers config.Answers) (*upstream, error) {
+	secrets, err := a.UpstreamSecrets()
+	if err != nil {
+		return nil, err
+	}
+	sender, err := dispatch.HTTP(dispatch.HTTPOptions{
+		URL: a.Upstream, Secrets: secrets, AllowPrivate: true, Trace: s.engine.Internal().Trace, Answers: judge.Answers(answers),
+	})
+	return &upstream{sender, time.Duration(a.Timeout)}, err
+}
+
+func (u *upstream) post(ctx context.Context, call semel.ID, m *semel.Message, header http.Header) error {
+	ctx, cancel := context.WithTimeout(ctx, u.timeout)
+	defer cancel()
+	return u.sender.Deliver(ctx, dispatch.Delivery{Message: m, Call: call, Header: header})
+}
+
+// encoded sets headers, with values encoded as in a path of a URL.
+func encoded(h http.Header, namesAndValues ...string) {
+	for i := 0; i < len(namesAndValues); i += 2 {
+		h.Set(namesAndValues[i], url.PathEscape(namesAndValues[i+1]))
+	}
 }

@@ -4,6 +4,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"os"
+	"sync"
+	"time"
 
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
@@ -31,4 +34,44 @@ func tlsConfig(files config.TLS) (*tls.Config, error) {
 		c.ClientAuth = tls.VerifyClientCertIfGiven
 	}
 	return c, nil
+}
+
+// certificates is a certificate in two files, which you may replace at any time.
+type certificates struct {
+	cert, key string
+
+	mu       sync.Mutex
+	loaded   *tls.Certificate
+	modified time.Time // of the certificate file, when it was loaded
+	looked   time.Time
+}
+
+// certPause is how often the files are checked.
+const certPause = 10 * time.Second
+
+// get is GetCertificate of [tls.Config]. If a new pair can't be read, the old one stays
+// in use.
+func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.loaded != nil && time.Since(c.looked) < certPause {
+		return c.loaded, nil
+	}
+	c.looked = time.Now()
+	info, err := os.Stat(c.cert)
+	if err == nil && c.loaded != nil && info.ModTime().Equal(c.modified) {
+		return c.loaded, nil
+	}
+	pair, perr := tls.LoadX509KeyPair(c.cert, c.key)
+	if perr != nil {
+		if c.loaded != nil {
+			return c.loaded, nil
+		}
+		return nil, perr
+	}
+	c.loaded = &pair
+	if err == nil {
+		c.modified = info.ModTime()
+	}
+	return c.loaded, nil
 }

@@ -171,3 +171,25 @@ func (v *validator) archive() {
 		v.bad("archive.in", "write files, or use a postgres:// store", "only PostgreSQL has a table for the archive")
 	}
 }
+
+// quotas checks that one answer can't use up a quota. Otherwise its caller could begin
+// only one call in each window.
+func (v *validator) quotas() {
+	q := v.c.Quotas
+	for path, bytes := range map[string]Size{"quotas.principal_bytes": q.PrincipalBytes, "quotas.tenant_bytes": q.TenantBytes} {
+		for i := range v.c.Operations {
+			if op := &v.c.Operations[i]; bytes > 0 && bytes < op.MaxResult {
+				v.bad(path, "raise it, or lower max_result", "%v is less than the %v that one result of the operation %s may have", bytes, op.MaxResult, op.Name)
+				break
+			}
+		}
+	}
+}
+
+// auth checks who may call, and that some listener asks for certificates.
+func (v *validator) auth() {
+	v.c.Auth.Check(v.Report, "auth")
+	if len(v.c.Auth.MTLS) > 0 && v.c.Listen.TLS.ClientCA == "" && v.c.Admin.TLS.ClientCA == "" {
+		v.bad("auth.mtls", "add client_ca to listen.tls or admin.tls", "no listener asks for client certificates")
+	}
+}
