@@ -162,12 +162,10 @@ func (s *Server) measure(ctx context.Context, opts *Options) (*tracing.Tracer, e
 	s.observer, s.figures = api.NewObserver(s.store), figures.New(s.store, &figures.Options{Crowd: opts.Config.Metrics.Crowded, Crowded: s.metrics.Crowded})
 	s.metricsHandler = s.metrics.Handler()
 	s.gauges.census, s.gauges.version = metrics.NewCensus(s.store), s.version
-	c := &opts.Config.Traces
-	tracer, stop, err := metrics.Traces(ctx, opts.Traces, c.OTLP, c.Ratio, opts.Version)
+	tracer, err := s.traces(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
-	s.stopTraces = stop
 	s.onError(func() { s.stopTraces(context.Background()) })
 	if s.stopPush, err = s.metrics.Push(ctx, opts.Config.Metrics.OTLP, opts.Version); err != nil {
 		return nil, err

@@ -12,9 +12,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
-	tracers "go.opentelemetry.io/otel/trace"
-
-	"github.com/semelhq/semel/service/tracing"
 )
 
 // Push pushes all metrics by OTLP over HTTP until you call stop, which pushes the rest. The
@@ -47,17 +44,13 @@ func configured(url, endpoint string) bool {
 	return url != "" || os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv(endpoint) != ""
 }
 
-// Traces makes the spans of deliveries, if anybody wants them; a nil tracer observes nothing.
-// Without a provider it pushes them as [Metrics.Push] does metrics, in batches in the background:
-// a collector that is away, or slow, loses spans and delays nothing. It samples what the caller
-// has sampled, and of the traces that begin here a share of ratio. Call stop to push the rest.
-func Traces(ctx context.Context, provider tracers.TracerProvider, url string, ratio float64, version string) (t *tracing.Tracer, stop func(context.Context) error, err error) {
-	none := func(context.Context) error { return nil }
-	if provider != nil {
-		return tracing.New(provider), none, nil
-	}
+// Traces makes a provider that pushes spans as [Metrics.Push] does metrics, in batches in the
+// background: a collector that is away, or slow, loses spans and delays nothing. It samples
+// what the caller has sampled, and of the traces that begin here a share of ratio. Shut it down
+// to push the rest. It is nil if there is no collector.
+func Traces(ctx context.Context, url string, ratio float64, version string) (*trace.TracerProvider, error) {
 	if !configured(url, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") {
-		return nil, none, nil
+		return nil, nil
 	}
 	var opts []otlptracehttp.Option
 	if url != "" {
@@ -65,14 +58,13 @@ func Traces(ctx context.Context, provider tracers.TracerProvider, url string, ra
 	}
 	exporter, err := otlptracehttp.New(ctx, opts...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("traces: %w", err)
+		return nil, fmt.Errorf("traces: %w", err)
 	}
 	res, err := describe(ctx, version)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	pushed := trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(res), trace.WithSampler(Sampler(ratio)))
-	return tracing.New(pushed), pushed.Shutdown, nil
+	return trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(res), trace.WithSampler(Sampler(ratio))), nil
 }
 
 // Sampler is how the service samples.
