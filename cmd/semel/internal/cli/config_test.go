@@ -123,7 +123,7 @@ func TestConfigPrint(t *testing.T) {
 	})
 	t.Run("the JSON has the names of the YAML", func(t *testing.T) {
 		_, out, _ := semelWith(t, goodConfig, "config", "print", "--json", "-")
-		wantFields(t, out, "listen", "admin", "store", "api", "operations", "routes", "limits", "quotas", "archive", "evidence", "purge", "log", "traces")
+		wantFields(t, out, "listen", "admin", "store", "api", "operations", "routes", "limits", "quotas", "archive", "evidence", "purge", "metrics", "log", "traces")
 	})
 	t.Run("a mistake is reported instead", func(t *testing.T) {
 		if code, out, errs := semelWith(t, badConfig, "config", "print", "-"); code != ExitCheck || out != "" || errs != badConfigErrors {
