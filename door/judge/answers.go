@@ -156,13 +156,15 @@ func parseEntry(text string) (e entry, err error) {
 }
 
 func (n *Named) reads(status int) bool {
-	return n != nil && slices.ContainsFunc(n.entries, func(e entry) bool {
+	return slices.ContainsFunc(n.entries, func(e entry) bool {
 		return e.status == status && e.where != nil && e.where.Source == selector.JSON
 	})
 }
 
 // Reads reports whether an answer with this status has to come with its body.
-func (r *Rules) Reads(status int) bool { return r.Answers.reads(status) || r.Contract.reads(status) }
+func (r *Rules) Reads(status int) bool {
+	return r.Answers != nil && r.Answers.reads(status) || r.Contract != nil && r.Contract.reads(status)
+}
 
 // Conditions are the entries about a status that look at more of the answer, each with its
 // proof, for people.
@@ -195,9 +197,6 @@ func (n *Named) headers() (names []string) {
 
 // of finds the entry that counts.
 func (n *Named) of(a *Answer) (v Verdict, found bool) {
-	if n == nil {
-		return Unknown, false
-	}
 	in := selector.Input{Header: a.Header}
 	looked := false
 	for i := range n.entries {

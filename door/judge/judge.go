@@ -81,51 +81,50 @@ func (r *Rules) Of(a Answer) Finding {
 		f.Said, f.Verdict = true, ofEffect(said)
 		return f
 	}
-	if f.Verdict, f.Named = r.Answers.of(&a); f.Named {
-		return f
+	if r.Answers != nil {
+		if f.Verdict, f.Named = r.Answers.of(&a); f.Named {
+			return f
+		}
 	}
-	var found bool
-	if f.Verdict, found = r.Contract.of(&a); found {
-		return f
+	if r.Contract != nil {
+		var found bool
+		if f.Verdict, found = r.Contract.of(&a); found {
+			return f
+		}
 	}
-	switch a.Status {
+	status := a.Status
+	switch status {
 	case http.StatusConflict, http.StatusInternalServerError, http.StatusServiceUnavailable:
 		if r.RetryHeader != "" && says(a.Header[r.RetryHeader], "true") {
 			f.Verdict = Aborted
 			return f
 		}
+	case http.StatusOK:
+		if code, shared, is := grpcCode(&a); is {
+			f.Code, status = code, shared
+		}
 	}
-	status := a.Status
-	if code, shared, is := grpcCode(&a); is {
-		f.Code, status = code, shared
-	}
-	f.Verdict = r.row(status, a.SignedAnew)
-	return f
-}
-
-// row is what the table says of a status.
-func (r *Rules) row(status int, signedAnew bool) Verdict {
 	if status < 0 || status >= statuses {
-		return Unknown
+		return f
 	}
 	money := 0
 	if r.Financial {
 		money = 1
 	}
-	v := byStatus[money][status]
+	f.Verdict = byStatus[money][status]
 	switch inside := r.Own && status >= own.first && status <= own.last; {
-	case r.RolledBack && (inside || v == Unknown):
-		return Aborted
+	case r.RolledBack && (inside || f.Verdict == Unknown):
+		f.Verdict = Aborted
 	case inside && r.Financial:
-		return own.financial
+		f.Verdict = own.financial
 	case inside:
-		return own.verdict
-	case status == http.StatusForbidden && signedAnew && !r.Financial:
-		return Aborted
-	case r.RedirectsUnclear && status >= 300 && status < 400 && v == Completed:
-		return Unknown
+		f.Verdict = own.verdict
+	case status == http.StatusForbidden && a.SignedAnew && !r.Financial:
+		f.Verdict = Aborted
+	case r.RedirectsUnclear && status >= 300 && status < 400 && f.Verdict == Completed:
+		f.Verdict = Unknown
 	}
-	return v
+	return f
 }
 
 // coded judges an error of a protocol by the row that its code shares. A word of the answer
@@ -162,10 +161,10 @@ func (r *Rules) GRPC(code uint32, header http.Header) Finding {
 	return r.coded(grpc[code].name, grpc[code].status, header)
 }
 
-// grpcCode finds the code of gRPC in an answer that has one, and the status that shares its row. An answer of gRPC
-// without a code didn't come to its end.
+// grpcCode finds the code of gRPC in an answer of 200 that has one, and the status that shares its
+// row. An answer of gRPC without a code didn't come to its end.
 func grpcCode(a *Answer) (name string, status int, is bool) {
-	if a.Status != http.StatusOK || len(a.Header["Content-Type"]) != 1 {
+	if len(a.Header["Content-Type"]) != 1 {
 		return "", 0, false
 	}
 	media, _, _ := strings.Cut(a.Header["Content-Type"][0], ";")
