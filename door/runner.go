@@ -232,7 +232,7 @@ func errorOf(end *semel.Ending) error {
 // the lease would be renewed for ever. A crash meanwhile leaves a lease that runs out.
 func (r *Runner) end(ctx context.Context, a *semel.Attempt, end semel.Ending) error {
 	err := a.End(ctx, end) // which the caller's hanging up does not stop
-	if Undecided(err) {
+	if err != nil && Undecided(err) {
 		r.report(a.Record().Door, err)
 		r.endLater(context.WithoutCancel(ctx), a, end)
 	}

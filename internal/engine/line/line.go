@@ -107,7 +107,11 @@ func (t *Lines) End(c *Caller, now time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id := c.Key
-	if l, there := t.lines[id]; there && l.holder == c.Number {
+	switch l, there := t.lines[id]; {
+	case !there || l.holder != c.Number:
+	case l.waiting == nil:
+		delete(t.lines, id)
+	default:
 		t.next(id, l, now)
 	}
 }
