@@ -10,9 +10,6 @@ import (
 
 // refuseLate answers too_late to a call so old that the store may have forgotten it.
 func (d *delivery) refuseLate(ctx context.Context) (late bool, err error) {
-	if !d.op.RefuseLate && d.engine.epoch.Load() == 0 {
-		return false, nil
-	}
 	if late, err = d.tooLate(ctx); late {
 		d.ans.Decision, d.ans.Record = TooLate, &Record{ID: d.id}
 	}
@@ -62,13 +59,18 @@ func (d *delivery) beginUnrecorded(ctx context.Context) (err error) {
 	}
 	d.ans.Decision, d.ans.Record = Execute, claim
 	d.ans.Attempt = &Attempt{op: d.op, parent: ctx, tx: d.tx, unrecorded: true, claim: claim, rec: claim}
-	return d.witness(ctx)
+	if d.op.evident(EvidenceDecisions) {
+		return d.witness(ctx)
+	}
+	return nil
 }
 
 // answer reports the decision, after which the delivery may have it. A delivery that
 // doesn't execute gets it unless it is throttled as a duplicate or may not see it.
 func (d *delivery) answer(ctx context.Context) error {
-	d.conceal()
+	if d.call.Unproved {
+		d.conceal()
+	}
 	cur, ans := d.ans.Record, &d.ans
 	switch ans.Decision {
 	case Execute, Throttled: // throttled in an earlier step
@@ -91,9 +93,11 @@ func (d *delivery) answer(ctx context.Context) error {
 	}
 	switch ans.Decision {
 	case Replay:
-		if err := d.authorize(ctx, cur); err != nil {
-			*ans = Answer{}
-			return err
+		if d.op.Authorize != nil {
+			if err := d.authorize(ctx, cur); err != nil {
+				*ans = Answer{}
+				return err
+			}
 		}
 	case InFlight, SequenceGap:
 		age, lease := d.at.now.Sub(cur.StartedAt), cur.LeaseUntil.Sub(d.at.now)
@@ -114,7 +118,7 @@ func (d *delivery) answer(ctx context.Context) error {
 
 // authorize asks whether the caller may have the outcome in rec, or begin the call.
 func (d *delivery) authorize(ctx context.Context, rec *Record) error {
-	if d.op.Authorize == nil || isOwn(ctx) {
+	if isOwn(ctx) {
 		return nil
 	}
 	if err := d.op.Authorize(ctx, d.call, *rec); err != nil {
@@ -125,21 +129,13 @@ func (d *delivery) authorize(ctx context.Context, rec *Record) error {
 
 // tell reports a decision that changed nothing, and records evidence of it.
 func (d *delivery) tell(ctx context.Context) error {
-	err := d.witness(ctx)
-	if err == nil {
-		d.decided(ctx)
+	if d.op.evident(EvidenceDecisions) {
+		if err := d.witness(ctx); err != nil {
+			return err
+		}
 	}
-	return err
-}
-
-// witness records evidence of a decision that changed nothing. If that fails, the delivery
-// gets no answer.
-func (d *delivery) witness(ctx context.Context) error {
-	err := d.engine.witness(ctx, &d.op.Operation, &d.call, &d.ans)
-	if err != nil {
-		d.ans = Answer{}
-	}
-	return err
+	d.decided(ctx)
+	return nil
 }
 
 // decided reports the decision to Events, and returns the time that the engine added.
@@ -229,14 +225,6 @@ func (end *Ending) event() event {
 		return evAbort
 	}
 	return evHold
-}
-
-// failure is the failure to record; nil if the attempt is completed.
-func (end *Ending) failure() *store.Failure {
-	if end.Disposition == DispositionCompleted {
-		return nil
-	}
-	return &end.Failure
 }
 
 // EndingOf returns the ending that [Engine.Do] would choose for a handler's error, for

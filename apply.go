@@ -14,20 +14,12 @@ import (
 // version is a new version of a record on its way to the store. A retry sends it
 // unchanged.
 type version struct {
-	rec      *Record
-	expect   store.Revision   // of the version that it follows; zero for none
-	was      store.Attributes // of that version
-	evidence []store.Entry
-	deadline store.Instant // it must be written before; zero: no deadline
-	usage    ratelimit.Usage
-}
-
-func (v *version) write() store.Write {
-	return store.Write{Record: v.rec, Expect: v.expect, Was: v.was, Evidence: v.evidence, Deadline: v.deadline}
+	store.Write
+	usage ratelimit.Usage // of the quotas
 }
 
 // apply writes v if its predecessor is still the stored version, and returns the record stored
-// afterwards: v.rec if applied, otherwise the record that got in the way, or the zero Record
+// afterwards: v.Record if applied, otherwise the record that got in the way, or the zero Record
 // if the predecessor is gone. Don't change its arguments or results.
 //
 // If the store returns an error, apply finds out whether the write arrived by sending
@@ -39,18 +31,13 @@ func (e *Engine) apply(ctx context.Context, v version) (*Record, bool, error) {
 	return e.send(ctx, &v, true)
 }
 
-// applyClaim is apply for a claim: if it is certain that nothing was written, the
-// caller gets the error at once, because retrying would add to a busy store's load.
-func (e *Engine) applyClaim(ctx context.Context, v *version) (*Record, bool, error) {
-	return e.send(ctx, v, false)
-}
-
 // send repeats a write until it knows the result. With retryRefused it also tries again after
-// the store has refused a try.
+// the store has refused a try. Without, as for a claim, the caller gets the error at once if
+// it is certain that nothing was written: retrying would add to a busy store's load.
 func (e *Engine) send(ctx context.Context, v *version, retryRefused bool) (*Record, bool, error) {
 	call, own := e.storeCall(ctx)
 	defer own.End()
-	b := newBackoff()
+	b := firstPause
 	unknown := false // whether one of the tries may have arrived
 	for try := 1; ; try++ {
 		cur, applied, err := e.applyOnce(call, v, try)
@@ -76,19 +63,21 @@ func (e *Engine) send(ctx context.Context, v *version, retryRefused bool) (*Reco
 
 // applyOnce sends a write. After an error its result is unknown.
 func (e *Engine) applyOnce(ctx context.Context, v *version, try int) (*Record, bool, error) {
-	cur, applied, err := e.store.Apply(ctx, v.write())
+	cur, applied, err := e.store.Apply(ctx, v.Write)
 	switch {
 	case err != nil:
 		if e.events.StoreFailed != nil {
-			e.events.StoreFailed(StoreFailed{ID: v.rec.ID, Call: "apply", Err: err, Try: try})
+			e.events.StoreFailed(StoreFailed{ID: v.Record.ID, Call: "apply", Err: err, Try: try})
 		}
 		if errors.Is(err, store.ErrNotApplied) {
 			return nil, false, &Error{Code: CodeStoreUnavailable, RetryAfter: minRetryAfter, Err: err}
 		}
 		return nil, false, &Error{Code: CodeStoreUnavailable, Message: "the result of a write is unknown", Err: err}
-	case applied || cur != nil && cur.Revision == v.rec.Revision:
-		e.quotas.charge(ctx, v.rec, v.usage)
-		return v.rec, true, nil
+	case applied || cur != nil && cur.Revision == v.Record.Revision:
+		if v.usage != (ratelimit.Usage{}) {
+			e.quotas.charge(ctx, v.Record, v.usage)
+		}
+		return v.Record, true, nil
 	}
 	return cmp.Or(cur, &none), false, nil
 }
@@ -165,7 +154,7 @@ func (e *Engine) retryingRead(ctx context.Context) (reading, error) {
 	call, own := e.storeCall(ctx)
 	defer own.End()
 	at, err := e.read(call)
-	for b := newBackoff(); err != nil && b.wait(call); {
+	for b := firstPause; err != nil && b.wait(call); {
 		at, err = e.read(call)
 	}
 	return at, err
@@ -174,7 +163,7 @@ func (e *Engine) retryingRead(ctx context.Context) (reading, error) {
 // backoff is the pause before the next call to a store that failed.
 type backoff time.Duration
 
-func newBackoff() backoff { return backoff(2 * time.Millisecond) }
+const firstPause = backoff(2 * time.Millisecond)
 
 // wait pauses, longer each time, and reports false if ctx ends before.
 func (b *backoff) wait(ctx context.Context) bool {
@@ -202,7 +191,9 @@ var (
 // ended dispatches the messages of an ended attempt, reports it to Events, and wakes its
 // waiters. added is [Ended].Added.
 func (e *Engine) ended(rec *Record, by *store.Settled, added time.Duration) {
-	e.waiters.wake(rec.ID)
+	if !e.waiters.Empty() {
+		e.waiters.Wake(rec.ID)
+	}
 	if len(rec.Outbox) != 0 {
 		e.dispatch(rec)
 	}

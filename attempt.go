@@ -116,18 +116,29 @@ func (a *Attempt) Record() *Record {
 // An error with [CodeUnknown] means that the store didn't say whether it recorded the end;
 // call End again to find out.
 func (a *Attempt) End(ctx context.Context, end Ending) error {
-	ev := end.event()
-	if end.Disposition == DispositionAbandoned && a.mayRunAgain() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ev, failure := end.event(), &end.Failure
+	if end.Disposition == DispositionAbandoned && mayRunAgain(a.rec) {
 		ev = evAbandon
 	}
 	switch ev {
+	case evComplete:
+		failure = nil
 	case evHold, evAbort, evAbandon:
 		end.Result = Result{} // there is no answer
 	}
 	if ev == evHold && end.Failure.Message == "" {
 		end.Failure.Message = "the holder does not know the outcome"
 	}
-	return a.end(ctx, ev, end.Result, end.failure())
+	err := a.end(ctx, ev, end.Result, failure)
+	if err != nil && a.ended == evNone && (a.pending == nil || a.pending.ending == evNone) {
+		// The handler is done, and its end wasn't even sent. If the lease were renewed,
+		// the call could never run again. So the lease may end, and the attempt is
+		// settled by policy, unless End is called again before.
+		a.detach()
+	}
+	return err
 }
 
 // Complete ends the attempt with its result, which every duplicate gets.
@@ -174,30 +185,22 @@ func (a *Attempt) mayRunAgain() bool {
 	return mayRunAgain(a.rec)
 }
 
-// end makes the end of the attempt durable and then wakes its waiters.
+// end makes the end of the attempt durable and then wakes its waiters. The caller holds a.mu.
 func (a *Attempt) end(ctx context.Context, ev event, res Result, f *store.Failure) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	err := a.tryEnd(ctx, ev, res, f)
-	if err != nil && a.ended == evNone && (a.pending == nil || a.pending.ending == evNone) {
-		// The handler is done, and its end wasn't even sent. If the lease were renewed,
-		// the call could never run again. So the lease may end, and the attempt is
-		// settled by policy, unless End is called again before.
-		a.detach()
-	}
-	return err
-}
-
-func (a *Attempt) tryEnd(ctx context.Context, ev event, res Result, f *store.Failure) error {
 	began := a.op.engine.elapsed()
-	if err := a.settlePending(ctx, a.op.engine.retrying()); err != nil {
-		return err
+	if a.pending != nil {
+		if err := a.settlePending(ctx, a.op.engine.retrying()); err != nil {
+			return err
+		}
 	}
 	if a.ended != evNone {
 		return a.endedAlready(ev, res, f)
 	}
-	ctx, own := a.tx.storeCall(ctx, a.op.engine) // the clock and the write share a limit
-	defer own.End()
+	if a.tx == nil { // the caller of a transaction may hang up: nothing is in doubt then
+		call, own := a.op.engine.storeCall(ctx) // the clock and the write share a limit
+		defer own.End()
+		ctx = call
+	}
 	// A crash before this write leaves a lease that ends and an attempt that is
 	// settled by policy. A crash after it leaves nothing to do: duplicates
 	// find the outcome.
@@ -206,8 +209,9 @@ func (a *Attempt) tryEnd(ctx context.Context, ev event, res Result, f *store.Fai
 		kind = store.ChangeHeld
 	}
 	err := a.write(ctx, kind, func(cur *Record, at reading) (*Record, error) {
-		if a.fromBackup(cur, at) && a.runsAgainAfter(ev) {
-			return nil, errRestored // when the lease ends, the call is held
+		again := ev == evAbandon || ev == evFail && a.op.OnFailure == RetryFailure
+		if again && a.fromBackup(cur, at) {
+			return nil, errRestored // it may have had effects: when the lease ends, the call is held
 		}
 		if ev == evHold {
 			return a.op.hold(cur, f.Message, at.now)
@@ -216,10 +220,13 @@ func (a *Attempt) tryEnd(ctx context.Context, ev event, res Result, f *store.Fai
 		if err != nil {
 			return nil, err
 		}
-		if ev == evComplete {
+		switch {
+		case ev == evComplete && len(a.outbox) > 0:
 			addOutbox(next, a.outbox, at.now)
+		case ev == evAbort:
+			next = buried(next)
 		}
-		return buried(next), nil
+		return next, nil
 	})
 	if err != nil {
 		if a.pending != nil {
@@ -230,12 +237,6 @@ func (a *Attempt) tryEnd(ctx context.Context, ev event, res Result, f *store.Fai
 	a.added += a.op.engine.elapsed() - began
 	a.finish(ev)
 	return nil
-}
-
-// runsAgainAfter reports whether another attempt follows one that ends so, although it may
-// have had effects.
-func (a *Attempt) runsAgainAfter(ev event) bool {
-	return ev == evAbandon || ev == evFail && a.op.OnFailure == RetryFailure
 }
 
 // endedAlready compares a repeated end with the first.
@@ -306,8 +307,10 @@ func (a *Attempt) writeBy(ctx context.Context, by sending, kind store.Change, ch
 		}
 		return err
 	}
-	if err := a.settlePending(ctx, by); err != nil {
-		return err
+	if a.pending != nil {
+		if err := a.settlePending(ctx, by); err != nil {
+			return err
+		}
 	}
 	if a.ended != evNone {
 		return &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended"}
@@ -350,19 +353,16 @@ func errWriteUnknown(err error) error {
 	return &Error{Code: CodeUnknown, Message: "the store did not say whether the write was kept", Err: err}
 }
 
-// settlePending finds out whether the pending write arrived.
+// settlePending finds out whether the pending write arrived. There must be one.
 func (a *Attempt) settlePending(ctx context.Context, by sending) error {
 	d := a.pending
-	if d == nil {
-		return nil
-	}
 	cur, applied, err := by.apply(ctx, d.version)
 	if err != nil {
 		return errWriteUnknown(err)
 	}
 	a.pending = nil
-	if applied || followed(d.rec, cur) {
-		a.rec = d.rec
+	if applied || followed(d.Record, cur) {
+		a.rec = d.Record
 		if d.ending != evNone {
 			a.finish(d.ending)
 			return nil

@@ -66,21 +66,9 @@ type ruling struct {
 // decide is the whole policy: what a delivery of call gets when cur is stored. It is a
 // pure function. It checks first whom the record is bound to, because another caller may
 // not even learn that its payload differs. It checks for a conflict before in flight, so
-// that a client with a wrong payload needn't wait to be told. restored says that cur is
-// from a backup, see [Internal.NewEpoch]; lease is the time to judge its lease by.
-func decide(op *Operation, call *Call, cur *Record, now, lease store.Instant, restored bool) ruling {
-	r := rule(op, call, cur, now, lease)
-	if !restored || r.decision != Execute || cur.Expired(now) {
-		return r
-	}
-	if cur.BoundTo != call.BoundTo { // only its own caller may have it held
-		return ruling{decision: OtherCaller}
-	}
-	return ruling{decision: Held, hold: heldRestored}
-}
-
-// rule is decide for a store that was never restored.
-func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruling {
+// that a client with a wrong payload needn't wait to be told. lease is the time to judge the
+// record's lease by.
+func decide(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruling {
 	switch {
 	case isNew(call, cur, now):
 		return ruling{decision: Execute}
@@ -112,14 +100,25 @@ func rule(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruli
 	}
 }
 
+// decideRestored is r, which decide gave, if cur is from a backup, see [Internal.NewEpoch].
+func decideRestored(r ruling, call *Call, cur *Record, now store.Instant) ruling {
+	if r.decision != Execute || cur.Expired(now) {
+		return r
+	}
+	if cur.BoundTo != call.BoundTo { // only its own caller may have it held
+		return ruling{decision: OtherCaller}
+	}
+	return ruling{decision: Held, hold: heldRestored}
+}
+
 // isNew reports whether an execution would begin a new call, and need only exceed the record's
 // fence. That is so if there is no record, if it has expired, if it is a tombstone, or if
 // nothing has happened and the caller or the payload is another one: not executing needs no
 // proof of who asks, and a credential that was refused and then renewed must not lock the
 // owner out of the key.
 func isNew(call *Call, cur *Record, now store.Instant) bool {
-	return cur.State == absent || cur.Expired(now) || isTombstone(cur) ||
-		nothingHappened(cur) && (cur.BoundTo != call.BoundTo || startsAfresh(call, cur))
+	return cur.State == absent || cur.Expired(now) ||
+		cur.State == Failed && (isTombstone(cur) || nothingHappened(cur) && (cur.BoundTo != call.BoundTo || startsAfresh(call, cur)))
 }
 
 // startsAfresh reports whether the caller of an aborted call sends another payload: a client
@@ -192,16 +191,24 @@ func fencePassed(r *Record, now store.Instant) bool {
 // fences rise with the numbers, too. The holder is call.Holder, or else the engine.
 func (d *delivery) open() (*Record, error) {
 	op, call, prev, now := d.op, &d.call, d.cur, d.at.now
-	until := now.Add(op.Lease)
+	until, fence := now.Add(op.Lease), prev.Fence
+	if d.position.mark != nil {
+		fence = max(fence, d.position.mark.Fence) // that of the number that began last
+	}
 	next := &Record{
 		ID: d.id, Fingerprint: call.Fingerprint, Principal: call.Principal, BoundTo: call.BoundTo, Door: call.Door,
 		Sequence: call.Sequence,
 		Holder:   cmp.Or(call.Holder, d.engine.node), Attempt: 1,
 		CreatedAt: now, UpdatedAt: now, StartedAt: now, LeaseUntil: until, NextAt: until,
-		Fence: store.NextFence(max(prev.Fence, d.position.fence()), now), Attributes: call.Attributes, Policy: op.promise(call),
+		Fence: store.NextFence(fence, now), Attributes: call.Attributes, Policy: op.promise(call),
 	}
-	next.RefusedUntil = refusedUntil(prev, now)
-	next.Origin, next.Payload = next.Fence, bytes.Clone(d.keepable())
+	next.Origin = next.Fence
+	if prev.State != absent {
+		next.RefusedUntil = refusedUntil(prev, now)
+	}
+	if op.KeepPayload {
+		next.Payload = bytes.Clone(d.keepable())
+	}
 	if !isNew(call, prev, now) {
 		last := *prev
 		if last.State == Processing {
@@ -282,7 +289,9 @@ func end(cur *Record, ev event, now store.Instant, res Result, failure *store.Fa
 	next.EndedAt = now
 	next.LeaseUntil = 0
 	next.Held, next.HeldReason, next.HeldFrom = false, "", store.Revision{}
-	next.Result, next.Failure = res, kept(failure)
+	if next.Result, next.Failure = res, nil; failure != nil {
+		next.Failure = kept(failure)
+	}
 	next.ExpiresAt = max(now.Add(cur.Policy.Window), cur.RefusedUntil)
 	next.NextAt = next.ExpiresAt
 	return next, nil
@@ -334,9 +343,6 @@ func (c *Call) Presents(rec *Record) bool {
 // conceal hides the record from a caller who can't prove to be its owner, see [Call].Unproved.
 // The delivery gets the same answer as another caller's.
 func (d *delivery) conceal() {
-	if !d.call.Unproved {
-		return
-	}
 	switch cur := d.ans.Record; d.ans.Decision {
 	case Replay, Conflict, Held, Superseded:
 		d.ans.Decision = OtherCaller

@@ -95,8 +95,10 @@ func (d *delivery) admit(ctx context.Context) error {
 	if err := call.validateNames(); err != nil {
 		return err
 	}
-	if err := call.validateSequence(&op.Operation); err != nil {
-		return err
+	if op.Sequenced || call.Sequence != 0 {
+		if err := call.validateSequence(&op.Operation); err != nil {
+			return err
+		}
 	}
 	if call.Window != 0 {
 		if why := op.refuseWindow(call.Window); why != "" {
@@ -109,7 +111,9 @@ func (d *delivery) admit(ctx context.Context) error {
 		}
 		call.Attributes = maps.Clone(call.Attributes) // the record keeps them
 	}
-	d.trace = e.trace(ctx)
+	if e.events.Trace != nil {
+		d.trace = e.events.Trace(ctx)
+	}
 	e.reportUnswept()
 	return nil
 }
@@ -120,8 +124,10 @@ func (d *delivery) begin(ctx context.Context) error {
 	if d.op.Class == ReadOnly {
 		return d.beginUnrecorded(ctx)
 	}
-	if late, err := d.refuseLate(ctx); late || err != nil {
-		return err
+	if d.op.RefuseLate || d.engine.epoch.Load() != 0 {
+		if late, err := d.refuseLate(ctx); late || err != nil {
+			return err
+		}
 	}
 	if d.tx != nil {
 		if next, err := d.lock(ctx); next == answered || err != nil {
@@ -163,7 +169,7 @@ func (d *delivery) try(ctx, calls context.Context) (next progress, err error) {
 	if d.at, err = d.engine.read(calls); err != nil {
 		return startOver, err
 	}
-	if d.strayed() {
+	if d.op.Sequenced && d.strayed() {
 		d.id = d.call.ID(d.op.Share)
 		return startOver, d.look(ctx)
 	}
@@ -183,24 +189,30 @@ func (d *delivery) try(ctx, calls context.Context) (next progress, err error) {
 	if err != nil {
 		return startOver, err
 	}
-	if err := d.authorize(ctx, claim); err != nil {
-		if d.looked {
+	if d.op.Authorize != nil {
+		if err := d.authorize(ctx, claim); err != nil {
+			if !d.looked { // a caller who may not begin the call may still get its outcome
+				if lerr := d.look(calls); lerr != nil || d.cur.State != absent {
+					return startOver, lerr
+				}
+			}
 			return startOver, err
 		}
-		// A caller who may not begin the call may still get its outcome.
-		if lerr := d.look(calls); lerr != nil || d.cur.State != absent {
-			return startOver, lerr
+	}
+	if d.engine.quotas.some {
+		if next, err := d.checkQuota(ctx, calls, claim); next != proceed || err != nil {
+			return next, err
 		}
-		return startOver, err
 	}
-	if next, err := d.checkQuota(ctx, calls, claim); next != proceed || err != nil {
-		return next, err
+	if d.op.Confirmation != nil {
+		if next, err := d.confirm(ctx, claim); next != proceed || err != nil {
+			return next, err
+		}
 	}
-	if next, err := d.confirm(ctx, claim); next != proceed || err != nil {
-		return next, err
-	}
-	if next, err := d.myTurn(ctx, calls); next != proceed || err != nil {
-		return next, err
+	if d.call.turn.number != 0 {
+		if next, err := d.myTurn(ctx, calls); next != proceed || err != nil {
+			return next, err
+		}
 	}
 	return d.claim(ctx, calls, claim)
 }
@@ -217,20 +229,33 @@ func (d *delivery) look(ctx context.Context) error {
 // decide handles the record that stands in the way of a claim. If the delivery may proceed, it
 // replaces d.cur, as judged at d.at.
 func (d *delivery) decide(ctx context.Context) (next progress, err error) {
-	for range maxClaims {
+	for n := range maxClaims {
+		if n > 0 { // the record isn't judged yet
+			if d.at, err = d.engine.read(ctx); err != nil {
+				return startOver, err
+			}
+		}
 		switch {
-		case d.strayed():
+		case d.op.Sequenced && d.strayed():
 			return startOver, nil
 		case d.cur.State == absent:
 			return proceed, nil // it is gone by now
+		case d.cur.RefusedUntil > d.at.now:
+			if err := d.ownRefusal(ctx); err != nil {
+				return startOver, err
+			}
 		}
-		if err := d.ownRefusal(ctx); err != nil {
-			return startOver, err
+		r := d.rule()
+		if d.op.Sequenced && r.decision == Conflict && d.cur.State == Processing {
+			// A claim of a number that the mark doesn't name has not begun. It may be given back,
+			// so a caller with another payload is not told that its key was used.
+			if named, err := d.markNames(ctx); err != nil {
+				return startOver, err
+			} else if !named {
+				r.decision = InFlight
+			}
 		}
-		r, err := d.judge(ctx)
 		switch {
-		case err != nil:
-			return startOver, err
 		case r.decision == Execute:
 			return proceed, nil
 		case r.hold != "":
@@ -246,16 +271,10 @@ func (d *delivery) decide(ctx context.Context) (next progress, err error) {
 			}
 			d.cur = stored
 			if !applied { // somebody else was faster: look again
-				if d.at, err = d.engine.read(ctx); err != nil {
-					return startOver, err
-				}
 				continue
 			}
 		case r.decision == InFlight && d.cur.BoundTo != d.call.BoundTo && d.takeTurn(ctx):
 			if err := d.look(ctx); err != nil {
-				return startOver, err
-			}
-			if d.at, err = d.engine.read(ctx); err != nil {
 				return startOver, err
 			}
 			continue
@@ -284,36 +303,22 @@ func (d *delivery) answerBy(decision Decision) {
 	}
 }
 
-// judge is rule, except that a claim of a number that the mark doesn't name has not begun. It may be
-// given back, so a caller with another payload is not told that its key was used.
-func (d *delivery) judge(ctx context.Context) (ruling, error) {
-	r := d.rule()
-	if r.decision != Conflict || d.cur.State != Processing {
-		return r, nil
-	}
-	named, err := d.markNames(ctx)
-	if !named {
-		r.decision = InFlight
-	}
-	return r, err
-}
-
 // rule is what the delivery gets for the record that it has read.
 func (d *delivery) rule() ruling {
 	e, now := d.engine, d.at.now
-	return decide(&d.op.Operation, &d.call, d.cur, now, e.leaseTime(d.cur, now), e.restored(d.cur, now))
+	r := decide(&d.op.Operation, &d.call, d.cur, now, e.leaseTime(d.cur, now))
+	if e.epoch.Load() != 0 && e.restored(d.cur, now) {
+		r = decideRestored(r, &d.call, d.cur, now)
+	}
+	return r
 }
 
 // wait waits for the event that key names and returns the record stored then, or nil if the
-// event hasn't come.
+// event hasn't come. Read the clock before you judge that record.
 func (d *delivery) wait(ctx context.Context, key watchKey) (*Record, error) {
 	start := d.engine.elapsed()
 	changed, err := d.engine.await(ctx, key, d.waitTime()-d.waited)
 	d.waited += d.engine.elapsed() - start
-	if err != nil || changed == nil {
-		return nil, err
-	}
-	d.at, err = d.engine.read(ctx)
 	return changed, err
 }
 
@@ -330,27 +335,34 @@ func (d *delivery) waitTime() time.Duration {
 	return 0
 }
 
-// checkQuota refuses a new call of a caller who is over a quota.
+// checkQuota refuses a new call of a caller who is over a quota. A further attempt of a call, and
+// the engine's own calls, have none.
 func (d *delivery) checkQuota(ctx, calls context.Context, claim *Record) (progress, error) {
-	delay, by := d.engine.overQuota(ctx, d.cur, claim)
+	if isOwn(ctx) || d.cur.Origin == claim.Origin {
+		return proceed, nil
+	}
+	q := &d.engine.quotas
+	delay, by := q.counts.Wait(q.accountOf(ctx, claim), claim.BoundTo == "", claim.UpdatedAt)
 	switch {
 	case delay == 0:
 		return proceed, nil
 	case !d.looked: // a duplicate is answered whatever its caller has used
 		return startOver, d.look(calls)
 	}
-	d.ans.throttle(delay, by)
+	d.ans.throttle(delay, Limit(by))
 	d.ans.Record = &Record{ID: d.id}
 	return answered, nil
 }
 
 // claim writes the claim of an attempt, and hands out the right to execute.
 func (d *delivery) claim(ctx, calls context.Context, claim *Record) (progress, error) {
-	if err := d.setAside(ctx); err != nil {
-		return startOver, err
+	if d.cur.State != absent {
+		if err := d.setAside(ctx); err != nil {
+			return startOver, err
+		}
 	}
 	v := d.engine.newVersion(&d.op.Operation, d.cur, claim, store.ChangeClaimed)
-	v.deadline = d.at.now.Add(min(d.op.Lease, 2*d.engine.opts.StoreTimeout)) // nobody waits longer
+	v.Deadline = d.at.now.Add(min(d.op.Lease, 2*d.engine.opts.StoreTimeout)) // nobody waits longer
 	stored, applied, err := d.applyClaim(ctx, calls, &v)
 	if err != nil {
 		return startOver, err
@@ -368,39 +380,43 @@ func (d *delivery) claim(ctx, calls context.Context, claim *Record) (progress, e
 // applyClaim writes a claim, to the store or in the delivery's transaction.
 func (d *delivery) applyClaim(ctx, calls context.Context, v *version) (stored *Record, applied bool, err error) {
 	if d.tx != nil {
-		if _, err := d.moveMark(ctx, v); err != nil {
-			return nil, false, err
+		if d.op.Sequenced {
+			if _, err := d.moveMark(ctx, v); err != nil {
+				return nil, false, err
+			}
 		}
 		return d.tx.apply(ctx, *v)
 	}
 	// A crash before this write leaves nothing. A crash after it leaves a
 	// claim without a holder: when its lease ends, the next delivery or
 	// the reaper settles it as an abandoned attempt.
-	stored, applied, err = d.engine.applyClaim(calls, v)
+	stored, applied, err = d.engine.send(calls, v, false)
 	switch {
 	case err != nil && !errors.Is(err, store.ErrNotApplied):
 		d.engine.releaseClaim(d.op, v)
-	case err == nil && applied:
-		moved, err := d.moveMark(ctx, v)
-		if err != nil {
+		return stored, applied, err
+	case err != nil:
+		return stored, applied, err
+	case applied && d.op.Sequenced:
+		if applied, err = d.moveMark(ctx, v); err != nil {
 			d.engine.releaseClaim(d.op, v)
 			return nil, false, err
 		}
-		if !moved {
-			return d.takeBack(ctx, stored, v)
-		}
-		return d.freshen(ctx, v)
-	case err == nil:
-		return d.takeBack(ctx, stored, v)
 	}
-	return stored, applied, err
+	switch {
+	case !applied:
+		return d.takeBack(ctx, stored, v)
+	case d.engine.elapsed()-d.at.elapsed >= d.op.Lease/3: // later it would be renewed anyway
+		return d.freshen(ctx, v)
+	}
+	return stored, true, nil
 }
 
 // takeBack handles a claim that is no longer stored, and that no handler got. If its lease was
 // over when others first saw it, they have declared it held. Then takeBack aborts it, and the
 // delivery claims anew. It returns the stored record.
 func (d *delivery) takeBack(ctx context.Context, stored *Record, claim *version, renewals ...store.Revision) (*Record, bool, error) {
-	claims := append([]store.Revision{claim.rec.Revision}, renewals...)
+	claims := append([]store.Revision{claim.Record.Revision}, renewals...)
 	if !unused(stored, claims) {
 		return stored, false, nil // replaced by the reaper or another delivery
 	}
@@ -416,16 +432,13 @@ func (d *delivery) takeBack(ctx context.Context, stored *Record, claim *version,
 // last time its lease began. After an error it releases the claim.
 func (d *delivery) freshen(ctx context.Context, claim *version) (*Record, bool, error) {
 	e, op := d.engine, d.op
-	rec := claim.rec
+	rec := claim.Record
 	renewals := []store.Revision{}
 	giveUp := func(err error) (*Record, bool, error) {
 		e.releaseClaim(op, claim, renewals...)
 		return nil, false, err
 	}
 	for range maxClaims {
-		if e.elapsed()-d.at.elapsed < op.Lease/3 { // later it would be renewed anyway
-			return rec, true, nil
-		}
 		var err error
 		if d.at, err = e.read(ctx); err != nil {
 			return giveUp(err)
@@ -435,16 +448,18 @@ func (d *delivery) freshen(ctx context.Context, claim *version) (*Record, bool, 
 			return giveUp(err)
 		}
 		v := e.newVersion(&op.Operation, rec, next, store.ChangePostponed)
-		v.deadline = next.LeaseUntil
+		v.Deadline = next.LeaseUntil
 		renewals = append(renewals, next.Revision)
 		// A crash before or after this write leaves a claim without a holder, as in
 		// applyClaim.
-		stored, applied, err := e.applyClaim(ctx, &v)
-		if err != nil {
+		stored, applied, err := e.send(ctx, &v, false)
+		switch {
+		case err != nil:
 			return giveUp(err)
-		}
-		if !applied {
+		case !applied:
 			return d.takeBack(ctx, stored, claim, renewals...)
+		case e.elapsed()-d.at.elapsed < op.Lease/3:
+			return next, true, nil
 		}
 		rec = next
 	}

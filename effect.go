@@ -129,8 +129,10 @@ func (a *Attempt) startEffect(ctx context.Context, name string, notCalled bool) 
 	if err := a.mayStart(); err != nil {
 		return ef, err
 	}
-	if err := a.settlePending(ctx, a.op.engine.retrying()); err != nil {
-		return ef, err
+	if a.pending != nil {
+		if err := a.settlePending(ctx, a.op.engine.retrying()); err != nil {
+			return ef, err
+		}
 	}
 	if ef, err, found := recordedEffect(a.rec, name, notCalled); found {
 		return ef, err
@@ -262,8 +264,10 @@ func (a *Attempt) SettleEffect(ctx context.Context, f store.EffectFinding) error
 	if a.ended != evNone {
 		return &Error{Code: CodeAlreadyEnded, Message: "the attempt ended while effect " + f.Name + " was running"}
 	}
-	if err := a.settlePending(ctx, a.op.engine.retrying()); err != nil {
-		return err
+	if a.pending != nil {
+		if err := a.settlePending(ctx, a.op.engine.retrying()); err != nil {
+			return err
+		}
 	}
 	i := effectIndex(a.rec, f.Name)
 	if i < 0 {

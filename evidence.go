@@ -59,13 +59,16 @@ type Payer func(bytes int, at store.Instant) bool
 func (e *Engine) newVersion(op *Operation, prev, next *Record, change store.Change) version {
 	next.UpdatedAt = max(next.UpdatedAt, prev.UpdatedAt)
 	next.Revision = e.newRevision()
-	if next.ExpiresAt > prev.ExpiresAt {
+	if e.extras.Clock != nil && next.ExpiresAt > prev.ExpiresAt {
 		e.keepLonger(next)
 	}
-	v := version{rec: next, expect: prev.Revision, was: prev.Attributes, usage: e.quotas.usageOf(prev, next)}
+	v := version{Write: store.Write{Record: next, Expect: prev.Revision, Was: prev.Attributes}}
+	if e.quotas.some {
+		v.usage = e.quotas.usageOf(prev, next)
+	}
 	if op.evident(EvidenceChanges) && change != store.ChangePostponed {
-		v.evidence = e.opts.Witness.Changed(op, prev, next, change)
-		v.usage = e.quotas.withEvidence(v.usage, v.evidence)
+		v.Evidence = e.opts.Witness.Changed(op, prev, next, change)
+		v.usage = e.quotas.withEvidence(v.usage, v.Evidence)
 	}
 	return v
 }
@@ -100,14 +103,13 @@ func (e *Engine) witnessPurge(ctx context.Context, op *Operation, rec *Record, b
 	return nil
 }
 
-// witness records a delivery that changed nothing. After an error the delivery isn't
-// answered.
-func (e *Engine) witness(ctx context.Context, op *Operation, call *Call, ans *Answer) error {
-	if !op.evident(EvidenceDecisions) {
-		return nil
-	}
-	c, a := *call, *ans // copies, so that calls without evidence stay on the stack
+// witness records evidence of a decision that changed nothing. If that fails, the delivery
+// gets no answer.
+func (d *delivery) witness(ctx context.Context) error {
+	e, op := d.engine, &d.op.Operation
+	c, a := d.call, d.ans // copies, so that calls without evidence stay on the stack
 	if err := e.opts.Witness.Decided(ctx, op, &c, &a, e.quotas.payer(ctx, op, &c)); err != nil {
+		d.ans = Answer{}
 		return &Error{Code: CodeStoreUnavailable, Message: "the evidence of this answer can't be kept", RetryAfter: minRetryAfter, Err: err}
 	}
 	return nil

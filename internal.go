@@ -193,8 +193,10 @@ func (in Internal) Peek(ctx context.Context, call Call) (Answer, error) {
 	if err := d.look(ctx); err != nil {
 		return Answer{}, err
 	}
-	if err := d.ownRefusal(ctx); err != nil {
-		return Answer{}, err
+	if d.cur.RefusedUntil > d.at.now {
+		if err := d.ownRefusal(ctx); err != nil {
+			return Answer{}, err
+		}
 	}
 	r := ruling{decision: Execute}
 	if d.cur.State != absent {

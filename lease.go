@@ -114,8 +114,8 @@ type release struct {
 // releaseClaim queues a claim for release after its write, and perhaps renewals of it, got no
 // answer in time.
 func (e *Engine) releaseClaim(op *operation, claim *version, renewals ...store.Revision) {
-	claims := append([]store.Revision{claim.rec.Revision}, renewals...)
-	e.releaseLater(release{op, claim.rec.ID, claims, claim.expect, claim.deadline})
+	claims := append([]store.Revision{claim.Record.Revision}, renewals...)
+	e.releaseLater(release{op, claim.Record.ID, claims, claim.Expect, claim.Deadline})
 }
 
 func (e *Engine) releaseLater(x release) {
@@ -131,7 +131,7 @@ func (e *Engine) releaseLater(x release) {
 // releaseClaims checks all claims again and again until it has dealt with each. Its backoff
 // grows while it gets nowhere.
 func (e *Engine) releaseClaims(ctx context.Context) {
-	b := newBackoff()
+	b := firstPause
 	for {
 		all := e.releases.Take()
 		if len(all) == 0 {
@@ -149,7 +149,7 @@ func (e *Engine) releaseClaims(ctx context.Context) {
 			}
 		}
 		if len(left) < len(all) {
-			b = newBackoff()
+			b = firstPause
 		}
 		e.releases.PutBack(left)
 		if len(left) > 0 && !b.wait(ctx) {

@@ -84,6 +84,7 @@ func (l Limit) message() string {
 
 // quotas are [Quotas] with what callers have used.
 type quotas struct {
+	some    bool // whether any is set
 	counts  ratelimit.Quotas
 	account func(ctx context.Context, rec *Record) (tenant, principal string)
 }
@@ -108,14 +109,11 @@ func (q *quotas) init(opts Quotas) error {
 			return errors.New("semel: quotas may not be negative")
 		}
 		if one.Most > 0 {
-			q.counts.Set = append(q.counts.Set, one)
+			q.some, q.counts.Set = true, append(q.counts.Set, one)
 		}
 	}
 	return nil
 }
-
-// none reports whether no quota is set.
-func (q *quotas) none() bool { return len(q.counts.Set) == 0 }
 
 // accountOf returns whose quotas a record counts for.
 func (q *quotas) accountOf(ctx context.Context, rec *Record) ratelimit.Account {
@@ -129,7 +127,7 @@ func (q *quotas) accountOf(ctx context.Context, rec *Record) ratelimit.Account {
 // usageOf is how much of the quotas it uses to replace prev by next.
 func (q *quotas) usageOf(prev, next *Record) ratelimit.Usage {
 	switch {
-	case q.none(), next.Mark != nil:
+	case next.Mark != nil:
 		return ratelimit.Usage{}
 	case prev.Origin != next.Origin: // a new call
 		return ratelimit.Usage{Records: counted(next), Bytes: ratelimit.Bytes(next), Holds: heldUnverified(next)}
@@ -163,20 +161,7 @@ func counted(rec *Record) int64 {
 
 // charge counts a write that was made, and gives back whatever the write proves to be nothing.
 func (q *quotas) charge(ctx context.Context, rec *Record, u ratelimit.Usage) {
-	if u != (ratelimit.Usage{}) {
-		q.counts.Charge(q.accountOf(ctx, rec), u, rec.UpdatedAt)
-	}
-}
-
-// overQuota is how long the caller of claim must wait before it may begin a new call, and for
-// which limit. It is zero if claim is a further attempt of its call, and for the engine's own
-// calls.
-func (e *Engine) overQuota(ctx context.Context, prev, claim *Record) (time.Duration, Limit) {
-	if e.quotas.none() || isOwn(ctx) || prev.Origin == claim.Origin {
-		return 0, ""
-	}
-	delay, by := e.quotas.counts.Wait(e.quotas.accountOf(ctx, claim), claim.BoundTo == "", claim.UpdatedAt)
-	return delay, Limit(by)
+	q.counts.Charge(q.accountOf(ctx, rec), u, rec.UpdatedAt)
 }
 
 // charger returns a function that counts bytes which somebody keeps because of a delivery,
@@ -199,7 +184,7 @@ const entryOverhead = 256
 // withEvidence adds what the entries about a write take to what the write uses.
 func (q *quotas) withEvidence(u ratelimit.Usage, entries []store.Entry) ratelimit.Usage {
 	for i := range entries {
-		if !q.none() {
+		if q.some {
 			u.Bytes += int64(len(entries[i].Leaf)+len(entries[i].Opening)) + entryOverhead
 		}
 	}
@@ -209,7 +194,7 @@ func (q *quotas) withEvidence(u ratelimit.Usage, entries []store.Entry) ratelimi
 // payer charges whoever sent a delivery for an entry that is written about it. It is nil if there
 // are no quotas of bytes, and for the engine's own calls.
 func (q *quotas) payer(ctx context.Context, op *Operation, call *Call) Payer {
-	if q.none() || isOwn(ctx) {
+	if !q.some || isOwn(ctx) {
 		return nil
 	}
 	charge := q.charger(ctx, call, call.ID(op.Share))

@@ -39,7 +39,7 @@ func leaseOver(r *Record, at store.Instant) bool {
 // leaseTime is the time to judge a record's lease by: now, unless the store's clock has leapt
 // since the lease began.
 func (e *Engine) leaseTime(r *Record, now store.Instant) store.Instant {
-	if r.LeaseUntil == 0 {
+	if e.extras.Clock == nil || r.LeaseUntil == 0 {
 		return now
 	}
 	return e.clockState(now).Leap.For(r.LeaseUntil.Add(-r.Policy.Lease), now)

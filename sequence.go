@@ -75,14 +75,6 @@ func (d *delivery) readPosition(ctx context.Context) error {
 	return nil
 }
 
-// fence is that of the number that began last.
-func (p *position) fence() int64 {
-	if p.mark == nil {
-		return 0
-	}
-	return p.mark.Fence
-}
-
 // older reports whether the record is that of a sequence in format 1: its newest number, under
 // the identity of the sequence.
 func (p *position) older(now store.Instant) bool {
@@ -287,11 +279,11 @@ func (d *delivery) moveMark(ctx context.Context, claim *version) (bool, error) {
 		return true, nil
 	}
 	p, op := &d.position, &d.op.Operation
-	mark := store.NewMark(d.sequence, store.Mark{Begun: p.begun, Newest: d.call.Sequence}, claim.rec.Fence, d.at.now)
-	mark.ExpiresAt = max(d.at.now.Add(claim.rec.Policy.Window), p.mark.ExpiresAt, p.newest.ExpiresAt)
+	mark := store.NewMark(d.sequence, store.Mark{Begun: p.begun, Newest: d.call.Sequence}, claim.Record.Fence, d.at.now)
+	mark.ExpiresAt = max(d.at.now.Add(claim.Record.Policy.Window), p.mark.ExpiresAt, p.newest.ExpiresAt)
 	mark.NextAt = mark.ExpiresAt
 	v := d.engine.newVersion(op, p.mark, mark, store.ChangePostponed)
-	v.deadline = claim.deadline
+	v.Deadline = claim.Deadline
 	if d.tx != nil {
 		return true, d.tx.applyMark(ctx, v)
 	}

@@ -200,13 +200,13 @@ func TestDecide(t *testing.T) {
 				c.rec.Fingerprint = fp
 			}
 			c.rec.Policy = op.promise(&Call{})
-			got := decide(&op, &call, &c.rec, now, now, false)
+			got := decide(&op, &call, &c.rec, now, now)
 			if got.decision != c.want.decision || (got.hold != "") != (c.want.hold != "") {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 			// What was claimed under another declaration is judged by that.
 			successor := Operation{OnAbandoned: RetryAbandoned, Effects: []string{"charge"}, OnFailure: op.OnFailure}.withDefaults()
-			if again := decide(&successor, &call, &c.rec, now, now, false); again != got {
+			if again := decide(&successor, &call, &c.rec, now, now); again != got {
 				t.Errorf("the successor's policy gives %+v, the attempt's own %+v", again, got)
 			}
 			// Of what a backup has nothing is executed that it has unfinished.
@@ -217,7 +217,7 @@ func TestDecide(t *testing.T) {
 					want = ruling{decision: OtherCaller}
 				}
 			}
-			if restored := decide(&op, &call, &c.rec, now, now, true); restored != want {
+			if restored := decideRestored(got, &call, &c.rec, now); restored != want {
 				t.Errorf("restored: got %+v, want %+v", restored, want)
 			}
 		})

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/internal/engine/ratelimit"
 	"github.com/semelhq/semel/store"
 )
@@ -71,7 +70,7 @@ func (d *delivery) lock(ctx context.Context) (next progress, err error) {
 	err = d.look(ctx)
 	d.foreign = d.cur.State == absent || isForeign(&d.call, d.cur)
 	if d.foreign && d.cur.State != absent {
-		if r := rule(&d.op.Operation, &d.call, d.cur, d.at.now, d.engine.leaseTime(d.cur, d.at.now)); r.decision != Execute {
+		if r := decide(&d.op.Operation, &d.call, d.cur, d.at.now, d.engine.leaseTime(d.cur, d.at.now)); r.decision != Execute {
 			d.ans.Decision = r.decision
 		}
 	}
@@ -90,7 +89,7 @@ type txStore struct {
 	used  ratelimit.Usage // what the writes count for in quotas
 }
 
-// apply is [Engine.apply] in the transaction. The record that it returns is v.rec, and
+// apply is [Engine.apply] in the transaction. The record that it returns is v.Record, and
 // after any error the transaction can only be rolled back.
 //
 // A crash before the commit leaves nothing, whether it comes before or after this write.
@@ -100,17 +99,17 @@ type txStore struct {
 func (s *txStore) apply(ctx context.Context, v version) (*Record, bool, error) {
 	if s.whole && s.claim == nil {
 		s.claim = &v
-		return v.rec, true, nil
+		return v.Record, true, nil
 	}
 	if c := s.claim; c != nil {
 		// The claim was never written by itself, so this write covers both.
-		v.expect, v.evidence, v.usage = c.expect, slices.Concat(c.evidence, v.evidence), v.usage.Plus(c.usage)
+		v.Expect, v.Evidence, v.usage = c.Expect, slices.Concat(c.Evidence, v.Evidence), v.usage.Plus(c.usage)
 	}
 	s.used = s.used.Plus(v.usage)
 	if err := s.put(ctx, v, "record"); err != nil {
 		return nil, false, err
 	}
-	return v.rec, true, nil
+	return v.Record, true, nil
 }
 
 // applyMark writes the mark of a sequence in the transaction, which has locked it. If the
@@ -119,24 +118,15 @@ func (s *txStore) applyMark(ctx context.Context, v version) error { return s.put
 
 // put writes one version of what in the transaction.
 func (s *txStore) put(ctx context.Context, v version, what string) error {
-	v.deadline = 0 // the commit has none
-	applied, err := s.Apply(ctx, v.write())
+	v.Deadline = 0 // the commit has none
+	applied, err := s.Apply(ctx, v.Write)
 	switch {
 	case err != nil:
-		return s.failed("apply", v.rec.ID, err)
+		return s.failed("apply", v.Record.ID, err)
 	case !applied:
 		return &Error{Code: CodeLeaseLost, Message: "the " + what + " was changed by another since the transaction began; roll it back"}
 	}
 	return nil
-}
-
-// storeCall is [Engine.storeCall], except that in a transaction the caller's own context
-// ends the call: nothing is in doubt when they hang up.
-func (s *txStore) storeCall(ctx context.Context, e *Engine) (context.Context, *callctx.Call) {
-	if s == nil {
-		return e.storeCall(ctx)
-	}
-	return ctx, nil
 }
 
 // failed reports a failed call in a transaction. An [Error] is returned as it is: it is
@@ -199,7 +189,9 @@ func (a *Attempt) committed() {
 	}
 	if !a.unrecorded {
 		a.tx.Committed(a.rec.ID)
-		a.op.engine.quotas.charge(a.parent, a.rec, a.tx.used)
+		if a.tx.used != (ratelimit.Usage{}) {
+			a.op.engine.quotas.charge(a.parent, a.rec, a.tx.used)
+		}
 	}
 	a.concluded()
 }

@@ -55,10 +55,11 @@ func refusedTo(rec *Record, now store.Instant) bool {
 }
 
 // ownRefusal looks for the refusal that the delivery's caller got earlier, if another caller
-// has since got the key. The delivery is then judged by the refusal.
+// has since got the key: it may be in a record of its own until RefusedUntil. The delivery is
+// then judged by the refusal.
 func (d *delivery) ownRefusal(ctx context.Context) error {
 	cur := d.cur
-	if cur.RefusedUntil <= d.at.now || cur.BoundTo == d.call.BoundTo && !isTombstone(cur) {
+	if cur.BoundTo == d.call.BoundTo && !isTombstone(cur) {
 		return nil
 	}
 	rec, err := d.engine.getIfAny(ctx, refusalID(d.id, d.call.BoundTo))

@@ -171,10 +171,3 @@ func (k *watchKey) reached(rec *Record, lease store.Instant) bool {
 	}
 	return rec.State != Processing || rec.Held || !k.outcome && leaseOver(rec, lease)
 }
-
-// wake wakes all who listen for the record.
-func (w *waiters) wake(id ID) {
-	if !w.Empty() {
-		w.Wake(id)
-	}
-}
