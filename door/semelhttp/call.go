@@ -19,19 +19,9 @@ const (
 
 // call is the call that a request delivers, with nothing but its identity.
 func (h *handler) call(r *http.Request, found *extract.Found, who Caller) semel.Call {
-	scope := h.scope(r)
-	if found.Scope != "" && scope != "" {
-		scope += "&"
-	}
-	call := semel.Call{Operation: h.operation, Key: found.Key, Scope: keytemplate.FitScope(scope + found.Scope), Door: Name}
-	who.Name(&call, h.share)
-	return call
-}
-
-// scope is made of the route's ScopeHeaders. An absent header differs from an empty one.
-func (h *handler) scope(r *http.Request) (scope string) {
+	scope := ""
 	for _, name := range h.route.ScopeHeaders {
-		values := r.Header[name]
+		values := r.Header[name] // an absent header differs from an empty one
 		switch name {
 		case ScopePath:
 			values = []string{payload.Path(r)}
@@ -42,5 +32,11 @@ func (h *handler) scope(r *http.Request) (scope string) {
 			scope = keytemplate.AppendScope(scope, strings.TrimPrefix(name, ":"), v)
 		}
 	}
-	return keytemplate.FitScope(scope) // also before more is added, as recorded scopes have it
+	scope = keytemplate.FitScope(scope) // also before more is added, as recorded scopes have it
+	if found.Scope != "" && scope != "" {
+		scope += "&"
+	}
+	call := semel.Call{Operation: h.operation, Key: found.Key, Scope: keytemplate.FitScope(scope + found.Scope), Door: Name}
+	who.Name(&call, h.share)
+	return call
 }

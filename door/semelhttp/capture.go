@@ -62,23 +62,6 @@ type capture struct {
 	told       bool // somebody was told of an answer that came too late
 }
 
-// start notes the headers that were set around the handler. The handler shares them, as
-// it would without a guard, so it can add to them or remove them.
-func (c *capture) start() {
-	c.out = c.sc.answer[:0]
-	c.outer = c.sc.outer[:0]
-	if header := c.w.Header(); len(header) > 0 {
-		c.outer = c.outer.Add(header)
-	}
-}
-
-// stop gives the borrowed memory back, as large as it has grown.
-func (c *capture) stop() {
-	c.closed = true
-	c.sc.answer, c.sc.outer, c.sc.frozen = c.out, c.outer, c.frozen
-	c.out, c.outer, c.frozen = nil, nil, nil
-}
-
 // Header is the handler's header. Until the status is decided, headers set here go into the
 // answer; after that only trailers do.
 func (c *capture) Header() http.Header {
@@ -99,7 +82,9 @@ func (c *capture) WriteHeader(status int) {
 		}
 		return
 	case c.status != 0: // it changes nothing, as with net/http
-		c.notePanic(status)
+		if status >= http.StatusInternalServerError {
+			c.notePanic()
+		}
 		return
 	}
 	if status < 100 || status > 999 {
@@ -115,7 +100,9 @@ func (c *capture) WriteHeader(status int) {
 	}
 	c.status = status
 	c.found = c.judge(nil)
-	c.notePanic(status)
+	if status >= http.StatusInternalServerError {
+		c.notePanic()
+	}
 	delete(c.w.Header(), judge.EffectHeader)
 	c.frozen = c.sc.frozen[:0].Add(c.w.Header())
 	c.out = answer.AppendHead(c.out, status, c.frozen, c.outer, c.origin, c.h.route.KeepHeaders)
@@ -244,7 +231,7 @@ func (c *capture) tombstone() semel.Result {
 
 // learned is the attributes that the answer has.
 func (c *capture) learned() store.Attributes {
-	if !c.h.extract.InAnswers() || c.through || c.failed != nil {
+	if c.through || c.failed != nil {
 		return nil
 	}
 	types := c.frozen.Get("Content-Type")

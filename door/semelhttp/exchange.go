@@ -35,19 +35,22 @@ type exchange struct {
 
 // Run runs the handler, and says how the attempt or the transaction ends by its answer.
 func (x *exchange) Run(e door.Run) semel.Ending {
-	x.restore() // the headers of a run before belong to an answer that nobody gets
-	x.forget()
+	if x.c != nil { // the headers of a run before belong to an answer that nobody gets
+		x.c.outer.Restore(x.w.Header())
+		x.forget()
+	}
 	// The handler may use its writer and its body for longer than it should, so neither
 	// is reused.
 	c := &capture{w: x.w, h: x.h, method: x.r.Method, origin: x.r.Header.Get(origin.Header), sc: x.sc, signedAnew: x.h.credentials.SignedAnew(x.r)}
-	c.scope.capture = c
+	c.scope.capture, c.scope.Run = c, e
 	if e.Tx == nil {
 		c.body = x.sc.payload.Take()
 	} else {
 		c.body, c.whole = x.sc.payload.Again(), true
 	}
-	c.scope.Run = e
-	c.start()
+	// The handler shares the headers that were set around it, as it would without a guard, so
+	// it can add to them or remove them.
+	c.out, c.outer = x.sc.answer[:0], x.sc.outer[:0].Add(x.w.Header())
 	x.h.echo(x.w.Header(), x.r.Header, true)
 	x.c, x.inner = c, x.r.WithContext(&c.scope)
 	x.inner.Body = &c.body
@@ -63,37 +66,39 @@ func (x *exchange) Run(e door.Run) semel.Ending {
 		}
 	}()
 	x.h.next.ServeHTTP(c, x.inner)
-	if c.status == 0 && !x.h.rules.Financial && !c.scope.panicked() && c.scope.concluded() == nil {
+	if v, gone := c.scope.word(); c.status == 0 && !x.h.rules.Financial && !gone && v == nil {
 		c.silence()
 	}
 	c.closed = true
 	x.end = c.ending()
-	x.end.Result.Attributes = c.learned()
-	if x.late = e.Late() && c.scope.concluded() == nil && c.failed == nil; x.late {
-		x.end = semel.Ending{Disposition: semel.DispositionAborted, Failure: x.end.Failure}
-		x.late = c.status < http.StatusInternalServerError // otherwise that is the answer
+	if x.h.extract.InAnswers() {
+		x.end.Result.Attributes = c.learned()
+	}
+	x.late = false
+	if e.Tx != nil && e.Late() && c.failed == nil {
+		if v, _ := c.scope.word(); v == nil {
+			x.end = semel.Ending{Disposition: semel.DispositionAborted, Failure: x.end.Failure}
+			x.late = c.status < http.StatusInternalServerError // otherwise that is the answer
+		}
 	}
 	return x.end
 }
 
-// restore gives the answer the headers back that were set around the handler.
-func (x *exchange) restore() {
-	if x.c != nil {
-		x.c.outer.Restore(x.w.Header())
-	}
-}
-
-// forget frees what the newest run holds. Nobody may need its answer any more.
+// forget frees what the newest run holds, if there was one, and gives the borrowed memory back,
+// as large as it has grown. Nobody may need its answer any more.
 func (x *exchange) forget() {
-	if x.c == nil {
+	c := x.c
+	if c == nil {
 		return
 	}
-	if x.c.whole {
-		_ = x.c.body.Close() // another run may read the same body; serve discards it
+	if c.whole {
+		_ = c.body.Close() // another run may read the same body; serve discards it
 	} else {
-		x.c.body.Discard()
+		c.body.Discard()
 	}
-	x.c.stop()
+	c.closed = true
+	x.sc.answer, x.sc.outer, x.sc.frozen = c.out, c.outer, c.frozen
+	c.out, c.outer, c.frozen = nil, nil, nil
 	if x.inner.MultipartForm != nil {
 		// The server does this only for its own request.
 		_ = x.inner.MultipartForm.RemoveAll()
@@ -112,7 +117,8 @@ func (h *handler) keeps(v judge.Verdict) bool {
 
 // ending decides how the attempt of an answered request ends.
 func (c *capture) ending() semel.Ending {
-	if v := c.scope.concluded(); v != nil {
+	v, gone := c.scope.word()
+	if v != nil {
 		end := semel.Ending{Disposition: v.end, Failure: store.Failure{Code: string(v.answer.Code), Message: v.why}}
 		if c.through && v.end == semel.DispositionAborted {
 			end.Disposition = semel.DispositionAbandoned // part of an answer has left, so something happened
@@ -120,7 +126,7 @@ func (c *capture) ending() semel.Ending {
 		return end
 	}
 	switch {
-	case c.scope.panicked():
+	case gone:
 		return semel.Ending{Disposition: semel.DispositionAbandoned, Failure: store.Failure{Message: "the handler panicked"}}
 	case c.status == 0:
 		return semel.Ending{Disposition: semel.DispositionAbandoned, Failure: store.Failure{Message: "the handler returned without an answer"}}
@@ -133,7 +139,7 @@ func (c *capture) ending() semel.Ending {
 		if c.failed != nil {
 			return semel.Ending{Disposition: semel.DispositionAborted, Failure: failure}
 		}
-	case leftOpen(c.scope.Attempt):
+	case c.scope.Attempt.EffectOpen() && slices.ContainsFunc(door.Effects(c.scope.Attempt), func(ef store.EffectRecord) bool { return ef.State == store.EffectStarted }):
 		failure.Message = "the handler answered " + failure.Code + " and left an effect without a result"
 		return semel.Ending{Failure: failure}
 	case c.status >= 500 && !c.found.Declared() && c.scope.stopped():
@@ -166,11 +172,6 @@ func (c *capture) ending() semel.Ending {
 	return semel.Ending{Disposition: semel.DispositionAbandoned, Failure: failure}
 }
 
-// leftOpen reports whether the handler has left an effect without a result.
-func leftOpen(a *semel.Attempt) bool {
-	return a.EffectOpen() && slices.ContainsFunc(door.Effects(a), func(ef store.EffectRecord) bool { return ef.State == store.EffectStarted })
-}
-
 // answer tells the caller how their call has ended, now that this is durable, or that it
 // isn't. What the handler has sent already is all that they get. If they get a refusal in
 // place of what the handler said, answer returns its code.
@@ -179,9 +180,9 @@ func (x *exchange) answer(ans *semel.Answer, err error) said {
 	if c == nil { // its transaction had no time for it
 		return x.h.refuse(x.w, notCommitted())
 	}
-	v := c.scope.concluded()
+	v, gone := c.scope.word()
 	if c.through {
-		if v != nil || c.scope.panicked() {
+		if v != nil || gone {
 			panic(http.ErrAbortHandler) // the part that was sent isn't the whole answer
 		}
 		return said{status: c.status}
@@ -220,7 +221,7 @@ func (x *exchange) answer(ans *semel.Answer, err error) said {
 		return said{status: c.status}
 	}
 	// The handler's headers belong to an answer that nobody gets.
-	x.restore()
+	c.outer.Restore(x.w.Header())
 	if !tx {
 		p.reference = reference.Of(ans.Record.ID)
 	}
@@ -257,5 +258,7 @@ func (c *capture) send() {
 		// A caller who is gone misses nothing: they will ask again.
 		_, _ = c.w.Write(body)
 	}
-	answer.SetTrailers(header, late)
+	if late != nil {
+		answer.SetTrailers(header, late)
+	}
 }

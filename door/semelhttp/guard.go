@@ -18,7 +18,6 @@ import (
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/credential"
 	"github.com/semelhq/semel/internal/extract"
-	"github.com/semelhq/semel/internal/origin"
 	"github.com/semelhq/semel/internal/payload"
 	"github.com/semelhq/semel/safehttp"
 )
@@ -226,11 +225,6 @@ func (rt Route) Rules(financial bool) judge.Rules {
 		Own: !rt.Forwards, Financial: financial, RolledBack: rt.Tx != nil,
 		Answers: answers, Contract: contract, RetryHeader: rt.Profile.RetryHeader,
 	}
-}
-
-// forPage wraps w if the request comes from a page of one of the route's origins.
-func (h *handler) forPage(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
-	return origin.Writer(w, r, h.route.Origins, h.route.KeyHeader, h.route.Profile.Marker)
 }
 
 // guards reports whether requests of a method are guarded.

@@ -184,17 +184,22 @@ func DerivedPrincipal(principal string) bool {
 // else, who need not be on this machine.
 func Forwarded(header http.Header) bool { return network.Forwarded(header) }
 
-// refuseIdentity answers a request from an unidentified sender.
-func (h *handler) refuseIdentity(w http.ResponseWriter, err error) said {
+// unidentified answers a request from an unidentified sender.
+func (q *request) unidentified(err error) {
+	if why, refused := errors.AsType[*Refused](err); refused {
+		q.err = why
+	} else {
+		q.guard.reportError(err)
+	}
 	p := because(CodeUnidentified, "The caller could not be identified, so their key can't be told apart from other people's.")
 	switch {
 	case errors.Is(err, errAnonymous):
-		p.Detail = "The request carries no credential, so its key can't be told apart from other callers' keys. Send " + h.credentials.String() + ". " + h.guard.opts.Advice
+		p.Detail = "The request carries no credential, so its key can't be told apart from other callers' keys. Send " + q.credentials.String() + ". " + q.guard.opts.Advice
 		if errors.Is(err, errNowhere) {
 			p.Detail += " The server that took the request doesn't say at which address (http.LocalAddrContextKey), so this machine's own callers need one, too."
 		}
 	case errors.Is(err, errForwarded):
-		p.Detail = "The request carries no credential and came through a proxy, so its key can't be told apart from other callers' keys. Send " + h.credentials.String() + "."
+		p.Detail = "The request carries no credential and came through a proxy, so its key can't be told apart from other callers' keys. Send " + q.credentials.String() + "."
 	}
 	if e, ok := errors.AsType[*semel.Error](err); ok {
 		switch e.Code {
@@ -205,12 +210,12 @@ func (h *handler) refuseIdentity(w http.ResponseWriter, err error) said {
 		}
 	}
 	if p.Status == http.StatusUnauthorized {
-		challenge := h.guard.opts.Challenge
+		challenge := q.guard.opts.Challenge
 		if why, ok := errors.AsType[*Refused](err); ok {
 			challenge, p.Detail = cmp.Or(why.Challenge, challenge), cmp.Or(why.Detail, p.Detail)
 		}
 		// RFC 9110 section 11.6.1 wants a challenge with every 401.
-		w.Header().Set("Www-Authenticate", challenge)
+		q.w.Header().Set("Www-Authenticate", challenge)
 	}
-	return h.refuse(w, p)
+	q.refuse(p)
 }

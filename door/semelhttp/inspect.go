@@ -55,7 +55,8 @@ func (i *Inspector) KeyInBody() bool { return i.h.extract.KeyInBody() }
 // ForPage wraps the writer of a request that a handler answers outside of the guard: the
 // answer is completed for pages of the route's Origins as that of a guarded handler is.
 func (i *Inspector) ForPage(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
-	return origin.Own(i.h.forPage(w, r))
+	rt := &i.h.route
+	return origin.Own(origin.Writer(w, r, rt.Origins, rt.KeyHeader, rt.Profile.Marker))
 }
 
 // KeyOptional reports whether requests without a key pass.
@@ -122,8 +123,9 @@ func (i *Inspector) identify(r *http.Request, body []byte) (got Identified, code
 	if i.h.extract.Key() {
 		found, _ = i.find(r, body, nil)
 	} else {
-		found.By = "header:" + i.h.route.KeyHeader
-		found.Key, _, found.Fault = i.h.headerKey(r.Header)
+		rt := &i.h.route
+		found.By = "header:" + rt.KeyHeader
+		found.Key, _, found.Fault = extract.HeaderKey(r.Header, rt.KeyHeader, rt.Profile.MaxKey, rt.Profile.OpaqueKeys)
 	}
 	switch {
 	case found.Fault != "":

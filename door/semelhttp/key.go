@@ -31,11 +31,6 @@ func RequestKey(h http.Header, name string, limit int) (key string, present bool
 	return extract.HeaderKey(h, name, limit, false)
 }
 
-// headerKey is the key that the route's header has.
-func (h *handler) headerKey(header http.Header) (key string, present bool, fault string) {
-	return extract.HeaderKey(header, h.route.KeyHeader, h.route.Profile.MaxKey, h.route.Profile.OpaqueKeys)
-}
-
 // KeyTemplate makes keys from the content of requests. The zero value is none.
 //
 // Values in a JSON body are compared as the key has them, a cart by its hash and a value by

@@ -67,10 +67,10 @@ func (c *capture) silence() {
 	c.WriteHeader(http.StatusOK)
 }
 
-// notePanic notes that a status comes from a recoverer inside of the guard, unless the
-// answer says more about the work.
-func (c *capture) notePanic(status int) {
-	if status >= http.StatusInternalServerError && !c.found.Declared() && recovering() {
+// notePanic notes that a status of a failure comes from a recoverer inside of the guard, unless
+// the answer says more about the work.
+func (c *capture) notePanic() {
+	if !c.found.Declared() && recovering() {
 		c.scope.panic()
 	}
 }

@@ -83,11 +83,12 @@ func (s *scope) panic() {
 	s.gone = true
 }
 
-// panicked reports whether that was noted, by the guard itself or by [Panicked].
-func (s *scope) panicked() bool {
+// word is what the handler has said about its effects, nil if nothing, and whether a panic was
+// noted, by the guard itself or by [Panicked].
+func (s *scope) word() (v *verdict, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gone
+	return s.verdict, s.gone
 }
 
 // close frees what the context holds, once the handler has returned.

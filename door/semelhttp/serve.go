@@ -18,11 +18,23 @@ import (
 
 // ServeHTTP guards one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q := request{handler: h, w: h.forPage(w, r), in: r}
-	if !q.admit() {
+	rt := &h.route
+	q := request{handler: h, w: origin.Writer(w, r, rt.Origins, rt.KeyHeader, rt.Profile.Marker), in: r}
+	out, guarded := q.w.Header(), h.guards(r.Method)
+	if guarded {
+		q.key, q.present, q.fault = extract.HeaderKey(r.Header, rt.KeyHeader, rt.Profile.MaxKey, rt.Profile.OpaqueKeys)
+		guarded = q.present || h.extract.Key() || rt.Key != KeyOptional
+	} else if len(r.Header[rt.KeyHeader]) > 0 && !safehttp.SafeMethod(r.Method) {
+		out.Set(UnguardedHeader, UnguardedMethod)
+	}
+	if !guarded {
 		h.next.ServeHTTP(origin.Own(q.w), r)
 		return
 	}
+	if q.present && rt.Profile.EchoKey && q.fault == "" {
+		out[rt.KeyHeader] = r.Header[rt.KeyHeader]
+	}
+	h.echo(out, r.Header, false)
 	tap := h.guard.engine.Internal()
 	ctx := tap.Arrived(r.Context(), Name, r.Header)
 	if !tap.Listens() {
@@ -41,16 +53,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q.serve(ctx)
 }
 
-// request is one request on its way through the guard. Each step reports false if it has
-// answered the request.
+// request is one guarded request on its way to its answer.
 type request struct {
 	*handler
 	w          http.ResponseWriter
 	in         *http.Request
 	key, fault string // of the header
 	present    bool
-	who        Caller
-	found      extract.Found
 	call       semel.Call
 	sc         *scratch
 	said
@@ -59,34 +68,24 @@ type request struct {
 	open bool // the request ran without a guard
 }
 
-// admit reports whether the request is guarded. Any other goes to the handler as it is.
-func (q *request) admit() bool {
-	out, in := q.w.Header(), q.in.Header
-	if !q.guards(q.in.Method) {
-		if len(in[q.route.KeyHeader]) > 0 && !safehttp.SafeMethod(q.in.Method) {
-			out.Set(UnguardedHeader, UnguardedMethod)
-		}
-		return false
-	}
-	q.key, q.present, q.fault = q.headerKey(in)
-	if !q.present && !q.extract.Key() && q.route.Key == KeyOptional {
-		return false
-	}
-	if q.present && q.route.Profile.EchoKey && q.fault == "" {
-		out[q.route.KeyHeader] = in[q.route.KeyHeader]
-	}
-	q.echo(out, in, false)
-	return true
-}
-
-// serve answers the request.
+// serve answers the request: it finds the caller, and then the key, in the header or with the
+// rest of the call in the body.
 func (q *request) serve(ctx context.Context) {
-	if !q.identify() {
+	who, err := q.caller(q.in)
+	if err != nil {
+		q.unidentified(err)
 		return
 	}
-	if !q.extract.Key() { // otherwise the runner takes a turn when the key was found
-		q.found.Key = q.key
-		q.call = q.handler.call(q.in, &q.found, q.who)
+	switch {
+	case q.extract.Key(): // which the body may have; the runner takes a turn when it was found
+	case !q.present:
+		q.refuse(q.keyMissing())
+		return
+	case q.fault != "":
+		q.refuse(because(CodeKeyInvalid, q.fault))
+		return
+	default:
+		q.call = q.handler.call(q.in, &extract.Found{Key: q.key}, who)
 		turns := q.guard.engine.Internal()
 		if got, ok := turns.Turn(ctx, &q.call); !ok {
 			ans := got // which moves to the heap only here
@@ -98,53 +97,21 @@ func (q *request) serve(ctx context.Context) {
 	}
 	q.sc = scratches.Get().(*scratch)
 	defer q.sc.release()
-	if q.read() && q.pick(ctx) && q.complete() {
+	if err := q.sc.payload.Read(&q.handler.payload, q.in); err != nil {
+		q.broken(err)
+		return
+	}
+	if q.recognise(ctx, who) {
 		q.deliver(ctx)
 	}
 }
 
-// identify finds the caller, and refuses a request without a key where it must have one.
-func (q *request) identify() (ok bool) {
-	var err error
-	if q.who, err = q.caller(q.in); err != nil {
-		if why, refused := errors.AsType[*Refused](err); refused {
-			q.err = why
-		} else {
-			q.guard.reportError(err)
-		}
-		q.said = q.refuseIdentity(q.w, err)
-		return false
-	}
+// recognise completes the call with what the request says, and finds its key if the header
+// doesn't have it. It reports false if it has answered the request.
+func (q *request) recognise(ctx context.Context, who Caller) bool {
+	p, own := &q.sc.payload, q.extract.Key()
+	found, err := q.extract.From(q.in, p)
 	switch {
-	case q.extract.Key(): // the key is found when the body has been read
-	case !q.present:
-		return q.refuse(q.keyMissing())
-	case q.fault != "":
-		return q.refuse(because(CodeKeyInvalid, q.fault))
-	}
-	return true
-}
-
-// refuse answers with a problem, and reports false.
-func (q *request) refuse(p problem) bool {
-	q.said = q.handler.refuse(q.w, p)
-	return false
-}
-
-// read reads the body.
-func (q *request) read() bool {
-	err := q.sc.payload.Read(&q.handler.payload, q.in)
-	if errors.Is(err, body.ErrRefused) {
-		q.err = err
-		return false
-	}
-	return err == nil || q.broken(err)
-}
-
-// pick finds the key and what else the route takes from the request.
-func (q *request) pick(ctx context.Context) bool {
-	found, err := q.extract.From(q.in, &q.sc.payload)
-	switch own := q.extract.Key(); {
 	case err != nil:
 		return q.broken(err)
 	case found.Fault != "":
@@ -157,21 +124,13 @@ func (q *request) pick(ctx context.Context) bool {
 	case found.Unnumbered != "":
 		return q.refuse(because(semel.CodeInvalidCall, found.Unnumbered))
 	case own:
-		q.call = q.handler.call(q.in, &found, q.who)
+		q.call = q.handler.call(q.in, &found, who)
 	}
-	q.found = found
-	return true
-}
-
-// complete completes the call with what the body says.
-func (q *request) complete() bool {
-	p := &q.sc.payload
-	var err error
-	if q.call.Fingerprint, err = p.Fingerprint(q.found.Places); err != nil {
+	if q.call.Fingerprint, err = p.Fingerprint(found.Places); err != nil {
 		return q.broken(err)
 	}
-	q.call.SamePayload = p.Earlier(q.found.Places)
-	q.call.Wait, q.call.Attributes, q.call.Sequence = PreferredWait(q.in.Header), q.found.Attributes, q.found.Sequence
+	q.call.SamePayload = p.Earlier(found.Places)
+	q.call.Wait, q.call.Attributes, q.call.Sequence = PreferredWait(q.in.Header), found.Attributes, found.Sequence
 	if q.keepPayload && p.Size() <= int64(q.maxResult) {
 		text, free, err := p.Bytes()
 		free()
@@ -192,7 +151,9 @@ func (q *request) deliver(ctx context.Context) {
 		q.ans, q.said = &ans, x.answer(&ans, err)
 		return
 	}
-	x.restore() // after a run in a transaction, if another's was faster
+	if x.c != nil { // it ran in a transaction, and another's was faster
+		x.c.outer.Restore(q.w.Header())
+	}
 	switch {
 	case ans.Decision != "":
 		q.decided(&ans)
@@ -217,6 +178,12 @@ func (q *request) decided(ans *semel.Answer) {
 		return
 	}
 	q.refuse(q.handler.decided(ans, q.call.Unproved))
+}
+
+// refuse answers with a problem, and reports false.
+func (q *request) refuse(p problem) bool {
+	q.said = q.handler.refuse(q.w, p)
+	return false
 }
 
 // echo repeats request headers in the answer, as the profile asks, or takes them back,
@@ -254,6 +221,9 @@ func (q *request) pass(ctx context.Context) {
 func (q *request) broken(err error) bool {
 	_, cut := errors.AsType[*http.MaxBytesError](err) // by a limit around the guard
 	switch {
+	case errors.Is(err, body.ErrRefused): // by somebody who answers it
+		q.err = err
+		return false
 	case errors.Is(err, payload.ErrTooLarge), cut:
 		// The rest of the body isn't worth reading.
 		q.w.Header().Set("Connection", "close")

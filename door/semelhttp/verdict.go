@@ -114,10 +114,3 @@ func conclude(ctx context.Context, v *verdict) {
 }
 
 type scopeKey struct{}
-
-// concluded is the verdict of the handler; nil if it gave none.
-func (s *scope) concluded() *verdict {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.verdict
-}

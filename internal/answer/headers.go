@@ -72,9 +72,6 @@ func (f Headers) Forget() Headers {
 // SetTrailers sends, after the body, the trailers that a handler has set after the status:
 // declared ones, and any with [http.TrailerPrefix].
 func SetTrailers(h, late http.Header) {
-	if late == nil {
-		return
-	}
 	for _, list := range h["Trailer"] {
 		for name := range strings.SplitSeq(list, ",") {
 			name = http.CanonicalHeaderKey(strings.Trim(name, " \t"))
