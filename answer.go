@@ -172,6 +172,21 @@ func (e *Engine) hold(ctx context.Context, op *operation, cur, next *Record) (*R
 	return e.replace(ctx, op, cur, next, store.ChangeHeld, byReaper)
 }
 
+// hold writes the record that [delivery.held] makes, and replaces d.cur by what is stored then. It
+// writes outside the delivery's transaction, if there is one: a rollback must not undo that the
+// attempt is held.
+func (d *delivery) hold(ctx context.Context, reason string) (applied bool, err error) {
+	next, err := d.held(reason)
+	if err != nil {
+		return false, err
+	}
+	stored, applied, err := d.engine.hold(ctx, d.op, d.cur, next)
+	if err == nil {
+		d.cur = stored
+	}
+	return applied, err
+}
+
 // held makes the record that a delivery has to write instead of executing: the stored
 // attempt, held. If that has ended, it is the attempt that the delivery would have made,
 // held from its beginning.

@@ -259,18 +259,9 @@ func (d *delivery) decide(ctx context.Context) (next progress, err error) {
 		case r.decision == Execute:
 			return proceed, nil
 		case r.hold != "":
-			next, err := d.held(r.hold)
-			if err != nil {
+			if applied, err := d.hold(ctx, r.hold); err != nil {
 				return startOver, err
-			}
-			// This is written outside the delivery's transaction, if there is one: a
-			// rollback must not undo that the attempt is held.
-			stored, applied, err := d.engine.hold(ctx, d.op, d.cur, next)
-			if err != nil {
-				return startOver, err
-			}
-			d.cur = stored
-			if !applied { // somebody else was faster: look again
+			} else if !applied { // somebody else was faster: look again
 				continue
 			}
 		case r.decision == InFlight && d.cur.BoundTo != d.call.BoundTo && d.takeTurn(ctx):
