@@ -42,8 +42,12 @@ func (p *Rule) From(r *http.Request, body *payload.Payload) (got Found, err erro
 		}
 		blind = p.open(&in, text, body.Kind())
 	}
-	got.Attributes = find(&in, p.facts)
-	got.Sequence, got.Unnumbered = p.number(&in)
+	if len(p.facts) > 0 {
+		got.Attributes = find(&in, p.facts)
+	}
+	if p.sequence != nil {
+		got.Sequence, got.Unnumbered = p.number(&in)
+	}
 	if p.Key() {
 		p.key(&in, blind, &got)
 	}
@@ -154,9 +158,6 @@ func (p *Rule) Missing() string {
 // number is the number of the call that a request delivers. A fault is a sentence for the
 // caller.
 func (p *Rule) number(in *selector.Input) (n uint64, fault string) {
-	if len(p.sequence) == 0 {
-		return 0, ""
-	}
 	text, found, err := p.sequence[0].Find(in)
 	if err == nil && !found {
 		err = errors.New("is missing")

@@ -1,9 +1,6 @@
 package payload
 
-import (
-	"net/http"
-	"strings"
-)
+import "strings"
 
 // Mode says when two bodies are the same; see semelhttp.BodyMode, which says it to users.
 type Mode string
@@ -20,17 +17,18 @@ const (
 // Modes lists them.
 var Modes = []Mode{Auto, Raw, JSON, Form, Multipart}
 
-// of is the mode for one request.
-func (m Mode) of(header http.Header) Mode {
+// of is the mode for one request, by the values of its Content-Type.
+func (m Mode) of(types []string) Mode {
 	if m != Auto {
 		return m
 	}
 	var media string
-	if types := header["Content-Type"]; len(types) > 0 {
-		media = mediaOf(types[0])
+	if len(types) > 0 {
+		media, _, _ = strings.Cut(types[0], ";")
+		media = strings.TrimRight(media, " \t")
 	}
 	switch {
-	case isJSON(media):
+	case strings.EqualFold(media, "application/json"), hasSuffixFold(media, "+json"):
 		return JSON
 	case strings.EqualFold(media, "application/x-www-form-urlencoded"):
 		return Form
@@ -40,18 +38,8 @@ func (m Mode) of(header http.Header) Mode {
 	return Raw
 }
 
-// mediaOf is a media type without its parameters.
-func mediaOf(field string) string {
-	media, _, _ := strings.Cut(field, ";")
-	return strings.TrimRight(media, " \t")
-}
-
 // IsJSON reports whether a Content-Type is that of JSON.
-func IsJSON(contentType string) bool { return isJSON(mediaOf(contentType)) }
-
-func isJSON(media string) bool {
-	return strings.EqualFold(media, "application/json") || hasSuffixFold(media, "+json")
-}
+func IsJSON(contentType string) bool { return Auto.of([]string{contentType}) == JSON }
 
 func hasSuffixFold(s, suffix string) bool {
 	return len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)

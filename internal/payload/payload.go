@@ -48,7 +48,7 @@ type Payload struct {
 // Read reads the whole body of a request. Nothing is claimed yet, so a body that ends early
 // costs nothing. The error is [ErrTooLarge], wraps [ErrSpool], or is that of the body.
 func (p *Payload) Read(rule *Rule, r *http.Request) error {
-	p.rule, p.r, p.mode = rule, r, rule.Mode.of(r.Header)
+	p.rule, p.r, p.mode = rule, r, rule.Mode.of(r.Header["Content-Type"])
 	if r.Body == nil || r.Body == http.NoBody {
 		p.mode = Raw
 		return nil
@@ -56,7 +56,7 @@ func (p *Payload) Read(rule *Rule, r *http.Request) error {
 	if r.ContentLength > rule.Max {
 		return ErrTooLarge
 	}
-	if p.mode == Raw && (r.ContentLength < 0 || r.ContentLength > spoolLimit) && !coded(r.Header) && !rule.Keyless {
+	if p.mode == Raw && (r.ContentLength < 0 || r.ContentLength > spoolLimit) && len(r.Header[codingHeader]) == 0 && !rule.Keyless {
 		p.sum = sha256.New()
 		p.sum.Write(p.appendTarget(p.digest[:0], nil))
 	}
@@ -67,16 +67,21 @@ func (p *Payload) Read(rule *Rule, r *http.Request) error {
 	if p.body, err = p.spool.fill(r.Body, p.body[:0], rule.Max, rule.TempDir, p.sum); err != nil {
 		return err
 	}
-	return p.decode()
+	p.size = p.spool.size
+	if len(r.Header[codingHeader]) > 0 {
+		return p.decode()
+	}
+	return nil
 }
 
 // Hold is Read if you have read the body.
 func (p *Payload) Hold(rule *Rule, r *http.Request, body []byte) error {
 	p.rule, p.r, p.mode = rule, r, Raw
 	if len(body) > 0 {
-		p.mode = rule.Mode.of(r.Header)
+		p.mode = rule.Mode.of(r.Header["Content-Type"])
 	}
 	p.spool = Spool{data: body, size: int64(len(body))}
+	p.size = p.spool.size
 	return p.decode()
 }
 
@@ -112,19 +117,18 @@ func (p *Payload) Size() int64 { return p.size }
 // form, or not at all.
 func (p *Payload) Kind() Mode {
 	if p.rule.Mode == Raw && !p.opaque {
-		return Auto.of(p.r.Header)
+		return Auto.of(p.r.Header["Content-Type"])
 	}
 	return p.mode
 }
 
-// coded reports whether the body may differ from what came, or earlier versions compared it
-// in another way because of its header.
-func coded(header http.Header) bool { return len(header["Content-Encoding"]) > 0 }
+// codingHeader says that the body may differ from what came, or that earlier versions compared
+// it in another way because of this header.
+const codingHeader = "Content-Encoding"
 
-// decode finds out the size of the body. One that can't be decoded, or would become too
-// long, counts as it came.
+// decode finds out the size of the body if it isn't as it came. One that can't be decoded, or
+// would become too long, counts as it came.
 func (p *Payload) decode() error {
-	p.size = p.spool.size
 	p.coding = body.CodingOf(p.r.Header)
 	if p.coding == body.Plain {
 		return nil
@@ -231,7 +235,8 @@ func (p *Payload) slot() (free func(), err error) {
 // with a coding as it came, a payload with the key in it, and what the key was made of as it
 // came. It is nil if there are none such.
 func (p *Payload) Earlier(places Places) func(store.Fingerprint) bool {
-	if !coded(p.r.Header) && !p.rule.Keyless && len(places.Made) == 0 {
+	coded := len(p.r.Header[codingHeader]) > 0
+	if !coded && !p.rule.Keyless && len(places.Made) == 0 {
 		return nil
 	}
 	var last store.Fingerprint // what was asked about last
@@ -254,7 +259,7 @@ func (p *Payload) Earlier(places Places) func(store.Fingerprint) bool {
 		if p.rule.Keyless || len(places.Made) > 0 {
 			ways = append(ways, *p)
 		}
-		if coded(p.r.Header) {
+		if coded {
 			raw := *p
 			raw.mode, raw.coding, raw.size, raw.sum = Raw, body.Plain, p.spool.size, nil
 			ways = append(ways, raw)
