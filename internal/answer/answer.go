@@ -46,22 +46,17 @@ func AppendHead(b []byte, status int, set, outer Headers, from string, extra []s
 			b = canon.Frame(append(b, byte(i+1)), v)
 		}
 	}
-	for _, name := range alsoKept {
-		b = appendNamed(b, name, set.Beyond(outer, name))
-	}
-	for _, name := range extra {
-		if !slices.Contains(alsoKept[:], name) {
-			b = appendNamed(b, name, set.Beyond(outer, name))
+	for i, names := range [...][]string{alsoKept[:], extra} {
+		for _, name := range names {
+			if i > 0 && slices.Contains(alsoKept[:], name) {
+				continue
+			}
+			for _, v := range set.Beyond(outer, name) {
+				b = canon.Frame(canon.Frame(append(b, 0), name), v)
+			}
 		}
 	}
 	return append(b, endOfHead)
-}
-
-func appendNamed(b []byte, name string, values []string) []byte {
-	for _, v := range values {
-		b = canon.Frame(canon.Frame(append(b, 0), name), v)
-	}
-	return b
 }
 
 var errResult = errors.New("the recorded result is not an HTTP answer of a known version")

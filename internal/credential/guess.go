@@ -17,9 +17,11 @@ const (
 // caller then gets a refusal while the first one's call may have happened. The opposite
 // mistake would cost a second effect.
 func Guessable(key string) bool {
+	// Of random UUIDs fewer than one in a billion has so many zeros.
+	zeros := strings.Count(key, "0")
 	switch {
-	case isCounter(key):
-		return true
+	case zeros > 0 && 2*zeros >= len(key)-strings.Count(key, "-"):
+		return true // a number that is counted up, whatever its form
 	case isUUID(key), isULID(key):
 		return false
 	case strings.Trim(key, "0123456789") == "":
@@ -32,13 +34,6 @@ func Guessable(key string) bool {
 		}
 	}
 	return true
-}
-
-// isCounter reports whether a key is a number with so many zeros that it is counted up,
-// whatever its form. Of random UUIDs fewer than one in a billion has as many.
-func isCounter(key string) bool {
-	zeros := strings.Count(key, "0")
-	return zeros > 0 && 2*zeros >= len(key)-strings.Count(key, "-")
 }
 
 // isUUID reports whether the text has the form of a UUID, with hyphens or without.
