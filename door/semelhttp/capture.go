@@ -28,7 +28,9 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 func (s *scratch) release() {
 	s.payload.Release()
 	s.answer = payload.Reuse(s.answer)
-	s.outer, s.frozen = s.outer.Forget(), s.frozen.Forget()
+	clear(s.outer) // so that the values can be freed
+	clear(s.frozen)
+	s.outer, s.frozen = s.outer[:0], s.frozen[:0]
 	scratches.Put(s)
 }
 

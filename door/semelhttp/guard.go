@@ -152,8 +152,8 @@ func (g *Guard) declare(rt Route) (*handler, error) {
 	if g.declared[op.Name] && !known {
 		return nil, fmt.Errorf("semelhttp: operation %q is declared by two routes; give the second only its name. If you wrap a handler for each request, make a Middleware once instead", op.Name)
 	}
-	if err := rt.checkSequence(&op); err != nil {
-		return nil, err
+	if op.Sequenced != (rt.Sequence != "") {
+		return nil, rt.wrongSequence(&op)
 	}
 	registered, _ := g.engine.Internal().Operation(op.Name)
 	if !reflect.DeepEqual(op, registered) {

@@ -90,13 +90,10 @@ func (rt *Route) neverKept(name string) string {
 	return why
 }
 
-// checkSequence refuses a number where the operation has none, and the reverse.
-func (rt *Route) checkSequence(op *semel.Operation) error {
-	switch {
-	case op.Sequenced && rt.Sequence == "":
+// wrongSequence says that the route has a number where the operation has none, or the reverse.
+func (rt *Route) wrongSequence(op *semel.Operation) error {
+	if op.Sequenced {
 		return fmt.Errorf("semelhttp: operation %q is sequenced, so its route needs Sequence", op.Name)
-	case !op.Sequenced && rt.Sequence != "":
-		return fmt.Errorf("semelhttp: the route has Sequence, and operation %q isn't sequenced", op.Name)
 	}
-	return nil
+	return fmt.Errorf("semelhttp: the route has Sequence, and operation %q isn't sequenced", op.Name)
 }

@@ -63,12 +63,6 @@ func (f Headers) Equal(h http.Header) bool {
 	return true
 }
 
-// Forget drops the content, so that the values can be freed.
-func (f Headers) Forget() Headers {
-	clear(f)
-	return f[:0]
-}
-
 // SetTrailers sends, after the body, the trailers that a handler has set after the status:
 // declared ones, and any with [http.TrailerPrefix].
 func SetTrailers(h, late http.Header) {
