@@ -83,22 +83,28 @@ func New(spec Spec) (*Rule, error) {
 		p.parseTemplate(&spec.Template, bad)
 	}
 	const compared = "FingerprintOnly and FingerprintIgnore"
-	if len(spec.Only)+len(spec.Ignore) > 0 && spec.Mode != payload.Auto && spec.Mode != payload.JSON {
-		bad(compared, fmt.Errorf("they are about JSON, and Body is %s", spec.Mode))
+	if len(spec.Only)+len(spec.Ignore) > 0 {
+		if spec.Mode != payload.Auto && spec.Mode != payload.JSON {
+			bad(compared, fmt.Errorf("they are about JSON, and Body is %s", spec.Mode))
+		}
+		var err error
+		p.compared, err = selector.ParseSet(spec.Only, spec.Ignore)
+		bad(compared, err)
 	}
-	var err error
-	p.compared, err = selector.ParseSet(spec.Only, spec.Ignore)
-	bad(compared, err)
 	if spec.Sequence != "" {
 		s, err := selector.Parse(spec.Sequence, selector.Keys)
 		bad("Sequence", err)
 		p.sequence = []selector.Selector{s}
 	}
-	p.parseAttributes(spec.Attributes, bad)
+	if len(spec.Attributes) > 0 {
+		p.parseAttributes(spec.Attributes, bad)
+	}
 	for _, s := range slices.Concat(p.keys, selectors(p.values), selectors(p.facts), p.sequence) {
 		p.form, p.json = p.form || s.Source == selector.Form, p.json || s.InJSON()
 	}
-	p.findPlaces(&spec)
+	if p.Key() {
+		p.findPlaces(&spec)
+	}
 	return p, errors.Join(errs...)
 }
 
