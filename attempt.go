@@ -235,7 +235,9 @@ func (a *Attempt) end(ctx context.Context, ev event, res Result, f *store.Failur
 		return err
 	}
 	a.added += a.op.engine.elapsed() - began
-	a.finish(ev)
+	if a.ended = ev; a.tx == nil { // nobody hears of an end in a transaction before its commit
+		a.concluded()
+	}
 	return nil
 }
 
@@ -249,14 +251,6 @@ func (a *Attempt) endedAlready(ev event, res Result, f *store.Failure) error {
 		return nil
 	}
 	return &Error{Code: CodeAlreadyEnded, Message: "the attempt has ended already, in another way"}
-}
-
-// finish marks the attempt as ended. In a transaction, nobody hears of it before the commit.
-func (a *Attempt) finish(ev event) {
-	a.ended = ev
-	if a.tx == nil {
-		a.concluded()
-	}
 }
 
 // concluded cleans up after an attempt with a durable end, and reports it.
@@ -364,7 +358,9 @@ func (a *Attempt) settlePending(ctx context.Context, by sending) error {
 	if applied || followed(d.Record, cur) {
 		a.rec = d.Record
 		if d.ending != evNone {
-			a.finish(d.ending)
+			if a.ended = d.ending; a.tx == nil {
+				a.concluded()
+			}
 			return nil
 		}
 	} else if err := a.rebase(cur); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/semelhq/semel/store"
 )
@@ -110,8 +111,7 @@ func (a *Attempt) endBy(ctx context.Context, res Result, err error) error {
 func (a *Attempt) EffectOpen() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, open := openEffect(a.rec)
-	return open
+	return slices.ContainsFunc(a.rec.Effects, func(ef store.EffectRecord) bool { return ef.State == store.EffectStarted })
 }
 
 // Do runs a whole call with a typed result, recorded as JSON; see [Engine.Do]. The answer says

@@ -288,22 +288,25 @@ func (e *Engine) now(ctx context.Context) (store.Instant, error) {
 	return now, nil
 }
 
-// get reads a record within the time limit of a call.
-func (e *Engine) get(ctx context.Context, id ID) (*Record, error) {
+// getIfAny reads a record within the time limit of a call. It returns none if there is none.
+func (e *Engine) getIfAny(ctx context.Context, id ID) (*Record, error) {
 	ctx, cancel := e.limited(ctx)
 	defer cancel()
 	rec, err := e.store.Get(ctx, id)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return &none, nil
+	case err != nil:
 		return &none, e.storeError("get", id, err)
 	}
 	return rec, nil
 }
 
-// getIfAny is the stored record, or none.
-func (e *Engine) getIfAny(ctx context.Context, id ID) (*Record, error) {
-	rec, err := e.get(ctx, id)
-	if errors.Is(err, ErrNotFound) {
-		err = nil
+// get is getIfAny, with [ErrNotFound] if there is none.
+func (e *Engine) get(ctx context.Context, id ID) (*Record, error) {
+	rec, err := e.getIfAny(ctx, id)
+	if err == nil && rec == &none {
+		err = ErrNotFound
 	}
 	return rec, err
 }
