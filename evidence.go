@@ -63,12 +63,11 @@ func (e *Engine) newVersion(op *Operation, prev, next *Record, change store.Chan
 		e.keepLonger(next)
 	}
 	v := version{Write: store.Write{Record: next, Expect: prev.Revision, Was: prev.Attributes}}
-	if e.quotas.some {
-		v.usage = e.quotas.usageOf(prev, next)
-	}
 	if op.evident(EvidenceChanges) && change != store.ChangePostponed {
 		v.Evidence = e.opts.Witness.Changed(op, prev, next, change)
-		v.usage = e.quotas.withEvidence(v.usage, v.Evidence)
+	}
+	if e.quotas.some {
+		v.usage = e.quotas.withEvidence(e.quotas.usageOf(prev, next), v.Evidence)
 	}
 	return v
 }
@@ -103,8 +102,7 @@ func (e *Engine) witnessPurge(ctx context.Context, op *Operation, rec *Record, b
 	return nil
 }
 
-// witness records evidence of a decision that changed nothing. If that fails, the delivery
-// gets no answer.
+// witness records evidence of a decision that changed nothing, or takes the answer back.
 func (d *delivery) witness(ctx context.Context) error {
 	e, op := d.engine, &d.op.Operation
 	c, a := d.call, d.ans // copies, so that calls without evidence stay on the stack

@@ -184,9 +184,7 @@ const entryOverhead = 256
 // withEvidence adds what the entries about a write take to what the write uses.
 func (q *quotas) withEvidence(u ratelimit.Usage, entries []store.Entry) ratelimit.Usage {
 	for i := range entries {
-		if q.some {
-			u.Bytes += int64(len(entries[i].Leaf)+len(entries[i].Opening)) + entryOverhead
-		}
+		u.Bytes += int64(len(entries[i].Leaf)+len(entries[i].Opening)) + entryOverhead
 	}
 	return u
 }

@@ -84,37 +84,6 @@ func (x *exchange) Run(e door.Run) semel.Ending {
 	return x.end
 }
 
-// forget frees what the newest run holds, if there was one, and gives the borrowed memory back,
-// as large as it has grown. Nobody may need its answer any more.
-func (x *exchange) forget() {
-	c := x.c
-	if c == nil {
-		return
-	}
-	if c.whole {
-		_ = c.body.Close() // another run may read the same body; serve discards it
-	} else {
-		c.body.Discard()
-	}
-	c.closed = true
-	x.sc.answer, x.sc.outer, x.sc.frozen = c.out, c.outer, c.frozen
-	c.out, c.outer, c.frozen = nil, nil, nil
-	if x.inner.MultipartForm != nil {
-		// The server does this only for its own request.
-		_ = x.inner.MultipartForm.RemoveAll()
-	}
-}
-
-// runsAgain reports whether the next delivery runs after an answer with this verdict.
-func (h *handler) runsAgain(v judge.Verdict) bool {
-	return v == judge.Aborted || v == judge.Failed && !h.keeps(v)
-}
-
-// keeps reports whether later callers get an answer with this verdict.
-func (h *handler) keeps(v judge.Verdict) bool {
-	return v == judge.Completed || v == judge.Rejected || v == judge.Failed && h.onFailure == semel.ReplayFailure
-}
-
 // ending decides how the attempt of an answered request ends.
 func (c *capture) ending() semel.Ending {
 	v, gone := c.scope.word()
@@ -170,6 +139,16 @@ func (c *capture) ending() semel.Ending {
 	}
 	failure.Message = c.found.Why()
 	return semel.Ending{Disposition: semel.DispositionAbandoned, Failure: failure}
+}
+
+// runsAgain reports whether the next delivery runs after an answer with this verdict.
+func (h *handler) runsAgain(v judge.Verdict) bool {
+	return v == judge.Aborted || v == judge.Failed && !h.keeps(v)
+}
+
+// keeps reports whether later callers get an answer with this verdict.
+func (h *handler) keeps(v judge.Verdict) bool {
+	return v == judge.Completed || v == judge.Rejected || v == judge.Failed && h.onFailure == semel.ReplayFailure
 }
 
 // answer tells the caller how their call has ended, now that this is durable, or that it
@@ -260,5 +239,26 @@ func (c *capture) send() {
 	}
 	if late != nil {
 		answer.SetTrailers(header, late)
+	}
+}
+
+// forget frees what the newest run holds, if there was one, and gives the borrowed memory back,
+// as large as it has grown. Nobody may need its answer any more.
+func (x *exchange) forget() {
+	c := x.c
+	if c == nil {
+		return
+	}
+	if c.whole {
+		_ = c.body.Close() // another run may read the same body; serve discards it
+	} else {
+		c.body.Discard()
+	}
+	c.closed = true
+	x.sc.answer, x.sc.outer, x.sc.frozen = c.out, c.outer, c.frozen
+	c.out, c.outer, c.frozen = nil, nil, nil
+	if x.inner.MultipartForm != nil {
+		// The server does this only for its own request.
+		_ = x.inner.MultipartForm.RemoveAll()
 	}
 }
