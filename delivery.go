@@ -457,18 +457,5 @@ func (d *delivery) freshen(ctx context.Context, claim *version) (*Record, bool, 
 	return giveUp(&Error{Code: CodeStoreUnavailable, Message: "the store takes longer than a third of the lease for each write"})
 }
 
-// reading is one moment on two clocks. The engine's is read first, so that a holder never
-// takes its lease for longer than it is.
-type reading struct {
-	elapsed time.Duration // holders judge their own leases by it
-	now     store.Instant // stored records are judged by it
-}
-
-func (e *Engine) read(ctx context.Context) (at reading, err error) {
-	at.elapsed = e.elapsed()
-	at.now, err = e.now(ctx)
-	return at, err
-}
-
 // none stands for a record that doesn't exist. It is never changed.
 var none Record

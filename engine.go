@@ -278,6 +278,19 @@ func (e *Engine) newRevision() (r store.Revision) {
 // by it, because reading it needs no store.
 func (e *Engine) elapsed() time.Duration { return time.Since(e.start) }
 
+// reading is one moment on two clocks. The engine's is read first, so that a holder never
+// takes its lease for longer than it is.
+type reading struct {
+	elapsed time.Duration // holders judge their own leases by it
+	now     store.Instant // stored records are judged by it
+}
+
+func (e *Engine) read(ctx context.Context) (at reading, err error) {
+	at.elapsed = e.elapsed()
+	at.now, err = e.now(ctx)
+	return at, err
+}
+
 func (e *Engine) now(ctx context.Context) (store.Instant, error) {
 	ctx, own := e.storeCall(ctx)
 	defer own.End()

@@ -53,6 +53,18 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q.serve(ctx)
 }
 
+// echo repeats request headers in the answer, as the profile asks, or takes them back,
+// because the handler sets them itself.
+func (h *handler) echo(out, in http.Header, back bool) {
+	for _, name := range h.route.Profile.EchoHeaders {
+		if values, ok := in[name]; ok && back {
+			delete(out, name)
+		} else if ok {
+			out[name] = values
+		}
+	}
+}
+
 // request is one guarded request on its way to its answer.
 type request struct {
 	*handler
@@ -184,18 +196,6 @@ func (q *request) decided(ans *semel.Answer) {
 func (q *request) refuse(p problem) bool {
 	q.said = q.handler.refuse(q.w, p)
 	return false
-}
-
-// echo repeats request headers in the answer, as the profile asks, or takes them back,
-// because the handler sets them itself.
-func (h *handler) echo(out, in http.Header, back bool) {
-	for _, name := range h.route.Profile.EchoHeaders {
-		if values, ok := in[name]; ok && back {
-			delete(out, name)
-		} else if ok {
-			out[name] = values
-		}
-	}
 }
 
 // UnguardedHeader is set on answers to requests that ran without a guard although they

@@ -85,13 +85,6 @@ func (p *Payload) Hold(rule *Rule, r *http.Request, body []byte) error {
 	return p.decode()
 }
 
-// Release frees the body and keeps memory for the next one, except what only unusually
-// large ones need.
-func (p *Payload) Release() {
-	p.spool.Discard()
-	*p = Payload{body: Reuse(p.body), plain: p.plain, digest: Reuse(p.digest)}
-}
-
 // Reuse is b without its content, or nil if it is too large to keep for later requests.
 func Reuse(b []byte) []byte {
 	if cap(b) > 2*spoolLimit {
@@ -278,4 +271,11 @@ func spoolFault(err error) error {
 		return err
 	}
 	return nil
+}
+
+// Release frees the body and keeps memory for the next one, except what only unusually
+// large ones need.
+func (p *Payload) Release() {
+	p.spool.Discard()
+	*p = Payload{body: Reuse(p.body), plain: p.plain, digest: Reuse(p.digest)}
 }
