@@ -6,11 +6,13 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/forrst"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 )
 
 // Each try of a call has an id of its own, by which its sender asks about it.
 func TestEachTryIsToldOf(t *testing.T) {
+	clause.Proves(t, "FOR-ID.2")
 	var runs atomic.Int64
 	w := serving(t, semel.Operation{}, charge(&runs))
 	w.post(call("req_1", `{"amount":1}`, `{"key":"order_1"}`))

@@ -30,20 +30,17 @@ func decided(r *Request, ans *semel.Answer) answer {
 func decidedBy(r *Request, ans *semel.Answer, code semel.Code) answer {
 	switch code {
 	case semel.CodeConflict:
-		e := one(IdempotencyConflict, nil, "Idempotency key already used with different arguments")
-		e[0].Details = struct {
+		a := refused(one(IdempotencyConflict, nil, "Idempotency key already used with different arguments").detailed(struct {
 			Key  string `json:"key"`
 			Hash string `json:"original_arguments_hash,omitempty"`
-		}{r.Key, ans.Record.Attributes[attributeArguments]}
-		a := refused(e)
+		}{r.Key, ans.Record.Attributes[attributeArguments]}))
 		a.data = r.data(statusConflict, ans.Record)
 		return a
 	case semel.CodeInFlight, semel.CodeHeld:
 		return processing(r, ans.Record, ans.RetryAfter)
 	case semel.CodeThrottled:
-		e := one(RateLimited, nil, "Too many requests. Nothing was executed")
+		e := one(RateLimited, nil, "Too many requests. Nothing was executed").detailed(map[string]any{"retry_after": seconds(ans.RetryAfter)})
 		e[0].RetryAfter = ans.RetryAfter
-		e[0].Details = map[string]any{"retry_after": seconds(ans.RetryAfter)}
 		return refused(e)
 	case semel.CodeTooLate:
 		return refused(reason(Gone, code, r.Key))
@@ -57,12 +54,10 @@ func decidedBy(r *Request, ans *semel.Answer, code semel.Code) answer {
 // no word of its own for the reason.
 func reason(code Code, why semel.Code, key string) Errors {
 	m, _ := door.Lookup(why)
-	e := one(code, nil, "%s", strings.TrimSuffix(m.Detail(), "."))
-	e[0].Details = struct {
+	return one(code, nil, "%s", strings.TrimSuffix(m.Detail(), ".")).detailed(struct {
 		Key    string     `json:"key,omitempty"`
 		Reason semel.Code `json:"reason"`
-	}{key, why}
-	return e
+	}{key, why})
 }
 
 // processing is the answer while nobody knows the outcome yet (FOR-PROC.1).

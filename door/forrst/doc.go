@@ -31,9 +31,6 @@
 // SCHEMA_VALIDATION_FAILED with the place of each fault, and leaves nothing in the store.
 // Only a key that was used before gets its recorded outcome, as above.
 //
-// Both spellings of the extension's URN are accepted, urn:forrst:ext:idempotency and
-// urn:cline:forrst:ext:idempotency; answers use that of the request.
-//
 // # Which outcomes last
 //
 // The result of a function is recorded and replayed, and so are errors about the call

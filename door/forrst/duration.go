@@ -60,9 +60,7 @@ func parseTTL(raw json.RawMessage, longest time.Duration, path ...string) (time.
 		return 0, errs
 	}
 	if value > math.MaxInt64/int64(size) || time.Duration(value)*size > longest {
-		e := errs.add(InvalidArguments, At(append(path, "value")...), "The ttl is longer than results are kept")
-		e.Details = map[string]any{"maximum": rounded(longest)}
-		return 0, errs
+		return 0, one(InvalidArguments, At(append(path, "value")...), "The ttl is longer than results are kept").detailed(map[string]any{"maximum": rounded(longest)})
 	}
 	return time.Duration(value) * size, nil
 }

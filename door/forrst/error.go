@@ -95,6 +95,12 @@ func (list *Errors) add(code Code, at *Source, format string, args ...any) *Erro
 	return e
 }
 
+// detailed gives the first error its details.
+func (list Errors) detailed(details any) Errors {
+	list[0].Details = details
+	return list
+}
+
 func one(code Code, at *Source, format string, args ...any) Errors {
 	var list Errors
 	list.add(code, at, format, args...)

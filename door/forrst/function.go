@@ -189,8 +189,7 @@ func (s *Service) resolve(r *Request) (*function, *Version, Errors) {
 		if r.asked == "" {
 			e = one(VersionNotFound, At("call"), "The function has no stable version; name one")
 		}
-		e[0].Details = map[string]any{"function": r.Function, "versions": f.sorted()}
-		return nil, nil, e
+		return nil, nil, e.detailed(map[string]any{"function": r.Function, "versions": f.sorted()})
 	}
 	return f, v, nil
 }

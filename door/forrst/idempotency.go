@@ -135,13 +135,11 @@ func (r *Request) data(status string, rec *semel.Record) *data {
 		return nil
 	}
 	d := &data{Key: r.Key, Status: status, OriginalRequestID: rec.Attributes[attributeRequest]}
-	switch status {
-	case statusCached:
-		d.CachedAt, d.ExpiresAt = timestamp(rec.EndedAt.Time()), timestamp(rec.ExpiresAt.Time())
-	case statusProcessed:
-		if kept(rec) {
-			d.ExpiresAt = timestamp(rec.ExpiresAt.Time())
-		}
+	if status == statusCached {
+		d.CachedAt = timestamp(rec.EndedAt.Time())
+	}
+	if status == statusCached || status == statusProcessed {
+		d.ExpiresAt = timestamp(rec.ExpiresAt.Time())
 	}
 	return d
 }

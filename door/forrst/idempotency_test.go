@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/forrst"
@@ -209,6 +211,80 @@ func TestFunctionsWithoutAKey(t *testing.T) {
 	if runs.Load() != 5 {
 		t.Errorf("executed %d times", runs.Load())
 	}
+}
+
+// TestKeysOfReadsCanBeIgnored: where the service says so, a client may send a key with every
+// call, whatever is wrong with it.
+func TestKeysOfReadsCanBeIgnored(t *testing.T) {
+	clause.Proves(t, "FOR-USE.1")
+	var runs atomic.Int64
+	read, write := charging(semel.Operation{Class: semel.ReadOnly}, charge(&runs)), charging(semel.Operation{}, charge(&runs))
+	read.Name = "payments.show"
+	w := newWorld(t, forrst.Options{IgnoreReadKeys: true, Functions: []forrst.Function{read, write}})
+	for _, options := range []string{`{"key":"k"}`, `{"key":"k"}`, `{}`} {
+		s := w.post(strings.Replace(call("req", `{"n":1}`, options), "payments.charge", "payments.show", 1))
+		s.want(t, 200, "", "")
+		if len(s.Extensions) > 0 {
+			t.Error(s.body)
+		}
+	}
+	if runs.Load() != 3 {
+		t.Errorf("executed %d times", runs.Load())
+	}
+	w.post(strings.Replace(call("req", "{}", `{"key":"k"}`), "payments.charge", "urn:cline:forrst:fn:ping", 1)).want(t, 200, "", "")
+	w.post(call("req", `{"n":2}`, `{"key":"k"}`)).want(t, 200, "", "processed") // its key is nobody else's
+	w.post(call("req", `{"n":2}`, `{}`)).want(t, 400, forrst.InvalidArguments, "")
+	explained := w.service.Explain([]byte(strings.Replace(call("req", "{}", `{"key":"k"}`), "payments.charge", "payments.show", 1)))
+	if explained.Status != 0 || explained.Key != "" {
+		t.Errorf("%+v", explained)
+	}
+}
+
+// TestTheHeaderOfTheDraftIsNoKey: the extension alone counts, whatever else a request has.
+func TestTheHeaderOfTheDraftIsNoKey(t *testing.T) {
+	clause.Proves(t, "FOR-HDR.1")
+	var runs atomic.Int64
+	w := serving(t, semel.Operation{}, charge(&runs))
+	header := func(key string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Idempotency-Key", key) }
+	}
+	w.post(call("req_1", "{}", `{"key":"k1"}`), header(`"h1"`)).want(t, 200, "", "processed")
+	w.post(call("req_2", "{}", `{"key":"k1"}`), header(`"h2"`)).want(t, 200, "", "cached")
+	w.post(call("req_3", "{}", `{"key":"k2"}`), header(`"h1"`)).want(t, 200, "", "processed")
+	bare := call("req_4", "{}", `{"key":"k1"}`)
+	w.post(bare[:strings.Index(bare, `,"extensions"`)]+"}", header(`"k1"`)).want(t, 400, forrst.InvalidArguments, "")
+	if runs.Load() != 2 {
+		t.Errorf("executed %d times", runs.Load())
+	}
+}
+
+// TestAnotherTTLChangesNothing: a duplicate gets the outcome, which ends when the first request
+// said.
+func TestAnotherTTLChangesNothing(t *testing.T) {
+	clause.Proves(t, "FOR-DUP.2")
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int64
+		w := serving(t, semel.Operation{}, charge(&runs))
+		ask := func(id, ttl string) *said {
+			return w.post(call(id, "{}", `{"key":"k"`+ttl+`}`))
+		}
+		first := ask("req_1", `,"ttl":{"value":2,"unit":"hour"}`)
+		first.want(t, 200, "", "processed")
+		for i, ttl := range []string{`,"ttl":{"value":1,"unit":"second"}`, `,"ttl":{"value":30,"unit":"day"}`, ""} {
+			s := ask(fmt.Sprint("req_", i+2), ttl)
+			s.want(t, 200, "", "cached")
+			if got, want := s.data("idempotency")["expires_at"], first.data("idempotency")["expires_at"]; got != want || want == nil {
+				t.Errorf("with%s it expires at %v, and not at %v", ttl, got, want)
+			}
+		}
+		w.store.Advance(2*time.Hour - time.Second)
+		ask("req_5", "").want(t, 200, "", "cached")
+		w.store.Advance(time.Second)
+		ask("req_6", "").want(t, 200, "", "processed")
+		if runs.Load() != 2 {
+			t.Errorf("executed %d times", runs.Load())
+		}
+	})
 }
 
 // TestAStorm: of many deliveries at once one executes, and none gets anything else than

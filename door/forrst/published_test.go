@@ -62,6 +62,42 @@ func TestPublishedTranscripts(t *testing.T) {
 	})
 }
 
+// TestPublishedForm plays the five example documents under the option that names them: answers
+// are theirs byte by byte, but for the white space between tokens, and the conflict has the
+// hash where the document has an ellipsis.
+func TestPublishedForm(t *testing.T) {
+	clause.Proves(t, "FOR-EX.1", "FOR-DATA.2")
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int64
+		pause := make(chan struct{})
+		w := newWorld(t, forrst.Options{PublishedForm: true, Functions: []forrst.Function{charging(semel.Operation{}, func(ctx context.Context, x semel.Execution, r *forrst.Request) (any, error) {
+			<-pause
+			return charge(&runs)(ctx, x, r)
+		})}})
+		w.store.Advance(time.Until(time.Date(2024, 3, 15, 10, 30, 0, 0, time.UTC)))
+		request := published(t, "request")
+		first := make(chan *said)
+		go func() { first <- w.post(request) }()
+		synctest.Wait()
+		answers := map[string]*said{"processing": w.post(strings.Replace(request, "req_001", "req_004", 1))}
+		close(pause)
+		answers["processed"] = <-first
+		answers["cached"] = w.post(strings.Replace(request, "req_001", "req_002", 1))
+		answers["conflict"] = w.post(strings.Replace(strings.Replace(request, "req_001", "req_003", 1), "100", "101", 1))
+		// printf %s '{"amount":100,"currency":"USD","customer_id":"cust_123"}' | sha256sum
+		const hash = "sha256:c7666304a7d1a558dc05a1523557717b8dfabaa3e5fcd66ee07d6f66fcd952af"
+		for name, status := range map[string]int{"processing": 409, "processed": 200, "cached": 200, "conflict": 409} {
+			want := strings.Replace(published(t, name), "sha256:abc123...", hash, 1)
+			if got := answers[name]; got.body != want || got.status != status {
+				t.Errorf("%s: %d\n%s, want\n%s", name, got.status, got.body, want)
+			}
+		}
+		if after := answers["processing"].header.Get("Retry-After"); after != "1" || runs.Load() != 1 {
+			t.Errorf("Retry-After is %q, and it was executed %d times", after, runs.Load())
+		}
+	})
+}
+
 // TestStored looks at what a request leaves in the store.
 func TestStored(t *testing.T) {
 	clause.Proves(t, "FOR-STORE.1")

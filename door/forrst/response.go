@@ -82,12 +82,12 @@ func (s *Service) write(w http.ResponseWriter, id string, r *Request, a answer, 
 	if r != nil && r.idempotency != nil {
 		urn = r.idempotency.URN
 	}
-	if a.data != nil {
+	if a.data != nil && !(s.opts.PublishedForm && a.data.Status == statusProcessing) {
 		doc.Extensions = append(doc.Extensions, extension{urn, a.data})
 	}
 	doc.Extensions = append(doc.Extensions, a.others...)
 	if a.retry != nil {
-		if !slices.ContainsFunc(a.others, isRetry) {
+		if !s.opts.PublishedForm && !slices.ContainsFunc(a.others, isRetry) {
 			doc.Extensions = append(doc.Extensions, extension{strings.TrimSuffix(urn, "idempotency") + "retry", a.retry})
 		}
 		if after := a.retry.After; after != nil {

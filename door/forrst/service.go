@@ -62,6 +62,12 @@ type Options struct {
 	// PlainHash shows the SHA-256 of the arguments' RFC 8785 form instead. Whoever sees
 	// it can find out arguments that are easy to guess.
 	PlainHash bool
+	// PublishedForm answers as the specification's examples do: with PlainHash, without the
+	// retry extension, and without data of the status "processing".
+	PublishedForm bool
+	// IgnoreReadKeys ignores the idempotency extension of a request whose function only
+	// reads, instead of refusing it with EXTENSION_NOT_APPLICABLE.
+	IgnoreReadKeys bool
 	// Components are further components of health, by name. A nil error is healthy;
 	// its text is not shown. The store is "database", and the process "self".
 	Components map[string]func(ctx context.Context) error
@@ -102,7 +108,7 @@ func New(engine *semel.Engine, opts Options) (*Service, error) {
 	}
 	opts.Service, opts.Challenge = cmp.Or(opts.Service, "semel"), cmp.Or(opts.Challenge, "Bearer")
 	opts.MaxBody, opts.Timeout = cmp.Or(opts.MaxBody, DefaultMaxBody), cmp.Or(opts.Timeout, DefaultTimeout)
-	opts.MaxTTL = cmp.Or(opts.MaxTTL, DefaultMaxTTL)
+	opts.MaxTTL, opts.PlainHash = cmp.Or(opts.MaxTTL, DefaultMaxTTL), opts.PlainHash || opts.PublishedForm
 	if opts.HashKey == nil {
 		opts.HashKey = make([]byte, 32)
 		rand.Read(opts.HashKey) // never fails, as documented
@@ -255,19 +261,16 @@ func (s *Service) negotiate(r *Request, f *function) Errors {
 		}
 	}
 	if len(unsupported) > 0 {
-		e := one(ExtensionNotSupported, nil, "Extension not supported: %s", strings.Join(unsupported, ", "))
-		e[0].Details = struct {
-			Unsupported []string `json:"unsupported"`
-			Supported   []string `json:"supported"`
-		}{unsupported, s.extensions()}
-		return e
+		return one(ExtensionNotSupported, nil, "Extension not supported: %s", strings.Join(unsupported, ", ")).
+			detailed(map[string]any{"unsupported": unsupported, "supported": s.extensions()})
 	}
 	x := r.idempotency
 	switch {
+	case x != nil && (f == nil || f.readOnly) && s.opts.IgnoreReadKeys:
+		r.idempotency = nil // nothing is recorded under the key, so the answer doesn't have it
 	case x != nil && (f == nil || f.readOnly):
-		e := one(ExtensionNotApplicable, At("extensions", strconv.Itoa(x.index)), "The idempotency extension is not applicable to a function that changes nothing")
-		e[0].Details = map[string]any{"extension": x.URN, "function": r.Function}
-		return e
+		return one(ExtensionNotApplicable, At("extensions", strconv.Itoa(x.index)), "The idempotency extension is not applicable to a function that changes nothing").
+			detailed(map[string]any{"extension": x.URN, "function": r.Function})
 	case x != nil:
 		errs := x.parse(s.opts.MaxTTL)
 		r.Key = x.key

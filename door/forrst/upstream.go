@@ -34,6 +34,9 @@ type UpstreamOptions struct {
 	// EffectHeader is the header in which the upstream gets a key that is the same in
 	// all attempts at one call, if the operation declares its effects. Optional.
 	EffectHeader string
+	// PassKey is the header in which the upstream gets the key of a request that has one, such
+	// as Idempotency-Key. Keys are unique within caller, function and version. Optional.
+	PassKey string
 	// Answers say what the upstream's answers mean, in place of the table of package judge.
 	// They look at the status and the header of HTTP, and at the body of the whole answer.
 	Answers judge.Answers
@@ -43,12 +46,12 @@ type UpstreamOptions struct {
 	Prepare func(ctx context.Context, r *Request, header http.Header)
 }
 
-// Upstream is a service that speaks Forrst and leaves the idempotency extension to this
-// one: it gets each call at most once, without the extension. An answer in Forrst's form
-// counts, whatever the status of HTTP is; package judge says which code proves what. If something was sent and no whole answer came back, or one that proves nothing,
-// such as DEADLINE_EXCEEDED, the attempt is abandoned, and what happens next is up to
-// Operation.OnAbandoned and the ledger. A financial call is then held in any case. An
-// Upstream may be used concurrently.
+// Upstream is a service that speaks Forrst and leaves the idempotency extension to this one: it
+// gets each call at most once, without the extension. An answer in Forrst's form counts, whatever
+// the status of HTTP is; package judge says which code proves what. If something was sent and no
+// whole answer came back, or one that proves nothing, such as DEADLINE_EXCEEDED, the attempt is
+// abandoned, and Operation.OnAbandoned and the ledger decide what happens next. A financial call
+// is then held in any case. An Upstream may be used concurrently.
 type Upstream struct {
 	url       string
 	opts      UpstreamOptions
@@ -100,6 +103,9 @@ func (u *Upstream) Run(ctx context.Context, x semel.Execution, r *Request) (any,
 		return nil, semel.Aborted(err)
 	}
 	header := u.header(ctx, r)
+	if u.opts.PassKey != "" && r.Key != "" {
+		header.Set(u.opts.PassKey, r.Key)
+	}
 	a, _ := x.(*semel.Attempt)
 	ledger := a != nil && a.Record().Policy.Ledger
 	if ledger {

@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/forrst"
 	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/rig/clause"
 )
 
@@ -89,6 +90,51 @@ func TestUpstream(t *testing.T) {
 	h := u.requests[0].Header
 	if h.Get("Authorization") != "Bearer x" || h.Get("X-Forrst-Caller") != "shop" || h.Get("Idempotency-Key") != "" || h.Get("Cookie") != "" || len(h.Get("X-Call-Key")) != 43 {
 		t.Errorf("with %v", h)
+	}
+}
+
+// TestTheKeyReachesTheUpstream in the header that the option names, whatever the sender has there,
+// the same at each attempt. Context, traces and other extensions do as they came.
+func TestTheKeyReachesTheUpstream(t *testing.T) {
+	clause.Proves(t, "FOR-CTX.1")
+	u := newUpstream(t, func(w http.ResponseWriter, n int) string {
+		if n == 1 {
+			w.WriteHeader(500)
+			return refusal("INTERNAL_ERROR")
+		}
+		return charged
+	})
+	up, err := forrst.NewUpstream(forrst.UpstreamOptions{URL: u.URL, PassKey: "idempotency-key"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(up.Close)
+	f := charging(semel.Operation{OnFailure: semel.RetryFailure}, up.Run)
+	f.Key = semelhttp.KeyOptional
+	w := newWorld(t, forrst.Options{Functions: []forrst.Function{f}})
+	const before = `"context":{"caller":"shop","n":1.0,"text":"<é>"}`
+	const extensions = `{"urn":"urn:forrst:ext:tracing","options":{"trace_id":"t","n":1e2}},{"urn":"urn:acme:ext:audit"}`
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	request := strings.Replace(call("req_1", "{}", `{"key":"order_cust42_1702500000"}`), `"extensions":[`, before+`,"extensions":[`+extensions+`,`, 1)
+	header := func(r *http.Request) {
+		r.Header.Set("Idempotency-Key", "mine")
+		r.Header.Set("Traceparent", trace)
+		r.Header.Set("Tracestate", "a=b")
+	}
+	w.post(request, header).want(t, 500, forrst.InternalError, "")
+	w.post(strings.Replace(request, "req_1", "req_2", 1), header).want(t, 200, "", "processed")
+	bare := call("req_3", "{}", "")
+	w.post(bare[:strings.Index(bare, `,"extensions"`)]+"}", header).want(t, 200, "", "")
+	if len(u.bodies) != 3 {
+		t.Fatalf("the upstream got %q", u.bodies)
+	}
+	for i, key := range []string{"order_cust42_1702500000", "order_cust42_1702500000", ""} {
+		if h := u.requests[i].Header; h.Get("Idempotency-Key") != key || h.Get("Traceparent") != trace || h.Get("Tracestate") != "a=b" {
+			t.Errorf("%d: the upstream got %v", i, h)
+		}
+		if want := before + `,"extensions":[` + extensions + `]}`; key != "" && !strings.HasSuffix(u.bodies[i], want) {
+			t.Errorf("%d: the upstream got %s, want %s at its end", i, u.bodies[i], want)
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 func (s *Server) forrstDoor(g *generation, c *config.Forrst) (d doorway, err error) {
 	transport := safehttp.Direct(nil)
 	transport.MaxConnsPerHost = c.UpstreamConnections
-	up, err := forrst.NewUpstream(forrst.UpstreamOptions{URL: c.Upstream, Transport: transport, EffectHeader: c.EffectHeader, Answers: judge.Answers(c.Answers), Prepare: prepare(g, c)})
+	up, err := forrst.NewUpstream(forrst.UpstreamOptions{URL: c.Upstream, Transport: transport, EffectHeader: c.EffectHeader, PassKey: c.PassKey, Answers: judge.Answers(c.Answers), Prepare: prepare(g, c)})
 	if err != nil {
 		return d, err
 	}
@@ -29,8 +29,7 @@ func (s *Server) forrstDoor(g *generation, c *config.Forrst) (d doorway, err err
 	if err != nil {
 		return d, err
 	}
-	opts.Runner, opts.Identify = g.guard.Runner(), g.verifiedCallers(&c.Callers)
-	opts.Attrs = []slog.Attr{slog.String("path", c.Path)}
+	opts.Runner, opts.Identify, opts.Attrs = g.guard.Runner(), g.verifiedCallers(&c.Callers), []slog.Attr{slog.String("path", c.Path)}
 	service, err := forrst.New(s.engine, opts)
 	if err != nil {
 		return d, err
@@ -70,7 +69,7 @@ func forrstOptions(c *config.Forrst, run forrst.Handler) (forrst.Options, error)
 	}
 	opts := forrst.Options{
 		Service: c.Service, Extensions: c.Extensions, MaxBody: int64(c.MaxBody), Timeout: time.Duration(c.Timeout), MaxTTL: time.Duration(c.MaxTTL),
-		HashKey: key, PlainHash: c.ArgumentsHash == "plain",
+		HashKey: key, PlainHash: c.ArgumentsHash == "plain", PublishedForm: c.PublishedForm, IgnoreReadKeys: c.ReadKeys == "ignore",
 	}
 	for _, fn := range c.Functions {
 		f := forrst.Function{Name: fn.Name, Key: fn.Key, Operation: semel.Operation{Name: fn.Operation}}
@@ -96,10 +95,7 @@ func prepare(g *generation, c *config.Forrst) func(context.Context, *forrst.Requ
 			header.Del("Authorization")
 		}
 		for name, value := range map[string]string{c.TenantHeader: r.Caller.Tenant, c.PrincipalHeader: r.Caller.Principal} {
-			if name == "" {
-				continue
-			}
-			if header.Del(name); value != "" {
+			if header.Del(name); name != "" && value != "" {
 				header.Set(name, value)
 			}
 		}

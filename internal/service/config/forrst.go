@@ -28,7 +28,13 @@ type Forrst struct {
 	ArgumentsHash string `json:"arguments_hash" default:"keyed" enum:"keyed,plain"`
 	// File with the secret of keyed hashes, at least 16 bytes. With the same secret, all nodes show the same hash of equal arguments. By default each node makes one when it starts.
 	HashKeyFile string `json:"hash_key_file,omitzero"`
-	Callers     `yaml:",inline"`
+	// Answers have the form of the examples in Forrst's specification: arguments_hash is plain, there is no retry extension, and the answer while a call is processed has no data.
+	PublishedForm bool `json:"published_form,omitzero"`
+	// What a request with a key gets from a function that only reads: a refusal (EXTENSION_NOT_APPLICABLE), or the function runs and the key counts for nothing.
+	ReadKeys string `json:"read_keys" default:"refuse" enum:"refuse,ignore"`
+	// Header in which the upstream gets the key of the request, such as Idempotency-Key.
+	PassKey string `json:"pass_key,omitzero" format:"header"`
+	Callers `yaml:",inline"`
 	// Largest request.
 	MaxBody    Size `json:"max_body" default:"1MiB" range:"1,1GiB"`
 	Forwarding `yaml:",inline"`
