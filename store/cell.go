@@ -19,13 +19,15 @@ type Cell struct {
 	id    ID
 }
 
-// CellValue is what a cell holds. Whoever swaps it sets the first three.
+// CellValue is what a cell holds. Whoever swaps it sets the first four.
 type CellValue struct {
 	// Data is the value, of up to 1 MiB; nil if the cell was never written.
 	Data []byte
 	// Wake makes the record due at its NextAt, until the value is swapped. It is stored as a
 	// pending message, which the due index gives to whoever dispatches. Optional.
 	Wake *Message
+	// Attributes find the cell in a search that names its operation. Optional.
+	Attributes Attributes
 	// KeepFor is how long the record stays after the write. Then it is purged, unless there is
 	// a Wake. Zero: for ever.
 	KeepFor time.Duration
@@ -70,6 +72,7 @@ func (c *Cell) Swap(ctx context.Context, old, next CellValue) (CellValue, bool, 
 		return old, false, &Error{Code: CodeStoreUnavailable, Err: err}
 	}
 	rec := fact(c.id, NextFence(old.fence, now), now, Result{Data: next.Data})
+	rec.Attributes = next.Attributes
 	_, _ = rand.Read(rec.Revision[:]) // which never fails
 	if next.KeepFor > 0 {
 		rec.ExpiresAt = now.Add(next.KeepFor)
@@ -150,8 +153,11 @@ func (c *Cell) remove(ctx context.Context, old CellValue) (bool, error) {
 
 // CountsOf is the identity of the cell that counts the decisions on a record's deliveries, and
 // RefusedOf of the cell with the payloads of refused ones. Their names don't tell the key.
-// They are purged with the record.
-func CountsOf(id ID) ID { return beside(id, "semel.counts") }
+// They are purged with the record, and their keys are its digest.
+func CountsOf(id ID) ID { return beside(id, CountsOperation) }
+
+// CountsOperation is the operation of the cells of [CountsOf].
+const CountsOperation = "semel.counts"
 
 // RefusedOf: see [CountsOf].
 func RefusedOf(id ID) ID { return beside(id, "semel.refused") }
@@ -184,7 +190,7 @@ const EventPrefix = "evt_"
 func EventOf(id ID) string { return EventPrefix + ItemOf(id) }
 
 func cellValue(rec *Record) CellValue {
-	v := CellValue{Data: rec.Result.Data, Revision: rec.Revision, At: rec.EndedAt, fence: rec.Fence}
+	v := CellValue{Data: rec.Result.Data, Attributes: rec.Attributes, Revision: rec.Revision, At: rec.EndedAt, fence: rec.Fence}
 	if rec.ExpiresAt != 0 {
 		v.KeepFor = rec.ExpiresAt.Sub(rec.EndedAt)
 	}

@@ -210,10 +210,10 @@ func (q *Queue[K, N]) Close(ctx context.Context) (lost int) {
 // ErrNothing says that there is nothing to write.
 var ErrNothing = errors.New("there is nothing to write")
 
-// Beside updates a cell beside a record: next gets the old data and returns the new. The cell
-// lives no longer than the record. Without a record, or if next returns [ErrNothing], Beside
+// Beside updates a cell beside a record: next gets the old value and returns the new one, whose
+// time Beside sets: the cell lives no longer than the record. Without a record, or if next returns [ErrNothing], Beside
 // writes nothing.
-func Beside(ctx context.Context, st store.Store, id, cellID store.ID, next func(rec *store.Record, old []byte) ([]byte, error)) error {
+func Beside(ctx context.Context, st store.Store, id, cellID store.ID, next func(rec *store.Record, old store.CellValue) (store.CellValue, error)) error {
 	rec, err := st.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -235,9 +235,10 @@ func Beside(ctx context.Context, st store.Store, id, cellID store.ID, next func(
 	}
 	cell := store.NewCell(st, cellID)
 	err = cell.Change(ctx, func(old store.CellValue) (store.CellValue, error) {
-		data, err := next(rec, old.Data)
+		value, err := next(rec, old)
+		value.KeepFor = life
 		// A crash before this write loses the note, a crash after it nothing.
-		return store.CellValue{Data: data, KeepFor: life}, err
+		return value, err
 	})
 	if errors.Is(err, ErrNothing) {
 		return nil

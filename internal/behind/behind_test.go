@@ -139,7 +139,9 @@ func TestMemoryIsBounded(t *testing.T) {
 
 var (
 	id   = store.ID{Tenant: "acme", Operation: "pay", Key: "k"}
-	note = func(*store.Record, []byte) ([]byte, error) { return []byte("noted"), nil }
+	note = func(*store.Record, store.CellValue) (store.CellValue, error) {
+		return store.CellValue{Data: []byte("noted")}, nil
+	}
 )
 
 // put writes a record that ends in so long.

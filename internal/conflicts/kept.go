@@ -210,10 +210,10 @@ func parseShard(data []byte, now time.Time) ([]Conflict, error) {
 
 // keepRefused adds refused payloads to a record's cell.
 func (x *Index) keepRefused(ctx context.Context, id semel.ID, more *[]Presented) error {
-	return behind.Beside(ctx, x.store, id, store.RefusedOf(id), func(rec *semel.Record, old []byte) ([]byte, error) {
-		list, err := parseRefused(old, rec)
+	return behind.Beside(ctx, x.store, id, store.RefusedOf(id), func(rec *semel.Record, old store.CellValue) (store.CellValue, error) {
+		list, err := parseRefused(old.Data, rec)
 		if err != nil {
-			return nil, err
+			return store.CellValue{}, err
 		}
 		for i := range *more {
 			x.pay(id.Tenant, list, &(*more)[i])
@@ -228,7 +228,7 @@ func (x *Index) keepRefused(ctx context.Context, id semel.ID, more *[]Presented)
 			kept.Presented = kept.Presented[1:]
 			data = encoded(kept)
 		}
-		return data, nil
+		return store.CellValue{Data: data}, nil
 	})
 }
 

@@ -1,6 +1,6 @@
 // Package tally counts what the deliveries of each call got, over all nodes of a store and
-// across restarts. Counts are written behind, so no delivery waits for them, and they are some
-// seconds late.
+// across restarts, and keeps the ids of the last ones, by which people find the call. Both are
+// written behind, so no delivery waits for them, and they are some seconds late.
 package tally
 
 import (
@@ -15,7 +15,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// maxFresh bounds the records with counts that aren't written yet, some 200 bytes each.
+// maxFresh bounds the records with counts that aren't written yet, some 200 bytes each, and some
+// 500 with the ids of deliveries.
 // While there are so many, what deliveries of others get isn't counted.
 const maxFresh = 100_000
 
@@ -33,7 +34,7 @@ type Tally struct {
 	// quota. Set it before you use the tally. Nil: all records have counts.
 	Uncounted func(*semel.Record) bool
 	// Queue has the counts that aren't written yet, by record.
-	*behind.Queue[semel.ID, Counts]
+	*behind.Queue[semel.ID, note]
 
 	store semel.Store
 }
@@ -51,13 +52,25 @@ func (t *Tally) Count(id semel.ID, d semel.Decision) {
 	if d == semel.Execute {
 		return
 	}
-	t.Note(id, func(c *Counts, _ int) (grown int) {
-		if *c == nil {
-			*c, grown = Counts{}, 1
-		}
-		(*c)[d]++
+	t.Note(id, func(n *note, _ int) (grown int) {
+		grown = n.begin()
+		n.counts[d]++
 		return grown
 	})
+}
+
+// note is what isn't written yet about a record.
+type note struct {
+	counts   Counts
+	requests marks // of its newest deliveries
+}
+
+// begin makes an empty note, and returns how much it has grown by that.
+func (n *note) begin() (grown int) {
+	if n.counts == nil {
+		n.counts, grown = Counts{}, 1
+	}
+	return grown
 }
 
 // Of counts the answers to a record's call since the record exists. It can't read the counts of
@@ -75,7 +88,7 @@ func (t *Tally) Of(ctx context.Context, rec *semel.Record) (Counts, error) {
 	}
 	was, err := parse(cell.Data, rec)
 	all.add(was.Counts)
-	t.Look(rec.ID, func(c *Counts) { all.add(*c) })
+	t.Look(rec.ID, func(n *note) { all.add(n.counts) })
 	return all, err
 }
 
@@ -105,17 +118,24 @@ func parse(data []byte, rec *semel.Record) (kept, error) {
 	return k, fmt.Errorf("the counts of the call: %w", err)
 }
 
-// keep adds to the counts of a record. Where a newer program counts, they are lost.
-func (t *Tally) keep(ctx context.Context, id semel.ID, more *Counts) error {
-	return behind.Beside(ctx, t.store, id, store.CountsOf(id), func(rec *semel.Record, old []byte) ([]byte, error) {
+// keep adds to the counts of a record, and to the ids of its deliveries. Where a newer program
+// counts, they are lost.
+func (t *Tally) keep(ctx context.Context, id semel.ID, more *note) error {
+	return behind.Beside(ctx, t.store, id, store.CountsOf(id), func(rec *semel.Record, old store.CellValue) (value store.CellValue, err error) {
 		if t.Uncounted != nil && t.Uncounted(rec) {
-			return nil, behind.ErrNothing
+			return value, behind.ErrNothing
 		}
-		next, err := parse(old, rec)
+		next, err := parse(old.Data, rec)
 		if err != nil {
-			return nil, err
+			return value, err
 		}
-		next.Counts.add(*more)
-		return json.Marshal(next)
+		marks, added := marksOf(old.Attributes).plus(more.requests, rec)
+		if !added && len(more.counts) == 0 {
+			return value, behind.ErrNothing
+		}
+		next.Counts.add(more.counts)
+		value.Attributes = marks.attributes(id)
+		value.Data, err = json.Marshal(next)
+		return value, err
 	})
 }

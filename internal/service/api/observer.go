@@ -96,7 +96,8 @@ func (o *Observer) Events() *semel.Events {
 			ev.Presented = nil // its payload is the door's
 			o.ring.add(event{kind: "decided", id: ev.ID, at: ev.At, decided: ev})
 		},
-		Ended: func(ev semel.Ended) { o.ring.add(event{kind: "ended", id: ev.ID, at: ev.At, ended: ev}) },
+		Answered: o.tally.Answered,
+		Ended:    func(ev semel.Ended) { o.ring.add(event{kind: "ended", id: ev.ID, at: ev.At, ended: ev}) },
 		Purged: func(ev semel.Purged) {
 			o.conflicts.Purged(ev)
 			o.ring.add(event{kind: "purged", id: ev.ID, at: o.now(), purged: &ev})

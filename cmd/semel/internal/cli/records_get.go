@@ -16,6 +16,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/service/query"
+	"github.com/semelhq/semel/internal/tally"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 )
@@ -137,7 +138,10 @@ func find(ctx context.Context, recs client.Records, name string, look bool) (fou
 	}
 	found, more, err = finder(ctx, recs, name, maxNamesakes)
 	if err == nil && len(found) == 0 {
-		err = notFound("no call has the name %s; if it is the id of a duplicate, 'semel evidence show' knows it", printable(name))
+		found, more, err = tally.Find(ctx, recs, name, maxNamesakes)
+	}
+	if err == nil && len(found) == 0 {
+		err = notFound("no call has the name %s; if it is the id of an old duplicate, 'semel evidence show' knows it", printable(name))
 	}
 	return found, more, err
 }
