@@ -1,0 +1,106 @@
+package forrstclient
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/door/forrst"
+)
+
+// answer is an answer of the service.
+type answer struct {
+	Protocol   struct{ Name string } `json:"protocol"`
+	ID         *string               `json:"id"`
+	Result     json.RawMessage       `json:"result"`
+	Errors     forrst.Errors         `json:"errors"`
+	Extensions []struct {
+		URN  string          `json:"urn"`
+		Data json.RawMessage `json:"data"`
+	} `json:"extensions"`
+
+	text       []byte
+	retryAfter string // of the header
+}
+
+// read reads an answer to the request with an id. What isn't one comes from somebody in front of
+// the service, or is about another request, and proves nothing about this call.
+func read(resp *http.Response, id string, text []byte) (*answer, error) {
+	a := &answer{text: text, retryAfter: resp.Header.Get("Retry-After")}
+	err := json.Unmarshal(text, a)
+	if err != nil || a.Protocol.Name != "forrst" || slices.Contains(a.Errors, nil) || a.ID != nil && *a.ID != id || len(a.Errors) == 0 && (a.ID == nil || a.Result == nil) {
+		return nil, fmt.Errorf("the answer with status %d isn't one of Forrst to this request", resp.StatusCode)
+	}
+	return a, nil
+}
+
+// data reads the data of one of Forrst's own extensions into v, and reports whether it is there.
+func (a *answer) data(name string, v any) bool {
+	for _, x := range a.Extensions {
+		if strings.HasSuffix(x.URN, ":ext:"+name) {
+			return json.Unmarshal(x.Data, v) == nil
+		}
+	}
+	return false
+}
+
+// idempotency is what the answer says of its key.
+func (a *answer) idempotency() (status, original string) {
+	var said struct {
+		Status   string `json:"status"`
+		Original string `json:"original_request_id"`
+	}
+	a.data("idempotency", &said)
+	return said.Status, said.Original
+}
+
+// advice says whether to try again, and after which pause: that in the details of the error
+// (FOR-PROC.1), or in the retry extension, or in the header, or else own.
+func (a *answer) advice(try int, own time.Duration) (pause time.Duration, again bool) {
+	var retry forrst.Retry
+	again = a.data("retry", &retry) && retry.Allowed && (retry.MaxAttempts == 0 || try <= retry.MaxAttempts)
+	if retry.MaxAttempts == 0 && a.Errors[0].Code == forrst.IdempotencyProcessing {
+		again = true // by its definition, also without the extension
+	}
+	var details struct {
+		Errors []struct {
+			Details struct {
+				RetryAfter *forrst.Duration `json:"retry_after"`
+			} `json:"details"`
+		} `json:"errors"`
+	}
+	_ = json.Unmarshal(a.text, &details) // details of another form say nothing
+	seconds, err := strconv.Atoi(a.retryAfter)
+	switch {
+	case len(details.Errors) > 0 && details.Errors[0].Details.RetryAfter != nil:
+		return lasts(details.Errors[0].Details.RetryAfter), again
+	case retry.After != nil && retry.Strategy == "exponential":
+		return lasts(retry.After) << min(try-1, 16), again
+	case retry.After != nil:
+		return lasts(retry.After), again
+	case err == nil && seconds >= 0:
+		return time.Duration(seconds) * time.Second, again
+	}
+	return own, again
+}
+
+// lasts is a duration on the wire. An unknown unit, or one without end, lasts longer than anybody
+// waits.
+func lasts(d *forrst.Duration) time.Duration {
+	unit := map[string]time.Duration{"millisecond": time.Millisecond, "second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}[d.Unit]
+	if unit == 0 || d.Value < 0 || d.Value > int64(24*time.Hour/unit) {
+		return 24 * time.Hour
+	}
+	return time.Duration(d.Value) * unit
+}
+
+// ownPause is the pause where nobody says one: random, with a bound that doubles.
+func ownPause(try int) time.Duration {
+	return rand.N(min(client.DefaultMinPause<<min(try-1, 16), client.DefaultMaxPause))
+}
