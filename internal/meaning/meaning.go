@@ -142,7 +142,7 @@ var Table = []Row{
 	},
 	{
 		Code: "other_caller", Effect: None, Status: http.StatusConflict, Title: "Key used with another credential",
-		Meaning: "The key can't be guessed and was used before by a caller with another credential, which nobody has verified, or the request is signed anew for each try, and its signature proves nothing here; and something may have happened. Nothing was executed, and nothing is shown of the first call.",
+		Meaning: "The key looks as if nobody could guess it, and was used before by a caller with another credential, which nobody has verified, or the request is signed anew for each try, and its signature proves nothing here; and something may have happened. Nothing was executed, and nothing is shown of the first call.",
 		Action:  "If you have renewed your credential, send the request or ask for its status with the first one, or find out in another way what happened; a new key makes another call. Callers who are verified by token, JWT, client certificate or trusted header are recognized after a renewal.",
 	},
 	{

@@ -41,7 +41,7 @@ func marksOf(cell store.Attributes) (list marks) {
 	return list
 }
 
-// attributes are those of a cell with the marks beside a record; nil without any.
+// attributes puts the marks into the cell beside a record; nil without any.
 func (list marks) attributes(id semel.ID) store.Attributes {
 	if len(list) == 0 {
 		return nil
@@ -60,8 +60,7 @@ func (list marks) with(mark string) marks {
 	return next[max(0, len(next)-maxRequests):]
 }
 
-// plus is the list with those of more under which the record isn't found already, and reports
-// whether there are any.
+// plus adds marks that don't lead to the record already, and reports whether there are any.
 func (list marks) plus(more marks, rec *semel.Record) (_ marks, added bool) {
 	for _, mark := range more {
 		if !own(rec, mark) {
@@ -71,8 +70,8 @@ func (list marks) plus(more marks, rec *semel.Record) (_ marks, added bool) {
 	return list, added
 }
 
-// own reports whether a record is found by its own attributes under a mark, and stays so. A
-// call that came to nothing takes those of the next delivery that runs.
+// own reports whether the record's own attributes have the id behind a mark for good. A call that
+// came to nothing takes the attributes of the next delivery that runs.
 func own(rec *semel.Record, mark string) bool {
 	return rec.Disposition != semel.DispositionAborted && slices.ContainsFunc(store.IDAttributes, func(name string) bool {
 		id, ok := rec.Attributes[name]
@@ -80,10 +79,9 @@ func own(rec *semel.Record, mark string) bool {
 	})
 }
 
-// Answered notes the id that the sender of a delivery gave it, so that [Find] finds the call by
-// it. The record itself has that of the delivery whose attempt it is about, so a first attempt is
-// noted only if it may have come to nothing. Deliveries of somebody else, or through another
-// door, aren't noted: they would push out the ids of the caller's own.
+// Answered notes the id that a sender gave its delivery, so that [Find] leads from it to the call.
+// The record has the id of its first attempt, unless that came to nothing. Deliveries of somebody
+// else, or through another door, don't count: they would push out the ids of the caller's own.
 func (t *Tally) Answered(ev semel.Delivered) {
 	switch {
 	case ev.Request == "" || ev.ID.Key == "":
@@ -100,14 +98,16 @@ func (t *Tally) Answered(ev semel.Delivered) {
 
 // Reader reads records: an engine, or a client of a service.
 type Reader interface {
+	// Search is [semel.Engine.Search].
 	Search(ctx context.Context, q store.Query) (store.Page, error)
+	// Lookup is [semel.Engine.Lookup].
 	Lookup(ctx context.Context, id semel.ID) (semel.Record, error)
 }
 
-// Find finds the calls with a delivery that its sender gave this id, and that isn't the one
-// whose id the record has: one of the last duplicates, or an attempt that came to nothing or
-// was followed by another. It finds at most so many, the newest first, and reports more if
-// there may be others. Ids are written behind deliveries, so the latest may be missing.
+// Find finds the calls with a delivery of this id that their records don't name: one of the last
+// duplicates, an attempt that came to nothing, or one after the first. It returns the newest
+// calls first, up to a number, and reports more if there may be others. Ids are written behind
+// deliveries, so the latest may be missing.
 func Find(ctx context.Context, r Reader, request string, most int) (found []semel.Record, more bool, err error) {
 	var either []store.Query
 	for i := range maxRequests {

@@ -1,5 +1,5 @@
 // Package tally counts what the deliveries of each call got, over all nodes of a store and
-// across restarts, and keeps the ids of the last ones, by which people find the call. Both are
+// across restarts, and keeps the ids of the last ones, so that people find the call. Both are
 // written behind, so no delivery waits for them, and they are some seconds late.
 package tally
 
@@ -65,7 +65,7 @@ type note struct {
 	requests marks // of its newest deliveries
 }
 
-// begin makes an empty note, and returns how much it has grown by that.
+// begin makes an empty note, and returns its growth.
 func (n *note) begin() (grown int) {
 	if n.counts == nil {
 		n.counts, grown = Counts{}, 1
@@ -100,7 +100,7 @@ func (c Counts) add(more Counts) {
 
 // kept is what a cell holds: the counts, and which record of the identity they are about.
 type kept struct {
-	Since  store.Instant `json:"since"` // when the record was made
+	Since  store.Instant `json:"since"` // the record's CreatedAt
 	Counts Counts        `json:"counts"`
 }
 

@@ -139,6 +139,5 @@ func (v *validator) forrstFunctions(at string, list []ForrstFunction) {
 	}
 }
 
-// maxForrstName bounds the name of a function with one of its versions, in bytes, with a
-// mark between them.
+// maxForrstName bounds the name of a function, a mark and one of its versions together, in bytes.
 const maxForrstName = 96

@@ -13,8 +13,7 @@ import (
 // ReadArguments reads the schema of a version's arguments; nil where there is none.
 func (fn *ForrstFunction) ReadArguments(version string) (json.RawMessage, error) {
 	for _, wanted := range []string{version, ""} {
-		i := slices.IndexFunc(fn.Arguments, func(a ForrstArguments) bool { return a.Version == wanted })
-		if i >= 0 {
+		if i := slices.IndexFunc(fn.Arguments, func(a ForrstArguments) bool { return a.Version == wanted }); i >= 0 {
 			return auth.ReadFile(fn.Arguments[i].File, maxFile)
 		}
 	}

@@ -31,8 +31,8 @@ type recordName struct {
 
 const recordNames = `by any name that it has: its key; its id, as lists show it; the
 reference, instance or status_url of a problem document; an execution; the record of
-a log line; an attribute, as in order=9911 or order=99*; or the command id, request
-id, correlation id or event id of its first delivery`
+a log line; an attribute, as in order=9911 or order=99*; the command id, request id,
+correlation id or event id of its first delivery; or the request id of a recent duplicate`
 
 // valueToo follows recordNames in the help of commands that only look.
 const valueToo = `.

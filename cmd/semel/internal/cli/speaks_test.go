@@ -43,7 +43,7 @@ func TestWhereItLooked(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"why", "x", "--token-file", token}, ExitNotFound, "semel: no call has the name x; if it is the id of a duplicate, 'semel evidence show' knows it\n"},
+		{[]string{"why", "x", "--token-file", token}, ExitNotFound, "semel: no call has the name x; if it is the id of an old duplicate, 'semel evidence show' knows it\n"},
 		{[]string{"messages", "show", "msg_none", "--token-file", token}, ExitNotFound, "semel: no message has the id msg_none\n"},
 		{[]string{"why", "x", "--token-file", filepath.Join(dir, "none")}, ExitUsage, "semel: --token-file: open " + filepath.Join(dir, "none") + ": "},
 		{[]string{"why", "x"}, ExitCheck, "Your token is the one in the file that --token-file or the context names, or the variable SEMEL_TOKEN.\n"},
