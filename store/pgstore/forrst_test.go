@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +88,13 @@ func TestTableOfForrst(t *testing.T) {
 			t.Errorf("version %q is %+v with the result %s, want %+v", version, got, orNULL(got.result), want)
 		}
 	}
+	page, err := os.ReadFile("../../docs/forrst.md")
+	noError(t, err)
+	shown := regexp.MustCompile("(?s)<!-- sql -->\n```sql\n(.*?)```").FindSubmatch(page)
+	if shown == nil {
+		t.Fatal("the page shows no statement")
+	}
+	pgtest.Shared(t).Exec(t, database, string(shown[1]))
 	if len(found) != 3 {
 		t.Errorf("the view has %+v", found)
 	}
