@@ -136,11 +136,10 @@ func find(ctx context.Context, recs client.Records, name string, look bool) (fou
 	if look {
 		finder = query.Look
 	}
-	found, more, err = finder(ctx, recs, name, maxNamesakes)
-	if err == nil && len(found) == 0 {
-		found, more, err = tally.Find(ctx, recs, name, maxNamesakes)
+	if found, more, err = finder(ctx, recs, name, maxNamesakes); err != nil || len(found) > 0 {
+		return found, more, err
 	}
-	if err == nil && len(found) == 0 {
+	if found, more, err = tally.Find(ctx, recs, name, maxNamesakes); err == nil && len(found) == 0 {
 		err = notFound("no call has the name %s; if it is the id of an old duplicate, 'semel evidence show' knows it", printable(name))
 	}
 	return found, more, err
@@ -150,8 +149,7 @@ func find(ctx context.Context, recs client.Records, name string, look bool) (fou
 const maxNamesakes = 10
 
 func newRecordsGet(from *recordsFrom) *cobra.Command {
-	name := recordName{look: true}
-	var asJSON bool
+	name, asJSON := recordName{look: true}, false
 	cmd := &cobra.Command{
 		Use:   "get [NAME]",
 		Short: "Show one record",

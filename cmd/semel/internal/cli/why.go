@@ -122,8 +122,7 @@ type decisionCounter interface {
 func storyOf(ctx context.Context, recs client.Records, rec *semel.Record) (s story, err error) {
 	s = story{Record: lineOf(rec), SamePayload: []recordLine{}}
 	if counter, ok := recs.(decisionCounter); ok {
-		s.Record.Decisions, err = counter.Decisions(ctx, rec.ID)
-		if err != nil && !errors.Is(err, semel.ErrNotFound) { // it may have been purged meanwhile
+		if s.Record.Decisions, err = counter.Decisions(ctx, rec.ID); err != nil && !errors.Is(err, semel.ErrNotFound) { // it may have been purged meanwhile
 			return s, err
 		}
 	}
@@ -199,10 +198,9 @@ func (s *story) printNext(out io.Writer, src *recordSource) {
 	if s.More {
 		add("all calls with this payload", "semel records list"+src.flags()+" fingerprint:"+rec.Fingerprint.String())
 	}
-	if len(lines) == 0 {
-		return
+	if len(lines) > 0 {
+		fmt.Fprintln(out, "\nWhat to do next:")
 	}
-	fmt.Fprintln(out, "\nWhat to do next:")
 	for _, l := range lines {
 		fmt.Fprintf(out, "  %s:\n    %s\n", l[0], l[1])
 	}
