@@ -234,8 +234,8 @@ func (in Internal) Peek(ctx context.Context, call Call) (Answer, error) {
 }
 
 // Search lists records, for people. It lists the internal records of the engine and its doors,
-// under operations that begin with "semel.", only if q names their operation. So a page may be
-// shorter than asked for although there is a next one. The key of a sequence selects its
+// see [store.ID.Internal], only if q names their operation, or for an activity's their
+// principal. So a page may be shorter than asked for although there is a next one. The key of a sequence selects its
 // numbers. [CodeUnsupported] means that the store can't.
 func (e *Engine) Search(ctx context.Context, q store.Query) (store.Page, error) {
 	ss := e.extras.Search
@@ -263,7 +263,7 @@ func (e *Engine) Search(ctx context.Context, q store.Query) (store.Page, error) 
 	}
 	mark := slices.ContainsFunc(page.Records, func(rec Record) bool { return rec.Mark != nil })
 	page.Records = slices.DeleteFunc(page.Records, func(rec Record) bool {
-		return rec.Mark != nil || strings.HasPrefix(rec.ID.Operation, reservedPrefix) && !strings.HasPrefix(q.Operation, reservedPrefix)
+		return rec.Mark != nil || rec.ID.Internal() && !strings.HasPrefix(q.Operation, reservedPrefix) && (q.Principal == "" || q.Principal != rec.ID.Principal)
 	})
 	if mark && q.Key != "" && page.Next == "" {
 		page.Next = inNumbers // of the sequence that the key names

@@ -280,7 +280,7 @@ var epochID = ID{Operation: reservedPrefix + "epoch", Key: "epoch"}
 // reservedPrefix begins the names that belong to this module, and dispatchPrefix
 // those of the operations that package dispatch registers.
 const (
-	reservedPrefix = "semel."
+	reservedPrefix = store.ReservedPrefix
 	dispatchPrefix = reservedPrefix + "dispatch"
 )
 

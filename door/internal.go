@@ -1,7 +1,11 @@
 package door
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/semelhq/semel/store"
+)
 
 // Internal reports whether an operation is reserved for Semel's own use, such as the delivery
 // of messages. Nobody delivers calls of one, so it doesn't belong in figures.
-func Internal(operation string) bool { return strings.HasPrefix(operation, "semel.") }
+func Internal(operation string) bool { return strings.HasPrefix(operation, store.ReservedPrefix) }

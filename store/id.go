@@ -98,6 +98,25 @@ func (id ID) Scope() (principal, scope string) {
 	return principal, scope
 }
 
+// ActivityPrincipal has the records of activities, which door/activitypub keeps by the id of
+// the activity. ActivityScope is the scope of the one that holds what came first under it, in
+// whichever inbox of a server; each inbox has a record beside it.
+const (
+	ActivityPrincipal = "activitypub"
+	ActivityScope     = "activity"
+)
+
+// ReservedPrefix begins the names of operations that belong to Semel itself.
+const ReservedPrefix = "semel."
+
+// Internal reports whether a record is one that Semel keeps for itself, beside those of calls.
+// Lists for people leave it out.
+func (id ID) Internal() bool {
+	principal, scope := id.Scope()
+	scope, _, _ = strings.Cut(scope, " ") // an id without a host is known within its actor, whose digest follows
+	return strings.HasPrefix(id.Operation, ReservedPrefix) || principal == ActivityPrincipal && scope == ActivityScope
+}
+
 // Numbered is the identity of one number of the sequence that id names. No call of an
 // operation without numbers has it: its key has [ScopeMark], which keys of sequences can't
 // contain.

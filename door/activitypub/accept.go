@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,6 +9,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -103,15 +106,19 @@ func (in *Inbox) accept(ctx context.Context, a *Activity) (outcome, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			total.conflicts, total.first = total.inboxes, first.First.String()
-			return nil
+			return in.tell(ctx, a, owners, &total.told.ID)
 		}
 		return inbox.Each(ctx, owners, func(ctx context.Context, owner *string) error {
 			it := in.item(a, scopeOf(*owner))
 			it.Head.Inbox = *owner
+			// For lists (VUL-02-004), without what is too long.
+			it.Attributes = it.Attributes.With(store.Attributes{"type": a.Type, "actor": a.Actor, "signed": strconv.FormatBool(a.Signed)})
 			got, err := in.once(ctx, a, it) // VUL-02-001
 			mu.Lock()
 			defer mu.Unlock()
-			total.add(&got)
+			if total.add(&got); *owner == owners[0] {
+				total.told.ID, total.told.Executed = got.Told.ID, got.Told.Executed
+			}
 			return err
 		})
 	})
@@ -119,6 +126,19 @@ func (in *Inbox) accept(ctx context.Context, a *Activity) (outcome, error) {
 		return outcome{}, err // some may still be under way
 	}
 	return total, nil
+}
+
+// tell makes a conflict part of the story of the activity that came first, if one of the inboxes
+// has it: id becomes that of its record there.
+func (in *Inbox) tell(ctx context.Context, a *Activity, owners []string, id *semel.ID) error {
+	for _, owner := range owners {
+		got, err := in.inbox.Peek(ctx, in.item(a, scopeOf(owner)))
+		if err != nil || got.Decision == semel.Conflict {
+			*id = cmp.Or(got.Record, *id)
+			return err
+		}
+	}
+	return nil
 }
 
 // maxInboxes bounds into how many inboxes one activity goes: each is looked up, and each
@@ -162,10 +182,11 @@ func (in *Inbox) inboxes(ctx context.Context, a *Activity) ([]string, error) {
 	if len(owners) == 0 && others {
 		owners = []string{""}
 	}
-	if len(owners) > 0 {
-		return owners, nil
+	if len(owners) == 0 {
+		return nil, notFound()
 	}
-	return nil, notFound()
+	slices.Sort(owners)
+	return owners, nil
 }
 
 // exist returns a senderError if there is no such actor, and another error if nobody knows.
@@ -215,7 +236,7 @@ func strange() error {
 
 // scopeAll is the scope of the record that holds what came first under an id. Names of
 // inboxes can't make it.
-const scopeAll = "activity"
+const scopeAll = store.ActivityScope
 
 // scopeOf is the part of an identity that says which inbox it is.
 func scopeOf(owner string) string {
@@ -247,7 +268,7 @@ func (in *Inbox) handle(ctx context.Context, it *inbox.Item[head]) error {
 	}
 	err := in.opts.Handle(ctx, a)
 	if err != nil {
-		in.trouble(err, "activity not handled", append(a.Attrs(), slog.Any("error", err)))
+		in.tap.Troubled(semel.Troubled{Door: Name, Err: err, Line: line(slog.LevelError, "activity not handled", append(a.Attrs(), slog.Any("error", err)))})
 	}
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/semelhq/semel/door/activitypub/httpsig"
@@ -66,7 +65,6 @@ func (opts Options) Explain(r *http.Request, body []byte) (Explanation, error) {
 		if x.Inboxes, err = in.inboxes(r.Context(), a); a.foreign && err == nil {
 			err = strange()
 		}
-		slices.Sort(x.Inboxes)
 	}
 	x.Status = http.StatusAccepted
 	if f, ok := errors.AsType[*senderError](err); ok {

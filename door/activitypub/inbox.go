@@ -47,7 +47,7 @@ const (
 
 // Principal is who accepts activities. Nobody else may have it where they are accepted,
 // because its records decide which are handled.
-const Principal = "activitypub"
+const Principal = "activitypub" // [store.ActivityPrincipal]
 
 // OperationPrefix begins the names of the operations that accept activities, and of the
 // destinations of accepted ones; the name of the inbox follows.

@@ -58,10 +58,7 @@ func newTemplate(s string) (*template, error) {
 	return &template{origin: strings.ToLower(origin), before: path, after: after}, nil
 }
 
-func cleanPath(p string) string {
-	u := (&url.URL{Path: "/"}).JoinPath(p)
-	return u.Path
-}
+func cleanPath(p string) string { return (&url.URL{Path: "/"}).JoinPath(p).Path }
 
 // inbox is the name of the actor with an inbox at the path.
 func (t *template) inbox(path string) (actor string, is bool) {

@@ -70,13 +70,7 @@ func hostOf(uri string) string {
 	if err != nil {
 		return ""
 	}
-	host := canonicalHost(u.Host)
-	if u.Scheme == "https" {
-		host = strings.TrimSuffix(host, ":443")
-	} else if u.Scheme == "http" {
-		host = strings.TrimSuffix(host, ":80")
-	}
-	return host
+	return strings.TrimSuffix(canonicalHost(u.Host), map[string]string{"http": ":80", "https": ":443"}[u.Scheme])
 }
 
 // canonicalHost is a host in small letters, without the full stop at its end, and with its

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -203,21 +204,17 @@ func correlation(r *http.Request, id string) string {
 
 // visible reports whether a value can stand in a header of an answer as it is.
 func visible(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // refuse is the answer to a request that was rejected, or that has no known outcome.
 func (in *Inbox) refuse(header http.Header, a *Activity, err error) (semel.Delivered, any) {
 	doc := refusal{Status: http.StatusServiceUnavailable, Error: "Unavailable", Message: "The activity wasn't accepted, or nobody knows whether it was: deliver it again."}
-	trouble, wait := true, retryAfter
+	// That the budget is over says that there is much to do, here or for who holds the activity.
+	trouble, wait := err != context.DeadlineExceeded && !errors.Is(err, semel.ErrInFlight), retryAfter
 	if f, ok := errors.AsType[*senderError](err); ok {
 		doc.Status, doc.Error, doc.Message = f.status, f.name, problem.Sentence(f.err.Error())
-		trouble = f.status >= 500
+		trouble = false
 		door.SetEffect(header, door.EffectNone) // it is about the request
 		wait = cmp.Or(f.after, retryAfter)
 	}
@@ -240,11 +237,6 @@ func (in *Inbox) event(e semel.Delivered, a *Activity, level slog.Level, note st
 	e.ID.Tenant, e.ID.Operation, e.Request = in.opts.Tenant, in.Destination(), a.Correlation
 	e.Line = line(level, note, append(a.Attrs(), attrs...))
 	return e
-}
-
-// trouble tells of an error that the sender doesn't get.
-func (in *Inbox) trouble(err error, message string, attrs []slog.Attr) {
-	in.tap.Troubled(semel.Troubled{Door: Name, Err: err, Line: line(slog.LevelError, message, attrs)})
 }
 
 func line(level slog.Level, message string, attrs []slog.Attr) semel.Line {

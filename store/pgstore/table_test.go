@@ -132,6 +132,34 @@ func TestTheArchiveHasTheNamesOfTheMap(t *testing.T) {
 	}
 }
 
+// TestInternalRecordsAreNotInTheTable: the table has the records that lists have.
+func TestInternalRecordsAreNotInTheTable(t *testing.T) {
+	clause.Proves(t, "VUL-02-006")
+	st, database := open(t, Options{})
+	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "activitypub.inbox"}}})
+	noError(t, err)
+	for key, scope := range map[string]string{"of the id": store.ActivityScope, "of an id without a host": store.ActivityScope + " sha256:00", "alice": "actor:alice", "activityy": "activityy", "none": ""} {
+		call := semel.Call{Principal: store.ActivityPrincipal, Scope: scope, Operation: "activitypub.inbox", Key: key}
+		_, err := engine.Do(t.Context(), call, func(context.Context, semel.Execution) (semel.Result, error) { return semel.Result{}, nil })
+		noError(t, err)
+	}
+	page, err := engine.Search(t.Context(), store.Query{Operation: "activitypub.inbox"})
+	noError(t, err)
+	listed := map[string]bool{}
+	for i := range page.Records {
+		listed[page.Records[i].ID.Key] = true
+	}
+	rows := mapRows(t, database)
+	for _, key := range []string{"alice", "activityy", "none"} {
+		if _, there := rows[key]; !there || !listed[key] {
+			t.Errorf("%s is in the view: %t, in the list: %t", key, there, listed[key])
+		}
+	}
+	if len(rows) != 3 || len(listed) != 3 {
+		t.Errorf("%d rows, and %d in the list", len(rows), len(listed))
+	}
+}
+
 // TestAnswersAreJSONInTheTable: whatever the headers of a recorded answer, its body is JSON in
 // the view where it is JSON, and null where it isn't.
 func TestAnswersAreJSONInTheTable(t *testing.T) {

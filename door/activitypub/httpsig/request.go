@@ -60,14 +60,7 @@ func requestOf(r *http.Request, base *url.URL) (*request, error) {
 
 // authority is a host with its port, unless that is the scheme's own.
 func authority(scheme, host string) string {
-	host = strings.ToLower(host)
-	switch scheme {
-	case "http":
-		host = strings.TrimSuffix(host, ":80")
-	case "https":
-		host = strings.TrimSuffix(host, ":443")
-	}
-	return host
+	return strings.TrimSuffix(strings.ToLower(host), map[string]string{"http": ":80", "https": ":443"}[scheme])
 }
 
 // path and query are the parts of the target; the query begins with its question mark,

@@ -277,7 +277,7 @@ func TestMessagesOfAService(t *testing.T) {
 		t.Error(out)
 	}
 	out := ask(ExitOK, "records", "get", ans.Record.ID.Encode())
-	for _, want := range []string{`(?m)^attribute +command_id: "c-\\x1b1"$`, `(?m)^message +msg_.+: b to billing is discarded after one failed try: discarded$`} {
+	for _, want := range []string{`(?m)^attribute +command_id: "c-\\x1b1"$`, `(?m)^message +msg_.+: b to billing is discarded after one failed try: discarded: ticket 7$`} {
 		if !regexp.MustCompile(want).MatchString(out) || strings.Contains(out, "\x1b") {
 			t.Errorf("%s is not in\n%s", want, out)
 		}

@@ -39,8 +39,11 @@ func answerOf(rec *semel.Record) *answerLine {
 	return line
 }
 
-// printAnswer shows people what duplicates get.
+// printAnswer shows people the attributes of a call, and what duplicates get.
 func printAnswer(l labels, rec *semel.Record) {
+	for _, name := range slices.Sorted(maps.Keys(rec.Attributes)) {
+		l.line("attribute", "%s: %s", printable(name), printable(rec.Attributes[name]))
+	}
 	a, ok := semelhttp.ParseAnswer(rec.Result)
 	if !ok {
 		if !rec.Result.IsZero() {

@@ -71,7 +71,7 @@ func (c *recordChanger) list(w io.Writer, found []*semel.Record) error {
 	for _, rec := range found {
 		table.row(rec)
 	}
-	return table.flush()
+	return table.w.Flush()
 }
 
 func (c *recordChanger) line(head changeHead, rec, after *semel.Record) any {

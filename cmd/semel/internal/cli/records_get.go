@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -224,9 +223,6 @@ func printRecord(out io.Writer, rec *semel.Record) error {
 
 // printLater shows the optional parts of a record.
 func printLater(l labels, rec *semel.Record) {
-	for _, name := range slices.Sorted(maps.Keys(rec.Attributes)) {
-		l.line("attribute", "%s: %s", printable(name), printable(rec.Attributes[name]))
-	}
 	if c := rec.Confirmation; c != nil {
 		what := "asked for"
 		if c.ConfirmedAt != 0 {
@@ -236,11 +232,7 @@ func printLater(l labels, rec *semel.Record) {
 	}
 	for i := range rec.Outbox {
 		m := &rec.Outbox[i]
-		why := ""
-		if m.Failure != nil {
-			why = ": " + printable(m.Failure.Code)
-		}
-		l.line("message", "%s: %s to %s is %s%s%s", m.ID, printable(m.Name), printable(m.Destination), m.State, triesOf(m), why)
+		l.line("message", "%s: %s to %s is %s%s%s", m.ID, printable(m.Name), printable(m.Destination), m.State, triesOf(m), because(m.Failure))
 	}
 	if c := rec.Compensation; c != nil {
 		l.line("compensation", "%s since %s: %s", c.State, when(max(c.StartedAt, c.SettledAt)), printable(c.Reason))

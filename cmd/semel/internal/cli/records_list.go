@@ -46,10 +46,10 @@ func newRecordsList(from *recordsFrom) *cobra.Command {
 		Long: `List records, newest first. All qualifiers must apply:
 ` + qualifiers + `
 
-The table shows each record's age, and why it is in its state. --wide adds the rest,
-and RECORD, the name that other commands take. If a record is held, standard error
-says how to settle it; if there are more than --limit, it has the cursor for the next
-ones.
+The table shows each record's age, and why it is in its state, or what became of its
+messages. --wide adds the rest, and RECORD, the name that other commands take. If a
+record is held, standard error says how to settle it; if there are more than --limit,
+it has the cursor for the next ones.
 
 The JSON is one object per line, with the members that 'semel records get' prints.`,
 		Example: `  semel records list held
@@ -96,7 +96,7 @@ func listRecords(ctx context.Context, cmd *cobra.Command, recs client.Records, q
 		return nil
 	})
 	if !asJSON && (err == nil || table.rows > 0) {
-		err = errors.Join(err, table.flush())
+		err = errors.Join(err, table.w.Flush())
 		table.footer(cmd.ErrOrStderr(), src)
 	}
 	if next != "" {

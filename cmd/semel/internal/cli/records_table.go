@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/wire"
+	"github.com/semelhq/semel/store"
 )
 
 // recordTable shows records to people, one in a row.
@@ -27,7 +30,7 @@ func newRecordTable(w io.Writer, wide bool) *recordTable {
 	t := &recordTable{w: newTable(w), wide: wide, now: time.Now()}
 	head := "AGE\tSTATE\tOPERATION\tKEY\tPRINCIPAL\tWHY"
 	if wide {
-		head = "CREATED\tAGE\tSTATE\tATTEMPT\tOPERATION\tKEY\tTENANT\tPRINCIPAL\tSCOPE\tRECORD\tWHY"
+		head = "CREATED\tAGE\tSTATE\tATTEMPT\tOPERATION\tKEY\tTENANT\tPRINCIPAL\tSCOPE\tATTRIBUTES\tRECORD\tWHY"
 	}
 	fmt.Fprintln(t.w, head)
 	return t
@@ -46,15 +49,13 @@ func (t *recordTable) row(rec *semel.Record) {
 	}
 	age, id, owner := ageOf(t.now.Sub(rec.CreatedAt.Time())), &rec.ID, wire.OwnerOf(&rec.ID)
 	if t.wide {
-		fmt.Fprintf(t.w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when(rec.CreatedAt), age, stateOf(rec), rec.Attempt,
-			printable(id.Operation), printable(id.Key), printable(owner.Tenant), printable(owner.Principal), printable(owner.Scope), id.Encode(), printable(whyOf(rec)))
+		fmt.Fprintf(t.w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when(rec.CreatedAt), age, stateOf(rec), rec.Attempt,
+			printable(id.Operation), printable(id.Key), printable(owner.Tenant), printable(owner.Principal), printable(owner.Scope), attributesOf(rec), id.Encode(), printable(whyOf(rec)))
 		return
 	}
 	fmt.Fprintf(t.w, "%s\t%s\t%s\t%s\t%s\t%s\n", age, stateOf(rec),
 		printable(id.Operation), printable(id.Key), short(owner.Principal, shortPrincipal), short(whyOf(rec), shortWhy))
 }
-
-func (t *recordTable) flush() error { return t.w.Flush() }
 
 // footer says how to settle a record, if a row was of a held one.
 func (t *recordTable) footer(w io.Writer, src *recordSource) {
@@ -69,21 +70,31 @@ func (t *recordTable) footer(w io.Writer, src *recordSource) {
 	fmt.Fprintf(w, "\nLook at one: semel records get%s\nSettle it:   semel records settle%[1]s %s --reason '...'\n", name, how)
 }
 
-// whyOf says why a record is in its state, if a reason is recorded.
+// whyOf says why a record is in its state, if a reason is recorded, or what became of its first
+// message that isn't delivered, or of the last one.
 func whyOf(rec *semel.Record) string {
 	switch {
 	case rec.Held:
 		return rec.HeldReason
 	case rec.Settled != nil:
 		return "settled" + saidBy(rec.Settled)
-	case rec.Failure == nil:
+	case rec.Failure != nil:
+		return strings.TrimPrefix(because(rec.Failure), ": ")
+	case len(rec.Outbox) == 0:
 		return ""
-	case rec.Failure.Message == "":
-		return rec.Failure.Code
-	case rec.Failure.Code == "":
-		return rec.Failure.Message
 	}
-	return rec.Failure.Code + ": " + rec.Failure.Message
+	i := slices.IndexFunc(rec.Outbox, func(m semel.Message) bool { return m.State != store.MessageDelivered })
+	m := &rec.Outbox[max(i, 0)]
+	return "message " + printable(m.Name) + " " + string(m.State) + because(m.Failure)
+}
+
+// attributesOf are the attributes of a call on one line.
+func attributesOf(rec *semel.Record) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(rec.Attributes)) {
+		parts = append(parts, name+"="+rec.Attributes[name])
+	}
+	return printable(strings.Join(parts, " "))
 }
 
 // short is printable, cut off.
