@@ -42,10 +42,10 @@ FAULTS ?= all
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: ## run all tests, and check docs/requirements.md and docs/guarantees.md against those that passed (TESTFLAGS=-v)
+test: ## run all tests, and check docs/requirements.md, docs/documents and docs/guarantees.md against those that passed (TESTFLAGS=-v)
 	@scripts/test -check
 
-generate: ## run all tests, and write docs/requirements.md and docs/guarantees.md from those that passed
+generate: ## run all tests, and write docs/requirements.md, docs/documents and docs/guarantees.md from those that passed
 	@scripts/test
 
 lint: ## gofmt, go vet, go fix, staticcheck, go mod tidy, promtool: all must find nothing to change

@@ -1,5 +1,6 @@
-// Command requirements turns the records of a test run into two pages: docs/requirements.md has
-// one line per clause of the specifications, with the tests that prove it, and
+// Command requirements turns the records of a test run into pages: docs/requirements.md has
+// one line per clause of the specifications, with the tests that prove it, docs/documents a page
+// for each specification that also says how to see a clause and where Semel differs, and
 // docs/guarantees.md what Semel promises, where, and which tests prove it. It fails if the
 // source calls clause.Proves where no passing test of the run did, or if a promise has no test,
 // so that a claim can't outlive its proof.
@@ -38,7 +39,7 @@ func main() {
 	}
 }
 
-// run works on the module in root with the records in dir, and writes or checks both pages.
+// run works on the module in root with the records in dir, and writes or checks the pages.
 func run(root, dir string, check bool, promises clause.Promises) error {
 	if dir == "" {
 		return errors.New("no directory with records: set -records or " + clause.DirEnv)
@@ -61,17 +62,24 @@ func run(root, dir string, check bool, promises clause.Promises) error {
 	if err := unproved(module, promises, records); err != nil {
 		return err
 	}
-	return errors.Join(
-		put(root, requirementsPage, render(module, records), check),
-		put(root, guaranteesPage, renderGuarantees(module, promises, records), check),
-	)
+	declined, err := declinedClauses(records)
+	if err != nil {
+		return err
+	}
+	pages, err := renderDocuments(module, records)
+	if err != nil {
+		return err
+	}
+	pages[requirementsPage] = render(module, records, declined)
+	pages[guaranteesPage] = renderGuarantees(module, promises, records)
+	return putAll(root, pages, check)
 }
 
 // put writes a page, or checks the one that is there.
 func put(root, page, text string, check bool) error {
 	file := filepath.Join(root, filepath.FromSlash(page))
 	if !check {
-		return os.WriteFile(file, []byte(text), 0o644)
+		return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644))
 	}
 	committed, err := os.ReadFile(file)
 	if err != nil {

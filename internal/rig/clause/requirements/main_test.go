@@ -83,7 +83,7 @@ func TestRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
-			fmt.Sprintf("**2 of %d clauses are proved.**", len(clause.All())),
+			fmt.Sprintf("**2 of %d clauses are proved, and 1 declined.**", len(clause.All())),
 			"| CORE-INV.1 | MUST | Only one execution per identity is processing at any time. | `a TestA` |\n",
 			"| CORE-INV.3 | MUST | Result and error never change once written. | not yet proved |\n",
 		} {

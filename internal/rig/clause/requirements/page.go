@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -43,7 +44,7 @@ func match(claims []claim, records []clause.Record) error {
 
 // render writes the page of requirements. It depends only on the table of clauses and on which tests
 // passed: line numbers and the order of the run don't change it.
-func render(module string, records []clause.Record) string {
+func render(module string, records []clause.Record, declined map[string]string) string {
 	tests := make(map[string][]string)
 	for _, r := range records {
 		tests[r.Clause] = append(tests[r.Clause], testName(module, r))
@@ -61,17 +62,18 @@ func render(module string, records []clause.Record) string {
 
 Every clause of the specifications that Semel implements, with the tests that prove it: package, relative to the module, and name.
 A test names its clauses in its first line, and is listed only if it ran and passed in the run that this page was written from.
-A clause without such a test is "not yet proved".
+A clause without such a test is "not yet proved", or declined: one that may be followed, and isn't.
+[Documents](documents/README.md) says for each clause how to see it, and where Semel differs.
 
-**%d of %d clauses are proved.**
-`, proved, len(clause.All()))
-	source := ""
-	for _, c := range clause.All() {
-		if c.Source != source {
-			source = c.Source
-			fmt.Fprintf(&b, "\n## %s\n\n| id | level | requirement | proved by |\n|---|---|---|---|\n", source)
+**%d of %d clauses are proved, and %d declined.**
+`, proved, len(clause.All()), len(declined))
+	for _, source := range sources() {
+		fmt.Fprintf(&b, "\n## %s\n\n| id | level | requirement | proved by |\n|---|---|---|---|\n", source)
+		for _, c := range clause.All() {
+			if c.Source == source {
+				fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), provedBy(c.ID, tests[c.ID], declined))
+			}
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), provedBy(tests[c.ID]))
 	}
 	return b.String()
 }
@@ -86,13 +88,29 @@ func testName(module string, r clause.Record) string {
 	return pkg + " " + r.Test
 }
 
-func provedBy(tests []string) string {
-	if len(tests) == 0 {
+func provedBy(id string, tests []string, declined map[string]string) string {
+	switch {
+	case declined[id] != "":
+		return "declined: " + cell(declined[id])
+	case len(tests) == 0:
 		return "not yet proved"
 	}
+	return list(spread(tests), shownTests)
+}
+
+// spread sorts tests so that the first of each package come before its others, and tests of
+// examples last: a long list shows different kinds of proof.
+func spread(tests []string) []string {
 	slices.Sort(tests)
 	tests = slices.Compact(tests)
-	return list(tests, shownTests)
+	nth, seen := make(map[string]int, len(tests)), map[string]int{}
+	for _, t := range tests {
+		pkg, _, _ := strings.Cut(t, " ")
+		nth[t] = seen[pkg]
+		seen[pkg]++
+	}
+	slices.SortStableFunc(tests, func(a, b string) int { return cmp.Or(cmp.Compare(nth[a], nth[b]), exampleLast(a, b)) })
+	return tests
 }
 
 // list names the first tests, and counts the others.

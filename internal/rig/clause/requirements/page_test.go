@@ -27,12 +27,18 @@ func TestRender(t *testing.T) {
 		record("CORE-INV.2", module+"/b", "TestB", "f.go", 2),
 		record("CORE-INV.2", module+"/b", "TestB", "g.go", 3),
 	)
-	page := render(module, records)
+	page := render(module, records, nil)
 
 	t.Run("six tests are named and the rest counted", func(t *testing.T) {
 		got := line(page, "CORE-INV.1")
 		if !strings.Contains(got, "`store/memstore TestStore/case_0`, ") || !strings.HasSuffix(got, "`store/memstore TestStore/case_5` and 2 more |\n") {
 			t.Fatalf("line = %q", got)
+		}
+	})
+	t.Run("of a long list, tests of other packages come before more of one, and examples last", func(t *testing.T) {
+		got := strings.Join(spread([]string{"examples/x TestC", "a TestA", "b TestC", "a TestB", "b TestC", "a TestC"}), ", ")
+		if want := "a TestA, b TestC, examples/x TestC, a TestB, a TestC"; got != want {
+			t.Fatalf("%s, want %s", got, want)
 		}
 	})
 	t.Run("tests are sorted, named once, and kept inside their cell", func(t *testing.T) {
@@ -49,7 +55,7 @@ func TestRender(t *testing.T) {
 	})
 	t.Run("the order of records does not matter", func(t *testing.T) {
 		slices.Reverse(records)
-		if render(module, records) != page {
+		if render(module, records, nil) != page {
 			t.Fatal("another page")
 		}
 	})
