@@ -141,7 +141,7 @@ func (w *webhook) Deliver(ctx context.Context, d Delivery) error {
 		if err != nil {
 			found = judge.Finding{} // what broke off proves nothing
 		}
-		return refusal(resp, found)
+		return refusal(resp, found, &a)
 	}
 	switch {
 	case w.check == nil && (err == nil || !w.rules.Reads(resp.StatusCode)):
@@ -223,9 +223,18 @@ func Rules(answers *judge.Named) judge.Rules {
 // the message.
 var contract = judge.Answers{Unknown: []string{"409"}}.Must()
 
-// refusal is the error for an answer that isn't a success.
-func refusal(resp *http.Response, found judge.Finding) error {
-	err := error(&answerError{found, fmt.Errorf("status %d", resp.StatusCode)})
+// refusal is the error for an answer that isn't a success. Its text has the receiver's own
+// words, which are what somebody needs who decides about a parked message. An answer that
+// proves nothing may come from a gateway, and its words are about something else.
+func refusal(resp *http.Response, found judge.Finding, a *judge.Answer) error {
+	text := fmt.Sprintf("status %d", resp.StatusCode)
+	if code, words := a.Words(); found.Verdict != judge.Unknown && cmp.Or(words, code) != "" {
+		text += ": " + cmp.Or(words, code)
+		if code != "" && words != "" {
+			text += " (" + code + ")"
+		}
+	}
+	err := error(&answerError{found, errors.New(text)})
 	if found.Verdict == judge.Rejected {
 		return Park("status_"+strconv.Itoa(resp.StatusCode), err)
 	}

@@ -168,6 +168,19 @@ func TestProviders(t *testing.T) {
 			}
 		})
 	}
+	t.Run("the receiver's words are in the failure, a gateway's aren't", func(t *testing.T) {
+		for status, want := range map[int]string{422: "status 422: unknown customer 17 (no_customer)", 500: "status 500: unknown customer 17 (no_customer)", 504: "status 504"} {
+			p := newProvider(t, func(_ *provider, w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, `{"error":{"code":"no_customer","message":"unknown customer 17"}}`)
+			})
+			s, err := HTTP(HTTPOptions{URL: p.URL, AllowPrivate: true})
+			must(t, err)
+			if err = s.Deliver(t.Context(), Delivery{Message: &semel.Message{ID: "msg_1"}}); err == nil || err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+	})
 	t.Run("a receiver that fails after the effect sees the same id again", func(t *testing.T) {
 		ids := make(chan string, 10)
 		p := newProvider(t, func(p *provider, w http.ResponseWriter, r *http.Request) {

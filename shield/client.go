@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +36,11 @@ type Client struct {
 	MaxBody int64
 	// Keep names headers of the answer to record, such as Location. Content-Type always is.
 	Keep []string
+	// Words returns the code and the text with which an answer that isn't a success explains
+	// itself, such as those of [judge.Answer.Words]. They become the failure that callers
+	// see, so leave it nil for a provider that writes for you and not for your callers. It
+	// isn't asked about an answer that proves nothing.
+	Words func(r *Response) (code, text string)
 
 	once sync.Once
 	keys *KeyTransport
@@ -120,12 +126,18 @@ func (c *Client) send(ctx context.Context, effectKey string, req *http.Request, 
 	} else {
 		verdict = judgeProvider(kept, financial)
 	}
+	if c.Words != nil && verdict != Happened && verdict != Unclear {
+		failed.Code, failed.Text = c.Words(kept)
+	}
+	if failed.Code != "" && verdict != Refused {
+		failed.Text = strings.TrimSpace(failed.Text + " (" + failed.Code + ")") // only refusals are recorded with a code
+	}
 	kept.Header = keep(kept.Header, c.Keep...)
 	switch verdict {
 	case Happened:
 		return kept, nil
 	case Refused:
-		return nil, semel.Rejected(fmt.Sprintf("status_%d", kept.Status), failed)
+		return nil, semel.Rejected(cmp.Or(failed.Code, fmt.Sprintf("status_%d", kept.Status)), failed)
 	case NotTried:
 		return nil, semel.Aborted(failed)
 	case Failed:

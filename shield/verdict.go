@@ -1,6 +1,7 @@
 package shield
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 
@@ -83,12 +84,15 @@ type Response struct {
 	Key string `json:"key,omitempty"`
 }
 
-// StatusError is an answer that isn't a success. Its text doesn't include the body.
+// StatusError is an answer that isn't a success. Its text includes nothing of the body, but
+// for what [Client].Words took from it.
 type StatusError struct {
 	Response *Response
+	// Code and Text are the provider's own words; see [Client].Words.
+	Code, Text string
 }
 
-// Error returns the status.
+// Error returns the provider's text, or else the status.
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("the provider answered with status %d", e.Response.Status)
+	return cmp.Or(e.Text, fmt.Sprintf("the provider answered with status %d", e.Response.Status))
 }

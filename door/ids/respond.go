@@ -135,15 +135,17 @@ func Done(summary string, outcome any) (semel.Result, error) {
 	return semel.Result{Data: data}, err
 }
 
-// outcomeOf reads a stored result. One that [Done] did not make is an outcome without
-// a summary, if it is JSON, and otherwise its text.
+// outcomeOf reads a stored result: one of [Done], or what a URL answered. An object with a
+// text as its summary has that for the person, and for programs its outcome, or else its
+// other members. Any other JSON is an outcome without a summary, and anything else its text.
 func outcomeOf(data []byte) Outcome {
 	var o Outcome
 	var members map[string]json.RawMessage
-	if json.Unmarshal(data, &members) == nil && members["summary"] != nil && len(members) <= 2 && json.Unmarshal(data, &o) == nil {
-		if _, known := members["outcome"]; known || len(members) == 1 {
-			return o
+	if json.Unmarshal(data, &members) == nil && members["summary"] != nil && json.Unmarshal(data, &o) == nil {
+		if delete(members, "summary"); members["outcome"] == nil && len(members) > 0 {
+			o.Outcome, _ = json.Marshal(members) // they came from JSON
 		}
+		return o
 	}
 	if json.Valid(data) {
 		return Outcome{Outcome: data}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -67,6 +68,7 @@ func (g *Gateway) post(ctx context.Context, x semel.Execution, d *Derivation, bo
 	req.Header = door.Traced(req.Header, g.engine.Internal().Trace(ctx))
 	client := shield.Client{Base: g.upstreams, Timeout: time.Duration(h.Timeout)}
 	answers, _ := h.Answers.Parse() // it was checked
+	client.Words = d.Entry.words
 	client.Provider.Judge = shield.JudgeBy(judge.Rules{Answers: answers, Financial: d.Entry.Financial, RedirectsUnclear: true})
 	effect := upstreamEffect
 	for _, s := range d.Entry.Shields {
@@ -90,6 +92,35 @@ func (g *Gateway) post(ctx context.Context, x semel.Execution, d *Derivation, bo
 	}
 	return semel.Result{Data: resp.Body}, nil
 }
+
+// words are the code and the text with which an upstream explains that it refused or failed.
+// They go to whoever may read outcomes, so an answer with a value that the declaration
+// redacts says nothing but its status: its text may have the value, too. A word with a
+// meaning of its own in responses would make the refusal look like something else.
+func (e *Entry) words(r *shield.Response) (code, text string) {
+	if r.Truncated {
+		return "", ""
+	}
+	var members struct {
+		Outcome json.RawMessage `json:"outcome"`
+	}
+	_ = json.Unmarshal(r.Body, &members)
+	for _, part := range [][]byte{r.Body, members.Outcome} {
+		if _, hidden, ok := e.redact(part, nil); hidden || !ok {
+			return "", ""
+		}
+	}
+	a := judge.Answer{Status: r.Status, Header: r.Header, Body: r.Body}
+	code, text = a.Words()
+	if _, own := door.Lookup(semel.Code(code)); own || slices.Contains(ownReasons, code) {
+		code = ""
+	}
+	return code, text
+}
+
+// ownReasons are reasons of responses that aren't a handler's. Those of package door are
+// Semel's own as well.
+var ownReasons = []string{ReasonUnknownOutcome, ReasonNotKept, string(ReasonKey), "abandoned"}
 
 // unledgered is the execution of a command with on_abandoned: retry that doesn't declare its
 // effects. Its upstream may then get the command again, with the same key, after a post

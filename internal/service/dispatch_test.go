@@ -35,6 +35,7 @@ type receiver struct {
 
 	mu     sync.Mutex
 	status int
+	words  string // the body of its answers
 }
 
 func newReceiver(t *testing.T, key []byte) *receiver {
@@ -49,9 +50,10 @@ func newReceiver(t *testing.T, key []byte) *receiver {
 		fmt.Fprintf(mac, "%s.%s.%s", req.Header.Get("webhook-id"), req.Header.Get("webhook-timestamp"), body)
 		want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 		r.mu.Lock()
-		status := r.status
+		status, words := r.status, r.words
 		r.mu.Unlock()
 		w.WriteHeader(status)
+		_, _ = io.WriteString(w, words)
 		r.got <- posted{req.Header.Get("webhook-id"), req.Header.Get("Content-Type"), string(body), req.Header.Get("webhook-signature") == want, req.Header}
 	}))
 	t.Cleanup(r.Close)
@@ -61,7 +63,14 @@ func newReceiver(t *testing.T, key []byte) *receiver {
 func (r *receiver) answer(status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.status = status
+	r.status, r.words = status, ""
+}
+
+// refuse answers from now on with a status and a body.
+func (r *receiver) refuse(status int, words string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status, r.words = status, words
 }
 
 // shownMessage is a message as the API shows it.

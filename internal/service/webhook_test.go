@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/webhook"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 )
 
@@ -141,6 +143,28 @@ webhooks:
 		if p := <-up.got; p.body != second {
 			t.Errorf("%+v", p)
 		}
+	})
+	t.Run("an event that the upstream refuses is parked with its words", func(t *testing.T) {
+		clause.Proves(t, "IDS-IX.6")
+		up.refuse(http.StatusUnprocessableEntity, `{"error":"unknown customer 17"}`)
+		body := `{"id":17}`
+		if status := post("/webhooks/shopify", body, shopify("e17", body)); status != http.StatusOK {
+			t.Fatalf("status %d", status)
+		}
+		<-up.got
+		for {
+			taken := records(t, s, "webhook.shopify")
+			i := slices.IndexFunc(taken, func(rec semel.Record) bool { return rec.Outbox[0].State == store.MessageParked })
+			if i < 0 {
+				runtime.Gosched()
+				continue
+			}
+			if f := taken[i].Outbox[0].Failure; f.Code != "status_422" || f.Message != "status 422: unknown customer 17" {
+				t.Errorf("%+v", f)
+			}
+			break
+		}
+		up.answer(http.StatusNoContent)
 	})
 	t.Run("a payment's event that can't happen is parked", func(t *testing.T) {
 		stripe := func(id, kind string) {

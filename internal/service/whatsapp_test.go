@@ -19,6 +19,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/ids/whatsapp"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 )
 
@@ -37,7 +38,7 @@ type answered struct {
 	To       string
 	ReplyTo  string `json:"in_reply_to"`
 	Button   string `json:"confirm_button"`
-	Response struct{ Status, Decision, Summary string }
+	Response struct{ Status, Decision, Summary, Reason, Detail string }
 	Refused  struct{ Code string }
 }
 
@@ -93,6 +94,11 @@ func newChat(t *testing.T, store string) *chat {
 			t.Error(err)
 		}
 		c.refunds <- string(body)
+		if strings.Contains(string(body), `"target":"o-9"`) {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			fmt.Fprint(w, `{"summary":"There is no order o-9.","code":"no_order"}`)
+			return
+		}
 		fmt.Fprint(w, `{"summary":"Done"}`)
 	}))
 	t.Cleanup(upstream.Close)
@@ -225,6 +231,16 @@ func TestWhatsApp(t *testing.T) {
 		if a := c.reply(); a.Response.Status != "executed" || a.Response.Decision != "duplicate_replayed" || a.ReplyTo != "wamid.3" || len(c.refunds) != 0 {
 			t.Errorf("got %+v after %d executions", a, len(c.refunds))
 		}
+	})
+	t.Run("a refusal is told in the handler's words", func(t *testing.T) {
+		clause.Proves(t, "IDS-IX.6")
+		for i, decision := range []string{"first_seen", "duplicate_replayed"} {
+			s.deliver(batch(number, says(fmt.Sprintf("wamid.9%d", i), "refund o-9", "")))
+			if a := c.reply(); a.Response.Status != "rejected" || a.Response.Decision != decision || a.Response.Reason != "no_order" || a.Response.Detail != "There is no order o-9." {
+				t.Errorf("got %+v", a)
+			}
+		}
+		<-c.refunds
 	})
 	t.Run("the number has no right to it", func(t *testing.T) {
 		s.deliver(batch(number, says("wamid.4", "ship o-1", "")))

@@ -124,10 +124,10 @@ func newMessageTable(out io.Writer) messageTable {
 func (t messageTable) row(f *dispatch.Found) {
 	m, why := &f.Message, ""
 	if m.Failure != nil {
-		why = m.Failure.Code
+		why = failureLine(m.Failure)
 	}
 	fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", when(m.CreatedAt), m.State, m.Tries, printable(m.Destination),
-		printable(f.Call.Operation), printable(f.Call.Key), when(m.NextAt), printable(why), m.ID)
+		printable(f.Call.Operation), printable(f.Call.Key), when(m.NextAt), short(why, maxFailure), m.ID)
 }
 
 func listMessages(ctx context.Context, cmd *cobra.Command, recs client.Records, q dispatch.Query, limit int, asJSON bool) error {
@@ -151,6 +151,18 @@ func listMessages(ctx context.Context, cmd *cobra.Command, recs client.Records, 
 		}
 	}
 	return table.Flush()
+}
+
+// maxFailure is how much of a failure a line of a list has, in characters.
+const maxFailure = 80
+
+// failureLine is the code of a failure, and what its text says beyond it.
+func failureLine(f *store.Failure) string {
+	text := strings.TrimPrefix(f.Message, strings.ReplaceAll(f.Code, "_", " "))
+	if text = strings.TrimPrefix(text, ": "); text == "" {
+		return f.Code
+	}
+	return f.Code + ": " + text
 }
 
 // findMessage finds a message by its id: in the record, if that has a name, or else in all.

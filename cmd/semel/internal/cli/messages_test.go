@@ -57,7 +57,7 @@ func messagesDir(t *testing.T) (st, call string, ids map[string]string) {
 		ids[m.Name[:3]] = m.ID
 		if m.Name != "waits" {
 			if _, err := e.Internal().SettleMessage(t.Context(), ans.Record.ID, m.ID, store.MessageFinding{
-				State: store.MessageParked, Failure: &store.Failure{Code: "status_410", Message: "status 410"},
+				State: store.MessageParked, Failure: &store.Failure{Code: "status_410", Message: "status 410: the shop has moved"},
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -84,6 +84,9 @@ func TestMessages(t *testing.T) {
 			if n := strings.Count(out, "msg_"); code != ExitOK || n != want || strings.Contains(out, "\x1b") {
 				t.Errorf("%s: exit %d, %d messages, want %d: %s%s", args, code, n, want, out, errs)
 			}
+		}
+		if _, out, _ := messages(t, store, "list", "--state", "parked"); strings.Count(out, "  status_410: the shop has moved  ") != 2 {
+			t.Errorf("the receivers' words aren't in %s", out)
 		}
 		code, out, _ := messages(t, store, "list", "--json", "--limit", "1")
 		if code != ExitOK || !strings.Contains(out, `"record":"`+call+`"`) {
