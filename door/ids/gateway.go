@@ -49,10 +49,10 @@ type Options struct {
 // The engine's Events get every delivery by Answered, also of conflicts, and of commands that
 // change nothing and leave no record (IDS-VI.3).
 type Gateway struct {
-	engine    *semel.Engine
-	opts      Options
-	b         Bindings
-	upstreams *safehttp.Transport // of all commands, for it has connections to keep
+	engine *semel.Engine
+	opts   Options
+	b      Bindings
+	asker  asker
 }
 
 // New makes a gateway on an engine, and registers the operations of the registry's
@@ -65,11 +65,13 @@ func New(engine *semel.Engine, opts Options) (*Gateway, error) {
 	if opts.Transport == nil {
 		opts.Transport = safehttp.Direct(nil)
 	}
-	g := &Gateway{engine: engine, opts: opts, upstreams: &safehttp.Transport{Base: opts.Transport}}
+	g := &Gateway{engine: engine, opts: opts}
+	g.asker = asker{&safehttp.Transport{Base: opts.Transport}, engine.Internal().Trace, opts.Registry.Lookup}
 	g.opts.StatusURL = strings.TrimSuffix(cmp.Or(opts.StatusURL, "/v1/commands"), "/")
 	if opts.Bindings != nil {
 		g.b = *opts.Bindings
 	}
+	g.b.ask = &g.asker
 	further := g.b.Authorize
 	g.b.Authorize = func(ctx context.Context, e *Entry, call semel.Call, rec semel.Record) error {
 		if err := authorizeReplay(ctx, e, &rec); err != nil || further == nil {

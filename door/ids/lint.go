@@ -1,6 +1,7 @@
 package ids
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -147,9 +148,11 @@ func (l *linter) shields(e *Entry, says func(string) string) {
 			}
 		}
 		needs(semel.ShieldOutbox, "destination", s.Destination, "write the name of the receiver")
-		needs(semel.ShieldReconcile, "reconciler", s.Reconciler, "write the name of the function that asks the provider what became of the effect")
+		needs(semel.ShieldReconcile, "reconciler", cmp.Or(s.Reconciler, s.ReconcileURL), "write the name of the function that asks the provider what became of the effect, or a reconcile_url")
 		needs(semel.ShieldReconcile, "compensation", s.Compensation, "write the command that undoes this one, such as order.reopen")
-		needs(semel.ShieldReconcile, "compensator", s.Compensator, "write the name of the function that undoes")
+		needs(semel.ShieldReconcile, "compensator", cmp.Or(s.Compensator, s.CompensateURL), "write the name of the function that undoes, or a compensate_url")
+		l.either(at, "reconciler", s.Reconciler, "reconcile_url", s.ReconcileURL)
+		l.either(at, "compensator", s.Compensator, "compensate_url", s.CompensateURL)
 		if s.Strategy != semel.ShieldProviderKey && s.Header != "" {
 			l.Add(join(at, "header"), "header is for S1, not "+string(s.Strategy), "")
 		}
@@ -176,6 +179,23 @@ func (l *linter) compensation(reg *Registry, e *Entry) {
 		if s.Compensation != "" && !slices.ContainsFunc(reg.Commands, undoes) {
 			l.Add(fmt.Sprintf("%s.shields[%d].compensation", e.at, i), "there is no command "+s.Compensation, "declare it")
 		}
+	}
+}
+
+// either checks that a function or a URL is given and not both, and that the URL is one.
+func (l *linter) either(at, name, function, urlName, text string) {
+	if function != "" && text != "" {
+		l.Add(join(at, urlName), fmt.Sprintf("both %s and %s are given", name, urlName), "keep one of them")
+	}
+	if text != "" {
+		l.url(join(at, urlName), text)
+	}
+}
+
+func (l *linter) url(at, text string) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
+		l.Add(at, "this isn't the URL of an upstream", "write it as in https://orders.internal/cancel, without a user and a fragment")
 	}
 }
 
@@ -207,10 +227,7 @@ func (l *linter) handler(e *Entry, says func(string) string) {
 	case h.Func != "" && l.known != nil:
 		l.named(says("handler.func"), "handler", h.Func, slices.Sorted(maps.Keys(l.known.Handlers)))
 	case h.URL != "":
-		u, err := url.Parse(h.URL)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
-			l.Add(says("handler.url"), "this isn't the URL of an upstream", "write it as in https://orders.internal/cancel, without a user and a fragment")
-		}
+		l.url(says("handler.url"), h.URL)
 		for _, wrong := range h.Answers.Check() {
 			l.Add(fmt.Sprintf("%s[%d]", says("handler.answers."+wrong.List), wrong.At), wrong.Why, "")
 		}
@@ -226,6 +243,7 @@ func (l *linter) policy(e *Entry, says func(string) string) {
 		if e.Class == semel.ReadOnly {
 			l.Add(says("confirmation"), "class I0 changes nothing and needs no confirmation", "")
 		}
+		l.either(says("confirmation"), "step_up", c.StepUp, "step_up_url", c.StepUpURL)
 		if l.known != nil {
 			l.named(says("confirmation.step_up"), "step_up", c.StepUp, slices.Sorted(maps.Keys(l.known.StepUps)))
 		}

@@ -1,6 +1,7 @@
 package ids
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -58,10 +59,15 @@ func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 		// key includes that principal (IDS-VII.6), so they can't find anybody else's.
 		op.Share = semel.ShareTenant
 	}
+	ask := cmp.Or(b.ask, &asker{})
 	if c := e.Confirmation; c != nil {
 		op.Confirmation = &semel.ConfirmationPolicy{TTL: time.Duration(c.TTL), MaxTries: c.MaxTries, StepUp: b.StepUps[c.StepUp]}
+		if c.StepUpURL != "" {
+			op.Confirmation.StepUp = ask.stepUp(c.StepUpURL)
+		}
 	}
-	for _, s := range e.Shields {
+	for i := range e.Shields {
+		s := &e.Shields[i]
 		op.Shields = append(op.Shields, s.Strategy)
 		op.Effects = append(op.Effects, s.Effects...)
 		if s.Strategy != semel.ShieldReconcile {
@@ -70,6 +76,12 @@ func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 		op.ReconcileEvery = time.Duration(s.Every)
 		op.Reconcile = b.Reconcilers[s.Reconciler]
 		op.Compensation, op.Compensate = s.Compensation, b.Compensators[s.Compensator]
+		if s.ReconcileURL != "" {
+			op.Reconcile = ask.reconcile(e, s.ReconcileURL)
+		}
+		if s.CompensateURL != "" {
+			op.Compensate = ask.compensate(e, s)
+		}
 		if blank {
 			op.Reconcile = func(context.Context, semel.Record) (semel.Settlement, error) { return semel.Settlement{}, nil }
 			op.Compensate = func(context.Context, semel.Execution, semel.Record) (semel.Result, error) { return semel.Result{}, nil }

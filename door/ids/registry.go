@@ -163,8 +163,10 @@ type Confirmation struct {
 	// TTL and MaxTries are as in [semel.ConfirmationPolicy].
 	TTL      Duration `json:"ttl" range:"0s,"`
 	MaxTries int      `json:"max_tries"`
-	// StepUp names the verifier of a further proof; see [Bindings]. Empty: none.
-	StepUp string `json:"step_up"`
+	// StepUp names the verifier of a further proof; see [Bindings]. StepUpURL is asked
+	// instead. Without either no further proof is needed.
+	StepUp    string `json:"step_up"`
+	StepUpURL string `json:"step_up_url"`
 }
 
 // ShieldEntry is one strategy that keeps an effect from happening twice (IDS-XI.1).
@@ -180,14 +182,18 @@ type ShieldEntry struct {
 	// Destination is where the message of S2 goes. Required there.
 	Destination string `json:"destination"`
 	// Reconciler names the function that asks the provider, for S4; see [Bindings].
-	// Required there.
-	Reconciler string `json:"reconciler"`
+	// ReconcileURL is asked instead. One of them is required there.
+	Reconciler   string `json:"reconciler"`
+	ReconcileURL string `json:"reconcile_url"`
 	// Every is the pause between two questions about one record, for S4.
 	Every Duration `json:"every" range:"0s,"`
-	// Compensation is the command that undoes this one, such as "order.reopen", and
-	// Compensator names the function that does it; see [Bindings]. Required with S4.
+	// Compensation is the command that undoes this one, such as "order.reopen". Required
+	// with S4.
 	Compensation string `json:"compensation"`
-	Compensator  string `json:"compensator"`
+	// Compensator names the function that undoes this command; see [Bindings]. The undoing
+	// is posted to CompensateURL instead. One of them is required with S4.
+	Compensator   string `json:"compensator"`
+	CompensateURL string `json:"compensate_url"`
 }
 
 // Rights are names of rights; a caller needs all of a list.
@@ -237,6 +243,8 @@ type Bindings struct {
 	// package semel. A [Gateway] calls it after its own rules, so it may be nil there;
 	// without a gateway, commands that are bound to an effective actor need it.
 	Authorize func(ctx context.Context, e *Entry, call semel.Call, rec semel.Record) error
+
+	ask *asker // a gateway's; nil: another
 }
 
 // Name is the name of the kind of command and of its operation, such as "order.cancel".

@@ -1,10 +1,8 @@
 package ids
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"net/http"
 	"slices"
 	"time"
 
@@ -58,23 +56,34 @@ func queued(x semel.Execution, s *ShieldEntry, body []byte) (semel.Result, error
 
 // post sends the command to its upstream, as an effect in the ledger.
 func (g *Gateway) post(ctx context.Context, x semel.Execution, d *Derivation, body []byte) (semel.Result, error) {
-	h := &d.Entry.Handler
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(body))
+	p := posting{Entry: d.Entry, url: d.Entry.Handler.URL, body: body}
+	if s := d.Entry.shield(semel.ShieldProviderKey); s != nil {
+		p.header = s.Header
+	}
+	return p.send(ctx, x, &g.asker)
+}
+
+// posting is a request that does the work of an attempt.
+type posting struct {
+	*Entry // the declaration of the attempt's command
+	url    string
+	body   []byte
+	header string // takes the derived key; empty: it isn't sent
+}
+
+func (p *posting) send(ctx context.Context, x semel.Execution, a *asker) (semel.Result, error) {
+	req, err := a.request(ctx, p.url, p.body)
 	if err != nil {
 		return semel.Result{}, semel.Aborted(err)
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json")
-	req.Header = door.Traced(req.Header, g.engine.Internal().Trace(ctx))
-	client := shield.Client{Base: g.upstreams, Timeout: time.Duration(h.Timeout)}
-	answers, _ := h.Answers.Parse() // it was checked
-	client.Words = d.Entry.words
-	client.Provider.Judge = shield.JudgeBy(judge.Rules{Answers: answers, Financial: d.Entry.Financial, RedirectsUnclear: true})
+	client := shield.Client{Base: a.upstreams, Timeout: time.Duration(p.Handler.Timeout), Words: p.words}
+	answers, _ := p.Handler.Answers.Parse() // it was checked
+	client.Provider.Judge = shield.JudgeBy(judge.Rules{Answers: answers, Financial: p.Financial, RedirectsUnclear: true})
+	if p.header != "" {
+		client.Provider.Name, client.Provider.Header = p.Name(), p.header
+	}
 	effect := upstreamEffect
-	for _, s := range d.Entry.Shields {
-		if s.Strategy == semel.ShieldProviderKey {
-			client.Provider.Name, client.Provider.Header = d.Entry.Name(), s.Header
-		}
+	for _, s := range p.Shields {
 		if len(s.Effects) > 0 && effect == upstreamEffect {
 			effect = s.Effects[0]
 		}

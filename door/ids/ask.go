@@ -1,0 +1,183 @@
+package ids
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/finding"
+	"github.com/semelhq/semel/safehttp"
+	"github.com/semelhq/semel/shield"
+	"github.com/semelhq/semel/store"
+)
+
+// asker asks URLs what a program in Go would have functions for (IDS-XI.2). The zero value
+// is ready for use.
+type asker struct {
+	upstreams *safehttp.Transport                        // of all commands, for it has connections to keep; nil: another
+	trace     func(ctx context.Context) string           // may be nil
+	lookup    func(entity, action string) (*Entry, bool) // may be nil
+}
+
+// question is the JSON that is posted to step_up_url, reconcile_url and compensate_url.
+type question struct {
+	// Question is step_up, reconcile or compensate.
+	Question string `json:"question"`
+	// Command is the kind of command, and the ids are those of its first delivery.
+	Command        string `json:"command"`
+	TenantID       string `json:"tenant_id"`
+	Principal      string `json:"principal"`
+	CommandID      string `json:"command_id,omitempty"`
+	CorrelationID  string `json:"correlation_id,omitempty"`
+	IdempotencyKey string `json:"idempotency_key"`
+	// StepUp is the further proof that the caller sent.
+	StepUp string `json:"step_up,omitempty"`
+	// Attempt is held since StartedAt, and EffectKey is the key that the handler got.
+	Attempt   int           `json:"attempt,omitempty"`
+	StartedAt store.Instant `json:"started_at,omitzero"`
+	EffectKey string        `json:"effect_key,omitempty"`
+	// Compensation is the command that undoes this one, for the Reason that was given, and
+	// Outcome is what this one returned.
+	Compensation string          `json:"compensation,omitempty"`
+	Reason       string          `json:"reason,omitempty"`
+	Outcome      json.RawMessage `json:"outcome,omitempty"`
+}
+
+// about is a question about a recorded command.
+func about(what string, rec *semel.Record) question {
+	return question{
+		Question: what, Command: rec.ID.Operation, TenantID: rec.ID.Tenant, IdempotencyKey: rec.ID.Key,
+		Principal: cmp.Or(rec.ID.Principal, rec.Attributes["effective_actor_id"], rec.Attributes["actor_id"]),
+		CommandID: rec.Attributes[semel.AttributeCommandID], CorrelationID: rec.Attributes[store.AttributeCorrelationID],
+	}
+}
+
+// request posts JSON.
+func (a *asker) request(ctx context.Context, url string, body []byte) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	if a.trace != nil {
+		req.Header = door.Traced(req.Header, a.trace(ctx))
+	}
+	return req, nil
+}
+
+// maxFinding is the longest finding that is read, in bytes.
+const maxFinding = 4 << 20
+
+// ask asks for a finding. Only 200 with one counts: anything else may come from whatever is
+// between, such as a login page.
+func (a *asker) ask(ctx context.Context, url string, q question) (*finding.Finding, error) {
+	body, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	req, err := a.request(ctx, url, body)
+	if err != nil {
+		return nil, err
+	}
+	client := &safehttp.Client{MaxAnswer: maxFinding}
+	if a.upstreams != nil {
+		client.Base = a.upstreams
+	}
+	got, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if got.Status != http.StatusOK {
+		return nil, fmt.Errorf("the answer has status %d, not 200", got.Status)
+	}
+	return finding.Read(got.Body)
+}
+
+// stepUp verifies a further proof. Whatever isn't a clear yes refuses it.
+func (a *asker) stepUp(url string) func(context.Context, semel.Call) error {
+	return func(ctx context.Context, call semel.Call) error {
+		f, err := a.ask(ctx, url, question{
+			Question: "step_up", Command: call.Operation, TenantID: call.Tenant, Principal: call.Principal, IdempotencyKey: call.Key,
+			CommandID: call.Attributes[semel.AttributeCommandID], CorrelationID: call.Attributes[store.AttributeCorrelationID], StepUp: call.StepUp,
+		})
+		switch {
+		case err != nil:
+			return fmt.Errorf("ids: step_up_url: %w", err)
+		case f.Outcome != semel.DispositionCompleted.String():
+			return errors.New("ids: step_up_url: the outcome is " + f.Outcome)
+		}
+		return nil
+	}
+}
+
+// reconcile asks what became of a held command (IDS-XI.S4).
+func (a *asker) reconcile(e *Entry, url string) semel.Reconciler {
+	return func(ctx context.Context, held semel.Record) (s semel.Settlement, err error) {
+		q := about("reconcile", &held)
+		q.Attempt, q.StartedAt = held.Attempt, held.StartedAt
+		for _, ef := range held.Effects {
+			if ef.State == store.EffectStarted {
+				q.EffectKey = ef.Key
+			}
+		}
+		f, err := a.ask(ctx, url, q)
+		if err != nil {
+			return s, fmt.Errorf("ids: reconcile_url: %w", err)
+		}
+		if f.Outcome == finding.Unknown {
+			return s, nil
+		}
+		if err := s.Outcome.UnmarshalText([]byte(f.Outcome)); err != nil {
+			return s, err
+		}
+		state := store.EffectRefuted
+		switch s.Outcome {
+		case semel.DispositionCompleted:
+			s.Result, state = semel.Result{Data: f.Body}, store.EffectConfirmed
+		case semel.DispositionRejected:
+			code, text := e.words(&shield.Response{Status: f.Status, Body: f.Body})
+			s.Failure = &store.Failure{Code: cmp.Or(code, fmt.Sprintf("status_%d", f.Status)), Message: cmp.Or(f.Message, text, "the handler refused it, as it said when it was asked")}
+		default:
+			_, text := e.words(&shield.Response{Status: f.Status, Body: f.Body})
+			s.Failure = &store.Failure{Message: cmp.Or(f.Message, text, "the handler said so when it was asked")}
+		}
+		for _, ef := range held.Effects {
+			if ef.State == store.EffectStarted {
+				s.Effects = append(s.Effects, store.EffectFinding{Name: ef.Name, State: state})
+			}
+		}
+		return s, nil
+	}
+}
+
+// compensate undoes an executed command, as the work of the command that undoes it. The URL
+// answers as a handler does.
+func (a *asker) compensate(e *Entry, s *ShieldEntry) semel.Compensator {
+	return func(ctx context.Context, x semel.Execution, original semel.Record) (semel.Result, error) {
+		p := posting{Entry: e, url: s.CompensateURL, header: "Idempotency-Key"}
+		if a.lookup != nil {
+			entity, action, _ := strings.Cut(s.Compensation, ".")
+			if undo, ok := a.lookup(entity, action); ok {
+				p.Entry = undo
+			}
+		}
+		q := about("compensate", &original)
+		q.Compensation, q.Outcome = s.Compensation, outcomeOf(original.Result.Data).Outcome
+		if original.Compensation != nil {
+			q.Reason = original.Compensation.Reason
+		}
+		var err error
+		if p.body, err = json.Marshal(q); err != nil {
+			return semel.Result{}, semel.Aborted(err)
+		}
+		return p.send(ctx, x, a)
+	}
+}

@@ -1,0 +1,74 @@
+// Package finding reads what a program says about a held call when it is asked, for every
+// door that asks.
+package finding
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/semelhq/semel/internal/canon"
+)
+
+// Finding is the JSON of an upstream about a call.
+type Finding struct {
+	// Outcome is completed, rejected or failed, with the answer that the caller
+	// would have got; aborted, if the call has not arrived and never will, so
+	// that the next delivery is sent on; or unknown, to be asked again later.
+	Outcome string `json:"outcome"`
+	// Status, Headers and Body are the answer. Status defaults to 200 where
+	// completed, to 422 where rejected, and to 500 where failed. Body is base64.
+	Status  int         `json:"status,omitempty"`
+	Headers http.Header `json:"headers,omitempty"`
+	Body    []byte      `json:"body,omitempty"`
+	// Message is why it was rejected or failed, for people.
+	Message string `json:"message,omitempty"`
+}
+
+// Unknown is the outcome of a call that is to be asked about again.
+const Unknown = "unknown"
+
+// outcomes are all outcomes, with the status of an answer that has none.
+var outcomes = map[string]int{
+	"completed": http.StatusOK, "rejected": http.StatusUnprocessableEntity, "failed": http.StatusInternalServerError, "aborted": 0, Unknown: 0,
+}
+
+// Read reads a finding and fills in its status. A text that can be read in two ways, such as
+// one with two outcomes, is an error. Members count only as they are written: package json
+// takes Outcome for outcome, and so the last of both.
+func Read(text []byte) (*Finding, error) {
+	if _, err := canon.Canonicalize(text, canon.Exact); err != nil {
+		return nil, fmt.Errorf("the answer: %w", err)
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil {
+		return nil, errors.New("the answer is no finding: it is no object")
+	}
+	for name := range members {
+		if !slices.Contains([]string{"outcome", "status", "headers", "body", "message"}, name) {
+			delete(members, name)
+		}
+	}
+	exact, err := json.Marshal(members)
+	if err != nil {
+		return nil, err
+	}
+	f := new(Finding)
+	if err := json.Unmarshal(exact, f); err != nil {
+		return nil, errors.New("the answer is no finding: a member has another type")
+	}
+	usual, known := outcomes[f.Outcome]
+	switch {
+	case !known:
+		return nil, fmt.Errorf("the outcome is %q, not completed, rejected, failed, aborted or unknown", f.Outcome)
+	case usual == 0:
+		f.Status = 0
+	case f.Status == 0:
+		f.Status = usual
+	case f.Status < 200 || f.Status > 999:
+		return nil, fmt.Errorf("%d is not the status of an answer", f.Status)
+	}
+	return f, nil
+}
