@@ -59,6 +59,11 @@ func about(what string, rec *semel.Record) question {
 	}
 }
 
+// direct makes the connections of programs that run commands without a gateway.
+var direct = &safehttp.Transport{Base: safehttp.Direct(nil)}
+
+func (a *asker) base() *safehttp.Transport { return cmp.Or(a.upstreams, direct) }
+
 // request posts JSON.
 func (a *asker) request(ctx context.Context, url string, body []byte) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
@@ -87,10 +92,7 @@ func (a *asker) ask(ctx context.Context, url string, q question) (*finding.Findi
 	if err != nil {
 		return nil, err
 	}
-	client := &safehttp.Client{MaxAnswer: maxFinding}
-	if a.upstreams != nil {
-		client.Base = a.upstreams
-	}
+	client := &safehttp.Client{Base: a.base(), MaxAnswer: maxFinding}
 	got, err := client.Do(req)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,15 @@ var envelopeSchema []byte
 // finds: duplicate names, invalid text and lengths in bytes.
 func EnvelopeSchema() []byte { return slices.Clone(envelopeSchema) }
 
+// registrySchema is generated from [Registry] and its comments; a test keeps it current.
+//
+//go:embed registry.schema.json
+var registrySchema []byte
+
+// RegistrySchema is the JSON Schema (2020-12) of registries, for editors and other tools. It
+// has names, types and allowed values. Only [Load] checks declarations against each other.
+func RegistrySchema() []byte { return slices.Clone(registrySchema) }
+
 //go:embed testdata/vectors.json
 var vectors []byte
 

@@ -76,7 +76,7 @@ func (p *posting) send(ctx context.Context, x semel.Execution, a *asker) (semel.
 	if err != nil {
 		return semel.Result{}, semel.Aborted(err)
 	}
-	client := shield.Client{Base: a.upstreams, Timeout: time.Duration(p.Handler.Timeout), Words: p.words}
+	client := shield.Client{Base: a.base(), Timeout: time.Duration(p.Handler.Timeout), Words: p.words}
 	answers, _ := p.Handler.Answers.Parse() // it was checked
 	client.Provider.Judge = shield.JudgeBy(judge.Rules{Answers: answers, Financial: p.Financial, RedirectsUnclear: true})
 	if p.header != "" {

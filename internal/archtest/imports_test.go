@@ -161,7 +161,7 @@ func importFaults(rule importRule, pkgs []pkg) []string {
 var layers = [][]string{
 	{"internal/argschema", "internal/body", "internal/canon", "internal/form", "internal/gather", "internal/hub", "internal/network", "internal/origin", "internal/paging", "internal/pasted", "internal/problem", "internal/seldom", "internal/shape", "internal/spelling", "internal/sse", "internal/rig/stage", "safehttp"},
 	{"internal/jsonscan"},
-	{"internal/answer", "internal/credential", "internal/jsonrpc", "internal/keytemplate", "internal/strictyaml"},
+	{"internal/answer", "internal/credential", "internal/finding", "internal/jsonrpc", "internal/keytemplate", "internal/strictyaml"},
 	{"internal/selector"},
 	{"=store"},
 	{"store/codec", "internal/behind", "internal/engine", "internal/meaning", "internal/offsetclock", "internal/payload", "internal/reference", "internal/terms"},

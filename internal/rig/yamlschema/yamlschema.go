@@ -17,18 +17,18 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// Comments has those of the fields of settings in the package of the running test, and in more
-// directories, by struct and field.
-func Comments(t *testing.T, dirs ...string) map[string]string {
+// Comments are those of the fields of settings in the package of the running test, and in
+// further directories, by struct and field.
+func Comments(t *testing.T, further ...string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	var names []string
-	for _, dir := range append(dirs, ".") {
-		files, err := filepath.Glob(dir + "/*.go")
+	for _, dir := range append([]string{"."}, further...) {
+		more, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		names = append(names, files...)
+		names = append(names, more...)
 	}
 	for _, name := range names {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/semelhq/semel/internal/rig/yamlschema"
 )
 
 // property is a setting in the schema.
@@ -132,7 +134,7 @@ func TestEverySettingIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for setting := range comments(t) {
+	for setting := range yamlschema.Comments(t, "../auth") {
 		if _, field, _ := strings.Cut(setting, "."); !read[field] {
 			t.Errorf("nothing reads %s", setting)
 		}

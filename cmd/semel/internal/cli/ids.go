@@ -24,7 +24,20 @@ func newIDs() *cobra.Command {
 }
 
 func newIDsSchema() *cobra.Command {
-	return schemaCommand("command envelopes", ". Semel checks more\nthan it can say: duplicate names, invalid text and lengths in bytes.", "semel ids schema > envelope.schema.json", ids.EnvelopeSchema)
+	var registry bool
+	cmd := schemaCommand("command envelopes", `. Semel checks more
+than it can say: duplicate names, invalid text and lengths in bytes.
+
+With --registry, print the schema of registries. 'semel ids lint' also checks
+declarations against each other.`, "semel ids schema > envelope.schema.json\n  semel ids schema --registry > registry.schema.json", func() []byte {
+		if registry {
+			return ids.RegistrySchema()
+		}
+		return ids.EnvelopeSchema()
+	})
+	cmd.Short = "Print the JSON Schema of command envelopes or of registries"
+	cmd.Flags().BoolVar(&registry, "registry", false, "print the schema of registries")
+	return cmd
 }
 
 // envelopeFlags say which envelope a command is about, and which registry.

@@ -182,12 +182,16 @@ func TestIDsLint(t *testing.T) {
 }
 
 func TestIDsSchema(t *testing.T) {
-	code, out, errs := semelWith(t, "", "ids", "schema")
-	var schema struct {
-		Schema string `json:"$schema"`
-	}
-	if err := json.Unmarshal([]byte(out), &schema); code != ExitOK || err != nil || schema.Schema != "https://json-schema.org/draft/2020-12/schema" {
-		t.Errorf("exit %d, %v, %s%s", code, err, out, errs)
+	clause.Proves(t, "IDS-VI.6")
+	for member, args := range map[string][]string{"actor_id": nil, "commands": {"--registry"}} {
+		code, out, errs := semelWith(t, "", append([]string{"ids", "schema"}, args...)...)
+		var schema struct {
+			Schema     string `json:"$schema"`
+			Properties map[string]any
+		}
+		if err := json.Unmarshal([]byte(out), &schema); code != ExitOK || err != nil || schema.Schema != "https://json-schema.org/draft/2020-12/schema" || schema.Properties[member] == nil {
+			t.Errorf("exit %d, %v, %s%s", code, err, out, errs)
+		}
 	}
 }
 
