@@ -91,9 +91,14 @@ func New(engine *semel.Engine, opts Options) (*Gateway, error) {
 
 // Declares reports whether an operation is that of a command.
 func (g *Gateway) Declares(operation string) bool {
-	entity, action, _ := strings.Cut(operation, ".")
-	_, ok := g.opts.Registry.Lookup(entity, action)
+	_, ok := g.Declaration(operation)
 	return ok
+}
+
+// Declaration finds the declaration of the command that an operation belongs to.
+func (g *Gateway) Declaration(operation string) (*Entry, bool) {
+	entity, action, _ := strings.Cut(operation, ".")
+	return g.opts.Registry.Lookup(entity, action)
 }
 
 // Execute delivers a command. A response is the answer to the caller, whether the

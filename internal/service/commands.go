@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel/door/ids"
+	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/config"
 )
 
@@ -23,7 +24,7 @@ func (s *Server) commandDoors(g *generation) error {
 	if gateway != nil {
 		g.doors = append(g.doors, doorway{
 			Handler: s.ownAPI(gateway), name: ids.Name, setting: "commands", paths: []string{commandsPath}, serves: func(path string) bool { return strings.HasPrefix(path, commandsPath+"/") },
-			declares: gateway.Declares,
+			declares: gateway.Declares, declaration: gateway.Declaration,
 		})
 	}
 	if c := &g.cfg.Commands.WhatsApp; c.On() {
@@ -62,6 +63,31 @@ func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
 			return ids.Caller{Tenant: id.Tenant, Principal: id.Principal, Rights: id.Rights}, err
 		},
 	})
+}
+
+// declared is how the registry declares the command of an operation (IDS-VI.5); nil if it
+// isn't one's. The address of its handler is the operator's own business.
+func (s *Server) declared(operation string) *api.Declaration {
+	g := s.enter()
+	defer g.inFlight.Done()
+	for i := range g.doors {
+		if g.doors[i].declaration == nil {
+			continue
+		}
+		e, ok := g.doors[i].declaration(operation)
+		if !ok {
+			return nil
+		}
+		d := &api.Declaration{
+			Entity: e.Entity, Action: e.Action, Description: e.Description, Justification: e.Justification, Critical: e.Critical, CommandKind: e.CommandKind,
+			Binding: api.Binding{Principal: string(e.Binding.Principal), Acting: e.Binding.Acting}, Redact: []api.Redaction{},
+		}
+		for _, r := range e.Redact {
+			d.Redact = append(d.Redact, api.Redaction{Path: string(r.Path), Unless: r.Unless})
+		}
+		return d
+	}
+	return nil
 }
 
 // ofOtherDoor reports whether an operation belongs to a command, to a message on its way,

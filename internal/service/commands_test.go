@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,11 +9,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/internal/service/auth"
 )
 
@@ -50,7 +53,9 @@ version: 1
 commands:
   - {entity: order, action: cancel, rights: {execute: ['orders:cancel']}, handler: {url: %q}}
   - {entity: order, action: ship, rights: {execute: ['orders:ship']}, handler: {url: %q}}
-`, upstream.URL, upstream.URL)), file("evidence.key", string(keys.Text())))))
+  - {entity: order, action: mark, description: Mark an order, class: I2, window: 1m, justification: marking twice is harmless, command_kind: note,
+     binding: {principal: effective_actor, acting: ['orders:retry']}, redact: [{path: note, unless: 'orders:read'}], handler: {url: %q}}
+`, upstream.URL, upstream.URL, upstream.URL)), file("evidence.key", string(keys.Text())))))
 	send := func(action string, headers ...string) (int, string) {
 		t.Helper()
 		status, _, body := do(t, http.MethodPost, s.data("/v1/commands"), `{"tenant_id":"acme","actor_id":"alice","intent":{"entity":"order","action":"`+action+`","target":"o-1"}}`, headers...)
@@ -77,6 +82,27 @@ commands:
 			t.Errorf("no line with %s:\n%s", line, s.log)
 		}
 	}
+	t.Run("the declarations can be read from the service", func(t *testing.T) {
+		clause.Proves(t, "IDS-VI.5")
+		var got map[string]any
+		_, _, body := do(t, http.MethodGet, s.data("/v1/operations/order.mark"), "", known...)
+		if err := json.Unmarshal([]byte(body), &got); err != nil {
+			t.Fatal(err, body)
+		}
+		want := map[string]any{
+			"entity": "order", "action": "mark", "description": "Mark an order", "justification": "marking twice is harmless", "critical": false, "command_kind": "note",
+			"binding": map[string]any{"principal": "effective_actor", "acting": []any{"orders:retry"}}, "redact": []any{map[string]any{"path": "note", "unless": "orders:read"}},
+		}
+		if !reflect.DeepEqual(got["command"], want) || got["class"] != "I2" || got["window_ms"] != 60000.0 || got["shields"] == nil {
+			t.Errorf("%s", body)
+		}
+		if _, _, body := do(t, http.MethodGet, s.data("/v1/operations/default"), "", known...); strings.Contains(body, `"command"`) || !strings.Contains(body, `"window_ms"`) {
+			t.Errorf("%s", body)
+		}
+		if _, _, body := do(t, http.MethodGet, s.data("/v1/operations"), "", known...); strings.Count(body, `"command":{`) != 3 || strings.Contains(body, upstream.URL) {
+			t.Errorf("%s", body)
+		}
+	})
 	// The execution API is no way around the gateway.
 	for _, operation := range []string{"order.cancel", "ids.message", "semel.dispatch/billing"} {
 		if status, _, body := do(t, http.MethodPost, s.data("/v1/operations/"+url.PathEscape(operation)+"/executions"), `{"key":"k"}`, known...); status != http.StatusNotFound {

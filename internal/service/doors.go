@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/door/ids"
 	"github.com/semelhq/semel/door/inbox"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/semelhttp"
@@ -38,6 +39,8 @@ type doorway struct {
 	// declares reports whether an operation is the door's own, so that the execution API may
 	// not end its calls. Nil: none is.
 	declares func(operation string) bool
+	// declaration is how a registry declares the command of an operation. Optional.
+	declaration func(operation string) (*ids.Entry, bool)
 	// accepts are the items that it accepts now and handles later; nil: none.
 	accepts *accepted
 	// explain says how the door would handle a request, given its body, and does nothing. Nil:

@@ -204,7 +204,7 @@ func (s *Server) openEngine(ctx context.Context, cfg *config.Config, tracer *tra
 }
 
 func (s *Server) openAPIs() (err error) {
-	opts := api.Options{Engine: s.engine, Observer: s.observer, Figures: s.figures, Identify: s.caller, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, MaySend: s.maySend}
+	opts := api.Options{Engine: s.engine, Observer: s.observer, Figures: s.figures, Identify: s.caller, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, Declared: s.declared, MaySend: s.maySend}
 	if s.dataAPI, err = api.New(opts); err != nil {
 		return err
 	}

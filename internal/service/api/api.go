@@ -35,6 +35,9 @@ type Options struct {
 	// Reserved reports whether an operation belongs to another door, with rules of its
 	// own: its calls can neither begin nor end here. Nil: none.
 	Reserved func(operation string) bool
+	// Declared is how a registry declares the command of an operation; nil if it isn't one's.
+	// Optional.
+	Declared func(operation string) *Declaration
 	// Answers reports whether duplicates of a record get their answer over HTTP by a route, so
 	// that it can only be settled with an HTTP answer. Nil: records that their door has
 	// marked, and those of Guard.

@@ -15,7 +15,7 @@ func (b *builder) operations() {
 		""), NoRole, nil, func(x *exchange, _ *struct{}) (*reply[operationList], error) {
 		out := &reply[operationList]{operationList{Operations: []operation{}}}
 		for _, op := range x.api.engine.Internal().Operations() {
-			out.Body.Operations = append(out.Body.Operations, operationOf(op))
+			out.Body.Operations = append(out.Body.Operations, x.api.operationOf(op))
 		}
 		return out, nil
 	})
@@ -25,6 +25,6 @@ func (b *builder) operations() {
 		if !ok {
 			return nil, x.api.newProblem(semel.CodeUnknownOperation, "")
 		}
-		return &reply[operation]{operationOf(op)}, nil
+		return &reply[operation]{x.api.operationOf(op)}, nil
 	})
 }

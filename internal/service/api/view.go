@@ -44,8 +44,38 @@ type operation struct {
 	Evidence       string   `json:"evidence" enum:"none,changes,decisions,durable"`
 	Confirms       bool     `json:"confirms" doc:"A call must be confirmed before it runs."`
 	Compensation   string   `json:"compensation,omitempty" doc:"The operation that undoes this one."`
-	PerRecord      *rate    `json:"per_record,omitempty"`
-	PerPrincipal   *rate    `json:"per_principal,omitempty"`
+	duplicates
+	Command *Declaration `json:"command,omitempty" doc:"How a registry declares the command. Absent: the operation isn't a command's."`
+}
+
+// duplicates are the limits of duplicates.
+type duplicates struct {
+	PerRecord    *rate `json:"per_record,omitempty"`
+	PerPrincipal *rate `json:"per_principal,omitempty"`
+}
+
+// Declaration is what a registry says of a command beyond the policy of its operation.
+type Declaration struct {
+	Entity        string      `json:"entity"`
+	Action        string      `json:"action"`
+	Description   string      `json:"description,omitempty"`
+	Justification string      `json:"justification,omitempty" doc:"Why it may be weaker, or have a shorter window, than the rules ask for."`
+	Critical      bool        `json:"critical"`
+	CommandKind   string      `json:"command_kind,omitempty"`
+	Binding       Binding     `json:"binding"`
+	Redact        []Redaction `json:"redact" nullable:"false" doc:"Parts of the outcome that not every reader sees."`
+}
+
+// Binding is to whom a command belongs.
+type Binding struct {
+	Principal string   `json:"principal" enum:"actor,effective_actor"`
+	Acting    []string `json:"acting,omitempty" nullable:"false" doc:"Rights that let a caller act for another."`
+}
+
+// Redaction is a part of an outcome, and the right that shows it.
+type Redaction struct {
+	Path   string `json:"path"`
+	Unless string `json:"unless,omitempty"`
 }
 
 type rate struct {
@@ -53,14 +83,17 @@ type rate struct {
 	Burst     int     `json:"burst"`
 }
 
-func operationOf(op semel.Operation) operation {
+func (a *API) operationOf(op semel.Operation) operation {
 	v := operation{
 		Name: op.Name, Class: string(op.Class), Financial: op.Financial, Window: op.Window.Milliseconds(), Lease: op.Lease.Milliseconds(),
 		OnFailure: string(op.OnFailure), OnAbandoned: string(op.OnAbandoned), InFlight: string(op.InFlight), MaxWait: op.MaxWait.Milliseconds(),
 		Share: string(op.Share), MaxResult: op.MaxResult, Shields: make([]string, 0, len(op.Shields)), Effects: op.Effects,
 		Reconciles: op.Reconcile != nil, ReconcileEvery: op.ReconcileEvery.Milliseconds(), RefuseLate: op.RefuseLate, Sequenced: op.Sequenced, Gapless: op.Gapless, Archive: op.Archive,
 		Evidence: string(op.Evidence), Confirms: op.Confirmation != nil, Compensation: op.Compensation,
-		PerRecord: rateOf(op.PerRecord), PerPrincipal: rateOf(op.PerPrincipal),
+		duplicates: duplicates{rateOf(op.PerRecord), rateOf(op.PerPrincipal)},
+	}
+	if a.opts.Declared != nil {
+		v.Command = a.opts.Declared(op.Name)
 	}
 	for _, s := range op.Shields {
 		v.Shields = append(v.Shields, string(s))
