@@ -44,12 +44,12 @@ type operation struct {
 	Evidence       string   `json:"evidence" enum:"none,changes,decisions,durable"`
 	Confirms       bool     `json:"confirms" doc:"A call must be confirmed before it runs."`
 	Compensation   string   `json:"compensation,omitempty" doc:"The operation that undoes this one."`
-	duplicates
+	Duplicates
 	Command *Declaration `json:"command,omitempty" doc:"How a registry declares the command. Absent: the operation isn't a command's."`
 }
 
-// duplicates are the limits of duplicates.
-type duplicates struct {
+// Duplicates are the limits of duplicates.
+type Duplicates struct {
 	PerRecord    *rate `json:"per_record,omitempty"`
 	PerPrincipal *rate `json:"per_principal,omitempty"`
 }
@@ -90,7 +90,7 @@ func (a *API) operationOf(op semel.Operation) operation {
 		Share: string(op.Share), MaxResult: op.MaxResult, Shields: make([]string, 0, len(op.Shields)), Effects: op.Effects,
 		Reconciles: op.Reconcile != nil, ReconcileEvery: op.ReconcileEvery.Milliseconds(), RefuseLate: op.RefuseLate, Sequenced: op.Sequenced, Gapless: op.Gapless, Archive: op.Archive,
 		Evidence: string(op.Evidence), Confirms: op.Confirmation != nil, Compensation: op.Compensation,
-		duplicates: duplicates{rateOf(op.PerRecord), rateOf(op.PerPrincipal)},
+		Duplicates: Duplicates{rateOf(op.PerRecord), rateOf(op.PerPrincipal)},
 	}
 	if a.opts.Declared != nil {
 		v.Command = a.opts.Declared(op.Name)
