@@ -17,9 +17,10 @@ func newIDs() *cobra.Command {
 		Example: `  semel ids lint registry.yaml
   semel ids key --json < envelope.json
   semel ids explain --registry registry.yaml < envelope.json
-  semel ids schema > envelope.schema.json`,
+  semel ids schema > envelope.schema.json
+  semel ids list --url http://127.0.0.1:8481`,
 	}
-	cmd.AddCommand(newIDsLint(), newIDsKey(), newIDsExplain(), newIDsSchema())
+	cmd.AddCommand(newIDsLint(), newIDsKey(), newIDsExplain(), newIDsSchema(), newIDsList())
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -63,7 +64,7 @@ func newIDsPolicy(e *ids.Entry) idsPolicy {
 		p.Shields = append(p.Shields, s.Strategy)
 	}
 	if c := e.Confirmation; c != nil {
-		p.Confirmation = &idsConfirmation{c.TTL, c.StepUp}
+		p.Confirmation = &idsConfirmation{c.TTL, cmp.Or(c.StepUp, c.StepUpURL)}
 	}
 	if len(e.Rights.Execute)+len(e.Rights.Read) > 0 {
 		p.Rights = &idsRights{e.Rights.Execute, e.Rights.Read}

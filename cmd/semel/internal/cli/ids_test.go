@@ -4,6 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -192,6 +195,27 @@ func TestIDsSchema(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &schema); code != ExitOK || err != nil || schema.Schema != "https://json-schema.org/draft/2020-12/schema" || schema.Properties[member] == nil {
 			t.Errorf("exit %d, %v, %s%s", code, err, out, errs)
 		}
+	}
+}
+
+func TestIDsList(t *testing.T) {
+	clause.Proves(t, "IDS-VI.5")
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/operations" {
+			t.Errorf("asked for %s", r.URL)
+		}
+		_, _ = io.WriteString(w, `{"operations":[{"name":"default","class":"I1","window_ms":1},
+			{"name":"order.refund","class":"I3","window_ms":604800000,"financial":true,"shields":["S1","S4"],"confirms":true,"command":{"critical":true,"justification":"it\u001b[31m is so","binding":{"principal":"actor"}}}]}`)
+	}))
+	defer srv.Close()
+	code, out, errs := semelWith(t, "", "ids", "list", "--url", srv.URL)
+	if lines := strings.Split(out, "\n"); code != ExitOK || len(lines) != 3 || strings.Join(strings.Fields(lines[1]), " ") != `order.refund I3 7d S1,S4 financial,critical actor yes "it\x1b[31m is so"` {
+		t.Errorf("exit %d, %s%s", code, out, errs)
+	}
+	code, out, errs = semelWith(t, "", "ids", "list", "--url", srv.URL, "--json")
+	var list []map[string]any
+	if err := json.Unmarshal([]byte(out), &list); err != nil || code != ExitOK || len(list) != 1 || list[0]["command"] == nil || list[0]["window_ms"] == nil {
+		t.Errorf("exit %d, %v, %s%s", code, err, out, errs)
 	}
 }
 

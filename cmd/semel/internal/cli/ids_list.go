@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel/cmd/semel/internal/admin"
+)
+
+func newIDsList() *cobra.Command {
+	var src recordSource
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the commands of a running service, as its registry declares them",
+		Long: `List the commands that a running service takes, with class, window, shields, binding
+and justification, as its registry declares them.
+
+` + runningLong + `
+
+The JSON is an array of operations, as GET /v1/operations of the API describes them.`,
+		Example: `  semel ids list
+  semel ids list --url http://127.0.0.1:8481 --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, tokenFile, err := src.running(cmd)
+			if err != nil {
+				return err
+			}
+			service, err := asked(at, tokenFile)
+			if err != nil {
+				return err
+			}
+			list, err := service.Commands(cmd.Context())
+			if err != nil {
+				return exitWith(err)
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), list)
+			}
+			return printCommands(cmd.OutOrStdout(), list)
+		},
+	}
+	src.add(cmd.Flags())
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func printCommands(out io.Writer, list []admin.Command) error {
+	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(table, "COMMAND\tCLASS\tWINDOW\tSHIELDS\tWEIGHT\tBOUND TO\tCONFIRMED\tJUSTIFICATION\n")
+	for i := range list {
+		c := &list[i]
+		var weight []string
+		if c.Financial {
+			weight = append(weight, "financial")
+		}
+		if c.Declared.Critical {
+			weight = append(weight, "critical")
+		}
+		confirmed := "no"
+		if c.Confirms {
+			confirmed = "yes"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(c.Name), printable(c.Class), ageOf(time.Duration(c.Window)*time.Millisecond),
+			cmp.Or(strings.Join(c.Shields, ","), "-"), cmp.Or(strings.Join(weight, ","), "-"), printable(c.Declared.Binding.Principal), confirmed, printable(c.Declared.Justification))
+	}
+	return table.Flush()
+}
