@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -185,6 +186,9 @@ than I1 without a justification, class I3 without a shield, windows that are too
 short, arguments in the key that differ in every delivery, commands declared twice,
 and syntax errors. The exit code is 1 if there are any.
 
+Standard error has a warning for each command with command_kind destructive or
+administrative that asks for no confirmation.
+
 A registry names functions of your program; --functions checks those names, too.
 The file - is standard input.
 
@@ -219,6 +223,12 @@ message and suggestion).`,
 	return cmd
 }
 
+func kindOf(reg *ids.Registry, name string) string {
+	entity, action, _ := strings.Cut(name, ".")
+	e, _ := reg.Lookup(entity, action)
+	return e.CommandKind
+}
+
 func (r *idsLintReport) lint(cmd *cobra.Command, file string, functions []string) error {
 	text, err := readAll(cmd, file)
 	if err != nil {
@@ -232,6 +242,9 @@ func (r *idsLintReport) lint(cmd *cobra.Command, file string, functions []string
 	}
 	if err != nil {
 		return err
+	}
+	for _, name := range reg.Unconfirmed() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "semel: %s: %s is %s and runs without a confirmation: write confirmation: {ttl: 5m}, or another command_kind\n", inputName(file), name, kindOf(reg, name))
 	}
 	for i := range reg.Commands {
 		e := &reg.Commands[i]

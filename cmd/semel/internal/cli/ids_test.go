@@ -150,6 +150,15 @@ func TestIDsLint(t *testing.T) {
 			t.Errorf("exit %d, %s%s", code, out, errs)
 		}
 	})
+	t.Run("a destructive command without a confirmation is warned about", func(t *testing.T) {
+		clause.Proves(t, "IDS-X.5")
+		for text, warned := range map[string]bool{"command_kind: destructive": true, "command_kind: administrative": true, "command_kind: note": false, "command_kind: destructive, confirmation: {}": false} {
+			code, out, errs := semelWith(t, "version: 1\ncommands:\n  - {entity: account, action: delete, "+text+", handler: {func: a}}\n", "ids", "lint", "-")
+			if code != ExitOK || !strings.Contains(out, "ok: account.delete") || strings.Contains(errs, "account.delete is ") != warned {
+				t.Errorf("%s: exit %d, %s%s", text, code, out, errs)
+			}
+		}
+	})
 	t.Run("functions that are not there are found where they are known", func(t *testing.T) {
 		code, out, _ := semelWith(t, "", "ids", "lint", good, "--functions", "totp")
 		if code != ExitCheck || !strings.Contains(out, `there is no handler "cancelOrder"; there are totp`) {
