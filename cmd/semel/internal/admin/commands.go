@@ -29,7 +29,7 @@ func (c *Command) MarshalJSON() ([]byte, error) { return c.text, nil }
 
 // Commands reads the operations that belong to commands, by GET /v1/operations.
 func (s *Service) Commands(ctx context.Context) ([]Command, error) {
-	_, body, err := s.get(ctx, "/v1/operations", http.StatusOK)
+	body, err := s.get(ctx, "/v1/operations", http.StatusOK)
 	if err != nil {
 		return nil, err
 	}

@@ -29,11 +29,7 @@ The JSON is an array of operations, as GET /v1/operations of the API describes t
   semel ids list --url http://127.0.0.1:8481 --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			at, tokenFile, err := src.running(cmd)
-			if err != nil {
-				return err
-			}
-			service, err := asked(at, tokenFile)
+			service, _, err := src.running(cmd)
 			if err != nil {
 				return err
 			}
