@@ -188,11 +188,11 @@ func (d *delivery) hold(ctx context.Context, reason string) (applied bool, err e
 }
 
 // held makes the record that a delivery has to write instead of executing: the stored
-// attempt, held. If that has ended, it is the attempt that the delivery would have made,
+// attempt, held. If that has ended, or is gone, it is the attempt that the delivery would have made,
 // held from its beginning.
 func (d *delivery) held(reason string) (*Record, error) {
 	attempt := d.cur
-	if d.cur.State.Terminal() {
+	if d.cur.State == absent || d.cur.State.Terminal() {
 		var err error
 		if attempt, err = d.open(); err != nil {
 			return nil, err

@@ -204,6 +204,11 @@ func (d *delivery) try(ctx, calls context.Context) (next progress, err error) {
 			return next, err
 		}
 	}
+	if d.cur.State == absent && d.op.guarded() {
+		if next, err := d.missing(ctx, calls); next != proceed || err != nil {
+			return next, err
+		}
+	}
 	if d.op.Confirmation != nil {
 		if next, err := d.confirm(ctx, claim); next != proceed || err != nil {
 			return next, err

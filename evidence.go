@@ -43,6 +43,10 @@ type Witness interface {
 	// EraseRecord erases the plain text of the entries about an identity, and returns how many
 	// entries there are. Their proofs remain.
 	EraseRecord(ctx context.Context, id ID) (int, error)
+	// Expects reports whether the log's last word about an identity, since a time, is that the
+	// store has a record of it, with something that may have happened, and still has it now.
+	// It may miss the entries of the last second, unless all is set.
+	Expects(ctx context.Context, id ID, since, now store.Instant, all bool) (bool, error)
 	// Subject is a digest of an identity that nobody can make, or find by trying names, without a
 	// secret that all witnesses of the store share.
 	Subject(id ID) store.Subject

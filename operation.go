@@ -132,7 +132,8 @@ type Operation struct {
 	Authorize func(ctx context.Context, call Call, rec Record) error
 	// RefuseLate refuses a call that was first sent before the window, instead
 	// of running it as a new one. It works if Call.FirstSent is set or the key is a
-	// UUIDv7.
+	// UUIDv7. With Evidence, Semel also holds a call whose record is gone although the log
+	// says that its window is open, as it does for Financial operations (IDS-XV.6).
 	RefuseLate bool
 	// PerRecord limits duplicates of one record (IDS-XV.3), and requests for its
 	// confirmation.

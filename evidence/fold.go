@@ -132,6 +132,12 @@ func (l *life) gone(now store.Instant) bool {
 	return l.isPurged || l.what.ended() && !l.unended && now.Add(clockMargin) >= l.until
 }
 
+// expected reports whether a call may have had an effect or an outcome, so that its record
+// has to be there. Nothing is known of an attempt that has just begun an effect.
+func (l *life) expected() bool {
+	return l.what == nothing || l.what.begun() || l.what.harmful() || l.what == refused
+}
+
 // covers reports whether the log has the whole history of an entry's record since the attempt
 // began.
 func (f *fold) covers(t *told) bool {

@@ -3,6 +3,7 @@ package evidence
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
@@ -30,6 +31,29 @@ func (l *Log) Changed(_ *semel.Operation, prev, next *semel.Record, change store
 	}
 	c.tell()
 	return c.entries
+}
+
+// Expects is [semel.Witness.Expects], by the index of identities. Entries of version 1 say too
+// little about sequences, so they expect nothing.
+func (l *Log) Expects(ctx context.Context, id semel.ID, since, now store.Instant, all bool) (bool, error) {
+	if all {
+		if _, err := l.store.ReadEvidence(ctx, 1<<62, 1); err != nil { // which numbers them
+			return false, err
+		}
+	}
+	a := auditor{log: l}
+	numbers, err := (&Reader{store: l.store}).Find(ctx, l.Subject(id))
+	for _, n := range slices.Backward(numbers) {
+		t, _, err := a.entry(ctx, n)
+		switch {
+		case err != nil || t.version == 1 || t.at < since:
+			return false, err
+		case t.what != nothing && t.what != replayed: // it changed the record
+			is := life{}.after(n, &t)
+			return is.expected() && !is.gone(now), nil
+		}
+	}
+	return false, err
 }
 
 // changed makes the entries of one change.

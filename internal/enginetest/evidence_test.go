@@ -49,6 +49,11 @@ func (s *scribe) Subject(id semel.ID) store.Subject {
 	return store.Subject(d[:16])
 }
 
+// Expects never misses a record.
+func (s *scribe) Expects(context.Context, semel.ID, store.Instant, store.Instant, bool) (bool, error) {
+	return false, nil
+}
+
 // EraseRecord keeps the key in memory.
 func (s *scribe) EraseRecord(_ context.Context, id semel.ID) (int, error) {
 	s.mu.Lock()

@@ -199,3 +199,46 @@ func (n node) shown(ctx context.Context, commandID string) (list []idstest.Evide
 	}
 	return list, err
 }
+
+// A financial call whose row was deleted is held, on whichever node it comes again.
+func TestACallWhoseRowIsGoneIsHeld(t *testing.T) {
+	clause.Proves(t, "IDS-XV.6", "IDS-XV.2")
+	server := pgtest.Shared(t)
+	db, keys := server.Database(t), newKeys(t)
+	op := semel.Operation{Name: "op", Financial: true, NoArchive: true, Evidence: semel.EvidenceDecisions}
+	first, second := newNode(t, server.URL(db), keys, op), newNode(t, server.URL(db), keys, op)
+	effects := 0
+	pay := func(n node, key string) semel.Decision {
+		t.Helper()
+		call := semel.Call{Tenant: "t", Principal: "p", Operation: "op", Key: key, Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte(key))}
+		ans, err := n.engine.Do(t.Context(), call, func(context.Context, semel.Execution) (semel.Result, error) {
+			effects++
+			return semel.Result{Data: []byte("paid")}, nil
+		})
+		if ans.Decision == "" {
+			t.Fatal(err)
+		}
+		return ans.Decision
+	}
+	pay(first, "deleted")
+	pay(first, "purged")
+	// As a running node does every second.
+	if err := first.log.Integrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	id := semel.ID{Tenant: "t", Principal: "p", Operation: "op", Key: "purged"}
+	if err := second.engine.Purge(t.Context(), id, semel.Removal{Reason: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	server.Exec(t, db, "DELETE FROM semel.idempotency_log WHERE idempotency_key = 'deleted'")
+	effects = 0
+	for _, n := range []node{second, first} {
+		if got := pay(n, "deleted"); got != semel.Held {
+			t.Errorf("the call of the deleted row got %s", got)
+		}
+	}
+	// The entry of the purge has no number yet.
+	if got := pay(first, "purged"); got != semel.Execute || effects != 1 {
+		t.Errorf("the purged call got %s, after %d effects", got, effects)
+	}
+}

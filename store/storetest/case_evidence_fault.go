@@ -32,6 +32,11 @@ func (versions) Decided(context.Context, *semel.Operation, *semel.Call, *semel.A
 
 func (versions) EraseRecord(context.Context, semel.ID) (int, error) { return 0, errors.ErrUnsupported }
 
+// Expects is [semel.Witness.Expects].
+func (versions) Expects(context.Context, semel.ID, store.Instant, store.Instant, bool) (bool, error) {
+	return false, nil
+}
+
 // Subject is [semel.Witness.Subject].
 func (versions) Subject(semel.ID) store.Subject { return store.Subject{} }
 
