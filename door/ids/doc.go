@@ -34,8 +34,8 @@
 //
 // # What never enters
 //
-// command_id, correlation_id, trace, received_at, idempotency_key, confirmation_token
-// and step_up aren't part of the key. Arguments that differ between deliveries of one
+// command_id, correlation_id, trace, sent_at, received_at, idempotency_key,
+// confirmation_token and step_up aren't part of the key. Arguments that differ between deliveries of one
 // command (the current time, message ids, random tokens) are stripped if the registry
 // says so; if it doesn't mention an argument with such a name, the envelope is refused
 // (IDS-VII.4). Without a registry entry such arguments are stripped.

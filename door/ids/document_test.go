@@ -157,7 +157,7 @@ func TestTheDocumentedHandler(t *testing.T) {
 	clause.Proves(t, "IDS-VI.6", "IDS-V.2")
 	whole := Command{
 		CommandID: "c-1", TenantID: "acme", ActorID: "alice", EffectiveActorID: "alice", Intent: Intent{Entity: "order", Action: "show"}, Args: json.RawMessage(`{"a":1}`),
-		CommandKind: "kind", CorrelationID: "talk", Trace: Trace{"span_id": "1"}, ReceivedAt: time.Unix(1, 0), ConfirmationToken: "secret", StepUp: "secret",
+		CommandKind: "kind", CorrelationID: "talk", Trace: Trace{"span_id": "1"}, SentAt: time.Unix(1, 0), ReceivedAt: time.Unix(1, 0), ConfirmationToken: "secret", StepUp: "secret",
 	}
 	t.Run("it gets what the page says, and no other", func(t *testing.T) {
 		g, got := service(t, 200)

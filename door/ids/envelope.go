@@ -45,6 +45,9 @@ type Command struct {
 	CorrelationID string `json:"correlation_id,omitempty"`
 	// Trace says how this delivery arrived.
 	Trace Trace `json:"trace,omitempty"`
+	// SentAt is when the actor sent the command, the same in all deliveries. By it, or else by
+	// ReceivedAt, a delivery is late; see [Entry].Late.
+	SentAt time.Time `json:"sent_at,omitzero"`
 	// ReceivedAt is when this delivery came in.
 	ReceivedAt time.Time `json:"received_at,omitzero"`
 	// IdempotencyKey is a key that the caller sends. Unless the registry lets callers

@@ -62,6 +62,7 @@ func (r *envelopeReader) command(text []byte) (c Command) {
 		"command_kind":       func(p string, v []byte) { c.CommandKind = r.text(p, v, maxID) },
 		"correlation_id":     func(p string, v []byte) { c.CorrelationID = r.text(p, v, maxID) },
 		"trace":              func(p string, v []byte) { c.Trace = r.trace(p, v) },
+		"sent_at":            func(p string, v []byte) { c.SentAt = r.instant(p, v) },
 		"received_at":        func(p string, v []byte) { c.ReceivedAt = r.instant(p, v) },
 		"idempotency_key":    func(p string, v []byte) { c.IdempotencyKey = r.text(p, v, maxKey) },
 		"confirmation_token": func(p string, v []byte) { c.ConfirmationToken = r.text(p, v, maxSecret) },

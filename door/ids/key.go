@@ -183,6 +183,7 @@ func (d *Derivation) account() {
 	}
 	leave(c.CorrelationID != "", "correlation_id", "ties the delivery to a conversation")
 	leave(len(c.Trace) > 0, "trace", "says how this delivery came")
+	leave(!c.SentAt.IsZero(), "sent_at", "is a time, and says only whether the delivery is late")
 	leave(!c.ReceivedAt.IsZero(), "received_at", "is the time of this delivery")
 	leave(c.IdempotencyKey != "", "idempotency_key", "is compared with the key, and not part of it")
 	leave(c.ConfirmationToken != "", "confirmation_token", "is random")

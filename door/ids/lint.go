@@ -126,6 +126,8 @@ func (l *linter) window(e *Entry, says func(string) string) {
 		l.Add(says("window"), fmt.Sprintf("%s is too short for a financial or critical command", e.Window), "write 24h or more")
 	case e.Class != semel.Windowed && window < minCriticalWindow && e.Justification == "":
 		l.Add(says("window"), fmt.Sprintf("%s is short for class %s: a later duplicate executes again", e.Window, e.Class), "write 24h or more, or justification: and why that does no harm")
+	case e.Critical && e.Late == LateRuns:
+		l.Add(says("late"), "a critical command that comes after its window may have been executed and forgotten", "leave late out")
 	case e.Confirmation != nil && e.Window < e.Confirmation.TTL:
 		l.Add(says("window"), fmt.Sprintf("%s is shorter than the confirmation's ttl of %s", e.Window, e.Confirmation.TTL), "")
 	case e.Handler.URL != "" && e.Window < e.Handler.Timeout:

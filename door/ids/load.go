@@ -95,6 +95,10 @@ func (e *Entry) fill() {
 			e.Window = Duration(semel.DefaultFinancialWindow)
 		}
 	}
+	if e.Late == "" && e.mutates() && (e.Financial || e.Critical) {
+		e.Late = LateRefused
+	}
+	e.Late = cmp.Or(e.Late, LateRuns)
 	if e.Archive == nil {
 		e.Archive = new(e.Financial)
 	}

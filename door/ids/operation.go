@@ -46,7 +46,7 @@ func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 		Name: e.Name(), Class: e.Class, Financial: e.Financial, Window: time.Duration(e.Window),
 		Lease: time.Duration(e.Lease), MaxWait: time.Duration(e.MaxWait),
 		Archive: *e.Archive, NoArchive: e.Financial && !*e.Archive,
-		OnFailure: e.OnFailure, OnAbandoned: e.OnAbandoned, Evidence: e.Evidence,
+		RefuseLate: e.Late == LateRefused, OnFailure: e.OnFailure, OnAbandoned: e.OnAbandoned, Evidence: e.Evidence,
 		PerRecord: semel.Rate(e.PerRecord), PerPrincipal: semel.Rate(e.PerPrincipal),
 	}
 	if b.Authorize != nil {
@@ -100,6 +100,12 @@ func (d *Derivation) Call(principal string) semel.Call {
 	call := semel.Call{
 		Tenant: c.TenantID, Operation: c.Intent.Name(), Key: d.RecordKey, Principal: principal, Fingerprint: d.Fingerprint, Door: Name,
 		Confirm: c.ConfirmationToken, StepUp: c.StepUp, Attributes: store.Attributes{},
+	}
+	if d.Entry != nil && d.Entry.Late == LateRefused {
+		call.FirstSent = c.SentAt
+		if call.FirstSent.IsZero() {
+			call.FirstSent = c.ReceivedAt
+		}
 	}
 	set := func(name, value string) {
 		if value != "" {

@@ -48,6 +48,9 @@ type Entry struct {
 	// Financial and Critical commands need windows of at least 24 hours (IDS-VIII.3).
 	Financial bool `json:"financial"`
 	Critical  bool `json:"critical"`
+	// Late says what becomes of a delivery that was sent before the window, when its outcome
+	// may be forgotten (IDS-V.3). Defaults to refuse if Financial or Critical, and to run.
+	Late Late `json:"late" enum:"refuse,run"`
 	// Archive keeps expired outcomes until they are archived. Defaults to true for a
 	// financial command.
 	Archive *bool `json:"archive"`
@@ -81,14 +84,28 @@ type Entry struct {
 	OnFailure   semel.AfterFailure `json:"on_failure" enum:"replay,retry"`
 	OnAbandoned semel.AfterAbandon `json:"on_abandoned" enum:"hold,retry"`
 	MaxWait     Duration           `json:"max_wait" range:"0s,"`
-	// PerRecord and PerPrincipal limit duplicates (IDS-XV.3). PerRecord defaults to
-	// one a second with a burst of 20, PerPrincipal to none.
-	PerRecord    RateEntry `json:"per_record"`
-	PerPrincipal RateEntry `json:"per_principal"`
+	// Limits are how many duplicates are answered.
+	Limits
 
 	at     string // path in the file
 	schema *argschema.Schema
 }
+
+// Limits limit duplicates (IDS-XV.3).
+type Limits struct {
+	// PerRecord defaults to one a second with a burst of 20, PerPrincipal to none.
+	PerRecord    RateEntry `json:"per_record"`
+	PerPrincipal RateEntry `json:"per_principal"`
+}
+
+// Late is what becomes of a delivery that comes after the window in which it was sent.
+type Late string
+
+// The ways to treat late deliveries.
+const (
+	LateRefused Late = "refuse" // nothing is executed
+	LateRuns    Late = "run"    // it is a new command
+)
 
 // Principal is which actor a command is bound to.
 type Principal string

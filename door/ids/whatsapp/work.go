@@ -81,7 +81,7 @@ func bind(c *ids.Command, m *Message) error {
 	if c.TenantID != "" && c.TenantID != m.TenantID || c.ActorID != "" && c.ActorID != m.From {
 		return errors.New("the mapper names another tenant or actor than the message has")
 	}
-	c.TenantID, c.ActorID, c.ReceivedAt = m.TenantID, m.From, m.ReceivedAt
+	c.TenantID, c.ActorID, c.SentAt, c.ReceivedAt = m.TenantID, m.From, m.SentAt, m.ReceivedAt
 	trace := ids.Trace{}
 	maps.Copy(trace, c.Trace)
 	trace[ids.TraceMessageID], trace[ids.TracePhoneNumberID] = m.ID, m.PhoneNumberID
