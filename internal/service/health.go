@@ -111,6 +111,9 @@ func (s *Server) checks(ctx context.Context) []Finding {
 			c.Amiss, c.Detail = true, "FAULT: "+err.Error() // entries are still written, so no call is refused
 		}
 		checks = append(checks, c)
+		if s.current().cfg.Evidence.AuditEvery != 0 {
+			checks = append(checks, s.auditCheck())
+		}
 	}
 	if err := checks[1].Err; err != nil { // earlier reads from the store say nothing now
 		for i := range checks {

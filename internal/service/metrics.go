@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/semelhq/semel/internal/service/api"
@@ -22,6 +23,7 @@ import (
 type gauges struct {
 	census  *metrics.Census
 	version string
+	audited atomic.Pointer[audited]
 
 	mu sync.Mutex
 	// signed is the size of the newest signed checkpoint, and since is when entries without one
@@ -82,6 +84,10 @@ func (s *Server) gaugeEvidence(ctx context.Context, set metrics.Set) {
 		return
 	}
 	set("semel_evidence_fault", metrics.Number(s.evidence.Fault() != nil))
+	if a := s.gauges.audited.Load(); a != nil && a.err == nil {
+		set("semel_evidence_audit_faults", float64(a.faults))
+		set("semel_evidence_audit_timestamp_seconds", float64(a.at.Unix()))
+	}
 	reader, err := s.evidence.Reader(ctx)
 	if err != nil {
 		return // nothing is signed yet, or the store doesn't answer

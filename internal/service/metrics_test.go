@@ -61,6 +61,7 @@ var quietHere = map[string]bool{
 	"semel_troubles_total": true, "semel_attempts_total": true, "semel_purged_records_total": true,
 	"semel_dispatch_tries_total": true, "semel_dispatch_lag_seconds": true, "semel_dispatch_paused": true,
 	"semel_evidence_lag_seconds": true, "semel_evidence_lag_entries": true, "semel_evidence_fault": true,
+	"semel_evidence_audit_faults": true, "semel_evidence_audit_timestamp_seconds": true,
 	"semel_swept_records": true, "semel_attempts": true, "semel_oldest_attempt_seconds": true, "semel_effects_open": true, // after a second
 }
 

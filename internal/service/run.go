@@ -27,6 +27,7 @@ func (s *Server) Run(ctx context.Context) error {
 	work.Go(func() { s.watchKeys(background) })
 	work.Go(func() { s.watchWrites(background) })
 	work.Go(func() { s.watchClock(background) })
+	work.Go(func() { s.watchAudit(background) })
 	work.Go(func() { s.observer.Run(background) })
 	work.Go(func() { s.figures.Run(background) })
 	work.Go(func() { s.gauges.census.Run(background) })

@@ -326,6 +326,8 @@ type Evidence struct {
 	Witnesses []EvidenceWitness `json:"witnesses,omitempty"`
 	// How long openings of entries stay, at least 1h. 0 keeps them for ever.
 	KeepOpenings Duration `json:"keep_openings,omitzero"`
+	// Pause between two audits, which compare all records with the log, at least 1m: a readiness check, a metric and the log say what they find. One node of a cluster is enough. Off by default.
+	AuditEvery Duration `json:"audit_every,omitzero"`
 }
 
 // EvidenceWitness is a witness in the form of C2SP's tlog-witness.

@@ -12,6 +12,9 @@ func (v *validator) evidence() {
 	if e.KeepOpenings != 0 && e.KeepOpenings < Duration(time.Hour) {
 		v.bad("evidence.keep_openings", "", "%v is less than 1h", e.KeepOpenings)
 	}
+	if e.AuditEvery != 0 && e.AuditEvery < Duration(time.Minute) {
+		v.bad("evidence.audit_every", "", "%v is less than 1m", e.AuditEvery)
+	}
 	if v.c.KeepsEvidence() && e.KeyFile == "" {
 		v.bad("evidence.key_file", "make one with semel evidence keygen", "an operation keeps evidence, and there are no keys to sign it")
 	}

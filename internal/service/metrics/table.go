@@ -74,6 +74,8 @@ var Table = []Metric{
 	{"semel_evidence_lag_entries", Gauge, "Entries of the evidence log that no signed checkpoint has yet.", nil},
 	{"semel_evidence_lag_seconds", Gauge, "For how long the evidence log has had entries and no new signed checkpoint.", nil},
 	{"semel_evidence_fault", Gauge, "1 if this node signs nothing because the log isn't what it was, or a keeper has something against it.", nil},
+	{"semel_evidence_audit_faults", Gauge, "Records that weren't what the evidence log says, when this node compared them last; see `evidence.audit_every`.", nil},
+	{"semel_evidence_audit_timestamp_seconds", Gauge, "When that was.", nil},
 	{"semel_clock_held_seconds", Gauge, "How far the clock of the store went ahead without being followed yet.", nil},
 	{"semel_clock_back_seconds", Gauge, "How far the clock of the store was put back.", nil},
 	{"semel_disk_free_bytes", Gauge, "Free space on the disk of an embedded store.", nil},
