@@ -22,7 +22,11 @@ func (b *builder) evidence() {
 	route(b, about("listEvidence", "evidence", "GET /v1/evidence/entries", "Read what the evidence log says about a call",
 		"Name the call by its record, or by an id of one of its deliveries, which may be a duplicate or one that was rejected. Several calls may have the same name. "+
 			"An admin of all tenants may leave out both, and reads the whole log. An entry may be newer than the newest checkpoint. "+
-			"Only an export proves the answer, or the proofs that newest adds, if you keep the checkpoint they lead to."), Viewer, codes, listEvidence)
+			"Only an export proves the answer, or the proofs that newest adds, if you keep the checkpoint they lead to. "+
+			"A verified caller reads the entries of their own calls without a role, by record. All else needs the role viewer."), NoRole, append(codes, semel.CodeForbidden), listEvidence)
+	if !b.admin {
+		return
+	}
 	route(b, about("getCheckpoint", "evidence", "GET /v1/evidence/checkpoint", "Read the newest checkpoint of the evidence log",
 		"It says nothing about anybody. Keep it where the operator of the store can't change it."), Viewer, codes, getCheckpoint)
 	route(b, about("verifyEvidence", "evidence", "POST /v1/evidence/verify", "Have the service verify its evidence log",
@@ -175,6 +179,8 @@ func prove(ctx context.Context, reader *evidence.Reader, numbers []uint64, page 
 // subject is what the caller asks about, if they may; zero for the whole log.
 func (x *exchange) subject(log *evidence.Log, in *evidenceInput) (s store.Subject, err error) {
 	switch {
+	case in.Record == "" && !(x.admin && x.caller.Role >= Viewer):
+		return s, x.api.newProblem(semel.CodeForbidden, "without the role viewer you may read the evidence of your own calls only: give record")
 	case in.Record != "" && in.Name != "":
 		return s, x.api.invalid("query.record", "give either record or name")
 	case in.Name == "" && in.Tenant != "":
@@ -187,11 +193,12 @@ func (x *exchange) subject(log *evidence.Log, in *evidenceInput) (s store.Subjec
 	case in.Record == "":
 		return s, nil
 	}
-	id, err := store.DecodeID(in.Record)
-	if err != nil || !x.oversees(id.Tenant) {
-		return s, x.noRecord()
+	id, err := x.named(in.Record)
+	// A key that callers share, or that nobody was verified for, proves nobody's right to read.
+	if err == nil && !x.oversees(id.Tenant) && (x.caller.Principal == "" || id.Principal != x.caller.Principal) {
+		err = x.noRecord()
 	}
-	return log.Subject(id), nil
+	return log.Subject(id), err
 }
 
 // tenantOf is the tenant that the caller asks about, if they may: their own by default.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
@@ -130,8 +131,49 @@ func TestEvidenceOfACall(t *testing.T) {
 	}
 	for _, path := range []string{"entries?name=a", "export", "checkpoint"} {
 		w.sendTo(w.admin.URL, "shop", "GET", "/v1/evidence/"+path, "").refused(403, "forbidden")
-		w.sendTo(w.data.URL, "root", "GET", "/v1/evidence/"+path, "").refused(404, "not_found")
+		if path == "entries?name=a" {
+			w.sendTo(w.data.URL, "root", "GET", "/v1/evidence/"+path, "").refused(403, "forbidden")
+		} else {
+			w.sendTo(w.data.URL, "root", "GET", "/v1/evidence/"+path, "").refused(404, "not_found")
+		}
 		newWorld(t).send("root", "GET", "/v1/evidence/"+path, "").want(501)
+	}
+}
+
+// A verified caller reads the evidence of their own calls, with proofs, and of nobody else's.
+func TestCallersReadTheirOwnEvidence(t *testing.T) {
+	clause.Proves(t, "IDS-XII.7")
+	w, _, _ := evidenceWorld(t)
+	id := func(tenant, principal string) string {
+		return "record=" + semel.ID{Tenant: tenant, Principal: principal, Operation: "pay", Key: "order-0"}.Encode()
+	}
+	for _, url := range []string{w.data.URL, w.admin.URL} {
+		for _, query := range []string{id("acme", "shop"), id("acme", "shop") + "&newest=true"} {
+			var page wire.Evidence
+			if err := json.Unmarshal(w.sendTo(url, "shop", "GET", "/v1/evidence/entries?"+query, "").want(200).Raw, &page); err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range page.Entries {
+				leaf, err := evidence.ParseArtifact(e.Leaf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if o, err := evidence.ParseOpening(leaf, e.Opening); err != nil || o.Tenant != "acme" || o.Principal != "shop" || len(e.Proof) == 0 && page.Size != 0 {
+					t.Errorf("%+v, %v", o, err)
+				}
+			}
+			if len(page.Entries) != 3 {
+				t.Errorf("%s finds %d entries", query, len(page.Entries))
+			}
+		}
+		// Another tenant's with the same names, another's of the tenant, and those of nobody who
+		// was verified.
+		for as, query := range map[string]string{"shop": id("evil", "shop"), "other": id("acme", "shop"), "stranger": id("acme", "shop"), "first": id("acme", "credential:first"), "nothing": id("acme", "")} {
+			w.sendTo(url, as, "GET", "/v1/evidence/entries?"+query, "").refused(404, "not_found")
+		}
+		for _, query := range []string{"", "name=order-0", "tenant=acme&name=order-0"} {
+			w.sendTo(url, "shop", "GET", "/v1/evidence/entries?"+query, "").refused(403, "forbidden")
+		}
 	}
 }
 

@@ -68,7 +68,7 @@ func TestPages(t *testing.T) {
 	})
 
 	t.Run("the description of the data handler has no more than it serves", func(t *testing.T) {
-		if n := len(w.checks[w.data.URL].operations()); n != 14 {
+		if n := len(w.checks[w.data.URL].operations()); n != 15 {
 			t.Errorf("%d endpoints", n)
 		}
 	})

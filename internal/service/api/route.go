@@ -76,11 +76,11 @@ func (a *API) handler(admin bool) *builder {
 	b.records()
 	b.operations()
 	b.batch()
+	b.evidence()
 	if admin {
 		b.operatorRoutes()
 		b.decisionStream()
 		b.figures()
-		b.evidence()
 		b.conflicts()
 		b.explain()
 	}
