@@ -22,9 +22,7 @@ func newIDsList() *cobra.Command {
 		Long: `List the commands that a running service takes, with class, window, shields, binding
 and justification, as its registry declares them.
 
-` + runningLong + `
-
-The JSON is an array of operations, as GET /v1/operations of the API describes them.`,
+` + runningLong + ``,
 		Example: `  semel ids list
   semel ids list --url http://127.0.0.1:8481 --json`,
 		Args: noArgs,
@@ -51,21 +49,12 @@ The JSON is an array of operations, as GET /v1/operations of the API describes t
 func printCommands(out io.Writer, list []admin.Command) error {
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(table, "COMMAND\tCLASS\tWINDOW\tSHIELDS\tWEIGHT\tBOUND TO\tCONFIRMED\tJUSTIFICATION\n")
+	word := func(is bool, word string) string { return map[bool]string{true: word}[is] }
 	for i := range list {
 		c := &list[i]
-		var weight []string
-		if c.Financial {
-			weight = append(weight, "financial")
-		}
-		if c.Declared.Critical {
-			weight = append(weight, "critical")
-		}
-		confirmed := "no"
-		if c.Confirms {
-			confirmed = "yes"
-		}
+		weight := strings.TrimSpace(word(c.Financial, "financial ") + word(c.Declared.Critical, "critical"))
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(c.Name), printable(c.Class), ageOf(time.Duration(c.Window)*time.Millisecond),
-			cmp.Or(strings.Join(c.Shields, ","), "-"), cmp.Or(strings.Join(weight, ","), "-"), printable(c.Declared.Binding.Principal), confirmed, printable(c.Declared.Justification))
+			cmp.Or(strings.Join(c.Shields, ","), "-"), cmp.Or(weight, "-"), printable(c.Declared.Binding.Principal), cmp.Or(word(c.Confirms, "yes"), "no"), printable(c.Declared.Justification))
 	}
 	return table.Flush()
 }
