@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write "+publicList+" as the packages are")
+var update = flag.Bool("update", false, "write "+publicList+" and docs/threats.md as they have to be")
 
 // publicList has every name that others can use: each is a promise.
 const publicList = "public.txt"

@@ -24,7 +24,7 @@ func (s *Server) commandDoors(g *generation) error {
 	if gateway != nil {
 		g.doors = append(g.doors, doorway{
 			Handler: s.ownAPI(gateway), name: ids.Name, setting: "commands", paths: []string{commandsPath}, serves: func(path string) bool { return strings.HasPrefix(path, commandsPath+"/") },
-			declares: gateway.Declares, declaration: gateway.Declaration,
+			declares: gateway.Declares, declaration: func(operation string) *api.Declaration { return declarationOf(gateway.Declaration(operation)) },
 		})
 	}
 	if c := &g.cfg.Commands.WhatsApp; c.On() {
@@ -66,28 +66,31 @@ func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
 }
 
 // declared is how the registry declares the command of an operation (IDS-VI.5); nil if it
-// isn't one's. The address of its handler is the operator's own business.
+// isn't one's.
 func (s *Server) declared(operation string) *api.Declaration {
 	g := s.enter()
 	defer g.inFlight.Done()
 	for i := range g.doors {
-		if g.doors[i].declaration == nil {
-			continue
+		if of := g.doors[i].declaration; of != nil {
+			return of(operation)
 		}
-		e, ok := g.doors[i].declaration(operation)
-		if !ok {
-			return nil
-		}
-		d := &api.Declaration{
-			Entity: e.Entity, Action: e.Action, Description: e.Description, Justification: e.Justification, Critical: e.Critical, CommandKind: e.CommandKind,
-			Binding: api.Binding{Principal: string(e.Binding.Principal), Acting: e.Binding.Acting}, Redact: []api.Redaction{},
-		}
-		for _, r := range e.Redact {
-			d.Redact = append(d.Redact, api.Redaction{Path: string(r.Path), Unless: r.Unless})
-		}
-		return d
 	}
 	return nil
+}
+
+// declarationOf leaves out the address of a handler: that is the operator's own business.
+func declarationOf(e *ids.Entry, ok bool) *api.Declaration {
+	if !ok {
+		return nil
+	}
+	d := &api.Declaration{
+		Entity: e.Entity, Action: e.Action, Description: e.Description, Justification: e.Justification, Critical: e.Critical, CommandKind: e.CommandKind,
+		Binding: api.Binding{Principal: string(e.Binding.Principal), Acting: e.Binding.Acting}, Redact: []api.Redaction{},
+	}
+	for _, r := range e.Redact {
+		d.Redact = append(d.Redact, api.Redaction{Path: string(r.Path), Unless: r.Unless})
+	}
+	return d
 }
 
 // ofOtherDoor reports whether an operation belongs to a command, to a message on its way,

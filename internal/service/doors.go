@@ -13,7 +13,6 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
-	"github.com/semelhq/semel/door/ids"
 	"github.com/semelhq/semel/door/inbox"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/semelhttp"
@@ -40,7 +39,7 @@ type doorway struct {
 	// not end its calls. Nil: none is.
 	declares func(operation string) bool
 	// declaration is how a registry declares the command of an operation. Optional.
-	declaration func(operation string) (*ids.Entry, bool)
+	declaration func(operation string) *api.Declaration
 	// accepts are the items that it accepts now and handles later; nil: none.
 	accepts *accepted
 	// explain says how the door would handle a request, given its body, and does nothing. Nil:

@@ -52,7 +52,7 @@ func printCommands(out io.Writer, list []admin.Command) error {
 	word := func(is bool, word string) string { return map[bool]string{true: word}[is] }
 	for i := range list {
 		c := &list[i]
-		weight := strings.TrimSpace(word(c.Financial, "financial ") + word(c.Declared.Critical, "critical"))
+		weight := strings.Trim(word(c.Financial, "financial,")+word(c.Declared.Critical, "critical"), ",")
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(c.Name), printable(c.Class), ageOf(time.Duration(c.Window)*time.Millisecond),
 			cmp.Or(strings.Join(c.Shields, ","), "-"), cmp.Or(weight, "-"), printable(c.Declared.Binding.Principal), cmp.Or(word(c.Confirms, "yes"), "no"), printable(c.Declared.Justification))
 	}
