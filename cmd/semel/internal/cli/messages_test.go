@@ -23,6 +23,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pebblestore"
@@ -85,6 +86,7 @@ func TestMessages(t *testing.T) {
 				t.Errorf("%s: exit %d, %d messages, want %d: %s%s", args, code, n, want, out, errs)
 			}
 		}
+		clause.Proves(t, "IDS-IX.6")
 		if _, out, _ := messages(t, store, "list", "--state", "parked"); strings.Count(out, "  status_410: the shop has moved  ") != 2 {
 			t.Errorf("the receivers' words aren't in %s", out)
 		}

@@ -50,6 +50,12 @@ func TestWhy(t *testing.T) {
 	pay("acme", "retry-of-order-1", "12 EUR")
 	pay("acme", "order-2", "13 EUR")
 	pay("other", "order-3", "12 EUR")
+	_, err = engine.Do(t.Context(), semel.Call{Tenant: "acme", Principal: "alice", Operation: "pay", Key: "order-9"}, func(context.Context, semel.Execution) (semel.Result, error) {
+		return semel.Result{}, semel.Rejected("no_order", errors.New("There is no order R-9."))
+	})
+	if !errors.Is(err, &semel.Error{Code: semel.CodeRejected}) {
+		t.Fatal(err)
+	}
 	if err := errors.Join(engine.Close(t.Context()), st.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -94,6 +100,12 @@ func TestWhy(t *testing.T) {
 	if out := run(ExitOK, "why", "order-2"); !strings.Contains(out, "No other call of this operation had the same payload.") {
 		t.Error(out)
 	}
+	t.Run("a refusal has the handler's words", func(t *testing.T) {
+		clause.Proves(t, "IDS-IX.6")
+		if out := run(ExitOK, "why", "order-9"); !strings.Contains(out, "no_order: There is no order R-9.") {
+			t.Error(out)
+		}
+	})
 	var stories []story
 	if err := json.Unmarshal([]byte(run(ExitOK, "why", "--json", "order-1")), &stories); err != nil || len(stories) != 1 || len(stories[0].SamePayload) != 1 || stories[0].Record.Key != "order-1" {
 		t.Fatalf("%+v, %v", stories, err)
