@@ -68,16 +68,16 @@ func (l *linter) registry(reg *Registry) {
 // dangerous are the kinds of command that a person should confirm.
 var dangerous = []string{"destructive", "administrative"}
 
-// Unconfirmed are the names of commands that are declared destructive or administrative by
+// Unconfirmed are the commands that are declared destructive or administrative by
 // their command_kind and run without a confirmation (IDS-X.5). That is a warning and no
 // fault: the person may have been asked elsewhere.
-func (reg *Registry) Unconfirmed() (names []string) {
+func (reg *Registry) Unconfirmed() (all []*Entry) {
 	for i := range reg.Commands {
 		if e := &reg.Commands[i]; e.Confirmation == nil && slices.Contains(dangerous, e.CommandKind) {
-			names = append(names, e.Name())
+			all = append(all, e)
 		}
 	}
-	return names
+	return all
 }
 
 // entry checks one declaration, fills in its defaults and compiles its schema.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -83,14 +82,9 @@ func (f *envelopeFlags) derive(cmd *cobra.Command) (*ids.Derivation, error) {
 	}
 	d, err := derive(c)
 	if err != nil {
-		return nil, f.refuse(cmd, err)
+		err = f.refuse(cmd, err)
 	}
-	return d, nil
-}
-
-// refusedEnvelope is what --json prints if there is no key.
-type refusedEnvelope struct {
-	Problems []*ids.Error `json:"problems"`
+	return d, err
 }
 
 // refuse prints why an envelope has no key.
@@ -99,35 +93,16 @@ func (f *envelopeFlags) refuse(cmd *cobra.Command, err error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		all = joined.Unwrap()
 	}
-	var refused refusedEnvelope
+	var refused struct {
+		Problems []*ids.Error `json:"problems"`
+	}
 	for _, one := range all {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", inputName(f.envelope), printable(one.Error()))
 		if e, ok := errors.AsType[*ids.Error](one); ok {
 			refused.Problems = append(refused.Problems, e)
 		}
 	}
-	if f.asJSON {
-		if err := printJSON(cmd.OutOrStdout(), refused); err != nil {
-			return err
-		}
-	}
-	return errReported
-}
-
-// derivedIDs is what semel ids key --json prints.
-type derivedIDs struct {
-	Canonical      string `json:"canonical"`
-	IdempotencyKey string `json:"idempotency_key"`
-	// RecordKey is set if the caller chose another key.
-	RecordKey string `json:"record_key,omitempty"`
-}
-
-func newDerivedIDs(d *ids.Derivation) derivedIDs {
-	out := derivedIDs{Canonical: string(d.Canonical), IdempotencyKey: d.Key}
-	if d.RecordKey != d.Key {
-		out.RecordKey = d.RecordKey
-	}
-	return out
+	return printReport(cmd.OutOrStdout(), f.asJSON, refused, func(io.Writer) error { return nil }, true)
 }
 
 func newIDsKey() *cobra.Command {
@@ -154,7 +129,7 @@ and the exit code is 1.`,
 			if err != nil {
 				return err
 			}
-			return printOne(cmd, f.asJSON, newDerivedIDs(d), d.Key)
+			return printOne(cmd, f.asJSON, d.Explain().Derived, d.Key)
 		},
 	}
 	f.add(cmd)
@@ -172,7 +147,7 @@ type idsLintReport struct {
 type idsLinted struct {
 	File    string `json:"file"`
 	Command string `json:"command"`
-	idsPolicy
+	*ids.Policy
 }
 
 func newIDsLint() *cobra.Command {
@@ -209,7 +184,7 @@ message and suggestion).`,
 			}
 			return printReport(cmd.OutOrStdout(), asJSON, report, func(w io.Writer) error {
 				for _, c := range report.Commands {
-					fmt.Fprintf(w, "%s: ok: %s: %s\n", c.File, c.Command, c.summary())
+					fmt.Fprintf(w, "%s: ok: %s: %s\n", c.File, c.Command, c.Policy)
 				}
 				for _, p := range report.Problems {
 					fmt.Fprintln(w, p)
@@ -221,12 +196,6 @@ message and suggestion).`,
 	cmd.Flags().StringSliceVar(&functions, "functions", nil, "`names` of all functions in your program")
 	jsonFlag(cmd, &asJSON)
 	return cmd
-}
-
-func kindOf(reg *ids.Registry, name string) string {
-	entity, action, _ := strings.Cut(name, ".")
-	e, _ := reg.Lookup(entity, action)
-	return e.CommandKind
 }
 
 func (r *idsLintReport) lint(cmd *cobra.Command, file string, functions []string) error {
@@ -243,12 +212,12 @@ func (r *idsLintReport) lint(cmd *cobra.Command, file string, functions []string
 	if err != nil {
 		return err
 	}
-	for _, name := range reg.Unconfirmed() {
-		fmt.Fprintf(cmd.ErrOrStderr(), "semel: %s: %s is %s and runs without a confirmation: write confirmation: {ttl: 5m}, or another command_kind\n", inputName(file), name, kindOf(reg, name))
+	for _, e := range reg.Unconfirmed() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "semel: %s: %s is %s and runs without a confirmation: write confirmation: {ttl: 5m}, or another command_kind\n", inputName(file), e.Name(), e.CommandKind)
 	}
 	for i := range reg.Commands {
 		e := &reg.Commands[i]
-		r.Commands = append(r.Commands, idsLinted{File: inputName(file), Command: e.Name(), idsPolicy: newIDsPolicy(e)})
+		r.Commands = append(r.Commands, idsLinted{File: inputName(file), Command: e.Name(), Policy: e.Policy()})
 	}
 	return nil
 }

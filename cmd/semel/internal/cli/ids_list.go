@@ -19,10 +19,9 @@ func newIDsList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the commands of a running service, as its registry declares them",
-		Long: `List the commands that a running service takes, with class, window, shields, binding
-and justification, as its registry declares them.
+		Long: `List the commands that a running service takes, as its registry declares them.
 
-` + runningLong + ``,
+` + runningLong,
 		Example: `  semel ids list
   semel ids list --url http://127.0.0.1:8481 --json`,
 		Args: noArgs,
@@ -35,10 +34,7 @@ and justification, as its registry declares them.
 			if err != nil {
 				return exitWith(err)
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), list)
-			}
-			return printCommands(cmd.OutOrStdout(), list)
+			return printReport(cmd.OutOrStdout(), asJSON, list, func(w io.Writer) error { return printCommands(w, list) }, false)
 		},
 	}
 	src.add(cmd.Flags())
