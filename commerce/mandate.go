@@ -214,6 +214,28 @@ func (m *Mandates) Find(ctx context.Context, b Buyer, id string) (Mandate, error
 	return want, ErrMandateExpired
 }
 
+// End ends a mandate before its time, because its user has withdrawn it: nothing can be paid
+// or ordered with it any more, and the same cart gets a new one, with another ID. who ends it
+// and the reason go to Events and to the evidence. The errors are those of [Mandates.Find], to
+// which an ended mandate is unknown. End may take about a second after the mandate was made.
+func (m *Mandates) End(ctx context.Context, b Buyer, id, who, reason string) error {
+	found, err := m.Find(ctx, b, id)
+	if err != nil {
+		return err
+	}
+	call, _, err := m.call(b, found)
+	if err != nil {
+		return err
+	}
+	rec, err := m.engine.Lookup(ctx, call.ID(semel.SharePrincipal))
+	if err != nil {
+		return err
+	}
+	// A crash before this write leaves the mandate valid, and a caller without an answer, who
+	// ends it again. The fence keeps a mandate that was made meanwhile.
+	return m.engine.Purge(ctx, rec.ID, semel.Removal{Fence: rec.Fence, Who: who, Reason: reason})
+}
+
 // Require is for handlers of calls that use a mandate, such as a payment: it refuses the
 // call for good if the mandate has expired (MAP-CART.4), or if the buyer has none with this
 // ID. Call it before anything else. A call that has an effect in its ledger, begun in time,

@@ -210,11 +210,7 @@ type Told struct {
 //
 // After Refused the next delivery charges again, with the same key.
 func (p *Payments) Tell(ctx context.Context, tenant string, t Told) error {
-	call, ok := p.callOf(t.Reference)
-	if call.Tenant = tenant; !ok {
-		return semel.ErrNotFound
-	}
-	rec, err := p.engine.Lookup(ctx, call.ID(semel.SharePrincipal))
+	rec, err := p.Find(ctx, tenant, t.Reference)
 	if err != nil {
 		return err
 	}
@@ -235,6 +231,16 @@ func (p *Payments) Tell(ctx context.Context, tenant string, t Told) error {
 	// A crash after it leaves nothing to do.
 	_, err = p.engine.Settle(ctx, rec.ID, s, "told by the gateway")
 	return err
+}
+
+// Find returns the record of a payment by its reference, which is its key.
+// [semel.ErrNotFound] means that there is none.
+func (p *Payments) Find(ctx context.Context, tenant, reference string) (semel.Record, error) {
+	call, ok := p.callOf(reference)
+	if call.Tenant = tenant; !ok {
+		return semel.Record{}, semel.ErrNotFound
+	}
+	return p.engine.Lookup(ctx, call.ID(semel.SharePrincipal))
 }
 
 // settlement settles a held payment by what its gateway says.
