@@ -46,6 +46,11 @@ const (
 	// CodeTooLarge: the body is larger than the server accepts.
 	CodeTooLarge semel.Code = "too_large"
 
+	// CodeMandateExpired: the mandate that the call needs is over, or isn't the user's.
+	CodeMandateExpired semel.Code = "mandate_expired"
+	// CodeVersionDiffers: the version that the caller has read isn't the newest any more.
+	CodeVersionDiffers semel.Code = "version_differs"
+
 	// CodeOverloaded: a budget is used up: the server's, the tenant's or the caller's.
 	CodeOverloaded semel.Code = "overloaded"
 	// CodeOverBudget: the body alone is more than the whole budget.

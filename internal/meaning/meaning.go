@@ -298,4 +298,14 @@ var Table = []Row{
 		Action:  "Send the same request again with the same key.",
 		Retry:   time.Second,
 	},
+	{
+		Code: "mandate_expired", Effect: None, Status: http.StatusConflict, Title: "Mandate expired",
+		Meaning: "The call needs a mandate, and this one has expired or was ended, or the user has none with this id. Nothing was executed.",
+		Action:  "Make a new mandate of the same cart or intent, and send the call with its id.",
+	},
+	{
+		Code: "version_differs", Effect: None, Status: http.StatusConflict, Title: "Another version",
+		Meaning: "The entity has another version by now than the one that this change follows. Nothing was changed.",
+		Action:  "Read the entity, decide again, and send the change with the version that comes next.",
+	},
 }

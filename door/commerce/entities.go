@@ -1,0 +1,114 @@
+package commerce
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/commerce/datasync"
+)
+
+// State is the state of an entity, or of one version of it, as callers and the program that
+// applies it get it.
+type State struct {
+	Entity  string `json:"entity"`
+	ID      string `json:"id"`
+	Version int64  `json:"version"`
+	// Sequence rises with every state on this side: write if yours is lower.
+	Sequence int64 `json:"sequence"`
+	// Content is that of the change that has won, or arrived first.
+	Content json.RawMessage `json:"content"`
+	// Contested: two sides wrote different contents for one version, and Changes has all.
+	Contested bool              `json:"contested,omitempty"`
+	Changes   []datasync.Change `json:"changes"`
+}
+
+// StateOf describes a state.
+func StateOf(s datasync.State) State {
+	return State{s.Entity, s.ID, s.Version, s.Sequence, s.Changes[0].Content, s.Contested(), s.Changes}
+}
+
+// ref is the entity that the address names. Only who acts for users may know of it.
+func (q *request) ref() (datasync.Ref, error) {
+	if err := q.backEnd(); err != nil {
+		return datasync.Ref{}, err
+	}
+	if q.replica == nil {
+		return datasync.Ref{}, missing("entities")
+	}
+	r := datasync.Ref{Tenant: q.caller.Tenant, Entity: q.ids[0]}
+	if len(q.ids) > 1 {
+		r.ID = q.ids[1]
+	}
+	return r, nil
+}
+
+// putEntity makes a version (MAP-SYNC.1 to MAP-SYNC.3).
+func (q *request) putEntity() (any, error) {
+	var in struct {
+		Version int64           `json:"version"`
+		Content json.RawMessage `json:"content"`
+	}
+	ref, err := q.ref()
+	if err != nil {
+		return nil, err
+	}
+	if err := q.read(&in); err != nil {
+		return nil, err
+	}
+	s, err := q.replica.Put(q.r.Context(), ref, in.Version, in.Content)
+	if err != nil {
+		return nil, err
+	}
+	return StateOf(s), nil
+}
+
+// getEntity returns the newest state, or that of the version in the parameter.
+func (q *request) getEntity() (any, error) {
+	ref, err := q.ref()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := q.owner("version"); err != nil {
+		return nil, err
+	}
+	var version int64
+	if text := q.r.URL.Query().Get("version"); text != "" {
+		if version, err = strconv.ParseInt(text, 10, 64); err != nil || version < 1 {
+			return nil, invalid("the version is a whole number from 1")
+		}
+	}
+	s, err := q.replica.Get(q.r.Context(), ref, version)
+	if err != nil {
+		return nil, err
+	}
+	return StateOf(s), nil
+}
+
+// takeChange takes a change from the other side. Whatever the outcome, the other side need not
+// send it again (MAP-SYNC.4, MAP-SYNC.5).
+func (q *request) takeChange() (any, error) {
+	ref, err := q.ref()
+	if err != nil {
+		return nil, err
+	}
+	text, err := q.text()
+	if err != nil {
+		return nil, err
+	}
+	c, err := datasync.ParseChange(ref.Tenant, text)
+	if err == nil && c.Entity != ref.Entity {
+		err = invalid("the change is of the entity %.64q", c.Entity)
+	}
+	if err != nil {
+		return nil, err
+	}
+	outcome, err := q.replica.Receive(q.r.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	q.event.ID = semel.ID{Operation: "semel.datasync/" + q.replica.Destination()}
+	return struct {
+		Outcome datasync.Outcome `json:"outcome"`
+	}{outcome}, nil
+}

@@ -1,0 +1,219 @@
+package commerce
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	rules "github.com/semelhq/semel/commerce"
+	"github.com/semelhq/semel/commerce/datasync"
+	"github.com/semelhq/semel/commerce/session"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/store"
+)
+
+// request is one request on its way.
+type request struct {
+	*Service
+	w      http.ResponseWriter
+	r      *http.Request
+	caller Caller
+	ids    []string        // of the address
+	status int             // of the answer, if there is no refusal
+	event  semel.Delivered // for the engine's
+}
+
+// answer identifies the caller, serves the request and writes the answer. It reports false if
+// somebody else has answered: whoever refused the body.
+func (q *request) answer(serve func(*request) (any, error), err error) bool {
+	var doc any
+	if err == nil {
+		err = q.identify()
+	}
+	if err == nil {
+		doc, err = serve(q)
+	}
+	switch {
+	case errors.Is(err, body.ErrRefused):
+		return false
+	case err != nil:
+		q.refuse(err)
+	case doc == nil:
+		q.event.Status = http.StatusNoContent
+		q.w.Header().Set("Cache-Control", "no-store")
+		q.w.WriteHeader(http.StatusNoContent)
+	default:
+		q.event.Status = q.status
+		problem.WriteAs(q.w, q.status, "application/json", doc)
+	}
+	return true
+}
+
+// identify finds the caller.
+func (q *request) identify() (err error) {
+	q.caller, err = q.opts.Identify(q.r)
+	if e, ok := errors.AsType[*semel.Error](err); err == nil && q.caller.Principal != "" || ok && e.Code == semel.CodeStoreUnavailable {
+		return err
+	}
+	challenge := "Bearer"
+	if q.opts.Challenge != nil && err != nil {
+		challenge = q.opts.Challenge(err)
+	}
+	q.w.Header().Set("WWW-Authenticate", challenge)
+	return &semel.Error{Code: door.CodeUnauthorized, Err: err}
+}
+
+// user is the user that a request is about: the caller, or one whom a caller names who acts for
+// users.
+func (q *request) user(named string) (string, error) {
+	switch {
+	case named == "" || named == q.caller.Principal:
+		return q.caller.Principal, nil
+	case !q.caller.acts():
+		return "", &semel.Error{Code: semel.CodeForbidden, Message: "the caller is another user, and lacks the right " + RightUsers}
+	case strings.Contains(named, store.ScopeMark) || semelhttp.DerivedPrincipal(named):
+		return "", invalid("the user has a name that no user can have")
+	}
+	return named, nil
+}
+
+// owner is the user whom the parameter user names. The address may have only that and others.
+func (q *request) owner(others ...string) (string, error) {
+	params := q.r.URL.Query()
+	for name, values := range params {
+		if name != "user" && !slices.Contains(others, name) || len(values) != 1 {
+			return "", invalid("the address has the parameter %.64q, which isn't known here, or twice", name)
+		}
+	}
+	return q.user(params.Get("user"))
+}
+
+// backEnd refuses a caller who doesn't act for users.
+func (q *request) backEnd() error {
+	if q.caller.acts() {
+		return nil
+	}
+	return &semel.Error{Code: semel.CodeForbidden, Message: "this needs the right " + RightUsers}
+}
+
+// maxValues bounds the values in a body: each takes many times its bytes to read. A cart may
+// have some 2,400 lines.
+const maxValues = 10_000
+
+// text reads the body: strict JSON in UTF-8, bounded.
+func (q *request) text() ([]byte, error) {
+	if !body.IsJSON(q.r.Header) {
+		q.w.Header().Set("Connection", "close") // rather than wait for the rest of the body
+		return nil, &semel.Error{Code: door.CodeUnsupportedMedia}
+	}
+	text, err := body.Read(q.w, q.r, q.opts.MaxBody)
+	switch {
+	case errors.Is(err, body.ErrTooLong):
+		return nil, &semel.Error{Code: door.CodeTooLarge}
+	case errors.Is(err, body.ErrRefused):
+		return nil, err
+	case err != nil:
+		return nil, &semel.Error{Code: door.CodeBodyUnreadable}
+	}
+	if n := jsonscan.Values(text); n > maxValues {
+		return nil, invalid("the body has %d members and items, more than %d", n, maxValues)
+	}
+	if err := canon.Check(text, canon.Exact); err != nil {
+		return nil, invalid("the body isn't strict JSON: %v", err)
+	}
+	return text, nil
+}
+
+// read reads the body into a struct. Names are exact, and others are refused: package json
+// takes USER for user, and so the last of both.
+func (q *request) read(into any) error {
+	text, err := q.text()
+	if err != nil {
+		return err
+	}
+	var known []string
+	for f := range reflect.TypeOf(into).Elem().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		known = append(known, name)
+	}
+	for name := range jsonscan.Members(text) {
+		if !slices.Contains(known, string(name)) {
+			return invalid("the body has the member %.64q, and may have %s", name, strings.Join(known, ", "))
+		}
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return invalid("the body isn't an object, or a member has another type")
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return &semel.Error{Code: semel.CodeInvalidCall, Message: fmt.Sprintf(format, args...)}
+}
+
+// checked makes what a package says of its arguments a refusal of the request: an error that
+// the engine doesn't have.
+func checked(err error) error {
+	if _, engines := errors.AsType[*semel.Error](err); err == nil || engines || errors.Is(err, rules.ErrMandateExpired) {
+		return err
+	}
+	return invalid("%s", strings.TrimPrefix(err.Error(), "commerce: "))
+}
+
+// missing is the refusal where the configuration lacks what the address needs.
+func missing(setting string) error {
+	return &semel.Error{Code: semel.CodeNotFound, Message: "the service has no " + setting}
+}
+
+// codeOf is the code of an error.
+func codeOf(err error) semel.Code {
+	switch {
+	case errors.Is(err, rules.ErrMandateExpired):
+		return door.CodeMandateExpired
+	case errors.Is(err, datasync.ErrVersion), errors.Is(err, datasync.ErrFull):
+		return door.CodeVersionDiffers
+	case errors.Is(err, datasync.ErrAhead):
+		return semel.CodeInvalidCall
+	}
+	return door.CodeOf(err)
+}
+
+// refuse writes an error as a problem. Nothing was executed, unless the problem says so.
+func (q *request) refuse(err error) {
+	m, _ := door.Lookup(codeOf(err))
+	p := semelhttp.Problem{Type: q.opts.TypeBase + string(m.Code), Code: m.Code, Title: m.Title, Status: m.Status, Detail: m.HTTPDetail()}
+	retry := m.Retry
+	e, ours := errors.AsType[*semel.Error](err)
+	switch {
+	case errors.Is(err, session.ErrSealed):
+		p.Detail = "The session's token can't be decrypted. Add the key that encrypted it to the service, or end the session."
+	case errors.Is(err, datasync.ErrAhead), errors.Is(err, datasync.ErrFull):
+		p.Detail = problem.Sentence(strings.TrimPrefix(err.Error(), "datasync: "))
+	case ours && e.Message != "" && m.Code != door.CodeInternal:
+		p.Detail = problem.Sentence(strings.TrimPrefix(e.Message, "datasync: ")) + " " + m.HTTPAction()
+		retry = max(retry, e.RetryAfter)
+	case ours:
+		retry = max(retry, e.RetryAfter)
+	}
+	if m.Code == semel.CodeInFlight {
+		retry = cmp.Or(retry, time.Second)
+	}
+	if retry > 0 {
+		p.Retryable, p.RetryAfter = true, problem.RetryAfter(q.w.Header(), retry)
+	}
+	door.SetEffect(q.w.Header(), m.Effect)
+	q.event.Code, q.event.Status, q.event.Err = m.Code, m.Status, err
+	problem.Write(q.w, p.Status, p)
+}
