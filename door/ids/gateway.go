@@ -34,6 +34,9 @@ type Options struct {
 	// Identify verifies who sends an HTTP request. Required for [Gateway.ServeHTTP],
 	// which lets nobody in without it. Its error is not shown.
 	Identify func(r *http.Request) (Caller, error)
+	// Admit says whether a command may run, before its handler gets it. Its error ends the
+	// command as a handler's would: mark it by [semel.Rejected]. Optional.
+	Admit func(ctx context.Context, x semel.Execution, d *Derivation) error
 	// StatusURL is the address of the commands. With "/" and an id it is that of the
 	// command's state. Defaults to "/v1/commands".
 	StatusURL string
@@ -182,6 +185,11 @@ func (g *Gateway) deliver(ctx context.Context, caller Caller, d *Derivation) (*R
 // execute runs the command, or finds its outcome.
 func (g *Gateway) execute(ctx context.Context, caller Caller, d *Derivation) (*Response, error) {
 	ans, err := g.engine.Do(ctx, d.Call(caller.Principal), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
+		if g.opts.Admit != nil {
+			if err := g.opts.Admit(ctx, x, d); err != nil {
+				return semel.Result{}, err
+			}
+		}
 		return g.run(ctx, x, d)
 	})
 	return g.respond(caller, d.Entry, &d.Command, &ans, err)

@@ -26,6 +26,12 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 		p.pass(w, r, "")
 		return
 	}
+	if p.opts.Admit != nil {
+		if why := p.opts.Admit(r, a); why != nil {
+			semelhttp.Refuted(r.Context(), "refused before anything was sent: "+string(why.Code), *why)
+			return
+		}
+	}
 	if p.ledger {
 		// A crash before this write leaves an attempt without an effect, which
 		// the operation may let run again. A crash after it leaves a started

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/semelhttp"
 )
@@ -117,6 +118,9 @@ type Options struct {
 	// Idempotency-Key of a payment gateway behind a route with a KeyTemplate. It replaces
 	// what the client sent there, and is not in the ledger. Defaults to none.
 	PassKey string
+	// Admit says whether a call may run, under its attempt and before the upstream gets it. After
+	// a refusal the next delivery asks again. Optional.
+	Admit func(r *http.Request, a *semel.Attempt) *semelhttp.Refusal
 	// Shadow configures ModeShadow.
 	Shadow ShadowOptions
 	// Attrs tell this proxy from others in the log lines of upstream calls that failed.
