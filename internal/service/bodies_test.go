@@ -115,7 +115,7 @@ func openDoors(t *testing.T) (s *running, as []string) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"evidence.key": string(keys.Text()), "secret": hookSecret, "token": "a token for handshakes", "hex": strings.Repeat("ab", 32), "schema": `{"properties":{"amount":{"minimum":1}}}`,
+		"evidence.key": string(keys.Text()), "secret": hookSecret, "token": "a token for handshakes", "hex": strings.Repeat("ab", 32), "session": base64.StdEncoding.EncodeToString(make([]byte, 32)), "schema": `{"properties":{"amount":{"minimum":1}}}`,
 		"base64": "whsec_" + base64.StdEncoding.EncodeToString([]byte(hookSecret)), "public": "whpk_" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
 		"commands.yaml": fmt.Sprintf("version: 1\ncommands: [{entity: order, action: ship, handler: {url: %q}}]\n", upstream.URL),
 	} {
@@ -126,7 +126,7 @@ func openDoors(t *testing.T) (s *running, as []string) {
 	var text strings.Builder
 	text.WriteString(`
 store: {url: "memory:"}
-auth: {default_tenant: acme, tokens: [{name: alice, tenant: acme, sha256: SUM, rights: ['*']}]}
+auth: {default_tenant: acme, tokens: [{name: alice, tenant: acme, sha256: SUM, rights: ['*', commerce.users]}]}
 operations: [{name: payments, on_failure: retry}, {name: default}, {name: messages}]
 commands:
   registry: DIR/commands.yaml
@@ -138,6 +138,8 @@ forrst:
   - {path: /forrst, upstream: UP, functions: [{name: pay, versions: [1.0.0], operation: payments, arguments: [{file: DIR/schema}]}]}
 a2a:
   - {path: /agent, upstream: UP, operation: messages}
+archive: {dir: DIR}
+commerce: {path: /commerce, session_key_files: [DIR/session], charge_url: UP, origin: shop, apply_url: UP, send_url: UP}
 routes:
   - {match: POST /pay, upstream: UP, operation: payments}
 webhooks:

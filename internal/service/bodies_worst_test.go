@@ -104,6 +104,9 @@ func worstBodies(t *testing.T, as []string) map[string]worstBody {
 	add := func(name, door, body string, header ...string) {
 		all[name] = worstBody{door: door, body: body, header: header}
 	}
+	count := func(name, door, body string, header ...string) {
+		all[name] = worstBody{door: door, body: body, header: header, counted: true}
+	}
 	for _, some := range []map[string]worstBody{hookBodies(t), apiBodies(as)} {
 		maps.Copy(all, some)
 	}
@@ -162,6 +165,22 @@ func worstBodies(t *testing.T, as []string) map[string]worstBody {
 	}
 	add("commands, members", "/v1/commands", repeat(250<<10, envelope+`"SEQ"},`, names, `}`), as...)
 
+	const mandates, entity = "/commerce/mandates", `{"entity":"user","id":"SEQ","version":1,"time":"2026-01-01T00:00:00Z","origin":"other","content":`
+	for made, v := range values(250 << 10) {
+		add("mandates, an intent, "+made, mandates, `{"intent":{"SEQ":`+v+`}}`, as...)
+		add("mandates, data, "+made, mandates, `{"intent":{"a":"SEQ"},"data":`+v+`}`, as...)
+	}
+	for made, v := range worst(500_000) {
+		add("mandates, a cart, "+made, mandates, `{"session":"SEQ","cart":`+v+`}`, as...)
+		add("mandates, only "+made, mandates, v, as...)
+		add("sessions, attributes, "+made, "/commerce/sessions", `{"device":"SEQ","attributes":`+v+`}`, as...)
+		add("entities, "+made, "/commerce/entities/user/changes", entity+v+`}`, as...)
+	}
+	add("mandates, lines", mandates, repeat(1<<20-512, `{"session":"SEQ","cart":{"currency":"USD","lines":[`, the(`{"variant":"a","quantity":1,"price":"1"}`), `]}}`), as...)
+	add("mandates, members", mandates, repeat(1<<20-512, `{"session":"SEQ",`, names, `}`), as...)
+	add("payments, members", "/commerce/payments", repeat(1<<20-512, `{"order":"SEQ",`, names, `}`), as...)
+	count("mandates, as many lines as can be", mandates, repeat(97_000, `{"session":"SEQ","cart":{"currency":"USD","lines":[`, the(`{"variant":"a","quantity":1,"price":"1"}`), `]}}`), as...)
+
 	keys := append([]string{"Idempotency-Key", "SEQ"}, as...)
 	for made, v := range values(1 << 20) {
 		add("route, "+made, "/pay", v, keys...)
@@ -177,9 +196,6 @@ func worstBodies(t *testing.T, as []string) map[string]worstBody {
 	add("route, headers of parts", "/pay", repeated(1<<20, "", "--b\r\n", func(i int) string { return short(3, i%300_000) + ":\r\n" }, "\r\n--b--"), parts...)
 	add("route, parts with headers", "/pay", repeated(1<<20, "", "", the("--b\r\n"+strings.Repeat("A:\r\n", 250)+"\r\n\r\n"), "--b--"), parts...)
 	add("route, a long part", "/pay", repeated(1<<20, "", "--b\r\n\r\n", the("\r\n--a"), "\r\n--b--"), parts...)
-	count := func(name, door, body string, header ...string) {
-		all[name] = worstBody{door: door, body: body, header: header, counted: true}
-	}
 	count("inbox, as many recipients as can be", "/inbox", activity("proto.example")+`"object":"x","to":[`+strings.Repeat(`"https://a.example/u",`, 999)+`"https://b.example"]}`, kinds...)
 	count("route, as many parts as can be", "/pay", strings.Repeat("--b\r\n"+strings.Repeat("A:\r\n", 20)+"\r\n\r\n", 1000)+"--b--", parts...)
 	count("route, as many pairs as can be", "/pay", strings.Repeat("a&", 1000), form...)

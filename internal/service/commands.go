@@ -1,14 +1,17 @@
 package service
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/ids"
 	"github.com/semelhq/semel/internal/service/api"
+	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/service/config"
 )
 
@@ -56,8 +59,23 @@ func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
 			return nil, fmt.Errorf("%s is archived before it is purged, and no archive is configured: write archive: {dir: ./semel-archive}, or archive: false in the command", c.Name())
 		}
 	}
+	mandates := g.cfg.Commerce.Mandates()
+	for command := range mandates {
+		entity, action, _ := strings.Cut(command, ".")
+		if _, ok := reg.Lookup(entity, action); !ok {
+			return nil, fmt.Errorf("there is no command %s, which needs a mandate by commerce.commands", command)
+		}
+	}
 	return ids.New(s.engine, ids.Options{
 		Registry: reg, StatusURL: commandsPath,
+		Admit: func(ctx context.Context, x semel.Execution, d *ids.Derivation) error {
+			argument, needs := mandates[d.Command.Intent.Name()]
+			if !needs {
+				return nil
+			}
+			id, _ := jsonscan.Text(jsonscan.Member(d.Command.Args, argument))
+			return g.underMandate(ctx, x, d.Command.TenantID, d.Principal, id)
+		},
 		Identify: func(r *http.Request) (ids.Caller, error) {
 			id, err := g.auth.Known(r)
 			return ids.Caller{Tenant: id.Tenant, Principal: id.Principal, Rights: id.Rights}, err

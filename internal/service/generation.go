@@ -37,6 +37,7 @@ type generation struct {
 	proxies    []*semelproxy.Proxy
 	routes     routing
 	doors      []doorway
+	mandates   *mandates // nil without commerce
 
 	inFlight sync.WaitGroup
 }
@@ -106,6 +107,9 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 	opts.PreserveHost, opts.Transport.Fresh = semelproxy.HostRule(route.PreserveHost), route.FreshConnections
 	opts.PassKey = route.PassKey
 	opts.Attrs = []slog.Attr{slog.String("route", route.Match)}
+	if route.RequiresMandate != "" {
+		g.mandates.require(g, &opts, route.RequiresMandate)
+	}
 	if upstream.Scheme == "h2c" {
 		http := *upstream
 		http.Scheme = "http"

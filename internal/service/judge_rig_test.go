@@ -167,7 +167,7 @@ func doorsWith(t *testing.T, upstream string, p *program, timeout time.Duration,
 		t.Fatal(err)
 	}
 	token, sum := auth.NewToken()
-	s := start(t, write(t, strings.NewReplacer("UP", upstream, "TIMEOUT", timeout.String()+setting, "SUM", sum, "POLICY", policy,
+	s := start(t, write(t, strings.NewReplacer("UP", upstream, "TIMEOUT", timeout.String()+setting, "BARE", timeout.String(), "ARCHIVE", dir, "SUM", sum, "POLICY", policy,
 		"NAMED", timeout.String()+", answers: {not_executed: [503, 504], unknown: [500, 403], final: [419]}",
 		"SECRET", file("secret", secret), "KEYS", file("evidence.key", string(keys.Text())),
 		"REGISTRY", file("commands.yaml", strings.NewReplacer("UP", upstream, "TIMEOUT", timeout.String()+setting, "POLICY", policy).Replace(`
@@ -178,6 +178,8 @@ commands:
 `))).Replace(`
 store: {url: "memory:"}
 auth: {default_tenant: acme, tokens: [{name: alice, tenant: acme, sha256: SUM, rights: [pay]}]}
+archive: {dir: ARCHIVE}
+commerce: {path: /commerce, charge_url: UP, timeout: BARE}
 limits: {shutdown_grace: 1s}
 operations: [{name: chargePOLICY}, {name: money, financial: true, archive: falsePOLICY}, {name: namedPOLICY}, {name: functionsPOLICY}, {name: messagesPOLICY}]
 routes:
@@ -280,6 +282,9 @@ evidence: {key_file: KEYS}
 			}
 			return v
 		}, runs: again(judge.Aborted)},
+		{name: "a payment of commerce", money: true, words: true, deliver: func(t *testing.T, call string) (int, http.Header) {
+			return post(t, "/commerce/payments", fmt.Sprintf(`{"order":%q,"amount":1,"currency":"USD","intent_at":%d}`, call, time.Now().Unix()/3600*3600))
+		}, verdict: unproved(judge.Completed), runs: again(judge.Aborted)}, // an answer without a transaction proves nothing
 		{name: "an agent", deliver: func(t *testing.T, call string) (int, http.Header) {
 			return post(t, "/agent/message:send", `{"message":{"messageId":"`+call+`","role":"ROLE_USER","parts":[{"text":"pay"}]}}`)
 		}, verdict: func(_ int, v judge.Verdict) judge.Verdict {

@@ -50,6 +50,8 @@ type Config struct {
 	Webhooks []Webhook `json:"webhooks,omitempty"`
 	// Inboxes for the activities of servers that speak ActivityPub.
 	ActivityPub []ActivityPub `json:"activitypub,omitempty"`
+	// Sessions, mandates, payments and shared data, for back ends that speak HTTP.
+	Commerce Commerce `json:"commerce,omitzero"`
 	// Where records go before they are purged.
 	Archive Archive `json:"archive,omitzero"`
 	// The tamper-evident log of what happened to calls.

@@ -48,6 +48,7 @@ func diff(path string, a, b reflect.Value) []string {
 // opened.
 var bound = []string{
 	"listen.", "admin.", "store.", "archive.", "evidence.", "dispatch.", "purge.", "metrics.", "traces.",
+	"commerce.apply_url", "commerce.charge_url", // they decide whether entities have a destination, and payments an archive
 	"commands.whatsapp.path", // it decides whether messages have a destination
 	"limits.header_bytes", "limits.read_header_timeout", "limits.read_timeout", "limits.idle_timeout",
 	"limits.connections", "limits.rate",

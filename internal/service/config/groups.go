@@ -98,6 +98,8 @@ type Selection struct {
 	PassKey string `json:"pass_key,omitzero" format:"header"`
 	// Where the number of a call is, in the form of key_from. Required if the operation is sequenced.
 	Sequence string `json:"sequence,omitzero"`
+	// Where the id of a mandate is, in the form of key_from. A call runs only while that mandate is valid; needs commerce. It belongs to the user in the attribute user_id, or else to the caller.
+	RequiresMandate string `json:"requires_mandate,omitzero"`
 	// The parts of a JSON body that are compared. A change of these makes conflicts of deliveries of earlier calls.
 	Fingerprint Fingerprint `json:"fingerprint,omitzero"`
 	// Attributes that are kept with the record, by which people find it. Each is selected as in key_from, or by answer:/POINTER from the answer. Those of the operation come on top.

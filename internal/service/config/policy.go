@@ -82,10 +82,10 @@ func (c *Config) Guarded(r Route) semelhttp.Route {
 	return rt
 }
 
-// Archives reports whether there may be records for the archive: of an operation, or of a
-// command, which its registry declares.
+// Archives reports whether there may be records for the archive: of an operation, of a payment,
+// or of a command, which its registry declares.
 func (c *Config) Archives() bool {
-	return c.Commands.Registry != "" && c.Archive.configured || slices.ContainsFunc(c.Operations, func(op Operation) bool { return op.Archive })
+	return c.Commerce.ChargeURL != "" || c.Commands.Registry != "" && c.Archive.configured || slices.ContainsFunc(c.Operations, func(op Operation) bool { return op.Archive })
 }
 
 // KeepsEvidence reports whether any operation, or a door that accepts events and activities, keeps evidence.

@@ -1,0 +1,200 @@
+package service
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	model "github.com/semelhq/semel/commerce"
+	"github.com/semelhq/semel/commerce/datasync"
+	"github.com/semelhq/semel/commerce/session"
+	"github.com/semelhq/semel/dispatch"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/commerce"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/door/semelproxy"
+	"github.com/semelhq/semel/internal/service/auth"
+	"github.com/semelhq/semel/internal/service/config"
+	"github.com/semelhq/semel/safehttp"
+)
+
+// commerceDoor opens the door of the map's patterns. It has the rules of ownAPI.
+func (s *Server) commerceDoor(g *generation) error {
+	c := &g.cfg.Commerce
+	if !c.On() {
+		return nil
+	}
+	keys, err := c.Keyring()
+	if err != nil {
+		return at("commerce.session_key_files", err)
+	}
+	b := &backEnd{transport: safehttp.Direct(nil), timeout: time.Duration(c.Timeout), trace: s.engine.Internal().Trace}
+	if b.secrets, err = c.Secrets(); err != nil {
+		return at("commerce.secret_files", err)
+	}
+	opts := commerce.Options{
+		Path: c.Path, Identify: g.shopper, Challenge: auth.Challenge, Keys: keys, Origin: c.Origin, TypeBase: problemsPath,
+		SessionLifetime: time.Duration(c.SessionLifetime), CartLifetime: time.Duration(c.CartLifetime), IntentLifetime: time.Duration(c.IntentLifetime),
+	}
+	b.configure(&opts, c)
+	service, err := commerce.New(s.engine, opts)
+	if err != nil {
+		return at("commerce", err)
+	}
+	g.mandates = &mandates{service}
+	below := c.Path + "/"
+	way := doorway{
+		Handler: s.ownAPI(service), name: commerce.Name, setting: "commerce", form: true, paths: []string{c.Path}, serves: func(path string) bool { return strings.HasPrefix(path, below) },
+		declares: service.Declares, close: b.transport.CloseIdleConnections,
+	}
+	if to := service.Destination(); to != "" {
+		way.accepts = &accepted{
+			destination: to, operations: []string{"semel.datasync/" + to}, work: service.Work,
+			limits: dispatch.Destination{Timeout: 2*b.timeout + acceptedExtra, MinBackoff: messageMinBackoff}, // an entity is applied, and sent
+		}
+	}
+	g.doors = append(g.doors, way)
+	return nil
+}
+
+// shopper is who calls: somebody verified, always.
+func (g *generation) shopper(r *http.Request) (commerce.Caller, error) {
+	id, err := g.auth.Known(r)
+	if errors.Is(err, auth.ErrUnavailable) {
+		err = &semel.Error{Code: semel.CodeStoreUnavailable, Err: err}
+	}
+	return commerce.Caller{Tenant: id.Tenant, Principal: id.Principal, Rights: id.Rights}, err
+}
+
+// mandates are those that other doors require.
+type mandates struct{ *commerce.Service }
+
+// underMandate refuses a command whose user has no valid mandate with this id.
+func (g *generation) underMandate(ctx context.Context, x semel.Execution, tenant, user, id string) error {
+	switch code := g.mandates.Admit(ctx, x, commerce.Caller{Tenant: tenant, Principal: user}, user, id); code {
+	case "":
+		return nil
+	case door.CodeMandateExpired:
+		return semel.Rejected(string(code), model.ErrMandateExpired)
+	default:
+		return semel.Aborted(&semel.Error{Code: code})
+	}
+}
+
+// require has a route keep the id of the mandate with the record of each call, and refuse calls
+// with a mandate that is over.
+func (m *mandates) require(g *generation, p *semelproxy.Options, from string) {
+	p.Route.Attributes = maps.Clone(p.Route.Attributes)
+	if p.Route.Attributes == nil {
+		p.Route.Attributes = map[string]string{}
+	}
+	p.Route.Attributes[commerce.AttributeMandate] = from
+	p.Admit = func(r *http.Request, a *semel.Attempt) *semelhttp.Refusal {
+		who, _ := g.shopper(r) // nobody, if they aren't verified: such a caller has no mandate
+		kept := a.Record().Attributes
+		code := m.Admit(r.Context(), a, who, kept[model.AttributeUser], kept[commerce.AttributeMandate])
+		if code == "" {
+			return nil
+		}
+		why := semelhttp.RefusalOf(code, "")
+		return &why
+	}
+}
+
+// backEnd is the program behind the door. It gets posts by Standard Webhooks. Its addresses are
+// the operator's; no caller can choose them.
+type backEnd struct {
+	transport *http.Transport
+	timeout   time.Duration
+	secrets   []string
+	trace     func(ctx context.Context) string
+}
+
+// configure has the door ask the back end where the configuration says.
+func (b *backEnd) configure(opts *commerce.Options, c *config.Commerce) {
+	if c.TokenURL != "" {
+		opts.Token = func(ctx context.Context, s session.Session) ([]byte, error) {
+			var made struct{ Token string }
+			err := b.post(ctx, c.TokenURL, s.Tenant, s.ID, map[string]any{"session_id": s.ID, "user": s.User, "device": s.Device, "started_at": s.StartedAt, "expires_at": s.ExpiresAt}, &made)
+			return []byte(made.Token), err
+		}
+	}
+	if c.ChargeURL != "" {
+		opts.Charge = func(ctx context.Context, p model.Charge) (done model.Charged, err error) {
+			ask := map[string]any{"order": p.Order, "amount": p.Amount, "currency": p.Currency, "user": p.Buyer.User, "reference": p.Reference, "idempotency_key": p.Key, "mandate": p.Mandate, "signed": string(p.Signed)}
+			return done, charging(b.post(ctx, c.ChargeURL, p.Buyer.Tenant, p.Key, ask, &done))
+		}
+	}
+	if c.ReconcileURL != "" {
+		opts.Ask = func(ctx context.Context, key string) (t model.Told, err error) {
+			var said struct {
+				TransactionID string `json:"transaction_id"`
+				Refused       bool   `json:"refused"`
+			}
+			err = b.post(ctx, c.ReconcileURL, "", key, map[string]any{"idempotency_key": key}, &said)
+			t.Refused, t.Charged.TransactionID = said.Refused, said.TransactionID
+			return t, err
+		}
+	}
+	if c.ApplyURL != "" {
+		opts.Apply = func(ctx context.Context, s datasync.State) error {
+			return b.post(ctx, c.ApplyURL, s.Tenant, fmt.Sprint(s.Entity, ":", s.ID, ":", s.Version, ":", s.Sequence), commerce.StateOf(s), nil)
+		}
+		opts.Send = func(ctx context.Context, ch datasync.Change) error {
+			return b.post(ctx, c.SendURL, ch.Tenant, ch.Key(), ch, nil)
+		}
+	}
+}
+
+// charging says what the error of a post proves about a charge.
+func charging(err error) error {
+	if err == nil {
+		return nil
+	}
+	found := dispatch.FindingOf(err)
+	why := errors.New(found.Why())
+	switch found.Verdict {
+	case judge.Rejected:
+		return semel.Rejected("declined", why)
+	case judge.Aborted:
+		return semel.Aborted(why)
+	case judge.Failed:
+		return semel.Failure(why)
+	}
+	return semel.Unknown(why)
+}
+
+// money are the answers that mean something else where money moves, see package judge.
+var money = judge.Answers{Final: []string{"402"}, Unknown: []string{"403"}}
+
+// post posts one thing once, under a key that is the same in all tries, and reads the answer.
+func (b *backEnd) post(ctx context.Context, url, tenant, key string, what, answer any) error {
+	payload, err := json.Marshal(what)
+	if err != nil {
+		return err
+	}
+	opts := dispatch.HTTPOptions{URL: url, Secrets: b.secrets, Header: http.Header{"Idempotency-Key": {key}}, Trace: b.trace, Answers: money, Transport: b.transport}
+	if answer != nil {
+		opts.Check = func(_ *http.Response, text []byte) error { return json.Unmarshal(text, answer) }
+	}
+	sender, err := dispatch.HTTP(opts)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	id := sha256.Sum256([]byte(url + " " + tenant + " " + key))
+	return sender.Deliver(ctx, dispatch.Delivery{
+		Message: &semel.Message{ID: "msg_" + base64.RawURLEncoding.EncodeToString(id[:]), ContentType: "application/json", Payload: payload},
+		Call:    semel.ID{Tenant: tenant, Operation: commerce.Name},
+	})
+}
