@@ -209,31 +209,27 @@ func (m *Manager) End(ctx context.Context, s Session, who, reason string) error 
 	return errTooFast
 }
 
-// List returns a user's active sessions on all devices, without their tokens. The store must
-// be able to list records ([store.Searcher]); one that indexes them in the background may
-// leave out a session that began a moment ago.
-func (m *Manager) List(ctx context.Context, tenant, user string) ([]Session, error) {
+// List returns a user's active sessions on all devices, without their tokens, a page at a time:
+// begin with an empty cursor, and go on with next until that is empty. The store must be able to
+// list records ([store.Searcher]); one that indexes them in the background may leave out
+// a session that began a moment ago.
+func (m *Manager) List(ctx context.Context, tenant, user, cursor string) (list []Session, next string, err error) {
+	if user == "" {
+		return nil, "", nil // the empty user selects all
+	}
 	now, err := m.engine.Internal().Store().Now(ctx)
 	if err != nil {
-		return nil, &semel.Error{Code: semel.CodeStoreUnavailable, Err: err}
+		return nil, "", &semel.Error{Code: semel.CodeStoreUnavailable, Err: err}
 	}
-	var list []Session
-	q := store.Query{Tenant: &tenant, Principal: user, Operation: m.opts.Name, State: semel.Completed, Limit: store.MaxSearchLimit}
-	for more := user != ""; more; more = q.Cursor != "" { // the empty user selects all
-		page, err := m.engine.Search(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		q.Cursor = page.Next
-		for i := range page.Records {
-			rec := &page.Records[i]
-			device, err := url.QueryUnescape(rec.ID.Key[strings.LastIndexByte(rec.ID.Key, ':')+1:])
-			if s := m.of(Owner{tenant, user, device}, rec); err == nil && now.Time().Before(s.ExpiresAt) {
-				list = append(list, s)
-			}
+	page, err := m.engine.Search(ctx, store.Query{Tenant: &tenant, Principal: user, Operation: m.opts.Name, State: semel.Completed, Cursor: cursor})
+	for i := range page.Records {
+		rec := &page.Records[i]
+		device, err := url.QueryUnescape(rec.ID.Key[strings.LastIndexByte(rec.ID.Key, ':')+1:])
+		if s := m.of(Owner{tenant, user, device}, rec); err == nil && now.Time().Before(s.ExpiresAt) {
+			list = append(list, s)
 		}
 	}
-	return list, nil
+	return list, page.Next, err
 }
 
 // of is the session of a record, without its token.

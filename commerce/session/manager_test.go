@@ -518,3 +518,46 @@ func TestRefusals(t *testing.T) {
 type keeper struct{ semel.Store }
 
 func (keeper) Extras() store.Extras { return store.Extras{} }
+
+// TestListOfSessions: a user sees their own active sessions, a page at a time, and no tokens.
+func TestListOfSessions(t *testing.T) {
+	m, c := node(t, memstore.New(), session.Options{}), tokens{}
+	want := map[string]bool{}
+	for i := range 60 {
+		o := phone
+		o.Device = fmt.Sprintf("device %d: 100%%", i)
+		s, err := m.Login(t.Context(), c.login(o))
+		must(t, err)
+		if i == 0 {
+			must(t, m.End(t.Context(), s, "u1", "logout"))
+			continue
+		}
+		want[s.ID+s.Device] = true
+	}
+	other := phone
+	other.User = "u2"
+	_, err := m.Login(t.Context(), c.login(other))
+	must(t, err)
+	pages, cursor := 0, ""
+	for more := true; more; more = cursor != "" {
+		var list []session.Session
+		list, cursor, err = m.List(t.Context(), "shop", "u1", cursor)
+		must(t, err)
+		if len(list) > store.DefaultSearchLimit {
+			t.Errorf("a page has %d sessions", len(list))
+		}
+		for _, s := range list {
+			if !want[s.ID+s.Device] || s.Token != nil {
+				t.Errorf("the list has %+v", s)
+			}
+			delete(want, s.ID+s.Device)
+		}
+		pages++
+	}
+	if len(want) > 0 || pages != 2 {
+		t.Errorf("%d pages lack %v", pages, want)
+	}
+	if list, _, err := m.List(t.Context(), "shop", "", ""); len(list) > 0 || err != nil {
+		t.Errorf("nobody has %v, %v", list, err)
+	}
+}

@@ -1,6 +1,7 @@
 package commerce
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 
@@ -11,9 +12,8 @@ import (
 // State is the state of an entity, or of one version of it, as callers and the program that
 // applies it get it.
 type State struct {
-	Entity  string `json:"entity"`
-	ID      string `json:"id"`
-	Version int64  `json:"version"`
+	datasync.Ref
+	Version int64 `json:"version"`
 	// Sequence rises with every state on this side: write if yours is lower.
 	Sequence int64 `json:"sequence"`
 	// Content is that of the change that has won, or arrived first.
@@ -25,22 +25,19 @@ type State struct {
 
 // StateOf describes a state.
 func StateOf(s datasync.State) State {
-	return State{s.Entity, s.ID, s.Version, s.Sequence, s.Changes[0].Content, s.Contested(), s.Changes}
+	return State{s.Ref, s.Version, s.Sequence, s.Changes[0].Content, s.Contested(), s.Changes}
+}
+
+func described(s datasync.State, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return StateOf(s), nil
 }
 
 // ref is the entity that the address names. Only who acts for users may know of it.
 func (q *request) ref() (datasync.Ref, error) {
-	if err := q.backEnd(); err != nil {
-		return datasync.Ref{}, err
-	}
-	if q.replica == nil {
-		return datasync.Ref{}, missing("entities")
-	}
-	r := datasync.Ref{Tenant: q.caller.Tenant, Entity: q.ids[0]}
-	if len(q.ids) > 1 {
-		r.ID = q.ids[1]
-	}
-	return r, nil
+	return datasync.Ref{Tenant: q.caller.Tenant, Entity: q.r.PathValue("entity"), ID: q.r.PathValue("id")}, q.backEnd()
 }
 
 // putEntity makes a version (MAP-SYNC.1 to MAP-SYNC.3).
@@ -56,11 +53,7 @@ func (q *request) putEntity() (any, error) {
 	if err := q.read(&in); err != nil {
 		return nil, err
 	}
-	s, err := q.replica.Put(q.r.Context(), ref, in.Version, in.Content)
-	if err != nil {
-		return nil, err
-	}
-	return StateOf(s), nil
+	return described(q.replica.Put(q.r.Context(), ref, in.Version, in.Content))
 }
 
 // getEntity returns the newest state, or that of the version in the parameter.
@@ -72,17 +65,11 @@ func (q *request) getEntity() (any, error) {
 	if _, err := q.owner("version"); err != nil {
 		return nil, err
 	}
-	var version int64
-	if text := q.r.URL.Query().Get("version"); text != "" {
-		if version, err = strconv.ParseInt(text, 10, 64); err != nil || version < 1 {
-			return nil, invalid("the version is a whole number from 1")
-		}
+	version, err := strconv.ParseInt(cmp.Or(q.r.URL.Query().Get("version"), "0"), 10, 64)
+	if err != nil || version < 0 {
+		return nil, invalid("the version is a whole number from 1")
 	}
-	s, err := q.replica.Get(q.r.Context(), ref, version)
-	if err != nil {
-		return nil, err
-	}
-	return StateOf(s), nil
+	return described(q.replica.Get(q.r.Context(), ref, version))
 }
 
 // takeChange takes a change from the other side. Whatever the outcome, the other side need not
@@ -97,9 +84,6 @@ func (q *request) takeChange() (any, error) {
 		return nil, err
 	}
 	c, err := datasync.ParseChange(ref.Tenant, text)
-	if err == nil && c.Entity != ref.Entity {
-		err = invalid("the change is of the entity %.64q", c.Entity)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +92,5 @@ func (q *request) takeChange() (any, error) {
 		return nil, err
 	}
 	q.event.ID = semel.ID{Operation: "semel.datasync/" + q.replica.Destination()}
-	return struct {
-		Outcome datasync.Outcome `json:"outcome"`
-	}{outcome}, nil
+	return map[string]datasync.Outcome{"outcome": outcome}, nil
 }

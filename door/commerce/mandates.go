@@ -27,7 +27,10 @@ type mandateDocument struct {
 }
 
 func mandate(user string, m rules.Mandate) mandateDocument {
-	return mandateDocument{m.ID, user, m.Session, m.Hash, m.ExpiresAt.UTC(), document(m.Data)}
+	if len(m.Data) > 0 && !json.Valid(m.Data) { // of a Go program on the same store
+		m.Data, _ = json.Marshal(string(m.Data))
+	}
+	return mandateDocument{m.ID, user, m.Session, m.Hash, m.ExpiresAt.UTC(), m.Data}
 }
 
 // makeMandate makes the mandate of a cart in a session, or of an intent, or returns the
@@ -85,7 +88,7 @@ func (q *request) getMandate() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := q.mandates.Find(q.r.Context(), b, q.ids[0])
+	m, err := q.mandates.Find(q.r.Context(), b, q.r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +101,7 @@ func (q *request) endMandate() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = q.mandates.End(q.r.Context(), b, q.ids[0], q.caller.Principal, q.r.URL.Query().Get("reason"))
+	err = q.mandates.End(q.r.Context(), b, q.r.PathValue("id"), q.caller.Principal, q.r.URL.Query().Get("reason"))
 	if errors.Is(err, rules.ErrMandateExpired) || errors.Is(err, semel.ErrNotFound) {
 		err = nil
 	}

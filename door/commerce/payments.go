@@ -60,9 +60,6 @@ func (q *request) pay() (any, error) {
 		IntentAt int64  `json:"intent_at"`
 		Mandate  string `json:"mandate"`
 	}
-	if q.payments == nil {
-		return nil, missing("payments")
-	}
 	if err := q.read(&in); err != nil {
 		return nil, err
 	}
@@ -102,28 +99,16 @@ func unpaid(ans *semel.Answer, err error) error {
 	return err
 }
 
-// getPayment says how far a payment has got.
+// getPayment says how far the payment that the address names has got, if it is the caller's to see.
 func (q *request) getPayment() (any, error) {
 	if _, err := q.owner(); err != nil {
 		return nil, err
 	}
-	rec, err := q.findPayment()
-	if err != nil {
-		return nil, err
-	}
-	return payment(&rec), nil
-}
-
-// findPayment finds the payment that the address names, if it is the caller's to see.
-func (q *request) findPayment() (semel.Record, error) {
-	if q.payments == nil {
-		return semel.Record{}, missing("payments")
-	}
-	rec, err := q.payments.Find(q.r.Context(), q.caller.Tenant, q.ids[0])
+	rec, err := q.payments.Find(q.r.Context(), q.caller.Tenant, q.r.PathValue("id"))
 	if err == nil && !q.caller.acts() && rec.Attributes[rules.AttributeUser] != q.caller.Principal {
 		err = semel.ErrNotFound
 	}
-	return rec, err
+	return payment(&rec), err
 }
 
 // reconcile settles a held payment by a report of the gateway, such as a webhook (MAP-PAY.2).
@@ -141,19 +126,12 @@ func (q *request) reconcile() (any, error) {
 	if (in.TransactionID == "") != in.Refused {
 		return nil, invalid("say transaction_id if the buyer was charged, or refused: true")
 	}
-	if _, err := q.findPayment(); err != nil {
-		return nil, err
-	}
-	told := rules.Told{Reference: q.ids[0], Refused: in.Refused, Charged: rules.Charged{TransactionID: in.TransactionID}}
+	told := rules.Told{Reference: q.r.PathValue("id"), Refused: in.Refused, Charged: rules.Charged{TransactionID: in.TransactionID}}
 	switch err := q.payments.Tell(q.r.Context(), q.caller.Tenant, told); {
 	case errors.Is(err, semel.ErrConflict):
 		return nil, &semel.Error{Code: semel.CodeAlreadyEnded, Message: "the payment was recorded otherwise: somebody has to look"}
 	case err != nil:
 		return nil, checked(err)
 	}
-	rec, err := q.findPayment()
-	if err != nil {
-		return nil, err
-	}
-	return payment(&rec), nil
+	return q.getPayment()
 }

@@ -30,18 +30,15 @@ type request struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	caller Caller
-	ids    []string        // of the address
 	status int             // of the answer, if there is no refusal
 	event  semel.Delivered // for the engine's
 }
 
 // answer identifies the caller, serves the request and writes the answer. It reports false if
 // somebody else has answered: whoever refused the body.
-func (q *request) answer(serve func(*request) (any, error), err error) bool {
+func (q *request) answer(serve func(*request) (any, error)) bool {
 	var doc any
-	if err == nil {
-		err = q.identify()
-	}
+	err := q.identify()
 	if err == nil {
 		doc, err = serve(q)
 	}
@@ -82,7 +79,7 @@ func (q *request) user(named string) (string, error) {
 	case named == "" || named == q.caller.Principal:
 		return q.caller.Principal, nil
 	case !q.caller.acts():
-		return "", &semel.Error{Code: semel.CodeForbidden, Message: "the caller is another user, and lacks the right " + RightUsers}
+		return "", q.backEnd()
 	case strings.Contains(named, store.ScopeMark) || semelhttp.DerivedPrincipal(named):
 		return "", invalid("the user has a name that no user can have")
 	}
@@ -108,9 +105,12 @@ func (q *request) backEnd() error {
 	return &semel.Error{Code: semel.CodeForbidden, Message: "this needs the right " + RightUsers}
 }
 
-// maxValues bounds the values in a body: each takes many times its bytes to read. A cart may
-// have some 2,400 lines.
-const maxValues = 10_000
+// The bounds of a body. Each value in it takes many times its bytes to read; a cart may have some
+// 2,400 lines.
+const (
+	maxBody   = 1 << 20
+	maxValues = 10_000
+)
 
 // text reads the body: strict JSON in UTF-8, bounded.
 func (q *request) text() ([]byte, error) {
@@ -118,7 +118,7 @@ func (q *request) text() ([]byte, error) {
 		q.w.Header().Set("Connection", "close") // rather than wait for the rest of the body
 		return nil, &semel.Error{Code: door.CodeUnsupportedMedia}
 	}
-	text, err := body.Read(q.w, q.r, q.opts.MaxBody)
+	text, err := body.Read(q.w, q.r, maxBody)
 	switch {
 	case errors.Is(err, body.ErrTooLong):
 		return nil, &semel.Error{Code: door.CodeTooLarge}
@@ -169,42 +169,37 @@ func checked(err error) error {
 	if _, engines := errors.AsType[*semel.Error](err); err == nil || engines || errors.Is(err, rules.ErrMandateExpired) {
 		return err
 	}
-	return invalid("%s", strings.TrimPrefix(err.Error(), "commerce: "))
+	return invalid("%s", err)
 }
 
-// missing is the refusal where the configuration lacks what the address needs.
-func missing(setting string) error {
-	return &semel.Error{Code: semel.CodeNotFound, Message: "the service has no " + setting}
-}
-
-// codeOf is the code of an error.
-func codeOf(err error) semel.Code {
-	switch {
+// coded has the code of an error, and words for callers; without words, those of the table.
+func coded(err error) (code semel.Code, words string) {
+	switch e, _ := errors.AsType[*semel.Error](err); {
+	case errors.Is(err, session.ErrSealed):
+		return door.CodeInternal, "The session's token can't be decrypted. Add the key that encrypted it to the service, or end the session."
 	case errors.Is(err, rules.ErrMandateExpired):
-		return door.CodeMandateExpired
+		return door.CodeMandateExpired, ""
 	case errors.Is(err, datasync.ErrVersion), errors.Is(err, datasync.ErrFull):
-		return door.CodeVersionDiffers
+		return door.CodeVersionDiffers, err.Error()
 	case errors.Is(err, datasync.ErrAhead):
-		return semel.CodeInvalidCall
+		return semel.CodeInvalidCall, err.Error()
+	case e != nil && e.Code != door.CodeInternal:
+		words = e.Message
 	}
-	return door.CodeOf(err)
+	return door.CodeOf(err), words
 }
 
 // refuse writes an error as a problem. Nothing was executed, unless the problem says so.
 func (q *request) refuse(err error) {
-	m, _ := door.Lookup(codeOf(err))
+	code, words := coded(err)
+	m, _ := door.Lookup(code)
 	p := semelhttp.Problem{Type: q.opts.TypeBase + string(m.Code), Code: m.Code, Title: m.Title, Status: m.Status, Detail: m.HTTPDetail()}
+	if words != "" {
+		words = strings.TrimPrefix(strings.TrimPrefix(words, "datasync: "), "commerce: ")
+		p.Detail = strings.TrimSpace(problem.Sentence(words) + " " + m.HTTPAction())
+	}
 	retry := m.Retry
-	e, ours := errors.AsType[*semel.Error](err)
-	switch {
-	case errors.Is(err, session.ErrSealed):
-		p.Detail = "The session's token can't be decrypted. Add the key that encrypted it to the service, or end the session."
-	case errors.Is(err, datasync.ErrAhead), errors.Is(err, datasync.ErrFull):
-		p.Detail = problem.Sentence(strings.TrimPrefix(err.Error(), "datasync: "))
-	case ours && e.Message != "" && m.Code != door.CodeInternal:
-		p.Detail = problem.Sentence(strings.TrimPrefix(e.Message, "datasync: ")) + " " + m.HTTPAction()
-		retry = max(retry, e.RetryAfter)
-	case ours:
+	if e, ok := errors.AsType[*semel.Error](err); ok {
 		retry = max(retry, e.RetryAfter)
 	}
 	if m.Code == semel.CodeInFlight {

@@ -3,10 +3,8 @@ package commerce
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -25,9 +23,6 @@ const Name = "commerce"
 // RightUsers is the right of a caller who acts for users, such as a back end: to name a user,
 // to settle payments, and to read and write entities.
 const RightUsers = "commerce.users"
-
-// DefaultMaxBody is the default of [Options].MaxBody.
-const DefaultMaxBody = 1 << 20
 
 // Caller is the verified sender of a request.
 type Caller struct {
@@ -62,8 +57,6 @@ type Options struct {
 	Origin string
 	Apply  func(ctx context.Context, s datasync.State) error
 	Send   func(ctx context.Context, c datasync.Change) error
-	// MaxBody bounds request bodies, in bytes. Defaults to [DefaultMaxBody].
-	MaxBody int64
 	// TypeBase precedes the code in the type of a problem. Defaults to "/problems/".
 	TypeBase string
 }
@@ -76,6 +69,7 @@ type Service struct {
 	mandates *rules.Mandates
 	payments *rules.Payments   // nil: there are none
 	replica  *datasync.Replica // nil: there are none
+	mux      http.ServeMux
 }
 
 // New makes a service and registers the operations of its packages with the engine.
@@ -84,34 +78,27 @@ func New(engine *semel.Engine, opts Options) (*Service, error) {
 		return nil, errors.New("commerce: Identify or Path is missing")
 	}
 	opts.Path = strings.TrimSuffix(opts.Path, "/")
-	opts.MaxBody, opts.TypeBase = cmp.Or(opts.MaxBody, DefaultMaxBody), cmp.Or(opts.TypeBase, "/problems/")
+	opts.TypeBase = cmp.Or(opts.TypeBase, "/problems/")
 	if opts.Token == nil {
 		opts.Token = random
 	}
 	s := &Service{engine: engine, opts: opts}
-	var err error
+	var errs [4]error
 	if opts.Keys != nil {
-		if s.sessions, err = session.New(engine, session.Options{Keys: opts.Keys, Lifetime: opts.SessionLifetime}); err != nil {
-			return nil, err
-		}
+		s.sessions, errs[0] = session.New(engine, session.Options{Keys: opts.Keys, Lifetime: opts.SessionLifetime})
 	}
-	if s.mandates, err = rules.NewMandates(engine, rules.MandateOptions{CartLifetime: opts.CartLifetime, IntentLifetime: opts.IntentLifetime}); err != nil {
-		return nil, err
-	}
+	s.mandates, errs[1] = rules.NewMandates(engine, rules.MandateOptions{CartLifetime: opts.CartLifetime, IntentLifetime: opts.IntentLifetime})
 	if opts.Charge != nil {
 		// The gateway stands behind the program that charges, which sees the payment's own key.
-		if s.payments, err = rules.NewPayments(engine, rules.PaymentOptions{
+		s.payments, errs[2] = rules.NewPayments(engine, rules.PaymentOptions{
 			Gateway: shield.Provider{Name: "gateway", Header: "Idempotency-Key"}, Charge: opts.Charge, Ask: opts.Ask, Mandates: s.mandates,
-		}); err != nil {
-			return nil, err
-		}
+		})
 	}
 	if opts.Apply != nil {
-		if s.replica, err = datasync.New(engine, datasync.Options{Origin: opts.Origin, Apply: opts.Apply, Send: opts.Send}); err != nil {
-			return nil, err
-		}
+		s.replica, errs[3] = datasync.New(engine, datasync.Options{Origin: opts.Origin, Apply: opts.Apply, Send: opts.Send})
 	}
-	return s, nil
+	s.mount()
+	return s, errors.Join(errs[:]...)
 }
 
 // Destination is that of the messages that [Service.Work] takes; empty if there are none.
@@ -127,98 +114,75 @@ func (s *Service) Work(ctx context.Context, payload []byte) error {
 	return s.replica.Work(ctx, payload)
 }
 
+// Tell settles a payment by its gateway's report, such as a webhook; see [rules.Payments.Tell].
+func (s *Service) Tell(ctx context.Context, tenant string, t rules.Told) error {
+	return s.payments.Tell(ctx, tenant, t)
+}
+
 // Declares reports whether an operation is the service's own.
 func (s *Service) Declares(operation string) bool { return strings.HasPrefix(operation, "commerce.") }
 
-// endpoint is one of the addresses. In its pattern * stands for any one segment.
+// endpoint is one of the addresses below the path, see the package.
 type endpoint struct {
 	method, pattern string
 	serve           func(q *request) (any, error)
 }
 
-// endpoints lists the addresses below the path, see the package.
 var endpoints = []endpoint{
 	{"POST", "sessions", (*request).beginSession},
 	{"GET", "sessions", (*request).listSessions},
-	{"GET", "sessions/*", (*request).getSession},
-	{"DELETE", "sessions/*", (*request).endSession},
+	{"GET", "sessions/{id}", (*request).getSession},
+	{"DELETE", "sessions/{id}", (*request).endSession},
 	{"POST", "mandates", (*request).makeMandate},
-	{"GET", "mandates/*", (*request).getMandate},
-	{"DELETE", "mandates/*", (*request).endMandate},
+	{"GET", "mandates/{id}", (*request).getMandate},
+	{"DELETE", "mandates/{id}", (*request).endMandate},
 	{"POST", "payments", (*request).pay},
-	{"GET", "payments/*", (*request).getPayment},
-	{"POST", "payments/*/reconcile", (*request).reconcile},
-	{"POST", "entities/*/changes", (*request).takeChange},
-	{"PUT", "entities/*/*", (*request).putEntity},
-	{"GET", "entities/*/*", (*request).getEntity},
+	{"GET", "payments/{id}", (*request).getPayment},
+	{"POST", "payments/{id}/reconcile", (*request).reconcile},
+	{"GET", "entities/{entity}/{id}", (*request).getEntity},
+	{"PUT", "entities/{entity}/{id}", (*request).putEntity},
+	{"POST", "changes", (*request).takeChange},
 }
 
-// matches fills in what stands where the pattern has a star.
-func (e *endpoint) matches(segments []string) (values []string, ok bool) {
-	pattern := strings.Split(e.pattern, "/")
-	if len(pattern) != len(segments) {
-		return nil, false
-	}
-	for i, p := range pattern {
-		switch {
-		case p == "*":
-			values = append(values, segments[i])
-		case p != segments[i]:
-			return nil, false
+// mount gives each address its endpoint, and a refusal to all else. What the configuration
+// lacks is refused, too.
+func (s *Service) mount() {
+	absent := map[string]bool{"sessions": s.sessions == nil, "payments": s.payments == nil, "entities": s.replica == nil, "changes": s.replica == nil}
+	allowed := map[string][]string{}
+	for _, e := range endpoints {
+		at, serve := s.opts.Path+"/"+e.pattern, e.serve
+		if section, _, _ := strings.Cut(e.pattern, "/"); absent[section] {
+			serve = func(*request) (any, error) {
+				return nil, &semel.Error{Code: semel.CodeNotFound, Message: "the service has no " + section}
+			}
 		}
+		s.handle(e.method+" "+at, serve)
+		allowed[at] = append(allowed[at], e.method)
 	}
-	return values, true
+	for at, methods := range allowed {
+		s.handle(at, func(q *request) (any, error) {
+			q.w.Header().Set("Allow", strings.Join(methods, ", "))
+			return nil, &semel.Error{Code: door.CodeMethodNotAllowed}
+		})
+	}
+	s.handle("/", func(*request) (any, error) { return nil, semel.ErrNotFound })
 }
 
-// ServeHTTP serves the addresses of the package. Requests that change something are in the
-// engine's Events.
-func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q := &request{Service: s, w: w, r: r, status: http.StatusOK}
-	serve, err := q.find()
-	if err != nil || r.Method == http.MethodGet {
-		q.answer(serve, err)
-		return
-	}
-	door.Tell(r.Context(), s.engine.Internal(), Name, r.Header, func(ctx context.Context) (semel.Delivered, bool) {
-		q.r = r.WithContext(ctx)
-		ours := q.answer(serve, nil)
-		return q.event, ours
+// handle serves a pattern. Requests that change something are in the engine's Events.
+func (s *Service) handle(pattern string, serve func(*request) (any, error)) {
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		q := &request{Service: s, w: w, r: r, status: http.StatusOK}
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			q.answer(serve)
+			return
+		}
+		door.Tell(r.Context(), s.engine.Internal(), Name, r.Header, func(ctx context.Context) (semel.Delivered, bool) {
+			q.r = r.WithContext(ctx)
+			ours := q.answer(serve)
+			return q.event, ours
+		})
 	})
 }
 
-// find finds the endpoint of a request.
-func (q *request) find() (serve func(*request) (any, error), err error) {
-	rest, _ := strings.CutPrefix(q.r.URL.EscapedPath(), q.opts.Path+"/")
-	segments := strings.Split(rest, "/")
-	for i := range segments {
-		if segments[i], err = url.PathUnescape(segments[i]); err != nil || segments[i] == "" {
-			return nil, semel.ErrNotFound
-		}
-	}
-	var allowed []string
-	for i := range endpoints {
-		e := &endpoints[i]
-		values, ok := e.matches(segments)
-		if ok && e.method == q.r.Method {
-			q.ids = values
-			return e.serve, nil
-		}
-		if ok {
-			allowed = append(allowed, e.method)
-		}
-	}
-	if allowed == nil {
-		return nil, semel.ErrNotFound
-	}
-	q.w.Header().Set("Allow", strings.Join(allowed, ", "))
-	return nil, &semel.Error{Code: door.CodeMethodNotAllowed}
-}
-
-// document is JSON that somebody has given and that others get as it is.
-func document(text []byte) json.RawMessage {
-	if len(text) == 0 || json.Valid(text) {
-		return text
-	}
-	quoted, _ := json.Marshal(string(text)) // of a Go program on the same store
-	return quoted
-}
+// ServeHTTP serves the addresses of the package.
+func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }

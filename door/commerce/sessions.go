@@ -1,6 +1,7 @@
 package commerce
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -46,9 +47,6 @@ func (q *request) beginSession() (any, error) {
 		Device     string           `json:"device"`
 		Attributes store.Attributes `json:"attributes"`
 	}
-	if q.sessions == nil {
-		return nil, missing("sessions")
-	}
 	if err := q.read(&in); err != nil {
 		return nil, err
 	}
@@ -73,26 +71,21 @@ func (q *request) beginSession() (any, error) {
 	return documentOf(s), nil
 }
 
-// listSessions lists the active sessions of a user.
+// listSessions lists the active sessions of a user, a page at a time.
 func (q *request) listSessions() (any, error) {
-	user, err := q.owner()
+	user, err := q.owner("cursor")
 	if err != nil {
 		return nil, err
 	}
-	if q.sessions == nil {
-		return nil, missing("sessions")
-	}
-	list, err := q.sessions.List(q.r.Context(), q.caller.Tenant, user)
-	if err != nil {
-		return nil, err
-	}
-	out := struct {
-		Sessions []sessionDocument `json:"sessions"`
-	}{[]sessionDocument{}}
+	list, next, err := q.sessions.List(q.r.Context(), q.caller.Tenant, user, q.r.URL.Query().Get("cursor"))
+	docs := []sessionDocument{}
 	for _, s := range list {
-		out.Sessions = append(out.Sessions, documentOf(s))
+		docs = append(docs, documentOf(s))
 	}
-	return out, nil
+	return struct {
+		Sessions []sessionDocument `json:"sessions"`
+		Next     string            `json:"next,omitempty"`
+	}{docs, next}, err
 }
 
 // named is the session that the address names, as far as its owner and id say.
@@ -101,9 +94,9 @@ func (q *request) named() (session.Session, error) {
 	if err != nil {
 		return session.Session{}, err
 	}
-	id, encoded, _ := strings.Cut(q.ids[0], ".")
+	id, encoded, _ := strings.Cut(q.r.PathValue("id"), ".")
 	device, err := base64.RawURLEncoding.DecodeString(encoded)
-	if err != nil || len(device) == 0 || q.sessions == nil {
+	if err != nil || len(device) == 0 {
 		return session.Session{}, semel.ErrNotFound
 	}
 	return session.Session{Owner: session.Owner{Tenant: q.caller.Tenant, User: user, Device: string(device)}, ID: id}, nil
@@ -119,10 +112,7 @@ func (q *request) getSession() (any, error) {
 	if err == nil && found.ID != want.ID {
 		err = semel.ErrNotFound // the user has logged in again since
 	}
-	if err != nil {
-		return nil, err
-	}
-	return documentOf(found), nil
+	return documentOf(found), err
 }
 
 // endSession ends a session. One that is over already stays so.
@@ -131,9 +121,5 @@ func (q *request) endSession() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	reason := q.r.URL.Query().Get("reason")
-	if reason == "" {
-		reason = "logout"
-	}
-	return nil, q.sessions.End(q.r.Context(), s, q.caller.Principal, reason)
+	return nil, q.sessions.End(q.r.Context(), s, q.caller.Principal, cmp.Or(q.r.URL.Query().Get("reason"), "logout"))
 }

@@ -174,7 +174,7 @@ func worstBodies(t *testing.T, as []string) map[string]worstBody {
 		add("mandates, a cart, "+made, mandates, `{"session":"SEQ","cart":`+v+`}`, as...)
 		add("mandates, only "+made, mandates, v, as...)
 		add("sessions, attributes, "+made, "/commerce/sessions", `{"device":"SEQ","attributes":`+v+`}`, as...)
-		add("entities, "+made, "/commerce/entities/user/changes", entity+v+`}`, as...)
+		add("entities, "+made, "/commerce/changes", entity+v+`}`, as...)
 	}
 	add("mandates, lines", mandates, repeat(1<<20-512, `{"session":"SEQ","cart":{"currency":"USD","lines":[`, the(`{"variant":"a","quantity":1,"price":"1"}`), `]}}`), as...)
 	add("mandates, members", mandates, repeat(1<<20-512, `{"session":"SEQ",`, names, `}`), as...)
