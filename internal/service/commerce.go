@@ -22,6 +22,8 @@ import (
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
+	"github.com/semelhq/semel/door/webhook"
+	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/safehttp"
@@ -107,6 +109,38 @@ func (m *mandates) require(g *generation, p *semelproxy.Options, from string) {
 		}
 		why := semelhttp.RefusalOf(code, "")
 		return &why
+	}
+}
+
+// settling has the events of a payment gateway settle the payments that they are about, which are
+// referred to at a path of their bodies. Then one payment is one record, whether its answer or
+// its webhook comes first.
+func (g *generation) settling(path string, next webhook.Handler) webhook.Handler {
+	return func(ctx context.Context, e *webhook.Event) error {
+		at := e.Body
+		for name := range strings.SplitSeq(path, ".") {
+			at = jsonscan.Member(at, name)
+		}
+		told := model.Told{}
+		told.Reference, _ = jsonscan.Text(at)
+		switch p := e.Payment; {
+		case p == nil || told.Reference == "": // nothing that commerce has begun
+			return next(ctx, e)
+		case p.On == "authorized" || p.On == "captured":
+			told.Charged.TransactionID = p.ID
+		case p.On == "canceled":
+			told.Refused = true
+		default:
+			return next(ctx, e)
+		}
+		switch err := g.mandates.Tell(ctx, e.Tenant, told); {
+		case err == nil:
+			return next(ctx, e)
+		case errors.Is(err, semel.ErrConflict), errors.Is(err, semel.ErrNotFound):
+			return &webhook.Refusal{Code: "payment_differs", Err: err} // somebody has to look
+		default:
+			return semel.Aborted(err) // such as while the charge is running: the event comes again
+		}
 	}
 }
 

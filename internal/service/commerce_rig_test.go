@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/semelhq/semel/evidence"
 )
@@ -29,6 +30,8 @@ type shop struct {
 	charged map[string]int    // by key
 	users   map[string]string // what apply_url got, by entity and id
 	sent    []string
+	saved   []string // what carts.saved got
+	hooks   int      // events of the gateway that the back end got
 	orders  int
 	tokens  int
 	lose    atomic.Bool  // answers of charges
@@ -51,6 +54,7 @@ func openShop(t *testing.T, more string) *shop {
 	for _, name := range []string{"shop", "user_1", "user_2"} {
 		s.write(name+".token", name+"-secret")
 	}
+	s.write("hook.secret", hookSecret)
 	s.newKey("old.key")
 	s.newKey("new.key")
 	keys, err := evidence.GenerateKeys("example.com/log")
@@ -83,7 +87,15 @@ MORE
 commands: {registry: commands.yaml}
 operations:
   - {name: orders, share: tenant}
+  - {name: carts.saved, sequenced: true}
+webhooks:
+  - {path: /hooks/gateway, source: stripe, secret_files: [hook.secret], upstream: BACK/hooks, payments: card, settles: data.object.metadata.reference}
 routes:
+  - match: PUT /carts
+    upstream: BACK/saved
+    operation: carts.saved
+    sequence: json:/number
+    key_template: {template: 'session_update:{session_id}:save_cart', scope: session, scope_field: session_id, values: {session_id: 'json:/session'}}
   - match: POST /orders
     upstream: BACK
     operation: orders
@@ -156,6 +168,10 @@ func (s *shop) backEnd(w http.ResponseWriter, r *http.Request) {
 		s.users[in.Entity+"/"+in.ID] = string(in.Content)
 	case "/send":
 		s.sent = append(s.sent, string(body))
+	case "/saved/carts":
+		s.saved = append(s.saved, string(in.Content))
+	case "/hooks":
+		s.hooks++
 	case "/orders":
 		s.orders++
 		w.WriteHeader(http.StatusCreated)
@@ -215,3 +231,29 @@ const (
 	cart1    = `{"currency": "USD", "lines": [{"variant": "shirt", "quantity": 2, "price": "19.90"}, {"variant": "mug", "quantity": 1, "price": "7.50"}]}`
 	cart1too = `{"lines": [{"quantity": 1, "price": "7.50", "variant": "mug"}, {"variant": "shirt", "price": "19.90", "quantity": 2}], "currency": "USD"}`
 )
+
+// eventually waits until the back end has what it is to have: the dispatcher posts it.
+func (s *shop) eventually(what string, is func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		s.mu.Lock()
+		ok := is()
+		s.mu.Unlock()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%s: the back end has %v and %d events, and was sent %v", what, s.users, s.hooks, s.sent)
+		}
+		s.must(200, "GET", "/commerce/sessions", "")
+	}
+}
+
+// gateway delivers an event of the payment gateway: a transaction was captured.
+func (s *shop) gateway(want int, event, transaction, reference string) {
+	s.t.Helper()
+	body := fmt.Sprintf(`{"id": %q, "type": "payment_intent.succeeded", "data": {"object": {"id": %q, "metadata": {"reference": %q}}}}`, event, transaction, reference)
+	if status, _, text := do(s.t, "POST", s.data("/hooks/gateway"), body, signedAs(s.t, "stripe", hookSecret, body)...); status != want {
+		s.t.Fatalf("%s: %d %s", event, status, text)
+	}
+}

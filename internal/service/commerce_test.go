@@ -301,6 +301,33 @@ func TestPaymentsOverHTTP(t *testing.T) {
 		}
 		s.must(404, "POST", "/commerce/payments/payment:none:1:USD:1/reconcile", `{"refused": true}`)
 	})
+	t.Run("a webhook that comes before any answer settles it, and it is one record", func(t *testing.T) {
+		s.lose.Store(true)
+		s.must(409, "POST", "/commerce/payments", pay("o5", 700))
+		s.lose.Store(false)
+		id := fmt.Sprintf("payment:o5:700:USD:%d", at)
+		for range 2 {
+			s.gateway(200, "evt_1", "pi_o5", id)
+		}
+		s.eventually("settled", func() bool { return s.hooks == 1 })
+		if got := s.must(200, "GET", "/commerce/payments/"+id, ""); got["state"] != "charged" || got["transaction_id"] != "pi_o5" {
+			t.Error(got)
+		}
+		if got := s.must(200, "POST", "/commerce/payments", pay("o5", 700)); got["transaction_id"] != "pi_o5" || s.charges(id) != 1 {
+			t.Error(got, s.charges(id))
+		}
+		if got := s.must(200, "POST", "/commerce/payments/"+id+"/reconcile", `{"transaction_id": "pi_o5"}`); got["state"] != "charged" {
+			t.Error(got)
+		}
+		// One that says otherwise changes nothing, and waits for somebody to look. The event behind
+		// it has no reference: it is about a payment that nobody made here.
+		s.gateway(200, "evt_2", "pi_other", id)
+		s.gateway(200, "evt_3", "pi_elsewhere", "")
+		s.eventually("passed on", func() bool { return s.hooks == 2 })
+		if got := s.must(200, "GET", "/commerce/payments/"+id, ""); got["transaction_id"] != "pi_o5" {
+			t.Error(got)
+		}
+	})
 	t.Run("another buyer's is a conflict", func(t *testing.T) {
 		if status, got := s.as("user_2", "POST", "/commerce/payments", strings.Replace(pay("o1", 2999), `"user": "user_1", `, "", 1)); status != 422 || got["code"] != "conflict" {
 			t.Error(status, got)
@@ -318,24 +345,8 @@ func TestEntitiesOverHTTP(t *testing.T) {
 	}
 	receive := func(entity, id, origin string, version int, at time.Time, content string) any {
 		t.Helper()
-		return s.must(200, "POST", "/commerce/entities/"+entity+"/changes", fmt.Sprintf(`{"entity": %q, "id": %q, "version": %d, "time": %q, "origin": %q, "content": %s}`,
+		return s.must(200, "POST", "/commerce/changes", fmt.Sprintf(`{"entity": %q, "id": %q, "version": %d, "time": %q, "origin": %q, "content": %s}`,
 			entity, id, version, at.UTC().Truncate(time.Millisecond).Format(time.RFC3339Nano), origin, content))["outcome"]
-	}
-	// waits until the back end has what it is to have: the dispatcher posts it.
-	eventually := func(what string, is func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); ; {
-			s.mu.Lock()
-			ok := is()
-			s.mu.Unlock()
-			if ok {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: the back end has %v and was sent %v", what, s.users, s.sent)
-			}
-			s.must(200, "GET", ann, "")
-		}
 	}
 	t.Run("an edit names the version that it makes", func(t *testing.T) {
 		put(200, ann, 1, `{"name": "Ann"}`)
@@ -344,7 +355,7 @@ func TestEntitiesOverHTTP(t *testing.T) {
 			t.Error(got)
 		}
 		put(409, ann, 3, `{"name": "Anna"}`)
-		eventually("applied and sent", func() bool { return s.users["user/user_1"] == `{"name":"Ann"}` && len(s.sent) == 1 })
+		s.eventually("applied and sent", func() bool { return s.users["user/user_1"] == `{"name":"Ann"}` && len(s.sent) == 1 })
 	})
 	t.Run("the last write wins, and nothing comes back", func(t *testing.T) {
 		state := s.must(200, "GET", ann, "")
@@ -369,7 +380,7 @@ func TestEntitiesOverHTTP(t *testing.T) {
 		if got := receive("user", "user_1", "shopify", 2, at.Add(time.Millisecond), `{"name": "Anne"}`); got != "duplicate" {
 			t.Error(got)
 		}
-		eventually("applied", func() bool { return s.users["user/user_1"] == `{"name":"Anne"}` })
+		s.eventually("applied", func() bool { return s.users["user/user_1"] == `{"name":"Anne"}` })
 		if len(s.sent) != 1 {
 			t.Errorf("sent %v", s.sent)
 		}
@@ -398,11 +409,30 @@ func TestEntitiesOverHTTP(t *testing.T) {
 		s.again()
 		put(200, "/commerce/entities/user/user_2", 1, `{"name": "Bob"}`)
 		s.down.Store(false)
-		eventually("applied after a restart", func() bool { return s.users["user/user_2"] == `{"name":"Bob"}` })
+		s.eventually("applied after a restart", func() bool { return s.users["user/user_2"] == `{"name":"Bob"}` })
 	})
 	t.Run("users can't", func(t *testing.T) {
 		if status, got := s.as("user_1", "PUT", ann, `{"version": 9, "content": {}}`); status != 403 {
 			t.Error(status, got)
 		}
 	})
+}
+
+// TestNumberedUpdatesOverHTTP: an old change of a cart never overwrites a newer one, and each is
+// saved once.
+func TestNumberedUpdatesOverHTTP(t *testing.T) {
+	clause.Proves(t, "MAP-SVC.1", "MAP-SESS.2")
+	s := openShop(t, "")
+	for _, c := range []struct {
+		number, want int
+		code         any
+	}{{1, 200, nil}, {3, 200, nil}, {2, 409, "superseded"}, {1, 200, nil}, {3, 200, nil}} {
+		body := fmt.Sprintf(`{"session": "s1", "number": %d, "content": %d}`, c.number, c.number)
+		if status, got := s.as("user_1", "PUT", "/carts", body); status != c.want || got["code"] != c.code {
+			t.Error(c.number, status, got)
+		}
+	}
+	if got := strings.Join(s.saved, " "); got != "1 3" {
+		t.Errorf("saved %s", got)
+	}
 }

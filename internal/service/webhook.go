@@ -17,13 +17,16 @@ import (
 
 // webhookDoor receives the webhooks of one sender, who signs them. No page in a browser can do
 // that.
-func (s *Server) webhookDoor(_ *generation, w *config.Webhook) (d doorway, err error) {
+func (s *Server) webhookDoor(g *generation, w *config.Webhook) (d doorway, err error) {
 	opts, err := w.Receiver()
 	if err != nil {
 		return d, err
 	}
 	if opts.Handle, err = s.upstreamOf(w); err != nil {
 		return d, err
+	}
+	if w.Settles != "" {
+		opts.Handle = g.settling(w.Settles, opts.Handle)
 	}
 	r, err := webhook.New(s.engine, opts)
 	if err != nil {

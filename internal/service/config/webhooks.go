@@ -52,6 +52,8 @@ type Webhook struct {
 	MaxBody Size `json:"max_body" default:"4MiB" range:"1KiB,64MiB"`
 	// What events mean to payments: card for the usual life of a card payment, or a YAML file with another. Without it nothing is checked.
 	Payments string `json:"payments,omitzero"`
+	// Where the body of an event has the reference of a payment of commerce, such as data.object.metadata.reference. Events that say whether the buyer was charged settle that payment before the upstream gets them; needs payments and commerce.charge_url.
+	Settles string `json:"settles,omitzero"`
 }
 
 // webhookDoors is the section webhooks.
@@ -186,6 +188,9 @@ func (v *validator) webhooks() {
 		}
 		if w.Mode == webhook.Sync && w.Order != "" {
 			v.bad(at+".order", "leave it out, or write mode: ack", "with sync an event is posted while its sender waits, in whatever order they come")
+		}
+		if w.Settles != "" && (w.Payments == "" || v.c.Commerce.ChargeURL == "") {
+			v.bad(at+".settles", "add payments: card, and charge_url to commerce", "without payments of commerce there is nothing to settle")
 		}
 		v.receiver(at, w)
 	}
