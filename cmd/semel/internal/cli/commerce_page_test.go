@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,6 +23,7 @@ const commercePage = "docs/commerce.md"
 func pageBackEnd() http.Handler {
 	var mu sync.Mutex
 	count := map[string]int{}
+	got := map[string][]byte{} // what sides of an entity got last
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -36,6 +38,14 @@ func pageBackEnd() http.Handler {
 			fmt.Fprintf(w, `{"transaction_id":"pi_%d"}`, n)
 		case "/charged":
 			fmt.Fprint(w, count["/charge"])
+		case "/apply", "/other-side":
+			if r.Method == http.MethodPost {
+				got[r.URL.Path], _ = io.ReadAll(r.Body)
+				return
+			}
+			_, _ = w.Write(got[r.URL.Path])
+		case "/database":
+			_, _ = w.Write(got["/apply"])
 		case "/orders":
 			fmt.Fprintf(w, `{"order":"order_%d"}`, n)
 		}
