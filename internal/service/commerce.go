@@ -22,8 +22,6 @@ import (
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
-	"github.com/semelhq/semel/door/webhook"
-	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/safehttp"
@@ -82,14 +80,13 @@ type mandates struct{ *commerce.Service }
 
 // underMandate refuses a command whose user has no valid mandate with this id.
 func (g *generation) underMandate(ctx context.Context, x semel.Execution, tenant, user, id string) error {
-	switch code := g.mandates.Admit(ctx, x, commerce.Caller{Tenant: tenant, Principal: user}, user, id); code {
-	case "":
-		return nil
-	case door.CodeMandateExpired:
+	code := g.mandates.Admit(ctx, x, commerce.Caller{Tenant: tenant, Principal: user}, user, id)
+	if code == door.CodeMandateExpired {
 		return semel.Rejected(string(code), model.ErrMandateExpired)
-	default:
+	} else if code != "" {
 		return semel.Aborted(&semel.Error{Code: code})
 	}
+	return nil
 }
 
 // require has a route keep the id of the mandate with the record of each call, and refuse calls
@@ -109,38 +106,6 @@ func (m *mandates) require(g *generation, p *semelproxy.Options, from string) {
 		}
 		why := semelhttp.RefusalOf(code, "")
 		return &why
-	}
-}
-
-// settling has the events of a payment gateway settle the payments that they are about, which are
-// referred to at a path of their bodies. Then one payment is one record, whether its answer or
-// its webhook comes first.
-func (g *generation) settling(path string, next webhook.Handler) webhook.Handler {
-	return func(ctx context.Context, e *webhook.Event) error {
-		at := e.Body
-		for name := range strings.SplitSeq(path, ".") {
-			at = jsonscan.Member(at, name)
-		}
-		told := model.Told{}
-		told.Reference, _ = jsonscan.Text(at)
-		switch p := e.Payment; {
-		case p == nil || told.Reference == "": // nothing that commerce has begun
-			return next(ctx, e)
-		case p.On == "authorized" || p.On == "captured":
-			told.Charged.TransactionID = p.ID
-		case p.On == "canceled":
-			told.Refused = true
-		default:
-			return next(ctx, e)
-		}
-		switch err := g.mandates.Tell(ctx, e.Tenant, told); {
-		case err == nil:
-			return next(ctx, e)
-		case errors.Is(err, semel.ErrConflict), errors.Is(err, semel.ErrNotFound):
-			return &webhook.Refusal{Code: "payment_differs", Err: err} // somebody has to look
-		default:
-			return semel.Aborted(err) // such as while the charge is running: the event comes again
-		}
 	}
 }
 
@@ -195,16 +160,16 @@ func charging(err error) error {
 		return nil
 	}
 	found := dispatch.FindingOf(err)
-	why := errors.New(found.Why())
-	switch found.Verdict {
+	switch why := errors.New(found.Why()); found.Verdict {
 	case judge.Rejected:
 		return semel.Rejected("declined", why)
 	case judge.Aborted:
 		return semel.Aborted(why)
 	case judge.Failed:
 		return semel.Failure(why)
+	default:
+		return semel.Unknown(why)
 	}
-	return semel.Unknown(why)
 }
 
 // money are the answers that mean something else where money moves, see package judge.

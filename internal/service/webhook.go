@@ -5,12 +5,15 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/commerce"
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/webhook"
+	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/config"
 )
@@ -108,4 +111,31 @@ func eventHeader(e *webhook.Event, forbidden []string) http.Header {
 		)
 	}
 	return h
+}
+
+// settling has events that say whether a buyer was charged settle the payment of commerce that
+// they refer to, at a path of their bodies. So one payment is one record, whether its answer or
+// its webhook comes first.
+func (g *generation) settling(path string, next webhook.Handler) webhook.Handler {
+	return func(ctx context.Context, e *webhook.Event) error {
+		at, p := e.Body, e.Payment
+		for name := range strings.SplitSeq(path, ".") {
+			at = jsonscan.Member(at, name)
+		}
+		reference, _ := jsonscan.Text(at)
+		if p == nil || reference == "" || p.On != "authorized" && p.On != "captured" && p.On != "canceled" {
+			return next(ctx, e)
+		}
+		told := commerce.Told{Reference: reference, Refused: p.On == "canceled"}
+		if !told.Refused {
+			told.Charged.TransactionID = p.ID
+		}
+		err := g.mandates.Tell(ctx, e.Tenant, told)
+		if errors.Is(err, semel.ErrConflict) || errors.Is(err, semel.ErrNotFound) {
+			return &webhook.Refusal{Code: "payment_differs", Err: err} // somebody has to look
+		} else if err != nil {
+			return semel.Aborted(err) // such as while the charge is running: the event comes again
+		}
+		return next(ctx, e)
+	}
 }
