@@ -19,8 +19,7 @@ import (
 type Caller struct {
 	// Tenant and Principal identify the caller. A command of another tenant is refused,
 	// and so is one of another actor, unless the registry lets the caller act for them.
-	Tenant    string
-	Principal string
+	Tenant, Principal string
 	// Rights are what the caller may do; see [Rights] and [Binding].
 	Rights []string
 }
@@ -34,8 +33,7 @@ type Options struct {
 	// Identify verifies who sends an HTTP request. Required for [Gateway.ServeHTTP],
 	// which lets nobody in without it. Its error is not shown.
 	Identify func(r *http.Request) (Caller, error)
-	// Admit says whether a command may run, before its handler gets it. Its error ends the
-	// command as a handler's would: mark it by [semel.Rejected]. Optional.
+	// Admit is called before a handler. Its error ends the command as the handler's would.
 	Admit func(ctx context.Context, x semel.Execution, d *Derivation) error
 	// StatusURL is the address of the commands. With "/" and an id it is that of the
 	// command's state. Defaults to "/v1/commands".
@@ -86,10 +84,7 @@ func New(engine *semel.Engine, opts Options) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := engine.Register(append(ops, messageOperation())...); err != nil {
-		return nil, err
-	}
-	return g, nil
+	return g, engine.Register(append(ops, messageOperation())...)
 }
 
 // Declares reports whether an operation is that of a command.
@@ -164,12 +159,11 @@ func (g *Gateway) answer(ctx context.Context, caller Caller, c Command) (*Comman
 	}
 	first.CorrelationID = cmp.Or(first.CorrelationID, first.CommandID)
 	ctx = withCaller(ctx, caller)
-	var r *Response
 	if collides {
-		r, err = g.collide(ctx, caller, d, key, wrong)
-	} else {
-		r, err = g.deliver(ctx, caller, d)
+		r, err := g.collide(ctx, caller, d, key, wrong)
+		return first, r, err
 	}
+	r, err := g.deliver(ctx, caller, d)
 	return first, r, err
 }
 

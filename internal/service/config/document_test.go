@@ -26,7 +26,7 @@ func TestDocumentedConfigurations(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, secret := range map[string]string{
 		"alice.token": "a-token", "shop.token": "another", "session.key": strings.Repeat("A", 43) + "=", "billing.secret": "whsec_" + strings.Repeat("c3Nz", 11),
-		"app.secret": "an app's secret", "verify.token": "the owner's token", "upstream.secret": "whsec_" + strings.Repeat("c3Nz", 13), "reply.secret": "whsec_" + strings.Repeat("c3Nz", 12),
+		"gateway.secret": "the gateway's secret", "app.secret": "an app's secret", "verify.token": "the owner's token", "upstream.secret": "whsec_" + strings.Repeat("c3Nz", 13), "reply.secret": "whsec_" + strings.Repeat("c3Nz", 12),
 	} {
 		if err := os.WriteFile(name, []byte(secret+"\n"), 0o600); err != nil {
 			t.Fatal(err)
