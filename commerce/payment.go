@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -76,6 +78,10 @@ type PaymentOptions struct {
 	Ask func(ctx context.Context, key string) (Told, error)
 	// Mandates are required if payments have mandates.
 	Mandates *Mandates
+	// Elsewhere are other operations whose calls are payments, such as those of routes, with keys
+	// by the format [Payment] and the attribute transaction_id. Their callers share them
+	// ([semel.ShareTenant]). [Payments.Find] and [Payments.Tell] find them, too.
+	Elsewhere []string
 }
 
 // Payments charges each payment once, and keeps the gateway's transaction with it
@@ -112,7 +118,7 @@ func NewPayments(engine *semel.Engine, opts PaymentOptions) (*Payments, error) {
 			if err != nil || !t.Refused && t.Charged.TransactionID == "" {
 				return semel.Settlement{}, err
 			}
-			return t.settlement(opts.Gateway.Name)
+			return t.settlement(opts.Gateway.Name, charge)
 		}
 	}
 	return &Payments{engine, opts}, errors.Join(opts.Gateway.Validate(), engine.Register(*op))
@@ -214,7 +220,11 @@ func (p *Payments) Tell(ctx context.Context, tenant string, t Told) error {
 	if err != nil {
 		return err
 	}
-	s, err := t.settlement(p.opts.Gateway.Name)
+	effects := []string{charge}
+	if rec.ID.Operation != p.opts.Operation.Name {
+		effects = slices.Collect(started(&rec))
+	}
+	s, err := t.settlement(p.opts.Gateway.Name, effects...)
 	if err != nil {
 		return err
 	}
@@ -240,20 +250,42 @@ func (p *Payments) Find(ctx context.Context, tenant, reference string) (semel.Re
 	if call.Tenant = tenant; !ok {
 		return semel.Record{}, semel.ErrNotFound
 	}
-	return p.engine.Lookup(ctx, call.ID(semel.SharePrincipal))
+	rec, err := p.engine.Lookup(ctx, call.ID(semel.SharePrincipal)) // which it hasn't
+	for i := 0; errors.Is(err, semel.ErrNotFound) && i < len(p.opts.Elsewhere); i++ {
+		call.Operation = p.opts.Elsewhere[i]
+		rec, err = p.engine.Lookup(ctx, call.ID(semel.ShareTenant))
+	}
+	return rec, err
 }
 
-// settlement settles a held payment by what its gateway says.
-func (t Told) settlement(who string) (s semel.Settlement, err error) {
-	s = semel.Settlement{Who: who, Effects: []store.EffectFinding{{Name: charge, State: store.EffectRefuted}}}
-	if t.Refused {
-		return s, nil
+// started yields the effects of a record that have no result.
+func started(rec *semel.Record) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, ef := range rec.Effects {
+			if ef.State == store.EffectStarted && !yield(ef.Name) {
+				return
+			}
+		}
 	}
-	if !t.Charged.named() {
+}
+
+// settlement settles a held payment, with its effects, by what its gateway says.
+func (t Told) settlement(who string, effects ...string) (s semel.Settlement, err error) {
+	s.Who = who
+	found := store.EffectFinding{State: store.EffectRefuted}
+	switch {
+	case t.Refused && len(effects) == 0:
+		s.Outcome = semel.DispositionAborted
+	case t.Refused:
+	case !t.Charged.named():
 		return s, errors.New("commerce: say which transaction has charged the buyer")
+	default:
+		s.Result, err = t.Charged.result()
+		s.Outcome, found.State, found.Result = semel.DispositionCompleted, store.EffectConfirmed, s.Result
 	}
-	s.Result, err = t.Charged.result()
-	s.Outcome, s.Effects[0].State, s.Effects[0].Result = semel.DispositionCompleted, store.EffectConfirmed, s.Result
+	for _, found.Name = range effects {
+		s.Effects = append(s.Effects, found)
+	}
 	return s, err
 }
 
@@ -261,6 +293,10 @@ func (t Told) settlement(who string) (s semel.Settlement, err error) {
 func charged(rec *semel.Record) (c Charged, known bool) {
 	for _, ef := range rec.Effects {
 		known = ef.Name == charge && ef.State == store.EffectConfirmed && json.Unmarshal(ef.Result.Data, &c) == nil
+	}
+	if !known && rec.State == semel.Completed { // of a call elsewhere
+		c.TransactionID = rec.Attributes[store.AttributeTransactionID]
+		known = c.TransactionID != ""
 	}
 	return c, known
 }

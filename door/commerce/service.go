@@ -50,9 +50,10 @@ type Options struct {
 	Token func(ctx context.Context, s session.Session) ([]byte, error)
 	// SessionLifetime, CartLifetime and IntentLifetime have the defaults of the packages.
 	SessionLifetime, CartLifetime, IntentLifetime time.Duration
-	// Charge and Ask are for [rules.PaymentOptions]. Without Charge there are no payments.
-	Charge func(ctx context.Context, c rules.Charge) (rules.Charged, error)
-	Ask    func(ctx context.Context, key string) (rules.Told, error)
+	// Charge, Ask and Elsewhere are for [rules.PaymentOptions]. Without Charge there are no payments.
+	Charge    func(ctx context.Context, c rules.Charge) (rules.Charged, error)
+	Ask       func(ctx context.Context, key string) (rules.Told, error)
+	Elsewhere []string
 	// Origin, Apply and Send are for [datasync.Options]. Without Apply there are no entities.
 	Origin string
 	Apply  func(ctx context.Context, s datasync.State) error
@@ -91,7 +92,7 @@ func New(engine *semel.Engine, opts Options) (*Service, error) {
 	if opts.Charge != nil {
 		// The gateway stands behind the program that charges, which sees the payment's own key.
 		s.payments, errs[2] = rules.NewPayments(engine, rules.PaymentOptions{
-			Gateway: shield.Provider{Name: "gateway", Header: "Idempotency-Key"}, Charge: opts.Charge, Ask: opts.Ask, Mandates: s.mandates,
+			Gateway: shield.Provider{Name: "gateway", Header: "Idempotency-Key"}, Charge: opts.Charge, Ask: opts.Ask, Mandates: s.mandates, Elsewhere: opts.Elsewhere,
 		})
 	}
 	if opts.Apply != nil {

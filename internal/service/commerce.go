@@ -42,7 +42,7 @@ func (s *Server) commerceDoor(g *generation) error {
 		return at("commerce.secret_files", err)
 	}
 	opts := commerce.Options{
-		Path: c.Path, Identify: g.shopper, Challenge: auth.Challenge, Keys: keys, Origin: c.Origin, TypeBase: problemsPath,
+		Path: c.Path, Identify: g.shopper, Challenge: auth.Challenge, Keys: keys, Origin: c.Origin, TypeBase: problemsPath, Elsewhere: g.cfg.Payments(),
 		SessionLifetime: time.Duration(c.SessionLifetime), CartLifetime: time.Duration(c.CartLifetime), IntentLifetime: time.Duration(c.IntentLifetime),
 	}
 	b.configure(&opts, c)

@@ -88,9 +88,15 @@ commands: {registry: commands.yaml}
 operations:
   - {name: orders, share: tenant}
   - {name: carts.saved, sequenced: true}
+  - {name: payments, share: tenant}
 webhooks:
   - {path: /hooks/gateway, source: stripe, secret_files: [hook.secret], upstream: BACK/hooks, payments: card, settles: data.object.metadata.reference}
 routes:
+  - match: POST /pay
+    upstream: BACK
+    operation: payments
+    key_template: {format: payment, values: {order_id: 'json:/order', amount: 'json:/amount', currency: 'json:/currency', intent.created_at: 'json:/intent_at'}}
+    attributes: {user_id: 'json:/user', transaction_id: 'answer:/transaction_id'}
   - match: PUT /carts
     upstream: BACK/saved
     operation: carts.saved
@@ -141,8 +147,8 @@ func (s *shop) again(oldnew ...string) {
 func (s *shop) backEnd(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	var in struct {
-		Entity, ID, Reference string
-		Content               json.RawMessage
+		Entity, ID, Reference, Order string
+		Content                      json.RawMessage
 	}
 	_ = json.Unmarshal(body, &in)
 	s.mu.Lock()
@@ -168,6 +174,12 @@ func (s *shop) backEnd(w http.ResponseWriter, r *http.Request) {
 		s.users[in.Entity+"/"+in.ID] = string(in.Content)
 	case "/send":
 		s.sent = append(s.sent, string(body))
+	case "/pay":
+		if s.charged[in.Order]++; s.lose.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"transaction_id":"pi_%s"}`, in.Order)
 	case "/saved/carts":
 		s.saved = append(s.saved, string(in.Content))
 	case "/hooks":

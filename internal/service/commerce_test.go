@@ -328,6 +328,38 @@ func TestPaymentsOverHTTP(t *testing.T) {
 			t.Error(got)
 		}
 	})
+	t.Run("so does one of a payment that a route has charged", func(t *testing.T) {
+		s.must(200, "POST", "/pay", pay("r1", 700))
+		s.gateway(200, "evt_4", "pi_r1", fmt.Sprintf("payment:r1:700:USD:%d", at))
+		s.lose.Store(true)
+		if got := s.must(502, "POST", "/pay", pay("r2", 700)); got["code"] == nil {
+			t.Error(got)
+		}
+		s.lose.Store(false)
+		id := fmt.Sprintf("payment:r2:700:USD:%d", at)
+		if got := s.must(200, "GET", "/commerce/payments/"+id, ""); got["state"] != "held" {
+			t.Error(got)
+		}
+		for range 2 {
+			s.gateway(200, "evt_5", "pi_r2", id)
+		}
+		s.eventually("settled", func() bool { return s.hooks == 4 })
+		if got := s.must(200, "GET", "/commerce/payments/"+id, ""); got["state"] != "charged" || got["transaction_id"] != "pi_r2" || got["user"] != "user_1" {
+			t.Error(got)
+		}
+		// Nobody knows what the upstream would have answered.
+		if got := s.must(410, "POST", "/pay", pay("r2", 700)); got["code"] != "result_not_kept" || s.charges("r2") != 1 {
+			t.Error(got, s.charges("r2"))
+		}
+		// One that charged nobody is charged by the next request.
+		s.lose.Store(true)
+		s.must(502, "POST", "/pay", pay("r3", 700))
+		s.lose.Store(false)
+		s.must(200, "POST", fmt.Sprintf("/commerce/payments/payment:r3:700:USD:%d/reconcile", at), `{"refused": true}`)
+		if got := s.must(200, "POST", "/pay", pay("r3", 700)); got["transaction_id"] != "pi_r3" || s.charges("r3") != 2 {
+			t.Error(got, s.charges("r3"))
+		}
+	})
 	t.Run("another buyer's is a conflict", func(t *testing.T) {
 		if status, got := s.as("user_2", "POST", "/commerce/payments", strings.Replace(pay("o1", 2999), `"user": "user_1", `, "", 1)); status != 422 || got["code"] != "conflict" {
 			t.Error(status, got)

@@ -57,6 +57,18 @@ func (c *Commerce) On() bool { return c.Path != "" }
 // Mandates has the commands that need a mandate, each with the argument that has its id.
 func (c *Commerce) Mandates() map[string]string { return pairs(c.Commands) }
 
+// Payments are the operations of routes that charge payments, and whose callers share them.
+func (c *Config) Payments() (names []string) {
+	for i := range c.Routes {
+		if r := &c.Routes[i]; r.KeyTemplate.Format == model.Payment.Name {
+			if op := c.operation(r.Operation); op != nil && op.Share == semel.ShareTenant {
+				names = append(names, r.Operation)
+			}
+		}
+	}
+	return names
+}
+
 // Secrets reads the files with the secrets that sign posts.
 func (c *Commerce) Secrets() ([]string, error) { return readSecretFiles(c.SecretFiles) }
 
