@@ -234,11 +234,8 @@ func authorizeReplay(ctx context.Context, e *Entry, rec *semel.Record) error {
 
 // owns reports whether a record is the caller's own.
 func owns(caller *Caller, rec *semel.Record) bool {
-	if rec.ID.Tenant != caller.Tenant {
-		return false
-	}
-	if rec.ID.Principal != "" {
-		return rec.ID.Principal == caller.Principal
+	if rec.ID.Tenant != caller.Tenant || rec.ID.Principal != "" {
+		return rec.ID.Tenant == caller.Tenant && rec.ID.Principal == caller.Principal
 	}
 	return rec.Attributes["effective_actor_id"] == caller.Principal
 }

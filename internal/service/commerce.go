@@ -92,11 +92,9 @@ func (g *generation) underMandate(ctx context.Context, x semel.Execution, tenant
 // require has a route keep the id of the mandate with the record of each call, and refuse calls
 // with a mandate that is over.
 func (m *mandates) require(g *generation, p *semelproxy.Options, from string) {
-	p.Route.Attributes = maps.Clone(p.Route.Attributes)
-	if p.Route.Attributes == nil {
-		p.Route.Attributes = map[string]string{}
-	}
-	p.Route.Attributes[commerce.AttributeMandate] = from
+	attributes := map[string]string{commerce.AttributeMandate: from}
+	maps.Copy(attributes, p.Route.Attributes)
+	p.Route.Attributes = attributes
 	p.Admit = func(r *http.Request, a *semel.Attempt) *semelhttp.Refusal {
 		who, _ := g.shopper(r) // nobody, if they aren't verified: such a caller has no mandate
 		kept := a.Record().Attributes
@@ -134,14 +132,13 @@ func (b *backEnd) configure(opts *commerce.Options, c *config.Commerce) {
 		}
 	}
 	if c.ReconcileURL != "" {
-		opts.Ask = func(ctx context.Context, key string) (t model.Told, err error) {
+		opts.Ask = func(ctx context.Context, key string) (model.Told, error) {
 			var said struct {
-				TransactionID string `json:"transaction_id"`
-				Refused       bool   `json:"refused"`
+				model.Charged
+				Refused bool
 			}
-			err = b.post(ctx, c.ReconcileURL, "", key, map[string]any{"idempotency_key": key}, &said)
-			t.Refused, t.Charged.TransactionID = said.Refused, said.TransactionID
-			return t, err
+			err := b.post(ctx, c.ReconcileURL, "", key, map[string]any{"idempotency_key": key}, &said)
+			return model.Told{Charged: said.Charged, Refused: said.Refused}, err
 		}
 	}
 	if c.ApplyURL != "" {

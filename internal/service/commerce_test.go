@@ -301,6 +301,16 @@ func TestPaymentsOverHTTP(t *testing.T) {
 		}
 		s.must(404, "POST", "/commerce/payments/payment:none:1:USD:1/reconcile", `{"refused": true}`)
 	})
+	t.Run("the gateway is asked", func(t *testing.T) {
+		s.lose.Store(true)
+		s.must(409, "POST", "/commerce/payments", pay("o6", 600))
+		s.lose.Store(false)
+		id := fmt.Sprintf("payment:o6:600:USD:%d", at)
+		s.eventually("settled", func() bool { return s.must(200, "GET", "/commerce/payments/"+id, "")["state"] == "charged" })
+		if got := s.must(200, "POST", "/commerce/payments", pay("o6", 600)); got["transaction_id"] != "pi_o6" || s.charges(id) != 1 {
+			t.Error(got, s.charges(id))
+		}
+	})
 	t.Run("a webhook that comes before any answer settles it, and it is one record", func(t *testing.T) {
 		s.lose.Store(true)
 		s.must(409, "POST", "/commerce/payments", pay("o5", 700))
