@@ -113,7 +113,9 @@ func TestStored(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if rec.Fingerprint.IsZero() || !json.Valid(rec.Result.Data) || rec.State != semel.Completed {
+			// printf %s '{"amount":1}' | sha256sum
+			const hash = "sha256:c2b11e657e12fd177359627ca89412018e2274d0873cfbfcf1fc50f685582e9e"
+			if rec.Fingerprint.IsZero() || rec.Attributes["arguments_hash"] != hash || !json.Valid(rec.Result.Data) || rec.State != semel.Completed {
 				t.Errorf("%+v", rec)
 			}
 			recs[principal] = rec
