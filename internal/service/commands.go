@@ -10,8 +10,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/ids"
-	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/config"
 )
 

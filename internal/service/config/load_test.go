@@ -237,7 +237,7 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("a path selects what is at it and below it", func(t *testing.T) {
-		for path, want := range map[string]int{"store": 7, "store.url": 1, "operations[1].per_record": 2, "routes[0]": 40, "routes": 80, "listen.tls": 3, "auth.tokens": 7, "auth.jwt[].leeway": 1} {
+		for path, want := range map[string]int{"store": 7, "store.url": 1, "operations[1].per_record": 2, "routes[0]": 41, "routes": 82, "listen.tls": 3, "auth.tokens": 7, "auth.jwt[].leeway": 1} {
 			list, err := Settings(c, origins, path)
 			if err != nil || len(list) != want {
 				t.Errorf("%s has %d settings, want %d; %v", path, len(list), want, err)
