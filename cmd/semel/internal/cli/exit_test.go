@@ -76,10 +76,10 @@ func TestExitCodes(t *testing.T) {
 		{"a flag that there is not", []string{"--no-such-flag"}, ExitUsage, "unknown flag: --no-such-flag", nil},
 		{"a service that nobody runs", []string{"--url", nobody}, ExitUnavailable, "", map[string]int{"semel doctor": ExitCheck, "semel healthcheck": ExitCheck, "semel webhook verify": -1, "semel context add": -1}},
 		{"a directory without a store", []string{"--store", "pebble:none"}, ExitCheck, "there is no store in none", map[string]int{
-			"semel doctor": -1, "semel healthcheck": -1, "semel top": -1, "semel tail": -1, "semel migrate up": -1, "semel migrate status": -1,
+			"semel doctor": -1, "semel healthcheck": -1, "semel top": -1, "semel tail": -1, "semel ids list": -1, "semel migrate up": -1, "semel migrate status": -1,
 		}},
 		{"a store in use", []string{"--store", "pebble:used"}, ExitUnavailable, "used is in use: stop the service", map[string]int{
-			"semel doctor": -1, "semel healthcheck": -1, "semel top": -1, "semel tail": -1, "semel migrate up": -1, "semel migrate status": -1,
+			"semel doctor": -1, "semel healthcheck": -1, "semel top": -1, "semel tail": -1, "semel ids list": -1, "semel migrate up": -1, "semel migrate status": -1,
 		}},
 		{"a configuration with a mistake", []string{"--config", "broken.yaml"}, ExitCheck, "broken.yaml:2:", map[string]int{"semel doctor": -1}},
 		{"a configuration that there is not", []string{"--config", "none.yaml"}, ExitUsage, "there is no file none.yaml", nil},

@@ -260,7 +260,7 @@ func TestRecordsList(t *testing.T) {
 	t.Run("wide it has everything, and the name for other commands", func(t *testing.T) {
 		code, out, _ := records(t, store, "list", "--wide", "key:refused")
 		name := semel.ID{Tenant: "acme", Principal: "shop", Operation: "charge", Key: "refused"}.Encode()
-		if code != ExitOK || !regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +\d+(ms|[smh]) +rejected +1 +charge +refused +acme +shop +- +`+name+` +declined: no funds$`).MatchString(out) {
+		if code != ExitOK || !regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +\d+(ms|[smh]) +rejected +1 +charge +refused +acme +shop +- +- +`+name+` +declined: no funds$`).MatchString(out) {
 			t.Errorf("exit %d, %s", code, out)
 		}
 	})

@@ -29,6 +29,7 @@ var asking = map[string]struct {
 	"semel evidence show":      {[]string{"order-1"}, ExitOK},
 	"semel evidence verify":    {[]string{"--keys", "PUBLIC"}, ExitOK},
 	"semel healthcheck":        {nil, ExitOK},
+	"semel ids list":           {nil, ExitOK},
 	"semel messages discard":   {[]string{"msg_none", "--reason", "r", "--yes"}, ExitNotFound},
 	"semel messages list":      {nil, ExitOK},
 	"semel messages replay":    {[]string{"msg_none", "--reason", "r", "--yes"}, ExitNotFound},
