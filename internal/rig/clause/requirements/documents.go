@@ -79,7 +79,7 @@ func sources() (names []string) {
 
 // renderDocuments writes a page for each specification, by its name in docs/documents, and the
 // one about all of them.
-func renderDocuments(module string, records []clause.Record) (map[string]string, error) {
+func renderDocuments(module string, records []clause.Record, faults map[string]*clause.Fault) (map[string]string, error) {
 	see, err := notes(seeTSV, "see")
 	if err != nil {
 		return nil, fmt.Errorf("see.tsv: %w", err)
@@ -97,7 +97,7 @@ func renderDocuments(module string, records []clause.Record) (map[string]string,
 		title, rest, _ := strings.Cut(string(head), "\n")
 		text := title + "\n\n<!-- Written by internal/rig/clause/requirements from its documents/" + name + ".md. Run make generate after a change. -->\n" + rest
 		if name != "README" {
-			text += rowsOf(module, name, records, see, declined)
+			text += rowsOf(module, name, records, see, declined, faults)
 		}
 		pages[path.Join(documentsDir, name+".md")] = text
 	}
@@ -105,7 +105,7 @@ func renderDocuments(module string, records []clause.Record) (map[string]string,
 }
 
 // rowsOf is the table of a specification: each clause, how to see it, and its tests.
-func rowsOf(module, source string, records []clause.Record, see, declined map[string]string) string {
+func rowsOf(module, source string, records []clause.Record, see, declined map[string]string, faults map[string]*clause.Fault) string {
 	var b strings.Builder
 	b.WriteString("\n## Sentence by sentence\n\nRun the commands of tests in the root of the repository. Words in capitals are yours.\n\n| clause | level | sentence | how to see it | proved by |\n|---|---|---|---|---|\n")
 	for _, c := range clause.All() {
@@ -126,7 +126,7 @@ func rowsOf(module, source string, records []clause.Record, see, declined map[st
 		if command != "" {
 			command = "`" + cell(command) + "`"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), cmp.Or(command, "–"), provedBy(c.ID, tests, declined))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), cmp.Or(command, "–"), provedBy(c.ID, tests, declined, faults))
 	}
 	return b.String()
 }

@@ -17,7 +17,7 @@ func TestRenderDocuments(t *testing.T) {
 		record("VUL-03-001", module+"/door/y", "TestY/at once", "f.go", 1),
 		record("CORE-INV.3", module, "TestRoot", "f.go", 1),
 	}
-	pages, err := renderDocuments(module, records)
+	pages, err := renderDocuments(module, records, byClause(clause.Faults()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func TestUnproved(t *testing.T) {
 	t.Run("the program refuses to write the page", func(t *testing.T) {
 		root := tree(t, oneClaim())
 		dir := recordsDir(t, record("CORE-INV.1", module+"/a", "TestA", "a/a_test.go", 6), record("CORE-INV.2", module+"/a", "TestA", "a/a_test.go", 6))
-		if err := run(root, dir, false, promised()); err == nil || !strings.Contains(err.Error(), "without a proof") {
+		if err := run(root, dir, false, promised(), nil); err == nil || !strings.Contains(err.Error(), "without a proof") {
 			t.Errorf("run = %v", err)
 		}
 	})

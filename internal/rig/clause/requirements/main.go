@@ -33,14 +33,14 @@ func main() {
 	records := flag.String("records", os.Getenv(clause.DirEnv), "`directory` with the records of the run; the default is $"+clause.DirEnv)
 	check := flag.Bool("check", false, "write nothing; fail if a page is not what would be written")
 	flag.Parse()
-	if err := run(".", *records, *check, clause.Made); err != nil {
+	if err := run(".", *records, *check, clause.Made, clause.Faults()); err != nil {
 		fmt.Fprintln(os.Stderr, "requirements:", err)
 		os.Exit(1)
 	}
 }
 
 // run works on the module in root with the records in dir, and writes or checks the pages.
-func run(root, dir string, check bool, promises clause.Promises) error {
+func run(root, dir string, check bool, promises clause.Promises, broken []clause.Fault) error {
 	if dir == "" {
 		return errors.New("no directory with records: set -records or " + clause.DirEnv)
 	}
@@ -66,11 +66,15 @@ func run(root, dir string, check bool, promises clause.Promises) error {
 	if err != nil {
 		return err
 	}
-	pages, err := renderDocuments(module, records)
+	if err := unclaimed(module, broken, records); err != nil {
+		return err
+	}
+	faults := byClause(broken)
+	pages, err := renderDocuments(module, records, faults)
 	if err != nil {
 		return err
 	}
-	pages[requirementsPage] = render(module, records, declined)
+	pages[requirementsPage] = render(module, records, declined, faults)
 	pages[guaranteesPage] = renderGuarantees(module, promises, records)
 	return putAll(root, pages, check)
 }

@@ -75,7 +75,9 @@ func TestRun(t *testing.T) {
 	}
 	t.Run("proved claims give a page that the check then accepts", func(t *testing.T) {
 		root, dir := tree(t, oneClaim()), recordsDir(t, first, second)
-		if err := run(root, dir, false, clause.Promises{}); err != nil {
+		faults := []clause.Fault{{Clause: "CORE-INV.1", File: "a.go", Func: "A", Package: "./a", Test: "TestA"}}
+		wantFault(t, run(root, dir, false, clause.Promises{}, []clause.Fault{{Clause: "CORE-INV.1", Package: "./a", Test: "TestB"}}), "TestB, which doesn't name the clause")
+		if err := run(root, dir, false, clause.Promises{}, faults); err != nil {
 			t.Fatal(err)
 		}
 		page, err := os.ReadFile(filepath.Join(root, "docs", "requirements.md"))
@@ -83,38 +85,38 @@ func TestRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
-			fmt.Sprintf("**2 of %d clauses are proved, and 1 declined.**", len(clause.All())),
-			"| CORE-INV.1 | MUST | Only one execution per identity is processing at any time. | `a TestA` |\n",
-			"| CORE-INV.3 | MUST | Result and error never change once written. | not yet proved |\n",
+			fmt.Sprintf("**1 of %d clauses are proved, and 1 declined.**", len(clause.All())),
+			"| CORE-INV.1 | MUST | Only one execution per identity is processing at any time. | `a TestA` | `a.go` `A`: `a TestA` |\n",
+			"| CORE-INV.3 | MUST | Result and error never change once written. | not yet proved | – |\n",
 		} {
 			if !strings.Contains(string(page), want) {
 				t.Errorf("page lacks %q:\n%s", want, page)
 			}
 		}
-		if err := run(root, dir, true, clause.Promises{}); err != nil {
+		if err := run(root, dir, true, clause.Promises{}, faults); err != nil {
 			t.Fatalf("check: %v", err)
 		}
 	})
 	t.Run("the check refuses another page and writes nothing", func(t *testing.T) {
 		root := tree(t, oneClaim())
-		wantFault(t, run(root, recordsDir(t, first, second), true, clause.Promises{}), "out of date")
+		wantFault(t, run(root, recordsDir(t, first, second), true, clause.Promises{}, nil), "out of date")
 		if page, err := os.ReadFile(filepath.Join(root, "docs", "requirements.md")); err != nil || string(page) != "old\n" {
 			t.Errorf("page is now %q, %v", page, err)
 		}
 	})
 	t.Run("a claim without a record is refused by name", func(t *testing.T) {
-		wantFault(t, run(tree(t, oneClaim()), recordsDir(t, first), false, clause.Promises{}), "a/a_test.go:6: CORE-INV.2 is claimed")
+		wantFault(t, run(tree(t, oneClaim()), recordsDir(t, first), false, clause.Promises{}, nil), "a/a_test.go:6: CORE-INV.2 is claimed")
 	})
 	t.Run("a record of the same clause from elsewhere does not help", func(t *testing.T) {
 		elsewhere := record("CORE-INV.2", module+"/a", "TestA", "a/a_test.go", 7)
-		wantFault(t, run(tree(t, oneClaim()), recordsDir(t, first, elsewhere), false, clause.Promises{}), "a/a_test.go:6: CORE-INV.2 is claimed")
+		wantFault(t, run(tree(t, oneClaim()), recordsDir(t, first, elsewhere), false, clause.Promises{}, nil), "a/a_test.go:6: CORE-INV.2 is claimed")
 	})
 	t.Run("a record without a claim is refused by name", func(t *testing.T) {
 		stale := record("CORE-INV.3", module+"/a", "TestA", "a/a_test.go", 6)
-		wantFault(t, run(tree(t, oneClaim()), recordsDir(t, first, second, stale), false, clause.Promises{}), "CORE-INV.3 is recorded by TestA, but not claimed")
+		wantFault(t, run(tree(t, oneClaim()), recordsDir(t, first, second, stale), false, clause.Promises{}, nil), "CORE-INV.3 is recorded by TestA, but not claimed")
 	})
 	t.Run("no directory is refused", func(t *testing.T) {
-		wantFault(t, run(tree(t, oneClaim()), "", false, clause.Promises{}), "-records")
+		wantFault(t, run(tree(t, oneClaim()), "", false, clause.Promises{}, nil), "-records")
 	})
 }
 
@@ -166,10 +168,10 @@ func TestA(t *testing.T) {
 		}
 		return dir
 	}
-	if err := run(root, goTest(), false, clause.Promises{}); err != nil {
+	if err := run(root, goTest(), false, clause.Promises{}, nil); err != nil {
 		t.Errorf("with the test passing: %v", err)
 	}
-	if err := run(root, goTest("SKIP_FIRST=1"), false, clause.Promises{}); err == nil {
+	if err := run(root, goTest("SKIP_FIRST=1"), false, clause.Promises{}, nil); err == nil {
 		t.Error("with the test skipped: no error")
 	}
 }

@@ -44,14 +44,14 @@ func match(claims []claim, records []clause.Record) error {
 
 // render writes the page of requirements. It depends only on the table of clauses and on which tests
 // passed: line numbers and the order of the run don't change it.
-func render(module string, records []clause.Record, declined map[string]string) string {
+func render(module string, records []clause.Record, declined map[string]string, faults map[string]*clause.Fault) string {
 	tests := make(map[string][]string)
 	for _, r := range records {
 		tests[r.Clause] = append(tests[r.Clause], testName(module, r))
 	}
 	proved := 0
 	for _, c := range clause.All() {
-		if len(tests[c.ID]) > 0 {
+		if len(tests[c.ID]) > 0 && faults[c.ID] != nil {
 			proved++
 		}
 	}
@@ -62,16 +62,17 @@ func render(module string, records []clause.Record, declined map[string]string) 
 
 Every clause of the specifications that Semel implements, with the tests that prove it: package, relative to the module, and name.
 A test names its clauses in its first line, and is listed only if it ran and passed in the run that this page was written from.
-A clause without such a test is "not yet proved", or declined: one that may be followed, and isn't.
+For each clause there is also a change of the source that breaks it, and one of its tests that must fail then: the last column has the function and the test, [faults.tsv](../internal/rig/clause/faults.tsv) the change. [CONTRIBUTING](../CONTRIBUTING.md) has the command that makes these changes and runs the tests.
+A clause without such a test, or without such a change, is "not yet proved", or declined: one that may be followed, and isn't.
 [Documents](documents/README.md) says for each clause how to see it, and where Semel differs.
 
 **%d of %d clauses are proved, and %d declined.**
 `, proved, len(clause.All()), len(declined))
 	for _, source := range sources() {
-		fmt.Fprintf(&b, "\n## %s\n\n| id | level | requirement | proved by |\n|---|---|---|---|\n", source)
+		fmt.Fprintf(&b, "\n## %s\n\n| id | level | requirement | proved by | a fault that is noticed |\n|---|---|---|---|---|\n", source)
 		for _, c := range clause.All() {
 			if c.Source == source {
-				fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), provedBy(c.ID, tests[c.ID], declined))
+				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), provedBy(c.ID, tests[c.ID], declined, faults), brokenBy(faults[c.ID]))
 			}
 		}
 	}
@@ -88,12 +89,14 @@ func testName(module string, r clause.Record) string {
 	return pkg + " " + r.Test
 }
 
-func provedBy(id string, tests []string, declined map[string]string) string {
+func provedBy(id string, tests []string, declined map[string]string, faults map[string]*clause.Fault) string {
 	switch {
 	case declined[id] != "":
 		return "declined: " + cell(declined[id])
 	case len(tests) == 0:
 		return "not yet proved"
+	case faults[id] == nil:
+		return "not yet proved, but tested: " + list(spread(tests), shownTests)
 	}
 	return list(spread(tests), shownTests)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,11 +28,16 @@ func TestRender(t *testing.T) {
 		record("CORE-INV.2", module+"/b", "TestB", "f.go", 2),
 		record("CORE-INV.2", module+"/b", "TestB", "g.go", 3),
 	)
-	page := render(module, records, nil)
+	faults := byClause([]clause.Fault{
+		{Clause: "CORE-INV.1", File: "f.go", Func: "Store.Apply", Package: "./store/memstore", Test: "TestStore/case_0"},
+		{Clause: "CORE-INV.2", File: "f.go", Func: "*", Package: "./b", Test: "TestB"},
+	})
+	records = append(records, record("CORE-INV.3", module+"/b", "TestB", "f.go", 4))
+	page := render(module, records, nil, faults)
 
 	t.Run("six tests are named and the rest counted", func(t *testing.T) {
 		got := line(page, "CORE-INV.1")
-		if !strings.Contains(got, "`store/memstore TestStore/case_0`, ") || !strings.HasSuffix(got, "`store/memstore TestStore/case_5` and 2 more |\n") {
+		if !strings.Contains(got, "`store/memstore TestStore/case_0`, ") || !strings.HasSuffix(got, "`store/memstore TestStore/case_5` and 2 more | `f.go` `Store.Apply`: `store/memstore TestStore/case_0` |\n") {
 			t.Fatalf("line = %q", got)
 		}
 	})
@@ -42,8 +48,24 @@ func TestRender(t *testing.T) {
 		}
 	})
 	t.Run("tests are sorted, named once, and kept inside their cell", func(t *testing.T) {
-		if got := line(page, "CORE-INV.2"); !strings.HasSuffix(got, "| `b TestB`, `m TestRoot/a\\|b` |\n") {
+		if got := line(page, "CORE-INV.2"); !strings.Contains(got, "| `b TestB`, `m TestRoot/a\\|b` |") {
 			t.Fatalf("line = %q", got)
+		}
+	})
+	t.Run("a clause whose fault nobody has named is not proved", func(t *testing.T) {
+		if got := line(page, "CORE-INV.3"); !strings.HasSuffix(got, "| not yet proved, but tested: `b TestB` | – |\n") || !strings.Contains(page, "**2 of ") {
+			t.Fatalf("line = %q", got)
+		}
+	})
+	t.Run("a fault is for a test that names the clause, or for a part of one", func(t *testing.T) {
+		at := func(id, pkg, test string) error {
+			return unclaimed(module, []clause.Fault{{Clause: id, Package: pkg, Test: test}}, records)
+		}
+		if err := errors.Join(at("CORE-INV.1", "./store/memstore", "TestStore"), at("CORE-INV.1", "./store/memstore", "TestStore/case_1"), at("CORE-INV.2", "./b", "TestB/part")); err != nil {
+			t.Error(err)
+		}
+		if at("CORE-INV.1", "./store/memstore", "TestOther") == nil || at("CORE-INV.1", "./b", "TestB") == nil || at("CORE-STATE.1", "./b", "TestB") == nil {
+			t.Error("a test that names no clause is taken for a proof")
 		}
 	})
 	t.Run("every clause has its line", func(t *testing.T) {
@@ -55,7 +77,7 @@ func TestRender(t *testing.T) {
 	})
 	t.Run("the order of records does not matter", func(t *testing.T) {
 		slices.Reverse(records)
-		if render(module, records, nil) != page {
+		if render(module, records, nil, faults) != page {
 			t.Fatal("another page")
 		}
 	})
