@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -240,9 +241,14 @@ func TestKeysOfReadsCanBeIgnored(t *testing.T) {
 	}
 }
 
-// TestTheHeaderOfTheDraftIsNoKey: the extension alone counts, whatever else a request has.
+// TestTheHeaderOfTheDraftIsNoKey: the extension alone counts, whatever else a request has, as the
+// page says.
 func TestTheHeaderOfTheDraftIsNoKey(t *testing.T) {
 	clause.Proves(t, "FOR-HDR.1")
+	page, err := os.ReadFile("../../docs/forrst.md")
+	if err != nil || !strings.Contains(string(page), "| a request with an `Idempotency-Key` header | only the extension counts.") {
+		t.Errorf("the page doesn't say what the header counts for: %v", err)
+	}
 	var runs atomic.Int64
 	w := serving(t, semel.Operation{}, charge(&runs))
 	header := func(key string) func(*http.Request) {

@@ -71,6 +71,9 @@ func TestThreats(t *testing.T) {
 	page.WriteString("# Threats\n\nThis page maps the ways in which somebody could abuse deliveries, replays and their records to the clauses of RFC-WF-0010 that forbid them, to what Semel does, and to the tests that try it. RFC-WF-0009 (TMSI) has the names of such threats. " +
 		"It is made from a list in `internal/archtest`; a test fails if a clause or a test that it names is gone. [SECURITY.md](../SECURITY.md) says what is trusted, and [requirements.md](requirements.md) has all clauses.\n\n| threat | clauses | what Semel does | tests |\n|---|---|---|---|\n")
 	for _, th := range threats {
+		if len(th.clauses) == 0 || th.mitigation == "" || len(th.tests) == 0 {
+			t.Errorf("%s lacks a clause, a mitigation or a test", th.name)
+		}
 		var tests []string
 		for _, test := range th.tests {
 			file, name, _ := strings.Cut(test, " ")
