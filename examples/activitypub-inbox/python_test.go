@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/internal/rig/stage"
@@ -110,7 +111,9 @@ activitypub: [{actors_url: "%s/actors/{actor}", shared_inbox: /inbox, actors: [a
 			}
 		}
 	}
-	if err := stage.Until(t.Context(), func() bool { return strings.Count(h.log.String(), "INFO") >= 4 }); err != nil {
+	within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := stage.Until(within, func() bool { return strings.Count(h.log.String(), "INFO") >= 4 }); err != nil {
 		t.Fatalf("%v\n%s", err, h.log.String())
 	}
 	h.kill()

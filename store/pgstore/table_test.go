@@ -54,9 +54,17 @@ func orNULL(s *string) string {
 }
 
 // TestTableOfTheMap: the view idempotency_log has the columns of the map, and what it says of
-// calls is true; the indexes are those of the table below it.
+// calls is true, also where the page says that it differs from the map; the indexes are those of
+// the table below it.
 func TestTableOfTheMap(t *testing.T) {
 	clause.Proves(t, "MAP-TABLE.1", "MAP-TABLE.2", "MAP-TABLE.4")
+	page, err := os.ReadFile("../../docs/commerce.md")
+	noError(t, err)
+	for _, row := range []string{"| `id` and `user_id` are numbers | ids are text", "| `idempotency_key` is unique in the table | a key is unique within its ", "| `request_payload` is kept | only a fingerprint is, unless the operation has `keep_payload: true` |"} {
+		if !strings.Contains(string(page), row) {
+			t.Errorf("the page doesn't say %q", row)
+		}
+	}
 	st, database := open(t, Options{})
 	var defs string
 	noError(t, pgtest.Shared(t).Conn(t, database).QueryRow(t.Context(), "SELECT string_agg(indexdef, ';') FROM pg_indexes WHERE schemaname = 'semel' AND tablename = 'semel_records'").Scan(&defs))
@@ -94,6 +102,10 @@ func TestTableOfTheMap(t *testing.T) {
 		if row := mapRows(t, database)[key]; row.key != key || row.request != nil {
 			t.Errorf("a payload that %s is %s", key, orNULL(row.request))
 		}
+	}
+	another, err := engine.Begin(t.Context(), semel.Call{Tenant: "shop", Principal: "app", Operation: "pay", Key: "order-1"})
+	if err != nil || another.Decision != semel.Execute {
+		t.Errorf("another caller with the key gets %s, %v", another.Decision, err)
 	}
 }
 
