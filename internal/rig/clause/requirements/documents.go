@@ -141,7 +141,7 @@ func commandOf(module string, r clause.Record) string {
 	return fmt.Sprintf("go test -run '^%s$' %s", test, pkg)
 }
 
-// exampleLast puts what is about an example behind everything else.
+// exampleLast sorts examples behind everything else.
 func exampleLast(a, b string) int {
 	is := func(s string) int {
 		if strings.Contains(s, "examples/") {

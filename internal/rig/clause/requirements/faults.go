@@ -9,7 +9,7 @@ import (
 	"github.com/semelhq/semel/internal/rig/clause"
 )
 
-// byClause has the fault of each clause that has one.
+// byClause indexes faults by their clauses.
 func byClause(faults []clause.Fault) map[string]*clause.Fault {
 	m := make(map[string]*clause.Fault, len(faults))
 	for i := range faults {
@@ -18,8 +18,8 @@ func byClause(faults []clause.Fault) map[string]*clause.Fault {
 	return m
 }
 
-// unclaimed fails with a list of the faults whose tests don't name the clause: that they fail says
-// nothing about it.
+// unclaimed lists the faults whose tests don't name the clause. Such a test may fail for another
+// reason.
 func unclaimed(module string, faults []clause.Fault, records []clause.Record) error {
 	claimed := make(map[string]bool, len(records))
 	for _, r := range records {
@@ -40,7 +40,7 @@ func unclaimed(module string, faults []clause.Fault, records []clause.Record) er
 	return errors.Join(errs...)
 }
 
-// brokenBy names the place of a fault and the test that it fails.
+// brokenBy names where a fault is planted, and the test that notices it.
 func brokenBy(f *clause.Fault) string {
 	if f == nil {
 		return "–"

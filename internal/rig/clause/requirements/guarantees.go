@@ -18,7 +18,7 @@ const (
 	otherTests = 4
 )
 
-// unproved fails with a list of what p says and no passing test of the run proves.
+// unproved lists the promises of p that no passing test of the run proves.
 func unproved(module string, p clause.Promises, records []clause.Record) error {
 	var faults []string
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
