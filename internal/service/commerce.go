@@ -159,11 +159,11 @@ func charging(err error) error {
 	found := dispatch.FindingOf(err)
 	switch why := errors.New(found.Why()); found.Verdict {
 	case judge.Rejected:
-		return semel.Rejected("declined", why)
+		return semel.Rejected("declined", errors.New(err.Error())) // with the back end's words
 	case judge.Aborted:
 		return semel.Aborted(why)
 	case judge.Failed:
-		return semel.Failure(why)
+		return semel.Failure(errors.New(err.Error()))
 	default:
 		return semel.Unknown(why)
 	}

@@ -160,7 +160,9 @@ func (s *shop) backEnd(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"token":"jwt-%d"}`, s.tokens)
 	case "/charge":
 		if status := s.refuse.Load(); status != 0 {
+			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(int(status))
+			fmt.Fprint(w, `{"code":"no_funds","message":"The card has no funds."}`)
 			return
 		}
 		if s.charged[r.Header.Get("Idempotency-Key")]++; s.lose.Load() {

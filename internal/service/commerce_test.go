@@ -257,7 +257,7 @@ func TestPaymentsOverHTTP(t *testing.T) {
 		s.refuse.Store(402)
 		first := s.must(422, "POST", "/commerce/payments", pay("o2", 100))
 		s.refuse.Store(0)
-		if again := s.must(422, "POST", "/commerce/payments", pay("o2", 100)); first["code"] != "rejected" || again["detail"] != first["detail"] || !strings.Contains(fmt.Sprint(first["detail"]), "402") {
+		if again := s.must(422, "POST", "/commerce/payments", pay("o2", 100)); first["code"] != "rejected" || again["detail"] != first["detail"] || !strings.Contains(fmt.Sprint(first["detail"]), "402: The card has no funds. (no_funds)") {
 			t.Error(first, again)
 		}
 	})
