@@ -32,8 +32,8 @@ type Attempt struct {
 	tx      *txStore      // where it writes; nil: to the store itself
 	// unrecorded: the call is read-only and has no record in the store.
 	unrecorded bool
-	// detached: nobody renews it here. The holder is in another process and renews by
-	// itself, or in a transaction and has no need to.
+	// detached: this process doesn't renew the lease. The holder is another process and renews it
+	// itself, or runs in a transaction and doesn't need to.
 	detached bool
 
 	// added is how much longer the delivery took because of the engine, so far.

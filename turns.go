@@ -45,8 +45,8 @@ func (c *Call) inLine() line.Caller {
 // A delivery waits while an attempt runs under another credential, for some seconds, in the
 // order of arrival. Each [Call].Network has a place in the line before any has a second
 // one, and a delivery that finds no place doesn't wait. Call Turn before you read the caller's
-// payload, so that waiting deliveries have cost little. Doer of package door takes turns for
-// all calls that have taken none.
+// payload, so that waiting deliveries have cost little. The runner of package door calls it for
+// every call that has no turn yet.
 func (in Internal) Turn(ctx context.Context, call *Call) (ans Answer, ok bool) {
 	e := in.engine
 	op, known := (*e.ops.Load())[call.Operation]

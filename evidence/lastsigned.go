@@ -44,7 +44,7 @@ func openLastSigned(name, origin string) (*lastSigned, error) {
 
 var errSignedFile = errors.New("evidence: signed_file, where the checkpoint that was signed last is remembered, needs a directory that can be written and outlives restarts")
 
-// remember takes note of a newer checkpoint.
+// remember records a newer checkpoint, and writes it to the file if there is one.
 func (last *lastSigned) remember(signed string) error {
 	last.signed = signed
 	if last.name == "" || last.stored == signed {

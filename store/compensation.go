@@ -22,8 +22,8 @@ type Compensation struct {
 	Failure *Failure
 }
 
-// ID is the identity of the compensating call of a record. The way back is the
-// attribute [AttributeCompensates] of the compensating record.
+// ID returns the identity of the call that compensates the record. That call's record points
+// back by its attribute [AttributeCompensates].
 func (c *Compensation) ID(tenant string) ID {
 	id := ID{Tenant: tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key}
 	if c.Shared {

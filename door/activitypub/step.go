@@ -13,7 +13,7 @@ import (
 type Step[S comparable] struct {
 	// Name of the step, for logs, such as "validate_report".
 	Name string
-	// From are the states in which it can happen, and To is the one that it leads to.
+	// From lists the states in which the step may start; To is the state in which it ends.
 	From []S
 	To   S
 	// State reads the object's state.

@@ -121,8 +121,8 @@ func unfinished(rec *semel.Record) {
 	rec.NextAt = rec.LeaseUntil
 }
 
-// Run delivers calls through the door, so that they get every decision of
-// [semel.Decisions].
+// Run provokes each refusal of [semel.Decisions] and a replay through the door, and checks the
+// answers.
 func Run(t *testing.T, d Door) {
 	for _, decision := range semel.Decisions() {
 		if decision == semel.Execute || decision == semel.SequenceGap {

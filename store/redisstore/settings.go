@@ -119,7 +119,8 @@ func judge(nodes []node, accepted bool) store.Durability {
 // levels lists the levels that a server can have; the first one promises least.
 var levels = []store.Level{store.LevelProcess, store.LevelCache, store.LevelRelaxed, store.LevelDisk}
 
-// judge calls has with each level below the best that one server is limited to, and why.
+// judge calls has for every durability level that this server's settings limit it to, with the
+// reason.
 func (n node) judge(accepted bool, has func(level store.Level, why string)) {
 	because := func(level store.Level, setting, why string) {
 		if n[setting] == "unknown" && n[rights] != "" {

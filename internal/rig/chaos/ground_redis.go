@@ -132,7 +132,7 @@ func (r *redisServers) again(name, text string) {
 	})
 }
 
-// connections allows fewer connections than the nodes have, and they lose theirs.
+// connections lowers maxclients below what the nodes hold, and kills their connections.
 func (r *redisServers) connections() {
 	const end = "CONFIG SET maxclients 1000"
 	r.ends = append(r.ends, end)

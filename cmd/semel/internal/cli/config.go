@@ -92,7 +92,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 
 // configFlag adds --config, as other commands have it, to one about a configuration.
 func configFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVar(file, "config", "", "`file` of the service's configuration; - is standard input")
+	cmd.Flags().StringVar(file, "config", "", "the service's configuration `file`; - is standard input")
 }
 
 // oneConfig reads the file of a configuration from the arguments, unless --config has it.

@@ -16,9 +16,9 @@ func newHealthcheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck",
 		Short: "Check that a running service is ready",
-		Long: `Ask a running service whether it is ready, or with --live only whether it serves, in
-images that have no other HTTP client. The exit code is 0 if it is, otherwise 1. With the
-token of somebody who has a role, it also shows what the checks found.
+		Long: `Check that a running service is ready, or with --live only that it serves, in images
+without curl. The exit code is 0 if it is, otherwise 1. With a token that has a role, it
+also prints what each check found.
 
 The service is the one that --url, --context or the variable SEMEL_URL names, or the
 current context (see 'semel context'). If you give none, it's the one that has the

@@ -43,7 +43,7 @@ func newRecordsList(from *recordsFrom) *cobra.Command {
 		Use:               "list [QUALIFIER...]",
 		ValidArgsFunction: completeQualifiers,
 		Short:             "List records, newest first",
-		Long: `List records, newest first. All qualifiers must apply:
+		Long: `List the records that match all of these qualifiers, newest first:
 ` + qualifiers + `
 
 The table shows each record's age, and why it is in its state, or what became of its

@@ -69,7 +69,7 @@ recorded. Semel asks no provider: that's up to you.
 	flags.IntVar(&f.status, "status", 0, "`status` that duplicates of an HTTP request get")
 	flags.StringArrayVar(&f.headers, "header", nil, "`'NAME: VALUE'` of that answer's header; may be repeated")
 	flags.StringVar(&f.result, "result", "", "`text` that duplicates get")
-	flags.StringVar(&f.resultFile, "result-file", "", "`file` of what duplicates get; - is standard input")
+	flags.StringVar(&f.resultFile, "result-file", "", "`file` with the answer that duplicates get; - is standard input")
 	flags.StringVar(&f.code, "failure-code", "", "short `word` for why it failed")
 	flags.StringVar(&f.message, "failure-message", "", "`words` on why it failed")
 	flags.StringArrayVar(&f.effects, "effect", nil, "`NAME=confirmed:JSON` or NAME=refuted; may be repeated")

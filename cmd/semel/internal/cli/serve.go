@@ -108,7 +108,7 @@ type configFlags struct {
 
 func (f *configFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.file, "config", "", "`file` of the service's configuration")
+	flags.StringVar(&f.file, "config", "", "the service's configuration `file`")
 	flags.String("store", "", "`URL` of the store: pebble:DIR, memory:, postgres:, redis:")
 	f.set = func() map[string]string {
 		set := map[string]string{}

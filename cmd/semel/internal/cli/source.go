@@ -31,7 +31,7 @@ func (src *recordSource) add(flags *pflag.FlagSet) {
 	flags.StringVar(&src.store, "store", "", "`store`: pebble:DIR, postgres:, redis:")
 	flags.StringVar(&src.url, "url", "", "`URL` of a service's admin listener")
 	flags.StringVar(&src.tokenFile, "token-file", "", "`file` with the token for the service")
-	flags.StringVar(&src.config, "config", "", "`file` of the service's configuration")
+	flags.StringVar(&src.config, "config", "", "the service's configuration `file`")
 	flags.StringVar(&src.context, "context", "", "`name` of a service, as 'semel context add' gave it")
 }
 
