@@ -13,9 +13,6 @@ import (
 	"github.com/semelhq/semel/door/ids/whatsapp"
 )
 
-// hookSecret is the secret of webhooks, as some sources write it.
-const hookSecret = "the secret of all the webhooks"
-
 // webhookSources are all that are built in, with the file of the secret.
 var webhookSources = map[string]string{
 	"acp": "secret", "adyen": "hex", "adyen-header": "hex", "github": "secret", "paddle": "secret", "shopify": "secret", "shopify-events": "secret",

@@ -19,6 +19,9 @@ import (
 	"github.com/semelhq/semel/evidence"
 )
 
+// hookSecret is the secret of webhooks, as some sources write it.
+const hookSecret = "the secret of all the webhooks"
+
 // shop is a service with the door commerce, and the back end behind it.
 type shop struct {
 	*running
