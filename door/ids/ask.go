@@ -92,15 +92,7 @@ func (a *asker) ask(ctx context.Context, url string, q question) (*finding.Findi
 	if err != nil {
 		return nil, err
 	}
-	client := &safehttp.Client{Base: a.base(), MaxAnswer: maxFinding}
-	got, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if got.Status != http.StatusOK {
-		return nil, fmt.Errorf("the answer has status %d, not 200", got.Status)
-	}
-	return finding.Read(got.Body)
+	return finding.Ask(&safehttp.Client{Base: a.base(), MaxAnswer: maxFinding}, req)
 }
 
 // stepUp verifies a further proof. Whatever isn't a clear yes refuses it.

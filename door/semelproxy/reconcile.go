@@ -73,15 +73,7 @@ func ask(ctx context.Context, client *safehttp.Client, u *url.URL, held *semel.R
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Accept", "application/json")
-	answer, err := client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	if answer.Status != http.StatusOK {
-		return nil, fmt.Errorf("the answer has status %d, not 200", answer.Status)
-	}
-	return finding.Read(answer.Body)
+	return finding.Ask(client, r)
 }
 
 // settlement is the settlement of a held record by a finding.

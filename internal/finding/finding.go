@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/safehttp"
 )
 
 // Finding is the JSON of an upstream about a call.
@@ -33,6 +34,20 @@ const Unknown = "unknown"
 // outcomes are all outcomes, with the status of an answer that has none.
 var outcomes = map[string]int{
 	"completed": http.StatusOK, "rejected": http.StatusUnprocessableEntity, "failed": http.StatusInternalServerError, "aborted": 0, Unknown: 0,
+}
+
+// Ask asks for a finding. Only an answer with status 200 counts: anything else may come from
+// whatever is between, such as a login page.
+func Ask(client *safehttp.Client, r *http.Request) (*Finding, error) {
+	r.Header.Set("Accept", "application/json")
+	answer, err := client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if answer.Status != http.StatusOK {
+		return nil, fmt.Errorf("the answer has status %d, not 200", answer.Status)
+	}
+	return Read(answer.Body)
 }
 
 // Read reads a finding and fills in its status. A text that can be read in two ways, such as
