@@ -32,7 +32,8 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		p.strip(out.Trailer)
 		body.trailer = out.Trailer
 	}
-	if _, guarded := semelhttp.Attempt(out.Context()); guarded && out.Body != nil {
+	attempt, guarded := semelhttp.Attempt(out.Context())
+	if guarded && out.Body != nil {
 		out.Trailer = nil // not part of what two deliveries are compared by
 		holdBody(out, pr.In)
 	}
@@ -50,8 +51,8 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		}
 	}
 	set("Traceparent", p.tap.Trace(out.Context()))
-	if a, guarded := semelhttp.Attempt(out.Context()); guarded {
-		set(p.opts.PassKey, a.ID().Key)
+	if guarded && p.opts.PassKey != "" {
+		set(p.opts.PassKey, attempt.ID().Key)
 	}
 	if key, ok := out.Context().Value(effectKey{}).(string); ok {
 		set(p.opts.EffectHeader, key)
