@@ -109,7 +109,6 @@ func senderBehind(r *http.Request, proxies []netip.Prefix) string {
 	return ""
 }
 
-// fetchesNothing is a transport without a network.
 type fetchesNothing struct{}
 
 func (fetchesNothing) RoundTrip(*http.Request) (*http.Response, error) {
@@ -117,7 +116,7 @@ func (fetchesNothing) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 func (s *Server) activityUpstream(a *config.ActivityPub, log *slog.Logger) (activitypub.Handler, error) {
-	up, err := s.newUpstream(&a.Accepting, config.Answers{})
+	up, err := s.newUpstream(a.Upstream, a.UpstreamSecretFiles, config.Answers{}, a.Timeout)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func (s *Server) commerceDoor(g *generation) error {
 		return at("commerce.session_key_files", err)
 	}
 	b := &backEnd{transport: safehttp.Direct(nil), timeout: time.Duration(c.Timeout), trace: s.engine.Internal().Trace}
-	if b.secrets, err = c.Secrets(); err != nil {
+	if b.secrets, err = config.ReadSecrets(c.SecretFiles); err != nil {
 		return at("commerce.secret_files", err)
 	}
 	opts := commerce.Options{
@@ -116,7 +116,6 @@ type backEnd struct {
 	trace     func(ctx context.Context) string
 }
 
-// configure has the door ask the back end where the configuration says.
 func (b *backEnd) configure(opts *commerce.Options, c *config.Commerce) {
 	if c.TokenURL != "" {
 		opts.Token = func(ctx context.Context, s session.Session) ([]byte, error) {

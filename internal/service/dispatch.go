@@ -32,7 +32,7 @@ func newOutbox(engine *semel.Engine, c *config.Dispatch, own map[string]dispatch
 	opts := dispatch.Options{Destinations: map[string]dispatch.Destination{}, Events: events}
 	for i := range c.Destinations {
 		d := &c.Destinations[i]
-		secrets, err := d.Secrets()
+		secrets, err := config.ReadSecrets(d.SecretFiles)
 		if err != nil {
 			return nil, at(fmt.Sprintf("dispatch.destinations[%d].secret_files", i), err)
 		}
@@ -123,8 +123,6 @@ func observeMessages(log *slog.Logger) *dispatch.Events {
 	}
 }
 
-// maySend reports whether a call may send messages to a destination; see
-// [config.Dispatch.MaySend].
 func (s *Server) maySend(call semel.ID, destination string) bool {
 	return s.current().cfg.Dispatch.MaySend(call.Tenant, call.Operation, destination)
 }

@@ -212,15 +212,15 @@ type upstream struct {
 	timeout time.Duration
 }
 
-func (s *Server) newUpstream(a *config.Accepting, answers config.Answers) (*upstream, error) {
-	secrets, err := a.UpstreamSecrets()
+func (s *Server) newUpstream(url string, secretFiles []string, answers config.Answers, timeout config.Duration) (*upstream, error) {
+	secrets, err := config.ReadSecrets(secretFiles)
 	if err != nil {
 		return nil, err
 	}
 	sender, err := dispatch.HTTP(dispatch.HTTPOptions{
-		URL: a.Upstream, Secrets: secrets, AllowPrivate: true, Trace: s.engine.Internal().Trace, Answers: judge.Answers(answers),
+		URL: url, Secrets: secrets, AllowPrivate: true, Trace: s.engine.Internal().Trace, Answers: judge.Answers(answers),
 	})
-	return &upstream{sender, time.Duration(a.Timeout)}, err
+	return &upstream{sender, time.Duration(timeout)}, err
 }
 
 func (u *upstream) post(ctx context.Context, call semel.ID, m *semel.Message, header http.Header) error {

@@ -68,7 +68,7 @@ func explainWebhook(operation string, opts webhook.VerifierOptions) func(*http.R
 }
 
 func (s *Server) upstreamOf(w *config.Webhook) (webhook.Handler, error) {
-	up, err := s.newUpstream(&w.Accepting, w.Answers)
+	up, err := s.newUpstream(w.Upstream, w.UpstreamSecretFiles, w.Answers, w.Timeout)
 	if err != nil {
 		return nil, err
 	}

@@ -117,7 +117,6 @@ type reply struct {
 	ConfirmButton string `json:"confirm_button,omitempty"`
 }
 
-// refused is why nothing was executed.
 type refused struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -129,12 +128,7 @@ func (s *Server) replies(c *config.WhatsApp) (func(context.Context, *whatsapp.Me
 	if c.ReplyURL == "" {
 		return nil, nil
 	}
-	secrets, err := c.ReplySecrets()
-	if err != nil {
-		return nil, err
-	}
-	// The address is the operator's; nobody who sends messages can choose it.
-	sender, err := dispatch.HTTP(dispatch.HTTPOptions{URL: c.ReplyURL, Secrets: secrets, AllowPrivate: true, Trace: s.engine.Internal().Trace})
+	up, err := s.newUpstream(c.ReplyURL, c.ReplySecretFiles, config.Answers{}, config.Duration(dispatch.DefaultTimeout))
 	if err != nil {
 		return nil, err
 	}
@@ -149,11 +143,9 @@ func (s *Server) replies(c *config.WhatsApp) (func(context.Context, *whatsapp.Me
 		if err != nil {
 			return dispatch.Park("reply", err)
 		}
-		ctx, cancel := context.WithTimeout(ctx, dispatch.DefaultTimeout)
-		defer cancel()
 		// After a crash between this and the end of the message's delivery, the reply is
 		// posted again; the receiver recognizes it by its id.
-		return sender.Deliver(ctx, dispatch.Delivery{Message: &semel.Message{ID: replyID(m), ContentType: "application/json", Payload: body}})
+		return up.post(ctx, semel.ID{}, &semel.Message{ID: replyID(m), ContentType: "application/json", Payload: body}, nil)
 	}, nil
 }
 

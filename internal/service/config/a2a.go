@@ -22,7 +22,6 @@ type A2A struct {
 	Forwarding `yaml:",inline"`
 }
 
-// a2aDoors is the section a2a.
 var a2aDoors = doorSection{derive: deriveA2A, validate: (*validator).a2a, mounts: func(c *Config) (list []mount) {
 	for door, a := range items("a2a", c.A2A) {
 		below := a.Path + "/"
@@ -39,7 +38,6 @@ var a2aDoors = doorSection{derive: deriveA2A, validate: (*validator).a2a, mounts
 	return operations
 }, byDefault: routeDefault{profile: "a2a", failure: semel.ReplayFailure}}
 
-// deriveA2A fills in what follows from other settings.
 func deriveA2A(c *Config, _ *Origins, follows func(path, from string)) {
 	for path, a := range items("a2a", c.A2A) {
 		c.deriveAnonymous(&a.Anonymous, path, follows)
@@ -47,7 +45,6 @@ func deriveA2A(c *Config, _ *Origins, follows func(path, from string)) {
 	}
 }
 
-// a2a checks the agents that are offered over A2A.
 func (v *validator) a2a() {
 	for at, a := range items("a2a", v.c.A2A) {
 		v.answers(at, a.Answers)

@@ -68,7 +68,6 @@ type Signatures struct {
 	KeyFile string `json:"key_file,omitzero" with:"key_id,the URL of the public key"`
 }
 
-// activityPubDoors is the section activitypub.
 var activityPubDoors = doorSection{
 	derive: deriveActivityPub, validate: (*validator).activitypub,
 	mounts: func(c *Config) (list []mount) {
@@ -80,10 +79,8 @@ var activityPubDoors = doorSection{
 	accepts: "activities", reserved: func(name string) bool { return strings.HasPrefix(name, activitypub.OperationPrefix) },
 }
 
-// deriveActivityPub fills in what follows from other settings.
 func deriveActivityPub(c *Config, _ *Origins, _ func(path, from string)) {
-	for i := range c.ActivityPub {
-		a := &c.ActivityPub[i]
+	for _, a := range items("", c.ActivityPub) {
 		a.Tenant = cmp.Or(a.Tenant, c.Auth.DefaultTenant)
 		a.Evidence = cmp.Or(a.Evidence, c.acceptedEvidence())
 	}
@@ -167,7 +164,6 @@ func (v *validator) activitypub() {
 	}
 }
 
-// actorsURL checks where the actors are.
 func (v *validator) actorsURL(at, text string) {
 	const hint = "write such as https://social.example/actors/{actor}"
 	if err := activitypub.CheckActors(text); err != nil {
@@ -179,9 +175,8 @@ func (v *validator) actorsURL(at, text string) {
 
 func (v *validator) actors(at string, names []string) {
 	for i, name := range names {
-		item := fmt.Sprintf("%s[%d]", at, i)
 		if first := slices.Index(names, name); first != i {
-			v.bad(item, "keep one of them", "%s[%d] is the same actor", at, first)
+			v.bad(fmt.Sprintf("%s[%d]", at, i), "keep one of them", "%s[%d] is the same actor", at, first)
 		}
 	}
 }
@@ -200,7 +195,6 @@ func (v *validator) instances(at string, list []Instance) {
 	}
 }
 
-// signatures checks the key by a signature.
 func (v *validator) signatures(at string, s *Signatures) {
 	if s.KeyID == "" || s.KeyFile == "" {
 		return
@@ -248,7 +242,6 @@ func (anyVerifier) VerifyActor(*http.Request, []byte, string) (httpsig.Signer, e
 	return httpsig.Signer{}, nil
 }
 
-// inboxes are the paths of its inboxes.
 func (a *ActivityPub) inboxes() (paths []string) {
 	for _, actor := range a.Actors {
 		if u, err := url.Parse(strings.ReplaceAll(a.ActorsURL, "{actor}", actor)); err == nil {

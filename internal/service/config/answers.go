@@ -17,7 +17,6 @@ type Answers struct {
 	Final []string `json:"final,omitempty" numbers:"true"`
 }
 
-// answers checks what the answers of a section's upstream mean.
 func (v *validator) answers(at string, a Answers) {
 	if v.faultyBelow(at + ".answers") {
 		return
@@ -47,9 +46,7 @@ type Meaning struct {
 // Meanings are what an answer with a status and nothing else means, by upstream.
 func (c *Config) Meanings(status int) (list []Meaning) {
 	add := func(setting, match, operation string, rules judge.Rules) {
-		m := Meaning{Setting: setting, Match: match, Status: status, Conditions: rules.Conditions(status)}
-		v := rules.Of(judge.Answer{Status: status}).Verdict
-		m.Proves, m.Next = v.String(), "gets the same answer"
+		m, v := meaning(setting, match, status, rules, "gets the same answer")
 		switch op := c.operation(operation); {
 		case v == judge.Aborted, v == judge.Failed && op != nil && op.OnFailure == semel.RetryFailure:
 			m.Next = "runs"
@@ -61,22 +58,25 @@ func (c *Config) Meanings(status int) (list []Meaning) {
 		list = append(list, m)
 	}
 	financial := func(operation string) bool { op := c.operation(operation); return op != nil && op.Financial }
-	for i := range c.Routes {
-		r := &c.Routes[i]
+	for at, r := range items("routes", c.Routes) {
 		rt := c.Guarded(*r)
 		rt.Forwards = true
-		add(fmt.Sprintf("routes[%d]", i), r.Match, r.Operation, rt.Rules(financial(r.Operation)))
+		add(at, r.Match, r.Operation, rt.Rules(financial(r.Operation)))
 	}
-	for i := range c.Forrst {
-		answers, _ := judge.Answers(c.Forrst[i].Answers).Parse()
-		for k, fn := range c.Forrst[i].Functions {
-			add(fmt.Sprintf("forrst[%d].functions[%d]", i, k), fn.Name, fn.Operation, judge.Rules{Answers: answers, Financial: financial(fn.Operation)})
+	for at, f := range items("forrst", c.Forrst) {
+		answers, _ := judge.Answers(f.Answers).Parse()
+		for at, fn := range items(at+".functions", f.Functions) {
+			add(at, fn.Name, fn.Operation, judge.Rules{Answers: answers, Financial: financial(fn.Operation)})
 		}
 	}
-	for i := range c.A2A {
-		a := &c.A2A[i]
+	for at, a := range items("a2a", c.A2A) {
 		answers, _ := judge.Answers(a.Answers).Parse()
-		add(fmt.Sprintf("a2a[%d]", i), a.Path, a.Operation, judge.Rules{Answers: answers, Financial: financial(a.Operation), RedirectsUnclear: true})
+		add(at, a.Path, a.Operation, judge.Rules{Answers: answers, Financial: financial(a.Operation), RedirectsUnclear: true})
 	}
 	return append(list, c.eventMeanings(status)...)
+}
+
+func meaning(setting, match string, status int, rules judge.Rules, next string) (Meaning, judge.Verdict) {
+	v := rules.Of(judge.Answer{Status: status}).Verdict
+	return Meaning{Setting: setting, Match: match, Status: status, Proves: v.String(), Next: next, Conditions: rules.Conditions(status)}, v
 }

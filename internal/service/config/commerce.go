@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -69,13 +68,10 @@ func (c *Config) Payments() (names []string) {
 	return names
 }
 
-// Secrets reads the files with the secrets that sign posts.
-func (c *Commerce) Secrets() ([]string, error) { return readSecretFiles(c.SecretFiles) }
-
 // Keyring reads the keys of sessions; nil if there are none. A key's id is a digest of it,
 // so that all nodes call it the same.
 func (c *Commerce) Keyring() (*session.Keyring, error) {
-	texts, err := readSecretFiles(c.SessionKeyFiles)
+	texts, err := ReadSecrets(c.SessionKeyFiles)
 	if err != nil || len(texts) == 0 {
 		return nil, err
 	}
@@ -91,7 +87,6 @@ func (c *Commerce) Keyring() (*session.Keyring, error) {
 	return session.NewKeyring(keys...)
 }
 
-// commerceDoors is the section commerce.
 var commerceDoors = doorSection{
 	derive: deriveCommerce, validate: (*validator).commerce,
 	mounts: func(c *Config) []mount {
@@ -103,7 +98,6 @@ var commerceDoors = doorSection{
 	},
 }
 
-// deriveCommerce fills in what follows from other settings.
 func deriveCommerce(c *Config, _ *Origins, _ func(path, from string)) {
 	if m := &c.Commerce; m.On() {
 		m.SessionLifetime = cmp.Or(m.SessionLifetime, Duration(semel.DefaultWindow))
@@ -116,8 +110,8 @@ func deriveCommerce(c *Config, _ *Origins, _ func(path, from string)) {
 // the service doesn't start with a bad one.
 func (v *validator) commerce() {
 	c := &v.c.Commerce
-	for i := range v.c.Routes {
-		v.requiresMandate(fmt.Sprintf("routes[%d]", i), &v.c.Routes[i])
+	for at, r := range items("routes", v.c.Routes) {
+		v.requiresMandate(at, r)
 	}
 	if !c.On() {
 		return
@@ -136,9 +130,9 @@ func (v *validator) commerce() {
 		v.bad("commerce.session_key_files", "make one with: openssl rand -base64 32", "%v", err)
 	}
 	v.secrets("commerce.secret_files", c.SecretFiles)
-	for i := range v.c.Operations {
-		if name := v.c.Operations[i].Name; strings.HasPrefix(name, "commerce.") {
-			v.bad(fmt.Sprintf("operations[%d].name", i), "", "names like %q are those of commerce", name)
+	for at, op := range items("operations", v.c.Operations) {
+		if strings.HasPrefix(op.Name, "commerce.") {
+			v.bad(at+".name", "", "names like %q are those of commerce", op.Name)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestDispatch(t *testing.T) {
 		}
 	})
 	t.Run("secrets are what is in their files, without white space", func(t *testing.T) {
-		secrets, err := c.Dispatch.Destinations[0].Secrets()
+		secrets, err := ReadSecrets(c.Dispatch.Destinations[0].SecretFiles)
 		if err != nil || len(secrets) != 2 || secrets[0] != "whsec_c3Nzc3Nzc3Nzc3Nzc3Nzc3Nzc3Nzc3Nzc3Nzc3Nzc3M=" || secrets[1] == secrets[0] {
 			t.Errorf("%q, %v", secrets, err)
 		}

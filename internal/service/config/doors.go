@@ -100,7 +100,6 @@ func (c *Config) mounts() (list []mount) {
 	return list
 }
 
-// at reports whether the door gets requests to a path.
 func (m *mount) at(path string) bool {
 	return slices.Contains(m.paths, path) || m.serves != nil && m.serves(path)
 }
@@ -145,7 +144,6 @@ func (v *validator) apart(first, m *mount) {
 
 var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`)
 
-// plainPath checks that a path can be the service's own.
 func (v *validator) plainPath(at, p, example string) {
 	switch {
 	case p == "":

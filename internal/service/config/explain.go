@@ -74,7 +74,6 @@ func settings(c *Config, origins *Origins) []Setting {
 	return list
 }
 
-// below selects a setting, or the settings of a section or list.
 func below(all []Setting, path string) []Setting {
 	var found []Setting
 	for _, s := range all {

@@ -70,14 +70,10 @@ func (f *Forrst) HashKey() ([]byte, error) {
 	if f.HashKeyFile == "" {
 		return nil, nil
 	}
-	list, err := readSecretFiles([]string{f.HashKeyFile})
-	if err != nil {
-		return nil, err
-	}
-	return []byte(list[0]), nil
+	key, err := readSecret(f.HashKeyFile)
+	return []byte(key), err
 }
 
-// forrstDoors is the section forrst.
 var forrstDoors = doorSection{derive: deriveForrst, validate: (*validator).forrst, mounts: func(c *Config) (list []mount) {
 	for door, f := range items("forrst", c.Forrst) {
 		list = append(list, mount{door: door, path: door + ".path", paths: []string{f.Path}, is: "that of a service over Forrst", lost: "so the route would get no request", hint: "give it another path"})
@@ -92,7 +88,6 @@ var forrstDoors = doorSection{derive: deriveForrst, validate: (*validator).forrs
 	return operations
 }, byDefault: routeDefault{profile: "forrst", failure: semel.ReplayFailure}}
 
-// deriveForrst fills in what follows from other settings.
 func deriveForrst(c *Config, _ *Origins, follows func(path, from string)) {
 	for path, f := range items("forrst", c.Forrst) {
 		c.deriveAnonymous(&f.Anonymous, path, follows)
@@ -102,7 +97,6 @@ func deriveForrst(c *Config, _ *Origins, follows func(path, from string)) {
 	}
 }
 
-// forrst checks the services that are offered over Forrst.
 func (v *validator) forrst() {
 	for at, f := range items("forrst", v.c.Forrst) {
 		v.answers(at, f.Answers)

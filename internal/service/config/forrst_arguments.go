@@ -20,7 +20,6 @@ func (fn *ForrstFunction) ReadArguments(version string) (json.RawMessage, error)
 	return nil, nil
 }
 
-// forrstArguments checks the schemas of one function.
 func (v *validator) forrstArguments(at string, fn *ForrstFunction) {
 	first := map[string]int{}
 	for i, a := range fn.Arguments {

@@ -49,11 +49,6 @@ type Accepting struct {
 	Evidence semel.EvidenceLevel `json:"evidence,omitzero" enum:"none,changes,decisions,durable"`
 }
 
-// UpstreamSecrets reads the files with the secrets that sign what the upstream gets.
-func (a *Accepting) UpstreamSecrets() ([]string, error) {
-	return readSecretFiles(a.UpstreamSecretFiles)
-}
-
 // Telemetry says what the service reports about itself.
 type Telemetry struct {
 	// Where metrics go, beside GET /metrics of the admin listener, and what counts as a crowd.

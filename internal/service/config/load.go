@@ -95,7 +95,6 @@ func check(p *strictyaml.Report, c *Config) Errors {
 	return p.Sorted()
 }
 
-// overlay sets what the environment and the flags set.
 func overlay(p *strictyaml.Report, top reflect.Value, env func(string) (string, bool), flags map[string]string) {
 	set := func(path string, v reflect.Value, f strictyaml.Field, text string, from Origin) {
 		delete(p.Faulty, path) // a mistake in the file is still reported, but this value may be fine
@@ -165,30 +164,20 @@ func readSecrets(p *strictyaml.Report, c *Config) {
 const minAdminToken = 16
 
 // Token reads the token of the admin listener.
-func (a *Admin) Token() (string, error) {
-	list, err := readSecretFiles([]string{a.TokenFile})
-	if err != nil {
-		return "", err
-	}
-	return list[0], nil
-}
+func (a *Admin) Token() (string, error) { return readSecret(a.TokenFile) }
 
 // maxSecret bounds a file that contains only a secret, in bytes.
 const maxSecret = 64 << 10
 
-// secretFile reads a file that contains only a secret.
 func secretFile(p *strictyaml.Report, path, name string) (string, bool) {
-	data, err := auth.ReadFile(name, maxSecret)
-	if err != nil {
+	text, err := readSecret(name)
+	switch {
+	case err != nil:
 		p.Add(path, "the file can't be read: "+err.Error(), "")
-		return "", false
-	}
-	text := strings.TrimSpace(string(data))
-	if text == "" {
+	case text == "":
 		p.Add(path, "the file "+name+" is empty", "")
-		return "", false
 	}
-	return text, true
+	return text, err == nil && text != ""
 }
 
 // redisMaxResult is the default of max_result on Redis, which keeps everything in memory.
@@ -201,13 +190,11 @@ const DefaultOperation = "default"
 func derive(c *Config, p *strictyaml.Report) {
 	origins := p.Origins
 	follows := func(path, from string) { origins.At[path] = Origin{Kind: strictyaml.FromDefault, Name: from} }
-	for i := range c.Auth.Tokens {
-		t := &c.Auth.Tokens[i]
+	for _, t := range items("", c.Auth.Tokens) {
 		t.Principal = cmp.Or(t.Principal, t.Name)
 		t.Tenant, t.SHA256 = cmp.Or(t.Tenant, c.Auth.DefaultTenant), strings.ToLower(t.SHA256)
 	}
-	for i := range c.Auth.MTLS {
-		m := &c.Auth.MTLS[i]
+	for _, m := range items("", c.Auth.MTLS) {
 		m.Principal = cmp.Or(m.Principal, m.Subject)
 		m.Tenant = cmp.Or(m.Tenant, c.Auth.DefaultTenant)
 	}
@@ -325,7 +312,6 @@ func (c *Config) deriveAnonymous(a *semelhttp.Anonymous, path string, follows fu
 	}
 }
 
-// operation finds an operation by its name; nil if there is none.
 func (c *Config) operation(name string) *Operation {
 	i := slices.IndexFunc(c.Operations, func(op Operation) bool { return op.Name == name })
 	if i < 0 {

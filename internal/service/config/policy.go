@@ -49,7 +49,6 @@ func (r Route) Guarded() semelhttp.Route {
 	}
 }
 
-// guarded is the template as the middleware has it.
 func (k KeyTemplate) guarded() semelhttp.KeyTemplate {
 	t := semelhttp.KeyTemplate{Template: k.Template, Scope: k.Scope, ScopeField: k.ScopeField, Values: pairs(k.Values)}
 	if f, ok := commerce.FormatByName(k.Format); ok {

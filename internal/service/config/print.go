@@ -14,7 +14,6 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// mapTexts returns a copy in which fn has replaced each text.
 func mapTexts(c *Config, fn func(f strictyaml.Field, text string) string) *Config {
 	out := strictyaml.Copy(reflect.ValueOf(c).Elem())
 	strictyaml.EachLeaf("", out, func(_ string, v reflect.Value, f strictyaml.Field) {
@@ -41,7 +40,6 @@ func redacted(c *Config) *Config {
 	})
 }
 
-// hide makes a secret printable.
 func hide(kind, text string) string {
 	if kind == "digest" {
 		if len(text) <= 8 {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 
@@ -21,7 +20,6 @@ func (l *Listener) Trusted() []netip.Prefix {
 	return networks
 }
 
-// parseNetwork parses an address, or a network in CIDR form.
 func parseNetwork(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil {
 		addr = addr.Unmap()
@@ -35,13 +33,12 @@ func parseNetwork(text string) (netip.Prefix, error) {
 }
 
 func (v *validator) trustedProxies() {
-	for i, text := range v.c.Listen.TrustedProxies {
-		at := fmt.Sprintf("listen.trusted_proxies[%d]", i)
-		switch n, err := parseNetwork(text); {
+	for at, text := range items("listen.trusted_proxies", v.c.Listen.TrustedProxies) {
+		switch n, err := parseNetwork(*text); {
 		case err != nil:
-			v.bad(at, "write such as 10.0.0.5 or 10.0.0.0/8", "%q is neither an address nor a network in CIDR form", text)
+			v.bad(at, "write such as 10.0.0.5 or 10.0.0.0/8", "%q is neither an address nor a network in CIDR form", *text)
 		case n.Bits() == 0:
-			v.bad(at, "name the addresses of the proxies", "%s covers all addresses, so anybody could fake where a request came from", text)
+			v.bad(at, "name the addresses of the proxies", "%s covers all addresses, so anybody could fake where a request came from", *text)
 		}
 	}
 }

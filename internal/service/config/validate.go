@@ -20,7 +20,6 @@ type validator struct {
 	c *Config
 }
 
-// validate reports all errors of a configuration with its defaults.
 func validate(p *strictyaml.Report, c *Config) {
 	v := validator{p, c}
 	v.address("listen.address", c.Listen.Address)
@@ -48,7 +47,6 @@ func validate(p *strictyaml.Report, c *Config) {
 	v.dispatch()
 }
 
-// bad reports an error of a setting.
 func (v *validator) bad(path, hint, format string, args ...any) {
 	v.Add(path, fmt.Sprintf(format, args...), hint)
 }
@@ -59,7 +57,6 @@ func (v *validator) duration(path string, d, low, high Duration) {
 	}
 }
 
-// address checks a host and port to listen on.
 func (v *validator) address(path, address string) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -129,7 +126,6 @@ func (s Store) Redis() bool {
 	return slices.Contains(redisStores, scheme)
 }
 
-// store checks where records go.
 func (v *validator) store() {
 	const path, allowed = "store.url", "write pebble:DIR, postgres://…, redis://…, redis-cluster://… or memory:"
 	scheme, rest, _ := strings.Cut(v.c.Store.URL, ":")
@@ -158,7 +154,6 @@ func (v *validator) store() {
 	}
 }
 
-// postgres reports whether the store is PostgreSQL.
 func (v *validator) postgres() bool {
 	return strings.HasPrefix(v.c.Store.URL, "postgres:") || strings.HasPrefix(v.c.Store.URL, "postgresql:")
 }

@@ -31,10 +31,6 @@ func (c *Config) ByAPI(operation string) bool {
 	if op := c.operation(operation); op != nil && op.API {
 		return true
 	}
-	for i := range c.Routes {
-		if r := &c.Routes[i]; r.Operation == operation && r.Mode != "off" {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(doorSections, func(s doorSection) bool { return s.uses != nil && slices.Contains(s.uses(c), operation) })
+	return !slices.ContainsFunc(c.Routes, func(r Route) bool { return r.Operation == operation && r.Mode != "off" }) &&
+		!slices.ContainsFunc(doorSections, func(s doorSection) bool { return s.uses != nil && slices.Contains(s.uses(c), operation) })
 }

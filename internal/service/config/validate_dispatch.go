@@ -36,21 +36,19 @@ func (v *validator) senders(path string, names []string) {
 	}
 }
 
-// secrets checks the files with the secrets that sign messages to one destination.
 func (v *validator) secrets(path string, files []string) {
 	first := map[string]string{}
-	for i, file := range files {
-		at := fmt.Sprintf("%s[%d]", path, i)
-		text, ok := secretFile(v.Report, at, file)
+	for at, file := range items(path, files) {
+		text, ok := secretFile(v.Report, at, *file)
 		if !ok {
 			continue
 		}
 		if other, twice := first[text]; twice {
 			v.bad(at, "keep one of them", "%s has the same secret", other)
 		}
-		first[text] = file
+		first[text] = *file
 		if _, err := dispatch.HTTP(dispatch.HTTPOptions{URL: "http://unused", Secrets: []string{text}}); err != nil {
-			v.bad(at, "", "%s has no secret, which is whsec_ and 24 to 64 bytes in base64", file)
+			v.bad(at, "", "%s has no secret, which is whsec_ and 24 to 64 bytes in base64", *file)
 		}
 	}
 }
@@ -72,20 +70,21 @@ func (d *Dispatch) MaySend(tenant, operation, destination string) bool {
 	return i < 0 || d.Destinations[i].Accepts(tenant, operation)
 }
 
-// Secrets reads the files with the secrets of the destination.
-func (d *Destination) Secrets() ([]string, error) { return readSecretFiles(d.SecretFiles) }
-
-// readSecretFiles reads files that contain only a secret each.
-func readSecretFiles(files []string) ([]string, error) {
-	var list []string
+// ReadSecrets reads files that contain only a secret each.
+func ReadSecrets(files []string) (list []string, err error) {
 	for _, file := range files {
-		data, err := auth.ReadFile(file, maxSecret)
+		text, err := readSecret(file)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, strings.TrimSpace(string(data)))
+		list = append(list, text)
 	}
 	return list, nil
+}
+
+func readSecret(file string) (string, error) {
+	data, err := auth.ReadFile(file, maxSecret)
+	return strings.TrimSpace(string(data)), err
 }
 
 // deliveryOperation reports whether the operation belongs to messages on their way.

@@ -74,7 +74,6 @@ func (v *validator) rate(path string, r Rate) {
 	}
 }
 
-// faultyBelow reports whether a section has a setting with an error.
 func (v *validator) faultyBelow(path string) bool {
 	for at, faulty := range v.Faulty {
 		if faulty && strings.HasPrefix(at, path) {
@@ -144,11 +143,11 @@ func (v *validator) routes() {
 			v.bad(path+".key_header", "write Idempotency-Key", "key_header is empty")
 		}
 		v.credentials(path+".credential", r.Credential)
-		for k, name := range r.ScopeHeaders {
-			if at := fmt.Sprintf("%s.scope_headers[%d]", path, k); name == "" {
+		for at, name := range items(path+".scope_headers", r.ScopeHeaders) {
+			if *name == "" {
 				v.bad(at, "", "scope_headers has an empty name")
-			} else if name != semelhttp.ScopePath {
-				v.is(at, "header", name)
+			} else if *name != semelhttp.ScopePath {
+				v.is(at, "header", *name)
 			}
 		}
 		v.body(path+".max_body", r.MaxBody)
@@ -156,15 +155,13 @@ func (v *validator) routes() {
 	}
 }
 
-// credentials checks what tells callers apart.
 func (v *validator) credentials(path string, list []string) {
-	for i, credential := range list {
-		at := fmt.Sprintf("%s[%d]", path, i)
-		if name, cookie := strings.CutPrefix(credential, "cookie:"); name == "" {
+	for at, credential := range items(path, list) {
+		if name, cookie := strings.CutPrefix(*credential, "cookie:"); name == "" {
 			v.bad(at, "write Authorization, or cookie: and a name", "credential names neither a header nor a cookie")
-		} else if header, _, partial := strings.Cut(credential, ":"); !cookie {
+		} else if header, _, partial := strings.Cut(*credential, ":"); !cookie {
 			v.is(at, "header", header)
-			if fault := routeFault(semelhttp.Route{Credential: []string{credential}}); partial && fault != "" {
+			if fault := routeFault(semelhttp.Route{Credential: []string{*credential}}); partial && fault != "" {
 				v.bad(at, "write such as authorization:Credential", "%s", fault)
 			}
 		}

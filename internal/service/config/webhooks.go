@@ -56,7 +56,6 @@ type Webhook struct {
 	Settles string `json:"settles,omitzero"`
 }
 
-// webhookDoors is the section webhooks.
 var webhookDoors = doorSection{
 	derive: deriveWebhooks, validate: (*validator).webhooks,
 	mounts: func(c *Config) (list []mount) {
@@ -68,7 +67,6 @@ var webhookDoors = doorSection{
 	accepts: "webhooks", reserved: func(name string) bool { return strings.HasPrefix(name, webhook.OperationPrefix) },
 }
 
-// webhookAt is the mount of a webhook.
 func webhookAt(door, path string) mount {
 	return mount{door: door, path: door + ".path", paths: []string{path}, is: "the webhook of " + door, lost: lostRoute, hint: "give the webhook a path of its own"}
 }
@@ -141,7 +139,7 @@ func (w *Webhook) Verifier() (webhook.VerifierOptions, error) {
 	if err != nil {
 		return webhook.VerifierOptions{}, err
 	}
-	secrets, err := readSecretFiles(w.SecretFiles)
+	secrets, err := ReadSecrets(w.SecretFiles)
 	return webhook.VerifierOptions{Source: source, Secrets: secrets, URL: w.URL, Endpoint: w.Endpoint}, err
 }
 
@@ -159,13 +157,9 @@ func (w *Webhook) Receiver() (webhook.Options, error) {
 		return opts, err
 	}
 	if w.VerifyTokenFile != "" {
-		token, err := readSecretFiles([]string{w.VerifyTokenFile})
-		if err != nil {
-			return opts, err
-		}
-		opts.VerifyToken = token[0]
+		opts.VerifyToken, err = readSecret(w.VerifyTokenFile)
 	}
-	return opts, nil
+	return opts, err
 }
 
 // webhooks checks the webhooks. It reads secrets, so that the service never starts with a bad
@@ -269,10 +263,7 @@ func (c *Config) Warnings() (list []string) {
 func (c *Config) eventMeanings(status int) (list []Meaning) {
 	for setting, w := range items("webhooks", c.Webhooks) {
 		answers, _ := judge.Answers(w.Answers).Parse()
-		rules := dispatch.Rules(answers)
-		m := Meaning{Setting: setting, Match: w.Path, Status: status, Conditions: rules.Conditions(status)}
-		v := rules.Of(judge.Answer{Status: status}).Verdict
-		m.Proves, m.Next = v.String(), "posts the event again"
+		m, v := meaning(setting, w.Path, status, dispatch.Rules(answers), "posts the event again")
 		switch {
 		case v == judge.Completed:
 			m.Next = "is a duplicate"

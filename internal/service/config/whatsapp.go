@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -58,18 +57,12 @@ func (w *WhatsApp) On() bool { return w.Path != "" }
 
 // Secrets reads the files with the webhook's secrets.
 func (w *WhatsApp) Secrets() (verifyToken string, app []string, err error) {
-	token, err := readSecretFiles([]string{w.VerifyTokenFile})
-	if err != nil {
-		return "", nil, err
+	if verifyToken, err = readSecret(w.VerifyTokenFile); err == nil {
+		app, err = ReadSecrets(w.AppSecretFiles)
 	}
-	app, err = readSecretFiles(w.AppSecretFiles)
-	return token[0], app, err
+	return verifyToken, app, err
 }
 
-// ReplySecrets reads the files with the secrets that sign replies.
-func (w *WhatsApp) ReplySecrets() ([]string, error) { return readSecretFiles(w.ReplySecretFiles) }
-
-// whatsAppDoors is the section commands.whatsapp.
 var whatsAppDoors = doorSection{
 	derive: deriveWhatsApp, validate: (*validator).whatsapp,
 	mounts:  func(c *Config) []mount { return []mount{webhookAt("commands.whatsapp", c.Commands.WhatsApp.Path)} },
@@ -79,7 +72,6 @@ var whatsAppDoors = doorSection{
 	},
 }
 
-// deriveWhatsApp fills in what follows from other settings.
 func deriveWhatsApp(c *Config, origins *Origins, _ func(path, from string)) {
 	w := &c.Commands.WhatsApp
 	for i := range w.Numbers {
@@ -115,7 +107,6 @@ func (v *validator) whatsapp() {
 	v.numbers(at+".numbers", w.Numbers)
 }
 
-// whatsappSecrets checks the secrets that WhatsApp and the webhook share.
 func (v *validator) whatsappSecrets(at string, w *WhatsApp) {
 	var secrets []string
 	read := func(path, file string) {
@@ -130,8 +121,8 @@ func (v *validator) whatsappSecrets(at string, w *WhatsApp) {
 		}
 		secrets = append(secrets, text)
 	}
-	for i, file := range w.AppSecretFiles {
-		read(fmt.Sprintf("%s.app_secret_files[%d]", at, i), file)
+	for path, file := range items(at+".app_secret_files", w.AppSecretFiles) {
+		read(path, *file)
 	}
 	if len(w.AppSecretFiles) > 2 {
 		v.bad(at+".app_secret_files", "keep the new one and the previous one", "there are %d, more than 2", len(w.AppSecretFiles))

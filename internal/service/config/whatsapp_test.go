@@ -24,7 +24,7 @@ func TestWhatsApp(t *testing.T) {
 		if err != nil || verify != "the verify token" || !slices.Equal(app, []string{"an app secret", "the next app secret"}) {
 			t.Errorf("%q, %q, %v", verify, app, err)
 		}
-		reply, err := w.ReplySecrets()
+		reply, err := ReadSecrets(w.ReplySecretFiles)
 		if err != nil || len(reply) != 1 || !strings.HasPrefix(reply[0], "whsec_") {
 			t.Errorf("%q, %v", reply, err)
 		}
