@@ -45,7 +45,9 @@ func (s *Server) commerceDoor(g *generation) error {
 		Path: c.Path, Identify: g.shopper, Challenge: auth.Challenge, Keys: keys, Origin: c.Origin, TypeBase: problemsPath, Elsewhere: g.cfg.Payments(),
 		SessionLifetime: time.Duration(c.SessionLifetime), CartLifetime: time.Duration(c.CartLifetime), IntentLifetime: time.Duration(c.IntentLifetime),
 	}
-	b.configure(&opts, c)
+	if err := b.configure(&opts, c); err != nil {
+		return at("commerce", err)
+	}
 	service, err := commerce.New(s.engine, opts)
 	if err != nil {
 		return at("commerce", err)
@@ -116,38 +118,43 @@ type backEnd struct {
 	trace     func(ctx context.Context) string
 }
 
-func (b *backEnd) configure(opts *commerce.Options, c *config.Commerce) {
+// configure has the door ask the back end where the configuration says.
+func (b *backEnd) configure(opts *commerce.Options, c *config.Commerce) error {
+	var errs []error
 	if c.TokenURL != "" {
+		post := b.to(&errs, c.TokenURL, true)
 		opts.Token = func(ctx context.Context, s session.Session) ([]byte, error) {
 			var made struct{ Token string }
-			err := b.post(ctx, c.TokenURL, s.Tenant, s.ID, map[string]any{"session_id": s.ID, "user": s.User, "device": s.Device, "started_at": s.StartedAt, "expires_at": s.ExpiresAt}, &made)
+			err := post(ctx, s.Tenant, s.ID, map[string]any{"session_id": s.ID, "user": s.User, "device": s.Device, "started_at": s.StartedAt, "expires_at": s.ExpiresAt}, &made)
 			return []byte(made.Token), err
 		}
 	}
 	if c.ChargeURL != "" {
+		post := b.to(&errs, c.ChargeURL, true)
 		opts.Charge = func(ctx context.Context, p model.Charge) (done model.Charged, err error) {
 			ask := map[string]any{"order": p.Order, "amount": p.Amount, "currency": p.Currency, "user": p.Buyer.User, "reference": p.Reference, "idempotency_key": p.Key, "mandate": p.Mandate, "signed": string(p.Signed)}
-			return done, charging(b.post(ctx, c.ChargeURL, p.Buyer.Tenant, p.Key, ask, &done))
+			return done, charging(post(ctx, p.Buyer.Tenant, p.Key, ask, &done))
 		}
 	}
 	if c.ReconcileURL != "" {
+		post := b.to(&errs, c.ReconcileURL, true)
 		opts.Ask = func(ctx context.Context, key string) (model.Told, error) {
 			var said struct {
 				model.Charged
 				Refused bool
 			}
-			err := b.post(ctx, c.ReconcileURL, "", key, map[string]any{"idempotency_key": key}, &said)
+			err := post(ctx, "", key, map[string]any{"idempotency_key": key}, &said)
 			return model.Told{Charged: said.Charged, Refused: said.Refused}, err
 		}
 	}
 	if c.ApplyURL != "" {
+		apply, send := b.to(&errs, c.ApplyURL, false), b.to(&errs, c.SendURL, false)
 		opts.Apply = func(ctx context.Context, s datasync.State) error {
-			return b.post(ctx, c.ApplyURL, s.Tenant, fmt.Sprint(s.Entity, ":", s.ID, ":", s.Version, ":", s.Sequence), commerce.StateOf(s), nil)
+			return apply(ctx, s.Tenant, fmt.Sprint(s.Entity, ":", s.ID, ":", s.Version, ":", s.Sequence), commerce.StateOf(s), nil)
 		}
-		opts.Send = func(ctx context.Context, ch datasync.Change) error {
-			return b.post(ctx, c.SendURL, ch.Tenant, ch.Key(), ch, nil)
-		}
+		opts.Send = func(ctx context.Context, ch datasync.Change) error { return send(ctx, ch.Tenant, ch.Key(), ch, nil) }
 	}
+	return errors.Join(errs...)
 }
 
 // charging says what the error of a post proves about a charge.
@@ -171,25 +178,31 @@ func charging(err error) error {
 // money are the answers that mean something else where money moves, see package judge.
 var money = judge.Answers{Final: []string{"402"}, Unknown: []string{"403"}}
 
-// post posts one thing once, under a key that is the same in all tries, and reads the answer.
-func (b *backEnd) post(ctx context.Context, url, tenant, key string, what, answer any) error {
-	payload, err := json.Marshal(what)
-	if err != nil {
-		return err
-	}
-	opts := dispatch.HTTPOptions{URL: url, Secrets: b.secrets, Header: http.Header{"Idempotency-Key": {key}}, Trace: b.trace, Answers: money, Transport: b.transport}
-	if answer != nil {
-		opts.Check = func(_ *http.Response, text []byte) error { return json.Unmarshal(text, answer) }
+// poster posts one thing once, under a key that is the same in all tries, and reads the answer.
+type poster func(ctx context.Context, tenant, key string, what, answer any) error
+
+// answerKey is the key in a try's context for what reads its answer.
+type answerKey struct{}
+
+// to makes the poster to an address. Without answers, what comes back is not read, and the status
+// decides.
+func (b *backEnd) to(errs *[]error, url string, answers bool) poster {
+	opts := dispatch.HTTPOptions{URL: url, Secrets: b.secrets, Trace: b.trace, Answers: money, Transport: b.transport}
+	if answers {
+		opts.Check = func(resp *http.Response, text []byte) error {
+			return json.Unmarshal(text, resp.Request.Context().Value(answerKey{}))
+		}
 	}
 	sender, err := dispatch.HTTP(opts)
-	if err != nil {
-		return err
+	*errs = append(*errs, err)
+	u := &upstream{sender, b.timeout}
+	return func(ctx context.Context, tenant, key string, what, answer any) error {
+		payload, err := json.Marshal(what)
+		if err != nil {
+			return err
+		}
+		id := sha256.Sum256([]byte(url + " " + tenant + " " + key))
+		m := &semel.Message{ID: "msg_" + base64.RawURLEncoding.EncodeToString(id[:]), ContentType: "application/json", Payload: payload}
+		return u.post(context.WithValue(ctx, answerKey{}, answer), semel.ID{Tenant: tenant, Operation: commerce.Name}, m, http.Header{"Idempotency-Key": {key}})
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	id := sha256.Sum256([]byte(url + " " + tenant + " " + key))
-	return sender.Deliver(ctx, dispatch.Delivery{
-		Message: &semel.Message{ID: "msg_" + base64.RawURLEncoding.EncodeToString(id[:]), ContentType: "application/json", Payload: payload},
-		Call:    semel.ID{Tenant: tenant, Operation: commerce.Name},
-	})
 }
