@@ -79,14 +79,10 @@ func sources() (names []string) {
 
 // renderDocuments writes a page for each specification, by its name in docs/documents, and the
 // one about all of them.
-func renderDocuments(module string, records []clause.Record, faults map[string]*clause.Fault) (map[string]string, error) {
+func renderDocuments(p *findings) (map[string]string, error) {
 	see, err := notes(seeTSV, "see")
 	if err != nil {
 		return nil, fmt.Errorf("see.tsv: %w", err)
-	}
-	declined, err := declinedClauses(records)
-	if err != nil {
-		return nil, err
 	}
 	pages := map[string]string{}
 	for _, name := range append(sources(), "README") {
@@ -97,7 +93,7 @@ func renderDocuments(module string, records []clause.Record, faults map[string]*
 		title, rest, _ := strings.Cut(string(head), "\n")
 		text := title + "\n\n<!-- Written by internal/rig/clause/requirements from its documents/" + name + ".md. Run make generate after a change. -->\n" + rest
 		if name != "README" {
-			text += rowsOf(module, name, records, see, declined, faults)
+			text += rowsOf(p, name, see)
 		}
 		pages[path.Join(documentsDir, name+".md")] = text
 	}
@@ -105,18 +101,16 @@ func renderDocuments(module string, records []clause.Record, faults map[string]*
 }
 
 // rowsOf is the table of a specification: each clause, how to see it, and its tests.
-func rowsOf(module, source string, records []clause.Record, see, declined map[string]string, faults map[string]*clause.Fault) string {
+func rowsOf(p *findings, source string, see map[string]string) string {
 	var b strings.Builder
 	b.WriteString("\n## Sentence by sentence\n\nRun the commands of tests in the root of the repository. Words in capitals are yours.\n\n| clause | level | sentence | how to see it | proved by |\n|---|---|---|---|---|\n")
 	for _, c := range clause.All() {
 		if c.Source != source {
 			continue
 		}
-		var tests, commands []string
-		for _, r := range records {
-			if r.Clause == c.ID {
-				tests, commands = append(tests, testName(module, r)), append(commands, commandOf(module, r))
-			}
+		var commands []string
+		for _, r := range p.records[c.ID] {
+			commands = append(commands, commandOf(p.module, r))
 		}
 		slices.SortFunc(commands, func(a, b string) int { return cmp.Or(exampleLast(a, b), cmp.Compare(a, b)) })
 		command := see[c.ID]
@@ -126,7 +120,7 @@ func rowsOf(module, source string, records []clause.Record, see, declined map[st
 		if command != "" {
 			command = "`" + cell(command) + "`"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), cmp.Or(command, "–"), provedBy(c.ID, tests, declined, faults))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), cmp.Or(command, "–"), p.by(c.ID))
 	}
 	return b.String()
 }

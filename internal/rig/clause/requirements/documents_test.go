@@ -17,7 +17,11 @@ func TestRenderDocuments(t *testing.T) {
 		record("VUL-03-001", module+"/door/y", "TestY/at once", "f.go", 1),
 		record("CORE-INV.3", module, "TestRoot", "f.go", 1),
 	}
-	pages, err := renderDocuments(module, records, byClause(clause.Faults()))
+	p, err := findingsOf(module, records, clause.Faults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := renderDocuments(p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,19 +62,18 @@ func run(root, dir string, check bool, promises clause.Promises, broken []clause
 	if err := unproved(module, promises, records); err != nil {
 		return err
 	}
-	declined, err := declinedClauses(records)
-	if err != nil {
-		return err
-	}
 	if err := unclaimed(module, broken, records); err != nil {
 		return err
 	}
-	faults := byClause(broken)
-	pages, err := renderDocuments(module, records, faults)
+	p, err := findingsOf(module, records, broken)
 	if err != nil {
 		return err
 	}
-	pages[requirementsPage] = render(module, records, declined, faults)
+	pages, err := renderDocuments(p)
+	if err != nil {
+		return err
+	}
+	pages[requirementsPage] = render(p)
 	pages[guaranteesPage] = renderGuarantees(module, promises, records)
 	return putAll(root, pages, check)
 }

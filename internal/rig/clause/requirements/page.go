@@ -44,14 +44,10 @@ func match(claims []claim, records []clause.Record) error {
 
 // render writes the page of requirements. It depends only on the table of clauses and on which tests
 // passed: line numbers and the order of the run don't change it.
-func render(module string, records []clause.Record, declined map[string]string, faults map[string]*clause.Fault) string {
-	tests := make(map[string][]string)
-	for _, r := range records {
-		tests[r.Clause] = append(tests[r.Clause], testName(module, r))
-	}
+func render(p *findings) string {
 	proved := 0
 	for _, c := range clause.All() {
-		if len(tests[c.ID]) > 0 && faults[c.ID] != nil {
+		if p.proved(c.ID) {
 			proved++
 		}
 	}
@@ -67,12 +63,12 @@ A clause without such a test, or without such a change, is "not yet proved", or 
 [Documents](documents/README.md) says for each clause how to see it, and where Semel differs.
 
 **%d of %d clauses are proved, and %d declined.**
-`, proved, len(clause.All()), len(declined))
+`, proved, len(clause.All()), len(p.declined))
 	for _, source := range sources() {
 		fmt.Fprintf(&b, "\n## %s\n\n| id | level | requirement | proved by | a fault that is noticed |\n|---|---|---|---|---|\n", source)
 		for _, c := range clause.All() {
 			if c.Source == source {
-				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), provedBy(c.ID, tests[c.ID], declined, faults), brokenBy(faults[c.ID]))
+				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.ID, c.Level, cell(c.Text), p.by(c.ID), brokenBy(p.faults[c.ID]))
 			}
 		}
 	}
@@ -87,18 +83,6 @@ func testName(module string, r clause.Record) string {
 		pkg = path.Base(module)
 	}
 	return pkg + " " + r.Test
-}
-
-func provedBy(id string, tests []string, declined map[string]string, faults map[string]*clause.Fault) string {
-	switch {
-	case declined[id] != "":
-		return "declined: " + cell(declined[id])
-	case len(tests) == 0:
-		return "not yet proved"
-	case faults[id] == nil:
-		return "not yet proved, but tested: " + list(spread(tests), shownTests)
-	}
-	return list(spread(tests), shownTests)
 }
 
 // spread sorts tests so that the first of each package come before its others, and tests of

@@ -28,12 +28,19 @@ func TestRender(t *testing.T) {
 		record("CORE-INV.2", module+"/b", "TestB", "f.go", 2),
 		record("CORE-INV.2", module+"/b", "TestB", "g.go", 3),
 	)
-	faults := byClause([]clause.Fault{
+	faults := []clause.Fault{
 		{Clause: "CORE-INV.1", File: "f.go", Func: "Store.Apply", Package: "./store/memstore", Test: "TestStore/case_0"},
 		{Clause: "CORE-INV.2", File: "f.go", Func: "*", Package: "./b", Test: "TestB"},
-	})
+	}
 	records = append(records, record("CORE-INV.3", module+"/b", "TestB", "f.go", 4))
-	page := render(module, records, nil, faults)
+	rendered := func() string {
+		p, err := findingsOf(module, records, faults)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return render(p)
+	}
+	page := rendered()
 
 	t.Run("six tests are named and the rest counted", func(t *testing.T) {
 		got := line(page, "CORE-INV.1")
@@ -77,7 +84,7 @@ func TestRender(t *testing.T) {
 	})
 	t.Run("the order of records does not matter", func(t *testing.T) {
 		slices.Reverse(records)
-		if render(module, records, nil, faults) != page {
+		if rendered() != page {
 			t.Fatal("another page")
 		}
 	})
