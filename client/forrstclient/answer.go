@@ -6,12 +6,12 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/door/forrst"
+	"github.com/semelhq/semel/safehttp"
 )
 
 // answer is an answer of the service.
@@ -76,7 +76,7 @@ func (a *answer) advice(try int, own time.Duration) (pause time.Duration, again 
 		} `json:"errors"`
 	}
 	_ = json.Unmarshal(a.text, &details) // details of another form say nothing
-	seconds, err := strconv.Atoi(a.retryAfter)
+	asked, given := safehttp.RetryAfter(a.retryAfter, time.Now())
 	switch {
 	case len(details.Errors) > 0 && details.Errors[0].Details.RetryAfter != nil:
 		return lasts(details.Errors[0].Details.RetryAfter), again
@@ -84,8 +84,8 @@ func (a *answer) advice(try int, own time.Duration) (pause time.Duration, again 
 		return lasts(retry.After) << min(try-1, 16), again
 	case retry.After != nil:
 		return lasts(retry.After), again
-	case err == nil && seconds >= 0:
-		return time.Duration(seconds) * time.Second, again
+	case given:
+		return asked, again
 	}
 	return own, again
 }
