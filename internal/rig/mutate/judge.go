@@ -200,13 +200,11 @@ func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 
 // lastWords are the last lines that the tests printed.
 func lastWords(events []event) string {
-	const limit = 4000
-	var words strings.Builder
+	var words []byte
 	for _, e := range events {
-		words.WriteString(e.Output)
+		words = append(words, e.Output...)
 	}
-	s := words.String()
-	return s[max(0, len(s)-limit):]
+	return string(end(words))
 }
 
 func lastLine(out []byte) string {
