@@ -1,5 +1,5 @@
-// Package finding reads what a program says about a held call when it is asked, for every
-// door that asks.
+// Package finding asks an upstream about a held call and reads its answer, for every door that
+// asks.
 package finding
 
 import (

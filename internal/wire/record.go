@@ -7,15 +7,15 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Owner says whose a key is, each part under its own name.
+// Owner names who a key belongs to, each part by its own name.
 type Owner struct {
 	Tenant    string `json:"tenant"`
 	Principal string `json:"principal" doc:"Whose keys they are; empty where the operation shares its keys within the tenant."`
 	Scope     string `json:"scope,omitempty" doc:"What the keys of the call are unique in beside its tenant and principal, such as session=s1."`
 }
 
-// OwnerOf says whose key an identity has. A refusal that is kept apart for its caller has
-// neither principal nor scope: bound_to says whose it is.
+// OwnerOf takes the owner out of an identity. A refusal that the engine keeps apart for its
+// caller has neither principal nor scope: bound_to names the caller.
 func OwnerOf(id *semel.ID) Owner {
 	principal, scope := id.Scope()
 	if strings.Contains(scope, store.ScopeMark) {

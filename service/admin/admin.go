@@ -42,7 +42,7 @@ const (
 
 // Options configures [Handler].
 type Options struct {
-	// Authorize says who sent a request and what they may do. Its error is sent with a
+	// Authorize identifies the sender of a request and their role. The caller gets its error with a
 	// 401, text included. Required: whoever gets through can decide whether a payment
 	// happened. A browser's cookie alone isn't enough: make sure that other sites can't
 	// make the browser send a request.

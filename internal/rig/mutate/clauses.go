@@ -21,8 +21,8 @@ import (
 
 var errUnnoticed = errors.New("faults in internal/rig/clause/faults.tsv that their tests don't notice: a clause is not proved by a test that passes without it")
 
-// chosen are the faults whose clauses begin with one of the prefixes, or all. Of them it takes
-// every tenth if tenth isn't negative: those of its remainder.
+// chosen selects the faults of clauses that begin with one of the prefixes. If tenth isn't
+// negative, it takes every tenth of the list, starting at its remainder.
 func chosen(all []clause.Fault, prefixes string, tenth int) []clause.Fault {
 	var picked []clause.Fault
 	for i, f := range all {

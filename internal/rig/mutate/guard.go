@@ -12,7 +12,7 @@ import (
 	"github.com/semelhq/semel/internal/rig/clause"
 )
 
-// chosenFault is the environment variable that names the clause whose fault a process has.
+// chosenFault is the environment variable that selects the fault of a process by its clause.
 const chosenFault = "SEMEL_FAULT"
 
 // selector is the file that a package with guarded faults gets.
@@ -135,5 +135,5 @@ func guard(src []byte, faults []clause.Fault) (source, error) {
 	return out, nil
 }
 
-// selectorName is the file beside a guarded one that reads which fault is meant.
+// selectorName is the file beside a guarded one that reads the variable.
 func selectorName(file string) string { return path.Join(path.Dir(file), "semelfault.go") }

@@ -17,8 +17,8 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// Comments are those of the fields of settings in the package of the running test, and in
-// further directories, by struct and field.
+// Comments reads the comments on settings in the package of the running test, and in further
+// directories. They are keyed by struct and field.
 func Comments(t *testing.T, further ...string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -54,7 +54,7 @@ func Comments(t *testing.T, further ...string) map[string]string {
 	return found
 }
 
-// members is an object whose members keep their order.
+// members is a JSON object that keeps the order of its members.
 type members []member
 
 type member struct {
