@@ -1,49 +1,29 @@
+//go:build unix
+
 package servertest
 
 import (
-	"math/rand/v2"
-	"net"
-	"strconv"
-	"sync"
+	"syscall"
 	"testing"
 )
 
-// taken has the ports that FreePort has returned: their servers may not listen yet.
-var taken struct {
-	sync.Mutex
-	ports map[int]bool
-}
-
-// Ports are below the range that systems take from for connections and for port 0: one of these
-// might take a port before its server listens.
-const lowestPort, highestPort = 15000, 32000
-
-// FreePort is a port of the loopback interface on which nobody listens, for a server that can't
-// choose one by itself.
+// FreePort is a port of the loopback interface for a server that can't choose one by itself. Until
+// the test ends nobody gets it by chance, whether the server runs or not: the system gives no port
+// away that a socket is bound to. The server can listen on it, as all do here that set SO_REUSEADDR.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
-	taken.Lock()
-	defer taken.Unlock()
-	if taken.ports == nil {
-		taken.ports = map[int]bool{}
+	syscall.ForkLock.RLock()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
 	}
-	var failed error
-	for range 1000 {
-		port := lowestPort + rand.IntN(highestPort-lowestPort)
-		if taken.ports[port] {
-			continue
-		}
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			failed = err // in use
-			continue
-		}
-		if err := l.Close(); err != nil {
-			tb.Fatal(err)
-		}
-		taken.ports[port] = true
-		return port
-	}
-	tb.Fatalf("no port is free: %v", failed)
-	return 0
+	syscall.ForkLock.RUnlock()
+	Check(tb, err)
+	tb.Cleanup(func() { Check(tb, syscall.Close(fd)) })
+	Check(tb, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	// Set before, it would let the system give away a port of another such socket.
+	Check(tb, syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1))
+	at, err := syscall.Getsockname(fd)
+	Check(tb, err)
+	return at.(*syscall.SockaddrInet4).Port
 }
