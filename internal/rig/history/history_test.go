@@ -267,6 +267,12 @@ func TestSoundHistories(t *testing.T) {
 			p.end(timed, Complete, 7, "completed r", None)
 			p.end(timed, Complete, 7, "completed r", OK)
 		},
+		"an abort whose answer is lost is applied, and another payload begins afresh": func(p *tape) {
+			p.begin(timed, "h", Execute, 7, "")
+			id := p.send(Event{Key: timed, Verb: Abort, Fence: 7})
+			p.ask(Event{Key: timed, Verb: Begin, Holder: "g", Payload: 2}, Event{Word: Execute, Fence: 8})
+			p.answer(id, Event{Key: timed, Verb: Abort, Fence: 7, Word: Lost})
+		},
 		"a failed attempt may be repeated": func(p *tape) {
 			p.begin(retry, "h", Execute, 7, "")
 			p.end(retry, Fail, 7, "", OK)

@@ -233,7 +233,11 @@ func (b *builder) end(r, a Event) {
 	kind := map[string]stepKind{Lost: stepLost, Ended: stepEnded}[a.Word]
 	if b.rules.Timed && kind != "" {
 		b.add(r.At, a.At, &step{kind: kind, id: r.ID, attempt: attemptOf(r.Fence)})
-		return
+		if a.Word != Lost || r.Verb != Abort {
+			return
+		}
+		// Its first try may have been applied and its answer lost, before another payload began
+		// afresh: nothing in the record tells of the attempt any more.
 	}
 	name := r.Verb + attemptOf(r.Fence)
 	op, again := b.ends[name]
