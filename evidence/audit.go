@@ -139,7 +139,7 @@ func (a *auditor) readLog(ctx context.Context) error {
 		for i := range page {
 			n := a.found.Entries
 			a.found.Entries++
-			t, err := a.told(n, &page[i])
+			t, _, err := a.told(n, &page[i])
 			if err != nil {
 				return err
 			}
@@ -152,18 +152,17 @@ func (a *auditor) readLog(ctx context.Context) error {
 }
 
 // told reads what an entry says. Entries of version 1 name their operation in the opening.
-func (a *auditor) told(n uint64, en *store.Entry) (told, error) {
-	leaf, err := ParseArtifact(en.Leaf)
-	if err != nil {
-		return told{}, fmt.Errorf("entry %d: %w", n, err)
+func (a *auditor) told(n uint64, en *store.Entry) (t told, leaf Artifact, err error) {
+	if leaf, err = ParseArtifact(en.Leaf); err != nil {
+		return t, leaf, fmt.Errorf("entry %d: %w", n, err)
 	}
-	t := tell(&leaf)
+	t = tell(&leaf)
 	if t.version == 1 && en.Opening != nil {
 		if o, err := ParseOpening(leaf, en.Opening); err == nil {
 			t.operation, _ = blinded(a.log.operation(o.Operation), operationPrefix)
 		}
 	}
-	return t, nil
+	return t, leaf, nil
 }
 
 func (a *auditor) readRecords(ctx context.Context, search store.Searcher) error {

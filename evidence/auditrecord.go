@@ -234,11 +234,8 @@ func (a *auditor) entry(ctx context.Context, n uint64) (t told, o Opening, err e
 	if err != nil {
 		return t, o, fmt.Errorf("evidence: entry %d: %w", n, err)
 	}
-	if t, err = a.told(n, &en[0]); err != nil || en[0].Opening == nil {
-		return t, o, err
-	}
-	leaf, err := ParseArtifact(en[0].Leaf)
-	if err == nil {
+	t, leaf, err := a.told(n, &en[0])
+	if err == nil && en[0].Opening != nil {
 		o, err = ParseOpening(leaf, en[0].Opening)
 	}
 	return t, o, err

@@ -52,7 +52,6 @@ func ParseCosignerKey(text string) (*CosignerKey, error) {
 	return k, nil
 }
 
-// cosigned is what a witness signs.
 func cosigned(body string, at uint64) []byte {
 	return fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", at, body)
 }

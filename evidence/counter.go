@@ -130,13 +130,17 @@ func (l *Log) Erased(ev semel.Erased) {
 		}
 		delete(c.counts, k)
 		one.facts = *one.facts.ofOperation()
-		k = c.key(&one.facts)
-		if have := c.counts[k]; have != nil {
-			have.n, have.from, have.until = have.n+one.n, min(have.from, one.from), max(have.until, one.until)
-		} else {
-			c.counts[k] = one
-		}
+		c.merge(c.key(&one.facts), one)
 	}
+}
+
+// merge adds to what is counted. The caller holds c.mu.
+func (c *counter) merge(k countKey, one *count) {
+	if have := c.counts[k]; have != nil {
+		have.n, have.from, have.until = have.n+one.n, min(have.from, one.from), max(have.until, one.until)
+		return
+	}
+	c.counts[k] = one
 }
 
 // wait has the counts written after Options.CountEvery. The caller holds c.mu.
@@ -174,20 +178,12 @@ func (c *counter) flush(ctx context.Context) (left uint64, err error) {
 			continue
 		}
 		left += one.n
-		c.putBack(k, one)
+		c.mu.Lock()
+		c.merge(k, one)
+		c.wait()
+		c.mu.Unlock()
 	}
 	return left, err
-}
-
-// putBack counts again what could not be written.
-func (c *counter) putBack(k countKey, one *count) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if newer := c.counts[k]; newer != nil {
-		one.n, one.until = one.n+newer.n, max(one.until, newer.until)
-	}
-	c.counts[k] = one
-	c.wait()
 }
 
 // close writes the counts and refuses further deliveries. The error says what is lost.

@@ -107,13 +107,11 @@ func loadHead(ctx context.Context, cell *store.Cell) (*head, error) {
 	if v.Data == nil {
 		return h, nil
 	}
-	if err := form.Read(v.Data, 1, h); err != nil {
-		return nil, fmt.Errorf("evidence: the head of the log can't be read: %w", err)
+	err = form.Read(v.Data, 1, h)
+	if err == nil && h.Checkpoint != "" { // or else nothing is signed yet
+		h.at, err = unsigned(h.Checkpoint)
 	}
-	if h.Checkpoint == "" {
-		return h, nil // the log has begun, and nothing is signed yet
-	}
-	if h.at, err = unsigned(h.Checkpoint); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("evidence: the head of the log can't be read: %w", err)
 	}
 	return h, nil

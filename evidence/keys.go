@@ -129,7 +129,6 @@ func (k *Keys) Trust() *Trust {
 	return t
 }
 
-// newest is the key that signs.
 func (k *Keys) newest() note.Signer { return k.signers[len(k.signers)-1] }
 
 // Trust is a set of public keys that may sign a log's checkpoints.
@@ -175,11 +174,9 @@ func (t *Trust) add(line string) error {
 		name, value, _ := strings.Cut(word, "=")
 		n, err := strconv.ParseUint(value, 10, 63)
 		switch {
-		case err != nil:
-			return fmt.Errorf("evidence: %q is not from= or until= and a size", word)
-		case name == "from":
+		case err == nil && name == "from":
 			key.from = n
-		case name == "until":
+		case err == nil && name == "until":
 			key.until = n
 		default:
 			return fmt.Errorf("evidence: %q is not from= or until= and a size", word)

@@ -13,7 +13,6 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// headerLine is the first line of an export.
 type headerLine struct {
 	Version int    `json:"semel_evidence"`
 	Origin  string `json:"origin"`
@@ -29,12 +28,10 @@ const (
 	viewEntries = "entries"
 )
 
-// checkpointLine has a signed checkpoint.
 type checkpointLine struct {
 	Checkpoint string `json:"checkpoint"`
 }
 
-// endLine is the last line.
 type endLine struct {
 	End *uint64 `json:"end"`
 }
@@ -57,7 +54,6 @@ var (
 	errLine     = errors.New("the line is not one that an export has")
 )
 
-// lineOf is the line of an entry.
 func lineOf(n uint64, en *store.Entry, openings bool, proof tlog.RecordProof) *entryLine {
 	hash := leafHash(en.Leaf)
 	l := &entryLine{N: n, Hash: hex.EncodeToString(hash[:]), Opening: null, Proof: proof}

@@ -135,7 +135,6 @@ func New(st semel.Store, keys *Keys, opts *Options) (*Log, error) {
 	return l, nil
 }
 
-// readLevel takes note of what the store promises.
 func (l *Log) readLevel(ctx context.Context) {
 	ds := l.store.Extras().Durability
 	if ds == nil {
@@ -146,7 +145,6 @@ func (l *Log) readLevel(ctx context.Context) {
 	}
 }
 
-// durability is the store's last promise.
 func (l *Log) durability() store.Level {
 	if level := l.level.Load(); level != nil {
 		return *level

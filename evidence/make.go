@@ -51,7 +51,6 @@ func (l *Log) nextID() string {
 	return "ev_" + hex.EncodeToString(binary.BigEndian.AppendUint64(l.node[:len(l.node):len(l.node)], l.ids.Add(1)))
 }
 
-// entry makes an entry.
 func (l *Log) entry(f *facts) store.Entry {
 	rec := f.rec
 	a := Artifact{
@@ -170,7 +169,6 @@ func (l *Log) names(f *facts, key string) []store.Subject {
 	return list
 }
 
-// outcome notes what a record's newest attempt has come to.
 func (l *Log) outcome(f *facts, p *Payload, o *Opening) {
 	rec := f.rec
 	if rec.Failure != nil {
@@ -275,7 +273,6 @@ func (l *Log) Tenant(name string) string {
 	return tenantPrefix + l.keyed(domainTenant, []byte(name)).String()
 }
 
-// operation is the blinded name of an operation.
 func (l *Log) operation(name string) string {
 	return operationPrefix + l.keyed(domainOperation, []byte(name)).String()
 }

@@ -37,7 +37,6 @@ type queue struct {
 	idle    chan struct{} // closed while nobody writes
 }
 
-// batch is entries that are written together.
 type batch struct {
 	entries []store.Entry
 	urgent  bool          // somebody waits
@@ -114,7 +113,6 @@ func (q *queue) join(ctx context.Context, entry store.Entry, durable bool) (*bat
 	return b, nil
 }
 
-// hurry tells the writer not to wait for more.
 func (q *queue) hurry() {
 	select {
 	case q.urgent <- struct{}{}:

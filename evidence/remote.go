@@ -92,7 +92,6 @@ func (w *RemoteWitness) ask(ctx context.Context, body string) (status int, answe
 	return got.Status, string(got.Body), nil
 }
 
-// addCheckpoint is the body of a request for a signature.
 func addCheckpoint(old uint64, proof tlog.TreeProof, signed string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "old %d\n", old)

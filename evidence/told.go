@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"strconv"
@@ -77,7 +78,6 @@ func tell(a *Artifact) (t told) {
 	return t
 }
 
-// blinded reads a blinded name.
 func blinded(text, prefix string) (name keyedDigest, ok bool) {
 	digits, ok := strings.CutPrefix(text, prefix)
 	if !ok || len(digits) != 2*len(name) {
@@ -85,6 +85,13 @@ func blinded(text, prefix string) (name keyedDigest, ok bool) {
 	}
 	_, err := hex.Decode(name[:], []byte(digits))
 	return name, err == nil
+}
+
+// whats are the types of artifacts that say one thing, whatever else is in them.
+var whats = map[Type]what{
+	TypeStarted: claimed, TypeHeld: held, TypePurged: purged, TypeMoved: moved, TypeExecuted: completed, TypeFailed: failed,
+	TypeAborted: aborted, TypeReleased: aborted, TypeAbandoned: abandoned, TypeEffect: altered, TypeMessage: altered, TypeCompensation: altered,
+	TypeConfirmationRequested: altered, TypeConfirmationRefused: altered, TypeConfirmationConsumed: altered,
 }
 
 func whatOf(kind Type, p *Payload) what {
@@ -97,51 +104,22 @@ func whatOf(kind Type, p *Payload) what {
 			return anew
 		}
 		return aborted // it waits for its confirmation
-	case TypeStarted:
-		return claimed
-	case TypeHeld:
-		return held
-	case TypePurged:
-		return purged
-	case TypeMoved:
-		return moved
 	case TypeRejected:
 		if p.Decision != "" {
 			return nothing // a delivery with another payload
 		}
 		return refused
-	case TypeExecuted:
-		return completed
-	case TypeFailed:
-		return failed
-	case TypeAborted, TypeReleased:
-		return aborted
-	case TypeAbandoned:
-		return abandoned
 	case TypeSettled:
 		return endOf(p.Disposition)
-	case TypeEffect, TypeMessage, TypeCompensation, TypeConfirmationRequested, TypeConfirmationRefused, TypeConfirmationConsumed:
-		return altered
 	}
-	return nothing
+	return whats[kind]
 }
+
+var ends = map[string]what{"completed": completed, "failed": failed, "rejected": refused, "aborted": aborted}
 
 // endOf is how an attempt ended that has a disposition.
-func endOf(disposition string) what {
-	switch disposition {
-	case "completed":
-		return completed
-	case "failed":
-		return failed
-	case "rejected":
-		return refused
-	case "aborted":
-		return aborted
-	}
-	return abandoned
-}
+func endOf(disposition string) what { return cmp.Or(ends[disposition], abandoned) }
 
-// ended reports whether an attempt has ended.
 func (w what) ended() bool { return completed <= w && w <= moved }
 
 // begun reports whether an attempt has begun, or may have, and hasn't ended.

@@ -16,7 +16,6 @@ const (
 	tileBytes  = tileWidth * tlog.HashSize
 )
 
-// fullTile is the place of a full tile.
 func fullTile(level int, index uint64) tlog.Tile {
 	return tlog.Tile{H: tileHeight, L: level, N: int64(index), W: tileWidth}
 }
@@ -84,7 +83,6 @@ func (t *tree) root() tlog.Hash {
 // leafHash is the hash of a leaf in the tree.
 func leafHash(leaf []byte) tlog.Hash { return tlog.RecordHash(leaf) }
 
-// readFull reads a full tile.
 func readFull(ctx context.Context, store logStore, tile tlog.Tile) ([]byte, error) {
 	data, err := store.EvidenceTile(ctx, tile.Path())
 	if err != nil {

@@ -134,7 +134,6 @@ func (v *verifier) fault(kind Kind, first, last uint64, format string, args ...a
 	v.report.Finding = &Finding{kind, first, max(first, last), fmt.Sprintf(format, args...)}
 }
 
-// keep takes the checkpoints from elsewhere.
 func (v *verifier) keep(kept []string) error {
 	for _, signed := range kept {
 		c, err := v.trust.Open([]byte(signed))
@@ -153,7 +152,6 @@ func (v *verifier) keep(kept []string) error {
 	return nil
 }
 
-// line checks the next line.
 func (v *verifier) line(l *line) {
 	switch {
 	case v.ended:
@@ -206,28 +204,22 @@ func (v *verifier) logEntry(e *checkedEntry) {
 // provedEntry is an entry in the view of a tenant, or of some entries. That there are
 // not more is not proved.
 func (v *verifier) provedEntry(e *checkedEntry) {
-	if v.report.Checkpoints == 0 {
+	err := e.checkProof(v.at)
+	switch {
+	case v.report.Checkpoints == 0:
 		v.fault(KindFormat, e.n, e.n, "an entry comes before the checkpoint")
-		return
-	}
-	if v.report.Entries > 0 && e.n < v.agreed {
+	case v.report.Entries > 0 && e.n < v.agreed:
 		v.fault(KindOrder, e.n, e.n, "it comes again, or out of its place")
-		return
-	}
-	if e.fault != "" {
+	case e.fault != "":
 		v.fault(e.kind, e.n, e.n, "%s", e.fault)
-		return
-	}
-	if err := e.checkProof(v.at); err != nil {
+	case err != nil:
 		v.fault(KindChanged, e.n, e.n, "%v", err)
-		return
-	}
-	if v.header.View == viewTenant && e.artifact.Tenant != v.header.Tenant {
+	case v.header.View == viewTenant && e.artifact.Tenant != v.header.Tenant:
 		v.fault(KindOrder, e.n, e.n, "it is of another tenant")
-		return
+	default:
+		v.agreed = e.n + 1
+		v.count(e)
 	}
-	v.agreed = e.n + 1
-	v.count(e)
 }
 
 func (v *verifier) count(e *checkedEntry) {
