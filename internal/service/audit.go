@@ -12,7 +12,6 @@ import (
 	"github.com/semelhq/semel/evidence"
 )
 
-// audited is what an audit of the store has found.
 type audited struct {
 	faults  int
 	records int
@@ -44,7 +43,6 @@ func (s *Server) watchAudit(ctx context.Context) {
 	})
 }
 
-// kindsOf counts the faults that an audit lists by their kind.
 func kindsOf(faults []evidence.AuditFault) string {
 	n := map[string]int{}
 	for i := range faults {

@@ -113,7 +113,6 @@ func (s *Server) oversees(w http.ResponseWriter, r *http.Request, to string) boo
 	return s.allowed(w, err, c.Role == api.Admin && c.AllTenants, "Only an admin of all tenants may "+to+": one whom the configuration names without a tenant.")
 }
 
-// allowed passes on whether a caller may do something, and refuses it otherwise.
 func (s *Server) allowed(w http.ResponseWriter, err error, may bool, why string) bool {
 	switch {
 	case err != nil:

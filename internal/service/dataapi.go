@@ -27,7 +27,6 @@ func (s *Server) ownAPI(next http.Handler) http.Handler {
 	return s.onlyKnownHosts(origins.Handler(next), func() []string { return s.current().cfg.Listen.Hosts })
 }
 
-// serveExecutions is the execution API of the data listener.
 func (s *Server) serveExecutions(w http.ResponseWriter, r *http.Request) {
 	if s.current().cfg.API == config.APIOff {
 		s.refuse(w, r, semel.CodeNotFound, "There is no route for this request, and the execution API is off.")
@@ -86,7 +85,6 @@ func (s *Server) onlyKnownHosts(next http.Handler, configured func() []string) h
 	})
 }
 
-// named reports whether a host, with or without a port, is one of names.
 func named(names []string, hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {

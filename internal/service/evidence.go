@@ -45,7 +45,6 @@ func OpenEvidence(c *config.Evidence, st semel.Store, log *slog.Logger) (*eviden
 	return evidence.New(st, keys, opts)
 }
 
-// evidenceKeys reads the keys of the log, and makes the witnesses that are elsewhere.
 func evidenceKeys(c *config.Evidence) (*evidence.Keys, []evidence.Keeper, error) {
 	text, err := auth.ReadFile(c.KeyFile, maxKeyFile)
 	if err != nil {

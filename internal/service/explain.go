@@ -49,7 +49,6 @@ func Explain(cfg *config.Config, r *http.Request, body []byte) (found api.Explai
 // noWitness stands for the evidence log. Nothing is done that it would be asked about.
 type noWitness struct{ semel.Witness }
 
-// explanation describes one request.
 type explanation struct {
 	g     *generation
 	r     *http.Request
@@ -71,7 +70,6 @@ func (x *explanation) rule(name, match string, matches bool, why string) bool {
 	return matches && !taken
 }
 
-// end says how the request ends.
 func (x *explanation) end(outcome string, code semel.Code, why string) {
 	x.found.Outcome, x.found.Code, x.found.Why = outcome, code, why
 }
@@ -157,16 +155,13 @@ func (x *explanation) api(s *Server) {
 		return
 	}
 	x.found.Operation = strings.Split(x.path, "/")[3]
-	key, present, fault := semelhttp.RequestKey(x.r.Header, semelhttp.DefaultKeyHeader, semel.MaxKeyLen)
-	switch {
+	x.end("api", "", "No route matches, so the execution API begins the call.")
+	switch key, present, fault := semelhttp.RequestKey(x.r.Header, semelhttp.DefaultKeyHeader, semel.MaxKeyLen); {
 	case fault != "":
 		x.end("refused", semelhttp.CodeKeyInvalid, fault)
-	default:
-		if present {
-			x.found.Key, x.found.KeyFrom = key, "header:"+semelhttp.DefaultKeyHeader
-			x.found.ID = s.executionOf(x.r, x.found.Operation, key)
-		}
-		x.end("api", "", "No route matches, so the execution API begins the call.")
+	case present:
+		x.found.Key, x.found.KeyFrom = key, "header:"+semelhttp.DefaultKeyHeader
+		x.found.ID = s.executionOf(x.r, x.found.Operation, key)
 	}
 }
 
@@ -201,7 +196,6 @@ func mismatch(pattern string, r *http.Request) string {
 	return differs(path, r.URL.Path)
 }
 
-// takes reports whether a pattern alone matches a request.
 func takes(pattern string, r *http.Request) bool {
 	mux := http.NewServeMux()
 	mux.Handle(pattern, http.NotFoundHandler())
@@ -226,7 +220,6 @@ func differs(pattern, path string) string {
 	return "The path goes on after it."
 }
 
-// redacted is a URL without the password in it.
 func redacted(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -61,7 +61,6 @@ func (g *generation) verifiedCallers(c *config.Callers) func(r *http.Request) (s
 	}
 }
 
-// forrstOptions configures a service; all its functions run.
 func forrstOptions(c *config.Forrst, run forrst.Handler) (forrst.Options, error) {
 	key, err := c.HashKey()
 	if err != nil {

@@ -127,7 +127,6 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 	return nil
 }
 
-// forwarding is how requests are passed on to an upstream that answers them.
 func (g *generation) forwarding(c *config.Forwarding) semelproxy.Options {
 	opts := semelproxy.Options{
 		Identity: g.auth.HTTPIdentity(), StripHeaders: g.auth.IdentityHeaders(), TrustedProxies: g.cfg.Listen.Trusted(),

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/behind"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/store"
@@ -22,7 +23,6 @@ import (
 // probeTime bounds each check of readiness.
 const probeTime = 2 * time.Second
 
-// live answers as long as the process serves.
 func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
 	plain(w, http.StatusOK, "ok\n")
 }
@@ -36,30 +36,24 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	caller, err := s.operator(r)
 	trusted := err == nil && caller.Role >= api.Viewer
 	for _, c := range s.checks(r.Context()) {
-		if c.Err == nil {
-			format := "[+] %s ok"
-			if c.Amiss {
-				format = "[!] %s"
-			}
-			text += fmt.Sprintf(format, c.Name)
-			if c.Detail != "" && trusted {
-				text += ": " + c.Detail
-			}
-			text += "\n"
-			continue
+		line, detail := "[+] "+c.Name+" ok", c.Detail
+		switch {
+		case c.Err != nil:
+			status, line, detail = http.StatusServiceUnavailable, "[-] "+c.Name, c.Err.Error()
+		case c.Amiss:
+			line = "[!] " + c.Name
 		}
-		status = http.StatusServiceUnavailable
-		if text += "[-] " + c.Name; trusted {
-			text += ": " + c.Err.Error()
+		if detail != "" && trusted {
+			line += ": " + detail
 		}
-		text += "\n"
+		text += line + "\n"
 	}
-	if !r.URL.Query().Has("verbose") {
-		text = http.StatusText(status)
-		if status == http.StatusOK {
-			text = "ok"
-		}
-		text += "\n"
+	switch {
+	case r.URL.Query().Has("verbose"):
+	case status == http.StatusOK:
+		text = "ok\n"
+	default:
+		text = http.StatusText(status) + "\n"
 	}
 	plain(w, status, text)
 }
@@ -127,16 +121,8 @@ func (s *Server) checks(ctx context.Context) []Finding {
 
 // every calls f now, and then after each pause until ctx ends.
 func every(ctx context.Context, pause time.Duration, f func()) {
-	tick := time.NewTicker(pause)
-	defer tick.Stop()
-	for {
-		f()
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	f()
+	behind.Every(ctx, pause, func(context.Context) { f() })
 }
 
 // issuers is the state of the keys fetched from token issuers. An issuer that doesn't
@@ -174,11 +160,10 @@ func (s *Server) watchKeys(ctx context.Context) {
 // noteSweep keeps the last sweep. One that looked ahead and found no trouble says nothing
 // about the records that it didn't look at.
 func (s *Server) noteSweep(e semel.SweepEnded) {
-	if e.Swept.Partial && e.Err == nil && s.lastSweep.Load() != nil {
-		s.sweptAt.Store(time.Now().UnixMilli())
-		return
+	if !e.Swept.Partial || e.Err != nil || s.lastSweep.Load() == nil {
+		s.lastSweep.Store(&e)
 	}
-	if s.lastSweep.Store(&e); e.Err == nil {
+	if e.Err == nil {
 		s.sweptAt.Store(time.Now().UnixMilli())
 	}
 }
@@ -270,7 +255,6 @@ func (s *Server) Healthy() bool {
 	return true
 }
 
-// whichBuild says which build this process runs, for people who upgrade many.
 func (s *Server) whichBuild() string { return "semel " + s.version + " " + runtime.Version() }
 
 func plain(w http.ResponseWriter, status int, text string) {

@@ -22,7 +22,6 @@ func paceOf(l *config.Limits) limit.Pace {
 	return limit.Pace{Rate: int64(l.Rate), Grace: time.Duration(l.RateGrace)}
 }
 
-// limitOptions configure the limits in front of the doors.
 func (s *Server) limitOptions(cfg *config.Config) limit.Options {
 	return limit.Options{
 		TypeBase: problemsPath, Caller: callerOf, Pace: paceOf(&cfg.Limits), BodyTimeout: time.Duration(cfg.Limits.ReadTimeout),

@@ -17,7 +17,6 @@ import (
 // proxies have by default, so that clients know it.
 const streams = 100
 
-// listener is an address and the server behind it.
 type listener struct {
 	net    net.Listener
 	server *http.Server

@@ -42,7 +42,6 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// gauge sets the gauges of metrics, for one scrape.
 func (s *Server) gauge(set metrics.Set) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()

@@ -85,7 +85,6 @@ func (s *Server) writing(ctx context.Context) (c Finding) {
 // lookAtWrites is how often the log can notice that a store takes no writes.
 const lookAtWrites = 2 * time.Second
 
-// watchWrites logs when the store begins to take no writes, and when it takes them again.
 func (s *Server) watchWrites(ctx context.Context) {
 	refused := false
 	every(ctx, lookAtWrites, func() {
@@ -126,8 +125,6 @@ func roomOf(st *pebblestore.Store) Finding {
 	return c
 }
 
-// watchRoom warns when the embedded store's disk fills up, and logs when it has space
-// again.
 func (s *Server) watchRoom() {
 	st, ok := store.As[*pebblestore.Store](s.store)
 	if !ok {

@@ -60,7 +60,6 @@ func fold(p string) string {
 	return path.Clean("/" + strings.Join(parts, "/"))
 }
 
-// serve sends a request on by its route.
 func (g *generation) serve(w http.ResponseWriter, r *http.Request, route *semelproxy.Proxy) {
 	if g.passesDoor(r.URL.Path) {
 		g.guard.Refuse(w, r, semelhttp.Profile{}, semelhttp.RefusalOf(door.CodeAmbiguousTarget, "Spelled another way, the path of this request belongs to a door of this service, such as a webhook. Nothing was passed on. Send it to the path as it is configured."))

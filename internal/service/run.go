@@ -106,12 +106,8 @@ func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,
 	s.writeBehind(ctx)
 	stopBackground()
 	work.Wait()
-	if err := s.stopPush(end); err != nil {
-		s.log.Warn("the last metrics could not be pushed", slog.Any("error", err))
-	}
-	if err := s.stopTraces(end); err != nil {
-		s.log.Warn("the last spans could not be pushed", slog.Any("error", err))
-	}
+	s.warn("the last metrics could not be pushed", s.stopPush(end))
+	s.warn("the last spans could not be pushed", s.stopTraces(end))
 	s.dataAPI.Close()
 	s.adminAPI.Close()
 	s.admin.close()
@@ -138,9 +134,7 @@ func (s *Server) writeBehind(grace context.Context) {
 	if lost != nil {
 		s.log.Warn("not all that was counted could be written within the grace", slog.String("lost", strings.ReplaceAll(lost.Error(), "\n", ", ")))
 	}
-	if figures != nil {
-		s.log.Warn("the figures since the last write are lost", slog.Any("error", figures))
-	}
+	s.warn("the figures since the last write are lost", figures)
 }
 
 // leastTime is what writeBehind gets where requests have used up the grace: only the
@@ -214,8 +208,10 @@ func (s *Server) enter() *generation {
 	return s.gen
 }
 
-func (s *Server) tell(err error) {
+func (s *Server) tell(err error) { s.warn("the service manager could not be notified", err) }
+
+func (s *Server) warn(what string, err error) {
 	if err != nil {
-		s.log.Warn("the service manager could not be notified", slog.Any("error", err))
+		s.log.Warn(what, slog.Any("error", err))
 	}
 }

@@ -68,7 +68,6 @@ type Server struct {
 	undo      []func() // of New, until it succeeds
 }
 
-// observers follow what the engine does.
 type observers struct {
 	observer       *api.Observer
 	figures        *figures.Figures
@@ -79,7 +78,6 @@ type observers struct {
 	stopTraces     func(context.Context) error
 }
 
-// front is what callers and operators reach.
 type front struct {
 	data, admin       *listener
 	dataAPI, adminAPI *api.API
@@ -156,7 +154,6 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 // onError has undo called if New fails later.
 func (s *Server) onError(undo func()) { s.undo = append(s.undo, undo) }
 
-// measure makes the observers of the engine, and begins to push metrics and spans.
 func (s *Server) measure(ctx context.Context, opts *Options) (*tracing.Tracer, error) {
 	s.metrics = metrics.New(s.gauge)
 	s.observer, s.figures = api.NewObserver(s.store), figures.New(s.store, &figures.Options{Crowd: opts.Config.Metrics.Crowded, Crowded: s.metrics.Crowded})

@@ -69,7 +69,6 @@ func assets(mux *http.ServeMux) {
 	}
 }
 
-// asset is one file, as it is and compressed.
 type asset struct {
 	media, cache string
 	plain, gzip  form
@@ -116,7 +115,6 @@ func (a asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(send.data()))
 }
 
-// takesGzip reads an Accept-Encoding as browsers send it.
 func takesGzip(accepted string) bool {
 	for coding := range strings.SplitSeq(accepted, ",") {
 		if strings.TrimSpace(coding) == "gzip" {

@@ -147,7 +147,6 @@ func ForEngine(engine *semel.Engine, opts Engine) (*Dashboard, error) {
 	})
 }
 
-// readOnly refuses changes, if the dashboard allows none.
 func (d *Dashboard) readOnly(next http.Handler) http.Handler {
 	if !d.opts.ReadOnly {
 		return next
@@ -162,7 +161,6 @@ func (d *Dashboard) readOnly(next http.Handler) http.Handler {
 	})
 }
 
-// role lets callers with a role through.
 func (d *Dashboard) role(least api.Role, next func(http.ResponseWriter, *http.Request, *api.Caller)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := d.opts.Identify(r)
@@ -186,7 +184,6 @@ func codeOf(err error) semel.Code {
 	return door.CodeUnauthorized
 }
 
-// self is what the page learns about itself and its user.
 type self struct {
 	Caller   *person `json:"caller"`
 	Why      string  `json:"why,omitempty"` // there is no caller
@@ -241,7 +238,6 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 // as much memory. Larger ones the page offers as they are.
 const maxAnswer = 1 << 20
 
-// answer is an HTTP answer as a record keeps it.
 type answer struct {
 	Status  int         `json:"status"`
 	Headers http.Header `json:"headers"`

@@ -12,7 +12,6 @@ func reply(w http.ResponseWriter, doc any) {
 	problem.WriteAs(w, http.StatusOK, "application/json", doc)
 }
 
-// refusal is a problem in the form of RFC 9457.
 type refusal struct {
 	Title  string     `json:"title"`
 	Status int        `json:"status"`

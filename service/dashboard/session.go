@@ -45,7 +45,6 @@ type session struct {
 	until         time.Time
 }
 
-// sessions are all of one process.
 type sessions struct {
 	path string // of the cookie
 	now  func() time.Time
@@ -93,7 +92,6 @@ func (s *sessions) makeRoom(now time.Time, of user) {
 	}
 }
 
-// endOldest ends the oldest of somebody's sessions.
 func (s *sessions) endOldest(of func(user) bool) {
 	var oldest [sha256.Size]byte
 	var until time.Time
@@ -130,7 +128,6 @@ func (s *sessions) find(r *http.Request) (name [sha256.Size]byte, found session,
 	return name, found, ok && subtle.ConstantTimeCompare(header[:], found.header[:]) == 1
 }
 
-// end ends the session of a request.
 func (s *sessions) end(w http.ResponseWriter, r *http.Request) {
 	if name, _, ok := s.find(r); ok {
 		s.mu.Lock()
@@ -143,7 +140,6 @@ func (s *sessions) end(w http.ResponseWriter, r *http.Request) {
 
 type signedInKey struct{}
 
-// signedIn reports whether a request has a session.
 func signedIn(r *http.Request) bool { return r.Context().Value(signedInKey{}) != nil }
 
 // resume gives a request the token of its session, as if it had brought it. One that has

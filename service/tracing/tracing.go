@@ -46,7 +46,6 @@ const (
 // consumers are doors that answer before the work itself.
 var consumers = map[string]bool{"webhook": true, "activitypub": true, "whatsapp": true}
 
-// w3c reads and writes the headers.
 var w3c propagation.TraceContext
 
 // Tracer makes the spans. Make one with [New]. It may be used concurrently.
@@ -168,7 +167,6 @@ func (t *Tracer) sending(ctx context.Context, e dispatch.DeliveryEvent) context.
 	return context.WithValue(ctx, deliveryKey{}, span)
 }
 
-// ending ends the span of a try by what came of it.
 func ending(outcome string, more func(dispatch.DeliveryEvent)) func(dispatch.DeliveryEvent) {
 	return func(e dispatch.DeliveryEvent) {
 		if e.Context != nil {

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// answered reports whether the body has the members of an HTTP answer.
 func answered(s *wire.Settling) bool {
 	return s.Status != 0 || s.Headers != nil || s.Answer != nil || s.AnswerBytes != nil
 }
@@ -71,10 +69,8 @@ func (x *exchange) fits(id semel.ID, s *semel.Settlement) error {
 	}
 	rec, err := x.api.engine.Lookup(x.ctx(), id)
 	switch {
-	case errors.Is(err, semel.ErrNotFound):
-		return x.noRecord()
 	case err != nil:
-		return err
+		return x.missing(err)
 	case len(s.Result.Data) > rec.Policy.MaxResult:
 		return x.api.invalid("body", fmt.Sprintf("the result has %d bytes and the operation keeps %d, so duplicates would get nothing of it", len(s.Result.Data), rec.Policy.MaxResult))
 	}

@@ -68,5 +68,4 @@ func (x *exchange) batchItem(item *wire.BatchItem, holder, path string) (status 
 	return http.StatusOK, reply, err
 }
 
-// flat returns the results of begin as they are.
 func flat(status int, reply *wire.Begun, err error) (int, any, error) { return status, reply, err }

@@ -157,7 +157,6 @@ func (x *exchange) begin(operation, holder string, body *wire.Beginning, path st
 	return x.granted(ans.Attempt, nil)
 }
 
-// call is the call that a body describes.
 func (x *exchange) call(operation string, body *wire.Beginning, path string) (call semel.Call, err error) {
 	a := x.api
 	switch {
@@ -175,7 +174,6 @@ func (x *exchange) call(operation string, body *wire.Beginning, path string) (ca
 	return call, err
 }
 
-// refusedBy is the problem of a delivery that the engine refused.
 func (a *API) refusedBy(ans *semel.Answer) *problem {
 	p := a.problemOf(ans.Err())
 	p.Limit = ans.Limit

@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/base64"
-	"errors"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -15,7 +14,6 @@ type conflictList struct {
 	KeptDays  int        `json:"kept_days" doc:"How long a key stays in the list after its last conflict."`
 }
 
-// conflict is a [conflicts.Conflict].
 type conflict struct {
 	Record string `json:"record" doc:"The record's id."`
 	wire.Owner
@@ -81,11 +79,8 @@ func getPayloads(x *exchange, in *payloadsInput) (*reply[payloads], error) {
 		return nil, x.noRecord()
 	}
 	rec, err := x.api.engine.Lookup(x.ctx(), id)
-	switch {
-	case errors.Is(err, semel.ErrNotFound):
-		return nil, x.noRecord()
-	case err != nil:
-		return nil, err
+	if err != nil {
+		return nil, x.missing(err)
 	}
 	refused, err := x.api.observer.conflicts.Refused(x.ctx(), &rec)
 	if err != nil {

@@ -40,11 +40,8 @@ func (b *builder) effects() {
 			"200": answer[wire.Effect](b, "Confirmed or refuted before."),
 		},
 	}, NoRole, append([]semel.Code{semel.CodeEffectUnknown, semel.CodeResultNotKept}, attached...), startEffect)
-	route(b, huma.Operation{
-		OperationID: "settleEffect", Method: http.MethodPost, Path: "/v1/executions/{execution}/effects/settle", DefaultStatus: http.StatusOK, Tags: []string{"executions"},
-		Summary:     "Say what happened to a started effect",
-		Description: "Saying the same again is harmless.",
-	}, NoRole, attached, settleEffect)
+	route(b, about("settleEffect", "executions", "POST /v1/executions/{execution}/effects/settle", "Say what happened to a started effect",
+		"Saying the same again is harmless."), NoRole, attached, settleEffect)
 }
 
 func startEffect(x *exchange, in *onExecution[wire.Intent]) (*effectOutput, error) {

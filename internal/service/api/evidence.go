@@ -118,7 +118,6 @@ func listEvidence(x *exchange, in *evidenceInput) (*reply[wire.Evidence], error)
 	return out, nil
 }
 
-// newestPage is how many entries with proofs a page has at most.
 const newestPage = 50
 
 // numbers finds the entries that the caller asks for, if they may see them, in the order of the

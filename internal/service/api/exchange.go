@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/semelhq/semel"
@@ -12,7 +13,6 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// exchange is one request and its sender.
 type exchange struct {
 	api    *API
 	w      http.ResponseWriter
@@ -68,6 +68,14 @@ func (x *exchange) named(text string) (semel.ID, error) {
 	return id, nil
 }
 
+// missing says noRecord where err says that there is none.
+func (x *exchange) missing(err error) error {
+	if errors.Is(err, semel.ErrNotFound) {
+		return x.noRecord()
+	}
+	return err
+}
+
 func (x *exchange) noRecord() error {
 	return x.api.newProblem(semel.CodeNotFound, "there is no such record, or it is not yours")
 }
@@ -82,10 +90,7 @@ func (x *exchange) shown(rec *semel.Record) error {
 		return x.api.newProblem(semel.CodeOtherCaller, "")
 	}
 	op, ok := x.api.engine.Internal().Operation(rec.ID.Operation)
-	if !ok || op.Authorize == nil {
-		return nil
-	}
-	if op.Authorize(x.ctx(), call, *rec) != nil {
+	if ok && op.Authorize != nil && op.Authorize(x.ctx(), call, *rec) != nil {
 		return x.noRecord()
 	}
 	return nil

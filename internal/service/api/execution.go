@@ -10,7 +10,6 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// attached has the codes of endpoints that name an execution.
 var attached = []semel.Code{semel.CodeNotFound, semel.CodeForbidden, semel.CodeLeaseLost, semel.CodeAlreadyEnded, semel.CodeUnknown}
 
 // onExecution is a request about an execution; it may have no body if B is a pointer.

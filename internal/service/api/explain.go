@@ -2,9 +2,6 @@ package api
 
 import (
 	"errors"
-	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
@@ -47,7 +44,6 @@ type Rule struct {
 	Why     string `json:"why" doc:"Why the request is handled by it, or isn't."`
 }
 
-// explanation is Explained, for one reader.
 type explanation struct {
 	Method string `json:"method"`
 	Target string `json:"target"`
@@ -69,11 +65,8 @@ type explainInput struct {
 }
 
 func (b *builder) explain() {
-	route(b, huma.Operation{
-		OperationID: "explainRequest", Method: http.MethodPost, Path: "/v1/explain", Tags: []string{"operations"}, DefaultStatus: http.StatusOK,
-		Summary:     "Say which rule a request matches, and why, without doing it",
-		Description: "The answer comes from the rules by which the service serves requests, as if the request came from where the caller is. A credential in it is checked, and not kept.",
-	}, Viewer, []semel.Code{semel.CodeUnsupported}, explainRequest)
+	route(b, about("explainRequest", "operations", "POST /v1/explain", "Say which rule a request matches, and why, without doing it",
+		"The answer comes from the rules by which the service serves requests, as if the request came from where the caller is. A credential in it is checked, and not kept."), Viewer, []semel.Code{semel.CodeUnsupported}, explainRequest)
 }
 
 func explainRequest(x *exchange, in *explainInput) (*reply[explanation], error) {

@@ -52,7 +52,6 @@ type messageInput struct {
 	Body    wire.Reasoned
 }
 
-// laterRoutes are for operators, about records that have completed.
 func (b *builder) laterRoutes() {
 	changing(b, "compensateRecord", "compensate", "Undo a completed call, once",
 		"Runs the compensation that the operation declares, as a call of its own that is linked to this one. Asking again returns the record as it is then.",
@@ -74,8 +73,6 @@ func compensateRecord(x *exchange, in *onRecord[wire.Reasoned]) (*reply[wire.Rec
 	})
 }
 
-// settleMessage lets an operator decide about a message, by [dispatch.Replay] or
-// [dispatch.Discard].
 func (x *exchange) settleMessage(in *messageInput,
 	settle func(ctx context.Context, s dispatch.Settler, call semel.ID, id, reason string) (semel.Record, error),
 ) (*reply[wire.RecordBody], error) {

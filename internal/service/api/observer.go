@@ -48,7 +48,6 @@ func (o *Observer) Run(ctx context.Context) {
 	work.Wait()
 }
 
-// queue is one of the queues of what isn't written yet.
 type queue interface {
 	State() (waiting int, lost uint64)
 	Close(ctx context.Context) (lost int)

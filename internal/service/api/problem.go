@@ -119,7 +119,6 @@ const (
 	deliversKey = "semel.delivers" // true: its requests deliver calls
 )
 
-// delivers is the metadata of an operation that delivers calls.
 var delivers = map[string]any{deliversKey: true}
 
 // hookHuma turns huma's own refusals into problems, and makes its validation strict. Both

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"errors"
-
 	"strconv"
 	"time"
 
@@ -42,14 +40,11 @@ func getRecord(x *exchange, in *getInput) (*getOutput, error) {
 	if err == nil && wait > 0 {
 		rec, err = x.api.engine.Internal().Await(x.ctx(), id, wait)
 	}
-	switch {
-	case errors.Is(err, semel.ErrNotFound):
-		return nil, x.noRecord()
-	case err != nil:
-		return nil, err
+	if err == nil {
+		err = x.shown(&rec)
 	}
-	if err := x.shown(&rec); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, x.missing(err)
 	}
 	view, err := x.viewWithCounts(&rec)
 	if err != nil {
@@ -68,7 +63,6 @@ type searchInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50"`
 }
 
-// onRecord is an operator's request about a record.
 type onRecord[B any] struct {
 	ID   string `path:"id" maxLength:"8192" doc:"The record's id."`
 	Body B
@@ -126,18 +120,12 @@ func searchRecords(x *exchange, in *searchInput) (*reply[wire.Page], error) {
 // change lets an operator change the record with a name, and answers with the new record.
 func (x *exchange) change(name string, f func(id semel.ID) (semel.Record, error)) (*reply[wire.RecordBody], error) {
 	id, err := x.named(name)
-	if err != nil {
-		return nil, err
-	}
-	if !x.oversees(id.Tenant) {
+	if err != nil || !x.oversees(id.Tenant) {
 		return nil, x.noRecord()
 	}
 	rec, err := f(id)
-	switch {
-	case errors.Is(err, semel.ErrNotFound):
-		return nil, x.noRecord()
-	case err != nil:
-		return nil, err
+	if err != nil {
+		return nil, x.missing(err)
 	}
 	return &reply[wire.RecordBody]{wire.RecordBody{Record: wire.RecordOf(&rec)}}, nil
 }

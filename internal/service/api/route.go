@@ -109,7 +109,6 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
-// description is the OpenAPI document of all routes.
 func (b *builder) description() []byte {
 	described := *b.huma.OpenAPI()
 	described.Servers = []*huma.Server{{URL: "/", Description: "The listener that serves this description."}}
@@ -135,7 +134,6 @@ func secured(h http.Handler) http.Handler {
 	})
 }
 
-// notFound answers requests for unknown addresses and methods.
 func (b *builder) notFound(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	probe := &http.Request{URL: r.URL, Host: r.Host}
@@ -154,10 +152,8 @@ func (b *builder) notFound(w http.ResponseWriter, r *http.Request) {
 	p.write(w)
 }
 
-// everyRoute has the codes that any endpoint may answer with.
 var everyRoute = []semel.Code{semel.CodeInvalidCall, door.CodeUnauthorized, door.CodeUnsupportedMedia, semel.CodeStoreUnavailable, semel.CodeClosed, door.CodeOverloaded, door.CodeInternal}
 
-// withBody has the codes of endpoints that read a body.
 var withBody = []semel.Code{door.CodeTooLarge, door.CodeUnsupportedMedia, semelhttp.CodeBodyUnreadable, door.CodeOverBudget, door.CodeBodyTooSlow}
 
 // about describes an endpoint by its id, its tag, its method and path, and what it does.

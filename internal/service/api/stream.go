@@ -206,7 +206,6 @@ func (s *stream) wants(ev *event) bool {
 	return s.tenant == nil || *s.tenant == ev.id.Tenant
 }
 
-// write sends text within streamTime.
 func (s *stream) write(text []byte) bool {
 	c := http.NewResponseController(s.x.w)
 	_ = c.SetWriteDeadline(time.Now().Add(s.x.api.opts.bounds.streamTime)) // a writer without deadlines has no connection
@@ -227,7 +226,6 @@ func put(b *bytes.Buffer, seq int64, kind string, data any) {
 	b.WriteString("\n\n")
 }
 
-// data is the event in the form that readers get.
 func (ev *event) data() any {
 	record, tenant, operation := "", ev.id.Tenant, ev.id.Operation
 	if ev.id != (semel.ID{}) {

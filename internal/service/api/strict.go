@@ -57,7 +57,6 @@ type outline struct {
 	kept   [][]byte // those of which more than a fingerprint is kept
 }
 
-// outlineOf finds the parts of a body that the outline leaves out.
 func outlineOf(data []byte) (*outline, error) {
 	o := &outline{}
 	if o.walk(data, false); o.values > maxValues {
@@ -95,7 +94,6 @@ func (o *outline) walk(value []byte, sent bool) {
 	}
 }
 
-// wider counts a member or item of one value.
 func (o *outline) wider(n *int) {
 	if *n++; *n > maxWide {
 		o.values = maxValues

@@ -8,7 +8,6 @@ import (
 	"github.com/semelhq/semel/internal/wire"
 )
 
-// viewWithCounts shows a record, and the decisions about its deliveries.
 func (x *exchange) viewWithCounts(rec *semel.Record) (wire.Record, error) {
 	v := wire.RecordOf(rec)
 	counts, err := x.api.observer.tally.Of(x.ctx(), rec)
@@ -20,7 +19,6 @@ func (x *exchange) viewWithCounts(rec *semel.Record) (wire.Record, error) {
 	return v, err
 }
 
-// operation is a declared policy in JSON.
 type operation struct {
 	Name           string   `json:"name"`
 	Class          string   `json:"class" enum:"I0,I1,I2,I3"`

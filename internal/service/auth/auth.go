@@ -94,7 +94,6 @@ func New(s Settings) (*Authenticator, error) {
 	return a, nil
 }
 
-// member is a caller that the settings name.
 func member(tenant, principal string, method Method, roles, rights []string) Identity {
 	id := Identity{Tenant: tenant, Principal: principal, Rights: rights, Method: method}
 	for _, name := range roles {

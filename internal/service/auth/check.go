@@ -34,7 +34,6 @@ func (s *Settings) Check(r *strictyaml.Report, path string) {
 	c.trustedHeader(&s.TrustedHeader)
 }
 
-// checker reports the faults of settings by their paths.
 type checker struct {
 	*strictyaml.Report
 	path string // of the settings
@@ -110,7 +109,6 @@ func (c *checker) issuer(at string, j *JWT) {
 	}
 }
 
-// otherUses are fields with another meaning.
 var otherUses = []string{"Authorization", "Connection", "Content-Length", "Cookie", "Host", "Idempotency-Key", "Transfer-Encoding"}
 
 func (c *checker) trustedHeader(h *TrustedHeader) {

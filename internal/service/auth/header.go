@@ -6,7 +6,6 @@ import (
 	"slices"
 )
 
-// trustedHeader is a checked TrustedHeader.
 type trustedHeader struct {
 	from                     []netip.Prefix
 	tenant, principal, roles string // canonical, may be empty
@@ -25,7 +24,6 @@ func newTrustedHeader(s TrustedHeader) *trustedHeader {
 	return h
 }
 
-// trusts reports whether the request came from one of the proxy's addresses.
 func (h *trustedHeader) trusts(remote string) bool {
 	peer, err := netip.ParseAddrPort(remote)
 	if err != nil {

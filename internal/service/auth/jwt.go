@@ -24,7 +24,6 @@ var algorithms = []string{
 // things, such as logout messages, with the same key (RFC 8725 section 3.11).
 var tokenTypes = []string{"", "jwt", "at+jwt", "application/at+jwt"}
 
-// issuer is a checked JWT.
 type issuer struct {
 	settings JWT
 	keys     []publicKey // from KeysFile
@@ -53,7 +52,6 @@ func newIssuer(s JWT, defaultTenant string) (*issuer, error) {
 	return is, err
 }
 
-// byJWT identifies the caller by a token that one of the issuers signed.
 func (a *Authenticator) byJWT(sent string) (Identity, error) {
 	if len(sent) > maxJWTLen {
 		return Identity{}, bad(invalidToken, "the bearer token is too long")
@@ -122,7 +120,6 @@ func matching(keys []publicKey, alg, kid string) (set jwt.VerificationKeySet) {
 	return set
 }
 
-// identity reads the claims of a verified token.
 func (is *issuer) identity(claims jwt.MapClaims) (Identity, error) {
 	id := Identity{Tenant: is.settings.Tenant, Method: MethodJWT}
 	var ok bool
@@ -150,7 +147,6 @@ func (is *issuer) identity(claims jwt.MapClaims) (Identity, error) {
 	return id, nil
 }
 
-// roleOf is the role that a value of the claim stands for.
 func (is *issuer) roleOf(value string) (role Role) {
 	if len(is.settings.Roles) == 0 {
 		return roleOf(value)
@@ -198,7 +194,6 @@ var (
 	errTokenType = errors.New("the token is of a type that doesn't identify callers")
 )
 
-// tokenFaults are what may be wrong with a token.
 var tokenFaults = []error{
 	errCritical, errTokenType, jwt.ErrTokenMalformed, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenExpired,
 	jwt.ErrTokenNotValidYet, jwt.ErrTokenInvalidAudience, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenRequiredClaimMissing,

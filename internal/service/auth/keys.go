@@ -61,7 +61,6 @@ func (k publicKey) check() error {
 	return nil
 }
 
-// readKeys reads a JSON Web Key Set or PEM blocks.
 func readKeys(path string) ([]publicKey, error) {
 	if path == "" {
 		return nil, errors.New("is empty")

@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// certificate is a caller by the subject of their certificate.
 type certificate struct {
 	subject string // in the form of RFC 2253
 	id      Identity

@@ -34,7 +34,6 @@ const (
 	maxKeySet = 512 << 10
 )
 
-// keySet is what the last fetches brought.
 type keySet struct {
 	keys   []publicKey
 	at     time.Time // when they were fetched; zero: never

@@ -10,7 +10,6 @@ import (
 	"strings"
 )
 
-// token is a checked Token.
 type token struct {
 	sum [sha256.Size]byte
 	id  Identity

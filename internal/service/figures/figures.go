@@ -66,7 +66,6 @@ type Figures struct {
 	hour    int64
 }
 
-// tally counts for one record in one hour.
 type tally struct {
 	Record
 	minute, inMinute int64 // simultaneous deliveries of that minute
@@ -157,7 +156,6 @@ func (f *Figures) count(door, operation, what string) {
 	*n++
 }
 
-// of is the tally of a record.
 func (f *Figures) of(id semel.ID, at time.Time) *tally {
 	t := f.keys[id]
 	if t == nil {
@@ -175,7 +173,6 @@ func (f *Figures) of(id semel.ID, at time.Time) *tally {
 	return t
 }
 
-// meet counts a delivery that met the running one.
 func (f *Figures) meet(t *tally, at time.Time) {
 	t.Simultaneous++
 	if m := at.Unix() / 60; m != t.minute {

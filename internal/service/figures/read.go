@@ -10,7 +10,6 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// reader reads the cells of other nodes.
 type reader struct {
 	mu    sync.Mutex // held while reading the store, so that one read serves all readers
 	at    time.Time  // of the last reading
@@ -19,7 +18,6 @@ type reader struct {
 	cache map[string]peer
 }
 
-// counted is what one node has counted.
 type counted struct {
 	minutes, hours []slot
 	// minute is the running one, with the records of its hour.

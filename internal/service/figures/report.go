@@ -95,7 +95,6 @@ type Point struct {
 	P99 float64 `json:"added_p99_seconds"`
 }
 
-// maxListed bounds the lists of records in a report.
 const maxListed = 50
 
 // Read reports what happened in the last d, over all nodes: by minutes up to KeptMinutes,
@@ -127,7 +126,6 @@ func (f *Figures) Read(ctx context.Context, d time.Duration) (*Report, error) {
 	return r, nil
 }
 
-// mine returns this node's counts until now.
 func (f *Figures) mine(now int64) counted {
 	n := &f.own
 	n.mu.Lock()
@@ -138,7 +136,6 @@ func (f *Figures) mine(now int64) counted {
 	return c
 }
 
-// slots are the steps of a node that belong to the report.
 func (r *Report) slots(c *counted) []slot {
 	finished, running := c.minutes, c.minute
 	if r.StepSeconds == 3600 {
@@ -163,7 +160,6 @@ func (r *Report) records(c *counted) map[int64][]Record {
 	return lists
 }
 
-// fill adds up the nodes' counts.
 func (r *Report) fill(nodes []counted) {
 	steps := map[int64]slot{}
 	records := map[semel.ID]*Record{}

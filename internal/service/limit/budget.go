@@ -41,7 +41,6 @@ type share struct {
 	bound int64
 }
 
-// shares are the parts of the budget that a caller's bytes count against.
 func (b *Budget) shares(c Caller) [3]share {
 	return [3]share{
 		{"server", Caller{}, b.bounds.Total},
@@ -69,7 +68,6 @@ func (e *ExhaustedError) Error() string {
 	return fmt.Sprintf("the %s's budget of %d bytes in flight is used up", e.Whose, e.Limit)
 }
 
-// hold has the bytes of one request.
 type hold struct {
 	budget *Budget
 	caller Caller

@@ -12,10 +12,7 @@ import (
 	"github.com/semelhq/semel/internal/problem"
 )
 
-// errRequests says that the limit of requests is reached.
-var errRequests = errors.New("limit: too many requests")
-
-// refuse answers for a limit. An unguarded request that has begun may have been sent on in
+// refuse answers for a limit; without a reason, that of requests is reached. An unguarded request that has begun may have been sent on in
 // part while its body came, so the text only speaks of guarded calls, and the answer doesn't
 // say that nothing was done.
 func (o *Options) refuse(w http.ResponseWriter, r *http.Request, why error, begun bool) {
@@ -66,7 +63,7 @@ func Requests(next http.Handler, limit int, opts *Options) http.Handler {
 			defer func() { <-slots }()
 			next.ServeHTTP(w, r)
 		default:
-			o.refuse(w, r, errRequests, false)
+			o.refuse(w, r, nil, false)
 		}
 	})
 }

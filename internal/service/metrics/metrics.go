@@ -118,7 +118,6 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	g.observe(set)
 }
 
-// sizes is the histogram of a queue's batches.
 func sizes(desc *prometheus.Desc, q *store.QueueState) prometheus.Metric {
 	buckets, sum := map[float64]uint64{}, uint64(0)
 	for i, n := range q.Batches {
@@ -235,24 +234,19 @@ func (m *Metrics) Crowded(operation string) { m.count("semel_crowded_keys_total"
 func (m *Metrics) Dispatched(more *dispatch.Events) *dispatch.Events {
 	all := *more
 	lag := m.times["semel_dispatch_lag_seconds"]
-	tried := func(destination, outcome string) {
-		for _, each := range []string{"delivered", "failed", "parked"} {
-			m.count("semel_dispatch_tries_total", Number(each == outcome), destination, each)
+	tried := func(outcome string, next func(dispatch.DeliveryEvent)) func(dispatch.DeliveryEvent) {
+		return func(e dispatch.DeliveryEvent) {
+			for _, each := range []string{"delivered", "failed", "parked"} {
+				m.count("semel_dispatch_tries_total", Number(each == outcome), e.Destination, each)
+			}
+			next(e)
 		}
 	}
-	all.Delivered = func(e dispatch.DeliveryEvent) {
-		tried(e.Destination, "delivered")
+	all.Failed, all.Parked = tried("failed", more.Failed), tried("parked", more.Parked)
+	all.Delivered = tried("delivered", func(e dispatch.DeliveryEvent) {
 		lag.WithLabelValues(e.Destination).Observe(e.Waited.Seconds())
 		more.Delivered(e)
-	}
-	all.Failed = func(e dispatch.DeliveryEvent) {
-		tried(e.Destination, "failed")
-		more.Failed(e)
-	}
-	all.Parked = func(e dispatch.DeliveryEvent) {
-		tried(e.Destination, "parked")
-		more.Parked(e)
-	}
+	})
 	all.Breaker = func(destination string, open bool) {
 		m.mu.Lock()
 		m.pause[destination] = open

@@ -22,15 +22,7 @@ func (m *Metrics) Push(ctx context.Context, url, version string) (stop func(cont
 	if !configured(url, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") {
 		return func(context.Context) error { return nil }, nil
 	}
-	var opts []otlpmetrichttp.Option
-	if url != "" {
-		opts = append(opts, otlpmetrichttp.WithEndpointURL(url))
-	}
-	exporter, err := otlpmetrichttp.New(ctx, opts...)
-	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
-	}
-	res, err := describe(ctx, version)
+	exporter, res, err := collector(ctx, "metrics", url, version, otlpmetrichttp.WithEndpointURL, otlpmetrichttp.New)
 	if err != nil {
 		return nil, err
 	}
@@ -52,15 +44,7 @@ func Traces(ctx context.Context, url string, ratio float64, version string) (*tr
 	if !configured(url, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") {
 		return nil, nil
 	}
-	var opts []otlptracehttp.Option
-	if url != "" {
-		opts = append(opts, otlptracehttp.WithEndpointURL(url))
-	}
-	exporter, err := otlptracehttp.New(ctx, opts...)
-	if err != nil {
-		return nil, fmt.Errorf("traces: %w", err)
-	}
-	res, err := describe(ctx, version)
+	exporter, res, err := collector(ctx, "traces", url, version, otlptracehttp.WithEndpointURL, otlptracehttp.New)
 	if err != nil {
 		return nil, err
 	}
@@ -70,11 +54,19 @@ func Traces(ctx context.Context, url string, ratio float64, version string) (*tr
 // Sampler is how the service samples.
 func Sampler(ratio float64) trace.Sampler { return trace.ParentBased(trace.TraceIDRatioBased(ratio)) }
 
-// describe names this process. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go first.
-func describe(ctx context.Context, version string) (*resource.Resource, error) {
-	res, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "semel"), attribute.String("service.version", version)), resource.WithFromEnv(), resource.WithHost(), resource.WithProcessPID())
-	if err != nil {
-		return nil, fmt.Errorf("metrics: the resource: %w", err)
+// collector connects one signal to where it goes, and names this process to it: by
+// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES first.
+func collector[E, O any](ctx context.Context, signal, url, version string, at func(string) O, open func(context.Context, ...O) (E, error)) (to E, res *resource.Resource, err error) {
+	var opts []O
+	if url != "" {
+		opts = append(opts, at(url))
 	}
-	return res, nil
+	if to, err = open(ctx, opts...); err != nil {
+		return to, nil, fmt.Errorf("%s: %w", signal, err)
+	}
+	res, err = resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "semel"), attribute.String("service.version", version)), resource.WithFromEnv(), resource.WithHost(), resource.WithProcessPID())
+	if err != nil {
+		return to, nil, fmt.Errorf("metrics: the resource: %w", err)
+	}
+	return to, res, nil
 }

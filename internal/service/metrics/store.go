@@ -53,7 +53,6 @@ type counted struct {
 // sampled is of how many reads in this process one is timed.
 const sampled = 8
 
-// verb has the metrics of one call.
 type verb struct {
 	ok, failed, other prometheus.Counter
 	took              prometheus.Observer
@@ -74,8 +73,16 @@ var start = time.Now()
 
 const untimed = time.Duration(math.MinInt64)
 
-func (v *verb) end(began time.Duration, outcome prometheus.Counter) {
-	outcome.Inc()
+// end counts a call; other says that it was answered, and came to nothing.
+func (v *verb) end(began time.Duration, err error, other bool) {
+	switch {
+	case other:
+		v.other.Inc()
+	case err != nil:
+		v.failed.Inc()
+	default:
+		v.ok.Inc()
+	}
 	if began != untimed {
 		v.took.Observe((time.Since(start) - began).Seconds())
 	}
@@ -84,47 +91,26 @@ func (v *verb) end(began time.Duration, outcome prometheus.Counter) {
 func (c *counted) Extras() store.Extras { return c.extras }
 
 func (c *counted) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
-	v := c.apply
-	began := v.began()
+	began := c.apply.began()
 	rec, applied, err := c.Store.Apply(ctx, w)
-	switch {
-	case err != nil:
-		v.end(began, v.failed)
-	case applied:
-		v.end(began, v.ok)
-	default:
-		v.end(began, v.other)
-	}
+	c.apply.end(began, err, err == nil && !applied)
 	return rec, applied, err
 }
 
 func (c *counted) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
-	v := c.get
-	began := v.began()
+	began := c.get.began()
 	rec, err := c.Store.Get(ctx, id)
-	switch {
-	case err == nil:
-		v.end(began, v.ok)
-	case errors.Is(err, store.ErrNotFound):
-		v.end(began, v.other)
-	default:
-		v.end(began, v.failed)
-	}
+	c.get.end(began, err, err != nil && errors.Is(err, store.ErrNotFound))
 	return rec, err
 }
 
 // Now isn't timed: most calls ask no server.
 func (c *counted) Now(ctx context.Context) (store.Instant, error) {
 	now, err := c.Store.Now(ctx)
-	if err != nil {
-		c.now.failed.Inc()
-	} else {
-		c.now.ok.Inc()
-	}
+	c.now.end(untimed, err, false)
 	return now, err
 }
 
-// counting counts the calls of one of a store's extras.
 type counting[Q, A any] struct {
 	*verb
 	call func(context.Context, Q) (A, error)
@@ -133,11 +119,7 @@ type counting[Q, A any] struct {
 func (c counting[Q, A]) do(ctx context.Context, q Q) (A, error) {
 	began := c.began()
 	a, err := c.call(ctx, q)
-	if err != nil {
-		c.end(began, c.failed)
-	} else {
-		c.end(began, c.ok)
-	}
+	c.end(began, err, false)
 	return a, err
 }
 

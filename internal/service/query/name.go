@@ -87,7 +87,6 @@ func Look(ctx context.Context, s Searcher, text string, most int) (found []store
 	return upTo(ctx, s, q, most)
 }
 
-// upTo finds the newest calls of a query, at most so many.
 func upTo(ctx context.Context, s Searcher, q store.Query, most int) (found []store.Record, more bool, err error) {
 	for {
 		q.Limit = min(most-len(found), store.MaxSearchLimit)

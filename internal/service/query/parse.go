@@ -38,7 +38,6 @@ func Excludes(arg string) bool {
 	return minus && (valued && slices.Contains(names, name) || word == "held" || word == "unverified" || strings.HasPrefix(word, "("))
 }
 
-// parser reads the text from left to right.
 type parser struct {
 	text     string
 	at       int  // of the next byte
@@ -120,7 +119,6 @@ func (p *parser) term(c *conjunction) {
 	}
 }
 
-// group reads a part in parentheses.
 func (p *parser) group(c *conjunction) {
 	start := p.at
 	if p.depth == maxDepth {
@@ -143,7 +141,6 @@ func (p *parser) group(c *conjunction) {
 	c.require(inner)
 }
 
-// require adds that q must apply too.
 func (c *conjunction) require(q store.Query) {
 	switch {
 	case reflect.DeepEqual(q, store.Query{}):
