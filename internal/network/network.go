@@ -42,6 +42,12 @@ func OnLoopback(ctx context.Context) bool {
 	return false
 }
 
+// Loopback reports whether a host can only be this machine: an address of it, or localhost.
+func Loopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && addr.Unmap().IsLoopback()
+}
+
 // Forwarded reports whether a proxy says that it has passed the request on for somebody
 // else, who need not be on this machine.
 func Forwarded(header http.Header) bool {

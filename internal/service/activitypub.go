@@ -56,8 +56,7 @@ func (s *Server) inboxDoor(g *generation, a *config.ActivityPub) (d doorway, err
 	}}, nil
 }
 
-// verifier verifies the signatures of activities, which may come by way of proxies. A
-// transport replaces the one that fetches keys.
+// verifier verifies the signatures of activities. A transport replaces the one that fetches keys.
 func verifier(a *config.ActivityPub, proxies []netip.Prefix, transport http.RoundTripper) (*httpsig.Verifier, error) {
 	base, err := a.Base()
 	if err != nil {

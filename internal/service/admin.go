@@ -4,10 +4,10 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/network"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
@@ -34,18 +34,13 @@ func (s *Server) adminHandler(version string) (http.Handler, error) {
 	return http.NewCrossOriginProtection().Handler(s.onlyKnownHosts(page, func() []string { return nil })), nil
 }
 
-// isLoopback reports whether a host, with or without a port, names this machine in a way
-// that no DNS server can fake.
+// isLoopback reports whether a host, with or without a port, can only be this machine.
 func isLoopback(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
 		host = strings.Trim(hostport, "[]")
 	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
+	return network.Loopback(host)
 }
 
 // operator is who sent a request to the admin listener. The same rule holds for all ways
@@ -78,7 +73,6 @@ func (s *Server) identified(r *http.Request) (c api.Caller, general bool, err er
 
 var errForwardedOperator = errors.New("the request came through a proxy, and no operator is named: set admin.token_file, or give a caller in auth a role")
 
-// adminToken knows the bearer of the admin token; nobody if there is none.
 func adminToken(c *config.Admin) (*auth.Authenticator, error) {
 	var settings auth.Settings
 	if c.TokenFile != "" {

@@ -127,7 +127,6 @@ func standIn(url string) semel.Store {
 	return &like{st, x}
 }
 
-// like is a store with other capabilities.
 type like struct {
 	*memstore.Store
 	extras store.Extras

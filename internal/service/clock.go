@@ -12,8 +12,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// clockState describes the store's clock now. It reports false where nothing is, as
-// while the clock can't be read.
+// clockState describes the store's clock now, unless there is none or it can't be read.
 func (s *Server) clockState(ctx context.Context) (st store.ClockState, now store.Instant, ok bool) {
 	k := s.store.Extras().Clock
 	if k == nil {
@@ -26,8 +25,7 @@ func (s *Server) clockState(ctx context.Context) (st store.ClockState, now store
 	return k.ClockState(now), now, true
 }
 
-// clockText says, for people, how far the store's time is from the system clock behind it;
-// empty if both agree.
+// clockText says how far the store's time is from the system clock; empty if both agree.
 func clockText(st store.ClockState, now store.Instant) string {
 	switch {
 	case st.Held > 0:
@@ -50,8 +48,7 @@ func clockCheck(st store.ClockState, now store.Instant) Finding {
 // lookAtClock is how often the log can notice that the store's clock leaps.
 const lookAtClock = 2 * time.Second
 
-// watchClock logs when somebody has set the clock behind the store's time, and when the store
-// follows it.
+// watchClock logs when the clock is set behind the store's time, and when the store follows.
 func (s *Server) watchClock(ctx context.Context) {
 	var was store.ClockState
 	every(ctx, lookAtClock, func() {
@@ -106,8 +103,7 @@ func AcceptedClock(st store.ClockState) string {
 	return "accepted: the store holds nothing back"
 }
 
-// oversees reports whether a request comes from an admin of all tenants, for what concerns
-// all of them, and refuses it otherwise.
+// oversees refuses whoever isn't an admin of all tenants.
 func (s *Server) oversees(w http.ResponseWriter, r *http.Request, to string) bool {
 	c, err := s.operator(r)
 	return s.allowed(w, err, c.Role == api.Admin && c.AllTenants, "Only an admin of all tenants may "+to+": one whom the configuration names without a tenant.")

@@ -18,7 +18,6 @@ import (
 // commandsPath is where the service accepts commands. No route can hide it.
 const commandsPath = "/v1/commands"
 
-// commandDoors are that of commands, and that of messages which become commands.
 func (s *Server) commandDoors(g *generation) error {
 	gateway, err := s.gateway(g, g.cfg.Commands.Registry)
 	if err != nil {
@@ -40,8 +39,7 @@ func (s *Server) commandDoors(g *generation) error {
 	return nil
 }
 
-// gateway makes the gateway for a registry of commands, or nil if there is none. Its
-// handlers are upstreams, because a service has no functions of its own.
+// gateway makes the gateway for a registry; nil without one. Its handlers are upstreams.
 func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
 	if registry == "" {
 		return nil, nil

@@ -91,8 +91,7 @@ func (g *generation) underMandate(ctx context.Context, x semel.Execution, tenant
 	return nil
 }
 
-// require has a route keep the id of the mandate with the record of each call, and refuse calls
-// with a mandate that is over.
+// require has a route keep each call's mandate, and refuse calls with one that is over.
 func (m *mandates) require(g *generation, p *semelproxy.Options, from string) {
 	attributes := map[string]string{commerce.AttributeMandate: from}
 	maps.Copy(attributes, p.Route.Attributes)

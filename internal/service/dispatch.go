@@ -20,8 +20,7 @@ type outbox struct {
 	cutOff context.CancelFunc
 }
 
-// newOutbox makes the dispatcher of an engine, for the destinations of the configuration
-// and the service's own. It delivers nothing before run.
+// newOutbox makes the dispatcher for destinations of the configuration and the service's own.
 func newOutbox(engine *semel.Engine, c *config.Dispatch, own map[string]dispatch.Destination, events *dispatch.Events) (*outbox, error) {
 	if len(c.Destinations) == 0 && len(own) == 0 {
 		return nil, nil
@@ -72,16 +71,12 @@ func breakable(cut context.Context, s dispatch.Sender) dispatch.Sender {
 // run delivers until you call stop. Then nothing new begins, and deliveries under way break off
 // when grace is done. The channel closes when everything has ended and is recorded.
 func (o *outbox) run() (stop func(grace context.Context) (ended <-chan struct{})) {
-	ended := make(chan struct{})
 	if o == nil {
+		ended := make(chan struct{})
 		close(ended)
 		return func(context.Context) <-chan struct{} { return ended }
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		defer close(ended)
-		_ = o.dispatcher.Run(ctx) // it ends only because it was stopped
-	}()
+	cancel, ended := inBackground(o.dispatcher.Run)
 	return func(grace context.Context) <-chan struct{} {
 		cancel()
 		context.AfterFunc(grace, o.cutOff)

@@ -62,7 +62,6 @@ func (s *Server) openDoors(g *generation) error {
 	)
 }
 
-// open adds a section's doors to a generation.
 func open[C any](g *generation, section string, list []C, door func(g *generation, c *C) (doorway, error)) error {
 	for i := range list {
 		setting := fmt.Sprintf("%s[%d]", section, i)
@@ -76,7 +75,6 @@ func open[C any](g *generation, section string, list []C, door func(g *generatio
 	return nil
 }
 
-// serving reports whether the door gets requests to a path.
 func (d *doorway) serving(path string) bool {
 	return slices.Contains(d.paths, path) || d.serves != nil && d.serves(path)
 }
@@ -99,7 +97,6 @@ func (g *generation) door(path string) *doorway {
 	return nil
 }
 
-// doorOf is the name of the door that a request to the data listener is for.
 func (g *generation) doorOf(r *http.Request) string {
 	if d := g.door(r.URL.Path); d != nil {
 		return d.name
@@ -173,25 +170,16 @@ func (s *Server) destinations(g *generation) map[string]dispatch.Destination {
 			return who == a.principal && slices.Contains(a.operations, call.Operation)
 		}
 		to.Sender = dispatch.SenderFunc(func(ctx context.Context, d dispatch.Delivery) error {
-			now := s.current().accepting(func(b *accepted) bool { return b.destination == a.destination })
-			if now == nil {
-				return errors.New("the door that accepted it isn't configured")
+			for _, now := range s.current().doors {
+				if now.accepts != nil && now.accepts.destination == a.destination {
+					return dispatched(now.accepts.work(ctx, d.Message.Payload))
+				}
 			}
-			return dispatched(now.work(ctx, d.Message.Payload))
+			return errors.New("the door that accepted it isn't configured")
 		})
 		all[a.destination] = to
 	}
 	return all
-}
-
-// accepting finds what a door accepts; nil if none does.
-func (g *generation) accepting(is func(*accepted) bool) *accepted {
-	for i := range g.doors {
-		if a := g.doors[i].accepts; a != nil && is(a) {
-			return a
-		}
-	}
-	return nil
 }
 
 // dispatched says to a dispatcher what the error of a worker means.

@@ -103,12 +103,7 @@ func (s *Server) runEvidence() (end func(ctx context.Context) error) {
 	if s.evidence == nil {
 		return func(context.Context) error { return nil }
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = s.evidence.Run(ctx) // it ends only because it was stopped
-	}()
+	stop, ended := inBackground(s.evidence.Run)
 	return func(end context.Context) error {
 		err := s.evidence.Close(end)
 		stop()

@@ -165,8 +165,7 @@ func (x *explanation) api(s *Server) {
 	}
 }
 
-// executionOf is the identity of a call that a request would begin over the execution API;
-// zero if its caller isn't known.
+// executionOf is the call that a request would begin there; zero if its caller isn't known.
 func (s *Server) executionOf(r *http.Request, operation, key string) semel.ID {
 	c, err := s.caller(r)
 	op, ok := s.engine.Internal().Operation(operation)

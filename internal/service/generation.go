@@ -230,8 +230,6 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answersHTTP reports whether duplicates get a record's result as an HTTP answer of a
-// route.
 func (s *Server) answersHTTP(rec *semel.Record) bool {
 	g := s.enter()
 	defer g.inFlight.Done()
@@ -254,11 +252,7 @@ func (g *generation) interrupt() {
 
 // close waits until the outcomes of everything that ran are recorded.
 func (g *generation) close(ctx context.Context) error {
-	idle := make(chan struct{})
-	go func() {
-		g.inFlight.Wait()
-		close(idle)
-	}()
+	_, idle := inBackground(func(context.Context) error { g.inFlight.Wait(); return nil })
 	select {
 	case <-idle:
 	case <-ctx.Done():
@@ -274,6 +268,3 @@ func (g *generation) close(ctx context.Context) error {
 	}
 	return err
 }
-
-// retire closes a generation that was replaced, however long its requests take.
-func (g *generation) retire() { _ = g.close(context.Background()) }

@@ -74,7 +74,7 @@ type Finding struct {
 func (s *Server) checks(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	checks := []Finding{{Name: "serving", Detail: s.whichBuild(), running: true}, {Name: "store", Detail: s.storeName}}
+	checks := []Finding{{Name: "serving", Detail: "semel " + s.version + " " + runtime.Version(), running: true}, {Name: "store", Detail: s.storeName}}
 	if s.stopping.Load() {
 		checks[0].Err = errStopping
 	}
@@ -139,8 +139,7 @@ func issuers(states []auth.KeyState) Finding {
 	return c
 }
 
-// watchKeys keeps the keys of issuers fresh, and logs when that begins to fail and when
-// it succeeds again.
+// watchKeys keeps the keys of issuers fresh, and logs when that fails and when it succeeds again.
 func (s *Server) watchKeys(ctx context.Context) {
 	failing := map[string]bool{}
 	every(ctx, auth.RefreshEvery, func() {
@@ -254,8 +253,6 @@ func (s *Server) Healthy() bool {
 	}
 	return true
 }
-
-func (s *Server) whichBuild() string { return "semel " + s.version + " " + runtime.Version() }
 
 func plain(w http.ResponseWriter, status int, text string) {
 	h := w.Header()

@@ -32,8 +32,7 @@ func (s *Server) limitOptions(cfg *config.Config) limit.Options {
 	}
 }
 
-// unverified is the tenant of callers whom nobody has verified. No other tenant can have
-// this name.
+// unverified is the tenant of callers whom nobody has verified. No other has this name.
 const unverified = "\x00"
 
 // callerOf names the caller who pays for a request from their budget. Somebody unverified can
@@ -60,7 +59,6 @@ func quotasOf(q *config.Quotas) semel.Quotas {
 	}
 }
 
-// networkKey is the key of a context's value that says from which network a request came.
 type networkKey struct{}
 
 // withNetwork notes where a request of somebody unverified came from, for their quotas.

@@ -22,7 +22,6 @@ type listener struct {
 	server *http.Server
 }
 
-// listen opens a listener; its limits refuse as opts says.
 func listen(address string, certs config.TLS, limits *config.Limits, handler http.Handler, opts limit.Options, log *slog.Logger) (*listener, error) {
 	handler = limit.Requests(handler, limits.Connections, &opts)
 	ln, err := net.Listen("tcp", address)
@@ -36,8 +35,6 @@ func listen(address string, certs config.TLS, limits *config.Limits, handler htt
 	return l, err
 }
 
-// newListener makes a server with limits on connections, and on how slowly callers may
-// read.
 func newListener(ln net.Listener, certs config.TLS, limits *config.Limits, handler http.Handler, log *slog.Logger) (_ *listener, err error) {
 	pace := paceOf(limits)
 	ln = limit.Listener(ln, limits.Connections, pace)

@@ -83,8 +83,7 @@ func storeFailed(log *slog.Logger) func(semel.StoreFailed) {
 // repeatAfter is how long swept waits before it logs a lasting problem again.
 const repeatAfter = 10 * time.Minute
 
-// swept logs why sweeps leave records undone: once, again from time to time, and when
-// that is over.
+// swept logs why sweeps leave records undone: once, from time to time, and when that is over.
 func swept(log *slog.Logger) func(semel.SweepEnded) {
 	var mu sync.Mutex
 	var last string

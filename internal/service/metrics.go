@@ -122,8 +122,7 @@ func entriesFrom(ctx context.Context, log store.EvidenceLog, from uint64) (uint6
 	return uint64(sort.Search(int(most), func(n int) bool { return ends(uint64(n)) })), failed
 }
 
-// traces makes the spans of deliveries, if anybody wants them. Without that, a nil tracer
-// observes nothing.
+// traces makes the spans of deliveries, if anybody wants them; a nil tracer observes nothing.
 func (s *Server) traces(ctx context.Context, opts *Options) (*tracing.Tracer, error) {
 	provider, c := opts.Traces, &opts.Config.Traces
 	s.stopTraces = func(context.Context) error { return nil }

@@ -49,7 +49,6 @@ func (s *Server) probed(ctx context.Context, err error, began time.Time, queues 
 	return Finding{Err: err}
 }
 
-// answering is whether the store answers reads, and has a clock.
 func (s *Server) answering(ctx context.Context) Finding {
 	began := time.Now()
 	// A record that can't exist: the store has to look to say so.
@@ -62,8 +61,7 @@ func (s *Server) answering(ctx context.Context) Finding {
 	return Finding{}
 }
 
-// writing is whether the store takes writes, and answers them; without a name where it can't
-// be told.
+// writing is whether the store takes and answers writes; without a name where nothing tells.
 func (s *Server) writing(ctx context.Context) (c Finding) {
 	began := time.Now()
 	w := s.store.Extras().Writes
@@ -102,8 +100,7 @@ func (s *Server) watchWrites(ctx context.Context) {
 	})
 }
 
-// fillingUp reports whether less than a tenth of a disk is free, or too little for
-// another record.
+// fillingUp reports whether less than a tenth of a disk is free, or too little for a record.
 func fillingUp(r pebblestore.Room) bool { return r.Full || r.Free < r.Total/10 }
 
 // roomOf checks how full the embedded store's disk is. Without free space a node accepts no

@@ -29,8 +29,7 @@ func (t *routing) add(pattern string, p *semelproxy.Proxy) {
 	t.proxies[pattern] = p
 }
 
-// find is the route for a request, or nil. It cleans the path first, of // and /../ for
-// instance.
+// find is the route for a request, or nil. It cleans the path first, of // and /../ for instance.
 func (t *routing) find(r *http.Request) *semelproxy.Proxy {
 	_, pattern := t.mux.Handler(r)
 	return t.proxies[pattern]

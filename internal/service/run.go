@@ -50,11 +50,22 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, s.stop(stopBackground, &work, deliveries, signed))
 }
 
-// makeHandlers makes the handlers of the API beside what a start waits for, so that the
-// first caller doesn't wait for it either.
+// makeHandlers makes the handlers of the API early, so that no caller waits for it.
 func (s *Server) makeHandlers() {
 	s.dataAPI.Data()
 	s.adminAPI.Admin()
+}
+
+// inBackground runs f until you call stop, and closes ended when it has returned: it ends only
+// because it was stopped.
+func inBackground(f func(context.Context) error) (stop func(), ended <-chan struct{}) {
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = f(ctx)
+	}()
+	return stop, done
 }
 
 // linger goes on serving for limits.shutdown_delay, unready, so that nobody sends a request on a
@@ -66,12 +77,10 @@ func (s *Server) linger(failed <-chan error) error {
 		return nil
 	}
 	s.log.Info("not ready any more", slog.Duration("delay", delay))
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
 	select {
 	case err := <-failed:
 		return err
-	case <-timer.C:
+	case <-time.After(delay):
 		return nil
 	}
 }
@@ -141,8 +150,7 @@ func (s *Server) writeBehind(grace context.Context) {
 // counts of the last seconds remain, which a store that answers takes at once.
 const leastTime = time.Second
 
-// settleTime is how long a stop waits, after the grace, until the ends of attempts are
-// recorded.
+// settleTime is how long a stop waits, after the grace, for the ends of attempts.
 const settleTime = 5 * time.Second
 
 // leaveTime is the part of settleTime in which answers can leave.
@@ -187,7 +195,7 @@ func (s *Server) Reload() (changed bool, err error) {
 	s.gen = next
 	s.mu.Unlock()
 	commit()
-	go old.retire()
+	go old.close(context.Background()) // however long its requests take
 	s.log.Info("reloaded", slog.Any("changed", diff))
 	return true, nil
 }
@@ -199,8 +207,7 @@ func (s *Server) current() *generation {
 	return s.gen
 }
 
-// enter is the configuration in force, for one request. Call inFlight.Done when you are
-// done.
+// enter is the configuration in force, for one request. Call inFlight.Done when you are done.
 func (s *Server) enter() *generation {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -84,7 +84,6 @@ type front struct {
 	executions        http.Handler // the execution API of the data listener
 }
 
-// watched is the state that readiness and metrics report.
 type watched struct {
 	stopping     atomic.Bool
 	reading      atomic.Pointer[durabilityReading]
@@ -171,7 +170,6 @@ func (s *Server) measure(ctx context.Context, opts *Options) (*tracing.Tracer, e
 	return tracer, nil
 }
 
-// openEngine opens the archive and the evidence log, and makes the engine over them.
 func (s *Server) openEngine(ctx context.Context, cfg *config.Config, tracer *tracing.Tracer) (err error) {
 	opts := &semel.Options{
 		Events:        allOf(tracer.Events(), observe(s.log), door.Log(s.log, slog.LevelInfo), s.observer.Events(), s.figures.Events(), s.metrics.Events(), &semel.Events{Swept: s.noteSweep}),

@@ -31,7 +31,6 @@ func LookAtStore(ctx context.Context, c config.Store) (semel.Store, error) {
 	return openStoreWith(ctx, c, &pebblestore.Options{ReadOnly: true})
 }
 
-// openStoreWith is OpenStore with options for directories.
 func openStoreWith(ctx context.Context, c config.Store, embedded *pebblestore.Options) (semel.Store, error) {
 	st, err := openStore(ctx, c, embedded)
 	if err != nil {

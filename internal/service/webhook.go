@@ -18,8 +18,7 @@ import (
 	"github.com/semelhq/semel/internal/service/config"
 )
 
-// webhookDoor receives the webhooks of one sender, who signs them. No page in a browser can do
-// that.
+// webhookDoor receives what one sender signs. No page in a browser can do that.
 func (s *Server) webhookDoor(g *generation, w *config.Webhook) (d doorway, err error) {
 	opts, err := w.Receiver()
 	if err != nil {

@@ -25,8 +25,7 @@ const (
 	messageMinBackoff = time.Second
 )
 
-// whatsAppDoor is the webhook of a configuration, in front of a gateway. Its caller proves
-// by a signature who they are.
+// whatsAppDoor is the webhook in front of a gateway. A signature proves who its caller is.
 func (s *Server) whatsAppDoor(gateway *ids.Gateway, c *config.WhatsApp) (d doorway, err error) {
 	verify, secrets, err := c.Secrets()
 	if err != nil {
@@ -91,12 +90,10 @@ func untilStopped(ctx context.Context, work func() error) error {
 		return err
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(settleTime)
-	defer timer.Stop()
 	select {
 	case err := <-ended:
 		return err
-	case <-timer.C:
+	case <-time.After(settleTime):
 		return context.Cause(ctx)
 	}
 }
@@ -122,8 +119,7 @@ type refused struct {
 	Message string `json:"message"`
 }
 
-// replies makes a function that posts replies, by Standard Webhooks. It is nil if no
-// reply_url is set.
+// replies makes a function that posts replies; nil if no reply_url is set.
 func (s *Server) replies(c *config.WhatsApp) (func(context.Context, *whatsapp.Message, *ids.Response, error) error, error) {
 	if c.ReplyURL == "" {
 		return nil, nil

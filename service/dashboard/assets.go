@@ -20,8 +20,7 @@ import (
 //go:embed web/index.html web/icon.svg web/css web/js web/vendor
 var files embed.FS
 
-// policy lets the page load its own modules and styles and talk to this server, and nothing
-// else: no inline script, no other host, no frame around it.
+// policy lets the page load its own modules and styles, talk to this server, and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
@@ -74,7 +73,6 @@ type asset struct {
 	plain, gzip  form
 }
 
-// form is one representation of a file.
 type form struct {
 	tag  string
 	data func() []byte

@@ -175,8 +175,7 @@ func (d *Dashboard) role(least api.Role, next func(http.ResponseWriter, *http.Re
 	}
 }
 
-// codeOf is the code for an error of Identify: its own, if the caller can't be identified
-// at the moment.
+// codeOf is the code of an error of Identify: its own, if the caller can't be identified now.
 func codeOf(err error) semel.Code {
 	if e, ok := errors.AsType[*semel.Error](err); ok {
 		return e.Code

@@ -142,8 +142,7 @@ type signedInKey struct{}
 
 func signedIn(r *http.Request) bool { return r.Context().Value(signedInKey{}) != nil }
 
-// resume gives a request the token of its session, as if it had brought it. One that has
-// a token of its own keeps that.
+// resume gives a request the token of its session, unless it brought one.
 func (s *sessions) resume(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "" {

@@ -154,8 +154,7 @@ func (t *Tracer) Dispatched(more *dispatch.Events) *dispatch.Events {
 	return &all
 }
 
-// sending begins the span of a try, in the trace of the call that has sent the message. If
-// that has none, the try has none.
+// sending begins the span of a try, if the call that has sent the message has a trace.
 func (t *Tracer) sending(ctx context.Context, e dispatch.DeliveryEvent) context.Context {
 	executed := parse(e.Executed)
 	if !executed.IsValid() {

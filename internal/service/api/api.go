@@ -90,8 +90,7 @@ type Caller struct {
 	AllTenants bool
 }
 
-// who names the caller in decisions about records. Where nobody verifies callers, as on a
-// listener on loopback, all have one name.
+// who names the caller in decisions about records: all have one name where nobody verifies them.
 func (c *Caller) who() string { return cmp.Or(c.Principal, "local") }
 
 // API makes the handlers. All methods may be called concurrently.

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/semelhq/semel/internal/wire"
 )
 
@@ -17,12 +15,11 @@ type batchInput struct {
 }
 
 func (b *builder) batch() {
-	route(b, huma.Operation{
-		OperationID: "batch", Method: http.MethodPost, Path: "/v1/batch", Tags: []string{"executions"}, Metadata: delivers, MaxBodyBytes: b.api.opts.bounds.batch,
-		Summary: "Begin and complete many executions in one request",
-		Description: "Items run at the same time, in no promised order, and each is answered on its own, in the order of the request. " +
-			"Repeating a batch is as harmless as repeating its items.",
-	}, NoRole, nil, runBatch)
+	op := about("batch", "executions", "POST /v1/batch", "Begin and complete many executions in one request",
+		"Items run at the same time, in no promised order, and each is answered on its own, in the order of the request. "+
+			"Repeating a batch is as harmless as repeating its items.")
+	op.Metadata, op.MaxBodyBytes = delivers, b.api.opts.bounds.batch
+	route(b, op, NoRole, nil, runBatch)
 }
 
 func runBatch(x *exchange, in *batchInput) (*reply[wire.BatchReply], error) {

@@ -36,22 +36,20 @@ type beginOutput struct {
 }
 
 func (b *builder) executions() {
-	route(b, huma.Operation{
-		OperationID: "begin", Method: http.MethodPost, Path: "/v1/operations/{operation}/executions", DefaultStatus: http.StatusCreated, Tags: []string{"executions"}, Metadata: delivers,
-		Summary: "Begin an execution, or get the outcome of the first one",
-		Description: "With 201 you own the call: do the work under the lease and end the execution. " +
-			"With 200 the call ran before: record has its result, or its error. Any other answer means that nothing may be executed.",
-		Responses: map[string]*huma.Response{
-			"201": answer[wire.Begun](b, "You execute the call."),
-			"200": answer[wire.Begun](b, "The call ran before."),
-		},
-	}, NoRole, append(refusals(), semel.CodeForbidden, semel.CodeUnknownOperation, semel.CodeConfirmationRequired, semel.CodeConfirmationRefused), beginRoute)
+	begin := about("begin", "executions", "POST /v1/operations/{operation}/executions", "Begin an execution, or get the outcome of the first one",
+		"With 201 you own the call: do the work under the lease and end the execution. "+
+			"With 200 the call ran before: record has its result, or its error. Any other answer means that nothing may be executed.")
+	begin.DefaultStatus, begin.Metadata = http.StatusCreated, delivers
+	begin.Responses = map[string]*huma.Response{
+		"201": answer[wire.Begun](b, "You execute the call."),
+		"200": answer[wire.Begun](b, "The call ran before."),
+	}
+	route(b, begin, NoRole, append(refusals(), semel.CodeForbidden, semel.CodeUnknownOperation, semel.CodeConfirmationRequired, semel.CodeConfirmationRefused), beginRoute)
 	b.execution()
 	b.effects()
 	b.ends()
 }
 
-// refusals are the codes of the decisions that refuse a delivery.
 func refusals() []semel.Code {
 	var codes []semel.Code
 	for _, d := range semel.Decisions() {
@@ -190,7 +188,6 @@ func (a *API) refusedBy(ans *semel.Answer) *problem {
 	return p
 }
 
-// granted gives the holder its right, or the error why there is none.
 func (x *exchange) granted(at *semel.Attempt, err error) (status int, reply *wire.Begun, _ error) {
 	if err != nil {
 		return 0, nil, err

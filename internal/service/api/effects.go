@@ -30,16 +30,15 @@ type effectOutput struct {
 }
 
 func (b *builder) effects() {
-	route(b, huma.Operation{
-		OperationID: "startEffect", Method: http.MethodPost, Path: "/v1/executions/{execution}/effects", DefaultStatus: http.StatusCreated, Tags: []string{"executions"},
-		Summary: "Make the intent to call a provider durable, or get what the call returned",
-		Description: "With 201 call the provider, with the effect's key, and settle the effect. " +
-			"With 200 it was called before: use its result, or its error.",
-		Responses: map[string]*huma.Response{
-			"201": answer[wire.Effect](b, "Started: make the call."),
-			"200": answer[wire.Effect](b, "Confirmed or refuted before."),
-		},
-	}, NoRole, append([]semel.Code{semel.CodeEffectUnknown, semel.CodeResultNotKept}, attached...), startEffect)
+	start := about("startEffect", "executions", "POST /v1/executions/{execution}/effects", "Make the intent to call a provider durable, or get what the call returned",
+		"With 201 call the provider, with the effect's key, and settle the effect. "+
+			"With 200 it was called before: use its result, or its error.")
+	start.DefaultStatus = http.StatusCreated
+	start.Responses = map[string]*huma.Response{
+		"201": answer[wire.Effect](b, "Started: make the call."),
+		"200": answer[wire.Effect](b, "Confirmed or refuted before."),
+	}
+	route(b, start, NoRole, append([]semel.Code{semel.CodeEffectUnknown, semel.CodeResultNotKept}, attached...), startEffect)
 	route(b, about("settleEffect", "executions", "POST /v1/executions/{execution}/effects/settle", "Say what happened to a started effect",
 		"Saying the same again is harmless."), NoRole, attached, settleEffect)
 }

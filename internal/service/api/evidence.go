@@ -41,8 +41,7 @@ func (b *builder) evidence() {
 	route(b, export, Viewer, codes, exportEvidence)
 }
 
-// readEvidence is the log and a reader of it. Where an empty log has something to say, too, the
-// reader is nil.
+// readEvidence is the log and its reader; nil where an empty log has something to say, too.
 func (x *exchange) readEvidence(mayBeEmpty bool) (*evidence.Log, *evidence.Reader, error) {
 	log := x.api.opts.Evidence
 	if log == nil {

@@ -44,8 +44,7 @@ func (x *exchange) name(call *semel.Call) semel.Share {
 	return op.Share
 }
 
-// own reports whether the caller can have made the identity. What a call is bound to is
-// only in its record.
+// own reports whether the caller can have made the identity. What binds a call is in its record.
 func (x *exchange) own(id semel.ID) bool {
 	call := semel.Call{Operation: id.Operation, Key: id.Key}
 	share := x.name(&call)
@@ -58,8 +57,7 @@ func (x *exchange) oversees(tenant string) bool {
 	return x.admin && x.caller.Role >= Viewer && (bound == nil || *bound == tenant)
 }
 
-// named reads the name of a record that the caller may know of. For anyone else it
-// doesn't exist.
+// named reads the name of a record. For those who may not know of it, it doesn't exist.
 func (x *exchange) named(text string) (semel.ID, error) {
 	id, err := store.DecodeID(text)
 	if err != nil || !x.own(id) && !x.oversees(id.Tenant) {

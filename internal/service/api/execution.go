@@ -22,8 +22,7 @@ type executionInput struct {
 	Execution string `path:"execution" maxLength:"8192" doc:"The name of the execution, from the answer to begin."`
 }
 
-// attach returns the attempt that an execution names. For anyone but whoever began it, it
-// doesn't exist.
+// attach returns the attempt of an execution. For all but whoever began it, it doesn't exist.
 func (x *exchange) attach(execution string) (*semel.Attempt, error) {
 	missing := x.api.newProblem(semel.CodeNotFound, "there is no such execution, or it is not yours")
 	dot := strings.LastIndexByte(execution, '.')

@@ -20,8 +20,7 @@ var docsScript []byte
 //go:embed docs/docs.css
 var docsStyle []byte
 
-// pagePolicy lets the pages load their own script and style and talk to this server, and
-// nothing else.
+// pagePolicy lets the pages load their own script and style and talk to this server only.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // pages serves the pages for people. They are the same for all callers, and say nothing about

@@ -82,8 +82,7 @@ func (p *problem) set(name, value string) {
 // retryUnavailable is how long a caller should wait if the store doesn't answer.
 const retryUnavailable = time.Second
 
-// problemOf turns an error of the engine into a problem. It leaves out what isn't for
-// callers, such as a driver's error.
+// problemOf turns an error of the engine into a problem, without what isn't for callers.
 func (a *API) problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
@@ -144,11 +143,9 @@ var hookHuma = sync.OnceFunc(func() {
 	}
 })
 
-// maxMistakes is how many mistakes an answer has at most, because it should not be larger
-// than its request.
+// maxMistakes bounds the mistakes in an answer, which should not be larger than its request.
 const maxMistakes = 20
 
-// refusal is the problem for an error that huma found.
 func (a *API) refusal(status int, msg string, errs []error) *problem {
 	code := door.CodeInternal
 	switch status {

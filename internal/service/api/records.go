@@ -82,8 +82,7 @@ func (b *builder) operatorRoutes() {
 	b.laterRoutes()
 }
 
-// changing registers an operator's change of a record, with the codes that only this one answers
-// with.
+// changing registers an operator's change of a record, with the codes of its own.
 func changing[I, O any](b *builder, id, path, summary, description string, codes []semel.Code, f func(x *exchange, in *I) (*O, error)) {
 	route(b, about(id, "records", "POST /v1/records/{id}/"+path, summary,
 		description), Operator, append(codes, semel.CodeNotFound, semel.CodeIllegalTransition, semel.CodeUnknown, semel.CodeUnknownOperation), f)

@@ -69,8 +69,7 @@ func (g *ring) erase(erased func(semel.ID, time.Time) bool) {
 // erasedKind is the kind of an event that no reader gets any more.
 const erasedKind = "erased"
 
-// join adds a reader, which wake notifies after every event until it calls leave. It returns the
-// number of the newest event.
+// join adds a reader, whom wake notifies until leave, and returns the newest event's number.
 func (g *ring) join() (wake <-chan struct{}, leave func(), newest int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -46,8 +46,7 @@ func (b *builder) HandleFunc(pattern string, h func(http.ResponseWriter, *http.R
 // ServeHTTP is for huma's adapter.
 func (b *builder) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.mux.ServeHTTP(w, r) }
 
-// handler makes the data or the admin handler. Its description is written when somebody
-// first asks for it.
+// handler makes one of the two. Its description is written when somebody first asks for it.
 func (a *API) handler(admin bool) *builder {
 	hookHuma()
 	b := &builder{api: a, admin: admin, mux: http.NewServeMux(), probe: http.NewServeMux()}
@@ -91,8 +90,7 @@ func (a *API) handler(admin bool) *builder {
 	return b
 }
 
-// schemaName names the schema of a type. Packages evidence and figures have names of their own,
-// which the API has too.
+// schemaName names the schema of a type: evidence and figures have names that are here, too.
 func schemaName(t reflect.Type, hint string) string {
 	switch t {
 	case reflect.TypeFor[figures.Report]():
@@ -124,8 +122,7 @@ func (b *builder) description() []byte {
 	return out.Bytes()
 }
 
-// secured sets the headers of every answer: no cache may keep it, and no browser may
-// guess its type.
+// secured keeps every answer out of caches, and browsers from guessing its type.
 func secured(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -162,8 +159,7 @@ func about(id, tag, pattern, summary, description string) huma.Operation {
 	return huma.Operation{OperationID: id, Tags: []string{tag}, Method: method, Path: path, Summary: summary, Description: description}
 }
 
-// route registers an endpoint. role may use it, and it may answer with codes in addition to
-// op's responses.
+// route registers an endpoint for a role, with codes in addition to op's responses.
 func route[I, O any](b *builder, op huma.Operation, role Role, codes []semel.Code, f func(x *exchange, in *I) (*O, error)) {
 	a := b.api
 	op.Metadata = map[string]any{apiKey: a, deliversKey: op.Metadata[deliversKey]}
@@ -261,8 +257,7 @@ func (a *API) admit(w http.ResponseWriter, r *http.Request, role Role) (Caller, 
 	return caller, nil
 }
 
-// refused tells of a request for an operation that delivers calls, if it is refused before
-// any of them is looked at.
+// refused tells of a request that would deliver calls, and is refused before one is looked at.
 func (a *API) refused(op *huma.Operation, r *http.Request, p *problem) {
 	if op.Metadata[deliversKey] != nil {
 		a.tellRefused(r, p)
@@ -274,8 +269,7 @@ func (a *API) tellRefused(r *http.Request, p *problem) {
 	tap.Answered(tap.Arrived(r.Context(), Name, r.Header), semel.Delivered{Code: p.Code, Status: p.Status, Err: p, ID: semel.ID{Operation: r.PathValue("operation")}})
 }
 
-// describe adds the refusals to an endpoint's responses: one entry for each status, which
-// names its codes.
+// describe adds the refusals to the responses: one entry for each status, with its codes.
 func (b *builder) describe(op *huma.Operation, codes []semel.Code) {
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}

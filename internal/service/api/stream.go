@@ -13,8 +13,7 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// decidedEvent, endedEvent, purgedEvent and leaseLostEvent are the engine's events in the
-// form that readers get.
+// decidedEvent and the next ones are the engine's events in the form that readers get.
 type decidedEvent struct {
 	OfAttempt
 	Decision   string    `json:"decision" enum:"execute,replay,in_flight,conflict,held,too_late,throttled,other_door,other_caller,superseded,sequence_gap"`
@@ -61,8 +60,7 @@ type OfAttempt struct {
 	Fence     int64  `json:"fence"`
 }
 
-// gapEvent says that events were lost: those after the first number and before the
-// second.
+// gapEvent says that the events between its two numbers were lost.
 type gapEvent struct {
 	After int64 `json:"after" doc:"The last event that the reader had."`
 	Next  int64 `json:"next" doc:"The next one that is available."`

@@ -152,7 +152,7 @@ func (a *Authenticator) HTTPIdentity() semelhttp.IdentityFunc {
 	return func(r *http.Request) (tenant, principal string, err error) {
 		id, err := a.Known(r)
 		switch {
-		case errors.Is(err, ErrNoCredential):
+		case errors.Is(err, ErrNoCredential), err == nil && id.Method == MethodNone:
 			return a.defaultTenant, "", semelhttp.ErrNoIdentity
 		case errors.Is(err, ErrUnavailable):
 			return "", "", &semel.Error{Code: semel.CodeStoreUnavailable, Err: err}
@@ -162,8 +162,6 @@ func (a *Authenticator) HTTPIdentity() semelhttp.IdentityFunc {
 				why.Detail = e.Detail
 			}
 			return "", "", why
-		case id.Method == MethodNone:
-			return a.defaultTenant, "", semelhttp.ErrNoIdentity
 		}
 		return id.Tenant, id.Principal, nil
 	}

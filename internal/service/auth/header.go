@@ -33,8 +33,7 @@ func (h *trustedHeader) trusts(remote string) bool {
 	return slices.ContainsFunc(h.from, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// byHeader identifies the caller by the fields of a trusted proxy. It ignores these
-// fields if somebody else sends them.
+// byHeader identifies the caller by a trusted proxy's fields, which count from nobody else.
 func (a *Authenticator) byHeader(r *http.Request) (Identity, error) {
 	h := a.header
 	if h == nil || !h.trusts(r.RemoteAddr) {

@@ -109,8 +109,7 @@ func (is *issuer) candidates(t *jwt.Token) (any, error) {
 	return set, nil
 }
 
-// matching are the keys for an algorithm that have this kid, or none. An empty kid
-// matches all.
+// matching are the keys for an algorithm with this kid, or without one; an empty kid matches all.
 func matching(keys []publicKey, alg, kid string) (set jwt.VerificationKeySet) {
 	for _, k := range keys {
 		if k.fits(alg) && (k.kid == kid || k.kid == "" || kid == "") {
@@ -159,8 +158,7 @@ func (is *issuer) roleOf(value string) (role Role) {
 	return role
 }
 
-// tenant sets the configured tenant, or the one that the token names. If both exist they
-// must agree, and one of them must exist.
+// tenant sets the configured tenant, or the token's. Both must agree, and one of them must exist.
 func (is *issuer) tenant(id *Identity, claims jwt.MapClaims) error {
 	claim := is.settings.TenantClaim
 	value, named := claims[claim]
@@ -178,8 +176,7 @@ func (is *issuer) tenant(id *Identity, claims jwt.MapClaims) error {
 	return nil
 }
 
-// onlyExpired reports whether a token is wrong in nothing but its age. The signature is
-// checked before, so it is one of the issuer's.
+// onlyExpired reports whether a token of the issuer is wrong in nothing but its age.
 func onlyExpired(err error) bool {
 	for _, other := range tokenFaults {
 		if other != jwt.ErrTokenExpired && errors.Is(err, other) {

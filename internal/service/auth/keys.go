@@ -131,7 +131,6 @@ func parsePEM(data []byte) ([]publicKey, error) {
 	return keys, nil
 }
 
-// keyKinds are the supported kinds of JSON Web Keys, with their curves.
 var keyKinds = []string{"RSA", "EC P-256", "EC P-384", "EC P-521", "OKP Ed25519"}
 
 // parseJWKS reads a JSON Web Key Set (RFC 7517).

@@ -13,8 +13,7 @@ type certificate struct {
 	id      Identity
 }
 
-// byCertificate identifies the caller by the client certificate. The first entry that
-// matches wins.
+// byCertificate goes by the client certificate. The first entry that matches wins.
 func (a *Authenticator) byCertificate(r *http.Request) (Identity, error) {
 	if len(a.certificates) == 0 || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return Identity{}, errNone

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/semelhq/semel/internal/network"
 	"github.com/semelhq/semel/safehttp"
 )
 
@@ -41,8 +41,7 @@ type keySet struct {
 	failed error     // its error
 }
 
-// remoteKeys are an issuer's keys, fetched from where the issuer publishes them. They may
-// be read concurrently, also during a fetch.
+// remoteKeys are the keys that an issuer publishes. They may be read during a fetch.
 type remoteKeys struct {
 	url      string
 	client   safehttp.Client
@@ -67,17 +66,12 @@ func checkKeysURL(address string) error {
 		return errors.New("has a password, which would be written to logs")
 	case u.Fragment != "":
 		return errors.New("has a fragment, which is never sent")
-	case u.Scheme == "https", u.Scheme == "http" && loopbackHost(u.Hostname()):
+	case u.Scheme == "https", u.Scheme == "http" && network.Loopback(u.Hostname()):
 		return nil
 	case u.Scheme == "http":
 		return errors.New("is not https, so anybody on the way could replace the keys; http is for loopback addresses")
 	}
 	return errors.New("is not https")
-}
-
-func loopbackHost(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
 // current are the keys that may be used now; nil if there are none.
@@ -89,8 +83,7 @@ func (k *remoteKeys) current() []publicKey {
 	return set.keys
 }
 
-// fetch fetches the keys, unless that was tried less than atMostEvery ago. After a
-// failure the keys stay as they were.
+// fetch fetches the keys, but not twice within atMostEvery. After a failure they stay as they were.
 func (k *remoteKeys) fetch(ctx context.Context, atMostEvery time.Duration) {
 	k.fetching <- struct{}{} // after waiting for another fetch, the check below finds it done
 	defer func() { <-k.fetching }()

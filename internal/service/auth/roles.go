@@ -24,8 +24,7 @@ func (r Role) String() string { return roleNames[min(r, Admin)] }
 // roleOf is the role with a name; [NoRole] if none has it.
 func roleOf(name string) Role { return Role(max(slices.Index(roleNames, name), 0)) }
 
-// grant gives the highest of the roles that names stand for. Names that stand for none are
-// rights, which mean nothing to this package.
+// grant gives the highest role that names stand for. Names that stand for none are rights.
 func (id *Identity) grant(names []string, roleOf func(name string) Role) {
 	for _, name := range names {
 		role := roleOf(name)

@@ -148,8 +148,6 @@ func (a *ActivityPub) Serves(path string) bool {
 	return serves
 }
 
-// activitypub checks the inboxes. It reads secrets, so that the service never starts with a bad
-// one.
 func (v *validator) activitypub() {
 	for at, a := range items("activitypub", v.c.ActivityPub) {
 		if a.ActorsURL != "" {

@@ -106,8 +106,7 @@ func deriveCommerce(c *Config, _ *Origins, _ func(path, from string)) {
 	}
 }
 
-// commerce checks the section, and the routes that need it. It reads keys and secrets, so that
-// the service doesn't start with a bad one.
+// commerce checks the section, and the routes that need it.
 func (v *validator) commerce() {
 	c := &v.c.Commerce
 	for at, r := range items("routes", v.c.Routes) {

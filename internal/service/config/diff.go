@@ -44,8 +44,7 @@ func diff(path string, a, b reflect.Value) []string {
 	return paths
 }
 
-// bound has the settings that sockets, the store and the engine read only when they are
-// opened.
+// bound are the settings that sockets, the store and the engine read only when they are opened.
 var bound = []string{
 	"listen.", "admin.", "store.", "archive.", "evidence.", "dispatch.", "purge.", "metrics.", "traces.",
 	"commerce.apply_url", "commerce.charge_url", // they decide whether entities have a destination, and payments an archive

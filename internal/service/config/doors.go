@@ -20,10 +20,10 @@ func items[T any](path string, list []T) iter.Seq2[string, *T] {
 	}
 }
 
-// doorSection is what a section of the configuration that declares doors has to say to the
-// rest of it.
+// doorSection says what a section with doors means to the rest of the configuration.
 type doorSection struct {
-	// derive fills in what follows from other settings, and validate checks the section.
+	// derive fills in what follows from other settings. validate checks the section, and reads
+	// its secrets, so that the service never starts with a bad one.
 	derive   func(c *Config, origins *Origins, follows func(path, from string))
 	validate func(v *validator)
 	// mounts are the places of its doors.

@@ -17,8 +17,7 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// expand replaces ${NAME} and ${NAME:-text} by variables, and $$ by $. Any other $ stays.
-// It reports whether there was a variable.
+// expand replaces ${NAME} and ${NAME:-text} by variables, if there are any, and $$ by $.
 func expand(text string, env func(string) (string, bool)) (out string, used bool, err *strictyaml.ValueError) {
 	out = reference.ReplaceAllStringFunc(text, func(found string) string {
 		if found == "$$" || err != nil {
@@ -97,8 +96,7 @@ func EnvName(path string) string {
 	return "SEMEL_" + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }
 
-// renamed has what to write in place of settings that an earlier version had, by their paths,
-// or by their names where they are in a list.
+// renamed has what to write for settings of earlier versions, by path, or by name in a list.
 var renamed = map[string]string{
 	"limits.requests":  "remove it: limits.connections bounds the requests at once, too",
 	"limits.streams":   "remove it: a connection of HTTP/2 has up to 100 requests at once",

@@ -106,8 +106,7 @@ func oneOfEach() *Config {
 	return c
 }
 
-// descriptions are the descriptions in the schema, by path, with [] for the items of a
-// list.
+// descriptions are those of the schema, by path, with [] for the items of a list.
 func descriptions() map[string]string {
 	type node struct {
 		Description string          `json:"description"`

@@ -28,7 +28,6 @@ const (
 	instanceHost = `^(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*(:[0-9]+)?|\[[0-9a-f:]+\](:[0-9]+)?)$`
 )
 
-// pattern is the format of texts that match an expression.
 func pattern(expression, mistake, hint string) strictyaml.Format {
 	matches := regexp.MustCompile(expression).MatchString
 	return func(text string) (string, string) {

@@ -220,7 +220,6 @@ func derive(c *Config, p *strictyaml.Report) {
 	}
 }
 
-// deriveRoutes fills in what the profile of a route says.
 func (c *Config) deriveRoutes(follows func(path, from string)) {
 	for path, r := range items("routes", c.Routes) {
 		c.deriveOperation(&r.Operation)
@@ -243,8 +242,7 @@ func (c *Config) deriveRoutes(follows func(path, from string)) {
 	}
 }
 
-// derive fills in what the profile of the operation's routes says, by, and what follows from
-// other settings.
+// derive fills in what the profile of its routes says, by, and what follows from other settings.
 func (op *Operation) derive(c *Config, path string, by routeDefault, p *strictyaml.Report, follows func(path, from string)) {
 	if op.OnFailure == "" && op.Financial {
 		op.OnFailure = semel.ReplayFailure
@@ -281,7 +279,6 @@ func (op *Operation) derive(c *Config, path string, by routeDefault, p *strictya
 	}
 }
 
-// deriveOperation names the default operation where there is one and no other is named.
 func (c *Config) deriveOperation(name *string) {
 	if *name == "" && c.operation(DefaultOperation) != nil {
 		*name = DefaultOperation
@@ -320,16 +317,14 @@ func (c *Config) operation(name string) *Operation {
 	return &c.Operations[i]
 }
 
-// A routeDefault has the defaults that the profile of an operation's routes gives to the
-// operation.
+// A routeDefault has what the profile of an operation's routes says where the operation doesn't.
 type routeDefault struct {
 	profile string
 	failure semel.AfterFailure
 	window  Duration
 }
 
-// routeDefaults finds the defaults for all operations. If routes disagree, the operation
-// must decide.
+// routeDefaults finds the defaults of all operations. If routes disagree, these must decide.
 func routeDefaults(c *Config, p *strictyaml.Report) map[string]routeDefault {
 	index := map[string]int{}
 	for i, op := range c.Operations {

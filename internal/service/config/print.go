@@ -29,8 +29,7 @@ func mapTexts(c *Config, fn func(f strictyaml.Field, text string) string) *Confi
 	return out.Addr().Interface().(*Config)
 }
 
-// redacted returns a copy without secrets: a digest keeps its first digits, a URL
-// everything but its password.
+// redacted is a copy without secrets: digests keep their first digits, URLs all but a password.
 func redacted(c *Config) *Config {
 	return mapTexts(c, func(f strictyaml.Field, text string) string {
 		if f.Secret == "" {

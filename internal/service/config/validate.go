@@ -9,12 +9,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/semelhq/semel/internal/network"
 	"github.com/semelhq/semel/internal/spelling"
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// A validator checks settings against each other. Their types, and the values that each
-// may have, are checked already.
+// A validator checks settings against each other; each by itself is checked already.
 type validator struct {
 	*strictyaml.Report
 	c *Config
@@ -79,22 +79,16 @@ func (v *validator) address(path, address string) {
 // loopback reports whether only this machine can reach an address.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+	return err == nil && network.Loopback(host)
 }
 
-// tls checks that client certificates can be asked for.
 func (v *validator) tls(path string, t TLS) {
 	if t.ClientCA != "" && t.Cert == "" && t.Key == "" {
 		v.bad(path+".client_ca", "add cert and key", "client certificates need TLS")
 	}
 }
 
-// exposure refuses an admin listener that strangers could use, and two listeners on one
-// address.
+// exposure refuses an admin listener for strangers, and two listeners on one address.
 func (v *validator) exposure() {
 	c := v.c
 	_, port, _ := net.SplitHostPort(c.Admin.Address)
@@ -114,7 +108,6 @@ func (v *validator) exposure() {
 // remoteStores are the schemes of stores that several nodes can share.
 var remoteStores = append([]string{"postgres", "postgresql"}, redisStores...)
 
-// redisStores are the schemes of Redis and Valkey.
 var redisStores = []string{
 	"redis", "rediss", "redis-cluster", "rediss-cluster", "redis-sentinel", "rediss-sentinel", "redis+unix",
 	"valkey", "valkeys", "valkey-cluster", "valkeys-cluster", "valkey-sentinel", "valkeys-sentinel", "valkey+unix",
@@ -154,21 +147,16 @@ func (v *validator) store() {
 	}
 }
 
-func (v *validator) postgres() bool {
-	return strings.HasPrefix(v.c.Store.URL, "postgres:") || strings.HasPrefix(v.c.Store.URL, "postgresql:")
-}
-
 func (v *validator) archive() {
 	if v.c.Archive.Dir == "" {
 		v.Add("archive.dir", "dir is empty", "name a directory, such as ./semel-archive")
 	}
-	if v.c.Archive.In == "store" && !v.postgres() {
+	if v.c.Archive.In == "store" && !strings.HasPrefix(v.c.Store.URL, "postgres") {
 		v.bad("archive.in", "write files, or use a postgres:// store", "only PostgreSQL has a table for the archive")
 	}
 }
 
-// quotas checks that one answer can't use up a quota. Otherwise its caller could begin
-// only one call in each window.
+// quotas checks that one answer can't use up a quota: its caller could begin nothing else.
 func (v *validator) quotas() {
 	q := v.c.Quotas
 	for path, bytes := range map[string]Size{"quotas.principal_bytes": q.PrincipalBytes, "quotas.tenant_bytes": q.TenantBytes} {
@@ -181,7 +169,6 @@ func (v *validator) quotas() {
 	}
 }
 
-// auth checks who may call, and that some listener asks for certificates.
 func (v *validator) auth() {
 	v.c.Auth.Check(v.Report, "auth")
 	if len(v.c.Auth.MTLS) > 0 && v.c.Listen.TLS.ClientCA == "" && v.c.Admin.TLS.ClientCA == "" {

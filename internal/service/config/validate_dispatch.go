@@ -10,8 +10,6 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// dispatch checks where messages go. It reads secrets, so that the service never starts with a
-// bad one.
 func (v *validator) dispatch() {
 	for path, d := range items("dispatch.destinations", v.c.Dispatch.Destinations) {
 		v.senders(path+".operations", d.Operations)

@@ -19,7 +19,12 @@ func (v *validator) evidence() {
 		v.bad("evidence.key_file", "make one with semel evidence keygen", "an operation keeps evidence, and there are no keys to sign it")
 	}
 	if v.c.Commands.Registry != "" {
-		v.commands()
+		if !v.c.Commands.WhatsApp.On() && !v.c.Auth.Configured() { // WhatsApp identifies its senders without auth
+			v.bad("commands.registry", "configure auth", "commands need known callers, and nothing says how to identify them")
+		}
+		if e.KeyFile == "" {
+			v.bad("evidence.key_file", "make one with semel evidence keygen", "commands keep evidence, and there are no keys to sign it")
+		}
 	}
 	for at, w := range items("evidence.witnesses", e.Witnesses) {
 		if u, err := url.Parse(w.URL); w.URL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
@@ -28,16 +33,5 @@ func (v *validator) evidence() {
 		if _, err := evidence.ParseCosignerKey(w.Key); w.Key != "" && err != nil {
 			v.bad(at+".key", "", "this is not the key of a witness: name, hash and base64 with + between them")
 		}
-	}
-}
-
-// commands checks that commands come from known callers and keep evidence. WhatsApp identifies
-// its senders without auth.
-func (v *validator) commands() {
-	if !v.c.Commands.WhatsApp.On() && !v.c.Auth.Configured() {
-		v.bad("commands.registry", "configure auth", "commands need known callers, and nothing says how to identify them")
-	}
-	if v.c.Evidence.KeyFile == "" {
-		v.bad("evidence.key_file", "make one with semel evidence keygen", "commands keep evidence, and there are no keys to sign it")
 	}
 }

@@ -18,8 +18,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// operations checks the declared operations. The engine's own check comes last, for
-// everything that this one doesn't check.
+// operations checks the declared operations; the engine's own check comes last, for the rest.
 func (v *validator) operations() {
 	for path, op := range items("operations", v.c.Operations) {
 		before := len(v.List)
@@ -126,8 +125,7 @@ func settingNames(field, setting string, section reflect.Type) map[string]string
 
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"}
 
-// routes checks the patterns, alone and against each other, and everything that the
-// routes refer to.
+// routes checks the patterns, alone and together, and everything that the routes refer to.
 func (v *validator) routes() {
 	all := http.NewServeMux()
 	for i, r := range v.c.Routes {
@@ -168,7 +166,6 @@ func (v *validator) credentials(path string, list []string) {
 	}
 }
 
-// body checks the largest body of a request against what may be in flight.
 func (v *validator) body(path string, largest Size) {
 	if largest > v.c.Limits.TenantBytes && !v.Faulty["limits.tenant_bytes"] {
 		v.bad(path, "lower it, or raise limits.tenant_bytes", "%v is more than the %v that one tenant may have in flight", largest, v.c.Limits.TenantBytes)
@@ -187,8 +184,7 @@ func (v *validator) routeOperation(path string, r Route) {
 	}
 }
 
-// operationOf finds the operation that the calls of a route or a door have; nil if something
-// is wrong with it.
+// operationOf finds the operation of the calls of a route or a door; nil if something is wrong.
 func (v *validator) operationOf(path, name string) *Operation {
 	if v.Faulty["operations"] {
 		return nil

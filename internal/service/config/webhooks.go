@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -71,8 +70,7 @@ func webhookAt(door, path string) mount {
 	return mount{door: door, path: door + ".path", paths: []string{path}, is: "the webhook of " + door, lost: lostRoute, hint: "give the webhook a path of its own"}
 }
 
-// deriveWebhooks fills in what follows from other settings. The validator reports files that
-// can't be read.
+// deriveWebhooks leaves files that can't be read to the validator.
 func deriveWebhooks(c *Config, origins *Origins, _ func(path, from string)) {
 	for path, w := range items("webhooks", c.Webhooks) {
 		w.Tenant = cmp.Or(w.Tenant, c.Auth.DefaultTenant)
@@ -162,8 +160,6 @@ func (w *Webhook) Receiver() (webhook.Options, error) {
 	return opts, err
 }
 
-// webhooks checks the webhooks. It reads secrets, so that the service never starts with a bad
-// one.
 func (v *validator) webhooks() {
 	names := map[string]string{}
 	for at, w := range items("webhooks", v.c.Webhooks) {
@@ -215,15 +211,13 @@ func (v *validator) receiver(at string, w *Webhook) {
 	if v.faultyBelow(at) || w.Source == "" || len(w.SecretFiles) == 0 {
 		return
 	}
-	for k, file := range append(slices.Clone(w.SecretFiles), w.VerifyTokenFile) {
-		if file == "" {
-			continue
+	for at, file := range items(at+".secret_files", w.SecretFiles) {
+		if _, ok := secretFile(v.Report, at, *file); !ok {
+			return
 		}
-		name := fmt.Sprintf("secret_files[%d]", k)
-		if k == len(w.SecretFiles) {
-			name = "verify_token_file"
-		}
-		if _, ok := secretFile(v.Report, at+"."+name, file); !ok {
+	}
+	if w.VerifyTokenFile != "" {
+		if _, ok := secretFile(v.Report, at+".verify_token_file", w.VerifyTokenFile); !ok {
 			return
 		}
 	}

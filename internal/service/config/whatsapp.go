@@ -84,8 +84,6 @@ func deriveWhatsApp(c *Config, origins *Origins, _ func(path, from string)) {
 
 var phoneNumberID = regexp.MustCompile(`^[0-9]{1,64}$`)
 
-// whatsapp checks the WhatsApp webhook. It reads secrets, so that the service never starts with
-// a bad one.
 func (v *validator) whatsapp() {
 	w := &v.c.Commands.WhatsApp
 	if reflect.ValueOf(w).Elem().IsZero() {

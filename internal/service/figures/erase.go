@@ -94,7 +94,6 @@ func (f *Figures) eraseCells(ctx context.Context, erased func(semel.ID, time.Tim
 	return nil
 }
 
-// eraseCell takes the records that were erased out of a cell.
 func eraseCell[K any](ctx context.Context, cell *store.Cell, erased func(semel.ID, time.Time) bool, slots func(*K) []*keptSlot) error {
 	err := cell.Change(ctx, func(old store.CellValue) (store.CellValue, error) {
 		var kept K

@@ -194,8 +194,7 @@ func (f *Figures) prune() {
 	}
 }
 
-// take returns the counts since the last take, and the touched records. When the hour changes,
-// records start again from zero.
+// take returns the counts since the last take, and the touched records, which begin anew each hour.
 func (f *Figures) take(hour int64) (fresh slot, touched []Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -42,8 +42,7 @@ const (
 	quietAfter = 3 * time.Minute
 )
 
-// others returns the figures of all other nodes, or the last ones it read if the store doesn't
-// answer.
+// others returns the figures of other nodes, or the last it read if the store doesn't answer.
 func (f *Figures) others(ctx context.Context, now store.Instant) ([]counted, error) {
 	r := &f.peers
 	r.mu.Lock()

@@ -54,7 +54,6 @@ func bucketOf(d time.Duration) int {
 	return min(int(math.Ceil(perDoubling*math.Log2(float64(d)/float64(time.Microsecond)))), lastBucket)
 }
 
-// endOf is the longest time in a bucket.
 func endOf(bucket int) time.Duration {
 	return time.Duration(float64(time.Microsecond) * math.Exp2(float64(bucket)/perDoubling))
 }

@@ -148,7 +148,6 @@ func (c *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// bound limits the time for the next read to the timeout.
 func (c *countedBody) bound(left time.Duration) time.Duration {
 	if c.pace.none() {
 		return c.timeout
@@ -168,7 +167,6 @@ func (c *countedBody) fail(err error) error {
 	return c.err
 }
 
-// failed is the error of a Read that a limit has ended.
 func (c *countedBody) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

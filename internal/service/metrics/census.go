@@ -75,12 +75,10 @@ func (c *Census) Run(ctx context.Context) {
 			c.last, next = next, newCount()
 			c.mu.Unlock()
 		}
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(pause):
 		}
 	}
 }

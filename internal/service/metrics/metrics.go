@@ -36,7 +36,7 @@ type Metrics struct {
 	added          cache[prometheus.Observer] // by door
 
 	mu    sync.Mutex
-	purge time.Time
+	purge float64   // when this node purged last, in Unix seconds
 	open  time.Time // when a request failed open last
 	pause map[string]bool
 }
@@ -79,9 +79,6 @@ func New(observe func(Set)) *Metrics {
 	return m
 }
 
-// Registry has all metrics, including the Go runtime's and the process's.
-func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
-
 // Handler serves the metrics in the formats of Prometheus.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
@@ -106,7 +103,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		set("semel_dispatch_paused", Number(open), destination)
 	}
 	g.mu.Unlock()
-	set("semel_last_purge_timestamp_seconds", Timestamp(purge))
+	set("semel_last_purge_timestamp_seconds", purge)
 	set("semel_failing_open", Number(!open.IsZero() && time.Since(open) < 5*time.Minute))
 	if g.queues != nil {
 		for _, q := range g.queues.Queues() {
@@ -134,14 +131,6 @@ func Number(is bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// Timestamp is a time as the value of a gauge; zero for the zero time.
-func Timestamp(t time.Time) float64 {
-	if t.IsZero() {
-		return 0
-	}
-	return float64(t.UnixMilli()) / 1000
 }
 
 // count adds to a counter that is rarely needed.
@@ -222,7 +211,7 @@ func (m *Metrics) Events() *semel.Events {
 			m.count("semel_purged_records_total", float64(max(e.Count, 1)))
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			m.purge = time.Now()
+			m.purge = float64(time.Now().UnixMilli()) / 1000
 		},
 	}
 }

@@ -30,8 +30,7 @@ func (m *Metrics) Push(ctx context.Context, url, version string) (stop func(cont
 	return metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(res)).Shutdown, nil
 }
 
-// configured reports whether there is a collector for a signal. endpoint is the variable with
-// its address.
+// configured reports whether there is a collector; endpoint is the variable with its address.
 func configured(url, endpoint string) bool {
 	return url != "" || os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv(endpoint) != ""
 }

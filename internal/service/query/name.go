@@ -104,8 +104,7 @@ func upTo(ctx context.Context, s Searcher, q store.Query, most int) (found []sto
 // maxAttributes bounds the attributes that a text is compared with.
 const maxAttributes = 32
 
-// attributed selects the calls that have text for the value of any attribute of the newest
-// calls.
+// attributed selects the calls that have text for any attribute of the newest calls.
 func attributed(ctx context.Context, s Searcher, text string) (q store.Query, ok bool, err error) {
 	page, err := s.Search(ctx, store.Query{Limit: store.MaxSearchLimit})
 	if err != nil {

@@ -100,7 +100,6 @@ func (p *parser) conjunction(c *conjunction) (more bool) {
 	return false
 }
 
-// term reads one qualifier, word or group, with its minus.
 func (p *parser) term(c *conjunction) {
 	c.last = p.at
 	into, negative := c, p.text[p.at] == '-'
@@ -108,10 +107,9 @@ func (p *parser) term(c *conjunction) {
 		p.at++
 		into = &conjunction{seen: map[string]bool{}}
 	}
-	switch rest := p.text[p.at:]; {
-	case strings.HasPrefix(rest, "("):
+	if strings.HasPrefix(p.text[p.at:], "(") {
 		p.group(into)
-	default:
+	} else {
 		p.qualifier(into)
 	}
 	if c.seen[" "] = true; negative { // no name has a space
@@ -165,7 +163,6 @@ func (p *parser) word(stop rune) string {
 // noStop is no character, for words that only white space ends.
 const noStop = unicode.MaxRune + 1
 
-// qualifier reads one qualifier, or a name of a call.
 func (p *parser) qualifier(c *conjunction) {
 	start := p.at
 	rest := p.text[p.at:]
@@ -218,8 +215,7 @@ func (p *parser) qualifier(c *conjunction) {
 	c.seen[name] = true
 }
 
-// fault says why a qualifier is wrong, whatever its value means. cut says that an asterisk
-// followed the value.
+// fault says why a qualifier is wrong, whatever its value; cut says that an asterisk followed.
 func (c *conjunction) fault(name, value string, given, quoted, cut bool) string {
 	switch _, known := set[name]; {
 	case name == "created":
@@ -262,7 +258,6 @@ func (p *parser) quoted() (value string, ok bool) {
 	return value, true
 }
 
-// suggestion guesses what an unknown name means, or lists all names.
 func suggestion(name string) string {
 	name = strings.ToLower(name)
 	other := map[string]string{"op": "operation", "status": "state", "tenant_id": "tenant", "since": "after", "from": "after", "until": "before", "to": "before", "user": "principal", "id": "call", "record": "call", "reference": "call", "payload_hash": "fingerprint"}

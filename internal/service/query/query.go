@@ -72,8 +72,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// set has a function for each qualifier, which puts its value into the query or says why it
-// can't.
+// set puts the value of each qualifier into a query, or says why it can't.
 var set = map[string]func(q *store.Query, value string) (wrong string){
 	"tenant": func(q *store.Query, v string) string { q.Tenant = &v; return "" },
 	// What scope: has put there comes after the principal.
@@ -133,21 +132,20 @@ var set = map[string]func(q *store.Query, value string) (wrong string){
 		return ""
 	},
 	"held": func(q *store.Query, v string) string {
-		if v != "true" {
-			return "held takes no value; you can't select records that aren't held"
-		}
-		q.Held = true
-		return ""
+		return setFlag(&q.Held, v, "held takes no value; you can't select records that aren't held")
 	},
 	"unverified": func(q *store.Query, v string) string {
-		if v != "true" {
-			return "unverified takes no value; a minus selects the others"
-		}
-		q.Unverified = true
-		return ""
+		return setFlag(&q.Unverified, v, "unverified takes no value; a minus selects the others")
 	},
 	"after":  func(q *store.Query, v string) string { return setTime(&q.After, v) },
 	"before": func(q *store.Query, v string) string { return setTime(&q.Before, v) },
+}
+
+func setFlag(flag *bool, v, wrong string) string {
+	if *flag = v == "true"; *flag {
+		return ""
+	}
+	return wrong
 }
 
 func setAttribute(list *store.Attributes, q *store.Query, v string) string {
