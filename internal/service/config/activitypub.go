@@ -80,7 +80,7 @@ var activityPubDoors = doorSection{
 }
 
 func deriveActivityPub(c *Config, _ *Origins, _ func(path, from string)) {
-	for _, a := range items("", c.ActivityPub) {
+	for _, a := range items("activitypub", c.ActivityPub) {
 		a.Tenant = cmp.Or(a.Tenant, c.Auth.DefaultTenant)
 		a.Evidence = cmp.Or(a.Evidence, c.acceptedEvidence())
 	}

@@ -190,11 +190,11 @@ const DefaultOperation = "default"
 func derive(c *Config, p *strictyaml.Report) {
 	origins := p.Origins
 	follows := func(path, from string) { origins.At[path] = Origin{Kind: strictyaml.FromDefault, Name: from} }
-	for _, t := range items("", c.Auth.Tokens) {
+	for _, t := range items("auth.tokens", c.Auth.Tokens) {
 		t.Principal = cmp.Or(t.Principal, t.Name)
 		t.Tenant, t.SHA256 = cmp.Or(t.Tenant, c.Auth.DefaultTenant), strings.ToLower(t.SHA256)
 	}
-	for _, m := range items("", c.Auth.MTLS) {
+	for _, m := range items("auth.mtls", c.Auth.MTLS) {
 		m.Principal = cmp.Or(m.Principal, m.Subject)
 		m.Tenant = cmp.Or(m.Tenant, c.Auth.DefaultTenant)
 	}
