@@ -46,11 +46,7 @@ func NewProvider(t testing.TB) *Provider {
 
 // ServeHTTP has an effect.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Intent struct {
-			Target string `json:"target"`
-		} `json:"intent"`
-	}
+	var in struct{ Intent struct{ Target string } }
 	body, err := io.ReadAll(r.Body)
 	if err != nil || json.Unmarshal(body, &in) != nil || in.Intent.Target == "" {
 		http.Error(w, "an envelope with a target, please", http.StatusBadRequest)

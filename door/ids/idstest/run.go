@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -71,13 +72,12 @@ func (tg *Target) together(t *testing.T, n int, envelope func(i int) map[string]
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			body, _ := json.Marshal(envelope(i)) // strings and numbers
+			e := envelope(i)
 			<-start
-			a, err := tg.request(http.MethodPost, tg.URL, body)
-			if err != nil {
+			var err error
+			if answers[i], err = tg.post(e); err != nil {
 				t.Error(err)
 			}
-			answers[i] = a
 		})
 	}
 	close(start)
@@ -151,7 +151,7 @@ func (tg *Target) replays(t *testing.T, target string) {
 	if tg.WithoutEvidence {
 		return
 	}
-	all := tg.evidence(t, first.CommandID, func(list []Evidence) bool { return find(list, "duplicate_replayed") != nil })
+	all := tg.evidence(t, first.CommandID, "duplicate_replayed")
 	for _, decision := range []string{"first_seen", "duplicate_replayed"} {
 		ev := find(all, decision)
 		switch {
@@ -173,8 +173,7 @@ func (tg *Target) inProgress(t *testing.T, target string) {
 	defer slow.release()
 	done := make(chan Answer, 1)
 	go func() {
-		body, _ := json.Marshal(delivered(e, 0))
-		a, err := tg.request(http.MethodPost, tg.URL, body)
+		a, err := tg.post(delivered(e, 0))
 		if err != nil {
 			t.Error(err)
 		}
@@ -194,38 +193,35 @@ func (tg *Target) inProgress(t *testing.T, target string) {
 			t.Fatalf("a duplicate got status %q, command %q, correlation %q, status URL %q", a.Status, a.CommandID, a.CorrelationID, a.StatusURL)
 		}
 		seen = append(seen, a)
-	}
-	for _, a := range seen {
 		if a.CommandID != seen[0].CommandID || a.StatusURL != seen[0].StatusURL || a.CorrelationID != seen[0].CorrelationID {
 			t.Errorf("the answers differ: %+v and %+v", seen[0], a)
 		}
 	}
-	if a := tg.status(t, seen[0].StatusURL); a.Status != "in_progress" {
-		t.Errorf("its state is said to be %q", a.Status)
+	state := func(want string) {
+		t.Helper()
+		if a := tg.status(t, seen[0].StatusURL); a.Status != want {
+			t.Errorf("its state is said to be %q, want %s", a.Status, want)
+		}
+		tg.effects(t, target, 1)
 	}
-	tg.effects(t, target, 1)
+	state("in_progress")
 	slow.release()
 	if a := <-done; a.Status != "executed" || a.CommandID != seen[0].CommandID {
 		t.Errorf("the first delivery got status %q of command %s", a.Status, a.CommandID)
 	}
-	if a := tg.status(t, seen[0].StatusURL); a.Status != "executed" {
-		t.Errorf("its state is said to be %q afterwards", a.Status)
-	}
-	tg.effects(t, target, 1)
+	state("executed")
 }
 
-// status asks where a command stands.
 func (tg *Target) status(t *testing.T, at string) Answer {
 	t.Helper()
+	var a Answer
 	base, err := url.Parse(tg.URL)
-	if err != nil {
-		t.Fatal(err)
+	if err == nil {
+		base, err = base.Parse(at)
 	}
-	ref, err := base.Parse(at)
-	if err != nil {
-		t.Fatal(err)
+	if err == nil {
+		a, err = tg.request(http.MethodGet, base.String(), nil)
 	}
-	a, err := tg.request(http.MethodGet, ref.String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +250,7 @@ func (tg *Target) collision(t *testing.T, target string) {
 		t.Error("the implementation emits no evidence of collisions (VIII.D)")
 		return
 	}
-	all := tg.evidence(t, first.CommandID, func(list []Evidence) bool { return find(list, "conflict_rejected") != nil })
+	all := tg.evidence(t, first.CommandID, "conflict_rejected")
 	ev := find(all, "conflict_rejected")
 	switch {
 	case ev == nil:
@@ -301,25 +297,24 @@ func (tg *Target) confirmation(t *testing.T, target, other string) {
 	tg.effects(t, target, 1)
 }
 
-// evidence waits until there is enough evidence of a command, or a while has passed.
-func (tg *Target) evidence(t *testing.T, commandID string, enough func([]Evidence) bool) []Evidence {
+// evidence waits until there is evidence of a decision about a command, or a while has passed.
+func (tg *Target) evidence(t *testing.T, commandID, decision string) []Evidence {
 	t.Helper()
 	return until(5*time.Second, func() ([]Evidence, bool) {
 		list, err := tg.Evidence(t.Context(), commandID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return list, enough(list)
+		return list, find(list, decision) != nil
 	})
 }
 
 func find(list []Evidence, decision string) *Evidence {
-	for i := range list {
-		if list[i].Decision == decision {
-			return &list[i]
-		}
+	i := slices.IndexFunc(list, func(ev Evidence) bool { return ev.Decision == decision })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &list[i]
 }
 
 func (tg *Target) vectors(t *testing.T) {
@@ -328,12 +323,9 @@ func (tg *Target) vectors(t *testing.T) {
 	}
 	var file struct {
 		Vectors []struct {
-			Name       string
-			Envelope   string
+			Name, Envelope, Canonical, Key, Error string
+
 			Registered bool
-			Canonical  string
-			Key        string
-			Error      string
 		}
 	}
 	text, _ := ids.Vectors()

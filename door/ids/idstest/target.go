@@ -2,6 +2,7 @@ package idstest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,10 +34,9 @@ type Target struct {
 	// Confirm changes an envelope so that it confirms with the token. Defaults to
 	// setting its member confirmation_token.
 	Confirm func(envelope map[string]any, token string)
-	// Evidence returns an auditor's view of a command, in the order in which
-	// it happened. It may wait until it is there. Required, unless WithoutEvidence
-	// says that the implementation has none, which is then reported as a failure of
-	// the collision test and nothing else.
+	// Evidence returns an auditor's view of a command, in the order in which it happened. It may
+	// wait until it is there. Required, unless WithoutEvidence says that the implementation has
+	// none, which is then reported as a failure of the collision test and nothing else.
 	Evidence        func(ctx context.Context, commandID string) ([]Evidence, error)
 	WithoutEvidence bool
 	// Key derives the key of an envelope with the registry of the vectors, or
@@ -75,15 +75,8 @@ type Evidence struct {
 }
 
 func (tg *Target) fill() {
-	if tg.Tenant == "" {
-		tg.Tenant = "acme"
-	}
-	if tg.Actor == "" {
-		tg.Actor = "alice"
-	}
-	if tg.Client == nil {
-		tg.Client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
-	}
+	tg.Tenant, tg.Actor = cmp.Or(tg.Tenant, "acme"), cmp.Or(tg.Actor, "alice")
+	tg.Client = cmp.Or(tg.Client, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute})
 	if tg.Read == nil {
 		tg.Read = read
 	}
@@ -102,7 +95,6 @@ func (tg *Target) envelope(action, target string, args map[string]any) map[strin
 	}
 }
 
-// with is the envelope with further members.
 func with(envelope map[string]any, members map[string]any) map[string]any {
 	e := maps.Clone(envelope)
 	maps.Copy(e, members)
@@ -112,15 +104,20 @@ func with(envelope map[string]any, members map[string]any) map[string]any {
 // deliver delivers an envelope as another message, and returns the answer.
 func (tg *Target) deliver(t testing.TB, envelope map[string]any) Answer {
 	t.Helper()
-	body, err := json.Marshal(envelope)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := tg.request(http.MethodPost, tg.URL, body)
+	a, err := tg.post(envelope)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return a
+}
+
+// post is deliver for any goroutine.
+func (tg *Target) post(envelope map[string]any) (Answer, error) {
+	body, err := json.Marshal(envelope)
+	if err != nil {
+		return Answer{}, err
+	}
+	return tg.request(http.MethodPost, tg.URL, body)
 }
 
 func (tg *Target) request(method, url string, body []byte) (Answer, error) {
