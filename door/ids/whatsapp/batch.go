@@ -56,10 +56,7 @@ type splitter struct {
 // split splits a body into parts. It ignores fields of no interest and unknown members,
 // because WhatsApp adds some from time to time.
 func split(body []byte, statuses bool) ([]part, error) {
-	if !json.Valid(body) {
-		return nil, errBody
-	}
-	if object, _ := jsonscan.Text(jsonscan.Member(body, "object")); object != objectName {
+	if object, _ := jsonscan.Text(jsonscan.Member(body, "object")); object != objectName || !json.Valid(body) {
 		return nil, errBody
 	}
 	s := splitter{statuses: statuses}
@@ -74,7 +71,6 @@ func split(body []byte, statuses bool) ([]part, error) {
 	return s.parts, err
 }
 
-// each calls f for every item of a list.
 func (s *splitter) each(object []byte, name string, f func(item []byte) error) error {
 	list := jsonscan.Member(object, name)
 	if !isA('{', object) || !isA('[', list) {
@@ -105,17 +101,17 @@ func (s *splitter) change(value []byte) error {
 		// Its phone number is unreadable, so it has no tenant and isn't accepted.
 		return s.add(faulty(MessageOperation, "", value, codeMalformed))
 	}
-	for raw := range jsonscan.Items(messages) {
-		if err := s.add(newPart(MessageOperation, phone, raw)); err != nil {
-			return err
-		}
+	if !s.statuses {
+		statuses = nil
 	}
-	for raw := range jsonscan.Items(statuses) {
-		if !s.statuses {
-			break
-		}
-		if err := s.add(newPart(StatusOperation, phone, raw)); err != nil {
-			return err
+	for _, list := range []struct {
+		operation string
+		items     []byte
+	}{{MessageOperation, messages}, {StatusOperation, statuses}} {
+		for raw := range jsonscan.Items(list.items) {
+			if err := s.add(newPart(list.operation, phone, raw)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -136,20 +132,19 @@ func newPart(operation, phone string, raw json.RawMessage) part {
 		return faulty(operation, phone, raw, inbox.CodeTooLong)
 	}
 	id, _ := jsonscan.Text(jsonscan.Member(raw, "id"))
-	// The strict reader refuses ambiguous JSON.
-	print, err := semel.FingerprintJSON(raw)
+	print, err := semel.FingerprintJSON(raw) // which refuses ambiguous JSON
 	if err != nil || id == "" || len(id) > maxMessageID || strings.Contains(phone, "/") {
 		return faulty(operation, phone, raw, codeMalformed)
 	}
-	p := part{operation: operation, phone: phone, id: id, key: phone + "/" + id, print: print, raw: raw}
+	key := phone + "/" + id
 	if operation == StatusOperation {
 		status, _ := jsonscan.Text(jsonscan.Member(raw, "status"))
 		if status == "" || len(status) > maxMessageID || strings.Contains(status, "/") {
 			return faulty(operation, phone, raw, codeMalformed)
 		}
-		p.key = phone + "/" + status + "/" + id
+		key = phone + "/" + status + "/" + id
 	}
-	return p
+	return part{operation: operation, phone: phone, id: id, key: key, print: print, raw: raw}
 }
 
 // faulty is a part without an identity; it is identified by its content instead. It is
@@ -157,7 +152,5 @@ func newPart(operation, phone string, raw json.RawMessage) part {
 func faulty(operation, phone string, raw json.RawMessage, code inbox.Code) part {
 	sum := sha256.Sum256(raw)
 	name := "sha256:" + hex.EncodeToString(sum[:])
-	p := part{operation: operation, phone: phone, id: name, key: phone + "/" + name, raw: raw, mistake: code}
-	p.print = semel.FingerprintOf(semel.SchemeRaw, raw)
-	return p
+	return part{operation, phone, name, phone + "/" + name, semel.FingerprintOf(semel.SchemeRaw, raw), raw, code}
 }

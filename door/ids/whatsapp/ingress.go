@@ -34,8 +34,7 @@ const (
 	DefaultBudget = 4 * time.Second
 	// DefaultWindow is longer than WhatsApp repeats a message.
 	DefaultWindow = 7 * 24 * time.Hour
-	// MaxBody is the longest body that is read, in bytes. WhatsApp sends no longer
-	// ones.
+	// MaxBody is the longest body that is read, in bytes. WhatsApp sends no longer ones.
 	MaxBody = 3 << 20
 	// MaxMessage is the longest message that is processed, in bytes. Media are
 	// references, so real messages are far shorter.
@@ -48,16 +47,14 @@ type Options struct {
 	Gateway *ids.Gateway
 	// AppSecrets sign the deliveries. At least one; two while one replaces the other.
 	AppSecrets []string
-	// VerifyToken is the verify token in the app's settings, for the handshake.
-	// Required.
+	// VerifyToken is the verify token in the app's settings, for the handshake. Required.
 	VerifyToken string
 	// Tenant returns the tenant of a phone number, by its id. Required. A message to a
 	// number without a tenant isn't accepted, so WhatsApp delivers it again.
 	Tenant func(phoneNumberID string) (tenant string, ok bool)
 	// Map reads a command from a message. Required.
 	Map Mapper
-	// Rights are what the sender of a message may do. Optional: nothing that needs a
-	// right.
+	// Rights are what the sender of a message may do. Optional: nothing that needs a right.
 	Rights func(ctx context.Context, m *Message) ([]string, error)
 	// Reply answers the sender, by sending them a message. It gets the response, or
 	// why nothing was executed. After a crash, or an error, it is called again with
@@ -65,26 +62,23 @@ type Options struct {
 	Reply func(ctx context.Context, m *Message, r *ids.Response, refused error) error
 	// Status gets status updates of messages that were sent. Nil: they aren't accepted.
 	Status func(ctx context.Context, s *Status) error
-	// Budget is how long a webhook waits until its messages are accepted. Then it answers
-	// 503; what has begun continues, and the next delivery finds it. Defaults to
-	// [DefaultBudget].
+	// Budget is how long a webhook waits until its messages are accepted. Then it answers 503;
+	// what has begun continues, and the next delivery finds it. Defaults to [DefaultBudget].
 	Budget time.Duration
 	// Window is how long a message is recognised as seen. Defaults to [DefaultWindow];
 	// not below a day.
 	Window time.Duration
-	// Evidence is how much goes to the evidence log. Defaults to decisions, which has
-	// every delivery of a message, and every one with different content; a crash may
-	// lose the last 10 milliseconds. With durable it loses no delivery that was
-	// answered with 200.
+	// Evidence is how much goes to the evidence log. Defaults to decisions, which has every
+	// delivery of a message, and every one with different content; a crash may lose the last 10
+	// milliseconds. With durable it loses no delivery that was answered with 200.
 	Evidence semel.EvidenceLevel
 }
 
 // Name marks the records of messages and status updates; see [semel.Call].Door.
 const Name = "whatsapp"
 
-// Ingress is the webhook of a WhatsApp app. It has no state of its own: any number of
-// them, on any number of nodes, may serve one store. Its methods may be called
-// concurrently.
+// Ingress is the webhook of a WhatsApp app. It has no state of its own: any number of them, on
+// any number of nodes, may serve one store. Its methods may be called concurrently.
 //
 // The engine's Events get by Answered each batch that was refused, and each part of the
 // others, whether it was accepted or not. An Err is why it wasn't, or that it is a conflict.
@@ -95,9 +89,8 @@ type Ingress struct {
 	opts     Options
 }
 
-// New makes an ingress and registers its operations. The error reports all problems with
-// the options. You need a dispatcher that passes messages to [Destination] to
-// [Ingress.Work].
+// New makes an ingress and registers its operations. The error reports all problems with the
+// options. You need a dispatcher that passes messages to [Destination] to [Ingress.Work].
 func New(engine *semel.Engine, opts Options) (*Ingress, error) {
 	var errs []error
 	need := func(ok bool, what string) {

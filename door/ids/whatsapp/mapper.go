@@ -16,11 +16,10 @@ import (
 	"github.com/semelhq/semel/safehttp"
 )
 
-// A Mapper reads a command out of a message. It may be asked about one message more
-// than once and should always say the same; it has no effects. Tenant, actor, trace
-// and time of the command are filled in afterwards. Its errors are tried again,
-// except [ErrNoCommand], which ends the work, and a [Refusal], which parks the
-// message. It is called concurrently.
+// A Mapper reads a command out of a message. It may be asked about one message more than once
+// and should always say the same; it has no effects. Tenant, actor, trace and time of the
+// command are filled in afterwards. Its errors are tried again, except [ErrNoCommand], which
+// ends the work, and a [Refusal], which parks the message. It is called concurrently.
 type Mapper interface {
 	// Map reads one message.
 	Map(ctx context.Context, m *Message) (ids.Command, error)
@@ -90,17 +89,10 @@ func envelope(text []byte, m *Message) (ids.Command, error) {
 	}
 	for name, value := range map[string]string{"tenant_id": m.TenantID, "actor_id": m.From} {
 		if _, given := members[name]; !given {
-			quoted, err := json.Marshal(value)
-			if err != nil {
-				return ids.Command{}, err
-			}
-			members[name] = quoted
+			members[name], _ = json.Marshal(value) // a text always has a JSON form
 		}
 	}
-	whole, err := json.Marshal(members)
-	if err != nil {
-		return ids.Command{}, err
-	}
+	whole, _ := json.Marshal(members) // which came from JSON
 	c, err := ids.ParseCommand(whole)
 	if err != nil {
 		return ids.Command{}, &Refusal{Code: "mapper", Err: err}

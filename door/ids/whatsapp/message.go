@@ -42,8 +42,7 @@ type Status struct {
 	PhoneNumberID string `json:"phone_number_id"`
 	// ID is that of the message; all its updates have the same.
 	ID string `json:"message_id"`
-	// Status is "sent", "delivered", "read", "failed" or another word. They come in
-	// any order.
+	// Status is "sent", "delivered", "read", "failed" or another word. They come in any order.
 	Status string `json:"status"`
 	// To is the WhatsApp id of the recipient.
 	To         string    `json:"to,omitempty"`
@@ -57,29 +56,16 @@ var errSender = errors.New("the message has no sender")
 
 // messageOf reads the parts of a message that matter to commands.
 func messageOf(it *inbox.Item[head]) (*Message, error) {
-	type reply struct {
-		ID    string `json:"id"`
-		Title string `json:"title"`
-	}
 	var in struct {
-		ID        string `json:"id"`
-		From      string `json:"from"`
-		Timestamp string `json:"timestamp"`
-		Type      string `json:"type"`
-		Text      struct {
-			Body string `json:"body"`
-		} `json:"text"`
-		Button struct {
-			Payload string `json:"payload"`
-			Text    string `json:"text"`
-		} `json:"button"`
+		ID, From, Timestamp, Type string
+
+		Text        struct{ Body string }
+		Button      struct{ Payload, Text string }
 		Interactive struct {
-			Button reply `json:"button_reply"`
-			Row    reply `json:"list_reply"`
-		} `json:"interactive"`
-		Context struct {
-			ID string `json:"id"`
-		} `json:"context"`
+			Button struct{ ID, Title string } `json:"button_reply"`
+			Row    struct{ ID, Title string } `json:"list_reply"`
+		}
+		Context struct{ ID string }
 	}
 	if err := json.Unmarshal(it.Body, &in); err != nil {
 		return nil, err
@@ -97,10 +83,9 @@ func messageOf(it *inbox.Item[head]) (*Message, error) {
 
 func statusOf(it *inbox.Item[head]) (*Status, error) {
 	var in struct {
-		ID        string `json:"id"`
-		Status    string `json:"status"`
-		Timestamp string `json:"timestamp"`
-		To        string `json:"recipient_id"`
+		ID, Status, Timestamp string
+
+		To string `json:"recipient_id"`
 	}
 	if err := json.Unmarshal(it.Body, &in); err != nil {
 		return nil, err

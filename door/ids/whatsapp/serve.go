@@ -39,23 +39,23 @@ func (in *Ingress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 	text, err := body.Read(w, r, MaxBody)
-	if errors.Is(err, body.ErrRefused) {
+	switch {
+	case errors.Is(err, body.ErrRefused):
 		return
-	}
-	if errors.Is(err, body.ErrTooLong) {
+	case errors.Is(err, body.ErrTooLong):
 		in.refuse(w, r, http.StatusRequestEntityTooLarge, inbox.CodeTooLong, "the body is too long")
 		return
-	}
-	if err != nil {
+	case err != nil:
 		in.refuse(w, r, http.StatusBadRequest, "broken_off", "the body broke off")
 		return
 	}
 	err = in.verifier.Check(&webhook.Delivery{Header: r.Header, Body: text})
-	if refused, ok := errors.AsType[*webhook.Refusal](err); ok && refused.Code == webhook.CodeSignatureMissing {
+	refused, _ := errors.AsType[*webhook.Refusal](err)
+	switch {
+	case refused != nil && refused.Code == webhook.CodeSignatureMissing:
 		in.refuse(w, r, http.StatusUnauthorized, refused.Code, "the signature is missing")
 		return
-	}
-	if err != nil {
+	case err != nil:
 		why := "the signature is wrong"
 		if body.CodingOf(r.Header) != body.Plain {
 			why += ", and the body has a Content-Encoding, so it isn't what was signed"
@@ -64,11 +64,11 @@ func (in *Ingress) deliver(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	parts, err := split(text, in.opts.Status != nil)
-	if errors.Is(err, errMany) {
+	switch {
+	case errors.Is(err, errMany):
 		in.refuse(w, r, http.StatusRequestEntityTooLarge, inbox.CodeTooLong, err.Error())
 		return
-	}
-	if err != nil {
+	case err != nil:
 		in.refuse(w, r, http.StatusBadRequest, inbox.CodeUnreadable, err.Error())
 		return
 	}

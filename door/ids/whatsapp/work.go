@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -12,8 +13,7 @@ import (
 	"github.com/semelhq/semel/door/inbox"
 )
 
-// Refusal is an error of [Ingress.Work] that another try wouldn't change. Park the
-// message.
+// Refusal is an error of [Ingress.Work] that another try wouldn't change. Park the message.
 type Refusal = inbox.Refusal
 
 // Later is an error of [Ingress.Work] that says when to try again. After any other error
@@ -30,7 +30,6 @@ func (in *Ingress) Work(ctx context.Context, payload []byte) error {
 	return in.inboxes[MessageOperation].Work(ctx, payload)
 }
 
-// handle processes an accepted message, or a status update of one.
 func (in *Ingress) handle(ctx context.Context, it *inbox.Item[head]) error {
 	if it.Head.Mistake != "" {
 		return inbox.Refuse(it.Head.Mistake, "it can't be read as WhatsApp writes it")
@@ -92,8 +91,8 @@ func bind(c *ids.Command, m *Message) error {
 // answer replies to the sender with the outcome of their command, once it is settled.
 func (in *Ingress) answer(ctx context.Context, m *Message, r *ids.Response, err error) error {
 	if err == nil {
-		if after, open := unsettled(r); open {
-			return &Later{After: max(after, time.Second), Err: errors.New("whatsapp: the command is not settled: " + string(r.Status) + " " + r.Reason)}
+		if unsettled(r) {
+			return &Later{After: max(r.RetryAfter, time.Second), Err: errors.New("whatsapp: the command is not settled: " + string(r.Status) + " " + r.Reason)}
 		}
 		return in.reply(ctx, m, r, nil)
 	}
@@ -125,14 +124,8 @@ func (in *Ingress) reply(ctx context.Context, m *Message, r *ids.Response, refus
 // unsettled reports whether the command has still to be brought to its end: by who
 // executes it now, by who settles it, or by another delivery. The message stays due
 // until then, so that a node that dies leaves no command behind.
-func unsettled(r *ids.Response) (after time.Duration, open bool) {
-	switch {
-	case r.Status == ids.StatusProcessing:
-		return r.RetryAfter, true
-	case r.Status == ids.StatusFailed && (r.Reason == string(semel.CodeAborted) || r.Reason == "abandoned"):
-		return r.RetryAfter, true
-	}
-	return 0, false
+func unsettled(r *ids.Response) bool {
+	return r.Status == ids.StatusProcessing || r.Status == ids.StatusFailed && (r.Reason == string(semel.CodeAborted) || r.Reason == "abandoned")
 }
 
 // final reports whether an error says that nothing was executed, and that the same
@@ -142,12 +135,5 @@ func final(err error) bool {
 		return true
 	}
 	e, ok := errors.AsType[*semel.Error](err)
-	if !ok {
-		return false
-	}
-	switch e.Code {
-	case semel.CodeForbidden, semel.CodeConfirmationRefused, semel.CodeTooLate, semel.CodeInvalidCall:
-		return true
-	}
-	return false
+	return ok && slices.Contains([]semel.Code{semel.CodeForbidden, semel.CodeConfirmationRefused, semel.CodeTooLate, semel.CodeInvalidCall}, e.Code)
 }
