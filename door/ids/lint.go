@@ -20,6 +20,7 @@ type linter struct {
 	*strictyaml.Report
 	known *Bindings // nil: names of functions are not checked
 	inGo  bool      // there are no lines
+	at    string    // path of the declaration
 }
 
 // word is the form of an entity or an action. It has no dot, so that a command's name is
@@ -43,7 +44,8 @@ func (l *linter) registry(reg *Registry) {
 	for i := range reg.Commands {
 		e := &reg.Commands[i]
 		before := len(l.List)
-		if e.at = fmt.Sprintf("commands[%d]", i); l.Faulty[e.at] {
+		e.at = fmt.Sprintf("commands[%d]", i)
+		if l.at = e.at; l.Faulty[e.at] {
 			continue // it couldn't be parsed
 		}
 		l.entry(e)
@@ -80,116 +82,102 @@ func (reg *Registry) Unconfirmed() (all []*Entry) {
 	return all
 }
 
+// add reports a fault of a setting of the declaration. Of one setting only the first is reported.
+func (l *linter) add(field, message, hint string) { l.Add(join(l.at, field), message, hint) }
+
+func (l *linter) when(wrong bool, field, message, hint string) {
+	if wrong {
+		l.add(field, message, hint)
+	}
+}
+
 // entry checks one declaration, fills in its defaults and compiles its schema.
 func (l *linter) entry(e *Entry) {
-	says := func(field string) string { return join(e.at, field) }
 	for _, field := range []struct{ name, value string }{{"entity", e.Entity}, {"action", e.Action}} {
-		if field.value != "" && !word.MatchString(field.value) {
-			l.Add(says(field.name), "this isn't a word", "write up to 64 lower-case letters, digits, _ and -, beginning with a letter")
-		}
+		l.when(field.value != "" && !word.MatchString(field.value), field.name, "this isn't a word",
+			"write up to 64 lower-case letters, digits, _ and -, beginning with a letter")
 	}
-	if e.Class == semel.Windowed && e.Window == 0 {
-		l.Add(says("window"), "class I2 needs a window of its own", "write how long duplicates are to be expected, such as window: 1h")
-	}
+	l.when(e.Class == semel.Windowed && e.Window == 0, "window", "class I2 needs a window of its own",
+		"write how long duplicates are to be expected, such as window: 1h")
 	e.fill()
-	l.class(e, says)
-	l.window(e, says)
-	l.binding(e, says)
+	l.class(e)
+	l.window(e)
+	l.when(e.Binding.Principal == BindEffectiveActor && len(e.Binding.Acting) == 0, "binding.acting",
+		"effective_actor without a declaration of who may act for another", "write acting: and the rights, such as ['orders:retry']")
+	l.when(e.Binding.Principal == BindActor && len(e.Binding.Acting) > 0, "binding.acting",
+		"acting is for commands that are bound to effective_actor", "write principal: effective_actor")
 	l.args(e)
-	l.shields(e, says)
-	l.handler(e, says)
-	l.policy(e, says)
+	l.needs(e)
 }
 
-func (l *linter) class(e *Entry, says func(string) string) {
-	weak := e.Class == semel.ReadOnly || e.Class == semel.Windowed
-	switch {
-	case !e.mutates() && e.Class != semel.ReadOnly:
-		l.Add(says("class"), fmt.Sprintf("class %s is for mutations, and this command changes nothing", e.Class), "leave class or mutates out")
-	case e.mutates() && weak && e.Justification == "":
-		l.Add(says("class"), fmt.Sprintf("class %s is weaker than I1, and there is no justification", e.Class), "write justification: and why duplicates do no harm, or leave class out")
-	case e.Class == semel.ReadOnly && (e.Financial || e.Critical):
-		l.Add(says("class"), "a financial or critical command of class I0 would run once for each delivery", "leave class out")
-	}
-	if e.mutates() && e.Evidence != semel.EvidenceDecisions && e.Evidence != semel.EvidenceDurable {
-		l.Add(says("evidence"), fmt.Sprintf("with evidence %s nobody can tell whether a mutation was executed or replayed", e.Evidence), "write decisions or durable")
-	} else if (e.Financial || e.Critical) && e.mutates() && e.Evidence != semel.EvidenceDurable {
-		l.Add(says("evidence"), "a crash could lose evidence of what duplicates of a financial or critical command got", "write durable, or leave evidence out")
-	}
+func (l *linter) needs(e *Entry) {
+	l.shields(e)
+	l.handler(e)
+	l.policy(e)
 }
 
-func (l *linter) window(e *Entry, says func(string) string) {
+func (l *linter) class(e *Entry) {
+	weak, grave := e.Class == semel.ReadOnly || e.Class == semel.Windowed, e.Financial || e.Critical
+	l.when(!e.mutates() && e.Class != semel.ReadOnly, "class",
+		fmt.Sprintf("class %s is for mutations, and this command changes nothing", e.Class), "leave class or mutates out")
+	l.when(e.mutates() && weak && e.Justification == "", "class",
+		fmt.Sprintf("class %s is weaker than I1, and there is no justification", e.Class), "write justification: and why duplicates do no harm, or leave class out")
+	l.when(e.Class == semel.ReadOnly && grave, "class",
+		"a financial or critical command of class I0 would run once for each delivery", "leave class out")
+	l.when(e.mutates() && e.Evidence != semel.EvidenceDecisions && e.Evidence != semel.EvidenceDurable, "evidence",
+		fmt.Sprintf("with evidence %s nobody can tell whether a mutation was executed or replayed", e.Evidence), "write decisions or durable")
+	l.when(e.mutates() && grave && e.Evidence != semel.EvidenceDurable, "evidence",
+		"a crash could lose evidence of what duplicates of a financial or critical command got", "write durable, or leave evidence out")
+}
+
+func (l *linter) window(e *Entry) {
 	window := time.Duration(e.Window)
 	switch {
 	case window == 0 || e.Class == semel.ReadOnly:
 	case (e.Financial || e.Critical) && window < minCriticalWindow:
-		l.Add(says("window"), fmt.Sprintf("%s is too short for a financial or critical command", e.Window), "write 24h or more")
+		l.add("window", fmt.Sprintf("%s is too short for a financial or critical command", e.Window), "write 24h or more")
 	case e.Class != semel.Windowed && window < minCriticalWindow && e.Justification == "":
-		l.Add(says("window"), fmt.Sprintf("%s is short for class %s: a later duplicate executes again", e.Window, e.Class), "write 24h or more, or justification: and why that does no harm")
+		l.add("window", fmt.Sprintf("%s is short for class %s: a later duplicate executes again", e.Window, e.Class), "write 24h or more, or justification: and why that does no harm")
 	case e.Critical && e.Late == LateRuns:
-		l.Add(says("late"), "a critical command that comes after its window may have been executed and forgotten", "leave late out")
+		l.add("late", "a critical command that comes after its window may have been executed and forgotten", "leave late out")
 	case e.Confirmation != nil && e.Window < e.Confirmation.TTL:
-		l.Add(says("window"), fmt.Sprintf("%s is shorter than the confirmation's ttl of %s", e.Window, e.Confirmation.TTL), "")
+		l.add("window", fmt.Sprintf("%s is shorter than the confirmation's ttl of %s", e.Window, e.Confirmation.TTL), "")
 	case e.Handler.URL != "" && e.Window < e.Handler.Timeout:
-		l.Add(says("window"), fmt.Sprintf("%s is shorter than the handler's timeout of %s", e.Window, e.Handler.Timeout), "")
+		l.add("window", fmt.Sprintf("%s is shorter than the handler's timeout of %s", e.Window, e.Handler.Timeout), "")
 	}
 }
 
-func (l *linter) binding(e *Entry, says func(string) string) {
-	switch {
-	case e.Binding.Principal == BindEffectiveActor && len(e.Binding.Acting) == 0:
-		l.Add(says("binding.acting"), "effective_actor without a declaration of who may act for another", "write acting: and the rights, such as ['orders:retry']")
-	case e.Binding.Principal == BindActor && len(e.Binding.Acting) > 0:
-		l.Add(says("binding.acting"), "acting is for commands that are bound to effective_actor", "write principal: effective_actor")
-	}
-}
-
-func (l *linter) shields(e *Entry, says func(string) string) {
-	if e.Class == semel.Shielded && len(e.Shields) == 0 {
-		l.Add(says("class"), "class I3 has no shield", "write shields: and at least one of S1, S2, S3 and S4")
-	}
-	if e.Class != semel.Shielded && len(e.Shields) > 0 {
-		l.Add(says("shields"), fmt.Sprintf("shields are for class I3, not %s", e.Class), "write class: I3")
-	}
+func (l *linter) shields(e *Entry) {
+	l.when(e.Class == semel.Shielded && len(e.Shields) == 0, "class", "class I3 has no shield", "write shields: and at least one of S1, S2, S3 and S4")
+	l.when(e.Class != semel.Shielded && len(e.Shields) > 0, "shields", fmt.Sprintf("shields are for class I3, not %s", e.Class), "write class: I3")
 	for i, s := range e.Shields {
-		at := fmt.Sprintf("%s[%d]", says("shields"), i)
-		if slices.ContainsFunc(e.Shields[:i], func(o ShieldEntry) bool { return o.Strategy == s.Strategy }) {
-			l.Add(join(at, "strategy"), string(s.Strategy)+" is given twice", "keep one of them")
+		at := fmt.Sprintf("shields[%d].", i)
+		twice := func(o ShieldEntry) bool { return o.Strategy == s.Strategy }
+		l.when(slices.ContainsFunc(e.Shields[:i], twice), at+"strategy", string(s.Strategy)+" is given twice", "keep one of them")
+		for _, need := range []struct {
+			by                 semel.Shield
+			field, value, hint string
+		}{
+			{semel.ShieldOutbox, "destination", s.Destination, "write the name of the receiver"},
+			{semel.ShieldReconcile, "reconciler", cmp.Or(s.Reconciler, s.ReconcileURL), "write the name of the function that asks the provider what became of the effect, or a reconcile_url"},
+			{semel.ShieldReconcile, "compensation", s.Compensation, "write the command that undoes this one, such as order.reopen"},
+			{semel.ShieldReconcile, "compensator", cmp.Or(s.Compensator, s.CompensateURL), "write the name of the function that undoes, or a compensate_url"},
+		} {
+			l.when(s.Strategy == need.by && need.value == "", at+need.field, fmt.Sprintf("%s needs a %s", need.by, need.field), need.hint)
+			l.when(s.Strategy != need.by && need.value != "", at+need.field, fmt.Sprintf("%s is for %s, not %s", need.field, need.by, s.Strategy), "")
 		}
-		needs := func(strategy semel.Shield, field, value, hint string) {
-			switch {
-			case s.Strategy == strategy && value == "":
-				l.Add(join(at, field), fmt.Sprintf("%s needs a %s", strategy, field), hint)
-			case s.Strategy != strategy && value != "":
-				l.Add(join(at, field), fmt.Sprintf("%s is for %s, not %s", field, strategy, s.Strategy), "")
-			}
-		}
-		needs(semel.ShieldOutbox, "destination", s.Destination, "write the name of the receiver")
-		needs(semel.ShieldReconcile, "reconciler", cmp.Or(s.Reconciler, s.ReconcileURL), "write the name of the function that asks the provider what became of the effect, or a reconcile_url")
-		needs(semel.ShieldReconcile, "compensation", s.Compensation, "write the command that undoes this one, such as order.reopen")
-		needs(semel.ShieldReconcile, "compensator", cmp.Or(s.Compensator, s.CompensateURL), "write the name of the function that undoes, or a compensate_url")
 		l.either(at, "reconciler", s.Reconciler, "reconcile_url", s.ReconcileURL)
 		l.either(at, "compensator", s.Compensator, "compensate_url", s.CompensateURL)
-		if s.Strategy != semel.ShieldProviderKey && s.Header != "" {
-			l.Add(join(at, "header"), "header is for S1, not "+string(s.Strategy), "")
-		}
-		if s.Header != "" && !headerName.MatchString(s.Header) {
-			l.Add(join(at, "header"), "this isn't the name of a header", "write one as in Idempotency-Key")
-		}
-		if s.Strategy == semel.ShieldLedger && len(s.Effects) == 0 {
-			l.Add(join(at, "effects"), "S3 needs the names of the effects in the ledger", "write effects: [provider.capture]")
-		}
-		if l.known != nil {
-			l.named(join(at, "reconciler"), "reconciler", s.Reconciler, slices.Sorted(maps.Keys(l.known.Reconcilers)))
-			l.named(join(at, "compensator"), "compensator", s.Compensator, slices.Sorted(maps.Keys(l.known.Compensators)))
-		}
+		l.when(s.Strategy != semel.ShieldProviderKey && s.Header != "", at+"header", "header is for S1, not "+string(s.Strategy), "")
+		l.when(s.Header != "" && !headerName.MatchString(s.Header), at+"header", "this isn't the name of a header", "write one as in Idempotency-Key")
+		l.when(s.Strategy == semel.ShieldLedger && len(s.Effects) == 0, at+"effects", "S3 needs the names of the effects in the ledger", "write effects: [provider.capture]")
+		l.named(at+"reconciler", s.Reconciler)
+		l.named(at+"compensator", s.Compensator)
 	}
-	if e.Class == semel.Shielded && e.OnAbandoned == semel.RetryAbandoned && e.shield(semel.ShieldProviderKey) == nil {
-		l.Add(says("on_abandoned"), "retry would repeat an effect that may have happened", "write hold, or shield the effect with S1")
-	}
+	l.when(e.Class == semel.Shielded && e.OnAbandoned == semel.RetryAbandoned && e.shield(semel.ShieldProviderKey) == nil, "on_abandoned",
+		"retry would repeat an effect that may have happened", "write hold, or shield the effect with S1")
 }
 
-// compensation checks that the command that undoes another exists and fits.
 func (l *linter) compensation(reg *Registry, e *Entry) {
 	for i, s := range e.Shields {
 		undoes := func(o Entry) bool { return o.Name() == s.Compensation }
@@ -201,72 +189,70 @@ func (l *linter) compensation(reg *Registry, e *Entry) {
 
 // either checks that a function or a URL is given and not both, and that the URL is one.
 func (l *linter) either(at, name, function, urlName, text string) {
-	if function != "" && text != "" {
-		l.Add(join(at, urlName), fmt.Sprintf("both %s and %s are given", name, urlName), "keep one of them")
-	}
-	if text != "" {
-		l.url(join(at, urlName), text)
-	}
+	l.when(function != "" && text != "", at+urlName, fmt.Sprintf("both %s and %s are given", name, urlName), "keep one of them")
+	l.url(at+urlName, text)
 }
 
-func (l *linter) url(at, text string) {
+func (l *linter) url(field, text string) {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
-		l.Add(at, "this isn't the URL of an upstream", "write it as in https://orders.internal/cancel, without a user and a fragment")
-	}
+	l.when(text != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != ""), field,
+		"this isn't the URL of an upstream", "write it as in https://orders.internal/cancel, without a user and a fragment")
 }
 
-func (l *linter) named(path, what, name string, known []string) {
-	if name == "" || slices.Contains(known, name) {
+// named checks that there is a function with this name, if the functions are known.
+func (l *linter) named(field, name string) {
+	if l.known == nil || name == "" {
 		return
 	}
+	kind := field[strings.LastIndexByte(field, '.')+1:]
+	known := map[string][]string{
+		"func": slices.Sorted(maps.Keys(l.known.Handlers)), "step_up": slices.Sorted(maps.Keys(l.known.StepUps)),
+		"reconciler": slices.Sorted(maps.Keys(l.known.Reconcilers)), "compensator": slices.Sorted(maps.Keys(l.known.Compensators)),
+	}[kind]
 	suggestion := "there is none"
 	if len(known) > 0 {
 		suggestion = "there are " + strings.Join(known, ", ")
 	}
-	l.Add(path, fmt.Sprintf("there is no %s %q", what, name), suggestion)
+	l.when(!slices.Contains(known, name), field, fmt.Sprintf("there is no %s %q", strings.Replace(kind, "func", "handler", 1), name), suggestion)
 }
 
-func (l *linter) handler(e *Entry, says func(string) string) {
+func (l *linter) handler(e *Entry) {
 	h := e.Handler
-	if l.Faulty[says("handler")] || l.Faulty[says("handler.url")] || l.Faulty[says("handler.func")] {
-		return
+	for _, field := range []string{"handler", "handler.url", "handler.func"} {
+		if l.Faulty[join(l.at, field)] {
+			return
+		}
 	}
 	switch {
 	case h.Func == "" && h.URL == "":
-		l.Add(says("handler"), "neither func nor url is given", "")
+		l.add("handler", "neither func nor url is given", "")
 	case h.Func != "" && h.URL != "":
-		l.Add(says("handler"), "both func and url are given", "keep one of them")
+		l.add("handler", "both func and url are given", "keep one of them")
 	case h.Func != "" && h.Timeout != 0:
-		l.Add(says("handler.timeout"), "timeout is for handlers with a url", "")
+		l.add("handler.timeout", "timeout is for handlers with a url", "")
 	case h.Func != "" && h.Answers.Any():
-		l.Add(says("handler.answers"), "answers are for handlers with a url", "")
-	case h.Func != "" && l.known != nil:
-		l.named(says("handler.func"), "handler", h.Func, slices.Sorted(maps.Keys(l.known.Handlers)))
+		l.add("handler.answers", "answers are for handlers with a url", "")
+	case h.Func != "":
+		l.named("handler.func", h.Func)
 	case h.URL != "":
-		l.url(says("handler.url"), h.URL)
+		l.url("handler.url", h.URL)
 		for _, wrong := range h.Answers.Check() {
-			l.Add(fmt.Sprintf("%s[%d]", says("handler.answers."+wrong.List), wrong.At), wrong.Why, "")
+			l.add(fmt.Sprintf("handler.answers.%s[%d]", wrong.List, wrong.At), wrong.Why, "")
 		}
 	}
 }
 
 // policy checks confirmations and redactions; [semel.Operation.Validate] checks the rest.
-func (l *linter) policy(e *Entry, says func(string) string) {
+func (l *linter) policy(e *Entry) {
 	if c := e.Confirmation; c != nil {
-		if c.TTL > Duration(semel.MaxConfirmationTTL) {
-			l.Add(says("confirmation.ttl"), fmt.Sprintf("%s is not short-lived", c.TTL), fmt.Sprintf("write %s or less", Duration(semel.MaxConfirmationTTL)))
-		}
-		if e.Class == semel.ReadOnly {
-			l.Add(says("confirmation"), "class I0 changes nothing and needs no confirmation", "")
-		}
-		l.either(says("confirmation"), "step_up", c.StepUp, "step_up_url", c.StepUpURL)
-		if l.known != nil {
-			l.named(says("confirmation.step_up"), "step_up", c.StepUp, slices.Sorted(maps.Keys(l.known.StepUps)))
-		}
+		most := Duration(semel.MaxConfirmationTTL)
+		l.when(c.TTL > most, "confirmation.ttl", fmt.Sprintf("%s is not short-lived", c.TTL), fmt.Sprintf("write %s or less", most))
+		l.when(e.Class == semel.ReadOnly, "confirmation", "class I0 changes nothing and needs no confirmation", "")
+		l.either("confirmation.", "step_up", c.StepUp, "step_up_url", c.StepUpURL)
+		l.named("confirmation.step_up", c.StepUp)
 	}
 	for i, r := range e.Redact {
-		l.path(fmt.Sprintf("%s[%d].path", says("redact"), i), r.Path)
+		l.path(fmt.Sprintf("redact[%d].path", i), r.Path)
 	}
 	if slices.ContainsFunc(l.List, func(p *Problem) bool { return p.Path == e.at || strings.HasPrefix(p.Path, e.at+".") }) {
 		return // what the operation would say follows from that
@@ -280,13 +266,8 @@ func (l *linter) policy(e *Entry, says func(string) string) {
 	}
 }
 
-func (l *linter) path(at string, p Path) bool {
-	if p == "" {
-		return false // reported when it was read
-	}
-	if _, ok := p.steps(); !ok {
-		l.Add(at, "this isn't a path", "write names joined by dots, with [] behind an array: items[].sku")
-		return false
-	}
-	return true
+func (l *linter) path(field string, p Path) bool {
+	_, ok := p.steps()
+	l.when(!ok && p != "", field, "this isn't a path", "write names joined by dots, with [] behind an array: items[].sku") // that it is empty was reported
+	return ok
 }

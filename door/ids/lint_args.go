@@ -13,32 +13,26 @@ import (
 // jsonSchema2020 is the only draft that is read.
 const jsonSchema2020 = "https://json-schema.org/draft/2020-12/schema"
 
-// args checks the schema and the rules for arguments.
 func (l *linter) args(e *Entry) {
-	at := join(e.at, "args")
 	for i, n := range e.Args.Normalise {
-		here := fmt.Sprintf("%s.normalise[%d]", at, i)
-		if l.path(join(here, "path"), n.Path) && len(n.Default) > 0 && strings.Contains(string(n.Path), "[]") {
-			l.Add(join(here, "default"), "a path through an array has no default", "")
-		}
-		if len(n.Rules) == 0 && len(n.Default) == 0 {
-			l.Add(here, "it has neither rules nor a default", "")
-		}
+		here := fmt.Sprintf("args.normalise[%d]", i)
+		isPath := l.path(here+".path", n.Path)
+		l.when(isPath && len(n.Default) > 0 && strings.Contains(string(n.Path), "[]"), here+".default", "a path through an array has no default", "")
+		l.when(len(n.Rules) == 0 && len(n.Default) == 0, here, "it has neither rules nor a default", "")
 	}
 	for i, p := range e.Args.Strip {
-		l.path(fmt.Sprintf("%s.strip[%d]", at, i), p)
+		l.path(fmt.Sprintf("args.strip[%d]", i), p)
 	}
 	for i, k := range e.Args.Keep {
-		here := fmt.Sprintf("%s.keep[%d].path", at, i)
-		if l.path(here, k.Path) && slices.Contains(e.Args.Strip, k.Path) {
-			l.Add(here, string(k.Path)+" is stripped and kept", "keep one of them")
-		}
+		here := fmt.Sprintf("args.keep[%d].path", i)
+		isPath := l.path(here, k.Path)
+		l.when(isPath && slices.Contains(e.Args.Strip, k.Path), here, string(k.Path)+" is stripped and kept", "keep one of them")
 	}
 	for i, n := range e.Args.Normalise {
-		l.ephemeral(e, fmt.Sprintf("%s.normalise[%d].path", at, i), string(n.Path))
+		l.ephemeral(e, fmt.Sprintf("%s.args.normalise[%d].path", e.at, i), string(n.Path))
 	}
 	if len(e.Args.Schema) > 0 {
-		l.schema(e, join(at, "schema"))
+		l.schema(e, join(e.at, "args.schema"))
 	}
 }
 
@@ -48,11 +42,10 @@ func (l *linter) schema(e *Entry, at string) {
 		l.Add(at, "this has no JSON form", "")
 		return
 	}
-	if object, ok := doc.(map[string]any); ok {
-		if draft, given := object["$schema"]; given && draft != jsonSchema2020 {
-			l.Add(join(at, "$schema"), "this is not draft 2020-12", "leave it out, or write "+jsonSchema2020)
-			return
-		}
+	object, _ := doc.(map[string]any)
+	if draft, given := object["$schema"]; given && draft != jsonSchema2020 {
+		l.Add(join(at, "$schema"), "this is not draft 2020-12", "leave it out, or write "+jsonSchema2020)
+		return
 	}
 	var err error
 	if e.schema, err = argschema.Compile(e.Args.Schema); err != nil {
@@ -77,29 +70,29 @@ func (l *linter) properties(e *Entry, schema any, at, path string, depth int) {
 		}
 	}
 	for _, keyword := range sortedNames(object) {
-		here := join(at, keyword)
+		here, inner, byName := join(at, keyword), path, false
 		switch keyword {
-		case "items", "contains":
-			l.properties(e, object[keyword], here, path+"[]", depth+1)
-		case "not", "if", "then", "else":
-			l.properties(e, object[keyword], here, path, depth+1)
-		case "allOf", "anyOf", "oneOf", "prefixItems":
-			list, _ := object[keyword].([]any)
-			for i, item := range list {
-				inner := path
-				if keyword == "prefixItems" {
-					inner += "[]"
-				}
+		case "items", "contains", "prefixItems":
+			inner += "[]"
+		case "$defs":
+			inner, byName = "?", true
+		case "dependentSchemas":
+			byName = true
+		case "not", "if", "then", "else", "allOf", "anyOf", "oneOf":
+		default:
+			continue
+		}
+		switch x := object[keyword].(type) {
+		case []any:
+			for i, item := range x {
 				l.properties(e, item, fmt.Sprintf("%s[%d]", here, i), inner, depth+1)
 			}
-		case "$defs", "dependentSchemas":
-			defs, _ := object[keyword].(map[string]any)
-			for _, name := range sortedNames(defs) {
-				inner := path
-				if keyword == "$defs" {
-					inner = "?"
-				}
-				l.properties(e, defs[name], join(here, name), inner, depth+1)
+		case map[string]any:
+			if !byName {
+				x, here = map[string]any{keyword: x}, at // it is one schema
+			}
+			for _, name := range sortedNames(x) {
+				l.properties(e, x[name], join(here, name), inner, depth+1)
 			}
 		}
 	}
@@ -110,16 +103,14 @@ func (l *linter) properties(e *Entry, schema any, at, path string, depth int) {
 func (l *linter) ephemeral(e *Entry, at, path string) {
 	name := path[strings.LastIndexAny(path, ".")+1:]
 	what, is := ephemeral(strings.TrimRight(name, "[]"))
-	if !is {
-		return
-	}
 	spoken := func(p Path) bool {
 		return string(p) == path || strings.HasPrefix(path, "?") && strings.HasSuffix("."+string(p), "."+name)
 	}
-	if slices.ContainsFunc(e.Args.Strip, func(p Path) bool {
+	stripped := func(p Path) bool {
 		return spoken(p) || strings.HasPrefix(path, string(p)+".") || strings.HasPrefix(path, string(p)+"[")
-	}) ||
-		slices.ContainsFunc(e.Args.Keep, func(k Kept) bool { return spoken(k.Path) }) {
+	}
+	kept := func(k Kept) bool { return spoken(k.Path) }
+	if !is || slices.ContainsFunc(e.Args.Strip, stripped) || slices.ContainsFunc(e.Args.Keep, kept) {
 		return
 	}
 	name = cmp.Or(strings.TrimPrefix(path, "?."), name)

@@ -13,14 +13,9 @@ import (
 // Operation is the policy of the command for an engine. b has the functions that the
 // declaration names; one that it lacks is an error.
 func (e *Entry) Operation(b *Bindings) (semel.Operation, error) {
-	if b == nil {
-		b = &Bindings{}
-	}
-	l := &linter{Report: newReport(LoadOptions{}), known: b}
-	says := func(field string) string { return join(e.Name(), field) }
-	l.handler(e, says)
-	l.shields(e, says)
-	l.policy(e, says)
+	b = cmp.Or(b, &Bindings{})
+	l := &linter{Report: newReport(LoadOptions{}), known: b, at: e.Name()}
+	l.needs(e)
 	if len(l.List) > 0 {
 		return semel.Operation{}, l.Sorted()
 	}
@@ -107,19 +102,14 @@ func (d *Derivation) Call(principal string) semel.Call {
 			call.FirstSent = c.ReceivedAt
 		}
 	}
-	set := func(name, value string) {
+	for name, value := range map[string]string{
+		semel.AttributeCommandID: c.CommandID, "correlation_id": c.CorrelationID, "idempotency_key": d.Key,
+		"actor_id": c.ActorID, "effective_actor_id": c.EffectiveActorID, "command_kind": c.CommandKind,
+		"trace." + TraceMessageID: c.Trace[TraceMessageID], "trace." + TracePhoneNumberID: c.Trace[TracePhoneNumberID],
+	} {
 		if value != "" {
 			call.Attributes[name] = value
 		}
-	}
-	set(semel.AttributeCommandID, c.CommandID)
-	set("correlation_id", c.CorrelationID)
-	set("idempotency_key", d.Key)
-	set("actor_id", c.ActorID)
-	set("effective_actor_id", c.EffectiveActorID)
-	set("command_kind", c.CommandKind)
-	for _, name := range []string{TraceMessageID, TracePhoneNumberID} {
-		set("trace."+name, c.Trace[name])
 	}
 	return call
 }
