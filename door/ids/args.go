@@ -2,7 +2,6 @@ package ids
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -57,10 +56,9 @@ func (d *Derivation) checkText() error {
 			return &Error{Reason: ReasonEnvelope, Path: path, Message: "it is missing"}
 		}
 	}
-	for _, s := range append([]string{c.TenantID, d.Principal, c.Intent.Entity, c.Intent.Action, c.CommandKind}, c.Intent.Target.ids...) {
-		if !utf8.ValidString(s) {
-			return &Error{Reason: ReasonEnvelope, Message: "a member is not valid UTF-8"}
-		}
+	texts := append([]string{c.TenantID, d.Principal, c.Intent.Entity, c.Intent.Action, c.CommandKind}, c.Intent.Target.ids...)
+	if !utf8.ValidString(strings.Join(texts, " ")) {
+		return &Error{Reason: ReasonEnvelope, Message: "a member is not valid UTF-8"}
 	}
 	return nil
 }
@@ -100,7 +98,7 @@ func write(tree any) (json.RawMessage, error) {
 func (d *Derivation) strip(tree map[string]any, p Path) {
 	steps, _ := p.steps() // Load has checked it
 	found := false
-	_, _ = change(tree, steps, func(_ any, present bool) (any, bool, error) {
+	_, _, _ = change(tree, steps, func(_ any, present bool) (any, bool, error) {
 		found = found || present
 		return nil, false, nil
 	})
@@ -116,8 +114,9 @@ func (d *Derivation) ephemerals(tree map[string]any) error {
 	reported := map[string]bool{}
 	return walk(tree, "", func(path, name string) (bool, error) {
 		what, is := ephemeral(name)
+		kept := func(k Kept) bool { return string(k.Path) == path }
 		switch {
-		case !is || d.Entry != nil && d.Entry.keeps(path):
+		case !is || d.Entry != nil && slices.ContainsFunc(d.Entry.Args.Keep, kept):
 			return false, nil
 		case d.Entry != nil:
 			return false, &Error{Reason: ReasonEphemeral, Path: brief("args." + path), Message: "by its name it is " + what + ", and the registry neither strips nor keeps it"}
@@ -130,11 +129,6 @@ func (d *Derivation) ephemerals(tree map[string]any) error {
 	})
 }
 
-// keeps reports whether the declaration says that an argument is not ephemeral.
-func (e *Entry) keeps(path string) bool {
-	return slices.ContainsFunc(e.Args.Keep, func(k Kept) bool { return string(k.Path) == path })
-}
-
 // validate checks normalised arguments against the schema. The error names members
 // and rules, but no values.
 func (e *Entry) validate(tree map[string]any) error {
@@ -143,20 +137,12 @@ func (e *Entry) validate(tree map[string]any) error {
 	}
 	var errs []error
 	for _, f := range e.schema.Check(tree) {
-		errs = append(errs, &Error{Reason: ReasonArgs, Path: brief(pointer(f.Path)), Message: "it " + complaint(f)})
+		if f.Keyword == "additionalProperties" && len(f.Names) > 0 { // which a client has named
+			f.Message = "has members that the schema does not know: " + brief(strings.Join(f.Names, ", "))
+		}
+		errs = append(errs, &Error{Reason: ReasonArgs, Path: brief(pointer(f.Path)), Message: "it " + f.Message})
 	}
-	if len(errs) == 1 {
-		return errs[0]
-	}
-	return errors.Join(errs...)
-}
-
-// complaint describes a fault to people.
-func complaint(f argschema.Mistake) string {
-	if f.Keyword == "additionalProperties" && len(f.Names) > 0 { // which a client has named
-		return "has members that the schema does not know: " + brief(strings.Join(f.Names, ", "))
-	}
-	return f.Message
+	return oneOrAll(errs)
 }
 
 func sortedNames(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

@@ -19,9 +19,8 @@ const (
 	maxTraced  = 1024 // bytes of a value of a trace
 )
 
-// Command is a command envelope: the content of one delivery. The package comment says
-// which members enter the key; the others are about this delivery and may differ in the
-// next.
+// Command is a command envelope: the content of one delivery. The package comment says which
+// members enter the key; the others are about this delivery and may differ in the next.
 type Command struct {
 	// CommandID names the command for people and other systems. If it is empty, the
 	// gateway makes one. The record keeps that of the first delivery.
@@ -78,9 +77,8 @@ const (
 	TracePhoneNumberID = "phone_number_id" // id of the phone number it came to
 )
 
-// Target is what a command is done to: absent (the zero Target), null, one stable
-// identifier, or several in an order that counts. These four are never equal, and
-// neither are "a" and ["a"].
+// Target is what a command is done to: absent (the zero Target), null, one stable identifier, or
+// several in an order that counts. These four are never equal, and neither are "a" and ["a"].
 type Target struct {
 	form targetForm
 	ids  []string
@@ -102,7 +100,7 @@ func NullTarget() Target { return Target{form: targetNull} }
 func TargetOf(id string) Target { return Target{form: targetOne, ids: []string{id}} }
 
 // TargetsOf is several identifiers, in this order.
-func TargetsOf(ids ...string) Target { return Target{form: targetMany, ids: ids} }
+func TargetsOf(ids ...string) Target { return Target{targetMany, append([]string{}, ids...)} } // not nil
 
 // IsZero reports whether the target is absent.
 func (t Target) IsZero() bool { return t.form == targetAbsent }
@@ -117,17 +115,13 @@ func (t Target) MarshalJSON() ([]byte, error) {
 	case targetOne:
 		return json.Marshal(t.ids[0])
 	case targetMany:
-		if t.ids == nil {
-			return []byte("[]"), nil
-		}
 		return json.Marshal(t.ids)
 	}
 	return []byte("null"), nil
 }
 
-// ParseCommand reads an envelope. It is strict: duplicate names, invalid UTF-8,
-// unknown members and members of another type are refused, all at once, each as an
-// [Error] with its path.
+// ParseCommand reads an envelope. It is strict: duplicate names, invalid UTF-8, unknown members
+// and members of another type are refused, all at once, each as an [Error] with its path.
 func ParseCommand(text []byte) (Command, error) {
 	r := &envelopeReader{}
 	c := r.command(text)
@@ -150,9 +144,7 @@ func (i Intent) Name() string { return i.Entity + "." + i.Action }
 // LogValue identifies the command, without its arguments and secrets.
 func (c Command) LogValue() slog.Value {
 	return slog.GroupValue(
-		slog.String("command_id", c.CommandID),
-		slog.String("tenant_id", c.TenantID),
-		slog.String("intent", c.Intent.Name()),
-		slog.String("correlation_id", c.CorrelationID),
+		slog.String("command_id", c.CommandID), slog.String("tenant_id", c.TenantID),
+		slog.String("intent", c.Intent.Name()), slog.String("correlation_id", c.CorrelationID),
 	)
 }

@@ -1,7 +1,7 @@
 package ids
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -11,6 +11,7 @@ import (
 	"github.com/semelhq/semel/internal/argschema"
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/strictyaml"
 )
 
 // maxComplaints is how many mistakes of one envelope are reported.
@@ -28,12 +29,14 @@ func (r *envelopeReader) bad(path, format string, args ...any) {
 	r.errs = append(r.errs, &Error{Reason: ReasonEnvelope, Path: brief(path), Message: fmt.Sprintf(format, args...)})
 }
 
-// err is everything that is wrong: one [Error], or several joined.
-func (r *envelopeReader) err() error {
-	if len(r.errs) == 1 {
-		return r.errs[0]
+func (r *envelopeReader) err() error { return oneOrAll(r.errs) }
+
+// oneOrAll is the only one of the errors itself, or all of them joined.
+func oneOrAll(errs []error) error {
+	if len(errs) == 1 {
+		return errs[0]
 	}
-	return errors.Join(r.errs...)
+	return errors.Join(errs...)
 }
 
 func (r *envelopeReader) command(text []byte) (c Command) {
@@ -58,7 +61,11 @@ func (r *envelopeReader) command(text []byte) (c Command) {
 		"actor_id":           func(p string, v []byte) { c.ActorID = r.text(p, v, maxID) },
 		"effective_actor_id": func(p string, v []byte) { c.EffectiveActorID = r.text(p, v, maxID) },
 		"intent":             func(p string, v []byte) { c.Intent = r.intent(p, v) },
-		"args":               func(p string, v []byte) { c.Args = r.args(p, v) },
+		"args": func(p string, v []byte) {
+			if r.opens(p, v) {
+				c.Args = v
+			}
+		},
 		"command_kind":       func(p string, v []byte) { c.CommandKind = r.text(p, v, maxID) },
 		"correlation_id":     func(p string, v []byte) { c.CorrelationID = r.text(p, v, maxID) },
 		"trace":              func(p string, v []byte) { c.Trace = r.trace(p, v) },
@@ -157,13 +164,6 @@ func (r *envelopeReader) target(path string, value []byte) Target {
 	return TargetsOf(ids...)
 }
 
-func (r *envelopeReader) args(path string, value []byte) json.RawMessage {
-	if !r.opens(path, value) {
-		return nil
-	}
-	return json.RawMessage(value)
-}
-
 func (r *envelopeReader) trace(path string, value []byte) Trace {
 	if !r.opens(path, value) {
 		return nil
@@ -198,11 +198,8 @@ func (r *envelopeReader) trace(path string, value []byte) Trace {
 func (r *envelopeReader) instant(path string, value []byte) time.Time {
 	before := len(r.errs)
 	text := r.text(path, value, maxID)
-	if len(r.errs) > before {
-		return time.Time{}
-	}
 	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil || !rfc3339.MatchString(text) { // time.Parse also reads 2026-01-02T3:04:05,5Z
+	if len(r.errs) == before && (err != nil || !rfc3339.MatchString(text)) { // time.Parse also reads 2026-01-02T3:04:05,5Z
 		r.bad(path, "it is no time in the form of RFC 3339")
 	}
 	return t
@@ -212,24 +209,15 @@ var rfc3339 = regexp.MustCompile(`^[0-9-]{10}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]
 
 func begins(value []byte, c byte) bool { return len(value) > 0 && value[0] == c }
 
+// kinds are the types of JSON values by their first byte, except for numbers.
+var kinds = map[byte]string{'{': "an object", '[': "an array", '"': "a string", 't': "a boolean", 'f': "a boolean", 'n': "null"}
+
 // kindOf names the type of a JSON value.
 func kindOf(value []byte) string {
 	if len(value) == 0 {
 		return "nothing"
 	}
-	switch value[0] {
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case '"':
-		return "a string"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	}
-	return "a number"
+	return cmp.Or(kinds[value[0]], "a number")
 }
 
 // maxShown bounds a name of the caller's in an error, in bytes.
@@ -244,9 +232,4 @@ func brief(name string) string {
 }
 
 // join appends a name to a path.
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
+func join(path, name string) string { return strictyaml.Join(path, name) }

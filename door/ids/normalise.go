@@ -16,7 +16,7 @@ import (
 func (e *Entry) normalise(tree map[string]any) error {
 	for _, n := range e.Args.Normalise {
 		steps, _ := n.Path.steps() // Load has checked it
-		_, err := change(tree, steps, func(v any, present bool) (any, bool, error) {
+		_, _, err := change(tree, steps, func(v any, present bool) (any, bool, error) {
 			if !present {
 				if len(n.Default) == 0 {
 					return nil, false, nil
@@ -53,7 +53,7 @@ func (e *Entry) sortSets(tree map[string]any) {
 	}
 	slices.SortStableFunc(sets, func(a, b []step) int { return cmp.Compare(len(b), len(a)) })
 	for _, steps := range sets {
-		_, _ = change(tree, steps, func(v any, present bool) (any, bool, error) { return asSet(v), present, nil })
+		_, _, _ = change(tree, steps, func(v any, present bool) (any, bool, error) { return asSet(v), present, nil })
 	}
 }
 
@@ -63,25 +63,19 @@ func asSet(v any) any {
 	if !ok {
 		return v // the schema's business
 	}
-	type item struct {
-		text  string
-		value any
-	}
-	var set []item
+	byText := map[string]any{}
 	for _, value := range items {
 		text, err := write(value)
 		if err != nil {
 			return v // the canonical form of the whole will say so
 		}
-		set = append(set, item{string(text), value})
+		byText[string(text)] = value
 	}
-	slices.SortFunc(set, func(a, b item) int { return strings.Compare(a.text, b.text) })
-	set = slices.CompactFunc(set, func(a, b item) bool { return a.text == b.text })
-	sorted := make([]any, len(set))
-	for i := range set {
-		sorted[i] = set[i].value
+	set := make([]any, 0, len(byText))
+	for _, text := range sortedNames(byText) {
+		set = append(set, byText[text])
 	}
-	return sorted
+	return set
 }
 
 // apply applies one rule. It leaves a value of another type unchanged; ok is false for a

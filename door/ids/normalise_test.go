@@ -157,7 +157,7 @@ func TestPaths(t *testing.T) {
 			if !ok || err != nil {
 				t.Fatal(ok, err)
 			}
-			if _, err := change(tree, steps, func(any, bool) (any, bool, error) { return nil, false, nil }); err != nil {
+			if _, _, err := change(tree, steps, func(any, bool) (any, bool, error) { return nil, false, nil }); err != nil {
 				t.Fatal(err)
 			}
 			want, _ := argschema.Decode([]byte(c.want))

@@ -32,57 +32,47 @@ func (p Path) steps() ([]step, bool) {
 	return steps, true
 }
 
-// change replaces the values at a path, in place, by what f returns; keep false
-// removes them. f is also called for an absent member, if its parents exist. change
-// returns v, or its replacement.
-func change(v any, steps []step, f func(old any, present bool) (value any, keep bool, err error)) (any, error) {
+// change replaces the values at a path, in place where that is possible, by what f returns;
+// keep false removes them. f is also called for an absent member, if its parents exist. change
+// returns v, or its replacement, and whether to keep it.
+func change(v any, steps []step, f func(old any, present bool) (value any, keep bool, err error)) (any, bool, error) {
 	if len(steps) == 0 {
-		return v, nil
+		return f(v, true)
 	}
-	last, rest := len(steps) == 1, steps[1:]
-	switch at := steps[0]; x := v.(type) {
+	at, rest := steps[0], steps[1:]
+	switch x := v.(type) {
 	case map[string]any:
-		if at.items {
-			return v, nil
+		value, present := x[at.name]
+		if at.items || !present && len(rest) > 0 {
+			return v, true, nil
 		}
-		old, present := x[at.name]
-		if !last {
-			if !present {
-				return v, nil
-			}
-			inner, err := change(old, rest, f)
-			x[at.name] = inner
-			return v, err
-		}
-		value, keep, err := f(old, present)
-		if err != nil {
-			return v, err
+		keep, err := false, error(nil)
+		if present {
+			value, keep, err = change(value, rest, f)
+		} else {
+			value, keep, err = f(nil, false)
 		}
 		if delete(x, at.name); keep {
 			x[at.name] = value
 		}
+		return v, true, err
 	case []any:
 		if !at.items {
-			return v, nil
+			return v, true, nil
 		}
 		kept := x[:0]
 		for _, item := range x {
-			value, keep, err := item, true, error(nil)
-			if last {
-				value, keep, err = f(item, true)
-			} else {
-				value, err = change(item, rest, f)
-			}
+			value, keep, err := change(item, rest, f)
 			if err != nil {
-				return v, err
+				return v, true, err
 			}
 			if keep {
 				kept = append(kept, value)
 			}
 		}
-		return kept, nil
+		return kept, true, nil
 	}
-	return v, nil
+	return v, true, nil
 }
 
 // walk visits every member of every object in v, the outer ones first, and removes those
