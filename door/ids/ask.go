@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
+	"slices"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
@@ -21,9 +21,9 @@ import (
 // asker asks URLs what a program in Go would have functions for (IDS-XI.2). The zero value
 // is ready for use.
 type asker struct {
-	upstreams *safehttp.Transport                        // of all commands, for it has connections to keep; nil: another
-	trace     func(ctx context.Context) string           // may be nil
-	lookup    func(entity, action string) (*Entry, bool) // may be nil
+	upstreams *safehttp.Transport              // of all commands, for it has connections to keep; nil: another
+	trace     func(ctx context.Context) string // may be nil
+	commands  map[string]*Entry                // by their names; may be nil
 }
 
 // question is the JSON that is posted to step_up_url, reconcile_url and compensate_url.
@@ -64,14 +64,12 @@ var direct = &safehttp.Transport{Base: safehttp.Direct(nil)}
 
 func (a *asker) base() *safehttp.Transport { return cmp.Or(a.upstreams, direct) }
 
-// request posts JSON.
 func (a *asker) request(ctx context.Context, url string, body []byte) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json")
+	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}}
 	if a.trace != nil {
 		req.Header = door.Traced(req.Header, a.trace(ctx))
 	}
@@ -81,8 +79,6 @@ func (a *asker) request(ctx context.Context, url string, body []byte) (*http.Req
 // maxFinding is the longest finding that is read, in bytes.
 const maxFinding = 4 << 20
 
-// ask asks for a finding. Only 200 with one counts: anything else may come from whatever is
-// between, such as a login page.
 func (a *asker) ask(ctx context.Context, url string, q question) (*finding.Finding, error) {
 	body, err := json.Marshal(q)
 	if err != nil {
@@ -102,11 +98,11 @@ func (a *asker) stepUp(url string) func(context.Context, semel.Call) error {
 			Question: "step_up", Command: call.Operation, TenantID: call.Tenant, Principal: call.Principal, IdempotencyKey: call.Key,
 			CommandID: call.Attributes[semel.AttributeCommandID], CorrelationID: call.Attributes[store.AttributeCorrelationID], StepUp: call.StepUp,
 		})
-		switch {
-		case err != nil:
+		if err == nil && f.Outcome != semel.DispositionCompleted.String() {
+			err = errors.New("the outcome is " + f.Outcome)
+		}
+		if err != nil {
 			return fmt.Errorf("ids: step_up_url: %w", err)
-		case f.Outcome != semel.DispositionCompleted.String():
-			return errors.New("ids: step_up_url: the outcome is " + f.Outcome)
 		}
 		return nil
 	}
@@ -117,10 +113,9 @@ func (a *asker) reconcile(e *Entry, url string) semel.Reconciler {
 	return func(ctx context.Context, held semel.Record) (s semel.Settlement, err error) {
 		q := about("reconcile", &held)
 		q.Attempt, q.StartedAt = held.Attempt, held.StartedAt
-		for _, ef := range held.Effects {
-			if ef.State == store.EffectStarted {
-				q.EffectKey = ef.Key
-			}
+		started := slices.DeleteFunc(slices.Clone(held.Effects), func(ef store.EffectRecord) bool { return ef.State != store.EffectStarted })
+		for _, ef := range started {
+			q.EffectKey = ef.Key
 		}
 		f, err := a.ask(ctx, url, q)
 		if err != nil {
@@ -133,20 +128,17 @@ func (a *asker) reconcile(e *Entry, url string) semel.Reconciler {
 			return s, err
 		}
 		state := store.EffectRefuted
+		code, text := e.words(&shield.Response{Status: f.Status, Body: f.Body})
 		switch s.Outcome {
 		case semel.DispositionCompleted:
 			s.Result, state = semel.Result{Data: f.Body}, store.EffectConfirmed
 		case semel.DispositionRejected:
-			code, text := e.words(&shield.Response{Status: f.Status, Body: f.Body})
 			s.Failure = &store.Failure{Code: cmp.Or(code, fmt.Sprintf("status_%d", f.Status)), Message: cmp.Or(f.Message, text, "the handler refused it, as it said when it was asked")}
 		default:
-			_, text := e.words(&shield.Response{Status: f.Status, Body: f.Body})
 			s.Failure = &store.Failure{Message: cmp.Or(f.Message, text, "the handler said so when it was asked")}
 		}
-		for _, ef := range held.Effects {
-			if ef.State == store.EffectStarted {
-				s.Effects = append(s.Effects, store.EffectFinding{Name: ef.Name, State: state})
-			}
+		for _, ef := range started {
+			s.Effects = append(s.Effects, store.EffectFinding{Name: ef.Name, State: state})
 		}
 		return s, nil
 	}
@@ -157,11 +149,8 @@ func (a *asker) reconcile(e *Entry, url string) semel.Reconciler {
 func (a *asker) compensate(e *Entry, s *ShieldEntry) semel.Compensator {
 	return func(ctx context.Context, x semel.Execution, original semel.Record) (semel.Result, error) {
 		p := posting{Entry: e, url: s.CompensateURL, header: "Idempotency-Key"}
-		if a.lookup != nil {
-			entity, action, _ := strings.Cut(s.Compensation, ".")
-			if undo, ok := a.lookup(entity, action); ok {
-				p.Entry = undo
-			}
+		if undo, ok := a.commands[s.Compensation]; ok {
+			p.Entry = undo
 		}
 		q := about("compensate", &original)
 		q.Compensation, q.Outcome = s.Compensation, outcomeOf(original.Result.Data).Outcome

@@ -24,13 +24,12 @@
 //
 // # The canonical form
 //
-// It is that of RFC 8785 (IDS-VII.3): members sorted by the UTF-16 code units of their
-// names, no white space, the shortest escapes, strings as they are: Unicode is not
-// normalised, so a composed and a decomposed "é" are two texts. Numbers are written as
-// ECMAScript writes them, so 1, 1.0 and 1e0 are one number, and so are 0 and -0. A
-// number that binary64 would change keeps its exact decimal digits instead:
-// 9007199254740993 stays 9007199254740993, so that two amounts never share a key.
-// Duplicate member names, invalid UTF-8 and lone surrogates are refused.
+// It is that of RFC 8785 (IDS-VII.3): members sorted by the UTF-16 code units of their names, no
+// white space, the shortest escapes, strings as they are: Unicode is not normalised, so a
+// composed and a decomposed "é" are two texts. Numbers are written as ECMAScript writes them, so
+// 1, 1.0 and 1e0 are one number, and so are 0 and -0. A number that binary64 would change keeps
+// its exact decimal digits instead: 9007199254740993 stays 9007199254740993, so that two amounts
+// never share a key. Duplicate member names, invalid UTF-8 and lone surrogates are refused.
 //
 // # What never enters
 //

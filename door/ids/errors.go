@@ -60,11 +60,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // [semel.ErrConflict], everything else an invalid call.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*semel.Error)
-	if !ok {
-		return false
-	}
 	if e.Reason == ReasonKey {
-		return t.Code == semel.CodeConflict
+		return ok && t.Code == semel.CodeConflict
 	}
-	return t.Code == semel.CodeInvalidCall
+	return ok && t.Code == semel.CodeInvalidCall
 }

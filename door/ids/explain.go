@@ -98,11 +98,9 @@ func (e *Entry) Policy() *Policy {
 
 // String is the policy in one line.
 func (p *Policy) String() string {
-	parts := []string{string(p.Class)}
+	parts := []string{string(p.Class), "window " + p.Window.String()}
 	if p.Class == semel.ReadOnly {
-		parts = append(parts, "runs for each delivery")
-	} else {
-		parts = append(parts, "window "+p.Window.String())
+		parts[1] = "runs for each delivery"
 	}
 	if p.Late == LateRefused {
 		parts = append(parts, "refused if late")
@@ -111,11 +109,7 @@ func (p *Policy) String() string {
 		parts = append(parts, "shield "+string(s))
 	}
 	if c := p.Confirmation; c != nil {
-		text := "confirmed within " + c.TTL.String()
-		if c.StepUp != "" {
-			text += " with " + c.StepUp
-		}
-		parts = append(parts, text)
+		parts = append(parts, strings.TrimSuffix("confirmed within "+c.TTL.String()+" with "+c.StepUp, " with "))
 	}
 	return strings.Join(append(parts, "bound to "+string(p.Bound), "after a failure "+string(p.OnFailure), "evidence "+string(p.Evidence)), ", ")
 }

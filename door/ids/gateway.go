@@ -56,9 +56,8 @@ type Gateway struct {
 	asker  asker
 }
 
-// New makes a gateway on an engine, and registers the operations of the registry's
-// commands there, with that of messages. An error is all that is wrong; then none is
-// registered.
+// New makes a gateway on an engine, and registers the operations of the registry's commands
+// there, with that of messages. An error is all that is wrong; then none is registered.
 func New(engine *semel.Engine, opts Options) (*Gateway, error) {
 	if engine == nil || opts.Registry == nil {
 		return nil, errors.New("ids: a gateway needs an engine and a registry")
@@ -66,8 +65,13 @@ func New(engine *semel.Engine, opts Options) (*Gateway, error) {
 	if opts.Transport == nil {
 		opts.Transport = safehttp.Direct(nil)
 	}
+	if opts.Identify == nil {
+		opts.Identify = func(*http.Request) (Caller, error) {
+			return Caller{}, errors.New("ids: a gateway without Identify knows nobody")
+		}
+	}
 	g := &Gateway{engine: engine, opts: opts}
-	g.asker = asker{&safehttp.Transport{Base: opts.Transport}, engine.Internal().Trace, opts.Registry.Lookup}
+	g.asker = asker{&safehttp.Transport{Base: opts.Transport}, engine.Internal().Trace, opts.Registry.byName}
 	g.opts.StatusURL = strings.TrimSuffix(cmp.Or(opts.StatusURL, "/v1/commands"), "/")
 	if opts.Bindings != nil {
 		g.b = *opts.Bindings
@@ -84,7 +88,7 @@ func New(engine *semel.Engine, opts Options) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g, engine.Register(append(ops, messageOperation())...)
+	return g, engine.Register(append(ops, messageOperation)...)
 }
 
 // Declares reports whether an operation is that of a command.
@@ -95,8 +99,8 @@ func (g *Gateway) Declares(operation string) bool {
 
 // Declaration finds the declaration of the command that an operation belongs to.
 func (g *Gateway) Declaration(operation string) (*Entry, bool) {
-	entity, action, _ := strings.Cut(operation, ".")
-	return g.opts.Registry.Lookup(entity, action)
+	e, ok := g.opts.Registry.byName[operation]
+	return e, ok
 }
 
 // Execute delivers a command. A response is the answer to the caller, whether the
@@ -131,11 +135,9 @@ func (g *Gateway) serve(ctx context.Context, header http.Header, caller Caller, 
 	return r, err
 }
 
-// refusedEvent is the event of a delivery that got an error.
 func refusedEvent(err error) semel.Delivered {
-	code := codeOf(err)
-	m, _ := door.Lookup(code)
-	return semel.Delivered{Code: code, Status: m.Status, Err: err}
+	p, _ := refusalOf(err)
+	return semel.Delivered{Code: p.Code, Status: p.Status, Err: err}
 }
 
 // answer is Execute, and returns the command as it was delivered, with its ids, too.
@@ -158,25 +160,21 @@ func (g *Gateway) answer(ctx context.Context, caller Caller, c Command) (*Comman
 		first.CommandID = "cmd_" + safehttp.NewKey()
 	}
 	first.CorrelationID = cmp.Or(first.CorrelationID, first.CommandID)
-	ctx = withCaller(ctx, caller)
-	if collides {
-		r, err := g.collide(ctx, caller, d, key, wrong)
-		return first, r, err
+	ctx = context.WithValue(ctx, callerKey{}, caller)
+	var r *Response
+	switch {
+	case collides:
+		r, err = g.collide(ctx, caller, d, key, wrong)
+	case first.Trace[TraceMessageID] != "" && d.Entry.Class != semel.ReadOnly:
+		r, err = g.deliverMessage(ctx, caller, d)
+	default:
+		r, err = g.execute(ctx, caller, d)
 	}
-	r, err := g.deliver(ctx, caller, d)
 	return first, r, err
 }
 
-// deliver is the second level of deduplication, by the meaning of the command. The first
-// is by the message that it came in.
-func (g *Gateway) deliver(ctx context.Context, caller Caller, d *Derivation) (*Response, error) {
-	if d.Command.Trace[TraceMessageID] != "" && d.Entry.Class != semel.ReadOnly {
-		return g.deliverMessage(ctx, caller, d)
-	}
-	return g.execute(ctx, caller, d)
-}
-
-// execute runs the command, or finds its outcome.
+// execute runs the command, or finds its outcome: the second level of deduplication, by the
+// meaning of the command. The first is by the message that it came in.
 func (g *Gateway) execute(ctx context.Context, caller Caller, d *Derivation) (*Response, error) {
 	ans, err := g.engine.Do(ctx, d.Call(caller.Principal), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
 		if g.opts.Admit != nil {
@@ -222,34 +220,23 @@ func forbidden(why string) error { return &semel.Error{Code: semel.CodeForbidden
 // authorizeReplay asks again, for every answer that is replayed, whether the caller
 // may have it (IDS-XV.4).
 func authorizeReplay(ctx context.Context, e *Entry, rec *semel.Record) error {
-	caller, ok := callerOf(ctx)
-	if !ok || rec.ID.Tenant != caller.Tenant {
+	caller, ok := ctx.Value(callerKey{}).(Caller)
+	switch {
+	case !ok || rec.ID.Tenant != caller.Tenant:
 		return forbidden("the record is of another caller")
+	case e.Binding.Principal == BindEffectiveActor && !owns(&caller, rec) && !e.MayAct(caller.Rights):
+		return forbidden("the caller may not act for effective_actor_id")
 	}
-	if e.Binding.Principal != BindEffectiveActor || owns(&caller, rec) || e.MayAct(caller.Rights) {
-		return nil
-	}
-	return forbidden("the caller may not act for effective_actor_id")
+	return nil
 }
 
 // owns reports whether a record is the caller's own.
 func owns(caller *Caller, rec *semel.Record) bool {
-	if rec.ID.Tenant != caller.Tenant || rec.ID.Principal != "" {
-		return rec.ID.Tenant == caller.Tenant && rec.ID.Principal == caller.Principal
-	}
-	return rec.Attributes["effective_actor_id"] == caller.Principal
+	return rec.ID.Tenant == caller.Tenant && cmp.Or(rec.ID.Principal, rec.Attributes["effective_actor_id"]) == caller.Principal
 }
 
+// callerKey has the [Caller] in the context of a delivery.
 type callerKey struct{}
-
-func withCaller(ctx context.Context, c Caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, c)
-}
-
-func callerOf(ctx context.Context) (Caller, bool) {
-	c, ok := ctx.Value(callerKey{}).(Caller)
-	return c, ok
-}
 
 // Status returns the state of a command by the StatusID of its responses. A caller that
 // doesn't own it needs the right to read it. All others, and all callers if there is no
@@ -259,7 +246,14 @@ func (g *Gateway) Status(ctx context.Context, caller Caller, statusID string) (*
 	if err != nil {
 		return nil, err
 	}
-	r, err := g.told(caller, e, rec, decisionOf(rec))
+	decision := semel.InFlight // what a duplicate would get
+	switch {
+	case rec.State.Terminal():
+		decision = semel.Replay
+	case rec.Held:
+		decision = semel.Held
+	}
+	r, err := g.told(caller, e, rec, decision)
 	if err == nil && r.Status == StatusProcessing {
 		r.Status = StatusInProgress
 	}
@@ -268,8 +262,7 @@ func (g *Gateway) Status(ctx context.Context, caller Caller, statusID string) (*
 
 // told is a response about a record outside of a delivery.
 func (g *Gateway) told(caller Caller, e *Entry, rec *semel.Record, decision semel.Decision) (*Response, error) {
-	c := commandOf(rec)
-	r, err := g.respond(caller, e, &c, &semel.Answer{Decision: decision, Record: rec}, nil)
+	r, err := g.respond(caller, e, &Command{}, &semel.Answer{Decision: decision, Record: rec}, nil)
 	if err == nil {
 		r.Decision = ""
 	}
@@ -294,13 +287,12 @@ func (g *Gateway) Compensate(ctx context.Context, caller Caller, statusID, reaso
 	if s == nil {
 		return nil, &semel.Error{Code: semel.CodeUnsupported, Message: "the command declares no compensation"}
 	}
-	entity, action, _ := strings.Cut(s.Compensation, ".")
-	undo, ok := g.opts.Registry.Lookup(entity, action)
+	undo, ok := g.opts.Registry.byName[s.Compensation]
 	theirs := owns(&caller, rec) || e.MayAct(caller.Rights)
 	if !ok || !undo.MayExecute(caller.Rights) || !theirs && len(undo.Rights.Execute) == 0 {
 		return nil, forbidden("the caller may not execute " + s.Compensation)
 	}
-	after, err := g.engine.Compensate(withCaller(ctx, caller), rec.ID, caller.Principal, reason)
+	after, err := g.engine.Compensate(context.WithValue(ctx, callerKey{}, caller), rec.ID, caller.Principal, reason)
 	if err != nil {
 		return nil, err
 	}
@@ -310,8 +302,7 @@ func (g *Gateway) Compensate(ctx context.Context, caller Caller, statusID, reaso
 // visible finds a record that the caller may know of.
 func (g *Gateway) visible(ctx context.Context, caller Caller, statusID string) (*semel.Record, *Entry, error) {
 	id, err := store.DecodeID(statusID)
-	entity, action, _ := strings.Cut(id.Operation, ".")
-	e, ok := g.opts.Registry.Lookup(entity, action)
+	e, ok := g.opts.Registry.byName[id.Operation]
 	if err != nil || !ok || id.Tenant != caller.Tenant {
 		return nil, nil, semel.ErrNotFound
 	}
@@ -326,17 +317,6 @@ func (g *Gateway) visible(ctx context.Context, caller Caller, statusID string) (
 	return &rec, e, nil
 }
 
-// decisionOf is what a duplicate would get.
-func decisionOf(rec *semel.Record) semel.Decision {
-	switch {
-	case rec.State.Terminal():
-		return semel.Replay
-	case rec.Held:
-		return semel.Held
-	}
-	return semel.InFlight
-}
-
 // decisionBy is the decision that refuses a delivery by a code; empty if there is none.
 func decisionBy(code semel.Code) semel.Decision {
 	for _, d := range semel.Decisions() {
@@ -345,13 +325,4 @@ func decisionBy(code semel.Code) semel.Decision {
 		}
 	}
 	return ""
-}
-
-// commandOf is what a record tells of its command.
-func commandOf(rec *semel.Record) Command {
-	entity, action, _ := strings.Cut(rec.ID.Operation, ".")
-	return Command{
-		CommandID: rec.Attributes[semel.AttributeCommandID], CorrelationID: rec.Attributes[store.AttributeCorrelationID],
-		TenantID: rec.ID.Tenant, Intent: Intent{Entity: entity, Action: action},
-	}
 }

@@ -39,15 +39,16 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id, action, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
-	var serve func(Caller, http.ResponseWriter, *http.Request, string) (*Response, error)
+	var serve func(Caller) (*Response, error)
 	methods := []string{http.MethodPost}
 	switch {
 	case id == "" && action == "":
-		serve = g.serveCommand
+		serve = func(c Caller) (*Response, error) { return g.serveCommand(c, w, r) }
 	case action == "":
-		serve, methods = g.serveStatus, []string{http.MethodGet, http.MethodHead}
+		methods = []string{http.MethodGet, http.MethodHead}
+		serve = func(c Caller) (*Response, error) { return g.Status(r.Context(), c, id) }
 	case action == "compensate":
-		serve = g.serveCompensate
+		serve = func(c Caller) (*Response, error) { return g.serveCompensate(c, w, r, id) }
 	default:
 		g.refuse(w, semel.ErrNotFound)
 		return
@@ -57,7 +58,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problemOf(door.CodeMethodNotAllowed, "Use "+methods[0]+" here."))
 		return
 	}
-	caller, err := g.identify(r)
+	caller, err := g.opts.Identify(r)
 	if err != nil {
 		door.Tell(r.Context(), g.engine.Internal(), Name, r.Header, func(context.Context) (semel.Delivered, bool) {
 			e := refusedEvent(&semel.Error{Code: door.CodeUnauthorized})
@@ -68,7 +69,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problemOf(door.CodeUnauthorized, "The server does not know who is calling."))
 		return
 	}
-	resp, err := serve(caller, w, r, id)
+	resp, err := serve(caller)
 	if err != nil {
 		g.refuse(w, err)
 		return
@@ -80,26 +81,15 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.write(w, status, resp)
 }
 
-func (g *Gateway) identify(r *http.Request) (Caller, error) {
-	if g.opts.Identify == nil {
-		return Caller{}, errors.New("ids: a gateway without Identify knows nobody")
-	}
-	return g.opts.Identify(r)
-}
-
 // path is the path of StatusURL, which may be a full URL.
 func (g *Gateway) path() string {
 	if _, after, ok := strings.Cut(g.opts.StatusURL, "://"); ok {
-		_, path, found := strings.Cut(after, "/")
-		if !found {
-			return ""
-		}
-		return "/" + path
+		return after[strings.Index(after+"/", "/"):]
 	}
 	return g.opts.StatusURL
 }
 
-func (g *Gateway) serveCommand(caller Caller, w http.ResponseWriter, r *http.Request, _ string) (*Response, error) {
+func (g *Gateway) serveCommand(caller Caller, w http.ResponseWriter, r *http.Request) (*Response, error) {
 	return g.serve(r.Context(), r.Header, caller, func() (Command, error) {
 		text, err := readBody(w, r)
 		if err != nil {
@@ -109,16 +99,8 @@ func (g *Gateway) serveCommand(caller Caller, w http.ResponseWriter, r *http.Req
 	})
 }
 
-func (g *Gateway) serveStatus(caller Caller, _ http.ResponseWriter, r *http.Request, id string) (*Response, error) {
-	return g.Status(r.Context(), caller, id)
-}
-
 func (g *Gateway) serveCompensate(caller Caller, w http.ResponseWriter, r *http.Request, id string) (*Response, error) {
-	text, err := readBody(w, r)
-	if err != nil {
-		return nil, err
-	}
-	reason, err := parseReason(text)
+	reason, err := readReason(w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -130,21 +112,17 @@ func (r *Response) unended() bool {
 	return r.Status == StatusProcessing || r.Status == StatusInProgress
 }
 
-// httpStatus is the status of HTTP for a response.
+// httpStatuses are the statuses of HTTP that aren't 200.
+var httpStatuses = map[Status]int{
+	StatusProcessing: http.StatusAccepted, StatusInProgress: http.StatusAccepted, StatusFailed: http.StatusInternalServerError,
+	StatusRejected: http.StatusUnprocessableEntity, StatusUnconfirmed: http.StatusPreconditionRequired,
+}
+
 func (r *Response) httpStatus() int {
-	switch {
-	case r.unended():
-		return http.StatusAccepted
-	case r.Status == StatusRejected:
-		return http.StatusUnprocessableEntity
-	case r.Status == StatusUnconfirmed:
-		return http.StatusPreconditionRequired
-	case r.Reason == string(semel.CodeAborted) || r.Reason == "abandoned":
+	if r.Status == StatusFailed && (r.Reason == string(semel.CodeAborted) || r.Reason == "abandoned") {
 		return http.StatusServiceUnavailable
-	case r.Status == StatusFailed:
-		return http.StatusInternalServerError
 	}
-	return http.StatusOK
+	return cmp.Or(httpStatuses[r.Status], http.StatusOK)
 }
 
 // write writes a response. All deliveries of a command get the same bytes, except for
@@ -171,23 +149,30 @@ type commandProblem struct {
 	Errors []*Error `json:"errors,omitempty"`
 }
 
-// codeOf is the code of a refusal because of an error.
-func codeOf(err error) semel.Code {
+// refusalOf explains an error to the caller, and says when to deliver again if the error does.
+func refusalOf(err error) (p *commandProblem, retry time.Duration) {
 	wrong := envelopeErrors(err)
 	e, ours := errors.AsType[*semel.Error](err)
 	switch {
 	case errors.Is(err, errTooLarge):
-		return door.CodeTooLarge
+		p = problemOf(door.CodeTooLarge, "Nothing was executed: "+err.Error()+".")
 	case errors.Is(err, errMedia):
-		return door.CodeUnsupportedMedia
-	case len(wrong) > 0 && wrong[0].Reason == ReasonCommand:
-		return semel.CodeUnknownOperation
+		p = problemOf(door.CodeUnsupportedMedia, "Nothing was executed: "+err.Error()+".")
 	case len(wrong) > 0:
-		return semel.CodeInvalidCall
-	case ours:
-		return e.Code
+		code, title := semel.CodeInvalidCall, "Invalid envelope"
+		if wrong[0].Reason == ReasonCommand {
+			code, title = semel.CodeUnknownOperation, "Unknown command"
+		}
+		p = problemOf(code, "Nothing was executed: "+wrong[0].Error()+".")
+		p.Title, p.Errors = title, wrong
+	case !ours:
+		p = problemOf(door.CodeInternal, "The command could not be answered. Deliver it again: it is executed once at most.")
+	case e.Code == semel.CodeNotFound:
+		p = problemOf(e.Code, "There is no such command, or it is of another caller.")
+	default:
+		p, retry = problemOf(e.Code, e.Message), e.RetryAfter
 	}
-	return door.CodeInternal
+	return p, retry
 }
 
 // refuse writes an error as a problem. Nothing was executed, unless the problem says so.
@@ -195,25 +180,7 @@ func (g *Gateway) refuse(w http.ResponseWriter, err error) {
 	if errors.Is(err, body.ErrRefused) {
 		return
 	}
-	p := problemOf(codeOf(err), "")
-	p.Errors = envelopeErrors(err)
-	e, ours := errors.AsType[*semel.Error](err)
-	var retry time.Duration
-	switch {
-	case p.Code == door.CodeTooLarge || p.Code == door.CodeUnsupportedMedia:
-		p.Detail = "Nothing was executed: " + err.Error() + "."
-	case len(p.Errors) > 0:
-		p.Title, p.Detail = "Invalid envelope", "Nothing was executed: "+p.Errors[0].Error()+"."
-		if p.Code == semel.CodeUnknownOperation {
-			p.Title = "Unknown command"
-		}
-	case !ours:
-		p.Detail = "The command could not be answered. Deliver it again: it is executed once at most."
-	case e.Code == semel.CodeNotFound:
-		p.Detail = "There is no such command, or it is of another caller."
-	default:
-		p.Detail, retry = cmp.Or(e.Message, p.Detail), e.RetryAfter
-	}
+	p, retry := refusalOf(err)
 	if p.Status == http.StatusServiceUnavailable || retry > 0 {
 		p.RetryAfter = problem.RetryAfter(w.Header(), retry)
 	}
@@ -229,18 +196,15 @@ func problemOf(code semel.Code, detail string) *commandProblem {
 }
 
 // envelopeErrors takes a joined error apart.
-func envelopeErrors(err error) []*Error {
+func envelopeErrors(err error) (list []*Error) {
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		var list []*Error
 		for _, one := range many.Unwrap() {
 			list = append(list, envelopeErrors(one)...)
 		}
-		return list
+	} else if e, ok := errors.AsType[*Error](err); ok {
+		list = append(list, e)
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
-		return []*Error{e}
-	}
-	return nil
+	return list
 }
 
 func writeProblem(w http.ResponseWriter, p *commandProblem) {

@@ -2,6 +2,7 @@ package ids
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"mime"
 	"net/http"
@@ -12,17 +13,17 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// parseReason reads the body of a request to undo, as strictly as an envelope.
-func parseReason(body []byte) (reason string, err error) {
-	if len(bytes.TrimSpace(body)) == 0 {
-		return "", nil
+// readReason reads the body of a request to undo, as strictly as an envelope.
+func readReason(w http.ResponseWriter, req *http.Request) (reason string, err error) {
+	text, err := readBody(w, req)
+	if err != nil || len(bytes.TrimSpace(text)) == 0 {
+		return "", err
 	}
-	body, err = canon.Canonicalize(body, canon.Exact)
-	if err != nil {
+	if text, err = canon.Canonicalize(text, canon.Exact); err != nil {
 		return "", &Error{Reason: ReasonEnvelope, Message: "no strict JSON", Err: err}
 	}
 	r := &envelopeReader{}
-	r.object("", body, members{"reason": func(p string, v []byte) {
+	r.object("", text, members{"reason": func(p string, v []byte) {
 		if string(v) != `""` {
 			reason = r.text(p, v, maxReason)
 		}
@@ -46,16 +47,13 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, errMedia
 	}
 	text, err := body.Read(w, r, MaxEnvelope)
-	if errors.Is(err, body.ErrTooLong) {
+	switch {
+	case errors.Is(err, body.ErrTooLong):
 		return nil, errTooLarge
-	}
-	if errors.Is(err, body.ErrRefused) {
-		return nil, err
-	}
-	if err != nil {
+	case err != nil && !errors.Is(err, body.ErrRefused):
 		return nil, &Error{Reason: ReasonEnvelope, Message: "the body broke off; send all of it again"}
 	}
-	return text, nil
+	return text, err
 }
 
 // isJSON reports whether the header says that the body is JSON in UTF-8. Forms of web
@@ -64,11 +62,7 @@ func isJSON(h http.Header) bool {
 	if body.CodingOf(h) != body.Plain {
 		return false
 	}
-	given := h.Get("Content-Type")
-	if given == "" {
-		return true
-	}
-	media, params, err := mime.ParseMediaType(given)
+	media, params, err := mime.ParseMediaType(cmp.Or(h.Get("Content-Type"), "application/json"))
 	if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
 		return false
 	}

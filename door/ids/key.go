@@ -15,8 +15,7 @@ import (
 // inputs, and changes with them.
 const KeyVersion = "ids1:"
 
-// callerVersion begins the keys that callers choose, so that they can't equal a derived
-// key.
+// callerVersion begins the keys that callers choose, so that they can't equal a derived key.
 const callerVersion = "caller:"
 
 // Derivation is what follows from an envelope and its declaration.
@@ -61,10 +60,9 @@ func (r *Registry) Derive(c Command) (*Derivation, error) {
 	return derive(c, e)
 }
 
-// Derive derives the key of a command without a registry: nothing is normalised,
-// arguments with the names of ephemeral values are stripped at any depth, and the
-// principal is effective_actor_id, if there is one. To execute commands you need a
-// [Registry].
+// Derive derives the key of a command without a registry: nothing is normalised, arguments with
+// the names of ephemeral values are stripped at any depth, and the principal is
+// effective_actor_id, if there is one. To execute commands you need a [Registry].
 func Derive(c Command) (*Derivation, error) { return derive(c, nil) }
 
 func derive(c Command, e *Entry) (*Derivation, error) {
@@ -79,10 +77,10 @@ func derive(c Command, e *Entry) (*Derivation, error) {
 		d.Command.CommandKind = e.CommandKind
 	}
 	args, err := d.args()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = d.digest(args)
 	}
-	if err := d.digest(args); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return d, d.supplied()
@@ -160,8 +158,7 @@ func (d *Derivation) supplied() error {
 	return &Error{Reason: ReasonKey, Path: "idempotency_key", Message: "it is not the key of this envelope"}
 }
 
-// account lists the members of the envelope that are in the key, and why the others
-// aren't.
+// account lists the members of the envelope that are in the key, and why the others aren't.
 func (d *Derivation) account() {
 	c := &d.Command
 	d.Entered = append(d.Entered, "tenant_id", d.PrincipalMember, "intent.entity", "intent.action")
@@ -178,9 +175,7 @@ func (d *Derivation) account() {
 		}
 	}
 	leave(c.CommandID != "", "command_id", "names the delivery's command, and another delivery may have another")
-	if d.PrincipalMember == "effective_actor_id" {
-		leave(c.ActorID != "", "actor_id", "the command is bound to effective_actor_id")
-	}
+	leave(c.ActorID != "" && d.PrincipalMember != "actor_id", "actor_id", "the command is bound to effective_actor_id")
 	leave(c.CorrelationID != "", "correlation_id", "ties the delivery to a conversation")
 	leave(len(c.Trace) > 0, "trace", "says how this delivery came")
 	leave(!c.SentAt.IsZero(), "sent_at", "is a time, and says only whether the delivery is late")

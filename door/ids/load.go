@@ -69,7 +69,6 @@ func newReport(opts LoadOptions) *strictyaml.Report {
 	return strictyaml.NewReport(cmp.Or(opts.File, "registry"))
 }
 
-// checked returns the registry if no problem was reported.
 func (reg *Registry) checked(problems Problems) (*Registry, error) {
 	if len(problems) > 0 {
 		return nil, problems
@@ -81,31 +80,25 @@ func (reg *Registry) checked(problems Problems) (*Registry, error) {
 	return reg, nil
 }
 
-// fill fills in the defaults of a declaration.
 func (e *Entry) fill() {
-	mutates := e.mutates()
-	e.Mutates = &mutates
-	if mutates {
+	if e.Mutates = new(e.mutates()); *e.Mutates {
 		e.Class = cmp.Or(e.Class, semel.Strict) // IDS-VI.2
 	}
 	e.Class = cmp.Or(e.Class, semel.ReadOnly)
-	if e.Window == 0 && e.Class != semel.Windowed {
-		e.Window = Duration(semel.DefaultWindow)
+	if e.Class != semel.Windowed {
 		if e.Financial {
-			e.Window = Duration(semel.DefaultFinancialWindow)
+			e.Window = cmp.Or(e.Window, Duration(semel.DefaultFinancialWindow))
 		}
+		e.Window = cmp.Or(e.Window, Duration(semel.DefaultWindow))
 	}
-	if e.Late == "" && e.mutates() && (e.Financial || e.Critical) {
-		e.Late = LateRefused
+	if e.Financial || e.Critical {
+		if *e.Mutates {
+			e.Late = cmp.Or(e.Late, LateRefused)
+		}
+		e.Evidence = cmp.Or(e.Evidence, semel.EvidenceDurable) // IDS-XII.6
 	}
-	e.Late = cmp.Or(e.Late, LateRuns)
-	if e.Archive == nil {
-		e.Archive = new(e.Financial)
-	}
-	if e.Evidence == "" && (e.Financial || e.Critical) {
-		e.Evidence = semel.EvidenceDurable // IDS-XII.6
-	}
-	e.Evidence = cmp.Or(e.Evidence, semel.EvidenceDecisions)
+	e.Late, e.Evidence = cmp.Or(e.Late, LateRuns), cmp.Or(e.Evidence, semel.EvidenceDecisions)
+	e.Archive = cmp.Or(e.Archive, new(e.Financial))
 	e.Binding.Principal = cmp.Or(e.Binding.Principal, BindActor)
 	e.OnFailure = cmp.Or(e.OnFailure, semel.ReplayFailure)
 	e.OnAbandoned = cmp.Or(e.OnAbandoned, semel.HoldAbandoned)
@@ -121,10 +114,8 @@ func (e *Entry) fill() {
 		c.TTL = cmp.Or(c.TTL, Duration(semel.MaxConfirmationTTL))
 		c.MaxTries = cmp.Or(c.MaxTries, semel.DefaultConfirmationMaxTries)
 	}
-	for i := range e.Shields {
-		if s := &e.Shields[i]; s.Strategy == semel.ShieldProviderKey {
-			s.Header = cmp.Or(s.Header, "Idempotency-Key")
-		}
+	if s := e.shield(semel.ShieldProviderKey); s != nil {
+		s.Header = cmp.Or(s.Header, "Idempotency-Key")
 	}
 }
 

@@ -21,10 +21,8 @@ const messageWindow = 7 * 24 * time.Hour
 
 // messageOperation: an abandoned message may be worked on again, because its command is
 // deduplicated by its meaning.
-func messageOperation() semel.Operation {
-	return semel.Operation{
-		Name: MessageOperation, Window: messageWindow, OnAbandoned: semel.RetryAbandoned, OnFailure: semel.RetryFailure,
-	}
+var messageOperation = semel.Operation{
+	Name: MessageOperation, Window: messageWindow, OnAbandoned: semel.RetryAbandoned, OnFailure: semel.RetryFailure,
 }
 
 // messageKey names a message: an id is unique for one number only. With the length no
@@ -62,10 +60,8 @@ func (g *Gateway) deliverMessage(ctx context.Context, caller Caller, d *Derivati
 	switch {
 	case failed != nil:
 		return nil, failed
-	case ans.Decision == semel.Execute && err == nil:
-		return r, nil
 	case ans.Decision == semel.Execute && r != nil:
-		return r, nil // the command has its answer; only that the message has one is not recorded
+		return r, nil // the command has its answer, even if it isn't recorded that the message has one
 	case ans.Decision == semel.Conflict:
 		return conflict(c, &ans, "the message brought another command before"), nil
 	case err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeInFlight}):

@@ -87,8 +87,7 @@ func hide(v any, steps []step) (shown any, hidden bool) {
 // needs all declared rights; if none is declared, everybody may.
 func (e *Entry) MayExecute(rights []string) bool { return hasAll(rights, e.Rights.Execute) }
 
-// MayRead reports whether a caller with these rights may see the outcome; as for
-// MayExecute.
+// MayRead reports whether a caller with these rights may see the outcome; as for MayExecute.
 func (e *Entry) MayRead(rights []string) bool { return hasAll(rights, e.Rights.Read) }
 
 // MayAct reports whether a caller with these rights may act for another.

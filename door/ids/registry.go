@@ -270,7 +270,6 @@ func (e *Entry) Name() string { return e.Entity + "." + e.Action }
 // mutates is Mutates with its default.
 func (e *Entry) mutates() bool { return e.Mutates == nil || *e.Mutates }
 
-// shield finds a strategy.
 func (e *Entry) shield(s semel.Shield) *ShieldEntry {
 	i := slices.IndexFunc(e.Shields, func(x ShieldEntry) bool { return x.Strategy == s })
 	if i < 0 {

@@ -1,6 +1,7 @@
 package ids
 
 import (
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -50,8 +51,7 @@ const (
 // Response is the answer to a delivery. It is the same for every delivery of a
 // command, except for the decision and for members that a reader may not see (IDS-IX.4).
 type Response struct {
-	// Type is the type of evidence that the answer corresponds to, such as
-	// "execution.executed".
+	// Type is the type of evidence that the answer corresponds to, such as "execution.executed".
 	Type   evidence.Type `json:"type"`
 	Status Status        `json:"status"`
 	// Decision says what this delivery got; empty if there was no delivery.
@@ -74,8 +74,7 @@ type Response struct {
 	OutcomeRef string `json:"outcome_ref,omitempty"`
 	// Redacted says that this reader is not shown all of it (IDS-XV.4).
 	Redacted bool `json:"redacted,omitempty"`
-	// StatusID names the command in questions about its state, and StatusURL is
-	// where to ask.
+	// StatusID names the command in questions about its state, and StatusURL is where to ask.
 	StatusID  string `json:"status_id,omitempty"`
 	StatusURL string `json:"status_url,omitempty"`
 	// Confirmation is what confirms the command. It has a token once, which is good
@@ -168,8 +167,14 @@ func (g *Gateway) respond(caller Caller, e *Entry, c *Command, ans *semel.Answer
 		CommandID: c.CommandID, CorrelationID: c.CorrelationID, Command: rec.ID.Operation,
 		StatusID: rec.ID.Encode(), RetryAfter: ans.RetryAfter, told: door.EventOf(ans),
 	}
+	if id := rec.Attributes[semel.AttributeCommandID]; id != "" || c.CommandID == "" {
+		r.CommandID, r.CorrelationID = id, rec.Attributes[store.AttributeCorrelationID]
+	}
 	if e.Class == semel.ReadOnly {
-		return g.unrecorded(caller, e, r, rec, err)
+		if r.StatusID = ""; err != nil && rec.State != semel.Failed { // there is nothing to ask for
+			return nil, err
+		}
+		return r.ended(caller, e, rec), nil
 	}
 	r.StatusURL = g.opts.StatusURL + "/" + r.StatusID
 	r.identify(rec)
@@ -196,27 +201,10 @@ func (g *Gateway) respond(caller Caller, e *Entry, c *Command, ans *semel.Answer
 	if ans.Decision == semel.Replay {
 		r.Decision = DuplicateReplayed
 	}
-	r.end(rec)
-	r.show(caller, e, rec)
-	return r, nil
+	return r.ended(caller, e, rec), nil
 }
 
-// unrecorded is the response to a command that changes nothing.
-func (g *Gateway) unrecorded(caller Caller, e *Entry, r *Response, rec *semel.Record, err error) (*Response, error) {
-	r.StatusID = "" // there is nothing to ask for
-	if err != nil && rec.State != semel.Failed {
-		return nil, err
-	}
-	r.end(rec)
-	r.show(caller, e, rec)
-	return r, nil
-}
-
-// identify shows the dedup record.
 func (r *Response) identify(rec *semel.Record) {
-	if id := rec.Attributes[semel.AttributeCommandID]; id != "" {
-		r.CommandID, r.CorrelationID = id, rec.Attributes[store.AttributeCorrelationID]
-	}
 	r.IdempotencyKey = rec.ID.Key
 	r.CreatedAt, r.UpdatedAt, r.TTLExpiresAt = rec.CreatedAt, rec.UpdatedAt, rec.ExpiresAt
 	if r.TTLExpiresAt == 0 {
@@ -227,35 +215,33 @@ func (r *Response) identify(rec *semel.Record) {
 	}
 }
 
-// end says how the command ended.
-func (r *Response) end(rec *semel.Record) {
-	switch rec.Disposition {
-	case semel.DispositionCompleted:
-		r.Type, r.Status = evidence.TypeExecuted, StatusExecuted
-	case semel.DispositionRejected:
-		r.Type, r.Status, r.Reason = evidence.TypeRejected, StatusRejected, evidence.ReasonRejected
-	case semel.DispositionFailed:
-		r.Type, r.Status, r.Reason = evidence.TypeFailed, StatusFailed, "failed"
-	case semel.DispositionAborted:
-		r.Type, r.Status, r.Reason = evidence.TypeAborted, StatusFailed, string(semel.CodeAborted)
-	case semel.DispositionAbandoned:
-		r.Type, r.Status, r.Reason = evidence.TypeAbandoned, StatusFailed, "abandoned"
-	}
+// endings are the ways in which a command ends.
+var endings = map[store.Disposition]Response{
+	semel.DispositionCompleted: {Type: evidence.TypeExecuted, Status: StatusExecuted},
+	semel.DispositionRejected:  {Type: evidence.TypeRejected, Status: StatusRejected, Reason: evidence.ReasonRejected},
+	semel.DispositionFailed:    {Type: evidence.TypeFailed, Status: StatusFailed, Reason: "failed"},
+	semel.DispositionAborted:   {Type: evidence.TypeAborted, Status: StatusFailed, Reason: string(semel.CodeAborted)},
+	semel.DispositionAbandoned: {Type: evidence.TypeAbandoned, Status: StatusFailed, Reason: "abandoned"},
+}
+
+// ended says how the command ended, and shows the caller what they may see.
+func (r *Response) ended(caller Caller, e *Entry, rec *semel.Record) *Response {
+	how := endings[rec.Disposition]
+	r.Type, r.Status, r.Reason = how.Type, how.Status, how.Reason
 	if rec.Settled != nil && rec.State.Terminal() {
 		r.Type = evidence.TypeSettled
 	}
 	if f := rec.Failure; f != nil && rec.State == semel.Failed {
-		if f.Code != "" {
-			r.Reason = f.Code
-		}
-		r.Detail = f.Message
+		r.Reason, r.Detail = cmp.Or(f.Code, r.Reason), f.Message
 	}
-	if rec.Failure != nil && rec.Failure.Code == string(semel.CodeConfirmationRequired) {
+	if f := rec.Failure; f != nil && f.Code == string(semel.CodeConfirmationRequired) {
 		r.Type, r.Status = evidence.TypeConfirmationRequested, StatusUnconfirmed
 	}
 	if comp := rec.Compensation; comp != nil && comp.State == store.CompensationDone {
 		r.Status, r.Compensation = StatusCompensated, comp.ID(rec.ID.Tenant).Encode()
 	}
+	r.show(caller, e, rec)
+	return r
 }
 
 // show adds the outcome, as far as the caller may see it now, whatever the caller of

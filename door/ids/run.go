@@ -26,44 +26,29 @@ func (g *Gateway) run(ctx context.Context, x semel.Execution, d *Derivation) (se
 		res, err := g.b.Handlers[h.Func](ctx, x, d)
 		return res, semel.Failure(err)
 	}
-	body, err := upstreamBody(d)
+	// An upstream gets the envelope normalised, with its key, and without secrets.
+	c := d.Command
+	c.IdempotencyKey, c.ConfirmationToken, c.StepUp = d.Key, "", ""
+	body, err := json.Marshal(c)
 	if err != nil {
 		return semel.Result{}, semel.Aborted(err)
 	}
 	if s := d.Entry.shield(semel.ShieldOutbox); s != nil {
-		return queued(x, s, body)
+		// The message exists if and only if the command is recorded as executed (IDS-XI.S2).
+		const name = "command"
+		if err := semel.Send(x, semel.Message{Name: name, Destination: s.Destination, ContentType: "application/json", Payload: body}); err != nil {
+			return semel.Result{}, semel.Aborted(err)
+		}
+		return Done("", map[string]string{"message": name, "destination": s.Destination})
 	}
-	return g.post(ctx, x, d, body)
-}
-
-// upstreamBody is the envelope as an upstream gets it: normalised, with its key, and
-// without secrets.
-func upstreamBody(d *Derivation) ([]byte, error) {
-	c := d.Command
-	c.IdempotencyKey, c.ConfirmationToken, c.StepUp = d.Key, "", ""
-	return json.Marshal(c)
-}
-
-// queued sends the command as a message, which exists if and only if the command is
-// recorded as executed (IDS-XI.S2).
-func queued(x semel.Execution, s *ShieldEntry, body []byte) (semel.Result, error) {
-	const name = "command"
-	if err := semel.Send(x, semel.Message{Name: name, Destination: s.Destination, ContentType: "application/json", Payload: body}); err != nil {
-		return semel.Result{}, semel.Aborted(err)
-	}
-	return Done("", map[string]string{"message": name, "destination": s.Destination})
-}
-
-// post sends the command to its upstream, as an effect in the ledger.
-func (g *Gateway) post(ctx context.Context, x semel.Execution, d *Derivation, body []byte) (semel.Result, error) {
-	p := posting{Entry: d.Entry, url: d.Entry.Handler.URL, body: body}
+	p := posting{Entry: d.Entry, url: h.URL, body: body}
 	if s := d.Entry.shield(semel.ShieldProviderKey); s != nil {
 		p.header = s.Header
 	}
 	return p.send(ctx, x, &g.asker)
 }
 
-// posting is a request that does the work of an attempt.
+// posting is a request that does the work of an attempt, as an effect in the ledger.
 type posting struct {
 	*Entry // the declaration of the attempt's command
 	url    string
@@ -83,10 +68,8 @@ func (p *posting) send(ctx context.Context, x semel.Execution, a *asker) (semel.
 		client.Provider.Name, client.Provider.Header = p.Name(), p.header
 	}
 	effect := upstreamEffect
-	for _, s := range p.Shields {
-		if len(s.Effects) > 0 && effect == upstreamEffect {
-			effect = s.Effects[0]
-		}
+	if i := slices.IndexFunc(p.Shields, func(s ShieldEntry) bool { return len(s.Effects) > 0 }); i >= 0 {
+		effect = p.Shields[i].Effects[0]
 	}
 	if a, ok := x.(*semel.Attempt); ok && a.Record().Policy.Retry && !a.Record().Policy.Ledger {
 		x = unledgered{a}
@@ -96,8 +79,7 @@ func (p *posting) send(ctx context.Context, x semel.Execution, a *asker) (semel.
 		return semel.Result{}, err
 	}
 	if resp.Truncated {
-		// A part of an outcome is none, and can't be redacted.
-		return semel.Result{Tombstone: true}, nil
+		return semel.Result{Tombstone: true}, nil // a part of an outcome is none, and can't be redacted
 	}
 	return semel.Result{Data: resp.Body}, nil
 }
