@@ -13,7 +13,7 @@ import (
 // nothing any more: the calls on it are stuck, and all others have the other one.
 func BenchmarkStalledConnection(b *testing.B) {
 	n := newNetwork(b, pgtest.Shared(b))
-	s := mustOpen(b, n.url(pgtest.Shared(b).Database(b)), &Options{Migrate: true})
+	s := mustOpen(b, n.url(pgtest.Shared(b).Database(b)), &Options{Migrate: true, answer: answerLimit})
 	b.Cleanup(func() { mustClose(b, s) })
 	storetest.BenchStall(b, s, storetest.Stall{Begin: func() (end func()) {
 		var cut atomic.Bool
