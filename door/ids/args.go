@@ -57,7 +57,7 @@ func (d *Derivation) checkText() error {
 		}
 	}
 	texts := append([]string{c.TenantID, d.Principal, c.Intent.Entity, c.Intent.Action, c.CommandKind}, c.Intent.Target.ids...)
-	if !utf8.ValidString(strings.Join(texts, " ")) {
+	if slices.ContainsFunc(texts, func(s string) bool { return !utf8.ValidString(s) }) {
 		return &Error{Reason: ReasonEnvelope, Message: "a member is not valid UTF-8"}
 	}
 	return nil
