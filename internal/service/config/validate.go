@@ -151,7 +151,7 @@ func (v *validator) archive() {
 	if v.c.Archive.Dir == "" {
 		v.Add("archive.dir", "dir is empty", "name a directory, such as ./semel-archive")
 	}
-	if v.c.Archive.In == "store" && !strings.HasPrefix(v.c.Store.URL, "postgres") {
+	if url := v.c.Store.URL; v.c.Archive.In == "store" && !strings.HasPrefix(url, "postgres:") && !strings.HasPrefix(url, "postgresql:") {
 		v.bad("archive.in", "write files, or use a postgres:// store", "only PostgreSQL has a table for the archive")
 	}
 }
