@@ -42,10 +42,11 @@ func OnLoopback(ctx context.Context) bool {
 	return false
 }
 
-// Loopback reports whether a host can only be this machine: an address of it, or localhost.
+// Loopback reports whether a host can only be this machine: an address of it, or localhost
+// in lower-case letters.
 func Loopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && addr.Unmap().IsLoopback()
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
 // Forwarded reports whether a proxy says that it has passed the request on for somebody

@@ -40,7 +40,7 @@ func isLoopback(hostport string) bool {
 	if err != nil {
 		host = strings.Trim(hostport, "[]")
 	}
-	return network.Loopback(host)
+	return network.Loopback(strings.ToLower(host)) // browsers and curl send it as it was typed
 }
 
 // operator is who sent a request to the admin listener. The same rule holds for all ways
