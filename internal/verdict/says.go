@@ -1,0 +1,190 @@
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel/store"
+)
+
+// says makes the sentence about one call. It has no period, so that readers can go on.
+func says(f *Facts, state State) string {
+	text := newest(f.Record, state) + earlier(f.Record)
+	for i := range f.Before {
+		l := &f.Before[i]
+		text += fmt.Sprintf("; before that it was begun %s, %s, and purged at %s%s",
+			times(l.Begun), howDone(l.Counts), moment(l.PurgedAt), by(l.Who, l.Why))
+	}
+	return text
+}
+
+// newest says how the call stands by its newest attempt.
+func newest(rec *store.Record, state State) string {
+	begun := times(rec.Attempt)
+	switch state {
+	case SequenceMark:
+		return "no call: it orders the numbers of a sequence"
+	case Held:
+		return "held after it was begun " + begun + ": nobody knows whether its work was done" + because(rec.HeldReason)
+	case Silent:
+		return "begun " + begun + ", and its holder is silent since " + moment(rec.UpdatedAt) + ": the next sweep decides what happens to it"
+	case Running:
+		return "being executed"
+	case Released:
+		return "released" + settledBy(rec.Settled) + "; begun " + begun + ", nobody knows whether its work was done, and the next delivery runs"
+	case Abandoned:
+		return "abandoned after it was begun " + begun + ": its holder went away, and the next delivery runs"
+	case Settled:
+		return "settled as " + rec.Disposition.String() + settledBy(rec.Settled) + "; begun " + begun
+	case Unconfirmed:
+		return "not begun: it waits for its confirmation"
+	case Aborted:
+		return "aborted after it was begun " + begun + ": nothing was done, and the next delivery runs" + failure(rec.Failure)
+	case Undoing, Undone, UndoFailed:
+		return executed(rec) + undo(rec.Compensation, state)
+	case Queued, Parked, Discarded, Handled:
+		return handed(event(rec), state)
+	case Executed:
+		return executed(rec)
+	}
+	return string(state) + " after it was begun " + begun + failure(rec.Failure)
+}
+
+// executed says that the newest attempt did the work, or who says so.
+func executed(rec *store.Record) string {
+	switch {
+	case rec.Settled != nil:
+		return "settled as completed" + settledBy(rec.Settled)
+	case rec.Attempt == 1:
+		return "executed once"
+	}
+	return fmt.Sprintf("executed by attempt %d", rec.Attempt)
+}
+
+func undo(c *store.Compensation, state State) string {
+	switch state {
+	case Undone:
+		return ", and undone later" + because(c.Reason)
+	case Undoing:
+		return ", and it is being undone" + because(c.Reason)
+	}
+	return ", and undoing it failed" + failure(c.Failure)
+}
+
+// handed says what became of an event.
+func handed(m *store.Message, state State) string {
+	tried := ""
+	if m.Tries > 0 {
+		tried = " after " + strconv.Itoa(m.Tries) + " failed " + plural(m.Tries, "try", "tries")
+	}
+	switch state {
+	case Handled:
+		return "accepted, and handed to " + m.Destination + tried
+	case Queued:
+		return "accepted and not handled yet" + tried
+	case Parked:
+		return "accepted and not handled: it is parked" + tried + failure(m.Failure)
+	}
+	return "accepted and not handled: it was discarded" + tried + failure(m.Failure)
+}
+
+// earlier says what is known of the attempts before the newest one.
+func earlier(rec *store.Record) (text string) {
+	if rec.Mark != nil {
+		return ""
+	}
+	for i := range rec.Earlier {
+		at := &rec.Earlier[i]
+		name := "; attempt " + strconv.Itoa(at.Number)
+		switch {
+		case at.Disposition == store.DispositionAbandoned && harmless(rec, at.Fence, at.Settled):
+			text += name + " was abandoned before any effect"
+		case at.Disposition == store.DispositionAbandoned && at.Settled != nil:
+			text += name + " may have done it too: nobody knows (released" + settledBy(at.Settled) + ")"
+		case at.Disposition == store.DispositionAbandoned:
+			text += name + " may have done it too: nobody knows"
+		case at.Settled != nil:
+			text += name + " was settled as " + at.Disposition.String() + settledBy(at.Settled)
+		default:
+			text += name + " " + at.Disposition.String()
+		}
+	}
+	if n := forgotten(rec); n > 0 {
+		text += fmt.Sprintf("; %d earlier %s no longer kept", n, plural(n, "attempt is", "attempts are"))
+	}
+	return text
+}
+
+// howDone says how often the work was done.
+func howDone(c Counts) string {
+	switch {
+	case c.Unknown > 0 && c.Done+c.Told > 0:
+		return "done " + times(c.Done+c.Told) + " and maybe more often"
+	case c.Unknown > 0:
+		return "nobody knows whether it was done"
+	case c.Told > 0:
+		return "done " + times(c.Done+c.Told) + ", by somebody's word"
+	case c.Done > 0:
+		return "executed " + times(c.Done)
+	}
+	return "never completed"
+}
+
+func settledBy(s *store.Settled) string {
+	if s == nil {
+		return ""
+	}
+	if s.By == store.ByReconciler {
+		who := "the reconciler"
+		if s.Who != "" {
+			who += ", which asked " + s.Who
+		}
+		return by(who, s.Reason)
+	}
+	return by(cmp.Or(s.Who, "an unnamed "+s.By), s.Reason)
+}
+
+func by(who, why string) string {
+	if who != "" {
+		who = " by " + who
+	}
+	return who + because(why)
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
+}
+
+func failure(f *store.Failure) string {
+	if f == nil {
+		return ""
+	}
+	return because(strings.Trim(f.Code+": "+f.Message, ": "))
+}
+
+func moment(at store.Instant) string { return at.Time().UTC().Format(time.DateTime) }
+
+func times(n int) string {
+	switch n {
+	case 0:
+		return "never"
+	case 1:
+		return "once"
+	case 2:
+		return "twice"
+	}
+	return strconv.Itoa(n) + " times"
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}

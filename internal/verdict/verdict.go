@@ -1,0 +1,206 @@
+// Package verdict answers the question that people ask about a call: how often was the work
+// begun, and how did it end? It answers from what the store has, for one call and for several
+// of one name, once as numbers and words for programs and once as a sentence. Whoever shows a
+// call shows this answer, so that no two screens disagree.
+package verdict
+
+import (
+	"github.com/semelhq/semel/store"
+)
+
+// State says in a word how a call stands. It never changes its meaning.
+type State string
+
+// The states.
+const (
+	Executed     State = "executed"      // its holder completed it
+	Failed       State = "failed"        // it ran and failed
+	Rejected     State = "rejected"      // its handler refused it, for good
+	Aborted      State = "aborted"       // nothing was done, and the next delivery runs
+	Unconfirmed  State = "unconfirmed"   // it waits for its confirmation
+	Abandoned    State = "abandoned"     // its holder went away, and the next delivery runs
+	Released     State = "released"      // somebody let the next delivery run, although nobody knows
+	Settled      State = "settled"       // somebody said how it ended
+	Running      State = "running"       // its holder works on it
+	Silent       State = "silent"        // its holder has let its lease end
+	Held         State = "held"          // nobody knows, and nobody may run it
+	Queued       State = "queued"        // an event that was accepted and not yet handled
+	Handled      State = "handled"       // an event whose receiver took it
+	Parked       State = "parked"        // an event that nobody handles until somebody decides
+	Discarded    State = "discarded"     // an event that somebody gave up
+	Undoing      State = "undoing"       // it was done, and a compensation has begun
+	Undone       State = "undone"        // it was done, and undone
+	UndoFailed   State = "undo_failed"   // it was done, and undoing it failed
+	SequenceMark State = "sequence_mark" // no call: it orders the numbers of a sequence
+)
+
+// Facts are what is known about one call.
+type Facts struct {
+	Record *store.Record
+	// Now is the store's time.
+	Now store.Instant
+	// Before are the records that the identity had before this one and that somebody purged,
+	// oldest first, as far as an evidence log tells of them.
+	Before []Life
+}
+
+// Life is an earlier record of an identity, up to its purge.
+type Life struct {
+	Counts
+	PurgedAt store.Instant
+	// Who purged it, and why; empty where the log doesn't say.
+	Who, Why string
+}
+
+// Counts say how often the work of a call was begun, and how many of these attempts ended how.
+type Counts struct {
+	Begun int `json:"begun" doc:"How often the work was begun, as far as it is known."`
+	Done  int `json:"done" doc:"How many attempts their holder completed."`
+	// Told are attempts that somebody settled as completed.
+	Told int `json:"told" doc:"How many attempts somebody else settled as completed."`
+	// Unknown are attempts that may have done the work.
+	Unknown int `json:"unknown" doc:"How many attempts may have done the work: nobody knows."`
+}
+
+// AtMost is how often the work may have been done.
+func (c Counts) AtMost() int { return c.Done + c.Told + c.Unknown }
+
+func (c *Counts) add(more Counts) {
+	c.Begun, c.Done, c.Told, c.Unknown = c.Begun+more.Begun, c.Done+more.Done, c.Told+more.Told, c.Unknown+more.Unknown
+}
+
+// Verdict is the answer.
+type Verdict struct {
+	State State `json:"state" doc:"How the call stands, in a word."`
+	Counts
+	Says string `json:"says" doc:"The answer in one sentence, for people."`
+}
+
+// Of judges one call.
+func Of(f *Facts) Verdict {
+	v := Verdict{State: stateOf(f), Counts: counted(f)}
+	for i := range f.Before {
+		v.add(f.Before[i].Counts)
+	}
+	v.Says = says(f, v.State)
+	return v
+}
+
+func stateOf(f *Facts) State {
+	rec := f.Record
+	switch {
+	case rec.Mark != nil:
+		return SequenceMark
+	case rec.Held:
+		return Held
+	case rec.State == store.Processing && silent(f):
+		return Silent
+	case rec.State == store.Processing:
+		return Running
+	case rec.Disposition == store.DispositionAbandoned && rec.Settled != nil:
+		return Released
+	case rec.Disposition == store.DispositionAbandoned:
+		return Abandoned
+	case rec.Compensation != nil:
+		return undoing[rec.Compensation.State]
+	case rec.Settled != nil:
+		return Settled
+	}
+	if m := event(rec); m != nil && rec.Disposition == store.DispositionCompleted {
+		return queued[m.State]
+	}
+	switch rec.Disposition {
+	case store.DispositionCompleted:
+		return Executed
+	case store.DispositionRejected:
+		return Rejected
+	case store.DispositionAborted:
+		if unconfirmed(rec) {
+			return Unconfirmed
+		}
+		return Aborted
+	}
+	return Failed
+}
+
+var undoing = map[store.CompensationState]State{
+	store.CompensationStarted: Undoing, store.CompensationDone: Undone, store.CompensationFailed: UndoFailed,
+}
+
+var queued = map[store.MessageState]State{
+	store.MessagePending: Queued, store.MessageDelivered: Handled, store.MessageParked: Parked, store.MessageDiscarded: Discarded,
+}
+
+func silent(f *Facts) bool { return f.Record.LeaseUntil != 0 && f.Record.LeaseUntil < f.Now }
+
+// unconfirmed reports whether a call ran nothing yet because it waits for its confirmation.
+func unconfirmed(rec *store.Record) bool {
+	return rec.Confirmation != nil && rec.Confirmation.ConfirmedAt == 0
+}
+
+// event is the message by which an inbox hands an event on, nil if the record isn't an event's or
+// was handled at once. Its record completes when it is accepted, which is no execution.
+func event(rec *store.Record) *store.Message {
+	if rec.Door != "webhook" && rec.Door != "activitypub" || len(rec.Outbox) != 1 || rec.Outbox[0].Name != "item" {
+		return nil
+	}
+	return &rec.Outbox[0]
+}
+
+// counted counts the attempts of the record.
+func counted(f *Facts) (c Counts) {
+	rec := f.Record
+	switch {
+	case rec.Mark != nil || stateOf(f) == Unconfirmed:
+		return c
+	case event(rec) != nil && rec.State.Terminal():
+		switch m := event(rec); m.State {
+		case store.MessageDelivered:
+			c.Begun, c.Done = 1, 1
+		default: // a try that failed may have arrived
+			c.Begun, c.Unknown = m.Tries, m.Tries
+		}
+		return c
+	}
+	c.Begun = rec.Attempt
+	c.Unknown = forgotten(rec)
+	for i := range rec.Earlier {
+		at := &rec.Earlier[i]
+		c.ended(rec, at.Fence, at.Disposition, at.Settled)
+	}
+	if !rec.State.Terminal() {
+		c.Unknown++
+		return c
+	}
+	c.ended(rec, rec.Fence, rec.Disposition, rec.Settled)
+	return c
+}
+
+// forgotten is how many attempts the record no longer has.
+func forgotten(rec *store.Record) int { return max(0, rec.Attempt-1-len(rec.Earlier)) }
+
+func (c *Counts) ended(rec *store.Record, fence int64, d store.Disposition, by *store.Settled) {
+	switch {
+	case d == store.DispositionCompleted && by != nil:
+		c.Told++
+	case d == store.DispositionCompleted:
+		c.Done++
+	case d == store.DispositionAbandoned && !harmless(rec, fence, by):
+		c.Unknown++
+	}
+}
+
+// harmless reports whether the ledger shows that an attempt without an end did nothing: the
+// operation keeps all its effects there, never runs a call again without looking, and the attempt
+// began none. Somebody's release says that nobody knows.
+func harmless(rec *store.Record, fence int64, by *store.Settled) bool {
+	if by != nil || !rec.Policy.Ledger || rec.Policy.Retry {
+		return false
+	}
+	for i := range rec.Effects {
+		if rec.Effects[i].Fence == fence {
+			return false
+		}
+	}
+	return true
+}
