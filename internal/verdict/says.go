@@ -12,13 +12,14 @@ import (
 
 // says makes the sentence about one call. It has no period, so that readers can go on.
 func says(f *Facts, state State) string {
-	text := newest(f.Record, state) + earlier(f.Record)
+	var text strings.Builder
+	text.WriteString(newest(f.Record, state) + earlier(f.Record))
 	for i := range f.Before {
 		l := &f.Before[i]
-		text += fmt.Sprintf("; before that it was begun %s, %s, and purged at %s%s",
-			times(l.Begun), howDone(l.Counts), moment(l.PurgedAt), by(l.Who, l.Why))
+		text.WriteString(fmt.Sprintf("; before that it was begun %s, %s, and purged at %s%s",
+			times(l.Begun), howDone(l.Counts), moment(l.PurgedAt), by(l.Who, l.Why)))
 	}
-	return text
+	return text.String()
 }
 
 // newest says how the call stands by its newest attempt.

@@ -17,6 +17,7 @@ import (
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/behind"
 	"github.com/semelhq/semel/internal/service/query"
+	"github.com/semelhq/semel/internal/verdict"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 )
@@ -237,27 +238,7 @@ func (s *story) printSame(out io.Writer) error {
 
 // standing describes the state of a call.
 func standing(rec *semel.Record) string {
-	times := "once"
-	if rec.Attempt > 1 {
-		times = fmt.Sprintf("in %d attempts", rec.Attempt)
-	}
-	switch {
-	case rec.Held:
-		return "held after it was begun " + times + ": nobody knows whether its work was done"
-	case rec.State == semel.Processing && silent(rec):
-		return "its holder is silent since " + when(rec.UpdatedAt) + ": the next sweep decides what happens to it"
-	case rec.State == semel.Processing:
-		return "being executed"
-	case rec.Settled != nil && rec.Disposition == semel.DispositionAborted:
-		return "settled as aborted" + saidBy(rec.Settled) + "; the next delivery runs"
-	case rec.Settled != nil:
-		return fmt.Sprintf("settled as %s%s", rec.Disposition, saidBy(rec.Settled))
-	case rec.Disposition == semel.DispositionAborted:
-		return "aborted after it was begun " + times + ": nothing was done, and the next delivery runs"
-	case rec.Disposition == semel.DispositionCompleted:
-		return "completed, executed " + times
-	}
-	return stateOf(rec) + " after it was executed " + times
+	return printable(verdict.Of(&verdict.Facts{Record: rec, Now: store.InstantOf(time.Now())}).Says)
 }
 
 // silent reports whether the holder of a processing record has let its lease end.
