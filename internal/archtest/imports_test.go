@@ -166,7 +166,7 @@ var layers = [][]string{
 	{"=store"},
 	{"store/codec", "internal/behind", "internal/engine", "internal/meaning", "internal/offsetclock", "internal/payload", "internal/reference", "internal/terms"},
 	{"."},
-	{"=door", "internal/conflicts", "internal/extract", "internal/tally", "internal/wire"},
+	{"=door", "internal/conflicts", "internal/extract", "internal/tally", "internal/verdict", "internal/wire"},
 	{"store", "evidence", "archive"},
 	{"door/judge"},
 	{"door/semelhttp", "door/inbox"},

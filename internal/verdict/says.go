@@ -75,7 +75,7 @@ func undo(c *store.Compensation, state State) string {
 	return ", and undoing it failed" + failure(c.Failure)
 }
 
-// handed says what became of an event.
+// handed says how an event stands.
 func handed(m *store.Message, state State) string {
 	tried := ""
 	if m.Tries > 0 {
@@ -92,7 +92,7 @@ func handed(m *store.Message, state State) string {
 	return "accepted and not handled: it was discarded" + tried + failure(m.Failure)
 }
 
-// earlier says what is known of the attempts before the newest one.
+// earlier tells of the attempts before the newest one.
 func earlier(rec *store.Record) (text string) {
 	if rec.Mark != nil {
 		return ""

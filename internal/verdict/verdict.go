@@ -1,5 +1,5 @@
 // Package verdict answers the question that people ask about a call: how often was the work
-// begun, and how did it end? It answers from what the store has, for one call and for several
+// begun, and how did it end? It answers from the store, for one call and for several
 // of one name, once as numbers and words for programs and once as a sentence. Whoever shows a
 // call shows this answer, so that no two screens disagree.
 package verdict
@@ -34,7 +34,7 @@ const (
 	SequenceMark State = "sequence_mark" // no call: it orders the numbers of a sequence
 )
 
-// Facts are what is known about one call.
+// Facts are everything that the store has about one call.
 type Facts struct {
 	Record *store.Record
 	// Now is the store's time.
