@@ -20,14 +20,19 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/internal/peer"
+	"github.com/semelhq/semel/store"
 )
 
-// answer is a transport that always gives one answer, and counts the requests.
+// answer is a transport that always gives one answer, and counts the requests, without the ones
+// that ask who answers.
 func answer(status int, media, body string, sent *int) roundTrip {
 	return func(r *http.Request) (*http.Response, error) {
-		*sent++
+		if r.Header.Get("Authorization") != "" {
+			*sent++
+		}
 		return &http.Response{
-			StatusCode: status, Header: http.Header{"Content-Type": {media}, "Location": {"http://elsewhere.test/"}},
+			StatusCode: status, Header: http.Header{"Content-Type": {media}, "Location": {"http://elsewhere.test/"}, peer.Header: {"data/v1"}},
 			Body: io.NopCloser(strings.NewReader(body)), Request: r,
 		}, nil
 	}
@@ -79,6 +84,32 @@ func TestAnswersThatAreNoneOfTheAPI(t *testing.T) {
 				_, err = cl.Complete(t.Context(), "x.1", data("x"))
 				wantCode(t, err, semel.CodeUnknown)
 			})
+		})
+	}
+}
+
+// What has no mark of Semel gets no token, whatever it answers, and runs nothing.
+func TestStrangersAreNotBelieved(t *testing.T) {
+	for status, tries := range map[int]int{200: 1, 201: 1, 307: 1, 404: 1, 500: client.DefaultTries} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			cl := newClient(t, roundTrip(func(r *http.Request) (*http.Response, error) {
+				asked++
+				if r.Header.Get("Authorization") != "" || r.Method != http.MethodGet || r.Body != nil {
+					t.Errorf("%d: a stranger got %s %s with the token %q", status, r.Method, r.URL, r.Header.Get("Authorization"))
+				}
+				body := `{"decision":"execute","execution":"x.1","records":[],"code":"not_found"}`
+				return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+			}))
+			_, err := cl.Do(t.Context(), call("k"), answers(data("x"), errors.New("executed")))
+			e := wantCode(t, err, semel.CodeStoreUnavailable)
+			if bad, ok := errors.AsType[*client.AnswerError](e); !ok || bad.Status != status || !strings.Contains(err.Error(), "Semel-Api") || asked != tries {
+				t.Errorf("%d: %v, after %d requests", status, err, asked)
+			}
+			_, err = cl.Search(t.Context(), store.Query{})
+			wantCode(t, err, semel.CodeStoreUnavailable)
+			_, err = cl.Complete(t.Context(), "x.1", data("x"))
+			wantCode(t, err, semel.CodeUnknown)
 		})
 	}
 }
@@ -137,7 +168,7 @@ func TestRefusalsKeepTheirCodes(t *testing.T) {
 	})
 	t.Run("an operator's word is not repeated", func(t *testing.T) {
 		sent := 0
-		cl := newClient(t, roundTrip(func(*http.Request) (*http.Response, error) {
+		cl := newClient(t, known(func(*http.Request) (*http.Response, error) {
 			sent++
 			return nil, errBroken
 		}))

@@ -51,7 +51,7 @@ func (c *Client) Batch(ctx context.Context, items []BatchItem) ([]BatchResult, e
 	}
 	since := time.Now()
 	v, r, err := call[wire.BatchReply](ctx, c, &request{
-		method: http.MethodPost, url: c.base + "/v1/batch", body: body, repeatable: true, lost: semel.CodeUnknown,
+		method: http.MethodPost, to: c.calls, path: "/v1/batch", body: body, repeatable: true, lost: semel.CodeUnknown,
 		header: http.Header{holderHeader: {newHolder(&semel.Call{})}},
 	})
 	if err != nil {

@@ -73,7 +73,7 @@ func newHolder(call *semel.Call) string {
 // then settled by policy when its lease ends.
 func (c *Client) Begin(ctx context.Context, call semel.Call) (Begun, error) {
 	q := &request{
-		method: http.MethodPost, url: c.base + "/v1/operations/" + url.PathEscape(call.Operation) + "/executions",
+		method: http.MethodPost, to: c.calls, path: "/v1/operations/" + url.PathEscape(call.Operation) + "/executions",
 		header: http.Header{holderHeader: {newHolder(&call)}},
 		body:   beginningOf(&call), wait: max(call.Wait, c.opts.MaxWait), repeatable: true, lost: lostBeginning,
 	}

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/safehttp"
 	"github.com/semelhq/semel/store"
 )
@@ -20,13 +20,15 @@ import (
 // Options configures a [Client]. The zero value, and nil, mean the documented
 // defaults.
 type Options struct {
-	// Token is sent as a bearer token with every request. Optional.
+	// Token is sent as a bearer token with every request, after an answer without it has shown
+	// that Semel serves that address. Optional.
 	Token string
 	// TokenFile has the token instead; white space around it is ignored. It is read for
-	// every request, so a new token needs no restart.
+	// every request, so a new token needs no restart. A file that others can write is refused.
 	TokenFile string
 	// AdminURL is the address of the admin listener, which serves searches, settlements
-	// and the stream of decisions. Defaults to the client's own address.
+	// and the stream of decisions. Another listener's answer is refused. Defaults to the
+	// client's own address, at which any listener of Semel may answer.
 	AdminURL string
 	// Transport makes the requests. It is wrapped in a [safehttp.Transport], so that it
 	// doesn't resend by itself. Defaults to a transport like [http.DefaultTransport] with
@@ -83,9 +85,10 @@ type Records interface {
 
 // Client calls a service. It may be used concurrently.
 type Client struct {
-	base, admin string // without a slash at the end
-	opts        Options
-	http        *http.Client
+	// calls gets what programs ask about their calls, and records what operators ask.
+	calls, records *peer.Listener
+	opts           Options
+	http           *http.Client
 	// traced: the transport reports when it has a connection, so its errors can prove
 	// that nothing was sent.
 	traced bool
@@ -124,14 +127,15 @@ func New(baseURL string, opts *Options) (*Client, error) {
 	if o.Transport != nil && o.TLS != nil {
 		errs = append(errs, errors.New("client: TLS is for the default transport: configure the Transport instead"))
 	}
-	if _, err := c.token(); err != nil {
+	if _, err := peer.Token(o.Token, o.TokenFile); err != nil {
+		errs = append(errs, fmt.Errorf("client: %w", err))
+	}
+	own, err := address("the address", baseURL)
+	if err != nil {
 		errs = append(errs, err)
 	}
-	var err error
-	if c.base, err = address("the address", baseURL); err != nil {
-		errs = append(errs, err)
-	}
-	if c.admin, err = address("AdminURL", cmp.Or(o.AdminURL, baseURL)); err != nil && o.AdminURL != "" {
+	admin, err := address("AdminURL", cmp.Or(o.AdminURL, baseURL))
+	if err != nil && o.AdminURL != "" {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -140,10 +144,12 @@ func New(baseURL string, opts *Options) (*Client, error) {
 	base := transport(o)
 	_, c.traced = base.(*http.Transport)
 	c.http = &http.Client{
-		Transport: &safehttp.Transport{Base: base},
-		// Another address would get the token, and a redirected request isn't the one
-		// that was sent.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     &safehttp.Transport{Base: base},
+		CheckRedirect: peer.NoRedirects, // a redirected request isn't the one that was sent, either
+	}
+	c.calls = &peer.Listener{URL: own, Token: o.Token, TokenFile: o.TokenFile, HTTP: c.http}
+	if c.records = c.calls; o.AdminURL != "" {
+		c.records = &peer.Listener{URL: admin, Kind: peer.Admin, Token: o.Token, TokenFile: o.TokenFile, HTTP: c.http}
 	}
 	return c, nil
 }
@@ -176,24 +182,6 @@ func address(what, text string) (string, error) {
 		return "", fmt.Errorf("client: %s has a query or a fragment", what)
 	}
 	return strings.TrimRight(u.String(), "/"), nil
-}
-
-// token is the bearer token to send; empty for none. No error has it in its text.
-func (c *Client) token() (string, error) {
-	token := c.opts.Token
-	if c.opts.TokenFile != "" {
-		text, err := os.ReadFile(c.opts.TokenFile)
-		if err != nil {
-			return "", fmt.Errorf("client: token file: %w", err)
-		}
-		if token = strings.TrimSpace(string(text)); token == "" {
-			return "", errors.New("client: the token file is empty")
-		}
-	}
-	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", errors.New("client: the token has characters that a header can't carry")
-	}
-	return token, nil
 }
 
 // Close closes idle connections. End all executions first.

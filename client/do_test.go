@@ -310,7 +310,7 @@ func TestACallForAnotherIdentityIsRefused(t *testing.T) {
 func TestARightWhoseAnswerWasLateIsRenewedFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *service) {
 		var paths []string
-		c := newClient(t, roundTrip(func(r *http.Request) (*http.Response, error) {
+		c := newClient(t, known(func(r *http.Request) (*http.Response, error) {
 			paths = append(paths, r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
 			resp, err := direct{s.handler}.RoundTrip(r)
 			if len(paths) == 1 {

@@ -19,7 +19,7 @@ import (
 // transport would give it a connection of its own.
 func (c *Client) onExecution(execution, what string, body any) *request {
 	return &request{
-		method: http.MethodPost, url: c.base + "/v1/executions/" + url.PathEscape(execution) + what, body: body, repeatable: true, lost: semel.CodeUnknown,
+		method: http.MethodPost, to: c.calls, path: "/v1/executions/" + url.PathEscape(execution) + what, body: body, repeatable: true, lost: semel.CodeUnknown,
 	}
 }
 
@@ -170,7 +170,7 @@ func (c *Client) end(ctx context.Context, q *request) (*semel.Record, error) {
 		return nil, e
 	}
 	rec, err := recordIn(r)
-	if err == nil && !strings.Contains(q.url, "/executions/"+rec.ID.Encode()+"."+strconv.FormatInt(rec.Fence, 10)+"/") {
+	if err == nil && !strings.Contains(q.path, "/executions/"+rec.ID.Encode()+"."+strconv.FormatInt(rec.Fence, 10)+"/") {
 		return nil, r.invalid("it is about another execution")
 	}
 	return rec, err

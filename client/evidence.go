@@ -46,7 +46,7 @@ func (c *Client) Evidence(ctx context.Context, about EvidenceName) (all []Eviden
 	}
 	for next := uint64(0); ; {
 		params.Set("from", strconv.FormatUint(next, 10))
-		page, r, err := call[wire.Evidence](ctx, c, reading(c.admin+"/v1/evidence/entries?"+params.Encode()))
+		page, r, err := call[wire.Evidence](ctx, c, reading(c.records, "/v1/evidence/entries?"+params.Encode()))
 		if err != nil {
 			return nil, err
 		}
@@ -99,9 +99,9 @@ func (c *Client) ExportEvidence(ctx context.Context, w io.Writer, what EvidenceE
 	if what.NoOpenings {
 		params.Set("no_openings", "true")
 	}
-	q := &request{method: http.MethodGet, url: c.admin + "/v1/evidence/export", header: http.Header{"Accept": {exportMedia + ", application/problem+json"}}}
+	q := &request{method: http.MethodGet, to: c.records, path: "/v1/evidence/export", header: http.Header{"Accept": {exportMedia + ", application/problem+json"}}}
 	if len(params) > 0 {
-		q.url += "?" + params.Encode()
+		q.path += "?" + params.Encode()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

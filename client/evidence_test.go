@@ -12,6 +12,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/store/memstore"
@@ -102,6 +103,7 @@ func TestAPartOfAnExportIsAnError(t *testing.T) {
 		strings.Repeat("x", 100) + "\n{\"end\":1}\n": true,
 	} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			peer.Mark(w.Header(), peer.Admin)
 			w.Header().Set("Content-Type", "application/x-ndjson")
 			fmt.Fprint(w, text)
 		}))

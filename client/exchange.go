@@ -19,6 +19,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/safehttp"
 )
@@ -50,9 +51,11 @@ const holderHeader = "Semel-Holder"
 
 // request is one request, which may be sent several times.
 type request struct {
-	method, url string
-	header      http.Header // may be nil
-	body        any         // nil: none
+	method string
+	to     *peer.Listener
+	path   string
+	header http.Header // may be nil
+	body   any         // nil: none
 	// wait is how much longer than Options.Timeout one try may take.
 	wait time.Duration
 	// repeatable: sending it again after a lost answer does no harm.
@@ -178,7 +181,7 @@ func (c *Client) roundTrip(ctx context.Context, q *request, body any) (*http.Res
 		}
 		content = bytes.NewReader(text)
 	}
-	r, err := http.NewRequestWithContext(ctx, q.method, q.url, content)
+	r, err := http.NewRequestWithContext(ctx, q.method, q.to.URL+q.path, content)
 	if err != nil {
 		return nil, &failed{nothing: true, final: true, err: errors.New("the request's address is not valid")}
 	}
@@ -189,19 +192,29 @@ func (c *Client) roundTrip(ctx context.Context, q *request, body any) (*http.Res
 	if r.Header.Get("Accept") == "" {
 		r.Header.Set("Accept", "application/json, application/problem+json")
 	}
-	token, err := c.token()
+	resp, err := q.to.Do(r)
 	if err != nil {
-		return nil, &failed{nothing: true, final: true, err: err}
-	}
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := c.http.Do(r)
-	if err != nil {
-		return nil, &failed{nothing: c.traced && safehttp.NothingSent(err), final: wrongServer(err), err: plain(err)}
+		return nil, c.unanswered(err)
 	}
 	return resp, nil
 }
+
+// unanswered is the error of a request without an answer from the API.
+func (c *Client) unanswered(err error) *failed {
+	if s, ok := errors.AsType[*peer.Stranger](err); ok {
+		return &failed{nothing: s.Unsent, final: lasting(s.Status), err: &AnswerError{s.Status, s.Reason}}
+	}
+	f := &failed{nothing: c.traced && safehttp.NothingSent(err), final: wrongServer(err), err: plain(err)}
+	if unasked, ok := errors.AsType[*peer.Unasked](err); ok {
+		_, wrongToken := errors.AsType[*peer.TokenError](err)
+		f.nothing, f.final, f.err = true, f.final || wrongToken, plain(unasked.Err)
+	}
+	return f
+}
+
+// lasting reports whether asking again won't give another answer. A proxy before the service may
+// be able to reach it again.
+func lasting(status int) bool { return status < 500 && status != http.StatusTooManyRequests }
 
 // plain removes the URL from an error of net/http, because it names records.
 func plain(err error) error {
@@ -230,8 +243,7 @@ func wrongServer(err error) bool {
 func (c *Client) read(resp *http.Response, text []byte) (*reply, error) {
 	r := &reply{status: resp.StatusCode, body: text}
 	bad := func(reason string) (*reply, error) {
-		// A proxy before the service may be able to reach it again.
-		return nil, &failed{final: r.status < 500 && r.status != http.StatusTooManyRequests, err: &AnswerError{r.status, reason}}
+		return nil, &failed{final: lasting(r.status), err: &AnswerError{r.status, reason}}
 	}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {

@@ -46,6 +46,9 @@ func (f *flaky) draw() (fault string, d time.Duration) {
 
 // again delivers the request once more, for nobody.
 func (f *flaky) again(r *http.Request, d time.Duration) {
+	if r.Body == nil {
+		return // it asks who answers
+	}
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
 	again := r.Clone(context.WithoutCancel(r.Context()))

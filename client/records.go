@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 )
@@ -18,13 +19,13 @@ import (
 // Lookup is [semel.Engine.Lookup]. It doesn't find another caller's record, unless the
 // client has a role and talks to the admin listener.
 func (c *Client) Lookup(ctx context.Context, id semel.ID) (semel.Record, error) {
-	return c.one(ctx, id, reading(c.base+recordPath(id)))
+	return c.one(ctx, id, reading(c.calls, recordPath(id)))
 }
 
 // Decisions counts the decisions on a call's deliveries since its record was made, on all nodes,
 // some seconds late. Access is as for [Client.Lookup].
 func (c *Client) Decisions(ctx context.Context, id semel.ID) (map[semel.Decision]int, error) {
-	v, _, err := call[wire.RecordBody](ctx, c, reading(c.base+recordPath(id)))
+	v, _, err := call[wire.RecordBody](ctx, c, reading(c.calls, recordPath(id)))
 	if err != nil {
 		return nil, err
 	}
@@ -34,8 +35,8 @@ func (c *Client) Decisions(ctx context.Context, id semel.ID) (map[semel.Decision
 func recordPath(id semel.ID) string { return "/v1/records/" + id.Encode() }
 
 // reading is a request that changes nothing.
-func reading(url string) *request {
-	return &request{method: http.MethodGet, url: url, repeatable: true, lost: semel.CodeStoreUnavailable}
+func reading(from *peer.Listener, path string) *request {
+	return &request{method: http.MethodGet, to: from, path: path, repeatable: true, lost: semel.CodeStoreUnavailable}
 }
 
 // one sends a request that is answered with a record.
@@ -70,7 +71,7 @@ func (c *Client) Search(ctx context.Context, q store.Query) (store.Page, error) 
 	if q.Limit > 0 {
 		params.Set("limit", strconv.Itoa(q.Limit))
 	}
-	v, r, err := call[wire.Page](ctx, c, reading(c.admin+"/v1/records?"+params.Encode()))
+	v, r, err := call[wire.Page](ctx, c, reading(c.records, "/v1/records?"+params.Encode()))
 	if e, ok := errors.AsType[*semel.Error](err); ok && e.Code == semel.CodeNotFound {
 		// A search that finds nothing is a page without records.
 		return store.Page{}, &AnswerError{Status: http.StatusNotFound, Reason: "this listener has no list of records"}
@@ -215,5 +216,5 @@ func (c *Client) SettleMessage(ctx context.Context, id semel.ID, messageID strin
 // onRecord is an operator's request. It isn't repeated: it would find the record as the
 // first one left it, and be refused.
 func (c *Client) onRecord(id semel.ID, what string, body any) *request {
-	return &request{method: http.MethodPost, url: c.admin + recordPath(id) + what, body: body, lost: semel.CodeUnknown}
+	return &request{method: http.MethodPost, to: c.records, path: recordPath(id) + what, body: body, lost: semel.CodeUnknown}
 }

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/service/query"
 	"github.com/semelhq/semel/store"
 )
@@ -17,6 +18,7 @@ func TestEveryQueryCanBeSent(t *testing.T) {
 	var got store.Query
 	var parsed error
 	c := newClient(t, direct{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer.Mark(w.Header(), peer.Data)
 		got, parsed = query.Parse(r.URL.Query().Get("q"))
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"records":[]}`))

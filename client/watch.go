@@ -85,9 +85,9 @@ func (c *Client) watch(ctx context.Context, lastID string, filter WatchFilter, g
 	if filter.Tenant != "" {
 		params.Set("tenant", filter.Tenant)
 	}
-	q := &request{method: http.MethodGet, url: c.admin + "/v1/decisions", header: http.Header{"Accept": {"text/event-stream"}}}
+	q := &request{method: http.MethodGet, to: c.records, path: "/v1/decisions", header: http.Header{"Accept": {"text/event-stream"}}}
 	if len(params) > 0 {
-		q.url += "?" + params.Encode()
+		q.path += "?" + params.Encode()
 	}
 	if lastID != "" {
 		q.header.Set("Last-Event-ID", lastID)

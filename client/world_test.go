@@ -14,6 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/store/memstore"
 )
@@ -80,6 +81,16 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// known is a transport to a service that has shown who it is.
+func known(f roundTrip) roundTrip {
+	return func(r *http.Request) (*http.Response, error) {
+		if r.Header.Get("Authorization") == "" {
+			return &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{peer.Header: {"admin/v1"}}, Body: http.NoBody, Request: r}, nil
+		}
+		return f(r)
+	}
+}
 
 func newClient(t *testing.T, transport http.RoundTripper) *client.Client {
 	t.Helper()

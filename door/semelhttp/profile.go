@@ -6,6 +6,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/peer"
 )
 
 // Profile is how one contract speaks about idempotency: statuses, shapes and defaults,
@@ -78,9 +79,9 @@ const (
 	markerStripe = "Idempotent-Replayed"
 )
 
-// Marks are the headers that mark an answer as replayed, or a request as run unguarded.
-// Whoever passes on another's answer to a guard removes them.
-func Marks() []string { return []string{markerSemel, markerStripe, UnguardedHeader} }
+// Marks are the headers that mark an answer as replayed, a request as run unguarded, or an answer
+// as one of Semel's own APIs. Whoever passes on another's answer to a guard removes them.
+func Marks() []string { return []string{markerSemel, markerStripe, UnguardedHeader, peer.Header} }
 
 // IETF is the profile of draft-ietf-httpapi-idempotency-key-header-07, and the
 // default.

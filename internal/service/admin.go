@@ -8,6 +8,7 @@ import (
 
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/network"
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
@@ -31,7 +32,15 @@ func (s *Server) adminHandler(version string) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return http.NewCrossOriginProtection().Handler(s.onlyKnownHosts(page, func() []string { return nil })), nil
+	return marked(peer.Admin, http.NewCrossOriginProtection().Handler(s.onlyKnownHosts(page, func() []string { return nil }))), nil
+}
+
+// marked marks all answers of a handler as Semel's, also the ones that refuse before the API does.
+func marked(kind string, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer.Mark(w.Header(), kind)
+		h.ServeHTTP(w, r)
+	})
 }
 
 // isLoopback reports whether a host, with or without a port, can only be this machine.

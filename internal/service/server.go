@@ -18,6 +18,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
@@ -211,7 +212,7 @@ func (s *Server) openAPIs() (err error) {
 // openListeners opens both listeners. Each has its own budget for bodies: callers can't keep
 // operators out by using up theirs.
 func (s *Server) openListeners(cfg *config.Config, version string) (err error) {
-	s.executions = s.ownAPI(http.HandlerFunc(s.serveExecutions))
+	s.executions = marked(peer.Data, s.ownAPI(http.HandlerFunc(s.serveExecutions)))
 	if s.data, err = listen(cfg.Listen.Address, cfg.Listen.TLS, &cfg.Limits, s.dataHandler(cfg, newBudget(&cfg.Limits)), s.limitOptions(cfg), s.log); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/service/figures"
 )
 
@@ -76,7 +77,9 @@ func (a *API) handler(admin bool) *builder {
 	b.operations()
 	b.batch()
 	b.evidence()
+	kind := peer.Data
 	if admin {
+		kind = peer.Admin
 		b.operatorRoutes()
 		b.decisionStream()
 		b.figures()
@@ -86,7 +89,7 @@ func (a *API) handler(admin bool) *builder {
 	b.spec = sync.OnceValue(b.description)
 	b.pages()
 	b.mux.HandleFunc("/", b.notFound)
-	b.handler = secured(b.mux)
+	b.handler = secured(b.mux, kind)
 	return b
 }
 
@@ -122,9 +125,11 @@ func (b *builder) description() []byte {
 	return out.Bytes()
 }
 
-// secured keeps every answer out of caches, and browsers from guessing its type.
-func secured(h http.Handler) http.Handler {
+// secured marks every answer as Semel's, and keeps it out of caches and browsers from guessing its
+// type.
+func secured(h http.Handler, kind string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer.Mark(w.Header(), kind)
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		h.ServeHTTP(w, r)

@@ -6,11 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +17,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/service/figures"
 )
 
@@ -26,12 +25,9 @@ import (
 const maxAnswer = 16 << 20
 
 // Service is the admin listener of a service. Its methods may be called concurrently. They send
-// the token that New got, and follow no redirect, which would send it elsewhere. An error is a
-// [semel.Error], or a [client.AnswerError] if something other than a service answers.
-type Service struct {
-	url, token, tokenFile string
-	http                  *http.Client
-}
+// the token that New got to nobody else. An error is a [semel.Error], or a [client.AnswerError] if
+// something other than a service answers.
+type Service struct{ at *peer.Listener }
 
 // New returns the service at a URL and sends nothing yet. Each request reads the token from the
 // file, if there is one. Token and file may both be empty.
@@ -40,41 +36,41 @@ func New(address, token, tokenFile string) (*Service, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, errors.New("not an http or https URL such as http://127.0.0.1:8481")
 	}
-	return &Service{
-		url: strings.TrimRight(address, "/"), token: token, tokenFile: tokenFile,
-		http: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-	}, nil
+	if _, err := peer.Token(token, tokenFile); err != nil {
+		return nil, err
+	}
+	return &Service{&peer.Listener{
+		URL: strings.TrimRight(address, "/"), Kind: peer.Admin, Token: token, TokenFile: tokenFile,
+		HTTP: &http.Client{CheckRedirect: peer.NoRedirects},
+	}}, nil
 }
 
 // URL returns the address without a slash at the end.
-func (s *Service) URL() string { return s.url }
+func (s *Service) URL() string { return s.at.URL }
 
 // Anonymous returns the same service, without a credential.
-func (s *Service) Anonymous() *Service { return &Service{url: s.url, http: s.http} }
+func (s *Service) Anonymous() *Service {
+	return &Service{&peer.Listener{URL: s.at.URL, Kind: peer.Admin, HTTP: s.at.HTTP}}
+}
 
 // Send sends a request without a body, and returns the status and the answer.
 func (s *Service) Send(ctx context.Context, method, path string) (status int, body []byte, err error) {
-	r, err := http.NewRequestWithContext(ctx, method, s.url+path, nil)
+	r, err := http.NewRequestWithContext(ctx, method, s.at.URL+path, nil)
 	if err != nil {
 		return 0, nil, err
 	}
-	token := s.token
-	if s.tokenFile != "" {
-		text, err := os.ReadFile(s.tokenFile)
-		if err != nil {
-			return 0, nil, fmt.Errorf("--token-file: %w", err)
-		}
-		token = strings.TrimSpace(string(text))
+	resp, err := s.at.Do(r)
+	if e, ok := errors.AsType[*peer.Stranger](err); ok {
+		return 0, nil, &client.AnswerError{Status: e.Status, Reason: e.Reason}
 	}
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
+	if e, ok := errors.AsType[*peer.TokenError](err); ok {
+		return 0, nil, e
 	}
-	resp, err := s.http.Do(r)
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // the rest is in the message
 	}
 	if err != nil {
-		return 0, nil, &semel.Error{Code: semel.CodeStoreUnavailable, Message: "no service answers at " + s.url + "; start it, or name another one with --url", Err: err}
+		return 0, nil, &semel.Error{Code: semel.CodeStoreUnavailable, Message: "no service answers at " + s.URL() + "; start it, or name another one with --url", Err: err}
 	}
 	defer resp.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))

@@ -13,12 +13,14 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/peer"
 )
 
 // answering is a listener that gives one answer, to those who have the token.
 func answering(t *testing.T, status int, body string) *Service {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer.Mark(w.Header(), peer.Admin)
 		switch r.Header.Get("Authorization") {
 		case "Bearer secret":
 			w.WriteHeader(status)
@@ -88,9 +90,9 @@ func TestErrors(t *testing.T) {
 		"gauges":  func(s *Service) error { _, err := s.Gauges(t.Context()); return err },
 	}
 	away := answering(t, 200, "")
-	away.url = "http://127.0.0.1:1"
+	away.at.URL = "http://127.0.0.1:1"
 	wrong := answering(t, 200, "")
-	wrong.tokenFile, wrong.token = "", "other"
+	wrong.at.TokenFile, wrong.at.Token = "", "other"
 	for name, f := range ask {
 		for _, other := range []*Service{answering(t, 404, "not found"), answering(t, 302, ""), answering(t, 200, "<html>\n"), answering(t, 200, strings.Repeat("x", maxAnswer+1))} {
 			if err := f(other); !isAnswer(err) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/service/config"
 )
 
@@ -50,7 +51,8 @@ or without one the store, opened for reading: whether it works, the level that i
 settings give, as in 'semel store status', its clock, its disk, and the newest checkpoint
 of the evidence log.
 
-The exit code is 1 if a check failed, and 0 otherwise, even with warnings.
+The exit code is 1 if a check failed, 5 if something other than Semel answers at the
+address, and 0 otherwise, even with warnings.
 
 The JSON has healthy, warnings and failed (numbers), and findings: a list with check,
 status, detail and next.`,
@@ -114,7 +116,7 @@ func (r *doctorReport) examine(ctx context.Context, cmd *cobra.Command, src *rec
 	if at != "" {
 		service, err := asked(at, tokenFile)
 		if err == nil {
-			r.service(ctx, service)
+			err = r.service(ctx, service)
 		}
 		return err
 	}
@@ -135,10 +137,13 @@ func (r *doctorReport) examine(ctx context.Context, cmd *cobra.Command, src *rec
 	}
 	near, cancel := context.WithTimeout(ctx, 3*time.Second) // it is on this machine
 	defer cancel()
-	if _, err := service.Ready(near); err == nil {
-		r.service(ctx, service)
-	} else {
-		r.store(ctx, cfg)
+	_, err = service.Ready(near)
+	if err == nil {
+		return r.service(ctx, service)
 	}
+	if _, other := errors.AsType[*client.AnswerError](err); other {
+		r.add("service", "warning", at+": "+err.Error(), "")
+	}
+	r.store(ctx, cfg)
 	return nil
 }

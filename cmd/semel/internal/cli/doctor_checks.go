@@ -37,15 +37,14 @@ func (r *doctorReport) config(cfg *config.Config, origins *config.Origins, err e
 }
 
 // service checks a running service. If it doesn't answer, that is the only finding.
-func (r *doctorReport) service(ctx context.Context, s *admin.Service) {
+func (r *doctorReport) service(ctx context.Context, s *admin.Service) error {
 	checks, err := s.Ready(ctx)
+	if _, other := errors.AsType[*client.AnswerError](err); other {
+		return exitWith(err)
+	}
 	if err != nil {
-		next := "semel serve"
-		if _, other := errors.AsType[*client.AnswerError](err); other {
-			next = "semel healthcheck" + r.where
-		}
-		r.add("service", "failed", s.URL()+": "+strings.TrimPrefix(err.Error(), "semel: "), next)
-		return
+		r.add("service", "failed", s.URL()+": "+strings.TrimPrefix(err.Error(), "semel: "), "semel serve")
+		return nil
 	}
 	r.add("service", "ok", s.URL()+" answers", "")
 	_, err = s.Figures(ctx, 5*time.Minute)
@@ -70,6 +69,7 @@ func (r *doctorReport) service(ctx context.Context, s *admin.Service) {
 	if entitled {
 		r.held(s.Gauges(ctx))
 	}
+	return nil
 }
 
 // held reports the calls that wait for a decision, as the node counted them last. Those of

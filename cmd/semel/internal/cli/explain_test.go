@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/peer"
 )
 
 func TestExplain(t *testing.T) {
@@ -140,6 +141,7 @@ func TestExplain(t *testing.T) {
 func TestHealthcheck(t *testing.T) {
 	status := http.StatusOK
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer.Mark(w.Header(), peer.Admin)
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(r.URL.Path + "\n"))
 	}))

@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel/client"
 )
 
 func newHealthcheck() *cobra.Command {
@@ -17,8 +20,8 @@ func newHealthcheck() *cobra.Command {
 		Use:   "healthcheck",
 		Short: "Check that a running service is ready",
 		Long: `Check that a running service is ready, or with --live only that it serves, in images
-without curl. The exit code is 0 if it is, otherwise 1. With a token that has a role, it
-also prints what each check found.
+without curl. The exit code is 0 if it is, 5 if something other than Semel answers, and
+otherwise 1. With a token that has a role, it also prints what each check found.
 
 The service is the one that --url, --context or the variable SEMEL_URL names, or the
 current context (see 'semel context'). If you give none, it's the one that has the
@@ -39,6 +42,9 @@ configured store open, or else the one at the configured admin address, by defau
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			status, text, err := service.Send(ctx, http.MethodGet, path)
+			if _, other := errors.AsType[*client.AnswerError](err); other {
+				err = exitWith(err)
+			}
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/rig/clause"
 )
 
@@ -210,6 +211,7 @@ func TestIDsSchema(t *testing.T) {
 func TestIDsList(t *testing.T) {
 	clause.Proves(t, "IDS-VI.5")
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer.Mark(w.Header(), peer.Admin)
 		if r.URL.Path != "/v1/operations" {
 			t.Errorf("asked for %s", r.URL)
 		}

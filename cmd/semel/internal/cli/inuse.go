@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/service"
 	"github.com/semelhq/semel/internal/service/config"
 )
@@ -43,7 +44,7 @@ func noted(dir string) (url string, alive bool) {
 	file := filepath.Join(dir, addressFile)
 	text, err := os.ReadFile(file)
 	words := strings.Fields(string(text))
-	if err != nil || len(words) != 2 || !onlyOurs(file) || !onlyOurs(dir) || !onThisMachine(words[0]) {
+	if err != nil || len(words) != 2 || !peer.OnlyOurs(file) || !peer.OnlyOurs(dir) || !onThisMachine(words[0]) {
 		return "", false
 	}
 	pid, err := strconv.Atoi(words[1])

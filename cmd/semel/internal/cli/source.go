@@ -179,7 +179,7 @@ func (src *recordSource) where() (at, tokenFile string, err error) {
 
 // ask returns a client of a service.
 func (src *recordSource) ask(at, tokenFile string) (*client.Client, error) {
-	opts := &client.Options{TokenFile: tokenFile}
+	opts := &client.Options{AdminURL: at, TokenFile: tokenFile}
 	if tokenFile == "" {
 		opts.Token = os.Getenv("SEMEL_TOKEN")
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/offsetclock"
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/internal/rig/redistest"
 	"github.com/semelhq/semel/store"
@@ -64,6 +65,7 @@ func TestAcceptClock(t *testing.T) {
 	}
 	var heard string
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer.Mark(w.Header(), peer.Admin)
 		heard = r.Method + " " + r.URL.Path + " " + r.Header.Get("Authorization")
 		if r.Header.Get("Authorization") == "" {
 			w.WriteHeader(http.StatusUnauthorized)

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/semelhq/semel/internal/canon"
@@ -54,6 +55,8 @@ func Load(file string) (*List, error) {
 		return l, nil
 	case err != nil:
 		return nil, err
+	case info.Mode().Perm()&0o022 != 0 && runtime.GOOS != "windows":
+		return nil, fmt.Errorf("others can write %s, and so choose who gets your token: look at it, and run chmod go-w %s", file, file)
 	case info.Size() > maxFile:
 		return nil, fmt.Errorf("%s has %d bytes, and at most %d are read", file, info.Size(), maxFile)
 	}
