@@ -123,7 +123,7 @@ func TestVersion(t *testing.T) {
 		if _, flag, _ := semelWith(t, "", "--version"); flag != out {
 			t.Errorf("--version prints %q", flag)
 		}
-		if !regexp.MustCompile(`^semel \S+( \([0-9a-f]{12}(, modified)?\))? go\S+ \S+/\S+\n$`).MatchString(out) || code != ExitOK {
+		if !regexp.MustCompile(`^semel \S+( \([0-9a-f]{12}(, modified)?(, \S+Z)?\))? go\S+ \S+/\S+\n$`).MatchString(out) || code != ExitOK {
 			t.Errorf("exit %d, %q", code, out)
 		}
 	})
@@ -141,6 +141,14 @@ func TestVersion(t *testing.T) {
 		want := versionInfo{Version: "v1.2.3", Commit: "0123456789abcdef", Time: "2026-01-02T03:04:05Z", Modified: true, Go: "go1.26.8", OS: runtime.GOOS, Arch: runtime.GOARCH}
 		if got := buildVersion(info, true); got != want {
 			t.Errorf("version = %+v", got)
+		}
+		if line := want.line(); !strings.HasPrefix(line, "semel v1.2.3 (0123456789ab, modified, 2026-01-02T03:04:05Z) go1.26.8 ") {
+			t.Error(line)
+		}
+	})
+	t.Run("a build without a commit is told by its digest", func(t *testing.T) {
+		if v := thisBuild(); v.Commit == "" && !regexp.MustCompile(`^\(devel\)-[0-9a-f]{12}$`).MatchString(v.Version) {
+			t.Errorf("version = %+v", v)
 		}
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -113,7 +112,7 @@ every code in an answer or a log.`,
 		if !*version {
 			return cmd.Help()
 		}
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), buildVersion(debug.ReadBuildInfo()).line())
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), thisBuild().line())
 		return err
 	}
 	completeFlags(root)

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -140,7 +139,9 @@ func serve(ctx context.Context, w io.Writer, opts service.Options, started func(
 	if opts.Log, err = newLogger(w, opts.Config.Log); err != nil {
 		return err
 	}
-	opts.Version = buildVersion(debug.ReadBuildInfo()).Version
+	build := thisBuild()
+	opts.Version = build.Version
+	opts.Log.Info("build", slog.String("version", build.Version), slog.String("commit", build.Commit), slog.String("committed", build.Time), slog.Bool("modified", build.Modified), slog.String("go", build.Go))
 	quietLibraries(opts.Log)
 	s, err := service.New(ctx, opts)
 	if err != nil {

@@ -2,9 +2,14 @@ package cli
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
+	"io"
+	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 )
@@ -13,7 +18,8 @@ import (
 type versionInfo struct {
 	Version string `json:"version"`
 	// Commit and Time are of the commit that was built, Modified says that the tree had other
-	// changes. All are empty if the build doesn't know.
+	// changes. All are empty if the build doesn't know. The version then tells builds apart by the
+	// digest of the program.
 	Commit   string `json:"commit"`
 	Time     string `json:"time"`
 	Modified bool   `json:"modified"`
@@ -29,12 +35,14 @@ func newVersion() *cobra.Command {
 		Short: "Print the version of this program",
 		Long: `Print the version of this program and what it was built from.
 
-The JSON has version, commit, time, modified, go, os and arch.`,
+A build that doesn't know its commit has the digest of the program in its version.
+
+The JSON has version, commit, time, modified, go, os and arch; time is the commit's.`,
 		Example: `  semel version
   semel version --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := buildVersion(debug.ReadBuildInfo())
+			v := thisBuild()
 			return printOne(cmd, asJSON, v, v.line())
 		},
 	}
@@ -50,10 +58,26 @@ func (v versionInfo) line() string {
 		if v.Modified {
 			text += ", modified"
 		}
-		text += ")"
+		text += strings.TrimSuffix(", "+v.Time, ", ") + ")"
 	}
 	return fmt.Sprintf("%s %s %s/%s", text, v.Go, v.OS, v.Arch)
 }
+
+// thisBuild is the version of this program. If its build doesn't know the commit, that costs
+// reading the program once.
+var thisBuild = sync.OnceValue(func() versionInfo {
+	v := buildVersion(debug.ReadBuildInfo())
+	if exe, err := os.Executable(); err == nil && v.Version == "(devel)" && v.Commit == "" {
+		if f, err := os.Open(exe); err == nil {
+			digest := sha256.New()
+			if _, err := io.Copy(digest, f); err == nil {
+				v.Version = fmt.Sprintf("(devel)-%.6x", digest.Sum(nil))
+			}
+			_ = f.Close()
+		}
+	}
+	return v
+})
 
 // buildVersion takes from the build what versionInfo needs.
 func buildVersion(info *debug.BuildInfo, ok bool) versionInfo {
