@@ -12,8 +12,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
-	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/store/memstore"
 )

@@ -1,6 +1,7 @@
 // Command activitypub-inbox tracks reports that other servers of the fediverse send, each
 // activity several times and in any order. Its README says more.
 //
+//	go run ./examples/activitypub-inbox -demo
 //	go run ./examples/activitypub-inbox -listen 127.0.0.1:8080 -data ./inbox-data -url https://social.example
 package main
 
@@ -31,11 +32,16 @@ func main() {
 	address := flag.String("listen", "127.0.0.1:8080", "`address` to listen on")
 	data := flag.String("data", "./inbox-data", "`directory` of the store")
 	here := flag.String("url", "https://social.example", "`URL` of this server, as others know it")
+	demos := flag.Bool("demo", false, "bring another server, and print requests to send")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	l, err := net.Listen("tcp", *address)
-	if err == nil {
+	switch {
+	case err != nil:
+	case *demos:
+		err = demo(ctx, l, *data, os.Stdout)
+	default:
 		err = serve(ctx, l, *data, *here, httpsig.KeysOptions{}, &tracker{})
 	}
 	if err != nil {

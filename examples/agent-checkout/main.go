@@ -2,7 +2,7 @@
 // takes the payment at a gateway and places the order, each once. Its README says more.
 //
 //	createdb shop
-//	go run ./examples/agent-checkout -database postgres:///shop -gateway http://127.0.0.1:9000/charges
+//	go run ./examples/agent-checkout -database postgres:///shop -demo
 package main
 
 import (
@@ -41,11 +41,16 @@ func main() {
 	address := flag.String("listen", "127.0.0.1:8080", "`address` to listen on")
 	database := flag.String("database", "postgres:///shop", "`URL` of the database")
 	gateway := flag.String("gateway", "", "`URL` of the payment gateway")
+	demos := flag.Bool("demo", false, "bring a gateway, and print requests to send")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	l, err := net.Listen("tcp", *address)
-	if err == nil {
+	switch {
+	case err != nil:
+	case *demos:
+		err = demo(ctx, l, *database, os.Stdout)
+	default:
 		err = serve(ctx, l, *database, *gateway)
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 // Command whatsapp-refunds pays refunds that customers ask for in WhatsApp messages, each
 // once, however often its messages are delivered. Its README says more.
 //
+//	go run ./examples/whatsapp-refunds -demo
 //	go run ./examples/whatsapp-refunds -listen 127.0.0.1:8080 -data ./refunds-data \
 //		-secret … -provider http://127.0.0.1:9000 -phone http://127.0.0.1:9001
 package main
@@ -47,11 +48,16 @@ func main() {
 	flag.StringVar(&s.secret, "secret", "", "`secret` of the app, by which WhatsApp signs")
 	flag.StringVar(&s.provider, "provider", "", "`URL` of the payment service")
 	flag.StringVar(&s.phone, "phone", "", "`URL` to send replies to")
+	demos := flag.Bool("demo", false, "bring a payment service and a phone, and print requests to send")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	l, err := net.Listen("tcp", *address)
-	if err == nil {
+	switch {
+	case err != nil:
+	case *demos:
+		err = demo(ctx, l, *data, os.Stdout)
+	default:
 		err = s.serve(ctx, l, *data)
 	}
 	if err != nil {
