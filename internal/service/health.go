@@ -33,9 +33,12 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
 // and somebody should look at it. It shows callers with a role the details: names of stores and issuers, and errors.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	status, text := http.StatusOK, ""
-	caller, err := s.operator(r)
+	caller, general, err := s.identified(r)
 	trusted := err == nil && caller.Role >= api.Viewer
 	for _, c := range s.checks(r.Context()) {
+		if c.general && !(trusted && general) {
+			continue
+		}
 		line, detail := "[+] "+c.Name+" ok", c.Detail
 		switch {
 		case c.Err != nil:
@@ -66,8 +69,9 @@ type Finding struct {
 	Amiss bool
 	// Err is why the node should get no traffic, or would not start.
 	Err error
-	// running says that only a process that serves has it; outside that no restart mends Err.
-	running, outside bool
+	// running says that only a process that serves has it; outside that no restart mends Err;
+	// general that it is about all tenants, like the metrics.
+	running, outside, general bool
 }
 
 // checks makes all checks; an [Inspection] leaves out what only a process that serves has.
@@ -85,6 +89,10 @@ func (s *Server) checks(ctx context.Context) []Finding {
 	both.Wait()
 	if checks[1].Err, checks[1].Amiss = answers.Err, answers.Amiss; answers.Amiss {
 		checks[1].Detail += "; " + answers.Detail
+	}
+	if now, err := s.store.Now(ctx); err == nil && s.gauges.census != nil {
+		calls, text := s.gauges.census.Waiting(now)
+		checks = append(checks, Finding{Name: "held", Detail: text, Amiss: calls > 0, running: true, general: true})
 	}
 	checks = append(checks, s.durabilityCheck(), s.sweeping())
 	if states := s.current().auth.KeyStates(); len(states) > 0 {
@@ -109,13 +117,10 @@ func (s *Server) checks(ctx context.Context) []Finding {
 			checks = append(checks, s.auditCheck())
 		}
 	}
-	if err := checks[1].Err; err != nil { // earlier reads from the store say nothing now
-		for i := range checks {
-			if c := &checks[i]; (c.Name == "durability" || c.Name == "evidence") && c.Err == nil && !c.Amiss {
-				c.Amiss, c.Detail = true, "not known: the store does not answer"
-			}
-		}
+	if checks[1].Err != nil && s.gauges.census != nil { // an inspection has the errors as they are
+		return s.away(checks)
 	}
+	s.awaySince.Store(0)
 	return checks
 }
 

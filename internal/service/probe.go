@@ -92,8 +92,10 @@ func (s *Server) watchWrites(ctx context.Context) {
 		switch now := err != nil; {
 		case now == refused || ctx.Err() != nil:
 		case now:
+			s.awaySince.CompareAndSwap(0, time.Now().Unix()) // unless reads are answered: see checks
 			s.log.Error("the store accepts no writes, so this node is not ready", slog.Any("error", err))
 		default:
+			s.awaySince.Store(0)
 			s.log.Info("the store accepts writes again")
 		}
 		refused = err != nil

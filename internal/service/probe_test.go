@@ -25,7 +25,7 @@ import (
 // ofStore is a server that has nothing but a store, to ask it for its readiness.
 func ofStore(t *testing.T, st semel.Store) *Server {
 	t.Helper()
-	e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "op"}}})
+	e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "op"}, {Name: "other"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,6 +92,7 @@ type watched struct {
 	lastSweep    atomic.Pointer[semel.SweepEnded]
 	reloadFailed atomic.Bool  // the last one
 	sweptAt      atomic.Int64 // when a sweep ended without trouble, in Unix milliseconds
+	awaySince    atomic.Int64 // when the store was first seen not to answer, in Unix seconds; 0 while it answers
 }
 
 // purgeRate is how many expired records a second are removed: about what a store writes

@@ -115,7 +115,7 @@ func TestANodeWhoseWritesHangIsNotReady(t *testing.T) {
 					}
 				})
 			}
-			servertest.Eventually(t, "the node is not ready", ready(503, "[-] writes: the store has answered no write"))
+			servertest.Eventually(t, "the node is not ready", ready(503, ": the store has answered no write"))
 			c.goOn()
 			servertest.Eventually(t, "the node is ready again", ready(200, "[+] writes"))
 		})

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type count struct {
 	attempts map[string]int
 	oldest   map[string]store.Instant
 	effects  int
+	of       string // the operation of all held calls, after " of "; empty if they have several
 }
 
 // The states of attempts. Attempts held for unverified callers have their own: strangers can
@@ -94,7 +96,13 @@ func (c *count) take(recs []semel.Record) {
 			continue
 		}
 		state := stateOf(rec)
-		c.attempts[state]++
+		if c.attempts[state]++; state == "held" {
+			if of := " of " + rec.ID.Operation; c.attempts[state] == 1 {
+				c.of = of
+			} else if c.of != of {
+				c.of = ""
+			}
+		}
 		if was := c.oldest[state]; was == 0 || rec.StartedAt < was {
 			c.oldest[state] = rec.StartedAt
 		}
@@ -104,6 +112,29 @@ func (c *count) take(recs []semel.Record) {
 			}
 		}
 	}
+}
+
+// Waiting says how many calls wait for somebody's decision, and for how long, as they were counted
+// last. Those of unverified callers don't count: strangers can cause them. now is the store's time.
+func (c *Census) Waiting(now store.Instant) (calls int, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == nil {
+		return 0, "not counted yet"
+	}
+	age := max(now.Sub(c.last.oldest["held"]), 0).Round(time.Second)
+	switch calls = c.last.attempts["held"]; calls {
+	case 0:
+		text = "no call waits for a decision"
+	case 1:
+		text = fmt.Sprintf("1 call%s waits for a decision, for %v", c.last.of, age)
+	default:
+		text = fmt.Sprintf("%d calls%s wait for a decision, the oldest for %v", calls, c.last.of, age)
+	}
+	if n := c.last.attempts["held_unverified"]; n > 0 {
+		text += fmt.Sprintf("; held for unverified callers: %d", n)
+	}
+	return calls, text
 }
 
 // Set sets the gauges, once a count has been through the store. now is the store's time.

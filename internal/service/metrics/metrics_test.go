@@ -223,5 +223,9 @@ func TestTheCensusCountsTheWholeStore(t *testing.T) {
 			`semel_attempts{state="held"} 1`, `semel_attempts{state="held_unverified"} 1`, `semel_attempts{state="in_flight"} 1`, `semel_effects_open 1`,
 			`semel_oldest_attempt_seconds{state="held"} 120`, `semel_oldest_attempt_seconds{state="held_unverified"} 60`, `semel_oldest_attempt_seconds{state="in_flight"} 0`,
 		)
+		now, _ := st.Now(ctx)
+		if calls, text := census.Waiting(now); calls != 1 || text != "1 call of pay waits for a decision, for 2m0s; held for unverified callers: 1" {
+			t.Errorf("%d wait: %s", calls, text)
+		}
 	})
 }

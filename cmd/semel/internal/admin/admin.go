@@ -147,8 +147,8 @@ func (s *Service) Gauges(ctx context.Context) (Gauges, error) {
 
 // Attempts are the open attempts in the store, as the node counted them last.
 type Attempts struct {
-	InFlight, Held, HeldUnverified int
-	OldestInFlight, OldestHeld     time.Duration
+	InFlight, Held             int
+	OldestInFlight, OldestHeld time.Duration
 }
 
 // Attempts reports ok if the node has counted them.
@@ -158,7 +158,7 @@ func (g Gauges) Attempts() (a Attempts, ok bool) {
 		return time.Duration(g[`semel_oldest_attempt_seconds{state="`+state+`"}`] * float64(time.Second))
 	}
 	_, ok = g[`semel_attempts{state="held"}`]
-	return Attempts{count("in_flight"), count("held"), count("held_unverified"), age("in_flight"), age("held")}, ok
+	return Attempts{count("in_flight"), count("held"), age("in_flight"), age("held")}, ok
 }
 
 // Check is a line of GET /readyz?verbose.

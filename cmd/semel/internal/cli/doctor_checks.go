@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -66,25 +65,7 @@ func (r *doctorReport) service(ctx context.Context, s *admin.Service) error {
 		}
 		r.add(c.Name, map[byte]string{'+': "ok", '!': "warning", '-': "failed"}[c.Mark], c.Detail, r.next(c.Name))
 	}
-	if entitled {
-		r.held(s.Gauges(ctx))
-	}
 	return nil
-}
-
-// held reports the calls that wait for a decision, as the node counted them last. Those of
-// unverified callers are no reason to warn: strangers can cause them.
-func (r *doctorReport) held(gauges admin.Gauges, err error) {
-	open, _ := gauges.Attempts()
-	strangers := fmt.Sprintf("held for unverified callers: %d", open.HeldUnverified)
-	switch next := "semel records list" + r.where + " held -unverified"; {
-	case err != nil:
-		r.add("held", "failed", err.Error(), r.next(""))
-	case open.Held > 0:
-		r.add("held", "warning", fmt.Sprintf("%d, the oldest for %s: retries are refused until somebody settles them; %s", open.Held, ageOf(open.OldestHeld), strangers), next)
-	default:
-		r.add("held", "ok", "no call, as counted last; "+strangers, "")
-	}
 }
 
 // namesToken matches the flags that choose a token.
@@ -154,6 +135,8 @@ func (r *doctorReport) next(check string) string {
 		return "date; semel store accept-clock" + r.where + " --yes"
 	case "disk":
 		return "df -h"
+	case "held":
+		return "semel records list" + r.where + " held -unverified"
 	case "evidence":
 		return "semel evidence verify" + r.where + " --keys evidence.pub"
 	}
