@@ -128,21 +128,21 @@ type shownFigures struct {
 	Nodes int
 	Alone bool
 	Total struct {
-		Deliveries     int64
-		Duplicates     int64
-		DuplicateShare float64 `json:"duplicate_share"`
+		Deliveries   int64
+		Stopped      int64
+		StoppedShare float64 `json:"stopped_share"`
 	}
 	Operations []struct {
-		Operation      string
-		DuplicateShare float64 `json:"duplicate_share"`
+		Operation    string
+		StoppedShare float64 `json:"stopped_share"`
 	}
 	Series []struct {
 		Operation, What string
 		Count           int64
 	}
 	Repeated []struct {
-		Record     string
-		Duplicates int64
+		Record  string
+		Repeats int64
 	}
 }
 
@@ -301,8 +301,8 @@ routes:
 			t.Errorf("after a restart node %d shows\n%s\nand before it was\n%s", i, got.kept(), want.kept())
 		}
 	}
-	if want.Total.DuplicateShare < 0.3 || want.Repeated[0].Duplicates < 5 {
+	if want.Total.StoppedShare < 0.3 || want.Repeated[0].Repeats < 5 {
 		t.Errorf("there were too few duplicates to tell: %+v, %+v", want.Total, want.Repeated)
 	}
-	t.Logf("the share of duplicates is %.4f before and after", want.Total.DuplicateShare)
+	t.Logf("the share of stopped duplicates is %.4f before and after", want.Total.StoppedShare)
 }

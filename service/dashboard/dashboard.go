@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -192,6 +193,7 @@ type self struct {
 	Evidence bool    `json:"evidence"`
 	Name     string  `json:"name"`
 	Version  string  `json:"version"`
+	Node     string  `json:"node"` // the host and the process that answer
 }
 
 type person struct {
@@ -215,6 +217,8 @@ func (d *Dashboard) serveSession(w http.ResponseWriter, r *http.Request) {
 	case c.Role < api.Viewer:
 		me.Why = "You have no role here: ask for the role viewer."
 	default:
+		host, _ := os.Hostname() // people do without
+		me.Node = fmt.Sprint(host, "/", os.Getpid())
 		me.Caller = &person{c.Principal, c.Tenant, c.Role.String(), c.Role == api.Admin && c.AllTenants}
 	}
 	reply(w, me)

@@ -50,7 +50,7 @@ func TestFiguresAreShownLive(t *testing.T) {
 	tb.tile("Duplicates stopped", 3)
 	live("four deliveries")
 	tb.tile("Deliveries", 4)
-	tb.shows("75 % of all deliveries did not execute")
+	tb.shows("75 % of all answers")
 	tb.wait(`[...document.querySelectorAll('tbody tr')].some((row) => /payments.charge\s*4\s*3\s*75 %/.test(row.innerText))`)
 	tb.lists("Repeated keys", "order-1", 3)
 

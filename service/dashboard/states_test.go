@@ -18,6 +18,7 @@ const (
 	passing = iota
 	hanging
 	failing
+	storeAway
 )
 
 // flaky is a way to a service on which requests for data hang or fail, as it's told. The
@@ -49,6 +50,13 @@ func newFlaky(t *testing.T, page string) *flaky {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = io.WriteString(w, `{"title":"Store unavailable","status":503,"detail":"The disk is on fire.","code":"store_unavailable"}`)
+		case data && does == storeAway && r.URL.Path == "/readyz":
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, "[+] serving ok: semel v1\n[-] store: PostgreSQL at db:5432 refuses connections, since 13:46 UTC (4 checks wait for it)\n")
+		case data && does == storeAway:
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"title":"Store unavailable","status":503,"detail":"It can't be told whether the call was delivered before.","code":"store_unavailable"}`)
 		default:
 			proxy.ServeHTTP(w, r)
 		}
@@ -101,6 +109,24 @@ func TestStates(t *testing.T) {
 			tb.close()
 		})
 	}
+	t.Run("the store goes away", func(t *testing.T) { // one bar for one cause, and old figures look old
+		tb := openAt(t, way.URL, "/#/overview")
+		tb.shows("Held")
+		tb.wait("document.querySelector('.tiles') && document.querySelector('.banner')")
+		way.does.Store(storeAway)
+		tb.shows("PostgreSQL at db:5432 refuses connections, since 13:46 UTC")
+		tb.wait("document.querySelectorAll('.banner').length === 1 && !document.querySelector('main .failed') && document.querySelector('.tiles.old') && document.querySelector('.tile').innerText.includes('as it was at ')")
+		tb.picture(dir, "overview-away")
+		for _, theme := range []string{"light", "dark"} { // after a reload there are no figures
+			tb.theme(theme)
+			tb.wait("document.querySelectorAll('.banner, main .failed').length === 1")
+			tb.picture(dir, "overview-away-"+theme)
+			tb.accessible(axe, "overview without a store, "+theme)
+		}
+		way.does.Store(passing)
+		tb.wait("!document.querySelector('.banner.red') && !document.querySelector('.tiles.old')")
+		tb.close()
+	})
 	t.Run("what nothing matches", func(t *testing.T) {
 		tb := openAt(t, way.URL, "/#/nowhere")
 		tb.shows("There is no such screen")

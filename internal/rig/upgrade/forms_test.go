@@ -45,7 +45,7 @@ var kept = []struct {
 	{"counts", "semel.counts", 1, (*keeper).counts, "map[conflict:1 execute:1 replay:2]"},
 	{"the list of conflicts", "semel.conflicts", 1, (*keeper).listed, "order-1 map[conflict:1]"},
 	{"payloads that were refused", "semel.refused", 1, (*keeper).refused, `"another" 1`},
-	{"figures", "semel.figures", 1, (*keeper).figured, "2 nodes, 7 deliveries, 3 duplicates"},
+	{"figures", "semel.figures", 1, (*keeper).figured, "2 nodes, 7 deliveries, 3 repeated"},
 	{"histories of payments", "semel.webhook.payment/card", 1, (*keeper).payment, "refunded 2"},
 	{"states of synchronised data", "semel.datasync/datasync", 1, (*keeper).synced, `1 {"name":"Ada"}`},
 	{"lanes of messages", "semel.dispatch", 1, (*keeper).delivered, "[first second]"},
@@ -228,7 +228,7 @@ func (p *keeper) figured() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d nodes, %d deliveries, %d duplicates", r.Nodes, r.Total.Deliveries, r.Total.Duplicates), nil
+	return fmt.Sprintf("%d nodes, %d deliveries, %d repeated", r.Nodes, r.Total.Deliveries, r.Repeated[0].Repeats), nil
 }
 
 func (p *keeper) payment() (string, error) {

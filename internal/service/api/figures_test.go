@@ -23,7 +23,7 @@ func TestFiguresAreOfAllTenants(t *testing.T) {
 	w.send("root", "GET", "/v1/figures?minutes=0", "").want(400)
 	g := w.send("root", "GET", "/v1/figures?minutes=5", "").want(200)
 	total := g.Body["total"].(map[string]any)
-	if fmt.Sprint(total["deliveries"], " ", total["duplicate_share"]) != "4 0.75" || len(g.Body["points"].([]any)) != 5 {
+	if fmt.Sprint(total["deliveries"], " ", total["stopped_share"], " ", total["conflicts"]) != "4 0.6666666666666666 1" || len(g.Body["points"].([]any)) != 5 {
 		t.Errorf("answered %s", g.Raw)
 	}
 	if repeated := g.Body["repeated"].([]any); repeated[0].(map[string]any)["record"] != id.Encode() {

@@ -103,7 +103,7 @@ func (f *Figures) decided(e semel.Decided) {
 	if e.Decision != semel.Execute {
 		f.added[bucketOf(e.Added)]++
 		t := f.of(e.ID, e.At)
-		t.Duplicates++
+		t.Repeats++
 		if met {
 			f.meet(t, e.At)
 		}
@@ -188,7 +188,7 @@ func (f *Figures) meet(t *tally, at time.Time) {
 // prune makes room for half of maxRecords: it forgets the records with the lowest counts.
 func (f *Figures) prune() {
 	for least := int64(2); len(f.keys) > maxRecords/2; least *= 2 {
-		low := func(t *tally) bool { return t.Duplicates+t.Failed < least }
+		low := func(t *tally) bool { return t.Repeats+t.Failed < least }
 		maps.DeleteFunc(f.keys, func(_ semel.ID, t *tally) bool { return low(t) })
 		f.touched = slices.DeleteFunc(f.touched, low)
 	}

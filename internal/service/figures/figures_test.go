@@ -89,16 +89,16 @@ func TestDuplicateShareIsMeasured(t *testing.T) {
 		}
 		n.deliver(t, "mail", "b", works)
 		r := n.report(t, time.Hour)
-		if got, want := r.Total, (figures.Sums{Deliveries: 5, Executed: 2, Duplicates: 3, DuplicateShare: 0.6}); got != want {
+		if got, want := r.Total, (figures.Sums{Deliveries: 5, Executed: 2, Stopped: 3, StoppedShare: 0.6}); got != want {
 			t.Errorf("in sum %+v, want %+v", got, want)
 		}
-		if len(r.Operations) != 2 || r.Operations[0].Operation != "pay" || r.Operations[0].DuplicateShare != 0.75 || r.Operations[1].DuplicateShare != 0 {
+		if len(r.Operations) != 2 || r.Operations[0].Operation != "pay" || r.Operations[0].StoppedShare != 0.75 || r.Operations[1].StoppedShare != 0 {
 			t.Errorf("operations %+v", r.Operations)
 		}
 		if got := fmt.Sprint(r.Series); got != "[{http mail execute 1} {http pay execute 1} {http pay replay 3}]" {
 			t.Errorf("series %s", got)
 		}
-		if len(r.Repeated) != 1 || keyOf(r.Repeated[0]) != "a" || r.Repeated[0].Duplicates != 3 || len(r.Crowded) != 0 || len(r.Failing) != 0 {
+		if len(r.Repeated) != 1 || keyOf(r.Repeated[0]) != "a" || r.Repeated[0].Repeats != 3 || len(r.Crowded) != 0 || len(r.Failing) != 0 {
 			t.Errorf("records %+v, %+v, %+v", r.Repeated, r.Crowded, r.Failing)
 		}
 		last := r.Points[len(r.Points)-1]
@@ -106,6 +106,25 @@ func TestDuplicateShareIsMeasured(t *testing.T) {
 			t.Errorf("%d points, the last is %+v", len(r.Points), last)
 		}
 	})
+}
+
+// TestWhatWasStopped: a delivery is a stopped duplicate if it got an outcome. Polls, conflicts and
+// refusals have counts of their own, and how often a client polls changes no share.
+func TestWhatWasStopped(t *testing.T) {
+	clause.Proves(t, "MAP-MON.1")
+	f := figures.New(memstore.New(), nil)
+	for decision, times := range map[semel.Decision]int{
+		semel.Execute: 1, semel.Replay: 3, semel.InFlight: 40, semel.Conflict: 5,
+		semel.Held: 1, semel.TooLate: 1, semel.Throttled: 1, semel.OtherCaller: 1, semel.OtherDoor: 1, semel.Superseded: 1, semel.SequenceGap: 1,
+	} {
+		for range times {
+			f.Events().Decided(semel.Decided{ID: semel.ID{Operation: "pay", Key: "a"}, Door: "http", Decision: decision})
+		}
+	}
+	r, err := f.Read(t.Context(), time.Hour)
+	if want := (figures.Sums{Deliveries: 56, Executed: 1, Stopped: 3, StoppedShare: 0.75, Polls: 40, Conflicts: 5, TurnedAway: 7, Simultaneous: 40}); err != nil || r.Total != want || r.Operations[0].Sums != want {
+		t.Errorf("%v, %+v, want %+v", err, r.Total, want)
+	}
 }
 
 // TestFromHowManyDeliveriesAKeyIsCrowded is a setting: two at once are enough, if you say so.
@@ -168,7 +187,7 @@ func TestSimultaneousDeliveriesAreCountedAndListed(t *testing.T) {
 		work.Wait()
 		n.deliver(t, "pay", "a", works) // meets nobody
 		r := n.report(t, time.Hour)
-		if op := r.Operations[0]; op.Simultaneous != 12 || op.Duplicates != 13 {
+		if op := r.Operations[0]; op.Simultaneous != 12 || op.Stopped != 2 || op.Polls != 11 || op.StoppedShare != 2.0/3 || r.Repeated[0].Repeats != 13 {
 			t.Errorf("counted %+v", op)
 		}
 		if len(r.Crowded) != 1 || keyOf(r.Crowded[0]) != "a" || r.Crowded[0].Peak != 12 {
@@ -207,9 +226,9 @@ func TestFiguresCoverAllNodesAndSurviveARestart(t *testing.T) {
 			}
 			pass(25 * time.Second)
 		}
-		want := figures.Sums{Deliveries: 15, Executed: 1, Duplicates: 14, DuplicateShare: 14.0 / 15}
+		want := figures.Sums{Deliveries: 15, Executed: 1, Stopped: 14, StoppedShare: 14.0 / 15}
 		for i, n := range nodes {
-			if r := n.report(t, time.Hour); r.Total != want || r.Repeated[0].Duplicates != 14 {
+			if r := n.report(t, time.Hour); r.Total != want || r.Repeated[0].Repeats != 14 {
 				t.Errorf("node %d has %+v and %+v", i, r.Total, r.Repeated)
 			}
 		}
@@ -217,7 +236,7 @@ func TestFiguresCoverAllNodesAndSurviveARestart(t *testing.T) {
 			n.deliver(t, "mail", "b", works)
 			n.stop()
 		}
-		want = figures.Sums{Deliveries: 18, Executed: 2, Duplicates: 16, DuplicateShare: 16.0 / 18}
+		want = figures.Sums{Deliveries: 18, Executed: 2, Stopped: 16, StoppedShare: 16.0 / 18}
 		n := start(t, st)
 		for d, points := range map[time.Duration]int{time.Hour: 60, 24 * time.Hour: 24} {
 			r := n.report(t, d)
@@ -319,7 +338,7 @@ func TestWhileTheStoreIsAwayANodeShowsItsOwn(t *testing.T) {
 		}
 		st.set(false, false)
 		pass(2 * time.Second)
-		if r := a.report(t, time.Hour); r.Alone || r.Total.FailedOpen != 1 || r.Total.DuplicateShare != 0 {
+		if r := a.report(t, time.Hour); r.Alone || r.Total.FailedOpen != 1 || r.Total.StoppedShare != 0 {
 			t.Errorf("afterwards %v, %+v", r.Alone, r.Total)
 		}
 	})
@@ -376,8 +395,8 @@ func TestARecordThatIsBusyInTwoHours(t *testing.T) {
 			pass(time.Hour)
 		}
 		r := n.report(t, 24*time.Hour)
-		if len(r.Repeated) != 1 || r.Repeated[0].Duplicates != 8 || r.Total.Duplicates != 8 {
-			t.Errorf("of 8 duplicates %d are counted, and for the record %+v", r.Total.Duplicates, r.Repeated)
+		if len(r.Repeated) != 1 || r.Repeated[0].Repeats != 8 || r.Total.Stopped != 8 {
+			t.Errorf("of 8 duplicates %d are counted, and for the record %+v", r.Total.Stopped, r.Repeated)
 		}
 	})
 }
@@ -446,7 +465,7 @@ func TestCellsAreBounded(t *testing.T) {
 			t.Errorf("a cell has %d bytes", largest)
 		}
 		r, err := f.Read(t.Context(), 7*24*time.Hour)
-		if err != nil || r.Total.Duplicates != 144_000 || len(r.Repeated) != 20 || len(r.Operations) > 513 {
+		if err != nil || r.Total.Stopped != 144_000 || len(r.Repeated) != 20 || len(r.Operations) > 513 {
 			t.Errorf("%v, %+v, %d records, %d operations", err, r.Total, len(r.Repeated), len(r.Operations))
 		}
 	})

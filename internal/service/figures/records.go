@@ -12,9 +12,9 @@ import (
 // Record has the counts of one record in the hours of a report.
 type Record struct {
 	ID semel.ID
-	// Duplicates counts the deliveries that did not execute; Simultaneous the ones among them
+	// Repeats counts the deliveries that did not execute, whatever they got; Simultaneous the ones among them
 	// that met a running attempt, and Peak the most of these in one minute on one node.
-	Duplicates, Simultaneous, Peak int64
+	Repeats, Simultaneous, Peak int64
 	// Failed counts the attempts that ended failed, aborted or abandoned, and Attempt is
 	// the number of the newest of them. It is the record's own number, so it also covers
 	// attempts that no node counted.
@@ -26,7 +26,7 @@ type Record struct {
 
 // orders are the counts that may make a record worth listing.
 var orders = []func(*Record) int64{
-	func(r *Record) int64 { return r.Duplicates },
+	func(r *Record) int64 { return r.Repeats },
 	func(r *Record) int64 { return r.Peak },
 	func(r *Record) int64 { return r.Failed },
 }
@@ -79,7 +79,7 @@ type RecordCounts struct {
 	Record         string    `json:"record" doc:"The record's id."`
 	Tenant         string    `json:"tenant"`
 	Operation      string    `json:"operation"`
-	Duplicates     int64     `json:"duplicates"`
+	Repeats        int64     `json:"repeats" doc:"Deliveries of the record that did not execute, whatever they got: also those that were told to come back, and refused ones."`
 	Simultaneous   int64     `json:"simultaneous"`
 	Peak           int64     `json:"peak" doc:"The most simultaneous deliveries in one minute on one node."`
 	FailedAttempts int64     `json:"failed_attempts"`
@@ -92,7 +92,7 @@ func (l ranking) listed() []RecordCounts {
 	for i := range l {
 		r := &l[i]
 		out = append(out, RecordCounts{
-			r.ID.Encode(), r.ID.Tenant, r.ID.Operation, r.Duplicates, r.Simultaneous, r.Peak, r.Failed, r.Attempt, time.Unix(r.Last, 0).UTC(),
+			r.ID.Encode(), r.ID.Tenant, r.ID.Operation, r.Repeats, r.Simultaneous, r.Peak, r.Failed, r.Attempt, time.Unix(r.Last, 0).UTC(),
 		})
 	}
 	return out
@@ -108,7 +108,7 @@ func compare(a, b *Record, by func(*Record) int64) int {
 
 // add adds what another node, or another hour, has counted for the same record.
 func (r *Record) add(more *Record) {
-	r.Duplicates += more.Duplicates
+	r.Repeats += more.Repeats
 	r.Simultaneous += more.Simultaneous
 	r.Peak = max(r.Peak, more.Peak)
 	r.Failed += more.Failed

@@ -25,13 +25,13 @@ type Report struct {
 	Crowd int  `json:"crowd" doc:"A record with so many deliveries at once within a minute, the one that ran included, is in crowded."`
 	Total Sums `json:"total"`
 
-	Operations []OperationSums `json:"operations" nullable:"false" doc:"The one with the most duplicates first."`
+	Operations []OperationSums `json:"operations" nullable:"false" doc:"The one with the most stopped duplicates first."`
 	// Series are in order of door, operation and what.
 	Series []Count `json:"series" nullable:"false"`
 	Points []Point `json:"points" nullable:"false" doc:"One for each step, the oldest first."`
 
 	// Repeated, Crowded and Failing have up to 50 records each.
-	Repeated []RecordCounts `json:"repeated" nullable:"false" doc:"The records with the most duplicates."`
+	Repeated []RecordCounts `json:"repeated" nullable:"false" doc:"The records that were delivered again most often."`
 	Crowded  []RecordCounts `json:"crowded" nullable:"false" doc:"Those with crowd deliveries at once within a minute, or more."`
 	Failing  []RecordCounts `json:"failing" nullable:"false" doc:"Those with the most failed attempts."`
 }
@@ -40,8 +40,11 @@ type Report struct {
 type Sums struct {
 	Deliveries     int64   `json:"deliveries" doc:"Deliveries with a key that got a decision."`
 	Executed       int64   `json:"executed"`
-	Duplicates     int64   `json:"duplicates" doc:"Deliveries that did not execute."`
-	DuplicateShare float64 `json:"duplicate_share" doc:"Duplicates of all deliveries, from 0 to 1."`
+	Stopped        int64   `json:"stopped" doc:"Duplicates that got the outcome of another delivery, at once or after waiting for it."`
+	StoppedShare   float64 `json:"stopped_share" doc:"Stopped, of what was executed or stopped, from 0 to 1. How often clients ask about a running call doesn't change it."`
+	Polls          int64   `json:"polls" doc:"Deliveries that were told to come back, because an attempt was running."`
+	Conflicts      int64   `json:"conflicts" doc:"Deliveries that had another payload under the same key."`
+	TurnedAway     int64   `json:"turned_away" doc:"Deliveries that were refused for any other reason: the call is held, say, or of another caller."`
 	Simultaneous   int64   `json:"simultaneous" doc:"Deliveries that met a running attempt."`
 	FailedAttempts int64   `json:"failed_attempts" doc:"Attempts that ended failed, aborted or abandoned."`
 	// Refused is zero for an operation.
@@ -62,13 +65,18 @@ func (s *Sums) count(what string, n int64) {
 		s.FailedOpen += n
 	case string(semel.Execute):
 		s.Executed += n
-		s.Deliveries += n
+	case string(semel.Replay):
+		s.Stopped += n
+	case string(semel.InFlight):
+		s.Polls += n
+	case string(semel.Conflict):
+		s.Conflicts += n
 	default:
-		s.Duplicates += n
-		s.Deliveries += n
+		s.TurnedAway += n
 	}
-	if s.Deliveries > 0 {
-		s.DuplicateShare = float64(s.Duplicates) / float64(s.Deliveries)
+	s.Deliveries = s.Executed + s.Stopped + s.Polls + s.Conflicts + s.TurnedAway
+	if ended := s.Executed + s.Stopped; ended > 0 {
+		s.StoppedShare = float64(s.Stopped) / float64(ended)
 	}
 }
 
@@ -224,6 +232,6 @@ func (r *Report) sum(counts map[Series]int64) {
 		r.Operations = append(r.Operations, *op)
 	}
 	slices.SortFunc(r.Operations, func(a, b OperationSums) int {
-		return cmp.Or(cmp.Compare(b.Duplicates, a.Duplicates), cmp.Compare(b.Deliveries, a.Deliveries), cmp.Compare(a.Operation, b.Operation))
+		return cmp.Or(cmp.Compare(b.Stopped, a.Stopped), cmp.Compare(b.Deliveries, a.Deliveries), cmp.Compare(a.Operation, b.Operation))
 	})
 }

@@ -112,7 +112,7 @@ func (s *slot) kept(n *names) keptSlot {
 	}
 	for i := range s.records {
 		r := &s.records[i]
-		k.Records = append(k.Records, keptRecord{r.ID.Encode(), [6]int64{r.Duplicates, r.Simultaneous, r.Peak, r.Failed, int64(r.Attempt), r.Last}})
+		k.Records = append(k.Records, keptRecord{r.ID.Encode(), [6]int64{r.Repeats, r.Simultaneous, r.Peak, r.Failed, int64(r.Attempt), r.Last}})
 	}
 	return k
 }
@@ -139,7 +139,7 @@ func (k *keptSlot) slot(names []Series) (slot, error) {
 			return s, err
 		}
 		n := r.Counts
-		s.records = append(s.records, Record{ID: id, Duplicates: n[0], Simultaneous: n[1], Peak: n[2], Failed: n[3], Attempt: int(n[4]), Last: n[5]})
+		s.records = append(s.records, Record{ID: id, Repeats: n[0], Simultaneous: n[1], Peak: n[2], Failed: n[3], Attempt: int(n[4]), Last: n[5]})
 	}
 	return s, nil
 }

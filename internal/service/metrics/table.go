@@ -43,7 +43,7 @@ var Labels = map[string]string{
 
 // Table has all metrics.
 var Table = []Metric{
-	{"semel_decisions_total", Counter, "Deliveries by what they got. Those that didn't get execute are duplicates.", []string{"door", "operation", "decision"}},
+	{"semel_decisions_total", Counter, "Deliveries by what they got. A `replay` is a stopped duplicate, which got the outcome of another delivery, at once or after waiting for it. `in_flight` is a poll, which was told to come back. The others were refused.", []string{"door", "operation", "decision"}},
 	{"semel_simultaneous_deliveries_total", Counter, "Deliveries that met a running attempt: they got in_flight, or waited for its outcome.", []string{"door", "operation"}},
 	{"semel_crowded_keys_total", Counter, "Keys that had as many deliveries at once within a minute as metrics.crowded says, eleven by default, each once for every such minute. GET /v1/figures lists the records.", []string{"operation"}},
 	{"semel_refused_requests_total", Counter, "Requests that a door has refused, with an engine's decision or without one.", []string{"door", "code"}},

@@ -42,14 +42,18 @@ func newTop() *cobra.Command {
 	var opts topOptions
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Watch what happens on all nodes: decisions, duplicates, added latency, what is held",
-		Long: `Watch what happens on all nodes of a service: the decisions, the share of duplicates,
-the latency that Semel added in the newest minute with deliveries, calls in flight and
-held, the operations, and the keys that repeat most.
+		Short: "Watch all nodes: what to do, decisions, stopped duplicates, added latency",
+		Long: `Watch all nodes of a service. First comes what somebody has to do, as the node that you
+ask says it: calls that wait for a decision, say, or a store that doesn't answer. Then come
+the decisions, the latency that Semel added in the newest minute with deliveries, calls in
+flight and held, the operations, and the keys that repeat most.
+
+A delivery was stopped if it got the outcome of another. The share is what was stopped, of
+what was executed or stopped: polls of a running call, conflicts and refusals don't count.
 
 The table is printed again and again until you interrupt it: on a terminal in place, with
 the first operations and keys; elsewhere one below the other, with all of them. --once and
---json print it once. The operations with the most duplicates come first.
+--json print it once. Operations with the most stopped duplicates come first.
 
 The node that you ask counts what is in flight and held, in the whole store; that may be
 a minute old.
@@ -101,10 +105,12 @@ func (o *topOptions) run(cmd *cobra.Command, src *recordSource) error {
 	return printReport(out, o.asJSON, s.json(), func(w io.Writer) error { _, err := io.WriteString(w, t.text(s)); return err }, false)
 }
 
-// topSnapshot is the state at one time. attempts is nil until the node has counted them.
+// topSnapshot is the state at one time. attempts is nil until the node has counted them, and
+// checks are those of the node.
 type topSnapshot struct {
 	figures  *admin.Figures
 	attempts *admin.Attempts
+	checks   []admin.Check
 }
 
 func (s *topSnapshot) json() topJSON {
@@ -127,7 +133,11 @@ func askTop(ctx context.Context, service *admin.Service, d time.Duration) (*topS
 	if err != nil {
 		return nil, err
 	}
-	s := &topSnapshot{figures: f}
+	checks, err := service.Ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &topSnapshot{figures: f, checks: checks}
 	if open, ok := gauges.Attempts(); ok {
 		s.attempts = &open
 	}

@@ -58,11 +58,18 @@ func (t *topTable) watch(ctx context.Context, every time.Duration, fetch func() 
 func (t *topTable) text(s *topSnapshot) string {
 	var b strings.Builder
 	f, sum := s.figures, &s.figures.Total
+	todo := 0
+	for _, c := range s.checks {
+		if c.Mark != '+' {
+			todo++
+			fmt.Fprintf(&b, "%c %s: %s\n", c.Mark, c.Name, printable(c.Detail))
+		}
+	}
 	if f.Alone {
 		fmt.Fprintln(&b, "The store doesn't answer: these are the figures of one node, without the newest of the others")
 	}
-	fmt.Fprintf(&b, "deliveries %d  executed %d  duplicates %d (%.1f %%)  simultaneous %d  failed %d  refused %d\n%s  nodes %d\n",
-		sum.Deliveries, sum.Executed, sum.Duplicates, 100*sum.DuplicateShare, sum.Simultaneous, sum.FailedAttempts, sum.Refused, s.moment(), f.Nodes)
+	fmt.Fprintf(&b, "deliveries %d  stopped %d (%.1f %%)  polls %d  conflicts %d  turned away %d  failed %d  refused %d\n%s  nodes %d\n",
+		sum.Deliveries, sum.Stopped, 100*sum.StoppedShare, sum.Polls, sum.Conflicts, sum.TurnedAway, sum.FailedAttempts, sum.Refused, s.moment(), f.Nodes)
 	if sum.Deliveries == 0 {
 		fmt.Fprintln(&b, "\nNothing was delivered in this time.")
 	}
@@ -79,17 +86,17 @@ func (t *topTable) text(s *topSnapshot) string {
 	t.table(&b, "DECISION\tDELIVERIES\tSHARE", rows, len(rows))
 	rows = nil
 	for _, o := range f.Operations {
-		rows = append(rows, fmt.Sprintf("%s\t%d\t%.1f %%\t%d\t%d\t%d", printable(o.Operation), o.Duplicates, 100*o.DuplicateShare, o.Deliveries, o.Simultaneous, o.FailedAttempts))
+		rows = append(rows, fmt.Sprintf("%s\t%d\t%.1f %%\t%d\t%d\t%d", printable(o.Operation), o.Stopped, 100*o.StoppedShare, o.Deliveries, o.Simultaneous, o.FailedAttempts))
 	}
-	t.table(&b, "OPERATION\tDUPLICATES\tSHARE\tDELIVERIES\tSIMULTANEOUS\tFAILED", rows, topOperations)
+	t.table(&b, "OPERATION\tSTOPPED\tSHARE\tDELIVERIES\tSIMULTANEOUS\tFAILED", rows, max(topOperations-todo, 1))
 	rows = nil
 	for _, r := range f.Repeated {
 		if id, err := store.DecodeID(r.Record); err == nil {
 			r.Record = id.Key
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%d\t%s\t%d\t%s ago", printable(r.Record), r.Duplicates, printable(r.Operation), r.Peak, ageOf(f.To.Sub(r.Last))))
+		rows = append(rows, fmt.Sprintf("%s\t%d\t%s\t%d\t%s ago", printable(r.Record), r.Repeats, printable(r.Operation), r.Peak, ageOf(f.To.Sub(r.Last))))
 	}
-	t.table(&b, "REPEATED KEY\tDUPLICATES\tOPERATION\tPEAK/MIN\tLAST", rows, topRepeated)
+	t.table(&b, "REPEATED KEY\tREPEATS\tOPERATION\tPEAK/MIN\tLAST", rows, topRepeated)
 	return b.String()
 }
 

@@ -20,25 +20,26 @@ func busy(t *testing.T, operations int) *topSnapshot {
 	now := time.Date(2026, 11, 25, 20, 15, 30, 0, time.UTC)
 	id := store.ID{Tenant: "acme", Principal: "shop", Operation: "payments.charge@2", Key: "order-7731"}.Encode()
 	all := []any{
-		map[string]any{"operation": "payments.charge@2", "deliveries": 900000, "duplicates": 100000, "duplicate_share": 0.1111, "simultaneous": 4000, "failed_attempts": 12},
-		map[string]any{"operation": "orders.place", "deliveries": 300000, "duplicates": 34000, "duplicate_share": 0.1133, "simultaneous": 211},
-		map[string]any{"operation": "mail.\x1b[31msend", "deliveries": 34567, "duplicates": 567, "duplicate_share": 0.0164},
+		map[string]any{"operation": "payments.charge@2", "deliveries": 900000, "stopped": 100000, "stopped_share": 0.1111, "simultaneous": 4000, "failed_attempts": 12},
+		map[string]any{"operation": "orders.place", "deliveries": 300000, "stopped": 34000, "stopped_share": 0.1133, "simultaneous": 211},
+		map[string]any{"operation": "mail.\x1b[31msend", "deliveries": 34567, "stopped": 567, "stopped_share": 0.0164},
 	}
 	for i := len(all); i < operations; i++ {
 		all = append(all, map[string]any{"operation": fmt.Sprintf("other-%02d", i)})
 	}
 	text, err := json.Marshal(map[string]any{
 		"to": now, "nodes": 3,
-		"total":      map[string]any{"deliveries": 1234567, "executed": 1100000, "duplicates": 134567, "duplicate_share": 0.109, "simultaneous": 4211, "failed_attempts": 12, "refused": 7},
+		"total":      map[string]any{"deliveries": 1234567, "executed": 1100000, "stopped": 134000, "stopped_share": 0.109, "conflicts": 567, "simultaneous": 4211, "failed_attempts": 12, "refused": 7},
 		"operations": all,
 		"series": []any{
 			map[string]any{"what": "execute", "count": 1100000}, map[string]any{"what": "replay", "count": 130000}, map[string]any{"what": "replay", "count": 4000},
 			map[string]any{"what": "conflict", "count": 567}, map[string]any{"what": "simultaneous", "count": 4211},
 		},
 		"points":   []any{map[string]any{"at": now.Add(-time.Minute), "deliveries": 40, "added_p50_seconds": 0.00042, "added_p99_seconds": 0.0131}, map[string]any{"at": now}},
-		"repeated": []any{map[string]any{"record": id, "operation": "payments.charge@2", "duplicates": 4100, "peak": 310, "last": now.Add(-4 * time.Second)}},
+		"repeated": []any{map[string]any{"record": id, "operation": "payments.charge@2", "repeats": 4100, "peak": 310, "last": now.Add(-4 * time.Second)}},
 	})
 	s := &topSnapshot{figures: &admin.Figures{}, attempts: &admin.Attempts{InFlight: 4, Held: 2, OldestInFlight: 2 * time.Second, OldestHeld: 3 * time.Hour}}
+	s.checks = []admin.Check{{Mark: '+', Name: "serving"}, {Mark: '!', Name: "held", Detail: "2 calls wait for a decision, the oldest for 3h0m"}}
 	if err == nil {
 		err = json.Unmarshal(text, s.figures)
 	}
@@ -49,7 +50,8 @@ func busy(t *testing.T, operations int) *topSnapshot {
 }
 
 func TestTopTable(t *testing.T) {
-	const want = `deliveries 1234567  executed 1100000  duplicates 134567 (10.9 %)  simultaneous 4211  failed 12  refused 7
+	const want = `! held: 2 calls wait for a decision, the oldest for 3h0m
+deliveries 1234567  stopped 134000 (10.9 %)  polls 0  conflicts 567  turned away 0  failed 12  refused 7
 added p50 0.42 ms  p99 13.10 ms (20:14)  in flight 4 (oldest 2s)  held 2 (oldest 3h)  nodes 3
 
 DECISION  DELIVERIES  SHARE
@@ -57,13 +59,13 @@ execute   1100000     89.1 %
 replay    134000      10.9 %
 conflict  567         0.0 %
 
-OPERATION            DUPLICATES  SHARE   DELIVERIES  SIMULTANEOUS  FAILED
-payments.charge@2    100000      11.1 %  900000      4000          12
-orders.place         34000       11.3 %  300000      211           0
-"mail.\x1b[31msend"  567         1.6 %   34567       0             0
+OPERATION            STOPPED  SHARE   DELIVERIES  SIMULTANEOUS  FAILED
+payments.charge@2    100000   11.1 %  900000      4000          12
+orders.place         34000    11.3 %  300000      211           0
+"mail.\x1b[31msend"  567      1.6 %   34567       0             0
 
-REPEATED KEY  DUPLICATES  OPERATION          PEAK/MIN  LAST
-order-7731    4100        payments.charge@2  310       4s ago
+REPEATED KEY  REPEATS  OPERATION          PEAK/MIN  LAST
+order-7731    4100     payments.charge@2  310       4s ago
 `
 	table := topTable{}
 	if got := table.text(busy(t, 3)); got != want {
@@ -83,7 +85,7 @@ func TestTopWhileTheStoreIsAway(t *testing.T) {
 		t.Error(got)
 	}
 	s.figures.Alone = true
-	if got := table.text(s); !strings.HasPrefix(got, "The store doesn't answer: ") || !strings.Contains(got, "as counted last") {
+	if got := table.text(s); !strings.Contains(got, "\nThe store doesn't answer: ") || !strings.Contains(got, "as counted last") {
 		t.Error(got)
 	}
 }
@@ -112,11 +114,11 @@ func TestTopGoesOn(t *testing.T) {
 			}
 			got := out.String()
 			tables := strings.Split(got, "semel top\n")[1:]
-			if len(tables) != 3 || !strings.HasPrefix(tables[1], "deliveries ") || !strings.HasPrefix(tables[2], `No answer, asking again: "refused\x1b[31m". As it was 5s ago:`) {
+			if len(tables) != 3 || !strings.HasPrefix(tables[1], "! held: 2 calls wait") || !strings.HasPrefix(tables[2], `No answer, asking again: "refused\x1b[31m". As it was 5s ago:`) {
 				t.Fatalf("%d tables:\n%s", len(tables), got)
 			}
 			for _, one := range tables {
-				if lines := strings.Count(one, "\n"); inPlace != (lines <= 24) || inPlace != strings.Contains(one, "and 34 more\n") {
+				if lines := strings.Count(one, "\n"); inPlace != (lines <= 24) || inPlace != strings.Contains(one, "and 35 more\n") {
 					t.Errorf("a table of %d lines:\n%s", lines, one)
 				}
 			}

@@ -80,7 +80,7 @@ func TestTopPrintsATable(t *testing.T) {
 		if code != ExitOK || errs != "" || strings.Contains(out, "\x1b") {
 			t.Fatalf("exit %d, %q%s", code, out, errs)
 		}
-		for _, want := range []string{"deliveries 2  executed 1  duplicates 1 (50.0 %)", "nodes 1\n", "replay    1           50.0 %", "pay        1           50.0 %", "order-1       1           pay"} {
+		for _, want := range []string{"deliveries 2  stopped 1 (50.0 %)  polls 0  conflicts 0  turned away 0  failed 0  refused 0\n", "nodes 1\n", "replay    1           50.0 %", "pay        1        50.0 %", "order-1       1        pay"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("it doesn't say %q:\n%s", want, out)
 			}

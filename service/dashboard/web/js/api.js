@@ -21,6 +21,9 @@ export class Problem extends Error {
 /** Half of the session; the other half is a cookie, which no script can read. */
 const session = () => { try { return localStorage.getItem(sessionKey) || ''; } catch { return ''; } };
 
+/** Whether this browser has signed in here before, and not out. */
+export const hadSession = () => !!session();
+
 function headers(more) {
 	const h = { ...more };
 	const half = session();
@@ -83,6 +86,9 @@ export async function signOut() {
 	localStorage.removeItem(sessionKey);
 	await loadMe();
 }
+
+/** The node that answers, in a sentence: what it says of itself isn't of others. */
+export const thisNode = () => (me.value?.node ? `this node (${me.value.node})` : 'this node');
 
 const order = { none: 0, viewer: 1, operator: 2, admin: 3 };
 /** Whether the user may change something. The server decides; this hides what it would refuse. */

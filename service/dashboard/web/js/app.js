@@ -1,6 +1,6 @@
 // The frame around the screens: who you are, where you can go, and the keys.
 import { html, render, signal, useEffect, useRef, useState } from './lib.js';
-import { loadMe, me, signIn } from './api.js';
+import { hadSession, loadMe, me, signIn } from './api.js';
 import { startLive, stream } from './live.js';
 import { go, href, route } from './route.js';
 import { nextTheme, SettingsScreen, theme } from './settings.js';
@@ -84,7 +84,7 @@ function SignIn() {
 		try { await signIn(token); } catch (err) { setError(err); }
 	};
 	return html`<main class="sign-in"><div class="card"><h1><img src="ui/icon.svg" alt="" width="28" height="28" /> Semel</h1>
-		${me.value.sign_in ? html`<form onSubmit=${submit}><label>Token <input type="password" name="token" autocomplete="current-password" required autofocus value=${token} onInput=${(ev) => setToken(ev.target.value)} /></label>
+		${me.value.sign_in ? html`${hadSession() && html`<p>Your session is over: the node was restarted, another node answers, or 12 hours have passed.</p>`}<form onSubmit=${submit}><label>Token <input type="password" name="token" autocomplete="current-password" required autofocus value=${token} onInput=${(ev) => setToken(ev.target.value)} /></label>
 			${error && html`<${Failed} error=${error} />`}<button class="primary" disabled=${!token.trim()}>Sign in</button></form>
 			<p class="faint">The token of an operator: the one in <code>admin.token_file</code>, or one whose caller has a role in <code>auth</code>. It stays in the server's memory, and leaves this page at once.</p>`
 		: html`<p>${me.value.why}</p><p class="faint">Sign in where you sign in to this program, and come back.</p>`}</div></main>`;

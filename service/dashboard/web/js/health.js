@@ -17,7 +17,7 @@ export async function readChecks(signal) {
 
 const marks = { '+': ['green', 'ok'], '!': ['amber', 'look at it'], '-': ['red', 'not ready'] };
 const says = {
-	serving: 'The process accepts requests.', store: 'The store answers and has a clock.', durability: 'What the settings of the store promise about written records.', sweeps: 'Expired records are purged, and held ones are looked after.',
+	serving: 'The process accepts requests.', store: 'The store answers and has a clock.', durability: 'What the settings of the store promise about written records.', held: 'Calls that wait for somebody to decide.', sweeps: 'Expired records are purged, and held ones are looked after.',
 	issuers: 'The keys of token issuers are fetched.', clock: 'The clock of the store has not leaped.', writes: 'The store takes writes.', disk: 'There is room on the disk of the store.', room: 'There is room on the disk of the store.', evidence: 'The evidence log is signed and intact.',
 };
 
@@ -28,6 +28,6 @@ export function HealthScreen() {
 		${data ? html`<p class=${'banner ' + (data.ready ? 'green' : 'red')}><b>${data.ready ? 'This node is ready.' : 'This node is not ready'}</b>${data.ready ? '' : ': it should get no traffic.'}</p>
 		<ul class="checks">${data.checks.map((c) => html`<li key=${c.name}><${Badge} tone=${marks[c.mark][0]}>${marks[c.mark][1]}<//><div><b>${c.name}</b> <span class="faint">${says[c.name] || ''}</span>${c.detail && html`<p class="mono">${c.detail}</p>`}</div></li>`)}</ul>`
 		: loading ? html`<${Loading} what="the checks" />` : !error && html`<${Empty} title="This program has no readiness checks here"><p>The dashboard of <code>semel serve</code> has them; your program answers for its own.</p><//>`}
-		<section class="card"><h2>This installation</h2><dl class="facts wide"><${Fact} name="Version">${me.value.version}<//><${Fact} name="Live events">${{ open: 'connected', lost: 'lost: connecting again', connecting: 'connecting', absent: 'none' }[stream.value]}<//><${Fact} name="Evidence">${me.value.evidence ? 'is kept' : 'is not set up'}<//></dl>
+		<section class="card"><h2>This installation</h2><dl class="facts wide"><${Fact} name="This node">${me.value.node}<//><${Fact} name="Version">${me.value.version}<//><${Fact} name="Live events">${{ open: 'connected', lost: 'lost: connecting again', connecting: 'connecting', absent: 'none' }[stream.value]}<//><${Fact} name="Evidence">${me.value.evidence ? 'is kept' : 'is not set up'}<//></dl>
 		<p class="faint">For probes: <code>/livez</code>, <code>/readyz</code>, and <code>semel healthcheck</code>.</p></section>`;
 }

@@ -1,6 +1,7 @@
 // Decisions as they are made.
 import { html, useState } from './lib.js';
 import { Badge, DecisionBadge, Empty, Failed, Head, Loading, useKeys } from './ui.js';
+import { thisNode } from './api.js';
 import { events, stream } from './live.js';
 import { keyOf } from './id.js';
 import { clockTime, duration } from './time.js';
@@ -37,10 +38,10 @@ export function TailScreen() {
 		${stream.value === 'absent' ? html`<${Empty} title="There are no live events here"><p>The program that mounts this page gives its engine no observer, or your role may not follow decisions.</p><//>`
 		: !all.length && stream.value === 'lost' ? html`<${Failed} error=${{ title: "The live events can't be had", message: 'The server does not answer, or refuses. The page connects again by itself.' }} />`
 		: !all.length && stream.value === 'connecting' ? html`<${Loading} what="events" />`
-		: !all.length ? html`<${Empty} title="Waiting for the first delivery"><p>Every delivery that this node decides about appears here as it happens: executed, replayed, refused, and how attempts end.</p><//>`
+		: !all.length ? html`<${Empty} title="Waiting for the first delivery"><p>Every delivery that ${thisNode()} decides about appears here as it happens: executed, replayed, refused, and how attempts end.</p><//>`
 		: !lines.length ? html`<${Empty} title="No event matches"><p>All words must occur: an operation, a key, a decision. Put a minus before a word that may not.</p><//>`
 		: html`<section class="card"><div class="scroll"><table class="tail hover"><thead><tr><th>Time</th><th>What</th><th>Key</th><th>Operation</th><th>Detail</th></tr></thead><tbody>${lines.map((ev, i) => html`<${Line} key=${ev.seq || 'gap' + i} ev=${ev} at=${i === at} />`)}</tbody></table></div></section>
-			<p class="faint">${found.length > shown ? `The newest ${shown} of ${found.length} events` : `${found.length} events`} of this node. Other nodes have their own.</p>`}`;
+			<p class="faint">${found.length > shown ? `The newest ${shown} of ${found.length} events` : `${found.length} events`} of ${thisNode()}. Other nodes have their own.</p>`}`;
 }
 
 function Line({ ev, at }) {
