@@ -7,8 +7,8 @@
 // Start here: [New], [Options], [Operation], [Call] and [Do] run a call once. Wrap the
 // calls of your handler to other systems in [Effect], and say with [Rejected], [Aborted]
 // and [Unknown] what an error means. Run [Engine.Run] beside it; otherwise nothing that
-// has expired is removed. At the end close the server, then the guard, the engine and
-// the store.
+// has expired is removed. docs/queues.md has a consumer of a queue. At the end close
+// the server, then the guard, the engine and the store.
 //
 // These words have one meaning everywhere:
 //
