@@ -74,7 +74,14 @@ routes:
 	for _, order := range []string{"9912", "9913", "9914"} {
 		deliver("/payments", "pay-"+order, `{"order_id":"`+order+`","card":"broken"}`)
 	}
-	for total := 0; total < 14; { // figures are written behind
+	untilCounted(t, admin, 14)
+	return dir, admin
+}
+
+// untilCounted waits until the service's figures, which are written behind, have so many deliveries.
+func untilCounted(t *testing.T, admin string, deliveries int) {
+	t.Helper()
+	for total := 0; total < deliveries; {
 		resp, err := http.Get(admin + "/v1/figures")
 		if err != nil {
 			t.Fatal(err)
@@ -87,7 +94,6 @@ routes:
 		}
 		total = figures.Total.Deliveries
 	}
-	return dir, admin
 }
 
 // TestTerminalPage runs every command of docs/terminal.md, and those of docs/evidence.md that

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel/internal/rig/stage"
+)
+
+const agentToken = "agent-7-has-a-token-of-forty-characters-"
+
+// questioned is a service on a restored store, to which everything has happened that docs/questions.md asks
+// about. problem is what a client got for a call that is held.
+func questioned(t *testing.T, dir string) (admin string, problem []byte) {
+	t.Helper()
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), "broken") {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, `{"receipt":"r-1"}`)
+	}))
+	t.Cleanup(upstream.Close)
+	file := filepath.Join(dir, "semel.yaml")
+	config := fmt.Sprintf(`api: 'off'
+store: {url: 'pebble:%[1]s/semel-data'}
+evidence: {key_file: '%[1]s/evidence.key', every: 100ms, checkpoint_dir: '%[1]s/checkpoints'}
+auth: {tokens: [{name: agent-7, token_file: '%[1]s/agent.token'}]}
+operations: [{name: payments.charge, evidence: durable}, {name: receipts.mail, evidence: durable}]
+routes:
+  - {match: POST /payments, upstream: '%[2]s', operation: payments.charge, key: required, attributes: {order: json:/order_id}}
+  - {match: POST /mails, upstream: '%[2]s', operation: receipts.mail, key: required, attributes: {customer: json:/customer}}
+webhooks: [{path: /webhooks/shopify, source: shopify, secret_files: ['%[1]s/agent.token'], upstream: '%[2]s', mode: sync}]
+`, dir, upstream.URL)
+	write(t, file, config)
+	write(t, filepath.Join(dir, "agent.token"), agentToken)
+	run := func(args ...string) string {
+		t.Helper()
+		code, out, errs := semelWith(t, "", args...)
+		if code != ExitOK {
+			t.Fatal(errs)
+		}
+		return out
+	}
+	write(t, filepath.Join(dir, "evidence.pub"), run("evidence", "keygen", "--origin", "example.com/semel", "--out", filepath.Join(dir, "evidence.key")))
+	data, _, stop := servingUntil(t, config)
+	deliver := func(path, body string, headers ...string) []byte {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, data+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		resp, err := stage.Direct.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		answer, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	call := func(path, key, body string) []byte {
+		return deliver(path, body, "Idempotency-Key", key, "Authorization", "Bearer "+agentToken)
+	}
+	call("/payments", "pay-9910", `{"order_id":"9910","amount":100}`)
+	stop()
+	run("store", "new-epoch", "--config", file, "--yes")
+	data, admin, _ = servingUntil(t, config)
+	for range 2 {
+		call("/payments", "pay-9911", `{"order_id":"9911","amount":1200}`)
+		call("/payments", "pay-9912", `{"order_id":"9912","card":"broken"}`)
+		problem = call("/payments", "pay-9913", `{"order_id":"9913","card":"broken"}`)
+	}
+	for key, customer := range map[string]string{"mail-1": "c-7", "mail-2": "c-7", "mail-3": "c-8"} {
+		call("/mails", key, `{"customer":"`+customer+`"}`)
+	}
+	event := `{"id":820982911946154508,"order_number":9911}`
+	mac := hmac.New(sha256.New, []byte(agentToken))
+	mac.Write([]byte(event))
+	deliver("/webhooks/shopify", event, "X-Shopify-Hmac-Sha256", base64.StdEncoding.EncodeToString(mac.Sum(nil)),
+		"X-Shopify-Topic", "orders/create", "X-Shopify-Shop-Domain", "lamps.myshopify.com", "X-Shopify-Event-Id", "98880550-7158-44d4-b7cd-2c97c8a091b5")
+	untilCounted(t, admin, 10)
+	for log := ""; !strings.Contains(log, "store.restored") || !strings.Contains(log, `"idempotency_key":"webhook:`); { // signed behind
+		log = run("evidence", "export", "--url", admin)
+	}
+	return admin, problem
+}
+
+// TestPageOfQuestions runs every command of docs/questions.md, and counts those that each answer
+// takes.
+func TestPageOfQuestions(t *testing.T) {
+	for _, tool := range []string{"curl", "sed", "uniq"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			if os.Getenv("SEMEL_REQUIRE_SERVICES") == "1" {
+				t.Fatal("the page needs " + tool)
+			}
+			t.Skip("the page needs " + tool)
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, moment := time.Now().UTC(), "2006-01-02T15:04:05Z"
+	p := newPage(t, `"holder":"node-2`, `"holder":"`+host, "2026-11-26T13:37:00Z", now.Add(-time.Hour).Format(moment),
+		"2026-11-26T13:38:00Z", now.Add(time.Hour).Format(moment), "2026-11-26", now.Add(-time.Hour).Format(time.DateOnly))
+	admin, problem := questioned(t, p.dir)
+	p.env = append(p.env, "XDG_CONFIG_HOME="+t.TempDir(), "SEMEL_URL="+admin, "SEMEL_TOKEN=")
+	p.write("problem.json", string(problem))
+	p.walks("docs/questions.md", "")
+	text, err := os.ReadFile("../../../../docs/questions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, question := range strings.Split(string(text), "\n## ")[1:] {
+		title, _, _ := strings.Cut(question, "\n")
+		n := 0
+		for _, block := range walkBlock.FindAllStringSubmatch(question, -1) {
+			n += strings.Count("\n"+block[1], "\n$ ")
+		}
+		if n == 0 || n > 3 {
+			t.Errorf("%q takes %d commands", title, n)
+		}
+		t.Logf("%-45s %d", title, n)
+	}
+}
