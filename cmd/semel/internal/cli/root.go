@@ -96,7 +96,7 @@ every code in an answer or a log.`,
 		{"See what happened, and decide:", []*cobra.Command{newWhy(newRecordsFrom()), group(newRecords(newRecordsFrom())), group(newMessages(newRecordsFrom())), newTop(), newTail(newRecordsFrom()),
 			group(evidenceCommand()), group(reconcileCommand()), newExplain(), group(contextCommand())}},
 		{"Look after a service and its store:", []*cobra.Command{newDoctor(), newHealthcheck(), group(storeCommand()), group(archiveCommand()), group(migrateCommand())}},
-		{"Write and check what it works by:", []*cobra.Command{group(configCommand()), group(newKey()), group(newIDs()), group(newWebhook())}},
+		{"Configuration and keys:", []*cobra.Command{group(configCommand()), group(newKey()), group(newIDs()), group(newWebhook())}},
 	} {
 		root.AddGroup(&cobra.Group{ID: p.title, Title: p.title})
 		for _, cmd := range p.commands {
