@@ -24,7 +24,7 @@ func demo(ctx context.Context, l net.Listener, database string, out io.Writer) e
 	}
 	g := &toyGateway{out: out, shop: "http://" + l.Addr().String(), charged: map[string]string{}, run: fmt.Sprintf("%x", time.Now().Unix())}
 	server := &http.Server{Handler: g, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = server.Serve(at) }() // which ends because it is closed
+	go func() { _ = server.Serve(at) }() // until Close
 	cart := fmt.Sprintf(`{"id":"cart-%s","user":"anna","mugs":2,"decided_at":%q}`, g.run, time.Now().UTC().Format(time.RFC3339))
 	fmt.Fprintln(out, "A gateway of its own charges, and its webhooks confirm. Send a cart, send it again, and send it in another message:")
 	for _, message := range []string{"m-1", "m-1", "m-2"} {
@@ -39,7 +39,7 @@ func demo(ctx context.Context, l net.Listener, database string, out io.Writer) e
 	return err
 }
 
-// toyGateway is a payment gateway that remembers its keys as long as it runs, and tells what it did.
+// toyGateway is a payment gateway that remembers its keys as long as it runs, and prints each charge.
 type toyGateway struct {
 	out       io.Writer
 	shop, run string
@@ -49,7 +49,7 @@ type toyGateway struct {
 	charged map[string]string // transactions by key
 }
 
-// ServeHTTP charges, or says what was charged under a key.
+// ServeHTTP charges, or finds the charge under a key.
 func (g *toyGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,8 +68,8 @@ func (g *toyGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(commerce.Charged{TransactionID: transaction}) // a client that is gone asks again
 }
 
-// tell sends the webhook of a payment, signed as by Shopify. A gateway in earnest sends it until it
-// is taken; here the payment is known without it.
+// tell sends the webhook of a payment once, with Shopify's signature. A real gateway tries again
+// after an error; the demo's payment succeeds without the webhook.
 func (g *toyGateway) tell(transaction, reference string) {
 	source, err := webhook.Builtin("shopify")
 	if err != nil {

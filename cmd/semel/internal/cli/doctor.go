@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/service/config"
 )
 
@@ -137,12 +136,8 @@ func (r *doctorReport) examine(ctx context.Context, cmd *cobra.Command, src *rec
 	}
 	near, cancel := context.WithTimeout(ctx, 3*time.Second) // it is on this machine
 	defer cancel()
-	_, err = service.Ready(near)
-	if err == nil {
+	if _, err := service.Ready(near); err == nil {
 		return r.service(ctx, service)
-	}
-	if _, other := errors.AsType[*client.AnswerError](err); other {
-		r.add("service", "warning", at+": "+err.Error(), "")
 	}
 	r.store(ctx, cfg)
 	return nil

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -68,12 +67,9 @@ func (v versionInfo) line() string {
 var thisBuild = sync.OnceValue(func() versionInfo {
 	v := buildVersion(debug.ReadBuildInfo())
 	if exe, err := os.Executable(); err == nil && v.Version == "(devel)" && v.Commit == "" {
-		if f, err := os.Open(exe); err == nil {
-			digest := sha256.New()
-			if _, err := io.Copy(digest, f); err == nil {
-				v.Version = fmt.Sprintf("(devel)-%.6x", digest.Sum(nil))
-			}
-			_ = f.Close()
+		if text, err := os.ReadFile(exe); err == nil {
+			digest := sha256.Sum256(text)
+			v.Version = fmt.Sprintf("(devel)-%x", digest[:6])
 		}
 	}
 	return v
