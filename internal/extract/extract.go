@@ -151,7 +151,7 @@ func (p *Rule) parseAttributes(texts map[string]string, bad func(string, error))
 		bad("Attributes", fmt.Errorf("there are more than %d", store.MaxAttributes))
 	}
 	for _, a := range parseAll("Attributes", texts, selector.Facts, bad) {
-		if (store.Attributes{a.name: ""}).Validate() != nil || a.name == store.AttributeCommandID || a.name == store.AttributeCompensates || strings.ContainsAny(a.name, "= \t\r\n\"") {
+		if badName(a.name) {
 			bad("Attributes", fmt.Errorf("%q can't be the name of one", a.name))
 		}
 		if a.Source == selector.Answer {
@@ -160,6 +160,11 @@ func (p *Rule) parseAttributes(texts map[string]string, bad func(string, error))
 			p.facts = append(p.facts, a)
 		}
 	}
+}
+
+// badName reports whether an attribute can't have the name, or has it for another purpose.
+func badName(name string) bool {
+	return (store.Attributes{name: ""}).Validate() != nil || name == store.AttributeCommandID || name == store.AttributeCompensates || strings.ContainsAny(name, "= \t\r\n\"")
 }
 
 // parseAll parses selectors by name, in the order of the names.
