@@ -38,25 +38,26 @@ func (r *Receiver) accept(ctx context.Context, e *Event) (err error) {
 func (r *Receiver) item(e *Event) *inbox.Item[head] {
 	e.Tenant, e.ReceivedAt = r.opts.Tenant, r.now().UTC()
 	it := &inbox.Item[head]{
-		Tenant: e.Tenant, Scope: e.Scope, Key: e.Key, Fingerprint: e.print, Former: e.former, Attributes: store.Attributes{},
+		Tenant: e.Tenant, Scope: e.Scope, Key: e.Key, Fingerprint: e.print, Former: e.former,
 		Head: head{e.Source, e.Type, e.Header, e.Payment, e.mistake}, Body: e.Body, ReceivedAt: e.ReceivedAt,
 	}
-	if e.name != "" {
-		it.Attributes[store.AttributeEventID] = e.name // people have it from the sender's pages
-	}
-	if name := r.payment(e); name != "" {
-		it.Attributes[store.AttributePayment] = name // whoever erases the record finds the payment
-	}
+	// People have the id from the sender's pages, and whoever erases the record finds the payment.
+	own := store.Attributes{store.AttributeEventID: e.name, store.AttributePayment: r.payment(e), inbox.AttributeApart: e.apart}
+	it.Attributes = r.names.Of(own, e.Type, e.Header, e.Body)
 	if text, err := e.view.fill(r.order); err == nil {
 		it.Order = join([]string{text}, store.MaxNameLen)
 	}
-	if e.apart != "" {
-		it.Attributes[inbox.AttributeApart] = e.apart
-	}
-	if r.opts.Mode == Sync {
+	if r.opts.Mode == Sync { // the sender waits, and what can't be handled is refused for good
 		it.Now = func(ctx context.Context) error {
 			e.ID, e.Key = idOf(it), it.Key
-			return r.handleNow(ctx, e)
+			err := r.prepare(ctx, e)
+			if refused, ok := errors.AsType[*Refusal](err); ok {
+				return semel.Rejected(string(refused.Code), refused.Err)
+			}
+			if err != nil {
+				return err
+			}
+			return r.opts.Handle(ctx, e)
 		}
 	}
 	return it
@@ -68,18 +69,6 @@ func idOf(it *inbox.Item[head]) string {
 		return ""
 	}
 	return store.EventPrefix + it.ID
-}
-
-// handleNow handles an event while its sender waits. If it can't be handled, that is final.
-func (r *Receiver) handleNow(ctx context.Context, e *Event) error {
-	err := r.prepare(ctx, e)
-	if refused, ok := errors.AsType[*Refusal](err); ok {
-		return semel.Rejected(string(refused.Code), refused.Err)
-	}
-	if err != nil {
-		return err
-	}
-	return r.opts.Handle(ctx, e)
 }
 
 // handle handles an event that was accepted before.

@@ -32,9 +32,15 @@ func (s *Source) compile(rep *strictyaml.Report) {
 	p.kind, p.id = parse("payment.kind", p.Kind), parse("payment.id", p.ID)
 	for i := range p.Events {
 		e, at := &p.Events[i], fmt.Sprintf("payment.events[%d]", i)
-		if e.id = parse(at+".id", e.ID); e.id == nil && p.id == nil {
+		if e.id = parse(at+".id", e.ID); e.ID == "" {
+			e.id = p.id
+		}
+		if e.id == nil {
 			rep.Add(at+".id", "nothing says which payment it is", "write an id here, or in payment")
 		}
+	}
+	if _, err := s.names(nil); err != nil {
+		rep.Add("attributes", strings.ReplaceAll(err.Error(), "\n", "; "), "")
 	}
 }
 
@@ -117,7 +123,7 @@ func (s *Source) compileEvent(rep *strictyaml.Report, parse parser, i int) {
 		if err != nil || slices.ContainsFunc(ignored, func(s step) bool { return s.each }) {
 			rep.Add(fmt.Sprintf("%s.ignore[%d]", at, k), fmt.Sprintf("%q is not a path without lists", text), "")
 		}
-		r.ignore = append(r.ignore, ignored)
+		r.ignore = append(r.ignore, strings.Split(text, "."))
 	}
 	for k, list := range [][]template{r.id, r.scope, {r.kind}, r.fallback, r.apart, s.itemTemplates()} {
 		name := []string{"id", "scope", "type", "fallback", "apart", "each"}[k]

@@ -46,6 +46,17 @@ type Event struct {
 	status  int         // of its answer, if that is known already
 }
 
+// Attribute is a value that the record of an event keeps, so that people find it. Of several
+// with one name the first that is there counts. What isn't there is left out.
+type Attribute struct {
+	// Name of the attribute, such as order.
+	Name string `json:"name" required:"true"`
+	// Where the value is: json:/POINTER or form:FIELD of the event, or header:NAME, of those that handlers get.
+	From string `json:"from" required:"true"`
+	// Kinds of events that have it, such as orders/create. One that ends in * stands for all with that prefix. Defaults to all.
+	Kinds []string `json:"kinds,omitempty" single:"true"`
+}
+
 // Bounds of a delivery, which is read before anybody knows its sender.
 const (
 	// maxSigned bounds the events with signatures of their own: senders send a handful.
@@ -205,14 +216,10 @@ func join(parts []string, limit int) string {
 }
 
 // printOf digests what an event says, without what may differ between its deliveries.
-func printOf(body []byte, ignore [][]step) semel.Fingerprint {
+func printOf(body []byte, ignore [][]string) semel.Fingerprint {
 	kept := body
 	for _, path := range ignore {
-		names := make([]string, len(path))
-		for i, s := range path {
-			names[i] = s.name
-		}
-		kept = jsonscan.Without(kept, names...)
+		kept = jsonscan.Without(kept, path...)
 	}
 	if p, err := semel.FingerprintJSON(kept); err == nil {
 		return p

@@ -85,11 +85,7 @@ func (s *Source) paymentOf(e *Event) *Payment {
 	if i < 0 {
 		return nil
 	}
-	from := p.id
-	if p.Events[i].id != nil {
-		from = p.Events[i].id
-	}
-	id, err := e.view.fill(from)
+	id, err := e.view.fill(p.Events[i].id)
 	if err != nil {
 		return nil // such as a charge without a payment
 	}

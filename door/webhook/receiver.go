@@ -8,6 +8,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/inbox"
+	"github.com/semelhq/semel/internal/extract"
 )
 
 // Mode says when a sender is answered.
@@ -68,6 +69,9 @@ type Options struct {
 	// Order is a template such as "{body:data.customer}": with [Ack], events that share its
 	// value are handled one after the other, as they were accepted. Others have no order.
 	Order string
+	// Attributes are kept with an event's record, by name, and people find it by them: each is
+	// json:/POINTER or form:FIELD of the event, or header:NAME. They go before the source's.
+	Attributes map[string]string
 	// OnAbandoned is what happens to an event if a crash cuts its handler off, with [Sync].
 	// Defaults to [semel.HoldAbandoned]; with [Ack] an event is always handled again.
 	OnAbandoned semel.AfterAbandon
@@ -107,6 +111,7 @@ type Receiver struct {
 	inbox  *inbox.Inbox[head]
 	opts   Options
 	order  template // nil: in any order
+	names  *extract.Names
 }
 
 func (opts Options) withDefaults() Options {
@@ -149,6 +154,8 @@ func (opts Options) Validate() error {
 	}
 	_, err = parseTemplate(opts.Order)
 	errs.need(err == nil, "Order: %v", err)
+	_, err = s.names(opts.Attributes)
+	errs.need(err == nil, "%w", err)
 	errs.need(opts.Order == "" || opts.Mode == Ack, "Order needs the mode ack: with sync an event is handled while its sender waits")
 	errs.need(opts.Budget > 0, "Budget is negative")
 	errs.need(opts.MaxBody > 0, "MaxBody is negative")
@@ -166,13 +173,11 @@ func New(engine *semel.Engine, opts Options) (*Receiver, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	v, err := NewVerifier(opts.VerifierOptions)
-	if err != nil {
-		return nil, err
-	}
+	v, _ := NewVerifier(opts.VerifierOptions) // all of it was checked
 	v.maxBody = opts.MaxBody
 	r := &Receiver{Verifier: v, engine: engine, opts: opts}
-	r.order, _ = parseTemplate(opts.Order) // it was checked
+	r.order, _ = parseTemplate(opts.Order)
+	r.names, _ = opts.Source.names(opts.Attributes)
 	in := inbox.Options[head]{
 		Name: r.Destination(), Door: Name, Principal: Principal, Window: opts.Window, Budget: opts.Budget,
 		Evidence: opts.Evidence, OnConflict: opts.OnConflict, Handle: r.handle,
@@ -180,6 +185,7 @@ func New(engine *semel.Engine, opts Options) (*Receiver, error) {
 	if opts.Mode == Sync { // handling an event may have effects
 		in.Lease, in.OnAbandoned = opts.Lease, opts.OnAbandoned
 	}
+	var err error
 	r.inbox, err = inbox.New(engine, in)
 	return r, err
 }
@@ -187,3 +193,12 @@ func New(engine *semel.Engine, opts Options) (*Receiver, error) {
 // Destination is the name of the receiver's operation, and of the destination of its
 // events in the outbox.
 func (r *Receiver) Destination() string { return OperationPrefix + r.opts.Name }
+
+// names are the attributes of events: what a receiver's options name, before the source's.
+func (s *Source) names(configured map[string]string) (*extract.Names, error) {
+	var usual []extract.Attribute
+	for _, a := range s.Attributes {
+		usual = append(usual, extract.Attribute(a))
+	}
+	return extract.NewNames(Name, configured, usual...)
+}

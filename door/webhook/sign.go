@@ -121,26 +121,20 @@ func (s *Source) signEvents(v *view, make func(signed []byte) ([]byte, error)) e
 // put sets the text at a path, and makes the objects on the way that are missing.
 func put(body any, path []step, items []int, text string) bool {
 	for i, s := range path {
-		if s.name == "" {
-			list, ok := body.([]any)
-			if !ok || items[0] >= len(list) {
+		if s.name != "" {
+			object, ok := body.(map[string]any)
+			if !ok {
 				return false
 			}
-			body, items = list[items[0]], items[1:]
-			continue
+			if i == len(path)-1 {
+				object[s.name] = text
+				return true
+			}
+			if object[s.name] == nil {
+				object[s.name] = map[string]any{}
+			}
+			body = object[s.name]
 		}
-		object, ok := body.(map[string]any)
-		if !ok {
-			return false
-		}
-		if i == len(path)-1 {
-			object[s.name] = text
-			return true
-		}
-		if object[s.name] == nil {
-			object[s.name] = map[string]any{}
-		}
-		body = object[s.name]
 		if s.each {
 			list, ok := body.([]any)
 			if !ok || items[0] >= len(list) {

@@ -43,20 +43,9 @@ func (g *Signature) key(text string) (secret, error) {
 	if block, _ := pem.Decode([]byte(text)); block != nil && hashes[g.Algorithm] == nil {
 		return g.public(block.Type, block.Bytes)
 	}
-	var key []byte
-	var err error
-	bare := strings.TrimPrefix(text, g.SecretPrefix) // some consoles and libraries leave it out
-	switch {
-	case g.Secret == "hex":
-		if key, err = hex.DecodeString(bare); err != nil {
-			return secret{}, errors.New("it is not hexadecimal")
-		}
-	case g.Secret == "base64":
-		if key, err = base64.StdEncoding.DecodeString(bare); err != nil {
-			return secret{}, errors.New("it is not base64")
-		}
-	default:
-		key = []byte(bare)
+	key, err := decoded(g.Secret, strings.TrimPrefix(text, g.SecretPrefix)) // some consoles and libraries leave it out
+	if err != nil {
+		return secret{}, errors.New("it is not " + g.Secret)
 	}
 	if g.Algorithm == "ed25519" && len(key) == ed25519.PublicKeySize {
 		return secret{public: ed25519.PublicKey(key)}, nil
@@ -68,6 +57,17 @@ func (g *Signature) key(text string) (secret, error) {
 		return secret{}, fmt.Errorf("it has fewer than %d bytes", minSecret)
 	}
 	return secret{raw: key}, nil
+}
+
+// decoded reads what is written in hex, in base64, or as it is.
+func decoded(encoding, text string) ([]byte, error) {
+	switch encoding {
+	case "hex":
+		return hex.DecodeString(text)
+	case "base64":
+		return base64.StdEncoding.DecodeString(text)
+	}
+	return []byte(text), nil
 }
 
 // public reads a public key or a certificate.
@@ -146,15 +146,8 @@ func (v *Verifier) signatures(at *view) ([][]byte, error) {
 }
 
 // decode reads one signature.
-func (g *Signature) decode(text string) (sum []byte, err error) {
-	switch g.Encoding {
-	case "hex":
-		sum, err = hex.DecodeString(text)
-	case "base64":
-		sum, err = base64.StdEncoding.DecodeString(text)
-	default:
-		return []byte(text), nil
-	}
+func (g *Signature) decode(text string) ([]byte, error) {
+	sum, err := decoded(g.Encoding, text)
 	want := ed25519.SignatureSize
 	if h := hashes[g.Algorithm]; h != nil {
 		want = h().Size()

@@ -43,6 +43,8 @@ type Source struct {
 	Handshake Handshake `json:"handshake,omitzero"`
 	// Which events are about a payment, and which transitions they are.
 	Payment PaymentRule `json:"payment,omitzero"`
+	// Names of the business that an event has, by which people find its record, such as the number of an order.
+	Attributes []Attribute `json:"attributes,omitempty"`
 	// Body of the answer to a delivery that was accepted, and its Content-Type.
 	Answer     string `json:"answer,omitzero"`
 	AnswerType string `json:"answer_type" default:"text/plain; charset=utf-8"`
@@ -137,7 +139,7 @@ type rule struct {
 	apart     []template
 	kind      template
 	looseKind bool // the kind is neither signed nor part of the identity
-	ignore    [][]step
+	ignore    [][]string
 }
 
 //go:embed sources/*.yaml

@@ -116,10 +116,7 @@ func NewVerifier(opts VerifierOptions) (*Verifier, error) {
 		errs.need(err == nil, "secret %d of %s: %w", i+1, s.Name, err)
 		v.keys = append(v.keys, key)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return v, nil
+	return v, errors.Join(errs...)
 }
 
 // faults are problems with options.
