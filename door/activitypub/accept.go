@@ -103,8 +103,6 @@ func (in *Inbox) accept(ctx context.Context, a *Activity) (outcome, error) {
 		}
 		total.told = first.Told
 		if first.Decision == semel.Conflict {
-			mu.Lock()
-			defer mu.Unlock()
 			total.conflicts, total.first = total.inboxes, first.First.String()
 			return in.tell(ctx, a, owners, &total.told.ID)
 		}
@@ -112,7 +110,8 @@ func (in *Inbox) accept(ctx context.Context, a *Activity) (outcome, error) {
 			it := in.item(a, scopeOf(*owner))
 			it.Head.Inbox = *owner
 			// For lists (VUL-02-004), without what is too long.
-			it.Attributes = it.Attributes.With(store.Attributes{"type": a.Type, "actor": a.Actor, "signed": strconv.FormatBool(a.Signed)})
+			own := it.Attributes.With(store.Attributes{"type": a.Type, "actor": a.Actor, "signed": strconv.FormatBool(a.Signed)})
+			it.Attributes = in.names.Of(own, a.Type, nil, a.Body)
 			got, err := in.once(ctx, a, it) // VUL-02-001
 			mu.Lock()
 			defer mu.Unlock()

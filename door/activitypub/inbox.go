@@ -13,6 +13,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/activitypub/httpsig"
 	"github.com/semelhq/semel/door/inbox"
+	"github.com/semelhq/semel/internal/extract"
 )
 
 // Handler handles an activity that was accepted. After an error it gets the activity
@@ -92,6 +93,8 @@ type Options struct {
 	// With [semel.EvidenceDecisions] it has every delivery, and the digests of both
 	// contents in a conflict.
 	Evidence semel.EvidenceLevel
+	// Attributes are kept with records, by name, to find them: json:/POINTER of the activity.
+	Attributes map[string]string
 	// Now is the clock. Defaults to [time.Now].
 	Now func() time.Time
 }
@@ -111,6 +114,7 @@ type Inbox struct {
 	tap    semel.Internal
 	opts   Options
 	actors *template
+	names  *extract.Names
 }
 
 var inboxName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
@@ -164,6 +168,8 @@ func (opts Options) Validate() error {
 	for i, p := range opts.Policies {
 		need(p.valid(), "Policies[%d]: %q is not a host, *.host or *, in small letters", i, p.Host)
 	}
+	_, err = extract.NewNames(Name, opts.Attributes)
+	need(err == nil, "%w", err)
 	need(verified || opts.Policies.of("").Unsigned, "Verifier is missing, and unsigned activities are not accepted from everybody")
 	return errors.Join(errs...)
 }
@@ -175,15 +181,14 @@ func New(engine *semel.Engine, opts Options) (*Inbox, error) {
 	if engine == nil {
 		return nil, errors.New("activitypub: an engine is missing")
 	}
-	if err := opts.Validate(); err != nil {
-		return nil, err
-	}
-	opts = opts.withDefaults()
-	actors, err := newTemplate(opts.Actors)
+	err := opts.Validate()
 	if err != nil {
 		return nil, err
 	}
-	in := &Inbox{tap: engine.Internal(), opts: opts, actors: actors}
+	opts = opts.withDefaults()
+	in := &Inbox{tap: engine.Internal(), opts: opts}
+	in.actors, _ = newTemplate(opts.Actors) // they were checked
+	in.names, _ = extract.NewNames(Name, opts.Attributes)
 	in.inbox, err = inbox.New(engine, inbox.Options[head]{
 		Name: in.Destination(), Door: Name, Principal: Principal, Window: opts.Window, Budget: opts.Budget,
 		Evidence: opts.Evidence, Handle: in.handle,

@@ -152,7 +152,7 @@ func (in *Inbox) sender(r *http.Request, body []byte, a *Activity) error {
 		return final(why.Err)
 	case known && why.Code == httpsig.SignatureMissing && policy.Unsigned:
 	case known:
-		return unauthorized(why.Err)
+		return &senderError{status: http.StatusUnauthorized, name: "Unauthorized", err: why.Err}
 	default:
 		return err
 	}
@@ -177,10 +177,6 @@ func final(err error) error {
 }
 
 func forbidden() error { return final(errors.New("activities of this actor's instance are refused")) }
-
-func unauthorized(err error) error {
-	return &senderError{status: http.StatusUnauthorized, name: "Unauthorized", err: err}
-}
 
 func notFound() error {
 	return &senderError{status: http.StatusNotFound, name: "NotFound", err: errors.New("there is no such actor")}

@@ -38,8 +38,10 @@ type world struct {
 	inbox *activitypub.Inbox
 	store semel.Store
 	door  semel.Internal
-	log   *evidence.Log
-	logs  *logs
+	// engine is the door's.
+	engine *semel.Engine
+	log    *evidence.Log
+	logs   *logs
 	// logger writes to logs.
 	logger *slog.Logger
 
@@ -86,7 +88,7 @@ func newWorldOn(t *testing.T, st semel.Store, change func(*activitypub.Options))
 			t.Error(err)
 		}
 	})
-	w.door = engine.Internal()
+	w.engine, w.door = engine, engine.Internal()
 	opts := activitypub.Options{
 		Tenant: "fedi", Actors: "https://here.example/actors/{actor}", Shared: "/inbox", Budget: budget,
 		Exists:   func(_ context.Context, actor string) (bool, error) { return actor == "alice" || actor == "carol", nil },
