@@ -9,6 +9,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/extract"
 	"github.com/semelhq/semel/store"
 )
 
@@ -33,13 +34,17 @@ type guard struct {
 	operation semel.Operation // with its defaults
 	timeout   time.Duration
 	wait      time.Duration
+	names     *extract.Names
 }
 
 // newGuard registers the operation, unless it is only the name of one that the engine has.
-func newGuard(engine *semel.Engine, runner *door.Runner, op semel.Operation, timeout, wait time.Duration) (*guard, error) {
+func newGuard(engine *semel.Engine, runner *door.Runner, op semel.Operation, attributes map[string]string, timeout, wait time.Duration) (*guard, error) {
+	names, err := extract.NewNames(Name, attributes)
 	switch {
 	case engine == nil:
 		return nil, errors.New("a2a: an engine is missing")
+	case err != nil:
+		return nil, err
 	case timeout < 0 || wait < 0:
 		return nil, errors.New("a2a: Timeout and Wait may not be negative")
 	}
@@ -53,7 +58,7 @@ func newGuard(engine *semel.Engine, runner *door.Runner, op semel.Operation, tim
 	if op = registered; op.Class == semel.ReadOnly {
 		return nil, errors.New("a2a: messages start work, so their operation can't be of class I0")
 	}
-	return &guard{engine, runner, op, timeout, wait}, nil
+	return &guard{engine, runner, op, timeout, wait, names}, nil
 }
 
 // got is what a delivery of a message got.

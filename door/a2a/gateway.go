@@ -52,6 +52,9 @@ type GatewayOptions struct {
 	// Wait is how long a duplicate of a message that is under way waits for its task, and for
 	// the end of that unless it says that it doesn't want to. Defaults to 30 seconds.
 	Wait time.Duration
+	// Attributes are kept with a message's record, by name, and people find it by them. Each is
+	// json:/POINTER of the message, such as json:/metadata/order_id, or header:NAME.
+	Attributes map[string]string
 	// Attrs tell this gateway from others in log lines.
 	Attrs []slog.Attr
 }
@@ -92,7 +95,7 @@ func NewGateway(callers *semelhttp.Guard, opts GatewayOptions) (*Gateway, error)
 		opts.Identify = callers.Caller
 	}
 	opts.Path = strings.TrimSuffix(opts.Path, "/")
-	g, err := newGuard(callers.Engine(), callers.Runner(), opts.Operation, opts.Timeout, cmp.Or(opts.Wait, DefaultWait))
+	g, err := newGuard(callers.Engine(), callers.Runner(), opts.Operation, opts.Attributes, opts.Timeout, cmp.Or(opts.Wait, DefaultWait))
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +187,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 	}
 	var call semel.Call
 	if err == nil {
-		call, err = req.msg.call(g.operation.Name, g.operation.Share, who, r.Header)
+		call, err = req.msg.call(g.guard, who, r.Header)
 	}
 	if err != nil {
 		return refuse(refusalOfRequest(err))

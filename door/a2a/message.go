@@ -26,6 +26,7 @@ type message struct {
 	task        string // the task that it continues; empty: it starts one
 	tenant      string // the agent's, as the caller names it
 	now         bool   // the caller doesn't want to wait until the task has ended
+	text        []byte // as it came
 	fingerprint semel.Fingerprint
 }
 
@@ -46,6 +47,7 @@ var traceNames = []string{"traceparent", "tracestate", "baggage"}
 // its form. The error is for the caller.
 func readMessage(binding string, params []byte) (m message, err error) {
 	text := jsonscan.Member(params, "message")
+	m.text = text
 	parts, meta := jsonscan.Member(text, "parts"), jsonscan.Member(text, "metadata")
 	large := [][]byte{parts, meta} // which are checked when they are digested
 	slices.SortFunc(large, func(a, b []byte) int { return cmp.Compare(cap(b), cap(a)) })
@@ -146,17 +148,19 @@ func (m *message) scope() string {
 
 // call makes the call that the message is. The header may have another key for it; the
 // error is for the caller.
-func (m *message) call(operation string, share semel.Share, who semelhttp.Caller, header http.Header) (semel.Call, error) {
+func (m *message) call(g *guard, who semelhttp.Caller, header http.Header) (semel.Call, error) {
 	key, given, fault := semelhttp.RequestKey(header, semelhttp.DefaultKeyHeader, store.MaxKeyLen)
 	if fault != "" {
 		return semel.Call{}, &semel.Error{Code: door.CodeKeyInvalid, Message: fault}
 	}
-	call := semel.Call{Operation: operation, Key: key, Scope: m.scope(), Door: Name, Fingerprint: m.fingerprint}
+	call := semel.Call{Operation: g.operation.Name, Key: key, Scope: m.scope(), Door: Name, Fingerprint: m.fingerprint}
+	own := store.Attributes{}
 	if !given {
 		call.Key = m.id
 	} else {
-		call.Attributes = store.Attributes{store.AttributeRequestID: m.id}
+		own[store.AttributeRequestID] = m.id
 	}
-	who.Name(&call, share)
+	call.Attributes = g.names.Of(own, "", header, m.text)
+	who.Name(&call, g.operation.Share)
 	return call, nil
 }

@@ -33,6 +33,8 @@ type Options struct {
 	// Wait is how long a duplicate of a message that is under way waits for its task, and for
 	// the end of that unless it says that it doesn't want to. Defaults to 30 seconds.
 	Wait time.Duration
+	// Attributes are kept with a message's record, as [GatewayOptions].Attributes.
+	Attributes map[string]string
 }
 
 // Wrap guards an agent: by the handler that it returns, a message executes once. If next
@@ -53,7 +55,7 @@ func Wrap(engine *semel.Engine, next a2asrv.RequestHandler, opts Options) (a2asr
 	if opts.Runner == nil {
 		opts.Runner = door.NewRunner(engine)
 	}
-	g, err := newGuard(engine, opts.Runner, opts.Operation, opts.Timeout, cmp.Or(opts.Wait, DefaultWait))
+	g, err := newGuard(engine, opts.Runner, opts.Operation, opts.Attributes, opts.Timeout, cmp.Or(opts.Wait, DefaultWait))
 	if err != nil {
 		return nil, err
 	}
@@ -147,5 +149,5 @@ func (h *handler) call(ctx context.Context, req *a2a.SendMessageRequest) (semel.
 	if err != nil {
 		return semel.Call{}, invalid(err)
 	}
-	return m.call(h.operation.Name, h.operation.Share, who, headerOf(ctx))
+	return m.call(h.guard, who, headerOf(ctx))
 }
