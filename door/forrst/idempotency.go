@@ -109,7 +109,7 @@ func (s *Service) call(r *Request, f *function) (semel.Call, error) {
 	}
 	r.Caller.Name(&call, f.share)
 	r.record = call.ID(f.share)
-	call.Attributes = store.Attributes{attributeRequest: r.ID, attributeArguments: s.argumentsHash(call.Tenant, r.canonical)}
+	call.Attributes = s.names.Of(store.Attributes{attributeRequest: r.ID, attributeArguments: s.argumentsHash(call.Tenant, r.canonical)}, f.Name, r.Header, r.canonical)
 	return call, nil
 }
 
@@ -146,11 +146,7 @@ func (r *Request) data(status string, rec *semel.Record) *data {
 
 // kept reports whether a duplicate would get the outcome.
 func kept(rec *semel.Record) bool {
-	switch rec.Disposition {
-	case semel.DispositionCompleted, semel.DispositionRejected:
-		return true
-	case semel.DispositionFailed:
-		return len(rec.Result.Data) > 0 || rec.Result.Tombstone // it is recorded only if it is replayed
-	}
-	return false
+	d := rec.Disposition
+	return d == semel.DispositionCompleted || d == semel.DispositionRejected ||
+		d == semel.DispositionFailed && (len(rec.Result.Data) > 0 || rec.Result.Tombstone) // recorded only if it is replayed
 }

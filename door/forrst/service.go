@@ -18,6 +18,7 @@ import (
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/extract"
 )
 
 // Name is the mark of records that came through this door; see [semel.Call].Door.
@@ -68,6 +69,9 @@ type Options struct {
 	// IgnoreReadKeys ignores the idempotency extension of a request whose function only
 	// reads, instead of refusing it with EXTENSION_NOT_APPLICABLE.
 	IgnoreReadKeys bool
+	// Attributes are kept with a call's record, by name, and people find it by them. Each is
+	// json:/POINTER of the arguments, or header:NAME.
+	Attributes map[string]string
 	// Components are further components of health, by name. A nil error is healthy;
 	// its text is not shown. The store is "database", and the process "self".
 	Components map[string]func(ctx context.Context) error
@@ -85,6 +89,7 @@ type Service struct {
 	opts      Options
 	functions map[string]*function
 	supported map[string]bool // extensions, by short name or else by URN
+	names     *extract.Names
 }
 
 // New makes a service on an engine and registers the operations of its functions there.
@@ -113,7 +118,11 @@ func New(engine *semel.Engine, opts Options) (*Service, error) {
 		opts.HashKey = make([]byte, 32)
 		rand.Read(opts.HashKey) // never fails, as documented
 	}
-	s := &Service{engine: engine, opts: opts, functions: map[string]*function{}, supported: map[string]bool{}}
+	names, err := extract.NewNames(Name, opts.Attributes)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{engine: engine, opts: opts, functions: map[string]*function{}, supported: map[string]bool{}, names: names}
 	for _, urn := range opts.Extensions {
 		s.supported[cmp.Or(shortName(urn), urn)] = true
 	}
@@ -123,16 +132,9 @@ func New(engine *semel.Engine, opts Options) (*Service, error) {
 		if err == nil && s.functions[f.Name] != nil {
 			err = errors.New("forrst: function " + f.Name + " is there twice")
 		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		s.functions[f.Name] = reg
+		s.functions[f.Name], errs = reg, append(errs, err)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, errors.Join(errs...)
 }
 
 // Close waits until every outcome is recorded that could not be recorded at once, or ctx
