@@ -11,6 +11,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/extract"
 	"github.com/semelhq/semel/safehttp"
 	"github.com/semelhq/semel/store"
 )
@@ -35,6 +36,8 @@ type Options struct {
 	Identify func(r *http.Request) (Caller, error)
 	// Admit is called before a handler. Its error ends the command as the handler's would.
 	Admit func(ctx context.Context, x semel.Execution, d *Derivation) error
+	// Attributes are kept with records, by name, to find them: json:/POINTER of the args.
+	Attributes map[string]string
 	// StatusURL is the address of the commands. With "/" and an id it is that of the
 	// command's state. Defaults to "/v1/commands".
 	StatusURL string
@@ -54,6 +57,7 @@ type Gateway struct {
 	opts   Options
 	b      Bindings
 	asker  asker
+	names  *extract.Names
 }
 
 // New makes a gateway on an engine, and registers the operations of the registry's commands
@@ -70,12 +74,9 @@ func New(engine *semel.Engine, opts Options) (*Gateway, error) {
 			return Caller{}, errors.New("ids: a gateway without Identify knows nobody")
 		}
 	}
-	g := &Gateway{engine: engine, opts: opts}
+	g := &Gateway{engine: engine, opts: opts, b: *cmp.Or(opts.Bindings, &Bindings{})}
 	g.asker = asker{&safehttp.Transport{Base: opts.Transport}, engine.Internal().Trace, opts.Registry.byName}
 	g.opts.StatusURL = strings.TrimSuffix(cmp.Or(opts.StatusURL, "/v1/commands"), "/")
-	if opts.Bindings != nil {
-		g.b = *opts.Bindings
-	}
 	g.b.ask = &g.asker
 	further := g.b.Authorize
 	g.b.Authorize = func(ctx context.Context, e *Entry, call semel.Call, rec semel.Record) error {
@@ -85,16 +86,16 @@ func New(engine *semel.Engine, opts Options) (*Gateway, error) {
 		return further(ctx, e, call, rec)
 	}
 	ops, err := opts.Registry.Operations(&g.b)
-	if err != nil {
-		return nil, err
+	names, wrong := extract.NewNames(Name, opts.Attributes)
+	if g.names = names; err != nil || wrong != nil {
+		return nil, errors.Join(err, wrong)
 	}
 	return g, engine.Register(append(ops, messageOperation)...)
 }
 
 // Declares reports whether an operation is that of a command.
 func (g *Gateway) Declares(operation string) bool {
-	_, ok := g.Declaration(operation)
-	return ok
+	return g.opts.Registry.byName[operation] != nil
 }
 
 // Declaration finds the declaration of the command that an operation belongs to.
@@ -176,7 +177,9 @@ func (g *Gateway) answer(ctx context.Context, caller Caller, c Command) (*Comman
 // execute runs the command, or finds its outcome: the second level of deduplication, by the
 // meaning of the command. The first is by the message that it came in.
 func (g *Gateway) execute(ctx context.Context, caller Caller, d *Derivation) (*Response, error) {
-	ans, err := g.engine.Do(ctx, d.Call(caller.Principal), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
+	call := d.Call(caller.Principal)
+	call.Attributes = g.names.Of(call.Attributes, call.Operation, nil, d.Command.Args)
+	ans, err := g.engine.Do(ctx, call, func(ctx context.Context, x semel.Execution) (semel.Result, error) {
 		if g.opts.Admit != nil {
 			if err := g.opts.Admit(ctx, x, d); err != nil {
 				return semel.Result{}, err

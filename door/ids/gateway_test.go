@@ -61,7 +61,7 @@ type shop struct {
 	keys    []string // that the upstream got
 }
 
-func newShop(t *testing.T) *shop {
+func newShop(t *testing.T, change ...func(*ids.Options)) *shop {
 	t.Helper()
 	s := &shop{t: t, ran: map[string]int{}}
 	store := memstore.New()
@@ -135,7 +135,7 @@ func newShop(t *testing.T) *shop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.gateway, err = ids.New(s.engine, ids.Options{
+	opts := ids.Options{
 		Registry: registry, Bindings: b,
 		Identify: func(r *http.Request) (ids.Caller, error) {
 			name, rights, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -144,8 +144,11 @@ func newShop(t *testing.T) *shop {
 			}
 			return ids.Caller{Tenant: "acme", Principal: name, Rights: strings.Fields(rights)}, nil
 		},
-	})
-	if err != nil {
+	}
+	for _, c := range change {
+		c(&opts)
+	}
+	if s.gateway, err = ids.New(s.engine, opts); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -94,7 +95,7 @@ func (d *Derivation) Call(principal string) semel.Call {
 	c := &d.Command
 	call := semel.Call{
 		Tenant: c.TenantID, Operation: c.Intent.Name(), Key: d.RecordKey, Principal: principal, Fingerprint: d.Fingerprint, Door: Name,
-		Confirm: c.ConfirmationToken, StepUp: c.StepUp, Attributes: store.Attributes{},
+		Confirm: c.ConfirmationToken, StepUp: c.StepUp,
 	}
 	if d.Entry != nil && d.Entry.Late == LateRefused {
 		call.FirstSent = c.SentAt
@@ -102,14 +103,11 @@ func (d *Derivation) Call(principal string) semel.Call {
 			call.FirstSent = c.ReceivedAt
 		}
 	}
-	for name, value := range map[string]string{
+	call.Attributes = store.Attributes{
 		semel.AttributeCommandID: c.CommandID, "correlation_id": c.CorrelationID, "idempotency_key": d.Key,
 		"actor_id": c.ActorID, "effective_actor_id": c.EffectiveActorID, "command_kind": c.CommandKind,
 		"trace." + TraceMessageID: c.Trace[TraceMessageID], "trace." + TracePhoneNumberID: c.Trace[TracePhoneNumberID],
-	} {
-		if value != "" {
-			call.Attributes[name] = value
-		}
 	}
+	maps.DeleteFunc(call.Attributes, func(_, value string) bool { return value == "" })
 	return call
 }
