@@ -21,7 +21,7 @@ func (s *Server) agentDoor(g *generation, c *config.A2A) (d doorway, err error) 
 	}
 	gateway, err := a2a.NewGateway(g.guard, a2a.GatewayOptions{
 		Operation: semel.Operation{Name: c.Operation}, Upstream: upstream, Answers: judge.Answers(c.Answers), Path: c.Path, Identify: g.verifiedCallers(&c.Callers), Forward: g.forwarding(&c.Forwarding),
-		MaxBody: int64(c.MaxBody), Timeout: time.Duration(c.Timeout), Wait: time.Duration(c.Wait), Attrs: []slog.Attr{slog.String("path", c.Path)},
+		MaxBody: int64(c.MaxBody), Timeout: time.Duration(c.Timeout), Wait: time.Duration(c.Wait), Attributes: config.Pairs(c.Attributes), Attrs: []slog.Attr{slog.String("path", c.Path)},
 	})
 	if err != nil {
 		return d, err

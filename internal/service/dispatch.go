@@ -51,10 +51,8 @@ func newOutbox(engine *semel.Engine, c *config.Dispatch, own map[string]dispatch
 		opts.Destinations[name] = d
 	}
 	var err error
-	if o.dispatcher, err = dispatch.New(engine, opts); err != nil {
-		return nil, err
-	}
-	return o, nil
+	o.dispatcher, err = dispatch.New(engine, opts)
+	return o, err
 }
 
 // breakable is a sender: its tries end when cut does. The receiver may have handled the

@@ -18,7 +18,9 @@ type A2A struct {
 	// Largest request.
 	MaxBody Size `json:"max_body" default:"4MiB" range:"1,1GiB"`
 	// How long a duplicate of a message that is under way waits for its task.
-	Wait       Duration `json:"wait" default:"30s" range:"1ms,1h"`
+	Wait Duration `json:"wait" default:"30s" range:"1ms,1h"`
+	// Attributes that are kept with the record of a message, to find it by: json:/POINTER in the message, such as json:/metadata/order_id, or header:NAME.
+	Attributes []string `json:"attributes,omitempty" pairs:"true"`
 	Forwarding `yaml:",inline"`
 }
 
@@ -53,6 +55,7 @@ func (v *validator) a2a() {
 		}
 		v.credentials(at+".credential", a.Credential)
 		v.body(at+".max_body", a.MaxBody)
+		v.attributes(at, "a2a", a.Attributes)
 		if op := v.operationOf(at, a.Operation); op != nil && op.Class == semel.ReadOnly {
 			v.bad(at+".operation", "name one of another class", "messages start work, and calls of class I0 run as often as they come")
 		}

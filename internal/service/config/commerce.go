@@ -54,7 +54,7 @@ type Commerce struct {
 func (c *Commerce) On() bool { return c.Path != "" }
 
 // Mandates has the commands that need a mandate, each with the argument that has its id.
-func (c *Commerce) Mandates() map[string]string { return pairs(c.Commands) }
+func (c *Commerce) Mandates() map[string]string { return Pairs(c.Commands) }
 
 // Payments are the operations of routes that charge payments, and whose callers share them.
 func (c *Config) Payments() (names []string) {

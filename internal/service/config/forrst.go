@@ -34,7 +34,9 @@ type Forrst struct {
 	ReadKeys string `json:"read_keys" default:"refuse" enum:"refuse,ignore"`
 	// Header in which the upstream gets the key of the request, such as Idempotency-Key.
 	PassKey string `json:"pass_key,omitzero" format:"header"`
-	Callers `yaml:",inline"`
+	// Attributes that are kept with the record of a call, to find it by: json:/POINTER in the arguments of the function, or header:NAME.
+	Attributes []string `json:"attributes,omitempty" pairs:"true"`
+	Callers    `yaml:",inline"`
 	// Largest request.
 	MaxBody    Size `json:"max_body" default:"1MiB" range:"1,1GiB"`
 	Forwarding `yaml:",inline"`
@@ -108,6 +110,7 @@ func (v *validator) forrst() {
 		}
 		v.credentials(at+".credential", f.Credential)
 		v.body(at+".max_body", f.MaxBody)
+		v.attributes(at, "forrst", f.Attributes)
 		v.forrstFunctions(at+".functions", f.Functions)
 	}
 }

@@ -47,6 +47,8 @@ type Accepting struct {
 	Lease Duration `json:"lease" default:"30s" range:"10ms,24h"`
 	// What goes to the evidence log: changes of records; decisions on top, what every delivery got; durable, each before its answer. Defaults to decisions with evidence.key_file, else none.
 	Evidence semel.EvidenceLevel `json:"evidence,omitzero" enum:"none,changes,decisions,durable"`
+	// Attributes that are kept with the record of an item, to find it by: json:/POINTER in the item, and for a webhook header:NAME, of those that the upstream gets, and form:FIELD. A webhook has those of its source too; one of the same name replaces the source's.
+	Attributes []string `json:"attributes,omitempty" pairs:"true"`
 }
 
 // Telemetry says what the service reports about itself.

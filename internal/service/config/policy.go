@@ -11,6 +11,7 @@ import (
 	"github.com/semelhq/semel/commerce"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/extract"
 )
 
 // Policy is the operation for the engine. The server sets two members: Reconcile, if
@@ -44,21 +45,21 @@ func (r Route) Guarded() semelhttp.Route {
 		Body: r.Body, MaxBody: int64(r.MaxBody), Timeout: time.Duration(r.Timeout), Credential: r.Credential, ScopeHeaders: r.ScopeHeaders,
 		Anonymous: r.Anonymous, FailOpen: r.StoreDown == "fail_open",
 		Methods: r.Methods, FingerprintHeaders: r.FingerprintHeaders, KeepHeaders: r.KeepHeaders, Origins: r.Origins, Answers: judge.Answers(r.Answers),
-		KeyFrom: r.KeyFrom, KeyTemplate: r.KeyTemplate.guarded(), Sequence: r.Sequence, Attributes: pairs(r.Attributes),
+		KeyFrom: r.KeyFrom, KeyTemplate: r.KeyTemplate.guarded(), Sequence: r.Sequence, Attributes: Pairs(r.Attributes),
 		FingerprintOnly: r.Fingerprint.Only, FingerprintIgnore: r.Fingerprint.Ignore,
 	}
 }
 
 func (k KeyTemplate) guarded() semelhttp.KeyTemplate {
-	t := semelhttp.KeyTemplate{Template: k.Template, Scope: k.Scope, ScopeField: k.ScopeField, Values: pairs(k.Values)}
+	t := semelhttp.KeyTemplate{Template: k.Template, Scope: k.Scope, ScopeField: k.ScopeField, Values: Pairs(k.Values)}
 	if f, ok := commerce.FormatByName(k.Format); ok {
 		t.Template, t.Scope, t.ScopeField = f.Template, f.Scope, f.ScopeField
 	}
 	return t
 }
 
-// pairs are the texts NAME=VALUE by name; nil if there are none.
-func pairs(list []string) map[string]string {
+// Pairs are the texts NAME=VALUE by name; nil if there are none.
+func Pairs(list []string) map[string]string {
 	if list == nil {
 		return nil
 	}
@@ -70,11 +71,18 @@ func pairs(list []string) map[string]string {
 	return m
 }
 
+// attributes checks those of a door that isn't a route.
+func (v *validator) attributes(at, door string, list []string) {
+	if _, err := extract.NewNames(door, Pairs(list)); err != nil && !v.faultyBelow(at+".attributes") {
+		v.bad(at+".attributes", "", "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+}
+
 // Guarded is what a route is to the middleware, with the attributes of its operation.
 func (c *Config) Guarded(r Route) semelhttp.Route {
 	rt := r.Guarded()
 	if op := c.operation(r.Operation); op != nil && op.Attributes != nil {
-		all := pairs(op.Attributes)
+		all := Pairs(op.Attributes)
 		maps.Copy(all, rt.Attributes)
 		rt.Attributes = all
 	}

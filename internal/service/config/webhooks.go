@@ -145,16 +145,13 @@ func (w *Webhook) Verifier() (webhook.VerifierOptions, error) {
 func (w *Webhook) Receiver() (webhook.Options, error) {
 	opts := webhook.Options{
 		Name: w.Name, Tenant: w.Tenant, Mode: w.Mode, OnAbandoned: w.OnAbandoned, OnConflict: w.OnConflict, Lease: time.Duration(w.Lease), Window: time.Duration(w.Window),
-		MaxBody: int64(w.MaxBody), Evidence: w.Evidence, Order: w.Order,
+		MaxBody: int64(w.MaxBody), Evidence: w.Evidence, Order: w.Order, Attributes: Pairs(w.Attributes),
 	}
 	var err error
 	if opts.VerifierOptions, err = w.Verifier(); err != nil {
 		return opts, err
 	}
-	if opts.Payments, err = w.machine(); err != nil {
-		return opts, err
-	}
-	if w.VerifyTokenFile != "" {
+	if opts.Payments, err = w.machine(); err == nil && w.VerifyTokenFile != "" {
 		opts.VerifyToken, err = readSecret(w.VerifyTokenFile)
 	}
 	return opts, err
@@ -182,6 +179,7 @@ func (v *validator) webhooks() {
 		if w.Settles != "" && (w.Payments == "" || v.c.Commerce.ChargeURL == "") {
 			v.bad(at+".settles", "add payments: card, and charge_url to commerce", "without payments of commerce there is nothing to settle")
 		}
+		v.attributes(at, webhook.Name, w.Attributes)
 		v.receiver(at, w)
 	}
 }

@@ -14,6 +14,8 @@ import (
 type Commands struct {
 	// Registry of the commands, a YAML file; see semel ids lint. Without it there are no commands.
 	Registry string `json:"registry,omitzero"`
+	// Attributes that are kept with the record of a command, to find it by: json:/POINTER in its args.
+	Attributes []string `json:"attributes,omitempty" pairs:"true" with:"registry,the registry of the commands"`
 	// Commands that come as WhatsApp messages.
 	WhatsApp WhatsApp `json:"whatsapp,omitzero"`
 }
@@ -85,6 +87,7 @@ func deriveWhatsApp(c *Config, origins *Origins, _ func(path, from string)) {
 var phoneNumberID = regexp.MustCompile(`^[0-9]{1,64}$`)
 
 func (v *validator) whatsapp() {
+	v.attributes("commands", "ids", v.c.Commands.Attributes)
 	w := &v.c.Commands.WhatsApp
 	if reflect.ValueOf(w).Elem().IsZero() {
 		return
