@@ -35,8 +35,8 @@ type Settlement struct {
 	// left and Outcome is empty, the attempt is abandoned: the next delivery runs again and
 	// replays the recorded effects.
 	Effects []store.EffectFinding
-	// RetryAfter is when to ask again if the record stays held. Defaults to
-	// Operation.ReconcileEvery.
+	// RetryAfter is when to ask the reconciler again if the record stays held. Defaults to
+	// Operation.ReconcileEvery. Alone in a settlement of an operator, it changes nothing else.
 	RetryAfter time.Duration
 	// Who is the operator who settles, or whom the reconciler asked. The record holds it, for
 	// people. Optional.
@@ -104,14 +104,12 @@ func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settl
 	if err != nil {
 		return rec, err
 	}
-	change, ended := store.ChangeHeld, (*store.Settled)(nil)
+	change, ended := store.ChangePostponed, (*store.Settled)(nil) // nobody knows yet: ask again
 	switch {
 	case next.State.Terminal():
 		change, ended = store.ChangeSettled, &by
 	case len(s.Effects) > 0:
 		change = store.ChangeEffect
-	case by.By == store.ByReconciler:
-		change = store.ChangePostponed // it doesn't know yet; ask again
 	}
 	// A crash before this write leaves the record held as it was, and the reconciler is
 	// called again. A crash after it leaves nothing to do.
@@ -177,7 +175,7 @@ func settledRecord(cur *Record, s Settlement, by *store.Settled, pause time.Dura
 		if err != nil {
 			return nil, err
 		}
-		if next.NextAt = cur.NextAt; cur.Policy.Reconcile {
+		if next.NextAt = cur.NextAt; cur.Policy.Reconcile || s.RetryAfter > 0 {
 			next.NextAt = now.Add(cmp.Or(s.RetryAfter, pause))
 		}
 		return next, err
