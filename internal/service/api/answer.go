@@ -55,10 +55,8 @@ func FitsOutcome(status int, outcome store.Disposition) bool {
 		return status < 400
 	case semel.DispositionRejected:
 		return status >= 400 && status < 500
-	case semel.DispositionFailed:
-		return status >= 400
 	}
-	return false
+	return outcome == semel.DispositionFailed && status >= 400
 }
 
 // fits refuses a result that duplicates could not get: one that isn't an HTTP answer for

@@ -17,9 +17,8 @@ type conflictList struct {
 type conflict struct {
 	Record string `json:"record" doc:"The record's id."`
 	wire.Owner
-	Operation string `json:"operation"`
-	Key       string `json:"idempotency_key"`
-	// Decisions counts the refusals.
+	Operation  string                   `json:"operation"`
+	Key        string                   `json:"idempotency_key"`
 	Decisions  map[semel.Decision]int64 `json:"decisions" nullable:"false" doc:"How many deliveries were refused as conflict, other_caller and other_door."`
 	Principals []string                 `json:"principals,omitempty" nullable:"false" doc:"Who sent another payload, up to four of them."`
 	First      time.Time                `json:"first"`
@@ -64,11 +63,8 @@ func listConflicts(x *exchange, _ *struct{}) (*reply[conflictList], error) {
 		return nil, err
 	}
 	out := conflictList{Conflicts: make([]conflict, 0, len(list)), KeptDays: int(conflicts.KeptFor / (24 * time.Hour))}
-	for i := range list {
-		c := &list[i]
-		out.Conflicts = append(out.Conflicts, conflict{
-			c.ID.Encode(), wire.OwnerOf(&c.ID), c.ID.Operation, c.ID.Key, c.Decisions, c.Principals, moment(c.First), moment(c.Last),
-		})
+	for _, c := range list {
+		out.Conflicts = append(out.Conflicts, conflict{c.ID.Encode(), wire.OwnerOf(&c.ID), c.ID.Operation, c.ID.Key, c.Decisions, c.Principals, moment(c.First), moment(c.Last)})
 	}
 	return &reply[conflictList]{out}, nil
 }
@@ -88,8 +84,7 @@ func getPayloads(x *exchange, in *payloadsInput) (*reply[payloads], error) {
 	}
 	op, _ := x.api.engine.Internal().Operation(id.Operation)
 	out := payloads{Record: id.Encode(), Keeps: op.KeepPayload, First: payloadOf(rec.Fingerprint, rec.Payload), Presented: []presented{}}
-	for i := range refused {
-		p := &refused[i]
+	for _, p := range refused {
 		out.Presented = append(out.Presented, presented{payloadOf(p.Fingerprint, p.Payload), p.Principal, p.Count, moment(p.First), moment(p.Last)})
 	}
 	return &reply[payloads]{out}, nil

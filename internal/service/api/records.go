@@ -71,6 +71,8 @@ type onRecord[B any] struct {
 func (b *builder) operatorRoutes() {
 	route(b, about("searchRecords", "records", "GET /v1/records", "Search records",
 		query.Qualifiers+"\n\n"), Viewer, []semel.Code{semel.CodeUnsupported}, searchRecords)
+	route(b, about("listChoices", "operations", "GET /v1/operations/{operation}/choices", "List what you can say of a held call, and what its retries get then",
+		"Of an operation that the service doesn't have: what holds for any."), Viewer, nil, listChoices)
 	changing(b, "settleRecord", "settle", "Say what happened to a held record", "", nil, settleRecord)
 	changing(b, "releaseRecord", "release", "Let the next delivery run a held record again, although nobody knows what happened",
 		"This may repeat what the attempt did. Open effects must be settled first.",
@@ -79,6 +81,8 @@ func (b *builder) operatorRoutes() {
 		})
 	changing(b, "purgeRecord", "purge", "Forget an ended record before its time", "The next delivery of the call runs again.",
 		[]semel.Code{semel.CodeUnsupported}, purgeRecord)
+	changing(b, "reconcileRecord", "reconcile", "Ask the reconciler about a held record now, rather than when it is due",
+		"A node asks within seconds. Until it has an answer, the record stays held.", []semel.Code{semel.CodeUnsupported}, askNow)
 	b.laterRoutes()
 }
 
@@ -172,6 +176,42 @@ func (x *exchange) settle(name string, s semel.Settlement, reason string) (*repl
 		}
 		s.Who = x.caller.who()
 		return x.api.engine.Settle(x.ctx(), id, s, reason)
+	})
+}
+
+type choiceList struct {
+	Choices []choice `json:"choices" nullable:"false"`
+}
+
+type choice struct {
+	Outcome store.Disposition `json:"outcome" enum:"completed,rejected,failed,aborted,abandoned" doc:"To settle it with; abandoned: by a release."`
+	Answer  bool              `json:"answer" doc:"Whether you give the answer that retries get."`
+	Says    string            `json:"says"`
+	Retries string            `json:"retries" doc:"What they get then."`
+}
+
+func listChoices(x *exchange, in *operationInput) (*reply[choiceList], error) {
+	op, _ := x.api.engine.Internal().Operation(in.Operation)
+	failed := map[semel.AfterFailure]string{
+		semel.ReplayFailure: "Each retry gets the failure that you give.", semel.RetryFailure: "The next retry runs it again.",
+		"": "Whether retries get this failure or run it again is up to the policy of the operation.",
+	}[op.OnFailure]
+	return &reply[choiceList]{choiceList{[]choice{
+		{semel.DispositionCompleted, true, "It was done", "Each retry gets the answer that you give."},
+		{semel.DispositionCompleted, false, "It was done, and nobody knows the answer", "Each retry is told that it was done, without an answer: by 410 over HTTP."},
+		{semel.DispositionRejected, true, "It was refused for good", "Each retry gets the refusal that you give."},
+		{semel.DispositionFailed, true, "It failed", failed},
+		{semel.DispositionAborted, false, "Nothing happened", "The next retry runs it again."},
+		{semel.DispositionAbandoned, false, "Nobody knows, and it may run again", "The next retry runs it again. If it was done before, it is done twice."},
+	}}}, nil
+}
+
+func askNow(x *exchange, in *onRecord[struct{}]) (*reply[wire.RecordBody], error) {
+	return x.change(in.ID, func(id semel.ID) (semel.Record, error) {
+		if op, _ := x.api.engine.Internal().Operation(id.Operation); op.Reconcile == nil {
+			return semel.Record{}, &semel.Error{Code: semel.CodeUnsupported, Message: "the operation " + id.Operation + " has no reconciler to ask"}
+		}
+		return x.api.engine.Settle(x.ctx(), id, semel.Settlement{RetryAfter: time.Nanosecond}, "") // it is due at once
 	})
 }
 

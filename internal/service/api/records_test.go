@@ -180,6 +180,25 @@ func TestOperators(t *testing.T) {
 		w.send("operator", "POST", path+"/settle", `{"outcome":"completed","reason":"r"}`).refused(409, "illegal_transition")
 	})
 
+	t.Run("what retries will get is said before anybody decides", func(t *testing.T) {
+		w := newWorld(t)
+		for operation, failed := range map[string]string{"charge": "Each retry gets the failure that you give.", "retry": "The next retry runs it again.", "none": "Whether retries get this failure or run it again is up to the policy of the operation."} {
+			g := w.send("viewer", "GET", "/v1/operations/"+operation+"/choices", "").want(200).equal("choices.3.outcome", `"failed"`)
+			if got := g.str("choices.3.retries"); got != failed {
+				t.Errorf("%s: %q", operation, got)
+			}
+		}
+		w.sendTo(w.admin.URL, "shop", "GET", "/v1/operations/charge/choices", "").refused(403, "forbidden")
+	})
+
+	t.Run("nobody is asked where there is no reconciler", func(t *testing.T) {
+		w := newWorld(t)
+		_, path := held(t, w)
+		w.send("operator", "POST", path+"/reconcile", `{}`).refused(501, "unsupported")
+		w.send("evilroot", "POST", path+"/reconcile", `{}`).refused(404, "not_found")
+		w.sendTo(w.admin.URL, "viewer", "POST", path+"/reconcile", `{}`).refused(403, "forbidden")
+	})
+
 	t.Run("purging forgets what has ended", func(t *testing.T) {
 		w := newWorld(t)
 		x := w.begin("shop", "charge", "k")

@@ -11,11 +11,10 @@ import (
 func (x *exchange) viewWithCounts(rec *semel.Record) (wire.Record, error) {
 	v := wire.RecordOf(rec)
 	counts, err := x.api.observer.tally.Of(x.ctx(), rec)
-	v.Decisions = counts
 	if errors.Is(err, form.ErrNewer) {
-		v.Decisions = nil // rather than too few; the record itself can be shown
-		return v, nil
+		return v, nil // without counts rather than with too few; the record itself can be shown
 	}
+	v.Decisions = counts
 	return v, err
 }
 
