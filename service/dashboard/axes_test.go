@@ -26,8 +26,8 @@ const axes = `(async (widths) => {
 		box.style.width = width + 'px';
 		labels = [];
 		const xs = Array.from({ length: points }, (_, i) => 1769900000 + i * 60 * minutes);
-		for (const stacked of [true, false]) {
-			render(html` + "`<${Chart} key=${stacked} xs=${xs} series=${[{ label: 'one', tone: 'blue', values: xs.map((_, i) => (top * (i + 1)) / points) }]} stacked=${stacked} format=${format} label=\"A chart\" />`" + `, box);
+		for (const how of ['stacked', 'plain', 'powers']) {
+			render(html` + "`<${Chart} key=${how} xs=${xs} series=${[{ label: 'one', tone: 'blue', values: xs.map((_, i) => (top * (i + 1)) / points) }]} stacked=${how === 'stacked'} powers=${how === 'powers'} format=${format} label=\"A chart\" />`" + `, box);
 			for (let n = 0; n < 50 && !labels.length; n++) await new Promise((done) => setTimeout(done, 5));
 			const say = (what) => wrong.push([width + ' px', points + ' points', minutes + ' min each', 'up to ' + top, what].join(', '));
 			if (!labels.length) say('it has no labels');

@@ -12,10 +12,19 @@ function stack(columns) {
 	return columns.map((c) => c.map((v, i) => (sum[i] += v ?? 0)));
 }
 
+const decade = (v, round) => 10 ** round(Math.log10(v) + (round === Math.ceil ? -1e-9 : 1e-9));
+/** The powers of ten from min to max, six at most. */
+function decades(min, max) {
+	const from = Math.round(Math.log10(min)), n = Math.round(Math.log10(max)) - from;
+	const step = Math.ceil((n + 1) / 6);
+	return Array.from({ length: Math.floor(n / step) + 1 }, (_, i) => 10 ** (from + i * step));
+}
+
 /**
- * xs: seconds; series: [{label, tone, values}]; stacked: areas on each other, as bars; format: of a value.
+ * xs: seconds; series: [{label, tone, values}]; stacked: areas on each other, as bars; powers: each
+ * step of the axis is ten times the one before, so that small values are seen beside large ones; format: of a value.
  */
-export function Chart({ xs, series, stacked, format, height = 180, label }) {
+export function Chart({ xs, series, stacked, powers, format, height = 180, label }) {
 	const box = useRef(null);
 	const plot = useRef(null);
 	const theme = themeNow.value;
@@ -34,8 +43,8 @@ export function Chart({ xs, series, stacked, format, height = 180, label }) {
 		const options = {
 			width: box.current.clientWidth || 300, height, legend: { show: false }, padding: [10, 18, 0, 0], cursor: { y: false, points: { show: !stacked } },
 			tzDate: utc ? (ts) => uPlot.tzDate(new Date(ts * 1e3), 'Etc/UTC') : undefined,
-			scales: { x: { range: (_, min, max) => [min, max + (stacked ? step : step / 2)] }, y: { range: (_, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
-			axes: [{ ...axis, space: 70, size: 30, values: clock }, { ...axis, size: 56, values: (_, vs) => vs.map((v) => format(v)) }],
+			scales: { x: { range: (_, min, max) => [min, max + (stacked ? step : step / 2)] }, y: powers ? { distr: 3, range: (_, min, max) => (min > 0 ? [decade(min, Math.floor), Math.max(decade(max, Math.ceil), decade(min, Math.floor) * 10)] : [1e-3, 1]) } : { range: (_, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+			axes: [{ ...axis, space: 70, size: 30, values: clock }, { ...axis, size: powers ? 64 : 56, splits: powers && ((_, i, min, max) => decades(min, max)), values: (_, vs) => vs.map((v) => format(v)) }],
 			series: [{}, ...drawn.map((s) => ({
 				label: s.label, stroke: css('--' + s.tone), width: stacked ? 0 : 2, fill: stacked ? css('--' + s.tone) : undefined, points: { show: !stacked, size: 5 },
 				paths: stacked ? uPlot.paths.bars({ size: [0.85, 40], align: 1 }) : undefined,

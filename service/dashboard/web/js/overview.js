@@ -128,7 +128,7 @@ function LatencyChart({ f }) {
 	const of = (name) => points.map((p) => p[name] || null);
 	const last = f.points.findLast((p) => p.added_p99_seconds > 0);
 	return html`${last && html`<p class="chips"><span>p50 <b class="num">${brief(last.added_p50_seconds)}</b></span><span>p99 <b class="num">${brief(last.added_p99_seconds)}</b></span></p>`}
-		<${Chart} xs=${xs} series=${[{ label: 'p50', tone: 'cyan', values: of('added_p50_seconds') }, { label: 'p99', tone: 'violet', values: of('added_p99_seconds') }]} format=${brief} height=${150} label="Added latency, p50 and p99" />`;
+		<${Chart} xs=${xs} series=${[{ label: 'p50', tone: 'cyan', values: of('added_p50_seconds') }, { label: 'p99', tone: 'violet', values: of('added_p99_seconds') }]} powers format=${brief} height=${150} label="Added latency, p50 and p99" />`;
 }
 
 const Meter = ({ share, tone }) => html`<span class="meter"><i class=${tone} style=${{ width: (share * 100).toFixed(1) + '%' }}></i></span>`;
