@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useRef, useState } from './lib.js';
 import { labelSpan, scale, ticks } from './scale.js';
 import { duration, absolute, clockTime, instant as t, now } from './time.js';
-import { Choice } from './ui.js';
+import { Choice, copyText, download, say } from './ui.js';
 import { decision, settledBy, state } from './words.js';
 
 /** When a record was held: its last change may be a later question of the reconciler. */
@@ -46,7 +46,8 @@ const tickWidth = 92;
 /** How wide most labels of bars are, in pixels. A third of a row has to be enough, since a bar and a mark can leave no more. */
 const labelWidth = 130;
 
-export function Timeline({ rec, deliveries }) {
+/** title: what a picture of it is headed by. */
+export function Timeline({ rec, deliveries, title }) {
 	const [fold, setFold] = useState(true);
 	const at = rec.status === 'processing' ? now.value : 0; // it goes on: running, or waiting for somebody
 	const model = useMemo(() => {
@@ -66,6 +67,7 @@ export function Timeline({ rec, deliveries }) {
 	}, [rec, deliveries, fold, at]);
 	const { lanes } = model;
 	const axis = useRef(null);
+	const box = useRef(null);
 	const [width, setWidth] = useState(0); // of the track
 	const s = { ...model.s, enough: Math.min((100 * labelWidth) / (width || 1), 33) };
 	useEffect(() => {
@@ -73,10 +75,11 @@ export function Timeline({ rec, deliveries }) {
 		watch.observe(axis.current);
 		return () => watch.disconnect();
 	}, []);
-	return html`<section class="timeline" aria-label="Timeline">
+	return html`<section class="timeline" aria-label="Timeline" ref=${box}>
 		<div class="timeline-head">
 			<p class="legend"><span><i class="blue"></i>executing</span><span><i class="cyan"></i>waited and joined</span><span><i class="dot green"></i>replayed</span><span><i class="cross red"></i>refused</span><span><i class="violet"></i>effect</span><span><i class="diamond amber"></i>settled</span></p>
-			<${Choice} label="Scale of time" value=${fold} options=${[[true, 'Fold idle time'], [false, 'To scale']]} onChange=${setFold} />
+			<div class="tools"><${Choice} label="Scale of time" value=${fold} options=${[[true, 'Fold idle time'], [false, 'To scale']]} onChange=${setFold} />
+				${title && html`<${Share} title=${title} of=${box} />`}</div>
 		</div>
 		<div class="lanes">
 			<div class="axis" aria-hidden="true"><span class="lane-name"></span><div class="track" ref=${axis}>
@@ -92,6 +95,23 @@ export function Timeline({ rec, deliveries }) {
 				<a href=${'#/record/' + encodeURIComponent(rec.compensation.record)}><${Bar} s=${s} from=${t(rec.compensation.started_at)} to=${t(rec.compensation.settled_at) || s.last} tone="violet" text=${rec.compensation.operation} title=${rec.compensation.state} thin /></a></div></div>`}
 		</div>
 	</section>`;
+}
+
+/** Gives the page's address, or the timeline as a picture, for a ticket. */
+function Share({ title, of }) {
+	const link = async () => {
+		await copyText(location.href);
+		say('The link to this call was copied. Who opens it signs in first.');
+	};
+	const picture = async () => {
+		try {
+			const { pictureOf } = await import('./share.js');
+			const name = title.split(' · ')[0].replace(/[^\p{L}\p{N}._-]+/gu, '-').slice(0, 60);
+			download(`semel-${name}.png`, 'image/png', await pictureOf(of.current, title, '.tools'));
+			say('The picture was saved.');
+		} catch (err) { say('There is no picture: ' + err.message, 'red'); }
+	};
+	return html`<div class="choice" role="group" aria-label="Share"><button type="button" onClick=${link}>Copy link</button><button type="button" onClick=${picture}>Save picture</button></div>`;
 }
 
 const middle = (s, f) => (s.place(f.from) + s.place(f.to)) / 2;

@@ -28,21 +28,25 @@ export function Countdown({ to, over }) {
 		: html`<span class="num late" title=${absolute(Date.parse(to), true)}>${over || 'over'} ${duration(-left)} ago</span>`;
 }
 
+export async function copyText(text) {
+	try {
+		await navigator.clipboard.writeText(text);
+	} catch { // there is no clipboard on plain HTTP
+		const area = document.createElement('textarea');
+		area.value = text;
+		document.body.append(area);
+		area.select();
+		document.execCommand('copy');
+		area.remove();
+	}
+}
+
 export function Copy({ text, label }) {
 	const [done, setDone] = useState(false);
 	const copy = async (ev) => {
 		ev.stopPropagation();
 		ev.preventDefault();
-		try {
-			await navigator.clipboard.writeText(text);
-		} catch { // there is no clipboard on plain HTTP
-			const area = document.createElement('textarea');
-			area.value = text;
-			document.body.append(area);
-			area.select();
-			document.execCommand('copy');
-			area.remove();
-		}
+		await copyText(text);
 		setDone(true);
 		setTimeout(() => setDone(false), 1200);
 	};
