@@ -179,11 +179,17 @@ func screenshots(t *testing.T) string {
 func (tb *tab) picture(dir, name string) {
 	tb.t.Helper()
 	png, err := chromedp.Run(tb.ctx, chromedp.CaptureScreenshot())
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644)
-	}
 	if err != nil {
 		tb.t.Fatal(err)
+	}
+	keep(tb.t, dir, name+".png", png)
+}
+
+// keep writes a file that somebody may want to look at.
+func keep(t *testing.T, dir, name string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 

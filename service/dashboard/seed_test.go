@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,11 +43,17 @@ type upstream struct {
 	stuck   chan struct{} // has one for each call that waits
 	mu      sync.Mutex
 	seen    map[string]int
+	found   atomic.Pointer[string] // what it says of calls that are held
 }
 
 func newUpstream(t *testing.T) *upstream {
 	u := &upstream{release: make(chan struct{}), stuck: make(chan struct{}, 10), seen: map[string]int{}}
+	u.found.Store(new(`{"outcome":"unknown"}`))
 	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/outcome" {
+			fmt.Fprint(w, *u.found.Load())
+			return
+		}
 		key := r.Header.Get("Idempotency-Key")
 		u.mu.Lock()
 		u.seen[key]++
@@ -123,14 +130,16 @@ evidence: {key_file: %q}
 operations:
   - {name: payments.charge, financial: true, archive: false, evidence: decisions, in_flight: wait, max_wait: 20s, lease: 60s}
   - {name: orders.create, evidence: changes, in_flight: refuse, lease: 60s, keep_payload: true}
+  - {name: refunds.create, reconcile_url: %q, reconcile_every: 1h, lease: 60s}
   - {name: default, evidence: changes}
 routes:
-  - {match: POST /charges, upstream: %q, operation: payments.charge}
+  - {match: POST /charges, upstream: %q, operation: payments.charge, attributes: {order: json:/order, amount: json:/amount}}
+  - {match: POST /refunds, upstream: %q, operation: refunds.create, attributes: {order: json:/order}}
   - {match: POST /orders, upstream: %q, operation: orders.create}
 dispatch:
   destinations:
     - {name: billing, operations: [default], url: %q, secret_files: [%q], max_tries: 1, allow_private: true}
-`, auth.HashToken(callerToken), tokens, file("evidence.key", string(keys.Text())), u.URL, u.URL, refuses.URL,
+`, auth.HashToken(callerToken), tokens, file("evidence.key", string(keys.Text())), u.URL+"/outcome", u.URL, u.URL, u.URL, refuses.URL,
 		file("secret", "whsec_"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))+"\n")))
 	cfg, _, err := config.Load(config.Source{
 		Path: path, Env: func(string) (string, bool) { return "", false },

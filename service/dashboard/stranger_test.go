@@ -65,6 +65,8 @@ func TestStranger(t *testing.T) {
 			h.click("a.tile", "Held")
 			h.click("tbody tr:last-child td.do button", "Settle") // the oldest
 			h.wait("document.querySelector('dialog h2').textContent.includes('lost-4711')")
+			h.click("dialog label.radio", "nobody knows the answer")
+			h.click("dialog textarea[name=reason]", "")
 			h.types("the bank's statement has it")
 			h.click("dialog footer button", "Settle")
 			h.wait("!document.querySelector('dialog') && !document.querySelector('main').innerText.includes('lost-4711')")

@@ -1,9 +1,11 @@
 // What an operator may do to a record, each with a reason and, before anything happens, with
 // words for what it will do.
 import { html, useState } from './lib.js';
-import { post, recordPath, send } from './api.js';
-import { Dialog, Failed, say } from './ui.js';
-import { words } from './words.js';
+import { get, post, recordPath, send } from './api.js';
+import { Subject } from './subject.js';
+import { clockTime, duration } from './time.js';
+import { Dialog, Fact, Failed, Loading, say, useLoad } from './ui.js';
+import { settledBy, state, stateOf, words } from './words.js';
 
 /** The actions: when they fit a record, and what they do in words. */
 export const actions = {
@@ -13,7 +15,7 @@ export const actions = {
 	},
 	release: {
 		title: 'Release', danger: true, fits: (r) => r.held && !r.effects.some((e) => e.state === 'started'),
-		does: words.release + ' If the first attempt did the work, it is done twice.',
+		does: words.release,
 	},
 	purge: {
 		title: 'Purge', danger: true, fits: (r) => r.status !== 'processing',
@@ -32,50 +34,89 @@ export const overHTTP = (rec) => rec.door === 'http';
 
 /** The body of a settlement. */
 export function settlement(form, rec) {
-	const body = { reason: form.reason.trim() };
-	if (form.outcome !== 'effects') body.outcome = form.outcome;
+	const body = { reason: form.reason.trim(), outcome: form.choice.outcome };
 	if (form.force) body.force = true;
 	const open = rec.effects.filter((e) => e.state === 'started');
 	if (open.length && form.effects) body.effects = open.map((e) => ({ name: e.name, state: form.effects }));
-	if (form.outcome === 'aborted' || form.outcome === 'effects') return body;
+	if (!form.choice.answer) return body;
 	if (overHTTP(rec)) {
 		body.status = Number(form.status);
 		if (form.text) {
 			body.body = form.text;
-			body.headers = { 'Content-Type': [form.type || 'application/json'] };
+			body.headers = { 'Content-Type': ['application/json'] };
 		}
 	} else if (form.text) body.result = JSON.parse(form.text);
-	if (form.outcome !== 'completed' && form.code) body.error = { code: form.code, message: '' };
 	return body;
 }
 
-export const statuses = { completed: 200, rejected: 422, failed: 500 };
+/** What nobody has decided yet. */
+export const undecided = { reason: '', choice: null, status: 200, text: '', effects: '', force: false };
+const statuses = { completed: 200, rejected: 422, failed: 500 };
+const bodiless = (form, http) => http && [204, 205, 304].includes(Number(form.status));
 
-const Reason = ({ form, set }) => html`<label>Reason <small>for people; it is kept in the record and in the log</small>
-	<textarea name="reason" rows="2" maxlength="1024" required autofocus value=${form.reason} onInput=${(ev) => set({ reason: ev.target.value })} placeholder="What did you see, and where?"></textarea></label>`;
+/** What a form still lacks, in words; empty if it can be sent. open: effects whose outcome has to be said. */
+export function lacks(name, form, { http, open }) {
+	const all = [];
+	if (name === 'settle') {
+		if (!form.choice) all.push('what happened');
+		else if (form.choice.answer && form.choice.outcome === 'completed' && !form.text.trim() && !bodiless(form, http)) all.push('the answer');
+		if (open && form.choice && form.choice.outcome !== 'aborted' && !form.effects) all.push('what became of the effects');
+	}
+	if (!form.reason.trim()) all.push('a reason');
+	return all.join(', ');
+}
+export const Lacks = ({ what }) => html`<p class="lacks faint" role="status">${what && `Still to say: ${what}.`}</p>`;
 
-function SettleForm({ rec, form, set }) {
-	const open = rec.effects.filter((e) => e.state === 'started');
-	const answers = form.outcome !== 'aborted' && form.outcome !== 'effects';
+/** What an operator can say of an operation's held calls, in the service's words; of any call's without an operation. */
+export const useChoices = (operation) => useLoad((signal) => get(`v1/operations/${encodeURIComponent(operation || '-')}/choices`, signal), [operation]);
+
+export const Reason = ({ form, set, first }) => html`<label>Reason <small>for people; it is kept in the record and in the log</small>
+	<textarea name="reason" rows="2" maxlength="1024" required autofocus=${first} value=${form.reason} onInput=${(ev) => set({ reason: ev.target.value })} placeholder="What did you see, and where?"></textarea></label>`;
+
+/** The question what happened, with what retries get after each answer. Nothing is chosen before the operator has. */
+export function SettleForm({ choices: { data, error, reload }, open, form, set, http, many }) {
+	const answers = form.choice?.answer;
 	return html`
-		<fieldset><legend>What happened?</legend>
-			${[['completed', 'It was done', 'duplicates get the answer below'], ['rejected', 'It was refused for good', 'duplicates get the refusal below'], ['failed', 'It failed', 'the policy of the operation says what comes next'], ['aborted', 'Nothing happened', 'the next delivery runs']].map(([v, label, hint]) => html`
-				<label class="radio"><input type="radio" name="outcome" value=${v} checked=${form.outcome === v} onChange=${() => set({ outcome: v, status: statuses[v] || 0 })} /> <span><b>${label}</b> <small>${v}: ${hint}</small></span></label>`)}
+		<fieldset><legend>What happened${many ? ' to all of them' : ''}?</legend>
+			${error ? html`<${Failed} error=${error} retry=${reload} />` : !data ? html`<${Loading} />` : data.choices.filter((c) => c.outcome !== 'abandoned').map((c, i) => html`
+				<label class="radio" key=${c.says}><input type="radio" name="outcome" value=${c.outcome} autofocus=${i === 0} checked=${form.choice?.says === c.says} onChange=${() => set({ choice: c, status: statuses[c.outcome] || 0 })} /> <span><b>${c.says}</b> <small>${c.retries}</small></span></label>`)}
 		</fieldset>
-		${open.length > 0 && html`<fieldset><legend>Effects left open: ${open.map((e) => e.name).join(', ')}</legend>
+		${open.length > 0 && html`<fieldset><legend>Effects left open: <bdi>${open.map((e) => e.name).join(', ')}</bdi></legend>
 			${[['confirmed', 'They happened'], ['refuted', 'They did not happen']].map(([v, label]) => html`<label class="radio"><input type="radio" name="effects" value=${v} checked=${form.effects === v} onChange=${() => set({ effects: v })} /> <span>${label}</span></label>`)}
 		</fieldset>`}
-		${answers && overHTTP(rec) && html`<label class="short">Status that duplicates get <input name="status" type="number" min="200" max="599" value=${form.status} onInput=${(ev) => set({ status: ev.target.value })} /></label>`}
-		${answers && html`<label>${overHTTP(rec) ? 'Body' : 'Result, as JSON'} <small>what the program would have answered; may be empty</small><textarea name="text" rows="3" class="mono" value=${form.text} onInput=${(ev) => set({ text: ev.target.value })} placeholder='{"charge": "ch_1"}'></textarea></label>`}`;
+		${answers && http && html`<label class="short">Status that retries get <input name="status" type="number" min="200" max="599" value=${form.status} onInput=${(ev) => set({ status: ev.target.value })} /></label>`}
+		${answers && html`<label>${http ? 'Body that they get' : 'Result that they get, as JSON'} <small>what the program would have answered${form.choice.outcome !== 'completed' && '; may be empty'}</small><textarea name="text" rows="3" class="mono" value=${form.text} onInput=${(ev) => set({ text: ev.target.value })} placeholder='{"charge": "ch_1"}'></textarea></label>`}`;
+}
+
+/** Asks the reconciler of a held call now, where its operation has one. What it says is in the record within seconds. */
+export function AskNow({ rec }) {
+	const [box, setBox] = useState({});
+	const policy = useLoad((signal) => get('v1/operations/' + encodeURIComponent(rec.operation), signal).catch(() => null), [rec.operation]).data;
+	if (!policy?.reconciles) return null;
+	const ask = async () => {
+		setBox({ busy: true });
+		try {
+			await post(recordPath(rec.id, 'reconcile'));
+			setBox({ at: Date.now() });
+		} catch (error) { setBox({ error }); }
+	};
+	return html`<div class="ask"><button type="button" onClick=${ask} disabled=${box.busy}>Ask the reconciler now</button>
+		<small role="status">${box.at ? html`Asked at ${clockTime(box.at).slice(0, 8)}. If it knows, the call is settled within seconds; until then it stays held.` : `It asks the provider every ${duration(policy.reconcile_every_ms)} by itself.`}</small>
+		${box.error && html`<${Failed} error=${box.error} />`}</div>`;
 }
 
 /** A dialog for one action on one record. */
 export function ActionDialog({ name, rec, close, done }) {
 	const action = actions[name];
-	const [form, setForm] = useState({ reason: '', outcome: 'completed', status: 200, text: '', effects: 'confirmed', force: false });
+	const [form, setForm] = useState(undecided);
 	const [error, setError] = useState(null);
 	const [busy, setBusy] = useState(false);
+	const choices = useChoices(rec.operation);
+	const follow = useLoad((signal) => (rec.held ? get(recordPath(rec.id), signal) : null), [rec.id], 1500);
+	const over = rec.held && follow.data && !follow.data.record.held;
 	const set = (part) => setForm((f) => ({ ...f, ...part }));
+	const open = rec.effects.filter((e) => e.state === 'started');
+	const missing = lacks(name, form, { http: overHTTP(rec), open: open.length > 0 });
 	const run = async (ev) => {
 		ev.preventDefault();
 		setBusy(true);
@@ -92,16 +133,22 @@ export function ActionDialog({ name, rec, close, done }) {
 			setBusy(false);
 		}
 	};
-	return html`<${Dialog} title=${action.title + ' ' + rec.idempotency_key} close=${close}>
+	const leave = () => { if (over) done(); close(); };
+	return html`<${Dialog} title=${html`${action.title} <bdi>${rec.idempotency_key}</bdi>`} close=${leave}>
 		<form onSubmit=${run}>
 			<p class="does">${action.does}</p>
 			${rec.held_reason && html`<p class="note amber">Held: ${rec.held_reason}</p>`}
-			${name === 'settle' && html`<${SettleForm} rec=${rec} form=${form} set=${set} />`}
-			<${Reason} form=${form} set=${set} />
+			<${Subject} rec=${rec} />
+			${over ? html`<p class="note" role="status"><b>Somebody has settled it meanwhile: it is ${state(stateOf(follow.data.record)).label}.</b> ${follow.data.record.settled && 'Settled ' + settledBy(follow.data.record.settled) + '.'}</p>` : html`
+			${rec.held && html`<${AskNow} rec=${rec} />`}
+			${name === 'settle' && html`<${SettleForm} choices=${choices} open=${open} form=${form} set=${set} http=${overHTTP(rec)} />`}
+			${name === 'release' && html`<p><b>What retries get:</b> ${choices.data?.choices.find((c) => c.outcome === 'abandoned')?.retries}</p>`}
+			<${Reason} form=${form} set=${set} first=${name !== 'settle'} />
 			${error && html`<${Failed} error=${error} />`}
 			${error?.code === 'unknown_operation' && html`<label class="radio"><input type="checkbox" checked=${form.force} onChange=${(ev) => set({ force: ev.target.checked })} /> <span>Do it although this service does not have the operation</span></label>`}
-			<footer><button type="button" class="ghost" onClick=${close}>Cancel</button>
-			<button class=${action.danger ? 'danger' : 'primary'} disabled=${busy || !form.reason.trim()}>${busy ? 'Working…' : action.title}</button></footer>
+			<${Lacks} what=${missing} />`}
+			<footer><button type="button" class="ghost" onClick=${leave}>${over ? 'Close' : 'Cancel'}</button>
+			${!over && html`<button class=${action.danger ? 'danger' : 'primary'} disabled=${busy || !!missing}>${busy ? 'Working…' : action.title}</button>`}</footer>
 		</form>
 	<//>`;
 }
@@ -119,10 +166,12 @@ export function MessageDialog({ name, rec, message, close, done }) {
 			close();
 		} catch (err) { setError(err); }
 	};
-	return html`<${Dialog} title=${(name === 'replay' ? 'Deliver again: ' : 'Discard: ') + message.name} close=${close}>
+	return html`<${Dialog} title=${html`${name === 'replay' ? 'Deliver again: ' : 'Discard: '}<bdi>${message.name}</bdi>`} close=${close}>
 		<form onSubmit=${run}>
 			<p class="does">${name === 'replay' ? 'The message is delivered under its old id, as if it had not been tried. Its receiver recognises it by that id.' : 'The message is given up for good. Its receiver never gets it.'}</p>
-			<${Reason} form=${form} set=${(p) => setForm((f) => ({ ...f, ...p }))} />
+			<dl class="facts subject"><${Fact} name="To"><bdi>${message.destination}</bdi><//><${Fact} name="Call"><bdi class="mono">${rec.idempotency_key}</bdi><//></dl>
+			<${Subject} rec=${rec} />
+			<${Reason} first form=${form} set=${(p) => setForm((f) => ({ ...f, ...p }))} />
 			${error && html`<${Failed} error=${error} />`}
 			<footer><button type="button" class="ghost" onClick=${close}>Cancel</button><button class=${name === 'replay' ? 'primary' : 'danger'} disabled=${!form.reason.trim()}>${name === 'replay' ? 'Deliver again' : 'Discard'}</button></footer>
 		</form><//>`;

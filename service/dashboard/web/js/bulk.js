@@ -3,7 +3,8 @@
 import { html, useRef, useState } from './lib.js';
 import { post, recordPath, search } from './api.js';
 import { Dialog, Failed, download, say } from './ui.js';
-import { actions, settlement, statuses } from './actions.js';
+import { actions, Lacks, lacks, overHTTP, Reason, SettleForm, settlement, undecided, useChoices } from './actions.js';
+import { columnsOf, inLine } from './subject.js';
 import { stateOf } from './words.js';
 
 /** How many requests are under way at once: enough to be quick, too few to be a load. */
@@ -25,6 +26,9 @@ const columns = [
 	['attempt', (r) => r.attempt], ['fence', (r) => r.fence], ['door', (r) => r.door], ['created_at', (r) => r.created_at], ['ended_at', (r) => r.ended_at], ['held_reason', (r) => r.held_reason],
 	['settled_by', (r) => r.settled?.who || r.settled?.by], ['reason', (r) => r.settled?.reason],
 ];
+/** How many calls are listed by name. */
+const shown = 200;
+
 /** A cell of CSV. A spreadsheet must not take what a stranger chose for a formula, or for the end of the cell: some separate by semicolons, and know the wide signs of East Asia. */
 export function cell(v) {
 	if (typeof v === 'number') return String(v);
@@ -35,18 +39,23 @@ export function cell(v) {
 
 export function BulkDialog({ name, q, chosen, close, done }) {
 	const isExport = name === 'csv' || name === 'ndjson';
-	const [form, setForm] = useState({ reason: '', outcome: 'completed', status: 200, text: '', effects: '', code: '' });
+	const [form, setForm] = useState(undecided);
 	const [run, setRun] = useState(null);
 	const [error, setError] = useState(null);
 	const stop = useRef(null);
 	const set = (part) => setForm((f) => ({ ...f, ...part }));
 	const action = actions[name];
+	const operations = new Set(chosen.map((r) => r.operation));
+	const choices = useChoices(operations.size === 1 ? chosen[0].operation : '');
+	const http = !chosen.length || chosen.some(overHTTP);
+	const open = chosen.flatMap((r) => r.effects.filter((e) => e.state === 'started'));
+	const missing = isExport ? '' : lacks(name, form, { http, open: open.length > 0 });
 	const what = chosen.length ? `the ${chosen.length} selected records` : q ? html`everything that matches <code>${q}</code>` : 'all records';
 
 	const start = async (dry) => {
 		stop.current = new AbortController();
 		const { signal } = stop.current;
-		const r = { dry, found: 0, fits: 0, ok: 0, failed: [], over: false, sample: [], limited: false };
+		const r = { dry, found: 0, fits: 0, ok: 0, failed: 0, calls: [], over: false, limited: false };
 		const show = () => setRun({ ...r });
 		show();
 		setError(null);
@@ -59,7 +68,7 @@ export function BulkDialog({ name, q, chosen, close, done }) {
 					if (targets.length >= most) { r.limited = true; break; }
 					targets.push(rec);
 					r.fits = targets.length;
-					if (r.sample.length < 5) r.sample.push(rec.idempotency_key);
+					if (r.calls.length < shown) r.calls.push(rec);
 				}
 				if (r.found % 100 === 0) show();
 			}
@@ -70,13 +79,19 @@ export function BulkDialog({ name, q, chosen, close, done }) {
 				close();
 				return;
 			}
+			r.results = new Map();
 			if (!dry) {
 				const worker = async () => {
 					for (let rec = targets.shift(); rec && !signal.aborted; rec = targets.shift()) {
 						try {
 							await post(recordPath(rec.id, name), name === 'settle' ? settlement(form, rec) : { reason: form.reason.trim() });
 							r.ok++;
-						} catch (err) { r.failed.push([rec.idempotency_key, err.message]); }
+							r.results.set(rec.id, 'done');
+						} catch (err) {
+							r.failed++;
+							r.results.set(rec.id, err.message);
+							if (!r.calls.includes(rec)) r.calls.push(rec);
+						}
 						show();
 					}
 				};
@@ -93,17 +108,26 @@ export function BulkDialog({ name, q, chosen, close, done }) {
 	return html`<${Dialog} title=${isExport ? 'Export as ' + name.toUpperCase() : action.title + ' records'} close=${end}>
 		<form onSubmit=${(ev) => { ev.preventDefault(); start(false); }}>
 			<p class="does">${isExport ? html`A file with ${what}. Results are in NDJSON only.` : html`${action.title} ${what}. ${action.does}`}</p>
-			${name === 'settle' && html`<fieldset><legend>What happened to all of them?</legend>${[['completed', 'They were done'], ['rejected', 'They were refused for good'], ['failed', 'They failed'], ['aborted', 'Nothing happened: the next delivery runs']].map(([v, label]) => html`
-				<label class="radio"><input type="radio" name="outcome" value=${v} checked=${form.outcome === v} onChange=${() => set({ outcome: v, status: statuses[v] || 0 })} /> <span>${label}</span></label>`)}</fieldset>
-				${form.outcome !== 'aborted' && html`<label class="short">Status that duplicates of HTTP calls get <input type="number" min="200" max="599" value=${form.status} onInput=${(ev) => set({ status: ev.target.value })} /></label>`}`}
-			${!isExport && html`<label>Reason <small>the same in every record and in the log</small><textarea name="reason" rows="2" maxlength="1024" value=${form.reason} onInput=${(ev) => set({ reason: ev.target.value })}></textarea></label>`}
+			${!isExport && (run ? html`<${Calls} list=${run.calls} all=${run.fits} run=${run} />` : chosen.length > 0 && html`<${Calls} list=${chosen.slice(0, shown)} all=${chosen.length} />`)}
+			${name === 'settle' && html`<${SettleForm} choices=${choices} open=${open} form=${form} set=${set} http=${http} many />`}
+			${name === 'release' && html`<p><b>What retries get:</b> ${choices.data?.choices.find((c) => c.outcome === 'abandoned')?.retries}</p>`}
+			${!isExport && html`<${Reason} form=${form} set=${set} first=${name !== 'settle'} /><${Lacks} what=${missing} />`}
 			${run && html`<div class="progress" role="status">
-				${!run.dry && !isExport && html`<progress max=${Math.max(run.fits, 1)} value=${run.ok + run.failed.length} aria-label="Progress"></progress>`}
-				<p>${run.found} looked at${isExport ? '' : html`, <b>${run.fits}</b> fit${run.sample.length ? `: ${run.sample.join(', ')}${run.fits > run.sample.length ? ', …' : ''}` : ''}`}${run.dry ? (run.over ? '. Nothing was changed.' : '…') : ''}${!run.dry && !isExport ? html`. <b>${run.ok}</b> done${run.failed.length ? html`, <b class="late">${run.failed.length}</b> refused` : ''}.` : ''}${run.limited ? ` One run changes at most ${most}.` : ''}</p>
-				${run.failed.length > 0 && html`<ul>${run.failed.slice(0, 10).map(([key, why]) => html`<li><b>${key}</b>: ${why}</li>`)}</ul>`}</div>`}
+				${!run.dry && !isExport && html`<progress max=${Math.max(run.fits, 1)} value=${run.ok + run.failed} aria-label="Progress"></progress>`}
+				<p>${run.found} looked at${isExport ? '' : html`, <b>${run.fits}</b> fit`}${run.dry ? (run.over ? '. Nothing was changed.' : '…') : ''}${!run.dry && !isExport ? html`. <b>${run.ok}</b> done${run.failed ? html`, <b class="late">${run.failed}</b> refused` : ''}.` : ''}${run.limited ? ` One run changes at most ${most}.` : ''}</p></div>`}
 			${error && html`<${Failed} error=${error} />`}
 			<footer><button type="button" class="ghost" onClick=${end}>${run?.over && !run.dry ? 'Done' : changing ? 'Stop' : 'Cancel'}</button>
 				${!isExport && html`<button type="button" onClick=${() => start(true)} disabled=${changing}>Dry run</button>`}
-				<button class=${action?.danger ? 'danger' : 'primary'} disabled=${changing || (!isExport && !form.reason.trim()) || (run?.over && !run.dry)}>${isExport ? 'Export' : action.title}</button></footer>
+				<button class=${action?.danger ? 'danger' : 'primary'} disabled=${changing || !!missing || (run?.over && !run.dry)}>${isExport ? 'Export' : action.title}</button></footer>
 		</form><//>`;
+}
+
+/** The calls that one decision is about, and what became of each: those that were refused are first. */
+function Calls({ list, all, run }) {
+	const names = columnsOf(list);
+	const result = (r) => run?.results?.get(r.id);
+	const bad = (r) => Number(!!result(r) && result(r) !== 'done');
+	return html`<div class="calls scroll" tabindex="0" role="group" aria-label="The calls"><table><thead><tr><th>Key</th>${names.map((n) => html`<th><bdi>${n}</bdi></th>`)}${run?.results && !run.dry && html`<th>Result</th>`}</tr></thead><tbody>
+		${list.toSorted((a, b) => bad(b) - bad(a)).map((r) => html`<tr key=${r.id} title=${inLine(r)}><td class="k mono">${r.idempotency_key}</td>${names.map((n) => html`<td><bdi>${r.attributes?.[n]}</bdi></td>`)}${run?.results && !run.dry && html`<td class=${bad(r) ? 'late' : ''}>${result(r) || '…'}</td>`}</tr>`)}</tbody></table>
+		${all > list.length && html`<p class="faint">And ${all - list.length} more.</p>`}</div>`;
 }

@@ -4,7 +4,8 @@ import { bytesOf, get, mayChange, recordPath } from './api.js';
 import { Badge, Failed, Loading, Time, useLoad } from './ui.js';
 import { differences, most } from './diff.js';
 
-function text(base64) {
+/** Bytes of the API as text; null if they aren't. */
+export function textOf(base64) {
 	try { return new TextDecoder('utf-8', { fatal: true }).decode(bytesOf(base64)); } catch { return null; }
 }
 
@@ -15,7 +16,7 @@ export function Compare({ id }) {
 	if (!mayChange()) return html`<p class="faint">Comparing payloads needs the role operator.</p>`;
 	if (error) return html`<${Failed} error=${error} retry=${reload} />`;
 	if (!data) return html`<${Loading} what="payloads" />`;
-	const first = data.first.payload_base64 === undefined ? null : text(data.first.payload_base64);
+	const first = data.first.payload_base64 === undefined ? null : textOf(data.first.payload_base64);
 	const kept = first !== null && data.presented.some((p) => p.payload_base64 !== undefined);
 	return html`<div class="compare">
 		${!data.presented.length ? html`<p class="faint">What came with another payload isn't known any more: it belonged to an earlier record of the key, or came before conflicts were kept.</p>`
@@ -26,7 +27,7 @@ export function Compare({ id }) {
 }
 
 function Refused({ first, data, p, open }) {
-	const second = p.payload_base64 === undefined ? null : text(p.payload_base64);
+	const second = p.payload_base64 === undefined ? null : textOf(p.payload_base64);
 	const head = html`<p><b class="num">${p.count}</b> ${p.count === 1 ? 'delivery' : 'deliveries'} from <span class="mono">${p.principal || 'a caller without a name'}</span>, <${Time} at=${p.last} />${' '}
 		<small class="mono" title=${'fingerprint ' + p.payload_hash}>${(p.payload_hash || '').slice(0, 10)}… is not ${(data.first.payload_hash || '').slice(0, 10)}…</small></p>`;
 	if (data.first.payload_base64 === undefined) return head;

@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useState } from './lib.js';
 import { find, get, mayChange, me, outcomeOf, pretty, quote, recordPath, search } from './api.js';
 import { Badge, Copy, Countdown, DecisionBadge, Empty, Fact, Failed, Head, Loading, StateBadge, Time, Word, useKeys, useLoad } from './ui.js';
-import { ActionDialog, MessageDialog, actions, fitting } from './actions.js';
+import { ActionDialog, AskNow, MessageDialog, actions, fitting } from './actions.js';
 import { Timeline, storyOf } from './timeline.js';
 import { events, stream } from './live.js';
 import { duration, instant } from './time.js';
@@ -75,7 +75,8 @@ function Record({ rec, reload, act }) {
 		<//>
 		<p class=${'verdict ' + state(stateOf(rec)).tone}>${v.text}${v.next && html` <span>${v.next}</span>`}
 			${twin && html` <span>The same payload came under another key, as a call of its own: <a class="key" href=${href('record', twin.id)}>${twin.idempotency_key}</a>${twins.others.length > 1 && ', and others'}.</span>`}</p>
-		<${Timeline} rec=${rec} deliveries=${deliveries} />
+		${rec.held && mayChange() && html`<${AskNow} rec=${rec} />`}
+		<${Timeline} rec=${rec} deliveries=${deliveries} title=${`${rec.idempotency_key} · ${v.text}`} />
 		<div class="columns">
 			<div>
 				<${Deliveries} rec=${rec} counts=${counts} seen=${deliveries} />

@@ -6,6 +6,7 @@ import { Empty, Failed, Head, Loading, StateBadge, useKeys } from './ui.js';
 import { BulkDialog } from './bulk.js';
 import { duration, now } from './time.js';
 import { go, href, route } from './route.js';
+import { columnsOf, inLine } from './subject.js';
 import { settledBy } from './words.js';
 
 const qualifiers = [
@@ -133,17 +134,18 @@ function Rows({ rows, selected, toggle, at, setAt, canSelect, nearEnd }) {
 	}, [at]);
 	const [from, to] = [range[0], Math.min(range[1], rows.length)];
 	const many = useMemo(() => new Set(rows.map((r) => r.tenant)).size > 1, [rows]);
+	const names = useMemo(() => columnsOf(rows), [rows]);
 	return html`<div class="rows" ref=${box} onScroll=${measure} tabindex="0" role="region" aria-label="Records">
 		<table aria-rowcount=${rows.length}>
-			<thead><tr>${canSelect && html`<th class="check"><span class="sr">Select</span></th>`}<th class="age">Age</th><th class="st">State</th><th>Key</th><th class="op">Operation</th>${many && html`<th class="wide-only">Tenant</th>`}<th class="wide-only n">Attempt</th><th class="why">Why</th></tr></thead>
+			<thead><tr>${canSelect && html`<th class="check"><span class="sr">Select</span></th>`}<th class="age">Age</th><th class="st">State</th><th>Key</th>${names.map((n) => html`<th class="wide-only"><bdi>${n}</bdi></th>`)}<th class="op">Operation</th>${many && html`<th class="wide-only">Tenant</th>`}<th class="wide-only n">Attempt</th><th class="why">Why</th></tr></thead>
 			<tbody>
 			<tr class="pad" style=${{ height: from * rowHeight + 'px' }}></tr>
 			${rows.slice(from, to).map((r, i) => html`<tr key=${r.id} aria-rowindex=${from + i + 1} class=${(from + i === at ? 'at ' : '') + (selected.has(r.id) ? 'chosen' : '')} onClick=${(ev) => { if (!ev.target.closest('a,input')) go('record', r.id); }}>
 				${canSelect && html`<td class="check"><input type="checkbox" aria-label=${'Select ' + r.idempotency_key} checked=${selected.has(r.id)} onClick=${(ev) => toggle(from + i, ev.shiftKey)} /></td>`}
 				<td class="age num" title=${r.created_at}>${duration(Math.max(0, now.value - Date.parse(r.created_at)))}</td>
 				<td class="st"><${StateBadge} rec=${r} /></td>
-				<td class="k"><a class="key" href=${href('record', r.id)} onFocus=${() => setAt(from + i)}>${r.idempotency_key}</a></td>
-				<td class="op">${r.operation}</td>${many && html`<td class="wide-only">${r.tenant}</td>`}<td class="wide-only n num">${r.attempt}</td>
+				<td class="k"><a class="key" href=${href('record', r.id)} onFocus=${() => setAt(from + i)}>${r.idempotency_key}</a></td>${names.map((n) => html`<td class="wide-only" title=${r.attributes?.[n]}><bdi>${r.attributes?.[n]}</bdi></td>`)}
+				<td class="op">${r.operation}${names.length > 0 && html`<span class="narrow-only"> <bdi>${inLine(r)}</bdi></span>`}</td>${many && html`<td class="wide-only">${r.tenant}</td>`}<td class="wide-only n num">${r.attempt}</td>
 				<td class="why" title=${whyOf(r)}>${whyOf(r)}</td></tr>`)}
 			<tr class="pad" style=${{ height: (rows.length - to) * rowHeight + 'px' }}></tr>
 			</tbody>
