@@ -40,7 +40,7 @@ var took = []time.Duration{0, 400 * time.Nanosecond, 443 * time.Microsecond, 65 
 // extremes are a settlement, an effect and a message at the beginning, in the middle and at
 // the end of a picture, with names that are short and as long as they may be.
 func extremes() (all []drawn) {
-	names := []string{"x", "parcel.ready", strings.Repeat("long-name-without-a-space.", 8), strings.Repeat("many short words ", 12)}
+	names := []string{"x", "parcel.ready", strings.Repeat("long-name-without-a-space.", 8), strings.Repeat("many short words ", 12), strings.Repeat("订单支付退款", 20), strings.Repeat("طلب الدفع ", 20)}
 	for i, total := range took {
 		for _, at := range []int64{0, 1, 60, 85, 99, 100} {
 			r, name := record(total, []string{"completed", "abandoned", "rejected"}[i%3]), names[(i+int(at))%len(names)]
@@ -65,7 +65,9 @@ func strewn(n int) (all []drawn) {
 	for i := range n {
 		total := took[rnd.IntN(len(took))]
 		when := func() time.Duration { return time.Duration(float64(total) * rnd.Float64()) }
-		text := func() string { return strings.Repeat("w", 1+rnd.IntN(60)) + strings.Repeat(" w", rnd.IntN(30)) }
+		text := func() string {
+			return strings.Repeat("w", 1+rnd.IntN(60)) + strings.Repeat([]string{" w", "漢字", " عربي"}[rnd.IntN(3)], rnd.IntN(30))
+		}
 		r := record(total, "completed")
 		for range rnd.IntN(3) {
 			r["effects"] = append(r["effects"].([]any), map[string]any{"name": text(), "fence": 1, "state": "confirmed", "started_at": after(when()), "settled_at": after(when())})

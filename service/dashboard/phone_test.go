@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -51,36 +52,61 @@ func TestPhone(t *testing.T) {
 	}
 }
 
-// TestLongNames: names and reasons as long as they may be stay in their cards, on a phone, too.
+// scripts are names as long as they may be, in scripts that break lines in other places, or
+// are written from right to left; the last one turns what follows it round.
+var scripts = map[string]string{"latin": strings.Repeat("x", 240), "cjk": strings.Repeat("订单支付退款", 13), "arabic": strings.Repeat("طلب الدفع ", 12) + "\u202E9911"}
+
+// TestLongNames: names and reasons as long as they may be stay in their cards, in three scripts,
+// from half of a small window, as at 200 %, to a laptop's, and with large letters.
 func TestLongNames(t *testing.T) {
 	w := newWorld(t, false)
-	long := strings.Repeat("x", 240)
-	ans, err := w.Engine().Begin(t.Context(), semel.Call{Tenant: "acme", Operation: "default", Key: long, Principal: long, Attributes: map[string]string{"order": long}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ans.Attempt.Hold(t.Context(), long); err != nil {
-		t.Fatal(err)
+	for _, long := range scripts {
+		ans, err := w.Engine().Begin(t.Context(), semel.Call{Tenant: "acme", Operation: "default", Key: long, Principal: long, Attributes: map[string]string{"order": long, "amount": "4200"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ans.Attempt.Hold(t.Context(), long); err != nil {
+			t.Fatal(err)
+		}
 	}
 	tb := open(t, w.page())
 	dir := screenshots(t)
-	readyz, err := json.Marshal("[+] store: ok: postgres://" + long + "\n[!] disk: " + long + "\n")
+	readyz, err := json.Marshal("[+] store: ok: postgres://" + scripts["latin"] + "\n[!] disk: " + scripts["cjk"] + "\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	eval[bool](tb, fmt.Sprintf(`((real) => { globalThis.fetch = (at, ...rest) => String(at).startsWith('readyz') ? Promise.resolve(new Response(%s)) : real(at, ...rest); return true; })(fetch)`, readyz))
-	for _, width := range []int64{360, 820, 1280} {
-		tb.do(chromedp.EmulateViewport(width, 740))
-		for _, hash := range []string{"health", "overview", "held", "records", "find/" + long, "find/nothing-" + long, "evidence", "tail"} {
+	fits := func(where string) {
+		t.Helper()
+		if out := eval[[]string](tb, `[document.documentElement, ...document.querySelectorAll('.card, .banner, .verdict, .tile, .empty, .failed, .checks li, .head, .dialog, .timeline')].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.tagName + '.' + e.className + ' by ' + (e.scrollWidth - e.clientWidth))`); len(out) > 0 {
+			t.Errorf("%s: too wide are %v", where, out)
+		}
+	}
+	screens := map[string]string{"health": "health", "overview": "overview", "held": "held", "records": "records", "nothing": "find/nothing-" + scripts["latin"], "evidence": "evidence", "tail": "tail"}
+	for name, long := range scripts {
+		screens[name] = "find/" + url.PathEscape(long)
+	}
+	for _, size := range []struct{ width, letters int64 }{{320, 14}, {360, 14}, {640, 14}, {640, 28}, {820, 14}, {1280, 14}} {
+		tb.do(chromedp.EmulateViewport(size.width, 740))
+		eval[bool](tb, fmt.Sprintf("(document.documentElement.style.fontSize = '%dpx', true)", size.letters))
+		at := fmt.Sprintf("%d-%d", size.width, size.letters)
+		for name, hash := range screens {
 			tb.visit("#/" + hash)
 			tb.wait("document.querySelector('main h1') && !document.querySelector('.loading')")
 			if hash == "overview" {
 				tb.wait("document.querySelector('.banner.amber')")
 			}
-			if out := eval[[]string](tb, `[document.documentElement, ...document.querySelectorAll('.card, .banner, .verdict, .tile, .empty, .failed, .checks li, .head')].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.tagName + '.' + e.className + ' by ' + (e.scrollWidth - e.clientWidth))`); len(out) > 0 {
-				t.Errorf("%.20s at %d: too wide are %v", hash, width, out)
-			}
-			tb.picture(dir, fmt.Sprintf("long-%.12s-%d", strings.ReplaceAll(hash, "/", "-"), width))
+			fits(name + " at " + at)
+			tb.picture(dir, "long-"+name+"-"+at)
+		}
+		tb.visit("#/held")
+		for n := range len(scripts) {
+			tb.wait(fmt.Sprintf("((all) => all.length === %d && (all[%d].click(), true))(document.querySelectorAll('td.do button.primary'))", len(scripts), n))
+			tb.wait("document.querySelectorAll('dialog input[name=outcome]').length === 5")
+			fits("a decision at " + at)
+			tb.picture(dir, fmt.Sprintf("long-decision-%d-%s", n, at))
+			tb.click("dialog button", "Cancel")
+			tb.wait("!document.querySelector('dialog')")
 		}
 	}
 }
