@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
@@ -58,9 +59,7 @@ func Check(cfg *config.Config) error {
 	}
 	tls("listen.tls", cfg.Listen.TLS)
 	tls("admin.tls", cfg.Admin.TLS)
-	if dir, ok := strings.CutPrefix(cfg.Store.URL, "pebble:"); ok {
-		try("store.url", canBeDirectory(dir))
-	}
+	try("store.url", checkStore(cfg.Store))
 	if cfg.Archives() && cfg.Archive.In != "store" {
 		try("archive.dir", canBeDirectory(cfg.Archive.Dir))
 	}
@@ -141,10 +140,12 @@ func canBeDirectory(dir string) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && filepath.Dir(at) != at:
 			continue
+		case errors.Is(err, syscall.ENOTDIR):
+			continue // a parent is a file, and is named
 		case err != nil:
 			return err
 		case !info.IsDir():
-			return fmt.Errorf("%s is not a directory", at)
+			return fmt.Errorf("%s is a file: name a directory that can be made, or is one", at)
 		}
 		return nil
 	}

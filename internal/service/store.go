@@ -69,6 +69,20 @@ func openStore(ctx context.Context, c config.Store, embedded *pebblestore.Option
 	return nil, errors.New("the URL names no known kind of store; there are pebble, postgres, redis, redis-cluster, redis-sentinel and memory")
 }
 
+// checkStore reports why [OpenStore] would refuse a store before it connects to it.
+func checkStore(c config.Store) error {
+	dir, embedded := strings.CutPrefix(c.URL, "pebble:")
+	switch {
+	case embedded:
+		return canBeDirectory(dir)
+	case strings.HasPrefix(c.URL, "postgres"):
+		return pgstore.Check(c.URL, &pgstore.Options{Schema: c.Schema})
+	case c.Redis():
+		return redisstore.Check(c.URL, &redisstore.Options{Prefix: c.Prefix})
+	}
+	return nil
+}
+
 // OpenArchive opens the archive that a configuration names, for the records of a store.
 // It returns a function for [semel.Options].Archive, and a closer, which is nil if the
 // archive closes with the store.

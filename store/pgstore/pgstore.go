@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,24 +73,26 @@ var ErrBusy = fmt.Errorf("pgstore: no connection was free in time: %w", store.Er
 // Options may be nil. It refuses a schema that lacks migrations or that a later program has
 // migrated. [Store.Durability] tells you what the server's settings are worth.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, fmt.Errorf("open the store in PostgreSQL: %w", err)
-	}
-	o, err := opts.withDefaults()
-	if err == nil && poolBound(url) {
-		err = o.within(int(config.MaxConns))
-	}
+	config, o, err := parse(url, opts)
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)
 	}
 	return openAt(ctx, config, o)
 }
 
-// poolBound reports whether a URL bounds a pool: a parsed one has a bound in any case.
-func poolBound(url string) bool {
-	config, err := pgx.ParseConfig(url)
-	return err == nil && config.RuntimeParams["pool_max_conns"] != ""
+// Check reports why Open would refuse a URL and options before it connects.
+func Check(url string, opts *Options) error { _, _, err := parse(url, opts); return err }
+
+func parse(url string, opts *Options) (config *pgxpool.Config, o Options, err error) {
+	if config, err = pgxpool.ParseConfig(url); err != nil {
+		_, why, _ := strings.Cut(err.Error(), "`: ") // before it is the URL, which may have a password
+		return nil, o, fmt.Errorf("the URL can't be used: %s", why)
+	}
+	o, err = opts.withDefaults()
+	if own, e := pgx.ParseConfig(url); err == nil && e == nil && own.RuntimeParams["pool_max_conns"] != "" {
+		err = o.within(int(config.MaxConns))
+	}
+	return config, o, err
 }
 
 // New opens a store in the database that your application has a pool for already: by
@@ -103,9 +106,9 @@ func poolBound(url string) bool {
 // pool stays yours and isn't closed with the store.
 func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	config := pool.Config()
-	own, err := pgxpool.ParseConfig("")
+	own, o, err := parse("", opts)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("pgstore: %w", err)
 	}
 	own.ConnConfig, own.BeforeConnect = config.ConnConfig, config.BeforeConnect
 	own.MaxConnLifetime, own.MaxConnLifetimeJitter, own.MaxConnIdleTime = config.MaxConnLifetime, config.MaxConnLifetimeJitter, config.MaxConnIdleTime
@@ -113,10 +116,6 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 	// would cancel commits that wait for a standby.
 	own.ConnConfig.Tracer = nil
 	maps.DeleteFunc(own.ConnConfig.RuntimeParams, func(name, _ string) bool { return name != "application_name" && name != "options" })
-	o, err := opts.withDefaults()
-	if err != nil {
-		return nil, fmt.Errorf("pgstore: %w", err)
-	}
 	return openAt(ctx, own, o)
 }
 

@@ -97,6 +97,15 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
+// Check reports why Open would refuse an address and options before it connects.
+func Check(address string, opts *Options) error {
+	o, err := opts.checked()
+	if err == nil {
+		_, _, err = parse(address, &o)
+	}
+	return err
+}
+
 // Connect returns a client with the settings that Open would use, for programs that
 // compare the store with Redis itself. You close it.
 func Connect(address string, opts *Options) (rueidis.Client, error) {
