@@ -63,7 +63,7 @@ func (s *Server) operator(r *http.Request) (api.Caller, error) {
 }
 
 // identified is [Server.operator], and whether the caller may know of all tenants what isn't
-// in records: the configuration itself names them without a tenant, or there is one only.
+// in records: the configuration names them without a tenant or for all, or there is one only.
 func (s *Server) identified(r *http.Request) (c api.Caller, general bool, err error) {
 	g := s.current()
 	id, err := g.adminToken.Authenticate(r)
@@ -77,7 +77,7 @@ func (s *Server) identified(r *http.Request) (c api.Caller, general bool, err er
 		return api.Caller{Role: api.Admin, AllTenants: true}, true, nil
 	}
 	c, err = admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal, Role: id.Roles, AllTenants: id.AllTenants()}, err)
-	return c, id.Named() || g.cfg.OneTenant(), err
+	return c, id.Named() || c.AllTenants || g.cfg.OneTenant(), err
 }
 
 var errForwardedOperator = errors.New("the request came through a proxy, and no operator is named: set admin.token_file, or give a caller in auth a role")

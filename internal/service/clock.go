@@ -103,10 +103,13 @@ func AcceptedClock(st store.ClockState) string {
 	return "accepted: the store holds nothing back"
 }
 
+// ofAllTenants says who has a role for all tenants.
+const ofAllTenants = "whom the configuration names without a tenant, or whose token has a value of auth.jwt[].roles with all_tenants."
+
 // oversees refuses whoever isn't an admin of all tenants.
 func (s *Server) oversees(w http.ResponseWriter, r *http.Request, to string) bool {
 	c, err := s.operator(r)
-	return s.allowed(w, err, c.Role == api.Admin && c.AllTenants, "Only an admin of all tenants may "+to+": one whom the configuration names without a tenant.")
+	return s.allowed(w, err, c.Role == api.Admin && c.AllTenants, "Only an admin of all tenants may "+to+": one "+ofAllTenants)
 }
 
 func (s *Server) allowed(w http.ResponseWriter, err error, may bool, why string) bool {

@@ -33,10 +33,10 @@ type gauges struct {
 }
 
 // serveMetrics answers a scrape. Metrics name operations and count the calls of all tenants,
-// so they need a role that isn't that of one tenant: an issuer or a proxy can't give it.
+// so they need a role that isn't that of one tenant.
 func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	c, general, err := s.identified(r)
-	if s.allowed(w, err, c.Role >= api.Viewer && general, "Only callers with the role viewer whom the configuration names without a tenant may read the metrics.") {
+	if s.allowed(w, err, c.Role >= api.Viewer && general, "Only a viewer of all tenants may read the metrics: one "+ofAllTenants) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		s.metricsHandler.ServeHTTP(w, r)
 	}

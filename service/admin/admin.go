@@ -29,7 +29,7 @@ import (
 )
 
 // Caller is who asks, as Options.Authorize found out. A caller sees the records of their
-// tenant, which may be the empty one; an [Admin] with AllTenants sees all. An Admin with
+// tenant, which may be the empty one; one with AllTenants sees all. An Admin with
 // neither is refused: your calls have tenants, and they would see none of them.
 type Caller = api.Caller
 
@@ -37,7 +37,7 @@ type Caller = api.Caller
 const (
 	Viewer   = api.Viewer   // lists records and looks at them
 	Operator = api.Operator // also settles, releases and purges them
-	Admin    = api.Admin    // an Operator; with AllTenants, for all tenants
+	Admin    = api.Admin    // an Operator
 )
 
 // Options configures [Handler].

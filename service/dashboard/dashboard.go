@@ -219,7 +219,7 @@ func (d *Dashboard) serveSession(w http.ResponseWriter, r *http.Request) {
 	default:
 		host, _ := os.Hostname() // people do without
 		me.Node = fmt.Sprint(host, "/", os.Getpid())
-		me.Caller = &person{c.Principal, c.Tenant, c.Role.String(), c.Role == api.Admin && c.AllTenants}
+		me.Caller = &person{c.Principal, c.Tenant, c.Role.String(), c.AllTenants}
 	}
 	reply(w, me)
 }

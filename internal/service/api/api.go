@@ -86,7 +86,7 @@ type Caller struct {
 	Credential string
 	Unproved   bool
 	Role       Role
-	// AllTenants lets an admin see and settle the records of all tenants.
+	// AllTenants makes the role one for all tenants.
 	AllTenants bool
 }
 

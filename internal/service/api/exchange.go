@@ -30,7 +30,7 @@ func (x *exchange) ctx() context.Context { return x.r.Context() }
 
 // tenant is the only tenant that the caller may see; nil if they may see all.
 func (x *exchange) tenant() *string {
-	if x.caller.Role == Admin && x.caller.AllTenants {
+	if x.caller.Role > NoRole && x.caller.AllTenants {
 		return nil
 	}
 	return &x.caller.Tenant

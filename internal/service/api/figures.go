@@ -19,7 +19,7 @@ func (b *builder) figures() {
 
 func getFigures(x *exchange, in *figuresInput) (*reply[figures.Report], error) {
 	if x.tenant() != nil {
-		return nil, x.api.newProblem(semel.CodeForbidden, "the figures are about all tenants, and the caller may see only their own")
+		return nil, x.api.newProblem(semel.CodeForbidden, "the figures are about all tenants, and the caller has a role in one: a value of auth.jwt[].roles with all_tenants gives one in all, and so does the role admin to a caller whom the configuration names without a tenant")
 	}
 	r, err := x.api.opts.Figures.Read(x.ctx(), time.Duration(in.Minutes)*time.Minute)
 	if err != nil {

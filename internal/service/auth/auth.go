@@ -36,6 +36,8 @@ type Identity struct {
 	Principal string
 	// Roles is what the caller may do. [NoRole] is enough for data routes.
 	Roles Role
+	// Everywhere is the highest role that the caller has in all tenants, by all_tenants.
+	Everywhere Role
 	// Rights are further permissions of the caller. They mean something only to some
 	// doors, such as commands.
 	Rights []string
@@ -43,11 +45,10 @@ type Identity struct {
 	Method Method
 }
 
-// AllTenants reports whether the caller is an admin of all tenants: a caller from the
-// configuration itself, with the role admin and without a tenant. No issuer or proxy can
-// make anybody that.
+// AllTenants reports whether the caller's role is for all tenants. The configuration itself
+// names such a caller, as an admin without a tenant, or the value of a claim that says so.
 func (id *Identity) AllTenants() bool {
-	return id.Roles == Admin && id.Named()
+	return id.Roles == Admin && id.Named() || id.Roles > NoRole && id.Roles == id.Everywhere
 }
 
 // Named reports whether the configuration itself names the caller, without a tenant.

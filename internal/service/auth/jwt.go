@@ -143,6 +143,11 @@ func (is *issuer) identity(claims jwt.MapClaims) (Identity, error) {
 		}
 	}
 	id.grant(names, is.roleOf)
+	for _, v := range is.settings.Roles {
+		if v.AllTenants && slices.Contains(names, v.Value) {
+			id.Everywhere = max(id.Everywhere, roleOf(v.Role))
+		}
+	}
 	return id, nil
 }
 

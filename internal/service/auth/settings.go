@@ -84,6 +84,8 @@ type RoleValue struct {
 	Value string `json:"value" required:"true"`
 	// What a caller with it may do, in their tenant.
 	Role string `json:"role" required:"true" enum:"viewer,operator,admin"`
+	// Gives the role in all tenants, with the figures and the metrics. A caller who also has a value with a higher role has that one, in their tenant only.
+	AllTenants bool `json:"all_tenants,omitzero"`
 }
 
 // ClientCert is a caller with a client certificate.

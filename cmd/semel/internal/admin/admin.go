@@ -70,7 +70,7 @@ func (s *Service) Send(ctx context.Context, method, path string) (status int, bo
 		err = e.Err // the rest is in the message
 	}
 	if err != nil {
-		return 0, nil, &semel.Error{Code: semel.CodeStoreUnavailable, Message: "no service answers at " + s.URL() + "; start it, or name another one with --url", Err: err}
+		return 0, nil, &semel.Error{Code: semel.CodeStoreUnavailable, Message: "no service answers at " + s.URL(), Err: err}
 	}
 	defer resp.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -94,7 +94,7 @@ func (s *Service) get(ctx context.Context, path string, statuses ...int) ([]byte
 	case status == http.StatusUnauthorized:
 		return nil, &semel.Error{Code: door.CodeUnauthorized, Message: "the service wants a token: --token-file, or the variable SEMEL_TOKEN"}
 	case status == http.StatusForbidden:
-		return nil, &semel.Error{Code: semel.CodeForbidden, Message: "the token's bearer may not see this: it needs the role viewer, for all tenants"}
+		return nil, &semel.Error{Code: semel.CodeForbidden, Message: "this needs the role viewer for all tenants: a value of auth.jwt[].roles with all_tenants gives it, and the role admin to a caller whom the configuration names without a tenant"}
 	case status == http.StatusServiceUnavailable:
 		return nil, &semel.Error{Code: semel.CodeStoreUnavailable, Message: "the service answers 503"}
 	}
