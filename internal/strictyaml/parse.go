@@ -7,6 +7,7 @@ package strictyaml
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -39,7 +40,11 @@ func (d *decoder) parse(data []byte) (body ast.Node) {
 		if t := syntax.GetToken(); t != nil && t.Position != nil {
 			line, column = t.Position.Line, t.Position.Column
 		}
-		return fault(line, column, "not valid YAML: "+syntax.GetMessage(), "")
+		hint := ""
+		if strings.Contains(syntax.GetMessage(), "'\t'") {
+			hint = "indent with spaces, not with tabs"
+		}
+		return fault(line, column, "not valid YAML: "+syntax.GetMessage(), hint)
 	}
 	if err != nil {
 		return fault(1, 1, "not valid YAML: "+err.Error(), "")

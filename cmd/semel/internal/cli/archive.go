@@ -31,10 +31,10 @@ func completeDirs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDi
 // archiveDir is the first argument.
 func archiveDir(args []string) (string, error) {
 	if len(args) == 0 {
-		return "", usage("the directory of the archive is missing")
+		return "", usage("which archive? Give its directory")
 	}
 	if _, err := os.Stat(args[0]); errors.Is(err, fs.ErrNotExist) {
-		return "", usage("there is no directory %s", args[0])
+		return "", &usageError{missing("there is no directory " + args[0])}
 	}
 	return args[0], nil
 }
@@ -49,12 +49,10 @@ with their lines of the manifest, that can't be noticed.
 
 Don't run it while a service writes to the archive.`,
 		Example:           `  semel archive verify ./semel-archive`,
+		Args:              oneFile,
 		ValidArgsFunction: completeDirs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := archiveDir(args)
-			if err == nil && len(args) > 1 {
-				err = usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
-			}
 			if err == nil {
 				err = archive.Verify(dir)
 			}

@@ -58,7 +58,7 @@ func TestArchive(t *testing.T) {
 	if code, out, _ = semelWith(t, "", "archive", "read", dir, "key:order-2", "state:completed"); code != ExitOK || out != lines[1]+"\n" {
 		t.Errorf("exit %d, %s", code, out)
 	}
-	for args, want := range map[string]string{"archive verify": "is missing", "archive read none": "no directory none", "archive verify " + dir + " more": "unexpected", "archive read " + dir + " stat:x": "did you mean state"} {
+	for args, want := range map[string]string{"archive verify": "which archive?", "archive read none": "no directory none", "archive verify " + dir + " more": "unexpected", "archive read " + dir + " stat:x": "did you mean state"} {
 		if code, _, errs := semelWith(t, "", strings.Fields(args)...); code != ExitUsage || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit %d, %s", args, code, errs)
 		}

@@ -95,11 +95,11 @@ func TestUsage(t *testing.T) {
 	}{
 		{"a wrong command is answered with a near one", []string{"dmeo"}, "semel: unknown command \"dmeo\" for \"semel\", did you mean demo?\nRun 'semel --help' for usage.\n"},
 		{"so is a wrong subcommand", []string{"key", "lnt"}, "semel: unknown command \"lnt\" for \"semel key\", did you mean lint?\nRun 'semel key --help' for usage.\n"},
-		{"one that resembles nothing is not", []string{"xyzzy"}, "semel: unknown command \"xyzzy\" for \"semel\"\nRun 'semel --help' for usage.\n"},
+		{"one that resembles nothing is answered with all", []string{"key", "xyzzy"}, "semel: unknown command \"xyzzy\" for \"semel key\"; there are derive, lint\nRun 'semel key --help' for usage.\n"},
 		{"a wrong flag is answered with a near one", []string{"version", "--jsno"}, "semel: unknown flag: --jsno, did you mean --json?\nRun 'semel version --help' for usage.\n"},
 		{"what others have and Semel hasn't is answered with the reason", []string{"migrate", "down", "--store", "postgres://x"}, "semel: there are no migrations downwards: they would have to throw away data that an earlier program can't hold. Restore the backup from before the migration\nRun 'semel migrate --help' for usage.\n"},
 		{"a wrong subcommand counts before its flags", []string{"migrate", "satus", "--store", "postgres://x"}, "semel: unknown command \"satus\" for \"semel migrate\", did you mean status?\nRun 'semel migrate --help' for usage.\n"},
-		{"an argument where none belongs is refused", []string{"version", "now"}, "semel: unexpected argument \"now\" for \"semel version\"\nRun 'semel version --help' for usage.\n"},
+		{"an argument where none belongs is refused", []string{"version", "now"}, "semel: unexpected argument \"now\": write semel version [flags]\nRun 'semel version --help' for usage.\n"},
 		{"a value that is no number is refused", []string{"records", "list", "--limit", "many"}, "semel: --limit: \"many\" is not a whole number\nRun 'semel records list --help' for usage.\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,23 +17,23 @@ func completeQualifiers(_ *cobra.Command, _ []string, word string) ([]string, co
 	}
 	const directive = cobra.ShellCompDirectiveNoFileComp
 	name, value, valued := strings.Cut(word, ":")
-	var words []string
 	switch {
 	case !valued:
-		for _, q := range query.Names() {
-			if strings.HasPrefix(q, word) {
-				words = append(words, minus+q)
-			}
-		}
-		return words, directive | cobra.ShellCompDirectiveNoSpace
+		return starting(word, minus, query.Names()), directive | cobra.ShellCompDirectiveNoSpace
 	case name == "state":
-		words = query.States()
+		return starting(value, minus+"state:", query.States()), directive
 	}
-	words = slices.DeleteFunc(words, func(w string) bool { return !strings.HasPrefix(w, value) })
-	for i, w := range words {
-		words[i] = minus + name + ":" + w
+	return nil, directive
+}
+
+// starting returns the words that begin with a text, each behind another one.
+func starting(text, behind string, words []string) (found []string) {
+	for _, w := range words {
+		if strings.HasPrefix(w, text) {
+			found = append(found, behind+w)
+		}
 	}
-	return words, directive
+	return found
 }
 
 // completeFlags completes the values of flags, for a command and its subcommands.

@@ -30,9 +30,12 @@ const configSource = `Environment variables override the file, as they do for th
 SEMEL_STORE_URL sets store.url. Without a file you get the configuration that the
 service has without one.`
 
-// loadConfig reads a configuration the way the service does.
-func loadConfig(cmd *cobra.Command, file string) (*config.Config, *config.Origins, error) {
+// loadConfig reads a configuration as the service does, with the store that --store names, if any.
+func loadConfig(cmd *cobra.Command, file, store string) (*config.Config, *config.Origins, error) {
 	src := config.Source{Path: file}
+	if store != "" {
+		src.Flags = map[string]string{"store": store}
+	}
 	if file == "-" {
 		data, err := readAll(cmd, file)
 		if err != nil {
@@ -45,7 +48,7 @@ func loadConfig(cmd *cobra.Command, file string) (*config.Config, *config.Origin
 
 // checkConfig reads a configuration and checks it as serve would.
 func checkConfig(cmd *cobra.Command, file string) (*config.Config, error) {
-	cfg, origins, err := loadConfig(cmd, file)
+	cfg, origins, err := loadConfig(cmd, file, "")
 	if err != nil {
 		return nil, err
 	}
@@ -67,28 +70,14 @@ func loadSource(cmd *cobra.Command, src config.Source) (*config.Config, *config.
 		fmt.Fprintln(cmd.ErrOrStderr(), "semel: the variable", stray)
 	}
 	if _, err := os.Stat(src.Path); src.Path != "" && src.Data == nil && errors.Is(err, os.ErrNotExist) {
-		return nil, nil, usage("there is no file %s", src.Path)
+		return nil, nil, noFile(src.Path)
 	}
 	src.Env = os.LookupEnv
 	return config.Load(src)
 }
 
-// reportConfig prints the mistakes in a configuration to standard error.
-func reportConfig(cmd *cobra.Command, err error) error {
-	if errs, ok := errors.AsType[config.Errors](err); ok {
-		fmt.Fprintln(cmd.ErrOrStderr(), errs.Error())
-		return errReported
-	}
-	return err
-}
-
 // oneFile reads the file of a command from its arguments.
-func oneFile(cmd *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
-	}
-	return nil
-}
+func oneFile(cmd *cobra.Command, args []string) error { return atMost(1, cmd, args) }
 
 // configFlag adds --config, as other commands have it, to one about a configuration.
 func configFlag(cmd *cobra.Command, file *string) {
@@ -167,22 +156,20 @@ message, and file, line, column, from, path, suggestion and source where they ap
 		Args: oneConfig(&file),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := checkConfig(cmd, cmp.Or(file, first(args)))
-			found := checkedConfig{Valid: err == nil, Errors: config.Errors{}}
-			if errs, ok := errors.AsType[config.Errors](err); ok {
-				found.Errors = errs
-			} else if err != nil {
-				return err
-			} else {
+			found, text := checkedConfig{Valid: err == nil, Errors: config.Errors{}}, "valid"
+			if err == nil {
 				found.Warnings = c.Warnings()
+			} else if !asJSON || !errors.As(err, &found.Errors) {
+				return err
 			}
-			if !asJSON && !found.Valid {
-				return reportConfig(cmd, err)
+			if file == "" && len(args) == 0 {
+				text = "valid: the settings of a service without a file"
 			}
 			return printReport(cmd.OutOrStdout(), asJSON, found, func(w io.Writer) error {
 				for _, text := range found.Warnings {
 					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", text)
 				}
-				_, err := fmt.Fprintln(w, "valid")
+				_, err := fmt.Fprintln(w, text)
 				return err
 			}, !found.Valid)
 		},
@@ -208,9 +195,9 @@ The JSON has the names of the YAML; durations and sizes are text.`,
   semel config print --json semel.yaml`,
 		Args: oneConfig(&file),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, _, err := loadConfig(cmd, cmp.Or(file, first(args)))
+			c, _, err := loadConfig(cmd, cmp.Or(file, first(args)), "")
 			if err != nil {
-				return reportConfig(cmd, err)
+				return err
 			}
 			if asJSON {
 				return config.PrintJSON(cmd.OutOrStdout(), c)
@@ -259,9 +246,9 @@ func newConfigExplain() *cobra.Command {
 		Args: configAndPath(&file),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			named, args := fileBefore(args)
-			c, origins, err := loadConfig(cmd, cmp.Or(file, first(named)))
+			c, origins, err := loadConfig(cmd, cmp.Or(file, first(named)), "")
 			if err != nil {
-				return reportConfig(cmd, err)
+				return err
 			}
 			switch {
 			case status != 0 && (len(args) > 0 || request != ""):

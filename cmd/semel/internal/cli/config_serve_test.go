@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,4 +104,130 @@ func tree(t *testing.T) (list string) {
 		t.Fatal(err)
 	}
 	return list
+}
+
+// TestRecordedConfigurationsAreJudgedOnce: validate and serve agree on all recorded configurations
+// and on 30 broken ones: whatever the one refuses the other refuses with the same words, and what
+// validate accepts serve starts, or gives up only because nothing answers where its store is.
+func TestRecordedConfigurationsAreJudgedOnce(t *testing.T) {
+	recorded, err := filepath.Abs("../../../../internal/service/config/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for _, kind := range []string{"good", "bad"} {
+		files, err := filepath.Glob(filepath.Join(recorded, kind, "*.yaml"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(kind, files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[kind+"/"+filepath.Base(file)] = string(text)
+		}
+	}
+	beside := map[string]string{} // what recorded files name
+	files, err := filepath.Glob(filepath.Join(recorded, "*"))
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil {
+			beside["testdata/"+filepath.Base(file)] = string(text)
+		}
+	}
+	if err != nil || len(beside) == 0 {
+		t.Fatal(files, err)
+	}
+	for i, url := range brokenStores {
+		texts[fmt.Sprintf("store %02d", i)] = fmt.Sprintf("store: {url: '%s'}\n", url)
+	}
+	for _, text := range mistakenConfigs {
+		texts[text] = text + "\n"
+	}
+	accepted, refused := 0, 0
+	for name, text := range texts {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			if err := os.Mkdir("testdata", 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for name, text := range beside {
+				write(t, name, text)
+			}
+			write(t, "semel.yaml", text)
+			write(t, "token", "0123456789abcdef0123456789abcdef\n")
+			checked, _, faults := semelWith(t, "", "config", "validate", "semel.yaml")
+			if checked == ExitOK {
+				// Recorded files have addresses that this machine needn't have, and ports that
+				// somebody else may listen on.
+				t.Setenv("SEMEL_LISTEN_ADDRESS", "127.0.0.1:0")
+				t.Setenv("SEMEL_ADMIN_ADDRESS", "127.0.0.1:0")
+			}
+			served, errs := serveOnce(t)
+			if checked != ExitOK {
+				refused++
+				if served == ExitOK || errs != faults {
+					t.Errorf("validate says\n%s\nserve, exit %d, says\n%s", faults, served, errs)
+				}
+				return
+			}
+			accepted++
+			if served != ExitOK && !strings.Contains(errs, "Start what should answer there") {
+				t.Errorf("validate accepts it, and serve, exit %d, says\n%s", served, errs)
+			}
+			for _, url := range brokenStores {
+				if strings.Contains(text, "'"+url+"'") {
+					t.Errorf("both accept %s", url)
+				}
+			}
+		})
+	}
+	if accepted < 2 || refused < len(mistakenConfigs)+len(brokenStores) {
+		t.Errorf("%d are accepted, %d refused", accepted, refused)
+	}
+}
+
+// serveOnce runs the service with semel.yaml until it listens.
+func serveOnce(t *testing.T) (code int, stderr string) {
+	t.Helper()
+	stdin, end := io.Pipe()
+	defer end.Close()
+	var errs bytes.Buffer
+	listens := &stopsAt{stop: func() { end.Close() }}
+	code = Run(t.Context(), []string{"serve", "--config", "semel.yaml", "--json", "--until-eof"}, stdin, listens, &errs)
+	return code, errs.String()
+}
+
+// brokenStores are URLs that no store can have, whatever answers there.
+var brokenStores = []string{
+	"postgres://u@h/db?sslmode=maybe",
+	"postgres://u@h/db?pool_max_conns=1",
+	"postgres://u@h/db?pool_max_conns=many",
+	"postgres://u@h/db?connect_timeout=soon",
+	"postgres://u@h/db?target_session_attrs=best",
+	"postgres://u@h/db?sslmode=verify-full&sslrootcert=none.pem",
+	"postgres://u@h/db?pool_max_conn_lifetime=long",
+	"postgres://u@h:port/db",
+	"postgres://u@h:99999/db",
+	"postgresql://",
+	"redis://h/x",
+	"redis://h/-1",
+	"redis://h:port",
+	"redis://",
+	"redis://h?db=1",
+	"redis-cluster://h/1",
+	"redis-sentinel://h",
+	"redis-sentinel://h/mymaster/x",
+	"redis+unix://h/redis.sock",
+	"redis+unix://",
+	"rediss://h?sslrootcert=none.pem",
+	"rediss://h?sslcert=none.pem",
+	"rediss+unix:///redis.sock",
+	"redis-ring://h",
+	"valkey://h/x",
+	"pebble:",
+	"pebble:token",
+	"pebble:token/store",
+	"memory:x",
+	"./data",
 }

@@ -8,12 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel/cmd/semel/internal/contexts"
-	"github.com/semelhq/semel/internal/spelling"
 )
 
 // contextVariable names the context that commands use.
@@ -49,12 +47,7 @@ func loadContexts() (l *contexts.List, file string, err error) {
 // newContextChange completes a command that changes the contexts, by the name of one.
 func newContextChange(cmd *cobra.Command, change func(l *contexts.List, name string) error) *cobra.Command {
 	cmd.Use += " NAME"
-	cmd.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usage("which context? Give one name")
-		}
-		return nil
-	}
+	cmd.Args = oneArg("which context? Give its name")
 	cmd.ValidArgsFunction = completeContexts
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		l, file, err := loadContexts()
@@ -176,13 +169,10 @@ func contextOf(l *contexts.List, name string) (contexts.Context, error) {
 		return c, nil
 	}
 	all := slices.Sorted(maps.Keys(l.Contexts))
-	hint := ""
-	if near := spelling.Nearest(name, all); near != "" {
-		hint = ", did you mean " + near + "?"
-	} else if len(all) > 0 {
-		hint = ": there are " + strings.Join(all, ", ")
+	if len(all) == 0 {
+		return c, fmt.Errorf("there is no context %q; 'semel context add' makes one", name)
 	}
-	return c, fmt.Errorf("there is no context %q%s", name, hint)
+	return c, fmt.Errorf("there is no context %q%s", name, near(name, all))
 }
 
 // chosenContext returns the context by this name, by the environment, or the current one. It

@@ -119,14 +119,13 @@ func (r *doctorReport) examine(ctx context.Context, cmd *cobra.Command, src *rec
 		}
 		return err
 	}
-	cfg, origins, err := loadConfig(cmd, src.config)
+	cfg, origins, err := loadConfig(cmd, src.config, src.store)
 	if _, wrong := errors.AsType[config.Errors](err); err != nil && !wrong {
 		return err
 	}
 	if !r.config(cfg, origins, err, src.config) {
 		return nil
 	}
-	cfg.Store.URL = cmp.Or(src.store, cfg.Store.URL)
 	if at, err = src.nearby(cmd); err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func TestDoctor(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "file")
 			write(t, file, "")
 			return "store: {url: 'pebble:" + file + "'}\n"
-		}, "config", "failed", "is not a directory", "semel config validate "},
+		}, "config", "failed", "is a file", "semel config validate "},
 		{"a store that isn't there yet", func(t *testing.T) string { return "store: {url: 'pebble:" + t.TempDir() + "/none'}\n" }, "store", "warning", "the first start makes it", "semel serve --config "},
 		{"a store in memory", func(*testing.T) string { return "store: {url: 'memory:'}\n" }, "store", "warning", "every record is lost", "store.url"},
 		{"a store that another process has open", func(t *testing.T) string {

@@ -29,10 +29,7 @@ func evidenceCommand() *cobra.Command {
 	return cmd
 }
 
-const evidenceLong = `--url, --context or the variable SEMEL_URL name a service, and --store or --config a store.
-If you give none of them, it's the current context (see 'semel context'), or the store that
-'semel serve' uses without a file. If a service on this machine has that store open, the
-command asks the service. A service wants your token: in the file that --token-file names,
+const evidenceLong = whichLong + ` A service wants your token: in the file that --token-file names,
 or in the variable SEMEL_TOKEN. You need the role viewer; you see the entries of your
 tenant, and as an admin of all tenants all of them.
 
@@ -110,7 +107,7 @@ func makeKeys(origin, rotate string) (*evidence.Keys, error) {
 	}
 	old, err := evidence.ParseKeys(text)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w; 'semel evidence keygen --origin NAME' makes such a file", rotate, err)
 	}
 	return old.Rotated()
 }
@@ -137,7 +134,7 @@ func keysOf(file string) (*evidence.Trust, error) {
 	}
 	trust, err := evidence.ParseTrust(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Base(file), err)
+		return nil, fmt.Errorf("%s: %w; it's what 'semel evidence keygen' prints", filepath.Base(file), err)
 	}
 	return trust, nil
 }

@@ -31,12 +31,7 @@ without a code it is a list.`,
   semel explain 409
   semel explain 5
   semel explain https://api.example.com/semel/problems/held --json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
-			}
-			return nil
-		},
+		Args: oneFile,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var codes []string
 			for _, p := range explained() {
@@ -84,7 +79,7 @@ func explainWord(out io.Writer, word string, asJSON bool) error {
 func explainStatus(out io.Writer, status int, asJSON bool) error {
 	found := slices.DeleteFunc(explained(), func(p door.Meaning) bool { return p.Status != status })
 	if len(found) == 0 {
-		return usage("no code has the status %d", status)
+		return usage("no code has the status %d%s", status, allCodes)
 	}
 	return listCodes(out, found, asJSON)
 }
@@ -122,6 +117,8 @@ func meaningOf(word string) (m door.Meaning, ok bool) {
 	return m, false
 }
 
+const allCodes = "; 'semel explain' lists all codes"
+
 // nearCode suggests the code that was meant.
 func nearCode(word string) string {
 	var near []string
@@ -132,7 +129,7 @@ func nearCode(word string) string {
 		}
 	}
 	if len(near) == 0 {
-		return ""
+		return allCodes
 	}
 	slices.Sort(near)
 	return ", did you mean " + strings.Join(near, " or ") + "?"

@@ -23,10 +23,7 @@ func newHealthcheck() *cobra.Command {
 without curl. The exit code is 0 if it is, 5 if something other than Semel answers, and
 otherwise 1. With a token that has a role, it also prints what each check found.
 
-The service is the one that --url, --context or the variable SEMEL_URL names, or the
-current context (see 'semel context'). If you give none, it's the one that has the
-configured store open, or else the one at the configured admin address, by default
-127.0.0.1:8481. Give a probe that must ask its own service --url.`,
+` + whichService + ` Give a probe that must ask its own service --url.`,
 		Example: `  semel healthcheck
   semel healthcheck --url http://127.0.0.1:8481 --live`,
 		Args: noArgs,

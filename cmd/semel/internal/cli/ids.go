@@ -76,11 +76,11 @@ func (f *envelopeFlags) derive(cmd *cobra.Command) (*ids.Derivation, error) {
 	if err != nil {
 		return nil, err
 	}
+	var d *ids.Derivation
 	c, err := ids.ParseCommand(text)
-	if err != nil {
-		return nil, f.refuse(cmd, err)
+	if err == nil {
+		d, err = derive(c)
 	}
-	d, err := derive(c)
 	if err != nil {
 		err = f.refuse(cmd, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +42,7 @@ func newIDsList() *cobra.Command {
 }
 
 func printCommands(out io.Writer, list []admin.Command) error {
-	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	table := newTable(out)
 	fmt.Fprintf(table, "COMMAND\tCLASS\tWINDOW\tSHIELDS\tWEIGHT\tBOUND TO\tCONFIRMED\tJUSTIFICATION\n")
 	word := func(is bool, word string) string { return map[bool]string{true: word}[is] }
 	for i := range list {

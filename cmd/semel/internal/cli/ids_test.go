@@ -111,9 +111,9 @@ func TestIDsKey(t *testing.T) {
 		}
 	})
 	for _, test := range []struct{ name, args, want string }{
-		{"a file that is not there", "--envelope no-such-file", "semel: there is no file no-such-file\n"},
+		{"a file that is not there", "--envelope no-such-file", "semel: there is no file no-such-file\n" + hintFor(missing(""))},
 		{"both from standard input", "--registry -", "semel: --registry and --envelope can't both be standard input\n"},
-		{"an argument", "envelope.json", "semel: unexpected argument \"envelope.json\" for \"semel ids key\"\n"},
+		{"an argument", "envelope.json", "semel: unexpected argument \"envelope.json\": write semel ids key [flags]\n"},
 	} {
 		t.Run(test.name+" is a wrong command line", func(t *testing.T) {
 			code, _, errs := semelWith(t, idsEnvelope, append([]string{"ids", "key"}, strings.Fields(test.args)...)...)

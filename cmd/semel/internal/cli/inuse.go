@@ -94,10 +94,8 @@ func inUse(err error, storeURL string, asks bool) error {
 	e.text = e.dir + " is in use: stop the service that has it open"
 	url, alive := noted(e.dir)
 	switch {
-	case asks && url != "":
-		e.text += ", or ask it with --url " + url
 	case asks:
-		e.text += ", or ask it with --url"
+		e.text += strings.TrimSuffix(", or ask it with --url "+url, " ")
 	case url != "":
 		e.text += "; operators reach it at " + url
 	}

@@ -119,7 +119,7 @@ func (f *deriveFlags) derive(cmd *cobra.Command) (derivedKey, error) {
 	values := flags.Changed("set") || flags.Changed("values")
 	switch {
 	case flags.Changed("template") && flags.Changed("template-name"):
-		return derivedKey{}, usage("--template and --template-name exclude each other")
+		return derivedKey{}, usage("--template and --template-name exclude each other: give one of them")
 	case byInputs && (byTemplate || values || flags.Changed("cart")):
 		return derivedKey{}, usage("--version derives from --inputs alone: it needs no template, values or cart")
 	case flags.Changed("inputs") && !byInputs:
@@ -212,7 +212,7 @@ func (f *deriveFlags) deriveFromTemplate(cmd *cobra.Command) (derivedKey, error)
 	}
 	made, err := format.Key(values)
 	if err != nil {
-		return derivedKey{}, errors.Unwrap(err) // the user knows the template
+		return derivedKey{}, fmt.Errorf("%w; --set FIELD=VALUE gives a field its value", errors.Unwrap(err)) // the user knows the template
 	}
 	if key.Key = made.Text; format.Scope != "" {
 		key.Scope = made.Scope
@@ -233,7 +233,7 @@ func (f *deriveFlags) format() (commerce.Format, error) {
 	for _, format := range commerce.Formats() {
 		names = append(names, format.Name)
 	}
-	return commerce.Format{}, usage("there is no built-in template %q: the names are %s", f.templateName, strings.Join(names, ", "))
+	return commerce.Format{}, usage("there is no built-in template %q%s", f.templateName, near(f.templateName, names))
 }
 
 // templateValues joins the values of the file with those of --set, which win.
@@ -277,7 +277,7 @@ func readAll(cmd *cobra.Command, name string) ([]byte, error) {
 	}
 	text, err := os.ReadFile(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, usage("there is no file %s", name)
+		return nil, noFile(name)
 	}
 	return text, err
 }

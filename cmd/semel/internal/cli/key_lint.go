@@ -46,7 +46,7 @@ scope, time, random, message, attempt and delivery.`,
 		Example: `  semel key lint 'payment:{order_id}:{amount}:{currency}'
   semel key lint --file templates.txt --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var report lintReport
+			report := lintReport{OK: true}
 			for i, template := range args {
 				report.add(fmt.Sprintf("argument %d", i+1), template)
 			}
@@ -59,10 +59,6 @@ scope, time, random, message, attempt and delivery.`,
 			}
 			if len(report.Templates) == 0 {
 				return usage("there is no template to check: give some, or a --file that has some")
-			}
-			report.OK = true
-			for _, t := range report.Templates {
-				report.OK = report.OK && len(t.Problems) == 0
 			}
 			return printReport(cmd.OutOrStdout(), asJSON, report, report.print, !report.OK)
 		},
@@ -77,15 +73,14 @@ func (r *lintReport) add(source, template string) {
 	if problems == nil {
 		problems = []keytemplate.Problem{} // [] in JSON
 	}
+	r.OK = r.OK && len(problems) == 0
 	r.Templates = append(r.Templates, lintTemplate{Template: template, Source: source, Problems: problems})
 }
 
 func (r *lintReport) addLines(name, text string) {
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
+	for i, line := range strings.Split(text, "\n") {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			r.add(fmt.Sprintf("%s:%d", name, n), line)
+			r.add(fmt.Sprintf("%s:%d", name, i+1), line)
 		}
 	}
 }

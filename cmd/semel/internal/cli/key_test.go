@@ -40,17 +40,17 @@ func TestKeyDerive(t *testing.T) {
 		{name: "a template that the linter refuses", args: "--template order:{order_id}:{now} --set order_id=1 --set now=2", code: ExitCheck,
 			stderr: "template: order:{order_id}:{now}\n" + strings.Repeat(" ", 27) + "^^^^^ time: a time is another one in every delivery\n" +
 				strings.Repeat(" ", 33) + "leave it out, or, if it was stored with the intent before the first delivery, say so: {intent.now}\n"},
-		{name: "a value that is missing", args: "--template-name order --set user_id=8", code: ExitCheck, stderr: "semel: no value for {cart_mandate_id}\n"},
+		{name: "a value that is missing", args: "--template-name order --set user_id=8", code: ExitCheck, stderr: "semel: no value for {cart_mandate_id}; --set FIELD=VALUE gives a field its value\n"},
 		{name: "a template that there is not", args: "--template-name refund", code: ExitUsage,
-			stderr: "semel: there is no built-in template \"refund\": the names are session, session_nonce, session_update, cart_mandate, intent_mandate, payment, order, webhook, payment_webhook, sync, sync_user, sync_product\n"},
+			stderr: "semel: there is no built-in template \"refund\"; there are session, session_nonce, session_update, cart_mandate, intent_mandate, payment, order, webhook, payment_webhook, sync, sync_user, sync_product\n"},
 		{name: "nothing to derive from", code: ExitUsage, stderr: "semel: one of --version, --template, --template-name and --cart is needed\n"},
 		{name: "two ways at once", args: "--version v --template a:{b_id}", code: ExitUsage, stderr: "semel: --version derives from --inputs alone: it needs no template, values or cart\n"},
-		{name: "two templates", args: "--template a --template-name order", code: ExitUsage, stderr: "semel: --template and --template-name exclude each other\n"},
+		{name: "two templates", args: "--template a --template-name order", code: ExitUsage, stderr: "semel: --template and --template-name exclude each other: give one of them\n"},
 		{name: "values without a template", args: "--set a=b", code: ExitUsage, stderr: "semel: --set and --values need a template\n"},
 		{name: "inputs without a version", args: "--inputs -", code: ExitUsage, stderr: "semel: --inputs needs --version\n"},
 		{name: "a version without a name", args: "--version=", code: ExitUsage, stderr: "semel: --version is empty\n"},
 		{name: "an assignment without a sign", args: "--template-name order --set a", code: ExitUsage, stderr: "semel: --set \"a\" is not of the form field=value\n"},
-		{name: "a file that is not there", args: "--version v --inputs no-such-file", code: ExitUsage, stderr: "semel: there is no file no-such-file\n"},
+		{name: "a file that is not there", args: "--version v --inputs no-such-file", code: ExitUsage, stderr: "semel: there is no file no-such-file\n" + hintFor(missing(""))},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, out, errs := semelWith(t, test.stdin, append([]string{"key", "derive"}, strings.Fields(test.args)...)...)

@@ -14,12 +14,7 @@ func newMan() *cobra.Command {
 		Long: `Write the manual pages of all commands into a directory, which is made if it is
 not there.`,
 		Example: `  semel man ./man1`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage("%s needs one directory", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args:    oneArg("which directory? Give a new or an empty one"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return err

@@ -188,15 +188,10 @@ func findMessage(ctx context.Context, recs client.Records, id, record string) (f
 
 // oneMessage is the argument of the commands on one message.
 func oneMessage(cmd *cobra.Command, args []string) (string, error) {
-	switch {
-	case len(args) == 0:
-		return "", usage("which message? 'semel messages list' shows their ids")
-	case len(args) > 1:
-		return "", usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
-	case !strings.HasPrefix(args[0], "msg_"):
-		return "", usage("%q is not the id of a message, which begins with msg_", args[0])
+	if id := first(args); !strings.HasPrefix(id, "msg_") {
+		return "", usage("%q is not the id of a message, which begins with msg_; 'semel messages list' shows them", id)
 	}
-	return args[0], nil
+	return args[0], atMost(1, cmd, args)
 }
 
 func newMessagesShow(from *recordsFrom) *cobra.Command {

@@ -42,18 +42,17 @@ all nodes have this version: earlier ones refuse the data afterwards.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, _, err := flags.load(cmd)
 			if err != nil {
-				return reportConfig(cmd, err)
+				return err
 			}
 			out, text := cmd.OutOrStdout(), "nothing to do"
 			if strings.HasPrefix(cfg.Store.URL, "redis") {
 				made, err := redisstore.Migrate(cmd.Context(), cfg.Store.URL, &redisstore.Options{Prefix: cfg.Store.Prefix})
-				if err != nil {
-					return err
-				}
 				if made {
 					text = "made the index of attributes"
 				}
-				_, err = fmt.Fprintln(out, text)
+				if err == nil {
+					_, err = fmt.Fprintln(out, text)
+				}
 				return err
 			}
 			return withSchema(cmd, cfg.Store, func(ctx context.Context, pool *pgxpool.Pool, schema string) error {
@@ -82,7 +81,7 @@ func newMigrateStatus() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, _, err := flags.load(cmd)
 			if err != nil {
-				return reportConfig(cmd, err)
+				return err
 			}
 			return withSchema(cmd, cfg.Store, func(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 				list, err := pgstore.Status(ctx, pool, schema)
@@ -128,7 +127,7 @@ the owner of the schema, again after each migration.`,
 // withSchema connects to the database of the configured store.
 func withSchema(cmd *cobra.Command, store config.Store, do func(ctx context.Context, pool *pgxpool.Pool, schema string) error) error {
 	if !strings.HasPrefix(store.URL, "postgres") {
-		return usage("the store is %s, and only postgres:// has migrations", store.Name())
+		return usage("the store is %s, which needs no migrations: name one in PostgreSQL with --store postgres://…", store.Name())
 	}
 	pool, err := pgxpool.New(cmd.Context(), store.URL)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,27 +22,21 @@ func patient(ctx context.Context, w io.Writer, on bool) (_ context.Context, stop
 		return ctx, func() {}
 	}
 	var mu sync.Mutex
-	answers, told := 0, false
-	quiet := func(f func()) {
-		mu.Lock()
-		defer mu.Unlock()
-		f()
-	}
+	var answers atomic.Int64
+	told := false
 	trace := &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) {
-			quiet(func() {
-				seen := answers
-				time.AfterFunc(patience, func() {
-					quiet(func() {
-						if answers == seen && !told {
-							told = true
-							fmt.Fprintln(w, "semel: still no answer: the service may not reach its store. Trying on; 'semel doctor' says what is wrong")
-						}
-					})
-				})
+			seen := answers.Load()
+			time.AfterFunc(patience, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				if answers.Load() == seen && !told {
+					told = true
+					fmt.Fprintln(w, "semel: still no answer: the service may not reach its store. Trying on; 'semel doctor' says what is wrong")
+				}
 			})
 		},
-		GotFirstResponseByte: func() { quiet(func() { answers++ }) },
+		GotFirstResponseByte: func() { answers.Add(1) },
 	}
-	return httptrace.WithClientTrace(ctx, trace), func() { quiet(func() { told = true }) }
+	return httptrace.WithClientTrace(ctx, trace), func() { mu.Lock(); told = true; mu.Unlock() }
 }

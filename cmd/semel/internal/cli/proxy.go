@@ -69,20 +69,15 @@ func newProxy() *cobra.Command {
   semel proxy https://api.example.com --profile stripe
   semel proxy http://127.0.0.1:3000 --jwt-issuer https://id.example.com \
     --jwks https://id.example.com/jwks.json --jwt-audience shop`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage("%s needs the URL of one upstream", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args: oneArg("which upstream? Give its URL, such as http://127.0.0.1:3000"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			u, err := url.Parse(args[0])
 			if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "h2c"}, u.Scheme) {
-				return usage("%q is not an http, https or h2c URL", args[0])
+				return usage("%q is not an http, https or h2c URL such as http://127.0.0.1:3000", args[0])
 			}
 			cfg, err := f.configuration(cmd, args[0])
 			if err != nil {
-				return reportConfig(cmd, byFlags(cmd, err))
+				return byFlags(cmd, err)
 			}
 			return serve(cmd.Context(), cmd.ErrOrStderr(), service.Options{Config: cfg}, func(s *service.Server) error {
 				out := cmd.OutOrStdout()

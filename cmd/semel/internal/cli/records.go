@@ -40,10 +40,13 @@ func newRecordsFrom() *recordsFrom {
 	}}
 }
 
-const recordsLong = `--url, --context or the variable SEMEL_URL name a service, and --store or --config a store.
+// whichLong says which service or store a command asks.
+const whichLong = `--url, --context or the variable SEMEL_URL name a service, and --store or --config a store.
 If you give none of them, it's the current context (see 'semel context'), or the store that
 'semel serve' uses without a file. If a service on this machine has that store open, the
-command asks the service.
+command asks the service.`
+
+const recordsLong = whichLong + `
 
 A service wants your token, from the file that --token-file names or the variable
 SEMEL_TOKEN. You need the role viewer to look, and operator to change something, at the

@@ -126,7 +126,7 @@ func illegal(format string, args ...any) error {
 
 func checkHeld(rec *semel.Record) error {
 	if !rec.Held {
-		return illegal("the record is %s, not held", stateOf(rec))
+		return illegal("the record %s is %s, not held", printable(rec.ID.Key), stateOf(rec))
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ them there, and who changed the record and why; what happened can still be prove
 		RunE: func(cmd *cobra.Command, args []string) error {
 			check := func(rec *semel.Record) error {
 				if !rec.State.Terminal() {
-					return illegal("the record is %s: only a record whose attempt has ended can be purged", stateOf(rec))
+					return illegal("the record %s is %s: only a record whose attempt has ended can be purged", printable(rec.ID.Key), stateOf(rec))
 				}
 				return nil
 			}

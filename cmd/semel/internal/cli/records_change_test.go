@@ -48,10 +48,10 @@ func TestRecordsChange(t *testing.T) {
 		code            int
 		says            string
 	}{
-		{"what is not held can't be settled", "settle", "done", append(settle, "--yes"), ExitConflict, "the record is completed, not held"},
+		{"what is not held can't be settled", "settle", "done", append(settle, "--yes"), ExitConflict, "the record done is completed, not held"},
 		{"nor be released", "release", "refused", []string{"--yes"}, ExitConflict, "not held"},
 		{"an open effect forbids a release", "release", "open", []string{"--yes"}, ExitConflict, "effect ch=arge has no result"},
-		{"what has not ended can't be purged", "purge", "held", []string{"--yes"}, ExitConflict, "the record is held"},
+		{"what has not ended can't be purged", "purge", "held", []string{"--yes"}, ExitConflict, "the record held is held"},
 		{"an effect that is not open can't be settled", "settle", "open", []string{"--effect", "mail=refuted", "--yes"}, ExitConflict, "effect mail is not open"},
 		{"what is not there can't be purged", "purge", "none", []string{"--yes"}, ExitNotFound, "not_found"},
 		{"nobody to ask", "purge", "done", nil, ExitUsage, "--yes"},

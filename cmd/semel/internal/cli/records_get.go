@@ -53,9 +53,10 @@ func (n *recordName) given(cmd *cobra.Command) bool {
 // parse reads the name from the command line.
 func (n *recordName) parse(cmd *cobra.Command, args []string) (semel.ID, error) {
 	members := n.given(cmd)
+	if err := atMost(1, cmd, args); err != nil {
+		return semel.ID{}, err
+	}
 	switch {
-	case len(args) > 1:
-		return semel.ID{}, usage("unexpected argument %q for %q", args[1], cmd.CommandPath())
 	case len(args) == 1 && members:
 		return semel.ID{}, usage("give either a record's name, or the members of its identity")
 	case len(args) == 1:
@@ -86,7 +87,7 @@ func (n *recordName) find(ctx context.Context, cmd *cobra.Command, recs client.R
 	}
 	switch len(found) {
 	case 0:
-		return rec, fmt.Errorf("there is no record of operation %s with the key %s: %w", printable(id.Operation), printable(id.Key), err)
+		return rec, notFound("no record of the operation %s has the key %s; 'semel why %s' finds it in every operation", printable(id.Operation), printable(id.Key), shellWord(id.Key))
 	case 1:
 		return found[0], nil
 	}

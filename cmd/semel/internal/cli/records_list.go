@@ -65,7 +65,7 @@ The JSON is one object per line, with the members that 'semel records get' print
 			case limit < 1:
 				return usage("--limit is %d; it must be at least 1", limit)
 			case all && cmd.Flags().Changed("limit"):
-				return usage("--all and --limit exclude each other")
+				return usage("--all and --limit exclude each other: give one of them")
 			}
 			q.Cursor = cursor
 			if all {

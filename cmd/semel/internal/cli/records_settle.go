@@ -93,7 +93,7 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (s semel.Settlement, err er
 	case f.outcome == "" && len(f.effects) == 0:
 		return s, usage("say what happened: give --outcome or --effect")
 	case flags.Changed("result") && flags.Changed("result-file"):
-		return s, usage("--result and --result-file exclude each other")
+		return s, usage("--result and --result-file exclude each other: give one of them")
 	case hasResult && (f.outcome == "" || f.outcome == "aborted"):
 		return s, usage("--result needs --outcome completed, rejected or failed")
 	case hasFailure && (f.outcome == "" || f.outcome == "completed"):

@@ -8,14 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/internal/spelling"
 )
 
@@ -49,10 +49,12 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		err = errors.New("interrupted")
 	}
-	fmt.Fprintf(stderr, "semel: %s\n", strings.TrimPrefix(err.Error(), "semel: "))
-	if e, ok := errors.AsType[*semel.Error](err); ok && e.Code == door.CodeUnauthorized && !strings.Contains(err.Error(), "SEMEL_TOKEN") {
-		fmt.Fprintln(stderr, "Your token is the one in the file that --token-file or the context names, or the variable SEMEL_TOKEN.")
+	if errs, ok := errors.AsType[config.Errors](err); ok {
+		fmt.Fprintln(stderr, errs) // each with its own place
+		return ExitCheck
 	}
+	fmt.Fprintf(stderr, "semel: %s\n", strings.TrimPrefix(err.Error(), "semel: "))
+	fmt.Fprint(stderr, hintFor(err))
 	if _, ok := errors.AsType[*usageError](err); ok {
 		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 		return ExitUsage
@@ -122,7 +124,6 @@ every code in an answer or a log.`,
 // group makes a command with subcommands print its help without one, and suggest one for a wrong
 // name. Its annotations say why some names have no command.
 func group(cmd *cobra.Command) *cobra.Command {
-	cmd.SuggestionsMinimumDistance = 2
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
@@ -130,14 +131,24 @@ func group(cmd *cobra.Command) *cobra.Command {
 		if why := cmd.Annotations[args[0]]; why != "" {
 			return usage("%s", why)
 		}
-		hint := ""
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			hint = ", did you mean " + strings.Join(near, " or ") + "?"
+		var names []string
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() {
+				names = append(names, sub.Name())
+			}
 		}
-		return usage("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
+		return usage("unknown command %q for %q%s", args[0], cmd.CommandPath(), near(args[0], names))
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return cmd
+}
+
+// near suggests which name a word was meant to be, or else lists all names.
+func near(word string, names []string) string {
+	if best := spelling.Nearest(word, names); best != "" {
+		return ", did you mean " + best + "?"
+	}
+	return "; there are " + strings.Join(names, ", ")
 }
 
 // A usageError is a wrong command line.
@@ -152,11 +163,27 @@ func usage(format string, args ...any) error { return &usageError{fmt.Errorf(for
 var errReported = errors.New("a check failed")
 
 // noArgs refuses positional arguments.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usage("unexpected argument %q for %q", args[0], cmd.CommandPath())
+func noArgs(cmd *cobra.Command, args []string) error { return atMost(0, cmd, args) }
+
+// atMost refuses the arguments after the first n.
+func atMost(n int, cmd *cobra.Command, args []string) error {
+	if len(args) <= n {
+		return nil
 	}
-	return nil
+	if _, err := os.Stat(args[n]); err == nil && cmd.Flags().Lookup("config") != nil {
+		return usage("unexpected argument %q for %q, did you mean --config %s?", args[n], cmd.CommandPath(), args[n])
+	}
+	return usage("unexpected argument %q: write %s", args[n], cmd.UseLine())
+}
+
+// oneArg wants one positional argument, and asks for it if there is none.
+func oneArg(ask string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usage("%s", ask)
+		}
+		return atMost(1, cmd, args)
+	}
 }
 
 // flagFault says in plain words what is wrong with a flag.
@@ -187,12 +214,8 @@ func flagHint(cmd *cobra.Command, err error) string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
-			names = append(names, f.Name)
+			names = append(names, "--"+f.Name)
 		}
 	})
-	best := spelling.Nearest(name, names)
-	if best == "" {
-		return ""
-	}
-	return ", did you mean --" + best + "?"
+	return near("--"+name, names)
 }

@@ -9,9 +9,12 @@ import (
 )
 
 // runningLong is the help on finding a running service.
-const runningLong = `The service is the one that --url, --context or the variable SEMEL_URL names, or the
+const whichService = `The service is the one that --url, --context or the variable SEMEL_URL names, or the
 current context (see 'semel context'). If you give none, it's the one that has the
-configured store open, or else the one at the configured admin address.
+configured store open, or else the one at the configured admin address, by default
+127.0.0.1:8481.`
+
+const runningLong = whichService + `
 
 It may want your token, from the file that --token-file names or the variable
 SEMEL_TOKEN. The role viewer is enough.`

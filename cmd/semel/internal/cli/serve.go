@@ -48,7 +48,7 @@ Port 0 picks a free port. The log goes to standard error.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, origins, err := flags.load(cmd)
 			if err != nil {
-				return reportConfig(cmd, err)
+				return err
 			}
 			ctx, cancel := context.WithCancel(cmd.Context())
 			defer cancel()
@@ -64,7 +64,7 @@ Port 0 picks a free port. The log goes to standard error.`,
 				}
 				return printAddresses(cmd.OutOrStdout(), s, cfg)
 			})
-			return reportConfig(cmd, blame(err, origins))
+			return blame(err, origins)
 		},
 	}
 	flags.add(cmd)

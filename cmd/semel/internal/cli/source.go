@@ -111,12 +111,9 @@ func (src *recordSource) place(cmd *cobra.Command, local func() (io.Closer, erro
 // settings returns the configuration with the store that the flags name, which must exist and be of
 // a kind that another process can open.
 func (src *recordSource) settings(cmd *cobra.Command) (*config.Config, error) {
-	cfg, _, err := loadConfig(cmd, src.config)
+	cfg, _, err := loadConfig(cmd, src.config, src.store)
 	if err != nil {
-		return nil, reportConfig(cmd, err)
-	}
-	if src.store != "" {
-		cfg.Store.URL = src.store
+		return nil, err
 	}
 	src.opened = cfg.Store.Name()
 	if url := cfg.Store.URL; url == "memory:" || url == "pebble:" {
@@ -128,11 +125,11 @@ func (src *recordSource) settings(cmd *cobra.Command) (*config.Config, error) {
 // nearby returns the admin URL of the service that runs with the configuration: of the one that has
 // its store open, or else the configured one.
 func (src *recordSource) nearby(cmd *cobra.Command) (at string, err error) {
-	cfg, _, err := loadConfig(cmd, src.config)
+	cfg, _, err := loadConfig(cmd, src.config, src.store)
 	if err != nil {
-		return "", reportConfig(cmd, err)
+		return "", err
 	}
-	if dir, embedded := strings.CutPrefix(cmp.Or(src.store, cfg.Store.URL), "pebble:"); embedded {
+	if dir, embedded := strings.CutPrefix(cfg.Store.URL, "pebble:"); embedded {
 		if url, alive := noted(dir); alive {
 			return url, nil
 		}
@@ -159,9 +156,9 @@ func (src *recordSource) where() (at, tokenFile string, err error) {
 	local := src.store != "" || src.config != ""
 	switch {
 	case src.url != "" && local:
-		return "", "", usage("--url excludes --store and --config: the service knows its own")
+		return "", "", usage("--url excludes --store and --config: a service knows its own, so name one or the other")
 	case src.context != "" && (local || src.url != "" || src.tokenFile != ""):
-		return "", "", usage("--context excludes --url, --token-file, --store and --config")
+		return "", "", usage("--context excludes --url, --token-file, --store and --config: leave it out, or them")
 	case src.url != "":
 		return src.url, src.tokenFile, nil
 	case local:
@@ -193,7 +190,7 @@ func (src *recordSource) ask(at, tokenFile string) (*client.Client, error) {
 
 // badSource blames the address or the token for an error.
 func badSource(at, tokenFile string, err error) error {
-	what := "--token-file"
+	what := "--token-file " + tokenFile
 	if _, wrong := client.New(at, nil); wrong != nil {
 		what, err = "--url", wrong
 	} else if tokenFile == "" {

@@ -152,7 +152,7 @@ Run it after the restore and before the first node starts.`,
 func mustExist(url string) error {
 	dir, embedded := strings.CutPrefix(url, "pebble:")
 	if names, err := os.ReadDir(dir); embedded && (err != nil || len(names) == 0) {
-		return errors.Join(fmt.Errorf("there is no store in %s: name it with --store pebble:DIR, or its service with --url", dir), err)
+		return missing("there is no store in " + dir + ": name it with --store pebble:DIR, or its service with --url")
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func mustExist(url string) error {
 // With witness, the evidence log gets what the command does, if the configuration names its keys.
 func openStore(cmd *cobra.Command, flags *configFlags, open func(context.Context, config.Store) (semel.Store, error), witness bool) (cfg *config.Config, store semel.Store, engine *semel.Engine, err error) {
 	if cfg, _, err = flags.load(cmd); err != nil {
-		return nil, nil, nil, reportConfig(cmd, err)
+		return nil, nil, nil, err
 	}
 	if store, err = openConfigured(cmd.Context(), cfg.Store, open, false); err != nil {
 		return nil, nil, nil, err

@@ -62,7 +62,7 @@ and gone.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, _, err := from.load(cmd)
 			if err != nil {
-				return reportConfig(cmd, err)
+				return err
 			}
 			l, err := openLog(cmd, cfg, keys, true, false)
 			if err != nil {

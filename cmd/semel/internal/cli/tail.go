@@ -69,10 +69,7 @@ data as the API describes it for GET /v1/decisions.
 			if err != nil {
 				return err
 			}
-			last := ""
-			if recent {
-				last = "0"
-			}
+			last := map[bool]string{true: "0"}[recent]
 			fmt.Fprintf(cmd.ErrOrStderr(), "semel: following what %s decides; Control-C ends it\n", printable(node.URL()))
 			return exitWith(printEvents(cmd, service, last, &filter, asJSON))
 		},
@@ -116,13 +113,7 @@ func completeEvents(cmd *cobra.Command, args []string, word string) ([]string, c
 	bare := strings.TrimPrefix(strings.TrimPrefix(word, " "), "-")
 	minus := strings.TrimSuffix(strings.TrimPrefix(word, " "), bare)
 	if value, ok := strings.CutPrefix(bare, "decision:"); ok {
-		var found []string
-		for _, d := range tail.Decisions {
-			if strings.HasPrefix(d, value) {
-				found = append(found, minus+"decision:"+d)
-			}
-		}
-		return found, cobra.ShellCompDirectiveNoFileComp
+		return starting(value, minus+"decision:", tail.Decisions), cobra.ShellCompDirectiveNoFileComp
 	}
 	found, directive := completeQualifiers(cmd, args, word)
 	if !strings.Contains(bare, ":") && strings.HasPrefix("decision:", bare) {

@@ -51,12 +51,7 @@ first also has decisions.
 		Example: `  semel why order-1
   semel why order=9911
   semel why --context prod urn:semel:call:DW9yZGVyLTE`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage("which call? Give its key, or any other name that it has")
-			}
-			return nil
-		},
+		Args: oneArg("which call? Give its key, or any other name that it has"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.look(cmd, func(ctx context.Context, recs client.Records) error {
 				stories, more, err := storiesOf(ctx, recs, args[0])
