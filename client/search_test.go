@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/service/query"
 	"github.com/semelhq/semel/store"
@@ -36,7 +37,7 @@ func TestEveryQueryCanBeSent(t *testing.T) {
 	var some func(t *rapid.T, depth int) store.Query
 	some = func(t *rapid.T, depth int) (q store.Query) {
 		if word := text.Draw(t, "word"); word != "" && rapid.Bool().Draw(t, "named") {
-			q = query.Named(word)
+			q = lookup.Named(word)
 		}
 		q.Key, q.KeyPrefix, q.OperationPrefix, q.PrincipalPrefix = text.Draw(t, "key"), text.Draw(t, "prefix"), text.Draw(t, "operation"), text.Draw(t, "principal")
 		q.Held = rapid.Bool().Draw(t, "held")

@@ -170,7 +170,7 @@ var layers = [][]string{
 	{"store", "evidence", "archive"},
 	{"door/judge"},
 	{"door/semelhttp", "door/inbox"},
-	{"door/semelproxy"},
+	{"door/semelproxy", "internal/lookup"},
 	{"shield"},
 	{"commerce"},
 	{"door", "dispatch"},

@@ -107,13 +107,13 @@ type Reader interface {
 // Find finds the calls with a delivery of this id that their records don't name: one of the last
 // duplicates, an attempt that came to nothing, or one after the first. It returns the newest
 // calls first, up to a number, and reports more if there may be others. Ids are written behind
-// deliveries, so the latest may be missing.
-func Find(ctx context.Context, r Reader, request string, most int) (found []semel.Record, more bool, err error) {
+// deliveries, so the latest may be missing. With a tenant, it finds calls of that one only.
+func Find(ctx context.Context, r Reader, tenant *string, request string, most int) (found []semel.Record, more bool, err error) {
 	var either []store.Query
 	for i := range maxRequests {
 		either = append(either, store.Query{Attributes: store.Attributes{place(i): markOf(request)}})
 	}
-	q := store.Query{Operation: store.CountsOperation, Any: [][]store.Query{either}}
+	q := store.Query{Tenant: tenant, Operation: store.CountsOperation, Any: [][]store.Query{either}}
 	for {
 		q.Limit = min(most-len(found), store.MaxSearchLimit)
 		page, err := r.Search(ctx, q)

@@ -23,7 +23,7 @@ func answered(rec *semel.Record, request string, d semel.Decision, status int) s
 // finds wants the calls with these keys under the id of a delivery.
 func (n *node) finds(t *testing.T, request string, keys ...string) {
 	t.Helper()
-	found, more, err := Find(t.Context(), n.Engine, request, 10)
+	found, more, err := Find(t.Context(), n.Engine, nil, request, 10)
 	if err != nil || more || len(found) != len(keys) {
 		t.Fatalf("%s: found %d calls, %t, %v, want %q", request, len(found), more, err, keys)
 	}
@@ -54,7 +54,7 @@ func TestACallIsFoundByItsDuplicates(t *testing.T) {
 		b.finds(t, "req_1") // by its attributes, if its door gives it any
 		b.finds(t, "stranger")
 		b.finds(t, "req")
-		if found, _, err := Find(t.Context(), b.Engine, "req_3", 10); err != nil || len(found) != 2 {
+		if found, _, err := Find(t.Context(), b.Engine, nil, "req_3", 10); err != nil || len(found) != 2 {
 			t.Errorf("%d calls have a delivery req_3, %v", len(found), err)
 		}
 		for i := range maxRequests {
@@ -118,7 +118,7 @@ func TestAttemptsThatTheRecordDoesNotName(t *testing.T) {
 			}
 			y.Answered(answered(a.Record(), "req_2", semel.Execute, c.status))
 			y.Flush(t.Context())
-			found, _, err := Find(t.Context(), engine, "req_2", 10)
+			found, _, err := Find(t.Context(), engine, nil, "req_2", 10)
 			if err != nil || (len(found) == 1) != c.finds {
 				t.Errorf("found %d, %v", len(found), err)
 			}

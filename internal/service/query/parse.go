@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/internal/spelling"
 	"github.com/semelhq/semel/store"
 )
@@ -175,13 +176,13 @@ func (p *parser) qualifier(c *conjunction) {
 		return
 	case strings.HasPrefix(rest, `"`):
 		if value, ok := p.quoted(); ok && value != "" {
-			c.require(named(value, false))
+			c.require(lookup.Exactly(value))
 		} else if ok {
 			p.problem(start, "a name of a call isn't empty")
 		}
 		return
-	case strings.HasPrefix(rest, callURN) || strings.HasPrefix(rest, "http://") || strings.HasPrefix(rest, "https://"):
-		c.require(Named(p.word(noStop)))
+	case strings.HasPrefix(rest, lookup.CallURN) || strings.HasPrefix(rest, "http://") || strings.HasPrefix(rest, "https://"):
+		c.require(lookup.Named(p.word(noStop)))
 		return
 	}
 	name := p.word(':')
@@ -202,7 +203,7 @@ func (p *parser) qualifier(c *conjunction) {
 	put, known := set[name]
 	switch {
 	case name != "" && name != "created" && !known && !given:
-		c.require(Named(name))
+		c.require(lookup.Named(name))
 		return
 	case !given && (name == "held" || name == "unverified"):
 		value, given = "true", true

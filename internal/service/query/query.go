@@ -1,11 +1,10 @@
-// Package query parses the queries with which people select records, and finds records by any
-// name of a call:
+// Package query parses the queries with which people select records:
 //
 //	operation:payments.* state:rejected after:2h -principal:tests OR held
 //
 // Qualifiers are separated by white space. All of them must apply, up to an OR, which begins
 // an alternative; (parentheses) group. A minus in front excludes. A word without a qualifier
-// is any name of a call; see [Named].
+// is any name of a call; see [lookup.Named].
 //
 // Put a value with white space in double quotes, with the escapes of a Go string:
 // key:"order 1". An asterisk at the end of a key, an operation, a principal or an attribute's
@@ -19,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/store"
 )
 
@@ -85,7 +85,7 @@ var set = map[string]func(q *store.Query, value string) (wrong string){
 	"operation_prefix": func(q *store.Query, v string) string { q.OperationPrefix = v; return "" },
 	"key_prefix":       func(q *store.Query, v string) string { q.KeyPrefix = v; return "" },
 	"call": func(q *store.Query, v string) string {
-		named, ok := Name(v)
+		named, ok := lookup.Name(v)
 		switch {
 		case !ok:
 			return "this isn't the name of a call: use the id of a record or an execution, a problem's reference, instance or status URL, or record from a log line"
@@ -96,7 +96,7 @@ var set = map[string]func(q *store.Query, value string) (wrong string){
 		return ""
 	},
 	"digest": func(q *store.Query, v string) string {
-		if !isDigest(v) {
+		if !lookup.IsDigest(v) {
 			return "a digest is up to 64 hexadecimal digits in small letters"
 		}
 		q.Digest = v

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/store"
 )
 
@@ -53,9 +54,9 @@ func TestParse(t *testing.T) {
 		{"in parentheses", "held (key:a OR -key:b)", store.Query{Held: true, Any: [][]store.Query{{{Key: "a"}, {Not: []store.Query{{Key: "b"}}}}}}},
 		{"not in parentheses", `-(key:"a)" OR key:c) ()`, store.Query{Not: []store.Query{{Any: [][]store.Query{{{Key: "a)"}, {Key: "c"}}}}}}},
 		{"OR is a value too, and a parenthesis outside of a group", "key:OR principal:a)", store.Query{Key: "OR", Principal: "a)"}},
-		{"a name of a call", "held order=9*", store.Query{Held: true, Any: Named("order=9*").Any}},
-		{"a name with a colon", "urn:semel:call:x", Named("urn:semel:call:x")},
-		{"a name in quotes is exact", `"a b*"`, named("a b*", false)},
+		{"a name of a call", "held order=9*", store.Query{Held: true, Any: lookup.Named("order=9*").Any}},
+		{"a name with a colon", "urn:semel:call:x", lookup.Named("urn:semel:call:x")},
+		{"a name in quotes is exact", `"a b*"`, lookup.Exactly("a b*")},
 		{"a payload and attributes", `fingerprint:1:` + strings.Repeat("0a", 32) + ` attribute:order=7 attribute:"a b=c=d"`, store.Query{
 			Fingerprint: store.NewFingerprint(1, [32]byte(bytes.Repeat([]byte{10}, 32))), Attributes: store.Attributes{"order": "7", "a b": "c=d"},
 		}},
@@ -192,7 +193,7 @@ func TestNamed(t *testing.T) {
 	other := &store.Record{ID: store.ID{Operation: "pay", Key: "k2"}, Attributes: store.Attributes{"order": "8811"}}
 	digest := store.Digest(id.Digest()).String()
 	for _, name := range []string{"k1", "k1*", "order=9911", "order=99*", "req-1", "evt-1", "cmd-1", "4bf92f3577b34da6a3ce929d0e0e4736", id.Encode(), id.Encode() + ".7", "pay/" + digest[:12]} {
-		q := Named(name)
+		q := lookup.Named(name)
 		if !q.Matches(rec) || q.Matches(other) {
 			t.Errorf("%s selects the wrong calls: %+v", name, q)
 		}
@@ -202,7 +203,7 @@ func TestNamed(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"k", "order", "order=", "order=99", "9911", "shop", "*", "=9911", "pay/000000000000"} {
-		if q := Named(name); q.Matches(rec) || q.Matches(other) {
+		if q := lookup.Named(name); q.Matches(rec) || q.Matches(other) {
 			t.Errorf("%s selects a call", name)
 		}
 	}

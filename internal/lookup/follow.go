@@ -1,0 +1,96 @@
+package lookup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/semelhq/semel/store"
+)
+
+// Pages makes the pages of a search, as [Finder.Find] does, here or in a service.
+type Pages func(ctx context.Context, text, cursor string) (*Answer, error)
+
+// All follows the pages until there are calls, or to the last one. With sure, which is for callers
+// who change something, it leaves out calls that have the text for the value of an attribute only,
+// and goes on until no index can have another one, or there are more than enough.
+func (p Pages) All(ctx context.Context, text string, sure bool, enough int) (*Answer, error) {
+	all := &Answer{}
+	for more := true; more; {
+		page, err := p(ctx, text, all.Next)
+		if err != nil {
+			return nil, err
+		}
+		for _, found := range page.Found {
+			known := slices.ContainsFunc(all.Found, func(f Found) bool { return f.Record.ID == found.Record.ID })
+			if !known && (!sure || Sure(found.By)) {
+				all.Found = append(all.Found, found)
+			}
+		}
+		all.Gone, all.By = append(all.Gone, page.Gone...), append(all.By, page.By...)
+		if all.Records += page.Records; page.Records > 0 {
+			all.BackTo = page.BackTo
+		}
+		all.Next, all.Complete = page.Next, page.Complete
+		indexed := slices.Contains(all.By, named[attributes]) && slices.Contains(all.By, named[keys])
+		more = all.Next != "" && (len(all.Found) == 0 || sure && !indexed && len(all.Found) <= enough)
+	}
+	return all, nil
+}
+
+// Newest returns the records of the newest calls, at most so many, and reports whether there may
+// be others.
+func (a *Answer) Newest(most int) (recs []store.Record, more bool) {
+	for i := range a.Found[:min(len(a.Found), most)] {
+		recs = append(recs, a.Found[i].Record)
+	}
+	return recs, !a.Complete || len(recs) < len(a.Found)
+}
+
+// Newest returns the records of the newest calls that have text for a name, at most so many, and
+// reports whether there may be others.
+func (p Pages) Newest(ctx context.Context, text string, most int) (recs []store.Record, more bool, err error) {
+	all, err := p.All(ctx, text, false, most)
+	if err != nil {
+		return nil, false, err
+	}
+	recs, more = all.Newest(most)
+	return recs, more, nil
+}
+
+// Through says how many records the search went through, to end a sentence; empty if it needed none.
+func (a *Answer) Through() string {
+	if a.Records == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d records searched)", a.Records)
+}
+
+// List is a searcher of the calls that have a text for a name: it finds each once, and ignores the
+// query.
+func (p Pages) List(text string) Searcher { return &list{p, text, map[store.ID]bool{}} }
+
+type list struct {
+	pages Pages
+	text  string
+	seen  map[store.ID]bool
+}
+
+// Search implements [Searcher].
+func (l *list) Search(ctx context.Context, q store.Query) (page store.Page, err error) {
+	a, err := l.pages(ctx, l.text, q.Cursor)
+	if err != nil {
+		return page, err
+	}
+	for i := range a.Found {
+		if rec := &a.Found[i].Record; !l.seen[rec.ID] {
+			l.seen[rec.ID] = true
+			page.Records = append(page.Records, *rec)
+		}
+	}
+	if page.Next = a.Next; page.Next == "" && !a.Complete {
+		page.Unreadable = []error{errors.New("some of the store or of the evidence log couldn't be read")}
+	}
+	return page, nil
+}
