@@ -206,6 +206,11 @@ func (s *Server) openAPIs() (err error) {
 		return err
 	}
 	opts.Identify, opts.Evidence, opts.Answers, opts.Explain = s.operator, s.evidence, s.answersHTTP, s.explain
+	opts.Attributes = func() []string {
+		g := s.enter()
+		defer g.inFlight.Done()
+		return g.cfg.AttributeNames()
+	}
 	s.adminAPI, err = api.New(opts)
 	return err
 }

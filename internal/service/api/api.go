@@ -47,6 +47,9 @@ type Options struct {
 	// Explain says what the service would do with a pasted request, given its body. Nil: POST
 	// /v1/explain answers that it can't.
 	Explain func(r *http.Request, body []byte) (Explained, error)
+	// Attributes are the names of attributes that the service declares for its calls, by which GET
+	// /v1/lookup finds them at once. Nil: it reads records for all but the common ones.
+	Attributes func() []string
 	// BaseURL comes before paths in problem types and Location headers, without a slash
 	// at its end. Defaults to nothing, so that they are relative to the answering server.
 	BaseURL string

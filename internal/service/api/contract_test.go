@@ -235,6 +235,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 	path := "/v1/records/" + x.str("record.id")
 	w.send("operator", "GET", path, "").want(200)
 	w.send("operator", "GET", "/v1/records", "").want(200)
+	w.send("operator", "GET", "/v1/lookup?q=a", "").want(200)
 	w.send("operator", "POST", path+"/purge", `{"reason":"r"}`).want(204)
 	for _, end := range []string{"reject", "fail", "abort"} {
 		w.on(w.begin("operator", "charge", end), "operator", end, `{"error":{"code":"c","message":"m"}}`).want(200)
@@ -280,7 +281,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	if n := len(c.operations()); n != 30 {
+	if n := len(c.operations()); n != 31 {
 		t.Errorf("%d endpoints", n)
 	}
 }

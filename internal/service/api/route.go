@@ -81,6 +81,7 @@ func (a *API) handler(admin bool) *builder {
 	if admin {
 		kind = peer.Admin
 		b.operatorRoutes()
+		b.lookup()
 		b.decisionStream()
 		b.figures()
 		b.conflicts()

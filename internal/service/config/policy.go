@@ -89,6 +89,18 @@ func (c *Config) Guarded(r Route) semelhttp.Route {
 	return rt
 }
 
+// AttributeNames are the names of attributes that calls have by the configuration, each once.
+func (c *Config) AttributeNames() []string {
+	all := map[string]string{}
+	for i := range c.Operations {
+		maps.Copy(all, pairs(c.Operations[i].Attributes))
+	}
+	for i := range c.Routes {
+		maps.Copy(all, pairs(c.Routes[i].Attributes))
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
 // Archives reports whether there may be records for the archive: of an operation, of a payment,
 // or of a command, which its registry declares.
 func (c *Config) Archives() bool {
