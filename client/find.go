@@ -1,0 +1,72 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/wire"
+	"github.com/semelhq/semel/store"
+)
+
+// Named is a call that has a text for one of its names, and by which names it was found, as GET
+// /v1/lookup says them.
+type Named struct {
+	Record semel.Record
+	By     []string
+}
+
+// NamedPage is a page of what [Client.Find] finds. Gone are calls that only the evidence log
+// knows: their records were purged or have expired. Verdict answers for all calls of the page in
+// one sentence.
+type NamedPage struct {
+	Found   []Named
+	Gone    []semel.ID
+	Verdict string
+	// Searched are the kinds of names that the page looked through to the end. Records is how many
+	// records it compared by every name, from the newest on, and BackTo when the oldest was created.
+	Searched []string
+	Records  int
+	BackTo   store.Instant
+	// Complete reports whether this page, with those before it, has searched everything.
+	Complete bool
+	// Next continues the search; empty at its end.
+	Next string
+}
+
+// Find finds calls by anything that somebody has of them: a key, a reference, an id of a delivery,
+// the number of an order. A page may be empty before the end: until one is complete, a call that
+// wasn't found may be there. Cursor is the Next of the page before, or empty. Find needs the role
+// viewer and the admin listener.
+func (c *Client) Find(ctx context.Context, name, cursor string) (*NamedPage, error) {
+	params := url.Values{"q": {name}}
+	if cursor != "" {
+		params.Set("cursor", cursor)
+	}
+	v, r, err := call[wire.Lookup](ctx, c, reading(c.admin+"/v1/lookup?"+params.Encode()))
+	if e, ok := errors.AsType[*semel.Error](err); ok && e.Code == semel.CodeNotFound {
+		// A search that finds nothing is a page without calls.
+		return nil, &AnswerError{Status: http.StatusNotFound, Reason: "this listener can't look up calls"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	page := &NamedPage{Verdict: v.Verdict, Searched: v.Searched.By, Records: v.Searched.Records, BackTo: v.Searched.BackTo, Complete: v.Complete, Next: v.Next}
+	for i := range v.Found {
+		rec, err := v.Found[i].Record.Value()
+		if err != nil {
+			return nil, r.invalid(err.Error())
+		}
+		page.Found = append(page.Found, Named{*rec, v.Found[i].By})
+	}
+	for i := range v.Gone {
+		id, err := store.DecodeID(v.Gone[i].Record)
+		if err != nil {
+			return nil, r.invalid(err.Error())
+		}
+		page.Gone = append(page.Gone, id)
+	}
+	return page, nil
+}
