@@ -13,7 +13,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/internal/service/query"
+	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/store"
 )
 
@@ -108,14 +108,14 @@ func (a *evidenceAbout) entries(ctx context.Context, log evidenceLog) (all []cli
 	if a.name == "" && a.identity {
 		return log.Evidence(ctx, client.EvidenceName{ID: a.id})
 	}
-	if q, ok := query.Name(a.name); ok && q.Tenant != nil {
+	if q, ok := lookup.Name(a.name); ok && q.Tenant != nil {
 		return log.Evidence(ctx, client.EvidenceName{ID: semel.ID{Tenant: *q.Tenant, Principal: q.Principal, Operation: q.Operation, Key: q.Key}})
 	}
 	var found []store.Record
 	if a.name != "" {
-		found, _, err = query.Look(ctx, log, a.name, maxNamesakes)
+		found, _, err = pagesOf(log, a.name).Newest(ctx, a.name, maxNamesakes)
 	} else {
-		found, _, err = some(ctx, log, store.Query{Operation: a.id.Operation, Key: a.id.Key})
+		found, _, err = lookup.Some(ctx, log, store.Query{Operation: a.id.Operation, Key: a.id.Key}, maxNamesakes)
 	}
 	if err != nil {
 		return nil, err

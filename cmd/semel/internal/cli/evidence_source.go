@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/service"
 	"github.com/semelhq/semel/internal/service/config"
-	"github.com/semelhq/semel/internal/service/query"
+	"github.com/semelhq/semel/internal/tally"
 )
 
 // An evidenceLog is what commands look at: the log of a service, which a [client.Client]
@@ -24,8 +24,8 @@ type evidenceLog interface {
 	Evidence(ctx context.Context, about client.EvidenceName) ([]client.EvidenceEntry, error)
 	// ExportEvidence is [client.Client.ExportEvidence].
 	ExportEvidence(ctx context.Context, w io.Writer, what client.EvidenceExport) error
-	// A Searcher finds the calls that have a name.
-	query.Searcher
+	// A Reader has the calls that have a name.
+	tally.Reader
 	io.Closer
 }
 

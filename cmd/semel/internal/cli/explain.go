@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel/door"
-	"github.com/semelhq/semel/internal/service/query"
+	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/internal/spelling"
 )
 
@@ -58,7 +58,7 @@ without a code it is a list.`,
 // explainWord says what a code means.
 func explainWord(out io.Writer, word string, asJSON bool) error {
 	info, ok := meaningOf(word)
-	if _, call := query.Name(word); !ok && call {
+	if _, call := lookup.Name(word); !ok && call {
 		return usage("%s names a call: ask 'semel why %s'", printable(word), shellWord(word))
 	}
 	if !ok {

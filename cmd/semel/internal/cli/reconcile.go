@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/commerce"
+	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/internal/payments"
 	"github.com/semelhq/semel/store"
 )
@@ -91,7 +92,7 @@ currency, status, record, idempotency_key, state).`,
 func comparePayments(cmd *cobra.Command, from *recordsFrom, q store.Query, export *payments.Export) (*payments.Report, error) {
 	c := payments.NewComparer(export, stateOf)
 	err := from.look(cmd, func(ctx context.Context, recs client.Records) error {
-		_, err := eachFound(ctx, recs, q, 0, warner(cmd), func(rec *semel.Record) error {
+		_, err := lookup.Each(ctx, recs, q, 0, warner(cmd), func(rec *semel.Record) error {
 			c.Add(rec)
 			return nil
 		})

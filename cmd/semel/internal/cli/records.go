@@ -100,6 +100,8 @@ type localRecords struct {
 	*semel.Engine
 	routes  map[string]bool // operations that routes guard
 	closers []io.Closer
+	// attributes are those that the configuration declares.
+	attributes []string
 }
 
 // Decisions returns the counts of the services that use the store.
@@ -116,7 +118,7 @@ func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer
 	if err != nil {
 		return nil, nil, err
 	}
-	l := &localRecords{routes: map[string]bool{}}
+	l := &localRecords{routes: map[string]bool{}, attributes: cfg.AttributeNames()}
 	for _, route := range cfg.Routes {
 		l.routes[route.Operation] = true
 	}

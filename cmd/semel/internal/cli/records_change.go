@@ -9,6 +9,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/store"
 )
 
@@ -54,7 +55,7 @@ func (c *recordChanger) finder(cmd *cobra.Command, args []string, all bool) (fun
 	}
 	q.Held = true
 	return func(ctx context.Context, recs client.Records) (found []*semel.Record, err error) {
-		_, err = eachFound(ctx, recs, q, 0, warner(cmd), func(rec *semel.Record) error {
+		_, err = lookup.Each(ctx, recs, q, 0, warner(cmd), func(rec *semel.Record) error {
 			found = append(found, rec)
 			return nil
 		})

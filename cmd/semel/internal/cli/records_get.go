@@ -14,8 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
-	"github.com/semelhq/semel/internal/service/query"
-	"github.com/semelhq/semel/internal/tally"
+	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 )
@@ -31,11 +30,9 @@ type recordName struct {
 const recordNames = `by any name that it has: its key; its id, as lists show it; the
 reference, instance or status_url of a problem document; an execution; the record of
 a log line; an attribute, as in order=9911 or order=99*; the command id, request id,
-correlation id or event id of its first delivery; or the request id of a recent duplicate`
-
-// valueToo follows recordNames in the help of commands that only look.
-const valueToo = `.
-If nothing has that name, the value of an attribute will do, such as 9911`
+correlation id or event id of its first delivery; the request id of a recent duplicate;
+a trace, a message or the key of an effect`
+const valueToo = ";\nor the value of any attribute, such as 9911" // follows it in the help of commands that only look
 
 func (n *recordName) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -60,7 +57,7 @@ func (n *recordName) parse(cmd *cobra.Command, args []string) (semel.ID, error) 
 	case len(args) == 1 && members:
 		return semel.ID{}, usage("give either a record's name, or the members of its identity")
 	case len(args) == 1:
-		if q, ok := query.Name(args[0]); ok && q.Tenant != nil {
+		if q, ok := lookup.Name(args[0]); ok && q.Tenant != nil {
 			return semel.ID{Tenant: *q.Tenant, Principal: q.Principal, Operation: q.Operation, Key: q.Key}, nil
 		}
 		n.name = args[0]
@@ -81,7 +78,7 @@ func (n *recordName) find(ctx context.Context, cmd *cobra.Command, recs client.R
 	if !errors.Is(err, semel.ErrNotFound) || cmd.Flags().NArg() > 0 || cmd.Flags().Changed("tenant") || cmd.Flags().Changed("principal") {
 		return rec, err
 	}
-	found, more, serr := some(ctx, recs, store.Query{Operation: id.Operation, Key: id.Key})
+	found, more, serr := lookup.Some(ctx, recs, store.Query{Operation: id.Operation, Key: id.Key}, maxNamesakes)
 	if serr != nil {
 		return rec, err // the better error, for callers who may not search
 	}
@@ -114,39 +111,16 @@ func ambiguous(format, name string, found []semel.Record, more bool) error {
 
 // findOnly finds the record that has a name, if only one has it.
 func (n *recordName) findOnly(ctx context.Context, recs client.Records) (semel.Record, error) {
-	found, more, err := find(ctx, recs, n.name, n.look)
-	switch {
-	case err != nil:
+	all, err := find(ctx, recs, n.name, n.look)
+	if err != nil {
 		return semel.Record{}, err
-	case len(found) == 1 && !more:
+	}
+	found, more := all.Newest(maxNamesakes)
+	if len(all.Found) == 1 {
 		return found[0], nil
 	}
 	return semel.Record{}, ambiguous("several calls have the name %s; say which one you mean:", n.name, found, more)
 }
-
-// find finds the newest calls with a name, at most maxNamesakes. With look, the name may also be
-// the value of an attribute.
-func find(ctx context.Context, recs client.Records, name string, look bool) (found []semel.Record, more bool, err error) {
-	if q, ok := query.Name(name); ok && q.Tenant != nil {
-		// Callers without a role may look at their own record, but not search.
-		rec, err := recs.Lookup(ctx, semel.ID{Tenant: *q.Tenant, Principal: q.Principal, Operation: q.Operation, Key: q.Key})
-		return []semel.Record{rec}, false, err
-	}
-	finder := query.Find
-	if look {
-		finder = query.Look
-	}
-	if found, more, err = finder(ctx, recs, name, maxNamesakes); err != nil || len(found) > 0 {
-		return found, more, err
-	}
-	if found, more, err = tally.Find(ctx, recs, name, maxNamesakes); err == nil && len(found) == 0 {
-		err = notFound("no call has the name %s; if it is the id of an old duplicate, 'semel evidence show' knows it", printable(name))
-	}
-	return found, more, err
-}
-
-// maxNamesakes bounds how many calls with one name are listed.
-const maxNamesakes = 10
 
 func newRecordsGet(from *recordsFrom) *cobra.Command {
 	name, asJSON := recordName{look: true}, false

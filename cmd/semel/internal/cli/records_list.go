@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"unicode"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/internal/service/query"
 	"github.com/semelhq/semel/store"
 )
@@ -67,12 +69,16 @@ The JSON is one object per line, with the members that 'semel records get' print
 			case all && cmd.Flags().Changed("limit"):
 				return usage("--all and --limit exclude each other: give one of them")
 			}
-			q.Cursor = cursor
 			if all {
 				limit = 0
 			}
 			return from.look(cmd, func(ctx context.Context, recs client.Records) error {
-				return listRecords(ctx, cmd, recs, q, limit, asJSON, wide, &from.source)
+				var in lookup.Searcher = recs
+				if len(args) == 1 && q.Tenant == nil && reflect.DeepEqual(q, lookup.Named(args[0])) { // nothing but a name
+					in = pagesOf(recs, args[0]).List(args[0])
+				}
+				q.Cursor = cursor
+				return listRecords(ctx, cmd, in, q, limit, asJSON, wide, &from.source)
 			})
 		},
 	}
@@ -86,9 +92,9 @@ The JSON is one object per line, with the members that 'semel records get' print
 }
 
 // listRecords prints what a search finds, up to limit, and how to continue.
-func listRecords(ctx context.Context, cmd *cobra.Command, recs client.Records, q store.Query, limit int, asJSON, wide bool, src *recordSource) error {
+func listRecords(ctx context.Context, cmd *cobra.Command, recs lookup.Searcher, q store.Query, limit int, asJSON, wide bool, src *recordSource) error {
 	enc, table := newEncoder(cmd.OutOrStdout()), newRecordTable(cmd.OutOrStdout(), wide)
-	next, err := eachFound(ctx, recs, q, limit, warner(cmd), func(rec *semel.Record) error {
+	next, err := lookup.Each(ctx, recs, q, limit, warner(cmd), func(rec *semel.Record) error {
 		if asJSON {
 			return enc.Encode(lineOf(rec))
 		}
@@ -103,33 +109,6 @@ func listRecords(ctx context.Context, cmd *cobra.Command, recs client.Records, q
 		fmt.Fprintf(cmd.ErrOrStderr(), "There is more: --cursor %s\n", next)
 	}
 	return err
-}
-
-// eachFound calls f with each record that a search finds, up to limit; zero means no limit. next
-// continues there, also after an error. warn gets the error of each record that can't be read.
-func eachFound(ctx context.Context, recs query.Searcher, q store.Query, limit int, warn func(error), f func(*semel.Record) error) (next string, err error) {
-	for left := limit; ; {
-		q.Limit = store.MaxSearchLimit
-		if limit > 0 {
-			q.Limit = min(left, q.Limit)
-		}
-		page, err := recs.Search(ctx, q)
-		if err != nil {
-			return q.Cursor, err
-		}
-		for _, err := range page.Unreadable {
-			warn(err)
-		}
-		for i := range page.Records {
-			if err := f(&page.Records[i]); err != nil {
-				return "", err
-			}
-		}
-		left -= len(page.Records)
-		if q.Cursor = page.Next; q.Cursor == "" || limit > 0 && left <= 0 {
-			return q.Cursor, nil
-		}
-	}
 }
 
 // warner prints errors that don't end the command.

@@ -16,7 +16,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/behind"
-	"github.com/semelhq/semel/internal/service/query"
+	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/internal/verdict"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
@@ -24,7 +24,8 @@ import (
 
 // story is the history of one call, with the calls that look like retries of it.
 type story struct {
-	Record recordLine `json:"record"`
+	Record  recordLine `json:"record"`
+	FoundBy []string   `json:"found_by"`
 	// SamePayload are other calls of the operation and tenant with the same payload.
 	SamePayload []recordLine `json:"same_payload"`
 	More        bool         `json:"same_payload_more"`
@@ -43,8 +44,8 @@ Name the call ` + recordNames + valueToo + `.
 If several calls have the name, you see each of them. Services count duplicates over
 all nodes; the counts are some seconds late.
 
-The JSON is a list with record, same_payload (a list of records, at most ` + fmt.Sprint(maxNamesakes) + `) and
-same_payload_more. A record has the members that 'semel records get' prints; the
+The JSON is a list with record, found_by, same_payload (a list of records, at most
+` + fmt.Sprint(maxNamesakes) + `) and same_payload_more. A record has the members that 'semel records get' prints; the
 first also has decisions.
 
 ` + recordsLong,
@@ -54,29 +55,7 @@ first also has decisions.
 		Args: oneArg("which call? Give its key, or any other name that it has"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.look(cmd, func(ctx context.Context, recs client.Records) error {
-				stories, more, err := storiesOf(ctx, recs, args[0])
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return printJSON(cmd.OutOrStdout(), stories)
-				}
-				out := cmd.OutOrStdout()
-				if len(stories) > 1 {
-					fmt.Fprintf(out, "%d calls have this name, newest first.\n\n", len(stories))
-				}
-				for i := range stories {
-					if i > 0 {
-						fmt.Fprintln(out)
-					}
-					if err := stories[i].print(out, &from.source); err != nil {
-						return err
-					}
-				}
-				if more {
-					fmt.Fprintln(cmd.ErrOrStderr(), "More calls have that name: semel records list"+from.source.flags(), shellWord(args[0]))
-				}
-				return nil
+				return from.tell(ctx, cmd, recs, args[0], asJSON)
 			})
 		},
 	}
@@ -85,29 +64,38 @@ first also has decisions.
 	return cmd
 }
 
-// storiesOf returns the histories of all calls with a name, newest first.
-func storiesOf(ctx context.Context, recs client.Records, text string) (stories []story, more bool, err error) {
-	found, more, err := find(ctx, recs, text, true)
+// tell tells the histories of all calls with a name, newest first.
+func (from *recordsFrom) tell(ctx context.Context, cmd *cobra.Command, recs client.Records, text string, asJSON bool) error {
+	all, err := find(ctx, recs, text, true)
 	if err != nil {
-		return nil, false, err
+		return err
 	}
-	for i := range found {
-		s, err := storyOf(ctx, recs, &found[i])
+	stories, out := []story{}, cmd.OutOrStdout()
+	for i := range all.Found[:min(len(all.Found), maxNamesakes)] {
+		s, err := storyOf(ctx, recs, &all.Found[i])
 		if err != nil {
-			return nil, false, err
+			return err
 		}
 		stories = append(stories, s)
 	}
-	return stories, more, nil
-}
-
-// some returns the newest records that a query selects.
-func some(ctx context.Context, recs query.Searcher, q store.Query) (found []semel.Record, more bool, err error) {
-	next, err := eachFound(ctx, recs, q, maxNamesakes, func(error) {}, func(rec *semel.Record) error {
-		found = append(found, *rec)
-		return nil
-	})
-	return found, next != "", err
+	if asJSON {
+		return printJSON(out, stories)
+	}
+	if len(all.Found) > 1 {
+		fmt.Fprintf(out, "%s\n", printable(lookup.Verdict(text, all.Found, !all.Complete)))
+	}
+	for i := range stories {
+		if len(all.Found) > 1 {
+			fmt.Fprintln(out)
+		}
+		if err := stories[i].print(out, &from.source); err != nil {
+			return err
+		}
+	}
+	if _, more := all.Newest(maxNamesakes); more {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Other calls may have that name: every name of %d records was compared, back to %s. List all: semel records list%s %s\n", all.Records, when(all.BackTo), from.source.flags(), shellWord(text))
+	}
+	return nil
 }
 
 // decisionCounter counts the decisions on a call's deliveries.
@@ -115,8 +103,9 @@ type decisionCounter interface {
 	Decisions(ctx context.Context, id semel.ID) (map[semel.Decision]int, error)
 }
 
-func storyOf(ctx context.Context, recs client.Records, rec *semel.Record) (s story, err error) {
-	s = story{Record: lineOf(rec), SamePayload: []recordLine{}}
+func storyOf(ctx context.Context, recs client.Records, found *lookup.Found) (s story, err error) {
+	rec := &found.Record
+	s = story{Record: lineOf(rec), FoundBy: found.By, SamePayload: []recordLine{}}
 	if counter, ok := recs.(decisionCounter); ok {
 		if s.Record.Decisions, err = counter.Decisions(ctx, rec.ID); err != nil && !errors.Is(err, semel.ErrNotFound) { // it may have been purged meanwhile
 			return s, err
@@ -125,7 +114,7 @@ func storyOf(ctx context.Context, recs client.Records, rec *semel.Record) (s sto
 	if rec.Fingerprint.IsZero() {
 		return s, nil
 	}
-	same, more, err := some(ctx, recs, store.Query{Tenant: &rec.ID.Tenant, Operation: rec.ID.Operation, Fingerprint: rec.Fingerprint})
+	same, more, err := lookup.Some(ctx, recs, store.Query{Tenant: &rec.ID.Tenant, Operation: rec.ID.Operation, Fingerprint: rec.Fingerprint}, maxNamesakes)
 	s.More = more
 	for i := range same {
 		if same[i].ID != rec.ID {
@@ -149,6 +138,7 @@ func (s *story) print(out io.Writer, src *recordSource) error {
 	}
 	fmt.Fprintln(out)
 	l := labels{w, "  "}
+	l.text("found by", strings.Join(s.FoundBy, ", "))
 	l.line("record", "%s", id.Encode())
 	l.line("in logs", "%s", printable(id.String()))
 	l.text("scope", wire.OwnerOf(id).Scope)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -138,8 +139,9 @@ func TestCallsByAttribute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	notes := map[string]string{"9911": "a-note", "8000": "a-note"}
 	for _, order := range []string{"9911", "9912", "8000"} {
-		_, err := engine.Do(t.Context(), semel.Call{Operation: "pay", Key: "key-of-" + order, Attributes: store.Attributes{"order": order}}, func(context.Context, semel.Execution) (semel.Result, error) {
+		_, err := engine.Do(t.Context(), semel.Call{Operation: "pay", Key: "key-of-" + order, Attributes: store.Attributes{"order": order, "note of " + order: notes[order]}}, func(context.Context, semel.Execution) (semel.Result, error) {
 			return semel.Result{Attributes: store.Attributes{"receipt": "r" + order}}, nil
 		})
 		if err != nil {
@@ -150,10 +152,14 @@ func TestCallsByAttribute(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string][]string{
-		"why order=9911":                              {"9911"},
-		"why receipt=r8*":                             {"8000"},
-		"why order=99*":                               {"9911", "9912"},
-		"records list attribute:order=99*":            {"9911", "9912"},
+		"why order=9911":                   {"9911"},
+		"why 9911":                         {"9911"},
+		"records get r9912":                {"9912"},
+		"records list 9911":                {"9911"},
+		"why a-note":                       {"9911", "8000"},
+		"why receipt=r8*":                  {"8000"},
+		"why order=99*":                    {"9911", "9912"},
+		"records list attribute:order=99*": {"9911", "9912"},
 		"records list attribute:order=99* created<1h": {"9911", "9912"},
 		"records list attribute:order=99* created>1h": nil,
 		"records list attribute:receipt=r9912":        {"9912"},
@@ -282,4 +288,62 @@ func TestAnyNameWillDo(t *testing.T) {
 			t.Errorf("%s: exit %d\n%s", words, code, text)
 		}
 	}
+}
+
+// TestWhyLooksForAllNamesAtOnce: a key doesn't hide the calls of an order, a service is asked as a
+// store is, and a command that changes a call doesn't go by the value of an attribute.
+func TestWhyLooksForAllNamesAtOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	st, err := pebblestore.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, attributes := range map[string]store.Attributes{"pay-1": {"order": "9911"}, "pay-1-again": {"order": "9911"}, "9911": nil} {
+		_, err := engine.Do(t.Context(), semel.Call{Operation: "pay", Key: key, Attributes: attributes}, func(context.Context, semel.Execution) (semel.Result, error) {
+			return semel.Result{}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(engine.Close(t.Context()), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, url, stop := servingUntil(t, "store: {url: 'pebble:"+dir+"'}\n")
+	ask := func(from ...string) {
+		t.Helper()
+		code, out, errs := semelWith(t, "", append([]string{"why", "9911"}, from...)...)
+		if code != ExitOK || !strings.HasPrefix(out, "9911: 3 calls, executed 3 times: ") || errs != "" && !strings.HasPrefix(errs, "semel: asking") {
+			t.Errorf("%q: exit %d, %s%s", from, code, out, errs)
+		}
+		_, out, _ = semelWith(t, "", append([]string{"why", "9911", "--json"}, from...)...)
+		var stories []story
+		if err := json.Unmarshal([]byte(out), &stories); err != nil || len(stories) != 3 {
+			t.Fatalf("%q: %s", from, out)
+		}
+		for i := range stories {
+			if want := map[bool]string{true: "[key]", false: "[value:order]"}[stories[i].Record.Key == "9911"]; fmt.Sprint(stories[i].FoundBy) != want {
+				t.Errorf("%q: %s was found by %v", from, stories[i].Record.Key, stories[i].FoundBy)
+			}
+		}
+		if code, out, _ := semelWith(t, "", append([]string{"records", "list", "--json", "9911"}, from...)...); code != ExitOK || strings.Count(out, "\n") != 3 {
+			t.Errorf("%q: %s", from, out)
+		}
+		if code, _, errs := semelWith(t, "", append([]string{"records", "purge", "--reason", "r", "--dry-run", "9911"}, from...)...); code != ExitOK {
+			t.Errorf("%q: the key alone is sure: exit %d, %s", from, code, errs)
+		}
+		if code, _, errs := semelWith(t, "", append([]string{"records", "purge", "--reason", "r", "--dry-run", "order=9911"}, from...)...); code != ExitUsage || !strings.Contains(errs, "several calls") {
+			t.Errorf("%q: exit %d, %s", from, code, errs)
+		}
+		if code, _, errs := semelWith(t, "", append([]string{"why", "no-such"}, from...)...); code != ExitNotFound || !strings.Contains(errs, "no call has the name no-such (3 records searched)") {
+			t.Errorf("%q: exit %d, %s", from, code, errs)
+		}
+	}
+	ask("--url", url)
+	stop()
+	ask("--store", "pebble:"+dir)
 }
