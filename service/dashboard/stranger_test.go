@@ -1,11 +1,14 @@
 package dashboard_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/semelhq/semel"
 )
 
 // maxClicks is how many clicks each question may take somebody who has never seen the page.
@@ -45,6 +48,13 @@ func (h *hand) enter() {
 func TestStranger(t *testing.T) {
 	w := newWorld(t, false)
 	w.seed()
+	for _, key := range []string{"pay-1", "pay-1-again"} {
+		_, err := w.Engine().Do(t.Context(), semel.Call{Tenant: "acme", Operation: "default", Key: key, Attributes: map[string]string{"order": "9911"}},
+			func(context.Context, semel.Execution) (semel.Result, error) { return semel.Result{}, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	tb := open(t, w.page())
 	for _, task := range []struct {
 		name string
@@ -56,6 +66,13 @@ func TestStranger(t *testing.T) {
 			h.enter()
 			h.shows("It was executed once") // under this key,
 			h.shows("order-1000-again")     // and under another
+		}},
+		{"was the order 9911 charged twice? Its number is no key", func(h *hand) {
+			h.click("#find", "")
+			h.types("9911")
+			h.enter()
+			h.shows("9911: 2 calls, executed twice: ")
+			h.shows("found by attribute order")
 		}},
 		{"why is lost-4711 held?", func(h *hand) {
 			h.click("a.tile", "Held")

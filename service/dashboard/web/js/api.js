@@ -109,22 +109,14 @@ export const quote = (v) => (/^[^\s"]+$/.test(v) ? v : JSON.stringify(v));
 /** How many pages are looked at for a name. A page is empty where none of the records that it had time for has it. */
 const maxPages = 20;
 
-/** Finds the calls that a text names, as 'semel why' does: by an attribute, for which each store has an index, by key, then by any name. */
-export async function find(text) {
-	const tries = ['key:' + quote(text), JSON.stringify(text)];
-	if (text.indexOf('=') > 0) tries.unshift('attribute:' + JSON.stringify(text));
-	let more = false;
-	for (const q of tries) {
-		try {
-			let page = { records: [], next: '' };
-			for (let n = 0; !page.records.length && n < maxPages && (n === 0 || page.next); n++) page = await search(q, { limit: 20, cursor: page.next });
-			if (page.records.length) return { records: page.records, q, more: !!page.next };
-			more = more || !!page.next;
-		} catch (err) {
-			if (err.status !== 400 && err.status !== 422) throw err; // it can't be the name of a call
-		}
+/** Finds the calls that have a text for any of their names, as 'semel why' does: the first page with any, from a cursor on. */
+export async function find(text, cursor, signal) {
+	const all = { found: [], gone: [], records: 0, next: cursor || '' };
+	for (let n = 0; n < maxPages && (n === 0 || all.next && !all.found.length); n++) {
+		const page = await get('v1/lookup?' + new URLSearchParams({ q: text, ...(all.next && { cursor: all.next }) }), signal);
+		Object.assign(all, { found: page.found, gone: all.gone.concat(page.gone || []), verdict: page.verdict, complete: page.complete, next: page.next || '', records: all.records + page.searched.records, back: page.searched.back_to || all.back });
 	}
-	return { records: [], q: tries.at(-1), more };
+	return all;
 }
 
 export const bytesOf = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));

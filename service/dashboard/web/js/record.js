@@ -11,21 +11,30 @@ import { decision, settledBy, state, stateOf } from './words.js';
 import { deliveriesIn, EntryList, loadEntries, Pages } from './evidence.js';
 import { Compare } from './compare.js';
 
-/** Any name of a call: its record is shown, or a choice if there are several. */
+/** By which name a call was found, for people. */
+const foundBy = (by) => by.map((name) => name.replace(/^(attribute|value):/, 'attribute ').replace('delivery', 'a later delivery').replaceAll('_', ' ')).join(', ');
+
+/** Any name of a call: its record is shown, or a choice if there are several, or if the name is a guess. */
 export function FindScreen({ id }) {
-	const { data, error, reload } = useLoad(() => find(id), [id]);
-	useEffect(() => { if (data?.records.length === 1) go('record', data.records[0].id, null, true); }, [data]);
-	if (error || !data) return html`<${Head} title=${id} />${error ? html`<${Failed} error=${error} retry=${reload} />` : html`<${Loading} what=${id} />`}`;
-	if (!data.records.length && data.more) {
-		return html`<${Head} title="Nothing so far" /><${Empty} title=${'No new call is named ' + id}><p>The newest records don't have this name, and there are more. <a href=${href('records', '', { q: data.q })}>Look further back</a>.</p><//>`;
+	const [from, goOn] = useState({ id, cursor: '' });
+	const cursor = from.id === id ? from.cursor : '';
+	const { data, error, reload } = useLoad((signal) => find(id, cursor, signal), [id, cursor]);
+	const only = data?.found.length === 1 && !cursor && (data.complete || data.found[0].by.some((name) => !name.startsWith('value:'))) ? data.found[0].record.id : '';
+	useEffect(() => { if (only) go('record', only, null, true); }, [only]);
+	if (error || !data || only) return html`<${Head} title=${id} />${error ? html`<${Failed} error=${error} retry=${reload} />` : html`<${Loading} what=${id} />`}`;
+	const searched = html`${data.records} records were compared by every name${data.back && html`, back to <${Time} at=${data.back} />`}`;
+	const further = data.next && html`<p class="note">${searched}; older ones may have it, too. <button type="button" onClick=${() => goOn({ id, cursor: data.next })}>Look further back</button></p>`;
+	const gone = data.gone.length > 0 && html`<p class="note">The evidence log knows ${data.gone.map((g) => g.operation + ', key ' + g.idempotency_key).join('; ')}: the record was purged or has expired. <a href=${href('evidence')}>Look in the log</a>.</p>`;
+	if (!data.found.length) {
+		const title = data.gone.length ? 'Its record is gone' : data.complete ? 'No such call' : 'Nothing so far';
+		return html`<${Head} title=${title} />${gone}${further}
+			${!data.next && html`<${Empty} title=${(data.complete ? 'Nothing is named ' : 'Nothing was found that is named ') + id}>
+			<p>${data.complete ? html`${cursor ? 'No record' : searched}${cursor ? ' has it' : ', and none has it'}: as key, reference, id of a delivery, a trace, a message or an effect, or as the value of an attribute. It may have been purged after its window, or it never came here.` : 'Some records, or the evidence log, couldn’t be read. They may have it.'}</p>
+			<p><a href=${href('records')}>Search all records</a>${me.value.evidence ? html`, or look in the <a href=${href('evidence')}>evidence log</a>, which keeps more` : ''}.</p><//>`}`;
 	}
-	if (!data.records.length) {
-		return html`<${Head} title="No such call" /><${Empty} title=${'Nothing is named ' + id}>
-			<p>No record has this key, and it isn't the id of a record, an execution, a reference, a command, a request or an event. It may have been purged after its window, or it never came here.</p>
-			<p><a href=${href('records')}>Search all records</a>${me.value.evidence ? html`, or look in the <a href=${href('evidence')}>evidence log</a>, which keeps more` : ''}.</p><//>`;
-	}
-	return html`<${Head} title=${'Which one is ' + id + '?'} /><ul class="cards">${data.records.map((r) => html`<li><a href=${href('record', r.id)}><b class="mono">${r.idempotency_key}</b> ${r.operation} <${StateBadge} rec=${r} /><small>${[...Object.entries(r.attributes || {}).map(([n, v]) => n + '=' + v), r.tenant || 'no tenant', r.principal || 'shared'].join(' · ')} · <${Time} at=${r.created_at} /></small></a></li>`)}</ul>
-		${data.more && html`<p><a href=${href('records', '', { q: data.q })}>All of them</a></p>`}`;
+	return html`<${Head} title=${data.found.length > 1 ? 'Which one is ' + id + '?' : id} /><p class="verdict">${data.verdict}.</p>
+		<ul class="cards">${data.found.map(({ record: r, by }) => html`<li><a href=${href('record', r.id)}><b class="mono">${r.idempotency_key}</b> ${r.operation} <${StateBadge} rec=${r} /><small>found by ${foundBy(by)} · ${[...Object.entries(r.attributes || {}).map(([n, v]) => n + '=' + v), r.tenant || 'no tenant', r.principal || 'shared'].join(' · ')} · <${Time} at=${r.created_at} /></small></a></li>`)}</ul>
+		${gone}${further}`;
 }
 
 export function RecordScreen({ id }) {

@@ -206,7 +206,7 @@ export function RecordsScreen() {
 		${bulk && html`<${BulkDialog} name=${bulk} q=${q} chosen=${chosen} close=${() => setBulk('')} done=${() => { setSelected(new Set()); reload(); }} />`}`;
 }
 
-const Nothing = ({ q }) => (q ? html`<${Empty} title="No record matches"><p>All qualifiers must apply. ${q.startsWith('state:held') ? 'Nothing is held: every call that was executed has an outcome.' : html`Try fewer of them, or ${html`<a href=${href('records')}>look at all records</a>`}.`}</p><//>`
+const Nothing = ({ q }) => (q ? html`<${Empty} title="No record matches"><p>All qualifiers must apply. ${q.startsWith('state:held') ? 'Nothing is held: every call that was executed has an outcome.' : html`Try fewer of them, ${!/[\s:<>()"]/.test(q) ? html`<a href=${href('find', q)}>look for ${q} as any name of a call</a>, ` : ''} or ${html`<a href=${href('records')}>look at all records</a>`}.`}</p><//>`
 	: html`<${Empty} title="No call has come yet"><p>A record appears when a request with an <code>Idempotency-Key</code> comes through a route, a webhook arrives, or a program begins an execution. Send one, twice:</p>
 		<pre class="payload" tabindex="0">curl -H 'Idempotency-Key: order-1' -d '{"amount": 100}' http://…/your/route</pre><p>The second gets the first one's answer.</p><//>`);
 
