@@ -45,7 +45,7 @@ func (c *Client) Find(ctx context.Context, name, cursor string) (*NamedPage, err
 	if cursor != "" {
 		params.Set("cursor", cursor)
 	}
-	v, r, err := call[wire.Lookup](ctx, c, reading(c.admin+"/v1/lookup?"+params.Encode()))
+	v, r, err := call[wire.Lookup](ctx, c, reading(c.records, "/v1/lookup?"+params.Encode()))
 	if e, ok := errors.AsType[*semel.Error](err); ok && e.Code == semel.CodeNotFound {
 		// A search that finds nothing is a page without calls.
 		return nil, &AnswerError{Status: http.StatusNotFound, Reason: "this listener can't look up calls"}

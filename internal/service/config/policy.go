@@ -89,14 +89,33 @@ func (c *Config) Guarded(r Route) semelhttp.Route {
 	return rt
 }
 
-// AttributeNames are the names of attributes that calls have by the configuration, each once.
+// AttributeNames are the names of attributes that records have by the configuration, each once.
 func (c *Config) AttributeNames() []string {
 	all := map[string]string{}
+	add := func(list []string) { maps.Copy(all, Pairs(list)) }
+	add(c.Commands.Attributes)
 	for i := range c.Operations {
-		maps.Copy(all, pairs(c.Operations[i].Attributes))
+		add(c.Operations[i].Attributes)
 	}
 	for i := range c.Routes {
-		maps.Copy(all, pairs(c.Routes[i].Attributes))
+		add(c.Routes[i].Attributes)
+	}
+	for i := range c.Forrst {
+		add(c.Forrst[i].Attributes)
+	}
+	for i := range c.A2A {
+		add(c.A2A[i].Attributes)
+	}
+	for i := range c.ActivityPub {
+		add(c.ActivityPub[i].Attributes)
+	}
+	for i := range c.Webhooks {
+		add(c.Webhooks[i].Attributes)
+		if source, err := c.Webhooks[i].ReadSource(); err == nil {
+			for _, a := range source.Attributes {
+				all[a.Name] = ""
+			}
+		}
 	}
 	return slices.Sorted(maps.Keys(all))
 }

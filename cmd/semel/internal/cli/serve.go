@@ -141,12 +141,12 @@ func serve(ctx context.Context, w io.Writer, opts service.Options, started func(
 	}
 	build := thisBuild()
 	opts.Version = build.Version
-	opts.Log.Info("build", slog.String("version", build.Version), slog.String("commit", build.Commit), slog.String("committed", build.Time), slog.Bool("modified", build.Modified), slog.String("go", build.Go))
 	quietLibraries(opts.Log)
 	s, err := service.New(ctx, opts)
 	if err != nil {
 		return err
 	}
+	opts.Log.Info("build", slog.String("version", build.Version), slog.String("commit", build.Commit), slog.String("committed", build.Time), slog.Bool("modified", build.Modified), slog.String("go", build.Go))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	hangups := make(chan os.Signal, 1)
