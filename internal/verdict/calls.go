@@ -2,9 +2,8 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-
-	"github.com/semelhq/semel/store"
 )
 
 // Together judges all calls that people know by one name, oldest first. Calls of several
@@ -43,7 +42,11 @@ func Together(name string, calls []Facts, more bool) string {
 		}
 		parts = append(parts, part)
 	}
-	return fmt.Sprintf("%s:%s %d %s, %s", name, several, len(calls), plural(len(calls), "call", "calls"), strings.Join(parts, "; "))
+	text := fmt.Sprintf("%s:%s %d %s, %s", name, several, len(calls), plural(len(calls), "call", "calls"), strings.Join(parts, "; "))
+	if slices.ContainsFunc(calls, func(f Facts) bool { return !Of(&f).Known }) {
+		text += unknown("earlier records were")
+	}
+	return text
 }
 
 // list names calls, each with the time at which its newest attempt began, and how it stands if it
@@ -56,30 +59,46 @@ func list(calls []*Facts) string {
 			format = "15:04:05"
 		}
 		part := f.Record.ID.Key + " at " + at.Format(format)
-		if state := Of(f).State; state != Executed {
-			part += " (" + strings.ReplaceAll(string(state), "_", " ") + ")"
+		v := Of(f)
+		var more []string
+		if v.State != Executed {
+			more = append(more, v.State.Words())
+		}
+		if before := v.Begun - counted(f).Begun; before > 0 {
+			more = append(more, "and begun "+times(before)+" before its record was made anew")
+		}
+		if len(more) > 0 {
+			part += " (" + strings.Join(more, ", ") + ")"
 		}
 		parts = append(parts, part)
 	}
 	return strings.Join(parts, ", ")
 }
 
-// sameness compares the payloads of several calls, as far as their fingerprints tell.
+// sameness compares the payloads of several calls: whether they differ by their fingerprints, which
+// leave out where the key came from, and where they differ by the payloads themselves.
 func sameness(calls []*Facts) string {
 	if len(calls) < 2 {
 		return ""
 	}
-	var first store.Fingerprint
-	for i, f := range calls {
+	first, differ := calls[0].Record.Fingerprint, false
+	for _, f := range calls {
 		fp := f.Record.Fingerprint
-		switch {
-		case fp.IsZero(), i > 0 && fp.Scheme() != first.Scheme():
-			return "" // nothing was compared, or not in the same way
-		case i == 0:
-			first = fp
-		case fp != first:
-			return "; their payloads differ"
+		if fp.IsZero() || fp.Scheme() != first.Scheme() {
+			return "; their payloads weren't compared"
 		}
+		differ = differ || fp != first
+	}
+	where, compared := paths(calls)
+	switch {
+	case differ && len(where) > 0:
+		return "; their payloads differ in " + strings.Join(where, ", ")
+	case differ && compared:
+		return "; their payloads differ"
+	case differ:
+		return "; their payloads differ, and where can't be seen here"
+	case len(where) > 0:
+		return "; all with the same payload, but for " + strings.Join(where, ", ")
 	}
 	return "; all with the same payload"
 }

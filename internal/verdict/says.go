@@ -15,11 +15,28 @@ func says(f *Facts, state State) string {
 	var text strings.Builder
 	text.WriteString(newest(f.Record, state) + earlier(f.Record))
 	for i := range f.Before {
-		l := &f.Before[i]
-		text.WriteString(fmt.Sprintf("; before that it was begun %s, %s, and purged at %s%s",
-			times(l.Begun), howDone(l.Counts), moment(l.PurgedAt), by(l.Who, l.Why)))
+		text.WriteString("; before that it was " + f.Before[i].says())
+	}
+	if restored(f) {
+		text.WriteString("; the store was restored from a backup at " + moment(f.Epoch) + ", and nobody knows what happened to it in between")
+	}
+	if !f.Known && state != SequenceMark {
+		text.WriteString(unknown("an earlier record of it was"))
 	}
 	return text.String()
+}
+
+// says tells how an earlier record ended.
+func (l *Life) says() string {
+	text := "begun " + times(l.Begun) + ", " + howDone(l.Counts)
+	if l.PurgedAt == 0 {
+		return text + ", and its record was gone when it came again"
+	}
+	return text + ", and purged at " + moment(l.PurgedAt) + by(l.Who, l.Why)
+}
+
+func unknown(what string) string {
+	return "; whether " + what + " purged is not known here"
 }
 
 // newest says how the call stands by its newest attempt.
@@ -35,15 +52,22 @@ func newest(rec *store.Record, state State) string {
 	case Running:
 		return "being executed"
 	case Released:
-		return "released" + settledBy(rec.Settled) + "; begun " + begun + ", nobody knows whether its work was done, and the next delivery runs"
+		return "released" + SettledBy(rec.Settled) + "; begun " + begun + ", nobody knows whether its work was done, and the next delivery runs"
 	case Abandoned:
+		if rec.Settled != nil {
+			return "given back once its effects were settled" + SettledBy(rec.Settled) + "; begun " + begun + ", and the next delivery runs"
+		}
 		return "abandoned after it was begun " + begun + ": its holder went away, and the next delivery runs"
 	case Settled:
-		return "settled as " + rec.Disposition.String() + settledBy(rec.Settled) + "; begun " + begun
+		text := "settled as " + rec.Disposition.String() + SettledBy(rec.Settled) + "; begun " + begun
+		if rec.Disposition == store.DispositionAborted {
+			text += ", and the next delivery runs"
+		}
+		return text
 	case Unconfirmed:
 		return "not begun: it waits for its confirmation"
 	case Aborted:
-		return "aborted after it was begun " + begun + ": nothing was done, and the next delivery runs" + failure(rec.Failure)
+		return "aborted after it was begun " + begun + ": nothing was done, and the next delivery runs" + Because(rec.Failure)
 	case Undoing, Undone, UndoFailed:
 		return executed(rec) + undo(rec.Compensation, state)
 	case Queued, Parked, Discarded, Handled:
@@ -51,14 +75,14 @@ func newest(rec *store.Record, state State) string {
 	case Executed:
 		return executed(rec)
 	}
-	return string(state) + " after it was begun " + begun + failure(rec.Failure)
+	return string(state) + " after it was begun " + begun + Because(rec.Failure)
 }
 
 // executed says that the newest attempt did the work, or who says so.
 func executed(rec *store.Record) string {
 	switch {
 	case rec.Settled != nil:
-		return "settled as completed" + settledBy(rec.Settled)
+		return "settled as completed" + SettledBy(rec.Settled)
 	case rec.Attempt == 1:
 		return "executed once"
 	}
@@ -72,24 +96,32 @@ func undo(c *store.Compensation, state State) string {
 	case Undoing:
 		return ", and it is being undone" + because(c.Reason)
 	}
-	return ", and undoing it failed" + failure(c.Failure)
+	return ", and undoing it failed" + Because(c.Failure)
 }
 
 // handed says how an event stands.
 func handed(m *store.Message, state State) string {
-	tried := ""
-	if m.Tries > 0 {
-		tried = " after " + strconv.Itoa(m.Tries) + " failed " + plural(m.Tries, "try", "tries")
-	}
+	tried := Tried(m)
 	switch state {
 	case Handled:
 		return "accepted, and handed to " + m.Destination + tried
 	case Queued:
 		return "accepted and not handled yet" + tried
 	case Parked:
-		return "accepted and not handled: it is parked" + tried + failure(m.Failure)
+		return "accepted and not handled: it is parked" + tried + Because(m.Failure)
 	}
-	return "accepted and not handled: it was discarded" + tried + failure(m.Failure)
+	return "accepted and not handled: it was discarded" + tried + Because(m.Failure)
+}
+
+// Tried says how often delivering a message failed; empty if it never did.
+func Tried(m *store.Message) string {
+	switch m.Tries {
+	case 0:
+		return ""
+	case 1:
+		return " after one failed try"
+	}
+	return " after " + strconv.Itoa(m.Tries) + " failed tries"
 }
 
 // earlier tells of the attempts before the newest one.
@@ -101,14 +133,16 @@ func earlier(rec *store.Record) (text string) {
 		at := &rec.Earlier[i]
 		name := "; attempt " + strconv.Itoa(at.Number)
 		switch {
+		case at.Disposition == store.DispositionAbandoned && effectsSettled(rec, at.Settled):
+			text += name + " was given back once its effects were settled" + SettledBy(at.Settled)
 		case at.Disposition == store.DispositionAbandoned && harmless(rec, at.Fence, at.Settled):
 			text += name + " was abandoned before any effect"
 		case at.Disposition == store.DispositionAbandoned && at.Settled != nil:
-			text += name + " may have done it too: nobody knows (released" + settledBy(at.Settled) + ")"
+			text += name + " may have done it too: nobody knows (released" + SettledBy(at.Settled) + ")"
 		case at.Disposition == store.DispositionAbandoned:
 			text += name + " may have done it too: nobody knows"
 		case at.Settled != nil:
-			text += name + " was settled as " + at.Disposition.String() + settledBy(at.Settled)
+			text += name + " was settled as " + at.Disposition.String() + SettledBy(at.Settled)
 		default:
 			text += name + " " + at.Disposition.String()
 		}
@@ -134,7 +168,8 @@ func howDone(c Counts) string {
 	return "never completed"
 }
 
-func settledBy(s *store.Settled) string {
+// SettledBy names who settled something, and why; empty if nobody did.
+func SettledBy(s *store.Settled) string {
 	if s == nil {
 		return ""
 	}
@@ -162,7 +197,8 @@ func because(why string) string {
 	return ": " + why
 }
 
-func failure(f *store.Failure) string {
+// Because is why something failed, after a colon; empty without a failure.
+func Because(f *store.Failure) string {
 	if f == nil {
 		return ""
 	}

@@ -5,6 +5,9 @@
 package verdict
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/semelhq/semel/store"
 )
 
@@ -25,7 +28,7 @@ const (
 	Silent       State = "silent"        // its holder has let its lease end
 	Held         State = "held"          // nobody knows, and nobody may run it
 	Queued       State = "queued"        // an event that was accepted and not yet handled
-	Handled      State = "handled"       // an event whose receiver took it
+	Handled      State = "handled"       // an event that its receiver took
 	Parked       State = "parked"        // an event that nobody handles until somebody decides
 	Discarded    State = "discarded"     // an event that somebody gave up
 	Undoing      State = "undoing"       // it was done, and a compensation has begun
@@ -34,19 +37,34 @@ const (
 	SequenceMark State = "sequence_mark" // no call: it orders the numbers of a sequence
 )
 
+// Words is the state for people.
+func (s State) Words() string { return strings.ReplaceAll(string(s), "_", " ") }
+
 // Facts are everything that the store has about one call.
 type Facts struct {
 	Record *store.Record
 	// Now is the store's time.
 	Now store.Instant
-	// Before are the records that the identity had before this one and that somebody purged,
-	// oldest first, as far as an evidence log tells of them.
+	// Before are the records that the identity had before this one, oldest first, as an evidence
+	// log tells of them. Known says that the log tells of all: without it, nobody can say whether
+	// an earlier record was purged.
 	Before []Life
+	Known  bool
+	// Epoch is when the store was last restored from a backup; zero if it never was.
+	Epoch store.Instant
+	// Harmless says that whoever asks has the operation, and that it moves no money.
+	Harmless bool
+	// Payload is the request, if the store keeps it and whoever asks may see it.
+	Payload []byte
+	// Said is the verdict of a service, which knows more than whoever asks it.
+	Said *Verdict
 }
 
-// Life is an earlier record of an identity, up to its purge.
+// Life is an earlier record of an identity.
 type Life struct {
 	Counts
+	// PurgedAt is when somebody purged it; zero if it was gone for another reason, such as the
+	// end of its window.
 	PurgedAt store.Instant
 	// Who purged it, and why; empty where the log doesn't say.
 	Who, Why string
@@ -71,20 +89,61 @@ func (c *Counts) add(more Counts) {
 
 // Verdict is the answer.
 type Verdict struct {
-	State State `json:"state" doc:"How the call stands, in a word."`
+	State State `json:"state" enum:"executed,failed,rejected,aborted,unconfirmed,abandoned,released,settled,running,silent,held,queued,handled,parked,discarded,undoing,undone,undo_failed,sequence_mark" doc:"How the call stands, in a word."`
 	Counts
-	Says string `json:"says" doc:"The answer in one sentence, for people."`
+	Known bool   `json:"earlier_known" doc:"The evidence log tells of all records that were purged before this one: they are counted."`
+	Says  string `json:"says" doc:"The answer in one sentence, for people. In lists it doesn't know of records that were purged before: the evidence log isn't read for them."`
+	// Advice never goes against the state, or the class of the operation.
+	Advice []Advice `json:"advice,omitempty" nullable:"false" enum:"wait,settle_effects,settle,release,replay_message" doc:"What somebody can do about it now."`
 }
+
+// Advice is something to do about a call.
+type Advice string
+
+// The advice. None is to purge: what ran must not run again because somebody was curious.
+const (
+	Wait          Advice = "wait"           // its holder may still end it
+	SettleEffects Advice = "settle_effects" // settle its open effects, before anything else
+	Settle        Advice = "settle"         // find out what happened, and say so
+	Release       Advice = "release"        // or let it run again, although nobody knows
+	ReplayMessage Advice = "replay_message" // send a parked message again
+)
 
 // Of judges one call.
 func Of(f *Facts) Verdict {
-	v := Verdict{State: stateOf(f), Counts: counted(f)}
+	if f.Said != nil {
+		return *f.Said
+	}
+	v := Verdict{State: stateOf(f), Counts: counted(f), Known: f.Known}
+	v.Advice = advice(f, v.State)
 	for i := range f.Before {
 		v.add(f.Before[i].Counts)
 	}
 	v.Says = says(f, v.State)
 	return v
 }
+
+// advice lists what fits. Where money moves, an attempt that may have moved it isn't released.
+func advice(f *Facts, state State) (list []Advice) {
+	rec := f.Record
+	switch open := slices.ContainsFunc(rec.Effects, func(e store.EffectRecord) bool { return e.State == store.EffectStarted }); {
+	case state == Running, state == Silent:
+		list = append(list, Wait)
+	case state == Held && open:
+		list = append(list, SettleEffects)
+	case state == Held:
+		if list = append(list, Settle); f.Harmless && !restored(f) {
+			list = append(list, Release)
+		}
+	}
+	if slices.ContainsFunc(rec.Outbox, func(m store.Message) bool { return m.State == store.MessageParked }) {
+		list = append(list, ReplayMessage)
+	}
+	return list
+}
+
+// restored reports whether the record may be older than what happened to its call.
+func restored(f *Facts) bool { return f.Epoch != 0 && f.Record.UpdatedAt < f.Epoch }
 
 func stateOf(f *Facts) State {
 	rec := f.Record
@@ -97,7 +156,7 @@ func stateOf(f *Facts) State {
 		return Silent
 	case rec.State == store.Processing:
 		return Running
-	case rec.Disposition == store.DispositionAbandoned && rec.Settled != nil:
+	case rec.Disposition == store.DispositionAbandoned && rec.Settled != nil && !effectsSettled(rec, rec.Settled):
 		return Released
 	case rec.Disposition == store.DispositionAbandoned:
 		return Abandoned
@@ -123,6 +182,14 @@ func stateOf(f *Facts) State {
 	return Failed
 }
 
+// effectsSettled reports whether an attempt was given back because somebody settled its effects,
+// which is no release: their results are there.
+func effectsSettled(rec *store.Record, by *store.Settled) bool {
+	return by != nil && by.At != 0 && slices.ContainsFunc(rec.Effects, func(e store.EffectRecord) bool {
+		return e.Settled != nil && e.Settled.At == by.At
+	})
+}
+
 var undoing = map[store.CompensationState]State{
 	store.CompensationStarted: Undoing, store.CompensationDone: Undone, store.CompensationFailed: UndoFailed,
 }
@@ -146,6 +213,9 @@ func event(rec *store.Record) *store.Message {
 	}
 	return &rec.Outbox[0]
 }
+
+// IsEvent reports whether the record is an inbox's that hands its event on.
+func IsEvent(rec *store.Record) bool { return event(rec) != nil }
 
 // counted counts the attempts of the record.
 func counted(f *Facts) (c Counts) {
@@ -190,12 +260,14 @@ func (c *Counts) ended(rec *store.Record, fence int64, d store.Disposition, by *
 	}
 }
 
-// harmless reports whether the ledger shows that an attempt without an end did nothing: the
-// operation keeps all its effects there, never runs a call again without looking, and the attempt
-// began none. Somebody's release says that nobody knows.
+// harmless reports whether the ledger shows that an attempt without an end did nothing that the next
+// could repeat: the operation keeps all its effects there, never runs a call again without looking,
+// and the attempt began none, or somebody settled them. A release says that nobody knows.
 func harmless(rec *store.Record, fence int64, by *store.Settled) bool {
-	if by != nil || !rec.Policy.Ledger || rec.Policy.Retry {
+	if settled := effectsSettled(rec, by); by != nil && !settled || !rec.Policy.Ledger || rec.Policy.Retry {
 		return false
+	} else if settled {
+		return true
 	}
 	for i := range rec.Effects {
 		if rec.Effects[i].Fence == fence {

@@ -1,0 +1,86 @@
+package verdict
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxPaths is how many places are named before the rest is counted.
+const maxPaths = 8
+
+// paths names the places, as JSON Pointers, in which the payloads of calls differ. It reports false
+// if it can't tell: a payload isn't kept, isn't for the eyes of whoever asks, or isn't JSON.
+func paths(calls []*Facts) (where []string, compared bool) {
+	at := map[string]bool{}
+	var first any
+	for i, f := range calls {
+		v, ok := decoded(f.Payload)
+		switch {
+		case !ok:
+			return nil, false
+		case i == 0:
+			first = v
+		default:
+			differ("", first, v, at)
+		}
+	}
+	where = slices.Sorted(maps.Keys(at))
+	if n := len(where) - maxPaths; n > 0 {
+		where = append(where[:maxPaths], fmt.Sprintf("and %d more places", n))
+	}
+	return where, true
+}
+
+func decoded(payload []byte) (v any, ok bool) {
+	d := json.NewDecoder(bytes.NewReader(payload))
+	d.UseNumber() // two large numbers may differ in their last digit
+	err := d.Decode(&v)
+	return v, err == nil && !d.More()
+}
+
+// differ notes the places in which two values differ.
+func differ(path string, a, b any, at map[string]bool) {
+	switch a := a.(type) {
+	case map[string]any:
+		if b, ok := b.(map[string]any); ok {
+			for name := range a {
+				member(path, name, a, b, at)
+			}
+			for name := range b {
+				if _, both := a[name]; !both {
+					member(path, name, a, b, at)
+				}
+			}
+			return
+		}
+	case []any:
+		if b, ok := b.([]any); ok && len(a) == len(b) {
+			for i := range a {
+				differ(path+"/"+strconv.Itoa(i), a[i], b[i], at)
+			}
+			return
+		}
+	}
+	if path != "" && !reflect.DeepEqual(a, b) { // all of it is no place
+		at[path] = true
+	}
+}
+
+var escape = strings.NewReplacer("~", "~0", "/", "~1")
+
+func member(path, name string, a, b map[string]any, at map[string]bool) {
+	va, hasA := a[name]
+	vb, hasB := b[name]
+	path += "/" + escape.Replace(name)
+	if hasA != hasB {
+		at[path] = true
+		return
+	}
+	differ(path, va, vb, at)
+}
