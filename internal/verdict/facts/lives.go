@@ -1,0 +1,149 @@
+package facts
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/verdict"
+	"github.com/semelhq/semel/store"
+)
+
+// Earlier adds to the facts about a call what the log tells of the records before. A purge takes a
+// record away, and with it everything that the store knew: only the log can tell that a call ran,
+// was purged and ran again. Log may be nil. Where the log doesn't reach back to the beginning of the record, such as one of an operation that
+// keeps no evidence, the facts stay as they are: nobody knows then.
+func Earlier(ctx context.Context, log *evidence.Log, f *verdict.Facts) error {
+	rec := f.Record
+	if log == nil || rec.Origin == 0 {
+		return nil
+	}
+	reader, err := log.Reader(ctx)
+	if errors.Is(err, evidence.ErrEmpty) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, at := reader.Checkpoint(); at.Size == 0 {
+		return nil
+	}
+	if _, err := reader.Entry(ctx, 0); err != nil { // which gives new entries their numbers
+		return err
+	}
+	h := history{event: verdict.IsEvent(rec)}
+	for from := uint64(0); ; {
+		found, err := reader.FindSome(ctx, log.Subject(rec.ID), from, batch)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		for _, n := range found {
+			en, err := reader.Entry(ctx, n)
+			if err != nil {
+				return err
+			}
+			leaf, err := evidence.ParseArtifact(en.Leaf)
+			if err != nil {
+				return err
+			}
+			fence, _ := strconv.ParseInt(leaf.Payload.Fence, 10, 64)
+			if fence >= rec.Origin { // this record's own history
+				h.close()
+				f.Before, f.Known = h.lives, len(h.lives) > 0 || begins(&leaf) && fence == rec.Origin
+				return nil
+			}
+			h.add(&leaf, en.Opening, fence)
+		}
+		from = found[len(found)-1] + 1
+	}
+}
+
+// batch is how many entries are looked up at a time. Most calls have fewer.
+const batch = 64
+
+// begins reports whether an entry is the first about a call.
+func begins(leaf *evidence.Artifact) bool {
+	return leaf.Type == evidence.TypeObservation && leaf.Payload.Decision == evidence.DecisionFirstSeen
+}
+
+// history collects lives from entries, in their order.
+type history struct {
+	lives []verdict.Life
+	life  verdict.Life
+	event bool  // one that is handed on: completing it accepts it
+	fence int64 // of the attempt that was begun last
+	open  bool  // it hasn't ended
+}
+
+// close ends a life. One in which nothing can have been done, and that nobody purged, isn't worth
+// telling: such a call runs again under a record made anew.
+func (h *history) close() {
+	if h.begin(0); h.life.PurgedAt != 0 || h.life.AtMost() > 0 {
+		h.lives = append(h.lives, h.life)
+	}
+	h.life = verdict.Life{}
+}
+
+// begin begins an attempt, after one that may have no end. Zero only ends that.
+func (h *history) begin(fence int64) {
+	if h.open {
+		h.life.Unknown++
+	}
+	if h.fence, h.open = fence, fence != 0 && !h.event; h.open {
+		h.life.Begun++
+	}
+}
+
+func (h *history) add(leaf *evidence.Artifact, opening []byte, fence int64) {
+	p := &leaf.Payload
+	if p.Change == "" {
+		return // a delivery, which changed nothing
+	}
+	if leaf.Type != evidence.TypePurged {
+		if begins(leaf) && h.fence != 0 && fence != h.fence {
+			h.close()
+		}
+		h.life.PurgedAt, h.life.Who, h.life.Why = 0, "", "" // a purge before was never made
+	}
+	switch leaf.Type {
+	case evidence.TypeObservation:
+		if p.Executed != nil && *p.Executed {
+			h.begin(fence)
+		}
+	case evidence.TypeStarted:
+		h.begin(fence)
+	case evidence.TypePurged:
+		h.life.PurgedAt = store.InstantOf(leaf.EmittedAt)
+		if o, err := evidence.ParseOpening(*leaf, opening); err == nil { // else it is erased
+			h.life.Who, h.life.Why = o.SettledBy, o.Reason
+		}
+	case evidence.TypeMessage:
+		if h.event && p.State == string(store.MessageDelivered) {
+			h.life.Begun, h.life.Done = 1, 1
+		}
+	case evidence.TypeExecuted:
+		h.end(&h.life.Done)
+	case evidence.TypeAbandoned:
+		h.end(&h.life.Unknown)
+	case evidence.TypeSettled:
+		switch p.Disposition {
+		case store.DispositionCompleted.String():
+			h.end(&h.life.Told)
+		case store.DispositionAbandoned.String():
+			h.end(&h.life.Unknown)
+		default:
+			h.end(nil)
+		}
+	case evidence.TypeRejected, evidence.TypeFailed, evidence.TypeAborted, evidence.TypeReleased:
+		h.end(nil)
+	}
+}
+
+// end ends the attempt that is open, once.
+func (h *history) end(count *int) {
+	if h.open && count != nil {
+		*count++
+	}
+	h.open = false
+}
