@@ -25,11 +25,18 @@ func (c *Client) Lookup(ctx context.Context, id semel.ID) (semel.Record, error) 
 // Decisions counts the decisions on a call's deliveries since its record was made, on all nodes,
 // some seconds late. Access is as for [Client.Lookup].
 func (c *Client) Decisions(ctx context.Context, id semel.ID) (map[semel.Decision]int, error) {
+	v, err := c.Shown(ctx, id)
+	return v.Decisions, err
+}
+
+// Shown returns a record as the service shows it: with the decisions on its deliveries, and with
+// the service's verdict. Access is as for [Client.Lookup].
+func (c *Client) Shown(ctx context.Context, id semel.ID) (wire.Record, error) {
 	v, _, err := call[wire.RecordBody](ctx, c, reading(c.calls, recordPath(id)))
 	if err != nil {
-		return nil, err
+		return wire.Record{}, err
 	}
-	return v.Record.Decisions, nil
+	return v.Record, nil
 }
 
 func recordPath(id semel.ID) string { return "/v1/records/" + id.Encode() }

@@ -13,7 +13,7 @@ func RecordOf(rec *semel.Record) Record {
 	v := Record{
 		ID: rec.ID.Encode(), Owner: OwnerOf(&rec.ID), Door: rec.Door, Sequence: rec.Sequence, Key: key, Operation: rec.ID.Operation,
 		BoundTo: rec.BoundTo, PayloadHash: rec.Fingerprint, Status: rec.State, Disposition: rec.Disposition,
-		Held: rec.Held, HeldReason: rec.HeldReason,
+		Hold:       Hold{rec.Held, rec.HeldReason},
 		KeptResult: keptResult(rec.Result), Error: (*Failure)(rec.Failure), Settled: (*Settled)(rec.Settled), Fence: rec.Fence, Attempt: rec.Attempt, Holder: rec.Holder,
 		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, StartedAt: rec.StartedAt, EndedAt: rec.EndedAt,
 		LeaseUntil: rec.LeaseUntil, ExpiresAt: rec.ExpiresAt, Attributes: rec.Attributes,

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/verdict"
 	"github.com/semelhq/semel/store"
 )
 
@@ -45,8 +46,8 @@ type Record struct {
 	PayloadHash semel.Fingerprint `json:"payload_hash,omitzero" doc:"The fingerprint of the payload; absent if none is compared."`
 	Status      semel.State       `json:"status" enum:"processing,completed,failed"`
 	Disposition store.Disposition `json:"disposition,omitzero" enum:"completed,rejected,failed,aborted,abandoned" doc:"How the newest attempt ended."`
-	Held        bool              `json:"held,omitempty" doc:"Nobody may run the call until it is settled: its holder is gone, and an effect is possible."`
-	HeldReason  string            `json:"held_reason,omitempty" doc:"Why the call is held, for people."`
+	Hold
+	Verdict *verdict.Verdict `json:"verdict,omitempty" doc:"How often the work was begun, and how it ended. Absent in answers to who executes the call, and while the store gives no time."`
 	KeptResult
 	Error        *Failure               `json:"error,omitempty" doc:"Why the newest attempt failed."`
 	Settled      *Settled               `json:"settled,omitempty" doc:"Who said how the newest attempt ended, if that wasn't its holder."`
@@ -66,6 +67,12 @@ type Record struct {
 	Messages     []Outgoing             `json:"messages,omitempty" nullable:"false" doc:"What the completed call sends."`
 	Compensation *Compensation          `json:"compensation,omitempty" doc:"The call that undoes this one."`
 	Decisions    map[semel.Decision]int `json:"decisions,omitzero" required:"false" nullable:"false" doc:"What deliveries got since the record was made, on all nodes, some seconds late. Only where one record is asked for."`
+}
+
+// Hold says whether a call is held.
+type Hold struct {
+	Held       bool   `json:"held,omitempty" doc:"Nobody may run the call until it is settled: its holder is gone, and an effect is possible."`
+	HeldReason string `json:"held_reason,omitempty" doc:"Why the call is held, for people."`
 }
 
 // Failure is why an attempt failed, in words that callers may see.

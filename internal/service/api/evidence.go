@@ -192,11 +192,16 @@ func (x *exchange) subject(log *evidence.Log, in *evidenceInput) (s store.Subjec
 		return s, nil
 	}
 	id, err := x.named(in.Record)
-	// A key that callers share, or that nobody was verified for, proves nobody's right to read.
-	if err == nil && !x.oversees(id.Tenant) && (x.caller.Principal == "" || id.Principal != x.caller.Principal) {
+	if err == nil && !x.readsEvidence(id) {
 		err = x.noRecord()
 	}
 	return log.Subject(id), err
+}
+
+// readsEvidence reports whether the caller may read the entries about a record. A key that callers
+// share, or that nobody was verified for, proves nobody's right to read.
+func (x *exchange) readsEvidence(id semel.ID) bool {
+	return x.oversees(id.Tenant) || x.caller.Principal != "" && id.Principal == x.caller.Principal
 }
 
 // tenantOf is the tenant that the caller asks about, if they may: their own by default.

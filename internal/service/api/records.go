@@ -108,10 +108,7 @@ func searchRecords(x *exchange, in *searchInput) (*reply[wire.Page], error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &reply[wire.Page]{wire.Page{Records: make([]wire.Record, 0, len(found.Records)), Next: found.Next}}
-	for i := range found.Records {
-		out.Body.Records = append(out.Body.Records, wire.RecordOf(&found.Records[i]))
-	}
+	out := &reply[wire.Page]{wire.Page{Records: x.views(found.Records, false), Next: found.Next}}
 	if x.tenant() == nil {
 		for _, err := range found.Unreadable {
 			out.Body.Unreadable = append(out.Body.Unreadable, err.Error())
@@ -130,7 +127,7 @@ func (x *exchange) change(name string, f func(id semel.ID) (semel.Record, error)
 	if err != nil {
 		return nil, x.missing(err)
 	}
-	return &reply[wire.RecordBody]{wire.RecordBody{Record: wire.RecordOf(&rec)}}, nil
+	return &reply[wire.RecordBody]{wire.RecordBody{Record: x.view(&rec)}}, nil
 }
 
 func settleRecord(x *exchange, in *onRecord[wire.Settling]) (*reply[wire.RecordBody], error) {

@@ -5,11 +5,48 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/form"
+	"github.com/semelhq/semel/internal/verdict"
+	"github.com/semelhq/semel/internal/verdict/facts"
 	"github.com/semelhq/semel/internal/wire"
 )
 
+// views show records with the verdict on each, if the store gives its time. With read, a verdict has
+// what the evidence log tells of earlier records, where the caller may read it.
+func (x *exchange) views(records []semel.Record, read bool) []wire.Record {
+	all, known := make([]wire.Record, len(records)), x.facts(records, read)
+	for i := range records {
+		all[i] = wire.RecordOf(&records[i])
+		if known != nil {
+			all[i].Verdict = new(verdict.Of(&known[i]))
+		}
+	}
+	return all
+}
+
+func (x *exchange) facts(records []semel.Record, read bool) []verdict.Facts {
+	all, err := facts.Of(x.ctx(), x.api.engine, records)
+	if err != nil {
+		return nil // the records can be shown all the same
+	}
+	for i := range all {
+		f := &all[i]
+		if x.oversees(f.Record.ID.Tenant) && x.caller.Role >= Operator {
+			f.Payload = f.Record.Payload
+		}
+		if read && x.readsEvidence(f.Record.ID) {
+			_ = facts.Earlier(x.ctx(), x.api.opts.Evidence, f) // without it the sentence says what nobody knows
+		}
+	}
+	return all
+}
+
+// view shows one record.
+func (x *exchange) view(rec *semel.Record) wire.Record {
+	return x.views([]semel.Record{*rec}, true)[0]
+}
+
 func (x *exchange) viewWithCounts(rec *semel.Record) (wire.Record, error) {
-	v := wire.RecordOf(rec)
+	v := x.view(rec)
 	counts, err := x.api.observer.tally.Of(x.ctx(), rec)
 	if errors.Is(err, form.ErrNewer) {
 		return v, nil // without counts rather than with too few; the record itself can be shown
