@@ -10,6 +10,8 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/seldom"
+	"github.com/semelhq/semel/internal/verdict"
+	"github.com/semelhq/semel/store"
 )
 
 // observe logs the engine's events, but for deliveries: those have the line that the door
@@ -29,7 +31,7 @@ func observe(log *slog.Logger) *semel.Events {
 				return
 			}
 			log.LogAttrs(ctx, level, "ended", slog.String("record", e.ID.String()), slog.String("tenant", e.ID.Tenant),
-				slog.String("disposition", disposition), slog.Int("attempt", e.Attempt), slog.Int64("fence", e.Fence),
+				decided(&e), slog.String("disposition", disposition), slog.Int("attempt", e.Attempt), slog.Int64("fence", e.Fence),
 				slog.Duration("took", e.Took), slog.String("by", e.By), slog.String("who", e.Who), slog.String("reason", e.Reason), slog.String("held_reason", e.HeldReason))
 		},
 		LeaseLost: func(e semel.LeaseLost) {
@@ -59,6 +61,19 @@ func observe(log *slog.Logger) *semel.Events {
 			log.LogAttrs(ctx, slog.LevelWarn, "too many claims wait to be released: if this one was written, its call is held or runs again when the lease ends", slog.String("record", e.ID.String()))
 		},
 	}
+}
+
+// decided is the verdict's word where somebody else than the holder ended the attempt: what they
+// say isn't an execution, and a release isn't an end.
+func decided(e *semel.Ended) slog.Attr {
+	rec := store.Record{State: store.Failed, Disposition: e.Disposition, Held: e.Held}
+	if e.By == "holder" && !e.Held {
+		return slog.Attr{}
+	}
+	if e.By == store.ByOperator || e.By == store.ByReconciler {
+		rec.Settled = &store.Settled{By: e.By}
+	}
+	return slog.String("state", string(verdict.Of(&verdict.Facts{Record: &rec}).State))
 }
 
 // sampleEvery is how often failures of one kind of call to the store are logged: while a store is

@@ -13,6 +13,9 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/verdict"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/memstore"
 )
 
 // A lasting problem is logged once, and again from time to time; its end is logged once.
@@ -120,5 +123,49 @@ func TestReadinessNamesWhatSweepsLeave(t *testing.T) {
 	s.noteSweep(semel.SweepEnded{Swept: semel.Swept{Due: 9, Waiting: 9}})
 	if c := s.sweeping(); c.Amiss || s.sweptAt.Load() == 0 {
 		t.Errorf("a queue for a reconciler is trouble: %+v", c)
+	}
+}
+
+// The line about an end that somebody else decided has the word of the verdict: what an operator
+// says isn't an execution, and a release is called one.
+func TestAnEndIsLoggedAsTheVerdictHasIt(t *testing.T) {
+	var out bytes.Buffer
+	engine, err := semel.New(memstore.New(), &semel.Options{
+		Operations: []semel.Operation{{Name: "pay"}}, Events: observe(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := func() (state string) {
+		t.Helper()
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		var last struct{ Msg, State string }
+		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Msg != "ended" {
+			t.Fatal(out.String(), err)
+		}
+		return last.State
+	}
+	for _, outcome := range []store.Disposition{semel.DispositionCompleted, semel.DispositionRejected, semel.DispositionFailed, semel.DispositionAborted, semel.DispositionAbandoned} {
+		ans, err := engine.Begin(t.Context(), semel.Call{Operation: "pay", Key: outcome.String()})
+		if err := errors.Join(err, ans.Attempt.Hold(t.Context(), "no answer")); err != nil {
+			t.Fatal(err)
+		}
+		if got := line(); got != string(verdict.Held) {
+			t.Errorf("a held call is %q in the log", got)
+		}
+		rec, err := engine.Settle(t.Context(), ans.Attempt.ID(), semel.Settlement{Outcome: outcome, Who: "olga"}, "looked")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := line(), verdict.Of(&verdict.Facts{Record: &rec}).State; got != string(want) {
+			t.Errorf("what was settled as %s is %q in the log, and %q for the verdict", outcome, got, want)
+		}
+	}
+	ans, err := engine.Begin(t.Context(), semel.Call{Operation: "pay", Key: "done"})
+	if err := errors.Join(err, ans.Attempt.Complete(t.Context(), semel.Result{})); err != nil {
+		t.Fatal(err)
+	}
+	if got := line(); got != "" { // an inbox completes what it has only accepted
+		t.Errorf("an end by its holder is %q", got)
 	}
 }
