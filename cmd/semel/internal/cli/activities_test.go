@@ -114,7 +114,7 @@ func TestProcessedActivities(t *testing.T) {
 	want(run("records", "list", "--wide", "attribute:actor="+bob, "attribute:type=Accept"), "actor="+bob+" signed=false type=Accept", "a/2")
 	story := run("why", "https://there.example/a/2")
 	want(story, "key https://there.example/a/2", "actor: "+bob, "type: Accept", "signed: false", "message item to activitypub.inbox: parked after one failed try: no_such_report: there is no report x",
-		"No other call of this operation had the same payload")
+		"No other call of this operation and tenant that is still kept has its fingerprint")
 	if strings.Contains(story, "calls have this name") {
 		t.Errorf("it is more than one story:\n%s", story)
 	}

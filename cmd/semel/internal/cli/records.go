@@ -15,7 +15,7 @@ import (
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/service"
 	"github.com/semelhq/semel/internal/service/query"
-	"github.com/semelhq/semel/internal/tally"
+	"github.com/semelhq/semel/internal/verdict/facts"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 )
@@ -104,13 +104,13 @@ type localRecords struct {
 	attributes []string
 }
 
-// Decisions returns the counts of the services that use the store.
-func (l *localRecords) Decisions(ctx context.Context, id semel.ID) (map[semel.Decision]int, error) {
+// Shown shows a record as a service on the store would, without an evidence log.
+func (l *localRecords) Shown(ctx context.Context, id semel.ID) (wire.Record, error) {
 	rec, err := l.Lookup(ctx, id)
 	if err != nil {
-		return nil, err
+		return wire.Record{}, err
 	}
-	return tally.New(l.Internal().Store()).Of(ctx, &rec)
+	return facts.Show(ctx, l.Engine, &rec)
 }
 
 func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer, error) {

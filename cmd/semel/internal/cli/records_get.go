@@ -15,6 +15,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/lookup"
+	"github.com/semelhq/semel/internal/verdict"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 )
@@ -136,9 +137,10 @@ principal, scope, door, idempotency_key, operation, bound_to, payload_hash, stat
 disposition, held, held_reason, result or result_base64, result_kept, error (code,
 message), settled (by, who, reason, at), fence, attempt, holder, created_at,
 updated_at, started_at, ended_at, lease_until, expires_at, attempts, effects,
-attributes, confirmation, messages (a service leaves out payload_bytes) and
-compensation. If the result is an HTTP answer, answer has its status, headers, and
-body or body_base64. Members that don't apply are left out.`,
+attributes, confirmation, messages (a service leaves out payload_bytes),
+compensation, decisions and verdict (state, says and the numbers behind it). If the
+result is an HTTP answer, answer has its status, headers, and body or body_base64.
+Members that don't apply are left out.`,
 		Example: `  semel records get order-1
   semel records get --context prod --operation payments.charge --key order-1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -151,8 +153,11 @@ body or body_base64. Members that don't apply are left out.`,
 				if err != nil {
 					return err
 				}
-				show := func(w io.Writer) error { return printRecord(w, &rec) }
-				return printReport(cmd.OutOrStdout(), asJSON, lineOf(&rec), show, false)
+				line := lineOf(&rec)
+				if err := line.judge(ctx, recs); err != nil {
+					return err
+				}
+				return printReport(cmd.OutOrStdout(), asJSON, line, func(w io.Writer) error { return printRecord(w, &rec) }, false)
 			})
 		},
 	}
@@ -207,7 +212,7 @@ func printLater(l labels, rec *semel.Record) {
 	}
 	for i := range rec.Outbox {
 		m := &rec.Outbox[i]
-		l.line("message", "%s: %s to %s is %s%s%s", m.ID, printable(m.Name), printable(m.Destination), m.State, triesOf(m), because(m.Failure))
+		l.line("message", "%s: %s to %s is %s%s%s", m.ID, printable(m.Name), printable(m.Destination), m.State, verdict.Tried(m), because(m.Failure))
 	}
 	if c := rec.Compensation; c != nil {
 		l.line("compensation", "%s since %s: %s", c.State, when(max(c.StartedAt, c.SettledAt)), printable(c.Reason))

@@ -76,6 +76,8 @@ func whyOf(rec *semel.Record) string {
 	switch {
 	case rec.Held:
 		return rec.HeldReason
+	case rec.Settled != nil && rec.Disposition == semel.DispositionAbandoned:
+		return "released" + saidBy(rec.Settled)
 	case rec.Settled != nil:
 		return "settled" + saidBy(rec.Settled)
 	case rec.Failure != nil:

@@ -41,12 +41,12 @@ the recorded answer, and which other calls of its operation had the same payload
 another key. Those ran too: a client that makes a new key for a retry is charged twice.
 
 Name the call ` + recordNames + valueToo + `.
-If several calls have the name, you see each of them. Services count duplicates over
-all nodes; the counts are some seconds late.
+If several calls have the name, one sentence counts them all, and you see each of them.
+Services count duplicates over all nodes; the counts are some seconds late.
 
 The JSON is a list with record, found_by, same_payload (a list of records, at most
-` + fmt.Sprint(maxNamesakes) + `) and same_payload_more. A record has the members that 'semel records get' prints; the
-first also has decisions.
+` + fmt.Sprint(maxNamesakes) + `) and same_payload_more. The first record has the members that 'semel records get'
+prints, the others lack decisions and verdict.
 
 ` + recordsLong,
 		Example: `  semel why order-1
@@ -82,7 +82,7 @@ func (from *recordsFrom) tell(ctx context.Context, cmd *cobra.Command, recs clie
 		return printJSON(out, stories)
 	}
 	if len(all.Found) > 1 {
-		fmt.Fprintf(out, "%s\n", printable(lookup.Verdict(text, all.Found, !all.Complete)))
+		fmt.Fprintf(out, "%s\n", printable(together(text, stories, len(stories) < len(all.Found) || !all.Complete)))
 	}
 	for i := range stories {
 		if len(all.Found) > 1 {
@@ -98,18 +98,38 @@ func (from *recordsFrom) tell(ctx context.Context, cmd *cobra.Command, recs clie
 	return nil
 }
 
-// decisionCounter counts the decisions on a call's deliveries.
-type decisionCounter interface {
-	Decisions(ctx context.Context, id semel.ID) (map[semel.Decision]int, error)
+// together is the sentence about several calls of a name.
+func together(name string, stories []story, more bool) string {
+	calls := make([]verdict.Facts, 0, len(stories))
+	for i := range slices.Backward(stories) {
+		rec := &stories[i].Record
+		calls = append(calls, verdict.Facts{Record: rec.of, Now: store.InstantOf(time.Now()), Said: rec.Verdict, Payload: rec.of.Payload})
+	}
+	return verdict.Together(name, calls, more)
+}
+
+// judge adds what a service or a store says about the record: its deliveries, and the verdict.
+func (line *recordLine) judge(ctx context.Context, recs client.Records) error {
+	if service, ok := recs.(interface {
+		Shown(ctx context.Context, id semel.ID) (wire.Record, error)
+	}); ok {
+		v, err := service.Shown(ctx, line.of.ID)
+		if err != nil && !errors.Is(err, semel.ErrNotFound) { // it may have been purged meanwhile
+			return err
+		}
+		line.Decisions, line.Verdict = v.Decisions, v.Verdict
+	}
+	if line.Verdict == nil { // an older service, or one whose store gives no time
+		line.Verdict = new(verdictOf(line.of))
+	}
+	return nil
 }
 
 func storyOf(ctx context.Context, recs client.Records, found *lookup.Found) (s story, err error) {
 	rec := &found.Record
 	s = story{Record: lineOf(rec), FoundBy: found.By, SamePayload: []recordLine{}}
-	if counter, ok := recs.(decisionCounter); ok {
-		if s.Record.Decisions, err = counter.Decisions(ctx, rec.ID); err != nil && !errors.Is(err, semel.ErrNotFound) { // it may have been purged meanwhile
-			return s, err
-		}
+	if err := s.Record.judge(ctx, recs); err != nil {
+		return s, err
 	}
 	if rec.Fingerprint.IsZero() {
 		return s, nil
@@ -128,7 +148,7 @@ func storyOf(ctx context.Context, recs client.Records, found *lookup.Found) (s s
 func (s *story) print(out io.Writer, src *recordSource) error {
 	rec := s.Record.of
 	id := &rec.ID
-	fmt.Fprintf(out, "%s, key %s, of %s in the tenant %s: %s\n\n", printable(id.Operation), printable(id.Key), short(rec.Principal, shortPrincipal), printable(id.Tenant), standing(rec))
+	fmt.Fprintf(out, "%s, key %s, of %s in the tenant %s: %s\n\n", printable(id.Operation), printable(id.Key), short(rec.Principal, shortPrincipal), printable(id.Tenant), printable(s.Record.Verdict.Says))
 	w := newTable(out)
 	for _, at := range timeline(rec) {
 		fmt.Fprintf(w, "  %s\t%s\n", when(at.at), at.what)
@@ -163,22 +183,23 @@ func (s *story) printNext(out io.Writer, src *recordSource) {
 	where := src.flags() + " " + rec.ID.Encode()
 	var lines [][2]string
 	add := func(why, command string) { lines = append(lines, [2]string{why, command}) }
-	switch {
-	case rec.Held:
-		if effect, open := openEffect(rec); open {
+	for _, advice := range s.Record.Verdict.Advice {
+		switch advice {
+		case verdict.SettleEffects:
+			effect, _ := openEffect(rec)
 			add("ask the provider about "+printable(effect)+", and record the answer", "semel records settle"+where+" --effect "+shellWord(effect+"=confirmed:JSON")+" --reason WHY   # or "+shellWord(effect+"=refuted"))
-			break
-		}
-		add("find out what happened, and record it", "semel records settle"+where+" --outcome completed|rejected|failed|aborted --reason WHY")
-		add("or let it run again, which may repeat its work", "semel records release"+where+" --reason WHY")
-	case rec.State == semel.Processing:
-		add("see how it stands later", "semel why"+where)
-	case rec.State.Terminal() && rec.Disposition != semel.DispositionAborted: // the next delivery of an aborted one runs
-		add("if it must run again before "+when(rec.ExpiresAt), "semel records purge"+where+" --reason WHY")
-	}
-	for i := range rec.Outbox {
-		if m := &rec.Outbox[i]; m.State == store.MessageParked {
-			add("send message "+printable(m.Name)+" again", "semel messages replay"+src.flags()+" "+m.ID+" --reason WHY")
+		case verdict.Settle:
+			add("find out what happened, and record it", "semel records settle"+where+" --outcome completed|rejected|failed|aborted --reason WHY")
+		case verdict.Release:
+			add("or let it run again, which may repeat its work", "semel records release"+where+" --reason WHY")
+		case verdict.Wait:
+			add("see how it stands later", "semel why"+where)
+		case verdict.ReplayMessage:
+			for i := range rec.Outbox {
+				if m := &rec.Outbox[i]; m.State == store.MessageParked {
+					add("send message "+printable(m.Name)+" again", "semel messages replay"+src.flags()+" "+m.ID+" --reason WHY")
+				}
+			}
 		}
 	}
 	if s.More {
@@ -207,54 +228,44 @@ func (s *story) printSame(out io.Writer) error {
 	case s.Record.of.Fingerprint.IsZero():
 		text = "Payloads of this operation aren't compared, so others with the same one can't be found."
 	case len(s.SamePayload) == 0:
-		text = "No other call of this operation had the same payload."
+		text = "No other call of this operation and tenant that is still kept has its fingerprint."
 	}
 	w := newTable(out)
 	fmt.Fprintln(w, "\n"+text)
 	for i := range s.SamePayload {
 		other := s.SamePayload[i].of
-		fmt.Fprintf(w, "  %s\tkey %s\t%s\tof %s\n", when(other.CreatedAt), printable(other.ID.Key), standing(other), short(other.Principal, shortPrincipal))
-	}
-	if s.More {
-		fmt.Fprintln(w, "  and more")
+		fmt.Fprintf(w, "  %s\tkey %s\t%s\tof %s\n", when(other.CreatedAt), printable(other.ID.Key), verdictOf(other).State.Words(), short(other.Principal, shortPrincipal))
 	}
 	return w.Flush()
 }
 
-// standing describes the state of a call.
-func standing(rec *semel.Record) string {
-	return printable(verdict.Of(&verdict.Facts{Record: rec, Now: store.InstantOf(time.Now())}).Says)
-}
-
-// silent reports whether the holder of a processing record has let its lease end.
-func silent(rec *semel.Record) bool {
-	return !rec.Held && rec.LeaseUntil != 0 && rec.LeaseUntil.Time().Before(time.Now())
+// verdictOf is the verdict on a call from its record alone.
+func verdictOf(rec *semel.Record) verdict.Verdict {
+	return verdict.Of(&verdict.Facts{Record: rec, Now: store.InstantOf(time.Now())})
 }
 
 // saidBy names who settled something, and why.
-func saidBy(s *store.Settled) string {
-	if s == nil {
+func saidBy(s *store.Settled) string { return shown(verdict.SettledBy(s)) }
+
+func because(f *store.Failure) string { return shown(verdict.Because(f)) }
+
+// shown is printable, but nothing of nothing.
+func shown(text string) string {
+	if text == "" {
 		return ""
 	}
-	text := " by " + printable(cmp.Or(s.Who, "an unnamed "+s.By))
-	if s.By == store.ByReconciler {
-		text = " by the reconciler"
-		if s.Who != "" {
-			text += ", which asked " + printable(s.Who)
-		}
-	}
-	if s.Reason != "" {
-		text += ": " + printable(s.Reason)
-	}
-	return text
+	return printable(text)
 }
 
 // ended says how an attempt ended, and who settled it.
 func ended(d store.Disposition, s *store.Settled, f *store.Failure) string {
-	if s != nil {
-		return fmt.Sprintf("was settled as %s%s", d, saidBy(s))
+	switch {
+	case s == nil:
+		return "ended: " + d.String() + because(f)
+	case d == semel.DispositionAbandoned:
+		return "was released" + saidBy(s)
 	}
-	return fmt.Sprintf("ended: %s%s", d, because(f))
+	return "was settled as " + d.String() + saidBy(s)
 }
 
 // counted lists the decisions on a call's deliveries.
@@ -270,17 +281,6 @@ func counted(decisions map[semel.Decision]int) string {
 type moment struct {
 	at   store.Instant
 	what string
-}
-
-// triesOf says how often delivering a message failed, if it did.
-func triesOf(m *semel.Message) string {
-	switch m.Tries {
-	case 0:
-		return ""
-	case 1:
-		return " after one failed try"
-	}
-	return fmt.Sprintf(" after %d failed tries", m.Tries)
 }
 
 // timeline lists the moments that a record has, oldest first.
@@ -308,13 +308,13 @@ func timeline(rec *semel.Record) []moment {
 	add(rec.EndedAt, "attempt %d %s", rec.Attempt, ended(rec.Disposition, rec.Settled, rec.Failure))
 	for i := range rec.Outbox {
 		m := &rec.Outbox[i]
-		add(m.CreatedAt, "message %s to %s: %s%s%s", printable(m.Name), printable(m.Destination), m.State, triesOf(m), because(m.Failure))
+		add(m.CreatedAt, "message %s to %s: %s%s%s", printable(m.Name), printable(m.Destination), m.State, verdict.Tried(m), because(m.Failure))
 	}
 	if c := rec.Compensation; c != nil {
 		add(max(c.StartedAt, c.SettledAt), "compensation %s: %s", c.State, printable(c.Reason))
 	}
 	if rec.State == semel.Processing && !rec.Held {
-		if silent(rec) {
+		if verdictOf(rec).State == verdict.Silent {
 			add(rec.LeaseUntil, "its lease ended, and its holder was silent")
 		} else {
 			add(rec.LeaseUntil, "until then its holder may be silent")
@@ -323,11 +323,4 @@ func timeline(rec *semel.Record) []moment {
 	add(rec.ExpiresAt, "until then the outcome is kept")
 	slices.SortStableFunc(all, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
 	return all
-}
-
-func because(f *store.Failure) string {
-	if f == nil {
-		return ""
-	}
-	return ": " + printable(strings.Trim(f.Code+": "+f.Message, ": "))
 }
