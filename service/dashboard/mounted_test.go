@@ -94,7 +94,7 @@ func TestUndo(t *testing.T) {
 	tb.accessible(axe(t), "undo")
 	tb.click("dialog button", "Undo")
 	tb.wait("!document.querySelector('dialog')")
-	tb.shows("It was executed, and undone later")
+	tb.shows("Executed once, and undone later")
 	tb.shows("Compensation by orders.cancel: done")
 	tb.shows("the customer changed their mind")
 	if p.cancelled != 1 {

@@ -24,9 +24,9 @@ func TestScreens(t *testing.T) {
 		for _, screen := range []struct{ name, hash, shows string }{
 			{"overview", "#/overview", "Duplicates stopped"},
 			{"records", "#/records", "lost-4712"},
-			{"record", "#/find/slow-order-2000", "It was executed once"},
-			{"record-attempts", "#/find/flaky-77", "after 2 that did not complete"},
-			{"record-held", "#/find/lost-4711", "Nobody knows whether it was done"},
+			{"record", "#/find/slow-order-2000", "Executed once"},
+			{"record-attempts", "#/find/flaky-77", "Executed by attempt 3"},
+			{"record-held", "#/find/lost-4711", "nobody knows whether its work was done"},
 			{"record-effects", "#/find/invoice-9", "charge card"},
 			{"record-conflict", "#/find/order-1003", "conflict"},
 			{"held", "#/held", "lost-4712"},

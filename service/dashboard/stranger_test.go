@@ -64,8 +64,8 @@ func TestStranger(t *testing.T) {
 			h.click("#find", "")
 			h.types("order-1000")
 			h.enter()
-			h.shows("It was executed once") // under this key,
-			h.shows("order-1000-again")     // and under another
+			h.shows("Executed once")    // under this key,
+			h.shows("order-1000-again") // and under another
 		}},
 		{"was the order 9911 charged twice? Its number is no key", func(h *hand) {
 			h.click("#find", "")

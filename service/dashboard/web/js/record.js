@@ -51,21 +51,16 @@ export function RecordScreen({ id }) {
 		${action && html`<${ActionDialog} name=${action} rec=${data} close=${() => setAction('')} done=${reload} />`}`;
 }
 
-/** The answer to "what happened?" in one sentence, and what to do. */
+/** What the service says about the call, and what the deliveries after the first add to it. */
 function verdict(rec, counts) {
-	const runs = rec.attempts.length;
 	const again = counts.reduce((n, [, c]) => n + c, 0);
-	const duplicates = again === 0 ? 'No duplicate is known.' : again === 1 ? 'One more delivery came.' : `${again} more deliveries came.`;
-	switch (stateOf(rec)) {
-	case 'held': return { text: `Nobody knows whether it was done${rec.held_reason ? ': ' + rec.held_reason : ''}.`, next: 'Look at the provider, then settle it with what you saw. Until then nobody runs it, and duplicates are refused.' };
-	case 'completed': return { text: `It was executed ${runs === 1 ? 'once' : `by attempt ${rec.attempt}, after ${runs - 1} that did not complete`}. ${duplicates}` };
-	case 'processing': return { text: `Attempt ${rec.attempt} is executing it. ${duplicates}` };
-	case 'rejected': return { text: `It was refused for good, and duplicates get the same refusal. ${duplicates}` };
-	case 'compensated': return { text: `It was executed, and undone later. ${duplicates}` };
-	case 'aborted': return { text: `Nothing happened: the next delivery runs. ${duplicates}` };
-	default: return { text: `It ${state(stateOf(rec)).says}. ${duplicates}`, next: 'What the next delivery gets is up to the policy of the operation.' };
-	}
+	const more = again === 0 ? 'No duplicate is known.' : again === 1 ? 'One more delivery came.' : `${again} more deliveries came.`;
+	const says = rec.verdict?.says || 'The service could not say how it stands'; // its store gave no time
+	const next = rec.held ? ' Look at the provider, then settle it with what you saw. Until then nobody runs it, and duplicates are refused.' : '';
+	return { tone: tones[rec.verdict?.state] || state(stateOf(rec)).tone, text: says[0].toUpperCase() + says.slice(1) + '.', next: more + next };
 }
+/** Where the verdict is more than the state: an event that was accepted isn't done, and nobody knows of what was released. */
+const tones = { released: 'orange', queued: 'blue', parked: 'amber', discarded: 'red', silent: 'amber', undoing: 'violet', undone: 'violet', undo_failed: 'red' };
 
 function Record({ rec, reload, act }) {
 	const all = events.value;
@@ -82,7 +77,7 @@ function Record({ rec, reload, act }) {
 		<${Head} title=${html`<span class="title-key">${rec.idempotency_key}</span> <${Copy} text=${rec.idempotency_key} label="the key" /> <${StateBadge} rec=${rec} />`}>
 			${can.map((name) => html`<button type="button" class=${name === 'settle' ? 'primary' : actions[name].danger ? 'danger ghost' : ''} onClick=${() => act(name)}>${actions[name].title}</button>`)}
 		<//>
-		<p class=${'verdict ' + state(stateOf(rec)).tone}>${v.text}${v.next && html` <span>${v.next}</span>`}
+		<p class=${'verdict ' + v.tone}>${v.text} <span>${v.next}</span>
 			${twin && html` <span>The same payload came under another key, as a call of its own: <a class="key" href=${href('record', twin.id)}>${twin.idempotency_key}</a>${twins.others.length > 1 && ', and others'}.</span>`}</p>
 		${rec.held && mayChange() && html`<${AskNow} rec=${rec} />`}
 		<${Timeline} rec=${rec} deliveries=${deliveries} title=${`${rec.idempotency_key} · ${v.text}`} />
@@ -137,9 +132,9 @@ function Deliveries({ rec, counts: rows, seen }) {
 	const again = rows.reduce((n, [, c]) => n + c, 0);
 	const total = again + rec.attempt;
 	return html`<section class="card"><h2>Deliveries</h2>
-		<div class="split-bar" role="img" aria-label=${`${rec.attempt} executed, ${rows.map(([d, c]) => c + ' ' + d).join(', ')}`}>
+		<div class="split-bar" role="img" aria-label=${`${rec.attempt} begun, ${rows.map(([d, c]) => c + ' ' + d).join(', ')}`}>
 			<span class="blue" style=${{ flexGrow: rec.attempt }}></span>${rows.map(([d, c]) => html`<${Segment} d=${d} n=${c} />`)}</div>
-		<p class="chips"><span><b class="num">${rec.attempt}</b> <${DecisionBadge} d="execute" /></span>${rows.map(([d, c]) => html`<span><b class="num">${c}</b> <${DecisionBadge} d=${d} /></span>`)}<span class="faint">of ${total}</span></p>
+		<p class="chips"><span><b class="num">${rec.attempt}</b> <${Badge} tone="blue">begun<//></span>${rows.map(([d, c]) => html`<span><b class="num">${c}</b> <${DecisionBadge} d=${d} /></span>`)}<span class="faint">of ${total}</span></p>
 		${again > drawn && html`<p class="faint">The timeline has ${drawn} of the ${again} repeated deliveries: times of single deliveries are known to the node that answered them, for a while, and to the evidence log if the operation says <code>evidence: decisions</code>${stream.value === 'absent' ? '; this installation has no live events' : ''}.</p>`}
 	</section>`;
 }
@@ -211,6 +206,6 @@ function useTwins(rec) {
 function SamePayload({ rec, of: { others, error } }) {
 	if (!rec.payload_hash) return html`<section class="card"><h2>Same payload</h2><p class="faint">Payloads of this operation are not compared.</p></section>`;
 	return html`<section class=${'card' + (others?.length ? ' warn' : '')}><h2>Same payload under another key</h2>
-		${error ? html`<${Failed} error=${error} />` : !others ? html`<${Loading} />` : !others.length ? html`<p class="faint">No other call had this payload.</p>` : html`<p>Each of these was a call of its own. A client that makes a new key for a retry is charged twice.</p>
+		${error ? html`<${Failed} error=${error} />` : !others ? html`<${Loading} />` : !others.length ? html`<p class="faint">No other call of this operation and tenant that is still kept has its fingerprint.</p>` : html`<p>Each of these was a call of its own. A client that makes a new key for a retry is charged twice.</p>
 		<ul class="cards">${others.slice(0, 10).map((r) => html`<li><a href=${href('record', r.id)}><b>${r.idempotency_key}</b> <${StateBadge} rec=${r} /> <small><${Time} at=${r.created_at} /></small></a></li>`)}</ul>`}</section>`;
 }
