@@ -1,6 +1,8 @@
 package extract
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/selector"
 	"github.com/semelhq/semel/store"
 )
@@ -102,8 +103,11 @@ func (n *Names) Of(own store.Attributes, kind string, header http.Header, item [
 	}
 	in := selector.Input{Header: header}
 	if n.inBody && len(list) > 0 {
-		if doc, err := canon.Canonicalize(item, canon.Exact); err == nil {
-			in.JSON = doc
+		// The door has read the item as strictly as it must. A canonical copy would take several
+		// times the memory.
+		compact := bytes.NewBuffer(make([]byte, 0, len(item)))
+		if json.Compact(compact, item) == nil {
+			in.JSON, in.Compact = compact.Bytes(), true
 		} else {
 			in.Form = item
 		}

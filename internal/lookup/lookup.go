@@ -36,6 +36,9 @@ type Finder struct {
 	// without one. Nil: the search ends with the records.
 	Log       *evidence.Log
 	LogTenant string
+	// Facts finds out what the verdict is about, for records in their order; nil or no facts: the
+	// verdict is about the records alone.
+	Facts func([]store.Record) []verdict.Facts
 }
 
 // Found is a call, with all of its names that the text is.
@@ -336,20 +339,29 @@ func (s *search) finish(continued bool) *Answer {
 	slices.SortStableFunc(a.Found, func(x, y Found) int { return cmp.Compare(y.Record.CreatedAt, x.Record.CreatedAt) })
 	switch {
 	case len(a.Found) > 0:
-		a.Verdict = Verdict(s.text, a.Found, continued || !a.Complete)
+		a.Verdict = s.verdict(continued || !a.Complete)
 	case len(a.Gone) > 0:
 		a.Verdict = s.text + ": its record is gone, and the evidence log has its history"
 	case a.Complete && !continued:
-		a.Verdict = Verdict(s.text, nil, false)
+		a.Verdict = s.verdict(false)
 	}
 	return a
 }
 
-// Verdict answers in one sentence for all calls that a text names, the newest first.
-func Verdict(text string, found []Found, more bool) string {
-	calls, now := make([]verdict.Facts, 0, len(found)), store.InstantOf(time.Now())
-	for i := range slices.Backward(found) {
-		calls = append(calls, verdict.Facts{Record: &found[i].Record, Now: now})
+// verdict answers in one sentence for all calls that were found.
+func (s *search) verdict(more bool) string {
+	var records []store.Record
+	for i := range slices.Backward(s.answer.Found) {
+		records = append(records, s.answer.Found[i].Record)
 	}
-	return verdict.Together(text, calls, more)
+	var calls []verdict.Facts
+	if s.Facts != nil {
+		calls = s.Facts(records)
+	}
+	if calls == nil {
+		for i := range records {
+			calls = append(calls, verdict.Facts{Record: &records[i], Now: store.InstantOf(time.Now())})
+		}
+	}
+	return verdict.Together(s.text, calls, more)
 }

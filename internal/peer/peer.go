@@ -206,7 +206,7 @@ func Token(token, file string) (string, error) {
 			return "", fmt.Errorf("token file: %w", err)
 		}
 		if token = strings.TrimSpace(string(text)); token == "" {
-			return "", errors.New("the token file is empty")
+			return "", errors.New("the token file is empty: write the token into it")
 		}
 	}
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {

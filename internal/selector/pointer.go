@@ -74,14 +74,15 @@ type span struct {
 	element          bool
 }
 
-// find follows the pointer in canonical JSON, which has no white space and no name twice.
-func (p Pointer) find(doc []byte) (s span, ok bool) {
+// find follows the pointer in canonical JSON, which has no white space and no name twice. In JSON
+// that is only compact, a name that stands twice leads nowhere.
+func (p Pointer) find(doc []byte, canonical bool) (s span, ok bool) {
 	s.to = len(doc)
 	for _, t := range p.tokens {
 		switch doc[s.from] {
 		case '{':
 			s.element = false
-			ok = t.member(doc, &s)
+			ok = t.member(doc, &s, canonical)
 		case '[':
 			s.element = true
 			ok = t.index >= 0 && t.item(doc, &s)
@@ -96,19 +97,24 @@ func (p Pointer) find(doc []byte) (s span, ok bool) {
 }
 
 // member moves to the member with the token's name.
-func (t *token) member(doc []byte, s *span) bool {
+func (t *token) member(doc []byte, s *span, canonical bool) (found bool) {
 	for at := s.from + 1; doc[at] != '}'; {
 		name := skip(doc, at)
 		end := skip(doc, name+1)
 		if bytes.Equal(doc[at:name], t.name) {
+			if found {
+				return false
+			}
 			s.member, s.from, s.to = at, name+1, end
-			return true
+			if found = true; canonical {
+				return true
+			}
 		}
 		if at = end; doc[at] == ',' {
 			at++
 		}
 	}
-	return false
+	return found
 }
 
 // item moves to the element with the token's index.
@@ -159,7 +165,7 @@ func skip(doc []byte, at int) int {
 // cut returns the document, which it changes, without the member that the pointer leads
 // to. In place of an element it leaves null, so that the others keep their places.
 func (p Pointer) cut(doc []byte) []byte {
-	s, ok := p.find(doc)
+	s, ok := p.find(doc, true)
 	switch {
 	case !ok:
 		return doc
@@ -176,7 +182,7 @@ func (p Pointer) cut(doc []byte) []byte {
 // replace returns the document, which it changes, with a text in place of the value that the
 // pointer leads to.
 func (p Pointer) replace(doc []byte, text string) []byte {
-	s, ok := p.find(doc)
+	s, ok := p.find(doc, true)
 	if !ok {
 		return doc
 	}

@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/keytemplate"
 )
 
@@ -108,6 +109,9 @@ type Input struct {
 	Query  string // without the question mark
 	Form   []byte // the body, if it is a form
 	JSON   []byte // the body in canonical form, if it is JSON; never changed
+	// Compact says that JSON is compact, and not canonical. Names with an escape that canonical form
+	// lacks aren't found in it, nor are names that stand twice.
+	Compact bool
 }
 
 // Errors of [Selector.Find]. They say nothing of the value.
@@ -138,11 +142,17 @@ func (s Selector) Find(in *Input) (value string, found bool, err error) {
 		if in.JSON == nil {
 			return "", false, nil
 		}
-		at, ok := s.pointer.find(in.JSON)
+		at, ok := s.pointer.find(in.JSON, !in.Compact)
 		if !ok || bytes.Equal(in.JSON[at.from:at.to], []byte("null")) {
 			return "", false, nil
 		}
-		value, err = s.textOf(in.JSON[at.from:at.to])
+		text := in.JSON[at.from:at.to]
+		if in.Compact && text[0] != '{' && text[0] != '[' {
+			if text, err = canon.Canonicalize(text, canon.Exact); err != nil {
+				return "", false, ErrForm
+			}
+		}
+		value, err = s.textOf(text)
 	}
 	return value, value != "" && err == nil, err
 }
@@ -183,7 +193,7 @@ func (s Selector) Texts(in *Input) []string {
 	}
 	text, found, err := s.Find(in)
 	if errors.Is(err, ErrKind) {
-		at, _ := s.pointer.find(in.JSON)
+		at, _ := s.pointer.find(in.JSON, !in.Compact)
 		text = string(in.JSON[at.from:at.to])
 		found = text == "true" || text == "false"
 	}

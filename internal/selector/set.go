@@ -66,7 +66,7 @@ func (s *Set) Append(b, doc []byte) []byte {
 	}
 	for _, p := range s.only {
 		var value []byte // no value is empty
-		if at, ok := p.find(doc); ok {
+		if at, ok := p.find(doc, true); ok {
 			value = doc[at.from:at.to]
 		}
 		b = canon.Frame(b, value)

@@ -250,6 +250,9 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 		}
 		w.send("operator", "POST", "/v1/records/"+x.str("record.id")+"/"+key, body).want(200)
 	}
+	asked := w.begin("operator", "asked", "k")
+	w.on(asked, "operator", "hold", `{"reason":"r"}`).want(200)
+	w.send("operator", "POST", "/v1/records/"+asked.str("record.id")+"/reconcile", `{}`).want(200)
 	undone := w.begin("operator", "refundable", "k")
 	sent := w.on(undone, "operator", "complete", `{"messages":[{"name":"a","destination":"d"},{"name":"b","destination":"d"}]}`).want(200)
 	path = "/v1/records/" + undone.str("record.id")
@@ -261,6 +264,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 	}
 	w.send("operator", "GET", "/v1/operations", "").want(200)
 	w.send("operator", "GET", "/v1/operations/rare", "").want(200)
+	w.send("operator", "GET", "/v1/operations/rare/choices", "").want(200)
 	w.send("operator", "POST", "/v1/batch", `{"items":[{"begin":{"operation":"charge","key":"k"}}]}`).want(200)
 	w.send("root", "GET", "/v1/figures", "").want(200)
 	w.send("root", "GET", "/v1/evidence/entries?name=req-0", "").want(200)
@@ -281,7 +285,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	if n := len(c.operations()); n != 31 {
+	if n := len(c.operations()); n != 33 {
 		t.Errorf("%d endpoints", n)
 	}
 }

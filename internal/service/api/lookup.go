@@ -3,6 +3,7 @@ package api
 import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/lookup"
+	"github.com/semelhq/semel/internal/verdict"
 	"github.com/semelhq/semel/internal/wire"
 )
 
@@ -19,7 +20,8 @@ func (b *builder) lookup() {
 }
 
 func lookUp(x *exchange, in *lookupInput) (*reply[wire.Lookup], error) {
-	f := lookup.Finder{Records: x.api.engine, Tenant: x.tenant(), Log: x.api.opts.Evidence}
+	f := lookup.Finder{Records: x.api.engine, Tenant: x.tenant(), Log: x.api.opts.Evidence,
+		Facts: func(records []semel.Record) []verdict.Facts { return x.facts(records, true) }}
 	if x.api.opts.Attributes != nil {
 		f.Attributes = x.api.opts.Attributes()
 	}

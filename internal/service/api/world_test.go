@@ -165,6 +165,9 @@ var testOperations = []semel.Operation{
 	{Name: "refundable", Compensation: "refund", Compensate: func(context.Context, semel.Execution, semel.Record) (semel.Result, error) {
 		return semel.Result{Data: []byte(`"undone"`)}, nil
 	}},
+	{Name: "asked", Reconcile: func(context.Context, semel.Record) (semel.Settlement, error) {
+		return semel.Settlement{}, errors.New("nobody knows")
+	}},
 	{Name: "look", Class: semel.ReadOnly},
 	{Name: "late", RefuseLate: true},
 	{Name: "rare", PerRecord: semel.Rate{PerSecond: 0.001, Burst: 1}},

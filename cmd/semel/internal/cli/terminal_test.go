@@ -147,6 +147,9 @@ func TestTerminalPage(t *testing.T) {
 			}
 			var lines []string
 			for line := range strings.Lines(string(got)) {
+				if strings.HasPrefix(line, "! disk: filling up") { // that of the machine which runs the tests
+					continue
+				}
 				lines = append(lines, strings.TrimRight(line, " \n"))
 			}
 			pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(want)), `\.\.\.`, "(?s:.*)")
