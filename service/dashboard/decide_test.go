@@ -88,7 +88,7 @@ func TestAskNow(t *testing.T) {
 	}
 	w.send("/charges", "lost-2", `{"amount":1}`)
 	tb.visit("#/find/lost-2")
-	tb.shows("Nobody knows whether it was done")
+	tb.shows("nobody knows whether its work was done")
 	if strings.Contains(tb.text(), "Ask the reconciler") {
 		t.Error("a reconciler is offered that isn't there")
 	}
@@ -154,7 +154,7 @@ func TestShare(t *testing.T) {
 	for _, theme := range []string{"light", "dark"} {
 		tb.theme(theme)
 		tb.visit("#/find/slow-order-1")
-		tb.shows("It was executed once")
+		tb.shows("executed once")
 		eval[bool](tb, "(URL.createObjectURL = (blob) => { blob.arrayBuffer().then((b) => { globalThis.saved = btoa(Array.from(new Uint8Array(b), (c) => String.fromCharCode(c)).join('')); }); return 'data:,'; }, Object.defineProperty(navigator, 'clipboard', { configurable: true, value: { writeText: async (text) => { globalThis.copied = text; } } }), true)")
 		tb.click("button", "Copy link")
 		tb.wait("globalThis.copied === location.href")

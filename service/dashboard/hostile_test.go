@@ -42,7 +42,7 @@ func TestHeldForStrangers(t *testing.T) {
 		}
 	}
 	tb := open(t, w.page())
-	tb.wait("[...document.querySelectorAll('.tile')].some((e) => /Held/.test(e.innerText) && /waits for somebody to settle it/.test(e.innerText))")
+	tb.wait("[...document.querySelectorAll('.tile')].some((e) => /Held/.test(e.innerText) && /waits for somebody to decide/.test(e.innerText))")
 	tb.visit("#/held")
 	tb.shows("Held for callers whom nobody verified")
 	got := eval[[]bool](tb, `[...document.querySelectorAll('section.card')].slice(0, 2).map((s) => [s.innerText.includes('waits-for-you'), s.innerText.includes('of-a-stranger')]).flat()`)

@@ -115,8 +115,8 @@ func TestFiguresOfAProgram(t *testing.T) {
 		events, figures bool
 		shows, lacks    string
 	}{
-		{"figures", true, true, "over all nodes", "of this node's last"},
-		{"events", true, false, "These figures are of this node's last", "over all nodes"},
+		{"figures", true, true, "with a key, over all nodes", "These are the last"},
+		{"events", true, false, "These are the last", "with a key, over all nodes"},
 		{"neither", false, false, "This program gives its dashboard no figures", "No delivery yet"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

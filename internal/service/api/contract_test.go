@@ -250,7 +250,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 		}
 		w.send("operator", "POST", "/v1/records/"+x.str("record.id")+"/"+key, body).want(200)
 	}
-	asked := w.begin("operator", "asked", "k")
+	asked := w.begin("operator", "reconciled", "k")
 	w.on(asked, "operator", "hold", `{"reason":"r"}`).want(200)
 	w.send("operator", "POST", "/v1/records/"+asked.str("record.id")+"/reconcile", `{}`).want(200)
 	undone := w.begin("operator", "refundable", "k")

@@ -165,7 +165,7 @@ var testOperations = []semel.Operation{
 	{Name: "refundable", Compensation: "refund", Compensate: func(context.Context, semel.Execution, semel.Record) (semel.Result, error) {
 		return semel.Result{Data: []byte(`"undone"`)}, nil
 	}},
-	{Name: "asked", Reconcile: func(context.Context, semel.Record) (semel.Settlement, error) {
+	{Name: "reconciled", Reconcile: func(context.Context, semel.Record) (semel.Settlement, error) {
 		return semel.Settlement{}, errors.New("nobody knows")
 	}},
 	{Name: "look", Class: semel.ReadOnly},
