@@ -97,6 +97,9 @@ func TestUsage(t *testing.T) {
 		{"so is a wrong subcommand", []string{"key", "lnt"}, "semel: unknown command \"lnt\" for \"semel key\", did you mean lint?\nRun 'semel key --help' for usage.\n"},
 		{"one that resembles nothing is answered with all", []string{"key", "xyzzy"}, "semel: unknown command \"xyzzy\" for \"semel key\"; there are derive, lint\nRun 'semel key --help' for usage.\n"},
 		{"a wrong flag is answered with a near one", []string{"version", "--jsno"}, "semel: unknown flag: --jsno, did you mean --json?\nRun 'semel version --help' for usage.\n"},
+		{"help on a wrong command is answered like the command", []string{"help", "dmeo"}, "semel: unknown command \"dmeo\" for \"semel\", did you mean demo?\nRun 'semel --help' for usage.\n"},
+		{"so is help on a wrong subcommand", []string{"help", "key", "xyzzy"}, "semel: unknown command \"xyzzy\" for \"semel key\"; there are derive, lint\nRun 'semel key --help' for usage.\n"},
+		{"so is a wrong command with --help", []string{"key", "lnt", "--help"}, "semel: unknown command \"lnt\" for \"semel key\", did you mean lint?\nRun 'semel key --help' for usage.\n"},
 		{"what others have and Semel hasn't is answered with the reason", []string{"migrate", "down", "--store", "postgres://x"}, "semel: there are no migrations downwards: they would have to throw away data that an earlier program can't hold. Restore the backup from before the migration\nRun 'semel migrate --help' for usage.\n"},
 		{"a wrong subcommand counts before its flags", []string{"migrate", "satus", "--store", "postgres://x"}, "semel: unknown command \"satus\" for \"semel migrate\", did you mean status?\nRun 'semel migrate --help' for usage.\n"},
 		{"an argument where none belongs is refused", []string{"version", "now"}, "semel: unexpected argument \"now\": write semel version [flags]\nRun 'semel version --help' for usage.\n"},
@@ -109,6 +112,13 @@ func TestUsage(t *testing.T) {
 			}
 		})
 	}
+	t.Run("help shows the help of a command", func(t *testing.T) {
+		for args, want := range map[string]string{"help": "semel [command]", "help key": "semel key [command]", "help key lint": "semel key lint ", "help help": "semel help [command]", "records get nosuch --help": "semel records get "} {
+			if code, out, errs := semelWith(t, "", strings.Fields(args)...); code != ExitOK || !strings.Contains(out, want) {
+				t.Errorf("%s: exit %d, %s%s", args, code, out, errs)
+			}
+		}
+	})
 	t.Run("no command at all shows the help", func(t *testing.T) {
 		code, out, _ := semelWith(t, "")
 		if code != ExitOK || !strings.Contains(out, "Usage:") {

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,9 @@ const (
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot()
 	args = append([]string{}, args...) // nil would mean the arguments of the process
+	if len(args) > 0 && args[0] == "help" {
+		args = append(args[1:], "--help")
+	}
 	for i, arg := range args {
 		if excludes(arg) || isRPCCode(arg) {
 			args[i] = " " + arg // or it would be parsed as a flag
@@ -40,8 +44,15 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	var unknown error // about a command that there isn't, asked for help
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		if unknown = misspelt(cmd); unknown == nil {
+			help(cmd, nil)
+		}
+	})
 	cmd, err := root.ExecuteContextC(ctx)
-	switch {
+	switch err = cmp.Or(err, unknown); {
 	case err == nil:
 		return ExitOK
 	case errors.Is(err, errReported):
@@ -186,10 +197,18 @@ func oneArg(ask string) cobra.PositionalArgs {
 	}
 }
 
+// misspelt is the error of a command line that names a subcommand that isn't there.
+func misspelt(cmd *cobra.Command) error {
+	if given := cmd.Flags().Args(); cmd.HasSubCommands() && len(given) > 0 {
+		return cmd.Args(cmd, given)
+	}
+	return nil
+}
+
 // flagFault says in plain words what is wrong with a flag.
 func flagFault(cmd *cobra.Command, err error) error {
-	if given := cmd.Flags().Args(); cmd.HasSubCommands() && len(given) > 0 {
-		return cmd.Args(cmd, given) // the flag is of a subcommand, and that is misspelled
+	if err := misspelt(cmd); err != nil {
+		return err // whose flag it is
 	}
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		flag := bad.GetFlag()
