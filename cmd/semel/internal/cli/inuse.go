@@ -97,7 +97,7 @@ func inUse(err error, storeURL string, asks bool) error {
 	case asks:
 		e.text += strings.TrimSuffix(", or ask it with --url "+url, " ")
 	case url != "":
-		e.text += "; operators reach it at " + url
+		e.text += "; while it runs, 'semel doctor --url " + url + "' checks the store"
 	}
 	if alive && asks {
 		e.url = url

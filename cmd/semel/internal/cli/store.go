@@ -43,7 +43,8 @@ it, and what the strict profile would refuse. The levels, from the weakest, are
 unknown, process, cache-grade, relaxed, disk and replicated. The exit code is 1 if
 something is unsafe.
 
-A directory must exist and isn't changed. This works on a full disk, too.
+A directory must exist and isn't changed. This works on a full disk, too. While a service
+has the directory open, 'semel doctor --url' checks the store instead.
 
 The JSON has store, level, settings (name, value), unsafe and epoch, and for a
 directory free and total, the bytes of its disk.`,
