@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/netip"
 	"net/url"
@@ -195,6 +196,8 @@ func badSource(at, tokenFile string, err error) error {
 		what, err = "--url", wrong
 	} else if tokenFile == "" {
 		what = "SEMEL_TOKEN"
+	} else if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return usage("%s: %w", what, e.Err)
 	}
 	return usage("%s: %s", what, strings.TrimPrefix(strings.TrimPrefix(err.Error(), "client: "), "token file: "))
 }

@@ -45,7 +45,7 @@ func TestWhereItLooked(t *testing.T) {
 	}{
 		{[]string{"why", "x", "--token-file", token}, ExitNotFound, "semel: no call has the name x; if it is the id of an old duplicate, 'semel evidence show' knows it\n"},
 		{[]string{"messages", "show", "msg_none", "--token-file", token}, ExitNotFound, "semel: no message has the id msg_none\n"},
-		{[]string{"why", "x", "--token-file", filepath.Join(dir, "none")}, ExitUsage, "semel: --token-file " + filepath.Join(dir, "none") + ": lstat " + filepath.Join(dir, "none") + ": "},
+		{[]string{"why", "x", "--token-file", filepath.Join(dir, "none")}, ExitUsage, "semel: --token-file " + filepath.Join(dir, "none") + ": no such file or directory\nCheck the name; "},
 		{[]string{"why", "x"}, ExitCheck, "Give your token in a file with --token-file, or in the variable SEMEL_TOKEN; a context can name the file.\n"},
 	} {
 		code, _, errs := semelWith(t, "", test.args...)
