@@ -116,12 +116,12 @@ func (d *decoder) section(path string, v reflect.Value, n ast.Node) {
 func sectionHint(path string, section reflect.Type, text string, isText bool) string {
 	first := Fields(section)[0]
 	fits := isText && section.FieldByIndex(first.Index).Type.Kind() == reflect.String && (first.Enum == nil || slices.Contains(first.Enum, text))
-	if !fits {
-		return "the names here are " + strings.Join(fieldNames(section), ", ")
-	}
 	name := path[strings.LastIndexByte(path, '.')+1:] + ": "
 	if strings.HasSuffix(path, "]") {
 		name = "" // an item of a list
+	}
+	if !fits {
+		return fmt.Sprintf("write %s{%s: …}; the names here are %s", name, first.Name, strings.Join(fieldNames(section), ", "))
 	}
 	return fmt.Sprintf("write %s{%s: %s}", name, first.Name, maskSecrets(text))
 }

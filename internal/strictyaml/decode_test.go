@@ -81,7 +81,7 @@ func TestMistakes(t *testing.T) {
 a.yaml:3:8: pause: -1s is below 0s
 a.yaml:4:8: count: 11 is not between 1 and 10
 a.yaml:5:16: parts[0].size: 1 is not between 1KiB and 1MiB
-a.yaml:5:20: parts[1]: this is a single value, not names with values below it; the names here are size, short, long, cert, key, codes`},
+a.yaml:5:20: parts[1]: this is a single value, not names with values below it; write {size: …}; the names here are size, short, long, cert, key, codes`},
 		{"members are held against each other", "name: a\npart:\n  short: 2s\n  long: 1s\n  cert: c", false,
 			"a.yaml:3:10: part.short: 2s is longer than the long of 1s\na.yaml:5:9: part.cert: cert has no key; add key, the file of the key"},
 		{"and those that are given alone or together are right", "name: a\npart: {short: 2s, cert: c, key: k}", false, ""},
