@@ -242,7 +242,7 @@ func (p *parser) quoted() (value string, ok bool) {
 	start := p.at
 	literal, err := strconv.QuotedPrefix(p.text[p.at:])
 	if err != nil {
-		p.problem(start, "the quoted value doesn't end, or has an escape that Go strings don't have")
+		p.problem(start, "the quoted value doesn't end, or has an unknown escape: a quote is \\\", a backslash \\\\")
 		p.at = len(p.text)
 		return "", false
 	}
