@@ -24,9 +24,7 @@ func archiveCommand() *cobra.Command {
 }
 
 // completeDirs completes the directory of an archive.
-func completeDirs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return nil, cobra.ShellCompDirectiveFilterDirs
-}
+var completeDirs = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 
 // archiveDir is the first argument.
 func archiveDir(args []string) (string, error) {

@@ -46,15 +46,6 @@ func loadConfig(cmd *cobra.Command, file, store string) (*config.Config, *config
 	return loadSource(cmd, src)
 }
 
-// checkConfig reads a configuration and checks it as serve would.
-func checkConfig(cmd *cobra.Command, file string) (*config.Config, error) {
-	cfg, origins, err := loadConfig(cmd, file, "")
-	if err != nil {
-		return nil, err
-	}
-	return cfg, blame(service.Check(cfg), origins)
-}
-
 // blame gives the errors of a service their places in the file.
 func blame(err error, origins *config.Origins) error {
 	if errs := service.Blame(err, origins); errs != nil {
@@ -155,7 +146,10 @@ message, and file, line, column, from, path, suggestion and source where they ap
   semel config validate --json - < semel.yaml`,
 		Args: oneConfig(&file),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := checkConfig(cmd, cmp.Or(file, first(args)))
+			c, origins, err := loadConfig(cmd, cmp.Or(file, first(args)), "")
+			if err == nil {
+				err = blame(service.Check(c), origins)
+			}
 			found, text := checkedConfig{Valid: err == nil, Errors: config.Errors{}}, "valid"
 			if err == nil {
 				found.Warnings = c.Warnings()

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -79,15 +80,11 @@ The JSON has origin, file and public_keys.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), struct {
-					Origin string   `json:"origin"`
-					File   string   `json:"file"`
-					Public []string `json:"public_keys"`
-				}{keys.Origin(), out, keys.Trust().Keys()})
-			}
-			_, err = cmd.OutOrStdout().Write(keys.Trust().Text())
-			return err
+			return printOne(cmd, asJSON, struct {
+				Origin string   `json:"origin"`
+				File   string   `json:"file"`
+				Public []string `json:"public_keys"`
+			}{keys.Origin(), out, keys.Trust().Keys()}, strings.TrimSpace(string(keys.Trust().Text())))
 		},
 	}
 	cmd.Flags().StringVar(&origin, "origin", "", "`name` of the log, such as example.com/semel")

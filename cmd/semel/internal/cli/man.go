@@ -21,11 +21,8 @@ not there.`,
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true // it has the date, so builds would differ
-			for _, c := range root.Commands() {
-				if c.Name() == "completion" {
-					root.RemoveCommand(c) // four pages on shells, which say what its help says
-				}
-			}
+			shells, _, _ := root.Find([]string{"completion"})
+			root.RemoveCommand(shells) // four pages, which say what its help says
 			return doc.GenManTree(root, &doc.GenManHeader{Title: "SEMEL", Section: "1", Source: "Semel", Manual: "Semel"}, args[0])
 		},
 	}
