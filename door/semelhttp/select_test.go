@@ -97,6 +97,7 @@ func TestKeyFrom(t *testing.T) {
 		{"an empty key", "", inJSON, `{"params":{"key":""}}`, nil, 400, "none in"},
 		{"a key that is an object", "", inJSON, `{"params":{"key":{}}}`, nil, 400, "is not a string or a number"},
 		{"a key with a line break", "", inJSON, `{"params":{"key":"a\nb"}}`, nil, 400, "outside printable ASCII"},
+		{"a key with other letters", "", inJSON, `{"params":{"key":"订单-1"}}`, nil, 400, "outside printable ASCII"},
 		{"a key that is too long", "", inJSON, `{"params":{"key":"` + strings.Repeat("k", 300) + `"}}`, nil, 400, "longer than this service accepts"},
 		{"a field twice", "", inForm, "key=k&key=k", nil, 400, "is given more than once"},
 		{"a name twice", "", inJSON, `{"params":{"key":"k"},"params":{"key":"l"}}`, []string{"Idempotency-Key: k"}, 400, "has a name twice"},
@@ -134,6 +135,17 @@ func TestKeyFrom(t *testing.T) {
 			})
 		}
 	}
+	t.Run("a template takes a key with other letters", func(t *testing.T) { // as docs/service.md and the setting say
+		s := newSelecting(t, semelhttp.Route{KeyTemplate: semelhttp.KeyTemplate{Template: "{number}", Values: map[string]string{"number": "json:/params/key"}}})
+		for range 2 {
+			if status, answer := s.send("", inJSON, `{"params":{"key":"订单-1"}}`); status != 200 || s.runs != 1 {
+				t.Errorf("%d %s", status, answer)
+			}
+		}
+		if page, err := s.store.Search(t.Context(), store.Query{Key: "%E8%AE%A2%E5%8D%95-1", Limit: 2}); err != nil || len(page.Records) != 1 {
+			t.Errorf("%+v, %v", page, err)
+		}
+	})
 	t.Run("a key is one wherever it is", func(t *testing.T) {
 		s := newSelecting(t, semelhttp.Route{KeyFrom: from, Body: semelhttp.BodyRaw, FingerprintHeaders: nil})
 		s.send("", inJSON, `{"params":{"key":"k"}}`)
