@@ -14,27 +14,26 @@ import (
 
 	"github.com/semelhq/semel/commerce"
 	"github.com/semelhq/semel/door/webhook"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // demo is the agent with a gateway of its own, and prints requests to send to it.
 func demo(ctx context.Context, l net.Listener, database string, out io.Writer) error {
-	at, err := net.Listen("tcp", "127.0.0.1:0")
+	g := &toyGateway{out: out, shop: "http://" + l.Addr().String(), charged: map[string]string{}, run: fmt.Sprintf("%x", time.Now().Unix())}
+	gateway, stop, err := stage.Toy(g)
 	if err != nil {
 		return err
 	}
-	g := &toyGateway{out: out, shop: "http://" + l.Addr().String(), charged: map[string]string{}, run: fmt.Sprintf("%x", time.Now().Unix())}
-	server := &http.Server{Handler: g, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = server.Serve(at) }() // until Close
 	cart := fmt.Sprintf(`{"id":"cart-%s","user":"anna","mugs":2,"decided_at":%q}`, g.run, time.Now().UTC().Format(time.RFC3339))
-	fmt.Fprintln(out, "A gateway of its own charges, and its webhooks confirm. Send a cart, send it again, and send it in another message:")
-	for _, message := range []string{"m-1", "m-1", "m-2"} {
-		fmt.Fprintf(out, `
-  curl -sS %s/a2a -H 'A2A-Version: 1.0' -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"%s-%s","role":"ROLE_USER","parts":[{"data":%s}]}}}'
-`, g.shop, message, g.run, cart)
+	request := func(message string) stage.Request {
+		return stage.Request{URL: g.shop + "/a2a", Header: http.Header{"A2A-Version": {"1.0"}}, Body: fmt.Sprintf(
+			`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"%s-%s","role":"ROLE_USER","parts":[{"data":%s}]}}}`,
+			message, g.run, cart)}
 	}
-	fmt.Fprintln(out)
-	err = serve(ctx, l, database, "http://"+at.Addr().String())
-	err = errors.Join(err, server.Close())
+	stage.Show(out, "A gateway of its own charges, and its webhooks confirm. Send a cart, send it again, and send it in another message:",
+		request("m-1"), request("m-1"), request("m-2"))
+	err = serve(ctx, l, database, gateway)
+	err = errors.Join(err, stop())
 	g.hooks.Wait()
 	return err
 }

@@ -12,31 +12,26 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/door/ids/whatsapp"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // demo is the shop with a payment service and a phone of its own, and prints requests to send.
 func demo(ctx context.Context, l net.Listener, dir string, out io.Writer) error {
-	at, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
 	toys := &toys{out: out, shop: "http://" + l.Addr().String(), secret: "the demo's secret", order: fmt.Sprintf("R-%d", time.Now().Unix()), paid: map[string]payment{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /refunds/{order}", toys.pay)
 	mux.HandleFunc("POST /phone", toys.show)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = server.Serve(at) }() // which ends because it is closed
-	fmt.Fprintln(out, "A payment service and a phone of its own answer. Ask for a refund, deliver the same message again, and ask in another message:")
-	text := func(amount string) map[string]any {
-		return map[string]any{"type": "text", "text": map[string]string{"body": "refund " + toys.order + " " + amount}}
+	there, stop, err := stage.Toy(mux)
+	if err != nil {
+		return err
 	}
-	for _, m := range []struct{ id, amount string }{{"1", "12.50"}, {"1", "12.50"}, {"2", "12.5"}} {
-		toys.request(m.id, text(m.amount))
+	text := func(id, amount string) stage.Request {
+		return toys.request(id, map[string]any{"type": "text", "text": map[string]string{"body": "refund " + toys.order + " " + amount}})
 	}
-	fmt.Fprintln(out)
-	there := "http://" + at.Addr().String()
+	stage.Show(out, "A payment service and a phone of its own answer. Ask for a refund, deliver the same message again, and ask in another message:",
+		text("1", "12.50"), text("1", "12.50"), text("2", "12.5"))
 	s := &shop{secret: toys.secret, provider: there, phone: there + "/phone"}
-	return errors.Join(s.serve(ctx, l, dir), server.Close())
+	return errors.Join(s.serve(ctx, l, dir), stop())
 }
 
 // toys are the payment service and the customer's phone. They tell what they did.
@@ -48,8 +43,8 @@ type toys struct {
 	paid map[string]payment // by key
 }
 
-// request prints the request in which WhatsApp delivers a message.
-func (t *toys) request(id string, m map[string]any) {
+// request is the request in which WhatsApp delivers a message.
+func (t *toys) request(id string, m map[string]any) stage.Request {
 	m["from"], m["id"], m["timestamp"] = "351900000001", "wamid."+t.order+"."+id, fmt.Sprint(time.Now().Unix())
 	type object map[string]any
 	body, err := json.Marshal(object{"object": "whatsapp_business_account", "entry": []object{{"id": "880000000000001", "changes": []object{{
@@ -60,7 +55,7 @@ func (t *toys) request(id string, m map[string]any) {
 	if err != nil {
 		panic(err) // it has strings only
 	}
-	fmt.Fprintf(t.out, "\n  curl -sS -w '%%{http_code}\\n' %s -H '%s: %s' -d '%s'\n", t.shop, whatsapp.SignatureHeader, whatsapp.Sign(t.secret, body), body)
+	return stage.Request{URL: t.shop, Header: http.Header{whatsapp.SignatureHeader: {whatsapp.Sign(t.secret, body)}}, Body: string(body)}
 }
 
 // pay is the payment service. It pays once for each key.
@@ -94,9 +89,8 @@ func (t *toys) show(w http.ResponseWriter, r *http.Request) {
 	defer t.mu.Unlock()
 	fmt.Fprintf(t.out, "phone: %s\n", m.Text)
 	if m.Button != "" {
-		fmt.Fprint(t.out, "Press the button, as often as you like:\n")
-		t.request("press."+m.Button, map[string]any{"type": "interactive", "interactive": map[string]any{
+		stage.Show(t.out, "Press the button, as often as you like:", t.request("press."+m.Button, map[string]any{"type": "interactive", "interactive": map[string]any{
 			"type": "button_reply", "button_reply": map[string]string{"id": m.Button, "title": "Yes, refund " + t.order + " 12.50"},
-		}})
+		}}))
 	}
 }
