@@ -62,7 +62,7 @@ type options struct {
 	nodes, orders, copies int
 	kills, restarts       int
 	work                  time.Duration
-	json                  bool
+	json, demo            bool
 }
 
 // configuration is the configuration of a node, as JSON, which is YAML with all quotes. What a
@@ -133,11 +133,15 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	flags.IntVar(&o.restarts, "restarts", 0, "how often a node is restarted in an orderly way")
 	flags.DurationVar(&o.work, "work", 0, "how long the upstream works on an order")
 	flags.BoolVar(&o.json, "json", false, "print JSON")
+	flags.BoolVar(&o.demo, "demo", false, "only start the nodes, and print requests to send")
 	if err := flags.Parse(args); err != nil {
 		return false, err
 	}
 	if o.store == "" || o.nodes < 1 || o.orders < 1 || o.copies < 1 || o.kills < 0 || o.restarts < 0 {
 		return false, errors.New("cluster: --store is required, and the numbers are above zero")
+	}
+	if o.demo {
+		return true, o.show(ctx, out)
 	}
 	s, err := o.play(ctx)
 	if err != nil {
@@ -156,23 +160,50 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	return s.ok(), nil
 }
 
-// play is the whole run.
-func (o *options) play(ctx context.Context) (_ *summary, err error) {
-	book := &stage.Upstream{Work: o.work}
+// start starts the upstream and the nodes. Stop ends what was started, after an error too.
+func (o *options) start(ctx context.Context, book *stage.Upstream) (nodes []*stage.Node, stop func() error, err error) {
 	upstream := httptest.NewServer(book)
-	defer upstream.Close()
-	nodes := make([]*stage.Node, 0, o.nodes)
-	defer func() {
+	stop = func() (err error) {
 		for _, n := range nodes {
 			err = errors.Join(err, n.Stop())
 		}
-	}()
+		upstream.Close()
+		return err
+	}
 	for range o.nodes {
 		n, err := stage.StartNode(ctx, func() (*exec.Cmd, error) { return stage.Self(nodeCommand, o.configuration(upstream.URL)) })
 		if err != nil {
-			return nil, err
+			return nil, stop, err
 		}
 		nodes = append(nodes, n)
+	}
+	return nodes, stop, nil
+}
+
+// show prints an order to send to one node after the other, and in the end what the upstream did.
+func (o *options) show(ctx context.Context, out io.Writer) error {
+	book := &stage.Upstream{Work: o.work}
+	nodes, stop, err := o.start(ctx, book)
+	if err == nil {
+		order := fmt.Sprintf("order-%d", time.Now().UnixNano())
+		var requests []stage.Request
+		for i := range 3 {
+			requests = append(requests, stage.Request{URL: nodes[i%len(nodes)].URL() + "/orders", Header: http.Header{"Idempotency-Key": {order}, "Content-Type": {"text/plain"}}, Body: order})
+		}
+		stage.Show(out, "Send an order to one node after the other, and then stop them by Control-C:", requests...)
+		<-ctx.Done()
+		fmt.Fprintf(out, "upstream: orders %d, effects %d\n", book.Len(), book.Sum())
+	}
+	return errors.Join(err, stop())
+}
+
+// play is the whole run.
+func (o *options) play(ctx context.Context) (_ *summary, err error) {
+	book := &stage.Upstream{Work: o.work}
+	nodes, stop, err := o.start(ctx, book)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return nil, err
 	}
 	store, _, _ := strings.Cut(o.store, ":")
 	s := &summary{Store: store, Nodes: o.nodes, Orders: o.orders, Kills: o.kills, Restarts: o.restarts}

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/semelhq/semel/internal/rig/demotest"
 	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/internal/rig/redistest"
 )
@@ -73,6 +78,20 @@ func TestThreeNodesOnPostgreSQL(t *testing.T) {
 	server := pgtest.Shared(t)
 	t.Run("one after the other is killed", func(t *testing.T) { killed(t, server.URL(server.Database(t))) })
 	t.Run("one after the other is restarted", func(t *testing.T) { rolled(t, server.URL(server.Database(t))) })
+}
+
+// TestDemo sends the order that the demo prints to one node after the other: it has one effect, and
+// all get its receipt.
+func TestDemo(t *testing.T) {
+	server := pgtest.Shared(t)
+	d := demotest.Start(t, func(ctx context.Context, _ net.Listener, out io.Writer) error {
+		_, err := run(ctx, []string{"--store", server.URL(server.Database(t)), "--demo"}, out)
+		return err
+	})
+	bodies := d.Want(http.StatusCreated, http.StatusCreated, http.StatusCreated)
+	if shown := d.End(); bodies[0] == "" || bodies[1] != bodies[0] || bodies[2] != bodies[0] || !strings.Contains(shown, "upstream: orders 1, effects 1") {
+		t.Errorf("%q, and\n%s", bodies, shown)
+	}
 }
 
 // No master is lost here, only nodes: then Redis keeps what it acknowledged.

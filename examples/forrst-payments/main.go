@@ -1,7 +1,7 @@
 // Command forrst-payments is a service that charges cards over Forrst, each payment
 // once, however often it is requested.
 //
-//	go run ./examples/forrst-payments -listen 127.0.0.1:8080 -data ./payments-data
+//	go run ./examples/forrst-payments -demo
 package main
 
 import (
@@ -27,11 +27,16 @@ import (
 func main() {
 	address := flag.String("listen", "127.0.0.1:8080", "`address` to listen on")
 	data := flag.String("data", "./payments-data", "`directory` of the store")
+	demos := flag.Bool("demo", false, "print requests to send, and what the bank charged")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	l, err := net.Listen("tcp", *address)
-	if err == nil {
+	switch {
+	case err != nil:
+	case *demos:
+		err = demo(ctx, l, *data, os.Stdout)
+	default:
 		err = serve(ctx, l, *data, &bank{})
 	}
 	if err != nil {
@@ -44,6 +49,8 @@ func main() {
 type bank struct {
 	mu      sync.Mutex
 	charges map[string]int // by order
+	// told, if it isn't nil, is called with the id of each charge.
+	told func(charge string)
 }
 
 func (b *bank) ask(order string) string {
@@ -53,7 +60,11 @@ func (b *bank) ask(order string) string {
 		b.charges = map[string]int{}
 	}
 	b.charges[order]++
-	return fmt.Sprintf("ch_%s_%d", order, b.charges[order])
+	charge := fmt.Sprintf("ch_%s_%d", order, b.charges[order])
+	if b.told != nil {
+		b.told(charge)
+	}
+	return charge
 }
 
 // charge is the function payments.charge.

@@ -102,6 +102,34 @@ func TestLines(t *testing.T) {
 	})
 }
 
+// TestREADME sends the lines that the README shows.
+func TestREADME(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := semel.New(memstore.New(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close(context.WithoutCancel(t.Context())) })
+	d := open(t, e, func(_ context.Context, _ semel.Execution, payload string) (string, error) {
+		return "paid " + payload, nil
+	})
+	lines, got := 0, ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		if request, ok := strings.CutPrefix(line, "> "); ok {
+			lines, got = lines+1, d.Answer(t.Context(), request)
+		} else if want, ok := strings.CutPrefix(line, "< "); ok && got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if lines != 3 {
+		t.Errorf("it shows %d lines", lines)
+	}
+}
+
 // TestSize keeps the example one that you read in a few minutes.
 func TestSize(t *testing.T) {
 	src, err := os.ReadFile("linedoor.go")

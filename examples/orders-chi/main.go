@@ -4,8 +4,7 @@
 // all of them or nothing.
 //
 //	createdb orders
-//	go run ./examples/orders-chi -database postgres:///orders
-//	curl -i -H 'Idempotency-Key: cart-7' --json '{"item":"lamp"}' http://127.0.0.1:8080/orders
+//	go run ./examples/orders-chi -database postgres:///orders -demo
 package main
 
 import (
@@ -32,11 +31,15 @@ import (
 func main() {
 	database := flag.String("database", "postgres:///orders", "`URL` of the database")
 	address := flag.String("listen", "127.0.0.1:8080", "`address` to listen on")
+	demos := flag.Bool("demo", false, "print requests to send")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	listener, err := net.Listen("tcp", *address)
 	if err == nil {
+		if *demos {
+			demo("http://"+listener.Addr().String(), os.Stdout)
+		}
 		err = serve(ctx, *database, listener, func(h http.Handler) http.Handler { return h })
 	}
 	if err != nil {

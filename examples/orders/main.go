@@ -3,8 +3,7 @@
 // transaction of PostgreSQL.
 //
 //	createdb shop
-//	go run ./examples/orders -database postgres:///shop
-//	curl -i --json '{"cart":"cart-mandate-7","cents":1250}' http://127.0.0.1:8080/orders
+//	go run ./examples/orders -database postgres:///shop -demo
 package main
 
 import (
@@ -31,11 +30,16 @@ import (
 func main() {
 	address := flag.String("listen", "127.0.0.1:8080", "`address` to listen on")
 	database := flag.String("database", "postgres:///shop", "`URL` of the database")
+	demos := flag.Bool("demo", false, "print requests to send")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	l, err := net.Listen("tcp", *address)
-	if err == nil {
+	switch {
+	case err != nil:
+	case *demos:
+		err = demo(ctx, l, *database, os.Stdout)
+	default:
 		err = serve(ctx, l, *database)
 	}
 	if err != nil {

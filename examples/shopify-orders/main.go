@@ -1,6 +1,7 @@
 // Command shopify-orders takes the webhooks of a shop, each several times and in any
 // order, and enters each order once. Its README says more.
 //
+//	go run ./examples/shopify-orders -demo
 //	go run ./examples/shopify-orders -listen 127.0.0.1:8080 -data ./shop-data -secret shpss_…
 package main
 
@@ -30,11 +31,16 @@ func main() {
 	address := flag.String("listen", "127.0.0.1:8080", "`address` to listen on")
 	data := flag.String("data", "./shop-data", "`directory` of the store")
 	secret := flag.String("secret", "", "`secret` of the app, as the shop shows it")
+	demos := flag.Bool("demo", false, "play the shop: print webhooks to deliver")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	l, err := net.Listen("tcp", *address)
-	if err == nil {
+	switch {
+	case err != nil:
+	case *demos:
+		err = demo(ctx, l, *data, os.Stdout)
+	default:
 		err = serve(ctx, l, *data, options(*secret, &book{}), door.Log(slog.Default(), slog.LevelInfo))
 	}
 	if err != nil {
@@ -50,6 +56,8 @@ type book struct {
 	mu      sync.Mutex
 	seen    map[string]bool // ids of events
 	entered []int           // numbers of orders
+	// told, if it isn't nil, is called with the number of each order that is entered.
+	told func(order int)
 }
 
 // enter enters an order.
@@ -68,6 +76,9 @@ func (b *book) enter(_ context.Context, e *webhook.Event) error {
 	if !b.seen[e.ID] {
 		b.seen[e.ID] = true
 		b.entered = append(b.entered, order.ID)
+		if b.told != nil {
+			b.told(order.ID)
+		}
 	}
 	return nil
 }
