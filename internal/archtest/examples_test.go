@@ -16,10 +16,10 @@ func exampleFaults(files map[string]string) (faults []string) {
 		if file != "main.go" || !strings.HasPrefix(dir, "examples/") {
 			continue
 		}
-		tests := ""
+		var tests strings.Builder
 		for other, text := range files {
 			if strings.HasPrefix(other, dir) && strings.HasSuffix(other, "_test.go") {
-				tests += text
+				tests.WriteString(text)
 			}
 		}
 		if !strings.Contains(files[name], "\"demo\", false") {
@@ -28,7 +28,7 @@ func exampleFaults(files map[string]string) (faults []string) {
 		if !strings.Contains(files[dir+"README.md"], "-demo\n") {
 			faults = append(faults, dir+"README.md doesn't show -demo")
 		}
-		if !strings.Contains(tests, "demotest.Start(") {
+		if !strings.Contains(tests.String(), "demotest.Start(") {
 			faults = append(faults, "no test sends what the demo of "+dir+" prints")
 		}
 	}
