@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	_ "embed" // for schema.json
 	"encoding/json"
 	"fmt"
@@ -124,10 +125,8 @@ func descriptions() map[string]string {
 		for name, member := range n.Properties {
 			walk(strictyaml.Join(path, name), member)
 		}
-		if n.Items != nil && n.Items.Properties != nil {
-			for name, member := range n.Items.Properties {
-				walk(path+"[]."+name, member)
-			}
+		if n.Items != nil {
+			walk(path+"[]", *n.Items)
 		}
 	}
 	walk("", top)
@@ -143,15 +142,11 @@ func Explain(w io.Writer, c *Config, origins *Origins, path string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "SETTING\tVALUE\tFROM\tDESCRIPTION")
 	for _, s := range list {
-		value := s.Value
-		if value == "" {
-			value = "-"
-		}
 		about := s.Description
 		if len(s.Allowed) > 0 {
 			about += " Allowed: " + strings.Join(s.Allowed, ", ") + "."
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", s.Path, strings.Map(printable, value), s.Origin, about)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", s.Path, strings.Map(printable, cmp.Or(s.Value, "-")), s.Origin, about)
 	}
 	return tw.Flush()
 }

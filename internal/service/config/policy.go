@@ -3,6 +3,7 @@ package config
 import (
 	"context"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/extract"
+	"github.com/semelhq/semel/internal/strictyaml"
 )
 
 // Policy is the operation for the engine. The server sets two members: Reconcile, if
@@ -92,25 +94,12 @@ func (c *Config) Guarded(r Route) semelhttp.Route {
 // AttributeNames are the names of attributes that records have by the configuration, each once.
 func (c *Config) AttributeNames() []string {
 	all := map[string]string{}
-	add := func(list []string) { maps.Copy(all, Pairs(list)) }
-	add(c.Commands.Attributes)
-	for i := range c.Operations {
-		add(c.Operations[i].Attributes)
-	}
-	for i := range c.Routes {
-		add(c.Routes[i].Attributes)
-	}
-	for i := range c.Forrst {
-		add(c.Forrst[i].Attributes)
-	}
-	for i := range c.A2A {
-		add(c.A2A[i].Attributes)
-	}
-	for i := range c.ActivityPub {
-		add(c.ActivityPub[i].Attributes)
-	}
+	strictyaml.EachLeaf("", reflect.ValueOf(c).Elem(), func(path string, v reflect.Value, _ strictyaml.Field) {
+		if list, ok := v.Interface().([]string); ok && strings.HasSuffix(path, ".attributes") {
+			maps.Copy(all, Pairs(list))
+		}
+	})
 	for i := range c.Webhooks {
-		add(c.Webhooks[i].Attributes)
 		if source, err := c.Webhooks[i].ReadSource(); err == nil {
 			for _, a := range source.Attributes {
 				all[a.Name] = ""
