@@ -82,7 +82,7 @@ func (c *checker) value(path string, v reflect.Value, f Field) {
 		if fault, hint := c.Formats[f.Format](v.String()); fault != "" {
 			c.Add(path, fault, hint)
 		}
-	case f.Range != "":
+	case f.Range != "" && (written || !v.IsZero()):
 		c.checkRange(path, v, f)
 	}
 }
@@ -116,12 +116,19 @@ func (c *checker) checkRange(path string, v reflect.Value, f Field) {
 	}
 	low := bound(lowText)
 	if highText == "" {
-		if v.Int() < low.Int() {
+		if less(v, low) {
 			c.Add(path, fmt.Sprintf("%v is below %v", v, low), "")
 		}
 		return
 	}
-	if high := bound(highText); v.Int() < low.Int() || v.Int() > high.Int() {
+	if high := bound(highText); less(v, low) || less(high, v) {
 		c.Add(path, fmt.Sprintf("%v is not between %v and %v", v, low, high), "")
 	}
+}
+
+func less(a, b reflect.Value) bool {
+	if a.CanFloat() {
+		return a.Float() < b.Float()
+	}
+	return a.Int() < b.Int()
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/semelhq/semel"
 	model "github.com/semelhq/semel/commerce"
@@ -27,11 +26,11 @@ type Commerce struct {
 	// What makes the token of a new session: an http or https URL. Without it tokens are random.
 	TokenURL string `json:"token_url,omitzero" secret:"url" format:"http"`
 	// How long a session is active. Defaults to 24h.
-	SessionLifetime Duration `json:"session_lifetime,omitzero"`
+	SessionLifetime Duration `json:"session_lifetime,omitzero" range:"100ms,365d"`
 	// How long the mandate of a cart is valid. Defaults to 30m.
-	CartLifetime Duration `json:"cart_lifetime,omitzero"`
+	CartLifetime Duration `json:"cart_lifetime,omitzero" range:"100ms,365d"`
 	// How long the mandate of an intent is valid. Defaults to 24h.
-	IntentLifetime Duration `json:"intent_lifetime,omitzero"`
+	IntentLifetime Duration `json:"intent_lifetime,omitzero" range:"100ms,365d"`
 	// What charges a payment, once: an http or https URL. Without it there are no payments.
 	ChargeURL string `json:"charge_url,omitzero" secret:"url" format:"http"`
 	// Where to ask what happened to a payment that got no answer.
@@ -47,7 +46,7 @@ type Commerce struct {
 	// Files with a secret each, whsec_ and base64, that sign posts to these URLs by Standard Webhooks.
 	SecretFiles []string `json:"secret_files,omitempty"`
 	// How long one post may take. Defaults to 15s.
-	Timeout Duration `json:"timeout,omitzero"`
+	Timeout Duration `json:"timeout,omitzero" range:"100ms,365d"`
 }
 
 // On reports whether the door is configured.
@@ -121,9 +120,6 @@ func (v *validator) commerce() {
 	v.plainPath("commerce.path", c.Path, "/commerce")
 	if !v.c.Auth.Configured() {
 		v.bad("commerce", "add callers to auth, such as a token with the right "+commerce.RightUsers, "its callers must be verified")
-	}
-	for at, d := range map[string]Duration{"session_lifetime": c.SessionLifetime, "cart_lifetime": c.CartLifetime, "intent_lifetime": c.IntentLifetime, "timeout": c.Timeout} {
-		v.duration("commerce."+at, d, Duration(100*time.Millisecond), Duration(365*24*time.Hour))
 	}
 	if _, err := c.Keyring(); err != nil {
 		v.bad("commerce.session_key_files", "make one with: openssl rand -base64 32", "%v", err)

@@ -411,5 +411,5 @@ type Traces struct {
 	// URL to which spans are pushed by OTLP over HTTP, such as http://collector:4318/v1/traces. By default none, unless OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set. The other variables of OpenTelemetry count as well, but for those of the sampler.
 	OTLP string `json:"otlp,omitzero" secret:"url" format:"http"`
 	// Share of the deliveries whose callers send no trace context that are traced, from 0 to 1. Otherwise the caller's sampled flag decides.
-	Ratio float64 `json:"ratio" default:"1"`
+	Ratio float64 `json:"ratio" default:"1" range:"0,1"`
 }

@@ -36,9 +36,6 @@ func validate(p *strictyaml.Report, c *Config) {
 	v.quotas()
 	v.archive()
 	v.evidence()
-	if r := c.Traces.Ratio; r < 0 || r > 1 {
-		v.bad("traces.ratio", "", "%v is not between 0 and 1", r)
-	}
 	for _, section := range doorSections {
 		section.validate(&v)
 	}

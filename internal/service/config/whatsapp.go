@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"time"
 
 	"github.com/semelhq/semel/door/ids/whatsapp"
 )
@@ -32,7 +31,7 @@ type WhatsApp struct {
 	// Where to ask for the command that a message means: an http or https URL.
 	MapperURL string `json:"mapper_url,omitzero" required:"true" secret:"url" format:"http"`
 	// How long one question to the mapper may take. Defaults to 10s.
-	MapperTimeout Duration `json:"mapper_timeout,omitzero"`
+	MapperTimeout Duration `json:"mapper_timeout,omitzero" range:"100ms,10m"`
 	// Phone numbers of the app.
 	Numbers []WhatsAppNumber `json:"numbers,omitempty" required:"true"`
 	// Where replies to senders are posted: an http or https URL. Without it nobody gets a reply.
@@ -74,12 +73,12 @@ var whatsAppDoors = doorSection{
 	},
 }
 
-func deriveWhatsApp(c *Config, origins *Origins, _ func(path, from string)) {
+func deriveWhatsApp(c *Config, _ *Origins, _ func(path, from string)) {
 	w := &c.Commands.WhatsApp
 	for i := range w.Numbers {
 		w.Numbers[i].Tenant = cmp.Or(w.Numbers[i].Tenant, c.Auth.DefaultTenant)
 	}
-	if w.On() && !origins.Written("commands.whatsapp.mapper_timeout") {
+	if w.On() {
 		w.MapperTimeout = cmp.Or(w.MapperTimeout, Duration(whatsapp.DefaultMapTimeout))
 	}
 }
@@ -98,9 +97,6 @@ func (v *validator) whatsapp() {
 	}
 	v.plainPath(at+".path", w.Path, "/webhooks/whatsapp")
 	v.whatsappSecrets(at, w)
-	if w.MapperURL != "" {
-		v.duration(at+".mapper_timeout", w.MapperTimeout, Duration(100*time.Millisecond), Duration(10*time.Minute))
-	}
 	if w.ReplyURL == "" && len(w.ReplySecretFiles) > 0 {
 		v.bad(at+".reply_secret_files", "add reply_url", "there are no replies to sign")
 	}
