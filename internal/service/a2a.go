@@ -26,9 +26,10 @@ func (s *Server) agentDoor(g *generation, c *config.A2A) (d doorway, err error) 
 	if err != nil {
 		return d, err
 	}
+	g.upstreams = append(g.upstreams, gateway)
 	below := strings.TrimSuffix(c.Path, "/") + "/"
 	return doorway{
 		Handler: s.ownAPI(gateway), name: a2a.Name, upstream: c.Upstream, form: true, paths: []string{c.Path}, serves: func(path string) bool { return strings.HasPrefix(path, below) },
-		last: c.Path == "/", interrupt: gateway.Interrupt, close: gateway.Close,
+		last: c.Path == "/",
 	}, nil
 }

@@ -56,7 +56,7 @@ func (s *Server) commerceDoor(g *generation) error {
 	below := c.Path + "/"
 	way := doorway{
 		Handler: s.ownAPI(service), name: commerce.Name, setting: "commerce", form: true, paths: []string{c.Path}, serves: func(path string) bool { return strings.HasPrefix(path, below) },
-		declares: service.Declares, close: b.transport.CloseIdleConnections,
+		declares: service.Declares,
 	}
 	if to := service.Destination(); to != "" {
 		way.accepts = &accepted{

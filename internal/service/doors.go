@@ -45,8 +45,6 @@ type doorway struct {
 	// explain says how the door would handle a request, given its body, and does nothing. Nil:
 	// nobody can say without doing it.
 	explain func(r *http.Request, body []byte, found *api.Explained) error
-	// interrupt stops its running calls, and close frees its resources. Optional.
-	interrupt, close func()
 }
 
 // openDoors makes the doors of each section of the configuration. A new kind of door adds a

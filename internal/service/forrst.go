@@ -25,6 +25,7 @@ func (s *Server) forrstDoor(g *generation, c *config.Forrst) (d doorway, err err
 	if err != nil {
 		return d, err
 	}
+	g.upstreams = append(g.upstreams, up)
 	opts, err := forrstOptions(c, up.Run)
 	if err != nil {
 		return d, err
@@ -41,7 +42,7 @@ func (s *Server) forrstDoor(g *generation, c *config.Forrst) (d doorway, err err
 		}
 		return nil
 	}
-	return doorway{Handler: s.ownAPI(service), name: forrst.Name, upstream: c.Upstream, form: true, explain: explain, paths: []string{c.Path}, interrupt: up.Interrupt, close: up.Close}, nil
+	return doorway{Handler: s.ownAPI(service), name: forrst.Name, upstream: c.Upstream, form: true, explain: explain, paths: []string{c.Path}}, nil
 }
 
 // verifiedCallers says who calls a door where the service itself is the server. As for the

@@ -34,12 +34,19 @@ type generation struct {
 	// adminToken knows who bears the token of the admin listener.
 	adminToken *auth.Authenticator
 	guard      *semelhttp.Guard
-	proxies    []*semelproxy.Proxy
+	upstreams  []upstreamCalls
 	routes     routing
 	doors      []doorway
 	mandates   *mandates // nil without commerce
 
 	inFlight sync.WaitGroup
+}
+
+// upstreamCalls are those of a route or a door. Interrupt stops the ones that run, and Close frees
+// their connections.
+type upstreamCalls interface {
+	Interrupt()
+	Close()
 }
 
 // build makes a generation, and registers its operations. A bad configuration leaves the
@@ -92,12 +99,7 @@ func (s *Server) declare(cfg *config.Config) (*generation, error) {
 	return g, nil
 }
 
-func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
-	defer func() { // net/http panics if a pattern is invalid
-		if v := recover(); v != nil {
-			err = fmt.Errorf("%v", v)
-		}
-	}()
+func (s *Server) addRoute(g *generation, route *config.Route) error {
 	upstream, err := url.Parse(route.Upstream)
 	if err != nil {
 		return err
@@ -122,7 +124,7 @@ func (s *Server) addRoute(g *generation, route *config.Route) (err error) {
 	if err != nil {
 		return err
 	}
-	g.proxies = append(g.proxies, proxy)
+	g.upstreams = append(g.upstreams, proxy)
 	g.routes.add(route.Match, proxy)
 	return nil
 }
@@ -150,13 +152,11 @@ func ownCredential(ctx context.Context) bool {
 // operations are the declared policies, with the functions that the server adds.
 func operations(cfg *config.Config) ([]semel.Operation, error) {
 	var ops []semel.Operation
-	var errs []error
 	for i := range cfg.Operations {
 		o := &cfg.Operations[i]
 		op, err := o.Policy()
 		if err != nil {
-			errs = append(errs, err)
-			continue
+			return nil, err
 		}
 		if o.Share == semel.ShareTenant {
 			op.Authorize = onlyVerified
@@ -164,14 +164,13 @@ func operations(cfg *config.Config) ([]semel.Operation, error) {
 		if o.ReconcileURL != "" {
 			u, err := url.Parse(o.ReconcileURL)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("operations[%d].reconcile_url: %w", i, err))
-				continue
+				return nil, fmt.Errorf("operations[%d].reconcile_url: %w", i, err)
 			}
 			op.Reconcile = semelproxy.ReconcileHTTP(u, nil)
 		}
 		ops = append(ops, op)
 	}
-	return ops, errors.Join(errs...)
+	return ops, nil
 }
 
 // onlyVerified lets every verified caller of the tenant see an answer that the tenant shares. A
@@ -240,13 +239,8 @@ func (s *Server) answersHTTP(rec *semel.Record) bool {
 // interrupt cancels the upstream calls that still run. How their attempts end depends on how
 // much of them was sent.
 func (g *generation) interrupt() {
-	for _, p := range g.proxies {
-		p.Interrupt()
-	}
-	for i := range g.doors {
-		if f := g.doors[i].interrupt; f != nil {
-			f()
-		}
+	for _, calls := range g.upstreams {
+		calls.Interrupt()
 	}
 }
 
@@ -258,13 +252,8 @@ func (g *generation) close(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	err := g.guard.Close(ctx)
-	for _, p := range g.proxies {
-		p.Close()
-	}
-	for i := range g.doors {
-		if f := g.doors[i].close; f != nil {
-			f()
-		}
+	for _, calls := range g.upstreams {
+		calls.Close()
 	}
 	return err
 }

@@ -23,7 +23,8 @@ func newRouting() routing {
 	return routing{mux: http.NewServeMux(), proxies: map[string]*semelproxy.Proxy{}}
 }
 
-// add declares a route. Like the mux, it panics if the pattern is invalid.
+// add declares a route. Like the mux, it panics if the pattern is invalid, which the configuration
+// has refused.
 func (t *routing) add(pattern string, p *semelproxy.Proxy) {
 	t.mux.Handle(pattern, p)
 	t.proxies[pattern] = p
@@ -60,13 +61,15 @@ func fold(p string) string {
 }
 
 func (g *generation) serve(w http.ResponseWriter, r *http.Request, route *semelproxy.Proxy) {
-	if g.passesDoor(r.URL.Path) {
-		g.guard.Refuse(w, r, semelhttp.Profile{}, semelhttp.RefusalOf(door.CodeAmbiguousTarget, "Spelled another way, the path of this request belongs to a door of this service, such as a webhook. Nothing was passed on. Send it to the path as it is configured."))
+	var why string
+	switch {
+	case g.passesDoor(r.URL.Path):
+		why = "Spelled another way, the path of this request belongs to a door of this service, such as a webhook. Nothing was passed on. Send it to the path as it is configured."
+	case g.routes.evades(r, route):
+		why = "Spelled another way, the path of this request belongs to a route that guards it. Nothing was executed. Send it without a closing slash, parameters after a semicolon, a backslash, or an escaped slash."
+	default:
+		route.ServeHTTP(w, r)
 		return
 	}
-	if g.routes.evades(r, route) {
-		g.guard.Refuse(w, r, semelhttp.Profile{}, semelhttp.RefusalOf(door.CodeAmbiguousTarget, "Spelled another way, the path of this request belongs to a route that guards it. Nothing was executed. Send it without a closing slash, parameters after a semicolon, a backslash, or an escaped slash."))
-		return
-	}
-	route.ServeHTTP(w, r)
+	g.guard.Refuse(w, r, semelhttp.Profile{}, semelhttp.RefusalOf(door.CodeAmbiguousTarget, why))
 }

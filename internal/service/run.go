@@ -31,7 +31,8 @@ func (s *Server) Run(ctx context.Context) error {
 	work.Go(func() { s.observer.Run(background) })
 	work.Go(func() { s.figures.Run(background) })
 	work.Go(func() { s.gauges.census.Run(background) })
-	work.Go(func() { s.makeHandlers() })
+	work.Go(func() { s.dataAPI.Data() }) // early, so that no caller waits until they are made
+	work.Go(func() { s.adminAPI.Admin() })
 	signed := s.runEvidence()
 	work.Go(func() { s.tell(s.notify.Watch(background, s.Healthy)) })
 
@@ -48,12 +49,6 @@ func (s *Server) Run(ctx context.Context) error {
 	case err = <-failed:
 	}
 	return errors.Join(err, s.stop(stopBackground, &work, deliveries, signed))
-}
-
-// makeHandlers makes the handlers of the API early, so that no caller waits for it.
-func (s *Server) makeHandlers() {
-	s.dataAPI.Data()
-	s.adminAPI.Admin()
 }
 
 // inBackground runs f until you call stop, and closes ended when it has returned: it ends only
