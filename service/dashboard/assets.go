@@ -13,6 +13,10 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/problem"
 )
 
 // files are the page as it is served: nothing is built or generated.
@@ -120,4 +124,24 @@ func takesGzip(accepted string) bool {
 		}
 	}
 	return false
+}
+
+func reply(w http.ResponseWriter, doc any) {
+	problem.WriteAs(w, http.StatusOK, "application/json", doc)
+}
+
+type refusal struct {
+	Title  string     `json:"title"`
+	Status int        `json:"status"`
+	Detail string     `json:"detail"`
+	Code   semel.Code `json:"code"`
+}
+
+// refuse answers with what a code means at every door, and a sentence for people.
+func refuse(w http.ResponseWriter, code semel.Code, detail string) {
+	m, _ := door.Lookup(code)
+	if code == door.CodeUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="semel"`)
+	}
+	problem.Write(w, m.Status, refusal{m.Title, m.Status, detail, code})
 }

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/network"
 	"github.com/semelhq/semel/internal/spelling"
 	"github.com/semelhq/semel/internal/strictyaml"
@@ -170,5 +172,67 @@ func (v *validator) auth() {
 	v.c.Auth.Check(v.Report, "auth")
 	if len(v.c.Auth.MTLS) > 0 && v.c.Listen.TLS.ClientCA == "" && v.c.Admin.TLS.ClientCA == "" {
 		v.bad("auth.mtls", "add client_ca to listen.tls or admin.tls", "no listener asks for client certificates")
+	}
+}
+
+// api refuses an execution API for strangers. Its callers use up keys, fill the store,
+// get their calls signed in the evidence log and send messages. So unknown callers may
+// use it only from this machine, and only as long as that stays harmless.
+func (v *validator) api() {
+	c := v.c
+	const path, hint = "api", "add callers to auth, or write api: off"
+	switch {
+	case v.Faulty[path] || v.Faulty["auth"]:
+	case c.API == APIVerified && !c.Auth.Configured():
+		v.bad(path, "add callers to auth", "auth has no method by which a caller could be verified")
+	case c.API != APIOpen || v.Faulty["listen.address"]:
+	case c.Auth.Configured():
+		v.bad(path, "write verified, or leave it out", "auth has callers, and an open execution API would also accept made-up credentials")
+	case !loopback(c.Listen.Address):
+		v.bad(path, hint, "%s can be reached from other machines, and the execution API would need no credential", c.Listen.Address)
+	case len(c.Dispatch.Destinations) > 0:
+		v.bad(path, hint, "anybody on this machine could send messages to the destinations of dispatch, signed with their secrets")
+	case c.Evidence.KeyFile != "":
+		v.bad(path, hint, "anybody on this machine could write to the evidence log, in anybody's name")
+	}
+}
+
+// ByAPI reports whether calls of an operation may begin and end over the execution API.
+// Operations of routes, of functions over Forrst and of agents may not, unless they say so;
+// otherwise a caller could write the answers that the route replays to others.
+func (c *Config) ByAPI(operation string) bool {
+	if op := c.operation(operation); op != nil && op.API {
+		return true
+	}
+	return !slices.ContainsFunc(c.Routes, func(r Route) bool { return r.Operation == operation && r.Mode != "off" }) &&
+		!slices.ContainsFunc(doorSections, func(s doorSection) bool { return s.uses != nil && slices.Contains(s.uses(c), operation) })
+}
+
+func (v *validator) evidence() {
+	e := &v.c.Evidence
+	if e.KeepOpenings != 0 && e.KeepOpenings < Duration(time.Hour) {
+		v.bad("evidence.keep_openings", "", "%v is less than 1h", e.KeepOpenings)
+	}
+	if e.AuditEvery != 0 && e.AuditEvery < Duration(time.Minute) {
+		v.bad("evidence.audit_every", "", "%v is less than 1m", e.AuditEvery)
+	}
+	if v.c.KeepsEvidence() && e.KeyFile == "" {
+		v.bad("evidence.key_file", "make one with semel evidence keygen", "an operation keeps evidence, and there are no keys to sign it")
+	}
+	if v.c.Commands.Registry != "" {
+		if !v.c.Commands.WhatsApp.On() && !v.c.Auth.Configured() { // WhatsApp identifies its senders without auth
+			v.bad("commands.registry", "configure auth", "commands need known callers, and nothing says how to identify them")
+		}
+		if e.KeyFile == "" {
+			v.bad("evidence.key_file", "make one with semel evidence keygen", "commands keep evidence, and there are no keys to sign it")
+		}
+	}
+	for at, w := range items("evidence.witnesses", e.Witnesses) {
+		if u, err := url.Parse(w.URL); w.URL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
+			v.bad(at+".url", "", "%q is not an http or https URL", w.URL)
+		}
+		if _, err := evidence.ParseCosignerKey(w.Key); w.Key != "" && err != nil {
+			v.bad(at+".key", "", "this is not the key of a witness: name, hash and base64 with + between them")
+		}
 	}
 }
