@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/semelhq/semel/internal/behind"
 )
 
 // Notifier sends messages to the service manager. A nil Notifier sends none. It is
@@ -63,19 +65,15 @@ func (n *Notifier) Watch(ctx context.Context, healthy func() bool) error {
 	if n == nil || n.watchdog == 0 {
 		return nil
 	}
-	tick := time.NewTicker(max(n.watchdog/2, time.Microsecond))
-	defer tick.Stop()
 	var failed error // the last; the next message may get through
-	for {
+	feed := func(context.Context) {
 		if healthy() {
 			failed = n.send(daemon.SdNotifyWatchdog)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return failed
-		}
 	}
+	feed(ctx)
+	behind.Every(ctx, max(n.watchdog/2, time.Microsecond), feed)
+	return failed
 }
 
 // sendTimeout bounds the wait while the service manager's queue is full.
