@@ -28,7 +28,7 @@ const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; con
 // about problems, and their style, are for everybody who gets a problem.
 func (b *builder) pages() {
 	serve := func(path, media string, body func() []byte) {
-		b.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+		b.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 			if !b.admin && path != stylePath {
 				if _, p := b.api.admit(w, r, NoRole); p != nil {
 					p.write(w)
@@ -43,8 +43,8 @@ func (b *builder) pages() {
 	serve("/docs", "text/html; charset=utf-8", always(docsPage))
 	serve("/docs/docs.js", "text/javascript; charset=utf-8", always(docsScript))
 	serve(stylePath, "text/css; charset=utf-8", always(docsStyle))
-	b.HandleFunc("GET /problems/{code}", b.problemPage)
-	b.HandleFunc("GET /problems/{$}", func(w http.ResponseWriter, r *http.Request) { showProblems(w, r, door.Meanings()) })
+	b.mux.HandleFunc("GET /problems/{code}", b.problemPage)
+	b.mux.HandleFunc("GET /problems/{$}", func(w http.ResponseWriter, r *http.Request) { showProblems(w, r, door.Meanings()) })
 }
 
 const stylePath = "/docs/docs.css"

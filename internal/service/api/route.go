@@ -32,25 +32,15 @@ type builder struct {
 	admin bool
 	huma  huma.API
 	mux   *http.ServeMux
-	probe *http.ServeMux // has the routes without the catch-all
 
 	handler http.Handler
 	spec    func() []byte // the description, as JSON
 }
 
-// HandleFunc registers on both muxes, for huma's adapter.
-func (b *builder) HandleFunc(pattern string, h func(http.ResponseWriter, *http.Request)) {
-	b.mux.HandleFunc(pattern, h)
-	b.probe.HandleFunc(pattern, h)
-}
-
-// ServeHTTP is for huma's adapter.
-func (b *builder) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.mux.ServeHTTP(w, r) }
-
 // handler makes one of the two. Its description is written when somebody first asks for it.
 func (a *API) handler(admin bool) *builder {
 	hookHuma()
-	b := &builder{api: a, admin: admin, mux: http.NewServeMux(), probe: http.NewServeMux()}
+	b := &builder{api: a, admin: admin, mux: http.NewServeMux()}
 	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
@@ -71,7 +61,7 @@ func (a *API) handler(admin bool) *builder {
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
 	}
-	b.huma = huma.NewAPI(config, humago.NewAdapter(b, ""))
+	b.huma = huma.NewAPI(config, humago.NewAdapter(b.mux, ""))
 	b.executions()
 	b.records()
 	b.operations()
@@ -89,7 +79,7 @@ func (a *API) handler(admin bool) *builder {
 	}
 	b.spec = sync.OnceValue(b.description)
 	b.pages()
-	b.mux.HandleFunc("/", b.notFound)
+	b.mux.HandleFunc(nothing, b.notFound)
 	b.handler = secured(b.mux, kind)
 	return b
 }
@@ -137,12 +127,15 @@ func secured(h http.Handler, kind string) http.Handler {
 	})
 }
 
+// nothing is the pattern of addresses at which there is nothing.
+const nothing = "/"
+
 func (b *builder) notFound(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	probe := &http.Request{URL: r.URL, Host: r.Host}
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		probe.Method = method
-		if _, pattern := b.probe.Handler(probe); pattern != "" {
+		if _, pattern := b.mux.Handler(probe); pattern != nothing {
 			allowed = append(allowed, method)
 		}
 	}
@@ -222,15 +215,7 @@ type oneRead struct {
 func (b *oneRead) WriteTo(w io.Writer) (int64, error) {
 	r := *b.r
 	r.Body = b.ReadCloser
-	buf, ok := w.(*bytes.Buffer)
-	if !ok {
-		text, err := body.Read(b.w, &r, b.most)
-		if err != nil {
-			return 0, err
-		}
-		n, err := w.Write(text)
-		return int64(n), err
-	}
+	buf := w.(*bytes.Buffer) // huma has no other
 	had := buf.Len()
 	err := body.ReadInto(buf, b.w, &r, b.most)
 	return int64(buf.Len() - had), err
