@@ -31,7 +31,7 @@ func exportEvidence(x *exchange, in *exportInput) (*exportOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	tenant, err := x.tenantOf(in.Tenant)
+	tenant, err := x.tenantOf(in.Tenant, "evidence")
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,19 @@ func (x *exchange) tenant() *string {
 	return &x.caller.Tenant
 }
 
+// tenantOf is the tenant whose things the caller asks for, if they may: their own by default, and
+// for who sees all tenants the empty one.
+func (x *exchange) tenantOf(asked, things string) (string, error) {
+	bound := x.tenant()
+	switch {
+	case bound == nil:
+		return asked, nil
+	case asked != "" && asked != *bound:
+		return "", x.api.newProblem(semel.CodeForbidden, "the caller may see only their own tenant's "+things)
+	}
+	return *bound, nil
+}
+
 // name writes the caller into a call that has its operation and its key.
 func (x *exchange) name(call *semel.Call) semel.Share {
 	op, _ := x.api.engine.Internal().Operation(call.Operation)

@@ -111,12 +111,13 @@ func (b *builder) decisionStream() {
 }
 
 func openStream(x *exchange, in *streamInput) (*streamOutput, error) {
-	if bound := x.tenant(); bound != nil && in.Tenant != "" && in.Tenant != *bound {
-		return nil, x.api.newProblem(semel.CodeForbidden, "the caller may see only their own tenant's events")
+	tenant, err := x.tenantOf(in.Tenant, "events")
+	if err != nil {
+		return nil, err
 	}
-	s := &stream{x: x, operation: in.Operation, tenant: x.tenant()}
-	if in.Tenant != "" {
-		s.tenant = &in.Tenant
+	s := &stream{x: x, operation: in.Operation}
+	if tenant != "" || x.tenant() != nil {
+		s.tenant = &tenant
 	}
 	if in.LastEventID != "" {
 		last, err := strconv.ParseInt(in.LastEventID, 10, 64)
