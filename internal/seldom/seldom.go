@@ -41,6 +41,13 @@ func (t *Teller[T]) First(kind string, event T) bool {
 	return true
 }
 
+// Tell tells of the first event of a kind at once, and counts those that follow.
+func (t *Teller[T]) Tell(kind string, event T) {
+	if t.First(kind, event) {
+		t.tell(event, 1)
+	}
+}
+
 // close tells of what was counted, and forgets a kind of which nothing came.
 func (t *Teller[T]) close(kind string) {
 	t.mu.Lock()

@@ -74,15 +74,9 @@ func evidenceKeys(c *config.Evidence) (*evidence.Keys, []evidence.Keeper, error)
 // until a restart.
 func evidenceErrors(log *slog.Logger) func(error) {
 	teller := func(level slog.Level, every time.Duration) func(kind string, err error) {
-		tell := func(err error, _ int) {
+		return seldom.New(every, func(err error, _ int) {
 			log.LogAttrs(context.Background(), level, "evidence", slog.Any("error", err))
-		}
-		repeated := seldom.New(every, tell)
-		return func(kind string, err error) {
-			if repeated.First(kind, err) {
-				tell(err, 1)
-			}
-		}
+		}).Tell
 	}
 	passing, lasting := teller(slog.LevelWarn, time.Minute), teller(slog.LevelError, time.Hour)
 	return func(err error) {

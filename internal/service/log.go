@@ -83,16 +83,11 @@ const sampleEvery = time.Second
 // storeFailed logs failures of the store: the first of a kind of call at once, and then one line
 // for each second, with the last failure and how many there were.
 func storeFailed(log *slog.Logger) func(semel.StoreFailed) {
-	tell := func(e semel.StoreFailed, count int) {
+	repeated := seldom.New(sampleEvery, func(e semel.StoreFailed, count int) {
 		log.LogAttrs(context.Background(), slog.LevelError, "store failed", slog.String("call", e.Call), slog.Int("try", e.Try),
 			slog.Int("count", count), slog.Any("error", e.Err))
-	}
-	repeated := seldom.New(sampleEvery, tell)
-	return func(e semel.StoreFailed) {
-		if repeated.First(e.Call, e) {
-			tell(e, 1)
-		}
-	}
+	})
+	return func(e semel.StoreFailed) { repeated.Tell(e.Call, e) }
 }
 
 // repeatAfter is how long swept waits before it logs a lasting problem again.
