@@ -57,41 +57,38 @@ const reserved = 4 << 10
 // If a body stops fitting while it is read, next gets an error that wraps [body.ErrRefused]
 // and the [*ExhaustedError]. The refusal then replaces next's answer, unless that has begun.
 func (b *Budget) Handler(next http.Handler, opts *Options) http.Handler {
-	return &middleware{budget: b, next: next, opts: opts.withDefaults()}
+	o := opts.withDefaults()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		b.handle(next, &o, w, r)
+	})
 }
 
-type middleware struct {
-	budget *Budget
-	next   http.Handler
-	opts   Options
-}
-
-func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
-		m.next.ServeHTTP(w, r)
-		return
-	}
-	h := &hold{budget: m.budget}
-	if m.opts.Caller != nil {
-		h.caller = m.opts.Caller(r)
+func (b *Budget) handle(next http.Handler, o *Options, w http.ResponseWriter, r *http.Request) {
+	h := &hold{budget: b}
+	if o.Caller != nil {
+		h.caller = o.Caller(r)
 	}
 	defer h.release()
 	ahead := int64(reserved)
 	if r.ContentLength > 0 {
 		ahead = min(ahead, r.ContentLength)
 	}
-	err := m.budget.fits(r.ContentLength)
+	err := b.fits(r.ContentLength)
 	if err == nil && r.ContentLength > 0 {
 		err = h.grow(ahead)
 	} else {
 		ahead = 0 // a body of unknown length may be short
 	}
 	if err != nil {
-		m.opts.refuse(w, r, err, false)
+		o.refuse(w, r, err, false)
 		return
 	}
 	counted := &countedBody{
-		ReadCloser: r.Body, hold: h, ahead: ahead, pace: m.opts.Pace, timeout: m.opts.BodyTimeout,
+		ReadCloser: r.Body, hold: h, ahead: ahead, pace: o.Pace, timeout: o.BodyTimeout,
 		stream: r.ProtoMajor == 2,
 	}
 	counted.deadline.set = http.NewResponseController(w).SetReadDeadline
@@ -99,11 +96,11 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	counted.clearDeadline()
 	inner := *r
 	inner.Body = counted
-	aw := &answer{ResponseWriter: w, opts: &m.opts, r: r, body: counted}
+	aw := &answer{ResponseWriter: w, opts: o, r: r, body: counted}
 	if len(w.Header()) > 0 {
 		aw.before = w.Header().Clone()
 	}
-	m.next.ServeHTTP(aw, &inner)
+	next.ServeHTTP(aw, &inner)
 	aw.start() // next may have returned without an answer
 }
 
