@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -118,12 +119,7 @@ func (a asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func takesGzip(accepted string) bool {
-	for coding := range strings.SplitSeq(accepted, ",") {
-		if strings.TrimSpace(coding) == "gzip" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(strings.Split(accepted, ","), func(coding string) bool { return strings.TrimSpace(coding) == "gzip" })
 }
 
 func reply(w http.ResponseWriter, doc any) {

@@ -75,7 +75,7 @@ func New(opts Options) (*Dashboard, error) {
 	var h http.Handler = mux
 	if opts.SignIn {
 		d.sessions = newSessions(opts.Prefix)
-		mux.HandleFunc("POST /ui/session", d.signIn)
+		mux.HandleFunc("POST /ui/session", d.role(api.Viewer, d.signIn))
 		mux.HandleFunc("DELETE /ui/session", d.sessions.end)
 		h = d.sessions.resume(h)
 	}
@@ -226,15 +226,13 @@ func (d *Dashboard) serveSession(w http.ResponseWriter, r *http.Request) {
 
 // signIn opens a session for the bearer of the token in the Authorization header. No page
 // of another origin can send that header without asking first.
-func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
-	d.role(api.Viewer, func(w http.ResponseWriter, r *http.Request, c *api.Caller) {
-		authorization := r.Header.Get("Authorization")
-		if authorization == "" {
-			refuse(w, door.CodeUnauthorized, "There is no token in the Authorization header.")
-			return
-		}
-		reply(w, map[string]string{"session": d.sessions.begin(w, r, authorization, user{c.Tenant, c.Principal})})
-	})(w, r)
+func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request, c *api.Caller) {
+	authorization := r.Header.Get("Authorization")
+	if authorization == "" {
+		refuse(w, door.CodeUnauthorized, "There is no token in the Authorization header.")
+		return
+	}
+	reply(w, map[string]string{"session": d.sessions.begin(w, r, authorization, user{c.Tenant, c.Principal})})
 }
 
 // maxAnswer bounds an answer that is to be taken apart, in bytes: that takes up to 26 times
