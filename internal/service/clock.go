@@ -25,25 +25,22 @@ func (s *Server) clockState(ctx context.Context) (st store.ClockState, now store
 	return k.ClockState(now), now, true
 }
 
-// clockText says how far the store's time is from the system clock; empty if both agree.
-func clockText(st store.ClockState, now store.Instant) string {
+// clockCheck says how far the store's time is from the system clock. It is never a reason to get
+// no traffic: calls are answered all the time.
+func clockCheck(st store.ClockState, now store.Instant) Finding {
+	c := Finding{Name: "clock"}
 	switch {
 	case st.Held > 0:
-		return fmt.Sprintf("HELD BACK: the clock went ahead by %v and isn't followed yet, so nothing expires early. Noticed %v ago, followed in %v if it lasts; semel store accept-clock follows it now",
+		c.Detail = fmt.Sprintf("HELD BACK: the clock went ahead by %v and isn't followed yet, so nothing expires early. Noticed %v ago, followed in %v if it lasts; semel store accept-clock follows it now",
 			round(st.Held), round(now.Sub(st.Since)), round(st.Until.Sub(now)))
 	case st.Back > 0:
-		return fmt.Sprintf("the clock was put back by %v, %v ago, and the store's time goes on ahead of it", round(st.Back), round(now.Sub(st.Since)))
+		c.Detail = fmt.Sprintf("the clock was put back by %v, %v ago, and the store's time goes on ahead of it", round(st.Back), round(now.Sub(st.Since)))
 	}
-	return ""
+	c.Amiss = c.Detail != ""
+	return c
 }
 
 func round(d time.Duration) time.Duration { return d.Round(time.Second) }
-
-// clockCheck is never a reason to get no traffic: calls are answered all the time.
-func clockCheck(st store.ClockState, now store.Instant) Finding {
-	text := clockText(st, now)
-	return Finding{Name: "clock", Detail: text, Amiss: text != ""}
-}
 
 // lookAtClock is how often the log can notice that the store's clock leaps.
 const lookAtClock = 2 * time.Second

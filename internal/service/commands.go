@@ -84,8 +84,7 @@ func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
 // declared is how the registry declares the command of an operation (IDS-VI.5); nil if it
 // isn't one's.
 func (s *Server) declared(operation string) *api.Declaration {
-	g := s.enter()
-	defer g.inFlight.Done()
+	g := s.current()
 	for i := range g.doors {
 		if of := g.doors[i].declaration; of != nil {
 			return of(operation)
@@ -113,8 +112,7 @@ func declarationOf(e *ids.Entry, ok bool) *api.Declaration {
 // or to a route that doesn't share it. Through the execution API a caller could end such
 // a call without what its door demands, and write the answers that others get.
 func (s *Server) ofOtherDoor(operation string) bool {
-	g := s.enter()
-	defer g.inFlight.Done()
+	g := s.current()
 	if operation == ids.MessageOperation || config.ReservedOperation(operation) {
 		return true
 	}

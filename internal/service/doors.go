@@ -118,13 +118,10 @@ func (g *generation) passesDoor(p string) bool {
 	folded := fold(p)
 	lower := strings.ToLower(folded)
 	for _, spelling := range [...]string{folded, folded + "/", lower, lower + "/"} {
-		if g.door(spelling) != nil {
+		if slices.ContainsFunc(g.doors, func(d doorway) bool {
+			return !d.last && (d.serving(spelling) || slices.ContainsFunc(d.paths, func(path string) bool { return strings.EqualFold(path, spelling) }))
+		}) {
 			return true
-		}
-		for i := range g.doors {
-			if d := &g.doors[i]; !d.last && slices.ContainsFunc(d.paths, func(path string) bool { return strings.ToLower(path) == spelling }) {
-				return true
-			}
 		}
 	}
 	return false

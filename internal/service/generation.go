@@ -230,8 +230,7 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) answersHTTP(rec *semel.Record) bool {
-	g := s.enter()
-	defer g.inFlight.Done()
+	g := s.current()
 	own := slices.ContainsFunc(g.doors, func(d doorway) bool { return d.form && d.name == rec.Door })
 	return semelhttp.Marked(rec) || !own && g.guard.Serves(rec.ID.Operation)
 }

@@ -206,11 +206,7 @@ func (s *Server) openAPIs() (err error) {
 		return err
 	}
 	opts.Identify, opts.Evidence, opts.Answers, opts.Explain = s.operator, s.evidence, s.answersHTTP, s.explain
-	opts.Attributes = func() []string {
-		g := s.enter()
-		defer g.inFlight.Done()
-		return g.cfg.AttributeNames()
-	}
+	opts.Attributes = func() []string { return s.current().cfg.AttributeNames() }
 	s.adminAPI, err = api.New(opts)
 	return err
 }
