@@ -20,7 +20,6 @@ import (
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/service/api"
-	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/internal/service/figures"
 	"github.com/semelhq/semel/internal/service/limit"
@@ -201,7 +200,7 @@ func (s *Server) openEngine(ctx context.Context, cfg *config.Config, tracer *tra
 }
 
 func (s *Server) openAPIs() (err error) {
-	opts := api.Options{Engine: s.engine, Observer: s.observer, Figures: s.figures, Identify: s.caller, Challenge: auth.Challenge, Reserved: s.ofOtherDoor, Declared: s.declared, MaySend: s.maySend}
+	opts := api.Options{Engine: s.engine, Observer: s.observer, Figures: s.figures, Identify: s.caller, Reserved: s.ofOtherDoor, Declared: s.declared, MaySend: s.maySend}
 	if s.dataAPI, err = api.New(opts); err != nil {
 		return err
 	}

@@ -26,12 +26,9 @@ type Options struct {
 	Figures *figures.Figures
 	// Evidence is the log that the endpoints on evidence read. Nil: they are refused.
 	Evidence *evidence.Log
-	// Identify says who calls. Its error is sent with a 401, text included, so it must be
-	// fit for the caller; a [semel.Error] is answered according to its code. Required.
+	// Identify says who calls. Its error is sent with a 401 and its [auth.Challenge], text
+	// included, so it must be fit for the caller; a [semel.Error] is answered according to its code. Required.
 	Identify func(*http.Request) (Caller, error)
-	// Challenge is the WWW-Authenticate for an error of Identify. Nil: one that asks
-	// for a bearer token.
-	Challenge func(error) string
 	// Reserved reports whether an operation belongs to another door, with rules of its
 	// own: its calls can neither begin nor end here. Nil: none.
 	Reserved func(operation string) bool

@@ -23,6 +23,7 @@ import (
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/peer"
+	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/figures"
 )
 
@@ -235,11 +236,7 @@ func (a *API) admit(w http.ResponseWriter, r *http.Request, role Role) (Caller, 
 	}
 	if err != nil {
 		p := a.newProblem(door.CodeUnauthorized, err.Error())
-		challenge := `Bearer realm="semel"`
-		if a.opts.Challenge != nil {
-			challenge = a.opts.Challenge(err)
-		}
-		p.set("WWW-Authenticate", challenge)
+		p.set("WWW-Authenticate", auth.Challenge(err))
 		return Caller{}, p
 	}
 	if caller.Role < role {
