@@ -26,19 +26,14 @@ func (a *API) settledResult(body *wire.Settling) (semel.Result, error) {
 		return semel.Result{}, a.invalid("body.status", "headers and body need the status of the answer")
 	case !FitsOutcome(body.Status, body.Outcome):
 		return semel.Result{}, a.invalid("body.status", fmt.Sprintf("the status %d doesn't fit the outcome %q: completed has one below 400, rejected one from 400 to 499, failed one from 400", body.Status, body.Outcome))
-	case body.Answer != nil && body.AnswerBytes != nil:
-		return semel.Result{}, a.invalid("body.body_base64", "a body is text or bytes, not both")
 	}
 	answer := semelhttp.Answer{Status: body.Status, Header: http.Header(body.Headers)}
 	if body.Answer != nil {
 		answer.Body = []byte(*body.Answer)
 	}
-	data, err := wire.FromBase64(body.AnswerBytes)
-	if err != nil {
-		return semel.Result{}, a.invalid("body.body_base64", err.Error())
-	}
-	if data != nil {
-		answer.Body = data
+	var err error
+	if answer.Body, err = a.given(answer.Body, body.AnswerBytes, "body.body_base64", "a body is text or bytes, not both"); err != nil {
+		return semel.Result{}, err
 	}
 	res, err := answer.Result()
 	if err != nil {

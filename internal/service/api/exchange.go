@@ -110,20 +110,30 @@ func (x *exchange) shown(rec *semel.Record) error {
 // result converts a result for the engine. path is where its members are.
 func (a *API) result(given wire.Result, path string) (res semel.Result, err error) {
 	res.Attributes = given.Attributes
-	switch {
-	case given.JSON != nil && given.Bytes != nil:
-		return res, a.invalid(path+".result_base64", "a result is JSON or bytes, not both")
-	case given.Bytes != nil:
-		if res.Data, err = wire.FromBase64(given.Bytes); err != nil {
-			return res, a.invalid(path+".result_base64", err.Error())
-		}
-	case given.JSON != nil:
-		// An encoder passes it on unchanged if it has no white space.
-		var b bytes.Buffer
-		if err := json.Compact(&b, given.JSON); err != nil {
-			return res, a.invalid(path+".result", "the result is not JSON")
-		}
-		res.Data = b.Bytes()
+	res.Data, err = a.given(given.JSON, given.Bytes, path+".result_base64", "a result is JSON or bytes, not both")
+	if err != nil || given.JSON == nil {
+		return res, err
 	}
+	// An encoder passes it on unchanged if it has no white space.
+	var b bytes.Buffer
+	if err := json.Compact(&b, given.JSON); err != nil {
+		return res, a.invalid(path+".result", "the result is not JSON")
+	}
+	res.Data = b.Bytes()
 	return res, nil
+}
+
+// given is what a body has as it is, or in base64 in the member at a path; both says that it may
+// not have both.
+func (a *API) given(plain []byte, encoded *string, path, both string) ([]byte, error) {
+	data, err := wire.FromBase64(encoded)
+	switch {
+	case plain != nil && encoded != nil:
+		return nil, a.invalid(path, both)
+	case err != nil:
+		return nil, a.invalid(path, err.Error())
+	case encoded != nil:
+		return data, nil
+	}
+	return plain, nil
 }
