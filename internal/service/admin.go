@@ -45,11 +45,15 @@ func marked(kind string, h http.Handler) http.Handler {
 
 // isLoopback reports whether a host, with or without a port, can only be this machine.
 func isLoopback(hostport string) bool {
+	return network.Loopback(strings.ToLower(hostOf(hostport))) // browsers and curl send it as it was typed
+}
+
+func hostOf(hostport string) string {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
-		host = strings.Trim(hostport, "[]")
+		return strings.Trim(hostport, "[]")
 	}
-	return network.Loopback(strings.ToLower(host)) // browsers and curl send it as it was typed
+	return host
 }
 
 // operator is who sent a request to the admin listener. The same rule holds for all ways

@@ -63,13 +63,10 @@ func (s *Server) caller(r *http.Request) (api.Caller, error) {
 
 // admit refuses a caller who can't be identified now.
 func admit(c api.Caller, err error) (api.Caller, error) {
-	switch {
-	case errors.Is(err, auth.ErrUnavailable):
-		return api.Caller{}, &semel.Error{Code: semel.CodeStoreUnavailable, Message: err.Error()}
-	case err != nil:
-		return api.Caller{}, err
+	if errors.Is(err, auth.ErrUnavailable) {
+		err = &semel.Error{Code: semel.CodeStoreUnavailable, Message: err.Error()}
 	}
-	return c, nil
+	return c, err
 }
 
 var errForwarded = errors.New("the request came through a proxy, and the execution API is open to programs on this machine only: add callers to auth")
@@ -79,21 +76,14 @@ var errForwarded = errors.New("the request came through a proxy, and the executi
 // name to loopback.
 func (s *Server) onlyKnownHosts(next http.Handler, configured func() []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		known := func(name string) bool { return strings.EqualFold(name, hostOf(r.Host)) }
 		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-		if local == nil || !isLoopback(local.String()) || isLoopback(r.Host) || named(configured(), r.Host) {
+		if local == nil || !isLoopback(local.String()) || isLoopback(r.Host) || slices.ContainsFunc(configured(), known) {
 			next.ServeHTTP(w, r)
 			return
 		}
 		s.refuse(w, r, door.CodeUnknownHost, "This listener answers only to loopback names, and for the execution API to the names in listen.hosts.")
 	})
-}
-
-func named(names []string, hostport string) bool {
-	host, _, err := net.SplitHostPort(hostport)
-	if err != nil {
-		host = hostport
-	}
-	return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, host) })
 }
 
 // routing finds the route of a request. Patterns and their precedence work as in

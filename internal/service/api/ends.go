@@ -141,13 +141,9 @@ func (b *builder) laterRoutes() {
 		[]semel.Code{semel.CodeUnsupported, semel.CodeHeld, semel.CodeInFlight, semel.CodeFailed, semel.CodeRejected}, compensateRecord)
 	changing(b, "replayMessage", "messages/{message}/replay", "Deliver a parked message again",
 		"It is delivered under its old id, as if it had not been tried. The reason is the message's error until its next try.",
-		nil, func(x *exchange, in *messageInput) (*reply[wire.RecordBody], error) {
-			return x.settleMessage(in, dispatch.Replay)
-		})
+		nil, settleMessage(dispatch.Replay))
 	changing(b, "discardMessage", "messages/{message}/discard", "Give a parked message up for good", "",
-		nil, func(x *exchange, in *messageInput) (*reply[wire.RecordBody], error) {
-			return x.settleMessage(in, dispatch.Discard)
-		})
+		nil, settleMessage(dispatch.Discard))
 }
 
 func compensateRecord(x *exchange, in *onRecord[wire.Reasoned]) (*reply[wire.RecordBody], error) {
@@ -156,10 +152,10 @@ func compensateRecord(x *exchange, in *onRecord[wire.Reasoned]) (*reply[wire.Rec
 	})
 }
 
-func (x *exchange) settleMessage(in *messageInput,
-	settle func(ctx context.Context, s dispatch.Settler, call semel.ID, id, reason string) (semel.Record, error),
-) (*reply[wire.RecordBody], error) {
-	return x.change(in.ID, func(id semel.ID) (semel.Record, error) {
-		return settle(x.ctx(), x.api.engine.Internal(), id, in.Message, in.Body.Reason)
-	})
+func settleMessage(settle func(ctx context.Context, s dispatch.Settler, call semel.ID, id, reason string) (semel.Record, error)) func(x *exchange, in *messageInput) (*reply[wire.RecordBody], error) {
+	return func(x *exchange, in *messageInput) (*reply[wire.RecordBody], error) {
+		return x.change(in.ID, func(id semel.ID) (semel.Record, error) {
+			return settle(x.ctx(), x.api.engine.Internal(), id, in.Message, in.Body.Reason)
+		})
+	}
 }

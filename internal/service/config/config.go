@@ -156,7 +156,7 @@ type Operation struct {
 	// The operation moves money: the window is at least 24h and defaults to 7d, failures are replayed unless on_failure says otherwise, and records are archived unless archive says otherwise.
 	Financial bool `json:"financial,omitzero"`
 	// How long Semel keeps an outcome. Defaults to what the profile of its routes says, else 24h, or 7d if financial.
-	Window Duration `json:"window,omitzero"`
+	Window Duration `json:"window,omitzero" range:"1s,3650d"`
 	// How long a silent holder keeps the right to run the call.
 	Lease   Duration `json:"lease" default:"30s" range:"10ms,24h"`
 	Repeats `yaml:",inline"`

@@ -38,11 +38,6 @@ func pattern(expression, mistake, hint string) strictyaml.Format {
 	}
 }
 
-func isHostName(text string) bool {
-	mistake, _ := formats["host"](text)
-	return mistake == ""
-}
-
 // is checks a text that no tag is about; it may be empty.
 func (v *validator) is(path, format, text string) {
 	if mistake, hint := formats[format](text); mistake != "" && text != "" {

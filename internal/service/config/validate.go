@@ -50,12 +50,6 @@ func (v *validator) bad(path, hint, format string, args ...any) {
 	v.Add(path, fmt.Sprintf(format, args...), hint)
 }
 
-func (v *validator) duration(path string, d, low, high Duration) {
-	if d < low || d > high {
-		v.bad(path, "", "%v is not between %v and %v", d, low, high)
-	}
-}
-
 func (v *validator) address(path, address string) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -70,7 +64,8 @@ func (v *validator) address(path, address string) {
 		v.bad(path, "0 picks a free one", "the port %q is not a number from 0 to 65535", port)
 		return
 	}
-	if _, err := netip.ParseAddr(host); err != nil && !isHostName(host) && host != "" {
+	noName, _ := formats["host"](host)
+	if _, err := netip.ParseAddr(host); err != nil && noName != "" && host != "" {
 		v.bad(path, "", "%q is neither an address nor a host name", host)
 	}
 }

@@ -36,12 +36,8 @@ func (v *validator) operation(path string, op *Operation) {
 	if op.Class == semel.Shielded && len(op.Shields) == 0 {
 		v.bad(path+".shields", "write such as [S1]; see the description of shields", "class I3 needs at least one shield")
 	}
-	day := Duration(24 * time.Hour)
-	switch {
-	case op.Financial && op.Window < day && op.Window != 0:
+	if op.Financial && op.Window < Duration(24*time.Hour) && op.Window != 0 {
 		v.bad(path+".window", "write 24h or more, or leave it out for 7d", "%v is shorter than the 24h that a financial operation needs", op.Window)
-	case op.Window != 0 || v.Origins.Written(path+".window"):
-		v.duration(path+".window", op.Window, Duration(time.Second), 3650*day)
 	}
 	for i, s := range op.Shields {
 		if s == semel.ShieldReconcile && op.ReconcileURL == "" {
