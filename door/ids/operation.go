@@ -98,10 +98,7 @@ func (d *Derivation) Call(principal string) semel.Call {
 		Confirm: c.ConfirmationToken, StepUp: c.StepUp,
 	}
 	if d.Entry != nil && d.Entry.Late == LateRefused {
-		call.FirstSent = c.SentAt
-		if call.FirstSent.IsZero() {
-			call.FirstSent = c.ReceivedAt
-		}
+		call.FirstSent = cmp.Or(c.SentAt, c.ReceivedAt)
 	}
 	call.Attributes = store.Attributes{
 		semel.AttributeCommandID: c.CommandID, "correlation_id": c.CorrelationID, "idempotency_key": d.Key,
