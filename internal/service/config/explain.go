@@ -34,7 +34,7 @@ type Setting struct {
 // the path doesn't exist, the error has a suggestion. A path in an empty list gives the
 // settings that an item has.
 func Settings(c *Config, origins *Origins, path string) ([]Setting, error) {
-	all := settings(redacted(c), origins)
+	all := settings(Redacted(c), origins)
 	if path == "" {
 		return all, nil
 	}
@@ -133,12 +133,8 @@ func descriptions() map[string]string {
 	return found
 }
 
-// Explain writes [Settings] as a table.
-func Explain(w io.Writer, c *Config, origins *Origins, path string) error {
-	list, err := Settings(c, origins, path)
-	if err != nil {
-		return err
-	}
+// Explain writes settings as a table.
+func Explain(w io.Writer, list []Setting) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "SETTING\tVALUE\tFROM\tDESCRIPTION")
 	for _, s := range list {

@@ -131,7 +131,8 @@ func TestSecrets(t *testing.T) {
 		c.Store.URL = "postgres://semel:hunter2@db/semel?sslpassword=hunter2"
 		c.Auth.Tokens = []auth.Token{{Name: "a", SHA256: strings.Repeat("0123456789abcdef", 4)}}
 		var out bytes.Buffer
-		if err := errors.Join(Print(&out, c), PrintJSON(&out, c), Explain(&out, c, &Origins{}, "")); err != nil {
+		list, err := Settings(c, &Origins{}, "")
+		if err := errors.Join(err, Print(&out, c), json.NewEncoder(&out).Encode(Redacted(c)), Explain(&out, list)); err != nil {
 			t.Fatal(err)
 		}
 		out.WriteString(c.Store.Name())
@@ -258,7 +259,8 @@ func TestSettings(t *testing.T) {
 	})
 	t.Run("the table has a line for each setting", func(t *testing.T) {
 		var out bytes.Buffer
-		if err := Explain(&out, c, origins, "store"); err != nil {
+		list, err := Settings(c, origins, "store")
+		if err := errors.Join(err, Explain(&out, list)); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, "testdata/explain-store.txt", out.String())

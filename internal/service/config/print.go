@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
@@ -30,8 +29,8 @@ func mapTexts(c *Config, fn func(f strictyaml.Field, text string) string) *Confi
 	return out.Addr().Interface().(*Config)
 }
 
-// redacted is a copy without secrets: digests keep their first digits, URLs all but a password.
-func redacted(c *Config) *Config {
+// Redacted is a copy without secrets: digests keep their first digits, URLs all but a password.
+func Redacted(c *Config) *Config {
 	return mapTexts(c, func(f strictyaml.Field, text string) string {
 		if f.Secret == "" {
 			return text
@@ -68,21 +67,13 @@ func hide(kind, text string) string {
 // Print writes the whole configuration as YAML that [Load] reads. It includes the
 // defaults, and hides secrets.
 func Print(w io.Writer, c *Config) error {
-	escaped := mapTexts(redacted(c), func(_ strictyaml.Field, text string) string { return strings.ReplaceAll(text, "$", "$$") })
+	escaped := mapTexts(Redacted(c), func(_ strictyaml.Field, text string) string { return strings.ReplaceAll(text, "$", "$$") })
 	text, err := yaml.MarshalWithOptions(escaped, yaml.IndentSequence(true))
 	if err != nil {
 		return fmt.Errorf("print configuration: %w", err)
 	}
 	_, err = w.Write(text)
 	return err
-}
-
-// PrintJSON is [Print] as JSON.
-func PrintJSON(w io.Writer, c *Config) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(redacted(c))
 }
 
 // With returns a copy with one more operation and one more route. Their zero settings get

@@ -194,7 +194,7 @@ The JSON has the names of the YAML; durations and sizes are text.`,
 				return err
 			}
 			if asJSON {
-				return config.PrintJSON(cmd.OutOrStdout(), c)
+				return printJSON(cmd.OutOrStdout(), config.Redacted(c))
 			}
 			return config.Print(cmd.OutOrStdout(), c)
 		},
@@ -258,7 +258,7 @@ func newConfigExplain() *cobra.Command {
 			if err != nil {
 				return usage("%w", err)
 			}
-			return printReport(cmd.OutOrStdout(), asJSON, list, func(w io.Writer) error { return config.Explain(w, c, origins, first(args)) }, false)
+			return printReport(cmd.OutOrStdout(), asJSON, list, func(w io.Writer) error { return config.Explain(w, list) }, false)
 		},
 	}
 	configFlag(cmd, &file)
