@@ -209,7 +209,7 @@ func mountDoors(t *testing.T, engine *semel.Engine) http.Handler {
 	mux.Handle("/v1/", executions.Data())
 	budget := limit.NewBudget(limit.Bounds{Total: bodiesInFlight})
 	doors := map[string]string{"/pay": semelhttp.Name, "/forrst": forrst.Name, "/hook": webhook.Name, "/v1/": api.Name}
-	return budget.Handler(mux, &limit.Options{Refused: func(r *http.Request, code semel.Code) {
+	return budget.Handler(mux, limit.Options{Refused: func(r *http.Request, code semel.Code) {
 		_, path := mux.Handler(r)
 		engine.Internal().Answered(engine.Internal().Arrived(r.Context(), doors[path], r.Header), semel.Delivered{Code: code})
 	}})

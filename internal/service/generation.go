@@ -186,7 +186,7 @@ func onlyVerified(_ context.Context, call semel.Call, _ semel.Record) error {
 // caller once, for everything behind it.
 func (s *Server) dataHandler(cfg *config.Config, budget *limit.Budget) http.Handler {
 	quotas := cfg.Quotas != config.Quotas{Window: cfg.Quotas.Window}
-	limited := budget.Handler(http.HandlerFunc(s.serveData), new(s.limitOptions(cfg)))
+	limited := budget.Handler(http.HandlerFunc(s.serveData), s.limitOptions(cfg))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a := s.current().auth; a.Configured() {
 			// A bad credential is refused by the handlers that need the caller.

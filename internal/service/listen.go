@@ -33,7 +33,7 @@ type listener struct {
 }
 
 func listen(address string, certs config.TLS, limits *config.Limits, handler http.Handler, opts limit.Options, log *slog.Logger) (*listener, error) {
-	handler = limit.Requests(handler, limits.Connections, &opts)
+	handler = limit.Requests(handler, limits.Connections, opts)
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err

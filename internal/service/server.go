@@ -222,7 +222,7 @@ func (s *Server) openListeners(cfg *config.Config, version string) (err error) {
 	if err != nil {
 		return err
 	}
-	page = newBudget(&cfg.Limits).Handler(page, &limit.Options{TypeBase: problemsPath, Caller: callerOf, Pace: paceOf(&cfg.Limits), BodyTimeout: time.Duration(cfg.Limits.ReadTimeout)})
+	page = newBudget(&cfg.Limits).Handler(page, limit.Options{TypeBase: problemsPath, Caller: callerOf, Pace: paceOf(&cfg.Limits), BodyTimeout: time.Duration(cfg.Limits.ReadTimeout)})
 	if s.admin, err = listen(cfg.Admin.Address, cfg.Admin.TLS, &cfg.Limits, page, limit.Options{TypeBase: problemsPath}, s.log); err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}

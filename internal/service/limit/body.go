@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel/internal/body"
 )
 
-// Options configures [Budget.Handler] and [Requests]. Nil means the defaults.
+// Options configures [Budget.Handler] and [Requests].
 type Options struct {
 	// Caller says who pays for a request from their budget. Defaults to one caller for all.
 	Caller func(*http.Request) Caller
@@ -24,22 +24,11 @@ type Options struct {
 	// allow more: a body that came fast for long must not stop for long. Defaults to a
 	// minute.
 	BodyTimeout time.Duration
-	// TypeBase precedes the code in the type of a problem. Defaults to
-	// "urn:semel:problem:".
+	// TypeBase precedes the code in the type of a problem.
 	TypeBase string
 	// Refused is called once for every refusal: a body's reader gets [body.ErrRefused] and says
 	// nothing. Optional.
 	Refused func(r *http.Request, code semel.Code)
-}
-
-func (o *Options) withDefaults() Options {
-	var opts Options
-	if o != nil {
-		opts = *o
-	}
-	opts.TypeBase = cmp.Or(opts.TypeBase, "urn:semel:problem:")
-	opts.BodyTimeout = cmp.Or(opts.BodyTimeout, time.Minute)
-	return opts
 }
 
 // reserved is what a body takes before any of it has come, so that a caller hears before
@@ -56,14 +45,14 @@ const reserved = 4 << 10
 //
 // If a body stops fitting while it is read, next gets an error that wraps [body.ErrRefused]
 // and the [*ExhaustedError]. The refusal then replaces next's answer, unless that has begun.
-func (b *Budget) Handler(next http.Handler, opts *Options) http.Handler {
-	o := opts.withDefaults()
+func (b *Budget) Handler(next http.Handler, opts Options) http.Handler {
+	opts.BodyTimeout = cmp.Or(opts.BodyTimeout, time.Minute)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 			next.ServeHTTP(w, r)
 			return
 		}
-		b.handle(next, &o, w, r)
+		b.handle(next, &opts, w, r)
 	})
 }
 

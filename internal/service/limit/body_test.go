@@ -44,7 +44,7 @@ func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, code, r
 }
 
 func TestHandler(t *testing.T) {
-	opts := &limit.Options{Caller: byTenant, TypeBase: "https://semel.example/problems/"}
+	opts := limit.Options{Caller: byTenant, TypeBase: "https://semel.example/problems/"}
 	// nested answers an outer request with the answer to an inner one.
 	nested := func(b *limit.Budget, tenant string, body func() io.Reader) (outer, inner *httptest.ResponseRecorder) {
 		var h http.Handler
@@ -134,7 +134,7 @@ func TestHandler(t *testing.T) {
 		if _, ok := b.Acquire(limit.Caller{Tenant: "a"}, 1); !ok {
 			t.Fatal("the first byte")
 		}
-		h := b.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), nil)
+		h := b.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), limit.Options{})
 		if w := send(h, "a", nil); w.Code != http.StatusNoContent {
 			t.Error(w.Code)
 		}

@@ -168,7 +168,7 @@ func TestBodiesHaveToCome(t *testing.T) {
 				if _, err := io.Copy(io.Discard, r.Body); err != nil {
 					http.Error(w, err.Error(), http.StatusBadRequest)
 				}
-			}), &opts)
+			}), opts)
 			q := newQueue()
 			srv := &http.Server{Handler: handler}
 			go func() { _ = srv.Serve(q) }()
@@ -261,7 +261,7 @@ func TestStreamsWaitForTheirHandlers(t *testing.T) {
 						return
 					}
 				}
-			}), &limit.Options{Pace: pace, BodyTimeout: 7 * time.Second})
+			}), limit.Options{Pace: pace, BodyTimeout: 7 * time.Second})
 			q := newQueue()
 			srv := &http.Server{Handler: handler, Protocols: h2, ReadTimeout: 7 * time.Second}
 			go func() { _ = srv.Serve(q) }()
@@ -308,7 +308,7 @@ func TestAnnouncedBodiesTakeNothing(t *testing.T) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			t.Error(err)
 		}
-	}), nil)
+	}), limit.Options{})
 	done := make(chan struct{}, callers)
 	for range callers {
 		go func() {
@@ -340,7 +340,7 @@ func TestRequests(t *testing.T) {
 	h := limit.Requests(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun <- struct{}{}
 		<-end
-	}), 2, &limit.Options{TypeBase: "https://semel.example/problems/"})
+	}), 2, limit.Options{TypeBase: "https://semel.example/problems/"})
 	done := make(chan int, 2)
 	for range 2 {
 		go func() { done <- send(h, "", nil).Code }()

@@ -55,8 +55,7 @@ func (o *Options) refuse(w http.ResponseWriter, r *http.Request, why error, begu
 // Requests handles at most limit requests at one time. It refuses any more with 503 and a
 // Retry-After. A bound on connections isn't enough, because HTTP/2 has many requests on
 // one connection.
-func Requests(next http.Handler, limit int, opts *Options) http.Handler {
-	o := opts.withDefaults()
+func Requests(next http.Handler, limit int, opts Options) http.Handler {
 	slots := make(chan struct{}, limit)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -64,7 +63,7 @@ func Requests(next http.Handler, limit int, opts *Options) http.Handler {
 			defer func() { <-slots }()
 			next.ServeHTTP(w, r)
 		default:
-			o.refuse(w, r, nil, false)
+			opts.refuse(w, r, nil, false)
 		}
 	})
 }
