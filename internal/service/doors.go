@@ -24,7 +24,8 @@ import (
 type doorway struct {
 	http.Handler
 	name string // as events and records have it
-	// setting is its part of the configuration, and upstream where its calls go.
+	// setting is its part of the configuration, and upstream where its calls go: a URL, in which
+	// the configuration accepts no password.
 	setting, upstream string
 	// paths are those at which it gets requests, and serves reports any others; nil: none.
 	paths  []string

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/semelhq/semel"
@@ -95,7 +94,7 @@ func (x *explanation) doors(last bool) error {
 			match = strings.TrimPrefix(match+" and what belongs to it", " and ")
 		}
 		if x.rule("door "+d.name, match, d.serving(x.path), "The path is another.") {
-			x.found.Door, x.found.Setting, x.found.Upstream = d.name, d.setting, redacted(d.upstream)
+			x.found.Door, x.found.Setting, x.found.Upstream = d.name, d.setting, d.upstream
 			x.end("door", "", "The door "+d.name+" has this path. It checks who sent the request, and says itself what its key is.")
 			if d.explain != nil {
 				return d.explain(x.r, x.body, &x.found)
@@ -119,7 +118,7 @@ func (x *explanation) routes() {
 		if !x.rule(name, rt.Match, mine, why) {
 			continue
 		}
-		x.found.Door, x.found.Setting, x.found.Operation, x.found.Upstream = semelhttp.Name, name, rt.Operation, redacted(rt.Upstream)
+		x.found.Door, x.found.Setting, x.found.Operation, x.found.Upstream = semelhttp.Name, name, rt.Operation, rt.Upstream
 		switch {
 		case x.g.passesDoor(x.path):
 			x.end("refused", door.CodeAmbiguousTarget, "Spelled another way, the path belongs to a door of this service.")
@@ -217,12 +216,4 @@ func differs(pattern, path string) string {
 		}
 	}
 	return "The path goes on after it."
-}
-
-func redacted(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return "" // it was checked
-	}
-	return u.Redacted()
 }

@@ -188,11 +188,8 @@ func checkText(s string) error {
 		return fmt.Errorf("is longer than %d bytes", store.MaxNameLen)
 	case !utf8.ValidString(s):
 		return errors.New("is not valid UTF-8")
-	}
-	for _, c := range s {
-		if unicode.IsControl(c) {
-			return errors.New("has a control character")
-		}
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return errors.New("has a control character")
 	}
 	return nil
 }

@@ -62,14 +62,11 @@ type Problem struct {
 
 // Error lists all problems, each with its column.
 func (e *Error) Error() string {
-	var b strings.Builder
-	for i, p := range e.Problems {
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		fmt.Fprintf(&b, "column %d: %s", p.Column, p.Message)
+	var texts []string
+	for _, p := range e.Problems {
+		texts = append(texts, fmt.Sprintf("column %d: %s", p.Column, p.Message))
 	}
-	return b.String()
+	return strings.Join(texts, "; ")
 }
 
 // set puts the value of each qualifier into a query, or says why it can't.
