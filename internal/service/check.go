@@ -72,7 +72,7 @@ func Check(cfg *config.Config) error {
 // assemble puts a service together over a store that stands in for the real one, calls use
 // with it, and takes it apart again. Without evidence in the configuration it has witness.
 func assemble(cfg *config.Config, witness semel.Witness, use func(s *Server) error) (err error) {
-	s := &Server{log: slog.New(slog.DiscardHandler), store: standIn(cfg.Store.URL)}
+	s := &Server{log: slog.New(slog.DiscardHandler), store: standIn(cfg.Store)}
 	defer s.store.Close()
 	opts := &semel.Options{Quotas: quotasOf(&cfg.Quotas), PurgeRate: purgeRate, Witness: witness}
 	if s.archives = cfg.Archives(); s.archives {
@@ -115,12 +115,11 @@ func assemble(cfg *config.Config, witness semel.Witness, use func(s *Server) err
 	return errors.Join(use(s), s.gen.close(context.Background()))
 }
 
-// standIn is a store in memory that can do what the kind of store of a URL can.
-func standIn(url string) semel.Store {
-	scheme, _, _ := strings.Cut(url, ":")
+// standIn is a store in memory that can do what the configured kind of store can.
+func standIn(c config.Store) semel.Store {
 	st := memstore.New()
 	x := st.Extras()
-	if strings.HasPrefix(scheme, "redis") {
+	if c.Redis() {
 		x.Evidence = nil
 	}
 	return &like{st, x}

@@ -85,6 +85,7 @@ func TestAStoreThatIsAwayIsOneFinding(t *testing.T) {
 	}{
 		{"postgres://u@db:5432/semel", fmt.Errorf("pgstore: get: %w", refused), "PostgreSQL at db:5432 refuses connections"},
 		{"redis-cluster://a:1,b:2", late.Err(), "Redis at a:1,b:2 doesn't answer"},
+		{"valkey://a:1", late.Err(), "Redis at a:1 doesn't answer"},
 		{"postgres://nowhere/semel", fmt.Errorf("dial: %w", &net.DNSError{Err: "no such host", Name: "nowhere"}), "PostgreSQL at nowhere isn't found: no address has that name"},
 		{"pebble:./data", errors.New("get: no turn: a\n\tb"), "the store: get: no turn: a b"},
 	} {

@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/auth"
+	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/internal/strictyaml"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pebblestore"
@@ -170,7 +171,7 @@ func inWords(address string, err error) string {
 	who := "the store"
 	if u, bad := url.Parse(address); bad == nil && u.Host != "" {
 		who = "PostgreSQL at " + u.Host
-		if strings.HasPrefix(u.Scheme, "redis") {
+		if (config.Store{URL: address}).Redis() {
 			who = "Redis at " + u.Host
 		}
 	}
