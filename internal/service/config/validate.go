@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -228,6 +229,63 @@ func (v *validator) evidence() {
 		}
 		if _, err := evidence.ParseCosignerKey(w.Key); w.Key != "" && err != nil {
 			v.bad(at+".key", "", "this is not the key of a witness: name, hash and base64 with + between them")
+		}
+	}
+}
+
+func (v *validator) rate(path string, r Rate) {
+	switch {
+	case r.PerSecond < 0:
+		v.bad(path+".per_second", "", "%v is below zero", r.PerSecond)
+	case r.Burst < 0:
+		v.bad(path+".burst", "", "%d is below zero", r.Burst)
+	case r.PerSecond == 0 && r.Burst != 0:
+		v.bad(path+".per_second", "write such as 5", "burst needs a per_second above zero")
+	case r.PerSecond != 0 && r.Burst == 0:
+		v.bad(path+".burst", "write such as 10", "per_second needs a burst above zero")
+	}
+}
+
+func (v *validator) faultyBelow(path string) bool {
+	for at, faulty := range v.Faulty {
+		if faulty && strings.HasPrefix(at, path) {
+			return true
+		}
+	}
+	return false
+}
+
+// Trusted are the networks of the proxies in front. It skips invalid ones, which [Load]
+// has refused.
+func (l *Listener) Trusted() []netip.Prefix {
+	var networks []netip.Prefix
+	for _, text := range l.TrustedProxies {
+		if n, err := parseNetwork(text); err == nil {
+			networks = append(networks, n)
+		}
+	}
+	return networks
+}
+
+func parseNetwork(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	n, err := netip.ParsePrefix(text)
+	if err == nil && n.Masked() != n {
+		err = errors.New("it has bits set after its prefix")
+	}
+	return n, err
+}
+
+func (v *validator) trustedProxies() {
+	for at, text := range items("listen.trusted_proxies", v.c.Listen.TrustedProxies) {
+		switch n, err := parseNetwork(*text); {
+		case err != nil:
+			v.bad(at, "write such as 10.0.0.5 or 10.0.0.0/8", "%q is neither an address nor a network in CIDR form", *text)
+		case n.Bits() == 0:
+			v.bad(at, "name the addresses of the proxies", "%s covers all addresses, so anybody could fake where a request came from", *text)
 		}
 	}
 }

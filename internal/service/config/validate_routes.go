@@ -56,28 +56,6 @@ func (v *validator) operation(path string, op *Operation) {
 	v.rate(path+".per_principal", op.PerPrincipal)
 }
 
-func (v *validator) rate(path string, r Rate) {
-	switch {
-	case r.PerSecond < 0:
-		v.bad(path+".per_second", "", "%v is below zero", r.PerSecond)
-	case r.Burst < 0:
-		v.bad(path+".burst", "", "%d is below zero", r.Burst)
-	case r.PerSecond == 0 && r.Burst != 0:
-		v.bad(path+".per_second", "write such as 5", "burst needs a per_second above zero")
-	case r.PerSecond != 0 && r.Burst == 0:
-		v.bad(path+".burst", "write such as 10", "per_second needs a burst above zero")
-	}
-}
-
-func (v *validator) faultyBelow(path string) bool {
-	for at, faulty := range v.Faulty {
-		if faulty && strings.HasPrefix(at, path) {
-			return true
-		}
-	}
-	return false
-}
-
 // engineFault is the text of the engine's errors about an operation without what the path says
 // already, and with the settings' names for the fields.
 func engineFault(err error, name string, sections ...any) string {
@@ -265,4 +243,45 @@ func register(mux *http.ServeMux, pattern string) (mistake string) {
 	}()
 	mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
 	return ""
+}
+
+// routeHeaders runs the middleware's own checks of headers, methods and statuses.
+func (v *validator) routeHeaders(path string, r Route) {
+	all := v.c.Guarded(r)
+	if k := r.KeyTemplate; k.Format != "" && k.Template+k.Scope+k.ScopeField != "" {
+		v.bad(path+".key_template.format", "give either", "a format has its own template and scope")
+	}
+	if op := v.c.operation(r.Operation); op != nil && op.Sequenced != (r.Sequence != "") {
+		v.bad(path+".sequence", "write such as sequence: header:X-Sequence in the route and sequenced: true in the operation, or neither", "the route and its operation don't agree whether calls have numbers")
+	}
+	for _, part := range []struct {
+		name string
+		rt   semelhttp.Route
+	}{
+		{"sequence", semelhttp.Route{Sequence: r.Sequence}},
+		{"key_from", semelhttp.Route{KeyFrom: r.KeyFrom}},
+		{"key_template", semelhttp.Route{KeyTemplate: all.KeyTemplate}},
+		{"fingerprint", semelhttp.Route{FingerprintOnly: r.Fingerprint.Only, FingerprintIgnore: r.Fingerprint.Ignore, Body: r.Body, Profile: all.Profile}},
+		{"attributes", semelhttp.Route{Attributes: all.Attributes}},
+		{"methods", semelhttp.Route{Methods: r.Methods}},
+		{"fingerprint_headers", semelhttp.Route{FingerprintHeaders: r.FingerprintHeaders, KeyHeader: r.KeyHeader}},
+		{"origins", semelhttp.Route{Origins: r.Origins}},
+		{"keep_headers", semelhttp.Route{KeepHeaders: r.KeepHeaders, KeyHeader: r.KeyHeader, Profile: r.Guarded().Profile}},
+	} {
+		if v.faultyBelow(path + "." + part.name) {
+			continue
+		}
+		if fault := routeFault(part.rt); fault != "" {
+			v.bad(path+"."+part.name, "", "%s", strings.TrimPrefix(fault, part.name+": "))
+		}
+	}
+}
+
+// routeFault is what the middleware has against a part of a route; empty if nothing.
+func routeFault(part semelhttp.Route) string {
+	err := part.Validate()
+	if err == nil {
+		return ""
+	}
+	return engineFault(err, "", Route{}, KeyTemplate{})
 }
