@@ -21,7 +21,7 @@ func (s *Server) explain(r *http.Request, body []byte) (api.Explained, error) {
 	g := s.enter()
 	defer g.inFlight.Done()
 	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, s.data.addr()))
-	x := explanation{g: g, r: r, body: body, path: r.URL.Path}
+	x := explanation{g: g, r: r, body: body}
 	x.own()
 	err := x.doors(false)
 	x.routes()
@@ -52,7 +52,6 @@ type explanation struct {
 	g     *generation
 	r     *http.Request
 	body  []byte
-	path  string
 	found api.Explained
 }
 
@@ -76,7 +75,7 @@ func (x *explanation) end(outcome string, code semel.Code, why string) {
 // own asks the addresses that are always the service's own.
 func (x *explanation) own() {
 	for _, own := range [...]struct{ prefix, what string }{{statusPath, "says what became of a call"}, {problemsPath, "explains a code"}} {
-		if x.rule("service", own.prefix+"…", strings.HasPrefix(x.path, own.prefix), "The path doesn't begin so.") {
+		if x.rule("service", own.prefix+"…", strings.HasPrefix(x.r.URL.Path, own.prefix), "The path doesn't begin so.") {
 			x.end("door", "", "The service answers by itself: it "+own.what+".")
 		}
 	}
@@ -93,7 +92,7 @@ func (x *explanation) doors(last bool) error {
 		if d.serves != nil {
 			match = strings.TrimPrefix(match+" and what belongs to it", " and ")
 		}
-		if x.rule("door "+d.name, match, d.serving(x.path), "The path is another.") {
+		if x.rule("door "+d.name, match, d.serving(x.r.URL.Path), "The path is another.") {
 			x.found.Door, x.found.Setting, x.found.Upstream = d.name, d.setting, d.upstream
 			x.end("door", "", "The door "+d.name+" has this path. It checks who sent the request, and says itself what its key is.")
 			if d.explain != nil {
@@ -120,7 +119,7 @@ func (x *explanation) routes() {
 		}
 		x.found.Door, x.found.Setting, x.found.Operation, x.found.Upstream = semelhttp.Name, name, rt.Operation, rt.Upstream
 		switch {
-		case x.g.passesDoor(x.path):
+		case x.g.passesDoor(x.r.URL.Path):
 			x.end("refused", door.CodeAmbiguousTarget, "Spelled another way, the path belongs to a door of this service.")
 		case x.g.routes.evades(x.r, chosen):
 			x.end("refused", door.CodeAmbiguousTarget, "Spelled another way, the path belongs to a route that guards it.")
@@ -140,7 +139,7 @@ const executionsPath = "POST /v1/operations/{operation}/executions"
 func (x *explanation) api(s *Server) {
 	cfg := x.g.cfg
 	why := mismatch(executionsPath, x.r)
-	match, matches := "/v1/…", strings.HasPrefix(x.path, "/v1/")
+	match, matches := "/v1/…", strings.HasPrefix(x.r.URL.Path, "/v1/")
 	if cfg.API == config.APIOff {
 		x.rule("api", match, false, "The execution API is off.")
 		return
@@ -153,7 +152,7 @@ func (x *explanation) api(s *Server) {
 		x.end("api", "", "No route matches, so the execution API answers. The request begins no call: "+why)
 		return
 	}
-	x.found.Operation = strings.Split(x.path, "/")[3]
+	x.found.Operation = strings.Split(x.r.URL.Path, "/")[3]
 	x.end("api", "", "No route matches, so the execution API begins the call.")
 	switch key, present, fault := semelhttp.RequestKey(x.r.Header, semelhttp.DefaultKeyHeader, semel.MaxKeyLen); {
 	case fault != "":

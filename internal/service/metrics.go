@@ -22,7 +22,6 @@ import (
 // gauges are what metrics need that nobody counts.
 type gauges struct {
 	census  *metrics.Census
-	version string
 	audited atomic.Pointer[audited]
 
 	mu sync.Mutex
@@ -46,7 +45,7 @@ func (s *Server) gauge(set metrics.Set) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
 	kind, _, _ := strings.Cut(s.storeName, ":")
-	set("semel_build_info", 1, s.gauges.version, runtime.Version(), kind)
+	set("semel_build_info", 1, s.version, runtime.Version(), kind)
 	bad := slices.ContainsFunc(s.checks(ctx), func(c Finding) bool { return c.Err != nil })
 	set("semel_ready", metrics.Number(!bad))
 	set("semel_config_last_reload_successful", metrics.Number(!s.reloadFailed.Load()))

@@ -158,7 +158,7 @@ func (s *Server) measure(ctx context.Context, opts *Options) (*tracing.Tracer, e
 	s.metrics = metrics.New(s.gauge)
 	s.observer, s.figures = api.NewObserver(s.store), figures.New(s.store, &figures.Options{Crowd: opts.Config.Metrics.Crowded, Crowded: s.metrics.Crowded})
 	s.metricsHandler = s.metrics.Handler()
-	s.gauges.census, s.gauges.version = metrics.NewCensus(s.store), s.version
+	s.gauges.census = metrics.NewCensus(s.store)
 	tracer, err := s.traces(ctx, opts)
 	if err != nil {
 		return nil, err

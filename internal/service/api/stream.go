@@ -96,18 +96,16 @@ func (b *builder) decisionStream() {
 			},
 		})
 	}
-	route(b, huma.Operation{
-		OperationID: "streamDecisions", Method: http.MethodGet, Path: "/v1/decisions", Tags: []string{"decisions"},
-		Summary: "Follow what the answering node decides",
-		Description: "Server-sent events. Last-Event-ID goes on after an event; the last " + strconv.Itoa(ringSize) + " are kept, and the event gap says that some were lost. " +
-			"A reader that is too slow is cut off.",
-		Responses: map[string]*huma.Response{"200": {
-			Description: "The stream, which does not end by itself.",
-			Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{
-				Type: huma.TypeArray, Description: "Each item is one event, written as the HTML standard says.", Items: &huma.Schema{OneOf: kinds},
-			}}},
-		}},
-	}, Viewer, nil, openStream)
+	op := about("streamDecisions", "decisions", "GET /v1/decisions", "Follow what the answering node decides",
+		"Server-sent events. Last-Event-ID goes on after an event; the last "+strconv.Itoa(ringSize)+" are kept, and the event gap says that some were lost. "+
+			"A reader that is too slow is cut off.")
+	op.Responses = map[string]*huma.Response{"200": {
+		Description: "The stream, which does not end by itself.",
+		Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{
+			Type: huma.TypeArray, Description: "Each item is one event, written as the HTML standard says.", Items: &huma.Schema{OneOf: kinds},
+		}}},
+	}}
+	route(b, op, Viewer, nil, openStream)
 }
 
 func openStream(x *exchange, in *streamInput) (*streamOutput, error) {
