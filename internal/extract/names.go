@@ -1,7 +1,6 @@
 package extract
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,11 +102,10 @@ func (n *Names) Of(own store.Attributes, kind string, header http.Header, item [
 	}
 	in := selector.Input{Header: header}
 	if n.inBody && len(list) > 0 {
-		// The door has read the item as strictly as it must. A canonical copy would take several
-		// times the memory.
-		compact := bytes.NewBuffer(make([]byte, 0, len(item)))
-		if json.Compact(compact, item) == nil {
-			in.JSON, in.Compact = compact.Bytes(), true
+		// The door has read the item as strictly as it must. A copy in canonical form would take
+		// several times the memory.
+		if json.Valid(item) {
+			in.JSON, in.Raw = item, true
 		} else {
 			in.Form = item
 		}

@@ -77,7 +77,7 @@ type span struct {
 // find follows the pointer in canonical JSON, which has no white space and no name twice. In JSON
 // that is only compact, a name that stands twice leads nowhere.
 func (p Pointer) find(doc []byte, canonical bool) (s span, ok bool) {
-	s.to = len(doc)
+	s.from, s.to = white(doc, 0), len(doc)
 	for _, t := range p.tokens {
 		switch doc[s.from] {
 		case '{':
@@ -98,38 +98,52 @@ func (p Pointer) find(doc []byte, canonical bool) (s span, ok bool) {
 
 // member moves to the member with the token's name.
 func (t *token) member(doc []byte, s *span, canonical bool) (found bool) {
-	for at := s.from + 1; doc[at] != '}'; {
+	for at := white(doc, s.from+1); doc[at] != '}'; {
 		name := skip(doc, at)
-		end := skip(doc, name+1)
+		value := white(doc, white(doc, name)+1)
+		end := skip(doc, value)
 		if bytes.Equal(doc[at:name], t.name) {
 			if found {
 				return false
 			}
-			s.member, s.from, s.to = at, name+1, end
+			s.member, s.from, s.to = at, value, end
 			if found = true; canonical {
 				return true
 			}
 		}
-		if at = end; doc[at] == ',' {
-			at++
-		}
+		at = next(doc, end)
 	}
 	return found
 }
 
 // item moves to the element with the token's index.
 func (t *token) item(doc []byte, s *span) bool {
-	for at, n := s.from+1, 0; doc[at] != ']'; n++ {
+	for at, n := white(doc, s.from+1), 0; doc[at] != ']'; n++ {
 		end := skip(doc, at)
 		if n == t.index {
 			s.member, s.from, s.to = at, at, end
 			return true
 		}
-		if at = end; doc[at] == ',' {
-			at++
-		}
+		at = next(doc, end)
 	}
 	return false
+}
+
+// white is the first place from at on that is not white space, which canonical JSON has only in
+// strings.
+func white(doc []byte, at int) int {
+	for at < len(doc) && doc[at] <= ' ' {
+		at++
+	}
+	return at
+}
+
+// next is where what follows a value begins: a member, an element or the end of them.
+func next(doc []byte, end int) int {
+	if end = white(doc, end); doc[end] == ',' {
+		end = white(doc, end+1)
+	}
+	return end
 }
 
 // skip is where the value ends that begins at a place.
@@ -156,7 +170,7 @@ func skip(doc []byte, at int) int {
 			}
 		}
 	}
-	for at < len(doc) && doc[at] != ',' && doc[at] != '}' && doc[at] != ']' {
+	for at < len(doc) && doc[at] > ' ' && doc[at] != ',' && doc[at] != '}' && doc[at] != ']' {
 		at++
 	}
 	return at

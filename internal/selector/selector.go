@@ -109,9 +109,9 @@ type Input struct {
 	Query  string // without the question mark
 	Form   []byte // the body, if it is a form
 	JSON   []byte // the body in canonical form, if it is JSON; never changed
-	// Compact says that JSON is compact, and not canonical. Names with an escape that canonical form
+	// Raw says that JSON is valid, and not canonical. Names with an escape that canonical form
 	// lacks aren't found in it, nor are names that stand twice.
-	Compact bool
+	Raw bool
 }
 
 // Errors of [Selector.Find]. They say nothing of the value.
@@ -142,12 +142,12 @@ func (s Selector) Find(in *Input) (value string, found bool, err error) {
 		if in.JSON == nil {
 			return "", false, nil
 		}
-		at, ok := s.pointer.find(in.JSON, !in.Compact)
+		at, ok := s.pointer.find(in.JSON, !in.Raw)
 		if !ok || bytes.Equal(in.JSON[at.from:at.to], []byte("null")) {
 			return "", false, nil
 		}
 		text := in.JSON[at.from:at.to]
-		if in.Compact && text[0] != '{' && text[0] != '[' {
+		if in.Raw && text[0] != '{' && text[0] != '[' {
 			if text, err = canon.Canonicalize(text, canon.Exact); err != nil {
 				return "", false, ErrForm
 			}
@@ -193,7 +193,7 @@ func (s Selector) Texts(in *Input) []string {
 	}
 	text, found, err := s.Find(in)
 	if errors.Is(err, ErrKind) {
-		at, _ := s.pointer.find(in.JSON, !in.Compact)
+		at, _ := s.pointer.find(in.JSON, !in.Raw)
 		text = string(in.JSON[at.from:at.to])
 		found = text == "true" || text == "false"
 	}
@@ -230,9 +230,7 @@ func itemsOf(list []byte) []byte {
 	for at := 1; list[at] != ']'; {
 		end := skip(list, at)
 		items = append(append(items, list[at:end]...), '\n')
-		if at = end; list[at] == ',' {
-			at++
-		}
+		at = next(list, end)
 	}
 	return items
 }

@@ -3,6 +3,7 @@ package selector
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -44,6 +45,31 @@ func TestParse(t *testing.T) {
 	}
 	if _, err := Parse("answer:/id", Keys); err == nil {
 		t.Error("a key comes from an answer")
+	}
+}
+
+// What is found in a document as it was sent is what is found in its canonical form.
+func TestRawAndCanonicalAgree(t *testing.T) {
+	const members = `"id":"a\"b","n":12.50,"t":true,"none":null,"o":{"é":[1,"x ,]}",{"y":"z"}],"e":{}},"l":[],"last":7`
+	for _, raw := range []string{
+		"{" + members + "}", " {" + members + "} ",
+		"\r\n{ " + strings.NewReplacer(`":`, "\" \t:\n ", `,"`, "\n,\t \"", "[1", "[ 1 ", "{}", "{ }", "[]", "[\n]", "}]", " } ] ").Replace(members) + "\n}",
+	} {
+		doc, err := canon.Canonicalize([]byte(raw), canon.Exact)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pointer := range []string{"/id", "/n", "/t", "/none", "/o/é/0", "/o/é/1", "/o/é/2/y", "/o/é/3", "/o/e/x", "/l/0", "/last", "/gone", "/n/x"} {
+			s, err := Parse("json:"+pointer, Keys)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, there, wrong := s.Find(&Input{JSON: doc})
+			got, found, err := s.Find(&Input{JSON: []byte(raw), Raw: true})
+			if got != want || found != there || !errors.Is(err, wrong) {
+				t.Errorf("%s of %q: %q, %t, %v; of its canonical form %q, %t, %v", pointer, raw, got, found, err, want, there, wrong)
+			}
+		}
 	}
 }
 
