@@ -16,9 +16,9 @@ func (d *delivery) refuseLate(ctx context.Context) (late bool, err error) {
 	return late, err
 }
 
-// tooLate reports whether a call without a record is so old that the store may have forgotten
-// it: it may have been executed and forgotten. The call or its key says when it was first
-// sent; without that it is never too late.
+// tooLate reports whether a call without a record may have been executed and then forgotten by
+// the store, because it is so old. The call or its key says when it was first sent; without
+// that it is never too late.
 func (d *delivery) tooLate(ctx context.Context) (bool, error) {
 	e, op, call := d.engine, d.op, &d.call
 	first := call.FirstSent
@@ -32,7 +32,7 @@ func (d *delivery) tooLate(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// Callers go by the calendar.
+	// Callers' clocks show calendar time; the store's may be ahead of it.
 	sent := store.InstantOf(first).Add(e.clockState(now).Ahead)
 	// A client clock that is ahead makes the call look younger than it is.
 	window := cmp.Or(call.Window, op.Window)
@@ -65,8 +65,8 @@ func (d *delivery) beginUnrecorded(ctx context.Context) (err error) {
 	return nil
 }
 
-// answer reports the decision, after which the delivery may have it. A delivery that
-// doesn't execute gets it unless it is throttled as a duplicate or may not see it.
+// answer reports the decision. A delivery that doesn't execute then gets it, unless it is
+// throttled as a duplicate or may not see it.
 func (d *delivery) answer(ctx context.Context) error {
 	if d.call.Unproved {
 		d.conceal()
@@ -81,8 +81,8 @@ func (d *delivery) answer(ctx context.Context) error {
 	}
 	limited := cur.ID
 	if d.foreign {
-		// Nothing of the record leaves the engine but when to ask again. The limit is a
-		// separate one, or a stranger could use up the caller's.
+		// The caller gets nothing from the record except when to ask again. Its limit is a
+		// separate one; otherwise a stranger could use up the owner's.
 		ans.Record = &Record{ID: d.id}
 		limited.Principal = "\x00" + d.call.Door + "\x00" + d.call.BoundTo
 	}
@@ -138,7 +138,7 @@ func (d *delivery) tell(ctx context.Context) error {
 	return nil
 }
 
-// decided reports the decision to Events, and returns the time that the engine added.
+// decided reports the decision to Events, and returns how much time the engine added.
 func (d *delivery) decided(ctx context.Context) (added time.Duration) {
 	added = d.engine.elapsed() - d.began - d.waited - d.worked
 	if a := d.ans.Attempt; a != nil {
@@ -163,7 +163,7 @@ func (d *delivery) decided(ctx context.Context) (added time.Duration) {
 	return added
 }
 
-// hold replaces cur by next, and returns the record stored afterwards. next is held: the
+// hold replaces cur with next, and returns the record stored afterwards. next is held: the
 // abandoned attempt, or one that a delivery would have made.
 func (e *Engine) hold(ctx context.Context, op *operation, cur, next *Record) (*Record, bool, error) {
 	// A crash before this write leaves the stored record for the next delivery or sweep
@@ -201,7 +201,7 @@ func (d *delivery) held(reason string) (*Record, error) {
 	return d.op.hold(attempt, reason, d.at.now)
 }
 
-// charge is [Presented].Charge: it counts for the account of whoever sent the delivery.
+// charge returns [Presented].Charge, which counts against the quotas of the delivery's sender.
 func (d *delivery) charge(ctx context.Context) func(bytes int64) bool {
 	charge, at := d.engine.quotas.charger(ctx, &d.call, d.id), d.at.now
 	if charge == nil {
@@ -217,8 +217,8 @@ type Ending struct {
 	Disposition store.Disposition
 	// Result is the answer, for completed, rejected and failed.
 	Result Result
-	// Failure is why the attempt isn't completed. If it is held or abandoned, only
-	// Message is used, as the reason for people.
+	// Failure is why the attempt isn't completed. If it is held or abandoned, only Message is
+	// used, as a reason that people can read.
 	Failure store.Failure
 	// Unmarked is set by [EndingOf] if the handler's error has no mark. If losing the lease
 	// stopped the handler, neither such an error nor a failure says anything about the work:

@@ -82,7 +82,7 @@ func (e *Engine) applyOnce(ctx context.Context, v *version, try int) (*Record, b
 	return cmp.Or(cur, &none), false, nil
 }
 
-// errTooFast says that others changed a record at each of [maxClaims] tries to change it.
+// errTooFast means that somebody else changed the record during each of [maxClaims] tries.
 var errTooFast = &Error{Code: CodeUnknown, Message: "the record changes too fast"}
 
 // change replaces the record of an identity by its successor, and starts over when others
@@ -125,9 +125,9 @@ func (e *Engine) replace(ctx context.Context, op *operation, cur, next *Record, 
 	return stored, applied, err
 }
 
-// goOn starts in the background the work that rec is due for, if one of the places for such
-// work is free, and reports whether it did; otherwise n counts the record as waiting. Before
-// that it writes next in place of rec, so that no other engine does the same work.
+// goOn starts rec's due work in the background, if places has room, and reports whether it did;
+// otherwise it counts the record as waiting in n. First it writes next in place of rec, so that
+// no other engine does the same work.
 func (e *Engine) goOn(ctx context.Context, n *Swept, places chan struct{}, op *operation, rec, next *Record, work func(ctx context.Context)) (goes bool, err error) {
 	select {
 	case places <- struct{}{}:
@@ -165,14 +165,14 @@ type backoff time.Duration
 
 const firstPause = backoff(2 * time.Millisecond)
 
-// wait pauses, longer each time, and reports false if ctx ends before.
+// wait pauses, longer each time, and reports false if ctx ends first.
 func (b *backoff) wait(ctx context.Context) bool {
 	d := time.Duration(*b)
 	*b = min(*b*2, backoff(500*time.Millisecond))
 	return pause(ctx, d)
 }
 
-// pause waits for d, and reports false if ctx ends before.
+// pause waits for d, and reports false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -182,7 +182,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Who ends an attempt, when nobody settled it.
+// Who ended an attempt that nobody settled.
 var (
 	byHolder = &store.Settled{By: "holder"}
 	byReaper = &store.Settled{By: "reaper"}
@@ -206,8 +206,8 @@ func (e *Engine) ended(rec *Record, by *store.Settled, added time.Duration) {
 	}
 }
 
-// storeCall returns the context for calls to the store, and the one to end afterwards.
-// If ctx already is one, it returns ctx and nil, so that several calls share it.
+// storeCall returns the context for calls to the store, and the one to end afterwards. If ctx
+// is already such a context, it returns ctx and nil, so that several calls share it.
 func (e *Engine) storeCall(ctx context.Context) (context.Context, *callctx.Call) {
 	if _, ok := ctx.(*callctx.Call); ok {
 		return ctx, nil

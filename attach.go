@@ -70,7 +70,7 @@ func (e *Engine) attachUnrecorded(ctx context.Context, op *operation, id *ID, fe
 	return &Attempt{op: op, parent: ctx, detached: true, unrecorded: true, claim: claim, rec: claim}, nil
 }
 
-// endedBy is the event that gives a disposition.
+// endedBy returns the event that leads to a disposition.
 func endedBy(d store.Disposition) event {
 	for i := range machine {
 		if t := &machine[i]; t.to.Terminal() && t.disposition == d {

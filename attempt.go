@@ -25,7 +25,7 @@ type Attempt struct {
 	// mu is held while the store is written to.
 	mu      sync.Mutex
 	rec     *Record       // as last known to be stored; never changed, only replaced
-	until   time.Duration // local time at which the handler must have stopped
+	until   time.Duration // local time by which the handler must have stopped
 	pending *pendingWrite // a write after rec with an unknown result
 	outbox  []Message     // messages to send if the attempt completes
 	ended   event         // how the attempt ended; evNone while it runs
@@ -70,8 +70,8 @@ func (a *Attempt) leased(since time.Duration) {
 // notice that it must stop.
 func handlerTime(lease time.Duration) time.Duration { return lease - lease/10 }
 
-// overdue reports whether the handler must have stopped by now. It reads the clock,
-// because the timer that tells the handler may be late.
+// overdue reports whether the handler should have stopped by now. It reads the clock, because
+// the timer that tells the handler may be late.
 func (a *Attempt) overdue() bool {
 	return !a.detached && !a.unrecorded && a.op.engine.elapsed() >= a.until
 }
@@ -196,7 +196,7 @@ func (a *Attempt) end(ctx context.Context, ev event, res Result, f *store.Failur
 	if a.ended != evNone {
 		return a.endedAlready(ev, res, f)
 	}
-	if a.tx == nil { // the caller of a transaction may hang up: nothing is in doubt then
+	if a.tx == nil { // a transaction's caller may hang up: that leaves nothing in doubt
 		call, own := a.op.engine.storeCall(ctx) // the clock and the write share a limit
 		defer own.End()
 		ctx = call
@@ -235,7 +235,7 @@ func (a *Attempt) end(ctx context.Context, ev event, res Result, f *store.Failur
 		return err
 	}
 	a.added += a.op.engine.elapsed() - began
-	if a.ended = ev; a.tx == nil { // nobody hears of an end in a transaction before its commit
+	if a.ended = ev; a.tx == nil { // an end in a transaction is announced after the commit
 		a.concluded()
 	}
 	return nil
@@ -274,7 +274,7 @@ func (a *Attempt) write(ctx context.Context, kind store.Change, change changeFun
 	return a.writeBy(ctx, by, kind, change)
 }
 
-// changeFunc makes the successor of a record, by the clock as it is then.
+// changeFunc makes the successor of a record at a clock reading.
 type changeFunc func(cur *Record, at reading) (*Record, error)
 
 // sending is how an attempt calls the store: with retries, or once.
@@ -387,9 +387,9 @@ func (a *Attempt) revertEffect(ctx context.Context, by sending, name string) err
 	})
 }
 
-// followed reports whether an end was written although a newer version of the record
-// is stored, because a later fact followed it, such as a settled message, or a further
-// attempt. The newer version then has the same end, to the nanosecond.
+// followed reports whether an end was written although a newer version of the record is stored,
+// because something happened later, such as a settled message or a further attempt. The newer
+// version then has the same end, to the nanosecond.
 func followed(end, cur *Record) bool {
 	if !end.State.Terminal() {
 		return false

@@ -22,8 +22,8 @@ type Call struct {
 	Tenant    string
 	Operation string
 	Key       string
-	// Principal is the verified identity of who acts. It is part of the
-	// identity of the call unless the operation shares its keys.
+	// Principal is the caller's verified identity. It is part of the identity of the call
+	// unless the operation shares its keys.
 	Principal string
 	// Scope narrows the principal scope of the identity, up to 128 bytes: calls with
 	// different scopes are independent, even if the operation shares its keys. Use it
@@ -45,9 +45,9 @@ type Call struct {
 	// doesn't execute again, and somebody who got hold of the key gets no answer.
 	// Leave it empty if Principal is verified.
 	BoundTo string
-	// Unproved says that anybody could have written what names the caller here, such as the id
-	// of an access key when you can't verify its signature. It tells callers apart, so that a
-	// retry doesn't execute again, and proves nothing: in place of an outcome, or anything
+	// Unproved says that anybody could have sent what identifies the caller here, such as the
+	// id of an access key when you can't verify its signature. It tells callers apart, so that
+	// a retry doesn't execute again, and proves nothing: in place of an outcome, or anything
 	// else from the record, the delivery gets [OtherCaller].
 	Unproved bool
 	// Network is the network that an unverified caller calls from, if there is BoundTo: their
@@ -77,8 +77,8 @@ type Call struct {
 	// door gives each delivery its own, so that it can recognise its own claim after losing
 	// the answer.
 	Holder string
-	// Payload is the request as it came. A new call's record holds it if Operation.KeepPayload
-	// says so. It has no other meaning: payloads are compared by Fingerprint.
+	// Payload is the request as received. A new call's record holds it if Operation.KeepPayload
+	// says so. It is used for nothing else: payloads are compared by Fingerprint.
 	Payload []byte
 	// Attributes are stored in the record of a new call. At most [MaxAttributes].
 	Attributes store.Attributes
@@ -86,13 +86,13 @@ type Call struct {
 	// further proof that Operation.Confirmation may require.
 	Confirm string
 	StepUp  string
-	// FirstSent is when the caller first sent this call, if it says so.
+	// FirstSent is when the caller first sent this call, if the caller says so.
 	FirstSent time.Time
-	// Window replaces Operation.Window if this delivery executes: how long the record holds
-	// the outcome, within the same bounds. Zero: as the operation says.
+	// Window replaces Operation.Window if this delivery executes: how long the record holds the
+	// outcome, within the same bounds. Zero: the operation's.
 	Window time.Duration
-	// Wait is how long to wait for the outcome if the call is in flight. It is
-	// bounded by Operation.MaxWait. Zero: as the operation says.
+	// Wait is how long to wait for the outcome if the call is in flight. It is bounded by
+	// Operation.MaxWait. Zero: the operation's.
 	Wait time.Duration
 
 	turn turn
@@ -102,10 +102,10 @@ type Call struct {
 type Answer struct {
 	Decision Decision
 	// Record is the call's stored record. For Execute it is the claim, or in the answer of Do
-	// the outcome. For TooLate, OtherCaller, OtherDoor, a new call that is Throttled and one
-	// of another caller that is InFlight it has only the identity, for Superseded also the
-	// newest number, and for SequenceGap the next one; without a decision it is nil. It may be
-	// shared with the store: don't change it.
+	// the outcome. For TooLate, OtherCaller, OtherDoor, a Throttled new call, and another
+	// caller's InFlight call it has only the identity, for Superseded also the newest number,
+	// and for SequenceGap the next one; without a decision it is nil. It may be shared with the
+	// store: don't change it.
 	Record *Record
 	// Attempt is the right to execute. It is set by Begin for Execute only.
 	Attempt *Attempt
@@ -203,7 +203,7 @@ func effectKey(id ID, origin int64, name string) string {
 	return derivedKey("semel-effect-1", id, origin, name)
 }
 
-// derivedKey derives a name for something that belongs to one call. version says what that is.
+// derivedKey derives a name for something that belongs to one call. version says what kind of thing.
 func derivedKey(version string, id ID, origin int64, name string) string {
 	d := id.Digest()
 	b := append([]byte(version), d[:]...)

@@ -15,21 +15,19 @@ import (
 // every try, so it happens once.
 type Compensator func(ctx context.Context, x Execution, original Record) (Result, error)
 
-// Compensate undoes a completed call, exactly once: it runs a call of
-// Operation.Compensation, linked to this one. It returns the original's record as it then
-// stands, and the error of the compensating call. After a crash at any point, [Engine.Run] of
-// any engine that has the operation completes it. Calling Compensate again returns the
-// recorded result.
+// Compensate undoes a completed call, exactly once: it runs a call of Operation.Compensation,
+// linked to this one. It returns the original's record as it stands afterwards, and the error
+// of the compensating call. After a crash at any point, [Engine.Run] of any engine that has the
+// operation completes it. Calling Compensate again returns the recorded result.
 //
-// Calling it again after the compensation failed starts it again. If the compensating
-// operation retries failures, it runs a further attempt, which replays the effects in
-// its ledger. Otherwise it runs another call. That is refused with
-// [CodeIllegalTransition] if the failed one had, or may have had, an effect, which would
-// happen twice; Semel knows this as long as it keeps the failed call's record.
+// Calling it again after the compensation failed starts it again. If the compensating operation
+// retries failures, it runs a further attempt, which replays the effects in its ledger.
+// Otherwise it runs another call. That is refused with [CodeIllegalTransition] if the failed
+// one had, or may have had, an effect, which would happen twice; Semel knows this as long as it
+// keeps the failed call's record.
 //
-// If the call didn't complete, Compensate returns [CodeIllegalTransition]. The
-// compensating operation must be registered here, be recorded, and need no
-// confirmation.
+// If the call didn't complete, Compensate returns [CodeIllegalTransition]. The compensating
+// operation must be registered here, be recorded, and need no confirmation.
 func (e *Engine) Compensate(ctx context.Context, id ID, principal, reason string) (Record, error) {
 	op := e.policyOf(id.Operation)
 	if op.Compensate == nil {
@@ -63,7 +61,7 @@ func (e *Engine) Compensate(ctx context.Context, id ID, principal, reason string
 	return e.compensate(ctx, op, rec)
 }
 
-// compensating is the operation that compensates op, or an error if it can't.
+// compensating returns the operation that compensates op, or an error if that can't be run.
 func (e *Engine) compensating(op *operation) (*operation, error) {
 	by, ok := (*e.ops.Load())[op.Compensation]
 	switch {
@@ -116,7 +114,7 @@ func (e *Engine) compensate(ctx context.Context, op *operation, rec *Record) (Re
 	// This is the engine's own call: its answer isn't shown to a caller.
 	ans, cerr := e.Do(context.WithValue(ctx, ownCall{}, true), call, func(ctx context.Context, x Execution) (Result, error) {
 		res, err := op.Compensate(ctx, x, *rec)
-		return res, Failure(err) // nobody asks for another try
+		return res, Failure(err) // a failed compensation isn't retried by another delivery
 	})
 	done := *c
 	switch {
@@ -134,7 +132,7 @@ func (e *Engine) compensate(ctx context.Context, op *operation, rec *Record) (Re
 	// its own outcome, and gets here. A crash after it leaves nothing to do.
 	next, err := e.change(ctx, rec.ID, store.ChangeCompensation, func(cur *Record, now store.Instant) (*Record, error) {
 		if cur.Compensation == nil || cur.Compensation.Key != c.Key || cur.Compensation.State != store.CompensationStarted {
-			return nil, nil // another has recorded it
+			return nil, nil // another engine has recorded it
 		}
 		done.SettledAt, done.NextAt = now, 0
 		return compensated(cur, done, now)
@@ -145,8 +143,8 @@ func (e *Engine) compensate(ctx context.Context, op *operation, rec *Record) (Re
 	return *next, cerr
 }
 
-// mayFollow reports whether another attempt follows one that failed so, whatever the
-// operation says.
+// mayFollow reports whether another attempt follows one that failed like this, whatever the
+// operation's policy.
 func mayFollow(d store.Disposition) bool {
 	return d == DispositionAborted || d == DispositionAbandoned
 }
@@ -169,11 +167,11 @@ func compensated(cur *Record, c store.Compensation, now store.Instant) (*Record,
 
 // Limits for resuming unfinished compensations.
 const (
-	// maxCompensationPause is the longest pause before one is resumed. The pauses grow as
-	// the time since it began does.
+	// maxCompensationPause is the longest pause before one is resumed. Pauses grow with the
+	// time since the compensation began.
 	maxCompensationPause = time.Hour
-	// maxCompensating is how many of one operation run at a time in one engine. Further
-	// ones stay due. Otherwise a provider that was down would get all of them at once.
+	// maxCompensating is how many compensations of one operation an engine runs at a time. The rest
+	// stay due. Otherwise a provider that comes back after an outage would get all of them at once.
 	maxCompensating = 16
 )
 

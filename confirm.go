@@ -32,13 +32,12 @@ import (
 type ConfirmationPolicy struct {
 	// TTL is how long a token is valid. Defaults to 5 minutes, which is the maximum.
 	TTL time.Duration
-	// MaxTries is how many wrong tokens or proofs are accepted before all tokens of
-	// the call are void, until the last of them would have expired. Defaults to 5.
+	// MaxTries is how many wrong tokens or proofs are accepted. After that all tokens of the
+	// call are void until the last of them would have expired. Defaults to 5.
 	MaxTries int
-	// StepUp verifies Call.StepUp, a further proof such as a one-time password. It is
-	// called once for each delivery with a valid token. The try is counted before, so
-	// that guesses which arrive together are limited too. An error refuses the
-	// delivery. Optional.
+	// StepUp verifies Call.StepUp, a further proof such as a one-time password. It is called
+	// once for each delivery with a valid token. Semel counts the try first, so that concurrent
+	// guesses are limited, too. An error refuses the delivery. Optional.
 	StepUp func(ctx context.Context, call Call) error
 }
 
@@ -59,7 +58,7 @@ func (p *ConfirmationPolicy) validate(refuseIf refusal) {
 func (p *ConfirmationPolicy) ttl() time.Duration { return cmp.Or(p.TTL, MaxConfirmationTTL) }
 func (p *ConfirmationPolicy) maxTries() int      { return cmp.Or(p.MaxTries, DefaultConfirmationMaxTries) }
 
-// Challenge is what confirms a call.
+// Challenge is what a caller needs to confirm a call.
 type Challenge struct {
 	// Token is 256 random bits in base64url. This is the only copy; the store has its
 	// digest. Don't put it in a URL or a log.
@@ -167,9 +166,9 @@ func (d *delivery) confirm(ctx context.Context, claim *Record) (progress, error)
 	if err != nil {
 		return answered, err
 	}
-	// A crash before this write leaves no token, or one try less counted, and nobody
-	// was answered. A crash after it leaves a token that was never sent; it expires, and
-	// so does the record then.
+	// A crash before this write leaves no token, or one try less counted, and nobody was
+	// answered. A crash after it leaves a token that was never sent; it expires, and the record
+	// with it.
 	stored, applied, err := d.engine.replace(ctx, d.op, d.cur, next, change, nil)
 	if err == nil && applied {
 		d.ans.Record = next
@@ -180,7 +179,7 @@ func (d *delivery) confirm(ctx context.Context, claim *Record) (progress, error)
 	return startOver, err
 }
 
-// stepUp counts a try and has the further proof verified.
+// stepUp counts a try, and then has the program verify the further proof.
 func (d *delivery) stepUp(ctx context.Context, c *store.Confirmation) error {
 	next, err := withTries(d.cur, c, d.at.now, 1)
 	if err != nil {
@@ -197,7 +196,7 @@ func (d *delivery) stepUp(ctx context.Context, c *store.Confirmation) error {
 	return err
 }
 
-// unconfirmed reports whether the stored record is the call's and waits for its
+// unconfirmed reports whether the stored record is this call's and still waits for its
 // confirmation.
 func (d *delivery) unconfirmed() bool {
 	cur := d.cur
@@ -227,8 +226,8 @@ func (d *delivery) challenge(claim *Record, c *store.Confirmation) (next *Record
 	if d.unconfirmed() {
 		next, err = successor(cur, evConfirm, now)
 	} else {
-		// The attempt ends as it begins: nothing was executed, which is what
-		// aborted means, and the next delivery may run.
+		// The attempt ends as soon as it begins: nothing was executed, which is what aborted
+		// means, and the next delivery may run.
 		next, err = end(claim, evAbort, now, Result{}, &store.Failure{Code: string(CodeConfirmationRequired)})
 		if err == nil && next.Attempt == 1 {
 			next.ExpiresAt = until // an unconfirmed record needn't be kept longer than its token
@@ -255,7 +254,7 @@ func (d *delivery) challenge(claim *Record, c *store.Confirmation) (next *Record
 	return next, nil
 }
 
-// goodUntil is when the last token expires.
+// goodUntil returns when the last token expires.
 func goodUntil(c *store.Confirmation) (until store.Instant) {
 	for i := range c.Tokens {
 		until = max(until, c.Tokens[i].ExpiresAt)

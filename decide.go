@@ -100,12 +100,13 @@ func decide(op *Operation, call *Call, cur *Record, now, lease store.Instant) ru
 	}
 }
 
-// decideRestored is r, which decide gave, if cur is from a backup, see [Internal.NewEpoch].
+// decideRestored changes decide's ruling r if it would execute a call that the store was
+// restored with; see [Internal.NewEpoch].
 func decideRestored(r ruling, call *Call, cur *Record, now store.Instant) ruling {
 	if r.decision != Execute || cur.Expired(now) {
 		return r
 	}
-	if cur.BoundTo != call.BoundTo { // only its own caller may have it held
+	if cur.BoundTo != call.BoundTo { // only the call's own caller may cause a hold
 		return ruling{decision: OtherCaller}
 	}
 	return ruling{decision: Held, hold: heldRestored}
@@ -113,9 +114,9 @@ func decideRestored(r ruling, call *Call, cur *Record, now store.Instant) ruling
 
 // isNew reports whether an execution would begin a new call, and need only exceed the record's
 // fence. That is so if there is no record, if it has expired, if it is a tombstone, or if
-// nothing has happened and the caller or the payload is another one: not executing needs no
-// proof of who asks, and a credential that was refused and then renewed must not lock the
-// owner out of the key.
+// nothing has happened and the caller or the payload differs: an aborted call needs no proof of
+// who asks, and a credential that was refused and then renewed must not lock the owner out of
+// the key.
 func isNew(call *Call, cur *Record, now store.Instant) bool {
 	return cur.State == absent || cur.Expired(now) ||
 		cur.State == Failed && (isTombstone(cur) || nothingHappened(cur) && (cur.BoundTo != call.BoundTo || startsAfresh(call, cur)))
@@ -193,7 +194,7 @@ func (d *delivery) open() (*Record, error) {
 	op, call, prev, now := d.op, &d.call, d.cur, d.at.now
 	until, fence := now.Add(op.Lease), prev.Fence
 	if d.position.mark != nil {
-		fence = max(fence, d.position.mark.Fence) // that of the number that began last
+		fence = max(fence, d.position.mark.Fence) // the fence of the number that began last
 	}
 	next := &Record{
 		ID: d.id, Fingerprint: call.Fingerprint, Principal: call.Principal, BoundTo: call.BoundTo, Door: call.Door,
@@ -221,7 +222,7 @@ func (d *delivery) open() (*Record, error) {
 		next.Confirmation, next.Payload = last.Confirmation, last.Payload
 		if !nothingHappened(&last) || last.Confirmation != nil {
 			next.Attributes = last.Attributes
-		} // else what names the first delivery would name one that came to nothing (FOR-DATA.3)
+		} // otherwise they would name a first delivery that came to nothing (FOR-DATA.3)
 		next.Attempt = last.Attempt + 1
 		next.Earlier = followedBy(last.Earlier, asEarlier(&last))
 	}
@@ -231,7 +232,8 @@ func (d *delivery) open() (*Record, error) {
 	return next, step(next, evOpen)
 }
 
-// keepable is the delivery's payload, where its operation keeps such; nil otherwise.
+// keepable returns the delivery's payload if its operation keeps payloads and this one isn't
+// too long, or else nil.
 func (d *delivery) keepable() []byte {
 	if !d.op.KeepPayload || len(d.call.Payload) > d.op.MaxResult {
 		return nil
@@ -250,7 +252,7 @@ func followedBy(earlier []store.AttemptRecord, last store.AttemptRecord) []store
 	return append(slices.Delete(slices.Clone(earlier), drop, drop+1), last)
 }
 
-// successor is a copy of cur after an event; newVersion gives it a new revision.
+// successor returns a copy of cur with an event applied; newVersion gives it a new revision.
 func successor(cur *Record, ev event, now store.Instant) (*Record, error) {
 	next := new(Record)
 	*next = *cur
@@ -333,7 +335,7 @@ func keptText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), maxText)], "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// Presents reports whether the call has the payload of a record, compared by the scheme of the
+// Presents reports whether the call's payload is the record's, compared by the scheme of the
 // record's own fingerprint.
 func (c *Call) Presents(rec *Record) bool {
 	return rec.Fingerprint == c.Fingerprint ||

@@ -44,10 +44,10 @@ type delivery struct {
 	// not reveal it.
 	foreign bool
 	at      reading       // when cur was judged
-	began   time.Duration // when it came, by the engine's clock
+	began   time.Duration // when it arrived, by the engine's clock
 	trace   string        // of the attempt that it may begin, see Events.Trace
 	waited  time.Duration // for another's outcome
-	worked  time.Duration // by the handler, in a transaction
+	worked  time.Duration // how long the handler took, in a transaction
 	proof   confirming
 	ans     Answer
 }
@@ -134,8 +134,8 @@ func (d *delivery) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	// Reading the clock, writing the claim, and the clock again if a record is there, are
-	// usually all there is, and share a time limit.
+	// Most deliveries only read the clock, write the claim, and read the clock again if there
+	// is a record. These calls share a time limit.
 	calls := ctx
 	if d.tx == nil {
 		var own *callctx.Call
@@ -163,8 +163,8 @@ func (d *delivery) begin(ctx context.Context) error {
 	return nil
 }
 
-// try takes the steps once: it decides about the record, and writes the claim if nothing
-// is against it. calls is the context of the first calls to the store.
+// try goes through the steps once: it judges the record and, if nothing prevents it, writes the
+// claim. calls is the context of the first calls to the store.
 func (d *delivery) try(ctx, calls context.Context) (next progress, err error) {
 	if d.at, err = d.engine.read(calls); err != nil {
 		return startOver, err
@@ -299,7 +299,7 @@ func (d *delivery) answerBy(decision Decision) {
 	}
 }
 
-// rule is what the delivery gets for the record that it has read.
+// rule decides what the delivery gets for the record that it has read.
 func (d *delivery) rule() ruling {
 	e, now := d.engine, d.at.now
 	r := decide(&d.op.Operation, &d.call, d.cur, now, e.leaseTime(d.cur, now))
@@ -342,7 +342,7 @@ func (d *delivery) checkQuota(ctx, calls context.Context, claim *Record) (progre
 	switch {
 	case delay == 0:
 		return proceed, nil
-	case !d.looked: // a duplicate is answered whatever its caller has used
+	case !d.looked: // duplicates are answered even if their caller is over a quota
 		return startOver, d.look(calls)
 	}
 	d.ans.throttle(delay, Limit(by))
@@ -402,7 +402,7 @@ func (d *delivery) applyClaim(ctx, calls context.Context, v *version) (stored *R
 	switch {
 	case !applied:
 		return d.takeBack(ctx, stored, v)
-	case d.engine.elapsed()-d.at.elapsed >= d.op.Lease/3: // later it would be renewed anyway
+	case d.engine.elapsed()-d.at.elapsed >= d.op.Lease/3: // it would be due for renewal
 		return d.freshen(ctx, v)
 	}
 	return stored, true, nil

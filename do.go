@@ -76,7 +76,7 @@ func (ans *Answer) run(handler func() (Result, error), end func(Result, error) e
 		return *ans, &Error{Code: CodeUnknown, Message: ans.Record.HeldReason, Err: err}
 	}
 	if err == nil && ans.Record.Result.Tombstone {
-		// Duplicates can't have it, but the one who ran it can.
+		// Duplicates can't have it, but the caller that ran it can.
 		rec := *ans.Record
 		rec.Result = res
 		ans.Record = &rec
@@ -143,8 +143,8 @@ func Do[T any](ctx context.Context, r Doer, call Call, fn func(ctx context.Conte
 	return v, ans, nil
 }
 
-// readResult reads a recorded result of a type that its reader chose. A float64, which
-// encoding/json makes of a number by itself, would change a long one.
+// readResult decodes a recorded result into its reader's type. It keeps numbers as written,
+// because a float64, the default of encoding/json, loses digits of long ones.
 func readResult(data []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -157,8 +157,8 @@ func readResult(data []byte, v any) error {
 	return nil
 }
 
-// Doer runs calls: an [Engine] in this process, or the client of a service. If your
-// program takes a Doer, you can switch from one to the other where you make it.
+// Doer runs calls: an [Engine] in this process, or the client of a service. If your program
+// takes a Doer, you can switch from one to the other in the one place that makes it.
 type Doer interface {
 	// Do is [Engine.Do].
 	Do(ctx context.Context, call Call, fn func(ctx context.Context, x Execution) (Result, error)) (Answer, error)

@@ -15,8 +15,8 @@ import (
 // Bounds of the ledger of one call.
 const (
 	maxEffects = 1000
-	// MaxLedger bounds the results of one call's effects together, in bytes, because
-	// every step writes the whole record. The first result may have more, if
+	// MaxLedger bounds the combined size of the results of one call's effects, in bytes,
+	// because every step writes the whole record. The first result may be larger, if
 	// Operation.MaxResult allows it. If a result doesn't fit, the effect is confirmed and
 	// leaves a tombstone.
 	MaxLedger = 4 << 20
@@ -166,7 +166,7 @@ func (a *Attempt) startEffect(ctx context.Context, name string, notCalled bool) 
 	a.leased(since)
 	if lost := a.mayGoOn("the store took longer than the lease"); lost != nil {
 		// The write took longer than the lease had left. If there is a newer attempt, it began
-		// from a ledger without this call, and the ledger is its own. If there isn't, the
+		// from a ledger without this effect, and owns the ledger now. If there isn't, the
 		// ledger must say that nothing was called.
 		_ = a.revertEffect(ctx, a.op.engine.retrying(), name)
 		return ef, lost
@@ -182,8 +182,8 @@ func (a *Attempt) mayStart() error {
 	return a.mayGoOn("the lease could not be renewed in time")
 }
 
-// mayGoOn reports why the handler must stop, or nil. late is the reason if it has found out
-// just now that its lease is over.
+// mayGoOn reports why the handler must stop, or nil. late is the reason to give if it finds
+// that the lease is already over.
 func (a *Attempt) mayGoOn(late string) error {
 	lost := a.handler.Lost()
 	if lost == nil && a.overdue() {

@@ -42,12 +42,12 @@ type Options struct {
 
 	// Bounds.
 
-	// StoreTimeout bounds how long a caller waits for one answer of the store,
-	// resolving an unknown one included. Defaults to 5 seconds.
+	// StoreTimeout bounds how long a caller waits for one answer of the store, including the
+	// time it takes to resolve an unknown one. Defaults to 5 seconds.
 	StoreTimeout time.Duration
-	// MaxWaiters bounds how many deliveries wait for an outcome at one time; further ones
-	// get in_flight at once. One busy tenant may take half of the places, and n busy ones
-	// leave one in n+1 to the others. As many, by network, wait for their turn; see
+	// MaxWaiters bounds how many deliveries wait for an outcome at one time; further ones get
+	// in_flight at once. One busy tenant may take half of the places, and n busy ones leave one
+	// in n+1 to the others. As many again may wait for their turn, shared out by network; see
 	// [Internal.Turn]. Defaults to 10,000.
 	MaxWaiters int
 	// Quotas bound how much callers may store. Off by default.
@@ -58,8 +58,8 @@ type Options struct {
 
 	// The deletion of expired records.
 
-	// PurgeInterval is the shortest time between two looks for expired records to delete.
-	// Sweeps do everything else however long it is. Zero: every sweep looks for them.
+	// PurgeInterval is the shortest time between two searches for expired records to delete.
+	// Sweeps do everything else regardless of it. Zero: every sweep searches.
 	PurgeInterval time.Duration
 	// PurgeRate bounds how many expired records sweeps delete per second. Zero: as fast as
 	// the store can.
@@ -89,7 +89,8 @@ type Engine struct {
 
 	ops      atomic.Pointer[map[string]*operation]
 	register sync.Mutex
-	// declarations counts the calls of Internal.Redeclare, and declaring is the one that runs.
+	// declarations counts the calls of Internal.Redeclare, and declaring is the number of the
+	// one in progress.
 	declarations, declaring int
 
 	dispatcher atomic.Pointer[func(*Record)]
@@ -128,7 +129,7 @@ type operation struct {
 	declared int
 	latency  waiting.Latency
 	leases   renewal.Leases[*Attempt]
-	asking   chan struct{} // bounds the open questions to the reconciler
+	asking   chan struct{} // bounds the concurrent calls of the reconciler
 	// compensating bounds the compensations that are resumed.
 	compensating chan struct{}
 }

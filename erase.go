@@ -16,7 +16,7 @@ import (
 var erasedID = ID{Operation: reservedPrefix + "erased", Key: "erased"}
 
 const (
-	// erasedPause is how often Run reads the list. People wait for its news.
+	// erasedPause is how often Run reads the list. People wait for an erasure to take effect.
 	erasedPause = 2 * time.Second
 	// erasedLate is how long after an erasure a program may still note an earlier decision.
 	erasedLate = 10 * time.Second
@@ -59,8 +59,8 @@ func (e *Engine) erasePayment(ctx context.Context, rec *Record, payment ID) erro
 			return v, errNotInPayment
 		}
 		delete(events, event)
-		// A crash from here on leaves the record: whoever was cut off erases it again, and until
-		// then the event is refused. Nobody applies it between these writes.
+		// A crash from here on leaves the record: whoever was interrupted erases it again, and
+		// until then the event is refused. Nobody applies it between these writes.
 		if err := e.declareErased(call, ID{Tenant: payment.Tenant, Operation: payment.Operation, Key: event}); err != nil {
 			return v, err
 		}
@@ -102,7 +102,8 @@ func (in Internal) Erased(ctx context.Context, ids ...ID) (bool, error) {
 	return slices.ContainsFunc(ids, func(id ID) bool { return l.Lists(e.blind(), id, now) }), err
 }
 
-// blind digests identities by the secret of the evidence log, if this program has it.
+// blind returns the function that digests identities with the evidence log's secret, or nil if
+// this program doesn't have it.
 func (e *Engine) blind() erasure.Blind {
 	if e.opts.Witness == nil {
 		return nil
@@ -122,13 +123,13 @@ func (e *Engine) declareErased(ctx context.Context, id ID) error {
 		l, err := erasure.Parse(old.Data)
 		l.Add(e.blind(), id, now)
 		// A crash before this write leaves the record, and so does one after it: whoever was
-		// cut off erases it again.
+		// interrupted erases it again.
 		return store.CellValue{Data: l.Encode(), KeepFor: erasure.For}, err
 	})
 }
 
-// canErase reports why this program can't erase what the evidence log says, or nil. Where there
-// is no log, there is nothing to erase in it.
+// canErase reports why this program can't erase what the evidence log says, or nil. Without a
+// log there is nothing to erase.
 func (e *Engine) canErase(ctx context.Context) error {
 	es := e.extras.Evidence
 	if es == nil || e.opts.Witness != nil {

@@ -27,7 +27,7 @@ type Events struct {
 	// Answered: a door has answered a request that delivers a call, or one item of such a
 	// request. That includes requests that the engine doesn't see, because the door refuses
 	// them by itself, or because a limit in front of the doors refuses them before anybody
-	// looked whether they deliver a call.
+	// checked whether they deliver a call.
 	Answered func(Delivered)
 	// Troubled: a door met an error that no caller gets, such as an outcome that isn't
 	// recorded yet, an upstream that failed, or an answer that came too late.
@@ -44,8 +44,8 @@ type Events struct {
 	StoreFailed func(StoreFailed)
 	// Purged: a batch of expired records was deleted, or an operator purged one record.
 	Purged func(Purged)
-	// Erased: records were purged with [Removal].EraseEvidence, here or by another engine on the
-	// store, so that whatever names them must go. [Engine.Run] learns of it within some
+	// Erased: records were purged with [Removal].EraseEvidence, here or by another engine on
+	// the store, so you must delete whatever names them. [Engine.Run] learns of it within some
 	// seconds, and calls Erased more than once. After a start it reports the erasures of the
 	// last 31 days.
 	Erased func(Erased)
@@ -84,8 +84,8 @@ type Delivered struct {
 	Trace   string              // the trace context; empty without a trace
 	Took    time.Duration       // how long the door took to answer
 
-	// ID is the identity of the record. If the engine has made no decision, it is zero but for
-	// the Tenant or the Operation, if the door knows them.
+	// ID is the identity of the record. If the engine made no decision, it is zero except for
+	// the Tenant or the Operation that the door may know.
 	ID       ID
 	Decision Decision // empty if the engine has made none
 	Attempt  int      // the record's newest; zero if there is none
@@ -98,15 +98,15 @@ type Delivered struct {
 	// if they got one.
 	Code   Code
 	Status int // of the answer over HTTP; zero for any other protocol
-	// Err is what the door knows about the reason beyond what it told the caller; nil if that
-	// is all.
+	// Err is what the door knows about the reason beyond what it told the caller; nil if there
+	// is nothing more.
 	Err error
-	// Request is what the caller calls this request, such as its id in JSON-RPC; empty if the
-	// protocol has no name for requests.
+	// Request is the caller's own name for this request, such as its id in JSON-RPC; empty if
+	// the protocol has no name for requests.
 	Request string
-	// FailedOpen says that the request ran without a guard, because the store didn't answer
-	// and its route gives the guarantee up then. It may have happened before; false for any
-	// other.
+	// FailedOpen says that the request ran without a guard, because the store didn't answer and
+	// its route is set to fail open. The call may have run before. False for any other
+	// delivery.
 	FailedOpen bool
 	// Parked says that the delivery was set aside for somebody to replay or discard, because
 	// of Code; false for any other.
@@ -123,12 +123,12 @@ type Troubled struct {
 	ID     ID
 	Status int // of an answer that came too late; zero for any other trouble
 	Err    error
-	Line   // its log line; zero if that of the answer to the caller says it already
+	Line   // its log line; zero if the answer's log line already says it
 }
 
 // Line is what a door says in the log about an event.
 type Line struct {
-	// Level takes the place of the line's usual level. Nil: it has the usual one.
+	// Level takes the place of the line's usual level. Nil: the usual level.
 	Level slog.Leveler
 	// Note is the message of a line about trouble, and an attribute of one about a delivery;
 	// empty if there is nothing to say.
@@ -165,7 +165,7 @@ type Ended struct {
 	Disposition store.Disposition // how it ended; zero if it is held
 	Held        bool              // false if it ended
 	HeldReason  string            // empty if it isn't held
-	// Took is the time from claim to end by the store's clock; zero if that saw none pass.
+	// Took is the time from claim to end by the store's clock; zero if that clock didn't advance.
 	Took time.Duration
 	// Added is the time that the engine added to the delivery, until the decision and until
 	// the end was durable, without the work itself and [Decided].Waited. If the attempt began
@@ -202,29 +202,29 @@ type Purged struct {
 	Reason string // the operator's; empty for a batch
 }
 
-// Erased is a change of what must not be named any more.
+// Erased reports that identities were erased and must not be named any more.
 type Erased struct {
 	At time.Time // when the newest was erased, by the store's clock
-	// Includes reports whether to erase data about an identity that dates from the time at, or
-	// before it, by the store's clock. Call it at any time.
+	// Includes reports whether you must erase data about an identity, if the data dates from
+	// the given time or earlier, by the store's clock. Call it at any time.
 	Includes func(id ID, at time.Time) bool
 }
 
 // SweepEnded is what [Engine.Sweep] returns.
 type SweepEnded struct {
 	Swept // zero if there was nothing to do
-	// Err is what kept it from some or all due records, which the next sweep tries again; nil
-	// if nothing did.
+	// Err is why the sweep skipped some or all due records, which the next sweep tries again;
+	// nil if it skipped none.
 	Err error
 }
 
 // Unswept is how long the engine has run calls.
 type Unswept struct{ Took time.Duration }
 
-// Reconciled is a question to a reconciler that has ended.
+// Reconciled is a call of a reconciler that has ended.
 type Reconciled struct {
 	ID   ID
-	Took time.Duration // until the answer was dealt with
+	Took time.Duration // including the handling of the answer
 	// Err is why there is no answer, or why it could not be recorded: the record stays held, and
 	// the engine asks again. Nil if it was recorded.
 	Err error
@@ -246,12 +246,12 @@ type ReleaseDropped struct{ ID ID }
 type Presented struct {
 	// Principal is who sent it.
 	Principal string
-	// Fingerprint is that of its payload.
+	// Fingerprint is the fingerprint of its payload.
 	Fingerprint Fingerprint
 	// Payload is [Call].Payload, if Operation.KeepPayload and Operation.MaxResult allow
 	// storing it; nil otherwise. It belongs to the door: copy what you keep.
 	Payload []byte
-	// Charge counts bytes that you keep of it against the quotas of who sent it. If it
+	// Charge counts what you keep of it, in bytes, against the quotas of its sender. If it
 	// reports false, they are over a quota, and you should keep nothing. Nil if no quota is
 	// set. Call it at any time, once for what you keep.
 	Charge func(bytes int64) bool

@@ -43,17 +43,17 @@ type Witness interface {
 	// EraseRecord erases the plain text of the entries about an identity, and returns how many
 	// entries there are. Their proofs remain.
 	EraseRecord(ctx context.Context, id ID) (int, error)
-	// Expects reports whether the log's last word about an identity, since a time, is that the
-	// store has a record of it, with something that may have happened, and still has it now.
-	// It may miss the entries of the last second, unless all is set.
+	// Expects reports whether, by the log's newest entry about an identity since a time, the
+	// store should still have a record of a call that may have done something. It may miss the
+	// entries of the last second, unless all is set.
 	Expects(ctx context.Context, id ID, since, now store.Instant, all bool) (bool, error)
-	// Subject is a digest of an identity that nobody can make, or find by trying names, without a
-	// secret that all witnesses of the store share.
+	// Subject is a digest of an identity that nobody can compute, or find by trying names,
+	// without a secret that all witnesses of the store share.
 	Subject(id ID) store.Subject
 }
 
-// Payer counts an entry of so many bytes that is written about a delivery, at a time of the
-// store's clock, against the [Quotas] of whoever sent it. It reports false, and counts nothing,
+// Payer counts an entry of the given size, written about a delivery at a time of the store's
+// clock, against the [Quotas] of the delivery's sender. It reports false, and counts nothing,
 // if they have used up a quota.
 type Payer func(bytes int, at store.Instant) bool
 
@@ -106,7 +106,8 @@ func (e *Engine) witnessPurge(ctx context.Context, op *Operation, rec *Record, b
 	return nil
 }
 
-// witness records evidence of a decision that changed nothing, or takes the answer back.
+// witness records evidence of a decision that changed nothing. If that fails, it withdraws the
+// answer.
 func (d *delivery) witness(ctx context.Context) error {
 	e, op := d.engine, &d.op.Operation
 	c, a := d.call, d.ans // copies, so that calls without evidence stay on the stack

@@ -234,9 +234,9 @@ func (in Internal) Peek(ctx context.Context, call Call) (Answer, error) {
 }
 
 // Search lists records, for people. It lists the internal records of the engine and its doors,
-// see [store.ID.Internal], only if q names their operation, or for an activity's their
-// principal. So a page may be shorter than asked for although there is a next one. The key of a sequence selects its
-// numbers. [CodeUnsupported] means that the store can't.
+// see [store.ID.Internal], only if q names their operation or, for activities, their principal.
+// So a page may be shorter than asked for although there is a next one. The key of a sequence
+// selects its numbers. [CodeUnsupported] means that the store can't.
 func (e *Engine) Search(ctx context.Context, q store.Query) (store.Page, error) {
 	ss := e.extras.Search
 	if ss == nil {
@@ -274,7 +274,8 @@ func (e *Engine) Search(ctx context.Context, q store.Query) (store.Page, error) 
 // inNumbers begins the cursor of a search for the numbers of a sequence by its key.
 const inNumbers = "numbers:"
 
-// withNumbers is a query that goes on with the numbers of the sequence that its key names, or q.
+// withNumbers returns a query that continues with the numbers of the sequence that its key
+// names, or q.
 func withNumbers(q store.Query) (_ store.Query, numbers bool) {
 	rest, numbers := strings.CutPrefix(q.Cursor, inNumbers)
 	if numbers && q.Key != "" {

@@ -81,7 +81,7 @@ func (a *Attempt) renewOrStop(since time.Duration) {
 		case <-a.Context().Done():
 			return
 		case <-ctx.Done():
-			return // the guard tells the handler
+			return // the guard tells the handler to stop
 		}
 	}
 }
@@ -106,8 +106,8 @@ type release struct {
 	op     *operation
 	id     ID
 	claims []store.Revision // of the claim, and of versions of it with a later lease
-	after  store.Revision   // what the claim follows
-	// until is when it can't arrive any more.
+	after  store.Revision   // the version that the claim replaces
+	// until is the time after which it can't arrive any more.
 	until store.Instant
 }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// guarded reports whether the log is asked before a call is claimed that the store knows
-// nothing of.
+// guarded reports whether the engine asks the log before it claims a call that the store has no
+// record of.
 func (op *Operation) guarded() bool {
 	return (op.Financial || op.RefuseLate) && op.evident(EvidenceChanges)
 }
@@ -17,7 +17,7 @@ const heldMissing = "by the evidence log this call was made before, and its reco
 
 // missing holds a call, in place of claiming it, if the log says that the store should have a
 // record of it (IDS-XV.6). A purge is in the log before the record goes, and an expired record
-// is expected no more, so the record went behind the engine.
+// is expected no more, so this record was removed behind the engine's back.
 func (d *delivery) missing(ctx, calls context.Context) (progress, error) {
 	e, now := d.engine, d.at.now
 	expects := func(all bool) (bool, error) {
@@ -33,8 +33,8 @@ func (d *delivery) missing(ctx, calls context.Context) (progress, error) {
 	case !d.looked:
 		return startOver, d.look(calls)
 	}
-	// The record may have been claimed or purged since it was looked for. Both are in the log by
-	// now, and a claim is found by the write.
+	// The record may have been claimed or purged since the delivery looked for it. The log has
+	// both by now, and the write finds a claim.
 	if yes, err := expects(true); err != nil || !yes {
 		return proceed, err
 	}

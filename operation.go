@@ -245,7 +245,7 @@ func (op Operation) withDefaults() Operation {
 	return op
 }
 
-// refusal takes note of a problem with a declaration, if it is broken there.
+// refusal records a problem with a declaration, if broken is set.
 type refusal func(broken bool, format string, args ...any)
 
 // Validate reports everything that is wrong with the declaration at once. Each

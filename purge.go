@@ -69,7 +69,7 @@ func (e *Engine) archived(ctx context.Context, recs []*Record) ([]*Record, error
 	}
 	limited, cancel := context.WithTimeout(ctx, archiveLimit)
 	defer cancel()
-	// Where the time is over it may have taken them: they are archived again.
+	// After a timeout the archive may have taken them: they are archived again.
 	if err := e.archive.Do(limited, func(ctx context.Context) error { return e.opts.Archive(ctx, keep) }); err != nil {
 		return free, fmt.Errorf("semel: archive: %w", err)
 	}
@@ -88,18 +88,18 @@ type Removal struct {
 	// Reason and Who, the operator's name, go to Events and into the evidence. Both are for
 	// people.
 	Reason, Who string
-	// Fence, if set, is that of the newest attempt of the record to purge. If another
-	// attempt was made since, or the record is gone, nothing is purged and Purge returns
-	// [ErrNotFound]. Zero: whatever record there is.
+	// Fence, if set, must be the fence of the record's newest attempt. If another attempt was
+	// made since, or the record is gone, nothing is purged and Purge returns [ErrNotFound].
+	// Zero: whatever record there is.
 	Fence int64
 	// Force purges a record of an operation that isn't registered with this engine.
 	// The policy in the record then says whether it is archived.
 	Force bool
-	// EraseEvidence also erases what the evidence log says in plain text about the
-	// identity, as when a person wants to be forgotten: key, principal, and who changed
-	// the record and why, of this purge too. That there were such changes stays proved.
-	// Every engine on the store learns it, see Events.Erased. Where there is a log and this
-	// engine doesn't write it, it refuses with [CodeUnsupported].
+	// EraseEvidence also erases what the evidence log says in plain text about the identity,
+	// for example because a person asks to be forgotten: the key, the principal, and who
+	// changed the record and why, including this purge. The log still proves that there were
+	// changes. Every engine on the store learns of it, see Events.Erased. If there is a log and
+	// this engine doesn't write it, Purge refuses with [CodeUnsupported].
 	EraseEvidence bool
 }
 
@@ -145,7 +145,7 @@ func (e *Engine) Purge(ctx context.Context, id ID, r Removal) error {
 	return e.purgeRecord(ctx, op, rec, &r, now)
 }
 
-// purgeRecord deletes a record, and all that is about it, when nothing is against that any more.
+// purgeRecord deletes a record, and everything about it, once nothing prevents that.
 func (e *Engine) purgeRecord(ctx context.Context, op *operation, rec *Record, r *Removal, now store.Instant) error {
 	id := rec.ID
 	// A crash before this write leaves nothing. A crash after it, or a concurrent change
@@ -154,9 +154,9 @@ func (e *Engine) purgeRecord(ctx context.Context, op *operation, rec *Record, r 
 	if err := e.witnessPurge(ctx, &op.Operation, rec, &store.Settled{By: store.ByOperator, Who: keptText(r.Who), Reason: keptText(r.Reason), At: now}); err != nil {
 		return err
 	}
-	// Before the record, by whose name an operator who was cut off asks again: a crash
-	// here leaves the record, and some openings. Not within the time of one call, because
-	// a record that was replayed often has many entries.
+	// Erase the openings before the record, because an operator who was interrupted needs the
+	// record to ask again: a crash here leaves the record, and some openings. This may take
+	// longer than one call, because a record that was replayed often has many entries.
 	if r.EraseEvidence {
 		if err := e.eraseRecord(ctx, rec); err != nil {
 			return err
@@ -165,8 +165,8 @@ func (e *Engine) purgeRecord(ctx context.Context, op *operation, rec *Record, r 
 	if err := e.purgeBeside(ctx, id); err != nil {
 		return err
 	}
-	// A crash before this write leaves the record, at most without openings and what was beside
-	// it. A crash after it leaves what was written beside it meanwhile, for its time.
+	// A crash before this write leaves the record, perhaps without its openings and cells. A
+	// crash after it leaves cells that were written meanwhile, until they expire.
 	call, cancel := e.limited(ctx)
 	defer cancel()
 	n, err := e.extras.Purge.Purge(call, []store.Ref{rec.Ref()})
@@ -182,7 +182,7 @@ func (e *Engine) purgeRecord(ctx context.Context, op *operation, rec *Record, r 
 	if err := e.purgeBeside(ctx, id); err != nil || !r.EraseEvidence {
 		return err
 	}
-	// Again: what was decided until now is about the record that is gone.
+	// Declare it again: whatever was decided until now is about the deleted record.
 	if err := e.declareErased(ctx, id); err != nil {
 		return err
 	}
@@ -202,7 +202,8 @@ func (e *Engine) purgeBeside(ctx context.Context, id ID) error {
 	return nil
 }
 
-// toPurge is the record that Purge deletes: of a sequence its mark, or none, after its numbers.
+// toPurge returns the record that Purge deletes. Of a sequence it first purges the numbers, and
+// returns the mark, or none.
 func (e *Engine) toPurge(ctx context.Context, op *operation, id ID, r Removal) (*Record, error) {
 	rec, err := e.getIfAny(ctx, id)
 	if err != nil {
@@ -256,7 +257,7 @@ func (e *Engine) purgeNumbers(ctx context.Context, sequence ID, r Removal) (n in
 		if err != nil {
 			return n, err
 		}
-		r.Fence = 0 // that of the mark
+		r.Fence = 0 // it was the mark's
 		for i := range page.Records {
 			id := page.Records[i].ID
 			if id != sequence.Numbered(page.Records[i].Sequence) {
@@ -273,8 +274,7 @@ func (e *Engine) purgeNumbers(ctx context.Context, sequence ID, r Removal) (n in
 	}
 }
 
-// epochID is the cell that holds the store's epoch, which is when it was written, and
-// who wrote it.
+// epochID is the cell that holds the store's epoch: when the cell was written, and by whom.
 var epochID = ID{Operation: reservedPrefix + "epoch", Key: "epoch"}
 
 // reservedPrefix begins the names that belong to this module, and dispatchPrefix
@@ -307,9 +307,8 @@ func (in Internal) NewEpoch(ctx context.Context) (time.Time, error) {
 		if err != nil {
 			return time.Time{}, err
 		}
-		// A crash before this write leaves the epoch as it was. A crash after it
-		// leaves nothing to do. Where its result is unknown a second epoch, which
-		// refuses more, does no harm.
+		// A crash before this write leaves the epoch as it was. A crash after it leaves nothing
+		// to do. If its result is unknown, a second epoch does no harm: it only refuses more.
 		now, swapped, err := cell.Swap(call, old, store.CellValue{Data: []byte(e.node)})
 		if err != nil {
 			return time.Time{}, err
@@ -322,9 +321,9 @@ func (in Internal) NewEpoch(ctx context.Context) (time.Time, error) {
 	return time.Time{}, errTooFast
 }
 
-// witnessEpoch tells the evidence log that the store was restored, so that what runs again
-// doesn't contradict what the log has. A crash before this write leaves an epoch that the
-// log doesn't have: declare it again.
+// witnessEpoch logs that the store was restored, so that calls that run again don't contradict
+// the evidence log. A crash before this write leaves an epoch that the log doesn't have:
+// declare it again.
 func (e *Engine) witnessEpoch(ctx context.Context, at store.Instant) error {
 	if e.extras.Evidence == nil || e.opts.Witness == nil {
 		return nil

@@ -10,14 +10,14 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Quotas bound how much callers may store. They refuse only deliveries that would begin
-// a new call, with [Throttled]: duplicates are still answered, a call that may run again
-// does, and an outcome is always recorded.
+// Quotas bound how much callers may store. They refuse only deliveries that would begin a new
+// call, with [Throttled]: duplicates are still answered, a call that may run again runs, and an
+// outcome is always recorded.
 //
-// A quota is a token bucket: a caller may use all of it at once, and within Window it
-// refills evenly. Anything recorded beyond it is a debt, to be refilled first. Each engine
-// keeps its quotas in bounded memory: n engines on one store allow n times as much, a restart
-// resets them, and with some ten thousand callers at once the ones who have used least may be
+// A quota is a token bucket: a caller may use all of it at once, and within Window it refills
+// evenly. Anything recorded beyond it is a debt, to be refilled first. Each engine keeps its
+// quotas in bounded memory: n engines on one store allow n times as much, a restart resets
+// them, and with some ten thousand callers at once the ones who have used least may be
 // forgotten.
 type Quotas struct {
 	// Window is how long a used-up quota takes to refill. Defaults to 24 hours; up to
@@ -115,7 +115,7 @@ func (q *quotas) init(opts Quotas) error {
 	return nil
 }
 
-// accountOf returns whose quotas a record counts for.
+// accountOf returns the account that a record counts for.
 func (q *quotas) accountOf(ctx context.Context, rec *Record) ratelimit.Account {
 	if q.account == nil {
 		return ratelimit.Account{Tenant: rec.ID.Tenant, Principal: cmp.Or(rec.Principal, rec.BoundTo)}
@@ -124,7 +124,7 @@ func (q *quotas) accountOf(ctx context.Context, rec *Record) ratelimit.Account {
 	return ratelimit.Account{Tenant: tenant, Principal: principal}
 }
 
-// usageOf is how much of the quotas it uses to replace prev by next.
+// usageOf returns how much of the quotas replacing prev with next uses.
 func (q *quotas) usageOf(prev, next *Record) ratelimit.Usage {
 	switch {
 	case next.Mark != nil:
@@ -150,8 +150,8 @@ func heldUnverified(rec *Record) int64 {
 	return 0
 }
 
-// counted is how many calls the record counts for: none once its attempt has proved to be
-// nothing. One that waits for its confirmation is something.
+// counted returns how many calls the record counts for: none once its attempt has proved that
+// nothing happened. A call that waits for its confirmation counts.
 func counted(rec *Record) int64 {
 	if rec.Disposition == DispositionAborted && (rec.Confirmation == nil || rec.Confirmation.ConfirmedAt != 0) {
 		return 0
@@ -159,14 +159,14 @@ func counted(rec *Record) int64 {
 	return 1
 }
 
-// charge counts a write that was made, and gives back whatever the write proves to be nothing.
+// charge counts a write, and gives back the calls of which it proves that nothing happened.
 func (q *quotas) charge(ctx context.Context, rec *Record, u ratelimit.Usage) {
 	q.counts.Charge(q.accountOf(ctx, rec), u, rec.UpdatedAt)
 }
 
-// charger returns a function that counts bytes which somebody keeps because of a delivery,
-// beside its record, against the quotas of bytes of whoever sent the call. It reports false,
-// and counts nothing, if they are over one of these quotas. It is nil if none is set.
+// charger returns a function that counts bytes stored because of a delivery, outside its
+// record, against the byte quotas of the call's sender. It reports false, and counts nothing,
+// if they are over one of these quotas. It is nil if none is set.
 func (q *quotas) charger(ctx context.Context, call *Call, id ID) func(bytes int64, at store.Instant) bool {
 	if !q.counts.Counts(ratelimit.Usage{Bytes: 1}) {
 		return nil

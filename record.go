@@ -30,8 +30,8 @@ func earlier(a, b store.Instant) store.Instant {
 	return a
 }
 
-// leaseOver reports whether the holder of a processing record counts as gone at the given
-// time, which is leaseTime.
+// leaseOver reports whether the holder of a processing record counts as gone at a time, as
+// leaseTime returns it.
 func leaseOver(r *Record, at store.Instant) bool {
 	return !r.Held && at >= r.LeaseUntil
 }
@@ -45,7 +45,7 @@ func (e *Engine) leaseTime(r *Record, now store.Instant) store.Instant {
 	return e.clockState(now).Leap.For(r.LeaseUntil.Add(-r.Policy.Lease), now)
 }
 
-// clockState is the state of the store's clock at now.
+// clockState returns the state of the store's clock at now.
 func (e *Engine) clockState(now store.Instant) store.ClockState {
 	if e.extras.Clock == nil {
 		return store.ClockState{}
@@ -63,7 +63,7 @@ func openEffect(r *Record) (store.EffectRecord, bool) {
 	return store.EffectRecord{}, false
 }
 
-// asEarlier is the newest attempt as an entry of Record.Earlier.
+// asEarlier returns the newest attempt as an entry of Record.Earlier.
 func asEarlier(r *Record) store.AttemptRecord {
 	return store.AttemptRecord{
 		Number: r.Attempt, Fence: r.Fence, Holder: r.Holder, Principal: r.Principal,

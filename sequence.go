@@ -8,10 +8,10 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Numbered calls. Each number of a sequence is a record of its own, [store.ID.Numbered], and
-// is decided, ended, settled, compensated and purged as any other. Beside the numbers stands
-// the mark of the sequence: which number began last. It only orders the numbers, and has no
-// outcome of any.
+// Numbered calls. Each number of a sequence is a record of its own, [store.ID.Numbered], and is
+// decided, ended, settled, compensated and purged like any other. Beside the numbers stands the
+// mark of the sequence: which number began last. It only orders the numbers, and holds no
+// outcome.
 //
 // A number begins by two writes, its claim and then the mark, and its handler starts when both
 // are durable. Every execution moves the mark, a further attempt too, so of two numbers that
@@ -36,8 +36,8 @@ type position struct {
 	mark   *Record // what is stored under the identity of the sequence; none if there is nothing
 	newest *Record // of the number that began last, if that is another one; none if it is gone
 	store.Mark
-	// begun is the highest number of which something may have happened, and next the only
-	// one that may begin without a gap.
+	// begun is the highest number that may have done something, and next the only one that may
+	// begin without a gap.
 	begun, next uint64
 }
 
@@ -66,10 +66,10 @@ func (d *delivery) readPosition(ctx context.Context) error {
 	case mark.Mark != nil:
 		p.Mark, p.newest = *mark.Mark, newest
 		if newest.State == absent || newest.Expired(now) && !nothingHappened(newest) {
-			p.Begun = p.Newest // a record that is gone proves nothing, also for its own number
+			p.Begun = p.Newest // a missing record proves nothing, even about its own number
 		}
 	case mark.Sequence != 0:
-		// In format 1 none below the newest begins: what was kept of those may be out of date.
+		// In format 1 no number below the newest begins: the copies of those may be out of date.
 		p.Mark, p.newest = store.Mark{Begun: mark.Sequence, Newest: mark.Sequence}, newest
 	}
 	return nil
@@ -81,15 +81,15 @@ func (p *position) older(now store.Instant) bool {
 	return p.mark.State != absent && p.mark.Mark == nil && !p.mark.Expired(now)
 }
 
-// rule says what a number gets that would run if it had no sequence. lease is the time by which
-// the lease of the number that began last is judged.
+// rule decides what a number gets that would run if it had no sequence. lease is the time to
+// judge the lease of the number that began last.
 func (p *position) rule(op *Operation, call *Call, lease store.Instant) Decision {
 	n, newest := call.Sequence, p.newest
 	p.begun, p.next = p.Begun, p.Begun+1
 	switch {
-	case n < p.Begun && p.Begun == p.Newest: // whatever becomes of the newest
+	case n < p.Begun && p.Begun == p.Newest: // whatever happens to the newest
 		return Superseded
-	case n == p.Newest, p.Newest == 0: // what became of it is in its own record
+	case n == p.Newest, p.Newest == 0: // its own record has the outcome
 	case running(newest, lease):
 		return InFlight
 	case newest.State == Processing:
@@ -102,7 +102,7 @@ func (p *position) rule(op *Operation, call *Call, lease store.Instant) Decision
 		return Execute
 	case n < p.begun:
 		return Superseded
-	case newest.State.Terminal() && newest.Unfinished(): // where its messages are looked for
+	case newest.State.Terminal() && newest.Unfinished(): // sweeps look for its messages in this record
 		return InFlight
 	case !op.Gapless:
 		return Execute
@@ -112,7 +112,7 @@ func (p *position) rule(op *Operation, call *Call, lease store.Instant) Decision
 		p.next = p.Newest + 1
 	case newest.Disposition == DispositionAbandoned, newest.State.Terminal() && newest.BoundTo == call.BoundTo,
 		p.Begun == p.Newest && nothingHappened(newest): // by its last record
-		p.next = p.Newest // this caller's, so what comes before it has an outcome
+		p.next = p.Newest // it belongs to this caller, so the number before it has an outcome
 	}
 	if n > p.next {
 		return SequenceGap
@@ -120,11 +120,11 @@ func (p *position) rule(op *Operation, call *Call, lease store.Instant) Decision
 	return Execute
 }
 
-// maxGap bounds how many numbers are looked at to find the one that comes next.
+// maxGap bounds how many numbers findNext looks at.
 const maxGap = 64
 
-// findNext goes on to the number that comes next for the delivery's caller: others may have begun
-// numbers that were refused to this one before.
+// findNext advances to the number that comes next for the delivery's caller: other callers may
+// have begun numbers that this caller was refused earlier.
 func (d *delivery) findNext(ctx context.Context) (Decision, error) {
 	p, call := &d.position, &d.call
 	for range maxGap {
@@ -145,8 +145,8 @@ func (d *delivery) findNext(ctx context.Context) (Decision, error) {
 }
 
 // processed reports whether a number has an outcome, so that the next one may follow it without
-// a gap. One whose record is gone had one. What was refused to somebody else was no outcome of
-// this caller's sequence.
+// a gap. A number whose record is gone had an outcome. A refusal to somebody else is no outcome
+// of this caller's sequence.
 func processed(rec *Record, call *Call) bool {
 	switch rec.Disposition {
 	case DispositionAborted, DispositionAbandoned:
@@ -157,8 +157,8 @@ func processed(rec *Record, call *Call) bool {
 	return true
 }
 
-// order decides whether the delivery's number may begin now, and waits for that if it is to
-// wait. d.position is then what its claim is to follow.
+// order decides whether the delivery's number may begin now, and waits for its turn if the
+// delivery may wait. d.position is then what its claim has to follow.
 func (d *delivery) order(ctx context.Context) (progress, error) {
 	for range maxClaims {
 		next, decision, err := d.ruleNumber(ctx)
@@ -173,7 +173,7 @@ func (d *delivery) order(ctx context.Context) (progress, error) {
 			}
 			return proceed, d.keepOlder(ctx)
 		case decision == Held && !p.newest.Held:
-			// Its holder is gone: as a sweep would, which may come later.
+			// Its holder is gone: do what a sweep would do, which may come later.
 			if err := d.engine.attend(ctx, d.op, p.newest, d.at.now, new(Swept)); err != nil {
 				return startOver, err
 			}
@@ -203,8 +203,8 @@ func (d *delivery) order(ctx context.Context) (progress, error) {
 	return startOver, d.look(ctx)
 }
 
-// passGone moves the mark past the delivery's own number if its record is gone, before it is claimed
-// anew: by its next record nobody could tell that there was one before.
+// passGone moves the mark past the delivery's own number if its record is gone, before the
+// number is claimed again: the new record wouldn't show that there was an earlier one.
 func (d *delivery) passGone(ctx context.Context) (progress, error) {
 	p := &d.position
 	if p.mark.Mark == nil || p.Newest != d.call.Sequence || p.Begun <= p.mark.Mark.Begun {
@@ -217,7 +217,7 @@ func (d *delivery) passGone(ctx context.Context) (progress, error) {
 	}
 	next := *p.mark
 	next.UpdatedAt, next.Mark = d.at.now, &store.Mark{Begun: p.Begun, Newest: p.Newest}
-	// A crash before this write leaves nothing, one after it a mark that is true without the claim.
+	// A crash before this write leaves nothing. After it the mark is right even without the claim.
 	stored, moved, err := d.engine.replace(ctx, d.op, p.mark, &next, store.ChangePostponed, nil)
 	if err != nil || !moved {
 		return startOver, err
@@ -226,8 +226,8 @@ func (d *delivery) passGone(ctx context.Context) (progress, error) {
 	return proceed, nil
 }
 
-// markNames reports whether the mark names the claim that is stored, so that it may have been given
-// to its holder. The claim of a call without a number needs none.
+// markNames reports whether the mark names the claim that is stored, so that a holder may have
+// it. The claim of a call without a number needs none.
 func (d *delivery) markNames(ctx context.Context) (bool, error) {
 	if !d.op.Sequenced || d.id == d.sequence {
 		return true, nil
@@ -236,8 +236,8 @@ func (d *delivery) markNames(ctx context.Context) (bool, error) {
 	return err == nil && mark.Mark != nil && mark.Mark.Newest == d.call.Sequence && mark.Fence == d.cur.Fence, err
 }
 
-// ruleNumber says what the delivery's number gets as the sequence is now. It reports startOver if
-// the number has another record than the one looked at.
+// ruleNumber decides what the delivery's number gets as the sequence stands now. It reports
+// startOver if the number's record isn't the one that was read before.
 func (d *delivery) ruleNumber(ctx context.Context) (progress, Decision, error) {
 	if err := d.readPosition(ctx); err != nil {
 		return startOver, "", err
@@ -294,8 +294,8 @@ func (d *delivery) moveMark(ctx context.Context, claim *version) (bool, error) {
 	return moved, err
 }
 
-// keepMark keeps the mark of a sequence, which is due, for as long as the number that began last
-// is known. It reports false if it may be purged.
+// keepMark postpones the purge of a sequence's mark, which is due, as long as the number that
+// began last is known. It reports false if the mark may be purged.
 func (e *Engine) keepMark(ctx context.Context, op *operation, rec *Record, now store.Instant) (bool, error) {
 	newest, err := e.getIfAny(ctx, rec.ID.Numbered(rec.Mark.Newest))
 	if err != nil || newest.State == absent || newest.Expired(now) {
@@ -312,9 +312,9 @@ func (e *Engine) keepMark(ctx context.Context, op *operation, rec *Record, now s
 	return true, err
 }
 
-// giveBack moves the mark back from a number that is about to be purged and of which nothing
-// has happened, because a number whose record is gone counts as begun. It reports false if it
-// couldn't: then the record stays.
+// giveBack moves the mark back from a number that is about to be purged and has done nothing,
+// because a number whose record is gone counts as begun. It reports false if it couldn't; then
+// the record stays.
 func (e *Engine) giveBack(ctx context.Context, op *operation, rec *Record, now store.Instant) (bool, error) {
 	sequence := rec.ID
 	sequence.Key, _ = rec.ID.Number()
@@ -331,8 +331,8 @@ func (e *Engine) giveBack(ctx context.Context, op *operation, rec *Record, now s
 	}
 	next := *mark
 	next.UpdatedAt, next.Mark = now, &store.Mark{Begun: mark.Mark.Begun, Newest: mark.Mark.Begun}
-	// A crash before this write leaves the record, with the mark at it. A crash after it leaves
-	// a record that the mark has passed over: its own delivery may still begin it again.
+	// A crash before this write leaves the record, and the mark still names it. A crash after
+	// it leaves a record that the mark has passed: its own delivery may still begin it again.
 	_, moved, err := e.replace(ctx, op, mark, &next, store.ChangePostponed, nil)
 	return moved, err
 }
@@ -370,8 +370,8 @@ func (d *delivery) followOlder() progress {
 	return proceed
 }
 
-// strayed reports whether the record that the delivery goes on with is its own number's no more:
-// another number has begun in its place, or the mark has.
+// strayed reports whether the record that the delivery continues with doesn't belong to its
+// number any more, because another number or the mark has taken its place.
 func (d *delivery) strayed() bool {
 	return d.op.Sequenced && d.id == d.sequence && d.cur.Sequence != d.call.Sequence
 }
@@ -383,8 +383,8 @@ func (d *delivery) keepOlder(ctx context.Context) error {
 	if d.id == d.sequence || !p.older(d.at.now) {
 		return nil
 	}
-	// The log has what happened under the name of the sequence, so this is no news. A crash
-	// before this write leaves the number where it was. A crash after it leaves it in both
-	// places, where the older counts, and is copied again.
+	// The log has all this under the name of the sequence, so the copy adds no evidence. A
+	// crash before this write leaves the number where it was. A crash after it leaves it in
+	// both places; the older one counts, and is copied again.
 	return d.copyRecord(ctx, p.mark, d.sequence.Numbered(p.Newest), store.ChangePostponed, func(*Record) {})
 }

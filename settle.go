@@ -36,7 +36,8 @@ type Settlement struct {
 	// replays the recorded effects.
 	Effects []store.EffectFinding
 	// RetryAfter is when to ask the reconciler again if the record stays held. Defaults to
-	// Operation.ReconcileEvery. Alone in a settlement of an operator, it changes nothing else.
+	// Operation.ReconcileEvery. If an operator's settlement has nothing else, it only changes
+	// this time.
 	RetryAfter time.Duration
 	// Who is the operator who settles, or whom the reconciler asked. The record holds it, for
 	// people. Optional.
@@ -79,8 +80,8 @@ func (e *Engine) operationFor(name string, force bool) (*operation, error) {
 	return nil, &Error{Code: CodeUnknownOperation, Message: "operation " + name + " is not registered here: ask a program that knows it, or force it"}
 }
 
-// policyOf is the registered operation, or the defaults for one that isn't registered
-// with this engine. The policy of its attempts is in their records.
+// policyOf returns the registered operation, or the defaults for one that isn't registered with
+// this engine. The policy of its attempts is in their records.
 func (e *Engine) policyOf(name string) *operation {
 	if op, ok := (*e.ops.Load())[name]; ok {
 		return op
@@ -123,8 +124,8 @@ func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settl
 	return next, nil
 }
 
-// settled is the pure part of settle: the successor of cur as by settles it. If the record
-// stays held, its reconciler is called again after a pause.
+// settled is the pure part of settle: it returns cur after by settled it. If the
+// record stays held, its reconciler is called again after a pause.
 func settled(cur *Record, s Settlement, by *store.Settled, pause time.Duration) (*Record, error) {
 	next, err := settledRecord(cur, s, by, pause)
 	if err == nil && next.State.Terminal() {

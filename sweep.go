@@ -32,8 +32,8 @@ type Swept struct {
 	// Reconciled is how many held records reconcilers were called for. They answer in
 	// the background.
 	Reconciled int
-	// Waiting is how many records stay due because as many reconciliations, or compensations,
-	// of their operation are under way as one engine makes at a time. Later sweeps take them.
+	// Waiting is how many records stay due because the engine already runs as many
+	// reconciliations, or compensations, of their operation as it may. Later sweeps take them.
 	Waiting int
 	// Purged is how many expired records were deleted.
 	Purged int
@@ -45,8 +45,8 @@ type Swept struct {
 	Unarchived int
 	// Unreadable is how many records can't be read; see [store.DuePage].
 	Unreadable int
-	// Partial: the sweep didn't look at records again that earlier ones could do nothing
-	// with, because the next purge is not due yet; see Options.PurgeInterval.
+	// Partial: the sweep skipped records that earlier sweeps could do nothing with, because the
+	// next purge is not due yet; see Options.PurgeInterval.
 	Partial bool
 }
 
@@ -102,7 +102,7 @@ func (e *Engine) lookAtAll(ctx context.Context, now store.Instant, p pacing.Plan
 	for seen := 0; seen < sweepReach && ctx.Err() == nil; seen += sweepPage {
 		page, err := e.due(ctx, store.DueQuery{Until: now, After: after, Limit: sweepPage})
 		if err != nil {
-			return "", errors.Join(append(errs, err)...) // the place may be the cause
+			return "", errors.Join(append(errs, err)...) // the cursor may be the cause
 		}
 		_, err = e.sweep(ctx, page, p.Purge, n)
 		errs = append(errs, err)
@@ -150,7 +150,7 @@ func (e *Engine) due(ctx context.Context, q store.DueQuery) (store.DuePage, erro
 // sweeps is where the next sweep begins.
 type sweeps struct {
 	pacing.Pace
-	// ever: there was a sweep, or the engine has reported that there is none.
+	// ever: there was a sweep, or the engine has reported that there was none.
 	ever atomic.Bool
 }
 
@@ -209,7 +209,7 @@ func (e *Engine) sweep(ctx context.Context, page store.DuePage, purge bool, n *S
 			continue
 		}
 		idle = false
-		// The witness of a change is the program's, too.
+		// The program's witness runs in here, too, and may panic.
 		errs = append(errs, guard.Call("what observes the engine", func() error { return e.attend(ctx, op, rec, now, n) }))
 	}
 	if purge {

@@ -32,7 +32,7 @@ type turns struct {
 	seats waiting.Seats[[16]byte]
 }
 
-// inLine is the call as it stands in a line.
+// inLine returns what a line needs to know about the call.
 func (c *Call) inLine() line.Caller {
 	return line.Caller{Key: c.ID(c.turn.share), Number: c.turn.number, BoundTo: c.BoundTo, Network: c.Network}
 }
@@ -80,8 +80,8 @@ func (in Internal) EndTurn(call *Call) {
 	}
 }
 
-// myTurn lets a delivery claim only if it's its turn, and has it wait for that. One that has
-// taken no turn always may.
+// myTurn makes a delivery wait for its turn before it may claim. A delivery that takes no turns
+// may always claim.
 func (d *delivery) myTurn(ctx, calls context.Context) (next progress, err error) {
 	turns, mine := &d.engine.turns, d.call.inLine()
 	switch {

@@ -86,7 +86,7 @@ type txStore struct {
 	// before the outcome, and both are one write.
 	whole bool
 	claim *version        // kept until it is written with the outcome
-	used  ratelimit.Usage // what the writes count for in quotas
+	used  ratelimit.Usage // what the writes use of the quotas
 }
 
 // apply is [Engine.apply] in the transaction. The record that it returns is v.Record, and
@@ -118,7 +118,7 @@ func (s *txStore) applyMark(ctx context.Context, v version) error { return s.put
 
 // put writes one version of what in the transaction.
 func (s *txStore) put(ctx context.Context, v version, what string) error {
-	v.Deadline = 0 // the commit has none
+	v.Deadline = 0 // the commit has no deadline
 	applied, err := s.Apply(ctx, v.Write)
 	switch {
 	case err != nil:

@@ -13,18 +13,18 @@ import (
 // them. Anybody can send a made-up credential, so such a call may keep neither the key from its
 // owner nor the store's room for long.
 
-// tombstoneLife is how long the record of an aborted attempt stays that nobody may need. It is
-// longer than a claim can be on its way to the store, see Options.StoreTimeout, and longer than
-// two nodes' readings of the clock may differ.
+// tombstoneLife is how long the record of an aborted attempt stays when nobody may need it. It
+// is longer than a claim can be on its way to the store, see Options.StoreTimeout, and longer
+// than two nodes' readings of the clock may differ.
 const tombstoneLife = time.Minute
 
-// isTombstone reports whether the record says only that nothing happened: whoever asks begins a
-// new call. One that waits for its confirmation is more.
+// isTombstone reports whether the record says only that nothing happened, so that the next
+// delivery begins a new call. A record that waits for its confirmation says more.
 func isTombstone(rec *Record) bool {
 	return rec.BoundTo != "" && rec.Disposition == DispositionAborted && rec.Confirmation == nil && nothingHappened(rec)
 }
 
-// buried is rec, which has just ended, or the tombstone that stays of it.
+// buried returns rec, which has just ended, or the tombstone to store in its place.
 func buried(rec *Record) *Record {
 	if !isTombstone(rec) {
 		return rec
@@ -76,8 +76,8 @@ func (d *delivery) setAside(ctx context.Context) error {
 	if !refusedTo(d.cur, d.at.now) || d.cur.BoundTo == d.call.BoundTo {
 		return nil
 	}
-	// A crash before this write leaves the refusal where it was. A crash after it leaves it
-	// in both places, which say the same, and each is purged with its window.
+	// A crash before this write leaves the refusal where it was. A crash after it leaves it in
+	// both places, with the same content, and each copy is purged at the end of its window.
 	return d.copyRecord(ctx, d.cur, refusalID(d.cur.ID, d.cur.BoundTo), store.ChangeMoved, func(next *Record) {
 		next.RefusedUntil, next.NextAt = 0, next.ExpiresAt
 	})
@@ -127,7 +127,7 @@ func (op *Operation) hold(cur *Record, reason string, now store.Instant) (*Recor
 // letsGo reports whether a hold of the record ends with its window.
 func (op *Operation) letsGo(rec *Record) bool { return rec.BoundTo != "" && !op.Financial }
 
-// letGo ends a hold that nobody has settled within its window: the call is then as one that was
+// letGo ends a hold that nobody has settled within its window: the call then counts as
 // forgotten.
 func (e *Engine) letGo(ctx context.Context, op *operation, rec *Record, now store.Instant) error {
 	next, err := end(rec, evAbandon, now, Result{}, &store.Failure{Code: string(CodeUnknown), Message: "nobody settled the call within its window"})
@@ -137,7 +137,7 @@ func (e *Engine) letGo(ctx context.Context, op *operation, rec *Record, now stor
 	next.ExpiresAt = max(now, next.RefusedUntil)
 	next.NextAt = next.ExpiresAt
 	// A crash before this write leaves the hold to be found again. A crash after it leaves a
-	// record that is purged as any expired one.
+	// record that is purged like any expired one.
 	_, _, err = e.replace(ctx, op, rec, next, store.ChangeEnded, byReaper)
 	return err
 }

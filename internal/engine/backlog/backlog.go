@@ -1,18 +1,18 @@
-// Package backlog keeps work that is tried again until it is done, by one goroutine for all.
+// Package backlog keeps work that one goroutine retries until it is done.
 package backlog
 
 import "sync"
 
-// Backlog is the work. The zero Backlog is empty.
+// Backlog is the work to retry. The zero Backlog is empty.
 type Backlog[T any] struct {
 	mu      sync.Mutex
 	queue   []T
-	taken   int // how many the goroutine has taken; they count as if queued
+	taken   int // how many the goroutine has; they count as queued
 	running bool
 }
 
-// Add queues work if there is room for one of most. first means that the caller must start the
-// goroutine.
+// Add queues work if the queue has room for one more of most. first means that the caller must
+// start the goroutine.
 func (b *Backlog[T]) Add(x T, most int) (added, first bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -34,7 +34,7 @@ func (b *Backlog[T]) Take() []T {
 	return all
 }
 
-// PutBack returns work to the queue that must be tried again.
+// PutBack returns work to the queue to be retried.
 func (b *Backlog[T]) PutBack(left []T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,22 +8,21 @@ import (
 	"time"
 )
 
-// Call is the context of one call to a store, or of several that belong together:
-// it has the values of the caller's context, not its cancellation, and a separate time
-// limit. So a caller that hangs up doesn't make the result of a write unknown, and a
-// store that hangs doesn't block the caller for ever.
+// Call is the context of one call to a store, or of several that belong together: it has the
+// values of the caller's context, not its cancellation, and a separate time limit. So a caller
+// that hangs up doesn't make the result of a write unknown, and a store that hangs doesn't
+// block the caller for ever.
 //
-// The limit counts from when a store first asks for it: one that never waits pays for none.
-// Most calls end before anybody waits for their end, so there is a timer only from the first
-// Done on.
+// The limit begins when a store first asks for it: one that never waits doesn't pay for it.
+// Most calls end before anybody waits for their end, so the timer starts with the first Done.
 type Call struct {
 	caller context.Context
 	limit  time.Duration
 
 	mu       sync.Mutex
 	ended    bool
-	deadline time.Time       // zero before anybody asked for it
-	timed    context.Context // nil before anybody asked for Done or Value
+	deadline time.Time       // zero until somebody asks for it
+	timed    context.Context // nil until somebody asks for Done or Value
 	cancel   context.CancelFunc
 }
 
@@ -45,8 +44,8 @@ func (c *Call) End() {
 	}
 }
 
-// withTimer is the context that Done belongs to. [context.WithCancel] and
-// [context.Cause] find it by Value.
+// withTimer returns the context that Done belongs to. [context.WithCancel] and [context.Cause]
+// find it by Value.
 func (c *Call) withTimer() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +58,7 @@ func (c *Call) withTimer() context.Context {
 	return c.timed
 }
 
-// until is the deadline. The caller holds c.mu.
+// until returns the deadline. The caller holds c.mu.
 func (c *Call) until() time.Time {
 	if c.deadline.IsZero() {
 		c.deadline = time.Now().Add(c.limit)
@@ -67,15 +66,15 @@ func (c *Call) until() time.Time {
 	return c.deadline
 }
 
-// Deadline begins the limit.
+// Deadline returns the deadline, and starts the limit.
 func (c *Call) Deadline() (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.until(), true
 }
 
-// NeverCancelled says that the context ends at its deadline and not before, so a store that
-// has one timer for many calls need not ask for Done.
+// NeverCancelled says that the context ends at its deadline and not earlier, so a store that
+// has one timer for many calls doesn't have to ask for Done.
 func (c *Call) NeverCancelled() {}
 
 // Done is closed at the end, or when the limit is over.

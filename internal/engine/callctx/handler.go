@@ -10,7 +10,7 @@ import (
 type Handler struct {
 	mu      sync.Mutex
 	stopped bool
-	cause   error           // why, if the attempt hadn't ended
+	cause   error           // why, unless the attempt has ended
 	ctx     context.Context // nil until asked for
 	cancel  context.CancelCauseFunc
 }

@@ -1,4 +1,4 @@
-// Package erasure lists the identities that were erased lately, without telling which.
+// Package erasure lists recently erased identities, without revealing them.
 package erasure
 
 import (
@@ -13,22 +13,23 @@ import (
 )
 
 const (
-	// For is how long an erasure is listed: longer than anything beside a record names
-	// an identity (a week), and longer than a sender repeats an event of a payment (30 days).
+	// For is how long an erasure stays listed: longer than anything beside a record names an
+	// identity (a week), and longer than a sender repeats an event of a payment (30 days).
 	For = 31 * 24 * time.Hour
 	// most bounds the list, some 100 KB.
 	most = 4096
 )
 
-// one says that an identity was erased, without telling which.
+// one says that an identity was erased, without revealing it.
 type one struct {
 	at store.Instant
-	// blinded: the digest is by [Blind]. Otherwise it is keyed with the list's own key.
+	// blinded: the digest is made by [Blind]. Otherwise it uses the list's own key.
 	blinded bool
 	digest  store.Subject
 }
 
-// Blind digests an identity by a secret that isn't in the store. Nil in a program without it.
+// Blind digests an identity with a secret that isn't in the store. Nil in a program without the
+// secret.
 type Blind func(store.ID) store.Subject
 
 // List has the erasures, the oldest first.
@@ -49,7 +50,7 @@ const (
 
 var errNewer = &store.Error{Code: store.CodeUnsupported, Message: "a newer program keeps the list of what was erased: use that one, or a later one"}
 
-// Parse reads a list. That of no data is a new one, with a key of its own.
+// Parse reads a list. Without data it returns a new one, with its own key.
 func Parse(data []byte) (l List, err error) {
 	if len(data) == 0 {
 		_, _ = rand.Read(l.key[:]) // which never fails
@@ -66,7 +67,7 @@ func Parse(data []byte) (l List, err error) {
 	return l, nil
 }
 
-// Encode returns what [Parse] reads.
+// Encode returns the list in the form that [Parse] reads.
 func (l *List) Encode() []byte {
 	b := append([]byte{form}, l.key[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(l.Missing))
@@ -81,8 +82,8 @@ func (l *List) Encode() []byte {
 	return b
 }
 
-// digest is that of an identity: by the secret, which is in no store, or without one by the key
-// in the list. Whoever tries names, such as addresses of mail, would find a plain digest.
+// digest returns the digest of an identity: with the secret, which is in no store, or without one
+// with the key in the list. A plain digest could be found by trying names, such as mail addresses.
 func (l *List) digest(blind Blind, id store.ID) (d store.Subject, blinded bool) {
 	if blind != nil {
 		return blind(id), true
@@ -104,8 +105,8 @@ func (l *List) Add(blind Blind, id store.ID, now store.Instant) {
 	}
 }
 
-// Lists reports whether an identity was erased lately, by a program with this one's secret or
-// without one.
+// Lists reports whether an identity was erased recently, by a program with this one's secret or
+// without any.
 func (l *List) Lists(blind Blind, id store.ID, now store.Instant) bool {
 	return slices.ContainsFunc([]Blind{nil, blind}, func(blind Blind) bool {
 		d, _ := l.digest(blind, id)
@@ -113,9 +114,9 @@ func (l *List) Lists(blind Blind, id store.ID, now store.Instant) bool {
 	})
 }
 
-// Includes returns a function that reports whether to erase all that a program knows about an
-// identity from a given time. The program last read the list at read. In doubt the answer is
-// yes: for erasures by a secret that isn't here, and for ones that have left the list.
+// Includes returns a function that reports whether to erase everything that a program knows
+// about an identity from a given time. The program last read the list at read. If in doubt it
+// says yes: for erasures with a secret that isn't here, and for ones that have left the list.
 func (l *List) Includes(blind Blind, read store.Instant) func(store.ID, time.Time) bool {
 	at := make(map[one]store.Instant, len(l.list)) // by blinded and digest
 	var all store.Instant

@@ -1,5 +1,5 @@
-// Package guard calls the functions of the program that the engine runs in: they may panic, or
-// never return.
+// Package guard calls the functions of the surrounding program, which may panic or never
+// return.
 package guard
 
 import (
@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 )
 
-// Call calls f, which runs the program's own functions, and turns their panic into an
-// error. Unrecovered in a goroutine of ours, it would kill the process, and then every other
-// process that picks up the same record. what names the function in the error.
+// Call calls f, which runs the program's own functions, and turns their panics into errors.
+// Unrecovered in a goroutine of ours, it would kill the process, and then every other process
+// that picks up the same record. what names the function in the error.
 func Call(what string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -24,8 +24,8 @@ func Call(what string, f func() error) (err error) {
 	return f()
 }
 
-// panicPlace says where the code that is being recovered panicked; empty if that is not
-// known. An error with the whole stack would fill logs, because it is repeated.
+// panicPlace returns where the recovered code panicked; empty if that is unknown. An error with
+// the whole stack would fill logs, because it is repeated.
 func panicPlace() string {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
@@ -43,13 +43,13 @@ func panicPlace() string {
 	}
 }
 
-// Single makes one call at a time: none before the last one has returned.
+// Single makes one call at a time: none before the previous one has returned.
 type Single struct{ under atomic.Bool }
 
 var errSilent = errors.New("it has not answered an earlier question yet")
 
-// Do calls f in a goroutine of its own and returns its error, or that of ctx if it ends first: f
-// may have done its work then.
+// Do calls f in its own goroutine and returns its error, or ctx's if that ends first; f may
+// then have done its work.
 func (s *Single) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	if !s.under.CompareAndSwap(false, true) {
 		return errSilent
@@ -57,7 +57,7 @@ func (s *Single) Do(ctx context.Context, f func(ctx context.Context) error) erro
 	answer := make(chan error, 1)
 	go func() {
 		err := Call("it", func() error { return f(ctx) })
-		s.under.Store(false) // before the caller goes on, who may call again
+		s.under.Store(false) // before the caller continues, who may call again
 		answer <- err
 	}()
 	select {

@@ -1,4 +1,4 @@
-// Package line has callers at one key wait in line, fairly by network.
+// Package line makes callers at one key wait in line, fairly by network.
 package line
 
 import (
@@ -9,36 +9,35 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// lasts is how long a caller may take to claim when their turn has come, such as to
-// send a body. Then the next may claim as well: whoever sends slowly must not keep
-// the others waiting.
+// lasts is how long a caller may take to claim when their turn has come, for example to send a
+// body. Then the next one may claim as well: a slow sender must not keep the others waiting.
 const lasts = 2 * time.Second
 
-// Max bounds the callers who wait at one key, and with them their memory and
-// connections. A caller from a network with a place is 16th at most.
+// Max bounds the callers who wait at one key, and with them their memory and connections. A
+// caller from a network with a place is at most 16th.
 const Max = 16
 
 // Caller is one delivery of a call.
 type Caller struct {
 	Key     store.ID
-	Number  uint64 // its own; no other delivery has it
+	Number  uint64 // unique to this delivery
 	BoundTo string // names the caller
 	Network [16]byte
 }
 
 // Lines has a line for each key at which an attempt runs or somebody waits. While it runs,
 // deliveries with another credential wait in line, fairly by network. When it has ended, the
-// next one may claim, and the network that had its turn goes to the end: asking all the time
-// gets a caller no more turns than asking once.
+// next one may claim, and the network that had its turn goes to the end: a caller who keeps
+// asking gets no more turns than one who asks once.
 //
-// The lines are one engine's alone, and only say who waits: the stored record decides what
-// a delivery gets.
+// The lines belong to one engine, and only say who waits: the stored record decides what a
+// delivery gets.
 type Lines struct {
 	mu    sync.Mutex
 	lines map[store.ID]line
 }
 
-// line is the line at one key. There is one while an attempt runs or somebody waits.
+// line is the line at one key. It exists while an attempt runs or somebody waits.
 type line struct {
 	holder  uint64   // the number of the delivery that has the turn
 	boundTo string   // of the holder
@@ -48,7 +47,7 @@ type line struct {
 	waiting *queue // nil: nobody has ever waited
 }
 
-// queue holds the deliveries that wait at one key, by network, the next one first.
+// queue holds the deliveries that wait at one key, by network, in the order of their turns.
 type queue struct {
 	places []place
 	count  int
@@ -65,8 +64,8 @@ type waiter struct {
 	over    chan bool // gets whether the waiter's turn has come, or it must leave
 }
 
-// Free reports whether a delivery needn't wait: there is no line at its key, or it is of the
-// same caller, who may learn at once how the first delivery is doing.
+// Free reports whether a delivery can skip waiting: its key has no line, or the delivery comes
+// from the same caller, who may learn at once how the first delivery is doing.
 func (t *Lines) Free(c *Caller) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +73,7 @@ func (t *Lines) Free(c *Caller) bool {
 	return !there || l.boundTo == c.BoundTo
 }
 
-// Over reports whether there is no line any more.
+// Over reports whether the line is gone.
 func (t *Lines) Over(c *Caller) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +115,7 @@ func (t *Lines) End(c *Caller, now time.Duration) {
 	}
 }
 
-// next gives the turn to the next one in line. The caller holds t.mu.
+// next gives the turn to the next delivery in line. The caller holds t.mu.
 func (t *Lines) next(id store.ID, l line, now time.Duration) {
 	if l.empty() {
 		delete(t.lines, id)
@@ -131,7 +130,7 @@ func (t *Lines) next(id store.ID, l line, now time.Duration) {
 	w.over <- true
 }
 
-// passLater lets a turn pass on if the delivery hasn't claimed when it's over.
+// passLater passes the turn on once it's over, if the delivery hasn't claimed by then.
 func (t *Lines) passLater(id store.ID, l line, now time.Duration) {
 	time.AfterFunc(l.until-now, func() {
 		t.mu.Lock()
@@ -142,8 +141,8 @@ func (t *Lines) passLater(id store.ID, l line, now time.Duration) {
 	})
 }
 
-// Join puts a delivery into the line at its key, and returns the channel that tells when
-// it's over. It is nil if the delivery can't wait: there is no line, or no place in it.
+// Join puts a delivery into the line at its key, and returns the channel that says when its
+// wait is over. It is nil if the delivery can't wait: there is no line, or no place in it.
 func (t *Lines) Join(c *Caller, now time.Duration) <-chan bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +166,7 @@ func (t *Lines) Join(c *Caller, now time.Duration) <-chan bool {
 	return w.over
 }
 
-// Leave takes a delivery out of the line, unless its turn has come meanwhile.
+// Leave takes a delivery out of the line, unless its turn has just come.
 func (t *Lines) Leave(c *Caller) (mine bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,7 +177,7 @@ func (t *Lines) Leave(c *Caller) (mine bool) {
 	return there && l.holder == c.Number
 }
 
-// Len is how many keys have a line.
+// Len returns how many keys have a line.
 func (t *Lines) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,9 +186,9 @@ func (t *Lines) Len() int {
 
 func (l *line) empty() bool { return l.waiting == nil || l.waiting.count == 0 }
 
-// push adds a waiter at the end, in the place of its network. If the line is full, the
-// network with the most waiters loses its newest, provided that it has more than this one
-// would have. Otherwise push reports false.
+// push adds a waiter at the end, in the place of its network. If the line is full, the network
+// with the most waiters loses its newest one, provided that it has more than this one would
+// have. Otherwise push reports false.
 func (q *queue) push(network [16]byte, w *waiter) bool {
 	at := slices.IndexFunc(q.places, func(p place) bool { return p.network == network })
 	if q.count == Max {
@@ -220,7 +219,7 @@ func (q *queue) push(network [16]byte, w *waiter) bool {
 	return true
 }
 
-// pop takes out who is next. The network that had its turn goes to the end before.
+// pop takes out the next waiter. First, the network that had its turn goes to the end.
 func (q *queue) pop(had [16]byte) (*waiter, [16]byte) {
 	if at := slices.IndexFunc(q.places, func(p place) bool { return p.network == had }); at >= 0 {
 		p := q.places[at]

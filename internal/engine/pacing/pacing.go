@@ -1,5 +1,5 @@
-// Package pacing decides what each sweep looks at, so that expired records are purged no faster
-// than they may be and due ones never wait for that.
+// Package pacing decides what each sweep looks at, so that expired records aren't purged too
+// fast and due ones never wait for that.
 package pacing
 
 import (
@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// passPause is the longest pause between two passes. A pass finds records that sweeps that
-// look ahead miss: ones written late, behind their cursor.
+// passPause is the longest pause between two passes. A pass finds records that sweeps miss when
+// they look ahead: ones written late, behind their cursor.
 const passPause = time.Minute
 
-// Pace is where the next sweep begins. A pass looks at all due records, in as many sweeps as
-// that takes, and purges expired ones. If an interval or a rate paces the passes,
-// other sweeps look ahead, only at records that have just become due.
+// Pace says where the next sweep begins. A pass looks at all due records, in as many sweeps as
+// that takes, and purges expired ones. If an interval or a rate paces the passes, the sweeps in
+// between look ahead, only at records that have just become due.
 type Pace struct {
 	mu   sync.Mutex
 	plan Plan
-	// Local times before which no pass starts, none that starts purges, and none that is
-	// under way goes on purging.
+	// Local times: before them no pass starts, no purging pass starts, and no pass in progress
+	// purges, respectively.
 	nextPass, nextPurge, rated time.Duration
 }
 
-// Plan is what one sweep does.
+// Plan says what one sweep does.
 type Plan struct {
 	Pass, Purge bool
-	After       string // where the pass goes on; empty at its beginning
+	After       string // where the pass continues; empty at its beginning
 	Low         string // where looking ahead begins
-	Behind      bool   // looking ahead came further, but not to the end
+	Behind      bool   // looking ahead made progress, but didn't reach the end
 }
 
-// Begin plans a sweep. Passes that purge begin an interval apart.
+// Begin plans a sweep. Purging passes begin an interval apart.
 func (s *Pace) Begin(now, interval time.Duration) Plan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,8 +49,8 @@ func (s *Pace) Begin(now, interval time.Duration) Plan {
 	return plan
 }
 
-// End says how far a sweep came, and how many records it purged, of so many a second; zero is
-// any number.
+// End records how far a sweep came, and how many records it purged, at a rate of so many a
+// second; zero means any.
 func (s *Pace) End(p Plan, now time.Duration, purged, rate int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,19 +63,19 @@ func (s *Pace) End(p Plan, now time.Duration, purged, rate int) {
 	}
 }
 
-// Forget has the next sweep look at everything that is due again.
+// Forget makes the next sweep look at everything that is due again.
 func (s *Pace) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.plan.Low = ""
 }
 
-// Wait is how long to wait at most before the next sweep.
+// Wait returns how long to wait at most before the next sweep.
 func (s *Pace) Wait(now, interval time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.plan.Behind {
-		return 0 // the newest due records wait behind records that can only be purged
+		return 0 // the newest due records wait behind ones that can only be purged
 	}
 	if s.plan.After == "" || s.rated <= now {
 		return interval

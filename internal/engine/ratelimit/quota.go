@@ -7,7 +7,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Usage is how much of the quotas something uses. Negative numbers go back to the quota.
+// Usage is how much something uses of the quotas. Negative numbers go back to them.
 type Usage struct {
 	Records, Bytes, Holds, Tombstones int64
 }
@@ -17,19 +17,19 @@ func (u Usage) Plus(v Usage) Usage {
 	return Usage{u.Records + v.Records, u.Bytes + v.Bytes, u.Holds + v.Holds, u.Tombstones + v.Tombstones}
 }
 
-// Quota bounds one part of what callers use.
+// Quota limits one kind of usage.
 type Quota struct {
 	Limit  string // its name
 	Most   int64
-	Window time.Duration // in which it refills
+	Window time.Duration // refills within this time
 	Tenant bool          // counts all principals of a tenant together
-	// Used returns the part that counts here.
+	// Used returns the part of u that this quota counts.
 	Used func(u Usage) int64
-	// Unverified: it bounds only callers whom nobody has verified.
+	// Unverified: it limits only callers whom nobody has verified.
 	Unverified bool
 }
 
-// price is the time in which the quota refills by n.
+// price returns how long the quota takes to refill by n.
 func (q *Quota) price(n int64) time.Duration {
 	hi, lo := bits.Mul64(uint64(n), uint64(q.Window))
 	if hi >= uint64(q.Most) {
@@ -39,7 +39,7 @@ func (q *Quota) price(n int64) time.Duration {
 	return time.Duration(min(d, uint64(MaxRefill)))
 }
 
-// Account is who uses quotas.
+// Account names a user of quotas.
 type Account struct{ Tenant, Principal string }
 
 // bucket names the bucket that counts the quota for an account.
@@ -56,7 +56,7 @@ type Quotas struct {
 	table Table
 }
 
-// Charge counts the usage of an account. Negative numbers go back to it.
+// Charge counts an account's usage. Negative numbers go back to it.
 func (q *Quotas) Charge(of Account, u Usage, at store.Instant) {
 	for i := range q.Set {
 		one := &q.Set[i]
@@ -69,7 +69,7 @@ func (q *Quotas) Charge(of Account, u Usage, at store.Instant) {
 	}
 }
 
-// Wait is how long an account must wait before it may use one more of everything, and for
+// Wait returns how long an account must wait before it may use one more of everything, and for
 // which quota.
 func (q *Quotas) Wait(of Account, verified bool, at store.Instant) (delay time.Duration, limit string) {
 	for i := range q.Set {
@@ -107,7 +107,7 @@ func (q *Quotas) Pay(of Account, u Usage, at store.Instant) bool {
 	return true
 }
 
-// Bytes is how many bytes of a record came from callers and handlers.
+// Bytes returns how many bytes of a record came from callers and handlers.
 func Bytes(r *store.Record) int64 {
 	n := len(r.ID.Key) + len(r.Payload) + len(r.HeldReason) + len(r.Result.Data) + size(r.Failure)
 	for i := range r.Effects {

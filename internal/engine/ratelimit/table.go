@@ -1,5 +1,5 @@
-// Package ratelimit counts by token buckets what callers use: how often they repeat calls, and how
-// much they have stored.
+// Package ratelimit uses token buckets to count what callers use: how often they repeat calls,
+// and how much they have stored.
 package ratelimit
 
 import (
@@ -11,9 +11,9 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Table has token buckets in bounded memory: a set-associative table. A bucket is one
-// instant, the time at which it will be full again. If all slots of a set are in use, the
-// bucket that is nearest to full is replaced, which loses the least.
+// Table has token buckets in bounded memory: a set-associative table. A bucket is one instant,
+// the time when it will be full again. If all slots of a set are in use, the new bucket
+// replaces the one nearest to full, which loses the least.
 type Table struct {
 	once sync.Once // makes seed and sets
 	seed maphash.Seed
@@ -21,8 +21,8 @@ type Table struct {
 	mu   sync.Mutex // guards the buckets
 }
 
-// The table is bounded to 1 MiB. With one slot in a set, two callers that fall on it would
-// forget each other's use with every call and so have no limit. With four it takes five.
+// The table is limited to 1 MiB. With one slot in a set, two callers that share it would keep
+// forgetting each other's use and so have no limit. With four slots it takes five callers.
 const (
 	tableSets = 1 << 14
 	tableWays = 4
@@ -33,13 +33,13 @@ type bucket struct {
 	fullAt store.Instant
 }
 
-// Name names a bucket, by the kind of use that it counts and by the user.
+// Name names a bucket, by the kind of usage and by the user.
 type Name struct {
 	Kind string
 	ID   store.ID
 }
 
-// Rate is a number of tokens that come back each second, and how many there are at most.
+// Rate says how many tokens come back each second, and how many there are at most.
 type Rate struct {
 	PerSecond float64
 	Burst     int
@@ -49,8 +49,8 @@ type Rate struct {
 // enough that no sum of instants overflows.
 const MaxRefill = 10 * 365 * 24 * time.Hour
 
-// Take takes a token from the named bucket, or returns the time until there is
-// one. The rate fills within [MaxRefill].
+// Take takes a token from the named bucket, or returns how long until there is one. The rate
+// must fill within [MaxRefill].
 func (t *Table) Take(r Rate, name Name, now store.Instant) time.Duration {
 	perToken := time.Duration(math.Round(float64(time.Second) / r.PerSecond))
 	refill := time.Duration(r.Burst) * perToken
@@ -59,8 +59,7 @@ func (t *Table) Take(r Rate, name Name, now store.Instant) time.Duration {
 	if b.tag != h {
 		*b = bucket{tag: h}
 	}
-	// If the rate was raised, fullAt may be later than for an empty bucket: then it is
-	// empty.
+	// If the rate was raised, fullAt may be later than an empty bucket's: then it is empty.
 	b.fullAt = min(b.fullAt, now.Add(refill))
 	if over := b.wait(perToken, refill, now); over > 0 {
 		return over
@@ -69,7 +68,7 @@ func (t *Table) Take(r Rate, name Name, now store.Instant) time.Duration {
 	return 0
 }
 
-// Wait is the time until the named bucket, which takes refill to fill, has cost left.
+// Wait returns how long until the named bucket, which takes refill to fill, has cost left.
 func (t *Table) Wait(name Name, cost, refill time.Duration, now store.Instant) time.Duration {
 	b, h := t.lock(name)
 	defer t.mu.Unlock()
@@ -91,8 +90,8 @@ func (t *Table) Spend(name Name, cost time.Duration, now store.Instant) {
 	b.fullAt = min(b.fullAt, now.Add(MaxRefill))
 }
 
-// GiveBack undoes a [Table.Spend]. Of a bucket that was replaced meanwhile there is nothing left
-// to undo.
+// GiveBack undoes a [Table.Spend]. If the bucket was replaced meanwhile, nothing is left to
+// undo.
 func (t *Table) GiveBack(name Name, cost time.Duration) {
 	b, h := t.lock(name)
 	defer t.mu.Unlock()
@@ -120,13 +119,13 @@ func (t *Table) lock(name Name) (b *bucket, h uint64) {
 	return b, h
 }
 
-// spend moves the instant of fullness by the time it takes to refill cost. The bucket
-// is empty when that is as far away as it takes to refill it.
+// spend postpones the bucket's fullness by the time that refilling cost takes. The bucket is
+// empty when that is a whole refill away.
 func (b *bucket) spend(cost time.Duration, now store.Instant) {
 	b.fullAt = max(b.fullAt, now).Add(cost)
 }
 
-// wait is the time until the bucket, which takes refill to fill, has cost left.
+// wait returns how long until the bucket, which takes refill to fill, has cost left.
 func (b *bucket) wait(cost, refill time.Duration, now store.Instant) time.Duration {
 	return max(0, max(b.fullAt, now).Add(cost).Sub(now)-refill)
 }

@@ -1,4 +1,4 @@
-// Package renewal says when to renew leases: all of one length, by one timer.
+// Package renewal schedules the renewal of leases: all leases of one length by one timer.
 package renewal
 
 import (
@@ -10,11 +10,11 @@ import (
 // this is also the order in which they are due, and one timer serves them all; most end before
 // it fires.
 type Leases[T any] struct {
-	// Elapsed is the clock, and Period how long after its beginning a lease is due.
+	// Elapsed is the clock, and Period is how long after its beginning a lease is due.
 	Elapsed func() time.Duration
 	Period  time.Duration
-	// Renew is called for each lease that is due, in a goroutine of its own, since a renewal
-	// may wait for the store. The lease is out of the list then.
+	// Renew is called for each due lease, in its own goroutine, since a renewal may wait for
+	// the store. The lease has left the list by then.
 	Renew func(of T, since time.Duration)
 
 	mu          sync.Mutex
@@ -26,12 +26,12 @@ type Leases[T any] struct {
 // Lease is a lease's place in the list. It must not be copied.
 type Lease[T any] struct {
 	of         T
-	since      time.Duration // time at which the lease was last asked for
+	since      time.Duration // when the lease was last asked for
 	next, prev *Lease[T]
 }
 
-// Add puts a lease in its place. That is nearly always the end of the list, but a
-// claim may have taken longer than a later one.
+// Add puts a lease in its place. That is nearly always the end of the list, but a claim may
+// have taken longer than a later one.
 func (l *Leases[T]) Add(x *Lease[T], of T, since time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +56,7 @@ func (l *Leases[T]) Add(x *Lease[T], of T, since time.Duration) {
 	}
 }
 
-// Remove takes a lease out, if it is in.
+// Remove removes a lease from the list, if it is there.
 func (l *Leases[T]) Remove(x *Lease[T]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +65,7 @@ func (l *Leases[T]) Remove(x *Lease[T]) {
 
 func (l *Leases[T]) unlink(x *Lease[T]) {
 	if x.prev == nil && x.next == nil && l.first != x {
-		return // it is not in
+		return // it isn't in the list
 	}
 	if x.prev == nil {
 		l.first = x.next
@@ -80,7 +80,7 @@ func (l *Leases[T]) unlink(x *Lease[T]) {
 	*x = Lease[T]{}
 }
 
-// arm sets the timer for the first in the list.
+// arm sets the timer for the first lease in the list.
 func (l *Leases[T]) arm() {
 	l.armed = true
 	wait := max(l.first.since+l.Period-l.Elapsed(), 0)
@@ -91,7 +91,7 @@ func (l *Leases[T]) arm() {
 	}
 }
 
-// fire takes out all leases that are due and has them renewed.
+// fire removes all due leases and renews them.
 func (l *Leases[T]) fire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

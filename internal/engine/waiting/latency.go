@@ -13,7 +13,7 @@ type Latency struct {
 	nanos atomic.Int64
 }
 
-// Observe takes one execution into account.
+// Observe takes the duration of an execution into account.
 func (l *Latency) Observe(d time.Duration) {
 	old := l.nanos.Load()
 	if old == 0 {
@@ -24,9 +24,9 @@ func (l *Latency) Observe(d time.Duration) {
 	l.nanos.CompareAndSwap(old, old+(int64(d)-old)/8)
 }
 
-// RetryAfter is when a duplicate may expect the outcome: the rest of a usual execution
-// that has run for age. If no execution was observed yet, or this one takes longer than
-// usual, the pause grows with its age. It never exceeds the rest of the lease.
+// RetryAfter returns when a duplicate may expect the outcome: the rest of a usual execution,
+// after running for age. If no execution was observed yet, or this one takes longer than usual,
+// the pause grows with its age. It never exceeds the rest of the lease.
 func (l *Latency) RetryAfter(age, lease time.Duration) time.Duration {
 	usual := time.Duration(l.nanos.Load())
 	left := usual - age

@@ -1,5 +1,5 @@
-// Package waiting lets deliveries wait for the outcome of a call: it bounds how many may, wakes
-// them, and has them share one look at the record.
+// Package waiting lets deliveries wait for the outcome of a call: it limits how many may, wakes
+// them, and lets them share one look at the record.
 package waiting
 
 import (
@@ -7,18 +7,18 @@ import (
 	"sync/atomic"
 )
 
-// Seats bound how many deliveries wait at one time.
+// Seats limit how many deliveries wait at a time.
 type Seats[K comparable] struct {
-	// Max is how many there are.
+	// Max is the number of seats.
 	Max   int
 	count atomic.Int64 // all of them
 
 	mu sync.Mutex
-	of map[K]int // how many of each wait
+	of map[K]int // how many waiters each has
 }
 
-// Admit counts a waiter in. A tenant, or a network, may have only as many waiters as there
-// are free seats, so that others can always wait too.
+// Admit counts a waiter in. A tenant, or a network, may have only as many waiters as there are
+// free seats, so that others can always wait, too.
 func (s *Seats[K]) Admit(of K) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

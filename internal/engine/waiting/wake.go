@@ -7,7 +7,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// seed is that of the shards of all [Wakes].
+// seed is the hash seed for the shards of all [Wakes].
 var seed = maphash.MakeSeed()
 
 // Wakes wakes the listeners for changes of a record.

@@ -2,17 +2,17 @@ package waiting
 
 import "sync"
 
-// Watches are the watches under way. All who wait for the same thing share one.
+// Watches are the watches in progress. All waiters for the same thing share one.
 type Watches[K comparable, V any] struct {
 	mu      sync.Mutex
 	watches map[K]*Watch[V]
 }
 
-// Watch is shared by all who wait for the same thing.
+// Watch is shared by all waiters for the same thing.
 type Watch[V any] struct {
 	members int
 	stop    func()
-	Looks   int // how many have begun
+	Looks   int // how many looks have begun
 
 	// Over is closed at the end, after which Looks, Value and Err never change.
 	Over  chan struct{}
@@ -20,9 +20,9 @@ type Watch[V any] struct {
 	Err   error
 }
 
-// Share adds a waiter to a watch. The first waiter starts the watch, and the last that
-// leaves stops it by the function that start returned. before is how many looks of the
-// watch have begun before.
+// Share adds a waiter to a watch. The first waiter starts the watch, and the last one to leave
+// stops it by the function that start returned. before is how many looks of the watch had begun
+// earlier.
 func (w *Watches[K, V]) Share(key K, start func(*Watch[V]) (stop func())) (shared *Watch[V], before int, leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,7 +53,7 @@ func (w *Watches[K, V]) Begin(shared *Watch[V]) {
 	shared.Looks++
 }
 
-// Finish gives the result of a watch to all that share it. Later waiters share another.
+// Finish gives the result of a watch to all waiters that share it. Later waiters share another watch.
 func (w *Watches[K, V]) Finish(key K, shared *Watch[V], v V, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
