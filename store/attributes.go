@@ -21,7 +21,7 @@ const (
 	AttributeCorrelationID = "correlation_id"
 	AttributeRequestID     = "request_id"
 	AttributeEventID       = "event_id"
-	// AttributeTransactionID is the gateway's name of a payment, for reconciling it.
+	// AttributeTransactionID is the gateway's id of a payment, for reconciliation.
 	AttributeTransactionID = "transaction_id"
 )
 
@@ -29,12 +29,12 @@ const (
 // its newest attempt, if that was traced and sampled. Duplicates link their traces to it.
 const AttributeTrace = "traceparent"
 
-// AttributePayment is the name under which the record of an event keeps which payment it is about;
-// see [PaymentOf].
+// AttributePayment is the name under which an event's record keeps the payment that it is
+// about; see [PaymentOf].
 const AttributePayment = "payment"
 
-// IDAttributes are the attributes that are ids. People find a record and its evidence by
-// their values.
+// IDAttributes are the attributes that are ids. You can find a record and its evidence by their
+// values.
 var IDAttributes = []string{AttributeCommandID, AttributeCorrelationID, AttributeRequestID, AttributeEventID, AttributeTransactionID}
 
 // AttributeCompensates is the name under which a compensating call keeps
@@ -47,8 +47,8 @@ const (
 	MaxAttributes     = 16
 	maxAttributeName  = 64
 	maxAttributeValue = 1 << 10
-	// maxEncodedID is the longest [ID.Encode]: a version, four members with lengths
-	// of two bytes, in base64.
+	// maxEncodedID is the length of the longest [ID.Encode]: a version and four members with
+	// two-byte lengths, in base64.
 	maxEncodedID = (1 + 3*(MaxNameLen+2) + MaxKeyLen + 2 + 2) / 3 * 4
 )
 

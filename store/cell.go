@@ -19,14 +19,14 @@ type Cell struct {
 	id    ID
 }
 
-// CellValue is what a cell holds. Whoever swaps it sets the first four.
+// CellValue is the content of a cell. To swap it, set the first four.
 type CellValue struct {
 	// Data is the value, of up to 1 MiB; nil if the cell was never written.
 	Data []byte
 	// Wake makes the record due at its NextAt, until the value is swapped. It is stored as a
 	// pending message, which the due index gives to whoever dispatches. Optional.
 	Wake *Message
-	// Attributes find the cell in a search that names its operation. Optional.
+	// Attributes let a search that names the cell's operation find it. Optional.
 	Attributes Attributes
 	// KeepFor is how long the record stays after the write. Then it is purged, unless there is
 	// a Wake. Zero: for ever.
@@ -34,9 +34,9 @@ type CellValue struct {
 
 	// Revision names the write that made the value; zero if there was none.
 	Revision Revision
-	// At is when it was written, by the store's clock.
+	// At is when the value was written, by the store's clock.
 	At Instant
-	// fence is that of the record, which must rise.
+	// fence is the record's fence, which must rise.
 	fence int64
 }
 
@@ -77,7 +77,7 @@ func (c *Cell) Swap(ctx context.Context, old, next CellValue) (CellValue, bool, 
 	if next.KeepFor > 0 {
 		rec.ExpiresAt = now.Add(next.KeepFor)
 		if k := c.store.Extras().Clock; k != nil {
-			rec.ExpiresAt = rec.ExpiresAt.Add(k.ClockState(now).Held) // or the leap would end it
+			rec.ExpiresAt = rec.ExpiresAt.Add(k.ClockState(now).Held) // otherwise the leap would end it
 		}
 		rec.NextAt = rec.ExpiresAt
 	}
@@ -98,7 +98,7 @@ func (c *Cell) Swap(ctx context.Context, old, next CellValue) (CellValue, bool, 
 	return cellValue(cur), applied || cur.Revision == rec.Revision, nil
 }
 
-// changes bounds how often Change begins again. Each time somebody else has succeeded.
+// changes bounds how often Change starts over because somebody else changed the value.
 const changes = 16
 
 // Change writes what next makes of the cell's value, or removes the cell if next returns no data
@@ -152,8 +152,8 @@ func (c *Cell) remove(ctx context.Context, old CellValue) (bool, error) {
 }
 
 // CountsOf is the identity of the cell that counts the decisions on a record's deliveries, and
-// RefusedOf of the cell with the payloads of refused ones. Their names don't tell the key.
-// They are purged with the record, and their keys are its digest.
+// RefusedOf of the cell with the payloads of refused ones. Their names don't reveal the
+// record's key: their own key is its digest. They are purged with the record.
 func CountsOf(id ID) ID { return beside(id, CountsOperation) }
 
 // CountsOperation is the operation of the cells of [CountsOf].
@@ -167,8 +167,9 @@ func beside(id ID, operation string) ID {
 	return ID{Tenant: id.Tenant, Operation: operation, Key: hex.EncodeToString(d[:])}
 }
 
-// PaymentOf is the identity of the cell with the state of a payment, by what the records of its
-// events keep as [AttributePayment]: the name of the machine, a slash, and the payment's own name.
+// PaymentOf is the identity of the cell with the state of a payment. payment is what the
+// records of its events keep as [AttributePayment]: the name of the machine, a slash, and the
+// payment's own name.
 func PaymentOf(tenant, payment string) ID {
 	machine, key, _ := strings.Cut(payment, "/")
 	return ID{Tenant: tenant, Operation: PaymentOperation + machine, Key: key}
@@ -177,7 +178,7 @@ func PaymentOf(tenant, payment string) ID {
 // PaymentOperation begins the names of the operations of the cells of [PaymentOf].
 const PaymentOperation = "semel.webhook.payment/"
 
-// ItemOf names what a door accepted under a record, the same at each delivery and try.
+// ItemOf names what a door accepted under a record. The name is the same at each delivery and try.
 func ItemOf(id ID) string {
 	d := id.Digest()
 	return hex.EncodeToString(d[:16])
@@ -186,7 +187,7 @@ func ItemOf(id ID) string {
 // EventPrefix begins the ids of events of webhooks; the name of their item follows.
 const EventPrefix = "evt_"
 
-// EventOf is the id of the event with a record.
+// EventOf returns the id of the event that a record is about.
 func EventOf(id ID) string { return EventPrefix + ItemOf(id) }
 
 func cellValue(rec *Record) CellValue {

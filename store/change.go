@@ -1,13 +1,13 @@
 package store
 
-// Change is what a write does to a record, in the words of the evidence log.
+// Change says what a write does to a record, in the evidence log's words.
 type Change string
 
 // The changes.
 const (
 	ChangeClaimed      Change = "claimed"                // an attempt began
 	ChangeEnded        Change = "ended"                  // it became terminal; the disposition says how
-	ChangeSettled      Change = "settled"                // it was held, and somebody else's word ended it: see Record.Settled
+	ChangeSettled      Change = "settled"                // it was held, and somebody other than its holder ended it: see Record.Settled
 	ChangeReleased     Change = "released"               // its claim was given back; nothing was executed under it
 	ChangeHeld         Change = "held"                   // nobody may run it until it is settled
 	ChangeEffect       Change = "effect"                 // the ledger changed

@@ -12,13 +12,13 @@ type Compensation struct {
 	Shared bool
 	// State is the compensation's state, as far as this record knows.
 	State CompensationState
-	// Reason says why somebody compensated the call, for people.
+	// Reason says why somebody compensated the call.
 	Reason    string
 	StartedAt Instant
 	SettledAt Instant
-	// NextAt is when somebody looks after it if nobody has finished it.
+	// NextAt is when somebody resumes it if it isn't finished.
 	NextAt Instant
-	// Failure is why it did not succeed.
+	// Failure is why it failed.
 	Failure *Failure
 }
 
@@ -37,7 +37,7 @@ type CompensationState string
 
 // The states of a compensation.
 const (
-	CompensationStarted CompensationState = "started" // it is to happen, or is happening
-	CompensationDone    CompensationState = "done"    // the original shows as compensated
+	CompensationStarted CompensationState = "started" // it is about to happen, or is happening
+	CompensationDone    CompensationState = "done"    // the original counts as compensated
 	CompensationFailed  CompensationState = "failed"  // it was refused, or failed for good
 )

@@ -2,7 +2,7 @@ package store
 
 // Confirmation is the state of a call's confirmation.
 type Confirmation struct {
-	// Tokens are the issued tokens that may still be used. Once one was used there are none.
+	// Tokens are the issued tokens that can still be used. Once one was used, the list is empty.
 	Tokens []ConfirmationToken
 	// Tries counts wrong tokens, and proofs that were checked.
 	Tries int
@@ -14,8 +14,8 @@ type Confirmation struct {
 
 // ConfirmationToken is an issued token.
 type ConfirmationToken struct {
-	// Digest is that of the token and all it is bound to.
+	// Digest covers the token and everything it is bound to.
 	Digest Digest `json:"digest"`
-	// ExpiresAt is until when it is good.
+	// ExpiresAt is when it expires.
 	ExpiresAt Instant `json:"expires_at"`
 }

@@ -5,8 +5,7 @@ type Level string
 
 // The levels, from the weakest.
 const (
-	// LevelUnknown: the store can't tell what its records survive. It is below all
-	// others.
+	// LevelUnknown: the store can't tell what its records survive. This is the lowest level.
 	LevelUnknown Level = "unknown"
 	// LevelProcess: nothing outlives the process.
 	LevelProcess Level = "process"
@@ -17,8 +16,8 @@ const (
 	// last seconds.
 	LevelRelaxed Level = "relaxed"
 	// LevelDisk: they survive crashes of the machine, as long as its disk doesn't lose
-	// acknowledged writes; not the loss of the disk, nor a failover to a machine that was
-	// behind.
+	// acknowledged writes; they don't survive the loss of the disk, or a failover to a machine
+	// that was behind.
 	LevelDisk Level = "disk"
 	// LevelReplicated: they survive the loss of one machine.
 	LevelReplicated Level = "replicated"
@@ -27,7 +26,7 @@ const (
 // Durability is what a store can promise now.
 type Durability struct {
 	Level Level `json:"level"`
-	// Settings are what the level was judged by.
+	// Settings are the settings that the level was judged by.
 	Settings []Setting `json:"settings,omitempty"`
 	// Unsafe has a sentence for each setting that the strict profile refuses:
 	// its name, its value, and the danger. Empty: nothing is unsafe.

@@ -1,6 +1,6 @@
 package store
 
-// EffectState is where one effect stands in the ledger.
+// EffectState is the state of one effect in the ledger.
 type EffectState string
 
 // The states of an effect.
@@ -19,11 +19,10 @@ const (
 type EffectRecord struct {
 	// Name is unique within the call.
 	Name string
-	// Key is what the provider gets as its idempotency key. It is the same in
-	// all attempts.
+	// Key is the idempotency key that the provider gets. It is the same in all attempts.
 	Key   string
 	State EffectState
-	// Fence is that of the attempt that started it last.
+	// Fence is the fence of the attempt that started it last.
 	Fence int64
 	// Result is what the effect returned, once confirmed.
 	Result Result

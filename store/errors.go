@@ -6,13 +6,13 @@ import "time"
 // problem documents, in metrics and in logs.
 type Code string
 
-// Error is the one error type of the engine. Compare with errors.Is against the
-// sentinels, which match by code, or take it apart with errors.AsType.
-// Payloads, keys and principals never appear in its text.
+// Error is the one error type of the engine. Compare with errors.Is against the sentinels,
+// which match by code, or get at its fields with errors.AsType. Payloads, keys and principals
+// never appear in its text.
 type Error struct {
 	// Code is the stable name.
 	Code Code
-	// Message is for people. It may be empty.
+	// Message is the text for people. It may be empty.
 	Message string
 	// RetryAfter is when to try again; zero if that is pointless or unknown.
 	RetryAfter time.Duration
@@ -20,7 +20,7 @@ type Error struct {
 	Err error
 }
 
-// Error gives the code, the message and the cause.
+// Error returns the code, the message and the cause.
 func (e *Error) Error() string {
 	s := "semel: " + string(e.Code)
 	if e.Message != "" {
@@ -32,7 +32,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Is reports whether target is an [Error] with the same code.

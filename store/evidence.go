@@ -9,10 +9,10 @@ type Entry struct {
 	Opening []byte
 	// Subject is the entry's index key; zero for none.
 	Subject Subject
-	// Also has further index keys. A store needn't return them.
+	// Also has further index keys. A store doesn't have to return them.
 	Also []Subject
-	// Hash is that of the leaf in the Merkle tree, or zero. It isn't stored: a store may
-	// remember it for a while, so that extending the tree needn't read the entry; see
+	// Hash is the leaf's hash in the Merkle tree, or zero. It isn't stored: a store may
+	// remember it for a while, so that it can extend the tree without reading the entry; see
 	// [EvidenceHashes].
 	Hash [32]byte
 }

@@ -19,12 +19,12 @@ type Extras struct {
 	Archive    Archiver
 	Evidence   EvidenceLog
 	Hashes     EvidenceHashes
-	// NoEvidence says, for people, why Evidence is nil although other stores of this
-	// kind have it. It may be nil too.
+	// NoEvidence explains why Evidence is nil although other stores of this kind have it. It
+	// may be nil, too.
 	NoEvidence error
 	// Clock reports leaps of the clock that Now follows.
 	Clock Timekeeper
-	// Queues tells how far concurrent callers share writes and reads.
+	// Queues reports how well concurrent callers share writes and reads.
 	Queues QueueReporter
 	// Local says that Get asks no server. The engine then reads before it claims, so a
 	// duplicate costs no write. Without it the claim itself returns the stored record, in one
@@ -51,14 +51,14 @@ type Archiver interface {
 // DurabilityReporter says what the live settings of a store promise. Without it, records
 // are assumed to end with the process.
 type DurabilityReporter interface {
-	// Durability reads the settings. It is cheap enough for once a minute.
+	// Durability reads the settings. It is cheap enough to call once a minute.
 	Durability(ctx context.Context) (Durability, error)
 }
 
 // QueueReporter reports on the queues that gather concurrent callers' requests into batches
 // (group commit). Without it nobody sees how full they are.
 type QueueReporter interface {
-	// Queues are the queues of this process. It asks no server.
+	// Queues returns the queues of this process. It asks no server.
 	Queues() []QueueState
 }
 
@@ -70,12 +70,12 @@ type QueueState struct {
 	// [ErrNotApplied].
 	Full float64
 	// Batches counts the batches since the store was opened: [i] counts batches of more than
-	// 2^(i-1) and up to 2^i items; the last also counts all larger ones. Items is how many
-	// they had together.
+	// 2^(i-1) and up to 2^i items; the last also counts all larger ones. Items is their total
+	// number of items.
 	Batches [16]uint64
 	Items   uint64
-	// Silent is for how long there have been items and none was answered: zero where nothing
-	// waits. Many items that wait don't make a queue silent, as long as some get through.
+	// Silent is how long items have waited without a single one being answered: zero if nothing
+	// waits. Many waiting items don't make a queue silent, as long as some get through.
 	Silent time.Duration
 	// Answered is when an item was last answered; zero: never.
 	Answered time.Time
@@ -150,21 +150,21 @@ type DueIndex interface {
 // DueQuery asks a [DueIndex] for a page of due records.
 type DueQuery struct {
 	Until Instant
-	// After continues after an earlier page: its Next. Until may be later by then.
+	// After continues after an earlier page: its Next. Until may be later than it was for that page.
 	After string
-	// Limit bounds the records of the page. A page of zero is empty and the last.
+	// Limit bounds the records of the page. With zero the page is empty, and the last.
 	Limit int
 }
 
-// DuePage is one page of due records. It may have fewer than asked for, even none,
-// although Next says that there may be more.
+// DuePage is one page of due records. It may have fewer records than asked for, or none, even
+// if Next says that there may be more.
 type DuePage struct {
 	Records []Record
 	// Next continues after this page; empty if nothing more is due.
 	Next string
-	// Unreadable has an error for each record in this part of the index that can't be
-	// read, because it is damaged or a newer program has written it. The error names
-	// the record as the store does. The record stays as it is.
+	// Unreadable has an error for each record in this part of the index that can't be read,
+	// because it is damaged or a newer program has written it. The error names the record in
+	// the store's own terms. The record stays as it is.
 	Unreadable []error
 }
 
@@ -180,10 +180,10 @@ type Purger interface {
 // Watcher gives notice of changes made by other engines. Without it, the engine polls
 // while it waits for an outcome.
 type Watcher interface {
-	// Watch returns a channel that receives at least once after the record changes,
-	// from the moment Watch has returned. It is a hint: it may also receive without a
-	// change. The caller calls stop when done. If ctx ends before the store has
-	// registered the watch, Watch returns at once, and changes until it has may be
-	// missed; ctx has no other effect.
+	// Watch returns a channel that receives at least once after the record changes, from the
+	// moment Watch has returned. It is a hint: it may also receive without a change. The caller
+	// calls stop when done. If ctx ends before the store has registered the watch, Watch
+	// returns at once, and may miss changes until the watch is registered; ctx has no other
+	// effect.
 	Watch(ctx context.Context, id ID) (changed <-chan struct{}, stop func())
 }

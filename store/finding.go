@@ -13,9 +13,8 @@ type EffectFinding struct {
 
 // MessageFinding says what happened to a message.
 type MessageFinding struct {
-	// State is delivered, parked (a dead letter), or pending to try again, if a
-	// dispatcher says so. For a parked message an operator may say discarded, or
-	// pending with Replay.
+	// State is delivered, parked (a dead letter), or pending to try again, as a dispatcher
+	// reports it. An operator may discard a parked message, or make it pending with Replay.
 	State MessageState
 	// RetryAfter is when to try again, for pending.
 	RetryAfter time.Duration

@@ -18,8 +18,8 @@ type Fingerprint struct {
 	sum    [sha256.Size]byte
 }
 
-// Scheme says how a fingerprint was computed. Fingerprints of different schemes are never
-// equal, so a changed rule shows as a conflict and not as a false match.
+// Scheme is the way that a fingerprint was computed. Fingerprints of different schemes are
+// never equal, so a changed rule shows as a conflict and not as a false match.
 type Scheme uint8
 
 // The schemes. Values below 64 belong to this module; doors of others may use
@@ -30,14 +30,14 @@ const (
 	SchemeForm Scheme = 3 // sorted name-value pairs
 	// SchemeParts is a multipart body by its parts, whatever its boundary.
 	SchemeParts Scheme = 4
-	// SchemeEvent is an event of a webhook by its content, as SchemeJSON has it, and its kind,
-	// where a header says that and no signature covers it.
+	// SchemeEvent covers the content of a webhook's event as SchemeJSON does, and its kind, if
+	// a header says that and no signature covers it.
 	SchemeEvent Scheme = 8
-	// SchemeRestated is added to SchemeJSON: what the key was made of is as the key has it,
-	// a value as its text and a cart as its digest.
+	// SchemeRestated is added to SchemeJSON: the payload has what the key was made of in the
+	// key's form, a value as its text and a cart as its digest.
 	SchemeRestated Scheme = 16
-	// SchemeKeyless is added to one of the others: without the places in the payload where
-	// the key of the call may be.
+	// SchemeKeyless is added to one of the others: the fingerprint leaves out the places in the
+	// payload where the call's key may be.
 	SchemeKeyless Scheme = 32
 )
 
@@ -76,17 +76,17 @@ func NewFingerprint(scheme Scheme, sum [sha256.Size]byte) Fingerprint {
 	return Fingerprint{scheme: scheme, sum: sum}
 }
 
-// Scheme is how the fingerprint was computed; zero for the zero Fingerprint.
+// Scheme returns how the fingerprint was computed; zero for the zero Fingerprint.
 func (f Fingerprint) Scheme() Scheme { return f.scheme }
 
-// WithScheme is the same digest under another scheme, for whoever makes fingerprints.
+// WithScheme returns the same digest under another scheme, for packages that make fingerprints.
 func (f Fingerprint) WithScheme(s Scheme) Fingerprint { return Fingerprint{scheme: s, sum: f.sum} }
 
 // IsZero reports whether the payload is not compared.
 func (f Fingerprint) IsZero() bool { return f == Fingerprint{} }
 
-// String is the scheme and the digest in hexadecimal, such as "2:9f86…"; it is
-// empty for the zero Fingerprint.
+// String returns the scheme and the digest in hexadecimal, such as "2:9f86…"; it is empty for
+// the zero Fingerprint.
 func (f Fingerprint) String() string {
 	text, _ := f.MarshalText() // which can't fail
 	return string(text)

@@ -22,12 +22,11 @@ const MaxNameLen = 256
 // (CORE-ID.1). The payload isn't part of it (CORE-ID.2). It is always scoped by
 // tenant (IDS-XV.1).
 type ID struct {
-	// Tenant is who is isolated from whom. Empty is a tenant like any other.
+	// Tenant isolates callers from each other. Empty is a tenant like any other.
 	Tenant string `json:"tenant"`
-	// Principal is the scope within the tenant: who acts. It is empty where
-	// the operation shares its keys within the tenant, and where the call is
-	// bound to its caller in another way. A scope of the call follows it; see
-	// [ID.Scope].
+	// Principal is the scope within the tenant: the caller. It is empty if the operation shares
+	// its keys within the tenant, or if the call is bound to its caller in another way. The
+	// call's scope follows it; see [ID.Scope].
 	Principal string `json:"principal"`
 	// Operation is the registered name of the kind of call.
 	Operation string `json:"operation"`
@@ -47,10 +46,10 @@ func (id ID) Digest() [32]byte {
 	return sha256.Sum256(b)
 }
 
-// Digest is a SHA-256 in the form that records show.
+// Digest is a SHA-256 as records show it.
 type Digest [sha256.Size]byte
 
-// String is d in hexadecimal.
+// String returns d in hexadecimal.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
 // MarshalText is [Digest.String].
@@ -65,8 +64,8 @@ func (d *Digest) UnmarshalText(text []byte) error {
 	return err
 }
 
-// String shows the operation and the beginning of the digest, and not the key, which
-// may be the caller's secret.
+// String shows the operation and the beginning of the digest, but not the key, which may be the
+// caller's secret.
 func (id ID) String() string {
 	d := id.Digest()
 	return id.Operation + "/" + hex.EncodeToString(d[:6])
@@ -86,9 +85,8 @@ func ValidText(s string) bool {
 // MaxScopeLen bounds Scope of semel.Call, in bytes.
 const MaxScopeLen = 128
 
-// ScopeMark stands between the principal and the scope of a call in ID.Principal: the
-// symbol for a unit separator. A principal can't contain it, so different pairs never
-// give the same text.
+// ScopeMark separates the principal from the scope of a call in ID.Principal: the symbol for a
+// unit separator. A principal can't contain it, so different pairs never give the same text.
 const ScopeMark = "\u241f"
 
 // Scope splits the principal scope into the principal and the scope of the call. Either
@@ -98,9 +96,9 @@ func (id ID) Scope() (principal, scope string) {
 	return principal, scope
 }
 
-// ActivityPrincipal has the records of activities, which door/activitypub keeps by the id of
-// the activity. ActivityScope is the scope of the one that holds what came first under it, in
-// whichever inbox of a server; each inbox has a record beside it.
+// ActivityPrincipal has the records of activities, which door/activitypub keeps by the
+// activity's id. ActivityScope is the scope of the record with what came first under that id,
+// in any inbox of a server; each inbox has a record beside it.
 const (
 	ActivityPrincipal = "activitypub"
 	ActivityScope     = "activity"
@@ -109,16 +107,16 @@ const (
 // ReservedPrefix begins the names of operations that belong to Semel itself.
 const ReservedPrefix = "semel."
 
-// Internal reports whether a record is one that Semel keeps for itself, beside those of calls.
-// Lists for people leave it out.
+// Internal reports whether Semel keeps the record for itself, beside those of calls. Lists for
+// people leave it out.
 func (id ID) Internal() bool {
 	principal, scope := id.Scope()
-	scope, _, _ = strings.Cut(scope, " ") // an id without a host is known within its actor, whose digest follows
+	scope, _, _ = strings.Cut(scope, " ") // an id without a host is known only within its actor, whose digest follows
 	return strings.HasPrefix(id.Operation, ReservedPrefix) || principal == ActivityPrincipal && scope == ActivityScope
 }
 
-// Numbered is the identity of one number of the sequence that id names. No call of an
-// operation without numbers has it: its key has [ScopeMark], which keys of sequences can't
+// Numbered returns the identity of one number of the sequence that id names. Calls of other
+// operations can't have it: its key has [ScopeMark], which no caller's key of a sequence can
 // contain.
 func (id ID) Numbered(n uint64) ID {
 	id.Key += ScopeMark + strconv.FormatUint(n, 10)
@@ -139,7 +137,7 @@ func (id ID) Number() (key string, n uint64) {
 	return key, n
 }
 
-// MaxNumber is how many bytes a number adds to the key of its sequence, at most.
+// MaxNumber is the most bytes that a number adds to the key of its sequence.
 const MaxNumber = len(ScopeMark) + len("18446744073709551615")
 
 // Encode returns the identity as one word for use in URLs; [DecodeID] reads it. It hides

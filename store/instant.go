@@ -11,8 +11,8 @@ import (
 // size and has no pointer. Compare instants as numbers.
 type Instant int64
 
-// InstantOf is t as an Instant. The zero Time gives zero, and a time before 1678
-// or after 2262 the nearest instant.
+// InstantOf returns t as an Instant. The zero Time gives zero, and a time before 1678 or after
+// 2262 the nearest instant.
 func InstantOf(t time.Time) Instant {
 	switch sec := t.Unix(); {
 	case t.IsZero():
@@ -25,7 +25,7 @@ func InstantOf(t time.Time) Instant {
 	return Instant(t.UnixNano())
 }
 
-// Time is i as a Time in UTC; zero for zero.
+// Time returns i as a Time in UTC; zero for zero.
 func (i Instant) Time() time.Time {
 	if i == 0 {
 		return time.Time{}
@@ -33,10 +33,10 @@ func (i Instant) Time() time.Time {
 	return time.Unix(0, int64(i)).UTC()
 }
 
-// IsZero reports whether there is no moment.
+// IsZero reports whether i stands for no time.
 func (i Instant) IsZero() bool { return i == 0 }
 
-// Add is the moment d later, or the last or first Instant.
+// Add returns the moment d later, or the last or first Instant.
 func (i Instant) Add(d time.Duration) Instant {
 	sum := i + Instant(d)
 	if (sum > i) != (d > 0) && d != 0 {
@@ -45,7 +45,7 @@ func (i Instant) Add(d time.Duration) Instant {
 	return sum
 }
 
-// Sub is the time from j to i, or the longest Duration.
+// Sub returns the time from j to i, or the longest Duration.
 func (i Instant) Sub(j Instant) time.Duration {
 	diff := i - j
 	if (diff > 0) != (i > j) && i != j {
@@ -61,7 +61,7 @@ func bound(last bool) Instant {
 	return math.MinInt64
 }
 
-// String is the moment in RFC 3339, or "" for none.
+// String returns the moment in RFC 3339, or "" for none.
 func (i Instant) String() string {
 	if i == 0 {
 		return ""
@@ -86,10 +86,10 @@ func (i *Instant) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Micros is i in microseconds, the unit of fences.
+// Micros returns i in microseconds, the unit of fences.
 func (i Instant) Micros() int64 { return int64(i) / int64(time.Microsecond) }
 
-// NextFence returns the next fencing token of an identity, higher than all before: at
-// least one more than the last known fence, and at least the store's time in
-// microseconds, which is higher than the fence of any purged record.
+// NextFence returns the next fencing token of an identity, higher than all earlier ones: at
+// least one more than the last known fence, and at least the store's time in microseconds,
+// which is higher than the fence of any purged record.
 func NextFence(last int64, now Instant) int64 { return max(last+1, now.Micros()) }

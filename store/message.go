@@ -7,7 +7,7 @@ type Message struct {
 	// ID is what the receiver deduplicates by. It is derived from the call and
 	// the name; Send fills it in.
 	ID string
-	// Name is unique within the call. Required.
+	// Name is unique among the call's messages. Required.
 	Name string
 	// Destination names the receiver, as the dispatcher knows it. Required.
 	Destination string
@@ -22,7 +22,7 @@ type Message struct {
 	State MessageState
 	// Tries counts the failed deliveries since the message was created or last replayed.
 	Tries int
-	// NextAt is when it is tried next; zero unless pending.
+	// NextAt is when it is tried next; zero if it isn't pending.
 	NextAt Instant
 	// CreatedAt is when the call completed, SettledAt when the message was
 	// delivered, parked or discarded.
@@ -37,8 +37,8 @@ type MessageState string
 
 // The states of a message.
 const (
-	MessagePending   MessageState = "pending"   // to be delivered
-	MessageDelivered MessageState = "delivered" // the receiver has accepted it
+	MessagePending   MessageState = "pending"   // Tenant selects one tenant, which may be the empty one; nil selects all.
+	MessageDelivered MessageState = "delivered" // Principal, Operation and Key select records by these fields of the identity.
 	MessageParked    MessageState = "parked"    // not tried until an operator replays or discards it (a dead letter)
 	MessageDiscarded MessageState = "discarded" // by an operator
 )

@@ -11,10 +11,10 @@ type Query struct {
 	Tenant *string
 	// Principal, Operation and Key equal the identity's.
 	Principal, Operation, Key string
-	// PrincipalPrefix, OperationPrefix and KeyPrefix are prefixes of the identity's fields.
+	// PrincipalPrefix, OperationPrefix and KeyPrefix select records by prefixes of these fields.
 	PrincipalPrefix, OperationPrefix, KeyPrefix string
-	// Digest is the beginning of [ID.Digest] in hexadecimal. Logs and references have
-	// part of it instead of tenant, principal and key.
+	// Digest selects records by the beginning of [ID.Digest] in hexadecimal. Logs and
+	// references have part of it instead of tenant, principal and key.
 	Digest string
 	// Fingerprint selects calls with that payload.
 	Fingerprint Fingerprint
@@ -30,10 +30,10 @@ type Query struct {
 	Held bool
 	// Unverified selects records of callers whom nobody verified: those with BoundTo.
 	Unverified bool
-	// After and Before bound CreatedAt: not before After, and before Before.
+	// After and Before bound CreatedAt: at or after After, and before Before.
 	After, Before Instant
-	// Any has lists of queries: in each list, at least one must select the record. Not
-	// has queries that must not select it. Their Cursor and Limit have no meaning.
+	// Any has lists of queries: in each list, at least one must select the record. Not has
+	// queries that must not select it. Their Cursor and Limit are ignored.
 	Any [][]Query
 	Not []Query
 	// Cursor continues after an earlier page: its Next, with the same Query.
@@ -81,7 +81,7 @@ func anyMatches(list []Query, rec *Record) bool {
 	return false
 }
 
-// within reports whether b has all of a, each as it is wanted.
+// within reports whether b has all of a; as compares each value with the wanted one.
 func (a Attributes) within(b Attributes, as func(value, want string) bool) bool {
 	for name, want := range a {
 		if got, ok := b[name]; !ok || !as(got, want) {
@@ -91,9 +91,9 @@ func (a Attributes) within(b Attributes, as func(value, want string) bool) bool 
 	return true
 }
 
-// Page is one page of records, the newest first: in the order of CreatedAt to the
-// microsecond, and in any order within one. It may have fewer records than
-// asked for, even none, although Next says that there may be more.
+// Page is one page of records, the newest first: in the order of CreatedAt to the microsecond,
+// and in any order within one. It may have fewer records than asked for, or none, even if Next
+// says that there may be more.
 type Page struct {
 	Records []Record
 	// Next continues the search; empty at its end.

@@ -19,26 +19,26 @@ type Record struct {
 	ID ID
 	// Revision names the write that made this version of the record.
 	Revision Revision
-	// State is that of the newest attempt.
+	// State is the state of the newest attempt.
 	State State
 	// Disposition says how the newest attempt ended; empty while it is
 	// processing.
 	Disposition Disposition
 	// Fingerprint is the digest of the payload (payloadHash).
 	Fingerprint Fingerprint
-	// Principal is who acted in the newest attempt. It differs from
-	// ID.Principal where the operation shares its keys within the tenant.
+	// Principal is the caller of the newest attempt. It differs from ID.Principal if the
+	// operation shares its keys within the tenant.
 	Principal string
 	// BoundTo is what the call is bound to, see BoundTo of semel.Call; empty if the identity
 	// names its owner. It never changes during the life of a call.
 	BoundTo string
-	// Door is the one that the call came through first, see Door of semel.Call. It never
+	// Door is the door that the call came through first, see Door of semel.Call. It never
 	// changes during the life of a call.
 	Door string
 
 	// Sequence is this call's place in the sequence of its key; zero if the operation isn't
-	// sequenced. See Sequenced of semel.Operation. The identity is then [ID.Numbered], but for
-	// records of format 1, where the newest number of a sequence had the identity of the
+	// sequenced. See Sequenced of semel.Operation. The identity is then [ID.Numbered], except
+	// in records of format 1, where the newest number of a sequence had the identity of the
 	// sequence.
 	Sequence uint64
 	// Mark orders the numbers of a sequence. A record with one isn't a call: it has the
@@ -48,9 +48,8 @@ type Record struct {
 	// have records of their own; zero if there are none. This record outlives them.
 	RefusedUntil Instant
 
-	// Fence strictly rises with every new holder of this identity, also across
-	// a purge: it is the store's time in microseconds, or one more than the
-	// last fence, whichever is higher.
+	// Fence rises with every new holder of this identity, even across a purge: it is the
+	// store's time in microseconds, or one more than the last fence, whichever is higher.
 	Fence int64
 	// Origin is the fence of the first attempt of this call. Effect keys are
 	// derived from it.
@@ -70,30 +69,30 @@ type Record struct {
 	StartedAt Instant
 	// EndedAt is when the newest attempt became terminal.
 	EndedAt Instant
-	// LeaseUntil is until when the holder of the newest attempt may be
-	// alive; zero when terminal or held.
+	// LeaseUntil is how long the holder of the newest attempt may be alive; zero when terminal
+	// or held.
 	LeaseUntil Instant
 	// ExpiresAt is the end of the window, counted from EndedAt. Zero while processing: an
 	// unsettled call never expires.
 	ExpiresAt Instant
-	// NextAt is the next instant at which somebody must look at the record:
-	// lease end, next reconciliation, expiry. Zero: never.
+	// NextAt is when somebody must look at the record next: lease end, next reconciliation,
+	// expiry. Zero: never.
 	NextAt Instant
 
 	// Held says that nobody may run the call until it is settled: the record is
 	// processing, its holder is gone, an effect is possible.
 	Held bool
-	// HeldReason is why the record is held, for people.
+	// HeldReason says why the record is held.
 	HeldReason string
-	// HeldFrom names the version that was declared held; zero where the record isn't
-	// held. Whoever made that version, and gave it to nobody, can take it back.
+	// HeldFrom names the version that was declared held; zero if the record isn't held. Whoever
+	// made that version, and never handed it out, can take it back.
 	HeldFrom Revision
-	// Result is the answer that duplicates get. It may be set for a failed
-	// attempt too, where the answer to a failure is more than its code.
+	// Result is the answer that duplicates get. It may be set for a failed attempt too, if the
+	// answer to a failure is more than its code.
 	Result Result
 	// Failure is why the attempt failed; nil when completed or processing.
 	Failure *Failure
-	// Settled says who ended the newest attempt, if that wasn't its holder: it was held
+	// Settled says who ended the newest attempt, if that wasn't its holder because it was held
 	// and then settled. Nil otherwise.
 	Settled *Settled
 	// Effects is the ledger of this call, shared by its attempts.
@@ -101,14 +100,14 @@ type Record struct {
 	// Earlier holds the ended attempts before the newest one, oldest first, up to
 	// [MaxEarlier].
 	Earlier []AttemptRecord
-	// Payload is the request as the first delivery brought it, where the operation keeps it;
-	// nil otherwise.
+	// Payload is the request as the first delivery brought it, if the operation keeps it; nil
+	// otherwise.
 	Payload []byte
-	// Attributes come from the first delivery of this call, and from its answers; see
+	// Attributes come from the first delivery of this call, and from its results; see
 	// [Result].Attributes.
 	Attributes Attributes
-	// Confirmation is how the call was confirmed, or is to be; nil where its
-	// operation asks for none.
+	// Confirmation says how the call was or will be confirmed; nil if its operation asks for
+	// none.
 	Confirmation *Confirmation
 	// Outbox holds the messages that the completed call sends.
 	Outbox []Message
@@ -135,8 +134,8 @@ type Policy struct {
 	Window time.Duration `json:"window_ns,omitempty"`
 	// MaxResult is the largest result that the record holds, in bytes.
 	MaxResult int `json:"max_result,omitempty"`
-	// Retry says that the attempt may be followed by another if its holder goes
-	// away, although effects may repeat (RetryAbandoned of package semel).
+	// Retry says that another attempt may follow if this one's holder goes away, although
+	// effects may repeat (RetryAbandoned of package semel).
 	Retry bool `json:"retry,omitempty"`
 	// Ledger says that all its effects are in the ledger (Operation.Effects).
 	Ledger bool `json:"ledger,omitempty"`
@@ -162,10 +161,10 @@ type Result struct {
 	// streamed, or unfit to be repeated. Data may still have something about it. The call does
 	// not run again.
 	Tombstone bool
-	// Attributes are facts that only the answer tells, such as the id of a created object. The
-	// write that ends the attempt, or settles the effect, moves them to the record's
-	// attributes; a stored result has none. It drops invalid ones and ones beyond the limit,
-	// because an outcome must not be lost for them.
+	// Attributes are facts that become known only with the answer, such as the id of a created
+	// object. The write that ends the attempt, or settles the effect, moves them to the
+	// record's attributes; a stored result has none. It drops invalid ones and ones beyond the
+	// limit, because no outcome may be lost over them.
 	Attributes Attributes
 }
 

@@ -2,9 +2,8 @@ package store
 
 import "slices"
 
-// State is where an attempt stands. A record shows the state of its newest
-// attempt. There are exactly three; the zero State means that there is no record
-// (CORE-STATE.1).
+// State is the state of an attempt. A record shows the state of its newest attempt. There are
+// exactly three; the zero State means that there is no record (CORE-STATE.1).
 type State uint8
 
 // The three states. Completed and Failed are terminal (CORE-STATE.2).
@@ -20,7 +19,7 @@ var stateNames = []string{"", "processing", "completed", "failed"}
 // Terminal reports whether s is final for the attempt it belongs to.
 func (s State) Terminal() bool { return s == Completed || s == Failed }
 
-// String is the state's name, the same in every output.
+// String returns the state's name, the same in every output.
 func (s State) String() string { return nameOf(stateNames, s) }
 
 // MarshalText is [State.String].
@@ -55,7 +54,7 @@ const (
 
 var dispositionNames = []string{"", "completed", "rejected", "failed", "aborted", "abandoned"}
 
-// String is the disposition's name, the same in every output.
+// String returns the disposition's name, the same in every output.
 func (d Disposition) String() string { return nameOf(dispositionNames, d) }
 
 // MarshalText is [Disposition.String].
@@ -82,15 +81,15 @@ func byName[T ~uint8](v *T, names []string, text []byte, what string) error {
 	return nil
 }
 
-// NewMark makes the record of the mark of a sequence.
+// NewMark returns the record that holds the mark of a sequence.
 func NewMark(sequence ID, m Mark, fence int64, now Instant) *Record {
 	rec := fact(sequence, fence, now, Result{})
 	rec.Mark = &m
 	return &rec
 }
 
-// fact is a record without an attempt, which is completed from the start. The engine's
-// state machine is for calls and isn't used for it.
+// fact is a record without an attempt, which is completed from the start. The engine's state
+// machine is for calls and isn't used here.
 func fact(id ID, fence int64, now Instant, res Result) Record {
 	return Record{
 		ID: id, State: Completed, Disposition: DispositionCompleted, Attempt: 1, Fence: fence, Origin: fence, Result: res,

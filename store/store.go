@@ -7,28 +7,25 @@ import (
 	"fmt"
 )
 
-// Store keeps records. It decides nothing: it offers one atomic, durable
-// compare-and-set per identity (optimistic concurrency), and the engine does the rest,
-// so no two stores can disagree about meaning (CORE-BOUND.1).
+// Store keeps records. It decides nothing: it offers one atomic, durable compare-and-set per
+// identity (optimistic concurrency), and the engine does the rest, so no two stores can
+// disagree about meaning (CORE-BOUND.1).
 //
-// Operations on one identity are linearizable, across all processes that use the
-// store. There is no promise between identities. When Apply returns, an applied write
-// is durable to the level that the store documents. All methods may be called
-// concurrently.
+// Operations on one identity are linearizable, across all processes that use the store. There
+// is no promise between identities. When Apply returns, an applied write is durable to the
+// level that the store documents. All methods may be called concurrently.
 //
-// Once a record has gone into a store or come out of one, nobody changes it, nor anything in
-// it. So both sides may keep it, and neither copies it.
+// Once a record has gone into a store or come out of one, nobody changes it or anything in it.
+// So both sides may keep it without a copy.
 //
-// An error means that the result is unknown: the write may have happened, may still
-// happen, or may never happen. The engine resolves it by applying the same
-// write again.
+// An error means that the result is unknown: the write may have happened, may still happen, or
+// may never happen. The engine resolves it by applying the same write again.
 //
 // Package storetest is this contract in code; every store passes it.
 type Store interface {
-	// Apply writes w.Record if the stored revision equals w.Expect (zero: no
-	// record). It returns the record that is stored afterwards, which is
-	// w.Record when applied and the unchanged stored one otherwise; that one
-	// is nil when w.Expect names a record that is gone.
+	// Apply writes w.Record if the stored revision equals w.Expect (zero: no record). It
+	// returns the record that is stored afterwards, which is w.Record if applied, or else the
+	// unchanged stored one; nil if w.Expect names a record that is gone.
 	Apply(ctx context.Context, w Write) (current *Record, applied bool, err error)
 
 	// Get returns the record, expired or not, or [ErrNotFound].
@@ -48,8 +45,8 @@ type Store interface {
 }
 
 // As finds a store of type T in a chain of wrappers, such as a store in PostgreSQL behind one
-// that counts calls. A wrapper that lets As through has a method Unwrap() Store; one that must
-// see every call has none.
+// that counts calls. If your wrapper may be bypassed, give it a method Unwrap() Store; if it
+// must see every call, don't.
 func As[T Store](st Store) (T, bool) {
 	for {
 		if is, ok := st.(T); ok {
@@ -102,7 +99,7 @@ type Revision [16]byte
 // IsZero reports whether r stands for "no record".
 func (r Revision) IsZero() bool { return r == Revision{} }
 
-// String is r in hexadecimal.
+// String returns r in hexadecimal.
 func (r Revision) String() string { return hex.EncodeToString(r[:]) }
 
 // MarshalText is [Revision.String].
@@ -121,9 +118,9 @@ func (r *Revision) UnmarshalText(text []byte) error {
 type Ref struct {
 	ID       ID
 	Revision Revision
-	// Attributes are that version's; see [Write].Was.
+	// Attributes are the attributes of that version; see [Write].Was.
 	Attributes Attributes
 }
 
-// Ref names this version of the record.
+// Ref returns the name of this version of the record.
 func (r *Record) Ref() Ref { return Ref{r.ID, r.Revision, r.Attributes} }

@@ -27,17 +27,17 @@ import (
 )
 
 // Version is the newest format. Decode reads it and all earlier ones. Append writes the
-// earliest one that can hold the record, so that programs of the version before can read
-// what has nothing new.
+// earliest one that can hold the record, so that programs of the version before can read what
+// has nothing new.
 //
-// Format 1 got members that are marked by flags, which an earlier program refuses, and the
-// flag for held records, see [Decode]. Format 2 adds marks of sequences and RefusedUntil.
+// Format 1 got members that are marked by flags, which an earlier program refuses, and the flag
+// for held records, see [Decode]. Format 2 adds marks of sequences and RefusedUntil.
 //
-// A change of what the bytes mean takes a new number, and files in testdata that stay as they
-// are: see TestRecorded.
+// If you change the meaning of the bytes, take a new number and add files to testdata that
+// never change: see TestRecorded.
 const Version = 2
 
-// versionOf is the format that a record is written in.
+// versionOf returns the format to write a record in.
 func versionOf(r *store.Record) byte {
 	if r.Mark != nil || r.RefusedUntil != 0 {
 		return 2
@@ -53,8 +53,8 @@ var ErrNewer = errors.New("the stored record has a format that is newer than thi
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// The vocabularies. Words are stored as their place, which for states and dispositions
-// is their number. Add words only at the end.
+// The vocabularies. A word is stored as its place, which for states and dispositions is their
+// number. Add words only at the end.
 const (
 	lastState       = store.Failed
 	lastDisposition = store.DispositionAbandoned
@@ -218,7 +218,7 @@ func appendTime(b []byte, i store.Instant) []byte {
 
 const second = int64(time.Second)
 
-// split is i as whole seconds and the nanoseconds after them.
+// split returns i as whole seconds and the remaining nanoseconds.
 func split(i store.Instant) (sec, nanos int64) {
 	sec, nanos = int64(i)/second, int64(i)%second
 	if nanos < 0 {

@@ -41,9 +41,9 @@ type Head struct {
 	NextAt   store.Instant
 }
 
-// ReadHead reads the head of an encoded record, after it has verified the
-// checksum of the whole and that it is the record of id. It allocates nothing.
-// Beside the errors of Decode it returns [ErrOther].
+// ReadHead reads the head of an encoded record, after verifying the checksum of the whole and
+// that the record belongs to id. It allocates nothing. Beside the errors of Decode it returns
+// [ErrOther].
 func ReadHead(src []byte, id *store.ID) (Head, error) {
 	var h Head
 	body, err := checked(src)
@@ -119,9 +119,9 @@ func (r *reader) record(rec *store.Record) error {
 	rec.LeaseUntil = r.time()
 	rec.ExpiresAt = r.time()
 	rec.HeldReason = r.text()
-	// The first programs that wrote format 1 had no flag: a reason that isn't empty said that a
-	// call is held. Read as running, it would run again. Later programs never write a reason
-	// without the flag.
+	// The first programs that wrote format 1 had no flag: a reason meant that the call is held.
+	// Read as running, it would run again. Later programs never write a reason without the
+	// flag.
 	rec.Held = flags&hasHeld != 0 || rec.State == store.Processing && rec.HeldReason != ""
 	if flags&hasHeldFrom != 0 {
 		copy(rec.HeldFrom[:], r.take(len(rec.HeldFrom)))
@@ -179,8 +179,7 @@ func (r *reader) attempt(a *store.AttemptRecord) {
 	a.Failure, a.Settled = r.failure(flags), r.settled(flags)
 }
 
-// take returns the next n bytes, or nil if there are fewer. The result can't be
-// appended to in place.
+// take returns the next n bytes, or nil if there are fewer. Appending to the result copies it.
 func (r *reader) take(n int) []byte {
 	if n > len(r.b) {
 		r.bad, r.b = true, nil
@@ -209,8 +208,8 @@ func (r *reader) known(flags byte) byte {
 	return f
 }
 
-// unknown marks the record as written by a newer program. After damage it does nothing,
-// because then nothing that is read means anything.
+// unknown marks the record as written by a newer program. After damage it does nothing, because
+// nothing that follows can be trusted.
 func (r *reader) unknown() { r.newer = r.newer || !r.bad }
 
 func (r *reader) uvarint() uint64 {

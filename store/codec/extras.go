@@ -48,7 +48,7 @@ var (
 	compensationStates = []store.CompensationState{"", store.CompensationStarted, store.CompensationDone, store.CompensationFailed}
 )
 
-// extrasOf are the flags of the optional members that a record has.
+// extrasOf returns the flags of the optional members that a record has.
 func extrasOf(r *store.Record) (has uint64) {
 	for i, there := range [...]bool{ // in the order of the bits
 		r.Attributes != nil, r.Confirmation != nil, r.Outbox != nil, r.Compensation != nil, r.Policy != (store.Policy{}),
@@ -233,7 +233,7 @@ func (r *reader) extras(rec *store.Record) {
 	}
 	if has&hasBound != 0 {
 		rec.BoundTo = r.text()
-		r.bad = r.bad || rec.BoundTo == "" // then there would be no flag
+		r.bad = r.bad || rec.BoundTo == "" // without it there would be no flag
 	}
 	if has&hasDoor != 0 {
 		rec.Door = r.text()

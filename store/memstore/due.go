@@ -13,11 +13,11 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// dueIndex lists the records that have a NextAt by the second of it, in the order in which they
-// came, so adding and removing one costs the same among few as among a million.
+// dueIndex lists the records that have a NextAt, by its second and then in the order in which
+// they came, so adding or removing one costs the same among a million as among a few.
 type dueIndex struct {
 	seconds map[int64]*dueSecond
-	order   []int64 // the keys of seconds, rising
+	order   []int64 // the keys of seconds, ascending
 }
 
 // dueSecond holds the records due in one second. Places in the list are cursors, so a removed
@@ -29,7 +29,7 @@ type dueSecond struct {
 
 func second(at store.Instant) int64 { return int64(at) / int64(time.Second) }
 
-// add adds a record, if it has a NextAt, and returns its place in the list.
+// add adds a record, if it has a NextAt, and returns its place in its list.
 func (x *dueIndex) add(rec *semel.Record) int {
 	if rec.NextAt == 0 {
 		return 0
@@ -77,7 +77,7 @@ type duePlace struct {
 }
 
 // page returns up to limit records that come after a place and are due at until, the place of
-// the last one, and whether there are more. It ends early where they are large.
+// the last one, and whether there are more. It ends early if they are large.
 func (x *dueIndex) page(after duePlace, until store.Instant, limit int, budget paging.Budget) (recs []semel.Record, last duePlace, more bool) {
 	from, _ := slices.BinarySearch(x.order, after.second)
 	for _, sec := range x.order[from:] {
@@ -103,12 +103,12 @@ func (x *dueIndex) page(after duePlace, until store.Instant, limit int, budget p
 	return recs, last, false
 }
 
-// String is the place as the cursor of a page.
+// String returns the place as the cursor of a page.
 func (p duePlace) String() string {
 	return strconv.FormatInt(p.second, 10) + "." + strconv.Itoa(p.index)
 }
 
-// parseDuePlace is the reverse of String. Without a cursor it is before all places.
+// parseDuePlace is the reverse of String. An empty cursor stands before all places.
 func parseDuePlace(cursor string) (duePlace, error) {
 	if cursor == "" {
 		return duePlace{second: math.MinInt64}, nil

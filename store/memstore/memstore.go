@@ -23,7 +23,7 @@ import (
 type Store struct {
 	start    time.Time     // with its monotonic reading
 	first    store.Instant // the same
-	offset   atomic.Int64  // nanoseconds added by Advance
+	offset   atomic.Int64  // added by Advance, in nanoseconds
 	closed   atomic.Bool
 	watchers hub.Hub[semel.ID]
 
@@ -44,15 +44,15 @@ type entry struct {
 	due   int // its place in the list of the due index
 }
 
-// hash stands for an identity. Identities themselves would be most of the collector's work,
-// and of the bytes that move when the map grows.
+// hash stands for an identity. With identities as keys, most of the collector's work would go
+// into them, and most of the bytes that move when the map grows.
 type hash [2]uint64
 
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
 func hashOf(id *semel.ID) (h hash) {
-	// Hashes of strings, mixed so that equal ones don't cancel out, take half as long as one
-	// of the struct.
+	// Hashing the strings and mixing the results, so that equal ones don't cancel out, takes
+	// half as long as hashing the struct.
 	const mix = 0x9e3779b97f4a7c15
 	for i, seed := range seeds {
 		h[i] = ((maphash.String(seed, id.Key)*mix^maphash.String(seed, id.Principal))*mix^maphash.String(seed, id.Operation))*mix ^ maphash.String(seed, id.Tenant)
@@ -60,9 +60,9 @@ func hashOf(id *semel.ID) (h hash) {
 	return h
 }
 
-// find returns the entry of an identity. The caller holds s.mu. Two identities have the same
-// 128 bits about as often as two random UUIDs are the same. One of them then gets an error,
-// and never the other's entry.
+// find returns the entry of an identity. The caller holds s.mu. Two identities share a hash
+// about as often as two random UUIDs are equal. Then one of them gets an error, never the
+// other's entry.
 func (s *Store) find(h hash, id *semel.ID) (en entry, exists bool, err error) {
 	en, exists = s.records[h]
 	switch {
@@ -135,8 +135,8 @@ func (s *Store) Get(_ context.Context, id semel.ID) (*semel.Record, error) {
 	return en.rec, nil
 }
 
-// Now is [store.Store.Now]: the wall clock at New, carried on by the monotonic
-// one, so that it never goes back.
+// Now is [store.Store.Now]: the wall clock at New, advanced by the monotonic clock, so that it
+// never goes back.
 func (s *Store) Now(context.Context) (store.Instant, error) {
 	if s.closed.Load() {
 		return 0, errClosed
@@ -186,7 +186,7 @@ func (s *Store) Durability(context.Context) (store.Durability, error) {
 	}, nil
 }
 
-// Len is how many records the store holds.
+// Len returns how many records the store holds.
 func (s *Store) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// place is where a record stands in a search: ordered by an instant, then by its identity.
+// place is a record's place in a search: ordered by an instant, then by identity.
 type place struct {
 	at store.Instant
 	id *semel.ID
@@ -26,12 +26,12 @@ func (p place) compare(q place) int {
 	)
 }
 
-// String is the place as the cursor of a page.
+// String returns the place as the cursor of a page.
 func (p place) String() string {
 	return strconv.FormatInt(int64(p.at), 10) + "." + p.id.Encode()
 }
 
-// parsePlace is the reverse of String. Without a cursor it is behind all places.
+// parsePlace is the reverse of String. An empty cursor stands after all places.
 func parsePlace(cursor string) (place, error) {
 	if cursor == "" {
 		return place{math.MaxInt64, &semel.ID{}}, nil

@@ -10,15 +10,15 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// listed is a record with its place in searches: by when its identity was first stored.
-// The place doesn't change while the identity is stored.
+// listed is a record with its place in searches. The place depends on when the record's
+// identity was first stored, and doesn't change as long as it is.
 type listed struct {
 	place
 	rec *semel.Record
 }
 
-// Search is [store.Searcher.Search]. There is no index for it: a call looks at every record,
-// and copies matches until their results are large together.
+// Search is [store.Searcher.Search]. There is no index: a call looks at every record, and
+// copies matches until their results add up to a page.
 func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err error) {
 	if s.closed.Load() {
 		return page, errClosed
@@ -45,7 +45,7 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 	return page, nil
 }
 
-// matching returns all that a query matches and that is older than a place.
+// matching returns all records that match a query and are older than a place.
 func (s *Store) matching(q *store.Query, than place) (list []listed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
