@@ -23,8 +23,8 @@ import (
 //   - replay: duplicates of one completed key;
 //   - contention: 50 deliveries of each key, of which one executes.
 //
-// Each runs with one caller and with 64 per processor, which shows what the store gains by
-// group commit. Open makes a new, empty store and closes it by b.Cleanup.
+// Each runs with one caller and with 64 per processor, which shows the gain from group commit.
+// open makes a new, empty store and closes it by b.Cleanup.
 func Bench(b *testing.B, open func(b *testing.B) semel.Store) {
 	loads := []struct {
 		name string
@@ -117,13 +117,13 @@ func benchContention(ctx context.Context, e *semel.Engine, n int64) error {
 type Stall struct {
 	// Begin makes it stall, until you call end.
 	Begin func() (end func())
-	// Needs tells whether calls of an identity need what stalls. Optional, if nobody
-	// knows beforehand.
+	// Needs reports whether calls of an identity need the stalled part. Optional, if nobody
+	// knows in advance.
 	Needs func(id semel.ID) bool
 }
 
-// stallCallers is how many callers there are at once, and stallStuck how many of them use the
-// part that stalls, if the store can tell.
+// stallCallers is how many callers run concurrently, and stallStuck how many of them use the
+// stalled part, if the store can tell.
 const (
 	stallCallers = 64
 	stallStuck   = 4
@@ -139,10 +139,10 @@ func (s *Stall) call(caller, n int) semel.Call {
 	}
 }
 
-// BenchStall measures what callers notice of a stall of something that they don't need: the
-// latency of 99.9 % of the calls, each a begin and a complete, before the stall and during it.
-// Calls that fail or take longer than half the stall needed it, and are only counted: they end
-// then, so that their callers go on. A stall takes 1 second, or 10 in a thorough run.
+// BenchStall measures how callers notice a stall of something that they don't need: the latency
+// of 99.9 % of the calls, each a begin and a complete, before the stall and during it. Calls
+// that fail or take longer than half the stall did need it, and are only counted: they end
+// then, so that their callers continue. A stall takes 1 second, or 10 in a thorough run.
 func BenchStall(b *testing.B, st semel.Store, stall Stall) {
 	length := time.Second
 	if thorough.Run() {
@@ -154,7 +154,7 @@ func BenchStall(b *testing.B, st semel.Store, stall Stall) {
 	}
 	b.Cleanup(func() { _ = e.Close(context.WithoutCancel(b.Context())) })
 	load := stallLoad{stall: stall, engine: e, length: length, next: make([]int, stallCallers)}
-	load.run(b) // connections are made, and statements prepared
+	load.run(b) // makes connections, and prepares statements
 	var more, before []float64
 	stuck, calls := 0, 0
 	for b.Loop() {
@@ -176,12 +176,12 @@ func BenchStall(b *testing.B, st semel.Store, stall Stall) {
 	b.ReportMetric(float64(calls)/float64(b.N), "calls")
 }
 
-// stallLoad runs calls, each of them new, by many callers at once.
+// stallLoad runs new calls by many concurrent callers.
 type stallLoad struct {
 	stall  Stall
 	engine *semel.Engine
 	length time.Duration
-	next   []int // call of each caller
+	next   []int // the next call of each caller
 }
 
 // run returns how long the calls took that begin within the length, the quickest first, and how

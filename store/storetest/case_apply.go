@@ -20,7 +20,7 @@ const (
 	ruleLinear   = "Operations on one identity are linearizable."
 )
 
-// race sends writes over one version all at once, and returns the only one that was applied.
+// race sends writes over one version concurrently, and returns the only one that was applied.
 // Every writer must get its record back.
 func race(t *testing.T, s semel.Store, writes []store.Write) (won store.Write) {
 	t.Helper()
@@ -82,7 +82,7 @@ var applyCases = []testCase{
 		refused(t, env.Store, store.Write{Record: new(v1)}, v1)
 		v2 := put(t, env.Store, next(v1, func(r *semel.Record) { r.State = semel.Completed }), v1.Revision)
 		refused(t, env.Store, store.Write{Record: new(v2), Expect: v1.Revision}, v2)
-		// The creating write arrives once more, long after it was replaced.
+		// The creating write arrives again, long after it was replaced.
 		refused(t, env.Store, store.Write{Record: new(v1)}, v2)
 	}},
 	{"a write that arrives after its deadline is refused for good, and one that is stored already is found", ruleDeadline, func(t *testing.T, env Env) {
@@ -106,7 +106,7 @@ var applyCases = []testCase{
 		stored(t, env.Store, late.Record.ID, semel.Record{})
 		tooLate(store.Write{Record: new(change), Expect: claim.Revision, Deadline: deadline})
 		stored(t, env.Store, claim.ID, claim)
-		// Sent again: its own revision is there.
+		// Sent again: its own revision is stored.
 		refused(t, env.Store, inTime, claim)
 		// A write that meets another record gets that record, late or not.
 		refused(t, env.Store, store.Write{Record: new(claimed(key("k"), 3)), Deadline: deadline}, claim)

@@ -39,8 +39,8 @@ var attributeCases = []testCase{
 	}},
 }
 
-// largeRecords is how many records are larger together than a page, and the size of their results.
-// By hand there may be more, of 200 KB: SEMEL_LARGE_RECORDS=6000 go test -run Contract -v ./store/...
+// largeRecords is how many records together exceed a page, and the size of their results. For a run
+// by hand there may be more, of 200 KB: SEMEL_LARGE_RECORDS=6000 go test -run Contract -v ./store/...
 func largeRecords(t *testing.T) (records, size int) {
 	text := os.Getenv("SEMEL_LARGE_RECORDS")
 	if text == "" {
@@ -53,7 +53,7 @@ func largeRecords(t *testing.T) (records, size int) {
 	return records, 200_000
 }
 
-// pagesOf reads all records by pages, of at least so many, and calls fits with the bytes of each.
+// pagesOf reads all records in at least so many pages, and calls fits with the bytes of each.
 // They all have the shared attributes, if there are any.
 func pagesOf(t *testing.T, env Env, ctx context.Context, all []semel.Record, shared store.Attributes, fits func(bytes int) bool, least int) {
 	t.Helper()
@@ -104,8 +104,8 @@ func pagesOf(t *testing.T, env Env, ctx context.Context, all []semel.Record, sha
 	}
 }
 
-// searchAttributes changes records at random, which have attributes of their own and ones that
-// others have too, and compares searches with [store.Query.Matches] on all of them.
+// searchAttributes changes records at random, which have attributes of their own and shared
+// ones, and compares searches with [store.Query.Matches] on all of them.
 func searchAttributes(t *testing.T, env Env) {
 	const steps, most, seed = 400, 40, 7
 	rng := rand.New(rand.NewPCG(seed, seed))
@@ -159,7 +159,7 @@ func searchAttributes(t *testing.T, env Env) {
 }
 
 // findAll compares searches for the attributes of some record, and for shared ones, with all
-// records that are stored.
+// stored records.
 func findAll(t *testing.T, env Env, stored map[string]semel.Record, rng *rand.Rand) {
 	t.Helper()
 	one := func() store.Attributes { // of a record, whole, or a shared one

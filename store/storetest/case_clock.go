@@ -88,7 +88,7 @@ var clockCases = []testCase{
 			wg.Go(func() {
 				for range 500 {
 					mu.Lock()
-					seen := latest // known to somebody before this reading began
+					seen := latest // somebody knew it before this reading began
 					mu.Unlock()
 					at, err := env.Store.Now(t.Context())
 					if err != nil {
@@ -110,8 +110,8 @@ var clockCases = []testCase{
 		wg.Wait()
 	}},
 	{"the clock does not go back when the store is opened again", ruleNow, func(t *testing.T, env Env) {
-		// A store that keeps nothing isn't opened again, but writes may not disturb its
-		// clock either.
+		// A store that keeps nothing isn't opened again, but writes must not disturb its clock,
+		// either.
 		for range 3 {
 			env.Advance(time.Minute)
 			put(t, env.Store, claimed(key(fresh().String()), 1), store.Revision{})

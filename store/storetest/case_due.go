@@ -33,7 +33,7 @@ func duePage(t *testing.T, s store.DueIndex, q store.DueQuery) store.DuePage {
 	return page
 }
 
-// due reads the first limit records that are due, in as many pages as it takes.
+// due reads the first limit due records, in as many pages as it takes.
 func due(t *testing.T, s store.DueIndex, until store.Instant, limit int) (recs []semel.Record) {
 	t.Helper()
 	after := ""
@@ -70,7 +70,7 @@ func sameSet(t *testing.T, got, want []semel.Record) {
 	}
 }
 
-// at is a record that is due at a time.
+// at returns a record that is due at a time.
 func at(id semel.ID, nextAt store.Instant) semel.Record {
 	return next(claimed(id, 1), func(r *semel.Record) { r.NextAt = nextAt })
 }
@@ -138,7 +138,7 @@ var dueCases = []testCase{
 		r := rand.New(rand.NewPCG(3, 4))
 		var want []semel.Record
 		for i := range records {
-			// Many have the same instant, so that pages end between them.
+			// Many have the same instant, so that pages end in between.
 			want = append(want, put(t, env.Store, at(key(fmt.Sprint(i)), epoch.Add(-time.Duration(r.IntN(4))*time.Second)), store.Revision{}))
 		}
 		for _, limit := range []int{1, 7, records - 1, records, records + 1} {

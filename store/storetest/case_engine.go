@@ -86,7 +86,7 @@ var engineCases = []testCase{
 		if age := second.Record.StartedAt.Sub(first.StartedAt); age < op.Lease {
 			t.Fatalf("the second lease is counted from %v after the first claim, when the first lease of %v was not over", age, op.Lease)
 		}
-		// If the claim takes a third of the lease, the engine begins the lease anew.
+		// If the claim takes a third of the lease, the engine renews the lease at once.
 		if lease := second.Record.LeaseUntil.Sub(second.Record.StartedAt); lease < op.Lease {
 			t.Fatalf("the second lease takes %v, want %v", lease, op.Lease)
 		}
@@ -102,7 +102,7 @@ var fenceCases = []testCase{
 	}},
 }
 
-// deadHolder has an engine die that holds a call of each policy.
+// deadHolder lets an engine die while it holds a call of each policy.
 func deadHolder(t *testing.T, env Env) {
 	clause.Proves(t, "CORE-INV.1", "IDS-IX.3", "G-PROGRESS")
 	dying, control := faulty(t, env.Store)
@@ -111,7 +111,7 @@ func deadHolder(t *testing.T, env Env) {
 	held := begin(t, dying, call(opHold, "k"), semel.Execute)
 	begin(t, alive, call(opRetry, "k"), semel.InFlight)
 	begin(t, alive, call(opHold, "k"), semel.InFlight)
-	control.Cut(faultstore.NotApplied) // from here on as if it had died
+	control.Cut(faultstore.NotApplied) // from here on it acts as if it had died
 	if _, err := dying.Lookup(t.Context(), first.Record.ID); err == nil {
 		t.Fatal("an engine that was cut off can read")
 	}
@@ -129,7 +129,7 @@ func deadHolder(t *testing.T, env Env) {
 	}
 	complete(t, second.Attempt, "second")
 	replays(t, alive, call(opRetry, "k"), "second")
-	// The held call had no second holder, so the first one may end it.
+	// The held call has had no second holder, so the first one may end it.
 	complete(t, held.Attempt, "held, then done")
 	replays(t, alive, call(opHold, "k"), "held, then done")
 	fired(t, control)
@@ -153,7 +153,7 @@ func windowEnds(t *testing.T, env Env) {
 	replays(t, e, call(opHold, "k"), "second")
 }
 
-// duplicates sends one call 200 times at once.
+// duplicates sends one call 200 times concurrently.
 func duplicates(t *testing.T, env Env) {
 	clause.Proves(t, "IDS-V.1", "IDS-IX.1", "IDS-IX.3", "IDS-XIII.1", "IDS-XIII.2", "CORE-INV.1", "CORE-CONC.2")
 	const copies = 200
@@ -195,7 +195,7 @@ func duplicates(t *testing.T, env Env) {
 	replays(t, engines[0], call(opHold, "k"), "execution 1")
 }
 
-// risingFences runs one key through its window many times, purges it in between, and reports a
+// risingFences takes one key through its window many times, purges it in between, and reports a
 // fence that doesn't rise.
 func risingFences(ctx context.Context, env Env) error {
 	var engines [2]*semel.Engine
@@ -230,7 +230,7 @@ func risingFences(ctx context.Context, env Env) error {
 			return err
 		}
 		if round%3 == 2 {
-			continue // this time the expired record is followed, not purged
+			continue // this time follow the expired record instead of purging it
 		}
 		if n, err := env.Store.Extras().Purge.Purge(ctx, []store.Ref{ref(*rec)}); n != 1 || err != nil {
 			return fmt.Errorf("purge gives %d, %w", n, err)
@@ -239,7 +239,7 @@ func risingFences(ctx context.Context, env Env) error {
 	return nil
 }
 
-// waitForOther waits on one engine for an attempt of another.
+// waitForOther waits on one engine for an attempt of another one.
 func waitForOther(t *testing.T, s semel.Store) {
 	clause.Proves(t, "IDS-IX.1")
 	running, waiting := newEngine(t, s), newEngine(t, s)

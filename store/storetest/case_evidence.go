@@ -125,7 +125,7 @@ var evidenceCases = []testCase{
 						t.Errorf("a write with evidence: %v", err)
 						return
 					}
-					// A reader that goes on from a number must not miss it.
+					// A reader that continues from a number must not miss it.
 					list, err := readAll(t.Context(), env.Store, from)
 					if err != nil {
 						t.Error(err)

@@ -52,7 +52,7 @@ func witnessed(t *testing.T, s semel.Store, patience time.Duration) (*semel.Engi
 }
 
 // checkVersions compares the log with the records: every version of a record has one entry, in
-// its place, and every entry is about a version that was stored. It returns the number of entries.
+// its place, and every entry is about a stored version. It returns the number of entries.
 func checkVersions(t *testing.T, s semel.Store) int {
 	t.Helper()
 	type line struct {
@@ -76,7 +76,7 @@ func checkVersions(t *testing.T, s semel.Store) int {
 		rec, err := s.Get(t.Context(), c.ID(opWitnessed.Share))
 		if err != nil || rec.Revision.String() != l.last {
 			if len(read(t, s, 0)) > len(list) {
-				return checkVersions(t, s) // what the engine does in the background came between
+				return checkVersions(t, s) // background work of the engine came in between
 			}
 			t.Fatalf("the last entry of %s is about version %s, and %v is stored (error %v)", l.key, l.last, rec.Revision, err)
 		}
@@ -115,8 +115,7 @@ var evidenceFaultCases = []testCase{
 		fired(t, control)
 	}},
 	{"a claim that nobody hears of has its entries or is not there", ruleEvidence, func(t *testing.T, env Env) {
-		// Long enough for a write on a busy machine: a claim that came too late would prove
-		// nothing.
+		// Long enough for a write on a busy machine: a late claim would prove nothing.
 		e, control := witnessed(t, env.Store, 2*time.Second)
 		there := 0
 		for _, form := range failing {

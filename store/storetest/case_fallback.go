@@ -15,8 +15,8 @@ type noExtras struct{ semel.Store }
 
 func (noExtras) Extras() store.Extras { return store.Extras{} }
 
-// fallbackCases prove on every store what the engine does without an extra: it must be correct
-// with the four verbs alone.
+// fallbackCases prove, for every store, what the engine does without an extra: it must be
+// correct with only the four verbs.
 var fallbackCases = []testCase{
 	{canDue.fallback, "DueIndex: without it nothing is reaped or purged, and deliveries settle abandoned attempts as they meet them.", func(t *testing.T, env Env) {
 		env.Store = noExtras{env.Store}
@@ -54,7 +54,7 @@ var fallbackCases = []testCase{
 	}},
 }
 
-// swept sweeps, and compares the records that the sweep has attended to.
+// swept sweeps, and compares the records that the sweep handled.
 func swept(t *testing.T, e *semel.Engine, when string, want semel.Swept) {
 	t.Helper()
 	if n, err := e.Sweep(t.Context()); n != want || err != nil {
@@ -85,6 +85,6 @@ var sweepCases = []testCase{
 		if canPurge.has(env.Store) {
 			stored(t, env.Store, done.Record.ID, semel.Record{})
 		}
-		begin(t, alive, call(opHold, "k"), semel.Held) // what is not settled never expires
+		begin(t, alive, call(opHold, "k"), semel.Held) // an unsettled call never expires
 	}},
 }

@@ -17,10 +17,10 @@ const (
 	ruleResolve = "After an error the engine sends the same write again and sees whether its own revision is there."
 )
 
-// unavailable is what a caller gets while the store fails.
+// unavailable is the error that a caller gets while the store fails.
 var unavailable = &semel.Error{Code: semel.CodeStoreUnavailable}
 
-// failing are the forms of failure that a caller hears of at once.
+// failing are the forms of failure that a caller learns of at once.
 var failing = []faultstore.Form{faultstore.NotApplied, faultstore.Applied, faultstore.Late}
 
 // shortTimeout is how long an engine waits for a store that fails. It is short, because on stores
@@ -28,7 +28,7 @@ var failing = []faultstore.Form{faultstore.NotApplied, faultstore.Applied, fault
 // machine, so the cases retry.
 const shortTimeout = 400 * time.Millisecond
 
-// withShortTimeout is faulty for cases in which the store fails until the engine gives up.
+// withShortTimeout is faulty, for cases in which the store fails until the engine gives up.
 func withShortTimeout(t *testing.T, s semel.Store) (*semel.Engine, *faultstore.Control) {
 	t.Helper()
 	wrapped, control := faultstore.New(s, nil)

@@ -106,12 +106,12 @@ var fidelityCases = []testCase{
 			{Tenant: "", Principal: "", Operation: "o", Key: "k"},
 			{Tenant: "", Principal: "t", Operation: "o", Key: "k"},
 			{Tenant: "p", Principal: "t", Operation: "o", Key: "k"},
-			// The same text in total, split in other places.
+			// The same text in total, split differently.
 			{Tenant: "tp", Principal: "", Operation: "o", Key: "k"},
 			{Tenant: "", Principal: "tp", Operation: "o", Key: "k"},
 			{Tenant: "t", Principal: "po", Operation: "k", Key: "x"},
 			{Tenant: "t", Principal: "p", Operation: "ok", Key: "x"},
-			// Separators inside of members.
+			// Separators inside members.
 			{Tenant: "t:p", Principal: "", Operation: "o", Key: "k"},
 			{Tenant: "t", Principal: "p:o", Operation: "o", Key: "k"},
 			{Tenant: "t", Principal: "p", Operation: "o:o", Key: "k"},

@@ -20,7 +20,7 @@ const (
 	ruleDurable = "What Apply acknowledged is durable to the level the store documents, before it returns."
 )
 
-// patience is how long a call may take until it counts as hung.
+// patience is how long a call may take before it counts as hung.
 const patience = 30 * time.Second
 
 // verbs calls every method of a store that takes a context, and returns their errors.
@@ -92,7 +92,7 @@ var lifeCases = []testCase{
 	}},
 	{"what was acknowledged is there after the store was opened again", ruleDurable, func(t *testing.T, env Env) {
 		if env.Reopen == nil {
-			// Such a store keeps acknowledged writes as long as it is open.
+			// Such a store keeps acknowledged writes while it is open.
 			rec := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
 			env.Advance(time.Hour)
 			stored(t, env.Store, rec.ID, rec)
@@ -103,8 +103,8 @@ var lifeCases = []testCase{
 	}},
 }
 
-// definite applies w under a context and, after an error, resolves the result as the engine does.
-// In the end w must be stored. Before is the record that was stored before.
+// definite applies w under a context and, after an error, resolves the result like the engine.
+// In the end w must be stored. before is the record stored earlier.
 func definite(t *testing.T, s semel.Store, ctx context.Context, w store.Write, before semel.Record) {
 	t.Helper()
 	cur, applied, err := s.Apply(ctx, w)
@@ -125,8 +125,8 @@ func definite(t *testing.T, s semel.Store, ctx context.Context, w store.Write, b
 	stored(t, s, w.Record.ID, *w.Record)
 }
 
-// closeWhileRunning calls the store while it closes. It must neither say that a stored record is
-// gone nor create it once more.
+// closeWhileRunning calls the store while it closes. It must neither say that a stored record
+// is gone nor create it again.
 func closeWhileRunning(t *testing.T, env Env) {
 	rec := put(t, env.Store, claimed(key("k"), 1), store.Revision{})
 	ctx := context.WithoutCancel(t.Context())

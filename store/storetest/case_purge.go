@@ -42,7 +42,7 @@ var purgeCases = []testCase{
 		if d := env.Store.Extras().Due; d != nil {
 			sameSet(t, due(t, d, epoch, 10), []semel.Record{other, again})
 		}
-		purge(t, env.Store, 0, ref(rec)) // the old version is not there
+		purge(t, env.Store, 0, ref(rec)) // the old version is gone
 		stored(t, env.Store, rec.ID, again)
 	}},
 	{"a record that was changed since is not purged", rulePurge, func(t *testing.T, env Env) {

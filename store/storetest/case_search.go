@@ -19,7 +19,7 @@ const (
 	ruleCursor     = "Cursor continues after an earlier page: its Next, with the same Query. A cursor that the store did not make is CodeInvalidCall."
 )
 
-// maxPages bounds the pages of a search through few records, however short they are.
+// maxPages bounds the pages of a search through a few records, however short they are.
 const maxPages = 10_000
 
 // search reads all pages. Between two pages it calls between, unless that is nil.
@@ -149,7 +149,7 @@ var searchCases = []testCase{
 }
 
 // searchWhileChanging reads pages while other records come and go and the rest change, some of
-// them like an expired call that is claimed anew, which makes it the newest. The changes
+// them like an expired call that is claimed again, which makes it the newest. The changes
 // between two pages are the same in every run; the goroutines' aren't.
 func searchWhileChanging(t *testing.T, env Env) {
 	const stays, limit = 90, 4
@@ -197,7 +197,7 @@ func searchWhileChanging(t *testing.T, env Env) {
 	}
 }
 
-// keepBusy changes a few records of its own, as often as it can, until it is stopped.
+// keepBusy changes a few records of its own, as often as it can, until you stop it.
 func keepBusy(t *testing.T, st semel.Store, name string) (stop func()) {
 	over := make(chan struct{})
 	var wg sync.WaitGroup

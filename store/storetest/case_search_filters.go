@@ -41,7 +41,7 @@ var filterRecords = []struct {
 	{"a moment younger", func(r *semel.Record) { r.CreatedAt = epoch.Add(time.Hour + 1) }},
 }
 
-// filters ask for one member each. All select some of filterRecords, and none selects all.
+// filters look for one member each. All select some of filterRecords, and none selects all.
 var filters = map[string]func(*store.Query){
 	"tenant":    func(q *store.Query) { q.Tenant = new("acme") },
 	"no tenant": func(q *store.Query) { q.Tenant = new("") },

@@ -23,7 +23,7 @@ var sequenceCases = []testCase{
 		}},
 }
 
-// sequenceHistory plays one history, and counts what has happened.
+// sequenceHistory plays one history, and counts what happened.
 func sequenceHistory(t *testing.T, s semel.Store, seed uint64, kinds map[string]int) {
 	t.Helper()
 	p, err := newSequencePlayer(t.Context(), s, seed, kinds)

@@ -23,7 +23,7 @@ type version struct {
 // can't see: that each may follow the one before it.
 type chains struct {
 	mu      sync.Mutex
-	next    map[version]semel.Record // by what they followed
+	next    map[version]semel.Record // by the version that they follow
 	first   map[semel.ID]semel.Record
 	err     error
 	count   int
@@ -109,7 +109,7 @@ func (c *chains) check(policy func(name string) semel.Operation) error {
 	return nil
 }
 
-// beginsAnew reports whether b is the claim of another payload, and a shows that nothing happened.
+// beginsAnew reports whether b is a claim with another payload, and a shows that nothing happened.
 func beginsAnew(a, b semel.Record) bool {
 	aborted := a.Disposition == semel.DispositionAborted && !slices.ContainsFunc(a.Earlier, func(at store.AttemptRecord) bool {
 		return at.Disposition != semel.DispositionAborted

@@ -19,7 +19,7 @@ import (
 // shortLease is the lease of the operations below: it ends while they run.
 const shortLease = 40 * time.Millisecond
 
-// The operations of the histories, with the rules that these are checked by.
+// The operations of the histories, with the rules for checking these.
 var (
 	opShortHold  = semel.Operation{Name: "short-hold", Lease: shortLease}
 	opShortRetry = semel.Operation{Name: "short-retry", Lease: shortLease, OnFailure: semel.RetryFailure, OnAbandoned: semel.RetryAbandoned}
@@ -78,16 +78,15 @@ type rig struct {
 	engines []*holder
 }
 
-// holder is a process that holds attempts: an engine with a connection to the store that
-// can fail.
+// holder is a process that holds attempts: an engine whose connection to the store can fail.
 type holder struct {
 	*semel.Engine
 	number  int
 	control *faultstore.Control
 }
 
-// Sizes of a run: groups of clients that fight for the keys of their group, for
-// one pair after the other.
+// Sizes of a run: groups of clients that fight for their group's keys, one pair after the
+// other.
 const (
 	rigEngines = 3
 	rigGroups  = 12
@@ -96,8 +95,8 @@ const (
 	rigCalls   = 5 // per client and pair
 )
 
-// claims runs one history of about two seconds and checks it. Wrap, if any, is
-// put between each engine and the store.
+// claims runs one history of about two seconds and checks it. wrap, if any, goes between each
+// engine and the store.
 func claims(ctx context.Context, s semel.Store, seed uint64, wrap func(engine int, s semel.Store) semel.Store) (claimReport, error) {
 	r := &rig{store: s, seed: seed, wrap: wrap, start: time.Now(), log: history.NewLog(shortRules, shortLease), written: newChains()}
 	for range rigEngines {
@@ -147,15 +146,14 @@ func (r *rig) engine() (*holder, error) {
 	return h, err
 }
 
-// one is one of the engines that live as long as the run.
+// one returns one of the engines that live as long as the run.
 func (r *rig) one(random *rand.Rand) *holder {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.engines[random.IntN(rigEngines)]
 }
 
-// cutAndHeal takes the store from one engine after the other, long enough for
-// leases to end.
+// cutAndHeal cuts one engine after the other off from the store, long enough for leases to end.
 func (r *rig) cutAndHeal(ctx context.Context) {
 	random := rand.New(rand.NewPCG(r.seed, 'n'))
 	for {
@@ -177,10 +175,10 @@ func (r *rig) client(ctx context.Context, n int) {
 		d := delivery{op: shortOps[random.IntN(2)], payload: 1, key: r.key(n/rigClients, i/rigCalls*2+random.IntN(2))}
 		e, dies := r.one(random), random.IntN(12) == 0
 		if dies {
-			// A process of its own, which will die with its attempts.
+			// Its own process, which will die with its attempts.
 			var err error
 			if e, err = r.engine(); err != nil {
-				panic(err) // the same options were accepted before
+				panic(err) // the same options were valid before
 			}
 		}
 		if random.IntN(10) == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
-// key is one of the keys that the clients of a group fight for.
+// key returns one of the keys that the clients of a group fight for.
 func (r *rig) key(group, n int) string { return fmt.Sprintf("%d-%d-%d", r.seed, group, n) }
 
 // delivery is a call that a client makes.
@@ -33,12 +33,12 @@ func (d delivery) call() semel.Call {
 	return c
 }
 
-// event is something that happens to a call now.
+// event returns something that happens to a call now.
 func (r *rig) event(d delivery, kind history.Kind) history.Event {
 	return history.Event{At: int64(time.Since(r.start)), Kind: kind, Key: d.op.Name + "/" + d.key, Payload: d.payload, Final: d.final}
 }
 
-// ask logs a request, and returns what logs its answer.
+// ask logs a request, and returns a function that logs its answer.
 func (r *rig) ask(e *holder, d delivery, verb string, fence int64, outcome string) (answered func(word string, fence int64, outcome string)) {
 	ev := r.event(d, history.Request)
 	ev.ID, ev.Verb, ev.Node, ev.Fence, ev.Outcome = fmt.Sprint("r-", r.asked.Add(1)), verb, e.number, fence, outcome
@@ -69,7 +69,7 @@ func (r *rig) begin(ctx context.Context, e *holder, d delivery) (*semel.Attempt,
 	}
 	word := string(ans.Decision)
 	if !slices.Contains([]semel.Decision{semel.Execute, semel.Replay, semel.InFlight, semel.Held, semel.Conflict}, ans.Decision) {
-		word = history.Internal // no call here may get it
+		word = history.Internal // no call in this test may get it
 	}
 	answered(word, ans.Record.Fence, outcome)
 	if ans.Attempt != nil {
@@ -80,7 +80,7 @@ func (r *rig) begin(ctx context.Context, e *holder, d delivery) (*semel.Attempt,
 	return ans.Attempt, nil
 }
 
-// ended is an outcome as every duplicate must get it.
+// ended returns an outcome as every duplicate must get it.
 func ended(how store.Disposition, result string) string { return how.String() + " " + result }
 
 // hold works under an attempt and ends it.
@@ -97,7 +97,7 @@ func (r *rig) hold(ctx context.Context, e *holder, d delivery, a *semel.Attempt,
 	weights := []int{55, 5, 15, 22, 3}
 	p := random.IntN(100)
 	verb := verbs[slices.IndexFunc(weights, func(w int) bool { p -= w; return p < 0 })]
-	if verb != history.Abort { // which says that there was no effect
+	if verb != history.Abort { // it says that there was no effect
 		r.log.Add(r.event(d, history.Effect))
 	}
 	result := fmt.Sprintf("result of fence %d by engine %d", a.Fence(), e.number)
@@ -141,10 +141,9 @@ func (r *rig) end(e *holder, d delivery, verb string, a *semel.Attempt, outcome 
 	return word
 }
 
-// settle ends the faults and asks after every key until its answer is one that
-// lasts.
+// settle ends the faults and asks about every key until its answer is a lasting one.
 func (r *rig) settle(ctx context.Context) error {
-	// Log its writes too: an engine may withdraw a claim that this one declares held.
+	// Log its writes, too: an engine may withdraw a claim that this one declares held.
 	logged, _ := faultstore.New(r.store, &faultstore.Options{Reached: r.written.reached})
 	e, err := semel.New(logged, &semel.Options{Operations: shortOps})
 	if err != nil {
@@ -161,8 +160,8 @@ func (r *rig) settle(ctx context.Context) error {
 	return nil
 }
 
-// settleKey asks after one key. The check finds one that stays in flight although nobody works
-// on it.
+// settleKey asks about one key. The check finds a key that stays in flight although nobody is
+// working on it.
 func (r *rig) settleKey(ctx context.Context, e *holder, d delivery) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -189,7 +188,7 @@ func (r *rig) settleKey(ctx context.Context, e *holder, d delivery) {
 	}
 }
 
-// close ends the engines and waits for writes that are late.
+// close ends the engines and waits for late writes.
 func (r *rig) close(ctx context.Context) error {
 	var errs []error
 	for _, e := range r.engines {
@@ -199,7 +198,7 @@ func (r *rig) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// check checks the answers by the rules of a history, and the writes by the rules of a record.
+// check checks the answers by the rules for histories, and the writes by the rules for records.
 func (r *rig) check() error {
 	policies := map[string]semel.Operation{opShortHold.Name: opShortHold, opShortRetry.Name: opShortRetry}
 	errs := []error{r.written.check(func(name string) semel.Operation { return policies[name] })}
@@ -209,7 +208,7 @@ func (r *rig) check() error {
 	return errors.Join(errs...)
 }
 
-// report says what has happened.
+// report says what happened.
 func (r *rig) report() claimReport {
 	rep := claimReport{Summary: r.log.Summary(), takeovers: int(r.takeovers.Load()), writes: r.written.count, faults: map[faultstore.Fault]int{}}
 	for _, e := range r.engines {

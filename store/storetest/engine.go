@@ -14,7 +14,7 @@ import (
 var (
 	// opHold has the default policies.
 	opHold = semel.Operation{Name: "hold"}
-	// opRetry runs again after failure and abandonment.
+	// opRetry runs again after failure or abandonment.
 	opRetry = semel.Operation{Name: "retry", OnFailure: semel.RetryFailure, OnAbandoned: semel.RetryAbandoned}
 	// opBrief has a short window.
 	opBrief = semel.Operation{Name: "brief", Window: time.Second}
@@ -50,7 +50,7 @@ func faulty(t *testing.T, s semel.Store) (*semel.Engine, *faultstore.Control) {
 	return newEngine(t, wrapped), control
 }
 
-// payload is a fingerprint.
+// payload returns a fingerprint.
 func payload(name string) semel.Fingerprint {
 	return semel.FingerprintOf(semel.SchemeRaw, []byte(name))
 }

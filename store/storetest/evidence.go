@@ -12,7 +12,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// entry is an entry about an identity, which you recognize by its text.
+// entry returns an entry about an identity, which you recognize by its text.
 func entry(id semel.ID, text string) store.Entry {
 	return store.Entry{Leaf: []byte("leaf of " + text), Opening: []byte("opening of " + text), Subject: subject(id)}
 }
@@ -22,7 +22,7 @@ func subject(id semel.ID) store.Subject {
 	return store.Subject(d[:])
 }
 
-// evidenceOf is the store's evidence log.
+// evidenceOf returns the store's evidence log.
 func evidenceOf(s semel.Store) store.EvidenceLog {
 	return s.Extras().Evidence
 }
@@ -37,7 +37,7 @@ func read(t *testing.T, s semel.Store, from uint64) []store.Entry {
 	return list
 }
 
-// readAll is read in pages of different sizes.
+// readAll is read in pages of various sizes.
 func readAll(ctx context.Context, s semel.Store, from uint64) (all []store.Entry, err error) {
 	for size := 1; ; size = size*3%1009 + 1 {
 		list, err := evidenceOf(s).ReadEvidence(ctx, from, size)
@@ -103,7 +103,7 @@ func appended(t *testing.T, s semel.Store, entries []store.Entry) {
 	}
 }
 
-// logged writes n entries, with records and without, and returns the last record.
+// logged writes n entries, some with records and some without, and returns the last record.
 func logged(t *testing.T, s semel.Store, n int) (last semel.Record) {
 	t.Helper()
 	for i := 0; i < n; i += 5 {
@@ -118,7 +118,7 @@ func logged(t *testing.T, s semel.Store, n int) (last semel.Record) {
 	return last
 }
 
-// bulk is n entries about a subject of their own.
+// bulk returns n entries about a subject of their own.
 func bulk(n int) []store.Entry {
 	list := make([]store.Entry, n)
 	for i := range list {

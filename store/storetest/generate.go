@@ -13,16 +13,16 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Bounds of identities, as the engine enforces them.
+// Bounds of identities, as enforced by the engine.
 const (
 	maxKey  = semel.MaxKeyLen
 	maxName = 256
-	// The scope of a call may follow its principal.
+	// A call's scope may follow its principal.
 	maxScoped = maxName + 131
 )
 
-// drawName is a text that the engine accepts in an identity: UTF-8 without NUL, at most limit
-// bytes. Many are texts that stores and file systems often mishandle.
+// drawName draws a text that the engine accepts in an identity: UTF-8 without NUL, at most
+// limit bytes. Many are texts that stores and file systems often mishandle.
 func drawName(limit int) *rapid.Generator[string] {
 	odd := rapid.SampledFrom([]string{
 		"", "a", "A", "é", "e\u0301", "ß", "SS", "İ", "ı", " a", "a ", "\t", "\n", "\r\n", "\x01", "\x7f", "\ufeff", "\u202e",
@@ -47,7 +47,7 @@ func drawName(limit int) *rapid.Generator[string] {
 	})
 }
 
-// drawText is a text that the engine doesn't check, such as a handler's error message.
+// drawText draws a text that the engine doesn't check, such as a handler's error message.
 func drawText() *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.String(),
@@ -55,7 +55,7 @@ func drawText() *rapid.Generator[string] {
 	)
 }
 
-// drawTime is an instant to the nanosecond, or none.
+// drawTime draws an instant to the nanosecond, or none.
 func drawTime() *rapid.Generator[store.Instant] {
 	lo, hi := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	return rapid.Custom(func(t *rapid.T) store.Instant {
@@ -83,7 +83,7 @@ func drawID() *rapid.Generator[semel.ID] {
 	})
 }
 
-// drawData is nil, which means no result, or bytes, few or many.
+// drawData draws nil, which means no result, or bytes, few or many.
 func drawData() *rapid.Generator[[]byte] {
 	return rapid.Custom(func(t *rapid.T) []byte {
 		switch rapid.IntRange(0, 3).Draw(t, "data") {
@@ -107,7 +107,7 @@ func drawFingerprint() *rapid.Generator[semel.Fingerprint] {
 	})
 }
 
-// fields says how the fields of a record are drawn, by their types. So a new field is drawn
+// fields says how to draw the fields of a record, by their types. So a new field is drawn
 // without being named here.
 var fields = rapid.MakeConfig{
 	Kinds: map[reflect.Kind]*rapid.Generator[any]{
@@ -139,7 +139,7 @@ var fields = rapid.MakeConfig{
 		reflect.TypeFor[store.AttemptRecord](): {"Holder": drawText().AsAny()},
 		reflect.TypeFor[store.Compensation]():  {"Reason": drawText().AsAny(), "Key": drawName(maxKey).AsAny()},
 		reflect.TypeFor[store.Policy]():        {"MaxResult": rapid.Int().AsAny()},
-		reflect.TypeFor[store.Result]():        {"Attributes": rapid.Just[store.Attributes](nil).AsAny()}, // no stored result has any
+		reflect.TypeFor[store.Result]():        {"Attributes": rapid.Just[store.Attributes](nil).AsAny()}, // no stored result has them
 	},
 }
 
@@ -149,8 +149,8 @@ func listOf[T any](limit int) *rapid.Generator[any] {
 	return rapid.OneOf(rapid.Just[[]T](nil), some).AsAny()
 }
 
-// drawRecord is a record in which every field may hold anything that the engine
-// could write, in any combination.
+// drawRecord draws a record in which every field may have any value that the engine could
+// write, in any combination.
 var drawRecord = func() *rapid.Generator[semel.Record] {
 	fields.Fields[reflect.TypeFor[store.Confirmation]()] = map[string]*rapid.Generator[any]{"Tokens": listOf[store.ConfirmationToken](4)}
 	fields.Fields[reflect.TypeFor[semel.Record]()] = map[string]*rapid.Generator[any]{
@@ -158,7 +158,7 @@ var drawRecord = func() *rapid.Generator[semel.Record] {
 		"Effects": listOf[store.EffectRecord](4), "Earlier": listOf[store.AttemptRecord](store.MaxEarlier), "Outbox": listOf[semel.Message](3),
 	}
 	return rapid.Map(rapid.MakeCustom[semel.Record](fields), func(r semel.Record) semel.Record {
-		r.Held = r.Held || r.State == semel.Processing && r.HeldReason != "" // no record has a reason alone
+		r.Held = r.Held || r.State == semel.Processing && r.HeldReason != "" // no record has only a reason
 		return r
 	})
 }()

@@ -15,8 +15,8 @@ import (
 	"github.com/semelhq/semel/store/memstore"
 )
 
-// histories is how many random histories a store plays. With -short, as under the race
-// detector, they are fewer: one caller plays them, step by step.
+// histories returns how many random histories a store plays: fewer with -short, as under the
+// race detector, because one caller plays them step by step.
 func histories() int {
 	if testing.Short() {
 		return 10
@@ -46,7 +46,7 @@ type pair struct {
 	both   store.Extras
 	played int
 	now    store.Instant  // when the last history ended
-	kinds  map[string]int // of the oracle's answers
+	kinds  map[string]int // kinds of the oracle's answers
 }
 
 func newPair(env *Env) *pair {
@@ -70,9 +70,9 @@ func (p *pair) play(ctx context.Context, seed uint64) error {
 	return fmt.Errorf("%w\nthe history:\n%s", first, listed(steps))
 }
 
-// compare plays a history on both, step by step, and describes the first difference. Each history
-// begins after the last one ended, because a store may remember the latest time it saw, and has a
-// tenant of its own.
+// compare plays a history on both, step by step, and describes the first difference. Each
+// history begins after the last one ended, because a store may remember the latest time that it
+// saw, and each has its own tenant.
 func (p *pair) compare(ctx context.Context, steps []step) (err error) {
 	begin := p.now.Add(time.Hour)
 	p.played++
@@ -118,14 +118,14 @@ func (p *pair) compare(ctx context.Context, steps []step) (err error) {
 	return errors.Join(ours.fault, oracle.fault)
 }
 
-// verb is what a step of a history does.
+// verb says what a step of a history does.
 type verb string
 
 // The verbs, first of stores, then of engines, then time.
 const (
 	vGet     verb = "get"
 	vApply   verb = "apply"
-	vAgain   verb = "again" // a write that was sent before
+	vAgain   verb = "again" // repeats an earlier write
 	vDue     verb = "due"
 	vPurge   verb = "purge"
 	vSearch  verb = "search"
@@ -154,11 +154,11 @@ var weighted = func() (all []verb) {
 }()
 
 // step is one operation of a history. The meaning of the numbers depends on the verb, and is
-// relative to what the history has done so far, such as the second newest attempt. So a history
-// still makes sense without some of its steps.
+// relative to what has happened so far, such as the second newest attempt. So a history still
+// makes sense without some of its steps.
 type step struct {
 	verb    verb
-	id      int // of the identities in play
+	id      int // among the identities in play
 	a, b, c int
 }
 
@@ -167,7 +167,7 @@ func (s step) String() string { return fmt.Sprintf("%s id=%d %d,%d,%d", s.verb, 
 // drawSteps draws a history.
 func drawSteps(r *rand.Rand) []step {
 	// Few identities, some of them much more often than others, so that steps meet. Each
-	// history prefers other ones.
+	// history prefers different ones.
 	ids := []int{0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 5, 6, 7}
 	focus := r.IntN(identities)
 	steps := make([]step, r.IntN(150))
@@ -178,7 +178,7 @@ func drawSteps(r *rand.Rand) []step {
 		}
 	}
 	// Reopen late, when there is something to lose, or after a purge, when there is something
-	// to bring back. Do it rarely, so that bugs that need many writes show up too.
+	// to bring back. Do it rarely, so that bugs that need many writes show up, too.
 	at := len(steps) - len(steps)/4
 	switch r.IntN(6) {
 	case 0:
@@ -192,7 +192,7 @@ func drawSteps(r *rand.Rand) []step {
 	return slices.Insert(steps, at, step{verb: vReopen})
 }
 
-// shortest leaves out the steps that a history doesn't need to fail.
+// shortest removes the steps that a history doesn't need in order to fail.
 func shortest(steps []step, fails func([]step) bool) []step {
 	for n := len(steps) / 2; n > 0; n /= 2 {
 		for i := 0; i+n <= len(steps); {

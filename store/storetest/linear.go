@@ -21,9 +21,9 @@ import (
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
-// undecided is how many rounds may end without a verdict. If a store answers slowly, a round may
-// have so many unknown results that the search takes too long. Such a round proves nothing, and
-// another one is played instead.
+// undecided is how many rounds may end without a verdict. If a store answers slowly, a round
+// may have so many unknown results that the search takes too long. Such a round proves nothing,
+// and the test plays another one.
 const undecided = 3
 
 // checkPatience is how long the search for a linearization may take. It usually takes
@@ -46,7 +46,7 @@ var linearCases = []testCase{
 	}},
 }
 
-// report is what a check did.
+// report says what a check did.
 type report struct {
 	ops, unknown int
 	undecided    int // rounds without a verdict
@@ -54,8 +54,8 @@ type report struct {
 }
 
 // The operations on the register that a store has for each identity. Its value is the revision.
-// Package history checks calls, which engines make of these operations; here the store is checked
-// without any engine.
+// Package history checks calls, which engines build from these operations; here the store is
+// checked without any engine.
 type (
 	regInput struct {
 		id     semel.ID
@@ -70,7 +70,7 @@ type (
 	}
 )
 
-// register is the sequential meaning of Apply, Get and Purge.
+// register is the sequential specification of Apply, Get and Purge.
 var register = porcupine.Model{
 	Partition: func(ops []porcupine.Operation) [][]porcupine.Operation {
 		parts := map[semel.ID][]porcupine.Operation{}
@@ -138,8 +138,8 @@ func everyForm(rate float64) map[faultstore.Fault]float64 {
 	return rates
 }
 
-// linearize runs rounds of concurrent operations on a few identities, and checks that some order
-// of them explains the results of each round.
+// linearize runs rounds of concurrent operations on a few identities, and checks that some
+// order explains the results of each round.
 func linearize(ctx context.Context, inner semel.Store, seed uint64, rounds int) (report, error) {
 	s, control := faultstore.New(inner, &faultstore.Options{Seed: seed, Rates: everyForm(0.04), Delay: 3 * time.Millisecond})
 	defer control.Settle()
@@ -209,7 +209,7 @@ func runClient(ctx context.Context, inner, s semel.Store, rec *recorder, random 
 			cur, err := s.Get(ctx, id)
 			cancel()
 			if err != nil && !errors.Is(err, semel.ErrNotFound) {
-				continue // a read that failed says nothing and changes nothing
+				continue // a failed read proves nothing and changes nothing
 			}
 			rec.done(client, at, regInput{id: id, kind: faultstore.Get}, regOutput{current: revisionOf(cur)})
 			seen[id] = revisionOf(cur)

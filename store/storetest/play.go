@@ -13,8 +13,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// clock is the clock of one history on one store. It replaces the store's clock, so that the
-// answers of two stores are equal to the nanosecond.
+// clock is the clock of one history on one store. It replaces the store's clock, so that two
+// stores' answers are equal to the nanosecond.
 type clock struct{ at store.Instant }
 
 func (c *clock) advance(d time.Duration) { c.at = c.at.Add(d) }
@@ -82,8 +82,8 @@ type player struct {
 	reconciled chan semel.Reconciled
 	writes     []store.Write
 	revisions  map[semel.ID][]store.Revision // seen so far, for writes that expect an old one
-	names      map[string]string             // for values that differ from run to run, by order of appearance
-	late       bool                          // a record was stored long after it was created
+	names      map[string]string             // for values that differ between runs, by order of appearance
+	late       bool                          // a record was stored long after its creation
 	number     int                           // of the step
 	fault      error                         // the store failed
 }
@@ -109,7 +109,7 @@ func (p *player) close() error {
 	return errors.Join(p.clear(), p.engine.Close(context.WithoutCancel(p.ctx)))
 }
 
-// last returns the records at the end, as further answers.
+// last returns the final records, as further answers.
 func (p *player) last() (all []answer) {
 	for i := range p.ids {
 		all = append(all, p.get(step{verb: vGet, id: i}))
@@ -179,8 +179,8 @@ func some(n int) string {
 	return "some"
 }
 
-// outcome is the text of an error, the same in every run. An error that means that the store
-// failed is a fault.
+// outcome returns the text of an error, the same in every run. An error that means that the
+// store failed is a fault.
 func (p *player) outcome(err error) string {
 	if err == nil {
 		return ""
@@ -194,7 +194,7 @@ func (p *player) outcome(err error) string {
 	return "error " + strings.Join(lines, "; ") + " "
 }
 
-// text is a record, with names in place of the values that differ from run to run.
+// text returns a record as text, with names in place of the values that differ between runs.
 func (p *player) text(rec *semel.Record) string {
 	if rec == nil || rec.Revision.IsZero() {
 		return "none"
@@ -225,7 +225,7 @@ func (p *player) name(what, value string) string {
 	return p.names[value]
 }
 
-// entries are the entries of one identity in the evidence log.
+// entries returns one identity's entries in the evidence log.
 func (p *player) entries(id semel.ID) answer {
 	all, err := readAll(p.ctx, p.store.Store, 0)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // lease is longer than any test. Engines renew leases by the process's clock, and in a history
-// nothing may happen that isn't a step.
+// only steps may happen.
 const lease = 10 * time.Hour
 
 // operations cover the policies that depend on a stored record.
@@ -66,12 +66,12 @@ func (p *player) engineStep(s step) answer {
 		rec, err := p.engine.Lookup(p.ctx, p.ids[s.id])
 		return answer{"lookup " + found(err), p.outcome(err) + p.text(&rec)}
 	case vForget:
-		p.clock.advance(2 * time.Second) // or it would wait, for a clock that stands still
+		p.clock.advance(2 * time.Second) // otherwise it would wait for a clock that stands still
 		err := p.engine.Purge(p.ctx, p.ids[s.id], semel.Removal{Reason: "test"})
 		return answer{"forget " + done(err), p.outcome(err)}
 	case vSweep:
 		n, err := p.engine.Sweep(p.ctx)
-		for range n.Reconciled { // they are asked beside it
+		for range n.Reconciled { // they are asked in the background
 			<-p.reconciled
 		}
 		return answer{"sweep " + some(n.Due), p.outcome(err) + fmt.Sprintf("%+v", n)}
@@ -94,7 +94,7 @@ func (p *player) engineStep(s step) answer {
 	return answer{}
 }
 
-// begin is a delivery.
+// begin makes a delivery.
 func (p *player) begin(s step) answer {
 	id := p.ids[s.id]
 	call := semel.Call{Tenant: id.Tenant, Principal: "p", Operation: id.Operation, Key: id.Key, Fingerprint: payload("0")}
@@ -102,14 +102,14 @@ func (p *player) begin(s step) answer {
 		call.Fingerprint = payload("1")
 	}
 	if s.b > 6 {
-		call.Principal = "q" // another record, or the same one where keys are shared
+		call.Principal = "q" // another record, or the same one if keys are shared
 	}
 	if s.c > 5 {
 		call.FirstSent = p.clock.at.Add(-time.Duration(s.c-6) * 20 * time.Second).Time()
 	}
 	ans, err := p.engine.Begin(p.ctx, call)
 	if ans.Attempt != nil {
-		ans.Attempt.Detach() // the clock jumps for the store, and not for a holder in this process
+		ans.Attempt.Detach() // the clock jumps for the store, but not for a holder in this process
 		p.attempts = append(p.attempts, ans.Attempt)
 	}
 	kind := "begin " + string(ans.Decision)
@@ -123,7 +123,7 @@ func (p *player) begin(s step) answer {
 	return answer{kind, text}
 }
 
-// end ends an attempt, which may have ended or been taken over already.
+// end ends an attempt, which may already have ended or been taken over.
 func (p *player) end(s step, a *semel.Attempt) answer {
 	result := semel.Result{Data: fmt.Appendf(nil, "%0*d", 2+s.c, s.c)}
 	failure := store.Failure{Code: "code", Message: "it failed"}
@@ -176,12 +176,12 @@ func (p *player) effect(s step, a *semel.Attempt) answer {
 	return p.about("refute effect", a, err)
 }
 
-// about is the result of a step of an attempt, with the attempt's view of the record.
+// about returns the result of an attempt's step, with the attempt's view of the record.
 func (p *player) about(kind string, a *semel.Attempt, err error) answer {
 	return answer{kind + " " + done(err), p.outcome(err) + fmt.Sprintf("attempt %d: ", a.Number()) + p.text(a.Record())}
 }
 
-// settle settles a call as an operator does.
+// settle settles a call like an operator.
 func (p *player) settle(s step) answer {
 	settlement := semel.Settlement{
 		Outcome: []store.Disposition{

@@ -16,8 +16,8 @@ import (
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
-// The numbers that the histories of sequences deliver, and how long their outcomes last: as the
-// operation says, or for less.
+// The numbers that the histories of sequences deliver, and how long their outcomes last: the
+// operation's window, or less.
 const (
 	maxNumber    = 10
 	numberWindow = 6 * time.Hour
@@ -26,7 +26,7 @@ const (
 )
 
 // sequencePlayer plays a random history of one sequence on two engines that share a store, and
-// knows what each delivery must get. The clock is the history's own.
+// knows what each delivery must get. The history has its own clock.
 type sequencePlayer struct {
 	ctx     context.Context
 	rng     *rand.Rand
@@ -38,7 +38,7 @@ type sequencePlayer struct {
 	id      semel.ID
 	op      semel.Operation
 	callers []string
-	kinds   map[string]int // of what has happened
+	kinds   map[string]int // of what happened
 	log     []string
 
 	numbers [maxNumber + 1]number
@@ -49,7 +49,7 @@ type sequencePlayer struct {
 	undone map[string]int // how often an outcome was compensated
 }
 
-// number is what the player knows of one number.
+// number is what the player knows about one number.
 type number struct {
 	running *semel.Attempt // nobody else may begin it, or another number, until its lease is over
 	began   store.Instant
@@ -57,16 +57,16 @@ type number struct {
 	caller  string // of the attempt
 	window  time.Duration
 
-	outcome *outcome           // that of a call that was completed
-	refused map[string]outcome // by the caller who was refused
-	// former are refusals that were purged with the number. Where others had the key since, they
-	// are in records of their own, and may be found again.
+	outcome *outcome           // the outcome of a completed call
+	refused map[string]outcome // by the refused caller
+	// former are refusals that were purged with the number. If others have had the key since,
+	// they are in records of their own, and may be found again.
 	former map[string]outcome
 	// Until happened, the record proves that the number had an effect.
 	happened store.Instant
-	// ended: it had an outcome once, or may have had one, as that of an attempt that was abandoned.
+	// ended: it had an outcome once, or may have had one, such as that of an abandoned attempt.
 	ended bool
-	// crashed: it may have a claim that nobody holds.
+	// crashed: it may have a claim without a holder.
 	crashed bool
 }
 
@@ -74,7 +74,7 @@ func (n *number) mayHaveEnded(now store.Instant) bool {
 	return n.ended || n.running != nil && n.lease <= now
 }
 
-// outcome is what its caller must get.
+// outcome is the result that its caller must get.
 type outcome struct {
 	text, caller string
 	until        store.Instant
@@ -123,7 +123,7 @@ func (p *sequencePlayer) engine() *semel.Engine { return p.engines[p.rng.IntN(le
 
 func (p *sequencePlayer) anyNumber() uint64 { return 1 + p.rng.Uint64N(maxNumber) }
 
-// play plays a history, and then what must still be possible.
+// play plays a history, and then everything that must still be possible.
 func (p *sequencePlayer) play() error {
 	for range 60 {
 		p.clock.advance(time.Millisecond)
@@ -134,7 +134,7 @@ func (p *sequencePlayer) play() error {
 	return p.end()
 }
 
-// did notes what has happened.
+// did notes what happened.
 func (p *sequencePlayer) did(kind, about string, args ...any) {
 	p.kinds[kind]++
 	p.log = append(p.log, fmt.Sprintf("  %v: "+about+" %s", append(append([]any{p.clock.at.Sub(epoch)}, args...), kind)...))
@@ -180,7 +180,7 @@ func (p *sequencePlayer) pass(d time.Duration) {
 	}
 }
 
-// alive are the numbers with an attempt that has a lease.
+// alive returns the numbers with an attempt that has a lease.
 func (p *sequencePlayer) alive() (all []uint64) {
 	for i := range p.numbers {
 		if n := &p.numbers[i]; n.running != nil && n.lease > p.clock.at {
@@ -190,7 +190,7 @@ func (p *sequencePlayer) alive() (all []uint64) {
 	return all
 }
 
-// passed is the highest number that certainly had an effect.
+// passed returns the highest number that certainly had an effect.
 func (p *sequencePlayer) passed() (n uint64) {
 	for i := range p.numbers {
 		if p.numbers[i].happened > p.clock.at {
@@ -200,7 +200,7 @@ func (p *sequencePlayer) passed() (n uint64) {
 	return n
 }
 
-// call is a delivery, most often of a number that may come next.
+// call returns a delivery, most often of a number that may come next.
 func (p *sequencePlayer) call() semel.Call {
 	number := p.anyNumber()
 	if near := p.passed() + p.rng.Uint64N(3); p.rng.IntN(3) > 0 {
@@ -269,7 +269,7 @@ func (p *sequencePlayer) judge(c *semel.Call, ans *semel.Answer) error {
 		return wrong("the one below it had no outcome")
 	}
 	n.ended = n.mayHaveEnded(p.clock.at)
-	ans.Attempt.Detach() // the clock jumps for the store, and not for a holder in this process
+	ans.Attempt.Detach() // the clock jumps for the store, but not for a holder in this process
 	n.running, n.began, n.lease = ans.Attempt, p.clock.at, p.clock.at.Add(numberLease)
 	n.crashed, n.caller, n.window = false, c.BoundTo, cmp.Or(c.Window, numberWindow)
 	p.highest = max(p.highest, c.Sequence)

@@ -10,8 +10,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// interrupting is a store that does something once, before a write that begins a number: its claim, or then
-// the mark. If that fails the process has died: the store can't be reached any more.
+// interrupting is a store that does something once, before a write that begins a number: its claim,
+// or after that the mark. If that fails, the process has died: the store can't be reached any more.
 type interrupting struct {
 	semel.Store
 	mark bool
@@ -40,8 +40,8 @@ func (s *interrupting) Apply(ctx context.Context, w store.Write) (cur *semel.Rec
 	return s.Store.Apply(ctx, w)
 }
 
-// interrupted delivers a number by a process of its own, to which something happens when it is
-// about to write the claim, or the mark after it: it dies before the write or after it, or another
+// interrupted delivers a number by a separate process. Something happens to it when it is about
+// to write the claim, or the mark after that: it dies before or after the write, or another
 // delivery is faster.
 func (p *sequencePlayer) interrupted() error {
 	c, other := p.call(), p.call()
@@ -54,7 +54,7 @@ func (p *sequencePlayer) interrupted() error {
 		case 0:
 			return errDied
 		case 1:
-			_ = write() // and nobody hears of it
+			_ = write() // and nobody gets an answer
 			return errDied
 		}
 		raced = p.deliver(p.engines[0], other)
@@ -62,7 +62,7 @@ func (p *sequencePlayer) interrupted() error {
 	}
 	opts := p.opts
 	if how < 2 {
-		opts.StoreTimeout = 50 * time.Millisecond // of a store that can't be reached
+		opts.StoreTimeout = 50 * time.Millisecond // for a store that can't be reached
 	}
 	e, err := semel.New(s, &opts)
 	if err != nil {
@@ -85,8 +85,8 @@ func (p *sequencePlayer) interrupted() error {
 	return p.judge(&c, &ans)
 }
 
-// end checks that the sequence works, whatever has happened: every outcome is there, the
-// sequence goes on, and then everything expires.
+// end checks that the sequence still works, whatever happened: every outcome is there, the
+// sequence continues, and then everything expires.
 func (p *sequencePlayer) end() error {
 	for _, c := range p.faults {
 		c.Heal()
@@ -126,7 +126,7 @@ func (p *sequencePlayer) askAll() error {
 	return nil
 }
 
-// release settles held numbers as without an effect.
+// release settles held numbers as having had no effect.
 func (p *sequencePlayer) release() error {
 	for i := uint64(1); i <= maxNumber; i++ {
 		rec, err := p.engines[0].Lookup(p.ctx, p.id.Numbered(i))
@@ -140,7 +140,7 @@ func (p *sequencePlayer) release() error {
 	return nil
 }
 
-// listed checks that a search finds each number that was completed, once, and no mark.
+// listed checks that a search finds each completed number once, and no mark.
 func (p *sequencePlayer) listed() error {
 	if p.store.both.Search == nil {
 		return nil
@@ -169,8 +169,8 @@ func (p *sequencePlayer) listed() error {
 	return nil
 }
 
-// goesOn has a caller begin and complete the number that comes next. Where there are two, what may
-// have happened by each may be in the way of the other.
+// goesOn lets a caller begin and complete the next number. If two may come next, whatever each
+// may have done can be in the way of the other.
 func (p *sequencePlayer) goesOn() error {
 	var ans semel.Answer
 	var err error

@@ -10,9 +10,9 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// The steps of a history of a sequence beside its deliveries.
+// The steps of a sequence's history besides its deliveries.
 
-// finish ends an attempt, perhaps when its lease is over and others have gone on.
+// finish ends an attempt, perhaps after its lease is over and others have continued.
 func (p *sequencePlayer) finish() error {
 	i := p.rng.Uint64N(maxNumber)
 	for range maxNumber {
@@ -57,7 +57,7 @@ func (p *sequencePlayer) finishNumber(i uint64) error {
 		return fmt.Errorf("the end of number %d: %w", i, err)
 	}
 	p.did([]string{"abort", "reject", "fail", "hold", "", "complete"}[min(how, 5)], "number %d", i)
-	o.until = max(o.until, a.Record().ExpiresAt) // for a refusal of another caller
+	o.until = max(o.until, a.Record().ExpiresAt) // for another caller's refusal
 	switch how {
 	case 1:
 		n.refuse(o)
@@ -82,7 +82,7 @@ func (n *number) refuse(o outcome) {
 	n.refused[o.caller] = o
 }
 
-// settle settles a number that is held, if one is.
+// settle settles a held number, if there is one.
 func (p *sequencePlayer) settle() error {
 	for i := uint64(1); i <= maxNumber; i++ {
 		rec, err := p.engine().Lookup(p.ctx, p.id.Numbered(i))
@@ -101,7 +101,7 @@ func (p *sequencePlayer) settle() error {
 		if rec, err = p.engine().Settle(p.ctx, rec.ID, how, "seen"); err != nil {
 			return fmt.Errorf("settle number %d: %w", i, err)
 		}
-		o.until = max(o.until, rec.ExpiresAt) // for a refusal of another caller
+		o.until = max(o.until, rec.ExpiresAt) // for another caller's refusal
 		n := &p.numbers[i]
 		p.did("settle", "number %d, %s", i, how.Outcome)
 		if n.running = nil; how.Outcome == semel.DispositionCompleted {
@@ -112,7 +112,7 @@ func (p *sequencePlayer) settle() error {
 	return nil
 }
 
-// compensate compensates a number that was completed, which changes nothing for its caller.
+// compensate compensates a completed number, which changes nothing for its caller.
 func (p *sequencePlayer) compensate() error {
 	i := p.anyNumber()
 	n := &p.numbers[i]
@@ -139,10 +139,10 @@ func (p *sequencePlayer) purgeOne() error {
 	}
 	i := p.anyNumber()
 	n := &p.numbers[i]
-	p.clock.advance(2 * time.Second) // or it would wait, for a clock that stands still
+	p.clock.advance(2 * time.Second) // otherwise it would wait for a clock that stands still
 	rec, err := p.store.Get(p.ctx, p.id.Numbered(i))
 	if err == nil && (rec.Disposition != semel.DispositionAborted || len(rec.Earlier) > 0) {
-		n.ended = true // something may have happened, and the record that says so goes
+		n.ended = true // something may have happened, and the record that shows it goes
 	}
 	err = p.engine().Purge(p.ctx, p.id.Numbered(i), semel.Removal{Reason: "test"})
 	illegal := errors.Is(err, &semel.Error{Code: semel.CodeIllegalTransition})
@@ -159,7 +159,7 @@ func (p *sequencePlayer) purgeOne() error {
 	return nil
 }
 
-// purgeAll purges the sequence. Nothing remains of it, unless a number has no outcome yet.
+// purgeAll purges the sequence. Nothing is left of it, unless a number has no outcome yet.
 func (p *sequencePlayer) purgeAll() error {
 	if p.store.both.Purge == nil || p.store.both.Search == nil {
 		return nil
@@ -169,7 +169,7 @@ func (p *sequencePlayer) purgeAll() error {
 	switch {
 	case err == nil && len(p.alive()) > 0:
 		return fmt.Errorf("the sequence is purged while number %d runs", p.alive())
-	case err == nil, errors.Is(err, semel.ErrNotFound): // which it may be after a crash
+	case err == nil, errors.Is(err, semel.ErrNotFound): // it may be gone after a crash
 		p.did("purge all", "")
 		for i := range p.numbers {
 			p.numbers[i] = number{former: p.numbers[i].allRefused()}
@@ -189,13 +189,13 @@ func (p *sequencePlayer) purgeAll() error {
 	return nil
 }
 
-// purged forgets the outcome of the number, but not that the number has begun: a record that is
-// gone proves nothing. The mark says so as long as the window from the beginning.
+// purged forgets the outcome of the number, but not that the number has begun: a missing record
+// proves nothing. The mark shows that for as long as the window, counted from the beginning.
 func (n *number) purged() {
 	*n = number{ended: n.ended, happened: min(n.happened, n.began.Add(n.window)), former: n.allRefused()}
 }
 
-// allRefused are the refusals of a number that is purged, and those before it.
+// allRefused returns the refusals of a purged number, and earlier ones.
 func (n *number) allRefused() map[string]outcome {
 	all := maps.Clone(n.former)
 	if all == nil {

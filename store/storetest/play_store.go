@@ -16,8 +16,8 @@ import (
 
 // The steps of a history that use the store without an engine.
 
-// revision is the revision that a write expects: usually the stored one, else an old one, one
-// that nobody wrote, or none. The record that it read for that is part of the answer.
+// revision returns the revision that a write expects: usually the stored one, or else an old
+// one, one that nobody wrote, or none. The record that it reads for that is part of the answer.
 func (p *player) revision(id semel.ID, kind, n int) (what, read string, expect store.Revision) {
 	switch {
 	case kind == 9:
@@ -42,7 +42,7 @@ func (p *player) get(s step) answer {
 	return answer{"get record", p.outcome(err) + p.text(rec)}
 }
 
-// apply writes a record that no engine has made.
+// apply writes a record that no engine made.
 func (p *player) apply(s step) answer {
 	id := p.ids[s.id]
 	what, read, expect := p.revision(id, s.a, s.b)
@@ -57,7 +57,7 @@ func (p *player) apply(s step) answer {
 	switch s.c % 6 {
 	case 1: // held
 		rec.LeaseUntil, rec.NextAt, rec.Held, rec.HeldReason = 0, 0, true, "reason"
-	case 2, 3: // completed, and sometimes due already
+	case 2, 3: // completed, and sometimes already due
 		rec.State, rec.Disposition, rec.LeaseUntil, rec.EndedAt = semel.Completed, semel.DispositionCompleted, 0, now
 		rec.ExpiresAt = now.Add(time.Duration(s.b-3) * time.Minute)
 		rec.NextAt = rec.ExpiresAt
@@ -115,7 +115,7 @@ func (p *player) due(s step) answer {
 	return answer{"due " + some(len(recs)), p.outcome(err) + p.texts(recs)}
 }
 
-// someDue is the NextAt of a record that the history has written, or zero.
+// someDue returns the NextAt of a record that the history has written, or zero.
 func (p *player) someDue(n int) store.Instant {
 	if len(p.writes) == 0 {
 		return 0

@@ -25,14 +25,14 @@ var (
 	revisionCount atomic.Uint64
 )
 
-// fresh is a new, unique revision.
+// fresh returns a new, unique revision.
 func fresh() (r store.Revision) {
 	copy(r[:8], revisionPrefix[:])
 	binary.BigEndian.PutUint64(r[8:], revisionCount.Add(1))
 	return r
 }
 
-// key is an identity with this key; all else is the same for all of them.
+// key returns an identity with this key; the rest is the same for all of them.
 func key(name string) semel.ID {
 	return semel.ID{Tenant: "tenant", Principal: "principal", Operation: "operation", Key: name}
 }
@@ -40,7 +40,7 @@ func key(name string) semel.ID {
 // epoch is a fixed time for records.
 var epoch = store.InstantOf(time.Date(2031, 2, 3, 4, 5, 6, 123456789, time.UTC))
 
-// claimed is a record as a claim writes it, under a fresh revision.
+// claimed returns a record as a claim writes it, with a fresh revision.
 func claimed(id semel.ID, fence int64) semel.Record {
 	return semel.Record{
 		ID: id, Revision: fresh(), State: semel.Processing, Principal: id.Principal, Fence: fence, Origin: fence,
@@ -50,7 +50,7 @@ func claimed(id semel.ID, fence int64) semel.Record {
 	}
 }
 
-// next is the next version of a record, under a fresh revision.
+// next returns the next version of a record, with a fresh revision.
 func next(rec semel.Record, change func(*semel.Record)) semel.Record {
 	rec.Revision = fresh()
 	change(&rec)
@@ -115,7 +115,7 @@ func stored(t *testing.T, s semel.Store, id semel.ID, want semel.Record) {
 	same(t, "the record that Get returned", got, want)
 }
 
-// revisionOf is zero if there is no record.
+// revisionOf returns a record's revision, zero if there is no record.
 func revisionOf(rec *semel.Record) (none store.Revision) {
 	if rec == nil {
 		return none
@@ -150,7 +150,7 @@ func difference(got *semel.Record, want semel.Record) string {
 	return b.String()
 }
 
-// plain is rec with nil in place of empty lists.
+// plain returns rec with nil in place of empty lists.
 func plain(rec semel.Record) semel.Record {
 	if len(rec.Effects) == 0 {
 		rec.Effects = nil
@@ -178,7 +178,7 @@ func brief(v any) string {
 	return s
 }
 
-// within runs f, and fails the test if it takes longer than d, so that a call that hangs doesn't
+// within runs f, and fails the test if that takes longer than d, so that a hanging call doesn't
 // hang the suite.
 func within(t *testing.T, d time.Duration, what string, f func()) {
 	t.Helper()

@@ -1,9 +1,9 @@
 // Package storetest is the contract of [semel.Store] in code. Every store passes the same
 // suite: cases that each prove one rule, random histories compared with the memory store,
-// histories of sequences compared with what each number must get, concurrent histories checked
-// for linearizability, and engines on the store while their calls to it fail.
+// histories of sequences compared with the outcome that each number must get, concurrent
+// histories checked for linearizability, and engines on the store while their calls to it fail.
 //
-// Run it on your store by one test:
+// Run it on your store with one test:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, storetest.Virtual("mystore", func(t *testing.T) storetest.Env {
@@ -31,10 +31,10 @@ import (
 
 // Harness makes stores for the suite.
 type Harness struct {
-	// Name names the store in the output of the suite.
+	// Name is the store's name in the output of the suite.
 	Name string
-	// Run calls body once, with a new, empty store. It may do so inside a
-	// testing/synctest bubble, where hours pass at once.
+	// Run calls body once, with a new, empty store. It may do so inside a testing/synctest
+	// bubble, where hours pass at once.
 	Run func(t *testing.T, body func(t *testing.T, env Env))
 	// Parallel lets cases run at the same time. Set it if bodies mostly wait for a server,
 	// and the stores of two bodies don't get in each other's way.
@@ -45,8 +45,8 @@ type Harness struct {
 	RealTime func(t *testing.T, body func(t *testing.T, env Env))
 }
 
-// Env is what a body works with. The harness closes the store when the body has ended; the body
-// may have closed it already.
+// Env is the environment of a body. The harness closes the store when the body has ended; the
+// body may have closed it already.
 type Env struct {
 	// Store is the store under test.
 	Store semel.Store
@@ -55,9 +55,9 @@ type Env struct {
 	// Reopen closes the store, opens it again over the same data and returns the new one. Nil
 	// if the store keeps nothing.
 	Reopen func() semel.Store
-	// Leap sets the clock that the store's follows ahead by a time, or back, for as long as the
-	// body runs. The monotonic clocks go on as they were, and Env.Advance doesn't move it. Nil
-	// if nobody can set it, as where the store keeps nothing and follows none.
+	// Leap sets the clock that the store's clock follows ahead by a time, or back, for as long as
+	// the body runs. The monotonic clocks continue unchanged, and Env.Advance doesn't move it.
+	// Nil if nobody can set it, for example if the store keeps nothing and follows no clock.
 	Leap func(by time.Duration)
 }
 
@@ -69,8 +69,8 @@ func (e *Env) reopen() {
 }
 
 // Virtual is the harness for a store that works within this process and takes the time from
-// package time. Most bodies run in a bubble, where Advance takes no time. Open makes a new, empty
-// store and closes it by t.Cleanup; it leaves Env.Advance nil.
+// package time. Most bodies run in a bubble, where Advance takes no time. open makes a new,
+// empty store and closes it by t.Cleanup; it leaves Env.Advance nil.
 func Virtual(name string, open func(t *testing.T) Env) Harness {
 	run := func(t *testing.T, body func(*testing.T, Env)) {
 		env := open(t)
@@ -89,7 +89,7 @@ func Virtual(name string, open func(t *testing.T) Env) Harness {
 // seedFlag repeats a random run.
 var seedFlag = flag.Uint64("storetest.seed", 0, "seed of what is random in the store suite; 0: a fixed one, or with SEMEL_THOROUGH=1 another each time")
 
-// seed is that of this run.
+// seed returns the seed of this run.
 func seed() uint64 {
 	if *seedFlag != 0 {
 		return *seedFlag
@@ -99,19 +99,19 @@ func seed() uint64 {
 
 // testCase proves one rule.
 type testCase struct {
-	name string // a sentence that says what holds
+	name string // a sentence that says what is true
 	why  string // quotes the rule
 	run  func(t *testing.T, env Env)
 }
 
-// group is cases with the same conditions.
+// group is a set of cases with the same conditions.
 type group struct {
 	cases []testCase
-	// needs is the extra that the cases are about; nil if the four verbs suffice.
+	// needs is the extra that the cases are about; nil if the four verbs are enough.
 	needs *capability
-	// realTime means outside a bubble.
+	// realTime: the cases run outside a bubble.
 	realTime bool
-	// leaps means that somebody must be able to set the clock.
+	// leaps: somebody must be able to set the clock.
 	leaps bool
 }
 
@@ -141,7 +141,7 @@ var (
 func allGroups() []group {
 	return []group{
 		{cases: applyCases},
-		// Rapid shrinks a failing record for a limited time, which must be real.
+		// Rapid shrinks a failing record for a limited time, which must be real time.
 		{cases: fieldCases, realTime: true},
 		{cases: fidelityCases}, {cases: leapCases, leaps: true}, {cases: clockCases}, {cases: lifeCases},
 		{cases: dueCases, needs: canDue}, {cases: purgeCases, needs: canPurge}, {cases: watchCases, needs: canWatch},

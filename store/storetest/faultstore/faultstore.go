@@ -33,7 +33,7 @@ const (
 	Append Verb = "append evidence"
 )
 
-// Form is how a call fails.
+// Form is the way in which a call fails.
 type Form string
 
 // The forms.
@@ -63,10 +63,10 @@ type Fault struct {
 	Form Form
 }
 
-// Options says what fails at random. With the zero value or nil, only [Control.Next] and
+// Options says what should fail at random. With the zero value or nil, only [Control.Next] and
 // [Control.Cut] make calls fail.
 type Options struct {
-	// Seed makes the choice of faults repeatable, if the order of the calls is.
+	// Seed makes the choice of faults repeatable, if the order of the calls is repeatable.
 	Seed uint64
 	// Rates has the share of calls, from 0 to 1, that fail in each form.
 	Rates map[Fault]float64
@@ -107,7 +107,7 @@ func New(inner semel.Store, opts *Options) (semel.Store, *Control) {
 	return v, c
 }
 
-// Next makes the next n calls of a verb fail in a form, behind the failures of earlier calls of
+// Next makes the next n calls of a verb fail in a form, after the failures of earlier calls of
 // Next.
 func (c *Control) Next(v Verb, f Form, n int) {
 	c.mu.Lock()
@@ -117,16 +117,16 @@ func (c *Control) Next(v Verb, f Form, n int) {
 	}
 }
 
-// Cut makes every call fail in a form until Heal. NotApplied or Hang mean that the store can't be
-// reached, or that the process that uses it has died.
+// Cut makes every call fail in a form until Heal. NotApplied or Hang simulate a store that
+// can't be reached, or that the process using it has died.
 func (c *Control) Cut(f Form) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cut = f
 }
 
-// Heal ends Cut, cancels what Next asked for, and makes hanging calls return with an error.
-// Random faults go on.
+// Heal ends Cut, cancels what Next scheduled, and makes hanging calls return with an error.
+// Random faults continue.
 func (c *Control) Heal() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +162,7 @@ func (c *Control) Total(forms ...Form) int {
 // Settle waits until every late call has reached the store. Don't use the store meanwhile.
 func (c *Control) Settle() { c.late.Wait() }
 
-// forms is the order in which a random number is compared with their rates.
+// forms is the order in which a random number is compared with the forms' rates.
 var forms = []Form{NotApplied, Applied, Late, Hang, Slow}
 
 // fate says what happens to one call.

@@ -8,11 +8,11 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// verbs are the four verbs, failing.
+// verbs are the four verbs, which may fail.
 type verbs struct {
 	inner   semel.Store
 	control *Control
-	closed  context.Context // ends calls that hang
+	closed  context.Context // ends hanging calls
 	close   context.CancelFunc
 }
 
@@ -31,7 +31,7 @@ func call[T any](ctx context.Context, s *verbs, v Verb, f func(context.Context) 
 			ctx := context.WithoutCancel(ctx)
 			s.control.late.Go(func() {
 				if pause(s.closed, s.control.opts.Delay) == nil {
-					_, _ = f(ctx) // nobody is left to hear of an error
+					_, _ = f(ctx) // nobody is left to get an error
 				}
 			})
 		}
@@ -97,7 +97,7 @@ func (s *verbs) Close() error {
 	return s.inner.Close()
 }
 
-// Extras are the extras of the inner store, failing.
+// Extras returns the inner store's extras, which may fail.
 func (s *verbs) Extras() store.Extras {
 	x := s.inner.Extras()
 	if x.Due != nil {
@@ -130,7 +130,7 @@ func (s *verbs) Search(ctx context.Context, q store.Query) (store.Page, error) {
 	return call(ctx, s, Search, func(ctx context.Context) (store.Page, error) { return s.inner.Extras().Search.Search(ctx, q) })
 }
 
-// evidenceVerb is an evidence log that fails to append when it should.
+// evidenceVerb is an evidence log that fails to append if it should.
 type evidenceVerb struct {
 	verbs *verbs
 	store.EvidenceLog
