@@ -11,13 +11,13 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// absence recognizes most keys that aren't stored without asking the database. Nearly
-// every claim is for a new key, and finding nothing costs Pebble more than the rest of the
-// claim, because it has to ask every level. ADR 21 says what the filter is worth.
+// absence recognizes most keys that aren't stored without asking the database. Nearly every
+// claim is for a new key, and finding nothing costs Pebble more than the rest of the claim,
+// because it has to ask every level. ADR 21 says what the filter is worth.
 //
 // It is a Bloom filter of every record that has been stored since the directory was opened. It
-// needs 12 bits of memory for each, and mistakes about one absent key in a hundred for a stored
-// one. It never mistakes a stored key for an absent one:
+// needs 12 bits of memory per record, and mistakes about one absent key in a hundred for a
+// stored one. It never mistakes a stored key for an absent one:
 //   - Records stored earlier are in a snapshot that Open takes before the first call. The
 //     filter calls no key absent until all of them have been added and counted.
 //   - Later records are added before they are queued, under the lock of their stripe.
@@ -25,8 +25,8 @@ import (
 //     opened again, and once it is full it calls no key absent any more.
 type absence struct {
 	layers   atomic.Pointer[[]*filterLayer]
-	complete atomic.Bool // all that was stored at Open is in it
-	full     atomic.Bool // some of what was stored since is not
+	complete atomic.Bool // everything that was stored at Open is in it
+	full     atomic.Bool // some records stored since Open aren't in it
 	stop     chan struct{}
 	building sync.WaitGroup
 }
@@ -45,7 +45,7 @@ const (
 	probes     = 7
 )
 
-// start begins to add the stored records. Call it before the store takes calls.
+// start begins adding the stored records. Call it before the store takes calls.
 func (a *absence) start(s *Store, records uint64) {
 	a.stop = make(chan struct{})
 	a.layers.Store(&[]*filterLayer{newFilterLayer(firstLayer)})
@@ -60,8 +60,8 @@ func (a *absence) start(s *Store, records uint64) {
 
 var errStopped = errors.New("stopped")
 
-// build adds the records of a snapshot. The filter answers only after that, and only if
-// there were as many as the store has counted.
+// build adds the records of a snapshot. The filter answers only afterwards, and only if their
+// number is what the store has counted.
 func (a *absence) build(snap *pebble.Snapshot, records uint64) (err error) {
 	it, err := snap.NewIter(&pebble.IterOptions{LowerBound: []byte{indexPrefix}, UpperBound: []byte{indexPrefix + 1}})
 	if err != nil {
@@ -92,7 +92,7 @@ func (a *absence) build(snap *pebble.Snapshot, records uint64) (err error) {
 	return nil
 }
 
-// close stops the building.
+// close stops adding records.
 func (a *absence) close() {
 	close(a.stop)
 	a.building.Wait()
@@ -120,7 +120,7 @@ func (a *absence) add(key *digest) {
 	last := layers[len(layers)-1]
 	last.add(key)
 	if last.keys.Add(1) != last.capacity() {
-		return // one caller fills the layer, and goes on
+		return // one caller fills the layer and continues
 	}
 	if len(layers) == maxLayers {
 		a.full.Store(true)
@@ -155,8 +155,8 @@ func (l *filterLayer) mayHave(key *digest) bool {
 	return true
 }
 
-// place gives the block of a key, and the bits in it, nine binary digits each.
-// The key is a digest already, so parts of it serve as hashes.
+// place returns a key's block, and its bits in the block, nine binary digits each. The key is a
+// digest already, so parts of it serve as hashes.
 func (l *filterLayer) place(key *digest) (*[8]atomic.Uint64, uint64) {
 	at, _ := bits.Mul64(binary.LittleEndian.Uint64(key[8:]), uint64(len(l.blocks)))
 	return &l.blocks[at], binary.LittleEndian.Uint64(key[16:])

@@ -16,7 +16,7 @@ import (
 	"github.com/semelhq/semel/store/codec"
 )
 
-// stripeCount is high enough that a reader rarely has to look again because another record of
+// stripeCount is high enough that a reader rarely has to start over because another record of
 // the stripe has changed; see BenchmarkStripes.
 const stripeCount = 4096
 
@@ -25,19 +25,19 @@ const stripeCount = 4096
 type stripe struct {
 	mu sync.Mutex
 	// pending are the records that are being changed. Until a change is durable or withdrawn,
-	// nobody hears of it and nobody makes another.
+	// nobody can see it and nobody can make another.
 	pending []digest
 	// running is the newest record with a running attempt, as stored: the end of that attempt
 	// usually comes next, and needn't look up what the claim has just written. The zero value
 	// means none.
 	running runningRecord
-	// version counts the changes that were begun. A read of the database is still valid while
-	// it stays the same.
+	// version counts the changes begun so far. A database read is still valid if it hasn't
+	// changed meanwhile.
 	version  uint64
 	watchers hub.Hub[digest]
 }
 
-// runningRecord is what a change needs to know of the version that it follows.
+// runningRecord is what a change needs to know about the version that it follows.
 type runningRecord struct {
 	digest   digest
 	revision store.Revision
@@ -49,8 +49,8 @@ func (s *Store) stripe(d *digest) *stripe {
 	return &s.stripes[int(binary.LittleEndian.Uint16(d[:]))%len(s.stripes)]
 }
 
-// lock locks the stripe as soon as a record isn't being changed. It fails, and locks
-// nothing, when ctx ends before that.
+// lock locks the stripe as soon as a record isn't being changed. If ctx ends first, it fails
+// and locks nothing.
 func (st *stripe) lock(ctx context.Context, d *digest) error {
 	for {
 		st.mu.Lock()
@@ -78,7 +78,7 @@ func (st *stripe) begin(d *digest) {
 	st.pending = append(st.pending, *d)
 }
 
-// end takes the mark away and wakes the waiters. made says that the change is durable.
+// end removes the mark and wakes the waiters. made says that the change is durable.
 func (st *stripe) end(o *op, made bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -99,8 +99,8 @@ func (s *Store) isPending(id *semel.ID) bool {
 	return slices.Contains(st.pending, d)
 }
 
-// Apply is [store.Store.Apply]. When ctx ends while the write is being synced, Apply returns at
-// once and the write goes on. A write that hasn't been sent to the disk by then is withdrawn,
+// Apply is [store.Store.Apply]. If ctx ends while the write is being synced, Apply returns at
+// once and the write continues. A write that hasn't been sent to the disk by then is withdrawn,
 // and the error is a [store.ErrNotApplied].
 func (s *Store) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	if err := s.enterToWrite(ctx); err != nil {
@@ -147,11 +147,11 @@ func (s *Store) change(ctx context.Context, id *semel.ID, expect store.Revision,
 	return nil, err == nil, err
 }
 
-// stored is what the database holds for a record.
+// stored is a record as the database holds it.
 type stored struct {
 	at    address // noAddress: nothing is stored
 	due   dueTime
-	other bool          // its revision is not the expected one, and this is it, if there is any:
+	other bool          // its revision isn't the expected one; then rec is the record, if there is one:
 	rec   *semel.Record // nil: nothing is stored
 }
 
@@ -178,7 +178,7 @@ func (s *Store) look(ctx context.Context, st *stripe, d *digest, id *semel.ID, e
 			return stored{}, err
 		}
 		if st.version != version {
-			continue // some of it may be older than the rest, or not durable yet
+			continue // parts of it may be older than others, or not durable yet
 		}
 		if err != nil {
 			st.mu.Unlock()
@@ -218,7 +218,7 @@ func (s *Store) read(d *digest, id *semel.ID, expect store.Revision) (stored, er
 	return is, err
 }
 
-// damaged names a record without giving its key away.
+// damaged names a record without revealing its key.
 func damaged(d *digest, err error) error {
 	return fmt.Errorf("record %x: %w", *d, err)
 }
@@ -232,7 +232,7 @@ func (s *Store) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 	return s.get(ctx, &id)
 }
 
-// get is Get within a call.
+// get is Get within a call to the store.
 func (s *Store) get(ctx context.Context, id *semel.ID) (*semel.Record, error) {
 	d := id.Digest()
 	st := s.stripe(&d)
@@ -247,7 +247,7 @@ func (s *Store) get(ctx context.Context, id *semel.ID) (*semel.Record, error) {
 	return is.rec, nil
 }
 
-// decode reads a record that a scan has come to, or says which one can't be read.
+// decode reads a record that a scan has reached, or says which one can't be read.
 func decode(at address, value []byte, err error) (rec *semel.Record, _ error) {
 	if err == nil {
 		rec, err = codec.Decode(value)
@@ -258,9 +258,9 @@ func decode(at address, value []byte, err error) (rec *semel.Record, _ error) {
 	return rec, nil
 }
 
-// settled returns a record as a scan has found it, or as it is after the change that is
-// being made. What the scan shows was pending when the scan began or is durable; and what
-// isn't pending any more is durable too.
+// settled returns a record as a scan found it, or, if it is being changed, as it is afterwards.
+// Whatever a scan finds was either pending when the scan began or is durable, and once it isn't
+// pending it is durable, too.
 func (s *Store) settled(ctx context.Context, found *semel.Record) (*semel.Record, error) {
 	if s.isPending(&found.ID) {
 		return s.get(ctx, &found.ID)

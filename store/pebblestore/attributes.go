@@ -15,18 +15,18 @@ import (
 	"github.com/semelhq/semel/internal/terms"
 )
 
-// attributes knows how far the index of attributes reaches. Its entries are written in the
-// batch of their record.
+// attributes knows how much of the index of attributes is complete. A record's entries are
+// written in its batch.
 //
 // An earlier program writes records without entries. So this program marks each of its batches.
 // If the last one lacks the mark, the store rebuilds the entries in the background, from the
 // newest record to the oldest, and searches go on.
 type attributes struct {
-	// low is from where on all records have their entries.
+	// low is the address from which on all records have their entries.
 	low atomic.Uint64
-	// reset drops the entries that are there, in the first batch.
+	// reset drops the existing entries, in the first batch.
 	reset bool
-	// older: the store writes as programs did that had no index.
+	// older: the store writes like programs that had no index.
 	older bool
 
 	stop     chan struct{}
@@ -53,7 +53,7 @@ func (a *attributes) read(db pebble.Reader, m *meta) error {
 	return err
 }
 
-// put adds to a batch what the index needs to know about it.
+// put adds the index's own state to a batch.
 func (a *attributes) put(b *pebble.Batch, batch uint64) {
 	if a.older {
 		return
@@ -76,7 +76,7 @@ func (a *attributes) putEntries(b *pebble.Batch, o *op) {
 	}
 	gone, added := terms.Changed(o.attributes, is.Attributes)
 	if uint64(o.at) < a.low.Load() {
-		added = terms.Of(is.Attributes) // the others may have none yet
+		added = terms.Of(is.Attributes) // the others may have no entries yet
 	}
 	for _, t := range gone {
 		must(b.Delete(attributeKey(t, o.at), nil))
@@ -86,7 +86,7 @@ func (a *attributes) putEntries(b *pebble.Batch, o *op) {
 	}
 }
 
-// newestBefore finds the newest record with one of some terms, of those before an address.
+// newestBefore finds the newest record before an address that has one of some terms.
 func newestBefore(it *pebble.Iterator, list []terms.Term, end address) (newest address, found bool) {
 	for _, t := range list {
 		if !it.SeekLT(attributeKey(t, end)) || len(it.Key()) != attributeKeyLen || [terms.Len]byte(it.Key()[1:]) != t {
@@ -99,7 +99,7 @@ func newestBefore(it *pebble.Iterator, list []terms.Term, end address) (newest a
 	return newest, found
 }
 
-// build makes the entries of records that have none, in the background.
+// build adds the missing entries of records, in the background.
 func (a *attributes) build(s *Store) {
 	if s.readOnly || a.low.Load() == 0 {
 		return
@@ -121,12 +121,12 @@ func (a *attributes) build(s *Store) {
 	})
 }
 
-// One step of the rebuild reads this much at most, to bound its memory.
+// One step of the rebuild reads at most this much, to bound its memory.
 const chunkRecords, chunkBytes = 256, 4 << 20
 
-// some makes the entries of the newest records that have none. Each is written as a change of
-// its record that leaves the record as it is. Whoever changes the record meanwhile has written
-// all of its entries. A crash leaves the records to be read again.
+// some adds the entries of the newest records that have none. It writes each as a change that
+// leaves the record as it is. If somebody else changes the record meanwhile, that write has all
+// of its entries. A crash leaves the records to be read again.
 func (a *attributes) some(s *Store) error {
 	ctx := context.Background()
 	recs, low, err := a.behind(s)
@@ -148,7 +148,8 @@ func (a *attributes) some(s *Store) error {
 	return nil
 }
 
-// behind reads the newest records that still need entries. From low on, all will have theirs.
+// behind reads the newest records that still need entries. Once they have them, all records
+// from low on do.
 func (a *attributes) behind(s *Store) (recs []*semel.Record, low address, err error) {
 	ctx := context.Background()
 	if err := s.enter(ctx); err != nil {
@@ -169,7 +170,7 @@ func (a *attributes) behind(s *Store) (recs []*semel.Record, low address, err er
 		looked++
 		value, err := it.ValueAndErr()
 		budget.Spend(len(value))
-		// One that can't be read can't be found either. Searches through all records name it.
+		// A record that can't be read can't be found, either. Searches through all records name it.
 		if rec, err := decode(at, value, err); err == nil && len(rec.Attributes) > 0 {
 			recs = append(recs, rec)
 		}
@@ -177,7 +178,7 @@ func (a *attributes) behind(s *Store) (recs []*semel.Record, low address, err er
 	return recs, low, it.Close()
 }
 
-// close stops the building.
+// close stops the rebuild.
 func (a *attributes) close() {
 	close(a.stop)
 	a.building.Wait()

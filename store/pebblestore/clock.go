@@ -15,11 +15,10 @@ import (
 type clock struct {
 	offsetclock.Clock
 	noted   atomic.Pointer[offsetclock.Note]
-	batched offsetclock.Note // the last one that went with a batch, without a time
+	batched offsetclock.Note // the last one written with a batch, without a time
 }
 
-// start begins with what the directory has. At is not before any time that the store has
-// returned.
+// start continues from what the directory has. No time that the store has returned is after at.
 func (c *clock) start(at store.Instant, note offsetclock.Note, m machineClocks) error {
 	c.batched = note
 	note.At = max(note.At, at)
@@ -30,7 +29,7 @@ func (c *clock) start(at store.Instant, note offsetclock.Note, m machineClocks) 
 		return offsetclock.Reading{At: store.Instant(now.Wall), Asked: now, Came: now}, nil
 	}
 	c.Noted = func(context.Context) (string, error) { return c.noted.Load().String(), nil }
-	c.Note = func(_ context.Context, _, next string) error { // there is one reading at a time
+	c.Note = func(_ context.Context, _, next string) error { // only one reading runs at a time
 		n, err := offsetclock.ParseNote(next)
 		if err == nil {
 			c.noted.Store(&n)
@@ -44,18 +43,18 @@ func (c *clock) start(at store.Instant, note offsetclock.Note, m machineClocks) 
 	return c.Read(context.Background())
 }
 
-// now is the time. The wall clock can always be read.
+// now returns the time. The wall clock can always be read.
 func (c *clock) now() store.Instant {
 	for {
 		at, err := c.Now(context.Background())
 		if err == nil {
 			return at
-		} // the machine slept between two readings of its clocks, again and again
+		} // the machine slept between two readings of its clocks, over and over
 	}
 }
 
-// put adds what the clock has noted to a batch, if that has changed in more than the latest
-// time, which every batch has.
+// put adds the clock's note to a batch, if more has changed than the latest time, which every
+// batch has.
 func (c *clock) put(b *pebble.Batch) {
 	n := *c.noted.Load()
 	n.At = c.batched.At
@@ -76,8 +75,8 @@ type machineClocks struct {
 
 func systemTime() machineClocks { return machineClocks{offsetclock.Machine(), offsetclock.ThisBoot} }
 
-// Now is [store.Store.Now]: the wall clock, but never its leaps at once, and never back. See
-// [store.Timekeeper].
+// Now is [store.Store.Now]: the wall clock, except that it doesn't follow leaps at once and
+// never goes back. See [store.Timekeeper].
 func (s *Store) Now(ctx context.Context) (store.Instant, error) {
 	if s.closed.Load() {
 		return 0, errClosed
@@ -88,8 +87,8 @@ func (s *Store) Now(ctx context.Context) (store.Instant, error) {
 // ClockState is [store.Timekeeper.ClockState].
 func (s *Store) ClockState(now store.Instant) store.ClockState { return s.clock.State(now) }
 
-// AcceptClock is [store.Timekeeper.AcceptClock], and durable when it returns. A crash before
-// it is leaves a leap that the store waits for as before.
+// AcceptClock is [store.Timekeeper.AcceptClock], and durable when it returns. If a crash comes
+// first, the store keeps waiting for the leap.
 func (s *Store) AcceptClock(ctx context.Context) (store.ClockState, error) {
 	if err := s.enterToWrite(ctx); err != nil {
 		return store.ClockState{}, err

@@ -16,9 +16,8 @@ import (
 // committer turns the writes of concurrent callers into few synced batches: group commit.
 //
 // One goroutine puts a batch in the log, and goes on to the next without waiting until the
-// first is synced: the callers that have come meanwhile are in that one. So a caller that is
-// alone waits for nobody, and many share what a batch costs. Pebble syncs once for all that
-// the log has.
+// first is synced: the callers that came meanwhile are in that one. So a lone caller waits for
+// nobody, and many share the cost of a batch. One sync of Pebble covers everything in the log.
 //
 // While the disk hangs, callers wait in the queue. A caller that gives up takes its write
 // along, so the queue is bounded and has no orphans.
@@ -26,16 +25,16 @@ type committer struct {
 	queue   gather.Queue[*op]
 	sending sync.WaitGroup
 
-	// What the log ends with, known to the goroutine that puts batches in it. Batches, records
-	// and entries of the evidence log are numbered in its order.
+	// The end of the log, known to the goroutine that puts batches in it. Batches, records and
+	// entries of the evidence log are numbered in its order.
 	last   meta
-	synced chan struct{} // closed when that is durable
-	value  []byte        // in which records are encoded
+	synced chan struct{} // closed when last is durable
+	value  []byte        // buffer for encoding records
 
 	syncing chan struct{} // has an element for each batch that is in the log and not durable
 	durable atomic.Uint64 // the number of the newest batch that can't be lost
-	// entries is how many entries of the evidence log can't be lost. Readers get no more than
-	// that: somebody who signs entries that a crash then takes back would be caught telling two
+	// entries is how many entries of the evidence log can't be lost. Readers get no more: if
+	// somebody signed entries that a crash then took back, they would be caught telling two
 	// stories.
 	entries atomic.Uint64
 }
@@ -44,12 +43,11 @@ type committer struct {
 // their results are unknown. BenchmarkInFlight shows the cost of one at a time.
 const inFlight = 64
 
-// ErrBusy is what a write fails with when too much waits for the disk already. Nothing
-// was written.
+// ErrBusy is the error of a write when too many already wait for the disk. Nothing was written.
 var ErrBusy = fmt.Errorf("pebblestore: too much waits for the disk: %w", store.ErrNotApplied)
 
 // start makes the store ready to write. Its first batch changes nothing: it gives the new log a
-// number, so that the next Open notices if something before it is missing.
+// number, so that the next Open notices if an earlier one is missing.
 func (s *Store) start(maxBytes int, last meta) {
 	c := &s.commits
 	c.last = last
@@ -68,9 +66,9 @@ func (s *Store) start(maxBytes int, last meta) {
 	s.send(nil)()
 }
 
-// stop waits for the writes that callers who have gone left behind. Then it writes one more
-// batch, which makes the clock durable so that the next Open goes on from here. No call may
-// be running. It returns the number of batches.
+// stop waits for writes that outlived their callers. Then it writes one more batch, which makes
+// the clock durable so that the next Open continues from here. No call may be running. It
+// returns the number of batches.
 func (s *Store) stop() uint64 {
 	s.commits.sending.Wait()
 	s.send(nil)()
@@ -109,8 +107,8 @@ func (s *Store) send(batch []*op) (finish func()) {
 	s.space.look()
 	return func() {
 		s.logger.sync(b)
-		<-before                     // so that nobody hears of a batch before those that it follows
-		c.durable.Store(now.batches) // before anybody is told
+		<-before                     // so that no batch becomes visible before the ones that it follows
+		c.durable.Store(now.batches) // before anybody gets an answer
 		c.entries.Store(now.entries) // this too
 		close(synced)
 		s.processing.changed(batch)
@@ -122,8 +120,8 @@ func (s *Store) send(batch []*op) (finish func()) {
 	}
 }
 
-// log puts a batch in the log. A record, its places in the indexes and its evidence are in
-// one batch, so a crash leaves all of them as they were or all as they are now. No record is
+// log puts a batch in the log. A record, its places in the indexes and its evidence are in one
+// batch, so a crash leaves either all of the old ones or all of the new ones. No record is
 // changed twice in a batch, so the order is free.
 func (s *Store) log(batch []*op) *pebble.Batch {
 	m, b := &s.commits.last, s.db.NewBatch()

@@ -16,8 +16,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// dueMark remembers up to which time the due index is empty. Without it each sweep would walk
-// again over the entries that earlier sweeps have removed, until compaction drops them; see
+// dueMark remembers the time up to which the due index is empty. Without it each sweep would
+// walk again over entries that earlier sweeps removed, until compaction drops them; see
 // BenchmarkDueMark.
 type dueMark struct {
 	mu       sync.Mutex
@@ -26,7 +26,7 @@ type dueMark struct {
 	sinceMin dueTime // the earliest entry that was logged since the scan began
 }
 
-// logged notes the earliest entry of a batch that can now be read.
+// logged notes the earliest entry of a batch that readers can see from now on.
 func (m *dueMark) logged(t dueTime) {
 	m.mu.Lock()
 	m.low = min(m.low, t)
@@ -34,8 +34,8 @@ func (m *dueMark) logged(t dueTime) {
 	m.mu.Unlock()
 }
 
-// begin returns where to scan from, and whether this scan may move the mark: one at a time
-// may.
+// begin returns where to start a scan, and whether this scan may move the mark: only one at a
+// time may.
 func (m *dueMark) begin() (from dueTime, moves bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,8 +46,8 @@ func (m *dueMark) begin() (from dueTime, moves bool) {
 	return m.low, true
 }
 
-// end moves the mark to the first entry that a scan has found. The scan has read everything
-// that was logged when it began.
+// end moves the mark to the first entry that the scan found. The scan has read everything that
+// was logged when it began.
 func (m *dueMark) end(first dueTime) {
 	m.mu.Lock()
 	m.low = min(first, m.sinceMin)
@@ -66,7 +66,7 @@ func (p duePlace) String() string {
 	return strconv.FormatUint(uint64(p.due), 10) + "." + strconv.FormatUint(uint64(p.at), 10)
 }
 
-// parseDuePlace parses what String returns, and nothing else.
+// parseDuePlace parses what String returns, and rejects everything else.
 func parseDuePlace(s string) (p duePlace, err error) {
 	due, at, _ := strings.Cut(s, ".")
 	d, _ := strconv.ParseUint(due, 10, 64)
@@ -77,9 +77,9 @@ func parseDuePlace(s string) (p duePlace, err error) {
 	return p, nil
 }
 
-// Due is [store.DueIndex.Due], ordered to the nanosecond. Each page shows the database at
-// one moment. Due waits for a record that is being changed, and returns it if it is then due
-// at the same time as before.
+// Due is [store.DueIndex.Due], ordered to the nanosecond. Each page shows the database at one
+// moment. Due waits for a record that is being changed, and returns it if it is still due at
+// the same time afterwards.
 func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, err error) {
 	if err := s.enter(ctx); err != nil {
 		return page, err
@@ -105,7 +105,7 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, 
 }
 
 // scanDue reads a page of the index from a place on. It also returns the first time that it
-// has found, or where the next scan would have to begin.
+// found, or where the next scan has to begin.
 func (s *Store) scanDue(ctx context.Context, from duePlace, q *store.DueQuery) (page store.DuePage, first dueTime, err error) {
 	until := sortable(q.Until)
 	if from.due > until {
@@ -117,7 +117,7 @@ func (s *Store) scanDue(ctx context.Context, from duePlace, q *store.DueQuery) (
 	if err != nil {
 		return page, from.due, err
 	}
-	defer it.Close() // which says what it.Error does
+	defer it.Close() // returns the error of it.Error, too
 	first = until
 	var last duePlace
 	budget := paging.New(ctx)
@@ -153,13 +153,13 @@ func (s *Store) scanDue(ctx context.Context, from duePlace, q *store.DueQuery) (
 		if last == (duePlace{}) {
 			return page, from.due, err
 		}
-		page.Next = last.String() // where the next call meets the error
+		page.Next = last.String() // the next call starts at the error
 	}
 	return page, first, nil
 }
 
-// readDue reads the record of an entry of the index, in its durable version. It finds none if
-// the record is due at another time by now.
+// readDue reads the record of an entry of the index, in its durable version. It returns none if
+// the record is due at another time now.
 func (s *Store) readDue(ctx context.Context, snap *pebble.Snapshot, p duePlace, budget *paging.Budget) (rec *semel.Record, found bool, err error) {
 	value, closer, err := snap.Get(recordKey(p.at))
 	if errors.Is(err, pebble.ErrNotFound) {

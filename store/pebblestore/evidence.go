@@ -17,9 +17,9 @@ import (
 // putEntry adds an entry of the evidence log to a batch: a key for its leaf, one for its
 // opening and one for each of its subjects.
 //
-// They are in the batch of the record that the entry is about, so a crash leaves all of
-// it or nothing. Entries are numbered as they are put in the log, and the count is in the
-// same batch: numbers have no gaps, and the next Open goes on from there.
+// They are in the batch of the record that the entry is about, so a crash leaves all of it or
+// nothing. Entries get their numbers when they are put in the log, and the count is in the same
+// batch: numbers have no gaps, and the next Open continues from there.
 func putEntry(b *pebble.Batch, en *store.Entry, number uint64) {
 	must(b.Set(entryKey(leafPrefix, number), slices.Concat(en.Subject[:], en.Leaf), nil))
 	if en.Opening != nil {
@@ -34,9 +34,9 @@ func putEntry(b *pebble.Batch, en *store.Entry, number uint64) {
 }
 
 // AppendEvidence is [store.EvidenceLog.AppendEvidence]. The entries are in one batch, which
-// others share: a crash before it is durable leaves none of them, and nobody was answered; a
-// crash after it leaves all. When ctx ends during the sync, AppendEvidence returns at once
-// and the write goes on.
+// others share: a crash before it is durable leaves none of them, and nobody got an answer; a
+// crash after it leaves all. If ctx ends during the sync, AppendEvidence returns at once and
+// the write continues.
 func (s *Store) AppendEvidence(ctx context.Context, list []store.Entry) error {
 	if err := s.enterToWrite(ctx); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (s *Store) ReadEvidence(ctx context.Context, from uint64, limit int) (list 
 		return nil, fmt.Errorf("evidence: entry number %d: %w", from+uint64(len(list)), err)
 	}
 	err = numbers(ctx, snap, entryKey(openingPrefix, from), entryKey(openingPrefix, end), func(number uint64, opening []byte) error {
-		list[number-from].Opening = append([]byte{}, opening...) // which may be empty, and is not nil
+		list[number-from].Opening = append([]byte{}, opening...) // which may be empty, but isn't nil
 		return nil
 	})
 	if err != nil {
@@ -94,8 +94,8 @@ var (
 	errEnough  = errors.New("no more is wanted")
 )
 
-// numbers calls f with each key from low to before high, until f fails: with the number of the
-// entry, which the key ends in, and the value.
+// numbers calls f for each key from low to before high, until f fails, with the number of the
+// entry, which ends the key, and the value.
 func numbers(ctx context.Context, r pebble.Reader, low, high []byte, f func(number uint64, value []byte) error) (err error) {
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
 	if err != nil {
@@ -139,12 +139,11 @@ func (s *Store) FindEvidence(ctx context.Context, subject store.Subject, from ui
 	return list, nil
 }
 
-// EraseEvidence is [store.EvidenceLog.EraseEvidence]. From then on nobody can read the
-// openings through the store. Their bytes leave the disk when Pebble next merges the tables
-// that they are in.
+// EraseEvidence is [store.EvidenceLog.EraseEvidence]. From then on nobody can read the openings
+// through the store. Their bytes leave the disk when Pebble next merges their tables.
 //
-// It is one batch: a crash before it is durable leaves all of the openings, and
-// erasing again is harmless; a crash after it leaves nothing to do.
+// It is one batch: a crash before it is durable leaves all of the openings, and erasing again
+// is harmless; a crash after it leaves nothing to do.
 func (s *Store) EraseEvidence(ctx context.Context, from, to uint64) error {
 	if err := s.enterToWrite(ctx); err != nil {
 		return err
@@ -158,9 +157,9 @@ func (s *Store) EraseEvidence(ctx context.Context, from, to uint64) error {
 	return s.writeBare(ctx, &op{batch: b})
 }
 
-// PutEvidenceTiles is [store.EvidenceLog.PutEvidenceTiles]. The tiles are in one
-// batch: a crash before it is durable leaves none of them, and whoever integrates
-// the log makes them again, from the same leaves; a crash after it leaves all.
+// PutEvidenceTiles is [store.EvidenceLog.PutEvidenceTiles]. The tiles are in one batch: a crash
+// before it is durable leaves none of them, and the next integration makes them again from the
+// same leaves; a crash after it leaves all.
 func (s *Store) PutEvidenceTiles(ctx context.Context, tiles map[string][]byte) error {
 	if err := s.enterToWrite(ctx); err != nil {
 		return err
@@ -169,16 +168,16 @@ func (s *Store) PutEvidenceTiles(ctx context.Context, tiles map[string][]byte) e
 	if len(tiles) == 0 {
 		return nil
 	}
-	b := s.db.NewBatch() // in memory of its own: the tiles are the caller's when this returns
+	b := s.db.NewBatch() // in its own memory: when this returns, the tiles belong to the caller again
 	for name, tile := range tiles {
 		must(b.Set(tileKey(name), tile, nil))
 	}
 	return s.writeBare(ctx, &op{batch: b})
 }
 
-// EvidenceTile is [store.EvidenceLog.EvidenceTile]. A tile may not be durable yet when it is
-// returned. What its reader then writes is later in the log, so if a crash loses the tile, it
-// loses that too.
+// EvidenceTile is [store.EvidenceLog.EvidenceTile]. The tile that it returns may not be durable
+// yet. Whatever its reader then writes comes later in the log, so a crash that loses the tile
+// loses that, too.
 func (s *Store) EvidenceTile(ctx context.Context, name string) ([]byte, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ func (s *Store) Extras() store.Extras {
 	return store.Extras{Due: s, Purge: s, Watch: s, Search: s, Durability: s, Evidence: s, Hashes: s, Clock: s, Queues: s, Local: true}
 }
 
-// Queues is [store.QueueReporter.Queues]. A store that was opened to look at has none.
+// Queues is [store.QueueReporter.Queues]. A read-only store has none.
 func (s *Store) Queues() []store.QueueState {
 	if s.readOnly {
 		return nil
@@ -21,7 +21,7 @@ func (s *Store) Queues() []store.QueueState {
 	return []store.QueueState{{Name: "writes", Full: l.Full, Batches: l.Batches, Items: l.Items, Silent: l.Silent(), Answered: l.Answered}}
 }
 
-// Watch is [store.Watcher.Watch]. It tells of a change when that is durable.
+// Watch is [store.Watcher.Watch]. It reports a change once the change is durable.
 func (s *Store) Watch(_ context.Context, id semel.ID) (changed <-chan struct{}, stop func()) {
 	key := id.Digest()
 	return s.stripe(&key).watchers.Watch(key)

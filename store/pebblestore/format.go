@@ -19,11 +19,11 @@ import (
 	"github.com/semelhq/semel/internal/offsetclock"
 )
 
-// The files of the directory that are not Pebble's.
+// The files of the directory that don't belong to Pebble.
 const (
-	formatFile = "FORMAT" // says what the directory is, in one line
-	sealFile   = "SEAL"   // there only while the store is closed
-	tempSuffix = ".new"   // of a file that is not whole yet
+	formatFile = "FORMAT" // says in one line what the directory is
+	sealFile   = "SEAL"   // exists only while the store is closed
+	tempSuffix = ".new"   // of a file that isn't complete yet
 	lockFile   = "LOCK"   // Pebble's
 )
 
@@ -33,7 +33,7 @@ const (
 	formatNumber = 1
 )
 
-// resolve returns the one name of a directory: a process that opened it under two names
+// resolve returns the canonical name of a directory: a process that opened it under two names
 // would hold the lock twice.
 func resolve(fs vfs.FS, dir string) (string, error) {
 	if fs != machine {
@@ -49,8 +49,8 @@ func resolve(fs vfs.FS, dir string) (string, error) {
 	return dir, nil // it does not exist yet
 }
 
-// prepareDirectory creates the directory. If it holds something else, it fails and leaves it
-// alone.
+// prepareDirectory creates the directory. If it exists and holds something else, it fails and
+// leaves it alone.
 func prepareDirectory(fs vfs.FS, dir string) error {
 	names, err := fs.List(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -66,7 +66,7 @@ func prepareDirectory(fs vfs.FS, dir string) error {
 	if len(names) == 0 || slices.Contains(names, formatFile) {
 		return nil
 	}
-	// What a crash of the first Open can leave.
+	// Files that a crash of the first Open can leave.
 	for _, name := range names {
 		if name != lockFile && name != formatFile+tempSuffix {
 			return errors.New("the directory is not empty and is no semel store: give it one of its own")
@@ -81,9 +81,8 @@ func lockDirectory(fs vfs.FS, dir string) (*pebble.Lock, error) {
 	if err == nil {
 		return lock, nil
 	}
-	// Pebble says this in words when the holder is this process. The lock file
-	// must not be opened to find out more: closing it again would release the
-	// lock that this process may hold.
+	// Pebble only has a text for it when the holder is this process. Don't open the lock file
+	// to find out more: closing it again would release the lock that this process may hold.
 	if errors.Is(err, syscall.EAGAIN) || strings.Contains(err.Error(), "held by current process") {
 		return nil, fmt.Errorf("the directory is in use by another process or another Store of this one: %w", err)
 	}
@@ -94,8 +93,8 @@ func lockDirectory(fs vfs.FS, dir string) (*pebble.Lock, error) {
 func establishFormat(fs vfs.FS, dir string) error {
 	text, err := readFile(fs, fs.PathJoin(dir, formatFile))
 	if errors.Is(err, os.ErrNotExist) {
-		// A crash before the end of this leaves no FORMAT file, and nothing of
-		// Pebble's: the next Open starts over.
+		// A crash before this is done leaves no FORMAT file, and nothing of Pebble's: the next
+		// Open starts over.
 		return writeFile(fs, dir, formatFile, fmt.Sprintf("%s %d\n", formatName, formatNumber))
 	}
 	if err != nil {
@@ -112,10 +111,10 @@ func establishFormat(fs vfs.FS, dir string) error {
 	return nil
 }
 
-// A seal says how many batches had been written when the store was closed, and what the
-// manifests, and the files that point to the current one, held: as a digest. A directory that
-// doesn't end there has lost something, which Pebble alone can't tell from a crash: damage to
-// the end of a log or manifest looks like a write that was never finished.
+// A seal records how many batches had been written when the store was closed, and a digest of
+// the manifests and the files that point to the current one. A directory that doesn't end there
+// has lost something, which Pebble alone can't tell from a crash: damage to the end of a log or
+// manifest looks like a write that was never finished.
 type seal struct {
 	batches uint64
 	digest  string
@@ -130,7 +129,7 @@ func sealedFiles(fs vfs.FS, dir string) ([]string, error) {
 	}), err
 }
 
-// sealDigest is the digest for a seal, of a directory that no Pebble has open for writing.
+// sealDigest returns the digest for the seal of a directory that no Pebble has open for writing.
 func sealDigest(fs vfs.FS, dir string) (string, error) {
 	names, err := sealedFiles(fs, dir)
 	if err != nil {
@@ -204,7 +203,7 @@ func writeSeal(fs vfs.FS, dir string, batches uint64) error {
 	return writeFile(fs, dir, sealFile, fmt.Sprintf("%d %s\n", batches, digest))
 }
 
-// readMeta reads what the last batch says about the store: zero in a new one.
+// readMeta reads what the last batch says about the store: zero in a new store.
 func readMeta(db pebble.Reader) (meta, error) {
 	b, err := readKey(db, metaKey)
 	if b == nil || err != nil {
@@ -217,7 +216,7 @@ func readMeta(db pebble.Reader) (meta, error) {
 	return m, nil
 }
 
-// readNote reads what the clock has noted.
+// readNote reads the clock's note.
 func readNote(db pebble.Reader) (offsetclock.Note, error) {
 	b, err := readKey(db, clockKey)
 	if b == nil || err != nil {
@@ -252,7 +251,7 @@ func readFile(fs vfs.FS, name string) (string, error) {
 	return string(b), err
 }
 
-// writeFile writes a file so that after a crash it is there whole or not at all.
+// writeFile writes a file so that a crash leaves either all of it or nothing.
 func writeFile(fs vfs.FS, dir, name, text string) error {
 	temp := fs.PathJoin(dir, name+tempSuffix)
 	f, err := fs.Create(temp, vfs.WriteCategoryUnspecified)

@@ -7,19 +7,19 @@ import (
 )
 
 // leafHashes remembers the hashes of the newest entries of the evidence log until somebody
-// takes them. So extending the Merkle tree each second needn't read the new entries back, and
-// tampering with the disk in that second doesn't get into the tree.
+// takes them. So extending the Merkle tree each second doesn't have to read the new entries
+// back, and tampering with the disk in that second doesn't get into the tree.
 type leafHashes struct {
 	mu   sync.Mutex
 	end  uint64 // the number after the last one
 	list [][32]byte
 }
 
-// maxHashes limits them to 16 MiB, a few seconds of the largest load. Older ones are
-// forgotten.
+// maxHashes limits them to 16 MiB, a few seconds of the largest load. The store forgets older
+// ones.
 const maxHashes = 1 << 19
 
-// add remembers the entries of a batch that is being written. They end before end.
+// add remembers the entries of a batch that is being written; end is the number after the last.
 func (h *leafHashes) add(batch []*op, end uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -38,8 +38,8 @@ func (h *leafHashes) add(batch []*op, end uint64) {
 	}
 }
 
-// take returns the hashes of the entries from one number to before another, and forgets
-// those before them.
+// take returns the hashes of the entries from one number to before another, and forgets those
+// and all earlier ones.
 func (h *leafHashes) take(from, to uint64) [][32]byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -47,12 +47,12 @@ func (h *leafHashes) take(from, to uint64) [][32]byte {
 	if from < first || from >= min(to, h.end) {
 		return nil
 	}
-	h.list = h.list[from-first:] // what is before goes when the list next grows
+	h.list = h.list[from-first:] // earlier ones are freed when the list next grows
 	return slices.Clone(h.list[:min(to, h.end)-from])
 }
 
-// ReadEvidenceHashes returns Hash of [store.Entry] of what ReadEvidence returns, as far
-// as the store remembers it. Hashes of earlier entries are forgotten.
+// ReadEvidenceHashes returns the Hash of the [store.Entry] values that ReadEvidence returns, as
+// far as the store remembers it. It forgets the hashes of earlier entries.
 func (s *Store) ReadEvidenceHashes(ctx context.Context, from uint64, limit int) ([][32]byte, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ func makeDueTime(at store.Instant) dueTime {
 	return sortable(at)
 }
 
-// sortable returns a number that sorts as the instant does, and before never.
+// sortable returns a number that sorts like the instant, and before never.
 func sortable(at store.Instant) dueTime {
 	return dueTime(uint64(min(at, math.MaxInt64-1)) ^ 1<<63)
 }
@@ -42,8 +42,8 @@ const (
 	duePrefix       = 'd'
 	attributePrefix = 'a'
 
-	// The evidence log comes after everything else, each kind in tables of its own:
-	// see kinds.
+	// The evidence log comes after everything else, with tables of its own for each kind: see
+	// kinds.
 	tilePrefix    = 't'
 	leafPrefix    = 'u'
 	subjectPrefix = 'v'
@@ -59,7 +59,7 @@ const (
 
 var (
 	metaKey  = []byte("mstore")
-	clockKey = []byte("mtime") // what the clock has noted, while that isn't nothing
+	clockKey = []byte("mtime") // the clock's note, if it has one
 
 	attributesKey = []byte("mattributes") // see attributes
 )
@@ -68,7 +68,7 @@ func encodeAddress(at address) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 0, addressLen), uint64(at))
 }
 
-// numbered is a key of a prefix and numbers.
+// numbered makes a key from a prefix and numbers.
 func numbered(prefix byte, numbers ...uint64) []byte {
 	key := append(make([]byte, 0, dueKeyLen), prefix)
 	for _, n := range numbers {
@@ -90,7 +90,7 @@ func attributeKey(t terms.Term, at address) []byte {
 	return binary.BigEndian.AppendUint64(key, uint64(at))
 }
 
-// entryKey is the key of a leaf or an opening by its number.
+// entryKey returns the key of a leaf or an opening by its number.
 func entryKey(prefix byte, number uint64) []byte { return numbered(prefix, number) }
 
 func subjectKey(subject *store.Subject, number uint64) []byte {
@@ -121,7 +121,7 @@ type meta struct {
 	clock   store.Instant // not before any time that the store has returned
 	batches uint64        // written so far
 	records uint64        // stored now
-	end     address       // of the next record
+	end     address       // the address of the next record
 	entries uint64        // in the evidence log
 }
 

@@ -14,31 +14,29 @@ type logger struct {
 	end func(message string)
 }
 
-// Infof and Errorf get what Pebble says about its daily work, which is dropped. What matters
-// comes as an event.
+// Infof and Errorf drop Pebble's messages about its daily work. Anything important comes as an
+// event.
 func (l *logger) Infof(string, ...any)  {}
 func (l *logger) Errorf(string, ...any) {}
 
 // Fatalf ends the process. Pebble calls it when a write or sync of its log or manifest has
-// failed: after a failed sync nobody knows what the disk holds, and a second sync may report
-// success for data that were dropped. All acknowledged writes are on disk, and the next Open
-// finds them.
+// failed: after a failed sync nobody knows what is on the disk, and a second sync may report
+// success for dropped data. All acknowledged writes are on disk, and the next Open finds them.
 func (l *logger) Fatalf(format string, args ...any) {
 	l.end(fmt.Sprintf(format, args...))
 }
 
-// exit is how the process ends when the store can't go on.
+// exit ends the process when the store can't continue.
 func exit(message string) {
 	fmt.Fprintf(os.Stderr, "pebblestore: the disk can no longer be trusted, so the process ends and nothing more is acknowledged: %s\n", message)
 	os.Exit(1)
 }
 
-// write puts a batch in the log. A failure ends the process: part of the batch
-// may be in the log, later batches may or may not follow it there, and only the
-// next Open can tell.
+// write puts a batch in the log. A failure ends the process: part of the batch may be in the
+// log, later batches may or may not follow it there, and only the next Open can tell.
 //
-// A crash before the sync is done leaves the whole batch or nothing of it, and
-// nobody was answered. A crash after it leaves the batch.
+// A crash before the sync is done leaves all of the batch or nothing, and nobody got an answer.
+// A crash after it leaves the batch.
 func (l *logger) write(db *pebble.DB, b *pebble.Batch, m *meta) {
 	// Pebble panics on some failures of its log.
 	defer func() {
@@ -52,7 +50,7 @@ func (l *logger) write(db *pebble.DB, b *pebble.Batch, m *meta) {
 	}
 }
 
-// sync waits until a batch is durable. For a failure see write.
+// sync waits until a batch is durable. It handles failures like write.
 func (l *logger) sync(b *pebble.Batch) {
 	if err := b.SyncWait(); err != nil {
 		l.Fatalf("sync of the log: %v", err)

@@ -18,27 +18,27 @@ type op struct {
 
 	digest digest
 	at     address
-	rec    *semel.Record // nil when it is being deleted
+	rec    *semel.Record // nil if it is being deleted
 	// was and due are the record's times in the due index before and after.
 	was, due dueTime
 	creates  bool // nothing was stored before
-	// attributes are those before.
+	// attributes are the ones before the change.
 	attributes store.Attributes
-	indexes    bool // only the entries of attributes are written, and rec is as it was
+	indexes    bool // only entries of attributes are written, and rec stays as it was
 	// evidence is written with the record.
 	evidence []store.Entry
-	deadline store.Instant // for being sent; zero: none
+	deadline store.Instant // for sending the write; zero: none
 
-	// bare: no record changes. Then there is only evidence, or what batch has.
+	// bare: no record changes. There is only evidence, or whatever is in batch.
 	bare  bool
 	batch *pebble.Batch
 }
 
-// opOverhead is about what a change takes in a batch beside data of the program's, and an entry
-// of evidence beside its leaf and opening.
+// opOverhead is about how much a change takes in a batch beside the program's data, and an
+// entry of evidence beside its leaf and opening.
 const opOverhead = 256
 
-// Size is about what the change takes in a batch, for [gather.Queue].
+// Size is about how much the change takes in a batch, for [gather.Queue].
 func (o *op) Size() int {
 	n := opOverhead
 	if rec := o.rec; rec != nil {
@@ -63,10 +63,10 @@ func (o *op) Size() int {
 // twice in a batch, so the order is free, and keys of one kind follow each other: Pebble finds
 // the place of a key faster if it is near that of the one before.
 //
-// A key of the index, or of the due index, is set once before it is removed, so the cheaper
-// single-delete is right.
+// A key of the index, or of the due index, is set only once before it is removed, so the cheaper
+// single-delete is enough.
 //
-// It encodes records in value, which it returns for the next call: Pebble copies them.
+// It encodes records in the buffer value, and returns that for the next call: Pebble copies them.
 func putAll(ops []*op, b *pebble.Batch, m *meta, a *attributes, value []byte) []byte {
 	for _, o := range ops {
 		switch {
@@ -117,15 +117,15 @@ func putAll(ops []*op, b *pebble.Batch, m *meta, a *attributes, value []byte) []
 	return value
 }
 
-// must is for what can fail on an indexed batch only, or if a record can't be encoded: there is
-// none.
+// must panics on errors that can't happen: only indexed batches, and records that can't be
+// encoded, cause them.
 func must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("pebblestore: add to a batch: %v", err))
 	}
 }
 
-// writeBare writes what belongs to no record.
+// writeBare writes a batch that changes no record.
 func (s *Store) writeBare(ctx context.Context, o *op) error {
 	o.bare, o.was, o.due = true, never, never
 	return s.commit(ctx, o)

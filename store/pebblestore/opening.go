@@ -74,13 +74,13 @@ func (s *Store) openLocked(o *Options) error {
 	return nil
 }
 
-// raise makes a database that isn't there yet, or raises the format of one that was written
-// with an older one. Pebble does both when it opens a directory, but only after it has made the
-// log of that opening. The chunks of that log have the older form: walScan would take them for
-// damage. So nothing is written to that log.
+// raise creates a missing database, or raises the format of one that was written in an older
+// one. Pebble does both when it opens a directory, but only after it has created the log of
+// that opening. The chunks of that log have the older form: walScan would take them for damage.
+// So nothing is written to that log.
 //
-// A crash in the middle leaves a database with all that it had, and perhaps an older format:
-// the next Open raises it again.
+// A crash in the middle leaves a database with all its data, and perhaps an older format: the
+// next Open raises it again.
 func (s *Store) raise(o *Options) error {
 	desc, err := pebble.Peek(s.dir, s.fs)
 	if err != nil || desc.Exists && desc.FormatMajorVersion >= formatVersion {
@@ -95,15 +95,15 @@ func (s *Store) raise(o *Options) error {
 
 // kinds makes Pebble begin a new table for each kind of key of the evidence log. The log only
 // grows, so its tables move to lower levels as they are, and tables of openings are deleted
-// whole when these are erased. All other kinds share tables: merging the index then also
+// whole when these are erased. All other kinds share tables, so that merging the index also
 // removes purged records from the disk. See BenchmarkKinds.
 func kinds(start []byte) (policy pebble.SpanPolicy, end []byte, err error) {
 	return policy, []byte{max(tilePrefix, start[0]+1)}, nil
 }
 
 // breakSeal compares the directory with its seal, removes the seal, and reports whether there
-// was one. It looks before anything is written, because when Pebble opens a directory for
-// writing it tidies up, and could remove what a repair needs.
+// was one. It does so before anything is written, because Pebble tidies up when it opens a
+// directory for writing, and could remove what a repair needs.
 func (s *Store) breakSeal(o *Options) (sealed bool, err error) {
 	was, sealed, err := readSeal(s.fs, s.dir)
 	if err != nil || !sealed {
@@ -162,7 +162,7 @@ func (s *Store) openPebble(o *Options, readOnly bool) (*pebble.DB, error) {
 	return s.openOrGiveUp(o.ctx, func() (*pebble.DB, error) { return pebble.Open(s.dir, po) })
 }
 
-// flush writes the memory tables out. If that fails, all that they hold is in the log.
+// flush writes the memory tables out. If that fails, all their data is still in the log.
 func (s *Store) flush() error {
 	for len(s.failures) > 0 {
 		<-s.failures
@@ -187,8 +187,8 @@ func (s *Store) flush() error {
 // permanent reports whether background work that has failed n times won't succeed.
 func permanent(n int, err error) bool { return n == maxFailures || errors.Is(err, syscall.ENOSPC) }
 
-// openOrGiveUp waits until a database is open, its background work has failed again and
-// again, or ctx is done. Pebble writes what the log holds to tables, and if it can't, tries
+// openOrGiveUp waits until a database is open, its background work has failed repeatedly, or
+// ctx is done. Pebble writes the contents of the log to tables and, if it can't, keeps trying
 // forever. It can't be stopped, so it keeps the directory until it succeeds or the process
 // ends.
 func (s *Store) openOrGiveUp(ctx context.Context, open func() (*pebble.DB, error)) (*pebble.DB, error) {

@@ -10,12 +10,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Options configures a [Store]. The zero value, and nil, mean the documented
-// defaults, with which a store of ten million records stays well below 1 GiB of
-// memory.
+// Options configures a [Store]. The zero value, and nil, mean the documented defaults, which
+// keep a store of ten million records well below 1 GiB of memory.
 type Options struct {
-	// FS is the file system, for tests. Defaults to that of the operating
-	// system, on which only the owner can read the directory and its files.
+	// FS is the file system, for tests. Defaults to the operating system's, on which only the
+	// owner can read the directory and its files.
 	FS vfs.FS
 	// CacheBytes is how much memory blocks of tables may take, including the filters and
 	// indexes that every read needs. Give it more if you replay many old records.
@@ -26,15 +25,15 @@ type Options struct {
 	// 64 MiB.
 	MemTableBytes uint64
 	// Strict decides what to do with a directory that wasn't closed if its log ends in
-	// something that may be damage to acknowledged writes, or a write that a power
-	// failure cut off. With Strict, Open refuses the directory. Without it, Open assumes
-	// a power failure, and logs that.
+	// something that may be damage to acknowledged writes, or a write that a power failure cut
+	// off. With Strict, Open refuses such a directory. Without it, Open assumes a power
+	// failure, and logs that.
 	Strict bool
-	// ReadOnly opens a store to look at it, even on a full disk, and changes nothing in
-	// its directory. Writes fail with [ErrReadOnly].
+	// ReadOnly opens a store for inspection, even on a full disk, and changes nothing in its
+	// directory. Writes fail with [ErrReadOnly].
 	ReadOnly bool
-	// Logger gets what no caller gets as an error: failed background work, a slow disk.
-	// Defaults to none.
+	// Logger gets problems that no caller gets as an error: failed background work, a slow
+	// disk. Defaults to none.
 	Logger *slog.Logger
 
 	ctx context.Context // of opening
@@ -42,7 +41,7 @@ type Options struct {
 	fatal func(message string)
 	// time is replaced in tests.
 	time machineClocks
-	// looked is called in tests, between the look at the database and the comparison.
+	// looked is called in tests, after reading the database and before the comparison.
 	looked func()
 }
 
@@ -70,15 +69,15 @@ func (o *Options) withDefaults() Options {
 	return d
 }
 
-// batchBytes is how large a batch may be: well below the size from which Pebble makes it a
+// batchBytes returns how large a batch may be: well below the size at which Pebble makes it a
 // memory table of its own.
 func (o *Options) batchBytes() int {
 	return int(min(o.MemTableBytes/8, 4<<20))
 }
 
-// formatVersion is Pebble's own format. Older programs can't read newer formats, so an
-// update of the library doesn't raise it. In this one the log says how far it was synced,
-// which helps Pebble to tell damage from an end that was never synced.
+// formatVersion is Pebble's own format. Older programs can't read newer formats, so an update
+// of the library doesn't raise it. In this format the log says how far it was synced, which
+// helps Pebble to tell damage from an unsynced end.
 const formatVersion = pebble.FormatTableFormatV6
 
 // blockSize is the size of a block in a table, in bytes.
@@ -91,7 +90,7 @@ func PebbleOptions(opts *Options) *pebble.Options {
 	return o.pebble(&logger{o.Logger, o.fatal})
 }
 
-// pebble is how Pebble is set up:
+// pebble returns the options for Pebble:
 //   - ten bits of Bloom filter per key keep a look-up from reading tables that don't
 //     have the key. The last level needs none: keys that aren't stored at all are known to
 //     the store itself, see absence;
@@ -110,8 +109,8 @@ func (o *Options) pebble(log *logger) *pebble.Options {
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) { log.Error("background work of the store failed", "error", err) },
 			DiskSlow:        func(i pebble.DiskSlowInfo) { log.Error("the disk is slow", "operation", i.String()) },
-			// The read that met the damage gets an error. The process goes on:
-			// other records are whole.
+			// The read that hit the damage gets an error. The process continues: other records
+			// are intact.
 			DataCorruption: func(i pebble.DataCorruptionInfo) { log.Error("a file of the store is damaged", "detail", i.String()) },
 		},
 	}

@@ -1,10 +1,10 @@
 // Package pebblestore keeps records in a local directory, in Pebble, CockroachDB's
-// log-structured store. It is the durable store for which you need to install nothing.
+// log-structured store. It is the durable store that needs no installation.
 //
 // Writes that Apply and Purge have acknowledged, and records that Get and Due have returned,
 // survive the end of the process, a crash of the operating system and a power failure, if the
-// device keeps its promise about flushed data. They don't survive the loss of the disk, nor an
-// older copy in its place.
+// device keeps its promise about flushed data. They don't survive the loss of the disk, or its
+// replacement by an older copy.
 //
 // The store notices damaged files when it reads them, and on Open if the damage would hide
 // acknowledged writes. In a store that wasn't closed it can't notice two kinds of damage: a log
@@ -26,13 +26,13 @@
 //	'v' subject number -> nothing; finds entries by their subjects
 //	'w' number        -> the opening of a leaf
 //
-// Addresses number the records in the order in which they are created, so on the disk
-// records are in the order of time. Digests are spread over all of the key space: with
-// records under them, each table written out of memory would overlap all others, and merging
-// tables would rewrite every record again and again, which took a third of the processor's
-// time under load. As it is, merging rewrites the short entries of the index, and records
-// that are purged together are stored together. The price is a second look-up for a record
-// that isn't in memory.
+// Addresses number the records in the order in which they are created, so on the disk records
+// are in the order of time. Digests are spread over all of the key space: with records under
+// them, each table written out of memory would overlap all others, and merging tables would
+// rewrite every record again and again, which took a third of the processor's time under load.
+// As it is, merging rewrites the short entries of the index, and records that are purged
+// together are stored together. The price is a second look-up for a record that isn't in
+// memory.
 //
 // A record, its entries in the indexes and its evidence change in one batch.
 package pebblestore
@@ -51,8 +51,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Store is a [semel.Store] in a directory. It has all of [store.Extras]. Its methods may be
-// called concurrently.
+// Store is a [semel.Store] in a directory. It has all of [store.Extras]. You may call its
+// methods concurrently.
 type Store struct {
 	db     *pebble.DB
 	lock   *pebble.Lock
@@ -76,7 +76,7 @@ type Store struct {
 
 	hashes leafHashes
 
-	// calls is held for reading by every call, and by Close for good, once they have returned.
+	// calls is held for reading by every call, and by Close for good once those have returned.
 	calls  sync.RWMutex
 	closed atomic.Bool
 	once   sync.Once
@@ -93,11 +93,10 @@ var errClosed = errors.New("pebblestore: closed")
 
 // Open opens the store in dir, and creates it if the directory is empty or doesn't exist.
 // Options may be nil. Open fails if another Store has the directory open, or if the directory
-// holds something else, has a newer format, or has lost records. The error then says how to
-// open the rest, in case you have no copy.
+// holds something else, has a newer format, or has lost records. The error says how to open
+// what is left, in case you have no copy.
 //
-// Opening after a crash replays the write-ahead log: at most a few times
-// Options.MemTableBytes.
+// Opening after a crash replays the write-ahead log: at most a few times Options.MemTableBytes.
 func Open(dir string, opts *Options) (*Store, error) {
 	return OpenContext(context.Background(), dir, opts)
 }
@@ -143,9 +142,9 @@ func (s *Store) enterToWrite(ctx context.Context) error {
 func (s *Store) leave() { s.calls.RUnlock() }
 
 // Close waits for running calls and closes the directory. Acknowledged writes are durable
-// already. Close writes the memory tables out, if the disk has room for that, and seals the
-// directory, so that the next Open is quick, and notices if records have got lost in between.
-// Closing again returns the same result.
+// already. Close writes the memory tables out, if the disk has room, and seals the directory,
+// so that the next Open is quick and notices if records were lost in between. Closing again
+// returns the same result.
 func (s *Store) Close() error {
 	s.closed.Store(true)
 	s.once.Do(func() {

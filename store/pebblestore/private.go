@@ -11,9 +11,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// machine is the file system of the machine. Only the owner can read the files that the
-// store creates there, whatever the umask and the directory: Pebble itself asks for files
-// that everybody can read.
+// machine is the machine's file system. Only the owner can read the files that the store
+// creates there, whatever the umask and the directory: Pebble itself creates files that
+// everybody can read.
 var machine vfs.FS = private{vfs.Default}
 
 type private struct{ vfs.FS }
@@ -42,8 +42,8 @@ func (p private) Lock(name string) (io.Closer, error) {
 	return hidden(lock, name, err)
 }
 
-// hidden hides a file that was just created and is still empty. A crash before that leaves
-// an empty file, which the next Open hides.
+// hidden hides a file that was just created and is still empty. A crash before it leaves an
+// empty file, which the next Open hides.
 func hidden[F io.Closer](f F, name string, err error) (F, error) {
 	if err == nil {
 		if err = hide(name); err != nil {
@@ -53,10 +53,10 @@ func hidden[F io.Closer](f F, name string, err error) (F, error) {
 	return f, err
 }
 
-// hide removes everybody's rights to a file or directory, except its owner's.
+// hide removes everybody's rights to a file or directory except the owner's.
 func hide(name string) error {
 	if runtime.GOOS == "windows" {
-		return nil // it has no such rights: a new file inherits those of its directory
+		return nil // it can't have such rights: a new file inherits its directory's
 	}
 	info, err := os.Stat(name)
 	if err != nil || info.Mode()&0o077 == 0 {

@@ -10,8 +10,8 @@ import (
 // search for those doesn't read all records. It begins with the writes after Open; the first
 // such search adds the rest, page by page.
 //
-// It may have an address too many, of an attempt that has ended, but never one too few:
-// searches read the records.
+// It may have an address too many, of an attempt that has ended, but never one too few;
+// searches check the records themselves.
 type processing struct {
 	mu sync.Mutex
 	at map[address]struct{}
@@ -21,7 +21,7 @@ type processing struct {
 
 func (p *processing) start(end address) { p.at, p.low = map[address]struct{}{}, end }
 
-// changed notes what a batch has changed, before anybody hears of it.
+// changed notes what a batch has changed, before anybody can see it.
 func (p *processing) changed(batch []*op) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -36,8 +36,8 @@ func (p *processing) changed(batch []*op) {
 	}
 }
 
-// saw notes what a search has found at an address. The search must have come down to it from
-// low, or above, without leaving a record out.
+// saw notes what a search found at an address. The search must have come down to it from low or
+// above without skipping a record.
 func (p *processing) saw(at address, runs bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +47,7 @@ func (p *processing) saw(at address, runs bool) {
 	p.low = min(p.low, at)
 }
 
-// before are the known addresses before end, the highest first, and low.
+// before returns the known addresses before end, the highest first, and low.
 func (p *processing) before(end address) (known []address, low address) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Purge is [store.Purger.Purge]. The records are changed at the same time, so they share a
-// synced batch, or a few.
+// Purge is [store.Purger.Purge]. The records change concurrently, so they share one synced batch,
+// or a few.
 //
 // A crash before it is durable leaves the records, each with its place in the due index, so the
 // next sweep finds them again. A crash after it leaves nothing to do.
 //
-// Compaction frees their space. Pebble starts it where deleted records outweigh the others,
-// once the deletions have left the memory table: when that is full, or at the next Open.
+// Compaction frees their space. Pebble starts it where deleted records outweigh the others, once
+// the deletions have left the memory table, which happens when that is full or at the next Open.
 func (s *Store) Purge(ctx context.Context, refs []store.Ref) (int, error) {
 	if err := s.enterToWrite(ctx); err != nil {
 		return 0, err

@@ -15,13 +15,13 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// searchBatch is how many records one search looks at, at most.
+// searchBatch is the most records that one search looks at.
 const searchBatch = 10_000
 
-// Search is [store.Searcher.Search]. It reads up to ten thousand records in one call, from
-// the newest to the oldest, and compares each with the query. They are in the order in which
-// they were created, which doesn't change while they are stored. A search for an attribute, or
-// either of several, reads only records that have one.
+// Search is [store.Searcher.Search]. It reads up to ten thousand records in one call, from the
+// newest to the oldest, and compares each with the query. They are in order of creation, which
+// doesn't change while they are stored. A search for an attribute, or either of several, reads
+// only records that have one.
 //
 // The first search for calls in flight or held reads all records; later ones read only such
 // calls.
@@ -47,11 +47,11 @@ func (s *Store) Search(ctx context.Context, q store.Query) (store.Page, error) {
 var errCursor = &semel.Error{Code: semel.CodeInvalidCall, Message: "the cursor is not one of this store"}
 
 // search looks at the records before an address. With attributes in the query it reads only
-// records that have one; for calls in flight or held only candidates, once a search has been
-// through the store.
+// records that have one; for calls in flight or held it reads only candidates, once a search
+// has been through the whole store.
 func (s *Store) search(ctx context.Context, q *store.Query, end address) (store.Page, error) {
 	l := lookup{store: s, query: q, budget: paging.New(ctx)}
-	learns := false // what the rest of the store has
+	learns := false // the rest of the store, for later searches
 	if list, ok := terms.For(q); ok {
 		low := address(s.attributes.low.Load())
 		if full, err := l.indexed(ctx, list, low, end); full || err != nil {
@@ -72,7 +72,7 @@ func (s *Store) search(ctx context.Context, q *store.Query, end address) (store.
 	if err != nil {
 		return store.Page{}, err
 	}
-	defer it.Close() // which says what it.Error does
+	defer it.Close() // returns the error of it.Error, too
 	last := noAddress
 	for ok := it.Last(); ok; ok = it.Prev() {
 		at, ok := parseAddress(it.Key()[1:])
@@ -96,14 +96,14 @@ func (s *Store) search(ctx context.Context, q *store.Query, end address) (store.
 	case err != nil && last == noAddress:
 		return l.page, err
 	case err != nil:
-		l.page.Next = strconv.FormatUint(uint64(last), 10) // where the next call meets the error
+		l.page.Next = strconv.FormatUint(uint64(last), 10) // the next call starts at the error
 	case learns:
 		s.processing.saw(0, false)
 	}
 	return l.page, nil
 }
 
-// lookup makes a page of a search.
+// lookup builds a page of a search.
 type lookup struct {
 	store  *Store
 	query  *store.Query
@@ -112,14 +112,14 @@ type lookup struct {
 	budget paging.Budget
 }
 
-// indexed looks at the records from low up to end that have an entry for one of some terms. It
-// reports whether the page ends with them.
+// indexed looks at the records from low up to end that have an entry for one of some terms, and
+// reports whether the page ends there.
 func (l *lookup) indexed(ctx context.Context, list []terms.Term, low, end address) (full bool, err error) {
 	it, err := l.store.db.NewIter(&pebble.IterOptions{LowerBound: []byte{attributePrefix}, UpperBound: []byte{attributePrefix + 1}})
 	if err != nil {
 		return false, err
 	}
-	defer it.Close() // which says what it.Error does
+	defer it.Close() // returns the error of it.Error, too
 	for at, ok := newestBefore(it, list, end); ok && at >= low; at, ok = newestBefore(it, list, at) {
 		if full, err := l.lookAt(ctx, at); full || err != nil {
 			return full, err

@@ -11,21 +11,21 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// space watches how much room the disk has. When there is hardly enough to turn the logs into
-// tables, the store adds no more records: the rest is for the outcomes of the records it has,
-// and for purging them. If even that runs out, a write to the log fails and the process ends.
+// space watches how much room the disk has. When there is hardly enough to turn the logs into tables,
+// the store adds no more records: the rest is reserved for the outcomes of existing records, and for
+// purging them. If even that runs out, a write to the log fails and the process ends.
 type space struct {
 	fs     vfs.FS
 	dir    string
 	db     *pebble.DB
 	log    *logger
 	margin uint64
-	plenty uint64 // with this much, look doesn't ask Pebble
+	plenty uint64 // with this much room, look doesn't ask Pebble
 	low    atomic.Bool
 }
 
-// ErrFull is the error of a write that would have added a record while the disk is nearly
-// full. Nothing was written.
+// ErrFull is the error of a write that would add a record while the disk is nearly full.
+// Nothing was written.
 var ErrFull = fmt.Errorf("pebblestore: the disk is nearly full: %w", store.ErrNotApplied)
 
 func (p *space) watch(s *Store, o *Options) {
@@ -34,7 +34,7 @@ func (p *space) watch(s *Store, o *Options) {
 	p.look()
 }
 
-// look reports whether there is hardly any room, as far as the file system tells.
+// look reports whether there is hardly any room left, as far as the file system says.
 func (p *space) look() bool {
 	usage, err := p.fs.GetDiskUsage(p.dir)
 	low := false
@@ -54,7 +54,7 @@ func (p *space) look() bool {
 // full reports whether no record may be added.
 func (p *space) full() bool { return p.low.Load() && p.look() }
 
-// openRoom is what the files take that every opening creates.
+// openRoom is the size of the files that every opening creates.
 const openRoom = 256 << 10
 
 // enough fails if there isn't room to turn the logs into tables: Pebble would try forever.
@@ -64,7 +64,7 @@ func (s *Store) enough(need uint64) error {
 		usage, err = s.fs.GetDiskUsage(s.fs.PathDir(s.dir))
 	}
 	if err != nil {
-		return nil // this file system doesn't tell
+		return nil // this file system doesn't say
 	}
 	if usage.AvailBytes < need {
 		return fmt.Errorf("the disk is full: %d bytes are free, and opening may take %d. Make room", usage.AvailBytes, need)
@@ -72,10 +72,10 @@ func (s *Store) enough(need uint64) error {
 	return nil
 }
 
-// Room is how full the disk is.
+// Room says how full the disk is.
 type Room struct {
 	Free, Total uint64 // bytes
-	// Full: the store adds no records before there is more room.
+	// Full: the store adds no records until there is more room.
 	Full bool
 }
 

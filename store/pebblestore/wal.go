@@ -11,16 +11,16 @@ import (
 
 // This file knows the format of Pebble's write-ahead log, as the package comment of
 // pebble/v2/record describes it for logs since pebble.FormatWALSyncChunks: the reader of that
-// package stops where this one goes on. ADR 24 says why, and TestPebbleReadsTheSame fails when
-// the format changes.
+// package stops where this one continues. ADR 24 says why, and TestPebbleReadsTheSame fails
+// when the format changes.
 //
 // A log consists of blocks of 32 KiB, which hold chunks. A chunk lies in one block, and a
 // record, which is one batch, is in one or more of them:
 //
-//	checksum (4) | length (2) | kind (1) | number of the log (4) | synced up to (8) | payload
+// 	checksum (4) | length (2) | kind (1) | number of the log (4) | synced up to (8) | payload
 //
-// The rest of a block that is too short for a header is zero. A log that was closed ends
-// with a shorter header, which has nothing but its kind and the number of the next log. Pebble reuses the
+// The rest of a block that is too short for a header is zero. A log that was closed ends with a
+// shorter header, which has only its kind and the number of the next log. Pebble reuses the
 // files of old logs: behind the newest chunk there may be some of an older log.
 
 const (
@@ -28,7 +28,7 @@ const (
 	walHeader = 19
 	walClosed = 11 // the header that closes a log
 
-	walLength = 4 // where the length is in a header
+	walLength = 4 // offset of the length in a header
 	walKind   = 6
 	walNumber = 7
 
@@ -49,7 +49,7 @@ func (c *walChunk) size() int { return walHeader + len(c.payload) }
 func (c *walChunk) begins() bool { return c.kind == walFull || c.kind == walFirst }
 func (c *walChunk) ends() bool   { return c.kind == walFull || c.kind == walLast }
 
-// parseWALChunk reads the chunk at the beginning of the rest of a block, if there is a valid
+// parseWALChunk reads the chunk at the beginning of b, the rest of a block, if it is a valid
 // one.
 func parseWALChunk(b []byte) (c walChunk, ok bool) {
 	if len(b) < walHeader || b[walKind] < walFull || b[walKind] > walLast {
@@ -72,7 +72,7 @@ func closesWAL(b []byte, number uint32) bool {
 
 var walTable = crc32.MakeTable(crc32.Castagnoli)
 
-// walChecksum is that of what follows the length in a chunk.
+// walChecksum returns the checksum of everything after the length in a chunk.
 func walChecksum(b []byte) uint32 { return maskCRC(crc32.Checksum(b, walTable)) }
 
 func maskCRC(crc uint32) uint32 { return bits.RotateLeft32(crc, 17) + 0xa282ead8 }
@@ -100,7 +100,7 @@ func walBitFlipped(b []byte, number uint32) bool {
 		return true
 	}
 	crc := crc32.Checksum(b[walKind:walHeader], walTable)
-	for n := walHeader; maskCRC(crc) != sum; n++ { // n: the end by another length
+	for n := walHeader; maskCRC(crc) != sum; n++ { // n: try another length
 		if n == len(b) {
 			return false
 		}
@@ -116,7 +116,7 @@ func oneBitApart(b []byte, sum uint32) bool {
 	if bits.OnesCount32(maskCRC(crc)^sum) == 1 {
 		return true
 	}
-	// What a bit changes in the CRC depends on its place only: from the last bit to the first.
+	// A bit changes the CRC in a way that depends only on its place: from the last bit to the first.
 	change := uint32(crc32.Castagnoli)
 	for range 8 * len(b) {
 		if maskCRC(crc^change) == sum {
@@ -139,8 +139,8 @@ func (p progress) log(b *pebble.Batch) {
 	must(b.LogData(binary.BigEndian.AppendUint64(data, p.durable), nil))
 }
 
-// progressEnd is where in a record of the log the progress ends: after the header of the
-// batch, the kind and the length.
+// progressEnd is where the progress ends in a record of the log: after the header of the batch,
+// the kind and the length.
 const progressEnd = 12 + 2 + progressLen
 
 // parseProgress reads the progress at the beginning of a record.

@@ -12,13 +12,12 @@ import (
 )
 
 // A store that wasn't closed ends where its log does. Pebble takes the first place that it
-// can't read for that end, unless a later block of the log says that it was synced further.
-// So before Pebble opens the directory, this file looks behind that place, and compares the
-// numbers of the batches in the logs with each other and with those in the tables. ADR 15
-// has the reasons.
+// can't read for the end, unless a later block of the log says that it was synced further. So
+// before Pebble opens the directory, this file looks beyond that place, and compares the
+// numbers of the batches in the logs with each other and with those in the tables. ADR 15 has
+// the reasons.
 
-// walEnd is the number of the last batch in a directory by its logs, or 0 if that isn't
-// known.
+// walEnd is the number of the last batch in a directory's logs, or 0 if unknown.
 type walEnd uint64
 
 // checkWAL fails if a directory that wasn't closed has lost acknowledged batches.
@@ -70,7 +69,7 @@ func (s *Store) judge(logs []*walScan, flushed uint64, strict bool) (end walEnd,
 		case log.behind && log.durable >= lost:
 			return 0, s.damaged(log, later, fmt.Sprintf("batches up to number %d were durable, and batch %d can't be read", log.durable, lost))
 		case len(later) > 0, !log.ambiguous && !log.behind:
-			// Pebble refuses a log before the last that was not closed.
+			// Pebble refuses an earlier log that wasn't closed.
 		case strict:
 			return 0, s.damaged(log, later, "a loss of power may have cut off a write there before it was acknowledged, or it was acknowledged and is damaged, and the strict profile takes no risk")
 		default:
@@ -80,7 +79,7 @@ func (s *Store) judge(logs []*walScan, flushed uint64, strict bool) (end walEnd,
 	return walEnd(last), nil
 }
 
-// check compares what the open database has with what its logs had.
+// check compares the open database with its logs.
 func (end walEnd) check(m meta) error {
 	if end != 0 && m.batches != uint64(end) {
 		return fmt.Errorf("records are missing: the log ended with batch %d, and the database ends with batch %d. Put a copy of the directory in its place", end, m.batches)
@@ -89,7 +88,7 @@ func (end walEnd) check(m meta) error {
 }
 
 // flushed reports whether a log isn't needed, because it was written out to tables. That
-// happens to all of a log or none of it.
+// happens to a whole log at once.
 func (log *walScan) flushed(last uint64) bool {
 	n := log.last
 	if n == 0 {
@@ -98,8 +97,8 @@ func (log *walScan) flushed(last uint64) bool {
 	return n != 0 && n <= last
 }
 
-// scanLogs reads the logs in their order. It returns the last one that begins within the tables
-// or right after them, and all later ones.
+// scanLogs reads the logs in order. It returns the last one that begins within the tables or
+// right after them, and all later ones.
 func (s *Store) scanLogs(flushed uint64) (logs []*walScan, err error) {
 	files, err := wal.Scan(wal.Dir{FS: s.fs, Dirname: s.dir})
 	if err != nil {
@@ -120,7 +119,7 @@ func (s *Store) scanLogs(flushed uint64) (logs []*walScan, err error) {
 	return logs[from:], nil
 }
 
-// flushed is the number of the last batch in the tables. Logs that end there or before
+// flushed returns the number of the last batch in the tables. Logs that end there or before
 // aren't needed.
 func (s *Store) flushed(o *Options) (uint64, error) {
 	hidden := *o
@@ -143,7 +142,7 @@ func (fs withoutLogs) List(dir string) ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, walSuffix) }), err
 }
 
-// damaged is the error for a log that is damaged where it seems to end.
+// damaged returns the error for a log that is damaged where it seems to end.
 func (s *Store) damaged(log *walScan, later []*walScan, why string) error {
 	accept := fmt.Sprintf("truncate -s %d %s", log.end, s.fs.PathJoin(s.dir, log.name))
 	if len(later) > 0 {
@@ -152,7 +151,7 @@ func (s *Store) damaged(log *walScan, later []*walScan, why string) error {
 	return fmt.Errorf("the log can't be read on from byte %d of %s: %s. %s %s", log.end, log.name, why, putACopy, accept)
 }
 
-// missing is the error for a gap before or within the logs.
+// missing returns the error for a gap before or within the logs.
 func (s *Store) missing(last, next uint64, logs []*walScan) error {
 	return fmt.Errorf("records are missing between batch %d and batch %d: a file of the directory is damaged or gone. %s removing %s", last, next, putACopy, logNames(logs))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/wal"
 )
 
-// walScan is what one log holds: what Pebble can read of it, and what comes after the place
+// walScan is the content of one log: what Pebble can read of it, and what comes after the place
 // that Pebble takes for its end.
 type walScan struct {
 	name   string
@@ -20,22 +20,22 @@ type walScan struct {
 	// Pebble can read the batches from first to last, if there are any. They end at end.
 	first, last uint64
 	end         int
-	before      uint64 // the last batch before the log, if that is known
+	before      uint64 // the last batch before the log, if known
 	gap         bool   // their numbers aren't consecutive, or some have none
 
-	// damaged: at the end there is certainly a damaged part of the log.
+	// damaged: the end certainly has a damaged part of the log.
 	damaged bool
-	// ambiguous: it may be that, or a write that was cut off by a loss of power.
+	// ambiguous: the end is damaged, or a write that a loss of power cut off.
 	ambiguous bool
 
-	// behind: valid parts of the log follow its end. Then next is the number of the first
-	// batch among them, if one has its number, and durable is the newest batch that one of
-	// them says was durable.
+	// behind: valid parts of the log follow its end. Then next is the number of the first batch
+	// among them that has its number, and durable is the newest batch that one of them calls
+	// durable.
 	behind        bool
 	next, durable uint64
 }
 
-// scanWAL reads a log, which is hardly larger than a memory table. Before is the last batch
+// scanWAL reads a log, which is hardly larger than a memory table. before is the last batch
 // before the log.
 func scanWAL(fs vfs.FS, dir, name string, before uint64) (*walScan, error) {
 	f, err := fs.Open(fs.PathJoin(dir, name), vfs.SequentialReadsOption)
@@ -47,19 +47,19 @@ func scanWAL(fs vfs.FS, dir, name string, before uint64) (*walScan, error) {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	number, _, _ := wal.ParseLogFilename(name)
-	s := &walScan{name: name, number: uint32(number), size: len(content), before: before} // Pebble shortens it too
+	s := &walScan{name: name, number: uint32(number), size: len(content), before: before} // Pebble also shortens it
 	s.search(content, s.read(content))
 	return s, nil
 }
 
-// restOfBlock is the block from a place on. whole is false if the file ends within the block.
+// restOfBlock returns the block from a place on. whole is false if the file ends within the block.
 func restOfBlock(content []byte, at int) (rest []byte, whole bool) {
 	end := at - at%walBlock + walBlock
 	return content[at:min(end, len(content))], end <= len(content)
 }
 
-// read reads as Pebble does, and returns where that stops: at the end of the file, or at what
-// isn't a part of the log that may follow.
+// read reads like Pebble, and returns where that stops: at the end of the file, or at bytes
+// that can't follow in the log.
 func (s *walScan) read(content []byte) (at int) {
 	record, inRecord := make([]byte, 0, progressEnd), false
 	for at < len(content) {
@@ -100,7 +100,7 @@ func (s *walScan) add(p progress, ok bool) {
 	s.first, s.last = cmp.Or(s.first, p.number), p.number
 }
 
-// examine looks at the first bytes that aren't a part of the log that may follow.
+// examine looks at the first bytes that can't follow in the log.
 func (s *walScan) examine(b []byte, blockStart, whole bool) {
 	if allZero(b) {
 		return // nothing was written there
@@ -119,13 +119,13 @@ func (s *walScan) examine(b []byte, blockStart, whole bool) {
 		s.ambiguous = !cut
 		return
 	}
-	// What an older log has left may begin in the middle of a chunk, but not where a block
-	// begins.
+	// The rest of an older log may begin in the middle of a chunk, but not at the start of a
+	// block.
 	s.ambiguous = blockStart
 }
 
-// search looks for chunks of the log from a place on. One begins where a block begins, and the
-// next one follows it. After something that isn't a chunk, one may begin anywhere, but the
+// search looks for chunks of the log from a place on. A chunk begins where a block begins, and
+// the next one follows it. After something that isn't a chunk, one may begin anywhere, but the
 // content of a record may look like one.
 func (s *walScan) search(content []byte, at int) {
 	for inOrder := true; at < len(content); {
@@ -143,8 +143,8 @@ func (s *walScan) search(content []byte, at int) {
 	}
 }
 
-// found notes a chunk after the end. Where chunks aren't in order, it must begin a batch with a
-// number that fits: the batches between the end and this one took some room.
+// found notes a chunk after the end. If chunks aren't in order, it must begin a batch with a
+// plausible number: the batches between the end and this one took some room.
 func (s *walScan) found(c *walChunk, at int, inOrder bool) {
 	p, ok := parseProgress(c.payload)
 	ok = ok && c.begins()
