@@ -9,12 +9,10 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Attributes are lexemes NAME=VALUE of a text search vector. Its index finds them whole and by
-// their beginnings. A search compares each record with the query, so two attributes may share a
-// lexeme.
+// Attributes are lexemes NAME=VALUE of a text search vector. Its index finds them whole or by
+// prefix. A search compares each record with the query, so two attributes may share a lexeme.
 
-// maxLexeme is as long as lexemes are, in bytes; longer ones are cut. The server takes up to
-// 2,046.
+// maxLexeme is the longest lexeme, in bytes; longer ones are cut. The server takes up to 2,046.
 const maxLexeme = 1100
 
 func lexeme(name, value string) string {
@@ -29,7 +27,7 @@ func lexeme(name, value string) string {
 	return text[:end]
 }
 
-// appendLexemes appends the vector of attributes in binary form; none are null.
+// appendLexemes appends the vector of attributes in binary form; no attributes are null.
 func appendLexemes(b []byte, attributes store.Attributes) []byte {
 	if len(attributes) == 0 {
 		return nil
@@ -48,7 +46,7 @@ func appendLexemes(b []byte, attributes store.Attributes) []byte {
 	return b
 }
 
-// appendAttribute appends one attribute as text; one that isn't there is null.
+// appendAttribute appends one attribute as text; a missing one is null.
 func appendAttribute(b []byte, attributes store.Attributes, name string) []byte {
 	value, ok := attributes[name]
 	if !ok {
@@ -57,7 +55,7 @@ func appendAttribute(b []byte, attributes store.Attributes, name string) []byte 
 	return append(b, value...)
 }
 
-// lexemeQuery is the text search query for all attributes of a query.
+// lexemeQuery returns the text search query for all attributes of a query.
 func lexemeQuery(q *store.Query) string {
 	var terms []string
 	quote := strings.NewReplacer(`'`, `''`, `\`, `\\`)

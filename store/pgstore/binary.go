@@ -10,10 +10,10 @@ import (
 
 // Parameters and results travel in PostgreSQL's binary form, which the store writes and reads
 // itself: the driver's way, by plans for each type and interfaces for each element, took a
-// third of the time of a batch. Text and bytes need no conversion; the rest is below.
+// third of the time of a batch. Text and bytes need no conversion; the other types are below.
 
-// column is a parameter that is an array, with an element for each of the rows that a
-// statement is about. value appends that of a row to b, or returns nil, which makes it null.
+// column is an array parameter, with an element for each row of a statement. value appends the
+// element of a row to b, or returns nil for null.
 type column[T any] struct {
 	name, kind string
 	value      func(b []byte, row T) []byte
@@ -22,17 +22,17 @@ type column[T any] struct {
 // kinds are the types of elements.
 var kinds = map[string]uint32{
 	"bool": pgtype.BoolOID, "bytea": pgtype.ByteaOID, "int8": pgtype.Int8OID, "text": pgtype.TextOID, "timestamptz": pgtype.TimestamptzOID,
-	"tsvector": 3614, // which the driver has no name for
+	"tsvector": 3614, // the driver has no name for it
 }
 
-// arrays are the parameters of columns. They are in one piece of memory if size is as much as
-// they take, and leave room for further parameters.
+// arrays returns the parameters of columns. They share one piece of memory if size is large
+// enough, with room for further parameters.
 func arrays[T any](columns []column[T], rows []T, size int) [][]byte {
 	b, args := make([]byte, 0, size), make([][]byte, len(columns), len(columns)+6)
 	for i, c := range columns {
 		from := len(b)
 		dimensions := uint32(min(len(rows), 1))
-		for _, field := range []uint32{dimensions, 0, kinds[c.kind]} { // whether there are nulls is not read
+		for _, field := range []uint32{dimensions, 0, kinds[c.kind]} { // nobody reads whether there are nulls
 			b = binary.BigEndian.AppendUint32(b, field)
 		}
 		if len(rows) > 0 {
@@ -51,7 +51,7 @@ func arrays[T any](columns []column[T], rows []T, size int) [][]byte {
 	return args
 }
 
-// scalarsOf are the parameters of one row, which aren't arrays.
+// scalarsOf returns the parameters of one row, which aren't arrays.
 func scalarsOf[T any](columns []column[T], row T, size int) [][]byte {
 	b, args := make([]byte, 0, size), make([][]byte, len(columns), len(columns)+1)
 	for i, c := range columns {
@@ -62,7 +62,7 @@ func scalarsOf[T any](columns []column[T], row T, size int) [][]byte {
 	return args
 }
 
-// array is a parameter that is an array of texts or bytes.
+// array returns an array parameter of texts or bytes.
 func array[T ~string | ~[]byte](kind string, list []T) []byte {
 	return arrays([]column[T]{{kind: kind, value: func(b []byte, v T) []byte { return append(b, v...) }}}, list, 0)[0]
 }
@@ -85,7 +85,7 @@ func appendTime(b []byte, at store.Instant) []byte {
 	return appendInt(b, microseconds(at))
 }
 
-// microseconds is an instant as PostgreSQL counts: since 2000.
+// microseconds returns an instant in PostgreSQL's count: since 2000.
 func microseconds(at store.Instant) int64 {
 	const epoch = 946_684_800_000_000
 	us := int64(at) / 1000
@@ -97,10 +97,10 @@ func microseconds(at store.Instant) int64 {
 
 func bigint(n int64) []byte { return appendInt(nil, n) }
 
-// values are a row of a result. They are overwritten by the next.
+// values is a row of a result. The next row overwrites it.
 type values [][]byte
 
-// number is a value that is a bigint. It reports false where that is null, or no bigint.
+// number returns a bigint value. It reports false for null, and for anything else.
 func (v values) number(i int) (int64, bool) {
 	if len(v[i]) != 8 {
 		return 0, false
@@ -110,5 +110,5 @@ func (v values) number(i int) (int64, bool) {
 
 func (v values) bool(i int) bool { return len(v[i]) == 1 && v[i][0] == 1 }
 
-// text is for rows of one value that is text.
+// text is the scan function for rows of a single text.
 func text(v values) (string, error) { return string(v[0]), nil }

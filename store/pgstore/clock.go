@@ -12,14 +12,14 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// clockBound is how far the server's clock may go back, and how far the clocks of this
-// machine may differ, before that counts. Drift takes hours to get there, and a lease of a
-// second isn't much longer or shorter for it.
+// clockBound is how far the server's clock may go back, and how far this machine's clocks may
+// differ, before it counts. Drift takes hours to get there, and hardly changes a lease of a
+// second.
 const clockBound = 100 * time.Millisecond
 
-// Now is [store.Store.Now]: the server's clock, but not its leaps (see [store.Timekeeper]),
-// carried on by the clocks of this machine and read again every three seconds, beside the
-// calls. It waits for the server only if its clock couldn't be read for a minute, and if this
+// Now is [store.Store.Now]: the server's clock, but not its leaps (see [store.Timekeeper]). The
+// store advances it by this machine's clocks and reads it again every three seconds, beside the
+// calls. Now waits for the server only if its clock couldn't be read for a minute, or if this
 // machine was suspended or its clock set.
 func (s *Store) Now(ctx context.Context) (store.Instant, error) {
 	if s.closed.Load() {
@@ -65,13 +65,13 @@ func (s *Store) askTime(ctx context.Context) (r offsetclock.Reading, err error) 
 	return r, err
 }
 
-// noted reads what the stores of all processes have noted.
+// noted reads the notes of the stores of all processes.
 func (s *Store) noted(ctx context.Context) (string, error) {
 	return one(query(ctx, s, text, newStatement("SELECT note FROM "+name(s.opts.Schema, clockTable))))
 }
 
 // note replaces a note if nobody else has. It doesn't wait for a disk or a standby: if a crash
-// of the server takes a note back, the one before is only seconds older.
+// of the server loses a note, the previous one is only seconds older.
 func (s *Store) note(ctx context.Context, was, next string) error {
 	_, err := query(ctx, s, ignore, newStatement("UPDATE "+name(s.opts.Schema, clockTable)+" SET note = $2::text"+
 		" FROM (SELECT set_config('synchronous_commit', 'off', true)) AS commits WHERE note = $1::text", []byte(was), []byte(next)))
@@ -84,8 +84,8 @@ const clockTable = "semel_clock"
 // ClockState is [store.Timekeeper.ClockState].
 func (s *Store) ClockState(now store.Instant) store.ClockState { return s.clock.State(now) }
 
-// AcceptClock is [store.Timekeeper.AcceptClock]. A crash before the note is written leaves all
-// as it was.
+// AcceptClock is [store.Timekeeper.AcceptClock]. A crash before the note is written changes
+// nothing.
 func (s *Store) AcceptClock(ctx context.Context) (store.ClockState, error) {
 	if err := s.usable(ctx); err != nil {
 		return store.ClockState{}, err

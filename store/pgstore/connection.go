@@ -18,31 +18,31 @@ import (
 )
 
 const (
-	// connectLimit is how long connecting may take, unless the URL says how long. A connection
-	// that the network has swallowed costs no more than that.
+	// connectLimit is how long connecting may take, unless the URL says how long. It bounds the
+	// cost of a connection that the network has swallowed.
 	connectLimit = 3 * time.Second
-	// answerLimit is how long an answer is waited for before the connection is dropped, if its
-	// session isn't at work on it.
+	// answerLimit is how long the store waits for an answer before it drops the connection, if
+	// its session isn't at work.
 	answerLimit = 3 * time.Second
-	// pingLimit is how long the ping of a connection may take that was idle for a second. After
+	// pingLimit is how long pinging a connection may take that was idle for a second. After
 	// that the pool replaces it.
 	pingLimit = 250 * time.Millisecond
-	// maxLooks is how often mayDrop finds a session at work before its connection is dropped
-	// all the same.
+	// maxLooks is how often mayDrop may find a session at work before its connection is dropped
+	// anyway.
 	maxLooks = 3
-	// maxLate is how many sessions a server may be at work on for long before no more
-	// connections are dropped.
+	// maxLate is how many sessions may be at work for long before no more connections are
+	// dropped.
 	maxLate = 4
 )
 
-// database is what a URL leads to.
+// database is the database that a URL leads to.
 type database struct {
 	engine   string // which one, if it isn't PostgreSQL itself
-	barriers bool   // it can write a message to its log, which a barrier is made of
-	pooler   bool   // a transaction pooler stands between
+	barriers bool   // it can write a message to its log, as a barrier needs
+	pooler   bool   // there is a transaction pooler in between
 }
 
-// probe looks at the database, and refuses one that can't keep every text.
+// probe examines the database, and refuses one that can't keep every text.
 func probe(ctx context.Context, connect connector) (d database, err error) {
 	conn, err := connect(ctx)
 	if err != nil {
@@ -56,30 +56,30 @@ func probe(ctx context.Context, connect connector) (d database, err error) {
 	if err == nil && encoding != "UTF8" {
 		err = fmt.Errorf("the database has the encoding %s, which does not have all characters: make one with UTF8", encoding)
 	}
-	// A pooler tells its clients process numbers that it has made up.
+	// A pooler makes up the process numbers that it tells its clients.
 	d.engine, d.pooler = kinOf(version), pid != conn.PgConn().PID()
 	return d, err
 }
 
-// plans make the server plan a prepared statement once and for all, with indexes. Otherwise
-// it would plan for the table of the first day, when reading all of it is quicker, and keep
+// plans make the server plan a prepared statement once and for all, with indexes. Otherwise it
+// would plan for the small table of the first day, which is quicker to read whole, and keep
 // that plan while the table grows. These are hints: no result depends on them. The order of
-// locks does; where it isn't that of the parameters, the server ends a deadlock, and the
-// batch runs again.
+// locks does; if it isn't that of the parameters, the server ends a deadlock, and the batch
+// runs again.
 var plans = map[string]string{
 	"plan_cache_mode": "force_generic_plan", "jit": "off",
 	"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
 }
 
-// configure sets a connection up so that it keeps nothing in its session, and notices
-// soon when its server is gone.
+// configure sets a connection up so that it keeps nothing in its session, and notices quickly
+// if its server is gone.
 func (s *Store) configure(config *pgx.ConnConfig) {
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	config.OnNotice = hearWarning
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "semel"
 	}
-	// Without a limit of its own, a pool would wait for two minutes, and a single connection for ever.
+	// Without a limit of its own, a pool would wait for two minutes, and a single connection forever.
 	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, s.opts.connect)
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -92,7 +92,7 @@ func (s *Store) configure(config *pgx.ConnConfig) {
 }
 
 // newPool makes a pool, which connects when it is used. Behind a transaction pooler each
-// transaction may reach another session, so nothing is prepared there, and nothing set.
+// transaction may reach another session, so the store prepares nothing and sets nothing there.
 func (s *Store) newPool(ctx context.Context, config *pgxpool.Config, conns int) (*pgxpool.Pool, error) {
 	config.MaxConns, config.MinConns = int32(conns), 0
 	config.PingTimeout = min(s.opts.AcquireTimeout, s.opts.answer, pingLimit)
@@ -105,7 +105,7 @@ func (s *Store) newPool(ctx context.Context, config *pgxpool.Config, conns int) 
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// connecting makes connections beside the pools, and like them calls before each time.
+// connecting makes connections outside the pools and, as they do, calls before each time.
 func connecting(config *pgx.ConnConfig, before func(context.Context, *pgx.ConnConfig) error) connector {
 	return func(ctx context.Context) (*pgx.Conn, error) {
 		c := config.Copy()
@@ -118,7 +118,7 @@ func connecting(config *pgx.ConnConfig, before func(context.Context, *pgx.ConnCo
 	}
 }
 
-// unreachable is an error of the driver, in fewer words.
+// unreachable is a driver's error in fewer words.
 type unreachable struct {
 	error
 	text string
@@ -127,9 +127,9 @@ type unreachable struct {
 func (e unreachable) Error() string { return e.text }
 func (e unreachable) Unwrap() error { return e.error }
 
-// plainly says once why it could not be connected. The driver tries each address with TLS and
-// without, and tells what came of each try, also that a server has no TLS, which is no trouble
-// where it has answered the other try.
+// plainly says just once why connecting failed. The driver tries each address with TLS and
+// without, and reports every try, even that a server has no TLS, which is harmless if the
+// server answered the other try.
 func plainly(err error) error {
 	failed, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {
@@ -151,7 +151,7 @@ func plainly(err error) error {
 	return unreachable{err, fmt.Sprintf("connect as the user %q to the database %q: %s", failed.Config.User, failed.Config.Database, strings.Join(told, "; "))}
 }
 
-// noCancelConn is a network connection that pgx can't send a cancel request for.
+// noCancelConn is a network connection for which pgx can't send a cancel request.
 //
 // When a connection breaks, or a context ends, pgx asks the server over another one to cancel
 // the statement. If a commit is cancelled while it waits for a standby, this server shows it
@@ -167,8 +167,8 @@ type noAddr struct{}
 func (noAddr) Network() string { return "none" }
 func (noAddr) String() string  { return "none" }
 
-// acquire takes a connection out of a pool, within a time. If the server has no place for
-// another one, idle ones of the other pool give way, and it asks again until it gets one.
+// acquire takes a connection from a pool, within a time. If the server has no room for another
+// one, it closes idle ones of the other pool, and asks again until it gets one.
 func (s *Store) acquire(ctx context.Context, pool *pgxpool.Pool, wait time.Duration) (*pgxpool.Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -194,8 +194,8 @@ func (s *Store) acquire(ctx context.Context, pool *pgxpool.Pool, wait time.Durat
 	}
 }
 
-// tooManyConnections is the state of a server, or of a role or database in it, that has all
-// connections that it may have. placePause is how long a session takes to end.
+// tooManyConnections is the SQLSTATE when a server, a role or a database has as many
+// connections as it may have. placePause is how long a session takes to end.
 const tooManyConnections, placePause = "53300", 10 * time.Millisecond
 
 func closeIdle(ctx context.Context, pool *pgxpool.Pool) {
@@ -215,8 +215,8 @@ func (s *Store) read(ctx context.Context, f func(conn *pgx.Conn) error) error {
 	return f(conn.Conn())
 }
 
-// query runs statements that only read, or may be repeated, on a connection for reads, in one
-// transaction, and returns their rows.
+// query runs statements that only read, or can safely be repeated, on a connection for reads,
+// in one transaction, and returns their rows.
 func query[T any](ctx context.Context, s *Store, scan func(values) (T, error), sts ...statement) (list []T, err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func query[T any](ctx context.Context, s *Store, scan func(values) (T, error), s
 	return list, err
 }
 
-// one is the only row of a statement.
+// one returns the only row of a statement.
 func one[T any](list []T, err error) (row T, _ error) {
 	if err == nil && len(list) != 1 {
 		err = errGarbled
@@ -241,8 +241,8 @@ func one[T any](list []T, err error) (row T, _ error) {
 	return row, err
 }
 
-// change runs a statement that changes something, on a connection for reads, and returns
-// its rows. Like a write it is never cancelled, also not by ctx once it was begun.
+// change runs a statement that changes something, on a connection for reads, and returns its
+// rows. Like a write it is never cancelled once it has begun, not even by ctx.
 func change[T any](ctx context.Context, s *Store, scan func(values) (T, error), st statement) (list []T, err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -254,13 +254,13 @@ func change[T any](ctx context.Context, s *Store, scan func(values) (T, error), 
 	return list, err
 }
 
-// unending is the context of what commit runs, which watches over the connection instead.
+// unending is the context for the statements of commit, which watches over the connection instead.
 var unending = context.Background()
 
-// commit runs f, which commits something, on a connection of a pool, and runs it again
-// when the server rolls it back because of others. No caller can cancel it: when no answer
-// has come in time, at the deadline of ctx at the latest, or some time after Close, its
-// connection is closed. The result is unknown then, and the server goes on.
+// commit runs f, which commits something, on a connection of a pool, and runs it again if the
+// server rolls it back because of others. No caller can cancel it: if no answer comes in time,
+// at the deadline of ctx at the latest, or some time after Close, its connection is closed.
+// Then the result is unknown, and the server goes on.
 func (s *Store) commit(ctx context.Context, pool *pgxpool.Pool, f func(conn *pgx.Conn) error) error {
 	within := func(d time.Duration) time.Duration {
 		if end, limited := ctx.Deadline(); limited {
@@ -273,9 +273,9 @@ func (s *Store) commit(ctx context.Context, pool *pgxpool.Pool, f func(conn *pgx
 		return notApplied(err)
 	}
 	defer conn.Release()
-	// Read them now: dropLate may run when the connection is back in its pool.
+	// Read them now: dropLate may run after the connection is back in its pool.
 	pid, network := conn.Conn().PgConn().PID(), conn.Conn().PgConn().Conn()
-	var ended atomic.Bool // f has returned, or the connection was dropped before
+	var ended atomic.Bool // f has returned, or the connection was dropped first
 	late := time.AfterFunc(within(s.opts.answer), func() { s.dropLate(ctx, pid, network, &ended) })
 	defer late.Stop()
 	err = repeat(s.base, func() error { return f(conn.Conn()) })
@@ -285,9 +285,9 @@ func (s *Store) commit(ctx context.Context, pool *pgxpool.Pool, f func(conn *pgx
 	return err
 }
 
-// dropLate is called when no answer has come in time from the server's process pid. It closes
-// the connection as soon as mayDrop allows that, or ctx ends, unless f has returned. pgx would
-// say goodbye first, and keep the place in the pool until that was sent.
+// dropLate runs when no answer has come in time from the server's process pid. It closes the
+// connection as soon as mayDrop allows that, or ctx ends, unless f has returned. pgx would say
+// goodbye first, and keep the place in the pool until that was sent.
 func (s *Store) dropLate(ctx context.Context, pid uint32, network net.Conn, ended *atomic.Bool) {
 	for looks := 1; !ended.Load() && s.base.Err() == nil && ctx.Err() == nil && !s.mayDrop(ctx, pid, looks); looks++ {
 		pause(ctx, s.opts.answer)
@@ -298,12 +298,12 @@ func (s *Store) dropLate(ctx context.Context, pid uint32, network net.Conn, ende
 }
 
 // mayDrop asks the server, over a connection of its own, whether the session of process pid is
-// at work. If it isn't, its answer was lost, or never will be sent. If it is, it stays at work
-// without its connection, as when it waits for a standby, and a server has few sessions: then
-// the connection is dropped only when it has been looked at often enough, and if few others of
-// the stores in this database are at work for long. If the server doesn't answer, another
-// connection would be of no use. A pooler invents pid, so behind one the session counts as at
-// work, and among the others.
+// at work. If it isn't, its answer was lost, or will never be sent. If it is, it keeps working
+// without its connection, for example waiting for a standby, and a server has few sessions:
+// then the connection is dropped only after enough looks, and only if few other sessions of
+// this database's stores are at work for long. If the server doesn't answer, another connection
+// would be of no use. A pooler invents pid, so behind one the session counts as at work, and as
+// one of the others.
 func (s *Store) mayDrop(ctx context.Context, pid uint32, looks int) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.answer)
 	defer cancel()
@@ -327,8 +327,8 @@ func (s *Store) mayDrop(ctx context.Context, pid uint32, looks int) bool {
 	return looks >= maxLooks && late < maxLate
 }
 
-// lastWarning is where a connection's custom data have the server's latest warning. "Canceling
-// wait for synchronous replication" is one, and the commit that it is about reports success.
+// lastWarning is where a connection's custom data have the server's latest warning. One of them
+// is "canceling wait for synchronous replication", although the commit reports success.
 const lastWarning = "semel warning"
 
 func hearWarning(conn *pgconn.PgConn, n *pgconn.Notice) {
@@ -337,7 +337,7 @@ func hearWarning(conn *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// takeWarning returns a warning that has come since it was last called, or nothing.
+// takeWarning returns a warning that has come since the last call, or nothing.
 func takeWarning(conn *pgx.Conn) string {
 	text, _ := conn.PgConn().CustomData()[lastWarning].(string)
 	delete(conn.PgConn().CustomData(), lastWarning)

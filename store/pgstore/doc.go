@@ -1,5 +1,5 @@
-// Package pgstore keeps records in PostgreSQL. Any number of processes may use one
-// database, and share every record.
+// Package pgstore keeps records in PostgreSQL. Any number of processes may use one database,
+// and share every record.
 //
 // Acknowledged writes are as durable as the server's settings make a commit; [Store.Durability]
 // reads them and tells you what they mean. Writes of concurrent callers share a statement and
@@ -7,12 +7,12 @@
 //
 // # Cancelled commits
 //
-// The store never asks the server to cancel a write. If a caller hangs up, or its time is over,
-// its call returns at once and the batch goes on; the engine finds out the result later. Where
-// commits wait for a standby, the server may show a row that no standby has: somebody has ended
-// the wait, or the server was restarted. Acting on such a row would be wrong, because a
-// failover loses it. So every answer that rests on a row that was read, a refused write or a
-// Get, comes from a transaction that commits something of its own, and waits in its turn.
+// The store never asks the server to cancel a write. If a caller hangs up, or runs out of time,
+// its call returns at once and the batch continues; the engine finds out the result later. If
+// commits wait for a standby, the server may show a row that no standby has, because somebody
+// ended the wait or the server was restarted. Acting on such a row would be wrong, because a
+// failover loses it. So every answer that depends on a row that was read, a refused write or a
+// Get, comes from a transaction that commits something of its own, and so waits, too.
 //
 // # What is certain
 //
@@ -25,20 +25,20 @@
 //
 // # Clock
 //
-// The store's clock is that of the server. Each process reads it every few seconds and
-// carries it on by its own monotonic clock, behind the server's by a round trip at most.
-// The server's clock must not go back: a standby that takes over must have the right time.
-// ADR 14 says what happens otherwise.
+// The store's clock is that of the server. Each process reads it every few seconds and advances
+// it by its own monotonic clock, at most a round trip behind the server's. The server's clock
+// must not go back: a standby that takes over must have the right time. ADR 14 says what
+// happens otherwise.
 //
 // # Sessions
 //
-// You may put a transaction pooler in between: no lock and no setting that matters
-// outlives a transaction, and statements are prepared only on connections that lead
-// straight to a server. Notices need such a connection; see Options.ListenURL.
+// You may put a transaction pooler in between: no lock and no setting that matters outlives a
+// transaction, and statements are prepared only on connections that lead straight to a server.
+// Notices need such a connection; see Options.ListenURL.
 //
 // # Evidence
 //
-// The statement that makes a write appends its entries, so they cost no round trip, and
-// writes without evidence cost nothing more. Whoever reads the log numbers them; see
+// The statement that makes a write appends its entries, so they cost no round trip, and writes
+// without evidence cost nothing extra. Whoever reads the log numbers them; see
 // [Store.ReadEvidence].
 package pgstore

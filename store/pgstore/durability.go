@@ -9,7 +9,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// settingNames are the settings that decide the level, in the order in which they are listed.
+// settingNames are the settings that decide the level, in the order of the list.
 var settingNames = []string{
 	"fsync", "full_page_writes", "synchronous_commit", "synchronous_standby_names", "transaction_read_only", "pg_is_in_recovery",
 }
@@ -38,7 +38,7 @@ func (s *Store) Durability(ctx context.Context) (store.Durability, error) {
 
 // CheckWrites is [store.WriteChecker.CheckWrites]. It uses a connection for reads, so it
 // doesn't fail just because writes wait for a standby. A role that has lost a right can't do
-// all that calls need, so it is an [ErrRights].
+// everything that calls need, so that is an [ErrRights].
 func (s *Store) CheckWrites(ctx context.Context) error {
 	readOnly, err := one(query(ctx, s, text, statement{sql: "SELECT current_setting('transaction_read_only')"}))
 	switch {
@@ -53,7 +53,7 @@ func (s *Store) CheckWrites(ctx context.Context) error {
 	return nil
 }
 
-// judge says what the settings promise.
+// judge says what the settings guarantee.
 func judge(settings map[string]string) store.Durability {
 	d := store.Durability{Level: store.LevelDisk}
 	for _, name := range settingNames {
@@ -80,10 +80,10 @@ func judge(settings map[string]string) store.Durability {
 	return d
 }
 
-// kinOf recognizes, by the text of its version, another engine that speaks PostgreSQL's
-// protocol; empty for PostgreSQL itself. Such engines carry out the statements for claims and
-// outcomes. They lack what transactions of the application, evidence and the level of
-// durability rest on, or mean something else by the same names, so the store refuses those.
+// kinOf recognizes, by its version text, another engine that speaks PostgreSQL's protocol;
+// empty for PostgreSQL itself. Such engines can run the statements for claims and outcomes. But
+// transactions of the application, evidence and the level of durability need something that
+// they lack, or that means something else there, so the store refuses those.
 func kinOf(version string) string {
 	switch {
 	case strings.Contains(version, "CockroachDB"):

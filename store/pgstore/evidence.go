@@ -14,12 +14,12 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// maxNumber is more than there will be entries, and leaves room to add a limit.
+// maxNumber is larger than the number of entries can get, and leaves room to add a limit.
 const maxNumber = 1 << 62
 
 // AppendEvidence is [store.EvidenceLog.AppendEvidence]. One statement appends all of the
 // entries: a crash before its commit leaves none, a crash after it leaves all. If ctx ends
-// meanwhile, AppendEvidence returns at once and the statement goes on.
+// meanwhile, AppendEvidence returns at once and the statement continues.
 func (s *Store) AppendEvidence(ctx context.Context, entries []store.Entry) error {
 	if err := s.changeLog(ctx, newStatement(s.log.append, arrays(entryColumns, withID(nil, nil, entries), 0)...)); err != nil {
 		return fmt.Errorf("pgstore: append evidence: %w", err)
@@ -28,7 +28,7 @@ func (s *Store) AppendEvidence(ctx context.Context, entries []store.Entry) error
 }
 
 // ReadEvidence is [store.EvidenceLog.ReadEvidence]. It numbers the entries that have no number
-// yet, unless it can answer without them. Where commits wait for a standby, the standby has the
+// yet, unless it can answer without them. If commits wait for a standby, the standby has the
 // entries that it returns.
 func (s *Store) ReadEvidence(ctx context.Context, from uint64, limit int) ([]store.Entry, error) {
 	if limit <= 0 {
@@ -90,10 +90,10 @@ func (s *Store) FindEvidence(ctx context.Context, subject store.Subject, from ui
 	return numbers, nil
 }
 
-// EraseEvidence is [store.EvidenceLog.EraseEvidence]. From then on nobody can read the
-// openings through the store. Their bytes leave the table with the next vacuum, and the
-// server's log and your backups when you delete those. It works in portions: a crash
-// between two leaves the rest, and erasing again is harmless.
+// EraseEvidence is [store.EvidenceLog.EraseEvidence]. From then on nobody can read the openings
+// through the store. Their bytes leave the table with the next vacuum, and leave the server's
+// log and your backups when you delete those. It works in chunks: a crash between two leaves
+// the rest, and erasing again is harmless.
 func (s *Store) EraseEvidence(ctx context.Context, from, to uint64) error {
 	numbered, err := s.number(ctx)
 	for to = min(to, numbered); err == nil && from < to; from += numberChunk {
@@ -108,7 +108,7 @@ func (s *Store) EraseEvidence(ctx context.Context, from, to uint64) error {
 // PutEvidenceTiles is [store.EvidenceLog.PutEvidenceTiles]. A crash before the commit leaves
 // none of the tiles, and the next integration makes them again; a crash after it leaves all.
 func (s *Store) PutEvidenceTiles(ctx context.Context, tiles map[string][]byte) error {
-	// In one order, so that two who write the same tiles can't deadlock.
+	// In a fixed order, so that two writers of the same tiles can't deadlock.
 	names := slices.Sorted(maps.Keys(tiles))
 	data := make([][]byte, len(names))
 	for i, n := range names {
@@ -144,8 +144,8 @@ type logWrite struct {
 // Size is for [gather.Queue].
 func (*logWrite) Size() int { return 0 }
 
-// writeLog runs such a transaction, one at a time. Like a write of a record it is never
-// cancelled: if its caller leaves, it goes on, so run may not touch what the caller has then.
+// writeLog runs such a transaction, one at a time. Like a write of a record it is never cancelled:
+// if its caller leaves, it continues, so run may not touch anything that the caller then uses.
 func (s *Store) writeLog(ctx context.Context, run func(conn *pgx.Conn) error) error {
 	w := &logWrite{run: run}
 	if err := s.logWrites.Do(ctx, w); err != nil {

@@ -10,12 +10,11 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// evidenceQueue is where writes append entries. Whoever reads the log numbers them and moves
-// them to it.
+// evidenceQueue is the table that writes append entries to. Readers of the log number them and
+// move them to it.
 const evidenceQueue = "semel_evidence_new"
 
-// noted is an entry of evidence, with the identity of the write that it is about, if there
-// is one.
+// noted is an entry of evidence, with the identity of the write that it is about, if any.
 type noted struct {
 	*store.Entry
 	id []byte
@@ -28,7 +27,7 @@ func withID(list []noted, id []byte, entries []store.Entry) []noted {
 	return list
 }
 
-// entryColumns are the parameters of entries, in the order of entriesFrom.
+// entryColumns are the parameters for entries, in the order of entriesFrom.
 var entryColumns = []column[noted]{
 	{"subject", "bytea", func(b []byte, n noted) []byte {
 		if n.Subject == (store.Subject{}) {
@@ -50,7 +49,7 @@ var entryColumns = []column[noted]{
 	{"id", "bytea", func(b []byte, n noted) []byte { return orNull(b, n.id) }},
 }
 
-// noEntries are the parameters where there are none, as of most writes.
+// noEntries are the parameters without entries, as for most writes.
 var noEntries = arrays(entryColumns, nil, 0)
 
 // appending appends entries to the queue: rows of subject, also, leaf, opening, id and
@@ -60,28 +59,28 @@ func appending(schema, entries, where string) string {
 		" FROM " + entries + " AS e(subject, also, leaf, opening, id, place)" + where + " ORDER BY place"
 }
 
-// entriesFrom are the entries of parameters that are arrays, from the number first on.
+// entriesFrom selects the entries from array parameters, the first of which has the number first.
 func entriesFrom(first int) string {
 	return fmt.Sprintf("unnest($%d::bytea[], $%d::bytea[], $%d::bytea[], $%d::bytea[], $%d::bytea[]) WITH ORDINALITY", first, first+1, first+2, first+3, first+4)
 }
 
-// noting is the part of a statement that appends the evidence of the writes in made. It is
-// in one statement with the writes, so a crash leaves both or neither, and a write that is
-// sent again, and not made again, appends nothing.
+// noting is the part of a statement that appends the evidence of the writes in made. It is in
+// one statement with the writes, so a crash leaves both or neither, and a write that is sent
+// again but not made again appends nothing.
 //
-// IS TRUE keeps the planner from making a join of it, which would compare every
-// entry with every write where the plans of hash joins are off.
+// IS TRUE keeps the planner from making this a join, which would compare every entry with every
+// write if hash joins are off.
 func noting(schema string, first int) string {
 	return "noted AS (" + appending(schema, entriesFrom(first), " WHERE (id IN (SELECT m.id FROM made m)) IS TRUE") + ")"
 }
 
-// evidenceStatements are the texts of the evidence log.
+// evidenceStatements are the statements for the evidence log.
 type evidenceStatements struct{ append, read, find, erase, put, tile, lock, number string }
 
 const (
-	// numberChunk bounds the entries that get numbers in one transaction, and erasures.
+	// numberChunk bounds how many entries one transaction numbers, or erases.
 	numberChunk = 5000
-	// numberLock is how long one who gives numbers waits for another.
+	// numberLock is how long a reader that numbers entries waits for another.
 	numberLock = "10s"
 	// subjectLen is the length of a [store.Subject].
 	subjectLen = "16"
@@ -113,7 +112,7 @@ func newEvidenceStatements(schema string, d *database) evidenceStatements {
 	}
 }
 
-// counted is how many entries have numbers, and whether more may wait for theirs.
+// counted says how many entries have numbers, and whether more may be waiting for theirs.
 type counted struct {
 	numbered int64
 	more     bool
@@ -126,22 +125,22 @@ func scanCounted(v values) (c counted, err error) {
 }
 
 // number numbers every entry that was committed before it was called, and returns how many
-// entries have a number. It works in portions, so that a long queue isn't one endless
+// entries have a number. It works in chunks, so that a long queue isn't one endless
 // transaction.
 //
-// The sequence of the queue has gaps, and transactions commit in another order than they took
-// its numbers, so nobody can follow it. Instead, one reader at a time moves the queue to the
-// log, in the order of the sequence. The lock has a statement of its own and the isolation is
-// READ COMMITTED, so the second statement sees all that earlier readers have moved; the primary
-// key refuses a number that exists already. The lock ends with its transaction, so you may put
-// a pooler in between.
+// The sequence of the queue has gaps, and transactions don't commit in the order in which they
+// took its numbers, so nobody can follow it. Instead, one reader at a time moves the queue to
+// the log, in the order of the sequence. The lock has a statement of its own and the isolation
+// is READ COMMITTED, so the second statement sees all that earlier readers have moved; the
+// primary key refuses a number that exists already. The lock ends with its transaction, so you
+// may put a pooler in between.
 //
-// A write takes its numbers of the sequence after it has changed its row, and so after the
-// identity's earlier write. Whoever sees its entries sees the earlier ones, too, which come
-// first in the sequence: entries of an identity are numbered in the order of its writes.
+// A write takes its numbers from the sequence after it has changed its row, and so after the
+// identity's earlier write. A reader that sees its entries sees the earlier ones, too, which
+// come first in the sequence: entries of an identity are numbered in the order of its writes.
 //
-// A crash before the commit leaves the entries in the queue, for the next reader. A crash
-// after it leaves them in the log, with their numbers.
+// A crash before the commit leaves the entries in the queue, for the next reader. A crash after
+// it leaves them in the log, with their numbers.
 func (s *Store) number(ctx context.Context) (uint64, error) {
 	for {
 		var c counted

@@ -15,13 +15,13 @@ import (
 	"github.com/semelhq/semel/store/codec"
 )
 
-// digest is that of an identity, the primary key.
+// digest is the digest of an identity, the primary key.
 type digest [32]byte
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appendRecord appends what the column record holds: the record without its result's
-// bytes, which have a column of their own, and the checksum of those.
+// appendRecord appends the content of the column record: the record without its result's bytes,
+// which have their own column, and their checksum.
 func appendRecord(b []byte, rec *semel.Record) ([]byte, error) {
 	r := *rec
 	r.Result.Data = nil
@@ -44,11 +44,12 @@ func scanRow(v values) (r row, err error) {
 	return r, nil
 }
 
-// cut reports whether a list has the row without its record, because those before it were large.
+// cut reports whether a list has the row without its record, because the records before it were
+// large.
 func (r *row) cut() bool { return r.record == nil && r.revision != nil }
 
-// decode reads a row and verifies that it is whole, and belongs to its identity and
-// revision. The record keeps the bytes of the result.
+// decode reads a row and verifies that it is intact, and belongs to its identity and revision.
+// The record keeps the bytes of the result.
 func (r *row) decode() (*semel.Record, error) {
 	end := max(len(r.record)-crc32.Size, 0)
 	rec, err := codec.Decode(r.record[:end])
@@ -93,7 +94,7 @@ func (s *Store) look(conn *pgx.Conn, ids [][]byte) (map[digest]row, error) {
 	return found, nil
 }
 
-// get is one Get on its way.
+// get is a Get in progress.
 type get struct {
 	gather.Item
 

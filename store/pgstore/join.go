@@ -34,8 +34,8 @@ func pgxLink(tx pgx.Tx) link {
 	}
 }
 
-// sqlLink gives conn back to its pool, broken or not, when the transaction has ended. It is
-// nil if the application ends the transaction.
+// sqlLink returns conn to its pool, broken or not, when the transaction has ended. conn is nil
+// if the application ends the transaction.
 func sqlLink(tx *sql.Tx, conn *sql.Conn) link {
 	ended := func(err error) error {
 		_ = conn.Close()
@@ -58,15 +58,15 @@ func sqlLink(tx *sql.Tx, conn *sql.Conn) link {
 type joined struct {
 	store *Store
 	link  link
-	waits string        // the lock_timeout of the application
-	wrote *semel.Record // the last, by which a commit that wasn't answered is looked for
+	waits string        // the application's lock_timeout
+	wrote *semel.Record // the last one, which shows whether an unanswered commit succeeded
 }
 
-// calls is a setting of the transaction that lists the calls begun in it. It goes with the
-// transaction, or with the savepoint that is rolled back, as locks do.
+// calls is a setting of the transaction that lists the calls begun in it. It disappears with
+// the transaction, or the savepoint that is rolled back, as locks do.
 const calls = "coalesce(current_setting('semel.calls', true), '')"
 
-// joinLock tells which table the transaction sees, and takes the locks of a call.
+// joinLock returns which table the transaction sees, and takes the locks of a call.
 const joinLock = "SELECT " + whichTable + ", current_setting('lock_timeout')," +
 	" CASE WHEN position($3::text IN " + calls + ") > 0 THEN 'nested'" +
 	" WHEN NOT pg_try_advisory_xact_lock($4::bigint) THEN 'busy'" +
@@ -75,16 +75,16 @@ const joinLock = "SELECT " + whichTable + ", current_setting('lock_timeout')," +
 
 // joinEnd is the end of a statement that makes one write. It returns whether the write was
 // applied, and whether it came too late: its deadline is over, and the stored revision is still
-// the expected one. It gives back what the application's statements may wait for a lock.
+// the expected one. It restores how long the application's statements may wait for a lock.
 func joinEnd(log string, columns []column[*op], expect string) string {
-	n := len(columns) // the last is the deadline; behind it are a limit and the entries
+	n := len(columns) // the last one is the deadline; a limit and the entries follow it
 	return fmt.Sprintf(" SELECT made.id IS NOT NULL, coalesce(clock_timestamp() >= ($%d::timestamptz[])[1], false)"+
 		" AND (SELECT revision FROM %s WHERE id = ($1::bytea[])[1]) IS NOT DISTINCT FROM %s, %s"+
 		" FROM (VALUES (1)) AS always LEFT JOIN made ON true", n, log, expect, lockTimeout(fmt.Sprintf("$%d::text", n+7)))
 }
 
-// lockKey is the advisory lock of an identity in a schema. Two identities that share
-// one, among 2^64, would only be in flight for each other.
+// lockKey is the advisory lock of an identity in a schema. If two identities share one of the
+// 2^64 locks, each only looks in flight to the other.
 func lockKey(schema string, d *digest) int64 {
 	h := fnv.New64a()
 	h.Write([]byte(schema))
@@ -95,8 +95,8 @@ func lockKey(schema string, d *digest) int64 {
 // table's number in it. Its parameter is the table's name.
 const whichTable = "current_database() || '/' || $1::text::regclass::oid"
 
-// table is whichTable as the store's own connections see it. It asks the server if it doesn't
-// know yet, or if the answer differs from seen: the database may have moved.
+// table returns whichTable as the store's own connections see it. It asks the server if it
+// doesn't know yet, or if the answer differs from seen: the database may have moved.
 func (s *Store) table(ctx context.Context, seen string) (string, error) {
 	if known := s.where.Load(); known != nil && *known == seen {
 		return seen, nil
@@ -108,9 +108,9 @@ func (s *Store) table(ctx context.Context, seen string) (string, error) {
 	return where, err
 }
 
-// Lock is [store.Tx.Lock], by two advisory locks of the transaction: first that of the
-// identity and what the call is bound to, then that of the identity. If you get the first
-// and not the second, the other transaction's call is bound to something else.
+// Lock is [store.Tx.Lock], by two advisory locks of the transaction: first one for the identity
+// and what the call is bound to, then one for the identity. If it gets the first but not the
+// second, the other transaction's call is bound to something else.
 func (j *joined) Lock(ctx context.Context, id semel.ID, boundTo string) (store.TxLock, error) {
 	d := digest(id.Digest())
 	bound := digest(sha256.Sum256(append(d[:], boundTo...)))
@@ -136,7 +136,7 @@ func (j *joined) Lock(ctx context.Context, id semel.ID, boundTo string) (store.T
 	return store.TxBusy, nil
 }
 
-// Apply is [store.Tx.Apply], by the statement that makes batches of writes.
+// Apply is [store.Tx.Apply], by the statement for batches of writes.
 func (j *joined) Apply(ctx context.Context, w store.Write) (bool, error) {
 	o, err := j.store.newOp(w)
 	if err != nil {
@@ -157,7 +157,7 @@ func (j *joined) Apply(ctx context.Context, w store.Write) (bool, error) {
 	switch {
 	case errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone):
 		return false, &semel.Error{Code: semel.CodeUnknown, Message: "the transaction was ended before its outcome was written", Err: err}
-	case metLock(err): // another has written the record and was not done in time
+	case metLock(err): // another writer has the record and didn't finish in time
 		return false, fmt.Errorf("pgstore: apply: %w: %w", errRolledBack, err)
 	case err != nil:
 		return false, fmt.Errorf("pgstore: apply: %w", err)
@@ -167,8 +167,8 @@ func (j *joined) Apply(ctx context.Context, w store.Write) (bool, error) {
 	return applied, nil
 }
 
-// literals makes text of the parameters of a statement, for not every driver knows arrays, or
-// the binary form. All are arrays, but for the one at the place of plain.
+// literals turns the parameters of a statement into text, because not every driver knows arrays
+// or the binary form. All are arrays except the one at plain.
 func literals(params [][]byte, plain int) ([]any, error) {
 	types, args := pgtype.NewMap(), make([]any, len(params))
 	for i, param := range params {

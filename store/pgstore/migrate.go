@@ -19,25 +19,25 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrationTable has a row for each migration of a schema.
+// migrationTable has a row for each applied migration of a schema.
 const migrationTable = "semel_migrations"
 
 var (
-	// ErrNotMigrated is what Open returns, wrapped, if migrations are missing.
+	// ErrNotMigrated is the error, wrapped, that Open returns if migrations are missing.
 	ErrNotMigrated = errors.New("the schema lacks migrations: run semel migrate up, or have them made when the store is opened (store.migrate: true, or Options.Migrate in Go)")
-	// ErrNewer is what Open and the functions for migrations return, wrapped, for a schema
-	// that a later program has migrated further than this one knows.
+	// ErrNewer is the error, wrapped, that Open and the functions for migrations return for a
+	// schema that a later program has migrated further than this one knows.
 	ErrNewer = errors.New("the schema was migrated by a later program: use that one or a later one")
-	// ErrInUse is what Open returns, wrapped, if it is to make a migration after which nodes of
-	// earlier versions can't serve, while others are connected.
+	// ErrInUse is the error, wrapped, that Open returns if it should apply a migration that
+	// stops nodes of earlier versions from serving, while others are connected.
 	ErrInUse = errors.New("the migration takes away what nodes of earlier versions use, and they would refuse every call: stop them first, or run semel migrate up to make it in spite of them")
 )
 
-// breaking are the migrations that rename or drop what earlier programs use.
+// breaking are the migrations that rename or drop something that earlier programs use.
 var breaking = map[int]bool{4: true}
 
-// leaving is how long closed sessions may take to end: of nodes that have just stopped, and of
-// programs that connect at the same time as this one and will wait for the same migration.
+// leaving is how long closed sessions may take to end: those of nodes that have just stopped, and of
+// programs that connect at the same time as this one and are about to wait for the same migration.
 const leaving = 3 * time.Second
 
 // Migration is one step of a schema.
@@ -51,7 +51,7 @@ type Migration struct {
 	sql       string
 }
 
-// migrations are all that this program knows, in order: the first file is number 1.
+// migrations returns all migrations that this program knows, in order: the first file is number 1.
 func migrations() ([]Migration, error) {
 	files, err := fs.Glob(migrationFiles, "migrations/*.sql") // sorted
 	list := make([]Migration, len(files))
@@ -67,13 +67,13 @@ func migrations() ([]Migration, error) {
 }
 
 // migrationLock is an SQL expression that waits until no other transaction migrates a schema,
-// by a lock that ends with the transaction. Without it, two that both find no table create
-// it, and one of them fails at its name or at that of its row type (pg_type_typname_nsp_index).
+// by a lock that ends with the transaction. Without it, two transactions that find no table
+// both create it, and one fails at its name or its row type's (pg_type_typname_nsp_index).
 func migrationLock(schema string) string {
 	return "pg_advisory_xact_lock(hashtextextended('" + strings.ReplaceAll("semel migrate "+schema, "'", "''") + "', 0))"
 }
 
-// script makes migrations in a schema that exists, and notes them there.
+// script returns SQL that applies migrations to an existing schema, and records them there.
 func script(schema string, list []Migration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "SET LOCAL search_path = %s;\nCREATE TABLE IF NOT EXISTS %s", quote(schema), migrationTable)
@@ -84,22 +84,21 @@ func script(schema string, list []Migration) string {
 	return b.String()
 }
 
-// Migrate brings a schema up to what this program needs, creates it if there is none, and
-// returns the migrations that it made: all or none. An empty name stands for
+// Migrate brings a schema up to what this program needs, creates it if it doesn't exist, and
+// returns the migrations that it applied: all or none. An empty name stands for
 // [DefaultSchema]. Callers that migrate at the same time wait for each other.
 //
-// It doesn't look who uses the schema: a migration that renames makes nodes of earlier versions
-// refuse every call, so stop them first.
+// It doesn't check who uses the schema: after a migration that renames something, nodes of
+// earlier versions refuse every call, so stop them first.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) (made []Migration, err error) {
 	return migrate(ctx, pool, schema, func(context.Context, pgx.Tx, []Migration) error { return nil })
 }
 
-// migrate is [Migrate], but asks allow before it makes the missing migrations of a schema.
+// migrate is [Migrate], but asks allow before it applies the missing migrations.
 func migrate(ctx context.Context, pool *pgxpool.Pool, schema string, allow func(ctx context.Context, tx pgx.Tx, missing []Migration) error) (made []Migration, err error) {
 	schema = cmp.Or(schema, DefaultSchema)
-	// A crash before the commit leaves the schema as it was.
-	// Read committed, whatever the database's default: another level would go on seeing what
-	// there was before the lock.
+	// A crash before the commit leaves the schema as it was. Read committed, whatever the
+	// database's default: at another level it would keep seeing the state from before the lock.
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		// One at a time. Later callers find nothing missing.
 		if _, err := tx.Exec(ctx, "SELECT "+migrationLock(schema)); err != nil {
@@ -111,12 +110,12 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, schema string, allow func(
 		}
 		known := len(list)
 		missing := slices.DeleteFunc(list, func(m Migration) bool { return !m.AppliedAt.IsZero() })
-		if len(missing) < known { // or nobody can be using it
+		if len(missing) < known { // otherwise nobody can be using it
 			if err := allow(ctx, tx, missing); err != nil {
 				return err
 			}
 		}
-		// Creating a schema takes a right that using one doesn't.
+		// Creating a schema needs a right that using one doesn't.
 		var exists bool
 		err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema).Scan(&exists)
 		if err == nil && !exists {
@@ -139,7 +138,7 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, schema string, allow func(
 	return made, nil
 }
 
-// unused returns [ErrInUse] if a missing migration is one that earlier programs can't work with,
+// unused returns [ErrInUse] if earlier programs can't work with one of the missing migrations,
 // and sessions of this program's name are connected that don't wait for the same migration.
 func unused(ctx context.Context, tx pgx.Tx, missing []Migration) error {
 	i := slices.IndexFunc(missing, func(m Migration) bool { return breaking[m.Number] })
@@ -150,7 +149,7 @@ func unused(ctx context.Context, tx pgx.Tx, missing []Migration) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		// A transaction would go on seeing the sessions that it saw first.
+		// Without this, a transaction would keep seeing the sessions that it saw first.
 		if _, err := tx.Exec(ctx, "SELECT pg_stat_clear_snapshot()"); err != nil {
 			return err
 		}
@@ -203,7 +202,7 @@ func status(ctx context.Context, q querier, schema string) ([]Migration, error) 
 	}
 	var n int
 	var at time.Time
-	rows, _ := q.Query(ctx, "SELECT number, applied_at FROM "+table+" ORDER BY number") // its error is that of the rows, too
+	rows, _ := q.Query(ctx, "SELECT number, applied_at FROM "+table+" ORDER BY number") // rows has its error, too
 	_, err = pgx.ForEachRow(rows, []any{&n, &at}, func() error {
 		if n < 1 || n > len(list) {
 			return fmt.Errorf("%w (migration %d, known up to %d)", ErrNewer, n, len(list))
@@ -214,15 +213,15 @@ func status(ctx context.Context, q querier, schema string) ([]Migration, error) 
 	return list, err
 }
 
-// Print writes the SQL of all migrations, for you to run by other means. That SQL waits for
-// programs that migrate the schema at the same time.
+// Print writes the SQL of all migrations, so that you can run it with other tools. That SQL
+// waits for programs that migrate the schema at the same time.
 func Print(w io.Writer, schema string) error {
 	list, err := migrations()
 	if err != nil {
 		return err
 	}
 	schema = cmp.Or(schema, DefaultSchema)
-	// PERFORM returns no row, which tools would print.
+	// PERFORM returns no row, which tools would otherwise print.
 	_, err = fmt.Fprintf(w, "BEGIN;\nDO $$ BEGIN PERFORM %s; END $$;\nCREATE SCHEMA IF NOT EXISTS %s;\n%sCOMMIT;\n", migrationLock(schema), quote(schema), script(schema, list))
 	return err
 }
@@ -243,5 +242,5 @@ func checkSchema(ctx context.Context, q querier, schema string) error {
 
 func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitize() }
 
-// name is a table's name with its schema.
+// name returns a table's name with its schema.
 func name(schema, table string) string { return pgx.Identifier{schema, table}.Sanitize() }

@@ -12,15 +12,15 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// watchKeyLen is how much of a digest names a record in a notice. Two records of one name
-// only wake somebody for nothing.
+// watchKeyLen is how much of a digest names a record in a notice. If two records share a name,
+// a watcher wakes up for nothing.
 const watchKeyLen = 8
 
 type watchKey [watchKeyLen]byte
 
-// Watch is [store.Watcher.Watch]. It tells of a change once that is committed: at once if
-// this store made it, and otherwise when the notice arrives. When notices may have been
-// lost, it wakes everybody.
+// Watch is [store.Watcher.Watch]. It reports a change once that is committed: at once if this
+// store made it, and otherwise when the notice arrives. If notices may have been lost, it wakes
+// everybody.
 func (s *Store) Watch(_ context.Context, id semel.ID) (changed <-chan struct{}, stop func()) {
 	d := id.Digest()
 	return s.watch.Watch(watchKey(d[:watchKeyLen]))
@@ -28,24 +28,24 @@ func (s *Store) Watch(_ context.Context, id semel.ID) (changed <-chan struct{}, 
 
 // Notices don't travel in the transactions that they are about. PostgreSQL commits such
 // transactions one after the other, under a lock that all databases of the server share and
-// that a commit holds while it waits for a standby. Instead they follow in a transaction of
-// their own, many in one, that waits for no disk. If a crash loses one, waiters find out
+// that a commit holds while it waits for a standby. Instead many notices follow in one
+// transaction of their own, which waits for no disk. If a crash loses one, waiters find out
 // anyway, because they also look from time to time.
 const (
-	// noticePause is between transactions with notices: see BenchmarkNoticePause.
+	// noticePause is the pause between transactions with notices: see BenchmarkNoticePause.
 	noticePause = 10 * time.Millisecond
-	// maxNamed is how many records wait to be named in a notice, which may have 8,000 bytes.
+	// maxNamed is how many records wait to be named in a notice, which can have 8,000 bytes.
 	maxNamed = 600
 	nameLen  = 11 // of watchKeyLen bytes in base64
 	// everything is a notice that stands for every record.
 	everything = "*"
 
-	// Where nothing was heard for listenPause, the connection that hears notices is tried, and
-	// given up where no answer comes within listenLimit: its other end may be gone without a
-	// word. Who waits meanwhile finds out by looking.
+	// After listenPause without a notice, the store tries the connection that receives them,
+	// and gives it up if no answer comes within listenLimit: the other end may have vanished.
+	// Waiters find out by looking meanwhile.
 	listenPause = time.Second
 	listenLimit = 2 * time.Second
-	// maxRelisten is the longest pause before it is connected again.
+	// maxRelisten is the longest pause before reconnecting.
 	maxRelisten = 2 * time.Second
 )
 
@@ -59,13 +59,13 @@ func (s *Store) changed(id *digest) {
 	default: // too many to name
 	}
 	s.unnamed.Store(true)
-	select { // tellOthers may have looked before, and then there is room
+	select { // tellOthers may have read the channel meanwhile, so that there is room
 	case s.changes <- key:
 	default:
 	}
 }
 
-// channel is the name under which stores of one schema tell each other.
+// channel is the name of the channel on which stores of one schema notify each other.
 func channel(schema string) string {
 	h := fnv.New64a()
 	h.Write([]byte(schema))
@@ -104,7 +104,7 @@ func (s *Store) notify(ctx context.Context, names []byte) error {
 // connector makes a connection.
 type connector func(ctx context.Context) (*pgx.Conn, error)
 
-// listen hears what others tell until ctx is done, on a connection of its own.
+// listen receives notices until ctx is done, on a connection of its own.
 func (s *Store) listen(ctx context.Context, connect connector) {
 	for failures := 0; ; failures++ {
 		heard, err := s.hear(ctx, connect)
@@ -122,8 +122,8 @@ func (s *Store) listen(ctx context.Context, connect connector) {
 	}
 }
 
-// hear connects and listens until the connection breaks, or its other end says nothing any
-// more. It reports whether it got as far as listening.
+// hear connects and listens until the connection breaks, or the other end falls silent. It
+// reports whether it got as far as listening.
 func (s *Store) hear(ctx context.Context, connect connector) (heard bool, err error) {
 	conn, err := connect(ctx)
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Store) hear(ctx context.Context, connect connector) (heard bool, err er
 		if err := s.tryListen(ctx, conn); err != nil {
 			return heard, err
 		}
-		if !heard { // what changed before it listened was not heard
+		if !heard { // it can't have heard of earlier changes
 			s.watch.WakeAll()
 			heard = true
 		}
@@ -153,8 +153,8 @@ func (s *Store) hear(ctx context.Context, connect connector) (heard bool, err er
 	}
 }
 
-// tryListen has the server send notices over a connection. To repeat it changes nothing, and
-// shows whether there is still somebody at the other end.
+// tryListen asks the server to send notices over a connection. Repeating it changes nothing,
+// and shows whether the other end is still there.
 func (s *Store) tryListen(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, listenLimit)
 	defer cancel()

@@ -10,26 +10,26 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// op is one write on its way.
+// op is a write in progress.
 type op struct {
 	gather.Item
 
 	id       digest
 	write    store.Write
 	record   []byte        // for its column
-	deadline store.Instant // that of the write, by the server's clock; zero: none
-	named    bool          // the server's answer names it as made
-	// committed: a transaction with the write was committed, and its answer didn't name it.
-	// Something stood in the way, or the answer wasn't whole; a later refusal doesn't tell.
+	deadline store.Instant // the write's, by the server's clock; zero: none
+	named    bool          // the server's answer names it as applied
+	// committed: a transaction with the write was committed, but its answer didn't name it.
+	// Something stood in the way, or the answer was incomplete; a later refusal proves nothing.
 	committed bool
 
-	// What came of it, once it is settled.
+	// The result, once it is settled.
 	settled bool
 	current *semel.Record // nil after an error
 	applied bool
 	err     error
 
-	room [320]byte // of record, if that has enough
+	room [320]byte // buffer for record, if that fits
 }
 
 func (s *Store) newOp(w store.Write) (*op, error) {
@@ -46,7 +46,7 @@ func (s *Store) newOp(w store.Write) (*op, error) {
 
 func (o *op) creates() bool { return o.write.Expect.IsZero() }
 
-// Size is about what the write takes in a statement, for [gather.Queue].
+// Size is about how much the write takes in a statement, for [gather.Queue].
 func (o *op) Size() int {
 	n := len(o.record) + len(o.write.Record.Result.Data) + 512
 	for i := range o.write.Evidence {
@@ -55,9 +55,9 @@ func (o *op) Size() int {
 	return n
 }
 
-// settle gives a write its result: that it was applied, the record that stood in its way,
-// which may be none, or an error. It does so once: a write that has a result, above all if
-// it was committed, never gets an error afterwards.
+// settle gives a write its result: that it was applied, the record that stood in its way, which
+// may be none, or an error. It does so once: a write with a result never gets an error later,
+// least of all if it was committed.
 func (o *op) settle(current *semel.Record, applied bool, err error) {
 	if o.settled {
 		panic("pgstore: a write has two results")
@@ -68,10 +68,10 @@ func (o *op) settle(current *semel.Record, applied bool, err error) {
 	o.current, o.applied, o.settled, o.err = current, applied, true, err
 }
 
-// unsettled are the ops without a result.
+// unsettled returns the ops without a result.
 func unsettled(ops []*op) []*op { return those(ops, func(o *op) bool { return !o.settled }) }
 
-// those are the ops of a kind, in their order.
+// those returns the ops of a kind, in their order.
 func those(ops []*op, are func(*op) bool) []*op {
 	others := func(o *op) bool { return !are(o) }
 	if !slices.ContainsFunc(ops, others) {
@@ -80,12 +80,12 @@ func those(ops []*op, are func(*op) bool) []*op {
 	return slices.DeleteFunc(slices.Clone(ops), others)
 }
 
-// byIdentity is the order of the writes of a batch. All stores take locks in it, so that no two
+// byIdentity orders the writes of a batch. All stores take locks in this order, so that no two
 // wait for each other in a circle.
 func byIdentity(a, b *op) int { return bytes.Compare(a.id[:], b.id[:]) }
 
-// answersWrite settles a write that waits behind another of its identity, if what the other
-// has found stands in its way, too, or the same lock does.
+// answersWrite settles a write that waits behind another of its identity, if the same record or
+// the same lock stands in its way.
 func answersWrite(sent, waiting *op) bool {
 	switch {
 	case sent.err == nil && sent.current == nil && !waiting.creates(),
@@ -115,7 +115,7 @@ func (s *Store) writing(ops []*op, lockTimeout time.Duration) (list []statement)
 	return list
 }
 
-// kind returns the statements that create records, or those for changes.
+// kind returns the statements that create records, or the ones that change them.
 func (s *statements) kind(creates bool) *writeStatements {
 	if creates {
 		return &s.create
@@ -123,7 +123,7 @@ func (s *statements) kind(creates bool) *writeStatements {
 	return &s.update
 }
 
-// params are the parameters of the statement for many writes.
+// params returns the parameters of the statement for many writes.
 func (w *writeStatements) params(ops []*op, lockTimeout time.Duration) [][]byte {
 	size, entries := 24*len(w.columns), noEntries
 	var evidence []noted

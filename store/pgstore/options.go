@@ -14,22 +14,21 @@ import (
 type Options struct {
 	// Schema holds the tables. Defaults to [DefaultSchema].
 	Schema string
-	// Migrate brings the schema up to date when the store is opened. Without it,
-	// Open refuses a schema that lacks migrations. It refuses with [ErrInUse] to take away
-	// what nodes of an earlier version use while sessions with the same application_name are
-	// connected.
+	// Migrate brings the schema up to date when the store is opened. Without it, Open refuses a
+	// schema that lacks migrations. It refuses with [ErrInUse] to remove something that nodes
+	// of an earlier version use while sessions with the same application_name are connected.
 	Migrate bool
-	// MaxConns is how many connections writes take. Each carries one batch at a time. Defaults
-	// to 2, so that a batch that waits for a lock doesn't hold up all others. Reads and the
-	// rest have up to [ReadConns] of their own, so that they go on when writes are stuck, and
-	// notices one more. With pool_max_conns in the URL, which bounds all of them together,
-	// there are fewer.
+	// MaxConns is how many connections writes use. Each carries one batch at a time. Defaults
+	// to 2, so that a batch that waits for a lock doesn't hold up all others. Reads and
+	// everything else have up to [ReadConns] of their own, so that they go on when writes are
+	// stuck, and notices have one more. If the URL has pool_max_conns, which bounds all of them
+	// together, there are fewer.
 	MaxConns int
 	// AcquireTimeout is how long a call waits for a connection before it gives up with
-	// [ErrBusy]. Defaults to 4 seconds, which is less than an engine waits for a store, so a
-	// caller learns for certain that nothing was written. A write or a Get that waits for its turn, behind others
-	// that the server is at work on, waits as long as its context allows. When 16,384 of them
-	// or 64 MiB wait, others get ErrBusy at once.
+	// [ErrBusy]. Defaults to 4 seconds, which is less than an engine waits for a store, so the
+	// caller knows for certain that nothing was written. A write or a Get that waits for its
+	// turn, behind others that the server is at work on, waits as long as its context allows.
+	// While 16,384 of them or 64 MiB wait, others get ErrBusy at once.
 	AcquireTimeout time.Duration
 	// LockTimeout is how long a write waits for somebody else's transaction that holds its
 	// record. Defaults to 100 ms. While a record stays locked, later writes of it don't wait.
@@ -37,24 +36,23 @@ type Options struct {
 	// ListenURL is where the store listens for changes by other stores, because a
 	// transaction pooler can't pass notices on. Defaults to the URL of the store.
 	ListenURL string
-	// Pooler says that the URL leads to a transaction pooler. Open usually notices one
-	// without it, by the process numbers that it makes up. If the URL leads to one only
+	// Pooler says that the URL leads to a transaction pooler. Open usually notices one by
+	// itself, because a pooler makes up process numbers. If the URL starts to lead to one only
 	// later, open the store again.
 	Pooler bool
-	// Logger gets trouble that no caller gets as an error: lost notices, a clock that
-	// can't be read. Defaults to none.
+	// Logger gets problems that no caller gets as an error: lost notices, a clock that can't be
+	// read. Defaults to none.
 	Logger *slog.Logger
 
-	// For tests: the clocks that the server's is carried on by, how long an answer is waited
-	// for, how long connecting may take, the pause between notices, and maxBatch; and that it
-	// neither listens nor tells others of changes.
+	// For tests: this machine's clocks, how long to wait for an answer, how long connecting may
+	// take, the pause between notices, maxBatch, and whether to send and receive no notices.
 	machine                func() offsetclock.Moment
 	answer, connect, pause time.Duration
 	batch                  int
 	noNotices              bool
 
 	readConns int
-	shared    bool // reads and writes have one connection between them
+	shared    bool // reads and writes share one connection
 }
 
 // Defaults of [Options].
@@ -65,7 +63,7 @@ const (
 	DefaultLockTimeout    = 100 * time.Millisecond
 )
 
-// ReadConns is how many connections reads, the clock and the rest take at most.
+// ReadConns is the most connections that reads, the clock and everything but writes and notices use.
 const ReadConns = 4
 
 func (o *Options) withDefaults() (Options, error) {
@@ -92,8 +90,8 @@ func (o *Options) withDefaults() (Options, error) {
 	return d, nil
 }
 
-// within bounds all connections of a store together. Notices take one. A third of the others
-// is for writes, for one carries the writes of many; the only one is for both.
+// within limits all connections of a store together. Notices take one. A third of the others is
+// for writes, because one carries many writes; a single one is for both.
 func (o *Options) within(total int) error {
 	if total < 2 {
 		return errors.New("pool_max_conns is at least 2: one connection hears notices")

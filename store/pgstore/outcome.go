@@ -14,30 +14,30 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// errGarbled is about an answer that contradicts itself, or names what the server wasn't
-// asked for. Nothing in it is believed, so the result is unknown.
+// errGarbled is the error for an answer that contradicts itself, or names something that the
+// server wasn't asked for. The store believes nothing in it, so the result is unknown.
 var errGarbled = errors.New("the server's answer contradicts itself")
 
-// garbled closes a connection that gave such an answer.
+// garbled closes a connection that gave a contradictory answer.
 func (s *Store) garbled(conn *pgx.Conn) error {
 	_ = conn.Close(s.base)
 	return errGarbled
 }
 
-// statement is one with its parameters, in binary form.
+// statement is an SQL statement with its parameters, in binary form.
 type statement struct {
 	sql  string
 	args [][]byte
-	once bool // its text is not one of a few, so it isn't worth preparing
+	once bool // its text varies, so it isn't worth preparing
 }
 
 func newStatement(sql string, args ...[]byte) statement { return statement{sql: sql, args: args} }
 
-// isBinary says that all parameters, or results, are in binary form.
+// isBinary says that all parameters or results are in binary form.
 var isBinary = []int16{pgx.BinaryFormatCode}
 
-// send sends the statement, or adds it to a batch if there is one. It is prepared in the
-// session, unless that isn't ours.
+// send sends the statement, or adds it to a batch if there is one. It prepares the statement in
+// the session, unless the session may change.
 func (st *statement) send(ctx context.Context, s *Store, conn *pgx.Conn, batch *pgconn.Batch) (r *pgconn.ResultReader, err error) {
 	var prepared *pgconn.StatementDescription
 	if !st.once && !s.database.pooler {
@@ -58,13 +58,13 @@ func (st *statement) send(ctx context.Context, s *Store, conn *pgx.Conn, batch *
 	return r, nil
 }
 
-// transact runs statements as one transaction, in one round trip, and returns all their
-// rows. Without an error it is committed, as durably as the server's settings say, unless
-// the connection was in a transaction before. An error that wraps [store.ErrNotApplied]
-// means that it was rolled back or never sent.
+// transact runs statements as one transaction, in one round trip, and returns all their rows.
+// Without an error it is committed, as durably as the server's settings say, unless the
+// connection was in a transaction before. An error that wraps [store.ErrNotApplied] means that
+// it was rolled back or never sent.
 //
-// It is one implicit transaction because pgx sends a single Sync behind the statements, and
-// they are prepared before. So none of them may begin or end a transaction.
+// It is one implicit transaction because pgx sends a single Sync after the statements, and
+// prepares them first. So none of them may begin or end a transaction.
 func transact[T any](ctx context.Context, s *Store, conn *pgx.Conn, scan func(values) (T, error), list ...statement) (all []T, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notApplied(err)
@@ -73,10 +73,10 @@ func transact[T any](ctx context.Context, s *Store, conn *pgx.Conn, scan func(va
 		return nil, notApplied(errors.New("the connection is closed"))
 	}
 	takeWarning(conn)
-	done := false // the server has carried out the last statement
+	done := false // the server has executed the last statement
 	if len(list) == 1 {
 		var r *pgconn.ResultReader
-		if r, err = list[0].send(ctx, s, conn, nil); err == nil { // with memory that the connection has
+		if r, err = list[0].send(ctx, s, conn, nil); err == nil { // uses memory that the connection has
 			all, done, err = appendRows(nil, r, scan)
 		}
 	} else {
@@ -110,12 +110,12 @@ func transactBatch[T any](ctx context.Context, s *Store, conn *pgx.Conn, scan fu
 	for ; err == nil && results.NextResult(); n++ {
 		all, done, err = appendRows(all, results.ResultReader(), scan)
 	}
-	err = cmp.Or(err, results.Close()) // which reads on to the end of the transaction
+	err = cmp.Or(err, results.Close()) // which reads to the end of the transaction
 	return all, done && n == len(list), err
 }
 
-// appendRows adds the rows of a statement to all. One that begins with null is a barrier's. It
-// reports whether the statement was carried out, which an error may follow.
+// appendRows adds the rows of a statement to all, except a barrier's, which begins with null.
+// It reports whether the statement was executed, which doesn't exclude an error afterwards.
 func appendRows[T any](all []T, r *pgconn.ResultReader, scan func(values) (T, error)) (_ []T, done bool, err error) {
 	var rows int64
 	for ; r.NextRow(); rows++ {
@@ -131,19 +131,19 @@ func appendRows[T any](all []T, r *pgconn.ResultReader, scan func(values) (T, er
 	return all, tag.String() != "", err
 }
 
-// unknownFate is the error of a transaction that the server has committed with a warning.
+// unknownFate returns the error for a transaction that the server committed with a warning.
 func unknownFate(warning string) error {
 	return fmt.Errorf("the server warns of a transaction whose fate is unknown now: %s", warning)
 }
 
-// ignore is for rows that say nothing.
+// ignore is the scan function for rows that don't matter.
 func ignore(values) (none struct{}, err error) { return none, nil }
 
 // stale reports that a prepared statement is gone or no longer fits the table, so the
-// connection is of no further use.
+// connection can't be used any more.
 func stale(pe *pgconn.PgError) bool { return pe.Code == "26000" || pe.Code == "0A000" }
 
-// notApplied marks an error with which nothing was changed, nor will be.
+// notApplied marks an error that proves that nothing was changed, or will be.
 func notApplied(err error) error { return definite{err} }
 
 // definite is a [store.ErrNotApplied]. Its text doesn't say so, because the statement may
@@ -153,19 +153,19 @@ type definite struct{ error }
 func (e definite) Unwrap() error        { return e.error }
 func (e definite) Is(target error) bool { return target == store.ErrNotApplied }
 
-// refusals are the classes of errors with which a server refuses a statement. By then it
-// has rolled back what the transaction did.
+// refusals are the classes of errors with which a server refuses a statement. It has then
+// already rolled the transaction back.
 var refusals = []string{
 	"0A", "22", "23", "25", "26", "28", "3D", "3F", "42", "44", "54", "55", "P0",
-	"53", // resources: the disk is full, memory, connections
+	"53", // resources: disk full, out of memory, too many connections
 	"XX", // damaged pages
 }
 
 // rolledBack reports whether the server's error proves that nothing of a transaction is
-// committed, or will be. Done means that its last statement was carried out: then the error
-// is about the commit, which may have succeeded unless the error says that it was rolled
-// back. An error that ends the session may come at the commit, too. Errors of the driver or
-// the network prove nothing, even if they claim that nothing was sent.
+// committed, or will be. done means that its last statement was executed: then the error is
+// about the commit, which may have succeeded unless the error says that it was rolled back. An
+// error that ends the session may come at the commit, too. Errors of the driver or the network
+// prove nothing, even if they claim that nothing was sent.
 func rolledBack(pe *pgconn.PgError, done bool) bool {
 	switch {
 	case rolledBackByOthers(pe):
@@ -177,11 +177,11 @@ func rolledBack(pe *pgconn.PgError, done bool) bool {
 	return pe.Code == cancelled || slices.Contains(refusals, pe.Code[:2])
 }
 
-// retries is how often repeat runs a transaction again.
+// retries is how often repeat repeats a transaction.
 const retries = 8
 
-// repeat runs a transaction again while the server rolls it back because of others. It
-// does so for no other error: others may come after the commit, or would come again.
+// repeat runs a transaction again if the server rolls it back because of others. It doesn't
+// repeat it for any other error: that may come after the commit, or would just come again.
 func repeat(ctx context.Context, run func() error) error {
 	for n := 1; ; n++ {
 		err := run()
@@ -218,7 +218,7 @@ func rolledBackByRow(err error) bool {
 	return errors.Is(err, store.ErrNotApplied) && len(state) == 5 && slices.Contains(of, state[:2])
 }
 
-// sqlState is the code of a server's error, by whatever driver; empty if it is none.
+// sqlState returns the code of a server's error, from any driver; empty if it isn't one.
 func sqlState(err error) string {
 	if e, ok := errors.AsType[interface {
 		error

@@ -16,7 +16,7 @@ import (
 // ownTx is a [store.OwnTx].
 type ownTx struct {
 	joined
-	handle any  // what the handler gets
+	handle any  // passed to the handler
 	sent   bool // the commit
 }
 
@@ -28,15 +28,15 @@ func (t *ownTx) Undo(ctx context.Context) error {
 	return t.link.exec(ctx, "ROLLBACK TO SAVEPOINT semel_call")
 }
 
-// Rollback is [store.OwnTx.Rollback]. An error changes nothing: the transaction then ends with
-// its connection.
+// Rollback is [store.OwnTx.Rollback]. If it fails, the transaction ends with its connection
+// instead.
 func (t *ownTx) Rollback(ctx context.Context) {
 	if !t.sent {
 		_ = t.link.rollback(ctx)
 	}
 }
 
-// errRolledBack marks that a transaction has left nothing and may be run again.
+// errRolledBack marks that a transaction left nothing and can be run again.
 var errRolledBack = errors.New("the transaction was rolled back")
 
 // Again is [store.OwnTx.Again].
@@ -47,7 +47,7 @@ func (t *ownTx) Again(err error) bool {
 // Commit is [store.OwnTx.Commit].
 //
 // If this process crashes or the connection breaks before it, the server rolls everything back.
-// After it, the outcome is there, and so is the work. If no answer comes, Commit asks the
+// After it, both the outcome and the work are stored. If no answer comes, Commit asks the
 // server which it was.
 func (t *ownTx) Commit(ctx context.Context) error {
 	t.sent = true
@@ -68,7 +68,7 @@ func (t *ownTx) Commit(ctx context.Context) error {
 	return nil
 }
 
-// refusedCommit reports whether COMMIT was rolled back, as when a deferred constraint fails.
+// refusedCommit reports whether COMMIT was rolled back, for example by a deferred constraint.
 func refusedCommit(err error) bool {
 	if errors.Is(err, pgx.ErrTxCommitRollback) {
 		return true
@@ -80,9 +80,9 @@ func refusedCommit(err error) bool {
 // resolveFor is how long Commit tries to find out the result of an unanswered commit.
 const resolveFor = 5 * time.Second
 
-// resolve finds out whether the transaction has committed. While the server is still at it,
-// the record that it shows proves nothing. But the transaction holds its lock until it has
-// ended one way or the other, so once the lock is free the record tells.
+// resolve finds out whether the transaction has committed. While the server is still working on
+// it, the record that it shows proves nothing. But the transaction holds its lock until it has
+// ended one way or the other, so once the lock is free the record shows which.
 func (t *ownTx) resolve(ctx context.Context) (committed bool, err error) {
 	if t.wrote == nil {
 		return false, errors.New("no record was written that would tell")
@@ -108,8 +108,8 @@ func (t *ownTx) resolve(ctx context.Context) (committed bool, err error) {
 	}
 }
 
-// leftIn reports whether what a transaction wrote is stored, or was before something followed
-// it, such as a settled message or a further attempt.
+// leftIn reports whether a transaction's write is stored, or was until something followed it,
+// such as a settled message or a further attempt.
 func leftIn(wrote, stored *semel.Record) bool {
 	return stored.Revision == wrote.Revision ||
 		stored.Fence == wrote.Fence && stored.StartedAt == wrote.StartedAt && stored.Holder == wrote.Holder ||

@@ -36,14 +36,14 @@ type Store struct {
 	connect   connector // beside the pools
 	clock     offsetclock.Clock
 	watch     hub.Hub[watchKey]
-	changes   chan watchKey          // to tell others; nil: nobody is told
-	unnamed   atomic.Bool            // there are more changes than the channel has room for
+	changes   chan watchKey          // notifies others; nil: nobody is notified
+	unnamed   atomic.Bool            // there were more changes than fit into the channel
 	where     atomic.Pointer[string] // the table; nil: not known yet
 
-	mu         sync.Mutex  // held to close, and to start what Close waits for
+	mu         sync.Mutex  // held for closing, and for starting what Close waits for
 	closed     atomic.Bool // Close was called
 	once       sync.Once
-	base       context.Context    // of what is on its way
+	base       context.Context    // the base context of everything in progress
 	abandon    context.CancelFunc // ends it
 	work       sync.WaitGroup
 	life       context.Context // of the background
@@ -57,7 +57,7 @@ const (
 	// maxBatch bounds the rows that a transaction locks until its commit, and how many results
 	// a lost answer leaves unknown.
 	maxBatch = 256
-	// maxBytes bounds a batch, for the server holds it in memory more than once.
+	// maxBytes bounds a batch, because the server holds it in memory more than once.
 	maxBytes = 4 << 20
 	// closeLimit is how long Close waits for the server.
 	closeLimit = 10 * time.Second
@@ -65,13 +65,13 @@ const (
 
 var errClosed = fmt.Errorf("pgstore: closed: %w", store.ErrNotApplied)
 
-// ErrBusy is the error of a call that got no connection within Options.AcquireTimeout, or
-// beside which too many wait already. It has changed nothing.
+// ErrBusy is the error of a call that got no connection within Options.AcquireTimeout, or that
+// came when too many were waiting. It changed nothing.
 var ErrBusy = fmt.Errorf("pgstore: no connection was free in time: %w", store.ErrNotApplied)
 
-// Open connects to a database, by a URL or a list of settings as libpq takes them.
-// Options may be nil. It refuses a schema that lacks migrations or that a later program has
-// migrated. [Store.Durability] tells you what the server's settings are worth.
+// Open connects to a database, by a URL or a list of settings in libpq's form. Options may be
+// nil. It refuses a schema that lacks migrations or that a later program has migrated.
+// [Store.Durability] tells you how durable the server's settings make records.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	config, o, err := parse(url, opts)
 	if err != nil {
@@ -85,7 +85,7 @@ func Check(url string, opts *Options) error { _, _, err := parse(url, opts); ret
 
 func parse(url string, opts *Options) (config *pgxpool.Config, o Options, err error) {
 	if config, err = pgxpool.ParseConfig(url); err != nil {
-		_, why, _ := strings.Cut(err.Error(), "`: ") // before it is the URL, which may have a password
+		_, why, _ := strings.Cut(err.Error(), "`: ") // it follows the URL, which may have a password
 		return nil, o, fmt.Errorf("the URL can't be used: %s", why)
 	}
 	o, err = opts.withDefaults()
@@ -95,14 +95,14 @@ func parse(url string, opts *Options) (config *pgxpool.Config, o Options, err er
 	return config, o, err
 }
 
-// New opens a store in the database that your application has a pool for already: by
-// the same addresses, credentials and TLS, and with the pool's BeforeConnect, which
-// may bring a password that changes. Otherwise it is [Open].
+// New opens a store in the database that your application has a pool for already: with the same
+// addresses, credentials and TLS, and with the pool's BeforeConnect, which may supply changing
+// passwords. Otherwise it is like [Open].
 //
 // The store has connections of its own: up to Options.MaxConns for writes, [ReadConns] for
-// reads, and one for notices. It doesn't borrow the pool's: while handlers hold all of
-// those, each waiting for its outcome to be recorded, nothing could be. Nor would its
-// settings, and commits that go on when nobody waits for them, suit your own statements. The
+// reads, and one for notices. It doesn't borrow the pool's: if handlers held all of those, each
+// waiting for its outcome to be recorded, none could be recorded. Your own statements also
+// wouldn't like the store's settings, or commits that go on when nobody waits for them. The
 // pool stays yours and isn't closed with the store.
 func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	config := pool.Config()
@@ -112,8 +112,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 	}
 	own.ConnConfig, own.BeforeConnect = config.ConnConfig, config.BeforeConnect
 	own.MaxConnLifetime, own.MaxConnLifetimeJitter, own.MaxConnIdleTime = config.MaxConnLifetime, config.MaxConnLifetimeJitter, config.MaxConnIdleTime
-	// What the application has set for its own statements isn't for these: a limit of time
-	// would cancel commits that wait for a standby.
+	// Settings that the application made for its own statements aren't meant for these: a time
+	// limit would cancel commits that wait for a standby.
 	own.ConnConfig.Tracer = nil
 	maps.DeleteFunc(own.ConnConfig.RuntimeParams, func(name, _ string) bool { return name != "application_name" && name != "options" })
 	return openAt(ctx, own, o)
@@ -164,7 +164,7 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) (err error) {
 	return s.startNotices()
 }
 
-// startNotices starts what tells other processes of changes and hears of theirs.
+// startNotices starts sending notices of changes to other processes, and receiving theirs.
 func (s *Store) startNotices() error {
 	connect := s.connect
 	if s.opts.ListenURL != "" {
@@ -183,9 +183,9 @@ func (s *Store) startNotices() error {
 	return nil
 }
 
-// makeQueues makes the queues. Writes to the evidence log alone have one worker: while commits
-// wait for a standby that is away, retries would take all connections. Two of the connections
-// for reads stay free of Gets.
+// makeQueues makes the queues. Writes of the evidence log alone have one worker: while commits
+// wait for a missing standby, retries would take all connections. Gets leave two of the
+// connections for reads free.
 func (s *Store) makeQueues() {
 	s.writers = gather.Queue[*op]{
 		Send: func(ops []*op) { s.writeBatch(s.base, ops) }, Lead: func(ctx context.Context, o *op) { s.writeBatch(ctx, []*op{o}) },
@@ -215,7 +215,7 @@ func (s *Store) Queues() []store.QueueState {
 	return []store.QueueState{state("writes", s.writers.Load()), state("reads", s.readers.Load()), state("evidence", s.logWrites.Load())}
 }
 
-// unanswered is the error of a call that a queue gave up.
+// unanswered returns the error of a call that a queue gave up on.
 func unanswered(err error) error {
 	switch {
 	case errors.Is(err, gather.ErrFull):
@@ -226,7 +226,7 @@ func unanswered(err error) error {
 	return err
 }
 
-// usable refuses calls that have ended before they began.
+// usable refuses calls whose context has already ended.
 func (s *Store) usable(ctx context.Context) error {
 	if s.closed.Load() {
 		return errClosed
@@ -234,9 +234,9 @@ func (s *Store) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Close waits for running calls, for up to ten seconds, and closes the connections. Calls
-// that wait for their turn fail. So does what the server hasn't answered by then, as when a
-// standby is away, and its result is unknown. Closing again does nothing.
+// Close waits for running calls, for up to ten seconds, and closes the connections. Calls that wait
+// for their turn fail. So do calls that the server hasn't answered after that time, for example
+// because a standby is missing, and their results are unknown. Closing again does nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed.Store(true)

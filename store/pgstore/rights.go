@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// right is what a program that runs on a migrated schema must be allowed to do with a table.
+// right is what a program needs to be allowed to do with a table of a migrated schema.
 type right struct {
 	table      string
-	privileges []string // with a column, where that is the only one
+	privileges []string // with a column, if that is the only one
 }
 
 // rights are all that such a program needs: least privilege. It can't delete archived records
-// or entries of the evidence log, can change nothing in that log except to erase an opening,
-// and can create nothing. A test takes away one after the other and shows that each is needed.
+// or entries of the evidence log, can change nothing in that log except erase an opening, and
+// can create nothing. A test takes each right away and shows that it is needed.
 var rights = []right{
 	{migrationTable, []string{"SELECT"}},
 	{"semel_records", []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
@@ -38,26 +38,26 @@ func (r right) grant(schema, role string) string {
 	return fmt.Sprintf("GRANT %s ON %s TO %s;", strings.Join(r.privileges, ", "), name(schema, r.table), quote(role))
 }
 
-// Grants is the SQL that gives a role what a program needs that runs on a migrated schema,
-// and takes away what earlier versions gave it in the same tables; it can't migrate. An empty
-// schema stands for [DefaultSchema]. After a migration, grant again.
+// Grants returns the SQL that gives a role what a program needs to run on a migrated schema,
+// and takes away what earlier versions gave it in the same tables; the role can't migrate. An
+// empty schema stands for [DefaultSchema]. After a migration, grant again.
 func Grants(schema, role string) string {
 	schema = cmp.Or(schema, DefaultSchema)
 	var tables, lines []string
 	for _, r := range rights {
 		tables, lines = append(tables, name(schema, r.table)), append(lines, r.grant(schema, role))
 	}
-	// In one transaction, so that programs that run don't notice.
+	// In one transaction, so that running programs don't notice.
 	return fmt.Sprintf("BEGIN;\n%s\nREVOKE ALL ON %s FROM %s;\n%s\nCOMMIT;\n",
 		grantUsage(schema, role), strings.Join(tables, ", "), quote(role), strings.Join(lines, "\n"))
 }
 
-// ErrRights is what Open returns, wrapped, and what [Store.CheckWrites] says, if the role
-// lacks rights. The text has the statements that grant them.
+// ErrRights is the error, wrapped, that Open and [Store.CheckWrites] return if the role lacks
+// rights. Its text has the statements that grant them.
 var ErrRights = errors.New("the role lacks rights")
 
-// lackingSQL lists the rights in a schema that the role of the session lacks. A table that
-// isn't there is for the migrations to miss.
+// lackingSQL lists the rights in a schema that the session's role lacks. It skips missing
+// tables: the migrations report those.
 var lackingSQL = func() string {
 	var rows []string
 	for _, r := range rights {
@@ -72,8 +72,8 @@ var lackingSQL = func() string {
 		" WHERE NOT CASE w.col WHEN '' THEN has_table_privilege(c.oid, w.privilege) ELSE has_column_privilege(c.oid, w.col, w.privilege) END"
 }()
 
-// checkRights is nil if the role may do everything that the store does, or an [ErrRights]
-// that says what to type.
+// checkRights returns nil if the role may do everything that the store does, or else an
+// [ErrRights] that says what to run.
 func (s *Store) checkRights(ctx context.Context) error {
 	type lack struct{ role, table, privilege string }
 	list, err := query(ctx, s, func(v values) (lack, error) {
@@ -95,16 +95,16 @@ func (s *Store) checkRights(ctx context.Context) error {
 	return fmt.Errorf("%w in the schema %s. Have its owner run: %s", ErrRights, s.opts.Schema, strings.Join(statements, " "))
 }
 
-// insufficientPrivilege is the SQLSTATE of what a role may not do.
+// insufficientPrivilege is the SQLSTATE for a missing right.
 const insufficientPrivilege = "42501"
 
-// Advice on an error of the server about a right that is missing.
+// Advice for a server's error about a missing right.
 const (
 	ownersOnly   = "Connect as the owner of the schema, who alone may migrate it; what other roles need, semel migrate print --role ROLE says"
 	refusedRight = "GET /readyz?verbose and semel migrate print --role ROLE say what to grant"
 )
 
-// onRights adds advice to an error of the server, if a right is missing.
+// onRights adds advice to a server's error if a right is missing.
 func onRights(err error, advice string) error {
 	if sqlState(err) == insufficientPrivilege {
 		return fmt.Errorf("%w. %s", err, advice)

@@ -19,9 +19,8 @@ const searchBatch = 10_000
 
 // Search is [store.Searcher.Search]. A search for keys or attributes, or for either of several,
 // or for calls in flight or held, uses their indexes. Any other, and one for an attribute that
-// more than ten thousand records have, looks at that many in one call at most. Records are
-// listed by when their identity was first stored, which stays the same as long as they are
-// there.
+// more than ten thousand records have, looks at that many in one call at most. It lists records
+// by when their identity was first stored, which doesn't change while they are there.
 func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err error) {
 	from, err := decodePlace(q.Cursor, inSearch)
 	if err != nil {
@@ -43,7 +42,7 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 				return page, nil
 			}
 			from = &place{r.at, r.id}
-			if r.record == nil { // the last, where the statement stopped looking
+			if r.record == nil { // the last row, where the statement stopped looking
 				page.Next = from.text(inSearch)
 				return page, nil
 			}
@@ -71,7 +70,7 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 	return page, nil
 }
 
-// inColumns reports whether all that a query asks for is in columns of the table.
+// inColumns reports whether columns of the table cover everything that a query asks for.
 func inColumns(q *store.Query) bool {
 	return q.PrincipalPrefix == "" && q.OperationPrefix == "" && q.KeyPrefix == "" && q.Digest == "" && q.Fingerprint.IsZero() &&
 		q.Disposition == 0 && !q.Unverified && len(q.Any) == 0 && len(q.Not) == 0
@@ -83,8 +82,8 @@ const anything = "TRUE"
 // conditions are parts of a statement, with its parameters.
 type conditions struct{ args [][]byte }
 
-// of says in SQL what columns can say about a query: it selects all that the query does, and
-// maybe more. Index is the part of it that an index finds, if there is any.
+// of puts into SQL as much of a query as columns can express: it selects everything that the
+// query does, and maybe more. index is the part that an index can find, if any.
 func (c *conditions) of(q *store.Query) (sql, index string) {
 	var all []string
 	where := func(asked bool, cond string, value []byte) {
@@ -127,7 +126,7 @@ func (c *conditions) of(q *store.Query) (sql, index string) {
 			either, every = append(either, sql), every && found != ""
 		}
 		if either == nil {
-			c.args = c.args[:known] // PostgreSQL doesn't know the types of parameters that aren't used
+			c.args = c.args[:known] // PostgreSQL can't infer the types of unused parameters
 			continue
 		}
 		all = append(all, "("+strings.Join(either, " OR ")+")")
@@ -139,17 +138,17 @@ func (c *conditions) of(q *store.Query) (sql, index string) {
 	return "(" + strings.Join(all, " AND ") + ")", index
 }
 
-// withBitmaps lets the statement behind it use the index of attributes, which the settings of a
-// connection are against, because it works by bitmaps only.
+// withBitmaps lets the next statement use the index of attributes, which a connection's
+// settings prevent because that index works only by bitmaps.
 var withBitmaps = statement{sql: "SELECT NULL, NULL, NULL, set_config('enable_bitmapscan', 'on', true), set_config('enable_seqscan', 'off', true)"}
 
-// searching are the statements of a search, the last with its parameters. That returns the
-// records, and then, with nothing but its place, the one at which it stopped looking, if it did.
+// searching returns the statements of a search. The last one, with its parameters, returns the
+// records and then, without its content, the row at which it stopped looking, if it did.
 //
-// What an attribute's index finds is looked up first, and alone. PostgreSQL knows nothing about
-// values that are rare, and takes them for so frequent that it would rather read all records from
-// the newest on until it has a page. Where that is right, because the value is in searchBatch
-// records or more, the statement does so, too.
+// The statement first asks the attribute's index alone. PostgreSQL knows nothing about rare
+// values, and thinks them so frequent that it would rather read all records from the newest on
+// until it has a page. If that is right, because searchBatch records or more have the value,
+// the statement does so, too.
 func searching(schema string, q *store.Query, from *place, bytes int) []statement {
 	after, c := anything, conditions{}
 	if from != nil {
@@ -183,17 +182,17 @@ func searching(schema string, q *store.Query, from *place, bytes int) []statemen
 	return []statement{last}
 }
 
-// fitting are the rows of a list up to so many bytes, and at least one. It has the others, too,
-// but without their records, see [row.cut].
+// fitting returns the rows of a list up to a number of bytes, and at least one. It returns the
+// others, too, but without their records, see [row.cut].
 func fitting(rows, at, order, bytes string) string {
 	return "SELECT " + at + ", id, revision, CASE WHEN before < " + bytes + " THEN result END, CASE WHEN before < " + bytes + " THEN record END FROM (" +
 		"SELECT l.*, coalesce(sum(octet_length(record) + coalesce(octet_length(result), 0)) OVER (ORDER BY " + order + " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before" +
 		" FROM (" + rows + ") AS l) AS l ORDER BY " + order
 }
 
-// place is where a list has arrived: its next page begins behind the row with this value in
-// the column that the list is ordered by, and this id. The id may have any length, because
-// the row may be damaged.
+// place is a position in a list: its next page begins after the row with this value in the
+// column that orders the list, and this id. The id may have any length, because the row may be
+// damaged.
 type place struct {
 	at int64
 	id []byte
@@ -205,7 +204,7 @@ const (
 	inSearch = 's'
 )
 
-// text is the place in a list of a kind, for callers to hand back.
+// text encodes a place in a list of a kind, for callers to hand back.
 func (p *place) text(kind byte) string {
 	b := binary.BigEndian.AppendUint64([]byte{kind}, uint64(p.at))
 	return base64.RawURLEncoding.EncodeToString(append(b, p.id...))

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// statements are the texts of what the store sends every day. They keep nothing in the
-// session, so each may go to another one, as with a transaction pooler.
+// statements are the texts of the statements that the store sends every day. They keep nothing
+// in the session, so each may run in another one, as with a transaction pooler.
 type statements struct {
 	create, update                   writeStatements
 	get, due, purge, archive, notify string
 }
 
-// writeStatements make writes of one kind: one without evidence, which spares the server
-// most of the work; many; and one in a transaction of the application.
+// writeStatements make writes of one kind: a single one without evidence, which spares the
+// server most of the work; many; and one in a transaction of the application.
 type writeStatements struct {
 	columns         []column[*op]
 	one, many, join string
@@ -65,7 +65,7 @@ var (
 		{"tenant", "text", func(b []byte, o *op) []byte { return append(b, o.write.Record.ID.Tenant...) }},
 	}
 	recordColumns = slices.Concat(versionColumns, identityColumns)
-	// A write may be made until its deadline, and one that changes a record names the
+	// A write has to be made before its deadline, and one that changes a record names the
 	// revision that it follows.
 	deadline      = column[*op]{"deadline", "timestamptz", func(b []byte, o *op) []byte { return appendTime(b, o.deadline) }}
 	expect        = column[*op]{"expect", "bytea", func(b []byte, o *op) []byte { return append(b, o.write.Expect[:]...) }}
@@ -77,7 +77,7 @@ var (
 	})
 )
 
-// list joins what a format makes of the number, the type and the name of each column.
+// list formats the number, the type and the name of each column, and joins the results.
 func list(columns []column[*op], format string) string {
 	parts := make([]string, len(columns))
 	for i, c := range columns {
@@ -91,23 +91,23 @@ func names(columns []column[*op], prefix string) string { return list(columns, p
 const (
 	// scalars is the format of parameters that are one row.
 	scalars = "$%d::%s AS %s"
-	// unnest is that of parameters that are arrays of one length. In the select list these are
-	// unfolded side by side as the rows are read; in FROM each would first be written to a
-	// table of its own.
+	// unnest is the format of parameters that are arrays of one length. In the select list the
+	// server unfolds them side by side as it reads the rows; in FROM it would first write each
+	// to a table of its own.
 	unnest = "unnest($%d::%s[]) AS %s"
 )
 
-// lockTimeout sets how long a statement waits for a lock, in milliseconds. That happens
-// when the first row comes, before anything is locked, and ends with the transaction.
+// lockTimeout sets how long a statement waits for a lock, in milliseconds. The server sets it
+// when the first row comes, before it locks anything, until the transaction ends.
 func lockTimeout(value string) string { return "set_config('lock_timeout', " + value + ", true)" }
 
 // newWrites makes the statements for writes of one kind, which begin with verb and end with
-// rest. They name the writes that they have made, each by its identity and its revision, and
-// append the evidence of those. Behind the columns come the parameters for the lock timeout
-// and, unless it is for one, for the entries. The server compares a write's deadline with its
-// clock when the statement comes to the row; the write may then still wait for a lock, up to
-// the lock timeout, and for the commit. expect is the revision that the one in a transaction
-// follows, as an expression.
+// rest. They return the writes that they have made, each by its identity and its revision, and
+// append the evidence of those. After the columns come the parameters for the lock timeout and,
+// unless it is for one, for the entries. The server compares a write's deadline with its clock
+// when the statement comes to the row; the write may then still wait for a lock, up to the lock
+// timeout, and for the commit. expect is an expression for the revision that a write in a
+// transaction follows.
 func newWrites(schema, log string, columns []column[*op], expect, verb, rest string) writeStatements {
 	n := len(columns) + 1
 	write := func(rows string) string {
@@ -123,7 +123,7 @@ func newWrites(schema, log string, columns []column[*op], expect, verb, rest str
 	}
 }
 
-// barrier is one more row, of so many nulls and one value, where commits wait for a standby;
+// barrier adds one more row, of some nulls and one value, if commits wait for a standby;
 // appendRows drops it. The transaction that reads it also writes a message of a few bytes to
 // the log, and its commit waits until a standby has everything up to here; see the package's
 // comment on cancelled commits.
@@ -135,7 +135,7 @@ func (d *database) barrier(nulls int) string {
 		" WHERE current_setting('synchronous_standby_names', true) <> ''"
 }
 
-// milliseconds is a duration as settings have it.
+// milliseconds formats a duration for a setting.
 func milliseconds(d time.Duration) []byte { return strconv.AppendInt(nil, d.Milliseconds(), 10) }
 
 func newStatements(schema string, d *database) statements {
@@ -147,7 +147,7 @@ func newStatements(schema string, d *database) statements {
 		update: newWrites(schema, log, updateColumns, fmt.Sprintf("($%d::bytea[])[1]", len(updateColumns)-1),
 			"UPDATE "+log+" l SET "+list(versionColumns[1:], "%[3]s = w.%[3]s"),
 			" AND l.id = w.id AND l.revision = w.expect RETURNING l.id, l.revision"),
-		// Each identity has a row, with the time when it was looked for.
+		// Each identity gets a row, with the time of the look-up.
 		get: "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, w.id, l.revision, l.result, l.record FROM unnest($1::bytea[]) AS w(id) LEFT JOIN " + log +
 			" l ON l.id = w.id" + d.barrier(4),
 		due: fitting("SELECT l.next_at, l.id, l.revision, l.result, l.record FROM "+log+" l WHERE l.next_at <= $1::bigint"+

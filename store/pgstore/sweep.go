@@ -13,8 +13,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Due is [store.DueIndex.Due], in the order of NextAt to the nanosecond. A row that can't be
-// read has its place in a page, too, so the next page begins behind it.
+// Due is [store.DueIndex.Due], in the order of NextAt to the nanosecond. An unreadable row has
+// its place in a page, too, so the next page begins after it.
 func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, err error) {
 	from, err := decodePlace(q.After, inDue)
 	if err != nil || q.Limit <= 0 {
@@ -70,7 +70,7 @@ func (s *Store) Purge(ctx context.Context, refs []store.Ref) (int, error) {
 }
 
 // Archive keeps records in the table idempotency_archive, for [semel.Options]. When it returns
-// nil they are committed. It leaves records alone that are there in the same version.
+// nil they are committed. It skips records that it already has in the same version.
 func (s *Store) Archive(ctx context.Context, recs []semel.Record) error {
 	for part := range slices.Chunk(recs, maxBatch) {
 		ops := make([]*op, len(part))
@@ -81,8 +81,8 @@ func (s *Store) Archive(ctx context.Context, recs []semel.Record) error {
 			}
 			ops[i] = o
 		}
-		// A crash before the commit leaves nothing, and the records unpurged. After a
-		// crash behind it they are archived once more, which changes nothing.
+		// A crash before the commit leaves nothing, and the records unpurged. After a later
+		// crash they are archived once more, which changes nothing.
 		if _, err := change(ctx, s, ignore, statement{sql: s.sql.archive, args: arrays(recordColumns, ops, 0)}); err != nil {
 			return fmt.Errorf("pgstore: archive: %w", err)
 		}

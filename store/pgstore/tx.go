@@ -27,26 +27,26 @@ type Begin func(ctx context.Context) (pgx.Tx, error)
 // Begin calls the function.
 func (b Begin) Begin(ctx context.Context) (pgx.Tx, error) { return b(ctx) }
 
-// Do runs one call whole in one transaction of a database: the claim, what fn writes and
-// the outcome commit together, so within that database the effects happen exactly once.
-// What fn returns decides as [semel.Engine.DoTx] says. If the server rolls the transaction
-// back because of others (40001, 40P01), Do runs it again, with fn, up to 12 times with
-// growing random pauses.
+// Do runs a whole call in one transaction of a database: the claim, what fn writes and the
+// outcome commit together, so within that database the effects happen exactly once. What fn
+// returns decides as [semel.Engine.DoTx] says. If the server rolls the transaction back because
+// of others (40001, 40P01), Do runs it again, with fn, up to 12 times with growing random
+// pauses.
 //
 // The engine's store must be a [Store] in the same database, or wrap one; see [store.As]. The
 // pool is your own, at any isolation level, and gives one connection for the call; recorded
 // outcomes are read over the store's. fn may not end the transaction, and should do nothing
-// outside of the database: that might happen again.
+// outside the database, because that might happen again.
 //
 // While fn runs, other deliveries of the call by Do get in_flight in one round trip; see
-// [semel.Engine.BeginTx]. Deliveries by Engine.Do see nothing of it until it commits: one
-// that comes meanwhile claims the call, and then your transaction is rolled back and gets
-// what that delivery got.
+// [semel.Engine.BeginTx]. Deliveries by Engine.Do see nothing of it until it commits: one that
+// comes meanwhile claims the call; then your transaction is rolled back, and your call gets
+// that delivery's answer.
 func Do(ctx context.Context, engine *semel.Engine, db Beginner, call semel.Call, fn func(ctx context.Context, tx pgx.Tx) (semel.Result, error)) (semel.Answer, error) {
 	return doTx(ctx, engine, call, pgxStarter(db), fn)
 }
 
-// DoSQL is [Do] for database/sql, with any driver for PostgreSQL that gives its errors a method
+// DoSQL is [Do] for database/sql, with any PostgreSQL driver that has errors with a method
 // SQLState. Options may be nil. fn may not end the transaction: if it does, DoSQL returns an
 // error with [semel.CodeUnknown], and what fn committed has no outcome.
 func DoSQL(ctx context.Context, engine *semel.Engine, db *sql.DB, opts *sql.TxOptions, call semel.Call, fn func(ctx context.Context, tx *sql.Tx) (semel.Result, error)) (semel.Answer, error) {
@@ -72,7 +72,8 @@ func sqlStarter(db *sql.DB, opts *sql.TxOptions) starter[*sql.Tx] {
 		if err != nil {
 			return nil, link{}, err
 		}
-		// A transaction is rolled back when its context is cancelled, even while it commits.
+		// database/sql rolls a transaction back when its context is cancelled, even during the
+		// commit.
 		tx, err := conn.BeginTx(context.WithoutCancel(ctx), opts)
 		if err != nil {
 			return nil, link{}, errors.Join(err, conn.Close())
@@ -97,11 +98,11 @@ func doTx[T any](ctx context.Context, engine *semel.Engine, call semel.Call, beg
 	})
 }
 
-// WithTx begins a call in your own transaction: you do the work in it, end the attempt,
-// commit, and call the attempt's method Committed; see [semel.Engine.BeginTx]. The attempt
-// is nil for every decision but Execute. If the server rolls the transaction back (40001,
-// 40P01), run it again. Give its COMMIT a context without a deadline: one that is
-// interrupted may have been carried out. To find out, begin the call again.
+// WithTx begins a call in your own transaction: you do the work in it, end the attempt, commit,
+// and call the attempt's method Committed; see [semel.Engine.BeginTx]. The attempt is nil for
+// every decision but Execute. If the server rolls the transaction back (40001, 40P01), run it
+// again. Give its COMMIT a context without a deadline: an interrupted one may have succeeded.
+// To find out, begin the call again.
 func WithTx(ctx context.Context, engine *semel.Engine, tx pgx.Tx, call semel.Call) (semel.Answer, semel.TxAttempt, error) {
 	return beginIn(ctx, engine, pgxLink(tx), call)
 }
@@ -138,21 +139,21 @@ var errNotYours = errors.New("pgstore: the engine ends this transaction; return 
 func (*handlerTx) Commit(context.Context) error   { return errNotYours }
 func (*handlerTx) Rollback(context.Context) error { return errNotYours }
 
-// Transactor runs calls inside transactions that their handlers find in the context.
-// It is what a guarded HTTP route takes as its Tx:
+// Transactor runs calls inside transactions that their handlers find in the context. Use it as
+// the Tx of a guarded HTTP route:
 //
 //	mux.Handle("POST /orders", guard.Handler(semelhttp.Route{
 //		Operation: semel.Operation{Name: "orders.create"},
 //		Tx:        pgstore.Transactions(pool),
 //	}, create))
 //
-// It may be used concurrently.
+// You may use it concurrently.
 type Transactor struct {
 	do func(ctx context.Context, engine *semel.Engine, call semel.Call, fn func(ctx context.Context) (semel.Result, error)) (semel.Answer, error)
 }
 
-// Transactions makes transactions by pgx; see [Do]. Your pool gives one connection for each
-// call that runs. Handlers find the transaction with [TxFrom].
+// Transactions makes transactions by pgx; see [Do]. Each running call takes one connection from
+// your pool. Handlers find the transaction with [TxFrom].
 func Transactions(db Beginner) *Transactor { return transactor(pgxStarter(db)) }
 
 // SQLTransactions is [Transactions] by database/sql; see [DoSQL]. Options may be nil.
@@ -184,7 +185,7 @@ func (t *Transactor) DoTx(ctx context.Context, engine *semel.Engine, call semel.
 }
 
 // TxFrom returns the transaction that a handler runs in, which the handler may not end. It
-// reports false where there is none: the request isn't guarded, or its route has no Tx.
+// reports false if there is none: the request isn't guarded, or its route has no Tx.
 func TxFrom(ctx context.Context) (pgx.Tx, bool) {
 	tx, ok := ctx.Value(txKey[pgx.Tx]{}).(pgx.Tx)
 	return tx, ok

@@ -51,21 +51,20 @@ func (s *Store) writeBatch(ctx context.Context, ops []*op) {
 }
 
 const (
-	// noLockTimeout is the shortest that a server has.
+	// noLockTimeout is the shortest lock timeout that a server has.
 	noLockTimeout = time.Millisecond
 	// rounds is how often a write looks again if its record keeps coming and going.
 	rounds = 10
-	// maxLocked bounds the memory for lockedIDs. To forget one costs a batch sent in parts.
+	// maxLocked bounds the memory for lockedIDs. Forgetting one costs a batch that is sent in parts.
 	maxLocked = 1000
 )
 
-// writeParts makes writes, together if that is possible. When the server refuses them
-// because of a row, which rolls back all of them, it sends halves, and halves of those, so
-// that one poisoned write costs the others time and nothing else. Writes that met a lock
-// have waited for it by then.
+// writeParts makes writes, together if possible. If the server refuses them because of a row,
+// which rolls back all of them, it sends halves, and halves of those, so that one poisoned
+// write costs the others only time. Writes that met a lock have already waited for it.
 func (s *Store) writeParts(ctx context.Context, ops []*op, lockTimeout time.Duration) {
 	err := s.commit(ctx, s.writes, func(conn *pgx.Conn) error { return s.writeRounds(conn, ops, lockTimeout) })
-	// What a round has committed is settled, and keeps its result.
+	// Whatever a round has committed is settled, and keeps its result.
 	ops = unsettled(ops)
 	switch {
 	case err == nil && len(ops) > 0:
@@ -79,7 +78,7 @@ func (s *Store) writeParts(ctx context.Context, ops []*op, lockTimeout time.Dura
 		s.writeParts(ctx, ops[half:], lockTimeout)
 	default:
 		for _, o := range ops {
-			if o.committed { // an error of a later round is not about the first
+			if o.committed { // an error of a later round isn't about the first
 				o.settle(nil, false, fmt.Errorf("pgstore: apply: the result is unknown: %v", err))
 				continue
 			}
@@ -90,7 +89,7 @@ func (s *Store) writeParts(ctx context.Context, ops []*op, lockTimeout time.Dura
 
 // writeRounds makes writes, each of another identity, and settles all of them, or returns an
 // error. Writes that a round has settled are committed, and the error of a later round isn't
-// about them; no round so far has made the others.
+// about them; no round has made the others yet.
 func (s *Store) writeRounds(conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
 	for n := 0; ; n++ {
 		if ops = unsettled(ops); len(ops) == 0 {
@@ -124,7 +123,7 @@ func scanVersion(row values) (v version, err error) {
 // silence.
 //
 // A crash before the commit leaves none of the writes. A crash after it leaves all applied
-// ones, perhaps without an answer to anybody: the engine sends them again and finds them.
+// ones, perhaps unanswered: the engine sends them again and finds them.
 func (s *Store) writeOnce(conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
 	made, err := transact(unending, s, conn, scanVersion, s.writing(ops, lockTimeout)...)
 	if err != nil {
@@ -174,7 +173,7 @@ func (s *Store) lookAtWhatIsThere(conn *pgx.Conn, ops []*op) (late []*op, err er
 			rec, err = r.decode()
 		}
 		if err != nil && !bytes.Equal(r.revision, o.write.Record.Revision[:]) {
-			err = notApplied(err) // whatever it is, it is not what was to be written
+			err = notApplied(err) // whatever it is, it isn't what this write would store
 		}
 		switch {
 		case !there && !o.creates():
@@ -188,12 +187,12 @@ func (s *Store) lookAtWhatIsThere(conn *pgx.Conn, ops []*op) (late []*op, err er
 	return late, nil
 }
 
-// refuseLate settles writes as too late if that is certain. An earlier try of one, over a
-// connection that was dropped, may have been made in time by a transaction that commits only
-// now, when a disk or a standby is slow, and until then nobody sees it. So refuseLate makes the
-// writes without their deadlines in a transaction that it rolls back. That waits, for the lock
-// timeout, for whoever is at work on these records: then the write is unknown. A write that
-// can be made hasn't been made before, and can't be any more. Another round looks at the rest.
+// refuseLate settles writes as too late if that is certain. An earlier try, over a connection
+// that was dropped, may have made it in time, in a transaction that a slow disk or standby lets
+// commit only now, and until then nobody sees it. So refuseLate makes the writes without their
+// deadlines in a transaction that it rolls back. That waits up to the lock timeout for anybody
+// at work on these records; if it isn't enough, the write is unknown. A write that can be made
+// now hasn't been made before, and never will be. Another round looks at the rest.
 //
 // A crash at any point leaves nothing: the server rolls back.
 func (s *Store) refuseLate(conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
@@ -222,9 +221,9 @@ func (s *Store) refuseLate(conn *pgx.Conn, ops []*op, lockTimeout time.Duration)
 	return nil
 }
 
-// lockedIDs are identities with a last write that met a lock for too long. The next write of
-// one goes alone, and waits for no lock: in a batch it would have all of them rolled back and
-// sent again in parts. They may be used concurrently.
+// lockedIDs are identities with a last write that waited too long for a lock. The next write of
+// one goes alone, and waits for no lock: in a batch it would cause all of them to be rolled
+// back and sent again in parts. It may be used concurrently.
 type lockedIDs struct {
 	mu  sync.Mutex
 	ids map[digest]bool
