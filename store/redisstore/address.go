@@ -18,7 +18,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// kind is what an address leads to, as the second part of its scheme says.
+// kind is the kind of server that an address leads to, as the second part of its scheme says.
 type kind string
 
 const (
@@ -56,7 +56,7 @@ func parse(address string, o *Options) (opt rueidis.ClientOption, cluster bool, 
 	if err != nil {
 		return opt, false, err
 	}
-	// While nodes disagree about who serves a slot, they may redirect a command in a circle.
+	// While nodes disagree about who serves a slot, they may redirect a command in circles.
 	opt.ClusterOption.MaxMovedRedirections = 16
 	opt.Dialer = net.Dialer{Timeout: min(o.Timeout, connectLimit), KeepAlive: min(time.Second, o.Timeout)}
 	opt.ConnWriteTimeout = o.Timeout
@@ -81,7 +81,7 @@ func parse(address string, o *Options) (opt rueidis.ClientOption, cluster bool, 
 	return opt, k == inCluster, nil
 }
 
-// parametersOf are what an address says after its question mark.
+// parametersOf returns the parameters after an address's question mark.
 func parametersOf(u *url.URL, k kind, encrypted bool) (url.Values, error) {
 	params, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -99,7 +99,7 @@ func parametersOf(u *url.URL, k kind, encrypted bool) (url.Values, error) {
 	return params, nil
 }
 
-// where sets who is connected to, and which database is used.
+// where sets the host to connect to, and the database to use.
 func where(opt *rueidis.ClientOption, u *url.URL, k kind, params url.Values) error {
 	db := strings.Trim(u.Path, "/")
 	switch k {
@@ -147,7 +147,7 @@ func where(opt *rueidis.ClientOption, u *url.URL, k kind, params url.Values) err
 	return nil
 }
 
-// tlsOf is how connections are encrypted: as the program says, and with the files that an
+// tlsOf returns how to encrypt connections: as the program says, and with the files that an
 // address names.
 func tlsOf(base *tls.Config, params url.Values) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}

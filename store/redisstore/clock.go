@@ -13,15 +13,15 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// clockBound is more than the clocks of servers differ by if NTP keeps them in step.
+// clockBound is more than the servers' clocks differ if NTP keeps them in step.
 const clockBound = time.Second
 
-// Now is [store.Store.Now]: Redis TIME, but not its leaps (see [store.Timekeeper]), carried on
-// by the clocks of this machine and read again every three seconds in the background.
+// Now is [store.Store.Now]: Redis TIME, but not its leaps (see [store.Timekeeper]). The store
+// advances it by this machine's clocks and reads it again every three seconds in the background.
 //
 // It fails if the store hasn't been able to read the servers' clock for a minute, or since the
-// machine was suspended. In a Cluster it is the median of the clocks of all masters and
-// replicas that answer, so neither a failover nor one wrong server moves it.
+// machine was suspended. In a Cluster it is the median of the clocks of all masters and replicas
+// that answer, so neither a failover nor one wrong server moves it.
 func (s *Store) Now(ctx context.Context) (store.Instant, error) {
 	if s.closed.Load() {
 		return 0, errClosed
@@ -51,8 +51,8 @@ func (s *Store) makeClock() {
 	}
 }
 
-// noted returns what processes have noted. Before this key there was another one, with the
-// latest time alone.
+// noted returns the notes of all processes. Earlier programs used another key, with only the
+// latest time.
 func (s *Store) noted(ctx context.Context) (string, error) {
 	c := s.link.client()
 	text, err := c.Do(ctx, c.B().Get().Key(s.keys.time).Build()).ToString()
@@ -84,8 +84,8 @@ func (s *Store) note(ctx context.Context, was, next string) error {
 // ClockState is [store.Timekeeper.ClockState].
 func (s *Store) ClockState(now store.Instant) store.ClockState { return s.clock.State(now) }
 
-// AcceptClock is [store.Timekeeper.AcceptClock]. A crash before the note is written leaves all
-// as it was.
+// AcceptClock is [store.Timekeeper.AcceptClock]. A crash before the note is written changes
+// nothing.
 func (s *Store) AcceptClock(ctx context.Context) (store.ClockState, error) {
 	if err := s.enter(); err != nil {
 		return store.ClockState{}, err

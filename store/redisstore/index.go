@@ -28,7 +28,7 @@ type entry struct {
 
 func (en *entry) record() string { return en.shard.records + en.member }
 
-// ours reports whether the entry can be of a record.
+// ours reports whether the entry can belong to a record.
 func (en *entry) ours() bool { return len(en.member) == digestLen }
 
 // compare orders the entries of an index; it is negative if a comes before b.
@@ -40,7 +40,7 @@ func compare(a, b entry) int {
 type index struct {
 	key   func(*shard) string
 	until string   // the highest score to read
-	terms []string // those to read in the index of attributes, in which an entry is the rest
+	terms []string // the terms to read in the index of attributes, in which an entry is the rest
 }
 
 // byCreation reads the newest records first.
@@ -59,7 +59,7 @@ func byAttributes(list []terms.Term) index {
 	return ix
 }
 
-// ofTerm is the entry as the index of attributes has it under a term.
+// ofTerm returns the entry as the index of attributes has it under a term.
 func (en *entry) ofTerm(term string) string {
 	return term + fmt.Sprintf("%016d", maxScore-1+en.score) + en.member
 }
@@ -77,22 +77,22 @@ func parseEntry(sh *shard, term, text string) (entry, error) {
 	return entry{shard: sh, member: rest, score: n - (maxScore - 1), term: term}, nil
 }
 
-// entries returns about as many entries of all shards that follow last, in order and
-// without a gap, and at least one if there is any. More says whether others follow. It takes
-// one round trip to each server.
+// entries returns about as many entries that follow last in all shards, in order and without a
+// gap, and at least one if there is any. more says whether others follow. It takes one round
+// trip to each server.
 func (s *Store) entries(ctx context.Context, ix index, last *entry, about int) (found []entry, more bool, err error) {
-	// Digests are spread randomly over the shards. If it reads four entries more than the
-	// average from each, one round trip finds some 84 of 100 and 187 of 256 entries; with one
-	// more, 10 and 83.
+	// Digests are spread randomly over the shards. With four entries more than the average from
+	// each, one round trip finds some 84 of 100 and 187 of 256 entries; with one more, 10 and
+	// 83.
 	for count := int64(about/shardCount + 4); ; count *= 2 {
 		found, more, err = s.firstOfEach(ctx, ix, last, count)
 		if err != nil || len(found) > 0 || !more {
 			return found, more, err
-		} // or at least count entries have the same score as last
+		} // otherwise at least count entries have last's score
 	}
 }
 
-// firstOfEach is entries, but reads count of each shard, and term, and may find none.
+// firstOfEach is like entries, but reads count entries of each shard and term, and may find none.
 func (s *Store) firstOfEach(ctx context.Context, ix index, last *entry, count int64) (found []entry, more bool, err error) {
 	c := s.link.client()
 	var cmds []rueidis.Completed
@@ -112,7 +112,7 @@ func (s *Store) firstOfEach(ctx context.Context, ix index, last *entry, count in
 	if err != nil {
 		return nil, false, err
 	}
-	var frontier *entry // some shard has unread entries behind it
+	var frontier *entry // some shard has unread entries after it
 	for i, res := range results {
 		part, err := parts[i](res)
 		if err != nil {
@@ -154,7 +154,7 @@ func (ix *index) readTerm(c *clients, sh *shard, term string, last *entry, count
 	if last != nil {
 		from = "(" + last.ofTerm(term)
 	}
-	return c.B().Zrange().Key(ix.key(sh)).Min(from).Max("("+term+"\xff").Bylex().Limit(0, count).Build() // \xff is behind all digits
+	return c.B().Zrange().Key(ix.key(sh)).Min(from).Max("("+term+"\xff").Bylex().Limit(0, count).Build() // \xff sorts after all digits
 }
 
 func termEntries(sh *shard, term string, res rueidis.RedisResult) (list []entry, err error) {
@@ -169,10 +169,10 @@ func termEntries(sh *shard, term string, res rueidis.RedisResult) (list []entry,
 	return list, err
 }
 
-// correct moves due entries that are too early to where their records are due, and removes
-// the entries of records that are gone. It returns how many it has changed.
+// correct moves due entries that are too early to where they belong, and removes the entries of
+// missing records. It returns how many it changed.
 //
-// A crash in between leaves the rest unchanged; whoever reads them next corrects them.
+// A crash in between leaves the rest unchanged; the next reader corrects them.
 func (s *Store) correct(ctx context.Context, entries []entry) (changed int, err error) {
 	var runs []run
 	for _, en := range entries {
@@ -183,7 +183,7 @@ func (s *Store) correct(ctx context.Context, entries []entry) (changed int, err 
 	return s.evalAll(ctx, scriptCorrect, runs)
 }
 
-// forget removes entries of attributes that point to records that are gone or were stored anew.
+// forget removes entries of attributes that point to records that are gone or have been stored anew.
 //
 // A crash in between leaves the rest, which the next search removes.
 func (s *Store) forget(ctx context.Context, entries []entry) error {
@@ -195,20 +195,20 @@ func (s *Store) forget(ctx context.Context, entries []entry) error {
 	return err
 }
 
-// look is what an entry leads to: a record, or why it can't be read. If both are nil, the
-// record is gone.
+// look is what an entry leads to: a record, or the reason why it can't be read. If both are
+// nil, the record is gone.
 type look struct {
 	entry *entry
 	rec   *semel.Record
 	bad   error
 }
 
-// Bounds of one round trip: so many records first, and then as many as fit into so many bytes
-// if they are like the ones before.
+// Bounds of one round trip: this many records first, and then as many as should fit into this
+// many bytes, judging by the ones before.
 const firstReads, readBytes = 16, 4 << 20
 
-// read reads the records of the first limit entries, in their order, until the budget is spent.
-// The parameter more says whether others follow the entries; the result, whether others follow
+// read reads the records of the first limit entries, in order, until the budget is spent. The
+// parameter more says whether others follow the entries; the result says whether others follow
 // the records that it returns. It fails only if it can't read any of them.
 func (s *Store) read(ctx context.Context, entries []entry, more bool, limit int, budget *paging.Budget) (looks []look, _ bool, err error) {
 	if len(entries) > limit {
@@ -256,7 +256,7 @@ func (s *Store) readSome(ctx context.Context, entries []entry, budget *paging.Bu
 		case !en.ours():
 			looks[i].bad = fmt.Errorf("redisstore: an index of %s has the entry %q, which this program did not add", en.shard.records, en.member)
 		case rueidis.IsRedisNil(err):
-		case answerWord(err) == "WRONGTYPE": // another program has stored something else there
+		case answerWord(err) == "WRONGTYPE": // another program has stored something else under the key
 			looks[i].bad = fmt.Errorf("redisstore: the record %x: %w", en.member, err)
 		case err != nil:
 			return nil, err
@@ -265,7 +265,7 @@ func (s *Store) readSome(ctx context.Context, entries []entry, budget *paging.Bu
 		}
 		if en.term != "" {
 			if score, err := results[len(entries)+i].AsFloat64(); err != nil || int64(score) != en.score {
-				looks[i].rec, looks[i].bad = nil, nil // the record has another place in lists, and is found there
+				looks[i].rec, looks[i].bad = nil, nil // the record has another place in lists, where readers find it
 			}
 		}
 	}
@@ -291,11 +291,11 @@ func (s *Store) decode(c *clients, digest, value string) (*semel.Record, error) 
 	return rec, nil
 }
 
-// A cursor may name a member of up to maxMember bytes, and scores below maxScore, which a
+// A cursor may name a member of up to maxMember bytes, and a score below maxScore, which a
 // sorted set stores exactly.
 const maxMember, maxScore = 512, 1 << 53
 
-// cursor encodes an entry as the last one that was read; nil comes before all that are due.
+// cursor encodes the last entry that was read; nil comes before everything due.
 func (en *entry) cursor() string {
 	if en == nil {
 		en = &entry{}

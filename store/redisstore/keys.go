@@ -19,16 +19,16 @@ import (
 //	                       by creation in 16 digits that sort as it does, and its digest
 //	semel:time             what processes have noted of the clock, see clock.go
 //
-// The digest of an identity has 32 bytes; the first one selects the shard. Each shard has a
-// TAG (a hash tag), so that a record and its index entries are in one slot of a Cluster. A
-// single server has the same layout.
+// The digest of an identity has 32 bytes; the first one selects the shard. Each shard has a TAG
+// (a hash tag), so that a record and its index entries are in one slot of a Cluster. A single
+// server has the same layout.
 //
-// The head is NextAt in microseconds, in 16 digits, so that heads compare as the instants
-// do. In the record that follows, the first byte is the codec's format and the next 16 are
-// the revision.
+// The head is NextAt in microseconds, in 16 digits, so that heads compare as the instants do. In
+// the record that follows, the first byte is the codec's format and the next 16 are the revision.
 //
 // In format 1 some records have no entries in the index of attributes, so searches don't use it.
-// The indexes are the only difference. New servers have format 2, and [Migrate] makes it of 1.
+// The indexes are the only difference. New servers have format 2, and [Migrate] turns format 1
+// into it.
 const (
 	shardCount    = 64
 	firstFormat   = "1"

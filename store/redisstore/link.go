@@ -17,18 +17,18 @@ type link struct {
 	cluster bool
 	option  rueidis.ClientOption
 	current atomic.Pointer[clients]
-	lost    atomic.Bool // the current client was closed, and there is no other yet
+	lost    atomic.Bool // the current client was closed, and there is no new one yet
 
 	mu       sync.Mutex
 	replaced time.Time
 	closed   bool
-	old      sync.WaitGroup // closes of replaced clients
+	old      sync.WaitGroup // running closes of replaced clients
 }
 
 // clients are two clients of the same servers.
 type clients struct {
-	rueidis.Client                // whose calls share a connection to each server
-	writes         rueidis.Client // whose calls have connections of their own
+	rueidis.Client                // its calls share a connection to each server
+	writes         rueidis.Client // its calls have connections of their own
 }
 
 func (c *clients) Close() {
@@ -40,13 +40,13 @@ const (
 	// minReplace bounds how often the connections are replaced.
 	minReplace = time.Second
 	// maxIdle is about how long a connection for writes stays open without one. If the server
-	// closes it before, the next write finds out, and its result is unknown.
+	// closes it first, the next write finds out, and its result is unknown.
 	maxIdle = 10 * time.Second
 )
 
 func (l *link) client() *clients { return l.current.Load() }
 
-// dial returns new clients, which connect when they need to.
+// dial returns new clients, which connect when first used.
 func (l *link) dial() (*clients, error) {
 	option := l.option
 	option.ForceSingleClient = !l.cluster && option.Sentinel.MasterSet == ""
@@ -55,14 +55,14 @@ func (l *link) dial() (*clients, error) {
 	option.PipelineMultiplex = -1
 	// By default a lone caller reads its answer itself, and when a second one comes, the
 	// connection switches to goroutines that write and read for all. If an answer arrives late
-	// during that switch, a reader that doesn't know the question panics ("protocol bug,
-	// message handled out of order").
+	// during that switch, a reader that doesn't know the request panics ("protocol bug, message
+	// handled out of order").
 	option.AlwaysPipelining = true
 	shared, err := rueidis.NewClient(option)
 	if err != nil {
 		return nil, err
 	}
-	// Writes share runs, and few runs are in flight. Their senders read the answers, too; on a
+	// Writes share runs, and few runs are in flight. Their senders also read the answers; on a
 	// shared connection two more goroutines would wake up in between.
 	option.DisableAutoPipelining, option.BlockingPoolCleanup = true, maxIdle
 	writes, err := rueidis.NewClient(option)
@@ -124,7 +124,7 @@ func (l *link) nodes() map[string]rueidis.Client {
 	return map[string]rueidis.Client{l.option.InitAddress[0]: c}
 }
 
-// askEach asks all servers at once and returns what those say that answer. If none does, it
+// askEach asks all servers at once and returns the answers that it gets. If it gets none, it
 // returns the error of one of them, which begins with its address.
 func askEach[T any](l *link, ask func(c rueidis.Client) (T, error)) ([]T, error) {
 	var mu sync.Mutex
@@ -155,8 +155,8 @@ func askEach[T any](l *link, ask func(c rueidis.Client) (T, error)) ([]T, error)
 // has gone.
 const maxAsks = 256
 
-// ask sends commands that are safe to send twice, and returns their answers. It returns as
-// soon as ctx ends; the commands stay in flight then.
+// ask sends commands that are safe to send twice, and returns their answers. It returns as soon
+// as ctx ends; the commands then stay in flight.
 func (s *Store) ask(ctx context.Context, c rueidis.Client, cmds ...rueidis.Completed) ([]rueidis.RedisResult, error) {
 	select {
 	case s.asks <- struct{}{}:
@@ -166,7 +166,7 @@ func (s *Store) ask(ctx context.Context, c rueidis.Client, cmds ...rueidis.Compl
 	answers := make(chan []rueidis.RedisResult, 1)
 	s.work.Go(func() {
 		defer func() { <-s.asks }()
-		// By then the client has given up a silent connection.
+		// After this time the client has given up on a silent connection.
 		ctx, cancel := context.WithTimeout(context.Background(), 2*s.opts.Timeout+2*time.Second)
 		defer cancel()
 		answers <- c.DoMulti(ctx, cmds...)

@@ -84,7 +84,7 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 		return page, err
 	}
 	limit := min(cmp.Or(max(q.Limit, 0), store.DefaultSearchLimit), store.MaxSearchLimit)
-	atATime := max(limit, store.DefaultSearchLimit) // because few of them may match
+	atATime := max(limit, store.DefaultSearchLimit) // few of them may match
 	ix, budget := byCreation, paging.New(ctx)
 	if list, ok := terms.For(&q); ok {
 		if whole, err := s.hasIndex(ctx); err != nil {
@@ -119,7 +119,7 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 				page.Records = append(page.Records, *l.rec)
 			}
 		}
-		// Entries that stay, because of a crash or an error, are removed by a later search.
+		// If a crash or an error leaves entries behind, a later search removes them.
 		if ix.terms != nil {
 			_ = s.forget(ctx, gone)
 		} else {

@@ -8,8 +8,8 @@ import (
 	"github.com/semelhq/semel/internal/terms"
 )
 
-// hasIndex reports whether searches may rely on the index of attributes. Until then it asks:
-// another process may have made it complete.
+// hasIndex reports whether searches may rely on the index of attributes. Until they may, it
+// asks the server: another process may have completed the index.
 func (s *Store) hasIndex(ctx context.Context) (bool, error) {
 	if !s.indexed.Load() {
 		if err := s.checkFormat(ctx); err != nil {
@@ -42,7 +42,7 @@ func Migrate(ctx context.Context, address string, opts *Options) (bool, error) {
 
 func (s *Store) migrate(ctx context.Context) error {
 	c := s.link.client()
-	for i := range s.keys.shards { // what earlier programs have left of records that they purged
+	for i := range s.keys.shards { // left by earlier programs of records that they purged
 		answers, err := s.ask(ctx, c, c.B().Unlink().Key(s.keys.shards[i].attributes).Build())
 		if err == nil {
 			err = answers[0].Error()
@@ -51,7 +51,7 @@ func (s *Store) migrate(ctx context.Context) error {
 			return err
 		}
 	}
-	const page = 256 // as a sweep reads
+	const page = 256 // as many as a sweep reads
 	var last *entry
 	for more := true; more; {
 		found, others, err := s.entries(ctx, byCreation, last, page)
@@ -67,10 +67,11 @@ func (s *Store) migrate(ctx context.Context) error {
 		for _, l := range looks {
 			last = l.entry
 			if l.rec == nil {
-				continue // it is gone, or can't be read and so not be found
+				continue // it is gone, or unreadable and so can't be found
 			}
 			if list := terms.Of(l.rec.Attributes); list != nil {
-				// Nobody minds if it has others meanwhile: whoever changed it has written those.
+				// It doesn't matter if its attributes have changed meanwhile: that write stored
+				// their entries.
 				runs = append(runs, run{[]string{last.record(), last.shard.created, last.shard.attributes}, []string{joined(list)}})
 			}
 		}

@@ -14,27 +14,27 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Options are what you can't say in an address.
+// Options are the settings that an address doesn't have.
 type Options struct {
 	// Prefix begins the names of all keys, so that several stores, or other
 	// programs, can use the same servers. It has up to 64 letters, digits and any
 	// of "-_.:". Defaults to "semel".
 	Prefix string
-	// Timeout is how long a server may stay silent before the store gives up the
-	// connection, and how long connecting may take, which is at most 3 seconds. The context
-	// of a call bounds it too. Defaults to 4 seconds; must be at least 100 milliseconds.
+	// Timeout is how long a server may stay silent before the store gives up on the connection,
+	// and how long connecting may take, which is at most 3 seconds. A call's context bounds it,
+	// too. Defaults to 4 seconds; must be at least 100 milliseconds.
 	Timeout time.Duration
-	// TLS is used with rediss addresses, which may add files to it. If nil, the store trusts
-	// the system's certificate authorities and checks the host's name.
+	// TLS is for rediss addresses, which may add files to it. If nil, the store trusts the
+	// system's certificate authorities and checks the host's name.
 	TLS *tls.Config
-	// AcceptLoss says that you accept that a failover can lose acknowledged
-	// records, and that calls are then executed twice. [Store.Durability] no longer
-	// lists replicas and Clusters as unsafe then; their level stays the same.
+	// AcceptLoss says that you accept that a failover can lose acknowledged records, so that
+	// calls are executed twice. [Store.Durability] then no longer lists replicas and Clusters
+	// as unsafe; their level stays the same.
 	AcceptLoss bool
 }
 
-// connectLimit is how long connecting may take: one that the network has swallowed costs no
-// more than that.
+// connectLimit is how long connecting may take. It bounds the cost of a connection that the
+// network has swallowed.
 const connectLimit = 3 * time.Second
 
 var validPrefix = regexp.MustCompile(`^[-_.:a-zA-Z0-9]{1,64}$`)
@@ -64,16 +64,15 @@ func (o *Options) checked() (Options, error) {
 // With rediss, rediss-cluster or rediss-sentinel the connections are encrypted; the parameters
 // sslrootcert, sslcert and sslkey then name files, as in an address of PostgreSQL: the
 // authorities to trust instead of the system's, and a certificate of the client with its key.
-// The port defaults to 6379, that of a Sentinel to 26379. Of a Cluster you name one host or
-// several; they tell the store about the others. Sentinels tell it who the master of that name
-// is; user and password are the master's, sentinel_user and sentinel_password the Sentinels'.
-// Each address may also begin with valkey in place of redis.
+// The port defaults to 6379, a Sentinel's to 26379. For a Cluster, name one host or several;
+// they tell the store about the others. Sentinels tell it who the master of that name is; user
+// and password are the master's, sentinel_user and sentinel_password the Sentinels'. Each
+// address may also begin with valkey in place of redis.
 //
-// Open refuses a replica, a server that is too old, a server alone where the address means a
-// Cluster, one that asks for no password where the address has one, a user who lacks a right,
-// and data in a newer format. All it
-// writes is the number of the format, on an empty server; a crash before or after that
-// leaves nothing to clean up.
+// Open refuses a replica, a server that is too old, a single server if the address means a
+// Cluster, one that asks for no password although the address has one, a user who lacks a
+// right, and data in a newer format. All it writes is the number of the format, on an empty
+// server; a crash before or after that leaves nothing to clean up.
 func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	// The client connects without a context, within its own timeouts.
 	if err := ctx.Err(); err != nil {
@@ -97,7 +96,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// Check reports why Open would refuse an address and options before it connects.
+// Check reports why Open would refuse an address and options even before connecting.
 func Check(address string, opts *Options) error {
 	o, err := opts.checked()
 	if err == nil {

@@ -27,8 +27,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Store is a [semel.Store] in Redis. Any number of Stores, in any number of
-// processes, work on the same records.
+// Store is a [semel.Store] in Redis. Any number of Stores, in any number of processes, can
+// share the same records.
 type Store struct {
 	opts  Options
 	keys  keyspace
@@ -41,9 +41,9 @@ type Store struct {
 	queues []*gather.Queue[*write]
 	room   *gather.Room
 	asks   chan struct{} // a semaphore that holds one element for each running ask
-	name   string        // tells this Store from all others on the same servers
+	name   string        // distinguishes this Store from all others on the same servers
 	sends  atomic.Uint64 // see token
-	// indexed: each record has its entries in the index of attributes.
+	// indexed: every record has its entries in the index of attributes.
 	indexed atomic.Bool
 
 	// calls is held for reading by every call, so that Close can wait for them.
@@ -73,13 +73,13 @@ func (s *Store) enter() error {
 
 func (s *Store) leave() { s.calls.RUnlock() }
 
-// Apply is [store.Store.Apply]: one run of a script, which concurrent callers share
-// (group commit).
+// Apply is [store.Store.Apply]: one run of a script, which concurrent callers share (group
+// commit).
 //
-// The run is atomic, also in the append-only file and on replicas. A crash before it leaves
-// nothing. A crash after it leaves the record and its index entries, as far as the server
-// is durable: the engine recognizes the record by its revision, or [Store.Due] returns it
-// when its lease is over.
+// The run is atomic, even in the append-only file and on replicas. A crash before it leaves
+// nothing. A crash after it leaves the record and its index entries, as far as the server is
+// durable: the engine recognizes the record by its revision, or [Store.Due] returns it when its
+// lease is over.
 func (s *Store) Apply(ctx context.Context, from store.Write) (*semel.Record, bool, error) {
 	if err := s.enter(); err != nil {
 		return nil, false, notApplied(err)
@@ -130,7 +130,7 @@ func (s *Store) Extras() store.Extras {
 }
 
 // Queues is [store.QueueReporter.Queues]. In a Cluster each shard has a queue, and all share a
-// room; it reports them as one.
+// room; Queues reports them as one.
 func (s *Store) Queues() []store.QueueState {
 	var all gather.Load
 	for _, q := range s.queues {
@@ -142,14 +142,14 @@ func (s *Store) Queues() []store.QueueState {
 		if all.Since.IsZero() || !l.Since.IsZero() && l.Since.Before(all.Since) {
 			all.Since = l.Since
 		}
-		if l.Answered.After(all.Answered) { // a shard that hangs is silent; its neighbours are not
+		if l.Answered.After(all.Answered) { // a hanging shard is silent; its neighbours aren't
 			all.Answered = l.Answered
 		}
 	}
 	return []store.QueueState{{Name: "writes", Full: all.Full, Batches: all.Batches, Items: all.Items, Silent: all.Silent(), Answered: all.Answered}}
 }
 
-// failed is the error of a call that got no answer from the server.
+// failed returns the error of a call that the server didn't answer.
 func (s *Store) failed(call string, err error) error {
 	s.link.replaceAfter(err, s.link.client())
 	return fmt.Errorf("redisstore: %s: %w", call, err)

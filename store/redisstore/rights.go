@@ -10,13 +10,13 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// ErrRights is what Open returns, wrapped, and what [Store.CheckWrites] says, if the user may
-// not run a command that the store needs. The error names the commands.
+// ErrRights is the error, wrapped, that Open and [Store.CheckWrites] return if the user may not
+// run a command that the store needs. The error names the commands.
 var ErrRights = errors.New("the user lacks rights")
 
 // scriptRights tries the commands that the store sends, on a key that never exists, so that
-// none changes anything, and answers the names of the forbidden ones. Refusals for other
-// reasons, as on a server that is full, aren't about rights.
+// none changes anything, and returns the names of the forbidden ones. Refusals for other
+// reasons, such as a full server, don't count.
 //
 // KEYS: the key.
 var scriptRights = newScript(`local k, lacks = KEYS[1], {}
@@ -30,7 +30,7 @@ for _, c in ipairs({{'GET', k}, {'GETRANGE', k, '0', '0'}, {'SET', k, '', 'XX'},
 end
 return lacks`)
 
-// checkRights is nil if the user may do everything that calls need, or an [ErrRights].
+// checkRights returns nil if the user may do everything that calls need, or else an [ErrRights].
 func (s *Store) checkRights(ctx context.Context) error {
 	c, r := s.link.client(), run{keys: []string{s.keys.shards[0].records + "none"}}
 	answers, err := s.ask(ctx, c, scriptRights.command(c.B(), &r, true), scriptRights.command(c.B(), &r, false))
@@ -59,9 +59,9 @@ func (s *Store) checkRights(ctx context.Context) error {
 	return fmt.Errorf("%w to run %s. Let an administrator run ACL SETUSER USER +%s", ErrRights, strings.Join(lacks, ", "), strings.ToLower(strings.Join(lacks, " +")))
 }
 
-// checkPassword refuses a server that asks for no password where the address has one: it is the
-// wrong server, or has lost its protection: whoever reaches it may change records. That a user
-// other than the default one has no password is somebody's choice.
+// checkPassword refuses a server that asks for no password although the address has one: it is
+// the wrong server, or has lost its protection, so that anybody who reaches it can change
+// records. A user other than the default one may have no password: somebody chose that.
 func (s *Store) checkPassword() error {
 	option := s.link.option
 	if option.Password == "" || option.Username != "" && option.Username != "default" {
@@ -72,7 +72,7 @@ func (s *Store) checkPassword() error {
 		option.Sentinel, option.ForceSingleClient = rueidis.SentinelOption{}, true
 		c, err := rueidis.NewClient(option)
 		if err != nil {
-			return nil // it asks for one, or can't be asked now
+			return nil // it asks for one, or doesn't answer now
 		}
 		c.Close()
 		return errors.New("the address has a password, and the server asks for none: whoever reaches it can read and change all records. Set requirepass on the server, or leave the password out")

@@ -26,28 +26,28 @@ end
 // memory is full, the server refuses the first change that a script makes; after a first
 // change it refuses none. A whole run is one step in the append-only file and on replicas.
 var (
-	// scriptWrite makes writes, one after the other. It answers its token, the number of
-	// writes that it made, and for each write that it did not make, the write's number and
-	// the reason: the value that stood in the way, nil if there is no record, or an error,
-	// which doesn't affect the other writes. So the client infers nothing: every write is
-	// either counted or named.
+	// scriptWrite makes writes, one after the other. It answers its token, the number of writes
+	// that it made, and for each write that it did not make, the write's number and the reason:
+	// the value that stood in the way, nil if there is no record, or an error, which doesn't
+	// affect the other writes. So the client doesn't have to guess: every write is either
+	// counted or named.
 	//
-	// A claim stores a record where there is none, and adds it to the indexes. If it can't add
-	// an entry, it deletes the record again, or nobody would ever find it. An update replaces
-	// the record that has the expected revision. It adds a due entry only if the record becomes
-	// due earlier, and does so before it writes the record: so an entry may be too early, but
-	// never too late. scriptCorrect corrects entries that are too early.
+	// A claim stores a record if there is none, and adds it to the indexes. If it can't add an
+	// entry, it deletes the record again; otherwise nobody would ever find it. An update
+	// replaces the record that has the expected revision. It adds a due entry only if the
+	// record becomes due earlier, and does so before it writes the record: so an entry may be
+	// too early, but never too late. scriptCorrect corrects entries that are too early.
 	//
 	// A write that meets its other conditions is too late at its deadline by the server's
 	// clock. The script reads the clock at most once, and only if a write has a deadline.
 	//
-	// It uses pcall, so that an error is the result of one write: an error that is raised would
-	// end the script without a word about the writes before. Where it uses call, nothing can be
-	// refused: that reads an existing string, or deletes. Arguments of commands are strings,
-	// because Lua would print numbers as floats.
+	// It uses pcall, so that an error is the result of one write: a raised error would end the
+	// script without reporting the earlier writes. Where it uses call, the server can't refuse:
+	// it reads an existing string, or deletes. Arguments of commands are strings, because Lua
+	// would print numbers as floats.
 	//
-	// Entries of attributes are added before a record is replaced, and removed afterwards: so one
-	// may be too many, but none is missing.
+	// It adds entries of attributes before it replaces a record, and removes others afterwards:
+	// there may be one too many, but none is missing.
 	//
 	// KEYS, for each write: the record, the due index, the index by creation; then, for each
 	// write that changes it, the index of attributes. ARGV: a token; then for each write the
@@ -148,7 +148,7 @@ redis.call('ZREM', KEYS[2], digest)
 redis.call('ZREM', KEYS[3], digest)
 return redis.call('UNLINK', KEYS[1])`)
 
-	// scriptIndex adds entries of attributes of a record, if it is still there. It answers how
+	// scriptIndex adds entries of attributes of a record, if it is still there. It returns how
 	// many it added.
 	//
 	// KEYS: the record, the index by creation, the index of attributes. ARGV: the terms.
@@ -157,7 +157,7 @@ local digest = string.sub(KEYS[1], -32)
 return entries('ZADD', KEYS[3], ARGV[1], redis.call('ZSCORE', KEYS[2], digest), digest) or 0`)
 
 	// scriptForget removes an entry of attributes that points to a record that is gone or was
-	// stored anew. An earlier program has purged it, or somebody else.
+	// stored anew. An earlier program, or somebody else, has deleted the record.
 	//
 	// KEYS: as for scriptIndex. ARGV: the entry; the score by creation that it has.
 	scriptForget = newScript(`if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('ZSCORE', KEYS[2], string.sub(KEYS[1], -32)) == ARGV[2] then return 0 end
@@ -171,8 +171,8 @@ redis.call('SET', KEYS[1], ARGV[2])
 return 1`)
 )
 
-// tooLate is the error of a write that came after its deadline. The error of a server that
-// doesn't know a script begins with noScript.
+// tooLate is the error of a write that came after its deadline. noScript begins the error of a
+// server that doesn't know a script.
 const tooLate, noScript = "TOOLATE", "NOSCRIPT"
 
 // script is a script, which servers cache by the digest of its text.
@@ -183,8 +183,8 @@ func newScript(text string) *script {
 	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// command returns the command that runs the script: by its text, after which the server
-// knows it, or by its digest, if the server knows it already.
+// command returns the command that runs the script: by its text, so that the server learns it,
+// or by its digest, if the server already knows it.
 func (sc *script) command(b rueidis.Builder, r *run, text bool) rueidis.Completed {
 	if text {
 		return b.Eval().Script(sc.text).Numkeys(int64(len(r.keys))).Key(r.keys...).Arg(r.args...).Build()

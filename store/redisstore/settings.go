@@ -24,7 +24,7 @@ const (
 	setReplicas    = "connected_slaves"
 	setCluster     = "cluster_enabled"
 	setAOFStatus   = "aof_last_write_status"
-	// rights are what a user lacks who may not read all of them.
+	// rights stands for settings that the user lacks the right to read.
 	rights = "rights"
 )
 
@@ -34,15 +34,14 @@ var shown = []string{setAppendOnly, setAppendFsync, setEviction, setMinReplicas,
 type node map[string]string
 
 // Durability is [store.DurabilityReporter.Durability]. It reads the settings of all masters;
-// the weakest decides the level. Settings that differ are listed with all their values. If
-// the server forbids CONFIG, as many managed services do, INFO tells some of them; a setting
-// that stays unknown counts as the worst value it could have.
+// the weakest decides the level. Settings that differ are listed with all their values. If the
+// server forbids CONFIG, as many managed services do, INFO tells some of them; a setting that
+// stays unknown counts as the worst value it could have.
 //
 // With replicas, and in a Cluster, the level is [store.LevelCache] whatever else you set: a
-// master that is cut off acknowledges writes that the failover then loses. With
-// min-replicas-to-write it does so for a shorter time, but still does. A WAIT after each
-// write would not end that either, and would block the connection that all callers share, so
-// the store doesn't send one.
+// master that is cut off acknowledges writes that the failover then loses.
+// min-replicas-to-write only shortens that time. A WAIT after each write wouldn't prevent it,
+// either, and would block the connection that all callers share, so the store doesn't send one.
 func (s *Store) Durability(ctx context.Context) (store.Durability, error) {
 	if err := s.enter(); err != nil {
 		return store.Durability{}, err
@@ -53,7 +52,7 @@ func (s *Store) Durability(ctx context.Context) (store.Durability, error) {
 		return store.Durability{}, fmt.Errorf("redisstore: the settings of %w", err)
 	}
 	masters := slices.DeleteFunc(nodes, func(n node) bool {
-		return s.link.cluster && n[setRole] == "slave" // its settings matter only once it is a master
+		return s.link.cluster && n[setRole] == "slave" // its settings don't matter until it becomes a master
 	})
 	if len(masters) == 0 {
 		return store.Durability{}, errors.New("redisstore: no master answers")
@@ -91,7 +90,7 @@ func readNode(ctx context.Context, c rueidis.Client) (node, error) {
 	return n, nil
 }
 
-// judge returns what a set of masters promises together.
+// judge returns what a set of masters guarantees together.
 func judge(nodes []node, accepted bool) store.Durability {
 	d := store.Durability{Level: store.LevelDisk}
 	unsafe := map[string]bool{}
@@ -116,7 +115,7 @@ func judge(nodes []node, accepted bool) store.Durability {
 	return d
 }
 
-// levels lists the levels that a server can have; the first one promises least.
+// levels lists the levels that a server can have; the first one guarantees least.
 var levels = []store.Level{store.LevelProcess, store.LevelCache, store.LevelRelaxed, store.LevelDisk}
 
 // judge calls has for every durability level that this server's settings limit it to, with the
@@ -134,7 +133,7 @@ func (n node) judge(accepted bool, has func(level store.Level, why string)) {
 	case n[setAppendFsync] == "unknown":
 		because(store.LevelProcess, setAppendFsync, "the server does not tell its settings, and records may be lost when it ends, and calls executed again")
 	case n[setAppendFsync] != "always":
-		// While a sync is late, the server answers for up to two seconds before it writes.
+		// While a sync is late, the server answers before it writes, for up to two seconds.
 		because(store.LevelRelaxed, setAppendFsync, "a crash of the machine, and of the server while its disk is slow, loses the last seconds of acknowledged records, and those calls are executed again")
 	}
 	if n[setEviction] != "noeviction" {
@@ -161,7 +160,7 @@ func (n node) judge(accepted bool, has func(level store.Level, why string)) {
 
 // check returns why the store can't use the servers.
 func (s *Store) check(ctx context.Context) error {
-	for _, n := range s.link.nodes() { // one of a Cluster may be down
+	for _, n := range s.link.nodes() { // a Cluster may have a node down
 		// Some managed services forbid INFO; an unsuitable server then fails the first script.
 		if info, err := n.Do(ctx, n.B().Info().Section("server").Build()).ToString(); err == nil {
 			if err := checkServer(infoFields(info), s.link.cluster); err != nil {

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// workers is how many runs of a queue are in flight at most; see BenchmarkWorkers.
+	// workers is the most runs of a queue in flight; see BenchmarkWorkers.
 	workers = 2
-	// maxBatch and maxBatchBytes bound a run: while the server runs it, it does nothing else,
-	// and its writes are unknown if the answer is lost. BenchmarkMaxBatch shows what a smaller
-	// one would cost.
+	// maxBatch and maxBatchBytes bound a run: the server does nothing else while it executes
+	// one, and its writes are unknown if the answer is lost. BenchmarkMaxBatch shows what a
+	// smaller one would cost.
 	maxBatch      = 128
 	maxBatchBytes = 256 << 10
 )
@@ -55,11 +55,11 @@ type write struct {
 	gone, added                           string // the terms, likewise
 
 	// The result. After an error it is unknown whether the write was applied, unless the error
-	// is an ErrNotApplied or ErrTooLate. Without one, current is the record that is stored now,
-	// by this write or by another; nil if there is none.
+	// is an ErrNotApplied or ErrTooLate. Without an error, current is the record that is stored
+	// now, by this write or another; nil if there is none.
 	err     error
 	made    bool
-	there   string // current as the server has it, if that isn't the record
+	there   string // current as the server has it, if it isn't the record
 	current *semel.Record
 }
 
@@ -68,7 +68,7 @@ func (s *Store) newWrite(from *store.Write) (*write, error) {
 	rec := from.Record
 	w := &write{id: rec.ID.Digest(), record: rec}
 	w.shard = s.keys.shard(&w.id)
-	const usualRecord = 384 // room for most records beside the result, and what follows
+	const usualRecord = 384 // room for most records without the result, and for what follows
 	b, err := codec.Append(appendHead(make([]byte, 0, len(rec.Result.Data)+usualRecord), rec.NextAt), rec)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (s *Store) newWrite(from *store.Write) (*write, error) {
 	}
 	created := len(b)
 	if from.Deadline != 0 {
-		// The server knows nothing of Advance.
+		// The server doesn't know about Advance.
 		b = appendDeadline(b, s.clock.Servers(from.Deadline))
 	}
 	deadline := len(b)
@@ -92,12 +92,12 @@ func (s *Store) newWrite(from *store.Write) (*write, error) {
 		gone, added := terms.Changed(from.Was, rec.Attributes)
 		w.gone, w.added = joined(gone), joined(added)
 	}
-	all := rueidis.BinaryString(b) // nobody changes the bytes
+	all := rueidis.BinaryString(b) // nobody changes these bytes
 	w.value, w.key, w.created, w.deadline, w.expect = all[:value], all[value:key], all[key:created], all[created:deadline], all[deadline:]
 	return w, nil
 }
 
-// joined are terms as scripts get them.
+// joined returns terms in the form that scripts get them.
 func joined(list []terms.Term) string {
 	var b []byte
 	for i := range list {
@@ -109,11 +109,11 @@ func joined(list []terms.Term) string {
 // claims reports whether the write is for a record that must not exist yet.
 func (w *write) claims() bool { return w.expect == "" }
 
-// Size is what [gather.Queue] counts as its bytes.
+// Size is how many bytes [gather.Queue] counts it as.
 func (w *write) Size() int { return len(w.value) + len(w.gone) + len(w.added) + 256 }
 
 // appendDeadline appends an instant in microseconds, rounded up: TIME has whole microseconds,
-// and the first one that is not before the deadline is too late.
+// and the first one that isn't before the deadline is too late.
 func appendDeadline(b []byte, at store.Instant) []byte {
 	us := int64(at) / 1000
 	if int64(at)%1000 > 0 {
@@ -122,8 +122,8 @@ func appendDeadline(b []byte, at store.Instant) []byte {
 	return strconv.AppendInt(b, us, 10)
 }
 
-// answersWrite gives a write that waits the result of one of its record that was sent, if
-// that also stands in its way.
+// answersWrite gives a waiting write the result of a sent one of the same record, if the same
+// thing stands in its way.
 func answersWrite(sent, waiting *write) bool {
 	switch cur := sent.current; {
 	case sent.err != nil, cur == nil && waiting.claims(), cur != nil && string(cur.Revision[:]) == waiting.expect:
@@ -142,7 +142,7 @@ func (s *Store) send(ctx context.Context, batch []*write) {
 	r.args[0] = s.token()
 	res := c.writes.Do(ctx, scriptWrite.command(c.writes.B(), r, false))
 	if answerWord(res.Error()) == noScript {
-		// It was not run. After this, the server knows the script.
+		// It didn't run. After this, the server knows the script.
 		r.args[0] = s.token()
 		res = c.writes.Do(ctx, scriptWrite.command(c.writes.B(), r, true))
 	}
@@ -176,15 +176,15 @@ func newRun(batch []*write) *run {
 	return r
 }
 
-// token returns a name for a send. No two sends ever have the same one, even of the same
-// writes, so an answer that belongs to another send has another token.
+// token returns a name for a send. No two sends have the same one, not even of the same writes,
+// so an answer to another send has another token.
 func (s *Store) token() string {
 	var b [32]byte
 	return string(strconv.AppendUint(append(b[:0], s.name...), s.sends.Add(1), 36))
 }
 
 // settle gives each write of a run its result. It believes an answer only if that accounts for
-// every write; otherwise the answer belongs to another run, or is incomplete, and says nothing
+// every write; otherwise the answer belongs to another run, or is incomplete, and proves nothing
 // about any of them. If the run was refused or not answered, all its writes get that error.
 func settle(batch []*write, token string, answers []any, err error) {
 	if err == nil {
@@ -201,7 +201,7 @@ func settle(batch []*write, token string, answers []any, err error) {
 	}
 }
 
-// settleEach reads the answer of scriptWrite. If that doesn't fit, it returns an error.
+// settleEach reads the answer of scriptWrite. It returns an error if the answer doesn't fit.
 func settleEach(batch []*write, token string, answers []any) error {
 	if len(answers) < 2 || len(answers)%2 != 0 || answers[0] != token {
 		return errCrossedReply
@@ -245,20 +245,20 @@ var errCrossedReply = errors.New("the answer belongs to another call; the connec
 
 func notApplied(err error) error { return fmt.Errorf("%w: %w", store.ErrNotApplied, err) }
 
-// refusals has the first words of the errors of a server that doesn't run a command at all.
+// refusals has the first words of errors that mean that the server didn't run a command at all.
 var refusals = map[string]bool{
 	"ASK": true, "BUSY": true, "CLUSTERDOWN": true, "CROSSSLOT": true, "LOADING": true, "MASTERDOWN": true,
 	"MISCONF": true, "MOVED": true, "NOAUTH": true, "NOPERM": true, "NOREPLICAS": true, "NOSCRIPT": true, "OOM": true,
 	"READONLY": true, "TRYAGAIN": true, "WRONGPASS": true,
 }
 
-// neverRan reports whether an error proves that a run of a script has changed nothing and
-// never will: there was no connection to send it over, or the server refused it as a whole.
-// A command within a script can fail with the same words, after others have changed
-// something; such an error ends with its place in the script.
+// neverRan reports whether an error proves that a run of a script has changed nothing and never
+// will: there was no connection to send it over, or the server refused it as a whole. A command
+// within a script can fail with the same words, after others have changed something; such an
+// error ends with its place in the script.
 //
-// A refusal has no token, so it can't be checked. If it is the answer of another call, an
-// applied claim looks refused: its key is blocked until the lease ends, but nothing runs twice.
+// A refusal has no token, so nobody can check it. If it answers another call, an applied claim
+// looks refused: its key is blocked until the lease ends, but nothing runs twice.
 func neverRan(err error) bool {
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return true // the run needed a new connection, and there was none
