@@ -13,19 +13,19 @@ import (
 // Name marks records with a result that is an [Answer]. See [semel.Call].Door.
 const Name = "http"
 
-// Answer is what duplicates of a guarded request get: the HTTP answer that a record
-// keeps. Use it to settle held records, or to show what a record has.
+// Answer is what duplicates of a guarded request get: the HTTP answer in a record. Use it to
+// settle held records, or to show what a record has.
 type Answer struct {
-	// Status is that of the answer, from 200 to 599.
+	// Status is the answer's status, from 200 to 599.
 	Status int
-	// Header has the replayed headers. It has none that belongs to one delivery or one
+	// Header has the replayed headers. It has none that belong to one delivery or one
 	// connection, such as Set-Cookie and Date.
 	Header http.Header
 	Body   []byte
 }
 
-// Result is the answer as records keep it. It refuses a status that no final answer has,
-// and headers that can't be sent or may not be replayed.
+// Result returns the answer in the form that records keep. It refuses a status that no final
+// answer has, and headers that can't be sent or may not be replayed.
 func (a *Answer) Result() (semel.Result, error) {
 	if a.Status < 200 || a.Status > 599 {
 		return semel.Result{}, fmt.Errorf("the status is %d, not one from 200 to 599", a.Status)
@@ -62,9 +62,9 @@ func NewResult(status int, header http.Header, body []byte) semel.Result {
 	return semel.Result{Data: append(answer.AppendHead(nil, status, answer.Headers{}.Add(header), nil, "", rt.KeepHeaders), body...)}
 }
 
-// ParseAnswer returns the answer that a record keeps. It reports false if the result isn't
-// an HTTP answer, or is missing. If the record has just the status, there are neither
-// headers nor a body.
+// ParseAnswer returns the answer in a result. It reports false if the result isn't an HTTP
+// answer, or is missing. If the record has just the status, there are neither headers nor a
+// body.
 func ParseAnswer(res semel.Result) (Answer, bool) {
 	stored, err := answer.Parse(res.Data)
 	if err != nil {
@@ -79,5 +79,5 @@ func ParseAnswer(res semel.Result) (Answer, bool) {
 // [Answer].
 func Marked(rec *semel.Record) bool { return rec.Door == Name }
 
-// Serves reports whether a handler of the guard executes the calls of an operation.
+// Serves reports whether a handler of the guard executes calls of an operation.
 func (g *Guard) Serves(operation string) bool { return g.handlerOf(operation) != nil }

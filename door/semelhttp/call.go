@@ -10,14 +10,14 @@ import (
 	"github.com/semelhq/semel/internal/payload"
 )
 
-// ScopePath and ScopeHost in Route.ScopeHeaders stand for the path of a request, as it
-// was sent and without its query, and for the host that it was sent to.
+// ScopePath and ScopeHost in Route.ScopeHeaders stand for the request's path, as sent and
+// without its query, and for its host.
 const (
 	ScopePath = ":path"
 	ScopeHost = "Host"
 )
 
-// call is the call that a request delivers, with nothing but its identity.
+// call returns the call that a request delivers, with only its identity filled in.
 func (h *handler) call(r *http.Request, found *extract.Found, who Caller) semel.Call {
 	scope := ""
 	for _, name := range h.route.ScopeHeaders {
@@ -32,7 +32,7 @@ func (h *handler) call(r *http.Request, found *extract.Found, who Caller) semel.
 			scope = keytemplate.AppendScope(scope, strings.TrimPrefix(name, ":"), v)
 		}
 	}
-	scope = keytemplate.FitScope(scope) // also before more is added, as recorded scopes have it
+	scope = keytemplate.FitScope(scope) // even if more is added, because recorded scopes have this form
 	if found.Scope != "" && scope != "" {
 		scope += "&"
 	}

@@ -14,28 +14,28 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// scratch is memory that later requests use again.
+// scratch is memory that later requests reuse.
 type scratch struct {
 	payload payload.Payload
-	answer  []byte // as it is recorded
+	answer  []byte // in the form that is recorded
 	outer   answer.Headers
 	frozen  answer.Headers
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// release gives the memory back, except what only unusually large requests need.
+// release returns the memory, except what only unusually large requests need.
 func (s *scratch) release() {
 	s.payload.Release()
 	s.answer = payload.Reuse(s.answer)
-	clear(s.outer) // so that the values can be freed
+	clear(s.outer) // so that the values can be collected
 	clear(s.frozen)
 	s.outer, s.frozen = s.outer[:0], s.frozen[:0]
 	scratches.Put(s)
 }
 
-// capture is the ResponseWriter of a guarded handler. It keeps the answer until
-// it is recorded. An answer that can't be kept is passed through; see stream.go.
+// capture is the ResponseWriter of a guarded handler. It holds the answer back until that is
+// recorded. An answer that can't be kept passes through; see stream.go.
 type capture struct {
 	w      http.ResponseWriter
 	h      *handler
@@ -43,36 +43,36 @@ type capture struct {
 	body   payload.Spool // of the request
 	method string
 	origin string   // of the page that sent the request; empty if none did
-	sc     *scratch // lends the memory for what follows
+	sc     *scratch // lends the memory for the fields below
 
 	outer  answer.Headers // headers set around the guard, before the handler ran
-	frozen answer.Headers // headers when the status was decided
-	status int            // zero until it is decided
-	found  judge.Finding  // by the status and the headers, and in the end by the body and the trailers
-	bodyAt int            // where the body begins in out
-	out    []byte         // head and body as they are recorded
+	frozen answer.Headers // headers when the status was set
+	status int            // zero until it is set
+	found  judge.Finding  // judged by status and headers, and finally by body and trailers
+	bodyAt int            // offset of the body in out
+	out    []byte         // head and body in recorded form
 	failed error          // why nothing more is accepted
 
-	whole     bool // nothing leaves before the end
-	through   bool // the answer is being passed through
+	whole     bool // no part leaves before the end
+	through   bool // the answer is passing through
 	announced bool // the ledger says that the answer may be passed through
 	closed    bool // the handler has returned
 	touched   bool // the handler has looked at the header
 
 	signedAnew bool // see judge.Answer
-	panicked   bool // it has not, and what comes is the answer of a recoverer; see late.go
-	told       bool // somebody was told of an answer that came too late
+	panicked   bool // it panicked, and a recoverer is answering; see late.go
+	told       bool // an answer that came too late was reported
 }
 
-// Header is the handler's header. Until the status is decided, headers set here go into the
-// answer; after that only trailers do.
+// Header is the handler's header. Until the status is set, headers set here go into the answer;
+// after that only trailers do.
 func (c *capture) Header() http.Header {
 	c.touched = true
 	return c.w.Header()
 }
 
-// WriteHeader decides the status. Informational statuses go to the first caller at once
-// and aren't recorded.
+// WriteHeader sets the status. Informational statuses go to the first caller at once and aren't
+// recorded.
 func (c *capture) WriteHeader(status int) {
 	switch {
 	case c.panicked:
@@ -83,7 +83,7 @@ func (c *capture) WriteHeader(status int) {
 			c.late(status)
 		}
 		return
-	case c.status != 0: // it changes nothing, as with net/http
+	case c.status != 0: // no effect, as with net/http
 		if status >= http.StatusInternalServerError {
 			c.notePanic()
 		}
@@ -94,7 +94,7 @@ func (c *capture) WriteHeader(status int) {
 		panic("semelhttp: invalid WriteHeader code " + strconv.Itoa(status))
 	}
 	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
-		delete(c.w.Header(), judge.EffectHeader) // it says nothing of the end
+		delete(c.w.Header(), judge.EffectHeader) // it proves nothing about the outcome
 		if !c.whole {
 			c.w.WriteHeader(status)
 		}
@@ -114,13 +114,13 @@ func (c *capture) WriteHeader(status int) {
 	}
 }
 
-// judge finds out what the answer proves, by its body too unless that is nil.
+// judge finds out what the answer proves, by its body, too, unless body is nil.
 func (c *capture) judge(body []byte) judge.Finding {
 	return c.h.rules.Of(judge.Answer{Status: c.status, Header: c.w.Header(), Body: body, SignedAnew: c.signedAnew})
 }
 
-// judgeWhole judges the answer once more when it has ended, if its head doesn't say all. A word
-// in the head counts already, and one in the trailers is none: the answer may have left.
+// judgeWhole judges the answer again once it has ended, if its head left something open. The
+// effect header counts only in the head, not in trailers: the answer may have left by then.
 func (c *capture) judgeWhole() {
 	switch {
 	case c.found.Declared():
@@ -184,8 +184,7 @@ func (c *capture) ReadFrom(src io.Reader) (n int64, err error) {
 // writeOnly hides ReadFrom.
 type writeOnly struct{ io.Writer }
 
-// ready decides the status unless that has happened, and returns why nothing can be
-// written.
+// ready sets the status if it isn't set yet, and returns why nothing can be written.
 func (c *capture) ready() error {
 	if c.panicked {
 		c.recovered(http.StatusInternalServerError)
@@ -207,16 +206,16 @@ func (c *capture) ready() error {
 	return nil
 }
 
-// bodyAllowed is RFC 9110's rule; 101 is followed by another protocol.
+// bodyAllowed is RFC 9110's rule; after 101, another protocol follows.
 func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// Unwrap lets [http.ResponseController] find what this writer does not do itself,
-// such as deadlines.
+// Unwrap lets [http.ResponseController] find what this writer doesn't do itself, such as
+// deadlines.
 func (c *capture) Unwrap() http.ResponseWriter { return c.w }
 
-// result is a copy of the answer as it is recorded.
+// result returns a copy of the answer in recorded form.
 func (c *capture) result() semel.Result {
 	if c.through || c.failed != nil || c.h.route.KeepNothing {
 		return c.tombstone()
@@ -226,12 +225,12 @@ func (c *capture) result() semel.Result {
 	return semel.Result{Data: data}
 }
 
-// tombstone records the status, and that the rest wasn't kept.
+// tombstone returns a result with the status that says that the rest wasn't kept.
 func (c *capture) tombstone() semel.Result {
 	return semel.Result{Data: answer.AppendHead(nil, c.status, nil, nil, "", nil), Tombstone: true}
 }
 
-// learned is the attributes that the answer has.
+// learned returns the attributes that the answer has.
 func (c *capture) learned() store.Attributes {
 	if c.through || c.failed != nil {
 		return nil

@@ -17,11 +17,11 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// errWhole is why nothing of an answer leaves before its transaction has committed.
+// errWhole is why no part of an answer leaves before its transaction has committed.
 var errWhole = errors.New("semelhttp: the answer is larger than Operation.MaxResult or takes the connection over, and a route with Tx gives an answer only once it is recorded whole")
 
-// exchange is one guarded request with a handler that may run: once under an attempt, or,
-// because of others, several times in transactions.
+// exchange is one guarded request with a handler that may run: once under an attempt, or
+// several times in transactions that others cause to be rolled back.
 type exchange struct {
 	h     *handler
 	w     http.ResponseWriter
@@ -30,12 +30,12 @@ type exchange struct {
 	c     *capture      // of the newest run; nil before the first
 	inner *http.Request // of that run
 	end   semel.Ending  // of that run
-	late  bool          // it was rolled back for that
+	late  bool          // rolled back because it was late
 }
 
-// Run runs the handler, and says how the attempt or the transaction ends by its answer.
+// Run runs the handler and, by its answer, says how the attempt or the transaction ends.
 func (x *exchange) Run(e door.Run) semel.Ending {
-	if x.c != nil { // the headers of a run before belong to an answer that nobody gets
+	if x.c != nil { // headers of an earlier run belong to an answer that nobody gets
 		x.c.outer.Restore(x.w.Header())
 		x.forget()
 	}
@@ -54,11 +54,11 @@ func (x *exchange) Run(e door.Run) semel.Ending {
 	x.h.echo(x.w.Header(), x.r.Header, true)
 	x.c, x.inner = c, x.r.WithContext(&c.scope)
 	x.inner.Body = &c.body
-	delete(x.inner.Header, judge.EffectHeader) // a handler might repeat it
+	delete(x.inner.Header, judge.EffectHeader) // a handler might copy it into its answer
 	accepted := answer.Narrow(x.inner.Header)
 	defer c.scope.close()
 	defer func() {
-		if accepted != nil { // who compresses outside of the guard may look only now
+		if accepted != nil { // compression outside the guard may look only now
 			x.inner.Header[answer.AcceptHeader] = accepted
 		}
 		if !c.closed {
@@ -78,7 +78,7 @@ func (x *exchange) Run(e door.Run) semel.Ending {
 	if e.Tx != nil && e.Late() && c.failed == nil {
 		if v, _ := c.scope.word(); v == nil {
 			x.end = semel.Ending{Disposition: semel.DispositionAborted, Failure: x.end.Failure}
-			x.late = c.status < http.StatusInternalServerError // otherwise that is the answer
+			x.late = c.status < http.StatusInternalServerError // otherwise that is the answer already
 		}
 	}
 	return x.end
@@ -90,7 +90,7 @@ func (c *capture) ending() semel.Ending {
 	if v != nil {
 		end := semel.Ending{Disposition: v.end, Failure: store.Failure{Code: string(v.answer.Code), Message: v.why}}
 		if c.through && v.end == semel.DispositionAborted {
-			end.Disposition = semel.DispositionAbandoned // part of an answer has left, so something happened
+			end.Disposition = semel.DispositionAbandoned // part of the answer has left, so something happened
 		}
 		return end
 	}
@@ -112,7 +112,7 @@ func (c *capture) ending() semel.Ending {
 		failure.Message = "the handler answered " + failure.Code + " and left an effect without a result"
 		return semel.Ending{Failure: failure}
 	case c.status >= 500 && !c.found.Declared() && c.scope.stopped():
-		// The handler had to stop and says that it failed. Until then it may have done
+		// The handler was told to stop, and says that it failed. Before that it may have done
 		// anything.
 		failure.Message = "the handler was told to stop and answered " + failure.Code
 		return semel.Ending{Disposition: semel.DispositionAbandoned, Failure: failure}
@@ -151,18 +151,18 @@ func (h *handler) keeps(v judge.Verdict) bool {
 	return v == judge.Completed || v == judge.Rejected || v == judge.Failed && h.onFailure == semel.ReplayFailure
 }
 
-// answer tells the caller how their call has ended, now that this is durable, or that it
-// isn't. What the handler has sent already is all that they get. If they get a refusal in
-// place of what the handler said, answer returns its code.
+// answer tells the caller how their call has ended, now that this is durable, or that it isn't.
+// If the handler has already sent something, that is all they get. If they get a refusal
+// instead of the handler's answer, answer returns its code.
 func (x *exchange) answer(ans *semel.Answer, err error) said {
 	c, tx := x.c, x.h.route.Tx != nil
-	if c == nil { // its transaction had no time for it
+	if c == nil { // its transaction had no time to run it
 		return x.h.refuse(x.w, notCommitted())
 	}
 	v, gone := c.scope.word()
 	if c.through {
 		if v != nil || gone {
-			panic(http.ErrAbortHandler) // the part that was sent isn't the whole answer
+			panic(http.ErrAbortHandler) // otherwise a part would look like the whole answer
 		}
 		return said{status: c.status}
 	}
@@ -191,7 +191,7 @@ func (x *exchange) answer(ans *semel.Answer, err error) said {
 	case tx && c.status < 400 && unknown:
 		p = notCommitted()
 	case c.status < 400 && unknown:
-		// Later callers won't get the handler's success.
+		// Later callers won't get this success.
 		p = held(x.end.Failure.Message, time.Second)
 	case c.failed != nil:
 		p = notKept(c.status)
@@ -214,8 +214,7 @@ func notCommitted() problem {
 	return p
 }
 
-// send sends the answer to the first caller, once it is recorded or turned out not worth
-// keeping.
+// send sends the answer to the first caller, once it is recorded or turns out not to be kept.
 func (c *capture) send() {
 	header := c.w.Header()
 	var late http.Header
@@ -225,8 +224,8 @@ func (c *capture) send() {
 	}
 	body := c.out[c.bodyAt:]
 	if c.method != http.MethodHead && bodyAllowed(c.status) {
-		// The length is that of the body, whatever the handler has set. The server finds
-		// out that of short bodies by itself.
+		// The length is the body's, whatever the handler has set. For short bodies the server
+		// finds it out by itself.
 		delete(header, "Content-Length")
 		if len(body) > 2<<10 && len(header["Trailer"]) == 0 && len(header["Transfer-Encoding"]) == 0 {
 			header["Content-Length"] = []string{strconv.Itoa(len(body))}
@@ -234,7 +233,7 @@ func (c *capture) send() {
 	}
 	origin.Own(c.w).WriteHeader(c.status)
 	if len(body) > 0 {
-		// A caller who is gone misses nothing: they will ask again.
+		// A caller who is gone misses nothing: they will retry.
 		_, _ = c.w.Write(body)
 	}
 	if late != nil {
@@ -242,8 +241,8 @@ func (c *capture) send() {
 	}
 }
 
-// forget frees what the newest run holds, if there was one, and gives the borrowed memory back,
-// as large as it has grown. Nobody may need its answer any more.
+// forget frees what the newest run holds, if there was one, and returns the borrowed memory at
+// the size that it has grown to. Nobody may need the run's answer any more.
 func (x *exchange) forget() {
 	c := x.c
 	if c == nil {
@@ -258,7 +257,7 @@ func (x *exchange) forget() {
 	x.sc.answer, x.sc.outer, x.sc.frozen = c.out, c.outer, c.frozen
 	c.out, c.outer, c.frozen = nil, nil, nil
 	if x.inner.MultipartForm != nil {
-		// The server does this only for its own request.
+		// The server does this for its own request only.
 		_ = x.inner.MultipartForm.RemoveAll()
 	}
 }

@@ -25,23 +25,22 @@ import (
 // Options configures a [Guard]. The zero value, and nil, mean the documented
 // defaults.
 type Options struct {
-	// Identity says who sent a request. Without it Route.Credential tells callers apart,
-	// and somebody who renews a credential between two tries of a call gets a refusal
-	// instead of the answer; see [Caller.Name].
+	// Identity says who sent a request. Without it Route.Credential tells callers apart, and a
+	// caller who renews a credential between two tries of a call gets a refusal instead of the
+	// answer; see [Caller.Name].
 	Identity IdentityFunc
 	// Challenge is the WWW-Authenticate of a 401. Defaults to Bearer.
 	Challenge string
-	// Advice is the last sentence of a 401 to a request without a credential, for whoever
-	// runs the service. Defaults to how a Go program lets such requests in.
+	// Advice is the last sentence of a 401 to a request without a credential, for the people
+	// who run the service. Defaults to how a Go program lets such requests in.
 	Advice string
 	// StatusPath is where you mount the status resource, such as "/semel/status/", or an
 	// absolute URL. It ends with a slash. Refusals then link to it. Defaults to empty: no
 	// links.
 	StatusPath string
-	// TypeBase precedes the code in the type of a problem. Defaults to
-	// "urn:semel:problem:".
+	// TypeBase comes before the code in a problem's type. Defaults to "urn:semel:problem:".
 	TypeBase string
-	// TempDir has bodies of more than 64 KiB while their request is handled. Defaults to
+	// TempDir holds bodies of more than 64 KiB while their request is handled. Defaults to
 	// [os.TempDir].
 	TempDir string
 }
@@ -56,7 +55,7 @@ type Guard struct {
 	large  chan struct{} // slots for parsing large bodies
 
 	mu       sync.Mutex
-	declared map[string]bool     // operations that a route has declared, not only named
+	declared map[string]bool     // operations that a route has declared, not just named
 	handlers map[string]*handler // the first of each operation
 }
 
@@ -80,17 +79,17 @@ func New(engine *semel.Engine, opts *Options) (*Guard, error) {
 	return g, nil
 }
 
-// Runner runs the calls of the guard. Other doors of the program can share it, so that
-// [Guard.Close] waits for theirs as well.
+// Runner returns the guard's runner. Other doors of the program can share it, so that
+// [Guard.Close] waits for their calls, too.
 func (g *Guard) Runner() *door.Runner { return g.runner }
 
-// Close waits until every outcome is recorded that could not be recorded at once, or ctx
-// is done. Call it after you have shut down the server.
+// Close waits until all outcomes are recorded that are still being retried, or ctx is done.
+// Call it after you have shut down the server.
 func (g *Guard) Close(ctx context.Context) error { return g.runner.Close(ctx) }
 
-// Handle wraps next under a route. The error names everything that is wrong with the
-// route. Call it once for each handler when the program starts, or [Guard.Middleware] for
-// one who wraps more often.
+// Handle wraps next under a route. The error names everything that is wrong with the route.
+// Call it once for each handler when the program starts, or use [Guard.Middleware] to wrap more
+// often.
 func (g *Guard) Handle(rt Route, next http.Handler) (http.Handler, error) {
 	if next == nil {
 		return nil, errNoHandler
@@ -171,7 +170,7 @@ func (g *Guard) declare(rt Route) (*handler, error) {
 	return &h, nil
 }
 
-// around is the handler that guards next. The declared one has none and stays with the
+// around returns the handler that guards next. The declared one has no next and stays with the
 // guard, so the guard keeps no wrapped handler alive.
 func (h *handler) around(next http.Handler) *handler {
 	guarded := *h
@@ -179,7 +178,7 @@ func (h *handler) around(next http.Handler) *handler {
 	return &guarded
 }
 
-// reportError tells of an error that no caller gets.
+// reportError reports an error that no caller gets.
 func (g *Guard) reportError(err error) { g.engine.Internal().Troubled(door.NotRecorded(Name, err)) }
 
 // handler is one guarded handler, or a declared route without one.
@@ -199,10 +198,10 @@ type handler struct {
 	extract     *extract.Rule
 	payload     payload.Rule
 
-	warned, silent *atomic.Bool // its answers come too late, and don't come at all: that was said
+	warned, silent *atomic.Bool // late answers, and missing answers, were reported
 }
 
-// newHandler makes a handler from a checked route and its operation.
+// newHandler makes a handler for a valid route and its operation.
 func newHandler(g *Guard, rt Route, op semel.Operation) handler {
 	rule, _ := rt.extract() // it was checked
 	return handler{
@@ -216,8 +215,8 @@ func newHandler(g *Guard, rt Route, op semel.Operation) handler {
 	}
 }
 
-// Rules judge the answers to a route's requests. financial says that they move money. The
-// route must be valid.
+// Rules returns the rules for judging the answers to a route's requests. financial says that
+// they move money. The route must be valid.
 func (rt Route) Rules(financial bool) judge.Rules {
 	answers, _ := rt.Answers.Parse()
 	contract, _ := rt.Profile.Answers.Parse()

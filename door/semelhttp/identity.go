@@ -13,19 +13,19 @@ import (
 	"github.com/semelhq/semel/internal/network"
 )
 
-// IdentityFunc says who sent a request, as verified by whatever authenticates requests
-// outside of the guard. It must not fall back to a constant: all callers with one
-// principal share their keys, and get each other's answers.
+// IdentityFunc says who sent a request, as verified by your authentication outside the guard.
+// It must not fall back to a constant: all callers with one principal share their keys, and get
+// each other's answers.
 //
-// [ErrNoIdentity] means that the request had nothing to verify. The guard then treats it
-// as without an IdentityFunc, by the digest of what Route.Credential names and by the
-// rule of Route.Anonymous, within the tenant that came with the error; see [Caller.Name].
-// If you verify credentials, never return it for one that turned out bad, and never give
-// anybody a principal that [DerivedPrincipal] reports.
+// [ErrNoIdentity] means that the request had nothing to verify. The guard then treats it as if
+// there were no IdentityFunc, by the digest of what Route.Credential names and by the rule of
+// Route.Anonymous, within the tenant that came with the error; see [Caller.Name]. If you verify
+// credentials, never return it for one that turned out bad, and never give anybody a principal
+// that [DerivedPrincipal] reports.
 //
 // Any other error refuses the request: with 403 if it is a [semel.Error] with
-// [semel.CodeForbidden], with 503 if it has [semel.CodeStoreUnavailable], otherwise with
-// 401. The caller doesn't see its text, but for what a [Refused] tells them.
+// [semel.CodeForbidden], with 503 if it has [semel.CodeStoreUnavailable], otherwise with 401.
+// The caller doesn't see its text, except what a [Refused] tells them.
 type IdentityFunc func(r *http.Request) (tenant, principal string, err error)
 
 // Anonymous says what happens to a request without a credential.
@@ -39,21 +39,21 @@ const (
 	// Via, X-Real-IP or an X-Forwarded header. If your proxy sends none of these, you
 	// need AnonymousRefuse.
 	AnonymousLoopback Anonymous = "loopback"
-	// AnonymousShare accepts all of them: whoever knows a key and its payload gets the
+	// AnonymousShare accepts all of them: anybody who knows a key and its payload gets the
 	// answer.
 	AnonymousShare Anonymous = "share"
 	// AnonymousRefuse accepts none, wherever they come from.
 	AnonymousRefuse Anonymous = "refuse"
 )
 
-// ErrNoIdentity is what an [IdentityFunc] returns to leave a request to the default rule.
+// ErrNoIdentity is the error of an [IdentityFunc] that leaves a request to the default rule.
 var ErrNoIdentity = errors.New("semelhttp: the caller has no verified identity")
 
-// Refused says why the sender of a request could not be identified. It is the caller's
-// fault, not the service's, and the Err of Answered, see [semel.Events]. An [IdentityFunc]
-// returns one to tell the caller more than that.
+// Refused says why the sender of a request could not be identified, by their own fault and not
+// the service's. It is the Err of Answered, see [semel.Events]. An [IdentityFunc] returns one
+// to tell the caller more.
 type Refused struct {
-	// Operation is that of the route; empty elsewhere. The guard sets it.
+	// Operation is the route's operation; empty elsewhere. The guard sets it.
 	Operation string
 	// Challenge is the WWW-Authenticate of the 401. Defaults to Options.Challenge.
 	Challenge string
@@ -63,14 +63,14 @@ type Refused struct {
 	Err error
 }
 
-// Error is the text of Err.
+// Error returns the text of Err.
 func (e *Refused) Error() string { return e.Err.Error() }
 
 // Unwrap returns Err.
 func (e *Refused) Unwrap() error { return e.Err }
 
-// refused makes an error of an identity function a [Refused], unless it says nothing
-// about the caller.
+// refused turns an error of an identity function into a [Refused], unless it says nothing about
+// the caller.
 func (h *handler) refused(err error) error {
 	e, ours := errors.AsType[*semel.Error](err)
 	if err == nil || ours && e.Code == semel.CodeStoreUnavailable {
@@ -86,24 +86,23 @@ func (h *handler) refused(err error) error {
 
 // Caller is who sent a request, as far as anybody can tell.
 type Caller struct {
-	// Tenant is that of the verified identity, or the one that came with
-	// [ErrNoIdentity].
+	// Tenant is the verified identity's, or the one that came with [ErrNoIdentity].
 	Tenant string
 	// Principal is the verified identity; empty if there is none.
 	Principal string
-	// Credential is the digest of what a caller without a verified identity sent to
+	// Credential is the digest of whatever a caller without a verified identity sent to
 	// authenticate themselves; empty if they sent nothing.
 	Credential string
-	// Unproved says that Credential is made from a credential that is signed anew for each
-	// try: from the part that names its caller, such as the id of an access key, which the
-	// route doesn't name. So anybody could have written it.
+	// Unproved says that Credential comes from a credential that is signed anew for each try:
+	// from the part that names its caller, such as the id of an access key, which the route
+	// doesn't name. So anybody could have written it.
 	Unproved bool
-	// Network is where a caller without a verified identity calls from.
+	// Network is the network that a caller without a verified identity calls from.
 	Network netip.Prefix
 }
 
-// Name writes the caller into a call that has its Key; share is that of its operation.
-// Every door decides like this who a call belongs to:
+// Name puts the caller into a call that has its Key; share comes from its operation. Every door
+// decides like this who owns a call:
 //
 //   - a verified caller has keys of their own;
 //   - a caller with nothing but a credential has keys of their own too, if the key can be
@@ -124,9 +123,9 @@ func (c Caller) Name(call *semel.Call, share semel.Share) {
 	}
 }
 
-// Caller says who sent a request, by the rule of a route with the defaults. It is for
-// doors beside the guard that share its callers. The error is that of [IdentityFunc], or
-// says that the request has no credential.
+// Caller says who sent a request, by the rule of a route with the defaults. It is for doors
+// beside the guard that share its callers. The error is as from an [IdentityFunc], or says that
+// the request has no credential.
 func (g *Guard) Caller(r *http.Request) (Caller, error) {
 	return g.plain.caller(r)
 }
@@ -161,7 +160,7 @@ func (h *handler) caller(r *http.Request) (who Caller, err error) {
 		return who, nil
 	case AnonymousLoopback:
 		switch {
-		case r.Context().Value(http.LocalAddrContextKey) == nil: // as behind adaptors of frameworks
+		case r.Context().Value(http.LocalAddrContextKey) == nil: // as with frameworks' adaptors
 			return Caller{}, h.refused(errNowhere)
 		case !network.OnLoopback(r.Context()):
 		case Forwarded(r.Header):
@@ -173,15 +172,15 @@ func (h *handler) caller(r *http.Request) (who Caller, err error) {
 	return Caller{}, h.refused(errAnonymous)
 }
 
-// DerivedPrincipal reports whether this is a principal of callers without a verified
-// identity: none, or one made from a credential's digest. If you give principals to
-// verified callers, refuse these, so that nobody gets the keys of somebody unverified.
+// DerivedPrincipal reports whether a principal stands for callers without a verified identity:
+// it is empty, or made from a credential's digest. If you give principals to verified callers,
+// refuse these, so that nobody gets an unverified caller's keys.
 func DerivedPrincipal(principal string) bool {
 	return principal == "" || strings.HasPrefix(principal, credential.Prefix)
 }
 
-// Forwarded reports whether a proxy says that it has passed the request on for somebody
-// else, who need not be on this machine.
+// Forwarded reports whether a proxy says that it has passed the request on for somebody else,
+// who may be on another machine.
 func Forwarded(header http.Header) bool { return network.Forwarded(header) }
 
 // unidentified answers a request from an unidentified sender.
@@ -214,7 +213,7 @@ func (q *request) unidentified(err error) {
 		if why, ok := errors.AsType[*Refused](err); ok {
 			challenge, p.Detail = cmp.Or(why.Challenge, challenge), cmp.Or(why.Detail, p.Detail)
 		}
-		// RFC 9110 section 11.6.1 wants a challenge with every 401.
+		// RFC 9110 section 11.6.1 requires a challenge with every 401.
 		q.w.Header().Set("Www-Authenticate", challenge)
 	}
 	q.refuse(p)

@@ -13,7 +13,7 @@ import (
 	refusal "github.com/semelhq/semel/internal/problem"
 )
 
-// Inspector sees requests as a guarded handler of its route would, and does nothing about
+// Inspector looks at requests as a guarded handler of its route would, but does nothing with
 // them: it registers no operation and doesn't use the store. It may be used concurrently.
 type Inspector struct {
 	h  handler
@@ -30,8 +30,8 @@ func (g *Guard) Inspect(rt Route) (*Inspector, error) {
 	return &Inspector{h: newHandler(g, rt, op), op: op}, nil
 }
 
-// Guards reports whether the request would be guarded: its method is, and it may have a key
-// or would need one.
+// Guards reports whether the request would be guarded: its method is guarded, and it may have a
+// key or needs one.
 func (i *Inspector) Guards(r *http.Request) bool {
 	return i.h.guards(r.Method) && (i.h.route.Key == KeyRequired || i.MayHaveKey(r))
 }
@@ -40,8 +40,8 @@ func (i *Inspector) Guards(r *http.Request) bool {
 // one.
 func (i *Inspector) GuardsMethod(method string) bool { return i.h.guards(method) }
 
-// MayHaveKey reports whether a request has a key, valid or not, or may have one in its
-// body. With a KeyTemplate every request may.
+// MayHaveKey reports whether a request has a key, valid or not, or may have one in its body.
+// With a KeyTemplate, that's every request.
 func (i *Inspector) MayHaveKey(r *http.Request) bool {
 	if i.h.extract.Key() {
 		return i.h.extract.MayHaveKey(r)
@@ -52,8 +52,8 @@ func (i *Inspector) MayHaveKey(r *http.Request) bool {
 // KeyInBody reports whether the key may be in the body, which [Inspector.ID] then needs.
 func (i *Inspector) KeyInBody() bool { return i.h.extract.KeyInBody() }
 
-// ForPage wraps the writer of a request that a handler answers outside of the guard: the
-// answer is completed for pages of the route's Origins as that of a guarded handler is.
+// ForPage wraps the writer for a request that a handler answers outside the guard: pages of the
+// route's Origins can read the answer as they can a guarded handler's.
 func (i *Inspector) ForPage(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 	rt := &i.h.route
 	return origin.Own(origin.Writer(w, r, rt.Origins, rt.KeyHeader, rt.Profile.Marker))
@@ -68,24 +68,24 @@ func (i *Inspector) KeyHeader() string { return i.h.route.KeyHeader }
 // Identified is the call that a request delivers.
 type Identified struct {
 	ID semel.ID
-	// BoundTo is what the call would be bound to.
+	// BoundTo is the value that the call would be bound to.
 	BoundTo string
-	// Unproved says that nothing that is recorded would be shown, see [semel.Call].
+	// Unproved says that the caller would see nothing recorded, see [semel.Call].
 	Unproved bool
 	// By is the selector that found the key, such as header:Idempotency-Key, or template.
 	By string
 }
 
 // ID identifies the call that the request delivers. body is needed if [Inspector.KeyInBody]
-// says so. If there is no identity, the code is what the request would be refused with;
-// where keys are optional, a request with [CodeKeyMissing] would pass.
+// says so. If there is no identity, the code says why the request would be refused; if keys are
+// optional, a request with [CodeKeyMissing] would pass.
 func (i *Inspector) ID(r *http.Request, body []byte) (got Identified, code semel.Code) {
 	got, code, _ = i.identify(r, body)
 	return got, code
 }
 
-// Judge is ID for a request and its whole body. If the request would be refused before the
-// engine is asked, why is a sentence for the caller.
+// Judge is ID for a request and its whole body. If the request would be refused before it
+// reaches the engine, why is a sentence for the caller.
 func (i *Inspector) Judge(r *http.Request, body []byte) (got Identified, code semel.Code, why string) {
 	if got, code, why = i.identify(r, body); code != "" {
 		return got, code, why
@@ -100,7 +100,7 @@ func (i *Inspector) Judge(r *http.Request, body []byte) (got Identified, code se
 	return got, "", ""
 }
 
-// find looks into a request with this body, and has then, if it isn't nil, see the payload.
+// find examines a request with this body, and then shows the payload to then, unless that is nil.
 func (i *Inspector) find(r *http.Request, body []byte, then func(p *payload.Payload, found *extract.Found)) (found extract.Found, err error) {
 	sc := scratches.Get().(*scratch)
 	defer sc.release()
@@ -137,7 +137,8 @@ func (i *Inspector) identify(r *http.Request, body []byte) (got Identified, code
 	return Identified{call.ID(i.h.share), call.BoundTo, call.Unproved, found.By}, "", ""
 }
 
-// whyUnidentified is the sentence that the caller would get, or for the operator the error.
+// whyUnidentified returns the sentence for the caller or, if there is none, the error for the
+// operator.
 func whyUnidentified(err error) string {
 	if said, ok := errors.AsType[*Refused](err); ok && said.Detail != "" {
 		return said.Detail
@@ -145,7 +146,7 @@ func whyUnidentified(err error) string {
 	return refusal.Sentence(err.Error())
 }
 
-// Fingerprint digests the request. You have read its body.
+// Fingerprint digests a request. Pass its body, which you have read.
 func (i *Inspector) Fingerprint(r *http.Request, body []byte) (fp semel.Fingerprint) {
 	_, _ = i.find(r, body, func(p *payload.Payload, found *extract.Found) {
 		fp, _ = p.Fingerprint(found.Places) // it only fails when the caller is gone
@@ -153,10 +154,9 @@ func (i *Inspector) Fingerprint(r *http.Request, body []byte) (fp semel.Fingerpr
 	return fp
 }
 
-// RunsAgain reports whether a later delivery would run after an answer with this status
-// and header: it proves that nothing was done, or it is a failure, and the operation runs
-// again after those. After any other answer later deliveries get that answer, or the call
-// is held.
+// RunsAgain reports whether a later delivery would run after an answer with this status and
+// header: the answer proves that nothing was done, or it is a failure after which the operation
+// runs again. After any other answer later deliveries get that answer, or the call is held.
 func (i *Inspector) RunsAgain(status int, header http.Header) bool {
 	return i.h.runsAgain(i.Proves(status, header).Verdict)
 }
@@ -166,8 +166,8 @@ func (i *Inspector) Proves(status int, header http.Header) judge.Finding {
 	return i.h.rules.Of(judge.Answer{Status: status, Header: header})
 }
 
-// Forbidden are headers of requests that the handler's program must not get, because it
-// might repeat them; see [judge.Rules.Forbidden]. Headers that the route reads are not
+// Forbidden returns request headers that the handler's program must not get, because it might
+// copy them into its answer; see [judge.Rules.Forbidden]. Headers that the route reads are not
 // among them.
 func (i *Inspector) Forbidden() []string {
 	reads := i.h.route.RequestHeaders()
@@ -175,6 +175,5 @@ func (i *Inspector) Forbidden() []string {
 }
 
 // Operation is the policy that the route stands for: its declaration with this package's
-// defaults. The engine's own defaults are missing, unless the engine has the operation
-// already.
+// defaults. It lacks the engine's own defaults, unless the engine already has the operation.
 func (i *Inspector) Operation() semel.Operation { return i.op }

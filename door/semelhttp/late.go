@@ -13,26 +13,25 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// A framework may keep the ResponseWriter of a guarded handler and write to it when the
-// guard is done: its error handler, after the handler has returned an error, or its
-// recoverer, after a panic. The two differ: after a return the answer is recorded and
-// sent, after a panic the caller has nothing yet.
+// A framework may keep the ResponseWriter of a guarded handler and write to it after the guard
+// is done: its error handler does, after the handler has returned an error, or its recoverer,
+// after a panic. The two differ: after a return the answer is recorded and sent, after a panic
+// the caller has nothing yet.
 
-// Why nobody got an answer.
+// Why nobody got the handler's answer.
 var (
 	errTooLate  = errors.New("a handler answered after it had returned, and nobody got that answer: put the guard outside of the framework's error handler")
 	errTimedOut = errors.New("a handler answered after a timeout inside of the guard had answered for it, and nobody got its answer: put the guard inside of the timeout, or set Route.Timeout instead")
 )
 
 // ErrNoAnswer is the Err of an event for Troubled of [semel.Events], once for each route: a
-// handler returned without having touched its ResponseWriter, and an empty 200 was
-// recorded. In a framework its answer went elsewhere. If you mean an empty 200, let the
-// handler call WriteHeader.
+// handler returned without touching its ResponseWriter, and the guard recorded an empty 200. In
+// a framework its answer went elsewhere. If you mean an empty 200, let the handler call
+// WriteHeader.
 var ErrNoAnswer = errors.New("a handler returned without an answer, and an empty 200 is recorded: if it answers by another ResponseWriter than the guard's, duplicates don't get that answer; if it means 200, let it call WriteHeader")
 
-// late tells somebody, once for each request, of an answer that comes after the handler
-// has returned. It changes nothing: another answer is recorded already, and is what every
-// caller gets.
+// late reports, once for each request, an answer that comes after the handler has returned. It
+// changes nothing: another answer is already recorded, and is the one that every caller gets.
 func (c *capture) late(status int) {
 	if c.told {
 		return
@@ -46,8 +45,8 @@ func (c *capture) late(status int) {
 	c.h.tell(why, c.h.warned, status, slog.Int("status", status), slog.Int("recorded", c.status))
 }
 
-// tell tells of a handler that answers wrongly. If nobody observes that, the default log has
-// it, and only once if that is to be noted.
+// tell reports a handler that answers wrongly. If nobody observes that, it writes to the
+// default log, and only once if once is set.
 func (h *handler) tell(err error, once *atomic.Bool, status int, attrs ...slog.Attr) {
 	attrs = append([]slog.Attr{slog.String("operation", h.operation)}, attrs...)
 	heard := h.guard.engine.Internal().Troubled(semel.Troubled{
@@ -59,7 +58,7 @@ func (h *handler) tell(err error, once *atomic.Bool, status int, attrs ...slog.A
 	}
 }
 
-// silence answers for a handler that has returned without an answer, as net/http does.
+// silence answers for a handler that has returned without an answer, like net/http.
 func (c *capture) silence() {
 	if !c.touched && c.h.silent.CompareAndSwap(false, true) {
 		c.h.tell(ErrNoAnswer, nil, 0)
@@ -67,19 +66,19 @@ func (c *capture) silence() {
 	c.WriteHeader(http.StatusOK)
 }
 
-// notePanic notes that a status of a failure comes from a recoverer inside of the guard, unless
-// the answer says more about the work.
+// notePanic notes that a failure's status comes from a recoverer inside the guard, unless the
+// answer says more about the work.
 func (c *capture) notePanic() {
 	if !c.found.Declared() && recovering() {
 		c.scope.panic()
 	}
 }
 
-// recovering reports whether a function that was deferred before a panic, and after the
-// guard had called the handler, is on the stack: a recoverer inside of the guard answers. It
-// isn't seen if it answers when that function has returned.
+// recovering reports whether the stack has a function that was deferred before a panic, and
+// after the guard had called the handler: a recoverer inside the guard is answering. It misses
+// one that answers after that function has returned.
 func recovering() bool {
-	var stack [64]uintptr // recoverers answer near to the panic
+	var stack [64]uintptr // recoverers answer close to the panic
 	frames := runtime.CallersFrames(stack[:runtime.Callers(2, stack[:])])
 	for {
 		frame, more := frames.Next()
@@ -92,13 +91,12 @@ func recovering() bool {
 	}
 }
 
-// errPanicked is why nothing more of an answer is sent.
+// errPanicked is why the rest of an answer isn't sent.
 var errPanicked = errors.New("semelhttp: the handler panicked while its answer was passing through")
 
-// abandon is called while a panic of the handler goes on. Unless part of the answer has
-// left, a recoverer further out may still answer, here or around the guard. Otherwise
-// nothing may follow that part: net/http would end the answer as if it were whole once
-// somebody has recovered.
+// abandon is called while a panic of the handler goes on. Unless part of the answer has left, a
+// recoverer further out may still answer, here or around the guard. If part of it has, nothing
+// may follow: net/http would end the answer as if it were whole after somebody has recovered.
 func (c *capture) abandon() {
 	c.panicked = true
 	if c.through {
@@ -110,8 +108,8 @@ func (c *capture) abandon() {
 	c.through, c.status, c.failed = true, 0, nil
 }
 
-// recovered sends the status of a recoverer, which is never that of a success: nobody
-// knows what the handler has done.
+// recovered sends a recoverer's status, but never a success: nobody knows what the handler has
+// done.
 func (c *capture) recovered(status int) {
 	if c.failed != nil || c.status != 0 {
 		return

@@ -9,13 +9,13 @@ import (
 	refusal "github.com/semelhq/semel/internal/problem"
 )
 
-// maxPreferredWait keeps a preference from overflowing. The wait itself is bounded by the
-// operation's MaxWait.
+// maxPreferredWait keeps a preference from overflowing. The operation's MaxWait bounds the wait
+// itself.
 const maxPreferredWait = 24 * time.Hour
 
-// PreferredWait reads Prefer: wait=N (RFC 7240): how long the caller would rather wait
-// for the outcome than hear that there is none yet. The first one counts. A malformed one
-// is ignored, as a preference may be.
+// PreferredWait reads Prefer: wait=N (RFC 7240): how long the caller would rather wait for the
+// outcome than be told that there is none yet. The first one counts. A malformed one is
+// ignored, which RFC 7240 allows.
 func PreferredWait(h http.Header) time.Duration {
 	for _, field := range h["Prefer"] {
 		for item := range strings.SplitSeq(field, ",") {
@@ -35,5 +35,5 @@ func PreferredWait(h http.Header) time.Duration {
 	return 0
 }
 
-// seconds is d in seconds, rounded up, and at least one.
+// seconds returns d in seconds, rounded up, and at least one.
 func seconds(d time.Duration) string { return strconv.FormatInt(refusal.Seconds(d), 10) }

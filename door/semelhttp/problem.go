@@ -12,23 +12,23 @@ import (
 	"github.com/semelhq/semel/internal/reference"
 )
 
-// problem is a refusal, whatever its form on the wire. Apart from replays, this package
-// writes nothing else by itself.
+// problem is a refusal, whatever its form on the wire. This package sends nothing of its own
+// except problems and replays.
 type problem struct {
 	Refusal
 	action    Action
 	last      uint64      // the newest number, for a superseded call
 	expected  uint64      // the number that comes next, for a sequence gap
-	limit     semel.Limit // what the request was throttled by
-	reference string      // of the record; empty if there is none
-	effect    string      // see door.Meaning; empty: that of the code
+	limit     semel.Limit // the limit that throttled the request
+	reference string      // names the record; empty if there is none
+	effect    string      // see door.Meaning; empty: the code's
 }
 
 // Action is what a caller's program can do about a refusal.
 type Action string
 
-// ActionFirstCredential: send the request again, or ask for its status, with the
-// credential that you first sent it with. With a new key it would be another call.
+// ActionFirstCredential: send the request again, or ask for its status, with the credential
+// that you first used. With a new key it would be another call.
 const ActionFirstCredential Action = "use_first_credential"
 
 // Problem is a refusal as an RFC 9457 document, for clients and tests that read one.
@@ -37,13 +37,13 @@ type Problem struct {
 	Type string `json:"type"`
 	// Code is a [semel.Code], or one of this package's.
 	Code semel.Code `json:"code"`
-	// Title and Detail are for people.
+	// Title and Detail are texts for people.
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// Action is what a program can do about it, if anything.
+	// Action says what a program can do about it, if anything.
 	Action Action `json:"action,omitempty"`
-	// Limit is what the request was throttled by, for [semel.CodeThrottled].
+	// Limit is the limit that throttled the request, for [semel.CodeThrottled].
 	Limit semel.Limit `json:"limit,omitempty"`
 	// LastSequence is the newest number of the sequence, for [semel.CodeSuperseded].
 	LastSequence uint64 `json:"last_sequence,omitempty"`
@@ -51,13 +51,13 @@ type Problem struct {
 	ExpectedSequence uint64 `json:"expected_sequence,omitempty"`
 	// Instance names the call that the problem is about.
 	Instance string `json:"instance,omitempty"`
-	// Reference is what you ask the status resource with.
+	// Reference is what to ask the status resource for.
 	Reference string `json:"reference,omitempty"`
-	// StatusURL is where you can ask for the state of the call.
+	// StatusURL is the address to ask for the state of the call.
 	StatusURL string `json:"status_url,omitempty"`
 	// Retryable says that it makes sense to send the same request again.
 	Retryable bool `json:"retryable"`
-	// RetryAfter is when that is, in seconds.
+	// RetryAfter says when, in seconds.
 	RetryAfter int64 `json:"retry_after,omitempty"`
 }
 
@@ -70,7 +70,7 @@ func (h *handler) refuseRecord(w http.ResponseWriter, rec *semel.Record, p probl
 	return h.refuse(w, p)
 }
 
-// problemOf is a code as the table of refusals has it.
+// problemOf returns the problem for a code, from the table of refusals.
 func problemOf(code semel.Code) problem {
 	m, _ := door.Lookup(code)
 	p := problem{Refusal: Refusal{Status: m.Status, Code: m.Code, Title: m.Title, Detail: m.HTTPDetail(), RetryAfter: m.Retry}}
@@ -80,8 +80,8 @@ func problemOf(code semel.Code) problem {
 	return p
 }
 
-// otherCaller is the refusal of a call that is another caller's, or may be for all that an
-// unproved caller has shown.
+// otherCaller returns the refusal of a call that belongs to another caller, or may, as far as
+// an unproved caller has shown.
 func otherCaller(unproved bool) problem {
 	if !unproved {
 		return problemOf(semel.CodeOtherCaller)
@@ -91,15 +91,15 @@ func otherCaller(unproved bool) problem {
 	return p
 }
 
-// because is problemOf with a reason of its own in place of the table's.
+// because is problemOf with a detail of its own instead of the table's.
 func because(code semel.Code, detail string) problem {
 	p := problemOf(code)
 	p.Detail = detail
 	return p
 }
 
-// decided is the refusal for a decision. It has a reference to the record only if that is
-// the caller's own call: in a conflict, all that the two share is the key.
+// decided returns the refusal for a decision. It has a reference to the record only if that is
+// the caller's own call: in a conflict, the two have nothing in common but the key.
 func (h *handler) decided(ans *semel.Answer, unproved bool) problem {
 	e, ok := errors.AsType[*semel.Error](ans.Err())
 	if !ok {
@@ -128,7 +128,7 @@ func (h *handler) decided(ans *semel.Answer, unproved bool) problem {
 	return p
 }
 
-// keyMissing is the refusal of a request without a key.
+// keyMissing returns the refusal of a request without a key.
 func (h *handler) keyMissing() problem {
 	detail := "This operation needs the header " + h.route.KeyHeader + " with a key that is unique to this request and the same in all its retries, such as a UUID. Nothing was executed."
 	if h.extract.Key() {
@@ -167,7 +167,8 @@ func notKept(status int) problem {
 	return because(semel.CodeResultNotKept, detail+", but the answer was given once and not kept. The request will not be executed again.")
 }
 
-// settledAsFailed is for calls that somebody settled without an HTTP answer.
+// settledAsFailed returns the refusal for calls that somebody settled as failed, without an
+// HTTP answer.
 func settledAsFailed(rec *semel.Record) problem {
 	code := semel.CodeFailed
 	if rec.Disposition == semel.DispositionRejected {

@@ -9,8 +9,8 @@ import (
 	"github.com/semelhq/semel/internal/peer"
 )
 
-// Profile is how one contract speaks about idempotency: statuses, shapes and defaults,
-// never meaning. It is plain data: to deviate from one, take it, change a field and put
+// Profile is the way that one contract expresses idempotency: statuses, shapes and defaults,
+// never meaning. It is plain data: to deviate from a profile, copy it, change a field and put
 // it in a [Route].
 type Profile struct {
 	// Name identifies the profile, such as "ietf".
@@ -19,37 +19,37 @@ type Profile struct {
 	KeyOptional bool
 	// MaxKey is the longest key, in bytes after unquoting.
 	MaxKey int
-	// OpaqueKeys allows any text in a bare key, also spaces, commas and semicolons.
+	// OpaqueKeys allows any text in a bare key, even spaces, commas and semicolons.
 	OpaqueKeys bool
-	// EchoKey repeats the key header in every answer, as it was received.
+	// EchoKey repeats the key header in every answer, as received.
 	EchoKey bool
 	// EchoHeaders are request headers that a replay or a refusal repeats, such as
 	// Request-Id. The handler, which would do that, doesn't run for these.
 	EchoHeaders []string
 	// KeepHeaders are further headers of answers to keep; see Route.KeepHeaders.
 	KeepHeaders []string
-	// TransientHeader is a header that says "true" in a refusal if it makes sense to send
-	// the same request again, for clients that take its absence for a no. Optional.
+	// TransientHeader is a header that says "true" in a refusal if it makes sense to send the
+	// same request again, for clients that take its absence as a no. Optional.
 	TransientHeader string
 	// Marker is the header that says "true" on a replay.
 	Marker string
-	// ConflictStatus answers the same key with another payload.
+	// ConflictStatus is the answer to a used key with another payload.
 	ConflictStatus int
 	// Body says how bodies are compared if the route doesn't.
 	Body BodyMode
-	// OnFailure is what a failure means, such as a 500, if the operation doesn't say and
-	// isn't financial.
+	// OnFailure says what a failure such as a 500 means, if the operation doesn't say and isn't
+	// financial.
 	OnFailure semel.AfterFailure
-	// NeverKeep5xx refuses a route with an operation that replays failures.
+	// NeverKeep5xx refuses a route if its operation replays failures.
 	NeverKeep5xx bool
-	// Answers are what the contract says in words of an answer, in place of the table of
-	// package judge. Route.Answers come before them.
+	// Answers say what the contract's own words in an answer mean, in place of the table of
+	// package judge. Route.Answers come first.
 	Answers judge.Answers
 	// RetryHeader is a header that says "true" in an answer of 409, 500 or 503 if nothing
 	// was done and the request may be sent again. A replayed 5xx and a held call say false
 	// in it. Optional.
 	RetryHeader string
-	// Window is used where the operation has none. Zero: the engine's default.
+	// Window is the window for operations that have none. Zero: the engine's default.
 	Window time.Duration
 	// Shape is the form of refusals.
 	Shape Shape
@@ -79,8 +79,8 @@ const (
 	markerStripe = "Idempotent-Replayed"
 )
 
-// Marks are the headers that mark an answer as replayed, a request as run unguarded, or an answer
-// as one of Semel's own APIs. Whoever passes on another's answer to a guard removes them.
+// Marks returns the headers that mark an answer as replayed, a request as run unguarded, or an
+// answer as one of Semel's own APIs. If you pass on answers to a guard, remove them.
 func Marks() []string { return []string{markerSemel, markerStripe, UnguardedHeader, peer.Header} }
 
 // IETF is the profile of draft-ietf-httpapi-idempotency-key-header-07, and the
@@ -152,9 +152,9 @@ func Adyen() Profile {
 	return p
 }
 
-// X402 is the profile of programs that charge by x402: a 402 names the price, and nothing
-// was done, so the same request runs once it brings the payment. A replay has the receipt
-// of the payment.
+// X402 is the profile of programs that charge by x402: a 402 names the price and means that
+// nothing was done, so the same request runs once it brings the payment. A replay has the
+// receipt of the payment.
 func X402() Profile {
 	p := IETF()
 	p.Name = "x402"

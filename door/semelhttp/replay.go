@@ -11,8 +11,7 @@ import (
 	"github.com/semelhq/semel/internal/origin"
 )
 
-// replay answers with the recorded answer (IDS-IX.1, MAP-FLOW.2). If that can't be given,
-// it refuses.
+// replay answers with the recorded answer (IDS-IX.1, MAP-FLOW.2). If it can't, it refuses.
 func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Record) said {
 	stored, err := answer.Parse(rec.Result.Data)
 	switch {
@@ -51,10 +50,10 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 	switch {
 	case unpacked != nil:
 		if _, err := io.Copy(w, unpacked); err != nil {
-			panic(http.ErrAbortHandler) // so that the caller notices that the body isn't whole
+			panic(http.ErrAbortHandler) // so that the caller notices that the body is incomplete
 		}
 	case len(stored.Body) > 0:
-		_, _ = w.Write(stored.Body) // a caller who is gone will ask again
+		_, _ = w.Write(stored.Body) // a caller who is gone will retry
 	}
 	return said{status: stored.Status}
 }

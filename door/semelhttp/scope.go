@@ -9,9 +9,9 @@ import (
 	"github.com/semelhq/semel/door"
 )
 
-// Attempt returns the attempt that a guarded handler runs under, which [semel.Effect]
-// needs. It reports false if there is none: outside of a guard, for a method that isn't
-// guarded, without a key where that is optional, and on a route with Tx.
+// Attempt returns the attempt that a guarded handler runs under, which [semel.Effect] needs. It
+// reports false if there is none: outside a guard, for a method that isn't guarded, without a
+// key if that is optional, and on a route with Tx.
 func Attempt(ctx context.Context) (*semel.Attempt, bool) {
 	a, ok := ctx.Value(attemptKey{}).(*semel.Attempt)
 	return a, ok
@@ -19,8 +19,8 @@ func Attempt(ctx context.Context) (*semel.Attempt, bool) {
 
 type attemptKey struct{}
 
-// scope is the context of a handler: that of its attempt, with the deadline of the route.
-// It makes the context on first use, because many handlers end without using it.
+// scope is a handler's context: its attempt's, with the route's deadline. It makes the context
+// on first use, because many handlers end without using it.
 type scope struct {
 	door.Run
 
@@ -30,7 +30,7 @@ type scope struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	verdict *verdict // nil: the status decides
-	gone    bool     // the handler panicked, and somebody inside of the guard recovered
+	gone    bool     // the handler panicked, and somebody inside the guard recovered
 }
 
 // Deadline is the route's.
@@ -38,14 +38,13 @@ func (s *scope) Deadline() (time.Time, bool) {
 	return s.Run.Deadline, !s.Run.Deadline.IsZero()
 }
 
-// Done is closed when the lease is lost, the deadline is over, or the handler
-// has returned.
+// Done is closed when the lease is lost, the deadline has passed, or the handler has returned.
 func (s *scope) Done() <-chan struct{} { return s.get().Done() }
 
 // Err says which of these happened.
 func (s *scope) Err() error { return s.get().Err() }
 
-// Value gives the attempt, and everything that the request's context has.
+// Value returns the attempt, and everything that the request's context has.
 func (s *scope) Value(key any) any {
 	switch key {
 	case attemptKey{}:
@@ -76,15 +75,15 @@ func (s *scope) stopped() bool {
 	return s.ctx != nil && s.ctx.Err() != nil
 }
 
-// panic notes that a recoverer inside of the guard answers for the handler.
+// panic notes that a recoverer inside the guard answers for the handler.
 func (s *scope) panic() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = true
 }
 
-// word is what the handler has said about its effects, nil if nothing, and whether a panic was
-// noted, by the guard itself or by [Panicked].
+// word returns what the handler has said about its effects, nil if nothing, and whether the
+// guard or [Panicked] noted a panic.
 func (s *scope) word() (v *verdict, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

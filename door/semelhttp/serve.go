@@ -53,7 +53,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q.serve(ctx)
 }
 
-// echo repeats request headers in the answer, as the profile asks, or takes them back,
+// echo repeats request headers in the answer, as the profile asks, or removes them again,
 // because the handler sets them itself.
 func (h *handler) echo(out, in http.Header, back bool) {
 	for _, name := range h.route.Profile.EchoHeaders {
@@ -65,7 +65,7 @@ func (h *handler) echo(out, in http.Header, back bool) {
 	}
 }
 
-// request is one guarded request on its way to its answer.
+// request is one guarded request until it is answered.
 type request struct {
 	*handler
 	w          http.ResponseWriter
@@ -80,8 +80,8 @@ type request struct {
 	open bool // the request ran without a guard
 }
 
-// serve answers the request: it finds the caller, and then the key, in the header or with the
-// rest of the call in the body.
+// serve answers the request: it finds the caller, and then the key, in the header or, with the
+// rest of the call, in the body.
 func (q *request) serve(ctx context.Context) {
 	who, err := q.caller(q.in)
 	if err != nil {
@@ -89,7 +89,7 @@ func (q *request) serve(ctx context.Context) {
 		return
 	}
 	switch {
-	case q.extract.Key(): // which the body may have; the runner takes a turn when it was found
+	case q.extract.Key(): // the body may have it; the runner takes a turn once it is found
 	case !q.present:
 		q.refuse(q.keyMissing())
 		return
@@ -118,8 +118,8 @@ func (q *request) serve(ctx context.Context) {
 	}
 }
 
-// recognise completes the call with what the request says, and finds its key if the header
-// doesn't have it. It reports false if it has answered the request.
+// recognise completes the call from the request, and finds its key if the header doesn't have
+// it. It reports false if it has answered the request.
 func (q *request) recognise(ctx context.Context, who Caller) bool {
 	p, own := &q.sc.payload, q.extract.Key()
 	found, err := q.extract.From(q.in, p)
@@ -163,7 +163,7 @@ func (q *request) deliver(ctx context.Context) {
 		q.ans, q.said = &ans, x.answer(&ans, err)
 		return
 	}
-	if x.c != nil { // it ran in a transaction, and another's was faster
+	if x.c != nil { // it ran in a transaction, and another one was faster
 		x.c.outer.Restore(q.w.Header())
 	}
 	switch {
@@ -179,7 +179,7 @@ func (q *request) deliver(ctx context.Context) {
 	}
 }
 
-// decided answers a request that does not execute.
+// decided answers a request that doesn't execute.
 func (q *request) decided(ans *semel.Answer) {
 	q.ans = ans
 	if q.call.Wait > 0 && (ans.Decision == semel.Replay || ans.Decision == semel.InFlight) {
@@ -206,7 +206,7 @@ const UnguardedHeader = "Semel-Unguarded"
 // UnguardedMethod is the reason if the route doesn't guard the method.
 const UnguardedMethod = "method"
 
-// pass runs the handler without a guard, on the body that was read already.
+// pass runs the handler without a guard, on the body that was already read.
 func (q *request) pass(ctx context.Context) {
 	q.echo(q.w.Header(), q.in.Header, true)
 	spooled := q.sc.payload.Take()
@@ -217,11 +217,11 @@ func (q *request) pass(ctx context.Context) {
 	q.said = said{}
 }
 
-// broken answers a request after its body could not be read, and reports false.
+// broken answers a request with a body that could not be read, and reports false.
 func (q *request) broken(err error) bool {
-	_, cut := errors.AsType[*http.MaxBytesError](err) // by a limit around the guard
+	_, cut := errors.AsType[*http.MaxBytesError](err) // a limit around the guard
 	switch {
-	case errors.Is(err, body.ErrRefused): // by somebody who answers it
+	case errors.Is(err, body.ErrRefused): // the caller answers it
 		q.err = err
 		return false
 	case errors.Is(err, payload.ErrTooLarge), cut:
@@ -249,7 +249,7 @@ func (q *request) undecided(err error) bool {
 	case ok:
 		q.guard.reportError(err)
 		return q.refuse(problemOf(e.Code))
-	case !errors.Is(err, context.Canceled): // by a caller that is gone: the answer is for proxies in between
+	case !errors.Is(err, context.Canceled): // the caller is gone: the answer is for proxies in between
 		q.guard.reportError(err)
 	}
 	return q.refuse(unavailable())

@@ -52,7 +52,7 @@ func (h *handler) refuse(w http.ResponseWriter, p problem) said {
 	return said{p.Code, p.Status}
 }
 
-// document is p in the form of RFC 9457.
+// document returns p in the form of RFC 9457.
 func (g *Guard) document(p *problem, code string) Problem {
 	doc := Problem{
 		Type: g.opts.TypeBase + code, Code: semel.Code(code), Title: p.Title, Status: p.Status, Detail: p.Detail, Action: p.action, Limit: p.limit, LastSequence: p.last, ExpectedSequence: p.expected,

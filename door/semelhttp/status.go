@@ -14,19 +14,19 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// CallStatus is what the status resource says about a call. It has nothing of the request
-// or the answer.
+// CallStatus is what the status resource says about a call. It has no part of the request or
+// the answer.
 type CallStatus struct {
 	Reference   string            `json:"reference"`
 	Operation   string            `json:"operation"`
 	State       semel.State       `json:"state"`
 	Disposition store.Disposition `json:"disposition,omitzero"`
-	// Held says that nobody may run the call until it is settled, HeldReason why.
+	// Held says that nobody may run the call until it is settled, and HeldReason says why.
 	Held       bool   `json:"held,omitempty"`
 	HeldReason string `json:"held_reason,omitempty"`
 	// Attempt counts the attempts, from 1.
 	Attempt int `json:"attempt"`
-	// ResultKept says that you get the answer if you send the request again.
+	// ResultKept says that you get the answer if you resend the request.
 	ResultKept bool          `json:"result_kept"`
 	CreatedAt  store.Instant `json:"created_at"`
 	UpdatedAt  store.Instant `json:"updated_at"`
@@ -35,15 +35,15 @@ type CallStatus struct {
 	ExpiresAt  store.Instant `json:"expires_at,omitzero"`
 }
 
-// Status is the resource that refusals link to: GET Options.StatusPath and a reference
-// says how far the call has got (IDS-IX.2). With Prefer: wait=N it answers once the call
-// has ended or is held, or after N seconds.
+// Status is the resource that refusals link to: GET Options.StatusPath and a reference says how
+// far the call has got (IDS-IX.2). With Prefer: wait=N it answers once the call has ended or is
+// held, or after N seconds.
 //
 // Mount it at Options.StatusPath. It identifies the caller by Options.Identity, or by the
 // credential that the operation's first route names. Only the caller of the call learns its
-// state; anybody else gets the same 404 as for a reference to nothing. But if you have the
-// key of a call that is bound to another credential, the answer says just that: a 404 would
-// mean that there had been no call.
+// state; anybody else gets the same 404 as for a reference to nothing. But if you have the key
+// of a call that is bound to another credential, the answer says so: a 404 would mean that
+// there was no such call.
 func (g *Guard) Status() http.Handler {
 	return http.HandlerFunc(g.serveStatus)
 }
@@ -92,13 +92,13 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// refuseStatus writes a problem as it is, because the status resource has no profile.
+// refuseStatus writes a problem in its own form, because the status resource has no profile.
 func (g *Guard) refuseStatus(w http.ResponseWriter, p problem) {
 	writeRefusal(w, &p, ProblemType, g.document(&p, string(p.Code)))
 }
 
-// find returns the record that a reference names, if its identity is the caller's. The
-// caller of find compares what the record and the call are bound to.
+// find returns the record that a reference names, if its identity is the caller's. Its caller
+// compares what the record and the call are bound to.
 func (g *Guard) find(r *http.Request, text string) (call semel.Call, rec semel.Record, err error) {
 	named, ok := reference.Parse(text)
 	if !ok {
@@ -116,7 +116,7 @@ func (g *Guard) find(r *http.Request, text string) (call semel.Call, rec semel.R
 	op, _ := g.engine.Internal().Operation(call.Operation)
 	who.Name(&call, op.Share)
 	id := call.ID(op.Share)
-	if !named.Names(id) { // ask the store for no other
+	if !named.Names(id) { // don't ask the store about others
 		return call, rec, semel.ErrNotFound
 	}
 	if rec, err = g.engine.Lookup(r.Context(), id); err != nil {
@@ -128,15 +128,15 @@ func (g *Guard) find(r *http.Request, text string) (call semel.Call, rec semel.R
 	return call, rec, nil
 }
 
-// handlerOf is the first handler of an operation.
+// handlerOf returns the first handler of an operation.
 func (g *Guard) handlerOf(operation string) *handler {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.handlers[operation]
 }
 
-// await returns the record once it is terminal or held, or when the wait is over, which
-// the operation's MaxWait bounds.
+// await returns the record once it is terminal or held, or when the wait, which the operation's
+// MaxWait bounds, is over.
 func (g *Guard) await(ctx context.Context, rec semel.Record, wait time.Duration) (_ semel.Record, waited bool, err error) {
 	if wait <= 0 || rec.State.Terminal() || rec.Held {
 		return rec, false, nil

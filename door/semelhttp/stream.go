@@ -12,9 +12,9 @@ import (
 	"github.com/semelhq/semel/internal/origin"
 )
 
-// answerEffect is the ledger's name for an answer that is passed through. It is an
-// effect: once its first byte may have left, another attempt would give the caller a
-// second answer to one call.
+// answerEffect is the ledger's name for an answer that passes through. It is an effect: once
+// its first byte may have left, another attempt would give the caller a second answer to one
+// call.
 const answerEffect = "semelhttp.answer"
 
 // errPassing leaves that effect started in the ledger. Ending it would take another
@@ -23,9 +23,9 @@ const answerEffect = "semelhttp.answer"
 var errPassing = errors.New("the answer is being passed through")
 
 // announce makes it durable that the answer is about to pass through. A crash before that
-// leaves an attempt, and a caller who got nothing: the policy decides. A crash after it
-// leaves a started effect, so the record is held, and an operator or a reconciler settles
-// it. The end of the attempt supersedes it.
+// leaves an attempt, and the caller got nothing: the policy decides. A crash after it leaves a
+// started effect, so the record is held, and an operator or a reconciler settles it. The end of
+// the attempt supersedes it.
 func (c *capture) announce() error {
 	if c.announced {
 		return nil
@@ -38,7 +38,7 @@ func (c *capture) announce() error {
 		err = errPassing
 	}
 	if !errors.Is(err, errPassing) {
-		// Not a byte may leave, so this answer can't go on.
+		// Not a byte may leave, so this answer can't continue.
 		c.failed = errors.Join(errNotPassed, err)
 		return c.failed
 	}
@@ -46,9 +46,9 @@ func (c *capture) announce() error {
 	return nil
 }
 
-// endEarly ends the attempt before its answer has passed through. Somebody has declared
-// the record held meanwhile: it takes no more effects, but its holder may still end it.
-// Once that is durable no further attempt can give a second answer.
+// endEarly ends the attempt before its answer has passed through, after somebody has declared
+// the record held: it takes no more effects, but its holder may still end it. Once that is
+// durable no further attempt can give a second answer.
 func (c *capture) endEarly() error {
 	through := c.through
 	c.through = true // the attempt ends like one whose answer isn't kept
@@ -57,8 +57,8 @@ func (c *capture) endEarly() error {
 	return c.scope.Attempt.End(c.scope.Attempt.Context(), end)
 }
 
-// pass switches to passing the answer through, and sends the part captured so far. If the
-// record would not have the answer anyway, nothing needs to be written first.
+// pass starts passing the answer through, and sends the part captured so far. If the record
+// wouldn't keep the answer anyway, nothing needs to be written first.
 func (c *capture) pass() error {
 	if c.through {
 		return nil
@@ -88,10 +88,10 @@ func (c *capture) pass() error {
 	return err
 }
 
-// startDeadline bounds a write to the caller by half of the route's time that is left. So a
-// caller who doesn't read can't keep the attempt running, and the other half remains for
-// finding out how the work ends. A stream that goes on beyond the route's time has a
-// quarter of that time for each write. After a write has timed out, all later ones fail.
+// startDeadline bounds a write to the caller by half of the route's remaining time. So a caller
+// who doesn't read can't keep the attempt running, and the other half remains for finding out
+// how the work ends. A stream that outlasts the route's time has a quarter of that time for
+// each write. After a write has timed out, all later ones fail.
 func (c *capture) startDeadline() (done func()) {
 	if c.scope.Run.Deadline.IsZero() {
 		return func() {}
@@ -108,8 +108,8 @@ var errNotPassed = errors.New("semelhttp: the answer can't be passed through, be
 // Flush is FlushError without the error.
 func (c *capture) Flush() { _ = c.FlushError() }
 
-// FlushError sends what there is, so the answer passes through from here on, unless the
-// route ignores flushes. [http.ResponseController] calls it.
+// FlushError sends what is there, so the answer passes through from now on, unless the route
+// ignores flushes. [http.ResponseController] calls it.
 func (c *capture) FlushError() error {
 	if c.closed {
 		return http.ErrHandlerTimeout
@@ -130,8 +130,7 @@ func (c *capture) FlushError() error {
 	return http.NewResponseController(c.w).Flush()
 }
 
-// Hijack hands the connection over to the handler. The call is then recorded
-// without its answer.
+// Hijack hands the connection to the handler. The call is then recorded without its answer.
 func (c *capture) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if c.closed {
 		return nil, nil, http.ErrHandlerTimeout
@@ -161,7 +160,7 @@ func canFlush(w http.ResponseWriter) bool {
 	return can[http.Flusher](w) || can[interface{ FlushError() error }](w)
 }
 
-// can reports whether w, or a writer that it wraps, has the ability T.
+// can reports whether w, or a writer that it wraps, implements T.
 func can[T any](w http.ResponseWriter) bool {
 	for w != nil {
 		if _, ok := w.(T); ok {

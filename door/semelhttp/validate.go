@@ -75,7 +75,7 @@ func (rt *Route) validate() error {
 	return errors.Join(errs...)
 }
 
-// perDelivery are request headers that belong to one delivery and not to the call.
+// perDelivery are request headers that belong to one delivery rather than to the call.
 var perDelivery = []string{
 	"Connection", "Content-Length", "Date", "Prefer", "Request-Id", "Traceparent", "Tracestate",
 	"Transfer-Encoding", "X-Correlation-Id", "X-Request-Id",
@@ -90,7 +90,7 @@ func (rt *Route) neverKept(name string) string {
 	return why
 }
 
-// wrongSequence says that the route has a number where the operation has none, or the reverse.
+// wrongSequence says that the route has a number but the operation doesn't, or the reverse.
 func (rt *Route) wrongSequence(op *semel.Operation) error {
 	if op.Sequenced {
 		return fmt.Errorf("semelhttp: operation %q is sequenced, so its route needs Sequence", op.Name)

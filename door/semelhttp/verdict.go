@@ -13,19 +13,19 @@ import (
 // Refusal is an answer from around or inside a guarded handler. It has the form of the
 // route's [Profile], like the guard's own refusals.
 type Refusal struct {
-	// Status is that of the answer.
+	// Status is the HTTP status of the answer.
 	Status int
 	// Code is its stable name.
 	Code semel.Code
-	// Title and Detail are for people. Don't put payloads or keys in them.
+	// Title and Detail are texts for people. Don't put payloads or keys in them.
 	Title  string
 	Detail string
 	// RetryAfter is when sending the request again makes sense; zero if never.
 	RetryAfter time.Duration
 }
 
-// RefusalOf is a refusal as the table of package door has it, with the table's words if
-// detail is empty.
+// RefusalOf returns the refusal that the table of package door has for a code, with the table's
+// words if detail is empty.
 func RefusalOf(code semel.Code, detail string) Refusal {
 	p := problemOf(code).Refusal
 	p.Detail = cmp.Or(detail, p.Detail)
@@ -77,9 +77,9 @@ func Held(ctx context.Context, why string, f Refusal) {
 	conclude(ctx, &verdict{why: why, answer: f})
 }
 
-// RunsAgain reports whether the next delivery of a guarded call will run after what its
-// handler has answered, see [Inspector.RunsAgain]. Call it when the answer is whole. It
-// reports false if ctx isn't that of a guarded handler.
+// RunsAgain reports whether the next delivery of a guarded call will run after the handler's
+// answer, see [Inspector.RunsAgain]. Call it when the answer is complete. It reports false if
+// ctx isn't that of a guarded handler.
 func RunsAgain(ctx context.Context) bool {
 	s, ok := ctx.Value(scopeKey{}).(*scope)
 	if !ok || s.capture.status == 0 {
@@ -89,12 +89,11 @@ func RunsAgain(ctx context.Context) bool {
 	return !s.capture.announced && s.capture.h.runsAgain(s.capture.found.Verdict)
 }
 
-// Panicked says that a guarded handler panicked. A recoverer inside of the guard calls it
-// if it answers after its deferred function has returned, as echo's does. The attempt ends
-// as if the panic had reached the guard: it is given up, and runs again only if the ledger
-// or Operation.OnAbandoned allows that. The caller gets what the recoverer answers, unless
-// that would be a success. If part of the answer has left already, the connection is
-// broken.
+// Panicked says that a guarded handler panicked. Call it from a recoverer inside the guard that
+// answers after its deferred function has returned, as echo's does. The attempt ends as if the
+// panic had reached the guard: it is given up, and runs again only if the ledger or
+// Operation.OnAbandoned allows that. The caller gets what the recoverer answers, unless that
+// would be a success. If part of the answer has left already, the connection is broken.
 //
 // A recoverer that answers 500 or more in its deferred function, as most do, needs none of
 // this: the guard sees that a panic goes on, unless the answer says Semel-Effect. Nor does a

@@ -1,6 +1,6 @@
 // Package semelhttptest is for unit tests of guarded handlers. It gives you an engine in
-// memory, a clock that you can move, and a guard that accepts every caller, even in
-// requests from httptest.NewRequest, which no server has received.
+// memory, a clock that you can move, and a guard that accepts every caller, even in requests
+// from httptest.NewRequest, which never went through a server.
 //
 //	s := semelhttptest.New(t, nil)
 //	h := s.Guard.Handler(semelhttp.Route{Operation: semel.Operation{Name: "charge"}}, charge)
@@ -25,12 +25,12 @@ import (
 	"github.com/semelhq/semel/store/memstore"
 )
 
-// CallerHeader says in a test who sent a request. Without it the caller is "tester".
+// CallerHeader says who sent a request in a test. Without it the caller is "tester".
 const CallerHeader = "X-Test-Caller"
 
 // Service is everything that a test needs. Its methods may be called concurrently.
 type Service struct {
-	// Store is the one in memory; nil if the service is [NewOn] another.
+	// Store is the memory store; nil if the service is on another, see [NewOn].
 	Store  *memstore.Store
 	Engine *semel.Engine
 	// Guard identifies callers by [CallerHeader].
@@ -94,8 +94,8 @@ func newOn(t testing.TB, st semel.Store, opts *semel.Options) *Service {
 	return s
 }
 
-// observed fails the test if the guard meets an error that no caller gets, and has the engine
-// not warn that nothing sweeps: a test does so when it means to.
+// observed fails the test if the guard meets an error that no caller gets, and silences the
+// engine's warning that nothing sweeps: tests sweep when they mean to.
 func observed(t testing.TB, opts *semel.Options) *semel.Options {
 	if opts == nil {
 		opts = &semel.Options{}
@@ -111,7 +111,7 @@ func observed(t testing.TB, opts *semel.Options) *semel.Options {
 	events.Troubled = func(e semel.Troubled) {
 		switch {
 		case errors.Is(e.Err, semelhttp.ErrNoAnswer):
-			t.Logf("semelhttptest: %v", e.Err) // an empty 200 may be meant
+			t.Logf("semelhttptest: %v", e.Err) // the test may mean an empty 200
 		case e.Door == semelhttp.Name:
 			t.Errorf("semelhttptest: %v", e.Err)
 		}
@@ -123,7 +123,7 @@ func observed(t testing.TB, opts *semel.Options) *semel.Options {
 	return &o
 }
 
-// identify believes what the request says.
+// identify believes the request's own word.
 func identify(r *http.Request) (tenant, principal string, err error) {
 	if who := r.Header.Get(CallerHeader); who != "" {
 		return "", who, nil
