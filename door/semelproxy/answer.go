@@ -20,12 +20,12 @@ type answer struct {
 	timer  *time.Timer // cancels a call that takes longer than limit
 	limit  time.Duration
 	status int
-	stream bool // each part is sent as it comes
+	stream bool // sends each part as it comes
 	failed bool // there is no answer
 }
 
-// WriteHeader notes the kind of the answer. The head of a stream goes at once, so that a
-// gRPC answer with nothing but a head isn't recorded without its outcome.
+// WriteHeader notes the kind of the answer. The head of a stream is sent at once, so that a
+// gRPC answer with only a head isn't recorded without its outcome.
 func (a *answer) WriteHeader(status int) {
 	if status >= 200 && a.status == 0 {
 		a.status = status
@@ -41,9 +41,9 @@ func (a *answer) WriteHeader(status int) {
 	}
 }
 
-// Write never fails: a client that is gone will ask again, and the guard explains an
-// answer that couldn't be passed through. A stream may continue as long as its parts
-// arrive and the client reads them.
+// Write never fails: a client that is gone will ask again, and the guard explains an answer
+// that couldn't be passed through. A stream may continue as long as its parts arrive and the
+// client reads them.
 func (a *answer) Write(p []byte) (int, error) {
 	_, err := a.ResponseWriter.Write(p)
 	if a.stream && err == nil {
@@ -52,8 +52,8 @@ func (a *answer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FlushError is for streams. ReverseProxy flushes every answer of unknown length,
-// and an answer that is flushed can't be kept.
+// FlushError is for streams. ReverseProxy flushes every answer of unknown length, and a flushed
+// answer can't be kept.
 func (a *answer) FlushError() error {
 	if !a.stream {
 		return nil
@@ -62,24 +62,23 @@ func (a *answer) FlushError() error {
 }
 
 // passing receives the answer to an unguarded request, and adds the reason why the request
-// isn't guarded. It ends a call during which nothing comes for too long, until the answer
-// begins.
+// isn't guarded. Until the answer begins, it ends a call that is silent for too long.
 type passing struct {
 	http.ResponseWriter
-	reason string // empty if nobody would want to know
+	reason string // empty if nobody needs to know
 	limit  time.Duration
 
 	mu    sync.Mutex
 	timer *time.Timer // nil without a limit, and once the answer has begun
 }
 
-// arriving is the body of an unguarded request. While it keeps coming, the upstream isn't
-// late. At its end it passes the trailers on that were announced.
+// arriving is the body of an unguarded request. While it keeps coming, the upstream isn't late.
+// At its end it passes on the announced trailers.
 type arriving struct {
 	io.ReadCloser
 	out     *passing
 	in      *http.Request
-	trailer http.Header // of the upstream's request
+	trailer http.Header // the upstream request's
 }
 
 func (a *arriving) Read(p []byte) (int, error) {
@@ -113,7 +112,7 @@ func (p *passing) WriteHeader(status int) {
 	p.ResponseWriter.WriteHeader(status)
 }
 
-// stop leaves the answer the time that it takes.
+// stop gives the answer as much time as it takes.
 func (p *passing) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +122,7 @@ func (p *passing) stop() {
 	}
 }
 
-// Hijack stops the timer too.
+// Hijack also stops the timer.
 func (p *passing) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	p.stop()
 	return http.NewResponseController(p.ResponseWriter).Hijack()

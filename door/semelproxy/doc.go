@@ -1,5 +1,5 @@
-// Package semelproxy protects an existing HTTP service without changing it, as a reverse
-// proxy in front of it. A [Proxy] is one route to one upstream:
+// Package semelproxy protects an existing HTTP service without changing it, as a reverse proxy
+// in front of it. A [Proxy] is one route to one upstream:
 //
 //	p, err := semelproxy.New(guard, semelproxy.Options{
 //		Upstream: upstream,
@@ -13,10 +13,9 @@
 //
 // # The outcome of a request
 //
-// The call to the upstream has its own deadline, Route.Timeout, and doesn't end
-// with the client's connection, nor with the lease of its attempt: a request that was
-// sent can't be called back, and its answer is recorded unless there is a newer attempt
-// by then. So:
+// The call to the upstream has its own deadline, Route.Timeout, and doesn't end with the
+// client's connection, nor with the lease of its attempt: nobody can call back a request that
+// was sent, and its answer is recorded unless a newer attempt has begun. So:
 //
 //   - the upstream answered: its status decides, as package semelhttp says.
 //   - there was no connection, or it was closed before anything was written, or the
@@ -31,25 +30,23 @@
 //
 // The proxy itself never sends a request twice.
 //
-// With Options.EffectHeader, or if the operation declares Effects, the upstream
-// call is in the ledger, as the effect [UpstreamEffect]: the intent is durable before
-// the first byte leaves, which costs one more write. The key of the effect goes to the
-// upstream. If the operation declares Effects and the proxy died before it sent anything,
-// the call may run again.
+// With Options.EffectHeader, or if the operation declares Effects, the upstream call is in the
+// ledger, as the effect [UpstreamEffect]: the intent is durable before the first byte leaves,
+// which costs one more write. The key of the effect goes to the upstream. If the operation
+// declares Effects and the proxy died before it sent anything, the call may run again.
 //
 // # Refusals
 //
-// The proxy refuses requests that it and the next hop could understand differently, before
-// it claims anything: a Connection header that names a header that matters, a space in the
+// Before it claims anything, the proxy refuses requests that it and the next hop could
+// understand differently: a Connection header that names a header that matters, a space in the
 // target, a method that isn't in capitals, and, behind [Strict], ambiguous framing (request
 // smuggling).
 //
 // # Requests with a key never pass in silence
 //
 // A request with a key is guarded, or refused with the reason. Whether an answer can be
-// replayed shows only when it arrives: an event stream, a gRPC answer, or one larger than
-// Operation.MaxResult is passed through as it comes; duplicates then get 410, and no
-// second effect. An upgrade to another protocol is refused with 501, except for an offer
-// of h2c, which is ignored. Kinds in Options.Unguarded pass, and the answer says so. Safe
-// methods pass.
+// replayed is known only when it arrives: an event stream, a gRPC answer, or one larger than
+// Operation.MaxResult is passed through as it comes; duplicates then get 410, and no second
+// effect. An upgrade to another protocol is refused with 501, except for an offer of h2c, which
+// is ignored. Kinds in Options.Unguarded pass, and the answer says so. Safe methods pass.
 package semelproxy

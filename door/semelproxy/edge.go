@@ -9,15 +9,15 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 )
 
-// judge decides about a request before anything is claimed, by the request alone. In every
-// mode it refuses what this proxy and the next hop could understand differently, and removes
-// what this proxy may ignore. A request with the kind unguarded passes without a guard.
+// judge decides about a request before anything is claimed, by the request alone. In every mode
+// it refuses requests that this proxy and the next hop could understand differently, and
+// removes what this proxy may ignore. A request of the kind unguarded passes without a guard.
 func (p *Proxy) judge(r *http.Request, mode Mode) (next *http.Request, unguarded Kind, refused *semelhttp.Refusal) {
 	switch upper := strings.ToUpper(r.Method); {
 	case upper != r.Method && slices.Contains(methods, upper):
 		return r, "", new(semelhttp.RefusalOf(door.CodeMethodSpelling, "Methods are spelled in capitals, and "+upper+" is one. Nothing was executed."))
 	case strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c <= ' ' || c == 0x7f }):
-		// HTTP/2 lets them arrive, and HTTP/1.1 would end the target there.
+		// HTTP/2 allows spaces in a target, and HTTP/1.1 would end it there.
 		return r, "", new(semelhttp.RefusalOf(door.CodeAmbiguousTarget, "The target of the request has a space or a control character. Nothing was executed."))
 	}
 	if len(r.Header["Upgrade"]) > 0 {
@@ -49,15 +49,15 @@ func (p *Proxy) judge(r *http.Request, mode Mode) (next *http.Request, unguarded
 	return r, "", nil
 }
 
-// methods are the ones that some servers recognise in any spelling.
+// methods are the ones that some servers recognise in any case.
 var methods = []string{
 	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
 	http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace,
 }
 
-// withoutH2C ignores an offer to continue in HTTP/2, as RFC 9110 section 7.8 allows:
-// it is about further requests, not this one, and a tunnel to the upstream would take
-// all of them past the guard.
+// withoutH2C ignores an offer to continue in HTTP/2, as RFC 9110 section 7.8 allows: the offer
+// is about further requests, not this one, and a tunnel to the upstream would take all of them
+// past the guard.
 func withoutH2C(r *http.Request) *http.Request {
 	offers := tokens(r.Header["Upgrade"])
 	left := slices.DeleteFunc(slices.Clone(offers), func(offer string) bool { return strings.EqualFold(offer, "h2c") })
@@ -84,7 +84,7 @@ func withoutH2C(r *http.Request) *http.Request {
 	return out
 }
 
-// tokens are the items of a list that may be spread over several fields.
+// tokens returns the items of a list that may be spread over several fields.
 func tokens(fields []string) []string {
 	var items []string
 	for _, field := range fields {
@@ -102,7 +102,7 @@ func (k Kind) is(r *http.Request) bool {
 	switch k {
 	case KindUpgrade:
 		return isUpgrade(r)
-	case KindGRPC: // or gRPC-Web, with the outcome behind the body
+	case KindGRPC: // or gRPC-Web, which has the outcome after the body
 		rest, ok := strings.CutPrefix(lowerMedia(r.Header.Get("Content-Type")), grpcMedia)
 		return ok && (rest == "" || rest[0] == '+' || rest[0] == '-')
 	case KindSSE:
@@ -112,7 +112,7 @@ func (k Kind) is(r *http.Request) bool {
 	return false
 }
 
-// isUpgrade reports whether what follows the request is not HTTP.
+// isUpgrade reports whether something other than HTTP follows the request.
 func isUpgrade(r *http.Request) bool {
 	return r.Method == http.MethodConnect || len(r.Header["Upgrade"]) > 0 &&
 		slices.ContainsFunc(tokens(r.Header["Connection"]), func(name string) bool { return strings.EqualFold(name, "upgrade") })
@@ -123,7 +123,7 @@ const (
 	grpcMedia   = "application/grpc"
 )
 
-// lowerMedia is a media type without its parameters.
+// lowerMedia returns a media type without its parameters.
 func lowerMedia(field string) string {
 	media, _, _ := strings.Cut(field, ";")
 	return strings.ToLower(strings.Trim(media, " \t"))
@@ -134,13 +134,13 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, f semelhttp.Refus
 	p.guard.Refuse(w, r, p.opts.Route.Profile, f)
 }
 
-// essential are the headers that must always arrive, besides the ones of the route and of
-// forwarding.
+// essential are the headers that must always arrive, besides the route's and the forwarding
+// ones.
 var essential = []string{
 	"Authorization", "Cookie", "Content-Encoding", "Content-Length", "Content-Type", "Date", "Expect", "Host", "Prefer", semelhttp.DefaultKeyHeader,
 }
 
-// protectedHeaders are the names that no Connection header may have.
+// protectedHeaders returns the names that no Connection header may have.
 func protectedHeaders(o *Options) map[string]bool {
 	names := map[string]bool{}
 	for _, list := range [][]string{forwarding, essential, o.owned(), o.Route.RequestHeaders()} {

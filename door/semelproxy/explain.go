@@ -14,17 +14,17 @@ type Outcome string
 const (
 	Guarded Outcome = "guarded" // the call is executed once
 	Passed  Outcome = "passed"  // it is passed on without a guard
-	Refused Outcome = "refused" // it is refused before the engine is asked
+	Refused Outcome = "refused" // it is refused before it reaches the engine
 )
 
 // Explanation says what a proxy would do with a request, and why.
 type Explanation struct {
 	Outcome Outcome
-	// Why is a sentence. Code is that of the refusal, if it is one.
+	// Why is a sentence. Code is the refusal's, if it is refused.
 	Why  string
 	Code semel.Code
-	// Identified is the call that the request delivers, and Fingerprint that of the
-	// request. They are set if Outcome is [Guarded].
+	// Identified is the call that the request delivers, and Fingerprint the request's. They are
+	// set if Outcome is [Guarded].
 	semelhttp.Identified
 	Fingerprint semel.Fingerprint
 	// Operation is the name of the route's operation.

@@ -18,8 +18,8 @@ import (
 // UpstreamEffect is the ledger's name for the call to the upstream.
 const UpstreamEffect = "semelproxy.upstream"
 
-// execute is the guarded handler: it calls the upstream under an attempt.
-// Requests that the guard lets through without one are passed.
+// execute is the guarded handler: it calls the upstream under an attempt. It passes on requests
+// that the guard lets through without one.
 func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 	a, ok := semelhttp.Attempt(r.Context())
 	if !ok {
@@ -33,9 +33,9 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if p.ledger {
-		// A crash before this write leaves an attempt without an effect, which
-		// the operation may let run again. A crash after it leaves a started
-		// effect: the record is held until it is settled.
+		// A crash before this write leaves an attempt without an effect, which the operation
+		// may let run again. A crash after it leaves a started effect: the record is held until
+		// it is settled.
 		ef, err := a.StartEffect(r.Context(), UpstreamEffect)
 		if err != nil || ef.State != store.EffectStarted {
 			p.notStarted(r.Context(), err)
@@ -43,15 +43,15 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 		}
 		r = r.WithContext(context.WithValue(r.Context(), effectKey{}, ef.Key))
 	}
-	// A forwarded request ends with the time of the route, and not when the lease is lost:
-	// nobody can call it back, so giving up would only lose the answer, which the holder
-	// may still record.
+	// A forwarded request ends when the route's time is over, but not when the lease is lost:
+	// nobody can call it back, so giving up would only lose the answer, which the holder may
+	// still record.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	defer cancel(nil)
 	timer := time.AfterFunc(p.timeout, func() { cancel(errLate) })
 	defer timer.Stop()
 	defer context.AfterFunc(p.running, func() { cancel(nil) })()
-	// Where there is no server, ReverseProxy says nothing of an answer that broke off.
+	// Without a server in the context, ReverseProxy doesn't report an answer that broke off.
 	r = r.WithContext(context.WithValue(ctx, http.ServerContextKey, p))
 	out := &answer{ResponseWriter: w, timer: timer, limit: p.timeout}
 	defer func() {
@@ -74,17 +74,17 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 // errLate is the cause when a request is given up.
 var errLate = errors.New("semelproxy: the upstream did not answer in time")
 
-// pass forwards a request unguarded. It ends when the client goes away. why is the reason,
-// and empty if the request needs no guard; the answer has it if anybody would want to know,
-// because the request has a key and may change something.
+// pass forwards a request unguarded. It ends when the client goes away. why is the reason, and
+// empty if the request needs no guard; the answer has it if the request has a key and may
+// change something.
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, why string) {
 	out := &passing{ResponseWriter: w, limit: p.timeout}
 	upgrade := isUpgrade(r)
-	if why != "" { // otherwise whoever passes it on has looked after the page
+	if why != "" { // otherwise the answer's own sender has dealt with the page
 		out.ResponseWriter = p.inspector.ForPage(w, r)
 		if p.inspector.MayHaveKey(r) && (upgrade || !safehttp.SafeMethod(r.Method)) {
 			out.reason = why
-			out.Header().Set(semelhttp.UnguardedHeader, why) // for answers that aren't the upstream's
+			out.Header().Set(semelhttp.UnguardedHeader, why) // for answers that don't come from the upstream
 		}
 	}
 	defer func() { dropWords(out.Header()) }()
@@ -103,8 +103,8 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, why string) {
 	p.reverse.ServeHTTP(out, r)
 }
 
-// received removes Semel's own marks from an upstream's answer, before the guard or this
-// proxy set them. Its word about its effect stays, for the guard to judge.
+// received removes Semel's own marks from an upstream's answer, before the guard or this proxy
+// sets them. Semel-Effect stays, for the guard to judge.
 func received(resp *http.Response) error {
 	for _, name := range marks {
 		resp.Header.Del(name)
@@ -112,16 +112,16 @@ func received(resp *http.Response) error {
 	return nil
 }
 
-// words are Semel's own headers, and marks the ones among them that only it sets. An upstream
-// can't speak for it.
+// words are Semel's own headers, and marks the ones among them that only Semel sets. An
+// upstream can't speak for Semel.
 var (
 	marks = semelhttp.Marks()
 	words = append([]string{judge.EffectHeader}, marks...)
 )
 
-// dropWords removes them from the headers and trailers of an answer that is passed on. An
-// upstream's word about its effect is for Semel, and isn't believed in a trailer, because the
-// answer may have left.
+// dropWords removes words from the headers and trailers of an answer that is passed on. An
+// upstream's Semel-Effect is meant for Semel. It doesn't count in a trailer, because the answer
+// may have left.
 func dropWords(h http.Header) {
 	for _, name := range words {
 		delete(h, name)
@@ -152,7 +152,7 @@ func (p *Proxy) notStarted(ctx context.Context, err error) {
 		"The execution of this request could not be recorded before it began. Nothing was executed. Send the same request again later."))
 }
 
-// failed is called if there is no answer from the upstream.
+// failed is called if the upstream didn't answer.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	ctx := r.Context()
 	if kept, ok := ctx.Value(sendErrorKey{}).(*error); ok { // of Send
@@ -160,7 +160,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	if !errors.Is(err, errLate) {
-		err = safehttp.Quiet(err) // without text from the answer, for logs
+		err = safehttp.Quiet(err) // without the answer's text, for logs
 	}
 	p.reportError(err)
 	ans, guarded := w.(*answer)
@@ -199,7 +199,7 @@ func unanswered(ctx context.Context, detail string) semelhttp.Refusal {
 	return f
 }
 
-// reportError tells of an upstream call that failed.
+// reportError reports an upstream call that failed.
 func (p *Proxy) reportError(err error) {
 	p.tap.Troubled(door.Trouble(Name, err, slog.LevelWarn, "upstream failed", p.opts.Attrs...))
 }

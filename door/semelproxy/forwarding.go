@@ -14,8 +14,8 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 )
 
-// rewrite makes the upstream's request from the client's. Headers that only
-// belong to the client's connection are gone by now.
+// rewrite makes the upstream's request from the client's. ReverseProxy has already removed
+// headers that belong only to the client's connection.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	out := pr.Out
 	set := func(name, value string) {
@@ -27,17 +27,17 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	if p.opts.OwnCredential != nil && p.opts.OwnCredential(out.Context()) {
 		delete(out.Header, "Authorization")
 	}
-	delete(out.Header, "Expect") // a guarded body has arrived already
+	delete(out.Header, "Expect") // a guarded body is here already
 	if body, ok := pr.In.Body.(*arriving); ok && out.Trailer != nil {
 		p.strip(out.Trailer)
 		body.trailer = out.Trailer
 	}
 	attempt, guarded := semelhttp.Attempt(out.Context())
 	if guarded && out.Body != nil {
-		out.Trailer = nil // not part of what two deliveries are compared by
+		out.Trailer = nil // deliveries aren't compared by it
 		holdBody(out, pr.In)
 	}
-	// ReverseProxy leaves out pairs that it can't parse. The upstream decides about them.
+	// ReverseProxy omits pairs that it can't parse. The upstream should decide about them.
 	out.URL.RawQuery = pr.In.URL.RawQuery
 	pr.SetURL(p.opts.Upstream)
 	if p.keepsHost {
@@ -73,9 +73,9 @@ func (p *Proxy) strip(h http.Header) {
 // framingHeaders are the headers that determine where a request ends.
 var framingHeaders = []string{"Connection", "Content-Length", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// holdBody replaces the body, which the guard has read already, by a copy in memory if the
-// guard has it there, so that net/http sends it in one packet with the head. A body that is
-// in a file is read from there. Either can be read again for another connection.
+// holdBody replaces the body, which the guard has already read, with a copy in memory if the
+// guard has one, so that net/http sends it in one packet with the head. Otherwise it is read
+// from its file. Either can be read again for another connection.
 func holdBody(out, in *http.Request) {
 	kept := in.Body.(interface {
 		Copy() ([]byte, bool)
@@ -91,7 +91,7 @@ func holdBody(out, in *http.Request) {
 	}
 	out.ContentLength, out.TransferEncoding = int64(len(body)), nil
 	if len(body) == 0 {
-		out.Body, out.GetBody = nil, nil // as if the client had said so
+		out.Body, out.GetBody = nil, nil // as if the client had sent none
 		return
 	}
 	out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
@@ -117,7 +117,7 @@ func (p *Proxy) forward(pr *httputil.ProxyRequest) {
 	for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
 		said[name] = out[name]
 	}
-	pr.SetXForwarded() // appends to X-Forwarded-For and makes the others anew
+	pr.SetXForwarded() // appends to X-Forwarded-For and replaces the others
 	for name, values := range said {
 		if len(values) > 0 {
 			out[name] = values
@@ -125,7 +125,7 @@ func (p *Proxy) forward(pr *httputil.ProxyRequest) {
 	}
 	host, _, err := net.SplitHostPort(pr.In.RemoteAddr)
 	if prior := out["Forwarded"]; len(prior) > 0 && err == nil {
-		// The address as RFC 7239 section 6 has it.
+		// The address in the form of RFC 7239 section 6.
 		node, _, _ := strings.Cut(host, "%")
 		if strings.Contains(node, ":") {
 			node = `"[` + node + `]"`
@@ -149,13 +149,13 @@ type HostRule string
 
 // The rules.
 const (
-	// HostAuto is the client's, except for an https upstream, which gets its own name. A
-	// key that was used at one host name is refused at another. The default.
+	// HostAuto passes the client's, except to an https upstream, which gets its own name. A key
+	// that was used at one host name is refused at another. The default.
 	HostAuto HostRule = "auto"
-	// HostAlways is the client's, and host names are different services: the same key
-	// at two of them is two calls.
+	// HostAlways passes the client's, and host names are different services: the same key at
+	// two of them is two calls.
 	HostAlways HostRule = "always"
-	// HostNever is the upstream's own.
+	// HostNever sends the upstream's own.
 	HostNever HostRule = "never"
 )
 

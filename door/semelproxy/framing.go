@@ -7,19 +7,19 @@ import (
 	"sync/atomic"
 )
 
-// framing parses the bytes that a client sends on one HTTP/1 connection, to find requests
-// that net/http accepts although another hop may see them end elsewhere (request smuggling;
-// RFC 9112 sections 5.2, 6.1 and 6.3). It is stricter than net/http, never more lenient:
-// anything that it can't parse counts as ambiguous.
+// framing parses the bytes that a client sends on one HTTP/1 connection. It finds requests that
+// net/http accepts although another hop may see their end elsewhere (request smuggling; RFC
+// 9112 sections 5.2, 6.1 and 6.3). It is stricter than net/http, never more lenient: anything
+// that it can't parse counts as ambiguous.
 //
 // The reader of the connection calls feed; fault may be called concurrently.
 type framing struct {
 	state framingState
-	line  []byte // the beginning of a line that is not whole yet
-	rest  int64  // how much of a body or chunk, or how many lines of the preface, are still to come
-	lines bool   // there was a line before
+	line  []byte // the beginning of an incomplete line
+	rest  int64  // how much of a body or chunk, or how many lines of the preface, are still missing
+	lines bool   // there was an earlier line
 
-	heads  int64 // whole heads so far
+	heads  int64 // complete heads so far
 	length int64 // Content-Length of this head; negative: none
 	coding bool  // this head has a Transfer-Encoding
 	old    bool  // this head is HTTP/1.0
@@ -27,7 +27,7 @@ type framing struct {
 	bad atomic.Pointer[framingFault]
 }
 
-// framingFault is the first request on a connection that is refused, and why.
+// framingFault says which request on a connection is the first refused one, and why.
 type framingFault struct {
 	request int64 // counted from 1
 	why     string
@@ -44,13 +44,13 @@ const (
 	afterChunk                     // in the line end after a chunk
 	inTrailers                     // in the lines after the last chunk
 	inPreface                      // in the preface of HTTP/2, after its first line
-	opaque                         // nothing is parsed any more
+	opaque                         // parses nothing any more
 )
 
 // maxFramingLine bounds one line, in bytes.
 const maxFramingLine = 64 << 10
 
-// feed parses the bytes that were read.
+// feed parses bytes that the connection has read.
 func (f *framing) feed(p []byte) {
 	for len(p) > 0 {
 		switch f.state {
@@ -93,8 +93,8 @@ func (f *framing) feed(p []byte) {
 	}
 }
 
-// fail makes the request that is being read, or the next one after a body, the
-// last on this connection.
+// fail refuses the request that is being read, or the next one after a body; it is the last on
+// this connection.
 func (f *framing) fail(why string) {
 	f.bad.CompareAndSwap(nil, &framingFault{request: f.heads + 1, why: why})
 	f.state, f.line = opaque, nil
@@ -144,11 +144,11 @@ func (f *framing) requestLine(text []byte, first bool) {
 	}
 }
 
-// preface are the lines with which a connection of HTTP/2 begins (RFC 9113 section 3.4).
+// preface has the lines that begin an HTTP/2 connection (RFC 9113 section 3.4).
 var preface = [...]string{"PRI * HTTP/2.0", "", "SM", ""}
 
-// prefaceLine takes a line after the first one of the preface. For net/http anything but
-// the rest of it is a request of HTTP/1 and its body, and others may follow on the same
+// prefaceLine takes a line after the first one of the preface. net/http takes anything but the
+// rest of the preface for an HTTP/1 request with its body, and others may follow on the same
 // connection.
 func (f *framing) prefaceLine(text []byte) {
 	if string(text) != preface[len(preface)-int(f.rest)] {
@@ -156,7 +156,7 @@ func (f *framing) prefaceLine(text []byte) {
 		return
 	}
 	if f.rest--; f.rest == 0 {
-		f.state = opaque // HTTP/2 has framing of its own
+		f.state = opaque // HTTP/2 has its own framing
 	}
 }
 

@@ -18,18 +18,18 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 )
 
-// Mode is how much a proxy does.
+// Mode says how much a proxy does.
 type Mode string
 
 // The modes.
 const (
 	ModeEnforce Mode = "enforce" // deduplicate; the default
-	ModeShadow  Mode = "shadow"  // pass everything, and report what would have been deduplicated
+	ModeShadow  Mode = "shadow"  // pass everything, and report what enforce would have deduplicated
 	ModeOff     Mode = "off"     // pass everything
 )
 
-// Kind is a kind of request that a route may let pass unguarded, because it often has no
-// single answer that could be kept.
+// Kind is a kind of request that a route may let pass unguarded, because it often has no single
+// answer to keep.
 type Kind string
 
 // The kinds.
@@ -43,8 +43,7 @@ const (
 	KindGRPC Kind = "grpc"
 )
 
-// Why a request with a key was not guarded, besides its [Kind], as
-// [semelhttp.UnguardedHeader] says.
+// Why a request with a key wasn't guarded, besides its [Kind], in [semelhttp.UnguardedHeader].
 const (
 	UnguardedOff    = "off"    // the mode is off
 	UnguardedShadow = "shadow" // the mode is shadow
@@ -57,8 +56,8 @@ type Protocol string
 
 // The protocols.
 const (
-	// ProtocolAuto is HTTP/1.1 for http URLs, and whatever is negotiated for
-	// https. The default.
+	// ProtocolAuto is HTTP/1.1 for http URLs, and the negotiated protocol for https. The
+	// default.
 	ProtocolAuto Protocol = "auto"
 	// ProtocolHTTP1 is HTTP/1.1 only.
 	ProtocolHTTP1 Protocol = "http1"
@@ -70,26 +69,26 @@ const (
 
 // Options configures a [Proxy].
 type Options struct {
-	// Upstream is where requests go: scheme and host, and a path to which theirs is
-	// appended.
+	// Upstream is the address for requests: scheme and host, and a path that comes before
+	// theirs.
 	Upstream *url.URL
-	// Route says how requests are guarded. Its IgnoreFlush isn't used: event streams
-	// pass through, all other answers are captured. Its Timeout, which must not be
-	// negative, also bounds the wait for the head of the answer to unguarded requests.
+	// Route says how requests are guarded. Its IgnoreFlush is ignored: event streams pass
+	// through, and all other answers are captured. Its Timeout, which must not be negative,
+	// also bounds the wait for the head of the answer to unguarded requests.
 	Route semelhttp.Route
 	// Mode defaults to [ModeEnforce].
 	Mode Mode
 	// Unguarded are the kinds of requests that pass unguarded although they have a key; the
 	// answer says so in [semelhttp.UnguardedHeader]. The client chooses the kind of its
-	// request, so list a kind only if duplicates of it don't harm the upstream. Kinds that
-	// you don't list: event streams and gRPC calls are guarded, and replays have only the
-	// fact that they ran; upgrades are refused. Defaults to none.
+	// request, so list a kind only if duplicates of it don't harm the upstream. Other event
+	// streams and gRPC calls are guarded, and their replays say only that they ran; other
+	// upgrades are refused. Defaults to none.
 	Unguarded []Kind
 	// Transport configures connections to the upstream.
 	Transport TransportOptions
-	// PreserveHost says whether the upstream gets the Host that the client sent,
-	// which must then be the same in all deliveries of a call. Defaults to
-	// [HostAuto]. X-Forwarded-Host always has the client's.
+	// PreserveHost says whether the upstream gets the client's Host, which must then be the
+	// same in all deliveries of a call. Defaults to [HostAuto]. X-Forwarded-Host always has the
+	// client's.
 	PreserveHost HostRule
 	// TrustedProxies are the networks of proxies in front of this one: the proxy keeps and
 	// extends their Forwarded, X-Forwarded-For and similar headers, and replaces everybody
@@ -98,32 +97,30 @@ type Options struct {
 	// Identity returns the tenant and the principal for the two headers below. Use the
 	// guard's. Without it the headers are only removed.
 	Identity semelhttp.IdentityFunc
-	// TenantHeader and PrincipalHeader are the names of the headers in which the
-	// upstream gets the caller's identity. They are removed from clients' requests.
-	// Default to none.
+	// TenantHeader and PrincipalHeader name the headers that give the upstream the caller's
+	// identity. They are removed from clients' requests. Default to none.
 	TenantHeader    string
 	PrincipalHeader string
-	// StripHeaders are further request headers that are removed, because the
-	// upstream trusts them.
+	// StripHeaders are further request headers to remove, because the upstream trusts them.
 	StripHeaders []string
-	// OwnCredential reports whether the Authorization header of a request is a
-	// credential for this proxy only, which the upstream doesn't get. Its context is
-	// that of the request. Defaults to never.
+	// OwnCredential reports whether a request's Authorization header is a credential for this
+	// proxy only, which the upstream doesn't get. Its context is the request's. Defaults to
+	// never.
 	OwnCredential func(ctx context.Context) bool
-	// EffectHeader is the header in which the upstream gets the key of the
-	// effect, which is the same in all attempts of a call. It is removed from clients'
-	// requests. Defaults to none. Setting it puts the upstream call into the ledger.
+	// EffectHeader is the header that gives the upstream the effect's key, which is the same in
+	// all attempts of a call. It is removed from clients' requests. Defaults to none. Setting
+	// it puts the upstream call into the ledger.
 	EffectHeader string
-	// PassKey is the header in which the upstream gets the key of a guarded call, such as the
-	// Idempotency-Key of a payment gateway behind a route with a KeyTemplate. It replaces
-	// what the client sent there, and is not in the ledger. Defaults to none.
+	// PassKey is the header that gives the upstream the key of a guarded call, such as the
+	// Idempotency-Key of a payment gateway behind a route with a KeyTemplate. It replaces what
+	// the client sent there, and isn't in the ledger. Defaults to none.
 	PassKey string
 	// Admit says whether a call may run, under its attempt and before the upstream gets it. After
 	// a refusal the next delivery asks again. Optional.
 	Admit func(r *http.Request, a *semel.Attempt) *semelhttp.Refusal
 	// Shadow configures ModeShadow.
 	Shadow ShadowOptions
-	// Attrs tell this proxy from others in the log lines of upstream calls that failed.
+	// Attrs distinguish this proxy from others in the log lines of failed upstream calls.
 	Attrs []slog.Attr
 }
 
@@ -139,11 +136,11 @@ type TransportOptions struct {
 	// the upstream's, because a request on a connection that is being closed has an unknown
 	// outcome; see Fresh. Defaults to 1 second.
 	IdleTimeout time.Duration
-	// Fresh gives each guarded request over HTTP/1.1 its own connection, which costs
-	// more. Without it, a connection is checked before it is reused, and dropped if the
-	// upstream has closed it. The check can't see that the upstream closes it while the
-	// request is on its way, as it may when it stops: the call is then held, because it
-	// may have been read. Defaults to false.
+	// Fresh gives each guarded request over HTTP/1.1 its own connection, which costs more.
+	// Without it, a connection is checked before it is reused, and dropped if the upstream has
+	// closed it. The check can't see an upstream close it while the request is on its way, for
+	// example because it stops: the call is then held, because the upstream may have read it.
+	// Defaults to false.
 	Fresh bool
 	// MaxIdle is how many unused connections stay open. Defaults to 512.
 	MaxIdle int
@@ -207,8 +204,8 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// validatePassKey checks that the upstream can get the key, and that it can tell by it what
-// Semel tells apart.
+// validatePassKey checks that the upstream can get the key, and that the key distinguishes all
+// calls that Semel does.
 func (o *Options) validatePassKey(bad func(string, ...any)) {
 	if o.PassKey == "" {
 		return
@@ -222,7 +219,7 @@ func (o *Options) validatePassKey(bad func(string, ...any)) {
 	}
 }
 
-// owned are the headers that no client may send to the upstream, apart from the ones that
+// owned returns the headers that no client may send to the upstream, apart from the ones that
 // proxies set.
 func (o *Options) owned() []string {
 	var names []string

@@ -18,9 +18,8 @@ import (
 	"github.com/semelhq/semel/safehttp"
 )
 
-// Name is the door of the events that the engine gets from a proxy: upstream calls that
-// failed, and what [ModeShadow] finds. The requests that it guards come through
-// [semelhttp.Name].
+// Name is the door in a proxy's events for the engine: failed upstream calls, and the findings
+// of [ModeShadow]. The requests that it guards come through [semelhttp.Name].
 const Name = "proxy"
 
 // Proxy is one route to one upstream. It may be used concurrently.
@@ -30,7 +29,7 @@ type Proxy struct {
 	opts      Options
 	timeout   time.Duration
 	keepsHost bool            // the upstream gets the client's Host
-	owned     map[string]bool // request headers that are removed
+	owned     map[string]bool // request headers to remove
 	protected map[string]bool // headers that Connection may not name
 
 	transport *safehttp.Transport
@@ -63,9 +62,9 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 	case opts.PreserveHost == HostAlways: // hosts are different services
 		opts.Route.ScopeHeaders = append(slices.Clip(opts.Route.ScopeHeaders), semelhttp.ScopeHost)
 	case keepsHost:
-		// Another host may be another service, or the same one under another name. A
-		// key that comes by both is refused, so it can neither run twice nor get
-		// another service's answer.
+		// Another host may be another service, or the same one under another name. A key that
+		// comes with both is refused, so it can neither run twice nor get another service's
+		// answer.
 		opts.Route.FingerprintHeaders = append(slices.Clip(opts.Route.FingerprintHeaders), "Host")
 	}
 	p := &Proxy{
@@ -79,7 +78,7 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 	p.running, p.stop = context.WithCancel(context.Background())
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite: p.rewrite, ModifyResponse: received, Transport: p.transport, ErrorHandler: p.failed, BufferPool: new(buffers),
-		ErrorLog: log.New(io.Discard, "", 0), // what it logs is told by reportError, or is an answer that broke off
+		ErrorLog: log.New(io.Discard, "", 0), // reportError reports the rest, or an answer broke off
 	}
 	var err error
 	if p.inspector, err = guard.Inspect(opts.Route); err != nil {
@@ -130,7 +129,7 @@ func (p *Proxy) Guards(r *http.Request) bool {
 		!slices.ContainsFunc(p.opts.Unguarded, func(kind Kind) bool { return kind.is(r) })
 }
 
-// ShadowCounts has the counts of the mode shadow since the proxy started. It is zero in
+// ShadowCounts returns the counts of the mode shadow since the proxy started. They are zero in
 // other modes.
 func (p *Proxy) ShadowCounts() ShadowCounts {
 	if p.shadow == nil {
@@ -150,9 +149,9 @@ func (p *Proxy) ShadowKeys() map[string]int64 {
 	return maps.Clone(p.shadow.keys)
 }
 
-// Interrupt cancels the guarded upstream calls that are running, and later ones. Their
-// attempts end as after a broken connection: aborted if nothing was sent, otherwise with
-// an unknown outcome. Call it when the process must end.
+// Interrupt cancels the running guarded upstream calls, and later ones. Their attempts end as
+// after a broken connection: aborted if nothing was sent, otherwise with an unknown outcome.
+// Call it when the process must end.
 func (p *Proxy) Interrupt() { p.stop() }
 
 // Close closes unused connections to the upstream. Running requests continue.

@@ -16,13 +16,13 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Finding is the JSON of an upstream about a call.
+// Finding is an upstream's JSON about a call.
 type Finding = finding.Finding
 
 const (
-	// maxFinding is the longest finding that is read, in bytes.
+	// maxFinding is the longest finding to read, in bytes.
 	maxFinding = 4 << 20
-	// reconcileTimeout bounds one question.
+	// reconcileTimeout bounds one request.
 	reconcileTimeout = 10 * time.Second
 )
 
@@ -30,16 +30,16 @@ const (
 //
 //	GET url?operation=NAME&key=KEY&tenant=TENANT&attempt=N&started_at=TIME&effect_key=KEY
 //
-// The effect_key is there if the upstream call was in the ledger, and tenant if there is
-// one. The question must not change anything. Answer it with 200 and a [Finding]. Any other
-// status, 404 included, is ignored: the record stays held, and the proxy asks again after
+// It has an effect_key if the upstream call was in the ledger, and tenant if there is one. The
+// request must not change anything. Answer it with 200 and a [Finding]. Any other status, 404
+// included, is ignored: the record stays held, and the proxy asks again after
 // Operation.ReconcileEvery.
 //
-// An upstream that answers aborted promises that the request, should it still be
-// on its way, will not be executed.
+// An upstream that answers aborted promises not to execute the request, even if it is still on
+// its way.
 //
-// Redirects are not followed. Base makes the connections; nil makes them to the URL
-// itself, whatever proxy the environment names.
+// It follows no redirects. base makes the connections; nil makes them to the URL itself, even
+// if the environment names a proxy.
 func ReconcileHTTP(u *url.URL, base http.RoundTripper) semel.Reconciler {
 	client := &safehttp.Client{Base: base, Timeout: reconcileTimeout, MaxAnswer: maxFinding}
 	return func(ctx context.Context, held semel.Record) (semel.Settlement, error) {
@@ -76,7 +76,7 @@ func ask(ctx context.Context, client *safehttp.Client, u *url.URL, held *semel.R
 	return finding.Ask(client, r)
 }
 
-// settlement is the settlement of a held record by a finding.
+// settlement returns the settlement of a held record by a finding.
 func settlement(f *Finding, held *semel.Record) (s semel.Settlement, err error) {
 	if f.Outcome == finding.Unknown {
 		return s, nil

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// Pass forwards a request that needs no guard, whatever the mode is, for a door that knows
-// which requests of its protocol change nothing.
+// Pass forwards a request that needs no guard, in any mode, for a door that knows which
+// requests of its protocol change nothing.
 func (p *Proxy) Pass(w http.ResponseWriter, r *http.Request) {
 	r, _, refused := p.judge(r, ModeOff)
 	if refused != nil {
@@ -17,11 +17,11 @@ func (p *Proxy) Pass(w http.ResponseWriter, r *http.Request) {
 	p.pass(w, r, "")
 }
 
-// Send forwards a request once, for a door that guards it: a body that must arrive on a
-// connection which turns out to be closed needs GetBody. The answer goes to w, head and
-// body, as it comes. If there is no whole answer, the error says why, without text of the
-// other side; package judge says what it proves. The upstream gets effectKey in
-// Options.EffectHeader, unless one of them is empty.
+// Send forwards a request once, for a door that guards it: the body needs GetBody, in case a
+// connection turns out to be closed. The answer goes to w, head and body, as it comes. If the
+// answer is incomplete, the error says why, without the other side's text; package judge says
+// what it proves. The upstream gets effectKey in Options.EffectHeader, unless one of them is
+// empty.
 //
 // The request ends with its context, and when [Proxy.Interrupt] is called.
 func (p *Proxy) Send(w http.ResponseWriter, r *http.Request, key string) (err error) {
@@ -32,7 +32,7 @@ func (p *Proxy) Send(w http.ResponseWriter, r *http.Request, key string) (err er
 	if key != "" {
 		ctx = context.WithValue(ctx, effectKey{}, key)
 	}
-	// Where there is no server, ReverseProxy says nothing of an answer that broke off.
+	// Without a server in the context, ReverseProxy doesn't report an answer that broke off.
 	ctx = context.WithValue(ctx, http.ServerContextKey, p)
 	defer func() {
 		v := recover()
@@ -49,8 +49,8 @@ func (p *Proxy) Send(w http.ResponseWriter, r *http.Request, key string) (err er
 	return err
 }
 
-// errBrokeOff is the error of an answer that began and didn't end.
+// errBrokeOff is the error for an answer that began and didn't end.
 var errBrokeOff = errors.New("semelproxy: the upstream's answer broke off")
 
-// sendErrorKey is where the error of a request by [Proxy.Send] is kept.
+// sendErrorKey is the context key for the error of a [Proxy.Send].
 type sendErrorKey struct{}

@@ -19,11 +19,11 @@ import (
 
 // ShadowOptions configures [ModeShadow].
 type ShadowOptions struct {
-	// MaxCalls is how many calls are remembered; the oldest are forgotten first.
-	// Each takes some 300 bytes. Defaults to 65536.
+	// MaxCalls is how many calls it remembers; it forgets the oldest first. Each takes some 300
+	// bytes. Defaults to 65536.
 	MaxCalls int
-	// MaxBody is the largest body that is compared, in bytes; it stays in memory while the
-	// request is handled. Defaults to 1 MiB.
+	// MaxBody is the largest body to compare, in bytes; it stays in memory while the request is
+	// handled. Defaults to 1 MiB.
 	MaxBody int
 }
 
@@ -33,9 +33,9 @@ const (
 	DefaultShadowBody  = 1 << 20
 )
 
-// Verdict is what the mode enforce would have done with one request. It is the attribute
-// "verdict" of an event: the engine's Events get one by Answered for every request that
-// would have been guarded, after it was answered.
+// Verdict says what the mode enforce would have done with one request. It is the attribute
+// "verdict" of an event: the engine's Events get one in Answered for every request that would
+// have been guarded, after its answer.
 type Verdict string
 
 // The verdicts.
@@ -47,7 +47,7 @@ const (
 	// WouldOther: the key of a call that is bound to another credential.
 	WouldOther  Verdict = "other_caller"
 	WouldRefuse Verdict = "refuse"  // a request without a usable key or identity
-	NotCompared Verdict = "unknown" // a duplicate with a body too large to be compared
+	NotCompared Verdict = "unknown" // a duplicate with a body too large to compare
 )
 
 // shadowReport says what the mode enforce would have done with one request.
@@ -56,14 +56,14 @@ type shadowReport struct {
 	// call names the call without revealing its key: the first 16 bytes of the
 	// digest of its identity, in hexadecimal. Empty if refused.
 	call string
-	// by is the selector that found its key.
+	// by is the selector that found the call's key.
 	by string
-	// code is why it would have been refused.
+	// code says why it would have been refused.
 	code semel.Code
 }
 
-// event is the report as the engine's Events get it. Nothing was refused, so its code is one
-// of the attributes.
+// event returns the report as an event for the engine's Events. Nothing was refused, so its
+// code is one of the attributes.
 func (r *shadowReport) event(operation string, status int) semel.Delivered {
 	return semel.Delivered{ID: semel.ID{Operation: operation}, Status: status, Line: semel.Line{Attrs: []slog.Attr{
 		slog.String("call", r.call), slog.String("verdict", string(r.verdict)), slog.String("key_by", r.by), slog.String("would_code", string(r.code)),
@@ -93,21 +93,21 @@ type shadow struct {
 	calls map[[32]byte]*list.Element // of *shadowCall
 	order *list.List                 // oldest first
 	found ShadowCounts
-	keys  map[string]int64 // by the selector that found them
-	since time.Time        // when the newest summary was written
+	keys  map[string]int64 // by the selector that found the key
+	since time.Time        // when the last summary was written
 }
 
-// shadowCall is one call. All fields but digest and boundTo, which never change, are
-// guarded by shadow.mu.
+// shadowCall is one call. shadow.mu guards all fields except digest and boundTo, which never
+// change.
 type shadowCall struct {
 	digest   [32]byte
 	boundTo  string // as [semel.Call].BoundTo
 	print    semel.Fingerprint
-	known    bool // print is that of the first delivery
-	large    bool // its body was too large to be compared
+	known    bool // print is the first delivery's
+	large    bool // its body was too large to compare
 	ended    time.Time
 	inFlight bool
-	refused  bool // with a status that shows that nothing happened
+	refused  bool // the status shows that nothing happened
 }
 
 func newShadow(tap semel.Internal, i *semelhttp.Inspector, o ShadowOptions) *shadow {
@@ -133,7 +133,7 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 	}
 	ctx := s.tap.Arrived(r.Context(), Name, r.Header)
 	if ctx != r.Context() {
-		r = r.WithContext(ctx) // what passes is part of the delivery
+		r = r.WithContext(ctx) // forwarding is part of the delivery
 	}
 	var report shadowReport
 	sw := &statusWriter{ResponseWriter: w, inspector: s.inspector}
@@ -162,7 +162,7 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = body
 	}
-	// Also when the answer breaks off, which is a panic.
+	// Even if the answer breaks off, which is a panic.
 	defer func() {
 		var fp semel.Fingerprint
 		if !body.over {
@@ -181,8 +181,8 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 	pass(sw, r)
 }
 
-// early reads the body before the request is passed on, if the key may be in it. It isn't
-// complete if the body is too large for that; all of it is passed on in any case.
+// early reads the body before the request is passed on, if the key may be in it. A larger body
+// is incomplete here, but all of it is passed on in any case.
 func (s *shadow) early(r *http.Request) (body []byte, complete bool) {
 	if !s.inspector.KeyInBody() || r.Body == nil || r.Body == http.NoBody {
 		return nil, true
@@ -196,13 +196,13 @@ func (s *shadow) early(r *http.Request) (body []byte, complete bool) {
 	return body, err == nil && len(body) <= s.opts.MaxBody
 }
 
-// begin finds the call or remembers it as one that is running.
+// begin finds the call or remembers it as running.
 func (s *shadow) begin(digest [32]byte, boundTo string) (c *shadowCall, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, ok := s.calls[digest]; ok {
 		c = e.Value.(*shadowCall)
-		free := c.refused && c.boundTo != boundTo // nothing happened: another caller begins anew
+		free := c.refused && c.boundTo != boundTo // nothing happened: another caller starts afresh
 		if c.inFlight || time.Since(c.ended) < s.window && !free {
 			return c, false
 		}
@@ -221,7 +221,7 @@ func (s *shadow) forget(e *list.Element) {
 	delete(s.calls, e.Value.(*shadowCall).digest)
 }
 
-// end judges a delivery that was answered.
+// end judges a delivery after its answer.
 func (s *shadow) end(c *shadowCall, first bool, fp semel.Fingerprint, large, kept bool) Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -299,7 +299,7 @@ func (s *shadow) report(ctx context.Context, report *shadowReport, w *statusWrit
 // request after that time.
 const summaryEvery = 24 * time.Hour
 
-// copying keeps a copy of the part of a body that was read.
+// copying keeps a copy of whatever part of a body was read.
 type copying struct {
 	io.ReadCloser
 	data  []byte

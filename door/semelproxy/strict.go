@@ -38,7 +38,7 @@ func Strict(srv *http.Server, l net.Listener) net.Listener {
 		srv.Handler = http.DefaultServeMux
 	}
 	srv.Handler = strictHandler{next: srv.Handler, options: !srv.DisableGeneralOptionsHandler}
-	srv.DisableGeneralOptionsHandler = true // so that every request is counted
+	srv.DisableGeneralOptionsHandler = true // so that it counts every request
 	outer := srv.ConnContext
 	srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		if outer != nil {
@@ -59,13 +59,13 @@ func Strict(srv *http.Server, l net.Listener) net.Listener {
 	if (srv.Protocols == nil || srv.Protocols.HTTP2()) && !slices.Contains(config.NextProtos, "h2") {
 		config.NextProtos = append([]string{"h2"}, config.NextProtos...)
 	}
-	srv.TLSConfig = config // it tells the server that it may use HTTP/2
+	srv.TLSConfig = config // it tells the server that HTTP/2 is allowed
 	return newTLSListener(l, config, srv.ReadHeaderTimeout)
 }
 
 type strictKey struct{}
 
-// strictHandler refuses requests that the connection found to be ambiguous.
+// strictHandler refuses requests that the connection found ambiguous.
 type strictHandler struct {
 	next    http.Handler
 	options bool // answer OPTIONS *
@@ -86,7 +86,7 @@ func (h strictHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.next.ServeHTTP(w, r)
 }
 
-// refuseFraming answers with a problem document, whatever the route is.
+// refuseFraming answers with a problem document, whatever the route.
 func refuseFraming(w http.ResponseWriter, fault *framingFault) {
 	w.Header().Set("Connection", "close")
 	m, _ := door.Lookup(door.CodeAmbiguousFraming)
@@ -107,10 +107,10 @@ func (l strictListener) Accept() (net.Conn, error) {
 	return &strictConn{Conn: c}, nil
 }
 
-// strictConn feeds everything that is read to framing.
+// strictConn feeds everything that it reads to framing.
 type strictConn struct {
 	net.Conn
-	framing framing // fed by the one goroutine that reads
+	framing framing // only the reading goroutine feeds it
 	served  atomic.Int64
 }
 
@@ -145,7 +145,7 @@ type tlsListener struct {
 	config  *tls.Config
 	timeout time.Duration
 	ready   chan net.Conn
-	failed  chan error // what Accept of the inner listener returned
+	failed  chan error // the error of the inner listener's Accept
 	done    chan struct{}
 	start   func()
 	close   func() error

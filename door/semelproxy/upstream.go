@@ -9,8 +9,7 @@ import (
 	"github.com/semelhq/semel/safehttp"
 )
 
-// newTransport makes the connections to one upstream. It ignores proxies of the
-// environment.
+// newTransport returns a transport to one upstream. It ignores proxies in the environment.
 func newTransport(o TransportOptions) *safehttp.Transport {
 	dialer := net.Dialer{Timeout: cmp.Or(o.DialTimeout, DefaultDialTimeout)}
 	maxIdle := cmp.Or(o.MaxIdle, DefaultMaxIdle)
@@ -22,7 +21,7 @@ func newTransport(o TransportOptions) *safehttp.Transport {
 		MaxIdleConns:        maxIdle,
 		MaxIdleConnsPerHost: maxIdle,
 		MaxConnsPerHost:     o.MaxConns,
-		DisableCompression:  true, // answers are passed on as they are
+		DisableCompression:  true, // answers pass unchanged
 		Protocols:           new(http.Protocols),
 	}
 	switch o.Protocol {
@@ -39,10 +38,10 @@ func newTransport(o TransportOptions) *safehttp.Transport {
 	return &safehttp.Transport{Base: t, Look: !o.Fresh, Fresh: o.Fresh}
 }
 
-// buffers are for copying answers.
+// buffers are reused for copying answers.
 type buffers struct{ pool sync.Pool }
 
-// bufferSize is that of a buffer; see BenchmarkBuffers.
+// bufferSize is the size of a buffer; see BenchmarkBuffers.
 const bufferSize = 16 << 10
 
 func (b *buffers) Get() []byte {
