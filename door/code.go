@@ -4,7 +4,7 @@ import "github.com/semelhq/semel"
 
 // The codes of refusals that doors make themselves. For the engine's, see [semel.Codes].
 const (
-	// CodeKeyMissing: the route needs a key and the request has none.
+	// CodeKeyMissing: the route needs a key, but the request has none.
 	CodeKeyMissing semel.Code = "key_missing"
 	// CodeKeyInvalid: the request doesn't have exactly one well-formed key.
 	CodeKeyInvalid semel.Code = "key_invalid"
@@ -15,17 +15,17 @@ const (
 	CodeBodyUnreadable semel.Code = "body_unreadable"
 	// CodeBodyTooLarge: the body is larger than the route accepts.
 	CodeBodyTooLarge semel.Code = "body_too_large"
-	// CodeAnswerTooLarge: the answer can't be recorded with the rows of its transaction, so
-	// those were rolled back.
+	// CodeAnswerTooLarge: the answer can't be recorded with its transaction's rows, so those
+	// were rolled back.
 	CodeAnswerTooLarge semel.Code = "answer_too_large"
 
 	// CodeConnectionNames: the Connection header names a header that must arrive.
 	CodeConnectionNames semel.Code = "connection_names_header"
-	// CodeAmbiguousFraming: where the request ends can be read in two ways.
+	// CodeAmbiguousFraming: the end of the request can be read in two ways.
 	CodeAmbiguousFraming semel.Code = "ambiguous_framing"
 	// CodeAmbiguousTarget: the target can be read in two ways.
 	CodeAmbiguousTarget semel.Code = "ambiguous_target"
-	// CodeMethodSpelling: the method is a known one, but not in capitals.
+	// CodeMethodSpelling: the method is known, but isn't in capitals.
 	CodeMethodSpelling semel.Code = "method_spelling"
 	// CodeNotGuardable: the request can't be guarded, and the route does not let it pass
 	// unguarded.
@@ -35,9 +35,9 @@ const (
 
 	// CodeUnauthorized: the door doesn't know who is calling.
 	CodeUnauthorized semel.Code = "unauthorized"
-	// CodeUnknownHost: the request came under a name that isn't the listener's.
+	// CodeUnknownHost: the request came under a name that doesn't belong to the listener.
 	CodeUnknownHost semel.Code = "unknown_host"
-	// CodeNotAcceptable: no form that the caller accepts can be written.
+	// CodeNotAcceptable: the answer has no form that the caller accepts.
 	CodeNotAcceptable semel.Code = "not_acceptable"
 	// CodeUnsupportedMedia: the body isn't JSON.
 	CodeUnsupportedMedia semel.Code = "unsupported_media_type"
@@ -46,17 +46,17 @@ const (
 	// CodeTooLarge: the body is larger than the server accepts.
 	CodeTooLarge semel.Code = "too_large"
 
-	// CodeMandateExpired: the mandate that the call needs is over, or isn't the user's.
+	// CodeMandateExpired: the mandate that the call needs has expired, or isn't the user's.
 	CodeMandateExpired semel.Code = "mandate_expired"
 	// CodeVersionDiffers: the version that the caller has read isn't the newest any more.
 	CodeVersionDiffers semel.Code = "version_differs"
 
 	// CodeOverloaded: a budget is used up: the server's, the tenant's or the caller's.
 	CodeOverloaded semel.Code = "overloaded"
-	// CodeOverBudget: the body alone is more than the whole budget.
+	// CodeOverBudget: the body alone exceeds the whole budget.
 	CodeOverBudget semel.Code = "over_budget"
 	// CodeBodyTooSlow: the body came more slowly than the server's pace allows.
 	CodeBodyTooSlow semel.Code = "body_too_slow"
-	// CodeInternal: the server has a fault, and what happened is unknown.
+	// CodeInternal: the server has a fault; what happened is unknown.
 	CodeInternal semel.Code = "internal"
 )

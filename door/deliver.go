@@ -11,10 +11,10 @@ import (
 
 // Delivery is one request at a door that answers its callers.
 type Delivery struct {
-	Name   string              // of the door, as in [semel.Call].Door
-	Header map[string][]string // of the request; nil if the protocol has none
-	// Call makes the call that the request delivers. The code of its error is why the
-	// request is refused. It may fill in what Work, which begins after it, is to do.
+	Name   string              // the door's name, as in [semel.Call].Door
+	Header map[string][]string // the request's headers; nil if the protocol has none
+	// Call makes the call that the request delivers. The code of its error says why the request
+	// is refused. It may also set up Work, which begins later.
 	Call func(ctx context.Context) (semel.Call, error)
 	Work Work
 	// Answer, which is optional, makes the answer to the caller, and adds to the reply's Event.
@@ -23,18 +23,18 @@ type Delivery struct {
 
 // Reply is the answer of the engine to a delivery.
 type Reply struct {
-	semel.Answer // the engine's; without a Decision if it has decided nothing
-	// Result is the recorded one, without Err. There is none if the Decision is Execute,
-	// because the handler has kept what its caller gets.
+	semel.Answer // the engine's; without a Decision if it made none
+	// Result is the recorded result, if Err is nil. For Execute there is none, because the
+	// handler has kept the caller's answer.
 	Result semel.Result
-	// Err is why the caller gets no outcome; [CodeOf] is its code.
+	// Err is why the caller gets no outcome; [CodeOf] returns its code.
 	Err error
-	// Event goes to Answered of [semel.Events], by default with that code.
+	// Event goes to Answered of [semel.Events]; by default it has that code.
 	Event semel.Delivered
 }
 
-// Deliver takes a request from its arrival to its reply, inside of [Tell]: it makes and runs
-// the call by [Runner.Do], and finds the outcome.
+// Deliver takes a request from its arrival to its reply, inside [Tell]: it makes the call, runs
+// it by [Runner.Do], and finds the outcome.
 func (r *Runner) Deliver(ctx context.Context, d Delivery) (reply Reply) {
 	Tell(ctx, r.engine.Internal(), d.Name, d.Header, func(ctx context.Context) (semel.Delivered, bool) {
 		call, err := d.Call(ctx)
@@ -55,8 +55,8 @@ func (r *Runner) Deliver(ctx context.Context, d Delivery) (reply Reply) {
 }
 
 // Tell runs answer between Arrived and Answered of the engine's Events, for a delivery that
-// isn't one [Runner.Do]. If answer panics, the event has [CodeInternal], and the panic goes on.
-// If it reports false, somebody else sends an event.
+// isn't one [Runner.Do]. If answer panics, the event has [CodeInternal], and the panic
+// continues. If it reports false, somebody else sends the event.
 func Tell(ctx context.Context, tap semel.Internal, name string, header map[string][]string, answer func(ctx context.Context) (semel.Delivered, bool)) {
 	ctx = tap.Arrived(ctx, name, header)
 	e, ours := semel.Delivered{Code: CodeInternal}, true
@@ -68,7 +68,7 @@ func Tell(ctx context.Context, tap semel.Internal, name string, header map[strin
 	e, ours = answer(ctx)
 }
 
-// CodeOfEnding is why a call that has ended so has no success; empty if it has one. It is
+// CodeOfEnding says why a call that ended like this didn't succeed; empty if it did. It is
 // [semel.CodeHeld] if nobody knows how it ended, which isn't a failure.
 func CodeOfEnding(d store.Disposition) semel.Code {
 	switch d {

@@ -14,21 +14,21 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// EventOf is the event of an answer for Answered of [semel.Events], filled in from the
+// EventOf returns the event of an answer for Answered of [semel.Events], filled in from the
 // engine's decision; empty if there is none. The door fills in the rest.
 func EventOf(ans *semel.Answer) semel.Delivered {
 	if ans == nil {
 		return semel.Delivered{}
 	}
 	e := semel.Delivered{Decision: ans.Decision, Limit: ans.Limit}
-	if rec := ans.Record; rec != nil { // a transaction that was rolled back leaves none
+	if rec := ans.Record; rec != nil { // a rolled-back transaction leaves none
 		e.ID, e.Attempt, e.Executed = rec.ID, rec.Attempt, rec.Attributes[store.AttributeTrace]
 	}
 	return e
 }
 
-// Traced is the header of a request as an upstream gets it on behalf of a delivery with the
-// trace context trace; see [semel.Internal.Trace]. It doesn't change header itself.
+// Traced returns the header of a request as an upstream gets it for a delivery with this trace
+// context; see [semel.Internal.Trace]. It doesn't change header itself.
 func Traced(header http.Header, trace string) http.Header {
 	if trace == "" {
 		return header
@@ -41,9 +41,9 @@ func Traced(header http.Header, trace string) http.Header {
 // Delivered is the message of the line that [Log] writes about each delivery.
 const Delivered = "delivery"
 
-// Log observes the doors' events, and writes a line about each answered delivery, and one
-// about each error that no caller gets. The lines of deliveries, whatever the door, have the
-// message [Delivered] and the attributes
+// Log observes the doors' events, and writes a line about each answered delivery, and one about
+// each error that no caller gets. The lines of deliveries, whatever the door, have the message
+// [Delivered] and the attributes
 //
 //	door operation decision record attempt tenant code limit status request_id trace_id
 //	executed_trace_id took took_seconds error
@@ -52,9 +52,9 @@ const Delivered = "delivery"
 // are no keys, principals and payloads: record has a digest of the identity, which you can
 // search for.
 //
-// An outcome is logged at the level given. A refusal is logged at INFO, also that of a
-// credential; at WARN if somebody should look at it, such as a conflict or a held call; and at
-// ERROR only if it is a fault of this program.
+// Outcomes are logged at the level given. A refusal is logged at INFO, even of a credential; at
+// WARN if somebody should look at it, such as a conflict or a held call; and at ERROR only if
+// this program is at fault.
 //
 // A client can make a conflict or meet a held call as often as it likes. So an operation gets
 // one such line a minute at WARN: the first has that level, the others have the level of
@@ -82,11 +82,11 @@ func Log(log *slog.Logger, level slog.Level) *semel.Events {
 // The last two are the newest delivery's.
 const Refused = "more deliveries refused"
 
-// warnEvery is how often WARN tells of one operation's conflicts: an alert looks at the metric,
-// and a person wants to see that they go on.
+// warnEvery is how often there is a WARN about one operation's conflicts: alerts look at the
+// metric, and people want to see that conflicts go on.
 const warnEvery = time.Minute
 
-// refused is the subject of a line about a delivery that wasn't executed or replayed.
+// refused is the subject of a line about a delivery that was neither executed nor replayed.
 type refused struct {
 	door     string
 	decision semel.Decision
@@ -116,7 +116,7 @@ func logDelivery(log *slog.Logger, outcomes slog.Level, e *semel.Delivered, repe
 	log.LogAttrs(ctx, level, Delivered, attrs...)
 }
 
-// DeliveryAttrs are the attributes that the line of each delivery has, in their order.
+// DeliveryAttrs returns the attributes that the line of each delivery has, in order.
 func DeliveryAttrs(e *semel.Delivered) []slog.Attr {
 	var record, text string
 	if e.ID.Key != "" {
@@ -146,7 +146,7 @@ func DeliveryAttrs(e *semel.Delivered) []slog.Attr {
 // maxRequestID bounds what a caller can write into the log, in bytes.
 const maxRequestID = 128
 
-// header is the first value of a header of the request.
+// header returns the first value of a header of the request.
 func header(e *semel.Delivered, name string) string {
 	if values := e.Header[name]; len(values) > 0 {
 		return values[0]
@@ -154,7 +154,7 @@ func header(e *semel.Delivered, name string) string {
 	return ""
 }
 
-// traceID is the id in a W3C traceparent; empty if it has none.
+// traceID returns the id in a W3C traceparent; empty if it has none.
 func traceID(traceparent string) string {
 	version, rest, _ := strings.Cut(traceparent, "-")
 	id, _, _ := strings.Cut(rest, "-")
@@ -164,7 +164,7 @@ func traceID(traceparent string) string {
 	return id
 }
 
-// LevelOf is the level of the line about a delivery, where outcomes have a level.
+// LevelOf returns the level of the line about a delivery, given the level of outcomes.
 func LevelOf(e *semel.Delivered, outcomes slog.Level) slog.Level {
 	switch m, known := Lookup(e.Code); {
 	case e.Decision == semel.Conflict, e.Decision == semel.Held:
@@ -179,7 +179,7 @@ func LevelOf(e *semel.Delivered, outcomes slog.Level) slog.Level {
 	return max(outcomes, slog.LevelInfo)
 }
 
-// levelOf is the level of a line: its own, or else the usual one.
+// levelOf returns the level of a line: its own, or else the usual one.
 func levelOf(line *semel.Line, usual slog.Level) slog.Level {
 	if line.Level == nil {
 		return usual
@@ -187,7 +187,7 @@ func levelOf(line *semel.Line, usual slog.Level) slog.Level {
 	return line.Level.Level()
 }
 
-// Trouble is the event of an error that no caller of a door gets, for Troubled of
+// Trouble returns the event for an error that no caller of a door gets, for Troubled of
 // [semel.Events]. Its log line has the message note and, after the attributes given, the error.
 func Trouble(door string, err error, level slog.Level, note string, attrs ...slog.Attr) semel.Troubled {
 	attrs = append(slices.Clip(attrs), slog.Any("error", err))

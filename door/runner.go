@@ -13,12 +13,12 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Handler does the work of one call, for a door that answers its caller. It keeps what its
-// caller is to get, in the door's own form, until [Runner.Do] has returned.
+// Handler does the work of one call, for a door that answers its caller. It keeps the caller's
+// answer, in the door's own form, until [Runner.Do] has returned.
 type Handler interface {
-	// Run does the work and says how its attempt ends. A panic, or runtime.Goexit, abandons
-	// the attempt and goes on. In transactions it may run again: what another run did was
-	// then rolled back.
+	// Run does the work and says how its attempt ends. A panic, or runtime.Goexit, abandons the
+	// attempt and continues. In transactions it may run again: the earlier run was then rolled
+	// back.
 	Run(x Run) semel.Ending
 }
 
@@ -28,16 +28,16 @@ type Run struct {
 	Attempt *semel.Attempt
 	// Tx is the context that carries the transaction; nil outside of one.
 	Tx context.Context
-	// Deadline is when the handler's time is over; zero: never. In a transaction, that is
-	// the time of all its runs and of the commit.
+	// Deadline is when the handler's time is up; zero: never. In a transaction, it covers all
+	// runs and the commit.
 	Deadline time.Time
 
 	runner    *Runner
 	operation string
 }
 
-// Context is what the work runs under: it ends when the lease is lost or the time is over,
-// and not when the caller hangs up. Call cancel when the handler returns.
+// Context returns the context for the work: it ends when the lease is lost or the time is up,
+// but not when the caller hangs up. Call cancel when the handler returns.
 func (x *Run) Context() (ctx context.Context, cancel context.CancelFunc) {
 	if ctx = x.Tx; x.Attempt != nil {
 		ctx = x.Attempt.Context()
@@ -49,9 +49,9 @@ func (x *Run) Context() (ctx context.Context, cancel context.CancelFunc) {
 }
 
 // Ending says how an attempt ends after its work has returned err, by the rule of
-// [semel.Engine.Do]. It believes an error without a mark: if no effect in the ledger was
-// completed, nothing was done. So make a call to another system an effect, or mark its
-// error by [semel.Unknown] if no answer came.
+// [semel.Engine.Do]. For an unmarked error it believes that nothing was done if no effect in
+// the ledger was completed. So make a call to another system an effect, or mark its error by
+// [semel.Unknown] if no answer came.
 func (x *Run) Ending(err error) semel.Ending {
 	var ledger []store.EffectRecord
 	if x.Attempt != nil {
@@ -66,19 +66,19 @@ func (x *Run) Late() bool {
 	return x.Tx != nil && (x.Tx.Err() != nil || !x.Deadline.IsZero() && !time.Now().Before(x.Deadline))
 }
 
-// Transactor runs calls inside transactions of your database, so that the claim of a call,
-// what its handler writes and its outcome commit together. A store offers one:
-// pgstore.Transactions is for PostgreSQL by pgx. Its methods are called concurrently.
+// Transactor runs calls inside transactions of your database, so that a call's claim, its
+// handler's writes and its outcome commit together. Stores offer one: pgstore.Transactions is
+// for PostgreSQL by pgx. Its methods are called concurrently.
 type Transactor interface {
-	// Check says why calls of the engine can't be a part of these transactions, or
-	// returns nil. It is called once for each route.
+	// Check says why calls of the engine can't be part of these transactions, or returns nil.
+	// It is called once for each route.
 	Check(engine *semel.Engine) error
 	// DoTx is [semel.Engine.DoTx], with a context for fn that carries the transaction. If
 	// a transaction is rolled back because of others, it runs fn again in another one.
 	DoTx(ctx context.Context, engine *semel.Engine, call semel.Call, fn func(ctx context.Context) (semel.Result, error)) (semel.Answer, error)
 }
 
-// Work is what a call is for.
+// Work says how to execute a call.
 type Work struct {
 	Handler Handler
 	// Timeout is how long the handler may run; zero: as long as it likes.
@@ -93,13 +93,13 @@ type Work struct {
 type Runner struct {
 	engine *semel.Engine
 
-	background sync.WaitGroup // the ends of attempts that are still being recorded
+	background sync.WaitGroup // ends of attempts that are still being recorded
 	closing    context.Context
 	stop       context.CancelFunc
 }
 
-// NewRunner makes a runner. The engine's Events get what keeps it from recording an outcome
-// at once, see Troubled of [semel.Events].
+// NewRunner makes a runner. If something keeps it from recording an outcome at once, it reports
+// that to the engine's Events, see Troubled of [semel.Events].
 func NewRunner(engine *semel.Engine) *Runner {
 	r := &Runner{engine: engine}
 	r.closing, r.stop = context.WithCancel(context.Background())
@@ -140,7 +140,7 @@ func (r *Runner) Do(ctx context.Context, call semel.Call, w Work) (semel.Answer,
 	returned := false
 	defer func() {
 		if !returned {
-			// The panic goes on as it is, and nobody is left to get an error.
+			// The panic continues, and nobody is left to get an error.
 			_ = r.end(ctx, x.Attempt, panicked)
 		}
 	}()
@@ -156,13 +156,13 @@ func (r *Runner) Do(ctx context.Context, call semel.Call, w Work) (semel.Answer,
 	return ans, r.end(ctx, x.Attempt, end)
 }
 
-// panicked ends an attempt after its handler did not return.
+// panicked ends an attempt if its handler did not return.
 var panicked = semel.Ending{Disposition: semel.DispositionAbandoned, Failure: store.Failure{Message: "the handler panicked"}}
 
 // doTx is Do inside transactions.
 func (r *Runner) doTx(ctx context.Context, call semel.Call, w Work) (semel.Answer, error) {
-	// A caller may hang up while they wait for another's outcome. Once their handler runs
-	// that has no effect any more.
+	// Callers may hang up while they wait for another delivery's outcome. Once their handler
+	// runs, hanging up has no effect.
 	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	begun := context.AfterFunc(ctx, cancel)
@@ -195,14 +195,14 @@ func (r *Runner) doTx(ctx context.Context, call semel.Call, w Work) (semel.Answe
 		return ans, err
 	}
 	if ran && (!keeps(&end) || ans.Record != nil && ans.Record.State.Terminal()) {
-		return ans, nil // the error is the handler's own, and it is done as that says
+		return ans, nil // the error is the handler's own, and was applied
 	}
 	r.report(call.Door, err)
 	return ans, err
 }
 
-// keeps reports whether an ending is recorded if it is that of a transaction. Otherwise
-// everything is rolled back, and so nothing was done, whatever the handler doesn't know.
+// keeps reports whether an ending is recorded in a transaction. Otherwise everything is rolled
+// back, so nothing was done, whatever the handler doesn't know.
 func keeps(end *semel.Ending) bool {
 	switch end.Disposition {
 	case semel.DispositionCompleted, semel.DispositionRejected, semel.DispositionFailed:
@@ -211,7 +211,7 @@ func keeps(end *semel.Ending) bool {
 	return false
 }
 
-// errorOf is the error that makes a function in a transaction end its call so.
+// errorOf returns the error that makes a function in a transaction end its call like this.
 func errorOf(end *semel.Ending) error {
 	why := errors.New(end.Failure.Message)
 	switch end.Disposition {
@@ -227,11 +227,11 @@ func errorOf(end *semel.Ending) error {
 	return semel.Unknown(why)
 }
 
-// end makes the end of an attempt durable. If the store doesn't say whether it is, the
-// caller gets the error, and a goroutine tries again until the store does say: otherwise
-// the lease would be renewed for ever. A crash meanwhile leaves a lease that runs out.
+// end makes the end of an attempt durable. If the store doesn't say whether it is, the caller
+// gets the error, and a goroutine tries again until the store says: otherwise the lease would
+// be renewed forever. A crash meanwhile leaves a lease that runs out.
 func (r *Runner) end(ctx context.Context, a *semel.Attempt, end semel.Ending) error {
-	err := a.End(ctx, end) // which the caller's hanging up does not stop
+	err := a.End(ctx, end) // not stopped if the caller hangs up
 	if err != nil && Undecided(err) {
 		r.report(a.Record().Door, err)
 		r.endLater(context.WithoutCancel(ctx), a, end)
@@ -239,7 +239,7 @@ func (r *Runner) end(ctx context.Context, a *semel.Attempt, end semel.Ending) er
 	return err
 }
 
-// How long to pause before an end with an unknown result is tried again.
+// How long to pause before retrying an end with an unknown result.
 const (
 	minEndPause = 100 * time.Millisecond
 	maxEndPause = 5 * time.Second
@@ -260,11 +260,11 @@ func (r *Runner) endLater(ctx context.Context, a *semel.Attempt, end semel.Endin
 	})
 }
 
-// Outcome returns what a delivery gets after [Runner.Do]: the recorded result, or an error
-// with a code that [Lookup] explains. For Execute without an error, that is nothing: the
-// handler has kept what its caller gets. A result without data is that of somebody who
-// settled the call as completed and gave none; what such a person gave needn't have the
-// form in which your door keeps results.
+// Outcome returns what a delivery gets after [Runner.Do]: the recorded result, or an error with
+// a code that [Lookup] explains. For Execute without an error it returns nothing: the handler
+// has kept the caller's answer. If the result has no data, somebody settled the call as
+// completed and gave none; data given by such a person needn't be in the form that your door
+// uses for results.
 func Outcome(ans *semel.Answer, err error) (semel.Result, error) {
 	if err != nil || ans.Decision == semel.Execute {
 		return semel.Result{}, err
@@ -275,7 +275,7 @@ func Outcome(ans *semel.Answer, err error) (semel.Result, error) {
 	return semel.Result{}, ans.Err()
 }
 
-// CodeOf is the code of an error of [Runner.Do] or [Outcome]; [CodeInternal] if it has none.
+// CodeOf returns the code of an error of [Runner.Do] or [Outcome]; [CodeInternal] if it has none.
 func CodeOf(err error) semel.Code {
 	if e, ok := errors.AsType[*semel.Error](err); ok {
 		return e.Code
@@ -283,9 +283,9 @@ func CodeOf(err error) semel.Code {
 	return CodeInternal
 }
 
-// EffectPrefix begins the names of the effects that doors keep in the ledger for
-// themselves, such as the call of an upstream. What answers such an effect is the answer of
-// the handler, so it isn't left open when the handler has returned.
+// EffectPrefix begins the names of the effects that doors keep in the ledger for themselves,
+// such as the call of an upstream. The handler's answer is the answer to such an effect, so it
+// isn't left open when the handler has returned.
 const EffectPrefix = "semel"
 
 // Effects returns the ledger of an attempt without the effects of doors.
@@ -293,7 +293,7 @@ func Effects(a *semel.Attempt) []store.EffectRecord {
 	return slices.DeleteFunc(a.Effects(), func(ef store.EffectRecord) bool { return strings.HasPrefix(ef.Name, EffectPrefix) })
 }
 
-// Undecided reports whether an error of [Runner.Do] leaves open what happened, and trying
+// Undecided reports whether an error of [Runner.Do] leaves open what happened, so that trying
 // again may show it.
 func Undecided(err error) bool {
 	e, ok := errors.AsType[*semel.Error](err)
@@ -302,8 +302,8 @@ func Undecided(err error) bool {
 
 func (r *Runner) report(door string, err error) { r.engine.Internal().Troubled(NotRecorded(door, err)) }
 
-// Close waits until every outcome is recorded that could not be recorded at once, or ctx
-// is done. Call it after you have shut down the server.
+// Close waits until all outcomes are recorded that are still being retried, or ctx is done.
+// Call it after you have shut down the server.
 func (r *Runner) Close(ctx context.Context) error {
 	idle := make(chan struct{})
 	go func() {

@@ -1,14 +1,12 @@
-// Package doortest says whether a door is right. It delivers calls through the door so that
-// they meet every decision of the engine, and checks the replies: no decision may fail, run
-// the call, or be answered as if it were another. Each answer must also reach the engine's
-// Events.
+// Package doortest tests whether a door is right. It delivers calls through the door so that
+// they get every decision of the engine, and checks the replies: no decision may fail, run the
+// call, or get another one's answer. Each answer must also reach the engine's Events.
 //
-// A door's test opens it on an engine of the suite's and says how a call is delivered:
+// Your door's test opens it on the suite's engine and says how to deliver a call:
 //
 //	doortest.Run(t, doortest.Door{Open: func(t *testing.T, e *semel.Engine, work func() error) doortest.Deliver { … }})
 //
-// [Codes] checks that every code has an answer, including codes that no delivery of a test can
-// meet.
+// [Codes] checks that every code has an answer, even codes that no delivery in a test can get.
 package doortest
 
 import (
@@ -38,10 +36,10 @@ type Door struct {
 	// Witness makes the evidence log on a store, for a door with operations that demand
 	// evidence. Optional.
 	Witness func(t *testing.T, st semel.Store) semel.Witness
-	// Differs has the replies that the door's protocol demands instead of the table in package
-	// door.
+	// Differs has replies that the door's protocol requires instead of those in package door's
+	// table.
 	Differs map[semel.Code]Reply
-	// Never are decisions that no call of this door can get, each with the reason.
+	// Never are decisions that no call of this door can get, with the reason for each.
 	Never map[semel.Decision]string
 }
 
@@ -51,17 +49,17 @@ type Deliver func(key string) Reply
 
 // Reply is what a caller gets.
 type Reply struct {
-	// Status is the HTTP status; 0 for a door without one, and then only Code is checked.
+	// Status is the HTTP status; 0 for a door without HTTP, and then only Code is checked.
 	Status int
 	// Code is the door's own word for the refusal; empty for an outcome.
 	Code string
-	// Body is the body of an outcome, without what names the delivery. A replay must have it
-	// byte for byte (CORE-SVC.3). Empty for a door whose callers get none.
+	// Body is the body of an outcome, without the parts that name the delivery. A replay must
+	// have it byte for byte (CORE-SVC.3). Empty for a door without any.
 	Body string
 }
 
-// ReplyTo is the reply of a door that answers over HTTP, and refuses by problem documents
-// with a member code (RFC 9457).
+// ReplyTo returns the reply of a door that answers over HTTP, with problem documents with a
+// member code (RFC 9457) as refusals.
 func ReplyTo(t *testing.T, w *httptest.ResponseRecorder) Reply {
 	t.Helper()
 	reply := Reply{Status: w.Code}
@@ -90,13 +88,13 @@ type scenario struct {
 	prepare func(ctx context.Context, e *semel.Engine) error
 }
 
-// keys of the deliveries. They are UUIDv7, so that a call can come too late.
+// Keys of the deliveries. They are UUIDv7, so that a call can come too late.
 const (
 	firstKey = "0190163d-8694-739b-aea5-966c26f8ad91"
 	otherKey = "0190163d-8694-739b-aea5-966c26f8ad92"
 )
 
-// again are the scenarios of all decisions but Execute, which the first delivery gets.
+// again has the scenarios for all decisions except Execute, which the first delivery gets.
 var again = map[semel.Decision]scenario{
 	semel.Replay:      {},
 	semel.InFlight:    {between: unfinished},
@@ -126,7 +124,7 @@ func unfinished(rec *semel.Record) {
 func Run(t *testing.T, d Door) {
 	for _, decision := range semel.Decisions() {
 		if decision == semel.Execute || decision == semel.SequenceGap {
-			continue // every scenario begins with the first; the second is for doors that take numbers
+			continue // every scenario begins with Execute; SequenceGap is for doors with numbers
 		}
 		t.Run(string(decision), func(t *testing.T) {
 			if why := d.Never[decision]; why != "" {
@@ -159,7 +157,7 @@ func Run(t *testing.T, d Door) {
 		muted := d
 		muted.Open = func(t *testing.T, e *semel.Engine, work func() error) Deliver {
 			return d.Open(t, e, func() error {
-				control.Cut(faultstore.NotApplied) // when the call has begun its work
+				control.Cut(faultstore.NotApplied) // once the call has begun its work
 				return work()
 			})
 		}
@@ -212,7 +210,7 @@ func named(ctx context.Context, st semel.Store, id semel.ID) error {
 	return nil
 }
 
-// meets delivers a call twice, so that the second delivery gets the decision.
+// meets delivers a call twice so that the second delivery gets the decision, and checks the replies.
 func (d *Door) meets(t *testing.T, want semel.Decision, s scenario) error {
 	t.Helper()
 	if want == semel.Replay {
@@ -273,7 +271,7 @@ func (d *Door) meets(t *testing.T, want semel.Decision, s scenario) error {
 	return nil
 }
 
-// observed checks the events of two deliveries, when the second one got a given decision.
+// observed checks the events of two deliveries, after the second one got a given decision.
 func observed(told []semel.Delivered, second semel.Decision) error {
 	if len(told) != 2 {
 		return fmt.Errorf("the door has told of %d answers to 2 deliveries", len(told))
@@ -319,14 +317,14 @@ func (d *Door) tells(got Reply, code semel.Code) error {
 			want.Status = 0
 		}
 	}
-	if got.Body = ""; got != want { // it is said in the door's own words
+	if got.Body = ""; got != want { // doors say it in their own words
 		return fmt.Errorf("for %q the caller is told %+v, want %+v", code, got, want)
 	}
 	return nil
 }
 
 // Codes checks that a door can express a refusal with every code, the engine's and package
-// door's. refuse returns a caller's reply to an error with the code.
+// door's. refuse returns a caller's reply to an error with that code.
 func Codes(t *testing.T, differs map[semel.Code]Reply, refuse func(t *testing.T, code semel.Code) Reply) {
 	codes := semel.Codes()
 	for _, m := range door.Meanings() {

@@ -17,23 +17,23 @@ import (
 
 // Result is the outcome of one delivery of an item.
 type Result struct {
-	// Decision is what this delivery of it got.
+	// Decision is the engine's decision about this delivery.
 	Decision semel.Decision
-	// Record is that of the item, or of the item that has its key; zero if there is none.
-	// Message is the state of its message; empty if it has none.
+	// Record names the item's record, or that of the item that has its key; zero if there is
+	// none. Message is the state of its message; empty if it has none.
 	Record  semel.ID
 	Message store.MessageState
 	// First and Content are the digests of both contents in a conflict. Parked is the record
-	// with the parked item; zero if it isn't parked, or an item that is held was before.
+	// with the parked item; zero if it isn't parked, or was parked as a held item before.
 	First, Content semel.Fingerprint
 	Parked         semel.ID
-	// Told is what the engine has decided, as an event.
+	// Told is the engine's decision, as an event.
 	Told semel.Delivered
-	// Err is why the item was not accepted, or that it is a conflict.
+	// Err says why the item was not accepted, or that it is a conflict.
 	Err error
 }
 
-// Event is the result as an event for Answered of [semel.Events].
+// Event returns the result as an event for Answered of [semel.Events].
 func (r *Result) Event() semel.Delivered {
 	e := r.Told
 	e.Err, e.Parked = r.Err, r.Parked != semel.ID{}
@@ -50,17 +50,17 @@ func (r *Result) Event() semel.Delivered {
 	return e
 }
 
-// Accept makes an item durable, or has it done at once ([Item].Now), once. A concurrent
-// duplicate waits for it. If the error is nil, the sender has done its part: the item is in
-// the store, now or before, it was refused for good, or it is a conflict, about which the
-// sender could do nothing. After an error the sender has to deliver again. An item that is
-// held because nobody knows whether it was done is an error, and with [ParkConflict] it is
-// also parked, so that it can be done again when the sender has given up.
+// Accept makes an item durable, or does it at once ([Item].Now), exactly once. A concurrent
+// duplicate waits for it. If the error is nil, the sender has done its part: the item is in the
+// store, now or since an earlier delivery, or was refused for good, or it is a conflict that
+// the sender can't solve. After an error the sender has to deliver again. An item that is held
+// because nobody knows whether it was done is an error. With [ParkConflict] it is also parked,
+// so that it can be done again when the sender has given up.
 func (b *Inbox[H]) Accept(ctx context.Context, it *Item[H]) (Result, error) {
 	run := func(_ context.Context, x semel.Execution) error { return b.queue(x, it, semel.Message{}) }
 	if it.Now != nil {
 		// A crash in here leaves a lease that ends; then the item is held, or done again, as
-		// OnAbandoned says. The next delivery of one that is held parks it.
+		// OnAbandoned says. If it is held, the next delivery parks it.
 		run = func(ctx context.Context, _ semel.Execution) error { return it.Now(ctx) }
 	}
 	first := it.Key
@@ -82,13 +82,13 @@ func (b *Inbox[H]) Accept(ctx context.Context, it *Item[H]) (Result, error) {
 	case ans.Decision == semel.Conflict && b.opts.OnConflict == ParkConflict:
 		err = b.park(ctx, it, first, &res)
 	case ans.Decision == semel.Conflict, rejected(&ans):
-		err = nil // the next delivery would get the same
+		err = nil // the next delivery would get the same answer
 	}
 	return res, err
 }
 
-// Peek returns what [Inbox.Accept] would find, and accepts nothing: with [semel.Execute] the
-// item is new. It is for an item that must not be the first under its key.
+// Peek returns what [Inbox.Accept] would find, and accepts nothing: [semel.Execute] means that
+// the item is new. It is for an item that must not be the first under its key.
 func (b *Inbox[H]) Peek(ctx context.Context, it *Item[H]) (Result, error) {
 	ans, err := b.engine.Internal().Peek(ctx, b.call(it, it.Key))
 	if err == nil && ans.Decision != semel.Execute {
@@ -130,7 +130,7 @@ func (b *Inbox[H]) call(it *Item[H], key string) semel.Call {
 	}
 }
 
-// once runs something for an item under a key, once.
+// once runs something for an item under a key, exactly once.
 func (b *Inbox[H]) once(ctx context.Context, it *Item[H], key string, run func(context.Context, semel.Execution) error) (semel.Answer, error) {
 	return b.engine.Do(ctx, b.call(it, key), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
 		it.ID = store.ItemOf(x.ID())
@@ -138,14 +138,14 @@ func (b *Inbox[H]) once(ctx context.Context, it *Item[H], key string, run func(c
 	})
 }
 
-// parkedKey is the key of an item that is parked because its own was used.
+// parkedKey returns the key for parking an item because its own key was used.
 func parkedKey(key string, content semel.Fingerprint) string {
 	_, digest, _ := strings.Cut(content.String(), ":")
 	return key + ":conflict:" + digest
 }
 
-// parked reports whether the item was parked beside a record that says nothing of what tells
-// items apart. Somebody may have had it done since, so it must not be done as another item now.
+// parked reports whether the item was parked beside a record that doesn't tell items apart.
+// Somebody may have had it done since, so it must not be done as another item now.
 func (b *Inbox[H]) parked(ctx context.Context, it *Item[H], key string, first *semel.Record) (bool, error) {
 	if first.Attributes[AttributeApart] != "" {
 		return false, nil
@@ -159,7 +159,7 @@ func (b *Inbox[H]) parked(ctx context.Context, it *Item[H], key string, first *s
 	return false, nil
 }
 
-// park stores an item after its key came with other content. The error is nil once it is
+// park stores an item whose key came with other content before. The error is nil once it is
 // stored.
 func (b *Inbox[H]) park(ctx context.Context, it *Item[H], key string, res *Result) error {
 	if len(it.Body) > MaxBody {
@@ -170,7 +170,7 @@ func (b *Inbox[H]) park(ctx context.Context, it *Item[H], key string, res *Resul
 		Code:    codeConflict,
 		Message: fmt.Sprintf("the id was used before with another content, %v; this is %v", res.First, res.Content),
 	}
-	// The key has the content, so each content is parked once, however often it comes.
+	// The key contains the content's digest, so each content is parked once, however often it comes.
 	ans, err := b.once(ctx, it, parkedKey(key, it.Fingerprint), func(_ context.Context, x semel.Execution) error {
 		return b.queue(x, it, semel.Message{State: store.MessageParked, Failure: why})
 	})
@@ -198,9 +198,9 @@ func (b *Inbox[H]) queue(x semel.Execution, it *Item[H], m semel.Message) error 
 	return nil
 }
 
-// Work hands an accepted item to the handler: payload is that of a message to the inbox's
-// destination. It returns nil when the item is handled. Park the message if the error is a
-// [*Refusal]; after any other, call Work again, after a [*Later] when it says.
+// Work hands an accepted item to the handler: payload is the content of a message to the
+// inbox's destination. It returns nil once the item is handled. Park the message if the error
+// is a [*Refusal]; after any other error, call Work again, and after a [*Later] when it says.
 func (b *Inbox[H]) Work(ctx context.Context, payload []byte) error {
 	it, err := decode[H](payload)
 	if err != nil {
@@ -213,14 +213,14 @@ func (b *Inbox[H]) Work(ctx context.Context, payload []byte) error {
 	return b.opts.Handle(ctx, it)
 }
 
-// line is the first line of an item in the outbox; its body follows as it came.
+// line is the first line of an item in the outbox; its body follows as received.
 type line[H any] struct {
 	ID         string    `json:"id"`
 	Tenant     string    `json:"tenant"`
 	Scope      string    `json:"scope,omitempty"`
 	Key        string    `json:"key"`
 	ReceivedAt time.Time `json:"received_at"`
-	Of         *semel.ID `json:"of,omitempty"` // the record that is held
+	Of         *semel.ID `json:"of,omitempty"` // the held record
 	Head       H         `json:"head"`
 }
 

@@ -8,24 +8,24 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// CodeHeld is why a copy of an item is parked: the item was to be done at once, and nobody
-// knows whether it was.
+// CodeHeld is why a copy of an item is parked: the item should have been done at once, and
+// nobody knows whether it was.
 const CodeHeld Code = "held"
 
-// heldNow reports whether a delivery found its item held, or left it so.
+// heldNow reports whether a delivery found its item held, or left it held.
 func heldNow(ans *semel.Answer, err error) bool {
 	return ans.Record != nil && (ans.Decision == semel.Held || ans.Decision == semel.Execute && errors.Is(err, semel.ErrUnknown))
 }
 
-// parkHeld keeps a copy of an item with a held record, in a record of its own, so that
-// somebody can have it done again when the sender has given up. The record stays held.
+// parkHeld keeps a copy of an item with a held record, in a record of its own, so that somebody
+// can replay it when the sender has given up. The record stays held.
 //
-// A crash before the copy is written, or an error of the store, leaves the record held
-// without one, and the sender's next delivery parks it. A crash after it leaves the copy,
-// and the next delivery finds it.
+// A crash before the copy is written, or an error of the store, leaves the record held without
+// one, and the sender's next delivery parks it. A crash after it leaves the copy, and the next
+// delivery finds it.
 func (b *Inbox[H]) parkHeld(ctx context.Context, it *Item[H], res *Result) {
 	if len(it.Body) > MaxBody {
-		return // it is held, and can be settled
+		return // it is held anyway, and can be settled
 	}
 	parked, of := *it, res.Record
 	parked.of = &of
@@ -38,12 +38,12 @@ func (b *Inbox[H]) parkHeld(ctx context.Context, it *Item[H], res *Result) {
 	}
 }
 
-// again has an item done after somebody has replayed its copy: it lets the held record run
-// once more, and delivers the item to it, so that the sender's next delivery gets the
-// outcome. If somebody else has had it done meanwhile, there is nothing to do.
+// again does an item again after somebody has replayed its copy: it lets the held record run
+// once more, and delivers the item to it, so that the sender's next delivery gets the outcome.
+// If somebody else has had it done meanwhile, there is nothing to do.
 //
 // A crash before the record is released leaves the message due. A crash after it leaves a
-// record that the next delivery runs, whether that is the sender's or this message again.
+// record that the next delivery runs, either the sender's or this message again.
 func (b *Inbox[H]) again(ctx context.Context, it *Item[H]) error {
 	rec, err := b.engine.Lookup(ctx, *it.of)
 	switch {

@@ -10,38 +10,38 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// acceptLease is short, because accepting an item is two writes without external effects.
-// If a node dies between them, the next delivery waits that long.
+// acceptLease is short, because accepting an item is two writes without external effects. If a
+// node dies between them, the next delivery waits for the lease to end.
 const acceptLease = 2 * time.Second
 
-// MaxBody is the longest body that an item can be queued or parked with, in bytes. The rest
-// of the outbox is for the head.
+// MaxBody is the longest body that an item can be queued or parked with, in bytes. The outbox
+// keeps the rest for the head.
 const MaxBody = semel.MaxOutbox - 64<<10
 
 // AfterConflict says what happens to an item if its key came with other content.
 type AfterConflict string
 
-// What may become of it.
+// What may happen to it.
 const (
-	// DropConflict keeps nothing of it but what [Result] and the evidence log have.
+	// DropConflict keeps only what [Result] and the evidence log have.
 	DropConflict AfterConflict = "drop"
-	// ParkConflict keeps it in the outbox until an operator replays or discards it, and so
-	// it does a copy of an item that is done at once and was held.
+	// ParkConflict keeps it in the outbox until an operator replays or discards it. It also
+	// keeps a copy of an item that should have been done at once and was held.
 	ParkConflict AfterConflict = "park"
 )
 
 // Options configure an [Inbox].
 type Options[H any] struct {
-	// Name of the operation that accepts items. Required.
+	// Name is the name of the operation that accepts items. Required.
 	Name string
-	// Destination of accepted items in the outbox. Defaults to Name.
+	// Destination is the destination of accepted items in the outbox. Defaults to Name.
 	Destination string
-	// Door and Principal go into the records. Nobody else may have the principal, because
-	// the records decide which items are handled. Required.
+	// Door and Principal go into the records. Nobody else may use the principal, because the
+	// records decide which items are handled. Required.
 	Door, Principal string
 	// Window is how long an item is recognised. Required.
 	Window time.Duration
-	// Budget is how long a delivery waits for another one of the same item. Required.
+	// Budget is how long a delivery waits for another delivery of the same item. Required.
 	Budget time.Duration
 	// Evidence is how much goes to the evidence log.
 	Evidence semel.EvidenceLevel
@@ -57,9 +57,8 @@ type Options[H any] struct {
 	Handle func(ctx context.Context, it *Item[H]) error
 }
 
-// Inbox accepts items and has them handled. It has no state of its own: any number of
-// them, on any number of nodes, may serve one store. Its methods may be called
-// concurrently.
+// Inbox accepts items and passes them to a handler. It has no state of its own: any number of
+// them, on any number of nodes, may serve one store. Its methods may be called concurrently.
 type Inbox[H any] struct {
 	engine *semel.Engine
 	opts   Options[H]
@@ -78,18 +77,18 @@ func New[H any](engine *semel.Engine, opts Options[H]) (*Inbox[H], error) {
 	})
 }
 
-// Item is what a sender delivers. H is the type of its head: what the door knows of it
-// beside its body.
+// Item is what a sender delivers. H is the type of its head: what the door knows about it
+// besides its body.
 type Item[H any] struct {
-	// ID is the same in all deliveries and tries of the item, and no other has it. It is
-	// empty before the item is accepted.
+	// ID is the same in all deliveries and tries of the item, and unique to it. It is empty
+	// before the item is accepted.
 	ID string
 	// Tenant owns the item. Key names it, within Scope.
 	Tenant, Scope, Key string
-	// Fingerprint is that of its content.
+	// Fingerprint is the fingerprint of its content.
 	Fingerprint semel.Fingerprint
-	// Former are the fingerprints that earlier versions made of it: a record that has one of
-	// them is of the same content. Optional.
+	// Former are the fingerprints that earlier versions computed for it: a record with one of
+	// them has the same content. Optional.
 	Former []semel.Fingerprint
 	// Attributes go into its record; see [AttributeApart]. Optional.
 	Attributes store.Attributes
@@ -98,18 +97,18 @@ type Item[H any] struct {
 	// Head and Body are the item itself. The head is stored as JSON.
 	Head H
 	Body []byte
-	// ReceivedAt is when the delivery came that was accepted.
+	// ReceivedAt is when the accepted delivery came.
 	ReceivedAt time.Time
-	// Now is done while the item is accepted, instead of queueing it for [Inbox.Work]. Its
-	// error ends the attempt, see [semel.Engine.Do]. If it does nothing, there is just the
+	// Now is called while the item is accepted, instead of queueing the item for [Inbox.Work].
+	// Its error ends the attempt, see [semel.Engine.Do]. If it does nothing, there is just the
 	// record, which holds the first content under the key. Optional.
 	Now func(ctx context.Context) error
 
-	of *semel.ID // the record that is held, if this is the parked copy of its item; see held.go
+	of *semel.ID // the held record, if this is the parked copy of its item; see held.go
 }
 
-// AttributeApart tells an item from another with its key and other content: if the other
-// has another value of it, or none, the two aren't a conflict. An item without it is never
-// told apart; nor is one that was parked already, beside a record without it, which a version
-// has made that didn't tell them apart.
+// AttributeApart distinguishes items that have the same key but other content: if the recorded
+// item has another value of it, or none, the two aren't a conflict. It never distinguishes an
+// item without it, or one that was already parked beside a record without it, by a version that
+// didn't know it.
 const AttributeApart = "apart"

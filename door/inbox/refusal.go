@@ -10,15 +10,15 @@ type Code string
 
 // The codes that an inbox uses.
 const (
-	// CodeUnreadable: the message isn't one of an inbox.
+	// CodeUnreadable: the message doesn't come from an inbox.
 	CodeUnreadable Code = "unreadable"
 	// CodeTooLong: the item can't be kept.
 	CodeTooLong Code = "too_long"
-	// codeConflict is why an item is parked if its key came with other content.
+	// codeConflict is why an item is parked whose key came with other content before.
 	codeConflict = "conflict"
 )
 
-// Refusal is why an item isn't accepted, or can't be handled, and never will be. Park its
+// Refusal says why an item isn't accepted, or can't be handled, and never will be. Park its
 // message.
 type Refusal struct {
 	Code Code
@@ -30,7 +30,7 @@ func Refuse(code Code, format string, args ...any) *Refusal {
 	return &Refusal{code, fmt.Errorf(format, args...)}
 }
 
-// Error is one line, without secrets and payloads.
+// Error returns one line, without secrets and payloads.
 func (r *Refusal) Error() string { return string(r.Code) + ": " + r.Err.Error() }
 
 // Unwrap returns the cause.
@@ -42,7 +42,7 @@ type Later struct {
 	Err   error
 }
 
-// Error is that of the cause.
+// Error returns the cause's text.
 func (l *Later) Error() string { return l.Err.Error() }
 
 // Unwrap returns the cause.

@@ -15,58 +15,58 @@ import (
 	"github.com/semelhq/semel/internal/selector"
 )
 
-// Answers say what the answers of one upstream mean, in place of the table. Each entry is a
-// status, such as "503", or a status and what else has to be true of the answer:
+// Answers say what one upstream's answers mean, in place of the table. Each entry is a status,
+// such as "503", or a status and a condition on the answer:
 //
 //	302 header:Location=/sign-in*
 //	200 json:/errors/0/extensions/code=THROTTLED
 //
-// The text after the equals sign is the whole value; a star in it stands for any text. A
-// header that comes several times matches if one of its values does. The pointer (RFC 6901)
-// leads to a string, a number or a boolean in the body, which has to be JSON of at most
-// [MaxBody] bytes, as it is or packed by gzip: any other body doesn't match. Nor does a body
-// that is passed through as it comes, such as a stream.
+// The text after the equals sign is the whole value; a star in it stands for any text. A header
+// that comes several times matches if one of its values does. The pointer (RFC 6901) leads to a
+// string, a number or a boolean in the body, which has to be JSON of at most [MaxBody] bytes,
+// as it is or packed by gzip: any other body doesn't match. Nor does a body that is passed
+// through, such as a stream.
 //
-// An entry with a condition comes before those without; else unknown comes before final, and
-// final before not executed.
+// Entries with a condition come first; otherwise unknown comes before final, and final before
+// not executed.
 type Answers struct {
-	// NotExecuted prove that nothing was done: the next delivery runs. Everybody who can
-	// give such an answer has to keep that promise, also after the program has begun.
+	// NotExecuted prove that nothing was done: the next delivery runs. Everybody who can give
+	// such an answer has to keep that promise, even after the program has begun.
 	NotExecuted []string `json:"not_executed,omitempty" numbers:"true"`
-	// Unknown prove nothing: the call is held.
+	// Unknown are answers that prove nothing: the call is held.
 	Unknown []string `json:"unknown,omitempty" numbers:"true"`
-	// Final refuse for good: every duplicate gets the same answer.
+	// Final are refusals for good: every duplicate gets the same answer.
 	Final []string `json:"final,omitempty" numbers:"true"`
 }
 
-// MaxBody is how much of an answer's body is looked into, in bytes, packed and unpacked.
+// MaxBody is how much of an answer's body is examined, in bytes, packed and unpacked.
 const MaxBody = 64 << 10
 
-// Named are [Answers] that were checked. Nil has none. It is never changed.
+// Named are validated [Answers]. Nil has none. It is never changed.
 type Named struct {
-	entries []entry // in the order in which they count
+	entries []entry // in order of precedence
 }
 
 // entry is one of [Answers].
 type entry struct {
 	text    string
 	status  int
-	where   *selector.Selector // nil: whatever else is true
-	want    string             // the pattern of its value
+	where   *selector.Selector // nil: there is no condition
+	want    string             // the pattern for its value
 	verdict Verdict
 }
 
 // Any reports whether there is an entry.
 func (a Answers) Any() bool { return len(a.NotExecuted)+len(a.Unknown)+len(a.Final) > 0 }
 
-// Mistake is a fault of an entry, with the list and the place where it stands.
+// Mistake is a fault of an entry, with the list and the position of that entry.
 type Mistake struct {
 	List string
 	At   int
 	Why  string
 }
 
-// Error says where, and what.
+// Error says where it is, and what is wrong.
 func (m Mistake) Error() string { return fmt.Sprintf("%s[%d]: %s", m.List, m.At, m.Why) }
 
 // Check lists the mistakes in the answers.
@@ -75,7 +75,7 @@ func (a Answers) Check() []Mistake {
 	return mistakes
 }
 
-// Parse checks the answers. The error names everything that is wrong, a [Mistake] each.
+// Parse validates the answers. The error lists everything that is wrong, each as a [Mistake].
 // Without any answers it returns nil.
 func (a Answers) Parse() (*Named, error) {
 	n, mistakes := a.parse()
@@ -114,7 +114,7 @@ func (a Answers) parse() (*Named, []Mistake) {
 	return n, wrong
 }
 
-// Must is Parse for answers in your program. It panics if one is wrong.
+// Must is Parse for answers written in your program. It panics if one is wrong.
 func (a Answers) Must() *Named {
 	n, err := a.Parse()
 	if err != nil {
@@ -123,7 +123,7 @@ func (a Answers) Must() *Named {
 	return n
 }
 
-// bare sorts entries without a condition last.
+// bare sorts entries without a condition to the end.
 func bare(e *entry) int {
 	if e.where == nil {
 		return 1
@@ -161,13 +161,13 @@ func (n *Named) reads(status int) bool {
 	})
 }
 
-// Reads reports whether an answer with this status has to come with its body.
+// Reads reports whether judging an answer with this status needs its body.
 func (r *Rules) Reads(status int) bool {
 	return r.Answers != nil && r.Answers.reads(status) || r.Contract != nil && r.Contract.reads(status)
 }
 
-// Conditions are the entries about a status that look at more of the answer, each with its
-// proof, for people.
+// Conditions describes the entries for a status that look at more of the answer, each with what
+// it proves, for people.
 func (r *Rules) Conditions(status int) (list []string) {
 	for _, n := range []*Named{r.Answers, r.Contract} {
 		if n == nil {
@@ -182,7 +182,7 @@ func (r *Rules) Conditions(status int) (list []string) {
 	return list
 }
 
-// headers are the headers that the answers look at.
+// headers returns the headers that the answers look at.
 func (n *Named) headers() (names []string) {
 	if n == nil {
 		return nil
@@ -195,7 +195,7 @@ func (n *Named) headers() (names []string) {
 	return names
 }
 
-// of finds the entry that counts.
+// of finds the entry that applies.
 func (n *Named) of(a *Answer) (v Verdict, found bool) {
 	in := selector.Input{Header: a.Header}
 	looked := false
@@ -214,7 +214,7 @@ func (n *Named) of(a *Answer) (v Verdict, found bool) {
 	return Unknown, false
 }
 
-// json is the body in canonical form; nil if it is none that is looked into.
+// json returns the body in canonical form; nil if there is nothing to look into.
 func (a *Answer) json() []byte {
 	body := a.Body
 	if len(body) == 0 || len(body) > MaxBody {
@@ -240,7 +240,7 @@ func (a *Answer) json() []byte {
 	return text
 }
 
-// matches reports whether a text is as the pattern says, in which a star stands for any text.
+// matches reports whether a text matches the pattern, in which a star stands for any text.
 func matches(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {
@@ -256,12 +256,12 @@ func matches(pattern, text string) bool {
 	return ok && strings.HasSuffix(text, last)
 }
 
-// reflected are headers that mean something in a request, too, so they can't be kept from an
+// reflected are headers that also mean something in a request, so they can't be kept from an
 // upstream.
 var reflected = []string{"Cache-Control", "Content-Encoding", "Content-Language", "Content-Length", "Content-Type", "Date", "Link", "Via"}
 
-// Forbidden are headers that a caller must not send to the program: it might repeat them in
-// its answer, and they would say what that proves.
+// Forbidden returns headers that a caller must not send to the program: it might repeat them in
+// its answer, where they would change what that proves.
 func (r *Rules) Forbidden() []string {
 	names := []string{EffectHeader, "Retry-After"}
 	if r.RetryHeader != "" {

@@ -10,13 +10,13 @@ import (
 	"github.com/semelhq/semel/safehttp"
 )
 
-// Verdict is what came of the work.
+// Verdict says what happened to the work.
 type Verdict uint8
 
 // The verdicts. The zero value proves nothing.
 const (
-	// Unknown: it may have been done, in part or whole. It isn't done again before
-	// somebody finds out.
+	// Unknown: it may have been done, in part or whole. Nobody does it again before somebody
+	// finds out.
 	Unknown Verdict = iota
 	// Completed: it was done, and the answer is its result.
 	Completed
@@ -24,13 +24,13 @@ const (
 	Rejected
 	// Aborted: nothing was done, and the same request may succeed later.
 	Aborted
-	// Failed: whoever does the work says that it failed.
+	// Failed: the program that does the work says that it failed.
 	Failed
 )
 
 var names = [...]string{"unknown", "completed", "rejected", "aborted", "failed"}
 
-// String is the verdict in one word.
+// String returns the verdict in one word.
 func (v Verdict) String() string { return names[v] }
 
 // EffectHeader lets an upstream say more than its status: none means that nothing was done,
@@ -38,43 +38,42 @@ func (v Verdict) String() string { return names[v] }
 // unknown. It isn't passed on in either direction.
 const EffectHeader = door.EffectHeader
 
-// Answer is what came back.
+// Answer is an answer to judge.
 type Answer struct {
 	Status int
-	// Header is read only where this package or the rules name a header. Its names are
-	// canonical.
+	// Header is read only if this package or the rules name a header. Its names are canonical.
 	Header http.Header
-	// Body is the whole body. Give it where [Rules.Reads] asks for it; rules that look into
-	// a body don't match an answer without one.
+	// Body is the whole body. Set it if [Rules.Reads] asks for it; rules that look into a body
+	// don't match an answer without one.
 	Body []byte
-	// SignedAnew says that the credential of the request is another at each try, because it
-	// signs the request: a refusal of it is no refusal of the caller.
+	// SignedAnew says that the request's credential differs at each try, because it signs the
+	// request: refusing it doesn't refuse the caller.
 	SignedAnew bool
 }
 
-// Rules describe whoever answers, beside the table. The zero value stands for a program
-// behind any number of proxies that moves no money.
+// Rules describe the program that answers, beyond the table. The zero value stands for a
+// program behind any number of proxies that moves no money.
 type Rules struct {
 	// Own says that the answer comes from this process.
 	Own bool
 	// Financial says that the work moves money.
 	Financial bool
-	// RolledBack says that what the work did is undone unless it was completed or refused.
+	// RolledBack says that the work is undone unless it was completed or refused.
 	RolledBack bool
-	// Answers are declared by somebody who knows the way to the program; nil: nothing.
+	// Answers are declared by somebody who knows the path to the program; nil: none.
 	Answers *Named
-	// Contract is the same by the contract of the program. It comes after Answers.
+	// Contract is the same, by the program's contract. It comes after Answers.
 	Contract *Named
 	// RetryHeader is a header of the contract that says "true" with 409, 500 or 503 if the
 	// program has done nothing and the request may be sent again. Optional.
 	RetryHeader string
-	// RedirectsUnclear is for callers who don't follow redirects: one isn't a result for
-	// them.
+	// RedirectsUnclear is for callers who don't follow redirects, so that a redirect isn't a
+	// result for them.
 	RedirectsUnclear bool
 }
 
-// Of judges an answer: by its [EffectHeader], else by what the rules name, else by the
-// contract, and else by the table.
+// Of judges an answer: by its [EffectHeader], otherwise by the rules' own entries, then by the
+// contract, and finally by the table.
 func (r *Rules) Of(a Answer) Finding {
 	f := Finding{Status: a.Status}
 	if said, ok := a.Header[EffectHeader]; ok {
@@ -127,15 +126,15 @@ func (r *Rules) Of(a Answer) Finding {
 	return f
 }
 
-// coded judges an error of a protocol by the row that its code shares. A word of the answer
-// itself, or about its status, comes first.
+// coded judges a protocol's error by the row that its code shares. What the answer itself says,
+// or its status, comes first.
 func (r *Rules) coded(code string, status int, header http.Header) Finding {
 	f := r.Of(Answer{Status: status, Header: header})
 	f.Code = code
 	return f
 }
 
-// A2A judges an error of JSON-RPC in an answer of an agent. The header is that of the answer.
+// A2A judges a JSON-RPC error in an agent's answer. header is that answer's.
 func (r *Rules) A2A(code int, header http.Header) Finding {
 	status, known := rpc[code]
 	if !known {
@@ -144,8 +143,8 @@ func (r *Rules) A2A(code int, header http.Header) Finding {
 	return r.coded(strconv.Itoa(code), status, header)
 }
 
-// Forrst judges an error of Forrst by its code, or else by the status that belongs to the
-// code. The header is that of the answer.
+// Forrst judges a Forrst error by its code, or else by the status that belongs to the code.
+// header is the answer's.
 func (r *Rules) Forrst(code string, status int, header http.Header) Finding {
 	if other, ok := forrst[code]; ok {
 		status = other
@@ -153,7 +152,7 @@ func (r *Rules) Forrst(code string, status int, header http.Header) Finding {
 	return r.coded(code, status, header)
 }
 
-// GRPC judges a code of gRPC. The header is that of the answer, or nil in this process.
+// GRPC judges a gRPC code. header is the answer's, or nil in this process.
 func (r *Rules) GRPC(code uint32, header http.Header) Finding {
 	if int64(code) >= int64(len(grpc)) {
 		return r.coded(strconv.FormatUint(uint64(code), 10), gateway, header)
@@ -161,8 +160,8 @@ func (r *Rules) GRPC(code uint32, header http.Header) Finding {
 	return r.coded(grpc[code].name, grpc[code].status, header)
 }
 
-// grpcCode finds the code of gRPC in an answer of 200 that has one, and the status that shares its
-// row. An answer of gRPC without a code didn't come to its end.
+// grpcCode finds the gRPC code in an answer of 200 that has one, and the status that shares its
+// row. A gRPC answer without a code is incomplete.
 func grpcCode(a *Answer) (name string, status int, is bool) {
 	if len(a.Header["Content-Type"]) != 1 {
 		return "", 0, false
@@ -184,7 +183,7 @@ func grpcCode(a *Answer) (name string, status int, is bool) {
 	return "no code of gRPC", gateway, true
 }
 
-// ofEffect reads [EffectHeader]. What can't be read is no proof.
+// ofEffect reads [EffectHeader]. A value that it can't read proves nothing.
 func ofEffect(values []string) Verdict {
 	for _, v := range values {
 		if !strings.EqualFold(strings.TrimSpace(v), door.EffectNone) {
@@ -198,23 +197,23 @@ func says(fields []string, word string) bool {
 	return len(fields) == 1 && strings.EqualFold(strings.Trim(fields[0], " \t"), word)
 }
 
-// Finding is a verdict with its grounds.
+// Finding is a verdict and the reasons for it.
 type Finding struct {
 	Verdict Verdict
-	// Status is that of the answer; zero if there was none.
+	// Status is the answer's status; zero if there was no answer.
 	Status int
-	// Said is set if the verdict is in [EffectHeader], and Named if it is in [Rules.Answers].
+	// Said means that the verdict is in [EffectHeader], and Named that it is in [Rules.Answers].
 	Said, Named bool
-	// Code is the protocol's error code that it rests on; empty if it is the status.
+	// Code is the protocol's error code that the verdict rests on; empty if it rests on the status.
 	Code string
 }
 
-// Declared reports whether somebody has said what the answer means, so that nothing else
+// Declared reports whether somebody has declared what the answer means, so that nothing else
 // about it counts.
 func (f *Finding) Declared() bool { return f.Said || f.Named }
 
-// NoAnswer judges the error of a request through package safehttp that got no whole
-// answer: it is aborted if that proves that nothing was sent, and otherwise unknown.
+// NoAnswer judges the error of a request through package safehttp that got no complete answer:
+// the work is aborted if the error proves that nothing was sent, and otherwise unknown.
 func NoAnswer(err error) Finding {
 	if safehttp.NothingSent(err) {
 		return Finding{Verdict: Aborted}
@@ -222,7 +221,7 @@ func NoAnswer(err error) Finding {
 	return Finding{}
 }
 
-// Why says for people what came back, and what that means.
+// Why says what came back, and what that means, for people.
 func (f Finding) Why() string {
 	what := fmt.Sprintf("the answer was %d", f.Status)
 	if f.Code != "" {
@@ -247,8 +246,8 @@ func (f Finding) Why() string {
 	return what
 }
 
-// Worst is the finding that counts of several about one call: unknown first, then failed,
-// then aborted.
+// Worst returns the finding that counts among several about one call: unknown first, then
+// failed, then aborted.
 func Worst(a, b Finding) Finding {
 	if rank[b.Verdict] > rank[a.Verdict] {
 		return b

@@ -1,24 +1,24 @@
 package judge
 
-// row has the verdicts on statuses alone.
+// row has the verdicts for statuses alone.
 type row struct {
 	first, last int
-	// verdict is for all work, and financial for work that moves money.
+	// verdict is for all work, financial for work that moves money.
 	verdict, financial Verdict
 }
 
 // table is the one table of this module. A status that no row has proves nothing: 408, 424,
 // 502, 503, 504 and whatever IANA has not registered, because somebody between us and the
-// program may say it after the program has begun. Varnish says 503 with Retry-After after a
-// timeout, a firewall that looks at answers makes 403 of a charge, and whoever invents a
-// status is nearly always in between.
+// program may send it after the program has begun. Varnish sends 503 with Retry-After after a
+// timeout, a firewall that looks at answers turns a charge into a 403, and invented statuses
+// nearly always come from in between.
 var table = [...]row{
 	{101, 101, Completed, Completed}, // another protocol has begun
 	{200, 306, Completed, Completed},
-	{307, 308, Aborted, Aborted}, // not here: the request that follows is the call
+	{307, 308, Aborted, Aborted}, // not here: the next request is the call
 	{309, 399, Completed, Completed},
 	{400, 400, Rejected, Rejected},
-	{401, 401, Aborted, Aborted}, // these are about the head of a request, which its sender cures without another body
+	{401, 401, Aborted, Aborted}, // these are about a request's head, which its sender can fix with the same body
 	{402, 402, Aborted, Rejected},
 	{403, 403, Rejected, Unknown},
 	{404, 406, Rejected, Rejected},
@@ -43,21 +43,21 @@ var table = [...]row{
 	{511, 511, Aborted, Aborted}, // from a captive portal
 }
 
-// own has the rows for answers of this process, where they differ. A handler isn't a better
-// witness than a gateway: http.TimeoutHandler says 503 while the work goes on, and a
-// handler says 502 after its connection to a bank broke. But nobody else can have said it,
-// so where no money moves it counts as a failure, like a 500.
+// own has the row for answers of this process that differs. A handler isn't a better witness
+// than a gateway: http.TimeoutHandler says 503 while the work goes on, and a handler says 502
+// after its connection to a bank broke. But nobody else can have said it, so if no money moves
+// it counts as a failure, like a 500.
 var own = row{502, 504, Failed, Unknown}
 
-// gateway is the status with the row for a protocol's own words for a timeout, a broken
-// connection or an error that nobody can name: proof of nothing, and in this process the
-// row in own.
+// gateway is the status that shares its row with a protocol's words for a timeout, a broken
+// connection or an unnamed error: they prove nothing, and in this process the row in own
+// applies.
 const gateway = 502
 
 // statuses is how many statuses HTTP can have.
 const statuses = 1000
 
-// byStatus is the table by the status: for all work, and for work that moves money.
+// byStatus is the table by status: for all work, and for work that moves money.
 var byStatus = func() (list [2][statuses]Verdict) {
 	for _, r := range table {
 		for status := r.first; status <= r.last; status++ {
@@ -67,9 +67,9 @@ var byStatus = func() (list [2][statuses]Verdict) {
 	return list
 }()
 
-// grpc has the status that shares its row with a code of gRPC. They follow google.rpc.Code,
-// but for two codes that don't say who failed, and when: libraries say UNKNOWN of any
-// error, and RESOURCE_EXHAUSTED of an answer that is too large to send.
+// grpc has the status that shares its row with a gRPC code. They follow google.rpc.Code, except
+// two codes that don't say who failed, and when: libraries use UNKNOWN for any error, and
+// RESOURCE_EXHAUSTED for an answer that is too large to send.
 var grpc = [...]struct {
 	name   string
 	status int
@@ -93,30 +93,30 @@ var grpc = [...]struct {
 	{"UNAUTHENTICATED", 401},
 }
 
-// rpc has the status that shares its row with an error of JSON-RPC in A2A (section 5.4 of
-// its specification). Only errors of JSON-RPC and A2A are here: any other says that the
-// agent failed.
+// rpc has the status that shares its row with a JSON-RPC error in A2A (section 5.4 of its
+// specification). Only errors of JSON-RPC and A2A are here: any other means that the agent
+// failed.
 var rpc = map[int]int{
 	-32700: 400,     // not JSON
 	-32600: 400,     // not a request
 	-32601: 404,     // no such method
-	-32602: 400,     // parameters that aren't valid
+	-32602: 400,     // invalid parameters
 	-32001: 404,     // no such task
 	-32002: 409,     // a task that can't be cancelled
 	-32003: 400,     // no push notifications
-	-32004: 400,     // an operation that the agent doesn't have
-	-32005: 415,     // a type of content that it doesn't take
-	-32006: gateway, // an answer of another agent that isn't valid
+	-32004: 400,     // an operation that the agent lacks
+	-32005: 415,     // a content type that it doesn't take
+	-32006: gateway, // another agent's answer that isn't valid
 	-32007: 400,     // no extended card
 	-32008: 400,     // an extension that the caller must know
 	-32009: 400,     // a version that the agent doesn't speak
-	-31401: 401,     // as the SDK for Go says who asks
+	-31401: 401,     // unauthenticated, in the SDK for Go
 	-31403: 403,
 }
 
-// forrst has the status that shares its row with an error code of Forrst, where Forrst
-// gives it another one: the request was refused before any function saw it, and the missing
-// part may be deployed later; something with its key is under way; or its time was over.
+// forrst has the status that shares its row with a Forrst error code, if Forrst itself uses
+// another one: the request was refused before any function saw it, and the missing part may be
+// deployed later; another request with its key is running; or it ran out of time.
 var forrst = map[string]int{
 	"PARSE_ERROR":              415,
 	"INVALID_REQUEST":          415,

@@ -13,13 +13,13 @@ const MaxWords = 500
 // maxCode bounds the code that [Answer.Words] returns, in bytes.
 const maxCode = 64
 
-// Words returns how the program itself explains an answer that isn't a success: a code for
+// Words returns the program's own explanation of an answer that isn't a success: a code for
 // programs, and one line of text for people. They are in the body, which has to be a JSON
-// object, such as a problem document (RFC 9457): the code is its member code or reason, and
-// the text the first of summary, detail, message, error and title. An object error is
-// looked into as well. Both are empty if the body has nothing of the kind.
+// object, such as a problem document (RFC 9457): the code is its member code or reason, and the
+// text the first of summary, detail, message, error and title. It also looks into an object
+// error. Both are empty if the body has neither.
 //
-// The program may be anybody's, so the code is a short word of ASCII, and the text has no
+// The program may belong to anybody, so the code is a short word of ASCII, and the text has no
 // control characters and at most [MaxWords] bytes.
 func (a *Answer) Words() (code, text string) {
 	var members map[string]json.RawMessage
@@ -53,7 +53,7 @@ func wordsOf(members map[string]json.RawMessage) (code, text string) {
 	return first(asCode, "code", "reason"), first(asLine, "summary", "detail", "message", "error", "title")
 }
 
-// asCode is s if it is a word that can stand for a reason.
+// asCode returns s if it is a word that can serve as a reason.
 func asCode(s string) string {
 	other := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-' && r != '.'
@@ -64,7 +64,7 @@ func asCode(s string) string {
 	return s
 }
 
-// asLine is s as one line that a terminal can show.
+// asLine returns s as one line that a terminal can show.
 func asLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	s = strings.Map(func(r rune) rune {
