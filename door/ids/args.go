@@ -12,7 +12,7 @@ import (
 	"github.com/semelhq/semel/internal/jsonscan"
 )
 
-// args normalises and checks the arguments, and returns the part that enters the key.
+// args normalises and checks the arguments, and returns the part that goes into the key.
 func (d *Derivation) args() (json.RawMessage, error) {
 	if err := d.checkText(); err != nil {
 		return nil, err
@@ -40,13 +40,13 @@ func (d *Derivation) args() (json.RawMessage, error) {
 		return nil, err
 	}
 	if d.Entry != nil {
-		d.Entry.sortSets(tree) // whose items may have been different by what was stripped only
+		d.Entry.sortSets(tree) // items that differed only by stripped values may be equal now
 	}
 	return write(tree)
 }
 
-// checkText refuses text that [ParseCommand] would have refused, or that would change on
-// its way to the canonical form.
+// checkText refuses text that [ParseCommand] would have refused, or that would change in the
+// canonical form.
 func (d *Derivation) checkText() error {
 	c := &d.Command
 	for path, s := range map[string]string{
@@ -82,7 +82,7 @@ func argsTree(text json.RawMessage) (map[string]any, error) {
 	return object, nil
 }
 
-// write is the canonical form of a tree.
+// write returns the canonical form of a tree.
 func write(tree any) (json.RawMessage, error) {
 	text, err := json.Marshal(tree)
 	if err == nil {
@@ -94,7 +94,7 @@ func write(tree any) (json.RawMessage, error) {
 	return text, nil
 }
 
-// strip removes the values at a path from the arguments that enter the key.
+// strip removes the values at a path from the arguments that go into the key.
 func (d *Derivation) strip(tree map[string]any, p Path) {
 	steps, _ := p.steps() // Load has checked it
 	found := false
@@ -107,9 +107,9 @@ func (d *Derivation) strip(tree map[string]any, p Path) {
 	}
 }
 
-// ephemerals looks for arguments with the names of ephemeral values. Without a
-// declaration they are stripped. A declaration must mention them: a guess might make two
-// commands of one, or one of two.
+// ephemerals looks for arguments with the names of ephemeral values. Without a declaration they
+// are stripped. A declaration must mention them: a guess might turn one command into two, or
+// two into one.
 func (d *Derivation) ephemerals(tree map[string]any) error {
 	reported := map[string]bool{}
 	return walk(tree, "", func(path, name string) (bool, error) {
@@ -137,7 +137,7 @@ func (e *Entry) validate(tree map[string]any) error {
 	}
 	var errs []error
 	for _, f := range e.schema.Check(tree) {
-		if f.Keyword == "additionalProperties" && len(f.Names) > 0 { // which a client has named
+		if f.Keyword == "additionalProperties" && len(f.Names) > 0 { // a client chose these names
 			f.Message = "has members that the schema does not know: " + brief(strings.Join(f.Names, ", "))
 		}
 		errs = append(errs, &Error{Reason: ReasonArgs, Path: brief(pointer(f.Path)), Message: "it " + f.Message})

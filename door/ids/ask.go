@@ -18,39 +18,39 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// asker asks URLs what a program in Go would have functions for (IDS-XI.2). The zero value
-// is ready for use.
+// asker asks URLs what a Go program would use functions for (IDS-XI.2). The zero value is ready
+// for use.
 type asker struct {
-	upstreams *safehttp.Transport              // of all commands, for it has connections to keep; nil: another
+	upstreams *safehttp.Transport              // shared by all commands, because it keeps connections; nil: another
 	trace     func(ctx context.Context) string // may be nil
 	commands  map[string]*Entry                // by their names; may be nil
 }
 
-// question is the JSON that is posted to step_up_url, reconcile_url and compensate_url.
+// question is the JSON that asker posts to step_up_url, reconcile_url and compensate_url.
 type question struct {
 	// Question is step_up, reconcile or compensate.
 	Question string `json:"question"`
-	// Command is the kind of command, and the ids are those of its first delivery.
+	// Command is the kind of command, and the ids are the ones of its first delivery.
 	Command        string `json:"command"`
 	TenantID       string `json:"tenant_id"`
 	Principal      string `json:"principal"`
 	CommandID      string `json:"command_id,omitempty"`
 	CorrelationID  string `json:"correlation_id,omitempty"`
 	IdempotencyKey string `json:"idempotency_key"`
-	// StepUp is the further proof that the caller sent.
+	// StepUp is the caller's further proof.
 	StepUp string `json:"step_up,omitempty"`
 	// Attempt is held since StartedAt, and EffectKey is the key that the handler got.
 	Attempt   int           `json:"attempt,omitempty"`
 	StartedAt store.Instant `json:"started_at,omitzero"`
 	EffectKey string        `json:"effect_key,omitempty"`
-	// Compensation is the command that undoes this one, for the Reason that was given, and
-	// Outcome is what this one returned.
+	// Compensation is the command that undoes this one, for the given Reason, and Outcome is
+	// what this one returned.
 	Compensation string          `json:"compensation,omitempty"`
 	Reason       string          `json:"reason,omitempty"`
 	Outcome      json.RawMessage `json:"outcome,omitempty"`
 }
 
-// about is a question about a recorded command.
+// about makes a question about a recorded command.
 func about(what string, rec *semel.Record) question {
 	return question{
 		Question: what, Command: rec.ID.Operation, TenantID: rec.ID.Tenant, IdempotencyKey: rec.ID.Key,
@@ -76,7 +76,7 @@ func (a *asker) request(ctx context.Context, url string, body []byte) (*http.Req
 	return req, nil
 }
 
-// maxFinding is the longest finding that is read, in bytes.
+// maxFinding is the longest finding that asker reads, in bytes.
 const maxFinding = 4 << 20
 
 func (a *asker) ask(ctx context.Context, url string, q question) (*finding.Finding, error) {
@@ -91,7 +91,7 @@ func (a *asker) ask(ctx context.Context, url string, q question) (*finding.Findi
 	return finding.Ask(&safehttp.Client{Base: a.base(), MaxAnswer: maxFinding}, req)
 }
 
-// stepUp verifies a further proof. Whatever isn't a clear yes refuses it.
+// stepUp verifies a further proof. Anything but a clear yes refuses it.
 func (a *asker) stepUp(url string) func(context.Context, semel.Call) error {
 	return func(ctx context.Context, call semel.Call) error {
 		f, err := a.ask(ctx, url, question{
@@ -108,7 +108,7 @@ func (a *asker) stepUp(url string) func(context.Context, semel.Call) error {
 	}
 }
 
-// reconcile asks what became of a held command (IDS-XI.S4).
+// reconcile asks what happened to a held command (IDS-XI.S4).
 func (a *asker) reconcile(e *Entry, url string) semel.Reconciler {
 	return func(ctx context.Context, held semel.Record) (s semel.Settlement, err error) {
 		q := about("reconcile", &held)
@@ -145,7 +145,7 @@ func (a *asker) reconcile(e *Entry, url string) semel.Reconciler {
 }
 
 // compensate undoes an executed command, as the work of the command that undoes it. The URL
-// answers as a handler does.
+// answers like a handler.
 func (a *asker) compensate(e *Entry, s *ShieldEntry) semel.Compensator {
 	return func(ctx context.Context, x semel.Execution, original semel.Record) (semel.Result, error) {
 		p := posting{Entry: e, url: s.CompensateURL, header: "Idempotency-Key"}

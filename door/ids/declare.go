@@ -10,10 +10,10 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// NewRegistry makes a registry of commands that are declared in Go. It checks them and
-// fills in defaults as [Load] does; the JSON of schemas and of defaults is read
-// as strictly as envelopes are. The error is [Problems]: all that is wrong, each with its
-// path, such as "commands[2].window", and without a line.
+// NewRegistry makes a registry of commands that you declare in Go. It checks them and fills in
+// defaults like [Load]; it reads the JSON of schemas and of defaults as strictly as envelopes.
+// The error is [Problems]: everything that is wrong, each with its path, such as
+// "commands[2].window", and without a line.
 //
 // The commands are copied, so you may change them afterwards.
 func NewRegistry(commands []Entry, opts LoadOptions) (*Registry, error) {
@@ -23,13 +23,13 @@ func NewRegistry(commands []Entry, opts LoadOptions) (*Registry, error) {
 		at := fmt.Sprintf("commands[%d]", i)
 		v := reflect.ValueOf(&reg.Commands[i]).Elem()
 		v.Set(strictyaml.Copy(reflect.ValueOf(commands[i])))
-		reg.Commands[i].schema = nil // of an entry of another registry, whose Args may have changed since
+		reg.Commands[i].schema = nil // the entry may come from another registry, with Args that have changed since
 		rep.Check(at, v)
 		canonical(rep, at+".args.schema", &reg.Commands[i].Args.Schema)
 		for k := range reg.Commands[i].Args.Normalise {
 			canonical(rep, fmt.Sprintf("%s.args.normalise[%d].default", at, k), &reg.Commands[i].Args.Normalise[k].Default)
 		}
-		// The linter is told of what the decoder of a file would have left out.
+		// Report to the linter what the decoder would have left out of a file.
 		for _, p := range rep.List {
 			if strings.HasPrefix(p.Path, at+".") {
 				p.Command = commands[i].Name()
@@ -41,7 +41,7 @@ func NewRegistry(commands []Entry, opts LoadOptions) (*Registry, error) {
 	return reg.checked(rep.List)
 }
 
-// canonical reads JSON as strictly as envelopes are read.
+// canonical reads JSON as strictly as an envelope.
 func canonical(rep *strictyaml.Report, path string, text *json.RawMessage) {
 	if len(*text) == 0 {
 		return

@@ -1,16 +1,16 @@
-// Package ids is the protocol of commands: it derives one key from the meaning of each
-// command, so that all deliveries of it are recognised as the same call (RFC-WF-0010,
-// Idempotency & Delivery Semantics).
+// Package ids is the protocol of commands: it derives one key from the meaning of each command,
+// so that all deliveries of it are recognised as the same call (RFC-WF-0010, Idempotency &
+// Delivery Semantics).
 //
-// A delivery brings an envelope, a [Command]. A [Registry] declares each kind of
-// command: how it is protected (class, window, shields), what its arguments look
-// like and how they are normalised, who it is bound to, who may run and read it, and
-// what runs it. [Registry.Derive] joins the two into a [Derivation], which has the key.
+// A delivery brings an envelope, a [Command]. A [Registry] declares each kind of command: its
+// protection (class, window, shields), its arguments and how to normalise them, whom it is bound
+// to, who may run and read it, and what runs it. [Registry.Derive] joins the two into a
+// [Derivation], which has the key.
 //
 // # The key
 //
-// The key is "ids1:" and the lower-case hexadecimal SHA-256 of the canonical key
-// inputs (IDS-VII.5). These are one JSON object with a fixed set of members:
+// The key is "ids1:" and the lower-case hexadecimal SHA-256 of the canonical key inputs
+// (IDS-VII.5). These are one JSON object with a fixed set of members:
 //
 //	tenant_id                      always (IDS-XV.1)
 //	actor_id or effective_actor_id always, exactly one of them, by its own name (IDS-VII.6)
@@ -19,8 +19,8 @@
 //	args                           always, normalised; {} where the envelope has none
 //	command_kind                   where the registry declares one, or the envelope has one
 //
-// The order of targets counts, as that of all arrays does; arguments that are sets
-// are declared so and sorted.
+// The order of targets counts, as in all arrays; arguments that are sets are declared as sets,
+// and sorted.
 //
 // # The canonical form
 //
@@ -33,12 +33,12 @@
 //
 // # What never enters
 //
-// command_id, correlation_id, trace, sent_at, received_at, idempotency_key,
-// confirmation_token and step_up aren't part of the key. Arguments that differ between deliveries of one
-// command (the current time, message ids, random tokens) are stripped if the registry
-// says so; if it doesn't mention an argument with such a name, the envelope is refused
-// (IDS-VII.4). Without a registry entry such arguments are stripped.
+// command_id, correlation_id, trace, sent_at, received_at, idempotency_key, confirmation_token
+// and step_up aren't part of the key. Arguments that differ between deliveries of one command
+// (the current time, message ids, random tokens) are stripped if the registry says so; if it
+// doesn't mention an argument with such a name, the envelope is refused (IDS-VII.4). Without a
+// registry entry such arguments are stripped.
 //
-// testdata/vectors.json has vectors for other implementations; EnvelopeSchema is the
-// JSON Schema of envelopes.
+// testdata/vectors.json has vectors for other implementations; EnvelopeSchema is the JSON Schema
+// of envelopes.
 package ids

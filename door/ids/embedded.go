@@ -8,8 +8,8 @@ import (
 //go:embed envelope.schema.json
 var envelopeSchema []byte
 
-// EnvelopeSchema is the JSON Schema (2020-12) of envelopes, for other programs.
-// [ParseCommand] reads every envelope that it accepts, except for faults that no schema
+// EnvelopeSchema returns the JSON Schema (2020-12) of envelopes, for other programs.
+// [ParseCommand] reads every envelope that the schema accepts, except for faults that no schema
 // finds: duplicate names, invalid text and lengths in bytes.
 func EnvelopeSchema() []byte { return slices.Clone(envelopeSchema) }
 
@@ -18,8 +18,8 @@ func EnvelopeSchema() []byte { return slices.Clone(envelopeSchema) }
 //go:embed registry.schema.json
 var registrySchema []byte
 
-// RegistrySchema is the JSON Schema (2020-12) of registries, for editors and other tools. It
-// has names, types and allowed values. Only [Load] checks declarations against each other.
+// RegistrySchema returns the JSON Schema (2020-12) of registries, for editors and other tools.
+// It has names, types and allowed values. Only [Load] checks declarations against each other.
 func RegistrySchema() []byte { return slices.Clone(registrySchema) }
 
 //go:embed testdata/vectors.json
@@ -28,6 +28,6 @@ var vectors []byte
 //go:embed testdata/vectors.yaml
 var vectorsRegistry []byte
 
-// Vectors are the published test vectors of keys, as JSON, and the registry that some
-// of them are derived with.
+// Vectors returns the published test vectors of keys, as JSON, and the registry for some of
+// them.
 func Vectors() (json, registry []byte) { return slices.Clone(vectors), slices.Clone(vectorsRegistry) }

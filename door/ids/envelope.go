@@ -12,7 +12,7 @@ const MaxEnvelope = 256 << 10
 // Bounds of an envelope's members.
 const (
 	maxID      = 256  // bytes of an id, an entity, an action or a kind
-	maxKey     = 512  // bytes of an idempotency key that a caller brings
+	maxKey     = 512  // bytes of a caller's idempotency key
 	maxSecret  = 4096 // bytes of a confirmation token or a further proof
 	maxTargets = 1000 // items of a target
 	maxTrace   = 8    // members of a trace
@@ -20,37 +20,37 @@ const (
 )
 
 // Command is a command envelope: the content of one delivery. The package comment says which
-// members enter the key; the others are about this delivery and may differ in the next.
+// members go into the key; the others are about this delivery and may differ in the next.
 type Command struct {
-	// CommandID names the command for people and other systems. If it is empty, the
-	// gateway makes one. The record keeps that of the first delivery.
+	// CommandID names the command for people and other systems. If it is empty, the gateway
+	// makes one. The record keeps the first delivery's.
 	CommandID string `json:"command_id,omitempty"`
-	// TenantID is who is isolated from whom. Required; part of the key (IDS-XV.1).
+	// TenantID isolates callers from each other. Required; part of the key (IDS-XV.1).
 	TenantID string `json:"tenant_id"`
-	// ActorID is who sends the command. Part of the key, unless EffectiveActorID is.
+	// ActorID is the sender of the command. Part of the key, unless EffectiveActorID is.
 	ActorID string `json:"actor_id,omitempty"`
 	// EffectiveActorID is the actor for whom somebody else sends the command, such as a
 	// system that retries (IDS-VII.6). One of the two is required.
 	EffectiveActorID string `json:"effective_actor_id,omitempty"`
-	// Intent is what to do, and to what. Part of the key.
+	// Intent says what to do, and to what. Part of the key.
 	Intent Intent `json:"intent"`
-	// Args is a JSON object, in its canonical form; nil is the same as {}. Part of
-	// the key once it was normalised.
+	// Args is a JSON object, in its canonical form; nil is the same as {}. Part of the key
+	// after normalisation.
 	Args json.RawMessage `json:"args,omitempty"`
-	// CommandKind is the class of mutation. Part of the key where it is not empty or
-	// the registry declares one.
+	// CommandKind is the class of mutation. Part of the key if it is not empty or the registry
+	// declares one.
 	CommandKind string `json:"command_kind,omitempty"`
 	// CorrelationID ties the command to a larger task. Every answer has it.
 	CorrelationID string `json:"correlation_id,omitempty"`
 	// Trace says how this delivery arrived.
 	Trace Trace `json:"trace,omitempty"`
-	// SentAt is when the actor sent the command, the same in all deliveries. By it, or else by
-	// ReceivedAt, a delivery is late; see [Entry].Late.
+	// SentAt is when the actor sent the command, the same in all deliveries. It decides, or
+	// else ReceivedAt does, whether a delivery is late; see [Entry].Late.
 	SentAt time.Time `json:"sent_at,omitzero"`
-	// ReceivedAt is when this delivery came in.
+	// ReceivedAt is when this delivery arrived.
 	ReceivedAt time.Time `json:"received_at,omitzero"`
-	// IdempotencyKey is a key that the caller sends. Unless the registry lets callers
-	// choose the key, it must equal the key derived from the envelope.
+	// IdempotencyKey is the caller's key. Unless the registry lets callers choose the key, it
+	// must equal the key derived from the envelope.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
 	// ConfirmationToken confirms the command (IDS-X.1), and StepUp is the further
 	// proof that its confirmation may require. Both are secrets.
@@ -58,17 +58,17 @@ type Command struct {
 	StepUp            string `json:"step_up,omitempty"`
 }
 
-// Intent is what a command wants.
+// Intent is the purpose of a command.
 type Intent struct {
 	// Entity and Action name the kind of command, such as "order" and "cancel".
 	Entity string `json:"entity"`
 	Action string `json:"action"`
-	// Target is the object of the command. The zero Target is absent.
+	// Target is the object of the command. The zero Target means absent.
 	Target Target `json:"target,omitzero"`
 }
 
-// Trace says how a delivery arrived: ids of messages, of phones, of spans. It never
-// enters a key. Numbers and booleans in the envelope become text.
+// Trace says how a delivery arrived: ids of messages, of phones, of spans. It never goes into a
+// key. Numbers and booleans in the envelope become text.
 type Trace map[string]string
 
 // Members of a [Trace] with a fixed meaning.
@@ -77,7 +77,7 @@ const (
 	TracePhoneNumberID = "phone_number_id" // id of the phone number it came to
 )
 
-// Target is what a command is done to: absent (the zero Target), null, one stable identifier, or
+// Target is the object of a command: absent (the zero Target), null, one stable identifier, or
 // several in an order that counts. These four are never equal, and neither are "a" and ["a"].
 type Target struct {
 	form targetForm
@@ -96,16 +96,16 @@ const (
 // NullTarget is the target null.
 func NullTarget() Target { return Target{form: targetNull} }
 
-// TargetOf is one identifier.
+// TargetOf returns the target with one identifier.
 func TargetOf(id string) Target { return Target{form: targetOne, ids: []string{id}} }
 
-// TargetsOf is several identifiers, in this order.
+// TargetsOf returns the target with several identifiers, in this order.
 func TargetsOf(ids ...string) Target { return Target{targetMany, append([]string{}, ids...)} } // not nil
 
 // IsZero reports whether the target is absent.
 func (t Target) IsZero() bool { return t.form == targetAbsent }
 
-// IDs are the identifiers. Don't change them.
+// IDs returns the identifiers. Don't change them.
 func (t Target) IDs() []string { return t.ids }
 
 // MarshalJSON writes null, a string or an array of strings. An absent target that isn't
@@ -137,7 +137,7 @@ func (c *Command) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
-// Name is the entity and the action, such as "order.cancel". It is also the name of the
+// Name returns the entity and the action, such as "order.cancel". It is also the name of the
 // operation.
 func (i Intent) Name() string { return i.Entity + "." + i.Action }
 

@@ -14,14 +14,14 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// maxComplaints is how many mistakes of one envelope are reported.
+// maxComplaints is how many mistakes of one envelope the reader reports.
 const maxComplaints = 20
 
 // envelopeReader collects the faults of an envelope.
 type envelopeReader struct{ errs []error }
 
-// bad reports a mistake. It drops mistakes beyond a bound, because an answer should not be
-// larger than the envelope.
+// bad reports a mistake. It drops mistakes beyond a bound, so that an answer isn't larger than
+// the envelope.
 func (r *envelopeReader) bad(path, format string, args ...any) {
 	if len(r.errs) >= maxComplaints {
 		return
@@ -31,7 +31,7 @@ func (r *envelopeReader) bad(path, format string, args ...any) {
 
 func (r *envelopeReader) err() error { return oneOrAll(r.errs) }
 
-// oneOrAll is the only one of the errors itself, or all of them joined.
+// oneOrAll returns a single error as it is, or joins several.
 func oneOrAll(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]
@@ -48,7 +48,7 @@ func (r *envelopeReader) command(text []byte) (c Command) {
 		r.bad("", "the envelope has more than %d values", argschema.MaxValues)
 		return c
 	}
-	// The rest reads the canonical form, in which names are unique and all text is
+	// From here on it reads the canonical form, in which names are unique and all text is
 	// valid, so all readers see the same.
 	text, err := canon.Canonicalize(text, canon.Exact)
 	if err != nil {
@@ -84,8 +84,8 @@ func (r *envelopeReader) command(text []byte) (c Command) {
 // members are the readers of an object's members, by name.
 type members map[string]func(path string, value []byte)
 
-// object reads an object that may have these members and must have those required. It
-// stops when there are so many mistakes that no more are reported.
+// object reads an object that may have the known members and must have the required ones. It
+// stops when it can't report more mistakes.
 func (r *envelopeReader) object(path string, text []byte, known members, required ...string) {
 	if !r.opens(path, text) {
 		return
@@ -209,7 +209,7 @@ var rfc3339 = regexp.MustCompile(`^[0-9-]{10}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]
 
 func begins(value []byte, c byte) bool { return len(value) > 0 && value[0] == c }
 
-// kinds are the types of JSON values by their first byte, except for numbers.
+// kinds are the types of JSON values by their first byte, except numbers.
 var kinds = map[byte]string{'{': "an object", '[': "an array", '"': "a string", 't': "a boolean", 'f': "a boolean", 'n': "null"}
 
 // kindOf names the type of a JSON value.
@@ -220,10 +220,10 @@ func kindOf(value []byte) string {
 	return cmp.Or(kinds[value[0]], "a number")
 }
 
-// maxShown bounds a name of the caller's in an error, in bytes.
+// maxShown bounds a caller's own name in an error, in bytes.
 const maxShown = 256
 
-// brief is a name that the caller chose, or its beginning if it is too long to show.
+// brief returns a caller's own name, or its beginning if it is too long to show.
 func brief(name string) string {
 	if len(name) <= maxShown {
 		return name

@@ -18,11 +18,11 @@ var ephemerals = map[string][]string{
 	"a retry counter": {"attempt", "attempts", "retry", "retries", "retry count", "attempt count", "attempt number", "delivery count"},
 }
 
-// ephemeralAlone match as the whole name only: order_uuid names an order, uuid nothing.
+// ephemeralAlone match only as the whole name: order_uuid names an order, uuid nothing.
 var ephemeralAlone = []string{"uuid", "guid", "ulid", "uid", "ksuid", "time"}
 
-// ephemeral says what a name stands for, if that differs in every delivery of one
-// command (IDS-VII.4). It goes by the name alone.
+// ephemeral says what a name stands for, if that differs in every delivery of one command
+// (IDS-VII.4). It looks only at the name.
 func ephemeral(name string) (what string, is bool) {
 	words := wordsOf(name)
 	if slices.Contains(ephemeralAlone, words) {
@@ -38,7 +38,7 @@ func ephemeral(name string) (what string, is bool) {
 	return "", false
 }
 
-// wordsOf are the words of a name, which blanks separate, too, joined by blanks.
+// wordsOf returns the words of a name, which may contain blanks, joined by blanks.
 func wordsOf(name string) string {
 	return strings.TrimSpace(strings.Join(keytemplate.Words(strings.ReplaceAll(name, " ", "_")), " "))
 }

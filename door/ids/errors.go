@@ -2,8 +2,8 @@ package ids
 
 import "github.com/semelhq/semel"
 
-// Reason says in one word why a command was refused before it reached the engine.
-// Reasons never change their meaning.
+// Reason says in one word why a command was refused before it reached the engine. A reason
+// never changes its meaning.
 type Reason string
 
 // The reasons.
@@ -13,34 +13,34 @@ const (
 	ReasonEnvelope Reason = "invalid_envelope"
 	// ReasonCommand: the registry has no such entity and action.
 	ReasonCommand Reason = "unknown_command"
-	// ReasonActor: the actor that the registry binds the command to is missing, or
-	// there is one that it does not provide for (IDS-VII.6).
+	// ReasonActor: the actor that the registry binds the command to is missing, or the envelope
+	// has one that the registry doesn't allow (IDS-VII.6).
 	ReasonActor Reason = "actor_not_declared"
 	// ReasonArgs: the arguments do not fit their schema or can't be normalised.
 	ReasonArgs Reason = "invalid_args"
-	// ReasonEphemeral: an argument has the name of something that differs in every
-	// delivery, and the registry doesn't say what to do with it (IDS-VII.4).
+	// ReasonEphemeral: by its name an argument differs in every delivery, and the registry
+	// doesn't say what to do with it (IDS-VII.4).
 	ReasonEphemeral Reason = "ephemeral_argument"
-	// ReasonKind: the envelope says another command_kind than the registry.
+	// ReasonKind: the envelope's command_kind isn't the registry's.
 	ReasonKind Reason = "command_kind_mismatch"
-	// ReasonKey: the envelope brings an idempotency_key that is not the one of its
-	// content: the same key, another envelope (IDS-VIII.5).
+	// ReasonKey: the envelope's idempotency_key doesn't match its content: the same key,
+	// another envelope (IDS-VIII.5).
 	ReasonKey Reason = "idempotency_conflict"
 )
 
-// Error is why a command was refused. Nothing was executed and nothing recorded. It
-// has names of members and never their values.
+// Error says why a command was refused. Nothing was executed and nothing recorded. It has names
+// of members, but never their values.
 type Error struct {
 	Reason Reason `json:"reason"`
-	// Path names the member, such as "intent.target[1]"; empty for the whole.
+	// Path names the member, such as "intent.target[1]"; empty for the whole envelope.
 	Path string `json:"path,omitempty"`
-	// Message is for people.
+	// Message is the text for people.
 	Message string `json:"message"`
 	// Err is the cause; may be nil.
 	Err error `json:"-"`
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *Error) Error() string {
 	text := string(e.Reason) + ": "
 	if e.Path != "" {
@@ -56,8 +56,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is makes errors.Is compare with the errors of the engine: a wrong key is a
-// [semel.ErrConflict], everything else an invalid call.
+// Is lets errors.Is compare with the engine's errors: a wrong key is a [semel.ErrConflict],
+// everything else an invalid call.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*semel.Error)
 	if e.Reason == ReasonKey {

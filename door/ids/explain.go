@@ -7,7 +7,7 @@ import (
 	"github.com/semelhq/semel"
 )
 
-// Policy is how a registry protects a command, for people and other programs (IDS-VI.5).
+// Policy says how a registry protects a command, for people and other programs (IDS-VI.5).
 type Policy struct {
 	Class         semel.Class         `json:"class"`
 	Justification string              `json:"justification,omitempty"`
@@ -23,7 +23,8 @@ type Policy struct {
 	Handler       string              `json:"handler"`
 }
 
-// PolicyConfirmation says until when a command is confirmed, and by which further proof.
+// PolicyConfirmation says how long a command's confirmation is valid, and which further proof
+// it needs.
 type PolicyConfirmation struct {
 	TTL    Duration `json:"ttl"`
 	StepUp string   `json:"step_up,omitempty"`
@@ -43,16 +44,15 @@ type Derived struct {
 	RecordKey string `json:"record_key,omitempty"`
 }
 
-// Explanation says how the key of an envelope came about, and how the registry protects its
-// command.
+// Explanation says how an envelope gets its key, and how the registry protects its command.
 type Explanation struct {
 	Derived
 	Command string `json:"command"`
-	// Principal is who the key is bound to, and Member where that is from.
+	// Principal is the actor that the key is bound to.
 	Principal BoundTo    `json:"principal"`
 	Entered   []string   `json:"entered"`
 	Stripped  []Stripped `json:"stripped"`
-	// Policy is that of the registry; absent without one.
+	// Policy is the registry's policy; absent without a registry.
 	Policy *Policy `json:"policy,omitempty"`
 }
 
@@ -77,7 +77,7 @@ func (d *Derivation) Explain() *Explanation {
 	return x
 }
 
-// Policy is the policy that the declaration makes, defaults included.
+// Policy returns the declared policy, defaults included.
 func (e *Entry) Policy() *Policy {
 	p := &Policy{
 		Class: e.Class, Justification: e.Justification, Window: e.Window, Late: e.Late, Bound: e.Binding.Principal,
@@ -96,7 +96,7 @@ func (e *Entry) Policy() *Policy {
 	return p
 }
 
-// String is the policy in one line.
+// String returns the policy in one line.
 func (p *Policy) String() string {
 	parts := []string{string(p.Class), "window " + p.Window.String()}
 	if p.Class == semel.ReadOnly {

@@ -18,10 +18,10 @@ import (
 
 // Caller is the verified sender of a command.
 type Caller struct {
-	// Tenant and Principal identify the caller. A command of another tenant is refused,
-	// and so is one of another actor, unless the registry lets the caller act for them.
+	// Tenant and Principal identify the caller. Commands of another tenant are refused, and so
+	// are another actor's, unless the registry lets the caller act for them.
 	Tenant, Principal string
-	// Rights are what the caller may do; see [Rights] and [Binding].
+	// Rights are the caller's rights; see [Rights] and [Binding].
 	Rights []string
 }
 
@@ -29,29 +29,29 @@ type Caller struct {
 type Options struct {
 	// Registry declares the commands. Required.
 	Registry *Registry
-	// Bindings are the functions that it names. May be nil where it names none.
+	// Bindings are the functions that the registry names. May be nil if it names none.
 	Bindings *Bindings
-	// Identify verifies who sends an HTTP request. Required for [Gateway.ServeHTTP],
-	// which lets nobody in without it. Its error is not shown.
+	// Identify verifies who sends an HTTP request. Required for [Gateway.ServeHTTP], which
+	// otherwise lets nobody in. Callers don't see its error.
 	Identify func(r *http.Request) (Caller, error)
-	// Admit is called before a handler. Its error ends the command as the handler's would.
+	// Admit is called before a handler. Its error ends the command like a handler's.
 	Admit func(ctx context.Context, x semel.Execution, d *Derivation) error
 	// Attributes are kept with records, by name, to find them: json:/POINTER of the args.
 	Attributes map[string]string
-	// StatusURL is the address of the commands. With "/" and an id it is that of the
+	// StatusURL is the address of the commands. With "/" and an id it is the address of a
 	// command's state. Defaults to "/v1/commands".
 	StatusURL string
-	// Transport makes the connections to upstreams. By default they go to the URLs of
-	// the registry directly, whatever proxy the environment names.
+	// Transport makes the connections to upstreams. By default they go directly to the
+	// registry's URLs, even if the environment names a proxy.
 	Transport http.RoundTripper
 }
 
-// Gateway executes commands: every delivery of a command gets one outcome
-// (IDS-V.1). It has no state of its own; any number of gateways may serve one store.
-// Its methods may be called concurrently.
+// Gateway executes commands: every delivery of a command gets one outcome (IDS-V.1). It has no
+// state of its own; any number of gateways may serve one store. Its methods may be called
+// concurrently.
 //
-// The engine's Events get every delivery by Answered, also of conflicts, and of commands that
-// change nothing and leave no record (IDS-VI.3).
+// The engine's Events get every delivery in Answered, even conflicts, and commands that change
+// nothing and leave no record (IDS-VI.3).
 type Gateway struct {
 	engine *semel.Engine
 	opts   Options
@@ -60,8 +60,8 @@ type Gateway struct {
 	names  *extract.Names
 }
 
-// New makes a gateway on an engine, and registers the operations of the registry's commands
-// there, with that of messages. An error is all that is wrong; then none is registered.
+// New makes a gateway on an engine, and registers the operations of the registry's commands there,
+// and the one for messages. An error lists everything that is wrong; then none is registered.
 func New(engine *semel.Engine, opts Options) (*Gateway, error) {
 	if engine == nil || opts.Registry == nil {
 		return nil, errors.New("ids: a gateway needs an engine and a registry")
@@ -93,7 +93,7 @@ func New(engine *semel.Engine, opts Options) (*Gateway, error) {
 	return g, engine.Register(append(ops, messageOperation)...)
 }
 
-// Declares reports whether an operation is that of a command.
+// Declares reports whether an operation belongs to a command.
 func (g *Gateway) Declares(operation string) bool {
 	return g.opts.Registry.byName[operation] != nil
 }
@@ -104,17 +104,17 @@ func (g *Gateway) Declaration(operation string) (*Entry, bool) {
 	return e, ok
 }
 
-// Execute delivers a command. A response is the answer to the caller, whether the
-// command was executed by this delivery, by another, or refused by its handler.
+// Execute delivers a command. A response is the answer to the caller, whether this delivery
+// executed the command, another one did, or its handler refused it.
 //
-// An error is an [Error] for an invalid envelope, several of them joined, or a
-// [semel.Error]. It means that nothing was executed, except for [semel.CodeUnknown],
-// which means that this is unknown. You may deliver the same envelope again after any.
+// An error is an [Error] for an invalid envelope, several of them joined, or a [semel.Error].
+// It means that nothing was executed, except for [semel.CodeUnknown], which means that this is
+// unknown. You may deliver the same envelope again after any error.
 func (g *Gateway) Execute(ctx context.Context, caller Caller, c Command) (*Response, error) {
 	return g.serve(ctx, nil, caller, func() (Command, error) { return c, nil })
 }
 
-// serve is Execute for a command that read returns, from a request with this header.
+// serve is Execute for a command returned by read, from a request with this header.
 func (g *Gateway) serve(ctx context.Context, header http.Header, caller Caller, read func() (Command, error)) (r *Response, err error) {
 	door.Tell(ctx, g.engine.Internal(), Name, header, func(ctx context.Context) (e semel.Delivered, ours bool) {
 		var c Command
@@ -141,7 +141,7 @@ func refusedEvent(err error) semel.Delivered {
 	return semel.Delivered{Code: p.Code, Status: p.Status, Err: err}
 }
 
-// answer is Execute, and returns the command as it was delivered, with its ids, too.
+// answer is Execute, and also returns the command as delivered, with its ids.
 func (g *Gateway) answer(ctx context.Context, caller Caller, c Command) (*Command, *Response, error) {
 	key := c.IdempotencyKey
 	d, err := g.opts.Registry.Derive(c)
@@ -175,7 +175,7 @@ func (g *Gateway) answer(ctx context.Context, caller Caller, c Command) (*Comman
 }
 
 // execute runs the command, or finds its outcome: the second level of deduplication, by the
-// meaning of the command. The first is by the message that it came in.
+// meaning of the command. The first is by its message.
 func (g *Gateway) execute(ctx context.Context, caller Caller, d *Derivation) (*Response, error) {
 	call := d.Call(caller.Principal)
 	call.Attributes = g.names.Of(call.Attributes, call.Operation, nil, d.Command.Args)
@@ -190,9 +190,9 @@ func (g *Gateway) execute(ctx context.Context, caller Caller, d *Derivation) (*R
 	return g.respond(caller, d.Entry, &d.Command, &ans, err)
 }
 
-// collide answers a delivery that came with the key of another envelope. Nothing is
-// executed under a key that is not that of the content; where the key is that of a
-// command, its record learns of the collision, as evidence (IDS-VIII.6).
+// collide answers a delivery that came with another envelope's key. Nothing is executed under a
+// key that doesn't belong to the content; if the key belongs to a command, the collision
+// becomes evidence of that command's record (IDS-VIII.6).
 func (g *Gateway) collide(ctx context.Context, caller Caller, d *Derivation, key string, wrong *Error) (*Response, error) {
 	call := d.Call(caller.Principal)
 	call.Key = KeyVersion + strings.TrimPrefix(key, KeyVersion)
@@ -220,8 +220,8 @@ func (d *Derivation) admit(caller Caller) error {
 
 func forbidden(why string) error { return &semel.Error{Code: semel.CodeForbidden, Message: why} }
 
-// authorizeReplay asks again, for every answer that is replayed, whether the caller
-// may have it (IDS-XV.4).
+// authorizeReplay asks again, for every replayed answer, whether the caller may have it
+// (IDS-XV.4).
 func authorizeReplay(ctx context.Context, e *Entry, rec *semel.Record) error {
 	caller, ok := ctx.Value(callerKey{}).(Caller)
 	switch {
@@ -263,7 +263,7 @@ func (g *Gateway) Status(ctx context.Context, caller Caller, statusID string) (*
 	return r, err
 }
 
-// told is a response about a record outside of a delivery.
+// told is a response about a record, without a delivery.
 func (g *Gateway) told(caller Caller, e *Entry, rec *semel.Record, decision semel.Decision) (*Response, error) {
 	r, err := g.respond(caller, e, &Command{}, &semel.Answer{Decision: decision, Record: rec}, nil)
 	if err == nil {
@@ -272,15 +272,15 @@ func (g *Gateway) told(caller Caller, e *Entry, rec *semel.Record, decision seme
 	return r, err
 }
 
-// Compensate undoes a command that was executed, once (IDS-XI.S4). The caller must be
-// allowed to execute the compensating command, and own the command to undo, or be allowed
-// to act for its owner. For anybody else's command the registry must name a right that
-// executes the compensation, because a right to read a command isn't a right to undo it.
-// The record keeps the reason, up to 1 KiB.
+// Compensate undoes an executed command, once (IDS-XI.S4). The caller must be allowed to
+// execute the compensating command, and own the command to undo, or be allowed to act for its
+// owner. For anybody else's command the registry must name a right that executes the
+// compensation, because a right to read a command isn't a right to undo it. The record keeps
+// the reason, up to 1 KiB.
 //
 // [semel.CodeUnsupported] means that the command declares no compensation,
-// [semel.CodeForbidden] that the caller may not. After any other error it can be asked
-// for again: it is done once at most.
+// [semel.CodeForbidden] that the caller may not compensate it. After any other error you can
+// ask again: it is done at most once.
 func (g *Gateway) Compensate(ctx context.Context, caller Caller, statusID, reason string) (*Response, error) {
 	rec, e, err := g.visible(ctx, caller, statusID)
 	if err != nil {
@@ -302,7 +302,7 @@ func (g *Gateway) Compensate(ctx context.Context, caller Caller, statusID, reaso
 	return g.told(caller, e, &after, semel.Replay)
 }
 
-// visible finds a record that the caller may know of.
+// visible finds a record that the caller may know about.
 func (g *Gateway) visible(ctx context.Context, caller Caller, statusID string) (*semel.Record, *Entry, error) {
 	id, err := store.DecodeID(statusID)
 	e, ok := g.opts.Registry.byName[id.Operation]
@@ -320,7 +320,7 @@ func (g *Gateway) visible(ctx context.Context, caller Caller, statusID string) (
 	return &rec, e, nil
 }
 
-// decisionBy is the decision that refuses a delivery by a code; empty if there is none.
+// decisionBy returns the decision that refuses a delivery with a code; empty if there is none.
 func decisionBy(code semel.Code) semel.Decision {
 	for _, d := range semel.Decisions() {
 		if by, refused := d.Code(); refused && by == code {

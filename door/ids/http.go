@@ -23,13 +23,13 @@ import (
 //	GET  {StatusURL}/{id}            returns the state of a command
 //	POST {StatusURL}/{id}/compensate undoes one that was executed
 //
-// Answers about commands are a [Response]. For a delivery the HTTP status repeats its
-// status: 200 executed or compensated, 202 processing, 422 rejected, 428 to be
-// confirmed, 500 failed, 503 not executed and worth another delivery. A GET returns 200.
-// All other errors are problem documents (RFC 9457).
+// Answers about commands are a [Response]. For a delivery the HTTP status reflects its status:
+// 200 executed or compensated, 202 processing, 422 rejected, 428 to be confirmed, 500 failed,
+// 503 not executed and worth another delivery. A GET returns 200. All other errors are problem
+// documents (RFC 9457).
 //
-// A body is JSON in UTF-8, of up to [MaxEnvelope] bytes and without a content coding.
-// Its Content-Type may be left out.
+// A body is JSON in UTF-8, of up to [MaxEnvelope] bytes and without a content coding. Its
+// Content-Type may be left out.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -81,7 +81,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.write(w, status, resp)
 }
 
-// path is the path of StatusURL, which may be a full URL.
+// path returns the path of StatusURL, which may be a full URL.
 func (g *Gateway) path() string {
 	if _, after, ok := strings.Cut(g.opts.StatusURL, "://"); ok {
 		return after[strings.Index(after+"/", "/"):]
@@ -112,7 +112,7 @@ func (r *Response) unended() bool {
 	return r.Status == StatusProcessing || r.Status == StatusInProgress
 }
 
-// httpStatuses are the statuses of HTTP that aren't 200.
+// httpStatuses are the HTTP statuses that aren't 200.
 var httpStatuses = map[Status]int{
 	StatusProcessing: http.StatusAccepted, StatusInProgress: http.StatusAccepted, StatusFailed: http.StatusInternalServerError,
 	StatusRejected: http.StatusUnprocessableEntity, StatusUnconfirmed: http.StatusPreconditionRequired,
@@ -143,7 +143,7 @@ func (g *Gateway) write(w http.ResponseWriter, status int, r *Response) {
 	problem.WriteAs(w, status, "application/json", r)
 }
 
-// commandProblem is a refusal with the faults of the envelope.
+// commandProblem is a refusal that lists the faults of the envelope.
 type commandProblem struct {
 	semelhttp.Problem
 	Errors []*Error `json:"errors,omitempty"`
@@ -187,7 +187,7 @@ func (g *Gateway) refuse(w http.ResponseWriter, err error) {
 	writeProblem(w, p)
 }
 
-// problemOf is a code as package door explains it, with the table's words if detail is empty.
+// problemOf returns package door's explanation of a code, with the table's words if detail is empty.
 func problemOf(code semel.Code, detail string) *commandProblem {
 	m, _ := door.Lookup(code)
 	return &commandProblem{Problem: semelhttp.Problem{
@@ -195,7 +195,7 @@ func problemOf(code semel.Code, detail string) *commandProblem {
 	}}
 }
 
-// envelopeErrors takes a joined error apart.
+// envelopeErrors splits a joined error.
 func envelopeErrors(err error) (list []*Error) {
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range many.Unwrap() {

@@ -13,7 +13,7 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// readReason reads the body of a request to undo, as strictly as an envelope.
+// readReason reads the body of a request to undo a command, as strictly as an envelope.
 func readReason(w http.ResponseWriter, req *http.Request) (reason string, err error) {
 	text, err := readBody(w, req)
 	if err != nil || len(bytes.TrimSpace(text)) == 0 {
@@ -34,7 +34,7 @@ func readReason(w http.ResponseWriter, req *http.Request) (reason string, err er
 // maxReason bounds the reason for undoing a command, in bytes.
 const maxReason = 1 << 10
 
-// Refusals of a body that was not read.
+// Refusals of a body without reading it.
 var (
 	errTooLarge = errors.New("the body has more than " + strconv.Itoa(MaxEnvelope>>10) + " KiB")
 	errMedia    = errors.New("the body is to be JSON in UTF-8, with Content-Type application/json and no Content-Encoding")
@@ -56,8 +56,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return text, err
 }
 
-// isJSON reports whether the header says that the body is JSON in UTF-8. Forms of web
-// pages, which any site can make a browser send, can't have such a header.
+// isJSON reports whether the header says that the body is JSON in UTF-8. Forms of web pages,
+// which any site can make a browser send, can't say that.
 func isJSON(h http.Header) bool {
 	if body.CodingOf(h) != body.Plain {
 		return false

@@ -11,17 +11,17 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// KeyVersion begins every key. It names the rules that choose and write the key
-// inputs, and changes with them.
+// KeyVersion begins every key. It names the rules that select and write the key inputs, and
+// changes with them.
 const KeyVersion = "ids1:"
 
-// callerVersion begins the keys that callers choose, so that they can't equal a derived key.
+// callerVersion begins the keys that callers choose, so that they can't equal derived keys.
 const callerVersion = "caller:"
 
-// Derivation is what follows from an envelope and its declaration.
+// Derivation is the result of applying a declaration to an envelope.
 type Derivation struct {
-	// Command is the envelope with its args normalised and nothing stripped, as the
-	// handler gets it.
+	// Command is the envelope as the handler gets it, with its args normalised and nothing
+	// stripped.
 	Command Command
 	// Entry is the declaration; nil if the key was derived without a registry.
 	Entry *Entry
@@ -31,15 +31,15 @@ type Derivation struct {
 	Key string
 	// RecordKey is the key of the record: Key, or one that the caller chose.
 	RecordKey string
-	// Fingerprint is that of the envelope: of Canonical. Two envelopes under one
-	// RecordKey that differ in it are a conflict (IDS-VIII.5).
+	// Fingerprint is the fingerprint of Canonical. If two envelopes under one RecordKey differ
+	// in it, that is a conflict (IDS-VIII.5).
 	Fingerprint semel.Fingerprint
-	// Principal is the value that the key is bound to, and PrincipalMember the member
-	// of the envelope that it is from: actor_id or effective_actor_id.
+	// Principal is the value that the key is bound to, and PrincipalMember the envelope's
+	// member that has it: actor_id or effective_actor_id.
 	Principal       string
 	PrincipalMember string
-	// Entered are the paths of the envelope's members that are in the key. Stripped
-	// are all others, each with the reason.
+	// Entered has the paths of the envelope's members that are in the key. Stripped has all
+	// others, each with the reason.
 	Entered  []string
 	Stripped []Stripped
 }
@@ -60,9 +60,9 @@ func (r *Registry) Derive(c Command) (*Derivation, error) {
 	return derive(c, e)
 }
 
-// Derive derives the key of a command without a registry: nothing is normalised, arguments with
-// the names of ephemeral values are stripped at any depth, and the principal is
-// effective_actor_id, if there is one. To execute commands you need a [Registry].
+// Derive derives the key of a command without a registry: it normalises nothing, strips
+// arguments with ephemeral names at any depth, and the principal is effective_actor_id, if
+// there is one. To execute commands you need a [Registry].
 func Derive(c Command) (*Derivation, error) { return derive(c, nil) }
 
 func derive(c Command, e *Entry) (*Derivation, error) {
@@ -86,8 +86,8 @@ func derive(c Command, e *Entry) (*Derivation, error) {
 	return d, d.supplied()
 }
 
-// bind finds the principal (IDS-VII.6). If the declaration binds to the actor, it refuses
-// an effective actor, because it wouldn't have the effect that the caller expects.
+// bind finds the principal (IDS-VII.6). If the declaration binds to the actor, it refuses an
+// effective actor, which would have no effect although the caller expects one.
 func (d *Derivation) bind() error {
 	c := &d.Command
 	refuse := func(path, message string) error {
@@ -116,7 +116,7 @@ type keyInputs struct {
 	CommandKind      string          `json:"command_kind,omitempty"`
 }
 
-// digest makes the canonical form and the key of it.
+// digest makes the canonical form, and the key from it.
 func (d *Derivation) digest(args json.RawMessage) error {
 	c := &d.Command
 	in := keyInputs{TenantID: c.TenantID, Intent: c.Intent, Args: args, CommandKind: c.CommandKind}
@@ -129,7 +129,7 @@ func (d *Derivation) digest(args json.RawMessage) error {
 	if err == nil {
 		text, err = canon.Canonicalize(text, canon.Exact)
 	}
-	if err != nil { // only for a Command that was not read by ParseCommand
+	if err != nil { // only possible for a Command that didn't come from ParseCommand
 		return &Error{Reason: ReasonEnvelope, Message: "the key inputs have no JSON form", Err: err}
 	}
 	sum := sha256.Sum256(text)
@@ -150,8 +150,8 @@ func (d *Derivation) supplied() error {
 	case key == "" || key == d.Key || KeyVersion+key == d.Key:
 		return nil
 	case d.Entry != nil && d.Entry.CallerKey:
-		// The principal is part of a record's identity, except if keys are shared
-		// within the tenant, so it must be in the key.
+		// The principal is part of a record's identity, unless keys are shared within the
+		// tenant, so the key must have it.
 		d.RecordKey = fmt.Sprintf("%s%d:%s:%s", callerVersion, len(d.Principal), d.Principal, key)
 		return nil
 	}
@@ -185,5 +185,5 @@ func (d *Derivation) account() {
 	leave(c.StepUp != "", "step_up", "is a proof for this delivery only")
 }
 
-// Hex is the key without its version.
+// Hex returns the key without its version.
 func (d *Derivation) Hex() string { return strings.TrimPrefix(d.Key, KeyVersion) }

@@ -15,15 +15,15 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// linter finds the faults of a registry that could be read.
+// linter finds faults in a registry that could be read.
 type linter struct {
 	*strictyaml.Report
-	known *Bindings // nil: names of functions are not checked
-	inGo  bool      // there are no lines
+	known *Bindings // nil: don't check names of functions
+	inGo  bool      // declared in Go, so without lines
 	at    string    // path of the declaration
 }
 
-// word is the form of an entity or an action. It has no dot, so that a command's name is
+// word is the form of an entity or an action. It excludes dots, so that a command's name is
 // unambiguous.
 var word = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 
@@ -70,9 +70,9 @@ func (l *linter) registry(reg *Registry) {
 // dangerous are the kinds of command that a person should confirm.
 var dangerous = []string{"destructive", "administrative"}
 
-// Unconfirmed are the commands that are declared destructive or administrative by
-// their command_kind and run without a confirmation (IDS-X.5). That is a warning and no
-// fault: the person may have been asked elsewhere.
+// Unconfirmed returns the commands that are destructive or administrative by their command_kind
+// and run without a confirmation (IDS-X.5). That is a warning and no fault: the person may have
+// been asked elsewhere.
 func (reg *Registry) Unconfirmed() (all []*Entry) {
 	for i := range reg.Commands {
 		if e := &reg.Commands[i]; e.Confirmation == nil && slices.Contains(dangerous, e.CommandKind) {
@@ -82,7 +82,7 @@ func (reg *Registry) Unconfirmed() (all []*Entry) {
 	return all
 }
 
-// add reports a fault of a setting of the declaration. Of one setting only the first is reported.
+// add reports a fault of a setting of the declaration, but only the first of each setting.
 func (l *linter) add(field, message, hint string) { l.Add(join(l.at, field), message, hint) }
 
 func (l *linter) when(wrong bool, field, message, hint string) {
@@ -187,7 +187,7 @@ func (l *linter) compensation(reg *Registry, e *Entry) {
 	}
 }
 
-// either checks that a function or a URL is given and not both, and that the URL is one.
+// either checks that exactly one of a function and a URL is given, and that the URL is valid.
 func (l *linter) either(at, name, function, urlName, text string) {
 	l.when(function != "" && text != "", at+urlName, fmt.Sprintf("both %s and %s are given", name, urlName), "keep one of them")
 	l.url(at+urlName, text)
@@ -255,7 +255,7 @@ func (l *linter) policy(e *Entry) {
 		l.path(fmt.Sprintf("redact[%d].path", i), r.Path)
 	}
 	if slices.ContainsFunc(l.List, func(p *Problem) bool { return p.Path == e.at || strings.HasPrefix(p.Path, e.at+".") }) {
-		return // what the operation would say follows from that
+		return // whatever the operation reports would follow from that
 	}
 	op := e.operation(&Bindings{Authorize: func(context.Context, *Entry, semel.Call, semel.Record) error { return nil }}, true)
 	if err := op.Validate(); err != nil {
@@ -268,6 +268,6 @@ func (l *linter) policy(e *Entry) {
 
 func (l *linter) path(field string, p Path) bool {
 	_, ok := p.steps()
-	l.when(!ok && p != "", field, "this isn't a path", "write names joined by dots, with [] behind an array: items[].sku") // that it is empty was reported
+	l.when(!ok && p != "", field, "this isn't a path", "write names joined by dots, with [] behind an array: items[].sku") // another check reports an empty path
 	return ok
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/semelhq/semel/internal/argschema"
 )
 
-// jsonSchema2020 is the only draft that is read.
+// jsonSchema2020 is the only supported draft.
 const jsonSchema2020 = "https://json-schema.org/draft/2020-12/schema"
 
 func (l *linter) args(e *Entry) {
@@ -55,8 +55,8 @@ func (l *linter) schema(e *Entry, at string) {
 	l.properties(e, doc, at, "", 0)
 }
 
-// properties looks for ephemeral names in the properties of a schema. path is the path in
-// the arguments; it is "?" below definitions, because it isn't known where they are used.
+// properties looks for ephemeral names in the properties of a schema. path is the path in the
+// arguments; it is "?" below definitions, because nobody knows where those are used.
 func (l *linter) properties(e *Entry, schema any, at, path string, depth int) {
 	object, ok := schema.(map[string]any)
 	if !ok || depth > maxDepth {
@@ -89,7 +89,7 @@ func (l *linter) properties(e *Entry, schema any, at, path string, depth int) {
 			}
 		case map[string]any:
 			if !byName {
-				x, here = map[string]any{keyword: x}, at // it is one schema
+				x, here = map[string]any{keyword: x}, at // it is a single schema
 			}
 			for _, name := range sortedNames(x) {
 				l.properties(e, x[name], join(here, name), inner, depth+1)
@@ -98,8 +98,8 @@ func (l *linter) properties(e *Entry, schema any, at, path string, depth int) {
 	}
 }
 
-// ephemeral reports an argument with the name of something ephemeral, unless the
-// declaration says what to do with it (IDS-VII.4).
+// ephemeral reports an argument with an ephemeral name, unless the declaration says what to do
+// with it (IDS-VII.4).
 func (l *linter) ephemeral(e *Entry, at, path string) {
 	name := path[strings.LastIndexAny(path, ".")+1:]
 	what, is := ephemeral(strings.TrimRight(name, "[]"))

@@ -28,15 +28,15 @@ type (
 	// "commands[2].window"; the Command, if it belongs to one; a Message, and a Suggestion
 	// what to write instead.
 	Problem = strictyaml.Error
-	// Problems is everything that is wrong with a registry, in the order of the file
-	// or of the commands.
+	// Problems lists everything that is wrong with a registry, in the order of the file or of
+	// the commands.
 	Problems = strictyaml.Errors
-	// Duration is a time span that a registry writes as numbers with units, such as
-	// 90s, 1h30m or 7d; a day has 24 hours.
+	// Duration is a time span, written in a registry as numbers with units, such as 90s, 1h30m
+	// or 7d; a day has 24 hours.
 	Duration = strictyaml.Duration
 )
 
-// LoadOptions say what a registry is checked against. The zero value is fine.
+// LoadOptions say what to check a registry against. The zero value is fine.
 type LoadOptions struct {
 	// File is the name of the file in problems. Defaults to "registry".
 	File string
@@ -46,7 +46,7 @@ type LoadOptions struct {
 }
 
 // Load reads a registry in YAML (or JSON, which is a subset), checks it, and fills in the
-// defaults. The error is [Problems]: all that is wrong.
+// defaults. The error is [Problems]: everything that is wrong.
 func Load(data []byte, opts LoadOptions) (*Registry, error) {
 	rep := newReport(opts)
 	rep.NoBlanks = true
@@ -119,8 +119,8 @@ func (e *Entry) fill() {
 	}
 }
 
-// BindingsOf returns bindings with these names to functions that do nothing, to check the
-// names in a registry without its program. Without names it returns nil.
+// BindingsOf returns bindings that have functions with these names, which do nothing, to check
+// the names in a registry without its program. Without names it returns nil.
 func BindingsOf(names []string) *Bindings {
 	if len(names) == 0 {
 		return nil

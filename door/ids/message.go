@@ -12,8 +12,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// MessageOperation is the operation of the first level of deduplication: a message has
-// one command, even if it is read as another one the second time.
+// MessageOperation is the operation of the first level of deduplication: a message has one
+// command, even if the mapper reads it as another one the second time.
 const MessageOperation = "ids.message"
 
 // messageWindow is longer than any sender repeats a message.
@@ -25,8 +25,8 @@ var messageOperation = semel.Operation{
 	Name: MessageOperation, Window: messageWindow, OnAbandoned: semel.RetryAbandoned, OnFailure: semel.RetryFailure,
 }
 
-// messageKey names a message: an id is unique for one number only. With the length no
-// two pairs have one name, and what would be too long for a key is its digest.
+// messageKey names a message: its id is unique only for one number. The length keeps two pairs
+// from having the same name, and a digest replaces what would be too long for a key.
 func messageKey(t Trace) string {
 	phone, id := t[TracePhoneNumberID], t[TraceMessageID]
 	key := fmt.Sprintf("%d:%s/%s", len(phone), phone, id)
@@ -37,9 +37,9 @@ func messageKey(t Trace) string {
 	return key
 }
 
-// deliverMessage delivers a command from a message. The record of the message names that
-// of the command. If the message comes again with another command, because its mapper
-// doesn't always read the same, that is a conflict.
+// deliverMessage delivers a command from a message. The message's record names the command's.
+// If the message comes again with another command, because its mapper doesn't always read it in
+// the same way, that is a conflict.
 func (g *Gateway) deliverMessage(ctx context.Context, caller Caller, d *Derivation) (*Response, error) {
 	c := &d.Command
 	call := semel.Call{
@@ -50,8 +50,8 @@ func (g *Gateway) deliverMessage(ctx context.Context, caller Caller, d *Derivati
 	var r *Response
 	var failed error
 	ans, err := g.engine.Do(ctx, call, func(ctx context.Context, _ semel.Execution) (semel.Result, error) {
-		// A crash in here leaves a message that may be worked on again, and a command
-		// that is settled by its own policy.
+		// A crash in here leaves a message that may be worked on again, and a command that its
+		// own policy settles.
 		if r, failed = g.execute(ctx, caller, d); failed != nil {
 			return semel.Result{}, semel.Aborted(failed)
 		}
@@ -61,7 +61,7 @@ func (g *Gateway) deliverMessage(ctx context.Context, caller Caller, d *Derivati
 	case failed != nil:
 		return nil, failed
 	case ans.Decision == semel.Execute && r != nil:
-		return r, nil // the command has its answer, even if it isn't recorded that the message has one
+		return r, nil // the command has its answer, even if the message's record doesn't say so
 	case ans.Decision == semel.Conflict:
 		return conflict(c, &ans, "the message brought another command before"), nil
 	case err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeInFlight}):

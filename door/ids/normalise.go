@@ -42,7 +42,7 @@ func (e *Entry) normalise(tree map[string]any) error {
 	return nil
 }
 
-// sortSets sorts the arrays that are sets, the inner ones first.
+// sortSets sorts the arrays that are sets, inner ones first.
 func (e *Entry) sortSets(tree map[string]any) {
 	var sets [][]step
 	for _, n := range e.Args.Normalise {
@@ -57,7 +57,7 @@ func (e *Entry) sortSets(tree map[string]any) {
 	}
 }
 
-// asSet sorts the items of an array by their canonical forms and drops repeated ones.
+// asSet sorts the items of an array by their canonical forms and drops duplicates.
 func asSet(v any) any {
 	items, ok := v.([]any)
 	if !ok {
@@ -67,7 +67,7 @@ func asSet(v any) any {
 	for _, value := range items {
 		text, err := write(value)
 		if err != nil {
-			return v // the canonical form of the whole will say so
+			return v // making the canonical form of the whole reports it
 		}
 		byText[string(text)] = value
 	}
@@ -113,14 +113,14 @@ var (
 	phoneMarks  = strings.NewReplacer(" ", "", "-", "", ".", "", "/", "", "(", "", ")", "", "\u00a0", "")
 )
 
-// decimal is the exact value in plain digits: no exponent, no needless zeros, no plus,
-// no minus before zero.
+// decimal returns the exact value in plain digits: no exponent, no needless zeros, no plus, no
+// minus before zero.
 func decimal(text string) (any, bool) {
 	m := decimalForm.FindStringSubmatch(text)
 	if m == nil || len(text) > argschema.MaxNumber {
 		return nil, false
 	}
-	exponent, _ := strconv.Atoi(cmp.Or(m[4], "0")) // of the form above
+	exponent, _ := strconv.Atoi(cmp.Or(m[4], "0")) // decimalForm has checked it
 	if exponent > argschema.MaxExponent || exponent < -argschema.MaxExponent {
 		return nil, false
 	}
@@ -142,7 +142,7 @@ func decimal(text string) (any, bool) {
 	return plain, true
 }
 
-// phone is a number in the form of E.164. A number without its country code is refused,
+// phone returns a number in the form of E.164. It refuses a number without a country code,
 // because only the caller knows the country.
 func phone(text string) (any, bool) {
 	text = phoneMarks.Replace(text)

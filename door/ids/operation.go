@@ -11,8 +11,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Operation is the policy of the command for an engine. b has the functions that the
-// declaration names; one that it lacks is an error.
+// Operation returns the command's policy for an engine. b has the functions that the
+// declaration names; a missing one is an error.
 func (e *Entry) Operation(b *Bindings) (semel.Operation, error) {
 	b = cmp.Or(b, &Bindings{})
 	l := &linter{Report: newReport(LoadOptions{}), known: b, at: e.Name()}
@@ -24,7 +24,7 @@ func (e *Entry) Operation(b *Bindings) (semel.Operation, error) {
 	return op, op.Validate()
 }
 
-// Operations are the policies of all commands; see [Entry.Operation].
+// Operations returns the policies of all commands; see [Entry.Operation].
 func (r *Registry) Operations(b *Bindings) ([]semel.Operation, error) {
 	var ops []semel.Operation
 	var errs []error
@@ -35,8 +35,8 @@ func (r *Registry) Operations(b *Bindings) ([]semel.Operation, error) {
 	return ops, errors.Join(errs...)
 }
 
-// operation maps a declaration. With blank, functions that b lacks are replaced by ones
-// that do nothing, so that the rest can be checked.
+// operation converts a declaration. With blank, functions that do nothing replace those that b
+// lacks, so that the rest can be checked.
 func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 	op := semel.Operation{
 		Name: e.Name(), Class: e.Class, Financial: e.Financial, Window: time.Duration(e.Window),
@@ -89,8 +89,8 @@ func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 // Name marks the records of commands; see [semel.Call].Door.
 const Name = "ids"
 
-// Call is the call of the command for an engine, by a caller who was verified to be
-// principal. The record keeps the command's ids as its attributes.
+// Call returns the command's call for an engine, by a caller who was verified to be principal.
+// The record keeps the command's ids as attributes.
 func (d *Derivation) Call(principal string) semel.Call {
 	c := &d.Command
 	call := semel.Call{

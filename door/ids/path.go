@@ -32,9 +32,9 @@ func (p Path) steps() ([]step, bool) {
 	return steps, true
 }
 
-// change replaces the values at a path, in place where that is possible, by what f returns;
-// keep false removes them. f is also called for an absent member, if its parents exist. change
-// returns v, or its replacement, and whether to keep it.
+// change replaces the values at a path, in place if possible, with what f returns; keep false
+// removes them. f is also called for an absent member, if its parents exist. change returns v,
+// or its replacement, and whether to keep it.
 func change(v any, steps []step, f func(old any, present bool) (value any, keep bool, err error)) (any, bool, error) {
 	if len(steps) == 0 {
 		return f(v, true)
@@ -104,7 +104,7 @@ func walk(v any, path string, visit func(path, name string) (drop bool, err erro
 	return nil
 }
 
-// pointer is the path of a fault that a schema found, with numbers for items.
+// pointer returns the path of a fault that a schema found, with numbers for items.
 func pointer(location []string) string {
 	path := "args"
 	for _, part := range location {

@@ -11,10 +11,10 @@ import (
 const Redacted = "[redacted]"
 
 // RedactFor returns the outcome, which is JSON, as a reader with these rights may see it
-// (IDS-XV.4): values that the declaration hides from them are replaced by [Redacted], and
-// the shape stays. If the outcome's shape differs from a path, everything from that point
-// on is hidden, because it may have the hidden value in another form. If the outcome
-// isn't JSON, all of it is hidden, and ok is false.
+// (IDS-XV.4): values that the declaration hides from them are replaced by [Redacted], and the
+// shape stays. If the outcome's shape doesn't fit a path, everything from that point on is
+// hidden, because it may have the hidden value in another form. If the outcome isn't JSON, all
+// of it is hidden, and ok is false.
 func (e *Entry) RedactFor(outcome []byte, rights []string) (shown []byte, ok bool) {
 	shown, _, ok = e.redact(outcome, rights)
 	return shown, ok
@@ -83,14 +83,14 @@ func hide(v any, steps []step) (shown any, hidden bool) {
 	return Redacted, true
 }
 
-// MayExecute reports whether a caller with these rights may run the command. The caller
-// needs all declared rights; if none is declared, everybody may.
+// MayExecute reports whether a caller with these rights may run the command. The caller needs
+// all declared rights; if there are none, everybody may.
 func (e *Entry) MayExecute(rights []string) bool { return hasAll(rights, e.Rights.Execute) }
 
-// MayRead reports whether a caller with these rights may see the outcome; as for MayExecute.
+// MayRead reports whether a caller with these rights may see the outcome, like MayExecute.
 func (e *Entry) MayRead(rights []string) bool { return hasAll(rights, e.Rights.Read) }
 
-// MayAct reports whether a caller with these rights may act for another.
+// MayAct reports whether a caller with these rights may act for another actor.
 func (e *Entry) MayAct(rights []string) bool {
 	return slices.ContainsFunc(e.Binding.Acting, func(r string) bool { return slices.Contains(rights, r) })
 }

@@ -98,26 +98,26 @@ type Limits struct {
 	PerPrincipal RateEntry `json:"per_principal"`
 }
 
-// Late is what becomes of a delivery that comes after the window in which it was sent.
+// Late says what happens to a delivery that comes after its window is over.
 type Late string
 
 // The ways to treat late deliveries.
 const (
 	LateRefused Late = "refuse" // nothing is executed
-	LateRuns    Late = "run"    // it is a new command
+	LateRuns    Late = "run"    // it counts as a new command
 )
 
-// Principal is which actor a command is bound to.
+// Principal says which actor a command is bound to.
 type Principal string
 
 // The principals.
 const (
-	BindActor          Principal = "actor"           // who sends it; the default
-	BindEffectiveActor Principal = "effective_actor" // for whom it acts (IDS-VII.6)
+	BindActor          Principal = "actor"           // the sender; the default
+	BindEffectiveActor Principal = "effective_actor" // the actor whom the sender acts for (IDS-VII.6)
 )
 
-// Binding says which principal a command belongs to: that principal enters the key, and
-// only they and callers who may act for them share it.
+// Binding says which principal a command belongs to: that principal goes into the key, and only
+// they, and callers who may act for them, share it.
 type Binding struct {
 	// Principal defaults to actor.
 	Principal Principal `json:"principal" enum:"actor,effective_actor"`
@@ -159,16 +159,16 @@ type Rule string
 
 // The rules.
 const (
-	RuleTrim     Rule = "trim"     // white space at both ends of a string goes
+	RuleTrim     Rule = "trim"     // removes white space at both ends of a string
 	RuleCollapse Rule = "collapse" // any white space inside a string becomes one space
-	RuleLower    Rule = "lower"    // a string in lower case
-	RuleUpper    Rule = "upper"    // a string in upper case
-	RuleDecimal  Rule = "decimal"  // a number, or a string with one, becomes a string without exponent and without needless zeros
-	RulePhone    Rule = "phone"    // a telephone number with its country code becomes + and digits (E.164)
-	RuleSet      Rule = "set"      // an array is a set: its items are sorted by their canonical form, each once
+	RuleLower    Rule = "lower"    // puts a string in lower case
+	RuleUpper    Rule = "upper"    // puts a string in upper case
+	RuleDecimal  Rule = "decimal"  // turns a number, or a string with one, into a string without exponent and needless zeros
+	RulePhone    Rule = "phone"    // turns a telephone number with its country code into + and digits (E.164)
+	RuleSet      Rule = "set"      // treats an array as a set: sorts its items by their canonical form and drops duplicates
 )
 
-// Kept is an argument with an ephemeral name that is the same in all deliveries.
+// Kept is an argument with an ephemeral name that doesn't change between deliveries.
 type Kept struct {
 	Path Path `json:"path" required:"true"`
 	// Because says why the argument is the same in all deliveries of one command.
@@ -219,7 +219,7 @@ type Rights struct {
 	Read    []string `json:"read"`
 }
 
-// Redaction hides a part of the outcome from readers without a right.
+// Redaction hides part of the outcome from readers without a right.
 type Redaction struct {
 	// Path is in the outcome.
 	Path Path `json:"path" required:"true"`
@@ -261,13 +261,13 @@ type Bindings struct {
 	// without a gateway, commands that are bound to an effective actor need it.
 	Authorize func(ctx context.Context, e *Entry, call semel.Call, rec semel.Record) error
 
-	ask *asker // a gateway's; nil: another
+	ask *asker // a gateway's; nil: make another one
 }
 
-// Name is the name of the kind of command and of its operation, such as "order.cancel".
+// Name returns the name of the kind of command and of its operation, such as "order.cancel".
 func (e *Entry) Name() string { return e.Entity + "." + e.Action }
 
-// mutates is Mutates with its default.
+// mutates returns Mutates with its default.
 func (e *Entry) mutates() bool { return e.Mutates == nil || *e.Mutates }
 
 func (e *Entry) shield(s semel.Shield) *ShieldEntry {

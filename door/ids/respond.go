@@ -19,8 +19,8 @@ type Status string
 
 // The statuses.
 const (
-	// StatusProcessing is the answer to a delivery while its command is in progress
-	// (IDS-IX.2), and StatusInProgress the state of its record (IDS-VIII.7).
+	// StatusProcessing answers a delivery while its command is in progress (IDS-IX.2), and
+	// StatusInProgress is the state of its record (IDS-VIII.7).
 	StatusProcessing  Status = "processing"
 	StatusInProgress  Status = "in_progress"
 	StatusExecuted    Status = "executed"
@@ -39,24 +39,24 @@ const (
 	ConflictRejected  = evidence.DecisionConflict
 )
 
-// Reasons that responses give beside the handlers' own.
+// Reasons in responses, besides the handlers' own.
 const (
 	// ReasonUnknownOutcome: the holder is gone, an effect is possible, and nothing is
 	// executed until the call is settled.
 	ReasonUnknownOutcome = "outcome_unknown"
-	// ReasonNotKept: it was executed, and its outcome was too large to be kept.
+	// ReasonNotKept: it was executed, but its outcome was too large to keep.
 	ReasonNotKept = "outcome_not_kept"
 )
 
 // Response is the answer to a delivery. It is the same for every delivery of a
 // command, except for the decision and for members that a reader may not see (IDS-IX.4).
 type Response struct {
-	// Type is the type of evidence that the answer corresponds to, such as "execution.executed".
+	// Type is the matching type of evidence, such as "execution.executed".
 	Type   evidence.Type `json:"type"`
 	Status Status        `json:"status"`
 	// Decision says what this delivery got; empty if there was no delivery.
 	Decision string `json:"decision,omitempty"`
-	// Reason says in one word why it was rejected, failed, or is not settled.
+	// Reason says in one word why it was rejected, failed, or isn't settled.
 	Reason string `json:"reason,omitempty"`
 	// Detail says the same for people.
 	Detail string `json:"detail,omitempty"`
@@ -70,34 +70,34 @@ type Response struct {
 	Summary string `json:"summary,omitempty"`
 	// Outcome is what the handler returned.
 	Outcome json.RawMessage `json:"outcome,omitempty"`
-	// OutcomeRef is the digest of the outcome, as the evidence of the command has it.
+	// OutcomeRef is the digest of the outcome, as in the command's evidence.
 	OutcomeRef string `json:"outcome_ref,omitempty"`
-	// Redacted says that this reader is not shown all of it (IDS-XV.4).
+	// Redacted says that this reader doesn't see all of it (IDS-XV.4).
 	Redacted bool `json:"redacted,omitempty"`
-	// StatusID names the command in questions about its state, and StatusURL is where to ask.
+	// StatusID names the command in requests for its state, and StatusURL is the address to ask.
 	StatusID  string `json:"status_id,omitempty"`
 	StatusURL string `json:"status_url,omitempty"`
-	// Confirmation is what confirms the command. It has a token once, which is good
-	// for the same envelope with CommandID as its command_id (IDS-X.1).
+	// Confirmation is what the caller needs to confirm the command. It has a token only once,
+	// valid for the same envelope with CommandID as its command_id (IDS-X.1).
 	Confirmation *semel.Challenge `json:"confirmation,omitempty"`
 	// Compensation is the command that undid this one.
 	Compensation string `json:"compensation,omitempty"`
 	// EnvelopeFingerprint is the digest of the envelope's key inputs.
 	EnvelopeFingerprint string `json:"envelope_fingerprint,omitempty"`
-	// CreatedAt, UpdatedAt and TTLExpiresAt come from the dedup record
-	// (IDS-VIII.2). Its window begins when the command has ended: until then TTLExpiresAt
-	// is when it would end at the earliest.
+	// CreatedAt, UpdatedAt and TTLExpiresAt come from the dedup record (IDS-VIII.2). Its window
+	// begins when the command has ended: until then TTLExpiresAt is the earliest time when it
+	// can end.
 	CreatedAt    store.Instant `json:"created_at,omitzero"`
 	UpdatedAt    store.Instant `json:"updated_at,omitzero"`
 	TTLExpiresAt store.Instant `json:"ttl_expires_at,omitzero"`
 	// RetryAfter is when asking again makes sense.
 	RetryAfter time.Duration `json:"-"`
 
-	// told is what the engine has decided, as an event.
+	// told is the engine's decision, as an event.
 	told semel.Delivered
 }
 
-// code is why the response has no outcome; empty if it has one.
+// code returns why the response has no outcome; empty if it has one.
 func (r *Response) code() semel.Code {
 	switch {
 	case r.Decision == ConflictRejected:
@@ -112,30 +112,30 @@ func (r *Response) code() semel.Code {
 	return ""
 }
 
-// Outcome is what a handler returns: a summary for the person, which all deliveries
-// are answered with, and the outcome for programs.
+// Outcome is the return value of a handler: a summary for the person, which all deliveries get,
+// and the outcome for programs.
 type Outcome struct {
 	Summary string `json:"summary"`
 	// Outcome is any JSON.
 	Outcome json.RawMessage `json:"outcome,omitempty"`
 }
 
-// Done is the result of a handler that was successful. outcome may be nil. One without a JSON
-// form makes the error [semel.Unknown], because it doesn't undo the work.
+// Done returns the result of a successful handler. outcome may be nil. If it has no JSON form,
+// the error is [semel.Unknown], because the work is done anyway.
 func Done(summary string, outcome any) (semel.Result, error) {
 	o := Outcome{Summary: summary}
 	var err error
 	if outcome != nil {
 		if o.Outcome, err = json.Marshal(outcome); err != nil {
-			return semel.Result{}, semel.Unknown(err) // it is done; only what it led to can't be said
+			return semel.Result{}, semel.Unknown(err) // it is done; only its outcome can't be expressed
 		}
 	}
 	data, err := json.Marshal(o)
 	return semel.Result{Data: data}, err
 }
 
-// outcomeOf reads a stored result: one of [Done], or what a URL answered. An object with a
-// text as its summary has that for the person, and for programs its outcome, or else its
+// outcomeOf reads a stored result, from [Done] or from a URL's answer. In an object with a text
+// as its summary, that is for the person, and for programs there is its outcome, or else its
 // other members. Any other JSON is an outcome without a summary, and anything else its text.
 func outcomeOf(data []byte) Outcome {
 	var o Outcome
@@ -153,8 +153,8 @@ func outcomeOf(data []byte) Outcome {
 	return Outcome{Outcome: text}
 }
 
-// respond makes the response to a delivery that got ans and err from the engine. An
-// error that is no outcome is passed on.
+// respond makes the response to a delivery that got ans and err from the engine. It passes on
+// an error that isn't an outcome.
 func (g *Gateway) respond(caller Caller, e *Entry, c *Command, ans *semel.Answer, err error) (*Response, error) {
 	if ans.Decision == semel.Conflict {
 		return conflict(c, ans, "the key was used with another envelope"), nil
@@ -171,7 +171,7 @@ func (g *Gateway) respond(caller Caller, e *Entry, c *Command, ans *semel.Answer
 		r.CommandID, r.CorrelationID = id, rec.Attributes[store.AttributeCorrelationID]
 	}
 	if e.Class == semel.ReadOnly {
-		if r.StatusID = ""; err != nil && rec.State != semel.Failed { // there is nothing to ask for
+		if r.StatusID = ""; err != nil && rec.State != semel.Failed { // there is no state to ask for
 			return nil, err
 		}
 		return r.ended(caller, e, rec), nil
@@ -244,12 +244,12 @@ func (r *Response) ended(caller Caller, e *Entry, rec *semel.Record) *Response {
 	return r
 }
 
-// show adds the outcome, as far as the caller may see it now, whatever the caller of
-// the first delivery might see then (IDS-XV.4).
+// show adds the outcome, as far as the caller may see it now, whatever the first delivery's
+// caller could see then (IDS-XV.4).
 func (r *Response) show(caller Caller, e *Entry, rec *semel.Record) {
 	reader := e.MayRead(caller.Rights)
 	if !reader && rec.Failure != nil && r.Status != StatusUnconfirmed && r.Detail != "" {
-		r.Redacted, r.Detail = true, "" // it is the handler's, and may tell as much as an outcome
+		r.Redacted, r.Detail = true, "" // it comes from the handler, and may reveal as much as an outcome
 	}
 	if rec.Result.IsZero() {
 		return
@@ -277,8 +277,8 @@ func (r *Response) show(caller Caller, e *Entry, rec *semel.Record) {
 	r.Summary, r.Outcome = o.Summary, shown
 }
 
-// conflict is the answer to a delivery with the key of another envelope. It says nothing of
-// the other one (IDS-VIII.5).
+// conflict returns the answer to a delivery with another envelope's key. It reveals nothing
+// about the other one (IDS-VIII.5).
 func conflict(c *Command, ans *semel.Answer, why string) *Response {
 	return &Response{
 		Type: evidence.TypeRejected, Status: StatusRejected, Decision: ConflictRejected, Reason: string(ReasonKey),

@@ -13,8 +13,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// upstreamEffect is the name of the request to an upstream in the ledger, where the
-// declaration names no effect.
+// upstreamEffect is the ledger's name for the request to an upstream if the declaration names
+// no effect.
 const upstreamEffect = "semel.upstream"
 
 // run executes a command: by a function, by a request to an upstream, or by a message
@@ -26,7 +26,7 @@ func (g *Gateway) run(ctx context.Context, x semel.Execution, d *Derivation) (se
 		res, err := g.b.Handlers[h.Func](ctx, x, d)
 		return res, semel.Failure(err)
 	}
-	// An upstream gets the envelope normalised, with its key, and without secrets.
+	// An upstream gets the envelope normalised, with its key, but without secrets.
 	c := d.Command
 	c.IdempotencyKey, c.ConfirmationToken, c.StepUp = d.Key, "", ""
 	body, err := json.Marshal(c)
@@ -79,15 +79,15 @@ func (p *posting) send(ctx context.Context, x semel.Execution, a *asker) (semel.
 		return semel.Result{}, err
 	}
 	if resp.Truncated {
-		return semel.Result{Tombstone: true}, nil // a part of an outcome is none, and can't be redacted
+		return semel.Result{Tombstone: true}, nil // part of an outcome isn't one, and can't be redacted
 	}
 	return semel.Result{Data: resp.Body}, nil
 }
 
-// words are the code and the text with which an upstream explains that it refused or failed.
-// They go to whoever may read outcomes, so an answer with a value that the declaration
-// redacts says nothing but its status: its text may have the value, too. A word with a
-// meaning of its own in responses would make the refusal look like something else.
+// words returns the code and the text with which an upstream explains that it refused or
+// failed. Everybody who may read outcomes sees them, so if the answer has a value that the
+// declaration redacts, they give only its status: the text may have the value, too. A word that
+// means something of its own in responses would make the refusal look like something else.
 func (e *Entry) words(r *shield.Response) (code, text string) {
 	if r.Truncated {
 		return "", ""
@@ -109,13 +109,13 @@ func (e *Entry) words(r *shield.Response) (code, text string) {
 	return code, text
 }
 
-// ownReasons are reasons of responses that aren't a handler's. Those of package door are
-// Semel's own as well.
+// ownReasons are reasons of responses that don't come from a handler. Those of package door
+// belong to Semel, too.
 var ownReasons = []string{ReasonUnknownOutcome, ReasonNotKept, string(ReasonKey), "abandoned"}
 
 // unledgered is the execution of a command with on_abandoned: retry that doesn't declare its
-// effects. Its upstream may then get the command again, with the same key, after a post
-// that wasn't answered; an effect without a result in the ledger would forbid it.
+// effects. Its upstream may then get the command again, with the same key, after an unanswered
+// post; an effect without a result in the ledger would forbid that.
 //
 // Nothing is written before the post, so a crash leaves a lease that ends, and an attempt that
 // may be followed by another.

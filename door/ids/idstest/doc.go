@@ -1,8 +1,8 @@
-// Package idstest is the conformance tests of RFC-WF-0010 (IDS XIII) for any
-// implementation that takes commands over HTTP, in any language.
+// Package idstest is the conformance tests of RFC-WF-0010 (IDS XIII) for any implementation
+// that takes commands over HTTP, in any language.
 //
-// A test of an implementation makes a [Provider], configures three commands to call
-// it, starts the implementation, and calls [Run]:
+// A test of an implementation makes a [Provider], configures three commands to call it, starts
+// the implementation, and calls [Run]:
 //
 //	p := idstest.NewProvider(t)
 //	// entity "idstest", actions "charge", "slow" and "confirmed": each sends the
@@ -10,9 +10,9 @@
 //	// may choose the idempotency_key of "charge"
 //	idstest.Run(t, idstest.Target{URL: "http://…/v1/commands", Provider: p, …})
 //
-// The provider counts what reaches it, so effects are counted where they happen and
-// not by who claims to have caused them.
+// The provider counts what reaches it, so effects are counted where they happen, not by whoever
+// claims to have caused them.
 //
-// An implementation with another shape of answers brings a [Target].Read that
-// translates them; one with another way to confirm brings a [Target].Confirm.
+// If your implementation's answers have another shape, translate them with [Target].Read; if it
+// confirms in another way, use [Target].Confirm.
 package idstest

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// Provider is the system outside that commands have their effects on. It knows
-// nothing of idempotency: each request is an effect.
+// Provider is the outside system that commands have their effects on. It doesn't deduplicate:
+// each request is an effect.
 type Provider struct {
-	// URL is where commands are sent to by POST. The request is an envelope; the
-	// provider looks at its intent only.
+	// URL is the address to POST commands to. The request is an envelope; the provider looks
+	// only at its intent.
 	URL string
 
 	mu      sync.Mutex
@@ -21,14 +21,14 @@ type Provider struct {
 	slow    map[string]*gate
 }
 
-// gate is what slow requests about a target wait at.
+// gate holds slow requests about a target.
 type gate struct {
-	arrived chan struct{} // closed when the first request is there
+	arrived chan struct{} // closed when the first request has arrived
 	open    chan struct{} // closed by release
 	release func()
 }
 
-// NewProvider starts a provider on a free port of loopback, which ends with the test.
+// NewProvider starts a provider on a free loopback port. It ends with the test.
 func NewProvider(t testing.TB) *Provider {
 	p := &Provider{effects: map[string]int{}, slow: map[string]*gate{}}
 	srv := httptest.NewServer(p)
@@ -44,7 +44,7 @@ func NewProvider(t testing.TB) *Provider {
 	return p
 }
 
-// ServeHTTP has an effect.
+// ServeHTTP counts a request as an effect.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var in struct{ Intent struct{ Target string } }
 	body, err := io.ReadAll(r.Body)
@@ -72,14 +72,14 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// Effects is how many effects there were on a target.
+// Effects returns how many effects there were on a target.
 func (p *Provider) Effects(target string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.effects[target]
 }
 
-// hold lets requests about a target wait until they are released.
+// hold makes requests about a target wait until they are released.
 func (p *Provider) hold(target string) *gate {
 	open := make(chan struct{})
 	g := &gate{make(chan struct{}), open, sync.OnceFunc(func() { close(open) })}

@@ -14,8 +14,8 @@ import (
 	"github.com/semelhq/semel/door/ids"
 )
 
-// Run runs the tests of XIII against an implementation, and the vectors. The
-// commands that it sends are new with every run.
+// Run runs the tests of XIII against an implementation, and the vectors. Each run sends new
+// commands.
 func Run(t *testing.T, tg Target) {
 	tg.fill()
 	if tg.Evidence == nil && !tg.WithoutEvidence {
@@ -36,7 +36,7 @@ func Run(t *testing.T, tg Target) {
 	t.Run("vectors", func(t *testing.T) { tg.vectors(t) })
 }
 
-// delivered is one delivery among many: ids of its own, and another order of members.
+// delivered makes one of many deliveries: with its own ids.
 func delivered(envelope map[string]any, i int) map[string]any {
 	return with(envelope, map[string]any{
 		"command_id": fmt.Sprintf("c-%d-%d", time.Now().UnixNano(), i), "correlation_id": fmt.Sprintf("corr-%d", i),
@@ -54,8 +54,8 @@ func (tg *Target) settled(t *testing.T, envelope map[string]any, i int) Answer {
 	})
 }
 
-// until asks until the answer is the last one, or for a time. The implementation may be in
-// another process, and tells nobody when it has gone on.
+// until asks until it gets the last answer, or for a time. The implementation may be in another
+// process, which doesn't say when it has moved on.
 func until[T any](limit time.Duration, ask func() (answer T, last bool)) T {
 	for end := time.Now().Add(limit); ; <-time.After(20 * time.Millisecond) {
 		if answer, last := ask(); last || time.Now().After(end) {
@@ -105,7 +105,7 @@ func (tg *Target) duplicates(t *testing.T, target string) {
 		executed(t, tg.settled(t, e, i))
 	}
 	tg.effects(t, target, 1)
-	// Another command is another command.
+	// Another target makes another command.
 	other := tg.envelope("charge", target+"-b", map[string]any{"amount": 4200, "currency": "EUR"})
 	executed(t, tg.settled(t, other, 0))
 	tg.effects(t, target+"-b", 1)
@@ -121,7 +121,7 @@ func (tg *Target) concurrent(t *testing.T, target string) {
 	executed(t, final)
 	for i, a := range answers {
 		switch {
-		case a.HTTP == http.StatusTooManyRequests: // limits of duplicates are demanded elsewhere
+		case a.HTTP == http.StatusTooManyRequests: // the specification demands limits on duplicates elsewhere
 		case a.Status != "executed" && a.Status != "processing":
 			t.Errorf("delivery %d got status %q, HTTP %d", i, a.Status, a.HTTP)
 		case a.CommandID != final.CommandID:
@@ -275,7 +275,7 @@ func (tg *Target) confirmation(t *testing.T, target, other string) {
 		tg.Confirm(e, token)
 		return e
 	}
-	// Another token, and this one for another command or another amount: refused.
+	// Another token is refused, as is this one for another command or another amount.
 	wrong := strings.Repeat("A", len(token))
 	if a := tg.deliver(t, confirm(e, wrong, 1)); a.Status == "executed" || a.Status == "processing" {
 		t.Errorf("a wrong token got status %q", a.Status)
@@ -334,7 +334,7 @@ func (tg *Target) vectors(t *testing.T) {
 	}
 	for _, v := range file.Vectors {
 		if v.Envelope == "" {
-			continue // not UTF-8, which an implementation's own reader may see to
+			continue // not UTF-8, which an implementation's own reader may handle
 		}
 		canonical, key, err := tg.Key([]byte(v.Envelope), v.Registered)
 		switch {

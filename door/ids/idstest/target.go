@@ -16,17 +16,17 @@ import (
 
 // Target is an implementation under test.
 type Target struct {
-	// URL is where envelopes are sent to by POST. Required.
+	// URL is the address to POST envelopes to. Required.
 	URL string
-	// Provider is what the commands have their effects on. Required.
+	// Provider is the system that the commands have their effects on. Required.
 	Provider *Provider
 	// Tenant and Actor are the identity that Header authenticates. They default to "acme"
 	// and "alice".
 	Tenant, Actor string
 	// Header goes with every request.
 	Header http.Header
-	// Client sends the requests. Defaults to a client with a connection for each
-	// request, so that nothing is sent again behind the test's back.
+	// Client sends the requests. Defaults to a client that connects for each request, so that
+	// it resends nothing behind the test's back.
 	Client *http.Client
 	// Read reads the answer to a delivery. Defaults to reading the members that the
 	// specification names.
@@ -34,13 +34,13 @@ type Target struct {
 	// Confirm changes an envelope so that it confirms with the token. Defaults to
 	// setting its member confirmation_token.
 	Confirm func(envelope map[string]any, token string)
-	// Evidence returns an auditor's view of a command, in the order in which it happened. It may
-	// wait until it is there. Required, unless WithoutEvidence says that the implementation has
-	// none, which is then reported as a failure of the collision test and nothing else.
+	// Evidence returns an auditor's view of a command, in the order in which it happened. It
+	// may wait until the evidence is there. Required, unless WithoutEvidence says that the
+	// implementation has none; then only the collision test fails.
 	Evidence        func(ctx context.Context, commandID string) ([]Evidence, error)
 	WithoutEvidence bool
-	// Key derives the key of an envelope with the registry of the vectors, or
-	// without one. Where it is nil the vectors are not tried, and the test says so.
+	// Key derives the key of an envelope with the registry of the vectors, or without one. If
+	// it is nil the vectors are not tried, and the test says so.
 	Key func(envelope []byte, registered bool) (canonical, key string, err error)
 }
 
@@ -85,8 +85,8 @@ func (tg *Target) fill() {
 	}
 }
 
-// envelope is a command of the kit on a target of its own. It has no ids of a
-// delivery: they come with each.
+// envelope makes one of the kit's commands, with a target of its own. It has no delivery's ids:
+// each delivery brings its own.
 func (tg *Target) envelope(action, target string, args map[string]any) map[string]any {
 	return map[string]any{
 		"tenant_id": tg.Tenant, "actor_id": tg.Actor,
@@ -101,7 +101,7 @@ func with(envelope map[string]any, members map[string]any) map[string]any {
 	return e
 }
 
-// deliver delivers an envelope as another message, and returns the answer.
+// deliver delivers an envelope as a new message, and returns the answer.
 func (tg *Target) deliver(t testing.TB, envelope map[string]any) Answer {
 	t.Helper()
 	a, err := tg.post(envelope)
@@ -111,7 +111,7 @@ func (tg *Target) deliver(t testing.TB, envelope map[string]any) Answer {
 	return a
 }
 
-// post is deliver for any goroutine.
+// post is deliver for use in any goroutine.
 func (tg *Target) post(envelope map[string]any) (Answer, error) {
 	body, err := json.Marshal(envelope)
 	if err != nil {

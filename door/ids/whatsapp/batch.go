@@ -13,7 +13,7 @@ import (
 	"github.com/semelhq/semel/internal/jsonscan"
 )
 
-// part is a message, or a status update of one, from a batch.
+// part is a message in a batch, or a status update of one.
 type part struct {
 	operation string
 	phone     string // id of the phone number
@@ -21,10 +21,10 @@ type part struct {
 	key       string
 	print     semel.Fingerprint
 	raw       json.RawMessage
-	mistake   inbox.Code // why it can't be processed; it is accepted nevertheless
+	mistake   inbox.Code // why it can't be processed; it is accepted anyway
 }
 
-// codeMalformed refuses a part that doesn't have the form in which WhatsApp sends it.
+// codeMalformed refuses a part that isn't in the form that WhatsApp sends.
 const codeMalformed inbox.Code = "malformed"
 
 const (
@@ -37,7 +37,7 @@ const (
 // at once.
 const (
 	maxParts = 1000
-	// maxVisited is how many items of lists are looked at for them.
+	// maxVisited is how many items of lists the splitter looks at to find them.
 	maxVisited = 4 * maxParts
 )
 
@@ -53,8 +53,8 @@ type splitter struct {
 	parts    []part
 }
 
-// split splits a body into parts. It ignores fields of no interest and unknown members,
-// because WhatsApp adds some from time to time.
+// split splits a body into parts. It ignores irrelevant fields and unknown members, because
+// WhatsApp adds some from time to time.
 func split(body []byte, statuses bool) ([]part, error) {
 	if object, _ := jsonscan.Text(jsonscan.Member(body, "object")); object != objectName || !json.Valid(body) {
 		return nil, errBody
@@ -87,7 +87,7 @@ func (s *splitter) each(object []byte, name string, f func(item []byte) error) e
 	return nil
 }
 
-// isA reports whether a value is an array or an object, by its bracket, or isn't there.
+// isA reports whether a value is an array or an object, by its bracket, or absent.
 func isA(bracket byte, value []byte) bool {
 	return len(value) == 0 || value[0] == bracket || value[0] == 'n'
 }
@@ -125,8 +125,8 @@ func (s *splitter) add(p part) error {
 	return nil
 }
 
-// newPart finds the identity of a part: the ids of phone number and message, and for a
-// status update the status too, because all updates of a message have its id.
+// newPart finds the identity of a part: the ids of phone number and message, and for a status
+// update also the status, because all updates of a message share its id.
 func newPart(operation, phone string, raw json.RawMessage) part {
 	if len(raw) > MaxMessage {
 		return faulty(operation, phone, raw, inbox.CodeTooLong)
@@ -147,8 +147,8 @@ func newPart(operation, phone string, raw json.RawMessage) part {
 	return part{operation: operation, phone: phone, id: id, key: key, print: print, raw: raw}
 }
 
-// faulty is a part without an identity; it is identified by its content instead. It is
-// accepted once, and parked for an operator.
+// faulty returns a part without an identity; its content identifies it instead. It is accepted
+// once, and parked for an operator.
 func faulty(operation, phone string, raw json.RawMessage, code inbox.Code) part {
 	sum := sha256.Sum256(raw)
 	name := "sha256:" + hex.EncodeToString(sum[:])

@@ -19,22 +19,22 @@ const (
 	StatusOperation  = "whatsapp.status"
 )
 
-// Destination is the destination of accepted messages; a dispatcher must pass them to
+// Destination is the destination of accepted messages; a dispatcher has to pass them to
 // [Ingress.Work].
 const Destination = "whatsapp"
 
-// Principal is who accepts messages. Nobody else may have it where they are accepted, because
-// its records say what to execute. If it were the sender, a message that comes again with
+// Principal is the principal that accepts messages. Nobody else may use it there, because its
+// records say what to execute. With the sender as principal, a message that comes again with
 // another sender would have another identity.
 const Principal = "whatsapp"
 
 // Defaults and bounds of [Options].
 const (
-	// DefaultBudget is well below the 5 seconds after which WhatsApp supposedly gives up.
+	// DefaultBudget is well below 5 seconds, after which WhatsApp is said to give up.
 	DefaultBudget = 4 * time.Second
 	// DefaultWindow is longer than WhatsApp repeats a message.
 	DefaultWindow = 7 * 24 * time.Hour
-	// MaxBody is the longest body that is read, in bytes. WhatsApp sends no longer ones.
+	// MaxBody is the longest body that the webhook reads, in bytes. WhatsApp sends no longer ones.
 	MaxBody = 3 << 20
 	// MaxMessage is the longest message that is processed, in bytes. Media are
 	// references, so real messages are far shorter.
@@ -54,23 +54,22 @@ type Options struct {
 	Tenant func(phoneNumberID string) (tenant string, ok bool)
 	// Map reads a command from a message. Required.
 	Map Mapper
-	// Rights are what the sender of a message may do. Optional: nothing that needs a right.
+	// Rights returns the rights of a message's sender. Optional: none.
 	Rights func(ctx context.Context, m *Message) ([]string, error)
-	// Reply answers the sender, by sending them a message. It gets the response, or
-	// why nothing was executed. After a crash, or an error, it is called again with
-	// the same arguments, so derive the id of your message from m.ID. Optional.
+	// Reply answers the sender by sending them a message. It gets the response, or the reason
+	// why nothing was executed. After a crash, or an error, it is called again with the same
+	// arguments, so derive the id of your message from m.ID. Optional.
 	Reply func(ctx context.Context, m *Message, r *ids.Response, refused error) error
-	// Status gets status updates of messages that were sent. Nil: they aren't accepted.
+	// Status gets status updates of sent messages. Nil: they aren't accepted.
 	Status func(ctx context.Context, s *Status) error
-	// Budget is how long a webhook waits until its messages are accepted. Then it answers 503;
-	// what has begun continues, and the next delivery finds it. Defaults to [DefaultBudget].
+	// Budget is how long a webhook waits until its messages are accepted. Then it answers 503; calls
+	// that have begun continue, and the next delivery finds them. Defaults to [DefaultBudget].
 	Budget time.Duration
-	// Window is how long a message is recognised as seen. Defaults to [DefaultWindow];
-	// not below a day.
+	// Window is how long a message is recognised. Defaults to [DefaultWindow]; at least a day.
 	Window time.Duration
-	// Evidence is how much goes to the evidence log. Defaults to decisions, which has every
-	// delivery of a message, and every one with different content; a crash may lose the last 10
-	// milliseconds. With durable it loses no delivery that was answered with 200.
+	// Evidence is how much goes to the evidence log. Defaults to decisions, which logs every
+	// delivery of a message, even with different content; a crash may lose the last 10
+	// milliseconds. With durable it loses no delivery that got 200.
 	Evidence semel.EvidenceLevel
 }
 
@@ -80,8 +79,8 @@ const Name = "whatsapp"
 // Ingress is the webhook of a WhatsApp app. It has no state of its own: any number of them, on
 // any number of nodes, may serve one store. Its methods may be called concurrently.
 //
-// The engine's Events get by Answered each batch that was refused, and each part of the
-// others, whether it was accepted or not. An Err is why it wasn't, or that it is a conflict.
+// The engine's Events get each refused batch in Answered, and each part of the others, accepted
+// or not. Err says why a part wasn't accepted, or that it is a conflict.
 type Ingress struct {
 	tap      semel.Internal
 	inboxes  map[string]*inbox.Inbox[head] // by operation

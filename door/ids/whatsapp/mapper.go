@@ -16,36 +16,36 @@ import (
 	"github.com/semelhq/semel/safehttp"
 )
 
-// A Mapper reads a command out of a message. It may be asked about one message more than once
-// and should always say the same; it has no effects. Tenant, actor, trace and time of the
-// command are filled in afterwards. Its errors are tried again, except [ErrNoCommand], which
-// ends the work, and a [Refusal], which parks the message. It is called concurrently.
+// A Mapper reads a command from a message. It may be asked about a message more than once and
+// should always give the same answer; it has no effects. Its caller fills in the command's
+// tenant, actor, trace and time afterwards. Its errors are tried again, except [ErrNoCommand],
+// which ends the work, and a [Refusal], which parks the message. It is called concurrently.
 type Mapper interface {
 	// Map reads one message.
 	Map(ctx context.Context, m *Message) (ids.Command, error)
 }
 
-// MapperFunc is a function as a [Mapper].
+// MapperFunc lets you use a function as a [Mapper].
 type MapperFunc func(ctx context.Context, m *Message) (ids.Command, error)
 
 // Map calls f.
 func (f MapperFunc) Map(ctx context.Context, m *Message) (ids.Command, error) { return f(ctx, m) }
 
-// DefaultMapTimeout bounds a question to an [HTTPMapper].
+// DefaultMapTimeout bounds a request of an [HTTPMapper].
 const DefaultMapTimeout = 10 * time.Second
 
-// HTTPMapper asks a service: it gets the [Message] as JSON by POST, and answers with
-// 200 and an envelope (tenant_id and actor_id may be left out), or with 204 if it is
-// no command. 400 and 422 park the message; everything else is tried again.
+// HTTPMapper asks a service: it gets the [Message] as JSON by POST, and answers with 200 and an
+// envelope (tenant_id and actor_id may be left out), or with 204 if the message isn't a
+// command. 400 and 422 park the message; after anything else it asks again.
 type HTTPMapper struct {
-	// URL is where to ask. Required.
+	// URL is the address of the service. Required.
 	URL string
-	// Header is sent with every question, such as an Authorization.
+	// Header is sent with every request, such as an Authorization.
 	Header http.Header
-	// Timeout bounds one question. Defaults to [DefaultMapTimeout].
+	// Timeout bounds one request. Defaults to [DefaultMapTimeout].
 	Timeout time.Duration
-	// Transport makes the connections. By default they go to the URL itself,
-	// whatever proxy the environment names.
+	// Transport makes the connections. By default they go to the URL itself, even if the
+	// environment names a proxy.
 	Transport http.RoundTripper
 }
 
@@ -62,7 +62,7 @@ func (h *HTTPMapper) Map(ctx context.Context, m *Message) (ids.Command, error) {
 	maps.Copy(req.Header, h.Header)
 	req.Header.Set("Content-Type", "application/json")
 	client := safehttp.Client{Base: h.Transport, Timeout: cmp.Or(h.Timeout, DefaultMapTimeout), MaxAnswer: ids.MaxEnvelope}
-	answer, err := client.Do(req) // a redirect is no answer
+	answer, err := client.Do(req) // a redirect isn't an answer
 	if err != nil {
 		return ids.Command{}, err
 	}
@@ -77,10 +77,10 @@ func (h *HTTPMapper) Map(ctx context.Context, m *Message) (ids.Command, error) {
 	return ids.Command{}, fmt.Errorf("the mapper answered %d", answer.Status)
 }
 
-// envelope reads the answer, and adds what the message says if the mapper did not.
+// envelope reads the answer, and adds whatever the mapper left out and the message has.
 func envelope(text []byte, m *Message) (ids.Command, error) {
 	var members map[string]json.RawMessage
-	_, err := semel.FingerprintJSON(text) // refuses what can be read in two ways
+	_, err := semel.FingerprintJSON(text) // refuses ambiguous JSON
 	if err == nil {
 		err = json.Unmarshal(text, &members)
 	}

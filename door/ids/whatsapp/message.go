@@ -16,11 +16,11 @@ import (
 type Message struct {
 	// TenantID is the tenant of the phone number.
 	TenantID string `json:"tenant_id"`
-	// PhoneNumberID is the id of the number that it was sent to.
+	// PhoneNumberID is the id of the number that got the message.
 	PhoneNumberID string `json:"phone_number_id"`
-	// ID is that of the message: the same in all its deliveries.
+	// ID is the message's id: the same in all its deliveries.
 	ID string `json:"message_id"`
-	// From is the WhatsApp id of the sender: the actor of the command.
+	// From is the WhatsApp id of the sender, who is the command's actor.
 	From string `json:"from"`
 	// Type is the kind of message, such as "text" or "interactive".
 	Type string `json:"type"`
@@ -34,7 +34,7 @@ type Message struct {
 	// SentAt is when WhatsApp says that it was sent; ReceivedAt when it was accepted.
 	SentAt     time.Time `json:"sent_at,omitzero"`
 	ReceivedAt time.Time `json:"received_at"`
-	// Raw is the message as it came.
+	// Raw is the message as received.
 	Raw json.RawMessage `json:"message"`
 }
 
@@ -42,7 +42,7 @@ type Message struct {
 type Status struct {
 	TenantID      string `json:"tenant_id"`
 	PhoneNumberID string `json:"phone_number_id"`
-	// ID is that of the message; all its updates have the same.
+	// ID is the message's id; all its updates have the same one.
 	ID string `json:"message_id"`
 	// Status is "sent", "delivered", "read", "failed" or another word. They come in any order.
 	Status string `json:"status"`
@@ -50,7 +50,7 @@ type Status struct {
 	To         string    `json:"to,omitempty"`
 	At         time.Time `json:"at,omitzero"`
 	ReceivedAt time.Time `json:"received_at"`
-	// Raw is the update as it came.
+	// Raw is the update as received.
 	Raw json.RawMessage `json:"raw"`
 }
 

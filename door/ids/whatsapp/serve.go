@@ -97,22 +97,22 @@ func (in *Ingress) handshake(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte(challenge)) // WhatsApp asks again if it was lost
+	_, _ = w.Write([]byte(challenge)) // WhatsApp asks again if the answer was lost
 }
 
 // errNoTenant: the phone number has no tenant, so the part isn't accepted.
 var errNoTenant = errors.New("the phone number is nobody's")
 
-// head is the stored part of a part beside its body.
+// head is the stored part of a part besides its body.
 type head struct {
 	Operation     string     `json:"operation"`
 	PhoneNumberID string     `json:"phone_number_id"`
 	Mistake       inbox.Code `json:"mistake,omitempty"`
 }
 
-// accept makes one part durable, once. A concurrent duplicate waits for it. The error is nil
-// if the sender has done its part: a message that was accepted before with other content is
-// in the evidence log, and there is nothing more to accept.
+// accept makes one part durable, once. A concurrent duplicate waits for it. The error is nil if
+// the sender has done its part: if a message was accepted before with other content, the
+// evidence log has that, and there is nothing more to accept.
 func (in *Ingress) accept(ctx context.Context, p *part) (semel.Delivered, error) {
 	tenant, ok := in.opts.Tenant(p.phone)
 	res, err := inbox.Result{Err: errNoTenant}, errNoTenant
@@ -121,7 +121,7 @@ func (in *Ingress) accept(ctx context.Context, p *part) (semel.Delivered, error)
 			Tenant: tenant, Key: p.key, Fingerprint: p.print, Head: head{p.operation, p.phone, p.mistake}, Body: p.raw, ReceivedAt: time.Now().UTC(),
 		}
 		if p.mistake == inbox.CodeTooLong {
-			it.Body = nil // its digest is in the key
+			it.Body = nil // the key has its digest
 		}
 		res, err = in.inboxes[p.operation].Accept(ctx, it)
 	}
@@ -131,7 +131,7 @@ func (in *Ingress) accept(ctx context.Context, p *part) (semel.Delivered, error)
 	return e, err
 }
 
-// refuse answers a request without a look at its parts.
+// refuse answers a request without looking at its parts.
 func (in *Ingress) refuse(w http.ResponseWriter, r *http.Request, status int, code inbox.Code, why string) {
 	door.Tell(r.Context(), in.tap, Name, r.Header, func(context.Context) (semel.Delivered, bool) {
 		return semel.Delivered{Code: semel.Code(code), Status: status}, true

@@ -20,12 +20,12 @@ type Refusal = inbox.Refusal
 // the caller chooses.
 type Later = inbox.Later
 
-// ErrNoCommand is what a mapper returns for a message that asks for nothing.
+// ErrNoCommand is a mapper's error for a message that isn't a command.
 var ErrNoCommand = errors.New("whatsapp: the message is no command")
 
-// Work processes an accepted message: payload is that of a message to [Destination]. It
-// returns nil when it is done. After any error but a [Refusal], call it again; it then
-// finds the outcome of a command that was executed.
+// Work processes an accepted message: payload is the content of a message to [Destination]. It
+// returns nil once that is done. After any error except a [Refusal], call it again; it then
+// finds the outcome of an executed command.
 func (in *Ingress) Work(ctx context.Context, payload []byte) error {
 	return in.inboxes[MessageOperation].Work(ctx, payload)
 }
@@ -69,13 +69,13 @@ func (in *Ingress) handleStatus(ctx context.Context, it *inbox.Item[head]) error
 		return &Refusal{Code: codeMalformed, Err: err}
 	}
 	if in.opts.Status == nil {
-		return nil // it was accepted by a node with other options
+		return nil // a node with other options accepted it
 	}
 	return in.opts.Status(ctx, s)
 }
 
-// bind says who sends the command, and in which message. The webhook has verified both; the
-// mapper has no say in it.
+// bind says who sends the command, and in which message. The webhook has verified both, so the
+// mapper can't decide them.
 func bind(c *ids.Command, m *Message) error {
 	if c.TenantID != "" && c.TenantID != m.TenantID || c.ActorID != "" && c.ActorID != m.From {
 		return errors.New("the mapper names another tenant or actor than the message has")
@@ -121,15 +121,15 @@ func (in *Ingress) reply(ctx context.Context, m *Message, r *ids.Response, refus
 	return nil
 }
 
-// unsettled reports whether the command has still to be brought to its end: by who
-// executes it now, by who settles it, or by another delivery. The message stays due
-// until then, so that a node that dies leaves no command behind.
+// unsettled reports whether somebody still has to bring the command to its end: the attempt
+// that runs now, whoever settles it, or another delivery. The message stays due until then, so
+// that a node that dies leaves no command unfinished.
 func unsettled(r *ids.Response) bool {
 	return r.Status == ids.StatusProcessing || r.Status == ids.StatusFailed && (r.Reason == string(semel.CodeAborted) || r.Reason == "abandoned")
 }
 
-// final reports whether an error says that nothing was executed, and that the same
-// message would get the same again.
+// final reports whether an error says that nothing was executed, and that the same message
+// would get the same error again.
 func final(err error) bool {
 	if _, wrong := errors.AsType[*ids.Error](err); wrong {
 		return true
