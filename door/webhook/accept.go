@@ -12,7 +12,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// head is the stored part of an event beside its body.
+// head is the stored part of an event besides its body.
 type head struct {
 	Source  string      `json:"source"`
 	Type    string      `json:"type,omitempty"`
@@ -21,7 +21,7 @@ type head struct {
 	Mistake string      `json:"mistake,omitempty"`
 }
 
-// accept makes one event durable, or has it handled, once. A concurrent duplicate waits for
+// accept makes one event durable, or handles it, exactly once. A concurrent duplicate waits for
 // it. It returns nil if the sender has done its part.
 func (r *Receiver) accept(ctx context.Context, e *Event) (err error) {
 	door.Tell(ctx, r.engine.Internal(), Name, e.request, func(ctx context.Context) (semel.Delivered, bool) {
@@ -34,20 +34,20 @@ func (r *Receiver) accept(ctx context.Context, e *Event) (err error) {
 	return err
 }
 
-// item is an event as the inbox accepts it.
+// item returns an event in the form that the inbox accepts.
 func (r *Receiver) item(e *Event) *inbox.Item[head] {
 	e.Tenant, e.ReceivedAt = r.opts.Tenant, r.now().UTC()
 	it := &inbox.Item[head]{
 		Tenant: e.Tenant, Scope: e.Scope, Key: e.Key, Fingerprint: e.print, Former: e.former,
 		Head: head{e.Source, e.Type, e.Header, e.Payment, e.mistake}, Body: e.Body, ReceivedAt: e.ReceivedAt,
 	}
-	// People have the id from the sender's pages, and whoever erases the record finds the payment.
+	// People search for the id from the sender's pages, and erasing the record needs the payment.
 	own := store.Attributes{store.AttributeEventID: e.name, store.AttributePayment: r.payment(e), inbox.AttributeApart: e.apart}
 	it.Attributes = r.names.Of(own, e.Type, e.Header, e.Body)
 	if text, err := e.view.fill(r.order); err == nil {
 		it.Order = join([]string{text}, store.MaxNameLen)
 	}
-	if r.opts.Mode == Sync { // the sender waits, and what can't be handled is refused for good
+	if r.opts.Mode == Sync { // the sender waits, and an event that can't be handled is refused for good
 		it.Now = func(ctx context.Context) error {
 			e.ID, e.Key = idOf(it), it.Key
 			err := r.prepare(ctx, e)
@@ -63,7 +63,7 @@ func (r *Receiver) item(e *Event) *inbox.Item[head] {
 	return it
 }
 
-// idOf is the id of an event that is accepted.
+// idOf returns the id of an accepted event.
 func idOf(it *inbox.Item[head]) string {
 	if it.ID == "" {
 		return ""
@@ -71,7 +71,7 @@ func idOf(it *inbox.Item[head]) string {
 	return store.EventPrefix + it.ID
 }
 
-// handle handles an event that was accepted before.
+// handle passes an accepted event to the handler.
 func (r *Receiver) handle(ctx context.Context, it *inbox.Item[head]) error {
 	h := &it.Head
 	e := &Event{
@@ -92,13 +92,13 @@ func (r *Receiver) prepare(ctx context.Context, e *Event) error {
 	return r.advance(ctx, e)
 }
 
-// Work handles an accepted event: payload is that of a message to [Receiver.Destination]. It
-// returns nil when the event is handled. Park the message if the error is a [*Refusal];
-// after any other, call Work again, after a [*Later] when it says.
+// Work handles an accepted event: payload is the content of a message to [Receiver.Destination].
+// It returns nil once the event is handled. Park the message if the error is a [*Refusal]; after
+// any other error, call Work again, and after a [*Later] when it says.
 func (r *Receiver) Work(ctx context.Context, payload []byte) error { return r.inbox.Work(ctx, payload) }
 
-// told is the engine's event for one delivery of an event. Keys may contain personal data, so
-// the log has the record instead.
+// told returns the engine's event for one delivery of an event. Keys may contain personal data,
+// so the log has the record instead.
 func (r *Receiver) told(e *Event, res *inbox.Result) semel.Delivered {
 	if !r.engine.Internal().Listens() {
 		return semel.Delivered{}

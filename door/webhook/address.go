@@ -13,15 +13,15 @@ import (
 	"strings"
 )
 
-// view is a delivery to an address, which its sender may call by another name, too.
+// view returns a delivery to an address, which its sender may also call by another name.
 func (s *Source) view(d *Delivery, address, endpoint string) *view {
 	v := &view{delivery: d, body: bodyNode(d.Body), url: address, endpoint: endpoint}
 	name := s.Signature.BodySHA256
 	if q, err := url.ParseQuery(d.Query); name == "" || err != nil || !q.Has(name) {
 		return v
 	}
-	// The sender has signed the address with the digest that it made. With that of the body
-	// that came, the signature is right if they are the same.
+	// The sender has signed the address with its digest of the body. Use the digest of the
+	// received body: the signature is right only if the two are the same.
 	sep := "?"
 	if strings.Contains(address, "?") {
 		sep = "&"
@@ -36,10 +36,10 @@ func isForm(h http.Header) bool {
 	return media == "application/x-www-form-urlencoded"
 }
 
-// maxFields bounds the fields of a form, which is read before anybody knows its sender.
+// maxFields bounds the fields of a form, which the receiver reads before it knows the sender.
 const maxFields = 1000
 
-// form is the body as a form. One that isn't one has no fields.
+// form returns the body as a form. A body that isn't a form has no fields.
 func (v *view) form() (url.Values, error) {
 	d := v.delivery
 	switch {
@@ -57,8 +57,8 @@ func (v *view) form() (url.Values, error) {
 	return form, nil
 }
 
-// sorted is all names and values of a form in order, each pair once. It is empty if the address
-// has the digest of the body.
+// sorted returns all names and values of a form in order, each pair once. It is empty if the
+// address has the digest of the body.
 func (v *view) sorted() (string, error) {
 	if v.hashed {
 		return "", nil
@@ -77,7 +77,7 @@ func (v *view) sorted() (string, error) {
 	return b.String(), nil
 }
 
-// decodedURL resolves what HubSpot resolves in an address before it signs it.
+// decodedURL decodes what HubSpot decodes in an address before signing it.
 var decodedURL = func() *strings.Replacer {
 	var pairs []string
 	for _, c := range ":/?@!$'()*,;" {

@@ -10,16 +10,15 @@ import (
 	"strings"
 )
 
-// Captured is a request that somebody saved: its first line, its header, an empty line,
-// and the body.
+// Captured is a saved request: its first line, its header, an empty line, and the body.
 type Captured struct {
 	Method, Target string
 	Delivery
 }
 
-// ParseCapture reads a captured request. Lines of the header may end with or without a
-// carriage return; the body is everything after the empty line, byte for byte. A body that
-// Content-Length says is shorter or longer is an error, since its signature can't be right.
+// ParseCapture reads a captured request. Lines of the header may end with or without a carriage
+// return; the body is everything after the empty line, byte for byte. It is an error if the
+// body's length differs from Content-Length, since the signature can't be right then.
 func ParseCapture(data []byte) (*Captured, error) {
 	end, gap := bytes.Index(data, []byte("\n\n")), 2
 	if crlf := bytes.Index(data, []byte("\r\n\r\n")); crlf >= 0 && (end < 0 || crlf < end) {

@@ -10,7 +10,7 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// compile parses the templates, and checks that they fit each other.
+// compile parses the templates, and checks that they fit together.
 func (s *Source) compile(rep *strictyaml.Report) {
 	parse := func(at, text string) template {
 		t, err := parseTemplate(text)
@@ -47,7 +47,7 @@ func (s *Source) compile(rep *strictyaml.Report) {
 // parser parses the template of a setting.
 type parser func(at, text string) template
 
-// compileSignature is compile for how deliveries are signed, and when.
+// compileSignature is compile for how and when deliveries are signed.
 func (s *Source) compileSignature(rep *strictyaml.Report, parse parser) {
 	g := &s.Signature
 	token := g.Algorithm == "token"
@@ -88,7 +88,7 @@ func (s *Source) compileSignature(rep *strictyaml.Report, parse parser) {
 	if t := &s.Timestamp.Tolerance; s.stamp != nil {
 		s.Timestamp.Unit = cmp.Or(s.Timestamp.Unit, "s")
 		*t = cmp.Or(*t, defaultTolerance)
-		// An event is recognised for the horizon, so an old delivery of that age is a duplicate.
+		// An event is recognised until the horizon, so an older delivery is a duplicate.
 		if most := max(24*time.Hour, time.Duration(s.Horizon)); *t < 0 || time.Duration(*t) > most {
 			rep.Add("timestamp.tolerance", fmt.Sprintf("%v is not between 0s and %v", *t, strictyaml.Duration(most)), "")
 		}
@@ -173,7 +173,7 @@ func (s *Source) compileHandshake(rep *strictyaml.Report, parse parser) {
 	}
 }
 
-// itemTemplates are the templates of a signature that each event has for itself.
+// itemTemplates returns a signature's templates that each event has for itself.
 func (s *Source) itemTemplates() []template {
 	if !s.perEvent() {
 		return nil
@@ -184,7 +184,7 @@ func (s *Source) itemTemplates() []template {
 // perEvent reports whether each event has a signature of its own.
 func (s *Source) perEvent() bool { return s.key.kind == "json" }
 
-// same reports whether two places are one, which may be optional.
+// same reports whether two places are the same; either may be optional.
 func (p *place) same(o *place) bool {
 	return strings.TrimSuffix(p.text, "?") == strings.TrimSuffix(o.text, "?")
 }
@@ -230,9 +230,9 @@ func (s *Source) covers(t template) bool {
 	return true
 }
 
-// Unsigned lists the parts of an event's identity that the signature doesn't cover.
-// Whoever has seen one delivery of such a source can send it again under another
-// identity, so keep its deliveries secret, and receive them over TLS only.
+// Unsigned lists the parts of an event's identity that the signature doesn't cover. Anybody who
+// has seen one delivery of such a source can send it again under another identity, so keep its
+// deliveries secret, and receive them only over TLS.
 func (s *Source) Unsigned() []string {
 	var list []string
 	for i, r := range s.rules {
@@ -246,9 +246,9 @@ func (s *Source) Unsigned() []string {
 	return list
 }
 
-// Coarse lists the rules, such as events[0], that seem to identify events without an id: by
-// the kind or the payment, so two partial refunds of one payment may share an identity. Such
-// events differ in content, and the second one is a conflict.
+// Coarse lists the rules, such as events[0], that seem to identify events without an id: by the
+// kind or the payment, so two partial refunds of one payment may share an identity. Their
+// content differs, so the second one is a conflict.
 func (s *Source) Coarse() []string {
 	var list []string
 	for i, r := range s.rules {

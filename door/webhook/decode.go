@@ -12,14 +12,14 @@ import (
 	"github.com/semelhq/semel/internal/body"
 )
 
-// codings are what Source.Decode may name.
+// codings are the values of Source.Decode.
 var codings = map[string]body.Coding{"gzip": body.Gzip, "deflate": body.Deflate}
 
-// decoders bounds how many deliveries are decoded at a time, until their signature has been
-// found right: whoever sends a few bytes may have them decode to many.
+// decoders bounds how many unverified deliveries are decoded at a time: a few bytes may decode
+// to many.
 var decoders = make(chan struct{}, runtime.GOMAXPROCS(0))
 
-// decodes reports whether a delivery is compressed, as the source says that its sender may.
+// decodes reports whether a delivery is compressed in a way that the source allows.
 func (v *Verifier) decodes(d *Delivery) bool {
 	return v.source.Decode != "" && body.CodingOf(d.Header) == codings[v.source.Decode]
 }
@@ -37,8 +37,8 @@ func (v *Verifier) slot(ctx context.Context, d *Delivery) (free func(), err erro
 	}
 }
 
-// Decode returns a delivery with its body decoded, if it came compressed as the source says,
-// and otherwise as it is. The error is a [*Refusal].
+// Decode returns a delivery with its body decoded, if it came compressed as the source says, or
+// else unchanged. The error is a [*Refusal].
 func (v *Verifier) Decode(d *Delivery) (*Delivery, error) {
 	if !v.decodes(d) {
 		return d, nil
@@ -63,7 +63,7 @@ func (v *Verifier) Decode(d *Delivery) (*Delivery, error) {
 	return plain, nil
 }
 
-// named adds to a refusal that the body is encoded, which nobody would guess from the rest.
+// named adds to a refusal that the body is encoded, which nobody would guess otherwise.
 func (v *Verifier) named(d *Delivery, err error) error {
 	refused, ok := errors.AsType[*Refusal](err)
 	if !ok || body.CodingOf(d.Header) == body.Plain {
@@ -72,7 +72,7 @@ func (v *Verifier) named(d *Delivery, err error) error {
 	switch refused.Code {
 	case CodeSignatureWrong, CodeUnreadable, CodeUnidentified:
 	default:
-		return err // it was read as it was signed
+		return err // it was read in the form that was signed
 	}
 	why := "the body has a Content-Encoding that can't be decoded"
 	for name, coding := range codings {

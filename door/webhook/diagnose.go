@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// Diagnosis is what can be said about a captured delivery.
+// Diagnosis is what Diagnose finds out about a captured delivery.
 type Diagnosis struct {
 	// Events of the delivery; nil if it is refused.
 	Events []Event
-	// Refusal is why it is refused; nil if it is not.
+	// Refusal says why it is refused; nil if it isn't.
 	Refusal *Refusal
-	// Hints say what probably went wrong, in sentences for people. They have neither
-	// secrets nor signatures that would be right.
+	// Hints say what probably went wrong, in sentences for people. They reveal neither secrets
+	// nor correct signatures.
 	Hints []string
 }
 
-// Diagnose verifies a delivery, and finds out why it is refused by trying what usually
-// goes wrong. secrets come from the verifier's options.
+// Diagnose verifies a delivery. If it is refused, Diagnose finds out why by trying the usual
+// mistakes. secrets come from the verifier's options.
 func (v *Verifier) Diagnose(d *Delivery, secrets []string) Diagnosis {
 	events, err := v.Verify(d)
 	refused, ok := errors.AsType[*Refusal](err)
@@ -56,7 +56,7 @@ func (v *Verifier) Diagnose(d *Delivery, secrets []string) Diagnosis {
 	return out
 }
 
-// diagnose finds a change of body, secret or address with which the signature is right.
+// diagnose looks for a change of body, secret or address that makes the signature right.
 func (v *Verifier) diagnose(d *Delivery, secrets []string, hint func(string, ...any)) {
 	right := func(other *Verifier, body []byte) bool {
 		_, err := other.Verify(&Delivery{Header: d.Header, Body: body, Query: d.Query})
@@ -93,13 +93,13 @@ func (v *Verifier) diagnose(d *Delivery, secrets []string, hint func(string, ...
 	hint("Either the secret is that of another endpoint, or a byte of the body was changed on the way.")
 }
 
-// guess is a body or a key that may have been meant.
+// guess is a body or a key that was probably meant.
 type guess struct {
 	what, why string
 	bytes     []byte
 }
 
-// bodies are what a body may have been before it was saved or passed on.
+// bodies returns what a body may have been before it was saved or passed on.
 func bodies(body []byte) []guess {
 	const saved = "saving it changed it"
 	list := []guess{
@@ -124,7 +124,8 @@ func bodies(body []byte) []guess {
 	return list
 }
 
-// decodings are what a compressed body was before, if its source doesn't say so.
+// decodings returns what a compressed body may have been before, if its source doesn't allow
+// any.
 func (v *Verifier) decodings(d *Delivery) (list []guess) {
 	for name := range codings {
 		source, other := *v.source, *v

@@ -17,37 +17,37 @@ import (
 
 // Event is one thing that happened. A delivery may have several.
 type Event struct {
-	// ID is the same in all deliveries and tries of the event, and no other event has
-	// it: deduplicate by it. It is empty before the event is accepted.
+	// ID is the same in all deliveries and tries of the event, and unique to it: deduplicate by
+	// it. It is empty before the event is accepted.
 	ID string
 	// Tenant owns the event, and Source is the name of its source.
 	Tenant, Source string
-	// Key names the event, as webhook:SOURCE:ID, and Scope within what.
+	// Key names the event, as webhook:SOURCE:ID, within Scope.
 	Key, Scope string
 	// Type is the kind of event, such as "orders/create".
 	Type string
-	// ReceivedAt is when the delivery came that was accepted.
+	// ReceivedAt is when the accepted delivery came.
 	ReceivedAt time.Time
-	// Header has Content-Type and what the source names, which may be unsigned.
+	// Header has Content-Type and the headers that the source names, which may be unsigned.
 	Header http.Header
-	// Body is the event as it came: the body of the delivery, or its part of a batch.
+	// Body is the event as received: the body of the delivery, or its part of a batch.
 	Body []byte
-	// Payment says what the event means to its payment; nil if nobody asked, or to none.
+	// Payment says what the event means to its payment; nil if nobody asked, or if it has none.
 	Payment *Payment
 
 	print   semel.Fingerprint
-	former  []semel.Fingerprint // that earlier versions made of the event
-	apart   string              // what tells it from another event with its id and another content
-	name    string              // the sender's own id; empty if there is none that can be kept
+	former  []semel.Fingerprint // made by earlier versions for this event
+	apart   string              // tells it apart from another event with the same id and other content
+	name    string              // the sender's own id; empty if it has none, or it can't be stored
 	mistake string              // why it has no identity of its own
 	view    *view
 
-	request http.Header // of the whole delivery
-	status  int         // of its answer, if that is known already
+	request http.Header // headers of the whole delivery
+	status  int         // status of its answer, if known already
 }
 
-// Attribute is a value that the record of an event keeps, so that people find it. Of several
-// with one name the first that is there counts. What isn't there is left out.
+// Attribute is a value that an event's record keeps, so that people can find it. Of several
+// with the same name the first that is present counts. Missing ones are left out.
 type Attribute struct {
 	// Name of the attribute, such as order.
 	Name string `json:"name" required:"true"`
@@ -57,18 +57,18 @@ type Attribute struct {
 	Kinds []string `json:"kinds,omitempty" single:"true"`
 }
 
-// Bounds of a delivery, which is read before anybody knows its sender.
+// Bounds of a delivery, which the receiver reads before it knows the sender.
 const (
-	// maxSigned bounds the events with signatures of their own: senders send a handful.
+	// maxSigned bounds events that have signatures of their own: senders send a handful.
 	maxSigned = 100
-	// maxEvents bounds the events of others: WhatsApp sends the most, up to 1,000.
+	// maxEvents bounds the events of other sources: WhatsApp sends the most, up to 1,000.
 	maxEvents = 1000
-	// maxVisited is how many items of lists are looked at on the way to them.
+	// maxVisited is how many items of lists the receiver looks at to find them.
 	maxVisited = 4 * maxEvents
 )
 
 // events splits a delivery. An event in a batch without an id is identified by its content: it
-// is accepted, so that it holds up no other, and handlers don't get it.
+// is accepted, so that it doesn't hold up the others, but handlers don't get it.
 func (v *Verifier) events(d *Delivery) ([]Event, error) {
 	s := v.source
 	header := s.passed(d.Header)
@@ -79,7 +79,7 @@ func (v *Verifier) events(d *Delivery) ([]Event, error) {
 		most = maxSigned
 	}
 	var list []Event
-	within := map[*node]bool{} // items that events were found in
+	within := map[*node]bool{} // items that had events
 	for i := range s.rules {
 		r := &s.rules[i]
 		all := []found{{node: &node{raw: d.Body}}}
@@ -103,8 +103,8 @@ func (v *Verifier) events(d *Delivery) ([]Event, error) {
 			one := *whole
 			e.view, one.items = &one, at.items
 			if s.perEvent() {
-				// An event that nobody signed costs no more than that, and neither
-				// do those behind it.
+				// An unsigned event costs no more than this check, and the ones after it
+				// nothing.
 				if err := v.verify(e.view); err != nil {
 					return nil, err
 				}
@@ -121,11 +121,11 @@ func (v *Verifier) events(d *Delivery) ([]Event, error) {
 	return list, nil
 }
 
-// found is a value with the items of the lists on the way to it.
+// found is a value, with the items of the lists on its path.
 type found struct {
 	node  *node
 	items []*node
-	index []int // of each item in its list
+	index []int // the index of each item in its list
 }
 
 // collector follows a path into every item of its lists, until there are too many.
@@ -170,10 +170,10 @@ func (v *Verifier) identify(e *Event, r *rule) {
 	if err == nil {
 		scope, err = e.view.fillAll(r.scope)
 	}
-	e.Type, _ = e.view.fill(r.kind) // without one the handler finds out by itself
+	e.Type, _ = e.view.fill(r.kind) // without a kind, handlers find out for themselves
 	if r.looseKind {
-		// Whoever has a delivery could use up its id under another kind, and the
-		// sender's own would be a duplicate.
+		// Anybody who has a delivery could use up its id under another kind, and the sender's
+		// own delivery would be a duplicate.
 		e.print, e.former = withKind(e.print, e.Type)
 	}
 	e.Payment = v.source.paymentOf(e)
@@ -193,14 +193,14 @@ func (v *Verifier) identify(e *Event, r *rule) {
 // maxName bounds the sender's id, which records keep as an attribute.
 const maxName = 1 << 10
 
-// digestOf is the digest of a fingerprint in hexadecimal.
+// digestOf returns the digest of a fingerprint in hexadecimal.
 func digestOf(p semel.Fingerprint) string {
 	_, sum, _ := strings.Cut(p.String(), ":")
 	return sum
 }
 
-// join writes parts with colons between them, so that other parts never give the same
-// text. A digest replaces a text of more than limit bytes, or one that can't be stored.
+// join writes parts with colons between them, so that other parts never give the same text. It
+// replaces a text of more than limit bytes, or one that can't be stored, by a digest.
 func join(parts []string, limit int) string {
 	escape := strings.NewReplacer("%", "%25", ":", "%3A")
 	var escaped []string
@@ -215,7 +215,7 @@ func join(parts []string, limit int) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// printOf digests what an event says, without what may differ between its deliveries.
+// printOf digests the content of an event, without the parts that may differ between its deliveries.
 func printOf(body []byte, ignore [][]string) semel.Fingerprint {
 	kept := body
 	for _, path := range ignore {
@@ -224,19 +224,19 @@ func printOf(body []byte, ignore [][]string) semel.Fingerprint {
 	if p, err := semel.FingerprintJSON(kept); err == nil {
 		return p
 	}
-	return semel.FingerprintOf(semel.SchemeRaw, body) // all of it: it may be ambiguous
+	return semel.FingerprintOf(semel.SchemeRaw, body) // all of the body: it may be ambiguous
 }
 
 // withKind adds the kind of an event to the digest of its content. Records of earlier versions
-// have the content's alone, or this one under the scheme of the content.
+// have the digest of the content alone, or this one under the content's scheme.
 func withKind(content semel.Fingerprint, kind string) (print semel.Fingerprint, former []semel.Fingerprint) {
 	both := semel.FingerprintOf(semel.SchemeJSON, []byte(content.String()), []byte(kind))
-	b, _ := both.AppendBinary(nil) // which has a fixed form: its scheme and its digest
+	b, _ := both.AppendBinary(nil) // its form is fixed: its scheme and its digest
 	return store.NewFingerprint(store.SchemeEvent, [sha256.Size]byte(b[1:])), []semel.Fingerprint{content, both}
 }
 
-// passed are the headers that a handler gets. A token isn't among them: it is a secret, and
-// the store has them.
+// passed returns the headers that a handler gets. A token isn't among them: it is a secret, and
+// the store keeps these headers.
 func (s *Source) passed(h http.Header) http.Header {
 	out := http.Header{}
 	for name, values := range h {

@@ -11,22 +11,22 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// Machine is the states that a payment goes through. Make one by [LoadMachine] or
-// [CardMachine]; it is not changed afterwards.
+// Machine is the states that a payment can go through. Make one by [LoadMachine] or
+// [CardMachine]; it doesn't change afterwards.
 type Machine struct {
 	// Name of the machine, which names the states in the store.
 	Name string `json:"name" required:"true"`
-	// State of a payment without events.
+	// State of a payment that has no events yet.
 	Initial string `json:"initial" required:"true"`
 	// What may happen, and where it leads.
 	Transitions []Transition `json:"transitions" required:"true"`
 	// How long the store has the state of a payment after its last event.
 	Keep strictyaml.Duration `json:"keep" default:"400d" range:"1d,3650d"`
 
-	reach map[string]map[string]bool // the states after a state, in any number of steps
+	reach map[string]map[string]bool // the states that can follow a state, in any number of steps
 }
 
-// Transition is what may happen in some states of a payment.
+// Transition is something that may happen in some states of a payment.
 type Transition struct {
 	// Name of what happened, as sources name it.
 	On string `json:"on" required:"true"`
@@ -49,7 +49,7 @@ func CardMachine() *Machine {
 	return m
 }
 
-// LoadMachine reads a machine in YAML; otherwise as [Load].
+// LoadMachine reads a machine in YAML, like [Load].
 func LoadMachine(file string, data []byte) (*Machine, error) {
 	m := &Machine{}
 	if err := load(file, data, m, m.compile); err != nil {
@@ -58,7 +58,7 @@ func LoadMachine(file string, data []byte) (*Machine, error) {
 	return m, nil
 }
 
-// load reads a file into a struct and checks it.
+// load reads a file into a struct and checks that.
 func load(file string, data []byte, into any, check func(*strictyaml.Report)) error {
 	rep := strictyaml.NewReport(file)
 	rep.NoBlanks = true
@@ -95,7 +95,7 @@ func (m *Machine) compile(rep *strictyaml.Report) {
 		}
 		m.reach[t.To] = map[string]bool{t.To: true}
 	}
-	for grown := true; grown; { // a few states, each a few times
+	for grown := true; grown; { // few states, each visited a few times
 		grown = false
 		for _, t := range m.Transitions {
 			for _, from := range t.From {
@@ -116,7 +116,7 @@ func (m *Machine) compile(rep *strictyaml.Report) {
 	}
 }
 
-// States are the states that a payment can get into, sorted.
+// States returns the states that a payment can get into, sorted.
 func (m *Machine) States() []string {
 	return slices.Sorted(maps.Keys(m.reach[m.Initial]))
 }
@@ -132,15 +132,15 @@ type Step string
 // The steps.
 const (
 	Applied Step = "applied" // the payment is in the event's state now
-	Late    Step = "late"    // it has been through or past that state; it stays in its own
-	Waiting Step = "waiting" // what has to happen before has not been heard of yet
+	Late    Step = "late"    // it has been in or past that state; it keeps its own
+	Waiting Step = "waiting" // something that has to happen first hasn't been reported yet
 	Refused Step = "refused" // it can't happen to this payment any more
 )
 
-// step is what an event means to a payment that is in the last of the states that it has
-// been in. Webhooks come in any order, so an event that doesn't fit is late if it would
-// have fitted before and leads to where the payment is; it waits if the payment can still
-// get to where it fits; and only otherwise is it refused.
+// step says what an event means to a payment that has been in these states, and is in the last
+// of them. Webhooks come in any order, so an event that doesn't fit is late if it would have
+// fitted earlier and leads to where the payment is; it waits if the payment can still reach a
+// state where it fits; otherwise it is refused.
 func (m *Machine) step(been []string, on string) (to string, s Step) {
 	state := been[len(been)-1]
 	s = Refused

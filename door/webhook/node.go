@@ -7,16 +7,16 @@ import (
 	"github.com/semelhq/semel/internal/jsonscan"
 )
 
-// node is a JSON value that looks for its parts when it needs them, each once. It has the bytes
-// as they came, which handlers get.
+// node is a JSON value that looks for its parts on demand, each once. It has the bytes as
+// received, which handlers get.
 type node struct {
 	raw     []byte
-	members map[string]*node // those that were asked for
+	members map[string]*node // the ones asked for so far
 	items   []*node
 	listed  bool
 }
 
-// bodyNode is a body. One that isn't JSON has no parts.
+// bodyNode returns the node of a body. A body that isn't JSON has no parts.
 func bodyNode(body []byte) *node {
 	if !json.Valid(body) {
 		return &node{}
@@ -24,7 +24,7 @@ func bodyNode(body []byte) *node {
 	return &node{raw: body}
 }
 
-// member is a member of an object, by its exact name, or nil.
+// member returns a member of an object, by its exact name, or nil.
 func (n *node) member(name string) *node {
 	if n == nil {
 		return nil
@@ -43,7 +43,7 @@ func (n *node) member(name string) *node {
 	return m
 }
 
-// list is the items of an array, but not more than one above maxEvents.
+// list returns the items of an array, but at most one more than maxEvents.
 func (n *node) list() []*node {
 	if n.listed {
 		return n.items
@@ -57,7 +57,7 @@ func (n *node) list() []*node {
 	return n.items
 }
 
-// text is a string, a number as it was written, or true or false. Anything else has none.
+// text returns a string, a number as written, or true or false. Other values have none.
 func (n *node) text() string {
 	if n == nil {
 		return ""

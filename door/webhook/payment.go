@@ -27,7 +27,7 @@ type PaymentRule struct {
 	kind, id template
 }
 
-// PaymentEvent is a kind of event and the transition of a payment that it stands for.
+// PaymentEvent is a kind of event and the payment's transition that it stands for.
 type PaymentEvent struct {
 	// Kind of the event.
 	Kind string `json:"kind" required:"true"`
@@ -41,36 +41,36 @@ type PaymentEvent struct {
 
 // Payment is what an event means to its payment.
 type Payment struct {
-	// ID is the gateway's name of the payment.
+	// ID is the gateway's name for the payment.
 	ID string `json:"id"`
 	// On is what happened, as the machine names it.
 	On string `json:"on"`
-	// Step is what that means: a handler gets [Applied] and [Late] only.
+	// Step says what that means: a handler gets only [Applied] and [Late].
 	Step Step `json:"step,omitempty"`
-	// State is that of the payment after the step, and Sequence counts the events that
-	// were applied to it. Two of one payment may reach handlers at once: the one with the
-	// higher number is the newer.
+	// State is the payment's state after the step, and Sequence counts the events applied to
+	// it. Two events of a payment may reach handlers at once: the one with the higher number is
+	// newer.
 	State    string `json:"state,omitempty"`
 	Sequence int    `json:"sequence,omitempty"`
 }
 
 const (
-	// CodeTransition is why an event is refused that can't happen to its payment.
+	// CodeTransition refuses an event that can't happen to its payment.
 	CodeTransition Code = "invalid_transition"
-	// CodeErased is why an event is refused after it, or its payment, was erased.
+	// CodeErased refuses an event after it, or its payment, was erased.
 	CodeErased Code = "payment_erased"
-	// waitAgain is how long an event waits for what has to happen before it.
+	// waitAgain is how long an event waits for an earlier one.
 	waitAgain = 5 * time.Second
 	// maxPaymentEvents bounds the events of one payment, so that its state stays small.
 	maxPaymentEvents = 1000
-	// maxSwaps bounds how often a step is tried again because another event came
-	// between. Each time that other one has succeeded.
+	// maxSwaps bounds how often a step is retried because another event came first. Each time
+	// that other event succeeded.
 	maxSwaps = 100
 )
 
 var errWaiting = errors.New("what has to happen to the payment before has not been heard of yet")
 
-// paymentOf finds the payment of an event, by its source; nil if it is about none.
+// paymentOf finds the payment of an event, by its source; nil if it has none.
 func (s *Source) paymentOf(e *Event) *Payment {
 	p := &s.Payment
 	if len(p.Events) == 0 {
@@ -78,7 +78,7 @@ func (s *Source) paymentOf(e *Event) *Payment {
 	}
 	kind := e.Type
 	if p.kind != nil {
-		kind, _ = e.view.fill(p.kind) // where nothing is, that is no kind of event
+		kind, _ = e.view.fill(p.kind) // a missing value isn't any kind of event
 		kind = strings.TrimSpace(kind)
 	}
 	i := slices.IndexFunc(p.Events, func(pe PaymentEvent) bool { return pe.Kind == kind })
@@ -98,11 +98,11 @@ type history struct {
 	Been []string `json:"been"`
 	// Sequence counts the events that were applied.
 	Sequence int `json:"sequence"`
-	// Events that were decided, by their ids.
+	// Events has the decided events, by their ids.
 	Events map[string]Payment `json:"events"`
 }
 
-// payment is how the record of an event names its payment; empty if it is about none.
+// payment returns the payment's name in the record of an event; empty if it has none.
 func (r *Receiver) payment(e *Event) string {
 	m, p := r.opts.Payments, e.Payment
 	if m == nil || p == nil || !m.knows(p.On) {
@@ -111,8 +111,8 @@ func (r *Receiver) payment(e *Event) string {
 	return m.Name + "/" + join([]string{r.opts.Name, p.ID}, store.MaxKeyLen/4)
 }
 
-// advance decides what an event means to its payment. The first decision stands: another
-// try gets the same, unless the event waits. Each of several concurrent events is decided in
+// advance decides what an event means to its payment. The first decision stands: another try
+// gets the same one, unless the event waits. Each of several concurrent events is decided in
 // the state that the one before it left.
 func (r *Receiver) advance(ctx context.Context, e *Event) error {
 	name := r.payment(e)
@@ -121,7 +121,7 @@ func (r *Receiver) advance(ctx context.Context, e *Event) error {
 		return nil
 	}
 	m, p := r.opts.Payments, e.Payment
-	// An event that was accepted under another configuration keeps its tenant.
+	// An event that was accepted under an earlier configuration keeps its tenant.
 	id := store.PaymentOf(e.Tenant, name)
 	cell := store.NewCell(r.engine.Internal().Store(), id)
 	for range maxSwaps {
@@ -137,7 +137,7 @@ func (r *Receiver) advance(ctx context.Context, e *Event) error {
 			*p = known
 			return p.verdict()
 		}
-		// After the state was loaded: an erasure is declared first, and then changes the state.
+		// Ask after loading the state: an erasure is declared first and then changes the state.
 		if erased, err := r.engine.Internal().Erased(ctx, id, store.PaymentOf(e.Tenant, m.Name+"/"+e.ID)); err != nil {
 			return err
 		} else if erased {
@@ -164,7 +164,7 @@ func (r *Receiver) advance(ctx context.Context, e *Event) error {
 	return &Later{After: time.Second, Err: errors.New("the state of the payment changes too fast")}
 }
 
-// history reads the value of a payment's cell; nil is that of a payment without events.
+// history reads the value of a payment's cell; nil stands for a payment without events.
 func (m *Machine) history(data []byte) (h history, err error) {
 	h = history{Been: []string{m.Initial}, Events: map[string]Payment{}}
 	if data == nil {
@@ -172,14 +172,14 @@ func (m *Machine) history(data []byte) (h history, err error) {
 	}
 	switch err := form.Read(data, 1, &h); {
 	case errors.Is(err, form.ErrNewer):
-		return h, fmt.Errorf("the state of the payment: %w", err) // another node can tell
+		return h, fmt.Errorf("the state of the payment: %w", err) // another node may know
 	case err != nil:
 		return h, inbox.Refuse(CodeUnreadable, "the state of the payment can't be read")
 	}
 	return h, nil
 }
 
-// add decides the next event, and adds it unless it waits.
+// add decides the next event, and adds it unless it has to wait.
 func (h *history) add(m *Machine, e *Event) error {
 	p := e.Payment
 	p.State, p.Step = m.step(h.Been, p.On)
@@ -198,7 +198,7 @@ func (h *history) add(m *Machine, e *Event) error {
 	return nil
 }
 
-// verdict is nil if a handler gets the event.
+// verdict returns nil if a handler gets the event.
 func (p *Payment) verdict() error {
 	switch p.Step {
 	case Waiting:

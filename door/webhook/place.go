@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// A place is where a value stands in a delivery.
+// A place is the position of a value in a delivery.
 type place struct {
 	kind     string // header, query, body, json, form, field, signature, url, endpoint, crc32 or digest
-	name     string // of a header, a parameter, a field or an entry of the signature
+	name     string // of a header, a parameter, a field or a signature's entry
 	path     []step
-	optional bool // without a value it is empty
+	optional bool // a missing value counts as empty
 	text     string
 }
 
-// step leads from a JSON value to a part of it: by name, if there is one, and then to an
-// item of that list if each is set.
+// step leads from a JSON value to one of its parts: by name, if it has one, and then, if each
+// is set, to an item of that list.
 type step struct {
 	name string
 	each bool
@@ -34,7 +34,7 @@ type segment struct {
 	place   *place
 }
 
-// parseTemplate reads such as "{signature:t}.{body}".
+// parseTemplate parses templates such as "{signature:t}.{body}".
 func parseTemplate(text string) (template, error) {
 	var t template
 	for rest := text; rest != ""; {
@@ -80,7 +80,7 @@ func parsePlace(text string) (*place, error) {
 	return p, nil
 }
 
-// parsePath reads such as "entry[].changes[].value", or "[].id" in a body that is a list.
+// parsePath parses paths such as "entry[].changes[].value", or "[].id" in a body that is a list.
 func parsePath(text string) ([]step, error) {
 	var path []step
 	for name := range strings.SplitSeq(text, ".") {
@@ -93,8 +93,8 @@ func parsePath(text string) ([]step, error) {
 	return path, nil
 }
 
-// sharesLists reports whether every list on the path is one that each goes through, so
-// that [] means the item which is looked at.
+// sharesLists reports whether each also goes through every list on the path, so that [] means
+// the current item.
 func sharesLists(path, each []step) bool {
 	last := -1
 	for i, s := range path {
@@ -105,19 +105,19 @@ func sharesLists(path, each []step) bool {
 	return last < len(each) && slices.Equal(path[:last+1], each[:last+1])
 }
 
-// view is what places are looked up in: a delivery, and an event of it.
+// view is where to look up places: a delivery, and an event in it.
 type view struct {
 	delivery *Delivery
 	body     *node
 	labels   map[string]string // of the signature
 	url      string
 	endpoint string
-	hashed   bool    // the address has the digest of the body
-	items    []*node // the item of each list on the way to the event
+	hashed   bool    // the address includes the digest of the body
+	items    []*node // the item of each list on the path to the event
 	digest   string
 }
 
-// value is what stands at a place.
+// value returns the value at a place.
 func (v *view) value(p *place) (text string, err error) {
 	switch p.kind {
 	case "header":
@@ -160,7 +160,7 @@ func (v *view) value(p *place) (text string, err error) {
 	return text, nil
 }
 
-// single is the one value that something may have.
+// single returns the only value that something may have.
 func single(values []string, what, name string) (string, error) {
 	if len(values) > 1 {
 		return "", fmt.Errorf("the %s %s comes %d times", what, name, len(values))
@@ -168,7 +168,7 @@ func single(values []string, what, name string) (string, error) {
 	return strings.Join(values, ""), nil
 }
 
-// missing says that there is nothing at a place.
+// missing says that a place has no value.
 type missing struct{ place *place }
 
 func (e *missing) Error() string {
@@ -186,7 +186,7 @@ var absent = map[string]string{
 	"header": "the header %s is missing", "signature": "the signature has no %s", "query": "the address has no parameter %s", "field": "the form has no %s",
 }
 
-// at follows a path, through the lists to the items of this event.
+// at follows a path, through its lists to the items of this event.
 func (v *view) at(path []step) *node {
 	n, lists := v.body, 0
 	for i := len(path) - 1; i >= 0; i-- {
@@ -210,7 +210,7 @@ func (v *view) at(path []step) *node {
 	return n
 }
 
-// fill is the text of a template with the values of its places.
+// fill returns the text of a template with the values of its places.
 func (v *view) fill(t template) (string, error) {
 	b, err := v.bytes(t)
 	return string(b), err

@@ -11,7 +11,7 @@ import (
 	"github.com/semelhq/semel/internal/extract"
 )
 
-// Mode says when a sender is answered.
+// Mode says when a sender gets its answer.
 type Mode string
 
 // The modes.
@@ -20,10 +20,10 @@ const (
 	Sync Mode = "sync" // when they are handled
 )
 
-// AfterConflict says what becomes of an event after its id was used with other content.
+// AfterConflict says what happens to an event whose id came with other content before.
 type AfterConflict = inbox.AfterConflict
 
-// What may become of it; see [inbox.ParkConflict] and [inbox.DropConflict].
+// What may happen to it; see [inbox.ParkConflict] and [inbox.DropConflict].
 const (
 	ParkConflict = inbox.ParkConflict
 	DropConflict = inbox.DropConflict
@@ -36,14 +36,14 @@ type Handler func(ctx context.Context, e *Event) error
 
 // Defaults and bounds of [Options].
 const (
-	// DefaultMaxBody is the longest body that is read, in bytes.
+	// DefaultMaxBody is the longest body that the receiver reads, in bytes.
 	DefaultMaxBody = 4 << 20
-	// MaxEvent is the longest event that [Ack] accepts, in bytes: its outbox keeps it.
+	// MaxEvent is the longest event that [Ack] accepts, in bytes, because the outbox has to keep it.
 	MaxEvent = inbox.MaxBody
 )
 
-// Principal is who accepts events. Nobody else may have it where they are accepted, because
-// its records decide which are handled.
+// Principal is the principal that accepts events. Nobody else may use it there, because its
+// records decide which events are handled.
 const Principal = "webhook"
 
 // OperationPrefix begins the names of the operations that accept events, and of the
@@ -53,7 +53,7 @@ const OperationPrefix = "webhook."
 // Options configure a [Receiver].
 type Options struct {
 	VerifierOptions
-	// Name of the receiver, by default that of the source. Two receivers share no event.
+	// Name is the name of the receiver, by default the source's. Two receivers share no event.
 	Name string
 	// Tenant owns the events.
 	Tenant string
@@ -61,50 +61,48 @@ type Options struct {
 	Mode Mode
 	// Handle handles an event. Required.
 	Handle Handler
-	// Payments decides what events mean to their payments, see [Source].Payment: one that
-	// can't happen any more is refused, and one that comes too early waits. Optional.
+	// Payments decides what events mean to their payments, see [Source].Payment: it refuses an
+	// event that can't happen any more, and lets one that comes too early wait. Optional.
 	Payments *Machine
 	// VerifyToken is the token of the handshake. Required if the source has one.
 	VerifyToken string
 	// Order is a template such as "{body:data.customer}": with [Ack], events that share its
-	// value are handled one after the other, as they were accepted. Others have no order.
+	// value are handled one after the other, in the order of acceptance. Others have no order.
 	Order string
-	// Attributes are kept with an event's record, by name, and people find it by them: each is
-	// json:/POINTER or form:FIELD of the event, or header:NAME. They go before the source's.
+	// Attributes are kept with an event's record, by name, so that people can find it: each is
+	// json:/POINTER or form:FIELD of the event, or header:NAME. They come before the source's.
 	Attributes map[string]string
-	// OnAbandoned is what happens to an event if a crash cuts its handler off, with [Sync].
+	// OnAbandoned says what happens to an event, with [Sync], if a crash cuts its handler off.
 	// Defaults to [semel.HoldAbandoned]; with [Ack] an event is always handled again.
 	OnAbandoned semel.AfterAbandon
-	// OnConflict is what becomes of an event if its id was used with another content. Defaults
-	// to [ParkConflict]: the event is a message to [Receiver.Destination], parked from the
-	// start, in a record of its own; to replay it you need a dispatcher, with [Sync] too.
+	// OnConflict says what happens to an event whose id came with other content before. Defaults
+	// to [ParkConflict]: the event becomes a message to [Receiver.Destination], parked from the
+	// start, in a record of its own; to replay it you need a dispatcher, even with [Sync].
 	OnConflict AfterConflict
 	// Lease is how long an event waits for its handler after a crash, with [Sync]; then
 	// OnAbandoned decides. Defaults to [semel.DefaultLease].
 	Lease time.Duration
-	// Window is how long an event is recognised. Defaults to [Source.Window]; not below
-	// the source's horizon.
+	// Window is how long an event is recognised. Defaults to [Source.Window]; at least the
+	// source's horizon.
 	Window time.Duration
-	// Budget is how long a sender waits before it gets 503; the next delivery finds the
+	// Budget is how long a sender waits before it gets 503; its next delivery finds the
 	// outcome. Defaults to four fifths of the source's patience.
 	Budget time.Duration
 	// MaxBody defaults to [DefaultMaxBody], in bytes.
 	MaxBody int64
 	// Evidence is how much goes to the evidence log; by default [semel.EvidenceNone]. With
-	// [semel.EvidenceDecisions] it has every delivery, and both digests of a conflict.
+	// [semel.EvidenceDecisions] the log has every delivery, and both digests of a conflict.
 	Evidence semel.EvidenceLevel
 }
 
 // Name marks the records of events; see [semel.Call].Door.
 const Name = "webhook"
 
-// Receiver receives the webhooks of one source. It has no state of its own: any number of
-// them, on any number of nodes, may serve one store. Its methods may be called
-// concurrently.
+// Receiver receives the webhooks of one source. It has no state of its own: any number of them,
+// on any number of nodes, may serve one store. Its methods may be called concurrently.
 //
-// The engine's Events get by Answered each delivery that was refused, with a [*Refusal] as
-// its Err, and each event of the others; and once, with another Err, a delivery that has
-// none.
+// The engine's Events get each refused delivery in Answered, with a [*Refusal] as its Err, and
+// each event of the others; a delivery without events comes once, with another Err.
 type Receiver struct {
 	*Verifier
 	engine *semel.Engine
@@ -173,7 +171,7 @@ func New(engine *semel.Engine, opts Options) (*Receiver, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	v, _ := NewVerifier(opts.VerifierOptions) // all of it was checked
+	v, _ := NewVerifier(opts.VerifierOptions) // all of this was checked
 	v.maxBody = opts.MaxBody
 	r := &Receiver{Verifier: v, engine: engine, opts: opts}
 	r.order, _ = parseTemplate(opts.Order)
@@ -190,11 +188,11 @@ func New(engine *semel.Engine, opts Options) (*Receiver, error) {
 	return r, err
 }
 
-// Destination is the name of the receiver's operation, and of the destination of its
-// events in the outbox.
+// Destination is the name of the receiver's operation, and the outbox destination of its
+// events.
 func (r *Receiver) Destination() string { return OperationPrefix + r.opts.Name }
 
-// names are the attributes of events: what a receiver's options name, before the source's.
+// names returns the attributes of events: the ones in a receiver's options, and then the source's.
 func (s *Source) names(configured map[string]string) (*extract.Names, error) {
 	var usual []extract.Attribute
 	for _, a := range s.Attributes {

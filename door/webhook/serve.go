@@ -28,8 +28,8 @@ const maxChallenge = 256
 //	GET   the handshake, if the source has one: 200 with the challenge, or 403
 //
 // A duplicate gets 200, and so does an event that was accepted with other content before,
-// because the sender could do nothing about it; see [Options].OnConflict. Refusals are
-// problem documents (RFC 9457) with a code that says why.
+// because the sender can't do anything about it; see [Options].OnConflict. Refusals are problem
+// documents (RFC 9457) with a code that says why.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch {
 	case req.Method == http.MethodPost:
@@ -91,7 +91,7 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 	problem.WriteBody(w, http.StatusOK, r.source.AnswerType, []byte(r.source.Answer))
 }
 
-// read returns the events of a delivery, or answers it if it is the handshake.
+// read returns the events of a delivery, or answers it if it is a handshake.
 func (r *Receiver) read(w http.ResponseWriter, req *http.Request, d *Delivery) (events []Event, asks bool, err error) {
 	free, err := r.slot(req.Context(), d)
 	if err != nil {
@@ -109,11 +109,11 @@ func (r *Receiver) read(w http.ResponseWriter, req *http.Request, d *Delivery) (
 	return events, false, err
 }
 
-// retryAfter is when a sender should deliver again.
+// retryAfter says when a sender should deliver again.
 const retryAfter = 5 * time.Second
 
-// errNoEvent is the event's error for a signed delivery in which no rule of the source finds
-// an event. It gets 2xx: the sender can't do better.
+// errNoEvent is the error of a signed delivery without an event by the source's rules. It gets
+// 2xx: the sender can't do better.
 var errNoEvent = errors.New("the delivery has no event that the source has a rule for: nothing of it is kept")
 
 // tell reports a delivery without an event.
@@ -123,7 +123,7 @@ func (r *Receiver) tell(req *http.Request, status int, why error) {
 	})
 }
 
-// statusOf is the status of a refused delivery.
+// statusOf returns the status of a refused delivery.
 func statusOf(code Code) int {
 	switch code {
 	case inbox.CodeTooLong:
@@ -134,10 +134,10 @@ func statusOf(code Code) int {
 	return http.StatusUnauthorized
 }
 
-// Confirm returns the challenge of a handshake by GET, which is the answer to it, if it has
-// the token that only the owner of the address knows.
+// Confirm returns the challenge of a handshake by GET, which is also its answer, if the request
+// has the token that only the owner of the address knows.
 func (s *Source) Confirm(q url.Values, token string) (challenge string, ok bool) {
-	// Digests have one length, so the token's length doesn't show.
+	// All digests have the same length, so the token's length doesn't show.
 	want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(q.Get(s.Handshake.Token)))
 	challenge = q.Get(s.Handshake.Challenge)
 	return challenge, subtle.ConstantTimeCompare(want[:], got[:]) == 1 && challenge != "" && len(challenge) <= maxChallenge
@@ -163,7 +163,7 @@ func (r *Receiver) asks(d *Delivery) bool {
 	return err == nil && string(value) == h.value
 }
 
-// confirm is the answer to the handshake by POST. Only who has the secret gets it.
+// confirm answers a handshake by POST. Only a sender with the secret gets the answer.
 func (r *Receiver) confirm(w http.ResponseWriter, req *http.Request, d *Delivery) {
 	if refused, ok := errors.AsType[*Refusal](r.Check(d)); ok {
 		r.refuse(w, req, statusOf(refused.Code), refused)

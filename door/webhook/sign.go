@@ -13,9 +13,9 @@ import (
 )
 
 // Sign signs a delivery as the sender would at a time, for tests and for senders of test
-// deliveries. It replaces the signature, and the time if there is one; url is the address
-// that the delivery is posted to, if the sender signs it. Deliveries that are signed by a
-// private key, which only the sender has, can't be signed.
+// deliveries. It replaces the signature, and the time if there is one; url is the address that
+// the delivery is posted to, if the sender signs it. It can't sign with a private key, which
+// only the sender has.
 func (s *Source) Sign(d *Delivery, secret, url string, at time.Time) error {
 	g := &s.Signature
 	key, err := g.key(secret)
@@ -33,11 +33,11 @@ func (s *Source) Sign(d *Delivery, secret, url string, at time.Time) error {
 	})
 }
 
-// signWith is Sign by what makes a signature.
+// signWith is Sign with a function that makes a signature.
 func (s *Source) signWith(d *Delivery, url, endpoint string, at time.Time, make func(signed []byte) ([]byte, error)) error {
 	if name := s.Signature.BodySHA256; name != "" {
 		if d.Query = ""; len(d.Body) > 0 && !isForm(d.Header) {
-			d.Query = name + "=" // of whatever the body is
+			d.Query = name + "=" // whatever the body is
 		}
 	}
 	v := s.view(d, url, endpoint)
@@ -71,7 +71,7 @@ func (s *Source) signWith(d *Delivery, url, endpoint string, at time.Time, make 
 	return nil
 }
 
-// sign is one signature, as it is written.
+// sign returns one signature in its written form.
 func (s *Source) sign(v *view, make func(signed []byte) ([]byte, error)) (string, error) {
 	signed, err := v.bytes(s.signed)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Source) signEvents(v *view, make func(signed []byte) ([]byte, error)) e
 	return err
 }
 
-// put sets the text at a path, and makes the objects on the way that are missing.
+// put sets the text at a path, and makes missing objects on the way.
 func put(body any, path []step, items []int, text string) bool {
 	for i, s := range path {
 		if s.name != "" {

@@ -23,9 +23,9 @@ import (
 	"github.com/semelhq/semel/door/inbox"
 )
 
-// secret is what a signature is checked with.
+// secret is used to check a signature.
 type secret struct {
-	raw         []byte // of a HMAC, or the token
+	raw         []byte // the key of an HMAC, or the token
 	public      any    // an ed25519.PublicKey, *ecdsa.PublicKey or *rsa.PublicKey
 	certificate *x509.Certificate
 }
@@ -38,12 +38,12 @@ func (k *secret) ended(now time.Time) bool {
 // hashes of HMACs.
 var hashes = map[string]func() hash.Hash{"hmac-sha256": sha256.New, "hmac-sha1": sha1.New, "hmac-sha512": sha512.New}
 
-// key decodes a secret as the sender writes it.
+// key decodes a secret in the sender's form.
 func (g *Signature) key(text string) (secret, error) {
 	if block, _ := pem.Decode([]byte(text)); block != nil && hashes[g.Algorithm] == nil {
 		return g.public(block.Type, block.Bytes)
 	}
-	key, err := decoded(g.Secret, strings.TrimPrefix(text, g.SecretPrefix)) // some consoles and libraries leave it out
+	key, err := decoded(g.Secret, strings.TrimPrefix(text, g.SecretPrefix)) // some consoles and libraries leave the prefix out
 	if err != nil {
 		return secret{}, errors.New("it is not " + g.Secret)
 	}
@@ -59,7 +59,7 @@ func (g *Signature) key(text string) (secret, error) {
 	return secret{raw: key}, nil
 }
 
-// decoded reads what is written in hex, in base64, or as it is.
+// decoded decodes a text in hex or in base64, or returns it unchanged.
 func decoded(encoding, text string) ([]byte, error) {
 	switch encoding {
 	case "hex":
@@ -97,10 +97,10 @@ func (g *Signature) public(kind string, der []byte) (k secret, err error) {
 	return k, nil
 }
 
-// minRSA is how many bits a key of RSA has at least, as NIST SP 800-131A has it.
+// minRSA is the smallest size of an RSA key in bits, by NIST SP 800-131A.
 const minRSA = 2048
 
-// signatures reads the signatures of a delivery, and the other entries beside them.
+// signatures reads the signatures of a delivery, and the entries beside them.
 func (v *Verifier) signatures(at *view) ([][]byte, error) {
 	g := &v.source.Signature
 	text, err := at.value(&v.source.key)
@@ -152,7 +152,7 @@ func (g *Signature) decode(text string) ([]byte, error) {
 	if h := hashes[g.Algorithm]; h != nil {
 		want = h().Size()
 	} else if g.Algorithm != "ed25519" {
-		return sum, err // it depends on the key
+		return sum, err // the encoding depends on the key
 	}
 	if err == nil && len(sum) != want {
 		err = fmt.Errorf("%d bytes", len(sum))
@@ -160,7 +160,7 @@ func (g *Signature) decode(text string) ([]byte, error) {
 	return sum, err
 }
 
-// form is an encoded signature as a sender writes it.
+// form encodes a signature like the sender.
 func (g *Signature) form(text string) string {
 	switch g.Form {
 	case "labels":
@@ -188,7 +188,7 @@ func (g *Signature) made(sum []byte, k *secret, signed []byte) bool {
 	return hmac.Equal(sum, g.mac(k.raw, signed))
 }
 
-// mac is the HMAC of the signed bytes.
+// mac returns the HMAC of the signed bytes.
 func (g *Signature) mac(key, signed []byte) []byte {
 	h := hmac.New(hashes[g.Algorithm], key)
 	h.Write(signed)

@@ -13,17 +13,17 @@ import (
 	"github.com/semelhq/semel/door/inbox"
 )
 
-// Delivery is one request of a sender, as it came.
+// Delivery is one request of a sender, as received.
 type Delivery struct {
 	Header http.Header
 	Body   []byte
-	// Query is that of its address, without the question mark.
+	// Query is the query of its address, without the question mark.
 	Query string
 
-	sent []byte // what was decoded to the body, if that is what the sender has signed
+	sent []byte // the encoded body, if the sender signed that
 }
 
-// signed is the body as its sender has signed it.
+// signed returns the body that the sender signed.
 func (d *Delivery) signed() []byte {
 	if d.sent != nil {
 		return d.sent
@@ -63,7 +63,7 @@ type Verifier struct {
 	endpoint  string
 	tolerance time.Duration
 	now       func() time.Time
-	maxBody   int64 // of a body that is decoded
+	maxBody   int64 // bounds a decoded body
 }
 
 // VerifierOptions configure a [Verifier].
@@ -73,13 +73,12 @@ type VerifierOptions struct {
 	// Secrets, public keys or certificates, as the sender writes them: one, or two while one
 	// replaces the other. Required.
 	Secrets []string
-	// URL is the address that the sender posts to. Required if the source signs it.
+	// URL is the address that the sender posts to. Required if the sender signs it.
 	URL string
-	// Endpoint is what the sender calls that address, such as PayPal's webhook id. Required if
-	// the source signs it.
+	// Endpoint is the sender's name for that address, such as PayPal's webhook id. Required if
+	// the sender signs it.
 	Endpoint string
-	// Tolerance is how far the time of a delivery may be from now. Defaults to what the
-	// source says.
+	// Tolerance is how far a delivery's time may be from now. Defaults to the source's.
 	Tolerance time.Duration
 	// Now is the clock. Defaults to [time.Now].
 	Now func() time.Time
@@ -88,15 +87,15 @@ type VerifierOptions struct {
 // minSecret is the shortest secret that is accepted, in bytes.
 const minSecret = 8
 
-// maxSecrets is how many secrets are in use at once: the new one and the one before.
+// maxSecrets is how many secrets can be in use at once: the new one and the previous one.
 const maxSecrets = 2
 
-// maxSignatures bounds the signatures of one delivery that are tried. Senders send one
+// maxSignatures bounds how many signatures of a delivery the verifier tries. Senders send one
 // for each secret in rotation.
 const maxSignatures = 8
 
-// NewVerifier makes a verifier. The error reports all problems with the options, and has
-// no secret in it.
+// NewVerifier makes a verifier. The error reports all problems with the options, but no
+// secrets.
 func NewVerifier(opts VerifierOptions) (*Verifier, error) {
 	s := opts.Source
 	if s == nil {
@@ -129,9 +128,9 @@ func (f *faults) need(ok bool, format string, args ...any) {
 	}
 }
 
-// Verify checks a delivery and returns its events: first the signature, over the bytes
-// that came, or that they decode to if the source says so, and then the time that it signs.
-// The error is a [*Refusal].
+// Verify checks a delivery and returns its events. It checks first the signature, over the
+// received bytes or, if the source says so, the decoded ones, and then the signed time. The
+// error is a [*Refusal].
 func (v *Verifier) Verify(d *Delivery) ([]Event, error) {
 	d, err := v.Decode(d)
 	if err != nil {
@@ -141,7 +140,7 @@ func (v *Verifier) Verify(d *Delivery) ([]Event, error) {
 	return events, v.named(d, err)
 }
 
-// eventsOf is Verify for a delivery that is decoded.
+// eventsOf is Verify for a decoded delivery.
 func (v *Verifier) eventsOf(d *Delivery) ([]Event, error) {
 	if !v.source.perEvent() {
 		if err := v.verify(v.view(d)); err != nil {
@@ -156,16 +155,16 @@ func (v *Verifier) eventsOf(d *Delivery) ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The body as a whole is not signed. With a name that comes twice a handler could
-	// read another value than the one that was checked.
+	// The body as a whole isn't signed. If a name came twice, a handler could read another
+	// value than the checked one.
 	if _, err := semel.FingerprintJSON(d.Body); err != nil {
 		return nil, inbox.Refuse(CodeUnreadable, "the body is not JSON, or is ambiguous")
 	}
 	return events, nil
 }
 
-// Check verifies a delivery, as Verify does, and leaves finding its events to the caller, who
-// gets it from Decode. It is for sources with the signature in a header.
+// Check verifies a delivery, like Verify, but leaves finding its events to the caller, who gets
+// it from Decode. It is for sources with the signature in a header.
 func (v *Verifier) Check(d *Delivery) error {
 	d, err := v.Decode(d)
 	if err != nil {
@@ -195,9 +194,9 @@ func (v *Verifier) verify(at *view) error {
 	return v.timely(at)
 }
 
-// separate returns an error if the signed bytes could be read in two ways: fields stand
-// between separators, so one in a field would let somebody move the rest of it into the
-// next. One field may have some, as Free says: with none in the others there is one way.
+// separate returns an error if the signed bytes could be read in two ways: separators divide
+// fields, so a separator in a field would let somebody move the rest of that field into the next.
+// One field may contain some, as Free says: if the others contain none, there is only one way.
 func (s *Source) separate(at *view) error {
 	if !s.perEvent() {
 		return nil
@@ -219,8 +218,8 @@ func (s *Source) separate(at *view) error {
 	return nil
 }
 
-// signedBy reports whether one of the keys made one of the signatures. It tries all
-// pairs, so that its duration doesn't reveal which.
+// signedBy reports whether one of the keys made one of the signatures. It tries all pairs, so
+// that the time it takes doesn't reveal which.
 func (v *Verifier) signedBy(given [][]byte, signed []byte) bool {
 	found := false
 	for _, key := range v.keys {
@@ -233,8 +232,8 @@ func (v *Verifier) signedBy(given [][]byte, signed []byte) bool {
 	return found
 }
 
-// timely checks when a delivery was signed. Its signature was checked, so the time is the
-// sender's.
+// timely checks when a delivery was signed. Its signature is verified, so the time comes from
+// the sender.
 func (v *Verifier) timely(at *view) error {
 	if v.source.stamp == nil {
 		return nil
@@ -256,7 +255,7 @@ func (v *Verifier) timely(at *view) error {
 	return nil
 }
 
-// timeUnits are how a time may be written.
+// timeUnits are the forms of a time.
 var timeUnits = map[string]string{"s": "seconds since 1970", "ms": "milliseconds since 1970", "rfc3339": "such as 2026-01-02T03:04:05Z"}
 
 // parse reads a time.
