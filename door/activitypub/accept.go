@@ -19,15 +19,15 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// outcome is the result of one activity in all inboxes that it is for. Each counts once.
+// outcome is the result of one activity in all inboxes that it is for. Each inbox counts once.
 type outcome struct {
-	inboxes   int             // that it is for
-	fresh     int             // in which it is new
-	queued    int             // in which it was accepted before and isn't handled yet
-	parked    int             // in which it was accepted before and waits for an operator
-	conflicts int             // in which another activity with its id was accepted, or might be
-	first     string          // the digest of that one
-	told      semel.Delivered // what the engine has decided about what came first under its id
+	inboxes   int             // inboxes that it is for
+	fresh     int             // where it is new
+	queued    int             // where it was accepted before and isn't handled yet
+	parked    int             // where it was accepted before and waits for an operator
+	conflicts int             // where another activity with its id was accepted, or might be
+	first     string          // the digest of that activity
+	told      semel.Delivered // the engine's decision about the first activity under its id
 }
 
 // event is the outcome as an event of the engine.
@@ -57,7 +57,7 @@ func (o *outcome) add(r *inbox.Result) {
 	}
 }
 
-// message says it to the sender and the log. It has to be true of every inbox
+// message says for the sender and the log what happened. It has to be true of every inbox
 // (VUL-03-004).
 func (o *outcome) message() string {
 	var parts []string
@@ -79,8 +79,8 @@ func (o *outcome) message() string {
 	return strings.Join(parts, "; ")
 }
 
-// accept makes an activity durable in every inbox that it is for. It returns when ctx is
-// done; what has begun continues, and another delivery finds its outcome.
+// accept makes an activity durable in every inbox that it is for. If ctx is done it returns;
+// calls that have begun continue, and another delivery finds their outcome.
 func (in *Inbox) accept(ctx context.Context, a *Activity) (outcome, error) {
 	owners, err := in.inboxes(ctx, a)
 	if err != nil {
@@ -89,12 +89,12 @@ func (in *Inbox) accept(ctx context.Context, a *Activity) (outcome, error) {
 	var mu sync.Mutex
 	total := outcome{inboxes: len(owners)}
 	err = inbox.Until(ctx, func(ctx context.Context) error {
-		// The rest is worth finishing for the next delivery. The engine bounds each call
-		// of the store.
+		// The rest is worth finishing for the next delivery. The engine bounds each call to the
+		// store.
 		ctx = context.WithoutCancel(ctx)
-		// One record holds what came first under the id, to whichever inbox of this server
-		// (VUL-01-003). A crash behind it leaves the inboxes without their records, and the
-		// sender without its 202: the next delivery has the same content, and goes on.
+		// One record holds the first activity under the id, in any inbox of this server
+		// (VUL-01-003). A crash after it leaves the inboxes without their records, and the
+		// sender without its 202: the next delivery has the same content, and continues.
 		all := in.item(a, scopeAll)
 		all.Now = func(context.Context) error { return nil }
 		first, err := in.once(ctx, a, all)
@@ -109,7 +109,7 @@ func (in *Inbox) accept(ctx context.Context, a *Activity) (outcome, error) {
 		return inbox.Each(ctx, owners, func(ctx context.Context, owner *string) error {
 			it := in.item(a, scopeOf(*owner))
 			it.Head.Inbox = *owner
-			// For lists (VUL-02-004), without what is too long.
+			// For lists (VUL-02-004), without values that are too long.
 			own := it.Attributes.With(store.Attributes{"type": a.Type, "actor": a.Actor, "signed": strconv.FormatBool(a.Signed)})
 			it.Attributes = in.names.Of(own, a.Type, nil, a.Body)
 			got, err := in.once(ctx, a, it) // VUL-02-001
@@ -122,13 +122,13 @@ func (in *Inbox) accept(ctx context.Context, a *Activity) (outcome, error) {
 		})
 	})
 	if err != nil {
-		return outcome{}, err // some may still be under way
+		return outcome{}, err // some inboxes may still be in progress
 	}
 	return total, nil
 }
 
-// tell makes a conflict part of the story of the activity that came first, if one of the inboxes
-// has it: id becomes that of its record there.
+// tell adds a conflict to the history of the activity that came first, if one of the inboxes
+// has that: id becomes the id of its record there.
 func (in *Inbox) tell(ctx context.Context, a *Activity, owners []string, id *semel.ID) error {
 	for _, owner := range owners {
 		got, err := in.inbox.Peek(ctx, in.item(a, scopeOf(owner)))
@@ -140,12 +140,12 @@ func (in *Inbox) tell(ctx context.Context, a *Activity, owners []string, id *sem
 	return nil
 }
 
-// maxInboxes bounds into how many inboxes one activity goes: each is looked up, and each
-// keeps the body until it is handled.
+// maxInboxes bounds how many inboxes one activity can go to: each is looked up, and each keeps
+// the body until it is handled.
 const maxInboxes = 100
 
-// inboxes returns the local recipients of an activity. An empty name means the shared inbox
-// alone.
+// inboxes returns the local recipients of an activity. An empty name stands for the shared
+// inbox alone.
 func (in *Inbox) inboxes(ctx context.Context, a *Activity) ([]string, error) {
 	named := map[string]bool{}
 	others := len(a.to) == 0
@@ -188,7 +188,7 @@ func (in *Inbox) inboxes(ctx context.Context, a *Activity) ([]string, error) {
 	return owners, nil
 }
 
-// exist returns a senderError if there is no such actor, and another error if nobody knows.
+// exist returns a senderError if there is no such actor, and another error if that is unknown.
 func (in *Inbox) exist(ctx context.Context, actor string) error {
 	there, err := in.opts.Exists(ctx, actor)
 	if err == nil && !there {
@@ -197,11 +197,11 @@ func (in *Inbox) exist(ctx context.Context, actor string) error {
 	return err
 }
 
-// item is an activity as an inbox accepts it, in a scope.
+// item returns an activity in the form that an inbox accepts, with a scope.
 func (in *Inbox) item(a *Activity, scope string) *inbox.Item[head] {
 	if a.origin == "" {
-		// An id without a host is nobody's, so it counts within its actor: whoever
-		// learns it could use it up otherwise.
+		// An id without a host belongs to nobody, so it counts within its actor: otherwise
+		// anybody who learns it could use it up.
 		scope += " " + digestOf(a.Actor)
 	}
 	return &inbox.Item[head]{
@@ -215,8 +215,8 @@ func (in *Inbox) item(a *Activity, scope string) *inbox.Item[head] {
 func (in *Inbox) once(ctx context.Context, a *Activity, it *inbox.Item[head]) (inbox.Result, error) {
 	accept := in.inbox.Accept
 	if a.foreign {
-		// Whoever could use up an id of another server would keep its activity out. So
-		// this one gets what there is, and is never the first.
+		// Anybody who could use up an id of another server would keep its activity out. So this
+		// one gets an existing outcome, but is never the first.
 		accept = in.inbox.Peek
 	}
 	res, err := accept(ctx, it)
@@ -233,11 +233,11 @@ func strange() error {
 	return unprocessable("the id of the activity is that of another server than its actor's")
 }
 
-// scopeAll is the scope of the record that holds what came first under an id. Names of
-// inboxes can't make it.
+// scopeAll is the scope of the record that holds the first activity under an id. No inbox's
+// name can produce it.
 const scopeAll = store.ActivityScope
 
-// scopeOf is the part of an identity that says which inbox it is.
+// scopeOf returns the part of an identity that names the inbox.
 func scopeOf(owner string) string {
 	if owner == "" {
 		return "shared"
@@ -245,7 +245,7 @@ func scopeOf(owner string) string {
 	return "actor:" + owner
 }
 
-// keyOf is the key of an activity: its id, or the digest of one that is too long.
+// keyOf returns the key of an activity: its id, or the digest of one that is too long.
 func keyOf(id string) string {
 	if len(id) <= store.MaxKeyLen/2 && store.ValidText(id) {
 		return id
@@ -258,7 +258,7 @@ func digestOf(text string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// handle handles an activity that was accepted before.
+// handle passes an accepted activity to the handler.
 func (in *Inbox) handle(ctx context.Context, it *inbox.Item[head]) error {
 	h := &it.Head
 	a := &Activity{
@@ -272,16 +272,15 @@ func (in *Inbox) handle(ctx context.Context, it *inbox.Item[head]) error {
 	return err
 }
 
-// Work handles an activity that was accepted: payload is that of a message to
-// [Inbox.Destination]. It returns nil when the activity is handled. Park the message if
-// the error is a [*Refusal]; after any other, call Work again.
+// Work handles an accepted activity: payload is the content of a message to
+// [Inbox.Destination]. It returns nil once the activity is handled. Park the message if the
+// error is a [*Refusal]; after any other error, call Work again.
 func (in *Inbox) Work(ctx context.Context, payload []byte) error { return in.inbox.Work(ctx, payload) }
 
-// Refusal is an error of a handler that would be the same if the handler got the activity
-// again.
+// Refusal is a handler's error that would come again if the handler got the activity again.
 type Refusal = inbox.Refusal
 
-// head is the stored part of an activity beside its body.
+// head is the stored part of an activity besides its body.
 type head struct {
 	ID          string `json:"id"`
 	Type        string `json:"type"`

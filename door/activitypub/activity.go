@@ -21,44 +21,43 @@ import (
 
 // Activity is an activity in the inbox of one actor.
 type Activity struct {
-	// Delivery identifies the activity in this inbox: it is the same whenever the
-	// handler gets it.
+	// Delivery identifies the activity in this inbox. It stays the same whenever the handler
+	// gets it.
 	Delivery string
-	// Tenant is that of the inbox.
+	// Tenant is the inbox's tenant.
 	Tenant string
-	// ID is the activity's own, and Type its kind, such as "Follow".
+	// ID is the activity's own id, and Type its kind, such as "Follow".
 	ID, Type string
-	// Actor is who did it: the actor who signed the request, or whom an unsigned one
-	// names. Empty if nobody is named.
+	// Actor is the actor who did it: the one who signed the request, or, if it is unsigned, the
+	// one it names. Empty if it names nobody.
 	Actor string
-	// Signed tells whether Actor is proved.
+	// Signed says whether a signature proves Actor.
 	Signed bool
-	// Inbox is the name of the actor who received it. Empty for an activity that came to
-	// the shared inbox and names none of the server's actors, such as one to the
-	// followers of somebody.
+	// Inbox is the name of the actor who received it. Empty for an activity to the shared inbox
+	// that names none of the server's actors, such as one to somebody's followers.
 	Inbox string
-	// Body is the activity as it came first, in JSON. Don't change it.
+	// Body is the activity as first received, in JSON. Don't change it.
 	Body json.RawMessage
-	// Correlation is what the sender calls this request in logs, or the activity's id.
+	// Correlation is the sender's id for this request in logs, or else the activity's id.
 	Correlation string
 	// ReceivedAt is when it was accepted.
 	ReceivedAt time.Time
 
 	content semel.Fingerprint // of Body, without proofs
-	print   semel.Fingerprint // of the content, and who says so
+	print   semel.Fingerprint // of the content and its origin
 	to      []string          // who is named
 	origin  string            // of the id
-	foreign bool              // the id is of another server than the actor
+	foreign bool              // the id belongs to another server than the actor
 	leaves  bool              // it deletes its own actor
 }
 
 // maxID is the longest id of an activity or an actor, in bytes.
 const maxID = 2048
 
-// senderError is an error that the sender sees.
+// senderError is an error to show to the sender.
 type senderError struct {
 	status int
-	name   string // of the type of the error (Vultron's EH-05-001)
+	name   string // the name of the error's type (Vultron's EH-05-001)
 	err    error
 	after  time.Duration // when to try again, if it makes sense
 }
@@ -73,14 +72,14 @@ func unprocessable(format string, args ...any) error {
 	return &senderError{status: http.StatusUnprocessableEntity, name: "UnprocessableActivity", err: fmt.Errorf(format, args...)}
 }
 
-// parse reads an activity and checks its shape (VUL-01-001). With an error that isn't
-// about its id, the activity has its id.
+// parse reads an activity and checks its shape (VUL-01-001). Unless the error is about its id,
+// it also returns the activity with its id.
 func parse(body []byte) (*Activity, error) {
 	a := &Activity{Body: body}
 	if !json.Valid(body) || bytes.TrimLeft(body, " \t\r\n")[0] != '{' {
 		return a, malformed("the body isn't a JSON object")
 	}
-	// Duplicate names would mean one thing here and another to the next reader.
+	// The next reader could resolve duplicate names in another way.
 	var err error
 	if a.content, err = contentOf(body); err != nil {
 		return a, malformed("the body isn't strict JSON: a name may come twice in one object, or text isn't UTF-8")
@@ -137,8 +136,8 @@ var (
 	identifying = slices.Concat([]string{"id"}, singular, addressing)
 )
 
-// values yields what JSON-LD reads in a member: its one value, or the items of its list. Null
-// isn't a value there.
+// values yields a member's values as JSON-LD reads them: its one value, or the items of its
+// list. Null doesn't count as a value.
 func values(raw []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		if !missing(raw) && raw[0] != '[' {
@@ -153,8 +152,8 @@ func values(raw []byte) iter.Seq[[]byte] {
 	}
 }
 
-// only is a member that has one value as JSON-LD reads it: a list of one is the same as that
-// one, and a list of none as no member. One of several values stays as it is.
+// only returns a member's value if it has just one, as JSON-LD reads it: a list of one is the same
+// as its item, and an empty list the same as no member. It leaves several values as they are.
 func only(raw []byte) (found []byte) {
 	for item := range values(raw) {
 		if found != nil {
@@ -165,8 +164,8 @@ func only(raw []byte) (found []byte) {
 	return found
 }
 
-// pick are the members of an object with exactly these names. A struct would also accept
-// others that differ by case, and a map would cost memory for whatever else there is.
+// pick returns the members of an object with exactly these names. A struct would also accept
+// others that differ by case, and a map would cost memory for everything else.
 func pick(object []byte, names ...string) map[string][]byte {
 	found := make(map[string][]byte, len(names))
 	for name, value := range jsonscan.Members(object) {
@@ -177,9 +176,9 @@ func pick(object []byte, names ...string) map[string][]byte {
 	return found
 }
 
-// ambiguous finds a member that some reader would read as one of those named: ID or @id
-// for id, and as:actor or its whole URI for actor, as JSON-LD reads them. Who acts must not
-// depend on who reads.
+// ambiguous finds a member that some reader would take for one of those named: ID or @id for
+// id, and as:actor or its whole URI for actor, as JSON-LD reads them. Who the actor is must not
+// depend on the reader.
 func ambiguous(object []byte, names ...string) (name string, found bool) {
 	for name := range jsonscan.Members(object) {
 		for _, one := range names {
@@ -191,7 +190,7 @@ func ambiguous(object []byte, names ...string) (name string, found bool) {
 	return "", false
 }
 
-// readAs reports whether some reader reads a member as the one that is named.
+// readAs reports whether some reader would take a member for the named one.
 func readAs(name []byte, one string) bool {
 	if keyword, is := bytes.CutPrefix(name, []byte("@")); is {
 		return (one == "id" || one == "type") && string(keyword) == one
@@ -205,19 +204,19 @@ func readAs(name []byte, one string) bool {
 	return len(name) <= maxFolded*len(one) && strings.EqualFold(string(name), one)
 }
 
-// vocabularies begin the names that JSON-LD reads as members of ActivityStreams.
+// vocabularies begin the names that JSON-LD reads as ActivityStreams members.
 var vocabularies = []string{"as:", "https://www.w3.org/ns/activitystreams#", "http://www.w3.org/ns/activitystreams#"}
 
-// maxFolded is how many bytes of UTF-8 one letter of ASCII may be in another case.
+// maxFolded is the most bytes of UTF-8 that an ASCII letter has in another case.
 const maxFolded = 3
 
-// required are the members without which an activity means nothing.
+// required are the members that an activity needs to mean anything.
 var required = map[string][]string{
 	"Create": {"object"}, "Accept": {"object"}, "Reject": {"object"},
 	"Add": {"object", "target"}, "Remove": {"object", "target"},
 }
 
-// contentOf is the fingerprint of an activity without its proofs, which differ each time that
+// contentOf returns the fingerprint of an activity without its proofs, which differ each time
 // somebody signs. An error means that the body isn't strict JSON.
 func contentOf(body []byte) (print semel.Fingerprint, err error) {
 	proofs := 0
@@ -228,7 +227,7 @@ func contentOf(body []byte) (print semel.Fingerprint, err error) {
 		}
 	}
 	switch {
-	case err != nil || proofs > 2: // one of them comes twice
+	case err != nil || proofs > 2: // a proof appears twice
 		return print, cmp.Or(err, errors.New("duplicate member name"))
 	case proofs == 0:
 		return semel.FingerprintJSON(body)
@@ -256,14 +255,14 @@ func contentOf(body []byte) (print semel.Fingerprint, err error) {
 
 func isProof(name []byte) bool { return string(name) == "proof" || string(name) == "signature" }
 
-// saidBy completes the fingerprint: neither the same id with another content nor the same
-// id from another server is the same activity (VUL-01-002).
+// saidBy adds the origin to the fingerprint: an activity with the same id but another content,
+// or from another server, isn't the same activity (VUL-01-002).
 func (a *Activity) saidBy(origin string) {
 	a.print = semel.FingerprintOf(store.SchemeJSON, []byte(origin), []byte(a.content.String()))
 }
 
-// originOf is the scheme and the host of a full URI, in one spelling; empty for one without a host, such as
-// urn:uuid:….
+// originOf returns the scheme and the host of a full URI, in one spelling; empty for one
+// without a host, such as urn:uuid:….
 func originOf(uri string) (string, error) {
 	u, err := url.Parse(uri)
 	switch {
@@ -283,7 +282,7 @@ func originOf(uri string) (string, error) {
 
 func missing(raw []byte) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
 
-// reference is a URI, or the id of an object that is there instead.
+// reference returns a URI, or the id of an object in its place.
 func reference(raw []byte) (uri string, err error) {
 	uri, is := jsonscan.Text(raw)
 	if !is {
@@ -298,10 +297,10 @@ func reference(raw []byte) (uri string, err error) {
 	return uri, nil
 }
 
-// maxRecipients bounds who is named by one activity: each is looked at.
+// maxRecipients bounds how many recipients an activity can name, because each is looked at.
 const maxRecipients = 1000
 
-// recipients are the URIs of one that is named, or a list.
+// recipients returns the URIs of one recipient, or a list.
 func recipients(raw []byte) (uris []string, err error) {
 	for item := range values(raw) {
 		if len(uris) == maxRecipients {

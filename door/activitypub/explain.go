@@ -11,36 +11,36 @@ import (
 	"github.com/semelhq/semel/door/activitypub/httpsig"
 )
 
-// Explanation is what an inbox makes of a request, as far as that can be said without a
+// Explanation says how an inbox would treat a request, as far as that is possible without a
 // store.
 type Explanation struct {
-	// Inboxes are the names of the actors who get the activity; an empty one stands for
-	// nobody in particular.
+	// Inboxes are the names of the actors who get the activity; an empty name stands for nobody
+	// in particular.
 	Inboxes []string `json:"inboxes,omitempty"`
 	// Activity is its id, with its Type and Actor.
 	Activity string `json:"activity_id,omitempty"`
 	Type     string `json:"type,omitempty"`
 	Actor    string `json:"actor_id,omitempty"`
-	// Key names the call in each inbox, and Digest is that of the content that is compared.
+	// Key names the call in each inbox, and Digest is the digest of the compared content.
 	Key    string `json:"key,omitempty"`
 	Digest string `json:"digest,omitempty"`
 	// Signature is the form of the request's signature, and KeyIDs name the keys that it
 	// claims. Empty if it has none.
 	Signature string   `json:"signature,omitempty"`
 	KeyIDs    []string `json:"key_ids,omitempty"`
-	// Needed tells whether the request needs a signature.
+	// Needed says whether the request needs a signature.
 	Needed bool `json:"signature_needed"`
-	// Unproved tells that the key is missing, and that everything else about the signature
-	// is right. Then the rest is what happens if the signature is that of the actor.
+	// Unproved says that everything about the signature is right, except that the key is
+	// missing. The rest then says what happens if the signature is the actor's.
 	Unproved bool `json:"unproved,omitempty"`
-	// Status is that of the answer: 202 for an activity that is new, a duplicate or a
+	// Status is the answer's status: 202 for an activity that is new, a duplicate or a
 	// conflict. Otherwise Refused says why.
 	Status  int    `json:"status"`
 	Refused string `json:"refused,omitempty"`
 }
 
-// Explain says what an inbox with these options makes of a request. It needs neither
-// Handle nor an engine. Give it a Verifier that can't fetch keys, unless it may fetch some.
+// Explain says how an inbox with these options would treat a request. It needs neither Handle
+// nor an engine. Give it a Verifier that can't fetch keys, unless it may fetch some.
 func (opts Options) Explain(r *http.Request, body []byte) (Explanation, error) {
 	opts = opts.withDefaults()
 	actors, err := newTemplate(opts.Actors)
@@ -75,7 +75,7 @@ func (opts Options) Explain(r *http.Request, body []byte) (Explanation, error) {
 	return x, nil
 }
 
-// claims believes a signature without its key, and notes that.
+// claims believes signatures without their keys, and notes that.
 type claims struct {
 	Verifier
 	unproved bool

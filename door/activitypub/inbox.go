@@ -16,16 +16,16 @@ import (
 	"github.com/semelhq/semel/internal/extract"
 )
 
-// Handler handles an activity that was accepted. After an error it gets the activity
-// again, unless the error is a [*Refusal]. Look at the state of things before you change
-// them (VUL-04-002): after a crash the handler gets an activity that it has handled.
+// Handler handles an accepted activity. After an error it gets the activity again, unless the
+// error is a [*Refusal]. Look at the current state before you change it (VUL-04-002): after a
+// crash the handler gets an activity that it has already handled.
 type Handler func(ctx context.Context, a *Activity) error
 
-// Verifier tells who signed a request, after its body was read. It returns the errors of
+// Verifier says who signed a request, after its body was read. It returns the errors of
 // [httpsig.Verifier].
 type Verifier interface {
-	// VerifyActor returns who signed it, for an activity of an actor; empty if the
-	// activity names none. The body is whole.
+	// VerifyActor returns who signed the request, for an activity of an actor; empty if the
+	// activity names none. The body is complete.
 	VerifyActor(r *http.Request, body []byte, actor string) (httpsig.Signer, error)
 }
 
@@ -33,8 +33,8 @@ type Verifier interface {
 const (
 	// DefaultMaxBody is the longest activity, in bytes.
 	DefaultMaxBody = 1_000_000
-	// MaxBody is the highest Options.MaxBody: an activity stays in the outbox of its
-	// record until it is handled, with a line that says where it is from.
+	// MaxBody is the highest Options.MaxBody: an activity stays in the outbox of its record
+	// until it is handled, with a line about its origin.
 	MaxBody = semel.MaxOutbox - 16<<10
 	// DefaultWindow is how long an activity is recognised. The longest known schedule of
 	// retries, Mastodon's, takes about two days.
@@ -46,8 +46,8 @@ const (
 	DefaultBudget = 100 * time.Millisecond
 )
 
-// Principal is who accepts activities. Nobody else may have it where they are accepted,
-// because its records decide which are handled.
+// Principal is the principal that accepts activities. Nobody else may use it there, because its
+// records decide which activities are handled.
 const Principal = "activitypub" // [store.ActivityPrincipal]
 
 // OperationPrefix begins the names of the operations that accept activities, and of the
@@ -56,7 +56,8 @@ const OperationPrefix = "activitypub."
 
 // Options configure an [Inbox].
 type Options struct {
-	// Name of the inbox. Activities of two are never the same. Defaults to "inbox".
+	// Name is the name of the inbox. Activities in two inboxes are never the same. Defaults to
+	// "inbox".
 	Name string
 	// Tenant owns the activities.
 	Tenant string
@@ -67,31 +68,28 @@ type Options struct {
 	// Shared is the path of the inbox that all actors share, such as /inbox. Empty for
 	// none.
 	Shared string
-	// Exists tells whether there is an actor. An error means that nobody knows.
-	// Required.
+	// Exists reports whether an actor exists. An error means that this is unknown. Required.
 	Exists func(ctx context.Context, actor string) (bool, error)
-	// Verifier tells who signed a request. Required, unless unsigned requests of all
-	// instances are accepted.
+	// Verifier says who signed a request. Required, unless unsigned requests are accepted from
+	// all instances.
 	Verifier Verifier
 	// Policies say which activities to accept from which instances.
 	Policies Policies
-	// Types are the types of activities that are handled; others get 422. Empty for
-	// any.
+	// Types are the accepted types of activities; others get 422. Empty for any.
 	Types []string
 	// Handle handles an activity. Required.
 	Handle Handler
 	// Window defaults to [DefaultWindow], and is at least [MinWindow].
 	Window time.Duration
-	// Budget is how long a sender waits after its signature is verified. Then it is
-	// answered with 503; what has begun continues, and the next delivery finds its
-	// outcome. Defaults to [DefaultBudget]. Give a slow store more: every 503 costs
-	// another delivery.
+	// Budget is how long a sender waits after its signature is verified. Then it gets 503;
+	// calls that have begun continue, and the next delivery finds their outcome. Defaults to
+	// [DefaultBudget]. Give a slow store more time: every 503 costs another delivery.
 	Budget time.Duration
 	// MaxBody defaults to [DefaultMaxBody], in bytes.
 	MaxBody int64
-	// Evidence is how much goes to the evidence log. Defaults to [semel.EvidenceNone].
-	// With [semel.EvidenceDecisions] it has every delivery, and the digests of both
-	// contents in a conflict.
+	// Evidence is how much goes to the evidence log. Defaults to [semel.EvidenceNone]. With
+	// [semel.EvidenceDecisions] the log has every delivery, and both contents' digests in a
+	// conflict.
 	Evidence semel.EvidenceLevel
 	// Attributes are kept with records, by name, to find them: json:/POINTER of the activity.
 	Attributes map[string]string
@@ -103,12 +101,11 @@ type Options struct {
 const Name = "activitypub"
 
 // Inbox serves the inboxes of a server's actors. It has no state of its own: any number of
-// them, on any number of nodes, may serve one store. Its methods may be called
-// concurrently.
+// them, on any number of nodes, may serve one store. Its methods may be called concurrently.
 //
-// The engine's Events get every request by Answered, with a line for a log: at INFO, and
-// duplicates and refused requests as warnings. Troubled gets an error for each activity
-// that could not be accepted, or not be handled.
+// The engine's Events get every request in Answered, with a line for a log: at INFO, or as a
+// warning for duplicates and refused requests. Troubled gets an error for each activity that
+// could not be accepted or handled.
 type Inbox struct {
 	inbox  *inbox.Inbox[head]
 	tap    semel.Internal
@@ -134,7 +131,7 @@ func (opts Options) withDefaults() Options {
 	return opts
 }
 
-// unsigned is a verifier for which nothing is signed.
+// unsigned is a verifier that takes nothing as signed.
 type unsigned struct{}
 
 // VerifyActor finds no signature.
@@ -196,11 +193,11 @@ func New(engine *semel.Engine, opts Options) (*Inbox, error) {
 	return in, err
 }
 
-// Destination is the name of the inbox's operation, and of the destination of its
-// activities in the outbox.
+// Destination is the name of the inbox's operation, and the outbox destination of its
+// activities.
 func (in *Inbox) Destination() string { return OperationPrefix + in.opts.Name }
 
-// Serves reports whether a path is that of an inbox, of whichever actor.
+// Serves reports whether a path belongs to an inbox, of any actor.
 func (in *Inbox) Serves(path string) bool {
 	_, is := in.actors.inbox(path)
 	return is || in.opts.shares(path)

@@ -14,8 +14,8 @@ func CheckActors(url string) error {
 	return err
 }
 
-// Serves reports whether an inbox with these options serves a path, and the name of its
-// actor, who need not exist. The name is empty for the shared inbox.
+// Serves reports whether an inbox with these options serves a path, and the name of its actor,
+// who may not exist. The name is empty for the shared inbox.
 func (opts Options) Serves(path string) (actor string, serves bool) {
 	actors, err := newTemplate(opts.Actors)
 	if err != nil {
@@ -25,12 +25,12 @@ func (opts Options) Serves(path string) (actor string, serves bool) {
 	return actor, serves || opts.shares(path)
 }
 
-// shares reports whether a path is that of the inbox that all actors share.
+// shares reports whether a path is the shared inbox's.
 func (opts *Options) shares(path string) bool {
 	return opts.Shared != "" && strings.TrimSuffix(path, "/") == strings.TrimSuffix(opts.Shared, "/")
 }
 
-// template is the URL of an actor, in which {actor} is its name.
+// template is the URL of an actor, with {actor} for the name.
 type template struct {
 	origin        string
 	before, after string // the name, in the path
@@ -60,24 +60,24 @@ func newTemplate(s string) (*template, error) {
 
 func cleanPath(p string) string { return (&url.URL{Path: "/"}).JoinPath(p).Path }
 
-// inbox is the name of the actor with an inbox at the path.
+// inbox returns the name of the actor with an inbox at the path.
 func (t *template) inbox(path string) (actor string, is bool) {
 	return t.name(path, t.after+"/inbox")
 }
 
-// name is what stands between the beginning of an actor's path and an end.
+// name returns the text between the beginning of an actor's path and end.
 func (t *template) name(path, end string) (actor string, is bool) {
 	rest, under := strings.CutPrefix(path, t.before)
 	rest, is = strings.CutSuffix(strings.TrimSuffix(rest, "/"), end)
 	return rest, under && is && isName(rest)
 }
 
-// isName reports whether a part of a path can be the name of an actor.
+// isName reports whether a part of a path can be an actor's name.
 func isName(s string) bool {
 	return s != "" && len(s) <= maxName && !strings.Contains(s, "/") && store.ValidText(s)
 }
 
-// actor is the name of the actor with a URI.
+// actor returns the name of the actor with a URI.
 func (t *template) actor(uri string) (actor string, is bool) {
 	u, err := url.Parse(uri)
 	if err != nil || u.RawQuery != "" || u.Fragment != "" || strings.ToLower(u.Scheme+"://"+u.Host) != t.origin {

@@ -9,14 +9,14 @@ import (
 
 // Policy says which activities to accept from matching instances (servers).
 type Policy struct {
-	// Host is the host of an instance, with its port if that isn't the scheme's own, or
-	// *.host for the ones below it, or * for all.
+	// Host is the host of an instance, with its port if that isn't the scheme's default, or
+	// *.host for its subdomains, or * for all.
 	Host string
 	// Refuse accepts nothing: the sender gets 403.
 	Refuse bool
-	// Unsigned also accepts what isn't signed. Whoever can reach the inbox can then speak
-	// for any actor of the instance. It is for prototypes, and networks that nobody
-	// else is on.
+	// Unsigned also accepts unsigned activities. Anybody who can reach the inbox can then speak
+	// for any actor of the instance. It is for prototypes, and for networks that nobody else is
+	// on.
 	Unsigned bool
 }
 
@@ -34,12 +34,11 @@ func (p *Policy) fits(host string) bool {
 // must sign its activities.
 type Policies []Policy
 
-// Accepts reports whether anything is accepted from the instances with a host, on whichever
-// port. It is for [httpsig.KeysOptions], so that no key is fetched from an instance that is
-// refused.
+// Accepts reports whether anything is accepted from instances with a host, on any port. It is
+// for [httpsig.KeysOptions], so that nothing fetches a key from a refused instance.
 func (list Policies) Accepts(host string) bool {
 	if strings.Contains(host, ":") {
-		host = "[" + host + "]" // as hosts of URLs have IPv6
+		host = "[" + host + "]" // URLs write IPv6 hosts like this
 	}
 	for _, p := range list {
 		name := port.ReplaceAllString(p.Host, "")
@@ -52,8 +51,8 @@ func (list Policies) Accepts(host string) bool {
 
 var port = regexp.MustCompile(`:[0-9]*$`)
 
-// of is the policy of an instance; that of an empty host is the one of all instances that
-// no other fits.
+// of returns the policy of an instance; for an empty host it returns the policy of instances
+// that no other one fits.
 func (list Policies) of(host string) Policy {
 	for _, p := range list {
 		if p.fits(host) {
@@ -63,7 +62,7 @@ func (list Policies) of(host string) Policy {
 	return Policy{Host: host}
 }
 
-// hostOf is the host of a URI, with the port that its scheme doesn't imply, in one
+// hostOf returns the host of a URI, with its port unless the scheme implies that, in one
 // spelling.
 func hostOf(uri string) string {
 	u, err := url.Parse(uri)
@@ -73,8 +72,8 @@ func hostOf(uri string) string {
 	return strings.TrimSuffix(canonicalHost(u.Host), map[string]string{"http": ":80", "https": ":443"}[u.Scheme])
 }
 
-// canonicalHost is a host in small letters, without the full stop at its end, and with its
-// port, if it has one, as the shortest number.
+// canonicalHost returns a host in lower case, without a full stop at its end, and with its
+// port, if any, as the shortest number.
 func canonicalHost(host string) string {
 	host = strings.ToLower(host)
 	number := port.FindString(host)

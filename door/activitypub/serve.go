@@ -19,18 +19,17 @@ import (
 	"github.com/semelhq/semel/internal/problem"
 )
 
-// retryAfter is when a sender should deliver again.
+// retryAfter says when a sender should deliver again.
 const retryAfter = 5 * time.Second
 
-// receipt is the answer to an activity that was accepted, whether now or before
-// (VUL-03-001).
+// receipt is the answer to an activity that was accepted, now or earlier (VUL-03-001).
 type receipt struct {
 	Status     int    `json:"status"`
 	ActivityID string `json:"activity_id"`
 	Message    string `json:"message"`
 }
 
-// refusal is the answer to a request that was rejected.
+// refusal is the answer to a rejected request.
 type refusal struct {
 	Status     int     `json:"status"`
 	Error      string  `json:"error"`
@@ -38,8 +37,7 @@ type refusal struct {
 	ActivityID *string `json:"activity_id"`
 }
 
-// ServeHTTP receives activities that are posted to the inbox of an actor, or to the shared
-// one:
+// ServeHTTP receives activities that are posted to the inbox of an actor, or to the shared one:
 //
 //	202  it is in the store, or was already; or it deletes an actor who is gone
 //	400  it is malformed, has no id, or is for others
@@ -51,8 +49,8 @@ type refusal struct {
 //	422  it can't be understood, or has an id of another server
 //	429, 503  it wasn't accepted now, with Retry-After
 //
-// The body has status and activity_id, and either message, or error and message. If the
-// sender hangs up, its activity is accepted nevertheless.
+// The body has status and activity_id, and either message, or error and message. If the sender
+// hangs up, its activity is accepted anyway.
 func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, doc := 0, any(nil)
 	door.Tell(r.Context(), in.tap, Name, r.Header, func(ctx context.Context) (e semel.Delivered, ours bool) {
@@ -73,7 +71,7 @@ func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer accepts an activity, unless err is why not. It returns the answer to the sender and
+// answer accepts an activity, unless err says why not. It returns the answer to the sender and
 // the event about it.
 func (in *Inbox) answer(ctx context.Context, header http.Header, a *Activity, err error) (semel.Delivered, any) {
 	if errors.Is(err, errGone) {
@@ -91,8 +89,8 @@ func (in *Inbox) answer(ctx context.Context, header http.Header, a *Activity, er
 	return in.accepted(a, got), receipt{http.StatusAccepted, a.ID, got.message()}
 }
 
-// receive reads and checks a request up to the point where its activity can be accepted.
-// The activity is there with an error, too, as far as it was read.
+// receive reads and checks a request up to the point where its activity can be accepted. Even
+// with an error it returns as much of the activity as it has read.
 func (in *Inbox) receive(w http.ResponseWriter, r *http.Request) (*Activity, error) {
 	a := new(Activity)
 	actor, is := in.actors.inbox(r.URL.Path)
@@ -129,7 +127,7 @@ func (in *Inbox) receive(w http.ResponseWriter, r *http.Request) (*Activity, err
 	return a, nil
 }
 
-// sender finds out who sent an activity, and whether it is theirs.
+// sender finds out who sent an activity, and whether they may.
 func (in *Inbox) sender(r *http.Request, body []byte, a *Activity) error {
 	policy := in.opts.Policies.of(hostOf(cmp.Or(a.Actor, a.ID)))
 	if policy.Refuse {
@@ -167,11 +165,11 @@ func (in *Inbox) sender(r *http.Request, body []byte, a *Activity) error {
 	return nil
 }
 
-// errGone says that an activity deletes an actor, and the actor's key is gone too: nobody can
-// prove it, and servers send it to everybody they know and repeat it for days.
+// errGone says that an activity deletes an actor, and the actor's key is gone, too: nobody can
+// prove it, and servers send such activities to everybody they know and repeat them for days.
 var errGone = errors.New("nothing to do: the actor is gone")
 
-// final refuses what another delivery can't make better. Senders repeat after 401.
+// final refuses what another delivery can't fix. Senders repeat after 401.
 func final(err error) error {
 	return &senderError{status: http.StatusForbidden, name: "Forbidden", err: err}
 }
@@ -182,10 +180,10 @@ func notFound() error {
 	return &senderError{status: http.StatusNotFound, name: "NotFound", err: errors.New("there is no such actor")}
 }
 
-// maxCorrelation is the longest id of a request that is used, in bytes.
+// maxCorrelation is the longest request id that the inbox uses, in bytes.
 const maxCorrelation = 128
 
-// correlation is what the sender calls a request, or the id of its activity.
+// correlation returns the sender's id for a request, or the id of its activity.
 func correlation(r *http.Request, id string) string {
 	for _, name := range []string{"X-Correlation-ID", "X-Request-ID"} {
 		if v := r.Header.Get(name); v != "" && len(v) <= maxCorrelation && visible(v) {
@@ -198,20 +196,20 @@ func correlation(r *http.Request, id string) string {
 	return ""
 }
 
-// visible reports whether a value can stand in a header of an answer as it is.
+// visible reports whether a value can appear unchanged in an answer's header.
 func visible(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// refuse is the answer to a request that was rejected, or that has no known outcome.
+// refuse returns the answer to a request that was rejected, or that has no known outcome.
 func (in *Inbox) refuse(header http.Header, a *Activity, err error) (semel.Delivered, any) {
 	doc := refusal{Status: http.StatusServiceUnavailable, Error: "Unavailable", Message: "The activity wasn't accepted, or nobody knows whether it was: deliver it again."}
-	// That the budget is over says that there is much to do, here or for who holds the activity.
+	// A budget that ran out means that there is much to do, here or for whoever holds the activity.
 	trouble, wait := err != context.DeadlineExceeded && !errors.Is(err, semel.ErrInFlight), retryAfter
 	if f, ok := errors.AsType[*senderError](err); ok {
 		doc.Status, doc.Error, doc.Message = f.status, f.name, problem.Sentence(f.err.Error())
 		trouble = false
-		door.SetEffect(header, door.EffectNone) // it is about the request
+		door.SetEffect(header, door.EffectNone) // the error is about the request
 		wait = cmp.Or(f.after, retryAfter)
 	}
 	if doc.Status == http.StatusTooManyRequests || doc.Status == http.StatusServiceUnavailable {
@@ -223,12 +221,12 @@ func (in *Inbox) refuse(header http.Header, a *Activity, err error) (semel.Deliv
 	e, level := semel.Delivered{Code: semel.Code(doc.Error), Status: doc.Status, Err: err}, slog.LevelWarn
 	if trouble {
 		level = slog.LevelError
-		in.tap.Troubled(semel.Troubled{Door: Name, Err: err}) // whose line is that of the answer
+		in.tap.Troubled(semel.Troubled{Door: Name, Err: err}) // its line is the answer's
 	}
 	return in.event(e, a, level, "activity refused"), doc
 }
 
-// event fills in the event of an answer, with the level of its line in a log and a note.
+// event fills in the event of an answer, with its log line's level and a note.
 func (in *Inbox) event(e semel.Delivered, a *Activity, level slog.Level, note string, attrs ...slog.Attr) semel.Delivered {
 	e.ID.Tenant, e.ID.Operation, e.Request = in.opts.Tenant, in.Destination(), a.Correlation
 	e.Line = line(level, note, append(a.Attrs(), attrs...))
@@ -239,7 +237,7 @@ func line(level slog.Level, message string, attrs []slog.Attr) semel.Line {
 	return semel.Line{Level: level, Note: message, Attrs: append([]slog.Attr{slog.String("component", "activitypub")}, attrs...)}
 }
 
-// accepted is the event of an activity that was accepted, now or before (VUL-03-003).
+// accepted returns the event of an activity that was accepted, now or earlier (VUL-03-003).
 func (in *Inbox) accepted(a *Activity, got outcome) semel.Delivered {
 	level := slog.LevelInfo
 	attrs := []slog.Attr{slog.Int("inboxes", got.inboxes), slog.Int("new", got.fresh)}
@@ -252,7 +250,7 @@ func (in *Inbox) accepted(a *Activity, got outcome) semel.Delivered {
 	return in.event(got.event(), a, level, got.message(), attrs...)
 }
 
-// Attrs are the fields of log lines about an activity.
+// Attrs returns the fields of log lines about an activity.
 func (a *Activity) Attrs() []slog.Attr {
 	return []slog.Attr{
 		slog.String("activity_id", a.ID), slog.String("actor_id", a.Actor), slog.String("type", a.Type),

@@ -18,15 +18,15 @@ type Step[S comparable] struct {
 	To   S
 	// State reads the object's state.
 	State func(ctx context.Context) (S, error)
-	// Apply changes the state, if it is still from, and does what belongs to it in the
-	// same transaction. If it returns nil without having changed anything, two handlers
-	// that run at once both believe that they did it.
+	// Apply changes the state, if it is still from, and does everything else that belongs to
+	// the step in the same transaction. If it returns nil without having changed anything, two
+	// concurrent handlers both believe that they did it.
 	Apply func(ctx context.Context, from S) error
 }
 
-// Take makes the step, if it was not made before. If the object is in the state To already,
-// nothing happens and an attempted re-execution is logged at INFO (VUL-04-002, VUL-04-003).
-// If it is in none of From, the error is a [*Refusal], since the activity came too late.
+// Take makes the step, if it was not made before. If the object is already in the state To,
+// nothing happens and an attempted re-execution is logged at INFO (VUL-04-002, VUL-04-003). If
+// it is in none of From, the error is a [*Refusal], since the activity came too late.
 func (s *Step[S]) Take(ctx context.Context, log *slog.Logger, a *Activity) error {
 	state, err := s.State(ctx)
 	if err != nil {
@@ -40,8 +40,8 @@ func (s *Step[S]) Take(ctx context.Context, log *slog.Logger, a *Activity) error
 	if !slices.Contains(s.From, state) {
 		return inbox.Refuse("invalid_transition", "%s can't happen in the state %v", s.Name, state)
 	}
-	// A crash in Apply leaves its transaction undone, or the state in To; the next run
-	// sees which.
+	// A crash in Apply leaves its transaction undone, or the state in To; the next run sees
+	// which.
 	if err := s.Apply(ctx, state); err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *Step[S]) Take(ctx context.Context, log *slog.Logger, a *Activity) error
 	return nil
 }
 
-// Creation makes an object that an activity brings, such as a report, once (VUL-04-001).
+// Creation makes an object that an activity announces, such as a report, once (VUL-04-001).
 type Creation struct {
 	// Name of the step, for logs, such as "create_report".
 	Name string
@@ -58,7 +58,7 @@ type Creation struct {
 	Create func(ctx context.Context) (created bool, err error)
 }
 
-// Take makes the object. If it exists already, an attempted re-execution is logged at INFO
+// Take makes the object. If it already exists, an attempted re-execution is logged at INFO
 // (VUL-04-003).
 func (c *Creation) Take(ctx context.Context, log *slog.Logger, a *Activity) error {
 	created, err := c.Create(ctx)

@@ -14,8 +14,7 @@ import (
 	"slices"
 )
 
-// algorithm is one way to sign with one kind of key. Its two names are the ones of the
-// two forms.
+// algorithm is one way to sign with one kind of key. It has a name in each of the two forms.
 type algorithm struct {
 	rfc9421, cavage string
 	kind            string
@@ -23,7 +22,7 @@ type algorithm struct {
 	pss             bool
 }
 
-// kindOf is the kind of a key; empty if none is accepted.
+// kindOf returns the kind of a key; empty if no algorithm accepts it.
 func kindOf(key crypto.PublicKey) string {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
@@ -38,7 +37,7 @@ func kindOf(key crypto.PublicKey) string {
 	return ""
 }
 
-// algorithms are all that are accepted; the first that fits a key signs with it. There is
+// algorithms are all the accepted ones; the first that fits a key is used for signing. There is
 // no SHA-1, no HMAC, since its verifier could sign with the key, and no "none".
 var algorithms = []*algorithm{
 	{rfc9421: "rsa-v1_5-sha256", cavage: "rsa-sha256", kind: "RSA", hash: crypto.SHA256},
@@ -48,7 +47,7 @@ var algorithms = []*algorithm{
 	{rfc9421: "ed25519", cavage: "ed25519", kind: "Ed25519"},
 }
 
-// sum is what the key signs of a text.
+// sum returns the bytes of a text that the key signs.
 func (a *algorithm) sum(text []byte) []byte {
 	if a.hash == 0 {
 		return text
@@ -93,12 +92,12 @@ func (a *algorithm) name(form string) string {
 	return a.rfc9421
 }
 
-// hs2019 is the name that the draft gives to "whatever the key's document says". Nobody's
-// says it, so it is the same as no name.
+// hs2019 is the draft's name for "whatever the key's document says". No document says it, so it
+// counts as no name.
 const hs2019 = "hs2019"
 
-// candidates are the algorithms that a signature may be of: the one it names, or all that
-// go with the key.
+// candidates returns the algorithms that a signature may use: the one it names, or all that fit
+// the key.
 func candidates(key crypto.PublicKey, name, form string) ([]*algorithm, error) {
 	if form == FormCavage && name == hs2019 {
 		name = ""
@@ -131,8 +130,8 @@ func check(key crypto.PublicKey, name, form string, text, signature []byte) erro
 	return nil
 }
 
-// fit checks that a public key is of a kind and size that is accepted. A larger RSA key
-// would cost its verifier too much, a smaller one too little to forge.
+// fit checks that a public key has an accepted kind and size. A larger RSA key would cost its
+// verifier too much, and a smaller one is too easy to forge.
 func fit(key crypto.PublicKey) error {
 	if k, ok := key.(*rsa.PublicKey); ok {
 		if bits := k.N.BitLen(); bits < 2048 || bits > 8192 {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// readCavage reads the signature of a request by draft-cavage-http-signatures-12, and
-// makes its signing string.
+// readCavage reads a request's signature by draft-cavage-http-signatures-12, and makes its
+// signing string.
 func readCavage(header http.Header, q *request) (*signature, error) {
 	if len(header["Signature"]) != 1 {
 		return nil, refuse(SignatureMalformed, "the field Signature must have one value")
@@ -33,7 +33,7 @@ func readCavage(header http.Header, q *request) (*signature, error) {
 		}
 	}
 	names, given := params["headers"]
-	if !given { // the draft's default is (created) alone, that of earlier ones date
+	if !given { // the draft's default is (created) alone; earlier drafts' is date
 		return nil, refuse(SignatureWeak, "the signature does not cover (request-target)")
 	}
 	if err := s.signingString(q, strings.Split(names, " "), created); err != nil {
@@ -42,8 +42,8 @@ func readCavage(header http.Header, q *request) (*signature, error) {
 	return s, nil
 }
 
-// signingString covers the named components (section 2.3 of the draft). created counts
-// only if it is covered.
+// signingString covers the named components (section 2.3 of the draft). created counts only if
+// the signature covers it.
 func (s *signature) signingString(q *request, names []string, created int64) error {
 	if len(names) > maxComponents {
 		return refuse(SignatureMalformed, "the signature covers more than %d components", maxComponents)
@@ -84,14 +84,14 @@ func (s *signature) signingString(q *request, names []string, created int64) err
 	return nil
 }
 
-// old reports whether the signature names an algorithm of an earlier draft, with which
-// (created) and (expires) must be refused.
+// old reports whether the signature names an algorithm of an earlier draft, which requires
+// refusing (created) and (expires).
 func (s *signature) old() bool {
 	return strings.HasPrefix(s.algorithm, "rsa") || strings.HasPrefix(s.algorithm, "hmac") || strings.HasPrefix(s.algorithm, "ecdsa")
 }
 
 // parameters reads name="value" and name=number, separated by commas, by their lower-case
-// names. A value may contain commas, and no quotation marks or backslashes.
+// names. A value may contain commas, but no quotation marks or backslashes.
 func parameters(text string) (map[string]string, error) {
 	malformed := refuse(SignatureMalformed, "the field Signature can't be read")
 	found := make(map[string]string)

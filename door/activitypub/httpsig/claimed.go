@@ -6,9 +6,9 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// Claimed returns the claims of a request's signatures: their form, and the ids of the keys in
-// their order. It verifies nothing, and skips signatures that it can't read. The form is empty
-// for a request without a signature.
+// Claimed returns what a request's signatures claim: their form, and the ids of the keys in
+// order. It verifies nothing, and skips unreadable signatures. The form is empty for a request
+// without a signature.
 func Claimed(header http.Header) (form string, keyIDs []string) {
 	switch {
 	case len(header["Signature-Input"]) > 0:

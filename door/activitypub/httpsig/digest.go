@@ -18,9 +18,9 @@ func digests(body []byte) map[string][]byte {
 	return map[string][]byte{"sha-256": short[:], "sha-512": long[:]}
 }
 
-// checkContentDigest compares a body with the field Content-Digest (RFC 9530). At least
-// one of the algorithms must be known, and all of those must be right; others, which are
-// weak, are ignored.
+// checkContentDigest compares a body with the field Content-Digest (RFC 9530). At least one of
+// the algorithms must be known, and all known ones must match; it ignores others, which are
+// weak.
 func checkContentDigest(header http.Header, body []byte) error {
 	dict, err := httpsfv.UnmarshalDictionary(header["Content-Digest"])
 	if err != nil {
@@ -45,8 +45,8 @@ func checkContentDigest(header http.Header, body []byte) error {
 	return nil
 }
 
-// checkDigest compares a body with the field Digest (RFC 3230): SHA-256 must be there,
-// and every supported digest must be right.
+// checkDigest compares a body with the field Digest (RFC 3230): SHA-256 must be there, and
+// every supported digest must match.
 func checkDigest(header http.Header, body []byte) error {
 	sums, found := digests(body), false
 	for part := range strings.SplitSeq(strings.Join(header["Digest"], ","), ",") {
@@ -67,7 +67,7 @@ func checkDigest(header http.Header, body []byte) error {
 	return nil
 }
 
-// contentDigest and digest are the fields of a body that is sent.
+// contentDigest and digest return the fields for a body to send.
 func contentDigest(body []byte) string {
 	sum := sha256.Sum256(body)
 	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"

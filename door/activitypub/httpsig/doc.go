@@ -1,13 +1,12 @@
-// Package httpsig verifies and makes HTTP signatures as servers of ActivityPub use them,
-// in two forms: HTTP Message Signatures (RFC 9421), and the draft from which they came,
-// draft-cavage-http-signatures-12, which most of the fediverse still speaks. Where a
-// request has both, the RFC decides, and a signature that fails isn't looked for in the
-// other form.
+// Package httpsig verifies and makes HTTP signatures as servers of ActivityPub use them, in two
+// forms: HTTP Message Signatures (RFC 9421), and the draft from which they came,
+// draft-cavage-http-signatures-12, which most of the fediverse still speaks. If a request has
+// both, the RFC's decides, and if it fails, the other form doesn't matter.
 //
 // # What a signature must cover
 //
-// A signature proves only what it covers, so [Verifier.Verify] refuses one that leaves
-// something out that a forger could change to have another effect:
+// A signature proves only what it covers, so [Verifier.Verify] refuses one that leaves out
+// something that a forger could change for another effect:
 //
 //   - the method, the host and the target with its query: otherwise a signed activity
 //     could be sent to another inbox or another server. In RFC 9421 that is @method with
@@ -21,19 +20,19 @@
 //     replayed for ever. Within the accepted time it still can be, so deduplicate by the
 //     activity's id.
 //
-// Of components with parameters (such as sf, key and bs), and of @query-param, it
-// understands none and refuses the signature: no server of ActivityPub sends them.
+// It refuses components with parameters (such as sf, key and bs), and @query-param: no server
+// of ActivityPub sends them.
 //
 // # Algorithms
 //
 // The key decides: RSA goes with rsa-v1_5-sha256 and rsa-pss-sha512 (in the draft with
 // rsa-sha256 and rsa-sha512), P-256 with ecdsa-p256-sha256 (ecdsa-sha256), Ed25519 with
-// ed25519. A signature that names an algorithm of another key, or a weak one, is refused.
+// ed25519. It refuses a signature that names a weak algorithm, or one for another kind of key.
 // If it names none, or hs2019 in the draft, each algorithm of the key is tried.
 //
 // # Keys
 //
-// A key's id is the URL of a document that names the key's owner; [Keys] fetches it, and
-// checks that the owner says the same. Strangers choose these URLs, so [Keys] bounds the
-// load that they can cause.
+// A key's id is the URL of a document that names the key's owner; [Keys] fetches it, and checks
+// that the owner says the same. Strangers choose these URLs, so [Keys] bounds the load that
+// they can cause.
 package httpsig

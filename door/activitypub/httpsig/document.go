@@ -12,14 +12,14 @@ import (
 	"github.com/semelhq/semel/internal/jsonscan"
 )
 
-// document is an actor's document, or one of a key, in strict JSON.
+// document is an actor's document, or a key's, in strict JSON.
 type document []byte
 
-// accept asks for such a document.
+// accept is the Accept header for such a document.
 const accept = `application/activity+json, application/ld+json; profile="` + body.ActivityStreams + `"`
 
-// readDocument reads an answer. Its type must be right: otherwise a file that somebody
-// uploaded to a server would be an actor there.
+// readDocument reads an answer. Its type must be right: otherwise a file that somebody uploaded
+// to a server could pass for an actor.
 func readDocument(header http.Header, text []byte) (document, error) {
 	if !body.IsActivity(header) {
 		return nil, errors.New("the document's type is not that of ActivityPub")
@@ -37,13 +37,13 @@ func isObject(value []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(value, " \t\r\n"), []byte("{"))
 }
 
-// text is a member that is a string; otherwise "".
+// text returns a member that is a string, or "".
 func (d document) text(name string) string {
 	s, _ := jsonscan.Text(jsonscan.Member(d, name))
 	return s
 }
 
-// each are the values of a member, which may be one or an array of them: strings and
+// each returns the values of a member, which may be a single value or an array: strings and
 // objects.
 func (d document) each(name string) (ids []string, objects []document) {
 	member := jsonscan.Member(d, name)
@@ -61,13 +61,13 @@ func (d document) each(name string) (ids []string, objects []document) {
 	return ids, objects
 }
 
-// A claim is what a document says of a key.
+// A claim is a document's statement about a key.
 type claim struct {
 	owner  string
-	public crypto.PublicKey // nil if it only names the key
+	public crypto.PublicKey // nil if it only gives the key's name
 }
 
-// key reads a document that is a key itself, or one within an actor's.
+// key reads a document that is a key, or a key within an actor's document.
 func (d document) key() (*claim, error) {
 	var c claim
 	var err error
@@ -91,7 +91,7 @@ func (d document) key() (*claim, error) {
 }
 
 // lists finds a key in the lists of an actor's document: publicKey, and assertionMethod of
-// FEP-521a. It returns nil if it isn't there.
+// FEP-521a. It returns nil if there is none.
 func (d document) lists(id string) (*claim, error) {
 	named := false
 	for _, member := range []string{"publicKey", "assertionMethod"} {

@@ -5,33 +5,33 @@ import (
 	"fmt"
 )
 
-// Code is the stable name of a reason why a signature is refused.
+// Code says why a signature is refused. Codes don't change.
 type Code string
 
-// The codes. KeyUnavailable is the only one that may pass by trying again: an inbox
-// answers it with 503, OtherSigner and KeyGone with 403, and all others with 401.
+// The codes. Trying again can only help after KeyUnavailable: an inbox answers it with 503,
+// OtherSigner and KeyGone with 403, and all others with 401.
 const (
 	SignatureMissing   Code = "signature_missing"
 	SignatureMalformed Code = "signature_malformed" // it can't be read
-	SignatureWeak      Code = "signature_weak"      // it leaves out what it must cover
+	SignatureWeak      Code = "signature_weak"      // it leaves out something that it must cover
 	SignatureWrong     Code = "signature_wrong"
-	AlgorithmRefused   Code = "algorithm_refused" // unknown, weak, or of another kind of key
+	AlgorithmRefused   Code = "algorithm_refused" // unknown, weak, or for another kind of key
 	DigestWrong        Code = "digest_wrong"      // the body isn't the one that was signed
 	TooOld             Code = "too_old"
 	TooNew             Code = "too_new"
 	KeyGone            Code = "key_gone"    // its server says that there is no such key
-	KeyRefused         Code = "key_refused" // it isn't fetched, or its documents aren't right
+	KeyRefused         Code = "key_refused" // fetching it isn't allowed, or its documents are wrong
 	KeyUnavailable     Code = "key_unavailable"
-	OtherSigner        Code = "other_signer" // none of the signatures can be the actor's
+	OtherSigner        Code = "other_signer" // none of the signatures can be from the actor
 )
 
-// Error is why a signature is refused.
+// Error says why a signature is refused.
 type Error struct {
 	Code Code
 	Err  error
 }
 
-// Error is one line, without keys, signatures or bodies.
+// Error returns one line, without keys, signatures or bodies.
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Err.Error() }
 
 // Unwrap returns the cause.

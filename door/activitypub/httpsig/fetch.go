@@ -13,18 +13,18 @@ import (
 	"github.com/semelhq/semel/safehttp"
 )
 
-// Bounds of what strangers can make this server fetch.
+// Bounds on what strangers can make this server fetch.
 const (
 	maxURL       = 2 << 10         // bytes of a key's id
 	maxDocument  = 256 << 10       // bytes of an answer
-	maxFetches   = 256             // that run or wait
-	maxStrangers = maxFetches / 2  // from hosts of which no delivery was signed before
-	maxPerHost   = 8               // that run, from one host
-	maxQueued    = 2 * maxPerHost  // that run or wait, from one host or for one sender
+	maxFetches   = 256             // running or waiting
+	maxStrangers = maxFetches / 2  // from hosts that have never signed a delivery
+	maxPerHost   = 8               // running, from one host
+	maxQueued    = 2 * maxPerHost  // running or waiting, from one host or for one sender
 	maxFirstByte = 5 * time.Second // until an answer begins
 )
 
-// fetcher fetches keys. Concurrent use is fine.
+// fetcher fetches keys. It may be used concurrently.
 type fetcher struct {
 	client  safehttp.Client
 	private bool
@@ -69,7 +69,7 @@ func (f *fetcher) resolve(ctx context.Context, id string) (*Key, error) {
 	return &Key{ID: id, Owner: said.owner, Public: public}, nil
 }
 
-// confirm asks the owner whether the key is his.
+// confirm asks the owner whether the key is theirs.
 func (f *fetcher) confirm(ctx context.Context, home *url.URL, id string, said *claim) (crypto.PublicKey, error) {
 	owner, err := f.document(ctx, home)
 	if err != nil {
@@ -92,14 +92,14 @@ func (f *fetcher) confirm(ctx context.Context, home *url.URL, id string, said *c
 	return said.public, nil
 }
 
-// address is where to fetch a document: its id without the fragment, which is never sent.
-// It asks whether the host is allowed.
+// address returns where to fetch a document: its id without the fragment, which is never sent.
+// It checks that the host is allowed.
 func (f *fetcher) address(id string) (*url.URL, error) {
 	if len(id) > maxURL {
 		return nil, refuse(KeyRefused, "the id of the key is longer than %d bytes", maxURL)
 	}
 	u, err := url.Parse(id)
-	// A host has many spellings outside of ASCII, and Allow is to know it by one.
+	// A host outside ASCII has many spellings, and Allow should see only one.
 	if err != nil || u.Opaque != "" || u.Hostname() == "" || !ascii(u.Host) || u.User != nil || (u.Scheme != "https" && (u.Scheme != "http" || !f.private)) {
 		return nil, refuse(KeyRefused, "the id of the key is not a URL with https and a host")
 	}
@@ -116,8 +116,8 @@ func ascii(s string) bool {
 
 func origin(u *url.URL) string { return u.Scheme + "://" + authority(u.Scheme, u.Host) }
 
-// document fetches one. The transport checks the address that it connects to; redirects
-// aren't followed, because a document counts only where its id says.
+// document fetches a document. The transport checks the address that it connects to; redirects
+// aren't followed, because a document only counts at its id.
 func (f *fetcher) document(ctx context.Context, at *url.URL) (document, error) {
 	leave, err := f.slots.enter(ctx, origin(at), senderOf(ctx))
 	if err != nil {
@@ -140,8 +140,8 @@ func (f *fetcher) document(ctx context.Context, at *url.URL) (document, error) {
 	case errors.Is(err, safehttp.ErrTooLarge):
 		return nil, refuse(KeyRefused, "the document of the key is longer than %d bytes", maxDocument)
 	case err != nil:
-		// One answer, also where the address isn't a public one: it would tell which
-		// names there are in this server's network.
+		// Return the same error for private addresses, so that nobody can find out which names
+		// exist in this server's network.
 		return nil, &Error{Code: KeyUnavailable, Err: &cause{"the key's server can't be reached", err}}
 	}
 	switch status := answer.Status; {
@@ -174,7 +174,7 @@ func newFetcher(opts *KeysOptions) *fetcher {
 	base := opts.Transport
 	if base == nil {
 		direct := safehttp.Direct((&safehttp.Guard{Private: opts.AllowPrivate}).Control)
-		direct.MaxIdleConns = maxFetches // of servers that strangers name
+		direct.MaxIdleConns = maxFetches // to servers that strangers name
 		base = direct
 	}
 	return &fetcher{

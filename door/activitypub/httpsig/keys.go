@@ -30,34 +30,34 @@ const (
 )
 
 const (
-	// gone is how long it is remembered that there is no such key, or that it was
-	// refused; busy is how long that it could not be had.
+	// gone is how long a missing or refused key is remembered; busy is how long an unavailable
+	// one is.
 	gone = time.Minute
 	busy = 15 * time.Second
-	// rest is the least age at which a signature of another key makes us fetch a key again: a
-	// new key must count soon, and wrong signatures must not cost a fetch each. Until then
-	// such a signature is neither right nor wrong.
+	// rest is the shortest time before a signature by another key makes us fetch a key again: a
+	// new key must count soon, but wrong signatures must not cost a fetch each. Until then such
+	// a signature counts as neither right nor wrong.
 	rest = time.Minute
 )
 
 // KeysOptions configure [Keys].
 type KeysOptions struct {
-	// AllowPrivate allows to fetch from loopback and private addresses, and by http. By
-	// default only public addresses and https are allowed: strangers choose the ids of
-	// keys (server-side request forgery).
+	// AllowPrivate allows fetching from loopback and private addresses, and by http. By default
+	// only public addresses and https are allowed: strangers choose the ids of keys
+	// (server-side request forgery).
 	AllowPrivate bool
 	// Allow decides whether to fetch from a host, in lower case and without a port, and each
-	// time whether to use a key of that host. Defaults to all.
+	// time whether to use a key from that host. Defaults to all.
 	Allow func(host string) bool
-	// TTL is how long a key is used before it is fetched again, so how long a withdrawn
-	// one may be good. Defaults to 1 hour, as the next two to theirs if they aren't
+	// TTL is how long a key is used before it is fetched again, and so how long a withdrawn key
+	// may still count. Defaults to 1 hour. Like the next two, it has its default unless it is
 	// positive.
 	TTL time.Duration
-	// MaxKeys is the size of the cache of keys, and of that of failures. The least recently
-	// used make room. Defaults to 10,000.
+	// MaxKeys is the size of the cache of keys, and of the cache of failures. The least
+	// recently used make room. Defaults to 10,000.
 	MaxKeys int
-	// Timeout bounds one fetch, and all that is fetched to verify one request. Defaults
-	// to 10 seconds.
+	// Timeout bounds one fetch, and all fetches to verify one request together. Defaults to 10
+	// seconds.
 	Timeout time.Duration
 	// Now is the clock. Defaults to [time.Now].
 	Now func() time.Time
@@ -68,8 +68,8 @@ type KeysOptions struct {
 	Transport http.RoundTripper
 }
 
-// Keys fetches public keys and keeps them for a while. Concurrent use is fine: one fetch
-// is for all who want the same key.
+// Keys fetches public keys and keeps them for a while. It may be used concurrently: all callers
+// that want the same key share one fetch.
 type Keys struct {
 	fetch   *fetcher
 	ttl     time.Duration
@@ -81,14 +81,14 @@ type Keys struct {
 	failed *simplelru.LRU[string, *entry]
 }
 
-// entry is what the last fetches of a key brought.
+// entry is the result of the last fetches of a key.
 type entry struct {
 	key *Key
-	err error // why there is no key
+	err error // why the key is missing
 	at  time.Time
 
-	// Only renew uses these, once at a time for each key.
-	tried time.Time // when the key could last not be fetched again
+	// Only renew uses these, one call at a time for each key.
+	tried time.Time // when fetching the key again last failed
 	again error     // why
 }
 
@@ -111,8 +111,8 @@ func newLRU[V any](size int) *simplelru.LRU[string, V] {
 	return l
 }
 
-// Get returns a key by its id, the URL of the key or of an actor with a fragment. It may
-// fetch it, which goes on for the next caller if ctx ends before. Its errors are of type
+// Get returns a key by its id, the URL of the key or of an actor with a fragment. It may fetch
+// it; if ctx ends first, the fetch continues for the next caller. Its errors are of type
 // [*Error], with a code that begins with key_; they are remembered for a short while.
 func (k *Keys) Get(ctx context.Context, id string) (*Key, error) {
 	if _, err := k.fetch.address(id); err != nil {
@@ -126,22 +126,22 @@ func (k *Keys) Get(ctx context.Context, id string) (*Key, error) {
 			return e.key, e.err
 		}
 		key, err := k.fetch.resolve(ctx, id)
-		if !errors.Is(err, errBusy) { // which says nothing about the key
+		if !errors.Is(err, errBusy) { // busy says nothing about the key
 			k.keep(id, &entry{key: key, err: err})
 		}
 		return key, err
 	})
 }
 
-// renew fetches a key again that didn't make a signature, unless that was done lately: it
-// may have been replaced. It returns the key that counts now, which may be the same. If it
-// could not be had, the signature may be right. began is when the request came: a key that
-// was fetched since then is the one that it must be signed with.
+// renew fetches a key again that didn't make a signature, in case it was replaced, unless that
+// was done recently. It returns the key that counts now, which may be the same one. If it
+// couldn't fetch the key, the signature may still be right. began is when the request arrived:
+// a key fetched since then must be the one that it was signed with.
 func (k *Keys) renew(ctx context.Context, old *Key, began time.Time) (*Key, error) {
 	return k.fly(ctx, "again "+old.ID, func(ctx context.Context) (*Key, error) {
 		e, now := k.have(old.ID), k.now()
 		switch {
-		case e == nil: // it had to make room, or its time is over
+		case e == nil: // it had to make room, or has expired
 		case e.key != old: // it was replaced meanwhile
 			return e.key, e.err
 		case now.Sub(e.tried) < rest:
@@ -149,8 +149,8 @@ func (k *Keys) renew(ctx context.Context, old *Key, began time.Time) (*Key, erro
 		case !e.at.Before(began):
 			return e.key, nil
 		case now.Sub(e.at) < rest:
-			// It may have been replaced since. Whoever signed with the new one comes again,
-			// and by then we have it; a sender who got 401 doesn't.
+			// It may have been replaced since. A sender who signed with the new one comes
+			// again, and then we have it; after a 401 they wouldn't.
 			return nil, &Error{Code: KeyUnavailable, Err: errors.New("the key was fetched a moment ago, and may have been replaced since")}
 		}
 		key, err := k.fetch.resolve(ctx, old.ID)
@@ -166,7 +166,7 @@ func (k *Keys) renew(ctx context.Context, old *Key, began time.Time) (*Key, erro
 	})
 }
 
-// fly runs one fetch for all who want it. It doesn't end when the one who came first goes
+// fly runs one fetch for all callers that want it. It continues even if the first caller goes
 // away.
 func (k *Keys) fly(ctx context.Context, name string, fetch func(context.Context) (*Key, error)) (*Key, error) {
 	flight := k.flights.DoChan(name, func() (any, error) {
@@ -183,7 +183,7 @@ func (k *Keys) fly(ctx context.Context, name string, fetch func(context.Context)
 	}
 }
 
-// have is the cached entry of a key, if it is still good.
+// have returns the cached entry of a key, if it is still valid.
 func (k *Keys) have(id string) *entry {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -205,7 +205,7 @@ func (k *Keys) have(id string) *entry {
 	return nil
 }
 
-// keep remembers what a fetch brought.
+// keep remembers the result of a fetch.
 func (k *Keys) keep(id string, e *entry) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

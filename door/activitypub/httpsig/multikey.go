@@ -35,8 +35,8 @@ func fromPEM(text string) (any, error) {
 	return key, fit(key)
 }
 
-// maxMultibase is the length of the longest text that is decoded. A key has 48 digits;
-// decoding takes time by the square of their number.
+// maxMultibase is the length of the longest text to decode. A key has 48 digits; decoding takes
+// time by the square of their number.
 const maxMultibase = 100
 
 // fromMultibase reads a publicKeyMultibase of an Ed25519 key (FEP-521a): z, and in

@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// request is what a signature covers of a request, as its sender sees it.
+// request is the parts of a request that a signature can cover, as its sender sees it.
 type request struct {
 	method    string
 	scheme    string
 	authority string // normalised
-	host      string // the field, as it came
-	raw       string // the target, as it came
-	target    string // the path and the query, as they came
+	host      string // the field, as received
+	raw       string // the target, as received
+	target    string // the path and the query, as received
 	header    http.Header
 }
 
-// requestOf reads a request that came to a server, or one that a client is about to send.
+// requestOf reads a request that a server received, or one that a client is about to send.
 // base, unless it is nil, replaces the scheme and the host.
 //
-// The target is that of the request line and never that of the parsed URL: there /a%2Fb and /a/b
-// have the same path, and a signature of one would be good for the other.
+// The target comes from the request line and never from the parsed URL: there /a%2Fb and /a/b
+// have the same path, and a signature of one would be valid for the other.
 func requestOf(r *http.Request, base *url.URL) (*request, error) {
 	q := &request{method: r.Method, scheme: "http", host: r.Host, raw: r.RequestURI, header: r.Header}
 	if q.raw == "" { // a client's
@@ -52,19 +52,19 @@ func requestOf(r *http.Request, base *url.URL) (*request, error) {
 		}
 	}
 	if q.method == "" {
-		q.method = http.MethodGet // what an empty one means to net/http
+		q.method = http.MethodGet // net/http takes an empty method as GET
 	}
 	q.authority = authority(q.scheme, q.host)
 	return q, nil
 }
 
-// authority is a host with its port, unless that is the scheme's own.
+// authority returns a host with its port, unless that is the scheme's default.
 func authority(scheme, host string) string {
 	return strings.TrimSuffix(strings.ToLower(host), map[string]string{"http": ":80", "https": ":443"}[scheme])
 }
 
-// path and query are the parts of the target; the query begins with its question mark,
-// also where there is none, as RFC 9421 2.2.7 has it.
+// path and query return the parts of the target; the query begins with its question mark, even
+// if there is none, as RFC 9421 2.2.7 says.
 func (q *request) path() string {
 	path, _, _ := strings.Cut(q.target, "?")
 	return path
@@ -75,10 +75,10 @@ func (q *request) query() string {
 	return "?" + query
 }
 
-// field is the value of a header field by its lower-case name: the values of all its
-// lines, without the white space around them, joined by commas.
+// field returns the value of a header field by its lower-case name: the values of all its
+// lines, without surrounding white space, joined by commas.
 func (q *request) field(name string) (string, bool) {
-	if name == "host" { // net/http keeps it apart, and it has one line
+	if name == "host" { // net/http keeps it elsewhere, and it has one line
 		return q.host, q.host != ""
 	}
 	values := q.header[http.CanonicalHeaderKey(name)]

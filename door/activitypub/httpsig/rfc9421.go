@@ -7,7 +7,7 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// messageSignatures are the members of Signature-Input and Signature, by their labels.
+// messageSignatures has the members of Signature-Input and Signature, by their labels.
 type messageSignatures struct {
 	labels []string
 	inputs *httpsfv.Dictionary
@@ -83,7 +83,7 @@ func (s *signature) base(input httpsfv.InnerList, component func(name string) (s
 	return nil
 }
 
-// parameters reads the ones that matter to a verifier. All of them are signed.
+// parameters reads the parameters that matter to a verifier. All of them are signed.
 func (s *signature) parameters(p *httpsfv.Params) error {
 	for _, name := range p.Names() {
 		value, _ := p.Get(name)
@@ -111,7 +111,7 @@ func (s *signature) parameters(p *httpsfv.Params) error {
 	return nil
 }
 
-// component is the value of a component by RFC 9421 2.1 and 2.2.
+// component returns the value of a component by RFC 9421 2.1 and 2.2.
 func (q *request) component(name string) (string, error) {
 	switch name {
 	case "@method":

@@ -25,11 +25,10 @@ type SignOptions struct {
 	Now func() time.Time
 }
 
-// Sign signs a client's request with this body, by the algorithm that most servers
-// accept for the key: RSA signs with PKCS #1 v1.5 and SHA-256. It sets Date, Signature,
-// and Signature-Input with Content-Digest or, in the draft's form, Digest; a GET or HEAD
-// without a body gets no digest. The request needs an absolute URL. Set its Host and
-// Content-Type before.
+// Sign signs a client's request with this body, by the algorithm that most servers accept for
+// the key: RSA signs with PKCS #1 v1.5 and SHA-256. It sets Date, Signature, and
+// Signature-Input with Content-Digest or, in the draft's form, Digest; a GET or HEAD without a
+// body gets no digest. The request needs an absolute URL. Set its Host and Content-Type first.
 func Sign(r *http.Request, body []byte, opts SignOptions) error {
 	if opts.Key == nil || opts.KeyID == "" || strings.ContainsAny(opts.KeyID, "\"\\") {
 		return errors.New("httpsig: signing needs a key, and its id as a URL")
@@ -67,7 +66,7 @@ func Sign(r *http.Request, body []byte, opts SignOptions) error {
 	return to.message(at)
 }
 
-// signing is a request that is being signed.
+// signing is a request in the course of being signed.
 type signing struct {
 	*request
 	by       *algorithm
@@ -77,7 +76,7 @@ type signing struct {
 	withBody bool
 }
 
-// optional are the fields that are covered if the request has them.
+// optional returns the fields that the request has, so that the signature covers them.
 func (to *signing) optional(names []string) []string {
 	if to.header.Get("Content-Type") != "" {
 		names = append(names, "content-type")

@@ -13,21 +13,21 @@ const (
 	FormCavage  = "cavage"
 )
 
-// Bounds of signatures. Real signatures cover seven components, and the longest keys
-// make signatures of 1 KiB.
+// Bounds of signatures. Real signatures cover seven components, and the longest keys make
+// signatures of 1 KiB.
 const (
 	maxSignatures = 4       // of one request
 	maxComponents = 64      // of one signature
 	maxHeader     = 8 << 10 // bytes of all fields with signatures
 )
 
-// A signature is one that was read, and not yet verified.
+// A signature is a signature that was read but not yet verified.
 type signature struct {
 	form      string
 	keyID     string
 	algorithm string // empty if it names none
 	value     []byte
-	covers    []string // names of components, in lower case and as the form writes them
+	covers    []string // names of components, in lower case and in the form's spelling
 	created   int64    // seconds since 1970, 0 if it isn't signed
 	expires   int64    // 0 if there is none
 	text      []byte   // what was signed
@@ -35,7 +35,7 @@ type signature struct {
 
 func (s *signature) has(component string) bool { return slices.Contains(s.covers, component) }
 
-// sufficient checks that the signature covers what a forger could otherwise change.
+// sufficient checks that the signature covers everything that a forger could otherwise change.
 func (s *signature) sufficient(q *request, withBody bool) error {
 	var missing string
 	digest := "content-digest"
@@ -74,8 +74,8 @@ func (s *signature) sufficient(q *request, withBody bool) error {
 	return nil
 }
 
-// timely checks every signed time: if times contradict each other, one of them says that the
-// signature wasn't made now.
+// timely checks every signed time: if times contradict each other, one of them shows that the
+// signature isn't recent.
 func (s *signature) timely(header http.Header, now time.Time, age, skew time.Duration) error {
 	var times []time.Time
 	if s.created != 0 {
@@ -105,8 +105,8 @@ func (s *signature) timely(header http.Header, now time.Time, age, skew time.Dur
 	return nil
 }
 
-// cover adds a component to the text that was signed. A component that is named twice
-// makes a signature ambiguous.
+// cover adds a component to the signed text. Naming a component twice makes a signature
+// ambiguous.
 func (s *signature) cover(name string) error {
 	if s.has(name) {
 		return refuse(SignatureMalformed, "a component is covered twice")
@@ -115,7 +115,7 @@ func (s *signature) cover(name string) error {
 	return nil
 }
 
-// absent is the error of a covered field that didn't come.
+// absent returns the error for a covered field that is missing.
 func absent() error {
 	return refuse(SignatureWrong, "the signature covers a field that the request does not have")
 }

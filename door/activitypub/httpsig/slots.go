@@ -13,12 +13,12 @@ import (
 	"github.com/semelhq/semel/internal/network"
 )
 
-// slots bound how many fetches run and wait: of one host so that nobody can direct this
-// server's load at another, for one sender, for hosts that nobody has heard of, and in
-// all. A fetch beyond a bound is refused at once, so that it holds up nobody else.
+// slots bound how many fetches run and wait: for one host so that nobody can direct this
+// server's load at another, for one sender, for unknown hosts, and in total. A fetch beyond a
+// bound is refused at once, so that it holds up nobody else.
 type slots struct {
 	mu    sync.Mutex
-	n     map[string]int           // fetches that run or wait, by what bounds them
+	n     map[string]int           // fetches that run or wait, by the bound that they count for
 	hosts map[string]chan struct{} // semaphores; the last fetch of a host removes its own
 	known *simplelru.LRU[string, struct{}]
 }
@@ -29,15 +29,15 @@ func newSlots(hosts int) slots {
 
 var errBusy = errors.New("too many keys are being fetched")
 
-// delivered notes that somebody of the host has signed a delivery.
+// delivered notes that somebody from the host has signed a delivery.
 func (s *slots) delivered(host string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known.Add(host, struct{}{})
 }
 
-// enter waits for a place at the host, unless too many wait already. The sender is empty
-// if it isn't known.
+// enter waits for a place at the host, unless too many are already waiting. The sender is empty
+// if unknown.
 func (s *slots) enter(ctx context.Context, host, sender string) (leave func(), err error) {
 	s.mu.Lock()
 	bounds := map[string]int{"all": maxFetches, "host " + host: maxQueued}
@@ -87,7 +87,7 @@ func (s *slots) enter(ctx context.Context, host, sender string) (leave func(), e
 	}
 }
 
-// senderKey is that of the address of who sent a request, in the context of its fetches.
+// senderKey is the context key for the address of a request's sender, during its fetches.
 type senderKey struct{}
 
 // withSender notes who sent a request, for the fetches that it causes.
@@ -100,9 +100,8 @@ func senderOf(ctx context.Context) string {
 	return sender
 }
 
-// remoteAddress is the address that a request came from, of IPv6 the network that is
-// somebody's. It is empty for this machine's own: that is a proxy, behind which are all
-// senders.
+// remoteAddress returns the address that a request came from, or for IPv6 its owner's network.
+// It is empty for this machine's own addresses: behind such a proxy are all senders.
 func remoteAddress(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || at.Addr().Unmap().IsLoopback() {
@@ -111,7 +110,7 @@ func remoteAddress(r *http.Request) string {
 	return network.Of(at.Addr()).String()
 }
 
-// prompt is a transport that gives servers little time to begin an answer. A slow one would
+// prompt is a transport that gives servers little time to begin an answer. A slow server would
 // take a slot from others.
 type prompt struct{ http.RoundTripper }
 
@@ -122,5 +121,5 @@ func (p prompt) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	late := time.AfterFunc(maxFirstByte, func() { cancel(errSlow) })
 	defer late.Stop()
-	return p.RoundTripper.RoundTrip(r.WithContext(ctx)) // the body needs ctx, which ends with r's
+	return p.RoundTripper.RoundTrip(r.WithContext(ctx)) // reading the body needs ctx, which ends with r's
 }

@@ -12,7 +12,7 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultMaxAge  = 12 * time.Hour // what the fediverse accepts
+	DefaultMaxAge  = 12 * time.Hour // common in the fediverse
 	DefaultMaxSkew = time.Hour
 )
 
@@ -20,26 +20,26 @@ const (
 type Options struct {
 	// Keys has the signers' keys. Required.
 	Keys *Keys
-	// MaxAge is how old a signature may be, by each time that it signs. Defaults to
-	// 12 hours: servers of the fediverse deliver from queues that run late.
+	// MaxAge is how old a signature may be, by each of its times. Defaults to 12 hours: servers
+	// of the fediverse deliver from queues that run late.
 	MaxAge time.Duration
-	// MaxSkew is how far in the future its times may lie. Defaults to 1 hour, or to
-	// MaxAge if that is shorter.
+	// MaxSkew is how far in the future its times may be. Defaults to 1 hour, or to MaxAge if
+	// that is shorter.
 	MaxSkew time.Duration
 	// Now is the clock. Defaults to [time.Now].
 	Now func() time.Time
 	// Base is the scheme and the host that senders use to reach this server, such as
-	// https://social.example. By default they come from the connection and the
-	// request: behind a proxy that ends TLS no signature of @target-uri is right then,
-	// and whoever gets a request for another server can send it to this one, too.
+	// https://social.example. By default they come from the connection and the request: then
+	// behind a proxy that ends TLS no signature of @target-uri is right, and somebody who gets
+	// a request for another server can send it to this one, too.
 	Base *url.URL
-	// Sender is the address of who sent a request, for whom only so many keys are fetched
-	// at once; empty if it isn't known. Defaults to that of the connection, unless it is
-	// a loopback address.
+	// Sender returns the address of a request's sender, because the number of concurrent
+	// fetches for each is limited; empty if unknown. Defaults to the connection's address,
+	// unless that is a loopback address.
 	Sender func(*http.Request) string
 }
 
-// Verifier tells who signed a request. Concurrent use is fine.
+// Verifier finds out who signed a request. It may be used concurrently.
 type Verifier struct {
 	keys      *Keys
 	age, skew time.Duration
@@ -74,7 +74,7 @@ func New(opts Options) (*Verifier, error) {
 	return v, nil
 }
 
-// Signer is who signed a request.
+// Signer says who signed a request.
 type Signer struct {
 	// Actor is the id of the key's owner, which has the origin of the key.
 	Actor string
@@ -83,18 +83,18 @@ type Signer struct {
 	Form string
 }
 
-// Verify tells who signed a request with this body, which it doesn't read from the
-// request. If the request has several signatures (RFC 9421), the first that covers
-// enough decides, because each could cost a fetch. It may fetch the key, until the request's context ends and for
-// [KeysOptions].Timeout at most. Its errors are of type [*Error].
+// Verify returns who signed a request with this body, which it doesn't read from the request.
+// If the request has several signatures (RFC 9421), the first that covers enough decides,
+// because each could cost a fetch. It may fetch the key, until the request's context ends and
+// for at most [KeysOptions].Timeout. Its errors are of type [*Error].
 func (v *Verifier) Verify(r *http.Request, body []byte) (Signer, error) {
 	return v.VerifyActor(r, body, "")
 }
 
-// VerifyActor is Verify for a request that has to be signed by an actor; empty for
-// anybody. Signatures by keys of another origin than the actor's can't be the actor's, so
-// they count as missing: if there is no other, the error has the code [OtherSigner], and
-// nothing is fetched. The signer may still be another actor of that origin.
+// VerifyActor is Verify for a request that has to be signed by an actor; empty for anybody. A
+// key of another origin than the actor's can't be the actor's, so its signatures count as
+// missing: if there are no others, the error has the code [OtherSigner], and nothing is
+// fetched. The signer may still be another actor of that origin.
 func (v *Verifier) VerifyActor(r *http.Request, body []byte, actor string) (Signer, error) {
 	if len(r.Header["Signature"]) == 0 && len(r.Header["Signature-Input"]) == 0 {
 		return Signer{}, refuse(SignatureMissing, "the request has no signature")
@@ -135,15 +135,15 @@ func (v *Verifier) VerifyActor(r *http.Request, body []byte, actor string) (Sign
 			err = v.check(q, body, s)
 		}
 		if err == nil {
-			return v.verify(ctx, s) // each could make this server fetch
+			return v.verify(ctx, s) // each could make this server fetch something
 		}
 		first = cmp.Or(first, err)
 	}
 	return Signer{}, first
 }
 
-// mayBeOf returns an error if the key of the signature can't be the actor's: an owner has
-// the origin of the key.
+// mayBeOf returns an error if the signature's key can't be the actor's: an owner has the origin
+// of the key.
 func (s *signature) mayBeOf(actor string) error {
 	if actor == "" {
 		return nil
@@ -158,8 +158,8 @@ func (s *signature) mayBeOf(actor string) error {
 	return nil
 }
 
-// check checks what can be said about a signature without its key, so that a request which
-// is refused anyway makes this server fetch nothing.
+// check checks everything about a signature that doesn't need its key, so that a request that
+// is refused anyway causes no fetch.
 func (v *Verifier) check(q *request, body []byte, s *signature) error {
 	withBody := hasBody(q, body)
 	if err := s.sufficient(q, withBody); err != nil {
@@ -177,7 +177,7 @@ func (v *Verifier) check(q *request, body []byte, s *signature) error {
 	return checkContentDigest(q.header, body)
 }
 
-// verify asks for the key of a signature and verifies it.
+// verify gets a signature's key and verifies the signature.
 func (v *Verifier) verify(ctx context.Context, s *signature) (Signer, error) {
 	began := v.keys.now()
 	key, err := v.keys.Get(ctx, s.keyID)
@@ -202,7 +202,7 @@ func (v *Verifier) verify(ctx context.Context, s *signature) (Signer, error) {
 	return Signer{Actor: key.Owner, KeyID: s.keyID, Form: s.form}, nil
 }
 
-// hasBody reports whether a signature must cover the body, though it be empty.
+// hasBody reports whether a signature must cover the body, even an empty one.
 func hasBody(q *request, body []byte) bool {
 	return len(body) > 0 || (q.method != http.MethodGet && q.method != http.MethodHead)
 }
