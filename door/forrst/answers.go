@@ -15,7 +15,7 @@ import (
 	"github.com/semelhq/semel/internal/problem"
 )
 
-// decided answers a delivery that does not execute.
+// decided answers a delivery that doesn't execute.
 func decided(r *Request, ans *semel.Answer) answer {
 	if ans.Decision == semel.Replay {
 		return replay(r, ans.Record)
@@ -26,7 +26,7 @@ func decided(r *Request, ans *semel.Answer) answer {
 	return a
 }
 
-// decidedBy is the refusal of a delivery by the code of its decision.
+// decidedBy returns the refusal of a delivery, with the code of its decision.
 func decidedBy(r *Request, ans *semel.Answer, code semel.Code) answer {
 	switch code {
 	case semel.CodeConflict:
@@ -47,11 +47,11 @@ func decidedBy(r *Request, ans *semel.Answer, code semel.Code) answer {
 	case semel.CodeOtherCaller, semel.CodeOtherDoor, semel.CodeSuperseded, semel.CodeSequenceGap:
 		return refused(reason(Conflict, code, r.Key))
 	}
-	return refused(reason(InternalError, code, r.Key)) // for want of a code of Forrst's
+	return refused(reason(InternalError, code, r.Key)) // for lack of a code of Forrst's own
 }
 
-// reason are errors with one of Semel's codes and the key in their details, because Forrst has
-// no word of its own for the reason.
+// reason returns errors with one of Semel's codes and the key in their details, because Forrst
+// has no word of its own for the reason.
 func reason(code Code, why semel.Code, key string) Errors {
 	m, _ := door.Lookup(why)
 	return one(code, nil, "%s", strings.TrimSuffix(m.Detail(), ".")).detailed(struct {
@@ -60,7 +60,7 @@ func reason(code Code, why semel.Code, key string) Errors {
 	}{key, why})
 }
 
-// processing is the answer while nobody knows the outcome yet (FOR-PROC.1).
+// processing returns the answer while nobody knows the outcome yet (FOR-PROC.1).
 func processing(r *Request, rec *semel.Record, after time.Duration) answer {
 	details := struct {
 		Key        string   `json:"key,omitempty"`
@@ -94,7 +94,7 @@ func replay(r *Request, rec *semel.Record) answer {
 	case rec.State == semel.Completed && json.Valid(rec.Result.Data):
 		a = answer{status: http.StatusOK, result: rec.Result.Data}
 	case rec.State == semel.Completed:
-		// Somebody settled it, such as a reconciler over HTTP.
+		// Somebody settled it, such as a reconciler that speaks HTTP.
 		said, ok := semelhttp.ParseAnswer(rec.Result)
 		if !ok || !json.Valid(said.Body) {
 			return notKept
@@ -109,7 +109,7 @@ func replay(r *Request, rec *semel.Record) answer {
 	return a
 }
 
-// settled is the answer about a call that somebody settled as failed without errors.
+// settled returns the answer for a call that somebody settled as failed without errors.
 func settled(rec *semel.Record) answer {
 	e := one(InternalError, nil, "The call was settled as failed")
 	if rec.Disposition == semel.DispositionRejected {
@@ -119,7 +119,7 @@ func settled(rec *semel.Record) answer {
 		e[0].Message += ". " + problem.Sentence(f.Message)
 	}
 	a := refused(e)
-	a.retry, a.code = nil, "" // it would only get this again
+	a.retry, a.code = nil, "" // trying again would only get this answer
 	return a
 }
 
@@ -129,15 +129,15 @@ func unavailable() Errors {
 	return e
 }
 
-// unrecorded is the answer if the outcome is not durable.
+// unrecorded returns the answer if the outcome isn't durable.
 func unrecorded(r *Request, rec *semel.Record, err error) answer {
 	if errors.Is(err, semel.ErrLeaseLost) {
-		return processing(r, rec, time.Second) // it was taken over or settled by another
+		return processing(r, rec, time.Second) // another attempt took it over, or somebody settled it
 	}
 	a := refused(one(Unavailable, nil, "The function was executed, but its outcome could not be recorded yet. Send the same request again later to get it"))
 	a.code = semel.CodeUnknown
 	if r.idempotency == nil {
-		a.retry = nil // it would be another call
+		a.retry = nil // a retry would be another call
 	}
 	return a
 }
@@ -155,7 +155,7 @@ func (s *Service) undecided(r *Request, err error) answer {
 	case e != nil && e.Code == semel.CodeForbidden:
 		return refused(one(Forbidden, nil, "The caller may not see the result of this call"))
 	}
-	if !errors.Is(err, context.Canceled) { // by a caller that is gone
+	if !errors.Is(err, context.Canceled) { // the caller is gone
 		s.reportError(err)
 	}
 	a := refused(unavailable())

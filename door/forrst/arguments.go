@@ -8,7 +8,7 @@ import (
 	"github.com/semelhq/semel/internal/jsonscan"
 )
 
-// misfits are the mistakes of the arguments by the schema of the version that is called.
+// misfits returns where the arguments don't fit the schema of the called version.
 func (f *function) misfits(r *Request) (errs Errors) {
 	schema := f.arguments[r.Version]
 	if schema == nil {
@@ -18,7 +18,7 @@ func (f *function) misfits(r *Request) (errs Errors) {
 		errs.misfit([]string{"call", "arguments"}, "", fmt.Sprintf("The arguments have more than %d values", argschema.MaxValues))
 		return errs
 	}
-	tree := jsonscan.Tree(r.Arguments) // which the parser has read before
+	tree := jsonscan.Tree(r.Arguments) // the parser has read them before
 	var mistakes []argschema.Mistake
 	if long := argschema.Bounded(tree); long != nil {
 		mistakes = []argschema.Mistake{*long}

@@ -49,11 +49,11 @@ const (
 	ReplayCancelled        Code = "REPLAY_CANCELLED"
 )
 
-// meaning is what Forrst says of a code. What a code proves about the call is for package
-// judge to say.
+// meaning is Forrst's explanation of a code. Package judge says what a code proves about the
+// call.
 type meaning struct {
 	status int
-	retry  *Retry // nil: asking again is of no use
+	retry  *Retry // nil: asking again is pointless
 }
 
 var meanings = map[Code]meaning{
@@ -93,7 +93,8 @@ var meanings = map[Code]meaning{
 	ReplayCancelled:        {http.StatusGone, nil},
 }
 
-// meaning is that of the error's code; for one that Forrst doesn't have, it is its status.
+// meaning returns the meaning of the error's code; if Forrst doesn't have the code, the error's
+// status decides.
 func (e *Error) meaning() meaning {
 	if m, ok := meanings[e.Code]; ok {
 		return m
@@ -105,7 +106,7 @@ func (e *Error) meaning() meaning {
 	return m
 }
 
-// statusOf is the status of HTTP for errors; several together are always 400.
+// statusOf returns the HTTP status for errors; several together always get 400.
 func statusOf(errs Errors) int {
 	if len(errs) != 1 {
 		return http.StatusBadRequest
@@ -113,8 +114,8 @@ func statusOf(errs Errors) int {
 	return errs[0].meaning().status
 }
 
-// judged is what errors together prove about their call. The header is that of the answer
-// that they came in, if they did.
+// judged returns what errors together prove about their call. header belongs to the answer that
+// they came in, if they did.
 func judged(rules *judge.Rules, errs Errors, header http.Header) judge.Finding {
 	found := judge.Finding{Verdict: judge.Rejected}
 	for i, e := range errs {
@@ -127,14 +128,14 @@ func judged(rules *judge.Rules, errs Errors, header http.Header) judge.Finding {
 	return found
 }
 
-// Retry is the data of the retry extension: whether and when asking again makes sense.
+// Retry is the data of the retry extension: whether and when to ask again.
 type Retry struct {
 	Allowed bool `json:"allowed"`
 	// Strategy is immediate, fixed or exponential.
 	Strategy string `json:"strategy,omitempty"`
-	// After is the least pause; nil: none.
+	// After is the shortest pause; nil: none.
 	After *Duration `json:"after,omitempty"`
-	// MaxAttempts is how often at most.
+	// MaxAttempts is the most attempts.
 	MaxAttempts int `json:"max_attempts,omitempty"`
 }
 
@@ -154,8 +155,8 @@ func retry(strategy string, after time.Duration, attempts int) *Retry {
 	return r
 }
 
-// retryOf is the retry guidance for errors; nil if one of them makes asking again
-// useless. Of several it is that of the first.
+// retryOf returns the retry guidance for errors; nil if one of them makes asking again
+// pointless. If there are several, it is the first one's.
 func retryOf(errs Errors) *Retry {
 	var guidance *Retry
 	for _, e := range errs {

@@ -20,12 +20,12 @@ const day = 24 * time.Hour
 // units of the idempotency extension.
 var units = map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": day}
 
-// seconds is d in whole seconds, rounded up, and at least one.
+// seconds returns d in whole seconds, rounded up, and at least one.
 func seconds(d time.Duration) Duration {
 	return Duration{max(1, int64((d+time.Second-1)/time.Second)), "second"}
 }
 
-// rounded is d in the largest unit that divides it.
+// rounded returns d in the largest unit that divides it.
 func rounded(d time.Duration) Duration {
 	for _, unit := range []string{"day", "hour", "minute"} {
 		if d >= units[unit] && d%units[unit] == 0 {
@@ -35,7 +35,7 @@ func rounded(d time.Duration) Duration {
 	return seconds(d)
 }
 
-// parseTTL reads the ttl of the idempotency extension, which stands at path.
+// parseTTL reads the ttl of the idempotency extension, which is at path.
 func parseTTL(raw json.RawMessage, longest time.Duration, path ...string) (time.Duration, Errors) {
 	var errs Errors
 	m, ok := members(raw)

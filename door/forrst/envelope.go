@@ -25,35 +25,35 @@ const ProtocolVersion = "0.1.0"
 // maxID bounds the id of a request, in bytes.
 const maxID = 255
 
-// Request is a call of a function.
+// Request is a call to a function.
 type Request struct {
 	// ID names this delivery; its retries have others (FOR-ID.1).
 	ID string
-	// Function and Version are what runs. If the request names no version, it is the
-	// latest stable one.
+	// Function and Version say what runs. If the request names no version, it is the latest
+	// stable one.
 	Function, Version string
-	// Arguments is a JSON object, as it was sent.
+	// Arguments is a JSON object, as sent.
 	Arguments json.RawMessage
-	// Context is the propagated JSON object, as it was sent; nil if there is none.
-	// Nobody has verified it.
+	// Context is the propagated JSON object, as sent; nil if there is none. Nobody has verified
+	// it.
 	Context json.RawMessage
 	// Extensions of the request, without idempotency.
 	Extensions []Extension
 	// Key is the idempotency key; empty if the request has none.
 	Key string
-	// Caller is who sent the request.
+	// Caller is the sender of the request.
 	Caller semelhttp.Caller
-	// Header is that of the delivery that executes. It isn't recorded and may differ
+	// Header is the header of the delivery that executes. It isn't recorded and may differ
 	// between deliveries.
 	Header http.Header
 
-	canonical   []byte   // the arguments as they are compared
-	asked       string   // the version as the request has it, which may be empty
-	record      semel.ID // of the call; zero before it has one
+	canonical   []byte   // the arguments in the form for comparison
+	asked       string   // the version in the request, which may be empty
+	record      semel.ID // the call's record; zero before there is one
 	idempotency *idempotency
 }
 
-// Extension is an extension as a request has it.
+// Extension is an extension in a request.
 type Extension struct {
 	URN string `json:"urn"`
 	// Options is a JSON object; nil if there is none.
@@ -62,15 +62,15 @@ type Extension struct {
 	index int // in the request
 }
 
-// Bounds of an envelope. What lies beyond them is refused at once, because a request is
-// read before anybody knows its sender.
+// Bounds of an envelope. Anything beyond them is refused at once, because a request is read
+// before its sender is known.
 const (
-	maxMembers    = 64 // of an object of the envelope
+	maxMembers    = 64 // of an object in the envelope
 	maxExtensions = 32
 )
 
-// members splits a JSON object into its members, up to one member more than maxMembers. Unlike a
-// struct it tells names apart by case.
+// members splits a JSON object into its members, up to one more than maxMembers. Unlike a
+// struct it distinguishes names by case.
 func members(raw []byte) (map[string]json.RawMessage, bool) {
 	if !isObject(raw) {
 		return nil, false
@@ -96,8 +96,8 @@ func text(raw json.RawMessage) (string, bool) {
 	return s, is && store.ValidText(s)
 }
 
-// strict checks that a body is strict JSON, and returns the canonical form of the arguments
-// in it, or of none. It reads nothing twice, because that takes several times the memory.
+// strict checks that a body is strict JSON, and returns the canonical form of the arguments in it,
+// or of none. It reads the body only once, because reading it again takes several times the memory.
 func strict(body []byte) (arguments []byte, bad *canon.SyntaxError) {
 	raw := jsonscan.Member(jsonscan.Member(body, "call"), "arguments")
 	if raw == nil {
@@ -119,7 +119,7 @@ func strict(body []byte) (arguments []byte, bad *canon.SyntaxError) {
 	return arguments, bad
 }
 
-// parse reads a request. The id comes with errors too, as soon as there is one.
+// parse reads a request. It also returns the id with an error, once it has found it.
 func parse(body []byte) (*Request, string, Errors) {
 	canonical, bad := strict(body)
 	if bad != nil {
@@ -158,8 +158,8 @@ func parse(body []byte) (*Request, string, Errors) {
 	return r, id, errs
 }
 
-// onlyMembers refuses names that mean nothing. One that was misspelled would otherwise
-// change what is executed. It returns false if there are too many to go on.
+// onlyMembers refuses unknown names: otherwise a misspelled one would change what is executed.
+// It returns false if there are too many to go on.
 func onlyMembers(errs *Errors, m map[string]json.RawMessage, path []string, names ...string) bool {
 	if len(m) > maxMembers {
 		errs.add(InvalidRequest, At(path...), "It has more than %d members; there are %s", maxMembers, strings.Join(names, ", "))
@@ -218,8 +218,8 @@ func (r *Request) parseCall(errs *Errors, raw json.RawMessage) {
 	}
 }
 
-// validVersion reports whether this is a semantic version without build metadata, which
-// tells no two versions apart.
+// validVersion reports whether this is a semantic version without build metadata, which doesn't
+// distinguish versions.
 func validVersion(v string) bool { return v != "" && semver.Canonical("v"+v) == "v"+v }
 
 func (r *Request) parseExtensions(errs *Errors, raw json.RawMessage) {
@@ -268,8 +268,8 @@ func (r *Request) parseExtensions(errs *Errors, raw json.RawMessage) {
 	}
 }
 
-// shortName is the name of one of Forrst's own extensions, from either spelling of its URN;
-// it is empty for others.
+// shortName returns the name of one of Forrst's own extensions, from either spelling of its
+// URN; it is empty for others.
 func shortName(urn string) string {
 	for _, prefix := range []string{"urn:forrst:ext:", "urn:cline:forrst:ext:"} {
 		if name, ok := strings.CutPrefix(urn, prefix); ok && !strings.Contains(name, ":") {

@@ -13,20 +13,20 @@ type Error struct {
 	Code Code `json:"code"`
 	// Message explains it to people.
 	Message string `json:"message"`
-	// Source is where in the request it is wrong. Optional.
+	// Source is the place of the error in the request. Optional.
 	Source *Source `json:"source,omitempty"`
-	// Details has any JSON object. Optional.
+	// Details is any JSON object. Optional.
 	Details any `json:"details,omitempty"`
-	// Status is the status of HTTP for a code that Forrst doesn't have, from 400 to
-	// 599. Defaults to 400. It also says what the error proves about the call; package
-	// judge has the table.
+	// Status is the HTTP status for a code that Forrst doesn't have, from 400 to 599. Defaults
+	// to 400. It also decides what the error proves about the call; package judge has the
+	// table.
 	Status int `json:"-"`
-	// RetryAfter is when asking again makes sense, for a code that is worth it. Zero:
-	// as Forrst says for the code.
+	// RetryAfter is when asking again makes sense, if the code allows that. Zero: Forrst's
+	// default for the code.
 	RetryAfter time.Duration `json:"-"`
 }
 
-// Source is where in a request an error is. It has one of its members.
+// Source is the place of an error in a request. It has one of its members.
 type Source struct {
 	// Pointer is a JSON Pointer (RFC 6901) from the root of the request.
 	Pointer string `json:"pointer,omitempty"`
@@ -34,19 +34,19 @@ type Source struct {
 	Position *int `json:"position,omitempty"`
 }
 
-// maxErrors is how many errors an answer has at most, and maxPointer how long a name in a
-// pointer may be, in bytes: an answer should not be larger than its request.
+// maxErrors is the most errors of an answer, and maxPointer the longest name in a pointer, in
+// bytes: an answer should not be larger than its request.
 const (
 	maxErrors  = 20
 	maxPointer = 256
 )
 
-// At is the source that a pointer of these member names and indexes gives.
+// At returns the source for a pointer of these member names and indexes.
 func At(path ...string) *Source {
 	var b strings.Builder
 	for _, name := range path {
 		if len(name) > maxPointer {
-			break // the object that it is in must do
+			break // the object that contains it has to do
 		}
 		b.WriteByte('/')
 		b.WriteString(pointerEscapes.Replace(name))
@@ -56,7 +56,7 @@ func At(path ...string) *Source {
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// Error is one line, without the details.
+// Error returns one line, without the details.
 func (e *Error) Error() string {
 	text := string(e.Code) + ": " + e.Message
 	if e.Source != nil && e.Source.Pointer != "" {
@@ -65,10 +65,10 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Errors are all errors of an answer.
+// Errors are all the errors of an answer.
 type Errors []*Error
 
-// Error is all of them, in one line.
+// Error returns all of them in one line.
 func (list Errors) Error() string {
 	texts := make([]string, len(list))
 	for i, e := range list {
@@ -86,7 +86,7 @@ func (list Errors) Unwrap() []error {
 	return errs
 }
 
-// add adds an error, unless there are maxErrors already.
+// add adds an error, unless there are already maxErrors.
 func (list *Errors) add(code Code, at *Source, format string, args ...any) *Error {
 	e := &Error{Code: code, Message: fmt.Sprintf(format, args...), Source: at}
 	if len(*list) < maxErrors {
@@ -107,7 +107,7 @@ func one(code Code, at *Source, format string, args ...any) Errors {
 	return list
 }
 
-// recordedErrors is how errors are recorded.
+// recordedErrors is the recorded form of errors.
 type recordedErrors struct {
 	Status int             `json:"status"`
 	Errors json.RawMessage `json:"errors"`

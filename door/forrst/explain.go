@@ -6,29 +6,29 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// Explanation is what a service makes of a request that it isn't asked to execute.
+// Explanation says what a service would do with a request that it doesn't execute.
 type Explanation struct {
-	// ID, Function, Version and Operation are what would run; Version is the latest
-	// stable one if the request names none.
+	// ID, Function, Version and Operation say what would run; Version is the latest stable one
+	// if the request names none.
 	ID        string `json:"id,omitempty"`
 	Function  string `json:"function,omitempty"`
 	Version   string `json:"version,omitempty"`
 	Operation string `json:"operation,omitempty"`
-	// Key and Scope, the function with the version as the request has it, are the
-	// identity of the call, within its caller. Both are empty if nothing is recorded,
-	// and Key if the request is a call of its own.
+	// Key and Scope, the function with the version in the request, identify the call, within
+	// its caller. Both are empty if nothing is recorded, and Key is if each request is a call
+	// of its own.
 	Key   string `json:"key,omitempty"`
 	Scope string `json:"scope,omitempty"`
 	// KeptFor is how long the outcome lasts.
 	KeptFor *Duration `json:"kept_for,omitempty"`
-	// Arguments is the form in which they are compared.
+	// Arguments are the arguments in the form for comparison.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	// Status and Errors are the answer if the request would be refused.
 	Status int    `json:"status,omitempty"`
 	Errors Errors `json:"errors,omitempty"`
 }
 
-// Explain says what a delivery of this request would be, without a look at the store.
+// Explain says what a delivery of this request would be, without looking at the store.
 func (s *Service) Explain(body []byte) Explanation {
 	r, id, errs := parse(body)
 	x := Explanation{ID: id}

@@ -19,33 +19,33 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Handler runs one function. Its result is anything that has a JSON form; nil is null.
-// An error is an [*Error] or [Errors], or any other, which callers see as
-// INTERNAL_ERROR without its text; the package documentation says which are recorded.
+// Handler runs one function. Its result is anything with a JSON form; nil is null. An error is
+// an [*Error] or [Errors], or any other error, which callers see as INTERNAL_ERROR without its
+// text; the package documentation says which are recorded.
 //
-// The context is cancelled when the time of the function is over or the lease is lost.
-// It isn't cancelled when the caller hangs up.
+// The context is cancelled when the function's time is over or the lease is lost. It isn't
+// cancelled when the caller hangs up.
 type Handler func(ctx context.Context, x semel.Execution, r *Request) (any, error)
 
-// Function is a function that a service has.
+// Function is one of a service's functions.
 type Function struct {
 	// Name is dotted, such as payments.charge, or a URN. At most 96 bytes with the
 	// longest of its versions. Names that begin with forrst. or urn:cline:forrst: are
 	// Forrst's own.
 	Name string
-	// Operation is the policy. Its Name defaults to that of the function. One that has
-	// nothing but a name stands for the engine's operation of that name, if there is one.
-	// Functions may share one: their keys stay apart.
+	// Operation is the policy. Its Name defaults to the function's. If only its name is set, it
+	// stands for the engine's operation with that name, if any. Functions may share one: their
+	// keys stay apart.
 	//
 	// With the class [semel.ReadOnly] nothing is recorded, and the idempotency extension is
 	// refused as not applicable.
 	Operation semel.Operation
 	// Key says whether a request must have the idempotency extension. Defaults to
-	// [semelhttp.KeyRequired]. If it is optional, a request without is a call of its
-	// own, and its retry is another.
+	// [semelhttp.KeyRequired]. If it is optional, a request without it is a call of its own,
+	// and so is each retry.
 	Key semelhttp.KeyRule
-	// Description and SideEffects, which are create, update and delete, are what
-	// describe says of the function.
+	// Description and SideEffects, which are create, update and delete, appear in the
+	// function's describe.
 	Description string
 	SideEffects []string
 	// Versions that callers can call. At least one.
@@ -62,9 +62,9 @@ type Version struct {
 	// arguments that don't fit is refused with SCHEMA_VALIDATION_FAILED and never runs.
 	// If its key was used before, it gets that outcome. Optional: any object fits.
 	Arguments json.RawMessage
-	// Returns is a JSON Schema too. Results aren't checked by it.
+	// Returns is a JSON Schema, too. Results aren't checked against it.
 	Returns json.RawMessage
-	// Description is what describe says of the version, beside the schemas.
+	// Description appears in the version's describe, next to the schemas.
 	Description string
 }
 
@@ -121,7 +121,7 @@ func register(engine *semel.Engine, f Function) (*function, error) {
 	return reg, nil
 }
 
-// validate reports everything that is wrong with the declaration, and reads the schemas of
+// validate reports everything that is wrong with the declaration, and returns the schemas of
 // arguments.
 func (f *Function) validate() (map[string]*argschema.Schema, error) {
 	var errs []error
@@ -176,7 +176,7 @@ func (f *Function) validate() (map[string]*argschema.Schema, error) {
 	return arguments, errors.Join(errs...)
 }
 
-// resolve finds what a request calls, and puts the version that runs into it.
+// resolve finds the function that a request calls, and sets the version to run.
 func (s *Service) resolve(r *Request) (*function, *Version, Errors) {
 	f := s.functions[r.Function]
 	if f == nil {
@@ -194,7 +194,7 @@ func (s *Service) resolve(r *Request) (*function, *Version, Errors) {
 	return f, v, nil
 }
 
-// sorted are the versions, the oldest first.
+// sorted returns the versions, the oldest first.
 func (f *function) sorted() []string {
 	return slices.SortedFunc(maps.Keys(f.versions), func(a, b string) int { return semver.Compare("v"+a, "v"+b) })
 }

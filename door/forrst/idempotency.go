@@ -14,8 +14,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// IdempotencyURN is the idempotency extension. The spelling with the vendor,
-// urn:cline:forrst:ext:idempotency, is the same extension.
+// IdempotencyURN names the idempotency extension. The spelling with the vendor,
+// urn:cline:forrst:ext:idempotency, means the same extension.
 const IdempotencyURN = "urn:forrst:ext:idempotency"
 
 // maxKey is the longest key, in bytes.
@@ -27,24 +27,24 @@ var keyForm = regexp.MustCompile(`^[A-Za-z0-9_:.-]{1,255}$`)
 const (
 	statusProcessed  = "processed"
 	statusCached     = "cached"
-	statusProcessing = "processing" // also while it isn't known what came of it
+	statusProcessing = "processing" // even if the outcome is unknown
 	statusConflict   = "conflict"
 )
 
-// Attributes that records of this door have.
+// Attributes of this door's records.
 const (
 	attributeRequest   = store.AttributeRequestID // of the first delivery
-	attributeArguments = "arguments_hash"         // as a conflict shows it
+	attributeArguments = "arguments_hash"         // as shown in a conflict
 )
 
-// idempotency is the extension as a request has it.
+// idempotency is the extension in a request.
 type idempotency struct {
 	Extension
 	key string
-	ttl time.Duration // zero: as the operation says
+	ttl time.Duration // zero: the operation's
 }
 
-// data is the extension as an answer has it.
+// data is the extension in an answer.
 type data struct {
 	Key               string `json:"key"`
 	Status            string `json:"status"`
@@ -80,15 +80,15 @@ func (x *idempotency) parse(longest time.Duration) (errs Errors) {
 	return errs
 }
 
-// call is the delivery as the engine sees it. The scope has the function and the version of
-// the request, so that the identity is hash(key + function + version) (FOR-STORE.1). A missing
-// version isn't resolved first: a retry after the deployment of a newer one would be another
-// call.
+// call returns the delivery as the engine sees it. The scope has the function and the version
+// in the request, so that the identity is hash(key + function + version) (FOR-STORE.1). A
+// missing version isn't resolved first: a retry after the deployment of a newer one would be
+// another call.
 func (s *Service) call(r *Request, f *function) (semel.Call, error) {
 	parts := [][]byte{r.canonical}
 	for _, x := range r.Extensions {
 		if !changing[shortName(x.URN)] {
-			continue // such as tracing, which differs in every delivery
+			continue // such as tracing, which differs for every delivery
 		}
 		options := []byte("{}")
 		if x.Options != nil {
@@ -113,8 +113,8 @@ func (s *Service) call(r *Request, f *function) (semel.Call, error) {
 	return call, nil
 }
 
-// argumentsHash is what a conflict shows of the first arguments. Arguments can be
-// guessed, amounts above all, so by default it has a key that callers don't know.
+// argumentsHash returns the hash of the first arguments for a conflict. Arguments can be
+// guessed, amounts above all, so by default the hash has a key that callers don't know.
 func (s *Service) argumentsHash(tenant string, args []byte) string {
 	if s.opts.PlainHash {
 		sum := sha256.Sum256(args)
@@ -126,10 +126,10 @@ func (s *Service) argumentsHash(tenant string, args []byte) string {
 	return "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// timestamp is an instant as answers have it.
+// timestamp returns an instant in the form of answers.
 func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// data is what an answer says of a record; nil if the request has no key.
+// data returns what an answer says about a record; nil if the request has no key.
 func (r *Request) data(status string, rec *semel.Record) *data {
 	if r.idempotency == nil {
 		return nil
@@ -148,5 +148,5 @@ func (r *Request) data(status string, rec *semel.Record) *data {
 func kept(rec *semel.Record) bool {
 	d := rec.Disposition
 	return d == semel.DispositionCompleted || d == semel.DispositionRejected ||
-		d == semel.DispositionFailed && (len(rec.Result.Data) > 0 || rec.Result.Tombstone) // recorded only if it is replayed
+		d == semel.DispositionFailed && (len(rec.Result.Data) > 0 || rec.Result.Tombstone) // recorded only if it can be replayed
 }

@@ -29,38 +29,38 @@ type response struct {
 	Meta       map[string]string `json:"meta,omitempty"`
 }
 
-// extension is an extension as an answer has it.
+// extension is an extension in an answer.
 type extension struct {
 	URN  string `json:"urn"`
 	Data any    `json:"data,omitempty"`
 }
 
-// answer is what a delivery gets. It has either a result or errors.
+// answer is the answer to a delivery. It has either a result or errors.
 type answer struct {
-	effect string // see door.Meaning; empty: that of the code
+	effect string // see door.Meaning; empty: the code's
 	status int
 	result json.RawMessage
 	errors json.RawMessage
-	// data is that of the idempotency extension; nil: it isn't mentioned.
+	// data is the idempotency extension's data; nil leaves the extension out.
 	data *data
-	// others are extensions of an upstream's answer.
+	// others are extensions from an upstream's answer.
 	others []extension
 	// retry is when asking again makes sense; nil: never.
 	retry *Retry
 
-	// code is why there is no outcome, for [semel.Delivered].
+	// code says why there is no outcome, for [semel.Delivered].
 	code semel.Code
 }
 
-// refused is an answer with errors. Its code is that of the first one.
+// refused is an answer with errors. Its code is the first error's.
 func refused(errs Errors) answer {
 	raw, err := marshal(errs)
-	if err != nil { // details that have no JSON form, which only functions can give
+	if err != nil { // only functions can give details that have no JSON form
 		plain := make(Errors, len(errs))
 		for i, e := range errs {
 			plain[i] = &Error{Code: e.Code, Message: e.Message, Source: e.Source, Status: e.Status}
 		}
-		raw, _ = marshal(plain) // nothing but strings and numbers is left
+		raw, _ = marshal(plain) // only strings and numbers are left
 	}
 	return answer{status: statusOf(errs), errors: raw, retry: retryOf(errs), code: semel.Code(errs[0].Code)}
 }

@@ -15,22 +15,22 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// exchange is one request and its answer, as [door.Runner] delivers it.
+// exchange is one request and its answer, delivered by [door.Runner].
 type exchange struct {
 	service *Service
 	w       http.ResponseWriter
 	in      *http.Request
-	id      string   // of the request, as far as it could be read
+	id      string   // the request's, as far as it could be read
 	r       *Request // likewise; nil before
 	f       *function
 	v       *Version
 	out     outcome
 	answer
-	stranger error         // why the caller isn't known
-	seen     *semel.Answer // to a call whose arguments don't fit; nil if it wasn't looked up
+	stranger error         // why the caller is unknown
+	seen     *semel.Answer // for a call with unfit arguments; nil if it wasn't looked up
 }
 
-// recognise makes the call of a request, or answers it.
+// recognise makes the call that a request delivers, or answers it.
 func (x *exchange) recognise(ctx context.Context) (call semel.Call, err error) {
 	if err := x.read(ctx); err != nil {
 		return call, err
@@ -55,8 +55,8 @@ func (x *exchange) recognise(ctx context.Context) (call semel.Call, err error) {
 		return call, err
 	}
 	// Arguments that don't fit leave nothing in the store. A key that was used before gets its
-	// usual answer: the schema may be newer than the call (FOR-DUP.1), or the arguments may be
-	// others (FOR-CONF.1).
+	// usual answer: the schema may be newer than the call (FOR-DUP.1), or the arguments may
+	// have changed (FOR-CONF.1).
 	if r.idempotency != nil {
 		if ans, err := s.engine.Internal().Peek(ctx, call); err != nil {
 			return call, err
@@ -68,7 +68,7 @@ func (x *exchange) recognise(ctx context.Context) (call semel.Call, err error) {
 	return call, x.with(refused(errs))
 }
 
-// reply answers a request by what the engine has said of it, and adds to the event.
+// reply answers a request with the engine's answer, and adds to the event.
 func (x *exchange) reply(_ context.Context, reply *door.Reply) {
 	s, r, ans := x.service, x.r, &reply.Answer
 	switch {
@@ -78,7 +78,7 @@ func (x *exchange) reply(_ context.Context, reply *door.Reply) {
 	case ans.Decision != semel.Execute:
 		x.answer = decided(r, ans)
 	case reply.Err != nil:
-		if !door.Undecided(reply.Err) { // which the runner has reported
+		if !door.Undecided(reply.Err) { // the runner has reported the others
 			s.reportError(reply.Err)
 		}
 		x.answer = unrecorded(r, ans.Attempt.Record(), reply.Err)
@@ -91,7 +91,7 @@ func (x *exchange) reply(_ context.Context, reply *door.Reply) {
 	e := &reply.Event
 	*e = door.EventOf(cmp.Or(x.seen, ans))
 	e.Code, e.Status, e.Err, e.Attrs = x.code, x.status, x.stranger, slices.Clip(s.opts.Attrs)
-	if r != nil && r.Header != nil { // otherwise it could not be read whole
+	if r != nil && r.Header != nil { // otherwise it could not be read completely
 		e.ID, e.Request, e.Attrs = r.record, r.ID, append(e.Attrs, attrsOf(r, &x.answer)...)
 	}
 }
@@ -109,37 +109,37 @@ func (x *exchange) Run(run door.Run) semel.Ending {
 	result, err := x.v.Run(ctx, run.Attempt, x.r)
 	x.out = outcomeOf(ctx, x.f, run.Attempt, result, err)
 	switch err.(type) {
-	case nil, *Error, Errors: // which say all there is to say
+	case nil, *Error, Errors: // these say everything themselves
 	default:
 		x.service.reportError(err)
 	}
 	return x.out.end
 }
 
-// ended is the answer to the delivery that has executed, after the end of its attempt.
+// ended returns the answer to the delivery that executed, after the end of its attempt.
 func (out *outcome) ended(r *Request, f *function, rec *semel.Record) answer {
-	out.code = "" // whatever the function says is an outcome
+	out.code = "" // any answer of the function is an outcome
 	if rec.Disposition == semel.DispositionAborted {
 		out.effect = door.EffectNone
 	}
 	again := r.idempotency != nil || f.readOnly || rec.Disposition == semel.DispositionAborted
 	switch {
 	case rec.State == semel.Processing && out.errors == nil:
-		return processing(r, rec, time.Second) // its success is not what later callers get
+		return processing(r, rec, time.Second) // later callers won't get its success
 	case rec.State == semel.Processing:
 		out.data, again = r.data(statusProcessing, rec), f.readOnly
 	case f.readOnly:
 	case kept(rec):
-		out.data, again = r.data(statusProcessed, rec), false // it would only get this again
+		out.data, again = r.data(statusProcessed, rec), false // trying again would only get this answer
 	}
-	// The outcome of a call that may run again isn't kept, so it has no status "processed".
+	// The outcome of a call that may run again isn't kept, so its status isn't "processed".
 	if !again {
 		out.retry, out.others = nil, slices.DeleteFunc(slices.Clone(out.others), isRetry)
 	}
 	return out.answer
 }
 
-// isRetry reports whether an extension is that of an upstream's advice.
+// isRetry reports whether an extension is an upstream's retry advice.
 func isRetry(x extension) bool { return shortName(x.URN) == "retry" }
 
 // outcomeOf decides how an attempt ends when its function has returned.
@@ -152,7 +152,7 @@ func outcomeOf(ctx context.Context, f *function, a *semel.Attempt, result any, e
 	if err == nil {
 		raw, fault := marshal(result)
 		if fault != nil {
-			// That doesn't undo the function's work.
+			// The function's work is done anyway.
 			fault = semel.Unknown(errors.New("the result of the function has no JSON form"))
 			out.end, out.answer = semel.EndingOf(fault, nil, true), refused(one(InternalError, nil, "The function failed"))
 			return out
@@ -181,7 +181,7 @@ func outcomeOf(ctx context.Context, f *function, a *semel.Attempt, result any, e
 	switch {
 	case sent && out.end.Unmarked:
 		out.endBy(f, said.found)
-	case out.end.Disposition != semel.DispositionFailed: // marked, or with an effect that has no result
+	case out.end.Disposition != semel.DispositionFailed: // marked, or with an effect without a result
 		if out.end.Disposition == semel.DispositionRejected {
 			out.end.Result = record(&out.answer)
 		}
@@ -190,7 +190,7 @@ func outcomeOf(ctx context.Context, f *function, a *semel.Attempt, result any, e
 	default:
 		found := judged(&judge.Rules{Own: true, Financial: f.financial}, shown, nil)
 		if found.Verdict == judge.Failed && ctx.Err() != nil {
-			// It failed because it had to stop. That says nothing about its work until then.
+			// It failed because it had to stop. That proves nothing about its work before.
 			found = judge.Finding{Status: shown[0].meaning().status, Code: string(shown[0].Code)}
 		}
 		out.endBy(f, found)
@@ -198,7 +198,7 @@ func outcomeOf(ctx context.Context, f *function, a *semel.Attempt, result any, e
 	return out
 }
 
-// endBy ends the attempt by what the answer proves.
+// endBy ends the attempt according to what the answer proves.
 func (out *outcome) endBy(f *function, found judge.Finding) {
 	end := &out.end
 	end.Unmarked = false // the answer speaks
@@ -213,8 +213,7 @@ func (out *outcome) endBy(f *function, found judge.Finding) {
 	case judge.Aborted:
 		end.Disposition, end.Result = semel.DispositionAborted, semel.Result{}
 	default:
-		// A financial function isn't called again, whatever else its operation says
-		// (FOR-FAIL.1).
+		// A financial function isn't called again, whatever its operation says (FOR-FAIL.1).
 		end.Disposition, end.Result = semel.DispositionAbandoned, semel.Result{}
 		if f.financial {
 			end.Disposition = 0
@@ -223,13 +222,13 @@ func (out *outcome) endBy(f *function, found judge.Finding) {
 	}
 }
 
-// record is an answer with errors as it is recorded.
+// record returns an answer with errors in its recorded form.
 func record(a *answer) semel.Result {
 	raw, _ := marshal(recordedErrors{Status: a.status, Errors: a.errors}) // both are valid
 	return semel.Result{Data: raw}
 }
 
-// errorsOf finds what a function says in an error; nil if it is none of Forrst's.
+// errorsOf finds Forrst's errors in a function's error; nil if there are none.
 func errorsOf(err error) Errors {
 	if many, ok := errors.AsType[Errors](err); ok && len(many) > 0 {
 		return many

@@ -34,50 +34,50 @@ const (
 // Options configures a [Service]. The zero value of every field but Functions is the
 // documented default.
 type Options struct {
-	// Service is its name in capabilities. Defaults to "semel".
+	// Service is the service's name in its capabilities. Defaults to "semel".
 	Service string
 	// Functions that callers can call. Required.
 	Functions []Function
-	// Runner runs the calls. Defaults to one of the service's own, which [Service.Close]
+	// Runner runs the calls. Defaults to a runner of the service's own, which [Service.Close]
 	// closes.
 	Runner *door.Runner
-	// Identify tells who sends a request. Defaults to [semelhttp.Guard.Caller] of a guard
-	// with the defaults, which knows callers by their credentials, and accepts those
-	// without one on a loopback address only.
+	// Identify says who sent a request. Defaults to [semelhttp.Guard.Caller] of a guard with
+	// the defaults, which knows callers by their credentials, and accepts callers without one
+	// only on a loopback address.
 	Identify func(r *http.Request) (semelhttp.Caller, error)
 	// Challenge is the WWW-Authenticate of a 401. Defaults to Bearer.
 	Challenge string
-	// Extensions are URNs of further extensions that functions understand. Without this, a
-	// request with one that changes the call or its result is refused.
+	// Extensions are URNs of further extensions that functions understand. A request with any
+	// other that changes the call or its result is refused.
 	Extensions []string
 	// MaxBody is the largest request, in bytes. Defaults to 1 MiB.
 	MaxBody int64
 	// Timeout is how long a function may run. Defaults to 1 minute.
 	Timeout time.Duration
-	// MaxTTL is the longest ttl that a request may ask for. Defaults to 30 days.
+	// MaxTTL is the longest ttl that a request can ask for. Defaults to 30 days.
 	MaxTTL time.Duration
-	// HashKey is the secret of the hash that a conflict shows of the first arguments.
-	// Give all nodes the same, so that equal arguments have equal hashes. Defaults to
-	// a random one of this service.
+	// HashKey is the secret for the hash of the first arguments in a conflict. Give all nodes
+	// the same one, so that equal arguments have equal hashes. Defaults to a random one of this
+	// service.
 	HashKey []byte
-	// PlainHash shows the SHA-256 of the arguments' RFC 8785 form instead. Whoever sees
-	// it can find out arguments that are easy to guess.
+	// PlainHash shows the SHA-256 of the arguments' RFC 8785 form instead. Anybody who sees it
+	// can find out arguments that are easy to guess.
 	PlainHash bool
-	// PublishedForm answers as the specification's examples do: with PlainHash, without the
-	// retry extension, and without data of the status "processing".
+	// PublishedForm answers like the specification's examples: with PlainHash, without the
+	// retry extension, and without data for the status "processing".
 	PublishedForm bool
-	// IgnoreReadKeys ignores the idempotency extension of a request whose function only
-	// reads, instead of refusing it with EXTENSION_NOT_APPLICABLE.
+	// IgnoreReadKeys ignores the idempotency extension in requests to functions that only read,
+	// instead of refusing them with EXTENSION_NOT_APPLICABLE.
 	IgnoreReadKeys bool
-	// Attributes are kept with a call's record, by name, and people find it by them. Each is
+	// Attributes are kept with a call's record, by name, so that people can find it. Each is
 	// json:/POINTER of the arguments, or header:NAME.
 	Attributes map[string]string
-	// Components are further components of health, by name. A nil error is healthy;
-	// its text is not shown. The store is "database", and the process "self".
+	// Components are further components for health, by name. A nil error means healthy; error
+	// texts aren't shown. The store is "database", and the process "self".
 	Components map[string]func(ctx context.Context) error
-	// Node names this node in answers. Defaults to empty: it isn't named.
+	// Node names this node in answers. Defaults to empty: no name.
 	Node string
-	// Attrs tell this service from others in its log lines.
+	// Attrs distinguish this service from others in its log lines.
 	Attrs []slog.Attr
 }
 
@@ -88,12 +88,12 @@ type Service struct {
 	engine    *semel.Engine
 	opts      Options
 	functions map[string]*function
-	supported map[string]bool // extensions, by short name or else by URN
+	supported map[string]bool // extensions, by short name or, for others, by URN
 	names     *extract.Names
 }
 
-// New makes a service on an engine and registers the operations of its functions there.
-// Every problem with them is reported at once.
+// New makes a service on an engine and registers its functions' operations there. It reports
+// every problem with them at once.
 func New(engine *semel.Engine, opts Options) (*Service, error) {
 	if engine == nil || len(opts.Functions) == 0 {
 		return nil, errors.New("forrst: a service needs an engine and functions")
@@ -116,7 +116,7 @@ func New(engine *semel.Engine, opts Options) (*Service, error) {
 	opts.MaxTTL, opts.PlainHash = cmp.Or(opts.MaxTTL, DefaultMaxTTL), opts.PlainHash || opts.PublishedForm
 	if opts.HashKey == nil {
 		opts.HashKey = make([]byte, 32)
-		rand.Read(opts.HashKey) // never fails, as documented
+		rand.Read(opts.HashKey) // documented never to fail
 	}
 	names, err := extract.NewNames(Name, opts.Attributes)
 	if err != nil {
@@ -137,11 +137,11 @@ func New(engine *semel.Engine, opts Options) (*Service, error) {
 	return s, errors.Join(errs...)
 }
 
-// Close waits until every outcome is recorded that could not be recorded at once, or ctx
-// is done. Call it after the server was shut down, unless the runner is yours.
+// Close waits until all outcomes are recorded that are still being retried, or ctx is done.
+// Call it after you have shut down the server, unless the runner is yours.
 func (s *Service) Close(ctx context.Context) error { return s.opts.Runner.Close(ctx) }
 
-// reportError tells of an error that no caller gets.
+// reportError reports an error that no caller gets.
 func (s *Service) reportError(err error) {
 	s.engine.Internal().Troubled(door.Trouble(Name, err, slog.LevelWarn, "forrst", s.opts.Attrs...))
 }
@@ -157,7 +157,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// errAnswered is why a request that has its answer delivers no call.
+// errAnswered is why a request that already has its answer delivers no call.
 var errAnswered = errors.New("forrst: the request was answered without a call")
 
 // read reads a request, or answers one that is malformed.
@@ -179,7 +179,7 @@ func (x *exchange) read(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		x.w.Header().Set("Connection", "close") // what is left of the body is not worth reading
+		x.w.Header().Set("Connection", "close") // the rest of the body isn't worth reading
 		if errors.Is(err, body.ErrTooLong) {
 			return x.refuse(http.StatusRequestEntityTooLarge, one(InvalidRequest, nil, "The request has more than %d bytes", s.opts.MaxBody))
 		}
@@ -193,8 +193,8 @@ func (x *exchange) read(ctx context.Context) error {
 	return nil
 }
 
-// attrsOf are this door's attributes of a log line. Each try of a call has an id of its own,
-// for which its sender may ask (FOR-ID.2). The record stands for the key, which no log line has.
+// attrsOf returns this door's attributes of a log line. Each try of a call has its own id, which
+// its sender may ask about (FOR-ID.2). The record stands for the key, which no log line has.
 func attrsOf(r *Request, a *answer) []slog.Attr {
 	var original, status, code string
 	if a.data != nil {
@@ -235,7 +235,7 @@ func (x *exchange) refuseCaller(err error) error {
 	case e != nil && e.Code == semel.CodeForbidden:
 		return x.refuse(http.StatusForbidden, one(Forbidden, nil, "The caller may not use this service"))
 	case e != nil && e.Code == semel.CodeStoreUnavailable:
-		x.service.reportError(err) // so the event doesn't
+		x.service.reportError(err) // because the event doesn't report it
 		x.stranger = nil
 		return x.refuse(http.StatusServiceUnavailable, unavailable())
 	}
@@ -243,13 +243,13 @@ func (x *exchange) refuseCaller(err error) error {
 	if said {
 		challenge, detail = cmp.Or(why.Challenge, challenge), cmp.Or(strings.TrimSuffix(why.Detail, "."), detail)
 	}
-	// RFC 9110 section 11.6.1 wants a challenge with every 401.
+	// RFC 9110 section 11.6.1 requires a challenge with every 401.
 	x.w.Header().Set("WWW-Authenticate", challenge)
 	return x.refuse(http.StatusUnauthorized, one(Unauthorized, nil, "%s", detail))
 }
 
-// changing are the extensions that change a call or its result. A client relies on them: if a
-// dry run ran, it would be a payment.
+// changing are the extensions that change a call or its result. Clients rely on them: if a dry
+// run ran, it would be a real payment.
 var changing = map[string]bool{
 	"async": true, "atomic-lock": true, "batch": true, "dry-run": true, "query": true, "redact": true, "replay": true, "simulation": true, "stream": true,
 }
@@ -269,7 +269,7 @@ func (s *Service) negotiate(r *Request, f *function) Errors {
 	x := r.idempotency
 	switch {
 	case x != nil && (f == nil || f.readOnly) && s.opts.IgnoreReadKeys:
-		r.idempotency = nil // nothing is recorded under the key, so the answer doesn't have it
+		r.idempotency = nil // nothing is recorded under the key, so the answer has none
 	case x != nil && (f == nil || f.readOnly):
 		return one(ExtensionNotApplicable, At("extensions", strconv.Itoa(x.index)), "The idempotency extension is not applicable to a function that changes nothing").
 			detailed(map[string]any{"extension": x.URN, "function": r.Function})
@@ -283,7 +283,7 @@ func (s *Service) negotiate(r *Request, f *function) Errors {
 	return nil
 }
 
-// extensions are the supported ones, sorted after the service's own.
+// extensions returns the supported ones, sorted after the service's own.
 func (s *Service) extensions() []string {
 	list := slices.Collect(maps.Keys(s.supported))
 	for i, name := range list {

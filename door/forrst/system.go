@@ -12,8 +12,8 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// systemFunctions are the functions of every service, by all of their names. They change
-// nothing, so the idempotency extension doesn't apply to them.
+// systemFunctions are the functions of every service, by all their names. They change nothing,
+// so the idempotency extension doesn't apply to them.
 var systemFunctions = map[string]func(*Service, context.Context, *Request) answer{
 	"urn:cline:forrst:fn:ping":                       (*Service).ping,
 	"urn:cline:forrst:fn:health":                     (*Service).health,
@@ -28,7 +28,7 @@ var systemFunctions = map[string]func(*Service, context.Context, *Request) answe
 // systemVersion is the version of the system functions.
 const systemVersion = "1.0.0"
 
-// retryURN is the extension of answers that says whether to try again.
+// retryURN is the answers' extension that says whether to try again.
 const retryURN = "urn:forrst:ext:retry"
 
 // The states of a component.
@@ -37,10 +37,10 @@ const (
 	unhealthy = "unhealthy"
 )
 
-// result answers with what a system function has to say.
+// result answers with the result of a system function.
 func result(status int, v any) answer {
 	raw, err := marshal(v)
-	if err != nil { // what functions declare was checked
+	if err != nil { // the functions' declarations were checked
 		return refused(one(InternalError, nil, "The result has no JSON form"))
 	}
 	return answer{status: status, result: raw}
@@ -60,7 +60,7 @@ func (r *Request) arguments(into any, names ...string) (errs Errors) {
 	if len(errs) > 0 {
 		return errs
 	}
-	// A struct would also match names that differ by case, but those are refused by now.
+	// A struct would also match names that differ by case, but those have been refused above.
 	if err := json.Unmarshal(r.Arguments, into); err != nil {
 		at := []string{"call", "arguments"}
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
@@ -137,7 +137,7 @@ func (s *Service) health(ctx context.Context, r *Request) answer {
 	return result(status, said)
 }
 
-// healthTimeout bounds the questions to all components together.
+// healthTimeout bounds the checks of all components together.
 const healthTimeout = 5 * time.Second
 
 func (s *Service) capabilities(_ context.Context, r *Request) answer {
@@ -168,7 +168,7 @@ func (s *Service) capabilities(_ context.Context, r *Request) answer {
 	return result(http.StatusOK, said)
 }
 
-// described is a version as describe shows it.
+// described is a version in describe.
 type described struct {
 	Version     string              `json:"version"`
 	Stability   string              `json:"stability"`
@@ -224,7 +224,7 @@ func (s *Service) describe(_ context.Context, r *Request) answer {
 	return result(http.StatusOK, said)
 }
 
-// stability is what a version's prerelease says of it.
+// stability returns what a version's prerelease says about it.
 func stability(version string) string {
 	if semver.Prerelease("v"+version) == "" {
 		return "stable"

@@ -26,19 +26,19 @@ const maxUpstreamAnswer = 64 << 20
 
 // UpstreamOptions configures an [Upstream].
 type UpstreamOptions struct {
-	// URL is where requests are posted to: http or https. Required.
+	// URL is the address to POST requests to: http or https. Required.
 	URL string
-	// Transport makes the connections. Defaults to [safehttp.Direct], whatever proxy
-	// the environment names. It never sends a request twice.
+	// Transport makes the connections. Defaults to [safehttp.Direct], even if the environment
+	// names a proxy. It never sends a request twice.
 	Transport http.RoundTripper
-	// EffectHeader is the header in which the upstream gets a key that is the same in
-	// all attempts at one call, if the operation declares its effects. Optional.
+	// EffectHeader is the header that gives the upstream a key that stays the same in all
+	// attempts at one call, if the operation declares its effects. Optional.
 	EffectHeader string
-	// PassKey is the header in which the upstream gets the key of a request that has one, such
-	// as Idempotency-Key. Keys are unique within caller, function and version. Optional.
+	// PassKey is the header that gives the upstream the request's key, if it has one, such as
+	// Idempotency-Key. Keys are unique within caller, function and version. Optional.
 	PassKey string
 	// Answers say what the upstream's answers mean, in place of the table of package judge.
-	// They look at the status and the header of HTTP, and at the body of the whole answer.
+	// They look at HTTP's status and header, and at the body of the whole answer.
 	Answers judge.Answers
 	// Prepare changes the headers of a request to the upstream. They have the caller's
 	// Authorization, X-Api-Key, Traceparent and Tracestate, and all of its headers that
@@ -47,11 +47,11 @@ type UpstreamOptions struct {
 }
 
 // Upstream is a service that speaks Forrst and leaves the idempotency extension to this one: it
-// gets each call at most once, without the extension. An answer in Forrst's form counts, whatever
-// the status of HTTP is; package judge says which code proves what. If something was sent and no
-// whole answer came back, or one that proves nothing, such as DEADLINE_EXCEEDED, the attempt is
-// abandoned, and Operation.OnAbandoned and the ledger decide what happens next. A financial call
-// is then held in any case. An Upstream may be used concurrently.
+// gets each call at most once, without the extension. An answer in Forrst's form counts,
+// whatever its HTTP status; package judge says which code proves what. If something was sent
+// and no complete answer came back, or one that proves nothing, such as DEADLINE_EXCEEDED, the
+// attempt is abandoned, and Operation.OnAbandoned and the ledger decide what happens next. A
+// financial call is then always held. You may use an Upstream concurrently.
 type Upstream struct {
 	url       string
 	opts      UpstreamOptions
@@ -79,7 +79,7 @@ func NewUpstream(opts UpstreamOptions) (*Upstream, error) {
 	return up, nil
 }
 
-// Interrupt cancels the calls that are under way. Their outcomes are unknown then.
+// Interrupt cancels the calls in progress. Their outcomes are then unknown.
 func (u *Upstream) Interrupt() { u.stop() }
 
 // Close closes idle connections.
@@ -89,7 +89,7 @@ func (u *Upstream) Close() {
 	}
 }
 
-// upstreamResult is what came back from an upstream, and what that proves.
+// upstreamResult is an upstream's answer, and what it proves.
 type upstreamResult struct {
 	result json.RawMessage
 	others []extension
@@ -123,7 +123,7 @@ func (u *Upstream) Run(ctx context.Context, x semel.Execution, r *Request) (any,
 	rules := judge.Rules{Answers: u.answers, Financial: a != nil && a.Financial()}
 	said, err := u.send(ctx, &rules, r.ID, header, body)
 	if v := said.found.Verdict; ledger && (v == judge.Aborted || v == judge.Failed) {
-		// The next attempt may call again. If this can't be recorded, it finds the
+		// The next attempt may call again. If this can't be recorded, that attempt finds the
 		// effect started and is held.
 		if serr := a.SettleEffect(ctx, store.EffectFinding{Name: UpstreamEffect, State: store.EffectRefuted}); serr != nil {
 			said.found = judge.Finding{}
@@ -133,7 +133,7 @@ func (u *Upstream) Run(ctx context.Context, x semel.Execution, r *Request) (any,
 	return said, err
 }
 
-// withoutIdempotency is the request as an upstream gets it.
+// withoutIdempotency returns the request in the form for an upstream.
 func (r *Request) withoutIdempotency() ([]byte, error) {
 	type call struct {
 		Function  string          `json:"function"`
@@ -167,8 +167,8 @@ func (u *Upstream) header(ctx context.Context, r *Request) http.Header {
 	return header
 }
 
-// send posts the request once. It ends with its time and not with the lease: a request can't
-// be called back, so giving up would only lose the answer.
+// send posts the request once. It ends when its time is over, but not with the lease: nobody
+// can call a request back, so giving up would only lose the answer.
 func (u *Upstream) send(ctx context.Context, rules *judge.Rules, id string, header http.Header, body []byte) (*upstreamResult, error) {
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -197,7 +197,7 @@ func (u *Upstream) send(ctx context.Context, rules *judge.Rules, id string, head
 	return readUpstream(rules, id, resp, said)
 }
 
-// unanswered is the outcome without an answer of the function.
+// unanswered returns the outcome if the function didn't answer.
 func unanswered(found judge.Finding, err error) (*upstreamResult, error) {
 	e := &Error{Code: DependencyError, Message: "The request was sent on, and no answer of the function came back, so its outcome is not known"}
 	switch {
@@ -223,11 +223,11 @@ func readUpstream(rules *judge.Rules, id string, resp *http.Response, body []byt
 		switch {
 		case found.Declared():
 		case found.Verdict == judge.Rejected && resp.StatusCode != http.StatusForbidden:
-			// Somebody in front of the function has refused it, so the function hasn't seen
+			// Something in front of the function has refused it, so the function hasn't seen
 			// it.
 			found.Verdict = judge.Aborted
 		case found.Verdict == judge.Completed, found.Verdict == judge.Failed:
-			found.Verdict = judge.Unknown // somebody else's word about the function
+			found.Verdict = judge.Unknown // somebody else says this about the function
 		}
 		return unanswered(found, fmt.Errorf("its answer with status %d is not one of Forrst to this request", resp.StatusCode))
 	}
