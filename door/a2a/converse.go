@@ -13,13 +13,13 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// exchange is a message between its sender and its agent, in one form of this door.
+// exchange connects a message's sender and its agent, in one form of this door.
 type exchange interface {
-	// send sends the message, with the key of its effect, and passes the agent's answers to the
+	// send sends the message, with its effect's key, and passes the agent's answers to the
 	// conversation. For an answer that is neither a task nor a message, it returns the finding
 	// and the outcome to record.
 	send(ctx context.Context, key string, c *conversation) (judge.Finding, outcome)
-	// ask asks the agent for a task, as the answer to the message; nil if it doesn't say.
+	// ask asks the agent for a task, as the answer to the message; nil if the agent doesn't say.
 	ask(ctx context.Context, task string) json.RawMessage
 	// follow passes on the agent's updates of a task. It reports false, and answers nothing, if
 	// there are none, because the task has ended.
@@ -35,17 +35,17 @@ type conversation struct {
 	exchange
 	stream bool      // the sender wants events
 	now    bool      // the sender doesn't want to wait for the end of a task
-	until  time.Time // how long a duplicate waits for it otherwise
+	until  time.Time // how long a duplicate waits for that otherwise
 
 	execution door.Run
-	said      event           // the last that the agent has said of the task
-	answer    json.RawMessage // its whole answer, if there is one
-	held      []func()        // what leaves when the outcome is recorded
-	resumed   *outcome        // that of a message that an earlier attempt has sent
-	code      semel.Code      // what the sender is told beside that, or instead
+	said      event           // the agent's last event about the task
+	answer    json.RawMessage // the agent's whole answer, if there is one
+	held      []func()        // parts to send once the outcome is recorded
+	resumed   *outcome        // outcome of a message that an earlier attempt sent
+	code      semel.Code      // code for the sender besides that, or instead
 }
 
-// converse delivers a message, answers its sender, and returns the event about that.
+// converse delivers a message, answers its sender, and returns the event about it.
 func (c *conversation) converse(ctx context.Context, call semel.Call) semel.Delivered {
 	c.until = time.Now().Add(c.wait)
 	result := c.deliver(ctx, call, c)
@@ -76,8 +76,8 @@ func (c *conversation) converse(ctx context.Context, call semel.Call) semel.Deli
 	return e
 }
 
-// current answers the sender with how far a task is; who wants a stream follows it. It
-// reports false, and answers nothing, if the agent doesn't say.
+// current answers the sender with the current state of a task; a sender who wants a stream
+// follows the task. It reports false, and answers nothing, if the agent doesn't say.
 func (c *conversation) current(ctx context.Context, task string) bool {
 	if c.stream && c.follow(ctx, task) {
 		return true
@@ -89,9 +89,9 @@ func (c *conversation) current(ctx context.Context, task string) bool {
 	return answer != nil
 }
 
-// await asks the agent for a task. For a sender who wants the end of it, it asks again until
-// the task has ended, needs input, or the time of a duplicate is over. Each pause grows by a
-// quarter of the time so far, which bounds the agent's load from duplicates.
+// await asks the agent for a task. For a sender who wants the task's end, it asks again until
+// the task has ended, needs input, or the duplicate's time is over. Each pause grows by a
+// quarter of the time so far, which bounds how much duplicates load the agent.
 func (c *conversation) await(ctx context.Context, task string) (answer json.RawMessage) {
 	for began := time.Now(); ; {
 		if now := c.ask(ctx, task); now != nil {
@@ -109,9 +109,9 @@ func (c *conversation) await(ctx context.Context, task string) (answer json.RawM
 	}
 }
 
-// Run sends the message, and says how the attempt ends by what the agent says.
+// Run sends the message. The agent's answer decides how the attempt ends.
 func (c *conversation) Run(x door.Run) semel.Ending {
-	// An agent can't be called back, so giving up with the lease would only lose its answer.
+	// Nobody can call an agent back, so giving up with the lease would only lose its answer.
 	ctx := context.WithoutCancel(x.Attempt.Context())
 	c.execution = x
 	key, known, err := c.start(ctx)
@@ -131,7 +131,7 @@ func (c *conversation) Run(x door.Run) semel.Ending {
 		}
 	}
 	resumed := c.said.kind == ""
-	if c.answer == nil { // of a stream, or an earlier attempt
+	if c.answer == nil { // in a stream, or from an earlier attempt
 		if answer := c.ask(ctx, known+c.said.task); answer != nil {
 			c.said, c.answer = readEvent(answer), answer
 		}
@@ -147,10 +147,10 @@ func (c *conversation) Run(x door.Run) semel.Ending {
 	return o.ending(c.said.state, c.operation.MaxResult)
 }
 
-// start records that the message is about to be sent, and finds the task that an earlier
-// attempt has reached with it: then it isn't sent again.
+// start records that the message is about to be sent. If an earlier attempt has reached a task
+// with it, start finds that, and the message isn't sent again.
 //
-// A crash before the write leaves an attempt without an effect, which may run again where the
+// A crash before the write leaves an attempt without an effect, which may run again if the
 // operation declares its effects. A crash after it leaves a started effect: the call is held
 // until it is settled. An operation that lets abandoned messages be sent again has none.
 func (c *conversation) start(ctx context.Context) (key, known string, err error) {
@@ -163,24 +163,24 @@ func (c *conversation) start(ctx context.Context) (key, known string, err error)
 	}
 	ef, err := a.StartEffect(ctx, TaskEffect)
 	if known = taskID(&ef); err == nil && ef.State != store.EffectStarted && known == "" {
-		err = &semel.Error{Code: semel.CodeEffectUnknown} // somebody settled it, and gave no task
+		err = &semel.Error{Code: semel.CodeEffectUnknown} // somebody settled it without giving a task
 	}
 	return ef.Key, known, err
 }
 
-// hear takes a task, a message or an update that the agent has answered; leave passes it on.
+// hear takes a task, a message or an update from the agent's answer; leave passes it on.
 //
 // In a stream, it records which task the message has reached, so that duplicates can ask for
-// it. A crash before that write leaves the effect started, and the call is held. A crash
-// after it leaves the task known: the next attempt, or whoever asks about a held call, gets
-// its state. If it can't be recorded, duplicates wait for the end.
+// it. A crash before that write leaves the effect started, and the call is held. A crash after
+// it leaves the task known: the next attempt, or somebody who asks about a held call, gets its
+// state. If it can't be recorded, duplicates wait for the end.
 func (c *conversation) hear(e event, answer []byte, leave func()) {
 	if e.kind == kindMessage || !c.stream {
 		c.answer = bytes.Clone(answer)
 	} else if c.said.task == "" {
 		a := c.execution.Attempt
 		id, _ := json.Marshal(e.task)                 // a string
-		_, _ = a.StartEffect(a.Context(), TaskEffect) // which it is already, unless messages are sent again
+		_, _ = a.StartEffect(a.Context(), TaskEffect) // it has already been started, unless messages are sent again
 		_ = a.SettleEffect(a.Context(), store.EffectFinding{Name: TaskEffect, State: store.EffectConfirmed, Result: semel.Result{Data: id}})
 	}
 	if e.state != "" || e.kind == kindMessage || c.said.task == "" {
@@ -189,8 +189,8 @@ func (c *conversation) hear(e event, answer []byte, leave func()) {
 	c.hold(!c.stream || e.final(), leave)
 }
 
-// hold keeps the end of the answer back until the outcome is recorded, so that nobody hears of
-// an end that isn't. Anything else leaves at once, with everything held before.
+// hold holds the end of the answer back until the outcome is recorded, so that nobody hears of
+// an end that isn't recorded. Anything else is sent at once, after everything held so far.
 func (c *conversation) hold(final bool, leave func()) {
 	if c.held = append(c.held, leave); !final {
 		c.release()

@@ -20,11 +20,11 @@ const Name = "a2a"
 // the task that the message has reached.
 const TaskEffect = "semel.a2a.task"
 
-// DefaultWait is how long a duplicate waits, by default, for a message that is under way.
+// DefaultWait is how long a duplicate waits, by default, for a message in progress.
 const DefaultWait = 30 * time.Second
 
 // look is how long a duplicate waits before it reads the record again to find the task. It
-// bounds what duplicates cost the store.
+// bounds how much duplicates load the store.
 const look = 50 * time.Millisecond
 
 // guard delivers messages to the engine, for both forms of this door.
@@ -37,7 +37,7 @@ type guard struct {
 	names     *extract.Names
 }
 
-// newGuard registers the operation, unless it is only the name of one that the engine has.
+// newGuard registers the operation, unless it only names one that the engine has.
 func newGuard(engine *semel.Engine, runner *door.Runner, op semel.Operation, attributes map[string]string, timeout, wait time.Duration) (*guard, error) {
 	names, err := extract.NewNames(Name, attributes)
 	switch {
@@ -61,20 +61,20 @@ func newGuard(engine *semel.Engine, runner *door.Runner, op semel.Operation, att
 	return &guard{engine, runner, op, timeout, wait, names}, nil
 }
 
-// got is what a delivery of a message got.
+// got is the result of delivering a message.
 type got struct {
 	semel.Answer
-	// err is why there is no outcome. If the decision is Execute, the handler ran, and
-	// without an error its answer may leave.
+	// err says why there is no outcome. If the decision is Execute, the handler ran, and
+	// without an error its answer may be sent.
 	err error
-	// outcome is the recorded one; nil if there is none.
+	// outcome is the recorded outcome; nil if there is none.
 	outcome *outcome
 	// task is the task that the message has reached, if the record doesn't show its end: ask
 	// the agent first, and use outcome or err if it doesn't say.
 	task string
 }
 
-// deliver delivers a message, and has h send it if this delivery is the one that does.
+// deliver delivers a message, and has h send it if this delivery executes.
 func (g *guard) deliver(ctx context.Context, call semel.Call, h door.Handler) got {
 	ans, err := g.runner.Do(ctx, call, door.Work{Handler: h})
 	if err == nil && ans.Decision == semel.InFlight && ans.Record.State == semel.Processing {
@@ -100,8 +100,8 @@ func (g *guard) deliver(ctx context.Context, call semel.Call, h door.Handler) go
 	return result
 }
 
-// recall reads the recorded outcome. One without an answer of an agent is an error: somebody
-// settled the call, or the answer was too large.
+// recall reads the recorded outcome. If it has no answer of an agent, that is an error:
+// somebody settled the call, or the answer was too large.
 func (r *got) recall() {
 	o, ok := recorded(r.Record.Result)
 	if ok {
@@ -117,7 +117,7 @@ func (r *got) recall() {
 	}
 }
 
-// join waits until a message under way has a task, or its attempt has ended. It returns no
+// join waits until a message in progress has a task, or its attempt has ended. It returns no
 // task if the engine must decide again.
 func (g *guard) join(ctx context.Context, rec *semel.Record) (task string, err error) {
 	for end := time.Now().Add(g.wait); ; {
@@ -138,24 +138,24 @@ func (g *guard) join(ctx context.Context, rec *semel.Record) (task string, err e
 		case next.State != semel.Processing || next.Held || next.Fence != rec.Fence:
 			return "", nil
 		case time.Since(began) < pause && taskOf(&next) == "":
-			return "", nil // too many wait already
+			return "", nil // too many are waiting
 		}
 		rec = &next
 	}
 }
 
-// taskOf is the task that a message under way, or held, has reached; empty if it isn't known.
+// taskOf returns the task that a message in progress, or held, has reached; empty if it isn't known.
 func taskOf(rec *semel.Record) (id string) {
-	for i := range rec.Effects { // of which the record of another caller shows none
+	for i := range rec.Effects { // another caller's record shows none of them
 		id += taskID(&rec.Effects[i])
 	}
 	return id
 }
 
-// taskID is the task of an effect of this door; empty if it isn't known.
+// taskID returns the task of an effect of this door; empty if it isn't known.
 func taskID(ef *store.EffectRecord) (id string) {
 	if ef.Name == TaskEffect && ef.State == store.EffectConfirmed {
-		_ = json.Unmarshal(ef.Result.Data, &id) // or else it isn't known
+		_ = json.Unmarshal(ef.Result.Data, &id) // otherwise it isn't known
 	}
 	return id
 }

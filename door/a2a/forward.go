@@ -17,7 +17,7 @@ import (
 	"github.com/semelhq/semel/internal/sse"
 )
 
-// replayed marks answers to duplicates, as other doors over HTTP do.
+// replayed marks answers to duplicates, as in other doors over HTTP.
 const replayed = "Idempotency-Replayed"
 
 // forwarding is the exchange through a gateway.
@@ -25,16 +25,16 @@ type forwarding struct {
 	*Gateway
 	req   *request
 	w     http.ResponseWriter
-	began bool // the head of a stream has left
+	began bool // the head of a stream was sent
 }
 
-// send forwards the message, and passes on the answer as it comes.
+// send forwards the message, and passes the answer on as it comes.
 func (f *forwarding) send(ctx context.Context, key string, c *conversation) (judge.Finding, outcome) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timer := time.AfterFunc(f.timeout, cancel)
 	defer timer.Stop()
-	var fail []byte // the error in a stream
+	var fail []byte // an error in a stream
 	k := &sink{live: http.Header{}, alive: func() { timer.Reset(f.timeout) }}
 	k.head = func() {
 		f.began = true
@@ -50,7 +50,7 @@ func (f *forwarding) send(ctx context.Context, key string, c *conversation) (jud
 			c.hold(true, leave)
 		case ok && e.kind != "":
 			c.hear(e, result, leave)
-		default: // a comment, or nothing of A2A
+		default: // a comment, or not part of A2A
 			c.hold(false, leave)
 		}
 	}
@@ -82,12 +82,12 @@ func (f *forwarding) send(ctx context.Context, key string, c *conversation) (jud
 	return found, o
 }
 
-// whole judges an answer that is no stream.
+// whole judges an answer that isn't a stream.
 func (f *forwarding) whole(c *conversation, k *sink, found judge.Finding, o outcome) (judge.Finding, outcome) {
 	text := k.body.Bytes()
 	leave := func() {
 		copyHead(f.w, k.header, k.status)
-		_, _ = f.w.Write(text) // a caller who is gone will ask again
+		_, _ = f.w.Write(text) // a caller who is gone will retry
 	}
 	result, failure, ok := f.req.unwrap(text)
 	e := readEvent(result)
@@ -96,44 +96,44 @@ func (f *forwarding) whole(c *conversation, k *sink, found judge.Finding, o outc
 	case ok && failure != nil:
 		found = f.req.judge(&f.rules, failure, k.header)
 	case ok && (e.kind == kindTask || e.kind == kindMessage):
-		c.stream = false // whatever was asked for
+		c.stream = false // even if a stream was asked for
 		c.hear(e, result, leave)
 		return found, o
 	default:
-		found.Verdict = judge.Unknown // somebody else's word about the message
+		found.Verdict = judge.Unknown // somebody else says this about the message
 	}
 	switch {
 	case ok && failure != nil:
 		o.Error = bytes.Clone(failure)
 	case f.req.rpc || canon.Check(text, canon.Exact) != nil:
-		// The body isn't the agent's, and may be anything: a duplicate gets its meaning.
+		// The body isn't the agent's, and may be anything: a duplicate gets only its meaning.
 		refused := refusalFor(semel.CodeRejected)
 		_, o.Error, _ = f.req.unwrap(refused.text(f.req))
 	default:
 		o.Error = bytes.Clone(text)
 	}
 	if found.Verdict == judge.Unknown && (k.status < 400 && o.Error != nil && !(ok && failure != nil) || k.over) {
-		c.code = semel.CodeUnknown // it looks as if it were done, or is lost
+		c.code = semel.CodeUnknown // it looks like a success, or is lost
 		return found, o
 	}
 	c.hold(true, leave)
 	return found, o
 }
 
-// judge judges an error in an answer that came with a status of success.
+// judge judges an error in an answer with a success status.
 func (r *request) judge(rules *judge.Rules, failure []byte, header http.Header) judge.Finding {
 	inner := failure
 	if !r.rpc {
 		inner = jsonscan.Member(failure, "error")
 	}
-	code, _ := strconv.Atoi(string(jsonscan.Member(inner, "code"))) // zero is none that is known
+	code, _ := strconv.Atoi(string(jsonscan.Member(inner, "code"))) // zero isn't a known code
 	if r.rpc {
 		return rules.A2A(code, header)
 	}
 	return rules.Of(judge.Answer{Status: code, Header: header})
 }
 
-// ask asks with the caller's own credential, so the agent decides what to show.
+// ask asks with the caller's own credential, so that the agent decides what to show.
 func (f *forwarding) ask(ctx context.Context, task string) json.RawMessage {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
@@ -161,7 +161,7 @@ func (f *forwarding) follow(ctx context.Context, task string) bool {
 		result, _, ok := f.req.unwrap(sse.Data(raw))
 		e := readEvent(result)
 		if !f.began && (!ok || e.task != task) {
-			return // a comment, or the error that there is nothing to follow
+			return // a comment, or the error for nothing to follow
 		}
 		if !f.began {
 			f.began = true
@@ -173,11 +173,11 @@ func (f *forwarding) follow(ctx context.Context, task string) bool {
 			cancel() // an agent may leave the stream open, see [inside.follow]
 		}
 	}
-	_ = f.proxy.Send(k, f.req.asking(ctx, task, true), "") // whoever follows sees that it broke off
+	_ = f.proxy.Send(k, f.req.asking(ctx, task, true), "") // the follower sees that it broke off
 	return f.began
 }
 
-// replay answers a caller who wants a stream with one event, unless it is an error.
+// replay answers a caller who wants a stream with a single event, unless it is an error.
 func (f *forwarding) replay(o *outcome) {
 	f.w.Header().Set(replayed, "true")
 	f.w.Header().Set("Cache-Control", "no-store")
@@ -190,10 +190,10 @@ func (f *forwarding) replay(o *outcome) {
 	case len(o.Error) > 0 && !f.req.rpc && o.Status != 0:
 		f.w.WriteHeader(o.Status)
 	}
-	_, _ = f.w.Write(text) // a caller who is gone will ask again
+	_, _ = f.w.Write(text) // a caller who is gone will retry
 }
 
-// refuse adds an event to a stream that has begun.
+// refuse adds a refusal to a stream that has begun.
 func (f *forwarding) refuse(r refusal) {
 	if f.began {
 		sse.Write(f.w, sse.JSON(r.text(f.req)))

@@ -25,19 +25,18 @@ const (
 	DefaultTimeout = time.Minute
 )
 
-// GatewayOptions configures a [Gateway]. Operation and Upstream are required; the zero value
-// of every other field is the documented default.
+// GatewayOptions configures a [Gateway]. Operation and Upstream are required; every other
+// field's zero value is the documented default.
 type GatewayOptions struct {
-	// Operation has the policy of messages, and is registered. Its MaxResult bounds the
+	// Operation is the policy for messages, and is registered. Its MaxResult bounds the
 	// recorded tasks: for a larger one, duplicates get the agent's current answer.
 	Operation semel.Operation
-	// Upstream is the agent's URL: that of its JSON-RPC endpoint, and the base of its REST
-	// binding.
+	// Upstream is the agent's URL: its JSON-RPC endpoint, and the base of its REST binding.
 	Upstream *url.URL
-	// Path is where the gateway is mounted, such as /agent; what follows it in the path of a
-	// request follows the path of Upstream. Defaults to the root.
+	// Path is where the gateway is mounted, such as /agent; the rest of a request's path is
+	// appended to Upstream's path. Defaults to the root.
 	Path string
-	// Identify tells who sends a request. Defaults to that of the guard.
+	// Identify says who sent a request. Defaults to the guard's.
 	Identify func(r *http.Request) (semelhttp.Caller, error)
 	// Answers say what the agent's answers mean, in place of the table of package judge. A
 	// stream is judged by its head.
@@ -46,38 +45,38 @@ type GatewayOptions struct {
 	Forward semelproxy.Options
 	// MaxBody is the largest request, in bytes. Defaults to 4 MiB.
 	MaxBody int64
-	// Timeout is how long the agent may take for an answer, or be silent in a stream.
-	// Defaults to 1 minute.
+	// Timeout is how long the agent may take to answer, or be silent in a stream. Defaults to 1
+	// minute.
 	Timeout time.Duration
-	// Wait is how long a duplicate of a message that is under way waits for its task, and for
-	// the end of that unless it says that it doesn't want to. Defaults to 30 seconds.
+	// Wait is how long a duplicate of a message in progress waits for its task, and for the
+	// task's end unless the sender doesn't want to wait for that. Defaults to 30 seconds.
 	Wait time.Duration
-	// Attributes are kept with a message's record, by name, and people find it by them. Each is
+	// Attributes are kept with a message's record, by name, so that people can find it. Each is
 	// json:/POINTER of the message, such as json:/metadata/order_id, or header:NAME.
 	Attributes map[string]string
-	// Attrs tell this gateway from others in log lines.
+	// Attrs distinguish this gateway from others in log lines.
 	Attrs []slog.Attr
 }
 
 // Gateway is a reverse proxy in front of one agent. Each message reaches the agent at most
-// once. It is stateless: any number may stand before an agent on one store. It may be
-// used concurrently.
+// once. It is stateless: any number of gateways on one store may be in front of an agent. You
+// may use it concurrently.
 //
 // It serves POSTs of A2A's JSON-RPC at any path below its own, and its REST binding at
 // message:send and message:stream, with whatever comes before them. GET, HEAD and DELETE
 // without a body pass, such as for tasks. So do methods and paths that read, follow or cancel
-// tasks, or say where to notify of them. All else is refused: it might start work. Whoever
-// can't be identified gets only the public part, below /.well-known/: the agent's card.
+// tasks, or configure notifications about them. Everything else is refused: it might start
+// work. Unidentified callers get only the public part, below /.well-known/: the agent's card.
 //
-// A message is sent on as it came, and its answer passes as it is; but an answer, and the
-// last event of a stream, leaves only when the outcome is recorded. Semel's own refusals are
-// errors of the binding, with the code of Semel as the reason of a google.rpc.ErrorInfo.
+// A message and its answer pass unchanged; but an answer, and the last event of a stream, is
+// sent only once the outcome is recorded. Semel's own refusals are errors of the binding, with
+// the code of Semel as the reason of a google.rpc.ErrorInfo.
 type Gateway struct {
 	*guard
 	opts     GatewayOptions
 	upstream string // the path of the upstream's URL
 	proxy    *semelproxy.Proxy
-	// rules are those for the answers of an agent behind any number of proxies.
+	// rules are the rules for answers of an agent behind any number of proxies.
 	rules judge.Rules
 }
 
@@ -104,7 +103,7 @@ func NewGateway(callers *semelhttp.Guard, opts GatewayOptions) (*Gateway, error)
 		return nil, fmt.Errorf("a2a: Answers: %w", err)
 	}
 	forward, host := opts.Forward, *opts.Upstream
-	host.Path, host.RawPath = "", "" // the path is put together here: an endpoint has no slash at its end
+	host.Path, host.RawPath = "", "" // the gateway builds the path itself: an endpoint has no slash at its end
 	forward.Upstream, forward.Mode, forward.Attrs = &host, semelproxy.ModeOff, opts.Attrs
 	forward.StripHeaders = append(semelhttp.MethodOverrides(), forward.StripHeaders...)
 	forward.Route = semelhttp.Route{Operation: semel.Operation{Name: opts.Operation.Name}, Timeout: opts.Timeout, Answers: opts.Answers}
@@ -112,12 +111,12 @@ func NewGateway(callers *semelhttp.Guard, opts GatewayOptions) (*Gateway, error)
 	if err != nil {
 		return nil, err
 	}
-	// A redirect isn't followed, so it is no result.
+	// A redirect isn't followed, so it isn't a result.
 	rules := judge.Rules{Answers: answers, Financial: g.operation.Financial, RedirectsUnclear: true}
 	return &Gateway{guard: g, opts: opts, upstream: opts.Upstream.Path, proxy: proxy, rules: rules}, nil
 }
 
-// Interrupt cancels the messages that are under way. Their outcomes are unknown then.
+// Interrupt cancels the messages in progress. Their outcomes are then unknown.
 func (g *Gateway) Interrupt() { g.proxy.Interrupt() }
 
 // Close closes unused connections to the agent.
@@ -135,8 +134,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serve answers a request, and returns the event about that. It reports false if the request
-// has passed.
+// serve answers a request, and returns the event about it. It reports false if the request has
+// passed.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Delivered, answered bool) {
 	req, ok := g.locate(r)
 	refuse := func(f refusal) (semel.Delivered, bool) {
@@ -174,7 +173,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 	if req.body, err = body.Read(w, r, g.opts.MaxBody); errors.Is(err, body.ErrRefused) {
 		return e, false
 	} else if err != nil {
-		w.Header().Set("Connection", "close") // what is left of the body is not worth reading
+		w.Header().Set("Connection", "close") // the rest of the body isn't worth reading
 		if errors.Is(err, body.ErrTooLong) {
 			return refuse(refusalFor(door.CodeBodyTooLarge))
 		}
@@ -197,23 +196,23 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 }
 
 // passes reports whether a POST of the REST binding starts no work, by its path: it cancels or
-// follows a task, or says where to notify of it, and may have no body.
+// follows a task, or configures notifications about it, and may have no body.
 func (r *request) passes() bool { return !r.rpc && r.base == "" }
 
-// locate finds out where a request goes, and in which binding it comes. It reports false if
-// its path can be read in two ways, or isn't the gateway's.
+// locate finds out where a request goes, and in which binding it comes. It reports false if its
+// path is ambiguous, or isn't the gateway's.
 func (g *Gateway) locate(r *http.Request) (*request, bool) {
 	req := &request{in: r.Clone(r.Context()), rpc: true}
 	rest, ok := strings.CutPrefix(r.URL.Path, g.opts.Path)
 	if !ok || rest != "" && rest[0] != '/' || !plainPath(rest) {
 		return req, false
 	}
-	req.in.Header.Del("Upgrade") // what goes through a tunnel, nobody guards
+	req.in.Header.Del("Upgrade") // nobody guards what goes through a tunnel
 	u := req.in.URL
 	raw, _ := strings.CutPrefix(u.EscapedPath(), (&url.URL{Path: g.opts.Path}).EscapedPath())
 	base := g.upstream
 	switch {
-	case g.opts.Path == "" && rest == "/": // the root itself, which has no other path
+	case g.opts.Path == "" && rest == "/": // the root itself, which has no further path
 		rest, raw = "", ""
 	case rest != "":
 		base = strings.TrimSuffix(base, "/")

@@ -20,36 +20,36 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// message is the identity of a message to an agent, and the sender's wishes.
+// message has the identity of a message to an agent, and the sender's wishes.
 type message struct {
 	id          string
 	task        string // the task that it continues; empty: it starts one
-	tenant      string // the agent's, as the caller names it
+	tenant      string // the agent's tenant, as the caller names it
 	now         bool   // the caller doesn't want to wait until the task has ended
 	text        []byte // as it came
 	fingerprint semel.Fingerprint
 }
 
-// The names that are read. Servers by protobuf's JSON take both spellings, so a message may
-// have either, but not both.
+// The names that we read. Servers that use protobuf's JSON take both spellings, so a message
+// may have either, but not both.
 var (
 	paramNames   = []string{"tenant", "message", "configuration", "metadata"}
 	messageNames = []string{"messageId", "message_id", "taskId", "task_id"}
 )
 
-// traceNames are members of a message's metadata about the way it came.
+// traceNames are the members of a message's metadata that describe its way here.
 var traceNames = []string{"traceparent", "tracestate", "baggage"}
 
-// readMessage reads the parameters of a message, strict JSON. Everything that
-// makes two messages different is in the fingerprint, members that nobody knows included;
-// what only says how to answer, or how it came, isn't: the configuration, the metadata of
-// the request, and the trace in that of the message. The binding is, because the answer has
-// its form. The error is for the caller.
+// readMessage reads the parameters of a message, strict JSON. The fingerprint covers everything
+// that makes two messages different, even unknown members. It leaves out what only says how to
+// answer, or how the message came: the configuration, the request's metadata, and the trace in
+// the message's metadata. It covers the binding, because the answer has its form. The error is
+// for the caller.
 func readMessage(binding string, params []byte) (m message, err error) {
 	text := jsonscan.Member(params, "message")
 	m.text = text
 	parts, meta := jsonscan.Member(text, "parts"), jsonscan.Member(text, "metadata")
-	large := [][]byte{parts, meta} // which are checked when they are digested
+	large := [][]byte{parts, meta} // digesting them checks them
 	slices.SortFunc(large, func(a, b []byte) int { return cmp.Compare(cap(b), cap(a)) })
 	if err := jsonscan.CheckBut(params, canon.Exact, large...); err != nil {
 		return m, err
@@ -74,7 +74,7 @@ func readMessage(binding string, params []byte) (m message, err error) {
 	}
 	rest, said := params, text
 	for _, name := range []string{"message", "metadata", "configuration"} {
-		rest = jsonscan.Without(rest, name) // the largest first, because what is left is copied
+		rest = jsonscan.Without(rest, name) // the largest first, because the rest is copied
 	}
 	for _, name := range []string{"parts", "metadata", messageNames[0], messageNames[1]} {
 		said = jsonscan.Without(said, name)
@@ -86,7 +86,7 @@ func readMessage(binding string, params []byte) (m message, err error) {
 	h.Write(canon.Frame(nil, binding))
 	for _, part := range [][]byte{rest, said, meta, parts} {
 		if len(bytes.Trim(part, "{} \t\r\n")) == 0 {
-			part = []byte("null") // a trace may have been all
+			part = []byte("null") // it may have had only a trace
 		}
 		if err := canon.WriteFramed(h, part, canon.Exact); err != nil {
 			return m, err
@@ -96,8 +96,8 @@ func readMessage(binding string, params []byte) (m message, err error) {
 	return m, nil
 }
 
-// spelled refuses members with the names that we read, but in another case: servers in Go, for
-// one, don't tell them apart.
+// spelled refuses members whose names we read, but in another case: servers in Go, for one,
+// don't distinguish them.
 func spelled(object []byte, names ...string) error {
 	for name := range jsonscan.Members(object) {
 		for _, known := range names {
@@ -109,7 +109,7 @@ func spelled(object []byte, names ...string) error {
 	return nil
 }
 
-// textOf is the string under one of the names; empty if there is none, or null.
+// textOf returns the string under one of the names; empty if there is none, or it is null.
 func textOf(object []byte, names ...string) (s string, err error) {
 	for _, name := range names {
 		value := jsonscan.Member(object, name)
@@ -146,8 +146,8 @@ func (m *message) scope() string {
 	return text
 }
 
-// call makes the call that the message is. The header may have another key for it; the
-// error is for the caller.
+// call makes a call from the message. The header may have another key for it; the error is for
+// the caller.
 func (m *message) call(g *guard, who semelhttp.Caller, header http.Header) (semel.Call, error) {
 	key, given, fault := semelhttp.RequestKey(header, semelhttp.DefaultKeyHeader, store.MaxKeyLen)
 	if fault != "" {

@@ -11,28 +11,28 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// outcome is what came of a message, as it is recorded.
+// outcome is the recorded result of a message.
 type outcome struct {
-	// State is that of the task by the table of states.
+	// State is the task's state, by the table of states.
 	State State `json:"state"`
 	// Task is the id of the task; empty if the agent answered without one.
 	Task string `json:"task,omitempty"`
-	// Final says that Answer is all there will be. Otherwise ask the agent.
+	// Final says that Answer is complete. Otherwise ask the agent.
 	Final bool `json:"final,omitempty"`
-	// Answer is what the agent answered, in the form of the binding, without its envelope;
-	// empty if the agent must be asked.
+	// Answer is the agent's answer, in the form of the binding, without its envelope; empty if
+	// you have to ask the agent.
 	Answer json.RawMessage `json:"answer,omitempty"`
-	// Error is the error that the agent answered: of JSON-RPC, or the body of the REST
-	// binding, with its Status and Media.
+	// Error is the agent's error: JSON-RPC's, or the body in the REST binding, with its Status
+	// and Media.
 	Error  json.RawMessage `json:"error,omitempty"`
 	Status int             `json:"status,omitempty"`
-	// Tail is the white space behind Answer or Error, which JSON doesn't keep.
+	// Tail is the white space after Answer or Error, which JSON doesn't keep.
 	Tail string `json:"tail,omitempty"`
 }
 
-// outcomeOf is the outcome of a message that the agent has answered with a task or a message.
-// A task in no final state is one that the message has reached: what becomes of the task,
-// the agent says.
+// outcomeOf returns the outcome of a message that the agent has answered with a task or a
+// message. If the task isn't in a final state, the message has only reached it; the agent knows
+// how it ends.
 func outcomeOf(e event, answer json.RawMessage) outcome {
 	if e.kind == kindMessage {
 		return outcome{State: Completed, Task: e.task, Final: true, Answer: answer}
@@ -40,8 +40,8 @@ func outcomeOf(e event, answer json.RawMessage) outcome {
 	return outcome{State: StateOf(e.state), Task: e.task, Final: answer != nil && terminal(e.state), Answer: answer}
 }
 
-// ending is how an attempt with this outcome ends. state is the task's as A2A spells it. A task that has ended never starts again, so one that failed counts as refused
-// for good, whatever the policy says of failures: its message gets the same task.
+// ending says how an attempt with this outcome ends. state is the task's in A2A's spelling. A task that has ended never starts again, so a failed one counts as refused for good, whatever the policy for
+// failures: its message gets the same task.
 func (o *outcome) ending(state string, maxResult int) semel.Ending {
 	end := semel.Ending{Disposition: semel.DispositionCompleted, Result: o.result(maxResult)}
 	if o.State == Failed {
@@ -51,7 +51,7 @@ func (o *outcome) ending(state string, maxResult int) semel.Ending {
 	return end
 }
 
-// refusedEnding says how an attempt ends that has no task, by what the answer proves.
+// refusedEnding says how an attempt without a task ends, by what the answer proves.
 func (o *outcome) refusedEnding(found judge.Finding, maxResult int) semel.Ending {
 	end := semel.Ending{Failure: store.Failure{Code: found.Code, Message: found.Why()}}
 	switch found.Verdict {
@@ -69,13 +69,13 @@ func (o *outcome) refusedEnding(found judge.Finding, maxResult int) semel.Ending
 	return end
 }
 
-// result is the outcome's recorded form. It leaves out an answer that is too large: then the
-// door asks the agent for the task, if there is one.
+// result returns the outcome's recorded form. It leaves out an answer that is too large: then
+// the door asks the agent for the task, if there is one.
 //
-// What the agent said stays as it spelled it, so that a replay is the first answer byte for
-// byte: [json.Marshal] would write it in another way.
+// The agent's own spelling stays, so that a replay is the first answer byte for byte:
+// [json.Marshal] would write it in another way.
 func (o *outcome) result(most int) semel.Result {
-	small, _ := json.Marshal(outcome{State: o.State, Task: o.Task, Status: o.Status}) // which has strings and a number
+	small, _ := json.Marshal(outcome{State: o.State, Task: o.Task, Status: o.Status}) // it has only strings and a number
 	name, said := "answer", o.Answer
 	if len(o.Error) > 0 {
 		name, said = "error", o.Error
@@ -91,8 +91,8 @@ func (o *outcome) result(most int) semel.Result {
 	return semel.Result{Data: data}
 }
 
-// recorded reads a recorded outcome. Whoever settles a call by hand may give the task or the
-// message itself as its result. It reports false for everything else.
+// recorded reads a recorded outcome. Somebody who settles a call by hand may give the task or
+// the message itself as its result. It reports false for everything else.
 func recorded(res semel.Result) (o outcome, ok bool) {
 	if res.IsZero() || res.Tombstone || canon.Check(res.Data, canon.Exact) != nil {
 		return o, false

@@ -20,16 +20,16 @@ import (
 // refusal is the answer to a caller who gets no task.
 type refusal struct {
 	code   semel.Code
-	status int // of HTTP, in the REST binding
+	status int // HTTP status in the REST binding
 	rpc    int // in JSON-RPC
 	detail string
-	state  State         // of the message's task, if it is known
+	state  State         // the message's task's, if known
 	retry  time.Duration // zero: sending it again makes no sense
 	record string        // the name of the record, if it is the caller's
 }
 
-// refusalFor is what a code means here. What the sender did wrong with the message is an
-// error of its parameters in JSON-RPC.
+// refusalFor returns what a code means here. If the sender's message is wrong, JSON-RPC calls
+// that an error in its parameters.
 func refusalFor(code semel.Code) refusal {
 	m, _ := door.Lookup(code)
 	r := refusal{code: m.Code, status: m.Status, rpc: jsonrpc.ServerError, detail: m.Detail(), retry: m.Retry}
@@ -42,7 +42,7 @@ func refusalFor(code semel.Code) refusal {
 	return r
 }
 
-// refusalOf is the refusal for an error, with what the engine has said, if anything.
+// refusalOf returns the refusal for an error, and for the engine's answer, if there is one.
 func refusalOf(err error, ans *semel.Answer) refusal {
 	r := refusalFor(door.CodeOf(err))
 	if e, ok := errors.AsType[*semel.Error](err); ok && r.rpc == jsonrpc.InvalidParams && r.code != semel.CodeConflict {
@@ -61,8 +61,8 @@ func refusalOf(err error, ans *semel.Answer) refusal {
 	return r
 }
 
-// refusalOfCaller is the refusal for an error of identifying the caller, with the challenge
-// that RFC 9110 section 11.6.1 wants with every 401.
+// refusalOfCaller returns the refusal for an error in identifying the caller, with the
+// challenge that RFC 9110 section 11.6.1 requires with every 401.
 func refusalOfCaller(err error, header http.Header) refusal {
 	if e, ok := errors.AsType[*semel.Error](err); ok && (e.Code == semel.CodeForbidden || e.Code == semel.CodeStoreUnavailable) {
 		return refusalFor(e.Code)
@@ -75,14 +75,14 @@ func refusalOfCaller(err error, header http.Header) refusal {
 	return f
 }
 
-// grpcCodes are the names that google.rpc.Status has for statuses of HTTP.
+// grpcCodes are google.rpc.Status's names for HTTP statuses.
 var grpcCodes = map[int]string{
 	400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ABORTED", 410: "FAILED_PRECONDITION",
 	412: "FAILED_PRECONDITION", 413: "INVALID_ARGUMENT", 422: "FAILED_PRECONDITION", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL",
 	501: "UNIMPLEMENTED", 502: "UNAVAILABLE", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
 }
 
-// metadata says for programs what the refusal says for people.
+// metadata says to programs what the refusal says to people.
 func (r *refusal) metadata() map[string]string {
 	m := map[string]string{"code": string(r.code)}
 	if r.state != "" {
@@ -94,8 +94,8 @@ func (r *refusal) metadata() map[string]string {
 	return m
 }
 
-// httpOnly are HTTP's own statuses for a request that wasn't read. All other errors of
-// JSON-RPC come with 200.
+// httpOnly are HTTP's own statuses for a request that wasn't read. All other JSON-RPC errors
+// come with 200.
 var httpOnly = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType}
 
 // write answers with the refusal, in the form of the request.
@@ -113,8 +113,8 @@ func (r *refusal) write(w http.ResponseWriter, to *request) {
 	problem.WriteBody(w, status, contentJSON, r.text(to))
 }
 
-// text is the refusal as the body of an answer, or the data of an event: with the details of
-// google.rpc, which both bindings have.
+// text returns the refusal as the body of an answer, or the data of an event: with the details
+// of google.rpc, which both bindings have.
 func (r *refusal) text(to *request) []byte {
 	const types = "type.googleapis.com/google.rpc."
 	details := []any{map[string]any{"@type": types + "ErrorInfo", "reason": strings.ToUpper(string(r.code)), "domain": "semel", "metadata": r.metadata()}}

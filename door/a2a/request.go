@@ -31,8 +31,8 @@ var sends = map[string]struct{ stream, old bool }{
 // asks are the methods that ask for a task, in 1.0 and 0.3: for its state, or to follow it.
 var asks = map[bool][2]string{false: {"GetTask", "tasks/get"}, true: {"SubscribeToTask", "tasks/resubscribe"}}
 
-// passes are the methods that start no work, and passesREST the paths of the REST binding at
-// which a POST starts none.
+// passes are the methods that start no work, and passesREST the paths of the REST binding where
+// a POST starts none.
 var (
 	passes = regexp.MustCompile(`^((Get|List|Cancel|SubscribeTo)Task|ListTasks|(Create|Get|List|Delete)TaskPushNotificationConfigs?|GetExtendedAgentCard|` +
 		`tasks/(get|list|cancel|resubscribe|pushNotificationConfig/(set|get|list|delete))|agent/getAuthenticatedExtendedCard)$`)
@@ -41,27 +41,27 @@ var (
 
 // request is a request to an agent.
 type request struct {
-	in      *http.Request // as it is sent on, but for its body
+	in      *http.Request // to send on, except for its body
 	body    []byte
-	rpc     bool   // by JSON-RPC, and not by REST
+	rpc     bool   // by JSON-RPC rather than REST
 	old     bool   // by a method of version 0.3
-	stream  bool   // its answer is one
-	public  bool   // it is for what everybody may read, such as the agent's card
-	id      []byte // of JSON-RPC; nil: there is none that can be told
+	stream  bool   // its answer is a stream
+	public  bool   // asks for something public, such as the agent's card
+	id      []byte // JSON-RPC's; nil: it has none that we can read
 	base    string // the path of the REST binding, before message:send
 	binding string // the form of the answers
 	msg     message
 }
 
-// plainPath reports whether a path has one reading: what the agent reads as another path may
+// plainPath reports whether a path is unambiguous: one that the agent reads as another path may
 // not pass.
 func plainPath(p string) bool {
 	clean := path.Clean("/" + p)
 	return p == "" || p == clean || p == clean+"/"
 }
 
-// read reads the body. It reports false if the request sends no message, and may pass. The
-// error is for the caller.
+// read reads the body. It reports false if the request sends no message and may pass. The error
+// is for the caller.
 func (r *request) read() (guarded bool, err error) {
 	params := r.body
 	r.binding = "rest"
@@ -100,8 +100,8 @@ func invalid(err error) error {
 	return &semel.Error{Code: semel.CodeInvalidCall, Message: "the message isn't valid: " + err.Error()}
 }
 
-// unwrap finds what an answer of the agent, or the data of an event, says: a result, or an
-// error. It reports false if that is no answer to this request.
+// unwrap finds the result or the error in an agent's answer, or in the data of an event. It
+// reports false if that doesn't answer this request.
 func (r *request) unwrap(text []byte) (result, failure []byte, ok bool) {
 	switch {
 	case r.rpc:
@@ -114,8 +114,8 @@ func (r *request) unwrap(text []byte) (result, failure []byte, ok bool) {
 	return text, nil, true
 }
 
-// wrap puts a result, or an error, in the envelope of the answer to this request. The REST
-// binding has none.
+// wrap puts a result, or an error, in the envelope for this request's answer. The REST binding
+// has none.
 func (r *request) wrap(result, failure []byte) []byte {
 	switch {
 	case r.rpc:
@@ -126,7 +126,7 @@ func (r *request) wrap(result, failure []byte) []byte {
 	return result
 }
 
-// outgoing is a request to the agent with the headers of this one.
+// outgoing returns a request to the agent with the headers of this one.
 func (r *request) outgoing(ctx context.Context, method, path string, body []byte) *http.Request {
 	out := r.in.Clone(ctx)
 	out.Method, out.Trailer, out.TransferEncoding = method, nil, nil
@@ -134,7 +134,7 @@ func (r *request) outgoing(ctx context.Context, method, path string, body []byte
 		out.URL.Path, out.URL.RawPath = path, ""
 	}
 	for _, name := range []string{"Accept-Encoding", "Content-Length", "Expect", "Te", "Trailer", "Connection"} {
-		out.Header.Del(name) // the answer is read here
+		out.Header.Del(name) // we read the answer here
 	}
 	out.ContentLength, out.Body, out.GetBody = int64(len(body)), http.NoBody, nil
 	if len(body) > 0 {
@@ -144,7 +144,7 @@ func (r *request) outgoing(ctx context.Context, method, path string, body []byte
 	return out
 }
 
-// asking is the request to the agent for a task's state, or to follow the task.
+// asking returns the request to the agent for a task's state, or to follow the task.
 func (r *request) asking(ctx context.Context, task string, follow bool) *http.Request {
 	var out *http.Request
 	if r.rpc {
@@ -176,7 +176,7 @@ func (r *request) asking(ctx context.Context, task string, follow bool) *http.Re
 	return out
 }
 
-// refusalOfRequest is the refusal for an error of reading a request, or of making it a call.
+// refusalOfRequest returns the refusal for an error in reading a request or making a call.
 func refusalOfRequest(err error) refusal {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		r := refusalFor(semel.CodeInvalidCall)

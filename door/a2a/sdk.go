@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// inside is the exchange with an agent of this process, by the SDK.
+// inside is the exchange with an agent in this process, by the SDK.
 type inside struct {
 	*handler
 	req    *a2a.SendMessageRequest
@@ -39,7 +39,7 @@ func (s *inside) send(ctx context.Context, _ string, c *conversation) (judge.Fin
 		}
 		leave := func() { s.say(e, nil) }
 		raw, err := json.Marshal(a2a.StreamResponse{Event: e})
-		if err != nil { // nobody could get it
+		if err != nil { // nobody would get it
 			return s.failed(ctx, c, semel.Unknown(errors.Join(a2a.ErrInvalidAgentResponse, err)))
 		}
 		c.hear(readEvent(raw), raw, leave)
@@ -50,7 +50,7 @@ func (s *inside) send(ctx context.Context, _ string, c *conversation) (judge.Fin
 	return judge.Finding{}, outcome{}
 }
 
-// answers are what the agent answers: one, unless a stream is wanted.
+// answers yields the agent's answers: one, unless the sender wants a stream.
 func (s *inside) answers(ctx context.Context) iter.Seq2[a2a.Event, error] {
 	if s.stream {
 		return s.RequestHandler.SendStreamingMessage(ctx, s.req)
@@ -67,12 +67,12 @@ var verdicts = map[store.Disposition]judge.Verdict{
 	semel.DispositionRejected: judge.Rejected, semel.DispositionFailed: judge.Failed, semel.DispositionAborted: judge.Aborted,
 }
 
-// failed judges an error of the agent. A mark of the error counts. One that only says that
+// failed judges an error of the agent. A mark on the error counts. An error that only says that
 // the time is over proves nothing.
 func (s *inside) failed(ctx context.Context, c *conversation, err error) (judge.Finding, outcome) {
 	c.hold(true, func() { s.say(nil, err) })
 	code := rpcCode(err)
-	raw, _ := json.Marshal(sdkFailure{code, err.Error()}) // a number and a string
+	raw, _ := json.Marshal(sdkFailure{code, err.Error()}) // it has a number and a string
 	own := judge.Rules{Own: true, Financial: s.operation.Financial}
 	found := own.A2A(code, nil)
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -89,7 +89,7 @@ func (s *inside) ask(ctx context.Context, id string) json.RawMessage {
 	if err != nil {
 		return nil
 	}
-	raw, _ := json.Marshal(a2a.StreamResponse{Event: task}) // or else it isn't kept
+	raw, _ := json.Marshal(a2a.StreamResponse{Event: task}) // otherwise it isn't kept
 	return raw
 }
 
@@ -101,7 +101,7 @@ func (s *inside) follow(ctx context.Context, id string) (followed bool) {
 			return false
 		}
 		followed = true
-		raw, _ := json.Marshal(a2a.StreamResponse{Event: e}) // or else it ends nothing
+		raw, _ := json.Marshal(a2a.StreamResponse{Event: e}) // otherwise it ends nothing
 		said := readEvent(raw)
 		if s.say(e, err); s.gone || err != nil || said.final() {
 			break
@@ -110,30 +110,30 @@ func (s *inside) follow(ctx context.Context, id string) (followed bool) {
 	return followed
 }
 
-// replay yields an outcome as the SDK has it.
+// replay yields an outcome in the SDK's form.
 func (s *inside) replay(o *outcome) {
 	var f sdkFailure
 	var answer a2a.StreamResponse
 	switch {
 	case len(o.Error) > 0:
-		_ = json.Unmarshal(o.Error, &f) // or else the error says nothing
+		_ = json.Unmarshal(o.Error, &f) // otherwise the error is empty
 		s.say(nil, a2a.NewError(sdkErrorOf(f.Code), f.Message))
 	case json.Unmarshal(o.Answer, &answer) == nil:
 		s.say(answer.Event, nil)
-	default: // somebody has settled the call with something else
+	default: // somebody settled the call with something else
 		s.refuse(refusalFor(semel.CodeResultNotKept))
 	}
 }
 
 func (s *inside) refuse(f refusal) { s.say(nil, sdkError(f)) }
 
-// sdkFailure is an error of the agent as it is recorded.
+// sdkFailure is the recorded form of an agent's error.
 type sdkFailure struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
 }
 
-// sdkErrors are the errors of the SDK, by their codes in JSON-RPC.
+// sdkErrors are the SDK's errors, by their JSON-RPC codes.
 var sdkErrors = map[int]error{
 	jsonrpc.ParseError: a2a.ErrParseError, jsonrpc.InvalidRequest: a2a.ErrInvalidRequest, jsonrpc.MethodNotFound: a2a.ErrMethodNotFound, jsonrpc.InvalidParams: a2a.ErrInvalidParams,
 	jsonrpc.InternalError: a2a.ErrInternalError, jsonrpc.ServerError: a2a.ErrServerError, -32001: a2a.ErrTaskNotFound, -32002: a2a.ErrTaskNotCancelable,
@@ -149,7 +149,7 @@ func sdkErrorOf(code int) error {
 	return a2a.ErrInternalError
 }
 
-// rpcCode is the code of an error of the SDK.
+// rpcCode returns the code of an SDK error.
 func rpcCode(err error) int {
 	for code, known := range sdkErrors {
 		if errors.Is(err, known) {
@@ -159,7 +159,7 @@ func rpcCode(err error) int {
 	return jsonrpc.InternalError
 }
 
-// sdkError is a refusal as an error of the SDK.
+// sdkError returns a refusal as an SDK error.
 func sdkError(f refusal) error {
 	base := sdkErrorOf(f.rpc)
 	switch f.code {

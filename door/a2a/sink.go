@@ -8,31 +8,30 @@ import (
 	"github.com/semelhq/semel/internal/sse"
 )
 
-// maxAnswer bounds an answer, or an event, of an agent, in bytes.
+// maxAnswer bounds an agent's answer, or an event, in bytes.
 const maxAnswer = 64 << 20
 
-// sink receives what an agent answers: as a whole, or event by event if it is a stream. It
-// is for one request.
+// sink receives an agent's answer: as a whole, or event by event if it is a stream. It is for
+// one request.
 type sink struct {
 	live   http.Header // what the proxy writes to
-	header http.Header // the head of the answer; trailers aren't in it
+	header http.Header // the head of the answer, without trailers
 	status int
-	body   sse.Buffer // the answer, or what has come of the next event
-	over   bool       // something was larger than maxAnswer, and is lost
+	body   sse.Buffer // the answer, or the part of the next event so far
+	over   bool       // something was longer than maxAnswer, and is lost
 	stream bool       // the answer is a stream of events
 
 	// head is called with the head of a stream, event with each of its events, and alive when
-	// something has come. All may be nil.
+	// something has come. Each may be nil.
 	head  func()
 	event func(raw []byte)
 	alive func()
 }
 
-// Header is that of the answer.
+// Header is the answer's header.
 func (s *sink) Header() http.Header { return s.live }
 
-// WriteHeader notes the status, and whether a stream follows. Informational answers aren't
-// the answer.
+// WriteHeader notes the status, and whether a stream follows. It ignores informational answers.
 func (s *sink) WriteHeader(status int) {
 	if status < 200 || s.status != 0 {
 		return
@@ -45,7 +44,7 @@ func (s *sink) WriteHeader(status int) {
 	}
 }
 
-// Write never fails: what the agent does is of interest to its end.
+// Write never fails: we want to see all that the agent does.
 func (s *sink) Write(p []byte) (int, error) {
 	if s.alive != nil {
 		s.alive()
@@ -66,7 +65,7 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FlushError does nothing: events are passed on when they are whole.
+// FlushError does nothing: events are passed on when they are complete.
 func (s *sink) FlushError() error { return nil }
 
 // copyHead writes the head of an agent's answer, without the headers for Semel.

@@ -2,7 +2,7 @@ package a2a
 
 import "strings"
 
-// State is how far a task is, in the words of the idempotency map (MAP-A2A.1). Records,
+// State says how far a task is, in the words of the idempotency map (MAP-A2A.1). Records,
 // refusals and documents use it.
 type State string
 
@@ -14,7 +14,7 @@ const (
 	Failed     State = "failed"
 )
 
-// states is the table, by A2A's own words for states.
+// states is the table, by A2A's own names for states.
 var states = map[string]State{
 	"submitted":      Pending,
 	"working":        InProgress,
@@ -27,8 +27,8 @@ var states = map[string]State{
 }
 
 // StateOf finds A2A's state of a task in the table, as any version of A2A spells it:
-// TASK_STATE_INPUT_REQUIRED or input-required. A state that the table doesn't have is in
-// progress: nobody may take it for an end.
+// TASK_STATE_INPUT_REQUIRED or input-required. An unknown state counts as in progress: nobody
+// may take it for an end.
 func StateOf(name string) State {
 	if s, ok := states[plainState(name)]; ok {
 		return s
@@ -36,7 +36,7 @@ func StateOf(name string) State {
 	return InProgress
 }
 
-// plainState is a state as version 0.3 spells it in JSON-RPC.
+// plainState returns a state in version 0.3's JSON-RPC spelling.
 func plainState(name string) string {
 	name = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "TASK_STATE_")), "_", "-")
 	if name == "cancelled" { // in the REST binding of 0.3
@@ -45,7 +45,7 @@ func plainState(name string) string {
 	return name
 }
 
-// terminal reports whether nothing follows the state.
+// terminal reports whether no state follows this one.
 func terminal(name string) bool { return StateOf(name) == Completed || StateOf(name) == Failed }
 
 // paused reports whether the agent waits for its caller in a state, so that its answer ends

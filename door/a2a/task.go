@@ -6,11 +6,11 @@ import (
 	"github.com/semelhq/semel/internal/jsonscan"
 )
 
-// event is what an answer of an agent, or an event of its stream, says.
+// event is the content of an agent's answer, or of an event in its stream.
 type event struct {
-	kind  string // see the kinds; empty: nothing that is known
-	task  string // the id of the task that it is about, if there is one
-	state string // of that task, as it is spelled there
+	kind  string // see the kinds; empty: unknown
+	task  string // the id of its task, if it has one
+	state string // that task's, as the agent spells it
 }
 
 // The kinds of events, as version 0.3 names them.
@@ -21,14 +21,14 @@ const (
 	kindArtifact = "artifact-update"
 )
 
-// wrappers are the members in which version 1.0, and the REST binding of 0.3, have an event,
+// wrappers are the members that hold an event in version 1.0, and in the REST binding of 0.3,
 // by the event's kind.
 var wrappers = map[string]string{
 	"task": kindTask, "message": kindMessage, "msg": kindMessage,
 	"statusUpdate": kindStatus, "status_update": kindStatus, "artifactUpdate": kindArtifact, "artifact_update": kindArtifact,
 }
 
-// readEvent finds out what strict JSON of an agent says, in any of its forms.
+// readEvent finds out what an agent's strict JSON means, in any of its forms.
 func readEvent(text []byte) event {
 	kind, _ := jsonscan.Text(jsonscan.Member(text, "kind"))
 	body := text
@@ -56,14 +56,14 @@ func readEvent(text []byte) event {
 	return e
 }
 
-// final reports whether the event ends what the agent has to say, so that it may only leave
-// when the outcome is recorded.
+// final reports whether the event is the agent's last, so that it may only be sent once the
+// outcome is recorded.
 func (e *event) final() bool {
 	return e.kind == kindMessage || e.state != "" && (terminal(e.state) || paused(e.state))
 }
 
-// answerWith makes the answer to a message from the agent's task: bare in the JSON-RPC binding
-// of 0.3, where objects name their kind, and as a member elsewhere.
+// answerWith makes the answer to a message from the agent's task: bare in 0.3's JSON-RPC
+// binding, where objects name their kind, and as a member elsewhere.
 func answerWith(task []byte) json.RawMessage {
 	if jsonscan.Member(task, "kind") != nil || jsonscan.Member(task, "task") != nil {
 		return task

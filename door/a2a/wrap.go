@@ -18,35 +18,35 @@ import (
 
 // Options configures [Wrap]. Only Operation is required.
 type Options struct {
-	// Operation has the policy of messages, and is registered. Its MaxResult bounds the
+	// Operation is the policy for messages, and is registered. Its MaxResult bounds the
 	// recorded tasks: for a larger one, duplicates get the answer of the handler's GetTask.
 	Operation semel.Operation
-	// Identify tells who sends a message. Defaults to the authenticated user of the SDK's
+	// Identify says who sent a message. Defaults to the authenticated user in the SDK's
 	// CallContext. Without one, the credential identifies the sender; without a credential,
 	// only senders on a loopback address are accepted.
 	Identify func(ctx context.Context) (semelhttp.Caller, error)
-	// Runner runs the messages. Defaults to one of the handler's own; give yours to close it
-	// after your server, see [door.Runner].
+	// Runner runs the messages. Defaults to the handler's own; give yours to close it after
+	// your server, see [door.Runner].
 	Runner *door.Runner
 	// Timeout is how long the agent may take for a message. Zero: as long as it likes.
 	Timeout time.Duration
-	// Wait is how long a duplicate of a message that is under way waits for its task, and for
-	// the end of that unless it says that it doesn't want to. Defaults to 30 seconds.
+	// Wait is how long a duplicate of a message in progress waits for its task, and for the
+	// task's end unless the sender doesn't want to wait for that. Defaults to 30 seconds.
 	Wait time.Duration
-	// Attributes are kept with a message's record, as [GatewayOptions].Attributes.
+	// Attributes are kept with a message's record, like [GatewayOptions].Attributes.
 	Attributes map[string]string
 }
 
-// Wrap guards an agent: by the handler that it returns, a message executes once. If next
-// comes from a2asrv.NewHandler, the guard stands behind its interceptors, so that they
-// authenticate the sender first; Wrap leaves next as it is.
+// Wrap guards an agent: in the handler that it returns, a message executes once. If next comes
+// from a2asrv.NewHandler, the guard runs after its interceptors, so that they authenticate the
+// sender first; Wrap doesn't change next.
 //
-// The agent's answer leaves when it is recorded. Events of a stream leave at once, except the
-// last. The agent goes on when its caller hangs up. An error of the agent is
-// judged by its code, see package judge; one that says nothing else is a failure.
+// The agent's answer is sent once it is recorded. Events of a stream are sent at once, except
+// the last. The agent goes on if its caller hangs up. The code of an agent's error decides, see
+// package judge; other errors are failures.
 //
 // Refusals are errors of the SDK: ErrInvalidParams for a messageId that was used for another
-// message, ErrServerError for what may be sent again, with the code of Semel in their
+// message, ErrServerError for messages that may be sent again, with Semel's code in their
 // metadata.
 func Wrap(engine *semel.Engine, next a2asrv.RequestHandler, opts Options) (a2asrv.RequestHandler, error) {
 	if engine == nil || next == nil {
@@ -74,7 +74,7 @@ func Wrap(engine *semel.Engine, next a2asrv.RequestHandler, opts Options) (a2asr
 	return &handler{next, g, opts.Identify}, nil
 }
 
-// caller is who sends a message, as far as the SDK's transports and interceptors say.
+// caller returns who sends a message, as far as the SDK's transports and interceptors know.
 func caller(ctx context.Context, callers *semelhttp.Guard) (semelhttp.Caller, error) {
 	if cc, ok := a2asrv.CallContextFrom(ctx); ok && cc.User != nil && cc.User.Authenticated && cc.User.Name != "" {
 		return semelhttp.Caller{Principal: cc.User.Name}, nil
@@ -83,7 +83,7 @@ func caller(ctx context.Context, callers *semelhttp.Guard) (semelhttp.Caller, er
 	return callers.Caller(r)
 }
 
-// headerOf is the header of the request, as the SDK's transport has kept it.
+// headerOf returns the header of the request, as the SDK's transport has kept it.
 func headerOf(ctx context.Context) http.Header {
 	header := http.Header{}
 	if cc, ok := a2asrv.CallContextFrom(ctx); ok {
@@ -133,7 +133,7 @@ func (h *handler) serve(ctx context.Context, s *inside) {
 	})
 }
 
-// call makes the call that a message is.
+// call makes a call from a message.
 func (h *handler) call(ctx context.Context, req *a2a.SendMessageRequest) (semel.Call, error) {
 	who, err := h.identify(ctx)
 	if e, ok := errors.AsType[*semel.Error](err); err != nil && !ok || ok && e.Code == "" {
