@@ -9,16 +9,16 @@ import (
 	"github.com/semelhq/semel/commerce/datasync"
 )
 
-// State is the state of an entity, or of one version of it, as callers and the program that
-// applies it get it.
+// State is the state of an entity, or of one version of it, for callers and for the program
+// that applies it.
 type State struct {
 	datasync.Ref
 	Version int64 `json:"version"`
-	// Sequence rises with every state on this side: write if yours is lower.
+	// Sequence rises with every state on this side: write this one if yours is lower.
 	Sequence int64 `json:"sequence"`
-	// Content is that of the change that has won, or arrived first.
+	// Content is the content of the change that won, or that arrived first.
 	Content json.RawMessage `json:"content"`
-	// Contested: two sides wrote different contents for one version, and Changes has all.
+	// Contested: the two sides wrote different contents for one version, and Changes has all of them.
 	Contested bool              `json:"contested,omitempty"`
 	Changes   []datasync.Change `json:"changes"`
 }
@@ -35,7 +35,7 @@ func described(s datasync.State, err error) (any, error) {
 	return StateOf(s), nil
 }
 
-// ref is the entity that the address names. Only who acts for users may know of it.
+// ref returns the entity in the address. Only callers who act for users may know about it.
 func (q *request) ref() (datasync.Ref, error) {
 	return datasync.Ref{Tenant: q.caller.Tenant, Entity: q.r.PathValue("entity"), ID: q.r.PathValue("id")}, q.backEnd()
 }
@@ -56,7 +56,7 @@ func (q *request) putEntity() (any, error) {
 	return described(q.replica.Put(q.r.Context(), ref, in.Version, in.Content))
 }
 
-// getEntity returns the newest state, or that of the version in the parameter.
+// getEntity returns the newest state, or the one of the version in the parameter.
 func (q *request) getEntity() (any, error) {
 	ref, err := q.ref()
 	if err != nil {
@@ -72,8 +72,8 @@ func (q *request) getEntity() (any, error) {
 	return described(q.replica.Get(q.r.Context(), ref, version))
 }
 
-// takeChange takes a change from the other side. Whatever the outcome, the other side need not
-// send it again (MAP-SYNC.4, MAP-SYNC.5).
+// takeChange takes a change from the other side. Whatever the outcome, the other side doesn't
+// have to send it again (MAP-SYNC.4, MAP-SYNC.5).
 func (q *request) takeChange() (any, error) {
 	ref, err := q.ref()
 	if err != nil {

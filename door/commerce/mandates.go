@@ -16,7 +16,7 @@ import (
 // AttributeMandate is the attribute with the id of a call's mandate.
 const AttributeMandate = "mandate_id"
 
-// mandateDocument is a mandate as callers see it.
+// mandateDocument is a mandate in the form for callers.
 type mandateDocument struct {
 	ID        string          `json:"id"`
 	User      string          `json:"user"`
@@ -27,7 +27,7 @@ type mandateDocument struct {
 }
 
 func mandate(user string, m rules.Mandate) mandateDocument {
-	if len(m.Data) > 0 && !json.Valid(m.Data) { // of a Go program on the same store
+	if len(m.Data) > 0 && !json.Valid(m.Data) { // a Go program on the same store may have written it
 		m.Data, _ = json.Marshal(string(m.Data))
 	}
 	return mandateDocument{m.ID, user, m.Session, m.Hash, m.ExpiresAt.UTC(), m.Data}
@@ -76,13 +76,14 @@ func (q *request) makeMandate() (any, error) {
 	return mandate(user, m), nil
 }
 
-// buyer is the buyer of the mandate that the address names.
+// buyer returns the buyer of the mandate in the address.
 func (q *request) buyer(others ...string) (rules.Buyer, error) {
 	user, err := q.owner(others...)
 	return rules.Buyer{Tenant: q.caller.Tenant, User: user}, err
 }
 
-// getMandate returns a mandate; one that is over is refused as it would be by whoever needs it.
+// getMandate returns a mandate. It refuses an expired or ended one with the error that anybody
+// who needs it would get.
 func (q *request) getMandate() (any, error) {
 	b, err := q.buyer()
 	if err != nil {
@@ -95,7 +96,7 @@ func (q *request) getMandate() (any, error) {
 	return mandate(b.User, m), nil
 }
 
-// endMandate ends a mandate. One that is over already, or that nobody has, stays so.
+// endMandate ends a mandate. If it is over already, or doesn't exist, nothing changes.
 func (q *request) endMandate() (any, error) {
 	b, err := q.buyer("reason")
 	if err != nil {
@@ -108,10 +109,10 @@ func (q *request) endMandate() (any, error) {
 	return nil, err
 }
 
-// Admit says whether a call of another door, such as a route, may run under a mandate
-// (MAP-CART.4). Ask it under the call's attempt and before the work. The empty code lets the
-// call run; otherwise nothing may be done, and the next delivery asks again. An empty user is
-// the caller.
+// Admit says whether another door's call, such as a route's, may run under a mandate
+// (MAP-CART.4). Call it under the call's attempt, before the work. The empty code lets the call
+// run; otherwise nothing may be done, and the next delivery asks again. An empty user is the
+// caller.
 func (s *Service) Admit(ctx context.Context, x semel.Execution, c Caller, user, id string) semel.Code {
 	q := &request{Service: s, caller: c}
 	user, err := q.user(user)

@@ -12,7 +12,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// paymentDocument is a payment as callers see it.
+// paymentDocument is a payment in the form for callers.
 type paymentDocument struct {
 	ID            string `json:"id"`
 	Order         string `json:"order"`
@@ -84,7 +84,7 @@ func (q *request) pay() (any, error) {
 	return payment(ans.Record), nil
 }
 
-// unpaid is why a payment has no transaction, in the words of whoever charged.
+// unpaid returns why a payment has no transaction, in the words of the program that charged.
 func unpaid(ans *semel.Answer, err error) error {
 	switch rec := ans.Record; {
 	case rec == nil:
@@ -99,7 +99,7 @@ func unpaid(ans *semel.Answer, err error) error {
 	return err
 }
 
-// getPayment says how far the payment that the address names has got, if it is the caller's to see.
+// getPayment returns the state of the payment in the address, if the caller may see it.
 func (q *request) getPayment() (any, error) {
 	if _, err := q.owner(); err != nil {
 		return nil, err

@@ -24,18 +24,18 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// request is one request on its way.
+// request is one request until it is answered.
 type request struct {
 	*Service
 	w      http.ResponseWriter
 	r      *http.Request
 	caller Caller
-	status int             // of the answer, if there is no refusal
+	status int             // the answer's, if it isn't a refusal
 	event  semel.Delivered // for the engine's
 }
 
 // answer identifies the caller, serves the request and writes the answer. It reports false if
-// somebody else has answered: whoever refused the body.
+// whoever refused the body has already answered.
 func (q *request) answer(serve func(*request) (any, error)) bool {
 	var doc any
 	err := q.identify()
@@ -72,8 +72,8 @@ func (q *request) identify() (err error) {
 	return &semel.Error{Code: door.CodeUnauthorized, Err: err}
 }
 
-// user is the user that a request is about: the caller, or one whom a caller names who acts for
-// users.
+// user returns the user that a request is about: the caller, or a user named by a caller who
+// acts for users.
 func (q *request) user(named string) (string, error) {
 	switch {
 	case named == "" || named == q.caller.Principal:
@@ -86,7 +86,7 @@ func (q *request) user(named string) (string, error) {
 	return named, nil
 }
 
-// owner is the user whom the parameter user names. The address may have only that and others.
+// owner returns the user in the parameter user. The address may have only that parameter and others.
 func (q *request) owner(others ...string) (string, error) {
 	params := q.r.URL.Query()
 	for name, values := range params {
@@ -136,8 +136,8 @@ func (q *request) text() ([]byte, error) {
 	return text, nil
 }
 
-// read reads the body into a struct. Names are exact, and others are refused: package json
-// takes USER for user, and so the last of both.
+// read reads the body into a struct. It accepts only exact names: package json takes USER for
+// user, and so the last of both.
 func (q *request) read(into any) error {
 	text, err := q.text()
 	if err != nil {
@@ -163,8 +163,8 @@ func invalid(format string, args ...any) error {
 	return &semel.Error{Code: semel.CodeInvalidCall, Message: fmt.Sprintf(format, args...)}
 }
 
-// checked makes what a package says of its arguments a refusal of the request: an error that
-// the engine doesn't have.
+// checked turns a package's error about its arguments, which the engine doesn't have, into a
+// refusal of the request.
 func checked(err error) error {
 	if _, engines := errors.AsType[*semel.Error](err); err == nil || engines || errors.Is(err, rules.ErrMandateExpired) {
 		return err
@@ -172,7 +172,7 @@ func checked(err error) error {
 	return invalid("%s", err)
 }
 
-// coded has the code of an error, and words for callers; without words, those of the table.
+// coded returns the code of an error, and words for callers; without words of its own, the table's.
 func coded(err error) (code semel.Code, words string) {
 	switch e, _ := errors.AsType[*semel.Error](err); {
 	case errors.Is(err, session.ErrSealed):

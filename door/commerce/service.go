@@ -48,7 +48,7 @@ type Options struct {
 	Keys *session.Keyring
 	// Token makes the token of a new session; see [session.Login]. Defaults to a random one.
 	Token func(ctx context.Context, s session.Session) ([]byte, error)
-	// SessionLifetime, CartLifetime and IntentLifetime have the defaults of the packages.
+	// SessionLifetime, CartLifetime and IntentLifetime default to the packages' lifetimes.
 	SessionLifetime, CartLifetime, IntentLifetime time.Duration
 	// Charge, Ask and Elsewhere are for [rules.PaymentOptions]. Without Charge there are no payments.
 	Charge    func(ctx context.Context, c rules.Charge) (rules.Charged, error)
@@ -58,7 +58,7 @@ type Options struct {
 	Origin string
 	Apply  func(ctx context.Context, s datasync.State) error
 	Send   func(ctx context.Context, c datasync.Change) error
-	// TypeBase precedes the code in the type of a problem. Defaults to "/problems/".
+	// TypeBase comes before the code in a problem's type. Defaults to "/problems/".
 	TypeBase string
 }
 
@@ -90,7 +90,7 @@ func New(engine *semel.Engine, opts Options) (*Service, error) {
 	}
 	s.mandates, errs[1] = rules.NewMandates(engine, rules.MandateOptions{CartLifetime: opts.CartLifetime, IntentLifetime: opts.IntentLifetime})
 	if opts.Charge != nil {
-		// The gateway stands behind the program that charges, which sees the payment's own key.
+		// The gateway is behind the program that charges, which gets the payment's own key.
 		s.payments, errs[2] = rules.NewPayments(engine, rules.PaymentOptions{
 			Gateway: shield.Provider{Name: "gateway", Header: "Idempotency-Key"}, Charge: opts.Charge, Ask: opts.Ask, Mandates: s.mandates, Elsewhere: opts.Elsewhere,
 		})
@@ -102,7 +102,7 @@ func New(engine *semel.Engine, opts Options) (*Service, error) {
 	return s, errors.Join(errs[:]...)
 }
 
-// Destination is that of the messages that [Service.Work] takes; empty if there are none.
+// Destination returns the destination of the messages for [Service.Work]; empty if there are none.
 func (s *Service) Destination() string {
 	if s.replica == nil {
 		return ""
@@ -145,8 +145,8 @@ var endpoints = []endpoint{
 	{"POST", "changes", (*request).takeChange},
 }
 
-// mount gives each address its endpoint, and a refusal to all else. What the configuration
-// lacks is refused, too.
+// mount gives each address its endpoint, and everything else a refusal. It also refuses
+// whatever the configuration lacks.
 func (s *Service) mount() {
 	absent := map[string]bool{"sessions": s.sessions == nil, "payments": s.payments == nil, "entities": s.replica == nil, "changes": s.replica == nil}
 	allowed := map[string][]string{}

@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// sessionDocument is a session as callers see it.
+// sessionDocument is a session in the form for callers.
 type sessionDocument struct {
 	ID     string `json:"id"`
 	User   string `json:"user"`
@@ -29,8 +29,8 @@ func documentOf(s session.Session) sessionDocument {
 	return sessionDocument{sessionID(s), s.User, s.Device, string(s.Token), s.StartedAt.UTC(), s.ExpiresAt.UTC()}
 }
 
-// sessionID is the session's own id and its device, because the two lead to the record. It has
-// letters, digits and "-._" only, and so does the id of a mandate in it.
+// sessionID returns the session's own id with its device, because the two lead to the record.
+// It has only letters, digits and "-._", and so does the id of a mandate in it.
 func sessionID(s session.Session) string {
 	return s.ID + "." + base64.RawURLEncoding.EncodeToString([]byte(s.Device))
 }
@@ -38,9 +38,9 @@ func sessionID(s session.Session) string {
 // random makes a token that nobody can guess.
 func random(context.Context, session.Session) ([]byte, error) { return []byte(rand.Text()), nil }
 
-// beginSession begins a session, or returns the active one of the user and device
-// (MAP-SESS.1). The caller is the proof of the user: it is their own credential, or that of
-// who acts for them and has checked the password.
+// beginSession begins a session, or returns the active one of the user and device (MAP-SESS.1).
+// The caller proves who the user is: by their own credential, or by that of a program that acts
+// for them and has checked the password.
 func (q *request) beginSession() (any, error) {
 	var in struct {
 		User       string           `json:"user"`
@@ -88,7 +88,7 @@ func (q *request) listSessions() (any, error) {
 	}{docs, next}, err
 }
 
-// named is the session that the address names, as far as its owner and id say.
+// named returns the session in the address, with only its owner and id.
 func (q *request) named() (session.Session, error) {
 	user, err := q.owner("reason")
 	if err != nil {
@@ -110,12 +110,12 @@ func (q *request) getSession() (any, error) {
 	}
 	found, err := q.sessions.Find(q.r.Context(), want.Owner)
 	if err == nil && found.ID != want.ID {
-		err = semel.ErrNotFound // the user has logged in again since
+		err = semel.ErrNotFound // the user has logged in again since then
 	}
 	return documentOf(found), err
 }
 
-// endSession ends a session. One that is over already stays so.
+// endSession ends a session. If it is over already, nothing changes.
 func (q *request) endSession() (any, error) {
 	s, err := q.named()
 	if err != nil {
