@@ -19,50 +19,49 @@ import (
 //go:embed artifact.schema.json
 var Schema []byte
 
-// Type says what an artifact tells of.
+// Type says what an artifact is about.
 type Type string
 
 // The types. The specification of idempotent commands has the first two; the others are
 // ours.
 const (
-	// TypeObservation is the answer to a delivery: first_seen if its call is new,
-	// duplicate_replayed if it got the recorded outcome.
+	// TypeObservation is a delivery's answer: first_seen if its call is new, duplicate_replayed
+	// if it got the recorded outcome.
 	TypeObservation Type = "observation.emitted"
-	// TypeRejected is a call that was refused: with the reason
-	// idempotency_conflict because its key was used with another payload, with the
-	// reason rejected by whoever executes it.
+	// TypeRejected is a refused call: with the reason idempotency_conflict if its key was used
+	// with another payload, with the reason rejected if whoever executes it refused.
 	TypeRejected Type = "execution.rejected"
 
 	TypeStarted   Type = "execution.started"   // a further attempt at a call began
 	TypeExecuted  Type = "execution.executed"  // the attempt completed
 	TypeFailed    Type = "execution.failed"    // it failed
 	TypeAborted   Type = "execution.aborted"   // it ended, and nothing had happened
-	TypeAbandoned Type = "execution.abandoned" // its holder went away, and another attempt may follow
+	TypeAbandoned Type = "execution.abandoned" // its holder is gone, and another attempt may follow
 	TypeSettled   Type = "execution.settled"   // it was held, and somebody said how it ended; by says who
 	TypeReleased  Type = "execution.released"  // its claim was given back, and nothing was executed under it
-	TypeHeld      Type = "execution.held"      // its holder went away, and nobody may run it until it is settled
+	TypeHeld      Type = "execution.held"      // its holder is gone, and nobody may run it until it is settled
 
-	TypeEffect       Type = "effect.changed"       // an entry of the ledger; the state says how
-	TypeMessage      Type = "message.changed"      // a message of the outbox; the state says how
-	TypeCompensation Type = "compensation.changed" // the call that undoes it; the state says how
+	TypeEffect       Type = "effect.changed"       // an entry of the ledger changed; the state says how
+	TypeMessage      Type = "message.changed"      // a message of the outbox changed; the state says how
+	TypeCompensation Type = "compensation.changed" // the call that undoes it changed; the state says how
 
-	TypeConfirmationRequested Type = "confirmation.requested" // a token was given out
+	TypeConfirmationRequested Type = "confirmation.requested" // a token was issued
 	TypeConfirmationRefused   Type = "confirmation.refused"   // a wrong or late token was presented
 	TypeConfirmationConsumed  Type = "confirmation.consumed"  // a token was used up; the execution follows
 
-	// TypePurged is an operator's word to delete the record before its window is
-	// over. If that did not happen then, the entries that follow show the record.
+	// TypePurged says that an operator is deleting the record before its window is over. If
+	// that failed, the entries that follow show the record.
 	TypePurged Type = "record.purged"
-	// TypeMoved is a refusal that was put into a record of its own, for the caller who got
-	// it, because another caller claimed the key.
+	// TypeMoved is a refusal that moved to a record of its own, for the caller who got it,
+	// because another caller claimed the key.
 	TypeMoved Type = "record.moved"
 
 	// TypeRestored says that the store was restored from a backup. Calls since the backup may
 	// have run again.
 	TypeRestored Type = "store.restored"
 
-	// TypeAnswered is any other answer to a delivery: execute for an unrecorded call, in_flight,
-	// held, or too_late.
+	// TypeAnswered is any other answer to a delivery: execute for an unrecorded call,
+	// in_flight, held, or too_late.
 	TypeAnswered Type = "delivery.answered"
 )
 
@@ -81,8 +80,8 @@ const (
 
 // Artifact is a leaf. Its JSON is canonical (RFC 8785).
 type Artifact struct {
-	// ID is unique, except that an entry without a record may be in the log twice: a write
-	// with an unknown result is repeated.
+	// ID is unique, except that an entry without a record may be in the log twice: after an
+	// unknown result the write is repeated.
 	ID   string `json:"artifact_id"`
 	Type Type   `json:"artifact_type"`
 	// Commitment is the digest of the opening; see [Commit].
@@ -90,23 +89,23 @@ type Artifact struct {
 	// EmittedAt is the time of the change, or of the answer, by the store's clock.
 	EmittedAt time.Time `json:"emitted_at"`
 	Payload   Payload   `json:"payload"`
-	// Tenant is the blinded name of the tenant: the same in all entries of a log.
+	// Tenant is the blinded name of the tenant, the same in all entries of a log.
 	Tenant string `json:"tenant_id"`
-	// Version is that of the form: [Version], or that of an earlier one.
+	// Version is the version of the form: [Version], or an earlier one.
 	Version int `json:"v"`
 }
 
-// Version is the form in which artifacts are written; [ParseArtifact] reads the earlier ones,
-// too. Version 2 added count, from and until, operation_ref, sequence, sequence_ref and
-// unfinished, and every change has its content; in version 1 the first programs left it out.
+// Version is the form of new artifacts; [ParseArtifact] reads the earlier ones, too. Version 2
+// added count, from and until, operation_ref, sequence, sequence_ref and unfinished, and every
+// change has its content; in version 1 the first programs left it out.
 const Version = 2
 
 // Payload is the content of an artifact, without empty members. Fingerprints and the outcome
-// reference are keyed digests: you can compare them with each other and with nothing else.
+// reference are keyed digests: you can compare them only with each other.
 type Payload struct {
 	Attempt int `json:"attempt,omitempty"`
-	// By is who decided instead of the holder: operator or reconciler. The opening has
-	// their name and reason.
+	// By says who decided instead of the holder: operator or reconciler. The opening has their
+	// name and reason.
 	By string `json:"by,omitempty"`
 	// Change is the change of the record that the artifact is evidence of.
 	Change store.Change `json:"change,omitempty"`
@@ -115,61 +114,61 @@ type Payload struct {
 	Counted
 	// Decision is the answer to a delivery.
 	Decision string `json:"decision,omitempty"`
-	// Disposition is how the newest attempt had ended by then.
+	// Disposition is how the newest attempt had ended by that time.
 	Disposition string `json:"disposition,omitempty"`
-	// Durability is what the store promised by its settings.
+	// Durability is the store's level of durability, by its settings.
 	Durability store.Level `json:"durability,omitempty"`
 	// Executed says whether the delivery got the execution, in entries about a delivery.
 	Executed *bool `json:"executed,omitempty"`
-	// Fence is that of the attempt, in digits.
+	// Fence is the fence of the attempt, in digits.
 	Fence string `json:"fence,omitempty"`
-	// Fingerprint is that of the call, in entries about a delivery: what becomes of
-	// it has the same fence. Presented is that of a delivery with another payload.
+	// Fingerprint is the call's fingerprint, in entries about a delivery; later entries about the
+	// attempt have the same fence. Presented is the fingerprint of a delivery with another payload.
 	Fingerprint string `json:"fingerprint,omitempty"`
-	// KeptUntil is when the record's window ends; while its attempt runs, the earliest time at
-	// which it can.
+	// KeptUntil is when the record's window ends or, while its attempt runs, the earliest time
+	// when it can end.
 	KeptUntil time.Time `json:"kept_until,omitzero"`
 	// Operation is the blinded name of the operation.
 	Operation  string `json:"operation_ref,omitempty"`
 	OutcomeRef string `json:"outcome_ref,omitempty"`
 	Presented  string `json:"presented_fingerprint,omitempty"`
 	Reason     string `json:"reason,omitempty"`
-	// Record is the blinded name of the record: the same in all entries about it.
+	// Record is the blinded name of the record, the same in all entries about it.
 	Record string `json:"record_ref,omitempty"`
 	Numbered
-	// State is that of the effect, message or compensation afterwards.
+	// State is the state of the effect, message or compensation afterwards.
 	State string `json:"state,omitempty"`
-	// Unfinished says that the record has messages to deliver or a compensation to end, and
-	// stays until then, whatever KeptUntil says.
+	// Unfinished says that the record has messages to deliver or a compensation to finish, and
+	// stays until that is done, whatever KeptUntil says.
 	Unfinished bool `json:"unfinished,omitempty"`
 }
 
-// Counted tells of several deliveries that got the same. They aren't among the other entries.
+// Counted is for several deliveries with the same answer. They aren't among the other entries.
 // Without a record, they are deliveries of one operation, whatever their keys.
 type Counted struct {
-	// Count is how many they are; zero: the entry isn't about several.
+	// Count is their number; zero: the entry isn't about several.
 	Count uint64 `json:"count,omitempty"`
 	// From and Until are the times of the first and the last.
 	From  time.Time `json:"from,omitzero"`
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Numbered tells of a call in a sequence.
+// Numbered is for a call in a sequence.
 type Numbered struct {
 	// Sequence is the number of the call, in digits. SequenceRef is the blinded name of the
-	// sequence, where the number has a record of its own.
+	// sequence, if the number has a record of its own.
 	Sequence    string `json:"sequence,omitempty"`
 	SequenceRef string `json:"sequence_ref,omitempty"`
 }
 
-// Opening is what an artifact is about, in clear. Its JSON is canonical.
+// Opening says in clear what an artifact is about. Its JSON is canonical.
 type Opening struct {
 	// CommandID, CorrelationID and RequestID come from the first delivery.
 	CommandID     string `json:"command_id,omitempty"`
 	CorrelationID string `json:"correlation_id,omitempty"`
-	// FailureCode is why it failed.
+	// FailureCode says why it failed.
 	FailureCode string `json:"failure_code,omitempty"`
-	// Fingerprint is where the leaf has one.
+	// Fingerprint is set if the leaf has one.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// IdempotencyKey is the key that the caller gave. With Operation, Principal and Tenant,
 	// and the leaf's sequence, it is the identity.
@@ -180,36 +179,36 @@ type Opening struct {
 	// OutcomeSHA256 is [OutcomeDigest] of the outcome.
 	OutcomeSHA256 string `json:"outcome_sha256,omitempty"`
 	// PresentedBy, PresentedCommandID, PresentedRequestID and PresentedFingerprint come from
-	// this delivery, where they differ.
+	// this delivery, if they differ.
 	PresentedBy          string `json:"presented_by,omitempty"`
 	PresentedCommandID   string `json:"presented_command_id,omitempty"`
 	PresentedFingerprint string `json:"presented_fingerprint,omitempty"`
 	PresentedRequestID   string `json:"presented_request_id,omitempty"`
 	Principal            string `json:"principal"`
-	// Reason is the operator's.
+	// Reason is the operator's reason.
 	Reason    string `json:"reason,omitempty"`
 	RequestID string `json:"request_id,omitempty"`
 	// Salt is random, so that nobody can guess an erased opening by trying.
 	Salt string `json:"salt"`
-	// SettledBy is the name of who decided, where the leaf says by.
+	// SettledBy is the name of whoever decided, if the leaf has a by.
 	SettledBy string `json:"settled_by,omitempty"`
 	Tenant    string `json:"tenant_id"`
 }
 
-// canonical is a leaf or an opening in canonical JSON (RFC 8785).
+// canonical returns a leaf or an opening in canonical JSON (RFC 8785).
 func canonical[T Artifact | Opening](v *T) []byte {
 	plain, err := json.Marshal(v)
 	if err == nil {
 		plain, err = canon.Canonicalize(plain, canon.JCS)
 	}
 	if err != nil {
-		panic(fmt.Sprintf("evidence: %T has no canonical form: %v", *v, err)) // nothing may be recorded without it
+		panic(fmt.Sprintf("evidence: %T has no canonical form: %v", *v, err)) // without it nothing may be recorded
 	}
 	return plain
 }
 
-// Commit is the commitment to the bytes of an opening, which has a salt of its own:
-// the SHA-256 of "semel-opening-1", a line feed and the bytes.
+// Commit returns the commitment to the bytes of an opening, which has its own salt: the SHA-256
+// of "semel-opening-1", a line feed and the bytes.
 func Commit(opening []byte) [sha256.Size]byte {
 	var stack [512]byte
 	b := append(stack[:0], commitPrefix...)
@@ -243,9 +242,9 @@ func ParseOpening(leaf Artifact, opening []byte) (Opening, error) {
 	return o, nil
 }
 
-// OutcomeDigest is the digest in Opening.OutcomeSHA256: a SHA-256 over the disposition, whether
-// the result is still there, and the length-framed result, failure code and failure message. It
-// is zero without an outcome.
+// OutcomeDigest returns the digest for Opening.OutcomeSHA256: a SHA-256 over the disposition,
+// whether the result is still there, and the length-framed result, failure code and failure
+// message. It is zero without an outcome.
 func OutcomeDigest(rec *semel.Record) (sum [sha256.Size]byte) {
 	if !hasOutcome(rec) {
 		return sum

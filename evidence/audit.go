@@ -15,28 +15,29 @@ type Discrepancy string
 
 // The discrepancies.
 const (
-	// RecordMissing: by the log there is a record, and it isn't in the store.
+	// RecordMissing: the log says that there is a record, but the store doesn't have it.
 	RecordMissing Discrepancy = "missing"
-	// RecordChanged: the log has other contents after its last change.
+	// RecordChanged: its contents differ from the log's after its last change.
 	RecordChanged Discrepancy = "changed"
-	// RecordOlder: it has the contents from before its last change, as if somebody put it back.
+	// RecordOlder: it has its contents from before its last change, as if somebody had put them back.
 	RecordOlder Discrepancy = "older"
-	// RecordUnknown: the log has no change of it, although it began to cover its operation
-	// before the record was created.
+	// RecordUnknown: the log has no change of it, although the log covered its operation before
+	// the record was created.
 	RecordUnknown Discrepancy = "unknown"
 )
 
-// WhyUnlogged says why the log needn't tell what a record is.
+// WhyUnlogged says why the log doesn't have to know a record.
 type WhyUnlogged string
 
 // The reasons.
 const (
 	// NoEvidence: the log has nothing about the record's operation.
 	NoEvidence WhyUnlogged = "no_evidence"
-	// BeforeEvidence: the record is older than the first entry about its operation.
+	// BeforeRestore: it comes from the backup that the store was restored from, and the log has
+	// nothing about it.
 	BeforeEvidence WhyUnlogged = "before_evidence"
-	// BeforeRestore: it is from the backup from which the store was restored, and the log
-	// has nothing about it.
+	// NoContents: its entries have no digest of its contents, because one of the first versions
+	// wrote them.
 	BeforeRestore WhyUnlogged = "before_restore"
 	// NoContents: its entries have no digest of its contents. The first versions wrote such.
 	NoContents WhyUnlogged = "no_contents"
@@ -52,13 +53,13 @@ const (
 	Gone WhyUnlogged = "gone"
 )
 
-// AuditFault is one record that isn't as the log says.
+// AuditFault is a record that differs from the log.
 type AuditFault struct {
 	Kind Discrepancy `json:"kind"`
-	// Record is [store.ID.Encode] of a record that the store has.
+	// Record is the [store.ID.Encode] of a record in the store.
 	Record string `json:"record,omitempty"`
-	// Tenant, Operation and Key name it, unless it is missing and the opening that names it
-	// was erased. Sequence is its number, if it is one of a sequence.
+	// Tenant, Operation and Key name it, unless it is missing and the opening that names it was
+	// erased. Sequence is its number, if it is part of a sequence.
 	Tenant    string `json:"tenant,omitempty"`
 	Operation string `json:"operation,omitempty"`
 	Key       string `json:"idempotency_key,omitempty"`
@@ -69,17 +70,17 @@ type AuditFault struct {
 	Entry *uint64 `json:"entry,omitempty"`
 }
 
-// Audit is the result of [Log.Audit]. Each record agrees with the log, needn't be in it for one
-// of the reasons, or is a fault.
+// Audit is the result of [Log.Audit]. Each record agrees with the log, doesn't have to be in it
+// for one of the reasons, or is a fault.
 type Audit struct {
 	// Entries and Records count what the audit read. Compared records agree with the log.
 	Entries  uint64 `json:"entries"`
 	Records  int    `json:"records"`
 	Compared int    `json:"compared"`
-	// Unlogged counts the records that needn't be in the log, and Reasons why.
+	// Unlogged counts the records that don't have to be in the log, and Reasons says why.
 	Unlogged int                 `json:"unlogged"`
 	Reasons  map[WhyUnlogged]int `json:"unlogged_reasons"`
-	// Faults are the first 1000, and Found counts all. Missing records aren't among Records.
+	// Faults has the first 1000 faults, and Found counts all. Missing records aren't among Records.
 	Faults []AuditFault `json:"faults"`
 	Found  int          `json:"faults_found"`
 }
@@ -88,14 +89,14 @@ type Audit struct {
 const maxAuditFaults = 1000
 
 // Audit compares every record of the store with the last entry about it (IDS-XV.5). It reads
-// the log and then the records in pages, while both may change: what differs is looked at
-// again before it is a fault. It takes about 200 bytes of memory for each record. That the
-// log itself is as it was signed is for [Verify].
+// the log and then the records in pages, while both may change: it looks again at each
+// difference before it reports a fault. It takes about 200 bytes of memory for each record. To
+// check that the log itself is as signed, use [Verify].
 //
-// Evidence of an operation that was switched off for a while, and on again, has gaps, and
+// If an operation's evidence was switched off for a while, and on again, it has gaps, and
 // records that changed meanwhile look like faults.
 //
-// Progress is called after each page, if it isn't nil.
+// Audit calls progress after each page, unless it is nil.
 func (l *Log) Audit(ctx context.Context, progress func(*Audit)) (Audit, error) {
 	search := l.store.Extras().Search
 	if search == nil {
@@ -126,8 +127,8 @@ type auditor struct {
 	progress func(*Audit)
 	found    Audit
 	fold     fold
-	restored uint64        // how many entries there were when the store was restored last
-	epoch    store.Instant // and when that was
+	restored uint64        // the number of entries when the store was last restored
+	epoch    store.Instant // when it was restored
 }
 
 func (a *auditor) readLog(ctx context.Context) error {
@@ -151,7 +152,7 @@ func (a *auditor) readLog(ctx context.Context) error {
 	}
 }
 
-// told reads what an entry says. Entries of version 1 name their operation in the opening.
+// told reads an entry. Entries of version 1 name their operation in the opening.
 func (a *auditor) told(n uint64, en *store.Entry) (t told, leaf Artifact, err error) {
 	if leaf, err = ParseArtifact(en.Leaf); err != nil {
 		return t, leaf, fmt.Errorf("entry %d: %w", n, err)
@@ -185,8 +186,8 @@ func (a *auditor) readRecords(ctx context.Context, search store.Searcher) error 
 	}
 }
 
-// missing adds the records that the log tells of and that the search didn't find. Whatever
-// was written since has entries of its own.
+// missing adds the records that the log has and the search didn't find. Anything written since
+// then has entries of its own.
 func (a *auditor) missing(ctx context.Context) error {
 	now, err := a.log.store.Now(ctx)
 	if err != nil {
@@ -224,12 +225,12 @@ func (a *auditor) missing(ctx context.Context) error {
 	return nil
 }
 
-// lost reports whether a mark has taken the place of a number with an outcome, and no record
-// that the audit has seen is that number.
+// lost reports whether a mark has replaced a number with an outcome, and the audit has seen no
+// record of that number.
 func (l *life) lost() bool { return l.marked && l.sequence() && !l.kept && l.what.harmful() }
 
-// purgedNumber reports whether the number that a sequence was, before a mark took its place,
-// was purged under the name that it has now. If its opening was erased, nothing tells.
+// purgedNumber reports whether a number, whose place in the sequence a mark has taken, was
+// purged under its present name. If its opening was erased, nothing shows that.
 func (a *auditor) purgedNumber(ctx context.Context, l *life, sequence keyedDigest, o *Opening) (bool, error) {
 	if o.IdempotencyKey == "" {
 		return true, nil

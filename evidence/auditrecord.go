@@ -12,11 +12,10 @@ import (
 	"github.com/semelhq/semel/store/codec"
 )
 
-// reserved begins the operations of this module's own records, about which there is no
-// evidence.
+// reserved begins the operations of this module's own records, which have no evidence.
 const reserved = "semel."
 
-// record finds out whether a record is what the log says, or why the log needn't tell.
+// record finds out whether a record agrees with the log, or why the log doesn't have to know it.
 func (a *auditor) record(ctx context.Context, rec *semel.Record) error {
 	if strings.HasPrefix(rec.ID.Operation, reserved) {
 		a.unlogged(Reserved)
@@ -35,13 +34,13 @@ func (a *auditor) record(ctx context.Context, rec *semel.Record) error {
 	return a.again(ctx, ref, rec.ID)
 }
 
-// verdict is what one look at a record and its entries tells.
+// verdict is the result of one look at a record and its entries.
 type verdict struct {
-	same bool        // it is what the log says
-	why  WhyUnlogged // the log needn't tell of it; empty: neither
+	same bool        // it agrees with the log
+	why  WhyUnlogged // the log doesn't have to know it; empty: neither
 }
 
-// settle counts a record that is in order, and reports whether it is.
+// settle counts a record that is in order, and reports whether it was.
 func (a *auditor) settle(v verdict) bool {
 	switch {
 	case v.same:
@@ -73,7 +72,7 @@ func (a *auditor) verdict(rec *semel.Record, l *life) (v verdict) {
 	return v
 }
 
-// uncovered is why the log needn't have anything about a record; empty: it must.
+// uncovered returns why the log doesn't have to know a record; empty: it does.
 func (a *auditor) uncovered(rec *semel.Record) WhyUnlogged {
 	op, _ := blinded(a.log.operation(rec.ID.Operation), operationPrefix)
 	switch since, logged := a.fold.since[op]; {
@@ -85,8 +84,8 @@ func (a *auditor) uncovered(rec *semel.Record) WhyUnlogged {
 	return ""
 }
 
-// sequenceOf is the record as it was under the name of its sequence, where programs before
-// version 2 kept the newest number. It is nil for everything but a number of a sequence.
+// sequenceOf returns the record as it was under its sequence's name, where programs before
+// version 2 kept the newest number. It is nil for everything except a number of a sequence.
 func sequenceOf(rec *semel.Record) *semel.Record {
 	key, n := rec.ID.Number()
 	if n == 0 || n != rec.Sequence {
@@ -97,7 +96,7 @@ func sequenceOf(rec *semel.Record) *semel.Record {
 	return &was
 }
 
-// movedAside notes that the entries of a sequence are about a record with a number now.
+// movedAside notes that a sequence's entries are about a record that now has a number.
 func (a *auditor) movedAside(rec *semel.Record) {
 	was := sequenceOf(rec)
 	if was == nil {
@@ -110,7 +109,7 @@ func (a *auditor) movedAside(rec *semel.Record) {
 	}
 }
 
-// again looks at a record that wasn't as the log said, until neither changes meanwhile, and
+// again looks at a record that disagreed with the log, until neither changes meanwhile, and
 // adds its fault.
 func (a *auditor) again(ctx context.Context, ref keyedDigest, id semel.ID) error {
 	for {
@@ -131,7 +130,7 @@ func (a *auditor) again(ctx context.Context, ref keyedDigest, id semel.ID) error
 			return err
 		}
 		if later.entries != about.entries {
-			continue // it has just changed
+			continue // it has changed just now
 		}
 		v := a.verdict(rec, &about.life)
 		if v == (verdict{}) && !about.changes() {
@@ -144,8 +143,8 @@ func (a *auditor) again(ctx context.Context, ref keyedDigest, id semel.ID) error
 	}
 }
 
-// before judges a record that the log has no change of, or none since the store was restored:
-// it may be as it was before that, or as its sequence was before it got a record of its own.
+// before judges a record that the log has no change of, or none since the store was restored: it
+// may be as it was before the restore, or as its sequence was before it got a record of its own.
 func (a *auditor) before(ctx context.Context, rec *semel.Record, about *about) (v verdict, err error) {
 	if v.same = about.was(a.log.contentOf(rec, OutcomeDigest(rec))); v.same {
 		return v, nil
@@ -186,18 +185,18 @@ func (a *auditor) faultOf(rec *semel.Record, ref keyedDigest, about *about) Audi
 // about is what the log says about one record.
 type about struct {
 	life     life
-	contents []content // after each change, also before the store was restored
+	contents []content // after each change, even before the store was restored
 	entries  int
 }
 
-// changes reports whether the log tells of a change, since the store was restored if it was.
+// changes reports whether the log has a change, since the restore if there was one.
 func (x *about) changes() bool { return x.life.known() }
 
-// was reports whether the log says that a record was like this.
+// was reports whether the record had these contents, by the log.
 func (x *about) was(c content) bool { return slices.Contains(x.contents, c) }
 
-// about reads what the log says about a record. The number of entries tells whether there are
-// more the next time.
+// about reads what the log says about a record. Compare the number of entries the next time to
+// see whether there are more.
 func (a *auditor) about(ctx context.Context, s store.Subject) (x about, err error) {
 	// This numbers new entries, so that Find sees them.
 	if _, err := a.log.store.ReadEvidence(ctx, a.found.Entries, 1); err != nil {

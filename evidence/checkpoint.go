@@ -11,15 +11,14 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Checkpoint is the log at one size: all entries before it, in their order, give
-// this root.
+// Checkpoint is the log at one size: all entries before it, in order, have this root.
 type Checkpoint struct {
 	Origin string
 	Size   uint64
 	Root   tlog.Hash
 }
 
-// body is the text that is signed, as C2SP's tlog-checkpoint has it.
+// body returns the text to sign, in the form of C2SP's tlog-checkpoint.
 func (c Checkpoint) body() string {
 	return fmt.Sprintf("%s\n%d\n%s\n", c.Origin, c.Size, c.Root)
 }
@@ -35,8 +34,7 @@ func (c Checkpoint) sign(signers ...note.Signer) (string, error) {
 
 var errNoCheckpoint = errors.New("it is no checkpoint: three lines with origin, size and root")
 
-// parseBody reads the text of a checkpoint. Further lines are extensions, which
-// mean nothing here.
+// parseBody reads the text of a checkpoint. Further lines are extensions, which it ignores.
 func parseBody(text string) (c Checkpoint, err error) {
 	lines := strings.Split(text, "\n")
 	if len(lines) < 4 || lines[0] == "" {
@@ -55,7 +53,7 @@ func parseBody(text string) (c Checkpoint, err error) {
 	return c, nil
 }
 
-// unsigned reads a checkpoint from a place that is trusted, or verified otherwise.
+// unsigned reads a checkpoint from a trusted place, or one that was verified otherwise.
 func unsigned(signed string) (Checkpoint, error) {
 	body, _, ok := parts(signed)
 	if !ok {
@@ -64,7 +62,7 @@ func unsigned(signed string) (Checkpoint, error) {
 	return parseBody(body)
 }
 
-// parts are the text that was signed, and the lines with signatures.
+// parts splits a signed text into the text that was signed and the lines with signatures.
 func parts(signed string) (body, signatures string, ok bool) {
 	body, signatures, ok = strings.Cut(signed, "\n\n")
 	return body + "\n", signatures, ok

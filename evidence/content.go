@@ -11,15 +11,15 @@ import (
 	"github.com/semelhq/semel/store/codec"
 )
 
-// content is a keyed digest of a record, and the format that the record has when it is
-// stored. Zero says nothing.
+// content is a keyed digest of a record, and the format in which the record is stored. Zero
+// means unknown.
 type content struct {
 	digest keyedDigest
 	format uint16
 }
 
-// contentOf is the content of a record, without the fields that change without evidence:
-// leases, tries that count before they are verified, and the next time to look. The digest of
+// contentOf returns the content of a record, without the fields that change without evidence:
+// leases, tries counted before they are verified, and the time of the next look. The digest of
 // the outcome stands for the result.
 func (l *Log) contentOf(rec *semel.Record, outcome [sha256.Size]byte) content {
 	r := *rec
@@ -41,7 +41,7 @@ func (l *Log) contentOf(rec *semel.Record, outcome [sha256.Size]byte) content {
 	return content{l.keyed(domainContent, append(b, outcome[:]...)), uint16(b[0])}
 }
 
-// String is the content as leaves have it.
+// String returns the content in the form of leaves.
 func (c content) String() string {
 	if c.format == 0 {
 		return ""
@@ -49,7 +49,7 @@ func (c content) String() string {
 	return "c" + strconv.Itoa(int(c.format)) + "_" + c.digest.String()
 }
 
-// parseContent reads what String wrote, or is zero.
+// parseContent reads the output of String, or returns zero.
 func parseContent(text string) (c content) {
 	format, digits, _ := strings.Cut(strings.TrimPrefix(text, "c"), "_")
 	n, err := strconv.ParseUint(format, 10, 16)

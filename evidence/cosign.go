@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A witness signs in the form of C2SP's tlog-cosignature: its own word that it saw a
-// checkpoint at a time, and that it contains all that it saw before.
+// A witness signs in the form of C2SP's tlog-cosignature: it states that it saw a checkpoint at
+// a time, and that this contains everything that it saw before.
 const algCosignature = 4
 
 // CosignerKey is the public key of a witness.
@@ -28,12 +28,12 @@ func newCosignerKey(name string, public ed25519.PublicKey) *CosignerKey {
 	return &CosignerKey{name: name, public: public, hash: binary.BigEndian.Uint32(sum[:])}
 }
 
-// String is the key as a note's verifier key.
+// String returns the key as a note's verifier key.
 func (k *CosignerKey) String() string {
 	return fmt.Sprintf("%s+%08x+%s", k.name, k.hash, base64.StdEncoding.EncodeToString(append([]byte{algCosignature}, k.public...)))
 }
 
-// ParseCosignerKey reads what [CosignerKey.String] wrote.
+// ParseCosignerKey reads the output of [CosignerKey.String].
 func ParseCosignerKey(text string) (*CosignerKey, error) {
 	parts := strings.SplitN(strings.TrimSpace(text), "+", 3)
 	bad := errors.New("evidence: it is no key of a witness: name+hash+base64")
@@ -75,7 +75,7 @@ func (k *CosignerKey) verify(body, lines string) (line string, at time.Time, err
 	return "", time.Time{}, fmt.Errorf("evidence: the witness %s has not signed it", k.name)
 }
 
-// Verify checks that the witness signed a checkpoint, and says when.
+// Verify checks that the witness signed a checkpoint, and returns when.
 func (k *CosignerKey) Verify(signed string) (time.Time, error) {
 	body, lines, _ := parts(signed)
 	_, at, err := k.verify(body, lines)

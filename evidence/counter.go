@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// singles is how many deliveries of a call with one answer have entries of their own within
+	// singles is how many deliveries of a call with the same answer have entries of their own within
 	// Options.CountEvery, so that the log shows the deliveries of a client that retries hard.
 	singles = 30
-	// maxSingles bounds the calls for which the single entries are counted, about 100 bytes
-	// each. Deliveries of further calls have entries of their own.
+	// maxSingles bounds the calls whose single entries are counted, about 100 bytes each.
+	// Deliveries of further calls have entries of their own.
 	maxSingles = 1 << 14
 	// maxCounts bounds the waiting entries with counts, each with its key and attributes.
 	maxCounts = 1 << 12
-	// countSize is the price of an entry with a count, in bytes of the quota of whoever began
-	// it: about its size in a store.
+	// countSize is what an entry with a count costs the quota of the first delivery's sender,
+	// in bytes: about its size in a store.
 	countSize = 1 << 10
 )
 
 // counter counts deliveries that have no entries of their own, and writes one entry for all
-// with the same answer. A crash loses the counts of the last Options.CountEvery.
+// that got the same answer. A crash loses the counts of the last Options.CountEvery.
 type counter struct {
 	log  *Log
-	turn sync.Mutex // held by who flushes
+	turn sync.Mutex // held while flushing
 
 	mu      sync.Mutex
 	singles map[countKey]int
@@ -38,15 +38,15 @@ type counter struct {
 	closed  bool
 }
 
-// countKey is what deliveries of one count have in common.
+// countKey is what deliveries of one count share.
 type countKey struct {
-	subject  store.Subject // the record, or tenant and operation
+	subject  store.Subject // the record, or the tenant and operation
 	decision string
 	fence    int64
 	outcome  [sha256.Size]byte
 }
 
-// count is deliveries that are written as one entry.
+// count is a number of deliveries that share one entry.
 type count struct {
 	n           uint64
 	from, until store.Instant
@@ -75,8 +75,8 @@ func (c *counter) single(f *facts) bool {
 	return true
 }
 
-// add counts a delivery for its record or, if there is no room or whoever sent it may not have
-// more written, for its operation. pays reports whether they may.
+// add counts a delivery for its record or, if there is no room or its sender is over a quota,
+// for its operation. pays reports whether they may have more written.
 func (c *counter) add(f *facts, pays func(bytes int) bool) error {
 	k := c.key(f)
 	c.mu.Lock()
@@ -86,7 +86,7 @@ func (c *counter) add(f *facts, pays func(bytes int) bool) error {
 	}
 	one, known := c.counts[k]
 	if !known && (len(c.counts) >= maxCounts/2 || !pays(countSize)) {
-		// Strangers can't make up operations and tenants, so there are few of these.
+		// Strangers can't invent operations and tenants, so there are few of these.
 		f = f.ofOperation()
 		k = c.key(f)
 		one, known = c.counts[k]
@@ -104,7 +104,7 @@ func (c *counter) add(f *facts, pays func(bytes int) bool) error {
 	return nil
 }
 
-// slim is the facts without what an entry doesn't say, which may be large.
+// slim returns the facts without parts that the entry doesn't need, which may be large.
 func (f *facts) slim() facts {
 	slim, rec := *f, *f.rec
 	rec.Result, rec.Payload, rec.Effects, rec.Earlier = semel.Result{}, nil, nil, nil
@@ -112,14 +112,14 @@ func (f *facts) slim() facts {
 	return slim
 }
 
-// ofOperation is the facts without their record.
+// ofOperation returns the facts without their record.
 func (f *facts) ofOperation() *facts {
 	rec := &semel.Record{ID: semel.ID{Tenant: f.rec.ID.Tenant, Operation: f.rec.ID.Operation}}
 	return &facts{kind: f.kind, decision: f.decision, executed: f.executed, reason: f.reason, rec: rec, at: f.at}
 }
 
-// Erased counts deliveries of identities that were erased for their operation, so that the entry
-// which is still to be written about them names nobody. It's for [semel.Events].
+// Erased counts deliveries of erased identities for their operation instead, so that the
+// pending entry about them names nobody. It's for [semel.Events].
 func (l *Log) Erased(ev semel.Erased) {
 	c := &l.counter
 	c.mu.Lock()
@@ -134,7 +134,7 @@ func (l *Log) Erased(ev semel.Erased) {
 	}
 }
 
-// merge adds to what is counted. The caller holds c.mu.
+// merge adds to an existing count, or starts one. The caller holds c.mu.
 func (c *counter) merge(k countKey, one *count) {
 	if have := c.counts[k]; have != nil {
 		have.n, have.from, have.until = have.n+one.n, min(have.from, one.from), max(have.until, one.until)
@@ -143,7 +143,7 @@ func (c *counter) merge(k countKey, one *count) {
 	c.counts[k] = one
 }
 
-// wait has the counts written after Options.CountEvery. The caller holds c.mu.
+// wait schedules writing the counts after Options.CountEvery. The caller holds c.mu.
 func (c *counter) wait() {
 	if c.waits || c.closed {
 		return
@@ -158,8 +158,8 @@ func (c *counter) wait() {
 	})
 }
 
-// flush queues an entry for each count, and returns how many deliveries those are about that
-// it could not queue. They stay counted.
+// flush queues an entry for each count, and returns the number of deliveries whose entries it
+// could not queue. They stay counted.
 func (c *counter) flush(ctx context.Context) (left uint64, err error) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
@@ -186,7 +186,7 @@ func (c *counter) flush(ctx context.Context) (left uint64, err error) {
 	return left, err
 }
 
-// close writes the counts and refuses further deliveries. The error says what is lost.
+// close writes the counts and refuses further deliveries. The error says what was lost.
 func (c *counter) close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true

@@ -9,7 +9,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// eraseExpired erases the openings that have reached Options.KeepOpenings.
+// eraseExpired erases the openings that are older than Options.KeepOpenings.
 func (l *Log) eraseExpired(ctx context.Context) error {
 	now, err := l.store.Now(ctx)
 	if err == nil {
@@ -21,13 +21,13 @@ func (l *Log) eraseExpired(ctx context.Context) error {
 // Erase deletes the openings of entries from before a time, and returns how many entries it
 // went through. Leaves and proofs stay.
 //
-// It goes by the numbers of the entries, which are in the order of their writes, and stops at
-// the first one from that time or later. A time in the future says only that the clock was
-// ahead: such an entry goes with the next old one behind it. A clock that was ahead by less
+// It follows the numbers of the entries, which are in the order of their writes, and stops at
+// the first entry from that time or later. A time in the future only means that the clock was
+// ahead: such an entry goes with the next old one after it. A clock that was ahead by less
 // delays erasure by as much.
 //
-// A log that nobody signs any more is erased all the same: the people in its openings were
-// promised that, and whoever put the log back could delete openings anyway.
+// A log that nobody signs any more is erased, too: the people in its openings were promised
+// that, and somebody who put the log back could delete openings anyway.
 func (l *Log) Erase(ctx context.Context, before time.Time) (all uint64, err error) {
 	for {
 		n, err := l.eraseStep(ctx, before)
@@ -37,10 +37,10 @@ func (l *Log) Erase(ctx context.Context, before time.Time) (all uint64, err erro
 	}
 }
 
-// EraseRecord deletes the openings of all entries about one identity, as when a person wants
-// to be forgotten, and returns how many entries there are. Leaves and proofs stay. It
-// implements [semel.Witness.EraseRecord], see [semel.Removal]. It doesn't reach entries that the
-// log hasn't written yet.
+// EraseRecord deletes the openings of all entries about one identity, for example because a
+// person asks to be forgotten, and returns how many entries there are. Leaves and proofs stay.
+// It implements [semel.Witness.EraseRecord], see [semel.Removal]. It can't reach entries that
+// the log hasn't written yet.
 func (l *Log) EraseRecord(ctx context.Context, id semel.ID) (int, error) {
 	// This numbers new entries, so that Find sees them.
 	if _, err := l.store.ReadEvidence(ctx, 0, 1); err != nil {
@@ -81,7 +81,7 @@ func (l *Log) eraseStep(ctx context.Context, before time.Time) (uint64, error) {
 	}
 	next := *h
 	next.Erased += n
-	if _, err := l.swap(ctx, h, &next); err != nil { // if another node was faster, it starts over
+	if _, err := l.swap(ctx, h, &next); err != nil { // if another node was faster, the loop starts over
 		return 0, err
 	}
 	return n, nil
@@ -89,11 +89,11 @@ func (l *Log) eraseStep(ctx context.Context, before time.Time) (uint64, error) {
 
 var errYoung = errors.New("the entry is not old enough")
 
-// oldEntries counts the entries from a number on to the last old one before the first that
-// isn't, or to about maxStep.
+// oldEntries counts the entries from a number to the last old one before the first that isn't
+// old, or to about maxStep.
 func (r *Reader) oldEntries(ctx context.Context, from uint64, before, now time.Time) (old uint64, err error) {
 	err = r.entries(ctx, from, r.head.at.Size, func(n uint64, en *store.Entry) error {
-		a, err := ParseArtifact(en.Leaf) // without a time, it goes with the next, too
+		a, err := ParseArtifact(en.Leaf) // if it has no time, it also goes with the next
 		switch at := a.EmittedAt; {
 		case old >= maxStep, err == nil && !at.Before(before) && !at.After(now):
 			return errYoung

@@ -15,10 +15,10 @@ import (
 
 // ExportOptions says what [Reader.Export] writes. Nil: everything.
 type ExportOptions struct {
-	// Tenant is the blinded name of a tenant, to write only its entries, each with a proof
-	// that it is in the log; see [Log.Tenant]. Empty: all entries.
+	// Tenant is the blinded name of a tenant, to write only its entries, each with a proof that
+	// it is in the log; see [Log.Tenant]. Empty: all entries.
 	Tenant string
-	// Only are the numbers of the entries to write, rising, each with a proof. Empty: all.
+	// Only has the numbers of the entries to write, ascending, each with a proof. Empty: all.
 	Only []uint64
 	// NoOpenings leaves the openings out.
 	NoOpenings bool
@@ -32,9 +32,9 @@ type ExportOptions struct {
 //	{"checkpoint":"…"}
 //	{"end":3}
 //
-// Leaf and opening have their stored bytes; one that isn't a plain JSON object without white
-// space between its members is in a member raw or raw_opening, in base64. An erased opening is
-// null. A checkpoint follows the last of its entries. In the view of a tenant, or of some
+// Leaf and opening have their stored bytes; if one isn't a plain JSON object without white
+// space between its members, it is in a member raw or raw_opening, in base64. An erased opening
+// is null. A checkpoint follows the last of its entries. In the view of a tenant, or of some
 // entries, the checkpoint comes first, and each entry has a proof: the hashes from it to the
 // root, in base64.
 func (r *Reader) Export(ctx context.Context, w io.Writer, opts *ExportOptions) error {
@@ -49,7 +49,7 @@ func (r *Reader) Export(ctx context.Context, w io.Writer, opts *ExportOptions) e
 	return out.Flush()
 }
 
-// lineEncoder writes lines, and changes nothing in leaves and openings.
+// lineEncoder writes lines, and leaves leaves and openings unchanged.
 func lineEncoder(w io.Writer) *json.Encoder {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -86,7 +86,7 @@ func (e *exporter) write(ctx context.Context) error {
 	return e.lines.Encode(endLine{&size})
 }
 
-// log writes all entries, and each checkpoint after its last one.
+// log writes all entries, and each checkpoint after its last entry.
 func (e *exporter) log(ctx context.Context) error {
 	next := uint64(0) // the entry
 	upTo := func(signed string) error {

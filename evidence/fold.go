@@ -6,16 +6,16 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// fold derives from the entries of a log how each record must be now. By it, the story judges
-// whether the next entry can be true, and the audit whether a record is right. It takes about
-// 200 bytes for each record.
+// fold works out from the entries of a log how each record must be now. The story uses it to
+// judge whether the next entry can be true, and the audit whether a record is right. It takes
+// about 200 bytes for each record.
 type fold struct {
 	lives  map[keyedDigest]life
-	since  map[keyedDigest]store.Instant // when each operation is first in the log
-	latest store.Instant                 // of all times so far
-	// blame gets the contradictions between entries; nil: nobody asks.
+	since  map[keyedDigest]store.Instant // the first time of each operation in the log
+	latest store.Instant                 // the latest of all times so far
+	// blame gets the contradictions between entries; nil: nobody wants them.
 	blame func(first, last uint64, format string, args ...any)
-	// forgets: it forgets the records with an expired window when it has sweepAt records.
+	// forgets: once it has sweepAt records, it forgets those with an expired window.
 	forgets bool
 	sweepAt int
 	forgot  bool // some were
@@ -23,33 +23,33 @@ type fold struct {
 
 // life is what the log has said about one record so far.
 type life struct {
-	entry    uint64 // of the last claim, end or hold
-	last     uint64 // of the last change
+	entry    uint64 // the entry of the last claim, end or hold
+	last     uint64 // the entry of the last change
 	fence    int64
 	number   uint64        // in its sequence
-	until    store.Instant // until when it is kept
-	keep     store.Instant // until when any number is kept that it was
+	until    store.Instant // when its window ends
+	keep     store.Instant // when the last window of any number that it was ends
 	outcome  keyedDigest
 	content  content
 	payload  uint32
 	what     what
-	version  uint8 // of the entry of the last change
+	version  uint8 // version of the entry of the last change
 	unended  bool  // it has messages to deliver, or is being compensated
 	harmful  bool  // an earlier attempt of this call may have had an effect
-	isPurged bool  // it was about to be deleted when the log last told of it
+	isPurged bool  // the log's last word was that it was about to be deleted
 	// The audit has found a record with its name, a mark in its place, and the record from
 	// before that mark.
 	seen, marked, kept bool
 }
 
 const (
-	// minSweep is with how many records the first are forgotten.
+	// minSweep is the number of records at which it first forgets some.
 	minSweep = 1 << 16
 	// clockMargin is how much two nodes' readings of the store's clock may differ.
 	clockMargin = time.Second
 )
 
-// add takes the next entry.
+// add adds the next entry.
 func (f *fold) add(n uint64, t *told) {
 	if f.lives == nil {
 		f.lives, f.since, f.sweepAt = map[keyedDigest]life{}, map[keyedDigest]store.Instant{}, minSweep
@@ -78,7 +78,7 @@ func (f *fold) add(n uint64, t *told) {
 	}
 }
 
-// restore forgets all records: they are as in the backup. The log covers calls that begin
+// restore forgets all records: they are as in the backup now. The log covers calls that begin
 // later.
 func (f *fold) restore(at store.Instant) {
 	clear(f.lives)
@@ -87,7 +87,7 @@ func (f *fold) restore(at store.Instant) {
 	}
 }
 
-// after is what the record is after a change.
+// after returns the record after a change.
 func (l life) after(n uint64, t *told) life {
 	if t.what == purged {
 		l.isPurged = true
@@ -122,18 +122,18 @@ func (f *fold) sweep() {
 // known reports whether the log tells of a change of the record.
 func (l *life) known() bool { return l.version != 0 }
 
-// sequence reports whether the record may have been a number of a sequence. Entries of
-// version 1 don't tell.
+// sequence reports whether the record may have been a number of a sequence. Entries of version
+// 1 don't say.
 func (l *life) sequence() bool { return l.number != 0 || l.version == 1 }
 
-// gone reports whether the record may be deleted by now: its attempt and its window are over, or
-// it was purged. Clocks may be apart, and one that ran ahead may have been put back since.
+// gone reports whether the record may have been deleted: its attempt and its window are over,
+// or it was purged. Clocks may differ, and one that ran ahead may have been put back since.
 func (l *life) gone(now store.Instant) bool {
 	return l.isPurged || l.what.ended() && !l.unended && now.Add(clockMargin) >= l.until
 }
 
-// expected reports whether a call may have had an effect or an outcome, so that its record
-// has to be there. Nothing is known of an attempt that has just begun an effect.
+// expected reports whether the record has to be there, because the call may have had an effect
+// or an outcome. An attempt that has just begun an effect counts, too.
 func (l *life) expected() bool {
 	return l.what == nothing || l.what.begun() || l.what.harmful() || l.what == refused
 }
@@ -146,10 +146,10 @@ func (f *fold) covers(t *told) bool {
 		return false
 	}
 	if f.forgot && !t.unfinished && f.latest.Add(clockMargin) >= t.until {
-		return false // the record itself may have been forgotten here
+		return false // it may be this fold that has forgotten the record
 	}
-	// Programs before version 2 kept the newest number of a sequence under the name of the
-	// sequence, and moved it to its own without telling.
+	// Programs before version 2 kept a sequence's newest number under the name of the sequence,
+	// and moved it to its own without logging that.
 	sequence, known := f.lives[t.sequence]
 	return !known || t.fence > sequence.fence
 }

@@ -20,39 +20,38 @@ import (
 // headID is the cell that holds the head of the log.
 var headID = store.ID{Operation: "semel.cell", Key: "evidence"}
 
-// head is what the cell of the log holds: all that its nodes must agree on.
+// head is the content of the log's cell: everything that its nodes must agree on.
 type head struct {
-	// Checkpoint is the newest signed one.
+	// Checkpoint is the newest signed checkpoint.
 	Checkpoint string `json:"checkpoint"`
-	// Keep says that it is to be kept under the number Kept before another takes
-	// its place.
+	// Keep says that it has to be kept under the number Kept before another one replaces it.
 	Keep bool   `json:"keep,omitempty"`
 	Kept uint64 `json:"kept,omitempty"`
-	// KeptAt is when the newest one that is, or is to be, kept was signed.
+	// KeptAt is when the newest checkpoint that is, or will be, kept was signed.
 	KeptAt store.Instant `json:"kept_at,omitzero"`
-	// Cosigned is the newest checkpoint with the signatures of witnesses.
+	// Cosigned is the newest checkpoint with witnesses' signatures.
 	Cosigned string `json:"cosigned,omitempty"`
-	// Node integrates the log, as long as it does.
+	// Node is the node that integrates the log at present.
 	Node string `json:"node,omitempty"`
-	// Key is the one that signed, as its name and hash.
+	// Key is the key that signed, as its name and hash.
 	Key string `json:"key,omitempty"`
-	// Erased is before which entry all openings are erased.
+	// Erased is a number: the openings of all entries before it are erased.
 	Erased uint64 `json:"erased,omitempty"`
 
 	at    Checkpoint // what Checkpoint says
 	value store.CellValue
 }
 
-// begin writes the head of a new log, before there can be entries. If there are entries and no
-// head, somebody removed it, and a signature would make the rest a history like any other: this
-// node signs nothing then, nor if the log lacks the checkpoint that was signed last. A crash
-// before the write leaves a store without a log, and one after it a log without entries.
+// begin writes the head of a new log, before there can be entries. If there are entries but no
+// head, somebody removed it, and a signature would make the rest look like a complete history: then
+// this node signs nothing. It also doesn't if the log lacks the checkpoint that was signed last. A
+// crash before the write leaves a store without a log, and one after it a log without entries.
 func (l *Log) begin(ctx context.Context) error {
 	h, err := l.load(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := l.signers(h); err == nil { // or else the first step says so
+	if _, err := l.signers(h); err == nil { // otherwise the first step reports it
 		if err := l.recognize(ctx, h); errors.Is(err, ErrTampered) {
 			l.report(err)
 			return nil
@@ -71,7 +70,7 @@ func (l *Log) begin(ctx context.Context) error {
 		_, err := l.swap(ctx, h, &head{}) // false: another node was faster
 		return err
 	}
-	// Another node may have begun since, and have written.
+	// Another node may have begun and written since.
 	if h, err = l.load(ctx); err != nil || h.value.Data != nil {
 		return err
 	}
@@ -79,11 +78,11 @@ func (l *Log) begin(ctx context.Context) error {
 	return nil
 }
 
-// Trust has the public keys of the log, for anybody who verifies it.
+// Trust returns the public keys of the log, for anybody who verifies it.
 func (l *Log) Trust() *Trust { return l.trust }
 
-// Fault is why this node signs nothing, or what a keeper has against the log; nil where
-// all is well.
+// Fault returns why this node signs nothing, or a keeper's objection to the log; nil if all is
+// well.
 func (l *Log) Fault() error {
 	for _, found := range []*error{l.halted.Load(), l.forked.Load()} {
 		if found != nil {
@@ -93,7 +92,7 @@ func (l *Log) Fault() error {
 	return nil
 }
 
-// load reads the head. One of an empty log has no checkpoint.
+// load reads the head. An empty log's has no checkpoint.
 func (l *Log) load(ctx context.Context) (*head, error) {
 	return loadHead(ctx, l.cell)
 }
@@ -108,7 +107,7 @@ func loadHead(ctx context.Context, cell *store.Cell) (*head, error) {
 		return h, nil
 	}
 	err = form.Read(v.Data, 1, h)
-	if err == nil && h.Checkpoint != "" { // or else nothing is signed yet
+	if err == nil && h.Checkpoint != "" { // otherwise nothing is signed yet
 		h.at, err = unsigned(h.Checkpoint)
 	}
 	if err != nil {
@@ -117,7 +116,7 @@ func loadHead(ctx context.Context, cell *store.Cell) (*head, error) {
 	return h, nil
 }
 
-// swap writes next in the place of h. False means that another node was faster.
+// swap replaces h with next. False means that another node was faster.
 func (l *Log) swap(ctx context.Context, h, next *head) (bool, error) {
 	data, err := json.Marshal(next)
 	if err != nil {
@@ -130,7 +129,7 @@ func (l *Log) swap(ctx context.Context, h, next *head) (bool, error) {
 
 func keyName(s note.Signer) string { return fmt.Sprintf("%s+%08x", s.Name(), s.KeyHash()) }
 
-// keptName names a kept checkpoint in the store, by its number.
+// keptName returns the store's name for a kept checkpoint, by its number.
 func keptName(n uint64) string { return fmt.Sprintf("checkpoint/%d", n) }
 
 // A Reader reads a log that others write.
@@ -142,7 +141,7 @@ type Reader struct {
 // ErrEmpty means that the log has no checkpoint yet.
 var ErrEmpty = errors.New("evidence: the log has no checkpoint yet")
 
-// NewReader reads the log as its newest checkpoint has it.
+// NewReader reads the log up to its newest checkpoint.
 func NewReader(ctx context.Context, st semel.Store) (*Reader, error) {
 	kept, err := logOf(st)
 	if err != nil {
@@ -158,20 +157,20 @@ func NewReader(ctx context.Context, st semel.Store) (*Reader, error) {
 	return &Reader{store: kept, head: h}, nil
 }
 
-// Reader reads the log as its newest checkpoint has it.
+// Reader reads the log up to its newest checkpoint.
 func (l *Log) Reader(ctx context.Context) (*Reader, error) { return NewReader(ctx, l.store) }
 
-// Checkpoint is the newest checkpoint, with and without its signatures.
+// Checkpoint returns the newest checkpoint, with and without its signatures.
 func (r *Reader) Checkpoint() (signed string, c Checkpoint) { return r.head.Checkpoint, r.head.at }
 
-// Contains reports why the log, as its newest checkpoint has it, isn't a continuation of what
-// another signed checkpoint has: [ErrFork] if it was cut off, put back or written anew. It
-// doesn't look at signatures; see [Trust.Open].
+// Contains reports why the log, up to its newest checkpoint, isn't a continuation of the one in
+// another signed checkpoint: [ErrFork] if it was cut off, put back or written anew. It doesn't
+// look at signatures; see [Trust.Open].
 func (r *Reader) Contains(ctx context.Context, signed string) error {
 	return contains(r.head.at, signed, func(old uint64) (tlog.TreeProof, error) { return r.ProveTree(ctx, old) })
 }
 
-// Cosigned is the newest checkpoint with the signatures of witnesses, or "".
+// Cosigned returns the newest checkpoint with witnesses' signatures, or "".
 func (r *Reader) Cosigned() string { return r.head.Cosigned }
 
 // kept returns a kept checkpoint by its number.
@@ -183,7 +182,7 @@ func (r *Reader) kept(ctx context.Context, n uint64) (string, error) {
 	return string(signed), nil
 }
 
-// entries yields entries from a number on until before another.
+// entries yields entries from one number to before another.
 func (r *Reader) entries(ctx context.Context, from, to uint64, each func(n uint64, en *store.Entry) error) error {
 	for from < to {
 		batch, err := r.store.ReadEvidence(ctx, from, int(min(to-from, readBatch)))
@@ -203,13 +202,13 @@ func (r *Reader) entries(ctx context.Context, from, to uint64, each func(n uint6
 	return nil
 }
 
-// Entry is one entry by its number.
+// Entry returns one entry by its number.
 func (r *Reader) Entry(ctx context.Context, n uint64) (en store.Entry, err error) {
 	err = r.entries(ctx, n, n+1, func(_ uint64, found *store.Entry) error { en = *found; return nil })
 	return en, err
 }
 
-// Find returns the numbers of the entries of a subject, rising.
+// Find returns the numbers of a subject's entries, ascending.
 func (r *Reader) Find(ctx context.Context, s store.Subject) (all []uint64, err error) {
 	for from := uint64(0); ; {
 		found, err := r.FindSome(ctx, s, from, readBatch)
@@ -221,14 +220,14 @@ func (r *Reader) Find(ctx context.Context, s store.Subject) (all []uint64, err e
 	}
 }
 
-// FindSome returns the numbers of up to limit entries of a subject, from number from on, rising.
+// FindSome returns the numbers of up to limit entries of a subject, from number from on, ascending.
 func (r *Reader) FindSome(ctx context.Context, s store.Subject, from uint64, limit int) ([]uint64, error) {
 	return r.store.FindEvidence(ctx, s, from, limit)
 }
 
-// FindCalls returns the numbers, rising, of all entries about the calls with a name: the id of a
-// duplicate leads to the duplicate's entry, and that to the call. If very many entries have the
-// name, it looks at the first ones.
+// FindCalls returns the numbers, ascending, of all entries about the calls with a name: a
+// duplicate's id leads to the duplicate's entry, and that to the call. If very many entries
+// have the name, it looks only at the first ones.
 func (r *Reader) FindCalls(ctx context.Context, name store.Subject) (all []uint64, err error) {
 	named, err := r.Find(ctx, name)
 	if err != nil {
@@ -259,10 +258,10 @@ func (r *Reader) FindCalls(ctx context.Context, name store.Subject) (all []uint6
 	return slices.Compact(all), nil
 }
 
-// maxNamed bounds the entries of a name that are looked at.
+// maxNamed bounds how many entries FindCalls looks at for a name.
 const maxNamed = 1000
 
-// call is the index key of the entries about the artifact's record.
+// call returns the index key of the entries about the artifact's record.
 func (a *Artifact) call() (s store.Subject, ok bool) {
 	text, ok := strings.CutPrefix(a.Payload.Record, recordPrefix)
 	n, err := hex.Decode(s[:], []byte(text[:min(len(text), 2*len(s))]))

@@ -19,9 +19,9 @@ var ErrTampered = errors.New("evidence: the store is not what the checkpoint say
 // maxStep is how many entries are integrated before they are signed.
 const maxStep = 1 << 16
 
-// Run integrates entries and signs a checkpoint every Options.Every, of any number
-// of nodes that run it on one, until ctx is done; then it signs a last one and hands
-// it to the keepers. Errors go to Options.OnError and end nothing.
+// Run integrates entries and signs a checkpoint every Options.Every until ctx is done, on any
+// number of nodes, of which one does the work; then it signs a last one and hands it to the
+// keepers. It reports errors to Options.OnError and continues.
 func (l *Log) Run(ctx context.Context) error {
 	keepers := l.startKeepers()
 	tick := time.NewTicker(l.opts.Every)
@@ -56,13 +56,13 @@ func (l *Log) report(err error) {
 	}
 }
 
-// Integrate signs a checkpoint of all entries that are acknowledged now.
+// Integrate signs a checkpoint of all entries that are acknowledged so far.
 func (l *Log) Integrate(ctx context.Context) error {
 	return l.integrate(ctx, true, func(*head) {})
 }
 
 // integrate takes steps until all entries are integrated. Unless forced, it leaves that to the
-// node that already does it, as long as that one does.
+// node that already does it, as long as that node does.
 func (l *Log) integrate(ctx context.Context, force bool, tell func(*head)) error {
 	l.turn.Lock()
 	defer l.turn.Unlock()
@@ -70,7 +70,7 @@ func (l *Log) integrate(ctx context.Context, force bool, tell func(*head)) error
 		h, more, err := l.step(ctx, force)
 		switch {
 		case err != nil:
-			l.edge = nil // it may be ahead of what is signed
+			l.edge = nil // it may be ahead of the signed checkpoint
 			return err
 		case h != nil:
 			tell(h)
@@ -103,7 +103,7 @@ func (l *Log) step(ctx context.Context, force bool) (signed *head, more bool, er
 	signers, err := l.signers(h)
 	switch {
 	case err != nil && others:
-		return nil, false, nil // the keys were rotated: that node has the new ones
+		return nil, false, nil // the keys were rotated: the other node has the new ones
 	case err != nil:
 		return nil, false, err
 	}
@@ -118,8 +118,8 @@ func (l *Log) step(ctx context.Context, force bool) (signed *head, more bool, er
 		return nil, false, err
 	}
 	if added == 0 && h.Checkpoint != "" && len(signers) == 1 {
-		// Nothing to sign; but who integrates shows that it does, or another
-		// would take over.
+		// There is nothing to sign; but the integrating node must show that it is alive, or
+		// another would take over.
 		return nil, false, nil
 	}
 	// Store the old checkpoint first. After a crash between this write and the next, a node
@@ -133,21 +133,21 @@ func (l *Log) step(ctx context.Context, force bool) (signed *head, more bool, er
 	if err != nil {
 		return nil, false, err
 	}
-	// A crash before this write leaves tiles that nobody reads yet and that the next
-	// node writes again with the same content. A crash after it leaves nothing to
-	// do. Of two nodes that sign different sizes one finds the other's here, so that
-	// all signed checkpoints of a log are of one history.
+	// A crash before this write leaves tiles that nobody reads yet and that the next node
+	// writes again with the same content. A crash after it leaves nothing to do. If two nodes
+	// sign different sizes, one of them finds the other's here, so that all signed checkpoints
+	// of a log belong to one history.
 	ok, err := l.swap(ctx, h, next)
 	if err != nil || !ok {
 		return nil, true, err
 	}
-	// A crash before this leaves the checkpoint before it, which the log contains too.
-	// Where it fails, the next step tries again before it signs anything.
+	// A crash before this leaves the earlier checkpoint, which the log also contains. If it
+	// fails, the next step tries again before it signs anything.
 	l.report(l.last.remember(next.Checkpoint))
 	return next, added == maxStep, nil
 }
 
-// successor is the head after h, with a checkpoint of the edge that the signers have signed.
+// successor returns the head after h, with a checkpoint of the edge, signed by the signers.
 func (l *Log) successor(h *head, now store.Instant, signers []note.Signer) (*head, error) {
 	next := *h
 	next.Node, next.Key = l.opts.Node, keyName(l.keys.newest())
@@ -155,7 +155,7 @@ func (l *Log) successor(h *head, now store.Instant, signers []note.Signer) (*hea
 		next.Kept, next.Keep = h.Kept+1, false
 	}
 	if h.Checkpoint == "" || now.Sub(h.KeptAt) >= l.opts.KeepEvery || len(signers) > 1 {
-		next.Keep, next.KeptAt = true, now // whoever hands over shows it for ever
+		next.Keep, next.KeptAt = true, now // a checkpoint with both keys' signatures must stay forever
 	}
 	next.at = Checkpoint{Origin: l.keys.origin, Size: l.edge.size, Root: l.edge.root()}
 	var err error
@@ -168,7 +168,8 @@ func (l *Log) successor(h *head, now store.Instant, signers []note.Signer) (*hea
 	return &next, nil
 }
 
-// signers sign the next checkpoint: the newest key, and the one before it if that signed last.
+// signers returns the signers of the next checkpoint: the newest key, and the one before it if
+// that signed last.
 func (l *Log) signers(h *head) ([]note.Signer, error) {
 	newest := l.keys.newest()
 	if h.Key == "" || h.Key == keyName(newest) {
@@ -182,8 +183,7 @@ func (l *Log) signers(h *head) ([]note.Signer, error) {
 	return nil, fmt.Errorf("evidence: the log was signed last by %s, which is not among the keys of this node", h.Key)
 }
 
-// align makes the edge that of the head, and checks that it has the root that was
-// signed.
+// align makes the edge match the head, and checks that it has the signed root.
 func (l *Log) align(ctx context.Context, h *head) (err error) {
 	if l.edge == nil || l.edge.size != h.at.Size {
 		if l.edge, err = readEdge(ctx, l.store, h.at.Size); err != nil {
@@ -199,14 +199,14 @@ func (l *Log) align(ctx context.Context, h *head) (err error) {
 	return nil
 }
 
-// halt keeps this node from signing anything more.
+// halt stops this node from signing anything more.
 func (l *Log) halt(err error) error {
 	l.halted.Store(&err)
 	return err
 }
 
-// extend adds what the store has numbered since to the edge, up to maxStep entries,
-// and stores the tiles that became full.
+// extend adds up to maxStep newly numbered entries to the edge, and stores the tiles that
+// became full.
 func (l *Log) extend(ctx context.Context) (added int, err error) {
 	for added < maxStep {
 		hashes, err := l.hashes(ctx, l.edge.size, min(readBatch, maxStep-added))

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Keeper keeps checkpoints at a place with another owner than the store and the signing key, so
-// that nobody can take them back.
+// Keeper keeps checkpoints in a place that doesn't belong to the owner of the store and the
+// signing key, so that nobody can take them back.
 type Keeper interface {
-	// Keep gets a signed checkpoint. To compare it with an older one, prove returns the proof
+	// Keep gets a signed checkpoint. To compare it with an older one, call prove for the proof
 	// that the log contains its state at that size. Keep returns the checkpoint with further
 	// signatures, or "". It misses checkpoints while it is busy, and gets some again after a
 	// restart. One goroutine at a time calls it.
@@ -28,8 +28,8 @@ type Keeper interface {
 // ErrFork is in a keeper's error if the log doesn't contain an earlier checkpoint.
 var ErrFork = errors.New("evidence: a checkpoint that was kept is not of this log's history")
 
-// keepers hands checkpoints on. Each keeper gets the newest there is when it is done
-// with the one before.
+// keepers hands checkpoints on. When a keeper is done with one, it gets the newest one there
+// is.
 type keepers struct {
 	log  *Log
 	each []*keeping
@@ -55,7 +55,7 @@ func (l *Log) startKeepers() *keepers {
 	return ks
 }
 
-// tell is called by one goroutine at a time.
+// Only one goroutine at a time calls tell.
 func (ks *keepers) tell(h *head) {
 	for _, k := range ks.each {
 		select {
@@ -104,7 +104,7 @@ type Directory struct {
 	last time.Time
 }
 
-// NewDirectory keeps checkpoints in a directory, which it makes if need be.
+// NewDirectory keeps checkpoints in a directory, and creates it if necessary.
 func NewDirectory(dir string) (*Directory, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("evidence: %w", err)
@@ -115,8 +115,7 @@ func NewDirectory(dir string) (*Directory, error) {
 // dayEvery is the pause between two checkpoints of a day's file.
 const dayEvery = time.Minute
 
-// Keep is [Keeper.Keep]. It refuses a checkpoint that does not contain the newest
-// one that it has.
+// Keep is [Keeper.Keep]. It refuses a checkpoint that doesn't contain its newest one.
 func (d *Directory) Keep(_ context.Context, signed string, prove func(old uint64) (tlog.TreeProof, error)) (string, error) {
 	c, err := unsigned(signed)
 	if err != nil {
@@ -139,7 +138,7 @@ func (d *Directory) Keep(_ context.Context, signed string, prove func(old uint64
 		return "", nil
 	}
 	d.last = now
-	// A crash during the write leaves a part of a checkpoint at the end, which readers skip.
+	// A crash during the write leaves part of a checkpoint at the end, which readers skip.
 	f, err := os.OpenFile(filepath.Join(d.dir, now.Format(time.DateOnly)+".checkpoints"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return "", err
@@ -148,7 +147,7 @@ func (d *Directory) Keep(_ context.Context, signed string, prove func(old uint64
 	return "", errors.Join(err, f.Sync(), f.Close())
 }
 
-// contains checks that a log contains what a signed checkpoint says.
+// contains checks that a log contains the state of a signed checkpoint.
 func contains(c Checkpoint, signed string, prove func(old uint64) (tlog.TreeProof, error)) error {
 	old, err := unsigned(signed)
 	switch {
@@ -176,8 +175,8 @@ func contains(c Checkpoint, signed string, prove func(old uint64) (tlog.TreeProo
 	return nil
 }
 
-// SplitCheckpoints returns the signed checkpoints in a text, as the files of a [Directory] have
-// them, and skips anything else.
+// SplitCheckpoints returns the signed checkpoints in a text, such as a file of a [Directory],
+// and skips anything else.
 func SplitCheckpoints(text []byte) []string {
 	var all []string
 	var one bytes.Buffer

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Keys are the secrets of a log: the keys that sign its checkpoints, and the one
-// that blinds names. All nodes of a log have the same.
+// Keys are the secrets of a log: the keys that sign its checkpoints, and the one that blinds
+// names. All nodes of a log have the same keys.
 type Keys struct {
 	origin  string
 	private []string // note keys, the newest last
@@ -35,9 +35,9 @@ func GenerateKeys(origin string) (*Keys, error) {
 	return k, k.generate(origin)
 }
 
-// Rotated is k with a further key, which signs from the next checkpoint on. The
-// first one that it signs is signed by the key before too. The blinding key stays:
-// with another, names would be different ones.
+// Rotated returns k with a further key, which signs from the next checkpoint on. The previous
+// key signs the first of these, too. The blinding key stays: with another one, names would
+// change.
 func (k *Keys) Rotated() (*Keys, error) {
 	next, err := ParseKeys(k.Text())
 	if err != nil {
@@ -106,7 +106,7 @@ func ParseKeys(text []byte) (*Keys, error) {
 	return k, nil
 }
 
-// Text is the keys as a file has them. It is secret.
+// Text returns the keys in the form of a file. It is secret.
 func (k *Keys) Text() []byte {
 	var b bytes.Buffer
 	b.WriteString("# The keys of an evidence log: whoever has them can sign another history.\n")
@@ -117,10 +117,10 @@ func (k *Keys) Text() []byte {
 	return b.Bytes()
 }
 
-// Origin is the name of the log.
+// Origin returns the name of the log.
 func (k *Keys) Origin() string { return k.origin }
 
-// Trust has the public keys, without limits, for anybody who verifies.
+// Trust returns the public keys, without limits, for anybody who verifies.
 func (k *Keys) Trust() *Trust {
 	t := &Trust{}
 	for _, line := range k.public {
@@ -139,11 +139,11 @@ type Trust struct {
 type trustedKey struct {
 	note.Verifier
 	line        string
-	from, until uint64 // sizes; until is 0 for ever
+	from, until uint64 // sizes of the log; until is 0 for no end
 }
 
-// ParseTrust reads public keys, one a line, each with the sizes between which its
-// signature counts, where it is not all of them:
+// ParseTrust reads public keys, one a line, each with the sizes between which its signature
+// counts, unless it counts for all:
 //
 //	example.com/log+4a1c2b3d+AaBb… until=70000
 //	example.com/log+99887766+AcDd… from=70000
@@ -186,10 +186,10 @@ func (t *Trust) add(line string) error {
 	return nil
 }
 
-// Origin is the name of the log.
+// Origin returns the name of the log.
 func (t *Trust) Origin() string { return t.keys[0].Name() }
 
-// Keys are the public keys, without their limits.
+// Keys returns the public keys, without their limits.
 func (t *Trust) Keys() []string {
 	var all []string
 	for _, key := range t.keys {
@@ -198,7 +198,7 @@ func (t *Trust) Keys() []string {
 	return all
 }
 
-// Text is the keys as a file has them.
+// Text returns the keys in the form of a file.
 func (t *Trust) Text() []byte {
 	var b bytes.Buffer
 	for _, key := range t.keys {
@@ -246,7 +246,7 @@ func (t *Trust) Open(signed []byte) (Checkpoint, error) {
 	return c, fmt.Errorf("the key that signed the checkpoint does not count for the size %d", c.Size)
 }
 
-// significant yields the lines that count, without white space around them.
+// significant yields the lines that aren't empty or comments, without white space around them.
 func significant(text []byte) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(string(text)) {

@@ -9,17 +9,17 @@ import (
 	"path/filepath"
 )
 
-// lastSigned is the newest checkpoint that this node has signed, or has found signed by
-// another node. A log that does not contain it was cut off or put back by somebody who
-// can write to the store, whatever its head says. Whoever holds Log.turn uses it.
+// lastSigned is the newest checkpoint that this node has signed, or has found signed by another
+// node. A log that does not contain it was cut off or put back by somebody who can write to the
+// store, whatever its head says. Hold Log.turn to use it.
 type lastSigned struct {
-	name   string // of the file; "": it is known until the process ends
+	name   string // name of the file; "": nothing outlives the process
 	signed string // "": none yet
-	stored string // what the file has
+	stored string // the file's content
 }
 
-// openLastSigned reads the file, and writes it again, so that a node without a place to remember
-// its checkpoints fails before it signs one.
+// openLastSigned reads the file and writes it again, so that a node that has no place to
+// remember its checkpoints fails before it signs one.
 func openLastSigned(name, origin string) (*lastSigned, error) {
 	last := &lastSigned{name: name}
 	if name == "" {
@@ -64,8 +64,8 @@ func (last *lastSigned) write() error {
 }
 
 // replaceFile makes a file with this text durable and gives it a name that another file may
-// have. A crash before the rename leaves that one, and a file with a random number behind
-// its name, which nobody reads and anybody may remove.
+// have. A crash before the rename leaves the old file, and one with a random number after its
+// name, which nobody reads and anybody may remove.
 func replaceFile(name, text string) error {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
 	if err != nil {
@@ -81,11 +81,11 @@ func replaceFile(name, text string) error {
 	return nil
 }
 
-// recognize holds a head against the newest checkpoint that this node knows, and
-// remembers that of the head from then on. On an error nothing may be signed.
+// recognize compares a head with the newest checkpoint that this node knows, and remembers the
+// head's from then on. After an error, sign nothing.
 func (l *Log) recognize(ctx context.Context, h *head) error {
 	if h.Checkpoint == l.last.signed {
-		return l.last.remember(h.Checkpoint) // which has failed before, if the file has another
+		return l.last.remember(h.Checkpoint) // this failed before, if the file has another one
 	}
 	if h.Checkpoint != "" {
 		if _, err := l.trust.Open([]byte(h.Checkpoint)); err != nil {
@@ -109,7 +109,7 @@ func (l *Log) recognize(ctx context.Context, h *head) error {
 	return l.last.remember(h.Checkpoint)
 }
 
-// rolledBack says what to do if the log lacks the checkpoint that was signed last.
+// rolledBack says what to do if the log lacks the checkpoint that was last signed.
 func (last *lastSigned) rolledBack(fork error) error {
 	if last.name == "" {
 		return fmt.Errorf("%w: it doesn't contain what this process signed or found signed last: %w", ErrTampered, fork)

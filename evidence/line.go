@@ -36,8 +36,8 @@ type endLine struct {
 	End *uint64 `json:"end"`
 }
 
-// entryLine has an entry. Leaf and opening are in Raw and RawOpening if they aren't plain
-// JSON objects.
+// entryLine is the line of an entry. Leaf and opening are in Raw and RawOpening if they aren't
+// plain JSON objects.
 type entryLine struct {
 	N          uint64           `json:"n"`
 	Hash       string           `json:"hash"`
@@ -82,12 +82,12 @@ func fromMember(plain json.RawMessage, raw []byte) (data []byte, ok bool) {
 	return plain, bytes.HasPrefix(plain, []byte("{"))
 }
 
-// checkedEntry is an entry of an export, and its own fault.
+// checkedEntry is an entry of an export, with its own fault.
 type checkedEntry struct {
 	n        uint64
 	hash     tlog.Hash // of the leaf
-	artifact Artifact  // what the leaf says; zero if it is none
-	erased   bool      // the opening was, or is left out
+	artifact Artifact  // content of the leaf; zero if it isn't a leaf
+	erased   bool      // the opening was erased, or left out
 	proof    tlog.RecordProof
 	told     told
 	kind     Kind
@@ -97,8 +97,8 @@ type checkedEntry struct {
 // entryForm has the names of an entry's members, in their order.
 var entryForm = regexp.MustCompile(`^n hash (leaf|raw) (opening|raw_opening) (proof )?$`)
 
-// parseEntry reads the line of an entry. An export has one form for it, so no other names
-// and no other order are accepted.
+// parseEntry reads the line of an entry. An export has only one form for it, so it accepts no
+// other names and no other order.
 func parseEntry(line []byte) (l entryLine, ok bool) {
 	var names, rest []byte
 	ok = true
@@ -153,7 +153,7 @@ func checkEntry(line []byte) (e checkedEntry) {
 	return e
 }
 
-// checkProof checks that the entry is in the log of a checkpoint.
+// checkProof checks that a checkpoint's log has the entry.
 func (e *checkedEntry) checkProof(c Checkpoint) error {
 	if e.proof == nil {
 		return errLine

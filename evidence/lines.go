@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// line is a line of an export. The entry is read and hashed already, if it is one.
+// line is a line of an export. If it is an entry, that is already read and hashed.
 type line struct {
 	data    []byte
 	isEntry bool
@@ -17,15 +17,15 @@ type line struct {
 }
 
 const (
-	// blockSize is how many bytes of an export all processors read and hash at a time;
-	// see BenchmarkBlocks.
+	// blockSize is how many bytes of an export all processors read and hash together; see
+	// BenchmarkBlocks.
 	blockSize = 1 << 20
 	// maxLine bounds a line, and with it the memory of a verification.
 	maxLine = 16 << 20
 )
 
-// eachLine calls f with each line of an export in turn, until it returns false. Blocks of
-// lines, of about so many bytes, are read and hashed by all processors.
+// eachLine calls f with each line of an export in turn, until f returns false. All processors
+// read and hash blocks of lines, of about this size in bytes.
 func eachLine(r io.Reader, size int, f func(*line) bool) error {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, maxLine)
@@ -57,7 +57,7 @@ func eachLine(r io.Reader, size int, f func(*line) bool) error {
 	return in.Err()
 }
 
-// wholeLines splits text into lines as they are, with a carriage return if they have one.
+// wholeLines splits text into unchanged lines, with a carriage return if they have one.
 func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	switch end := bytes.IndexByte(data, '\n'); {
 	case end >= 0:

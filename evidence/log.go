@@ -17,36 +17,36 @@ import (
 
 // Options configures a [Log]. Nil, and zero values, mean the documented defaults.
 type Options struct {
-	// Node names this process, for people, and tells it apart from others that
-	// integrate the log. Defaults to a random name.
+	// Node names this process to people, and tells it apart from others that integrate the log.
+	// Defaults to a random name.
 	Node string
 	// Every is the pause between two checkpoints. Defaults to 1 second.
 	Every time.Duration
 	// KeepEvery is the pause between two checkpoints that stay in the store, to locate a fault
 	// later. Defaults to 1 minute.
 	KeepEvery time.Duration
-	// FlushEvery is how long an entry that nobody waits for may wait to be written
-	// with others. It is what a crash may lose of the level decisions. Defaults to
-	// 10 milliseconds.
+	// FlushEvery is how long an entry that nobody waits for may wait to be written together
+	// with others. A crash can lose this much at the level decisions. Defaults to 10
+	// milliseconds.
 	FlushEvery time.Duration
-	// CountEvery is how long deliveries are counted that are too many for entries of their
-	// own, until one entry tells their number; see [Log.Decided]. It is what a crash may lose
-	// of these counts. Defaults to 1 minute.
+	// CountEvery is how long the log counts deliveries that are too many for entries of their
+	// own, before it writes one entry with their number; see [Log.Decided]. A crash can lose
+	// this much of the counts. Defaults to 1 minute.
 	CountEvery time.Duration
-	// MaxQueue bounds the entries that wait to be written. Beyond it a delivery
-	// waits for room up to MaxWait, and is then refused. Defaults to 16,384.
+	// MaxQueue bounds the entries that wait to be written. Beyond it a delivery waits for room,
+	// up to MaxWait, and is then refused. Defaults to 16,384.
 	MaxQueue int
 	// MaxWait bounds how long a delivery waits for room, or for its evidence to be
 	// durable. Defaults to 5 seconds.
 	MaxWait time.Duration
-	// KeepOpenings is after how long openings are erased. Zero: never.
+	// KeepOpenings is the age at which openings are erased. Zero: never.
 	KeepOpenings time.Duration
 	// Keepers get every checkpoint that this node signs.
 	Keepers []Keeper
-	// SignedFile is where this node remembers the checkpoint that was signed last, so
-	// that a log which was cut off or put back meanwhile is not signed when the process
-	// starts again. It should be out of reach of who can write to the store, and outlive
-	// restarts. Without one the log is held against what this process has seen.
+	// SignedFile is where this node remembers the checkpoint that was last signed, so that it
+	// doesn't sign a log that was cut off or put back between two starts of the process. It
+	// should survive restarts, and be out of reach for people who can write to the store.
+	// Without one the node compares the log with what this process has seen.
 	SignedFile string
 	// OnError gets the errors of the background work. Optional.
 	OnError func(err error)
@@ -74,24 +74,24 @@ type Log struct {
 	domains [domainCount][16]byte // keys of keyed digests
 
 	node  [8]byte       // begins the ids of artifacts
-	ids   atomic.Uint64 // that were given out
+	ids   atomic.Uint64 // number of ids given out
 	level atomic.Pointer[store.Level]
 
 	queue   queue
 	counter counter
 
-	turn sync.Mutex // held by who integrates
-	edge *tree      // nil: to be read from the store
+	turn sync.Mutex // held by the goroutine that integrates
+	edge *tree      // nil: read it from the store
 	last *lastSigned
 
-	halted atomic.Pointer[error] // why this node signs no more
-	forked atomic.Pointer[error] // what a keeper has against the log
+	halted atomic.Pointer[error] // why this node doesn't sign any more
+	forked atomic.Pointer[error] // a keeper's objection to the log
 
-	cosigned atomic.Pointer[string] // what a witness has signed, for the next head
+	cosigned atomic.Pointer[string] // signed by a witness, for the next head
 }
 
-// New makes a log on a store, which must be able to keep one. Several nodes with the same keys on one store make one
-// log.
+// New makes a log on a store, which must support one. Several nodes with the same keys on one
+// store make one log.
 func New(st semel.Store, keys *Keys, opts *Options) (*Log, error) {
 	if st == nil || keys == nil {
 		return nil, errors.New("evidence: New needs a store and keys")

@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// facts is what one entry says.
+// facts are what one entry says.
 type facts struct {
 	kind     Type
 	change   store.Change
@@ -25,12 +25,12 @@ type facts struct {
 	by       *store.Settled // who decided instead of the holder
 
 	rec         *semel.Record
-	attempt     int // those of another attempt than the newest
+	attempt     int // set for another attempt than the newest
 	fence       int64
 	disposition store.Disposition
 
-	call    *semel.Call // the delivery, where it changed nothing
-	counted *count      // the deliveries, where there are several
+	call    *semel.Call // the delivery, if it changed nothing
+	counted *count      // the deliveries, if there are several
 	item    string      // for the opening
 	why     string
 	content string
@@ -39,14 +39,14 @@ type facts struct {
 	level   store.Level
 }
 
-// Whether a delivery got the execution.
+// Says whether a delivery got the execution.
 var notExecuted, executed = new(false), new(true)
 
-// usualSize has room for most encodings and hash inputs, which then take one piece of memory or
-// none.
+// usualSize is enough for most encodings and hash inputs, which then need at most one
+// allocation.
 const usualSize = 512
 
-// nextID is one that no other entry has.
+// nextID returns an id that no other entry has.
 func (l *Log) nextID() string {
 	return "ev_" + hex.EncodeToString(binary.BigEndian.AppendUint64(l.node[:len(l.node):len(l.node)], l.ids.Add(1)))
 }
@@ -103,10 +103,9 @@ func (l *Log) entry(f *facts) store.Entry {
 	return store.Entry{Leaf: leaf, Opening: opening, Hash: leafHash(leaf), Subject: subject, Also: l.names(f, key)}
 }
 
-// numbered is the key that the caller gave, and the number of the call in its sequence, if it
-// has one.
+// numbered returns the caller's key, and the call's number in its sequence, if any.
 func numbered(rec *semel.Record) (key string, n uint64) {
-	// Other keys may look like that of a number, too.
+	// Other keys can look like a number's, too.
 	if key, n := rec.ID.Number(); n != 0 && n == rec.Sequence {
 		return key, n
 	}
@@ -131,8 +130,8 @@ func (l *Log) named(rec *semel.Record, key string, number uint64, p *Payload) (s
 	return s
 }
 
-// keptUntil is when the window of a record ends. While its attempt runs, that is the earliest
-// time at which it can: the window begins when the attempt ends.
+// keptUntil returns when a record's window ends. While its attempt runs, that is the earliest
+// possible time: the window begins when the attempt ends.
 func keptUntil(rec *semel.Record) store.Instant {
 	switch {
 	case rec.ExpiresAt != 0:
@@ -143,8 +142,8 @@ func keptUntil(rec *semel.Record) store.Instant {
 	return 0
 }
 
-// names are the entry's further index keys: the caller's key, and the ids of the first delivery
-// and of this one.
+// names returns the entry's further index keys: the caller's key, and the ids of the first
+// delivery and of this one.
 func (l *Log) names(f *facts, key string) []store.Subject {
 	if key == "" {
 		return nil
@@ -180,12 +179,12 @@ func (l *Log) outcome(f *facts, p *Payload, o *Opening) {
 	}
 }
 
-// fingerprint is a fingerprint for a leaf and for its opening, if there is one.
+// fingerprint returns a fingerprint, if there is one, for a leaf and for its opening.
 func (l *Log) fingerprint(fp *semel.Fingerprint) (blinded, clear string) {
 	if fp.IsZero() {
 		return "", ""
 	}
-	b, _ := fp.AppendBinary(nil) // which has a fixed form: its scheme and its digest
+	b, _ := fp.AppendBinary(nil) // its form is fixed: its scheme and its digest
 	return l.keyed(domainFingerprint, b).String(), strconv.Itoa(int(b[0])) + ":" + hex.EncodeToString(b[1:])
 }
 
@@ -207,16 +206,16 @@ func (l *Log) presented(call *semel.Call, rec *semel.Record, p *Payload, o *Open
 
 func salt() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // which never fails, it ends the program
+	_, _ = rand.Read(b[:]) // it never fails: it ends the program instead
 	return hex.EncodeToString(b[:])
 }
 
-// keyedDigest is the first half of a SHA-256 of the key and the data. Whoever sees it lacks the
-// other half, so they can't extend it to the digest of longer data. HMAC would prevent that
-// too, at three times the price.
+// keyedDigest is the first half of a SHA-256 of the key and the data. Its readers lack the
+// other half, so they can't extend it to the digest of longer data. HMAC would also prevent
+// that, at three times the price.
 type keyedDigest [16]byte
 
-// String is the digest in hexadecimal.
+// String returns the digest in hexadecimal.
 func (d keyedDigest) String() string { return hex.EncodeToString(d[:]) }
 
 func (l *Log) keyed(d domain, data []byte) keyedDigest {
@@ -225,7 +224,7 @@ func (l *Log) keyed(d domain, data []byte) keyedDigest {
 	return keyedDigest(sum[:])
 }
 
-// keyedNames is the keyed digest of length-framed names.
+// keyedNames returns the keyed digest of length-framed names.
 func (l *Log) keyedNames(d domain, names ...string) keyedDigest {
 	var stack [usualSize]byte
 	b := append(stack[:0], l.domains[d][:]...)
@@ -236,7 +235,7 @@ func (l *Log) keyedNames(d domain, names ...string) keyedDigest {
 	return keyedDigest(sum[:])
 }
 
-// domain is what a keyed digest is of.
+// domain says what a keyed digest is for.
 type domain uint8
 
 const (
@@ -260,7 +259,7 @@ func (k *Keys) domainKeys() (keys [domainCount][16]byte) {
 	return keys
 }
 
-// What the blinded names of tenants, records and outcomes begin with.
+// Prefixes of the blinded names of tenants, records and outcomes.
 const (
 	tenantPrefix    = "tn_"
 	recordPrefix    = "rec_"
@@ -268,7 +267,7 @@ const (
 	operationPrefix = "op_"
 )
 
-// Tenant is the blinded name under which leaves know a tenant.
+// Tenant returns the blinded name of a tenant in leaves.
 func (l *Log) Tenant(name string) string {
 	return tenantPrefix + l.keyed(domainTenant, []byte(name)).String()
 }
@@ -277,14 +276,14 @@ func (l *Log) operation(name string) string {
 	return operationPrefix + l.keyed(domainOperation, []byte(name)).String()
 }
 
-// Name is the index key for one of the names that entries have within a tenant: the caller's
-// key, or an id of the first delivery or a later one, see [store.IDAttributes]. Calls of several
-// callers or operations may have the same name.
+// Name returns the index key for one of the names that entries have within a tenant: the
+// caller's key, or an id of the first delivery or a later one, see [store.IDAttributes]. Calls
+// of several callers or operations may share a name.
 func (l *Log) Name(tenant, name string) store.Subject {
 	return store.Subject(l.keyedNames(domainCommand, tenant, name))
 }
 
-// Subject is the name under which the store finds all entries about one identity.
+// Subject returns the name under which the store finds all entries about one identity.
 func (l *Log) Subject(id semel.ID) store.Subject {
 	return store.Subject(l.keyedNames(domainIdentity, id.Tenant, id.Principal, id.Operation, id.Key))
 }
@@ -299,7 +298,7 @@ func (f *facts) delivered() bool {
 	return true
 }
 
-// hasOutcome reports whether the record has something that a duplicate may get.
+// hasOutcome reports whether the record has something for a duplicate to get.
 func hasOutcome(rec *semel.Record) bool {
 	switch rec.Disposition {
 	case semel.DispositionCompleted, semel.DispositionRejected, semel.DispositionFailed:

@@ -10,7 +10,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// maxBatch bounds the entries of one write, which a store holds in memory as a whole.
+// maxBatch bounds the entries of one write, which a store holds in memory at once.
 const maxBatch = 1024
 
 var (
@@ -25,7 +25,7 @@ type queue struct {
 	store logStore
 	opts  *Options
 
-	room chan struct{} // has one for each further entry that may wait
+	room chan struct{} // has an element for each entry that may still wait
 
 	mu      sync.Mutex
 	batches []*batch      // to be written, in this order
@@ -54,9 +54,8 @@ func (q *queue) init(store logStore, opts *Options) {
 	close(q.idle)
 }
 
-// add queues an entry, and where the delivery is to wait for it returns when it is
-// durable. An error says that the answer may not be given; the entry may be there
-// nonetheless.
+// add queues an entry and, if the delivery has to wait for it, returns once it is durable. An
+// error says that the answer may not be given; the entry may be there nonetheless.
 func (q *queue) add(ctx context.Context, entry store.Entry, durable bool) error {
 	b, err := q.join(ctx, entry, durable)
 	if err != nil || !durable {
@@ -65,7 +64,7 @@ func (q *queue) add(ctx context.Context, entry store.Entry, durable bool) error 
 	return q.await(ctx, b.written, errUnknown)
 }
 
-// await waits until ready has something or is closed. late is the error if it takes too long.
+// await waits until ready has something or is closed. It returns late if that takes too long.
 func (q *queue) await(ctx context.Context, ready <-chan struct{}, late error) error {
 	select {
 	case <-ready: // without a timer
@@ -83,7 +82,7 @@ func (q *queue) await(ctx context.Context, ready <-chan struct{}, late error) er
 	return late
 }
 
-// join puts an entry into a batch, when there is room.
+// join puts an entry into a batch once there is room.
 func (q *queue) join(ctx context.Context, entry store.Entry, durable bool) (*batch, error) {
 	if err := q.await(ctx, q.room, errBusy); err != nil {
 		return nil, err
@@ -142,10 +141,10 @@ func (q *queue) write() {
 			timer.Stop()
 		}
 		q.mu.Lock()
-		q.batches = q.batches[1:] // nobody adds to it any more
+		q.batches = q.batches[1:] // nobody adds to this batch any more
 		q.mu.Unlock()
 		if !q.append(b) {
-			return // with idle open: close says what is lost
+			return // leaves idle open: close reports what is lost
 		}
 		close(b.written)
 		for range b.entries {
@@ -154,12 +153,12 @@ func (q *queue) write() {
 	}
 }
 
-// append writes a batch, again and again until the store says that it is durable. An
-// error means unknown, so entries may then be in the log twice, under one id. It
-// gives up when the log is closed for good.
+// append writes a batch, again and again until the store confirms that it is durable. An error
+// means unknown, so entries may then be in the log twice, with the same id. It gives up when
+// the log is closed for good.
 //
-// A crash before the write loses the entries of deliveries that did not wait for
-// them, and nobody was answered who did. A crash after it leaves nothing to do.
+// A crash before the write loses the entries of deliveries that did not wait for them; those
+// that waited got no answer. A crash after it leaves nothing to do.
 func (q *queue) append(b *batch) bool {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		ctx, cancel := context.WithTimeout(q.done, q.opts.MaxWait)

@@ -14,18 +14,17 @@ import (
 	"github.com/semelhq/semel/safehttp"
 )
 
-// RemoteWitness is a witness behind HTTP, as C2SP's tlog-witness has it.
+// RemoteWitness is a witness that speaks C2SP's tlog-witness over HTTP.
 type RemoteWitness struct {
 	url    string
 	key    *CosignerKey
 	client safehttp.Client
-	size   uint64 // that the witness signed last, as far as this node knows
+	size   uint64 // size that the witness last signed, as far as this node knows
 }
 
-// NewRemoteWitness is the [Keeper] that asks the witness at a URL, to which
-// /add-checkpoint is added, for its signatures. Redirects are not followed. Base makes
-// the connections; nil makes them to the URL itself, whatever proxy the environment
-// names.
+// NewRemoteWitness returns the [Keeper] that asks the witness at a URL, to which it adds
+// /add-checkpoint, for its signatures. It follows no redirects. base makes the connections; nil
+// makes them to the URL itself, even if the environment names a proxy.
 func NewRemoteWitness(at string, key *CosignerKey, base http.RoundTripper) (*RemoteWitness, error) {
 	u, err := url.Parse(at)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
@@ -65,7 +64,7 @@ func (w *RemoteWitness) Keep(ctx context.Context, signed string, prove func(old 
 			w.size = c.Size
 			return signed + line, nil
 		case status == http.StatusConflict:
-			// It has another size than this node knows.
+			// The witness has another size than this node knows.
 			size, err := strconv.ParseUint(strings.TrimSpace(answer), 10, 63)
 			if err != nil || size == w.size {
 				return "", fmt.Errorf("%w: the witness %s has another root at %d entries", ErrFork, w.key.name, w.size)

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// story judges the history of each record: entries with good signatures contradict each other if
-// somebody deleted, changed or added a record behind the engine. Its faults can't happen
-// otherwise, so it never blames a log for anything that a policy allows, such as another attempt
-// after a failure, after the window or after a purge. Once there are many records, it forgets
-// those with an expired window.
+// story judges the history of each record: entries with good signatures contradict each other
+// if somebody deleted, changed or added a record behind the engine's back. It reports only what
+// can't happen otherwise, so it never blames a log for anything that a policy allows, such as
+// another attempt after a failure, after the window or after a purge. Once there are many
+// records, it forgets those with an expired window.
 type story struct {
 	fold
 	faults []Finding
@@ -19,7 +19,7 @@ type story struct {
 // maxContradictions bounds how many contradictions a report lists.
 const maxContradictions = 100
 
-// add takes the next entry.
+// add adds the next entry.
 func (s *story) add(n uint64, t *told) {
 	s.forgets, s.blame = true, s.fault
 	s.fold.add(n, t)
@@ -31,7 +31,7 @@ func (s *story) fault(first, last uint64, format string, args ...any) {
 	}
 }
 
-// judge looks for a contradiction between an entry and what its record was.
+// judge looks for a contradiction between an entry and the earlier state of its record.
 func (f *fold) judge(n uint64, t *told, was *life) {
 	switch t.what {
 	case anew, claimed:
@@ -72,9 +72,9 @@ func (f *fold) begin(n uint64, t *told, was *life) {
 	}
 }
 
-// nextNumber reports whether an attempt is that of a later number, where a sequence had one
-// record for all its numbers. Entries of version 1 don't tell numbers. Another payload under
-// the same key, which is not refused, was a later number then.
+// nextNumber reports whether an attempt belongs to a later number, when a sequence had one
+// record for all its numbers. Entries of version 1 don't have numbers. There, another payload
+// under the same key that isn't refused was a later number.
 func nextNumber(t *told, was *life) bool {
 	if t.number != 0 {
 		return t.number > was.number
@@ -82,8 +82,8 @@ func nextNumber(t *told, was *life) bool {
 	return t.what == anew && t.version == 1 && was.version == 1 && t.payload != was.payload
 }
 
-// replay judges an outcome that a delivery got. It may have got it before what the log told
-// last: such entries are written a little later.
+// replay judges an outcome that a delivery got. The delivery may have got it before the newest
+// entry's event, because such entries are written a little later.
 func (f *fold) replay(n uint64, t *told, was *life) {
 	switch known := was.what != nothing; {
 	case known && t.fence < was.fence:

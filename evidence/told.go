@@ -10,47 +10,47 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// told is what a leaf says about the history of one record.
+// told is a leaf's statement about the history of one record.
 type told struct {
-	record    keyedDigest // zero: it says nothing about one, or in an older form
+	record    keyedDigest // zero: it isn't about one, or in an older form
 	sequence  keyedDigest // the sequence that the record is a number of; zero if none
-	operation keyedDigest // zero: it doesn't say
+	operation keyedDigest // zero: unknown
 	outcome   keyedDigest // zero: there is none
 	content   content     // of the record after a change
-	number    uint64      // in its sequence; zero: none, or it doesn't say
-	payload   uint32      // the beginning of the payload's fingerprint; zero: it doesn't say
+	number    uint64      // number in its sequence; zero: none, or unknown
+	payload   uint32      // the beginning of the payload's fingerprint; zero: unknown
 	version   int
 	fence     int64
 	at        store.Instant // when it was emitted
-	until     store.Instant // when the record's window ends; zero: it doesn't say
+	until     store.Instant // when the record's window ends; zero: unknown
 	// unfinished: it stays for longer, because of its messages or its compensation.
 	unfinished bool
 	what       what
-	taken      bool // the next attempt ended it, which found it without a holder
+	taken      bool // the next attempt ended it, because its holder was gone
 	end        what // how the newest attempt had ended by then; nothing if it hadn't
 }
 
-// what says what happened to a record.
+// what is what happened to a record.
 type what uint8
 
 const (
 	nothing   what = iota // that changed it
 	claimed               // an attempt began
-	anew                  // so did the first of a call
+	anew                  // the first attempt of a call began
 	held                  // nobody may run it
 	completed             // ended with an outcome that is replayed
-	failed                // ended with a failure; its policy says whether the call runs again
+	failed                // ended with a failure; the policy says whether the call runs again
 	refused               // ended with a refusal; another caller may use the key
 	aborted               // ended, and nothing had happened
 	abandoned             // ended without an outcome, and another attempt may follow
-	moved                 // a refusal got this record of its own
+	moved                 // a refusal moved to this record of its own
 	altered               // something else about it: an effect, a message, a confirmation
 	purged                // it is about to be deleted
 	replayed              // a delivery got its outcome
 	restored              // the store was restored
 )
 
-// tell reads what an artifact says.
+// tell reads an artifact.
 func tell(a *Artifact) (t told) {
 	p := &a.Payload
 	if a.Type == TypeRestored {
@@ -87,7 +87,7 @@ func blinded(text, prefix string) (name keyedDigest, ok bool) {
 	return name, err == nil
 }
 
-// whats are the types of artifacts that say one thing, whatever else is in them.
+// whats are the types of artifacts that always mean the same, whatever else is in them.
 var whats = map[Type]what{
 	TypeStarted: claimed, TypeHeld: held, TypePurged: purged, TypeMoved: moved, TypeExecuted: completed, TypeFailed: failed,
 	TypeAborted: aborted, TypeReleased: aborted, TypeAbandoned: abandoned, TypeEffect: altered, TypeMessage: altered, TypeCompensation: altered,
@@ -103,7 +103,7 @@ func whatOf(kind Type, p *Payload) what {
 		case p.Executed != nil && *p.Executed:
 			return anew
 		}
-		return aborted // it waits for its confirmation
+		return aborted // it is waiting for its confirmation
 	case TypeRejected:
 		if p.Decision != "" {
 			return nothing // a delivery with another payload
@@ -117,13 +117,13 @@ func whatOf(kind Type, p *Payload) what {
 
 var ends = map[string]what{"completed": completed, "failed": failed, "rejected": refused, "aborted": aborted}
 
-// endOf is how an attempt ended that has a disposition.
+// endOf returns how an attempt with a disposition ended.
 func endOf(disposition string) what { return cmp.Or(ends[disposition], abandoned) }
 
 func (w what) ended() bool { return completed <= w && w <= moved }
 
-// begun reports whether an attempt has begun, or may have, and hasn't ended.
+// begun reports whether an attempt has begun, or may have, and hasn't ended yet.
 func (w what) begun() bool { return w == claimed || w == anew || w == held }
 
-// harmful reports whether an attempt ended like this that may have had an effect.
+// harmful reports whether an attempt that ended like this may have had an effect.
 func (w what) harmful() bool { return w == completed || w == failed || w == abandoned }

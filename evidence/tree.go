@@ -7,9 +7,9 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// The store has the tree in tiles of 256 hashes, as the Go checksum database does, and only
-// full ones: they never change, and every node makes the same. Nodes make the edge of the tree
-// from the leaves again.
+// The store has the tree in tiles of 256 hashes, like the Go checksum database, and only full
+// ones: they never change, and every node makes the same ones. Nodes rebuild the edge of the
+// tree from the leaves.
 const (
 	tileHeight = 8
 	tileWidth  = 1 << tileHeight
@@ -20,15 +20,13 @@ func fullTile(level int, index uint64) tlog.Tile {
 	return tlog.Tile{H: tileHeight, L: level, N: int64(index), W: tileWidth}
 }
 
-// tree is the right edge of a Merkle tree: for each level of tiles, the one that is not
-// full.
+// tree is the right edge of a Merkle tree: on each level of tiles, the one that isn't full.
 type tree struct {
 	size   uint64
 	levels [][]byte
 }
 
-// add appends a leaf. full is called with each tile that it completes, in memory that is
-// used again.
+// add appends a leaf. It calls full with each tile that it completes, in memory that it reuses.
 func (t *tree) add(h tlog.Hash, full func(tile tlog.Tile, data []byte)) {
 	t.size++
 	for level := 0; ; level++ {
@@ -49,7 +47,7 @@ func (t *tree) add(h tlog.Hash, full func(tile tlog.Tile, data []byte)) {
 	}
 }
 
-// tileRoot is the root over the hashes of a full tile.
+// tileRoot returns the root over the hashes of a full tile.
 func tileRoot(tile tlog.Tile, data []byte) tlog.Hash {
 	var half [2]tlog.Hash
 	for i := range half {
@@ -58,16 +56,16 @@ func tileRoot(tile tlog.Tile, data []byte) tlog.Hash {
 	return tlog.NodeHash(half[0], half[1])
 }
 
-// hashIn is a hash that a tile has, or that follows from its hashes.
+// hashIn returns a hash that is in a tile, or that follows from the tile's hashes.
 func hashIn(tile tlog.Tile, data []byte, index int64) tlog.Hash {
 	h, err := tlog.HashFromTile(tile, data, index)
 	if err != nil {
-		panic(fmt.Sprintf("evidence: %s has no hash %d: %v", tile.Path(), index, err)) // nothing may be signed
+		panic(fmt.Sprintf("evidence: %s has no hash %d: %v", tile.Path(), index, err)) // signing anything now would be wrong
 	}
 	return h
 }
 
-// root is the hash of the whole tree.
+// root returns the hash of the whole tree.
 func (t *tree) root() tlog.Hash {
 	h, _ := tlog.TreeHash(int64(t.size), tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
 		hashes := make([]tlog.Hash, len(indexes))
@@ -80,7 +78,7 @@ func (t *tree) root() tlog.Hash {
 	return h
 }
 
-// leafHash is the hash of a leaf in the tree.
+// leafHash returns the hash of a leaf in the tree.
 func leafHash(leaf []byte) tlog.Hash { return tlog.RecordHash(leaf) }
 
 func readFull(ctx context.Context, store logStore, tile tlog.Tile) ([]byte, error) {
@@ -94,8 +92,8 @@ func readFull(ctx context.Context, store logStore, tile tlog.Tile) ([]byte, erro
 	return data, nil
 }
 
-// readEdge makes the edge of the tree of a size: from leaves, and from the full tiles
-// below each level.
+// readEdge rebuilds the edge of a tree of this size: from leaves, and from the full tiles below
+// each level.
 func readEdge(ctx context.Context, store logStore, size uint64) (*tree, error) {
 	t := &tree{size: size}
 	for level := 0; size>>(tileHeight*level) > 0; level++ {
@@ -133,15 +131,15 @@ func readEdge(ctx context.Context, store logStore, size uint64) (*tree, error) {
 
 // tileReader reads tiles for proofs. It is used by one goroutine.
 type tileReader struct {
-	ctx    context.Context // of the one call that it is made for
+	ctx    context.Context // of the one call that it serves
 	store  logStore
 	size   uint64 // of the tree
 	edge   *tree  // nil: not read yet
 	cached map[tlog.Tile][]byte
 }
 
-// maxCachedTiles bounds what a reader remembers, to 64 MiB. An export with proofs asks for
-// the same tiles once for each entry.
+// maxCachedTiles limits what a reader remembers to 64 MiB. An export with proofs asks for the
+// same tiles once for each entry.
 const maxCachedTiles = 8192
 
 // Height is [tlog.TileReader.Height].
@@ -166,7 +164,7 @@ func (r *tileReader) read(tile tlog.Tile) (data []byte, err error) {
 				return nil, err
 			}
 		}
-		return r.edge.levels[tile.L][:tile.W*tlog.HashSize], nil // others than those of the edge are full
+		return r.edge.levels[tile.L][:tile.W*tlog.HashSize], nil // only tiles of the edge aren't full
 	}
 	if data, ok := r.cached[tile]; ok {
 		return data, nil
@@ -181,5 +179,5 @@ func (r *tileReader) read(tile tlog.Tile) (data []byte, err error) {
 	return data, nil
 }
 
-// SaveTiles is [tlog.TileReader.SaveTiles]. The store has the full tiles already.
+// SaveTiles is [tlog.TileReader.SaveTiles]. The store already has the full tiles.
 func (r *tileReader) SaveTiles([]tlog.Tile, [][]byte) {}

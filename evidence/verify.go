@@ -15,20 +15,20 @@ type Kind string
 
 // The kinds of faults.
 const (
-	KindChanged   Kind = "changed"   // an entry is not what was signed
-	KindMissing   Kind = "missing"   // an entry is not there
-	KindOrder     Kind = "order"     // an entry is not in its place, or there is one too many
-	KindOpening   Kind = "opening"   // an opening is not the one that was committed to
+	KindChanged   Kind = "changed"   // an entry differs from the signed one
+	KindMissing   Kind = "missing"   // an entry is missing
+	KindOrder     Kind = "order"     // an entry isn't in its place, or there is one too many
+	KindOpening   Kind = "opening"   // an opening doesn't match its commitment
 	KindCut       Kind = "cut"       // the end is missing
-	KindFork      Kind = "fork"      // two checkpoints do not agree about one history
+	KindFork      Kind = "fork"      // two checkpoints contradict each other
 	KindSignature Kind = "signature" // a checkpoint was not signed by a trusted key
-	KindFormat    Kind = "format"    // a line is none of an export
-	KindStory     Kind = "story"     // entries are as they were signed and contradict each other
+	KindFormat    Kind = "format"    // a line doesn't belong in an export
+	KindStory     Kind = "story"     // entries are as signed, but contradict each other
 )
 
 // Finding is a fault. First is the bad entry, and Last the same. If only checkpoints show the
-// fault, the bad entry lies between First and Last. In a fault of the kind story, First and Last
-// contradict each other; if they are one entry, it lacks entries before it.
+// fault, the bad entry is between First and Last. If the kind is story, First and Last
+// contradict each other; if they are the same entry, entries before it are missing.
 type Finding struct {
 	Kind    Kind   `json:"kind"`
 	First   uint64 `json:"first"`
@@ -52,31 +52,31 @@ type Report struct {
 	Origin string `json:"origin"`
 	// View is "log" for all entries, "tenant" for one tenant's, "entries" for some.
 	View string `json:"view"`
-	// Entries were verified, Erased of them without an opening.
+	// Entries is how many were verified, and Erased how many of them have no opening.
 	Entries uint64 `json:"entries"`
 	Erased  uint64 `json:"without_opening"`
-	// Checkpoints counts those in the export, and Kept the given ones, if they agree.
+	// Checkpoints counts the ones in the export, and Kept the given ones that agree.
 	Checkpoints int `json:"checkpoints"`
 	Kept        int `json:"kept_checkpoints"`
 	// NotCompared counts the given checkpoints that couldn't be compared: a view of some
-	// entries can only be compared with a checkpoint of its own size.
+	// entries only fits a checkpoint of its own size.
 	NotCompared int `json:"kept_not_compared,omitempty"`
 	// Size and Root belong to the last checkpoint.
 	Size uint64 `json:"size"`
 	Root string `json:"root"`
 	// Finding is the first fault; nil: there is none.
 	Finding *Finding `json:"finding,omitempty"`
-	// Contradictions are the first faults of the kind story, at most 100 of them: what the
-	// log tells can't have happened unless records were deleted or changed behind the
-	// engine. ContradictionsFound counts all. If nothing else is wrong, Finding is the first.
+	// Contradictions are the first faults of the kind story, at most 100 of them: the log's
+	// history is impossible unless somebody deleted or changed records behind the engine's
+	// back. ContradictionsFound counts all. If nothing else is wrong, Finding is the first.
 	Contradictions      []Finding `json:"contradictions,omitempty"`
 	ContradictionsFound int       `json:"contradictions_found,omitempty"`
 }
 
-// VerifyOptions are further means of a verification.
+// VerifyOptions are optional inputs of a verification.
 type VerifyOptions struct {
-	// Kept are signed checkpoints from elsewhere. Without them a log that somebody cut, or
-	// wrote anew with the key, looks whole.
+	// Kept are signed checkpoints from elsewhere. Without them a log that somebody cut off, or
+	// rewrote with the key, looks intact.
 	Kept []string
 }
 
@@ -123,8 +123,8 @@ type verifier struct {
 	tree   tree
 	story  story
 	at     Checkpoint // the newest of the export
-	agreed uint64     // size of the last checkpoint of the export that agreed
-	same   uint64     // size of the last kept one that agreed
+	agreed uint64     // size of the export's last checkpoint that agreed
+	same   uint64     // size of the last kept checkpoint that agreed
 	ended  bool
 }
 
@@ -182,7 +182,7 @@ func (v *verifier) first(l *line) {
 	}
 }
 
-// logEntry is the next entry of all.
+// logEntry verifies the next entry of a whole log.
 func (v *verifier) logEntry(e *checkedEntry) {
 	want := v.tree.size
 	switch {
@@ -201,8 +201,8 @@ func (v *verifier) logEntry(e *checkedEntry) {
 	}
 }
 
-// provedEntry is an entry in the view of a tenant, or of some entries. That there are
-// not more is not proved.
+// provedEntry verifies an entry in the view of a tenant, or of some entries. It doesn't prove
+// that these are all.
 func (v *verifier) provedEntry(e *checkedEntry) {
 	err := e.checkProof(v.at)
 	switch {
@@ -224,7 +224,7 @@ func (v *verifier) provedEntry(e *checkedEntry) {
 
 func (v *verifier) count(e *checkedEntry) {
 	v.report.Entries++
-	if v.header.View != viewEntries { // some entries tell no story
+	if v.header.View != viewEntries { // a few entries are no complete story
 		v.story.add(e.n, &e.told)
 	}
 	if e.erased {
@@ -232,7 +232,7 @@ func (v *verifier) count(e *checkedEntry) {
 	}
 }
 
-// other is a line with a checkpoint, or the end.
+// other verifies a line with a checkpoint, or the end.
 func (v *verifier) other(data []byte) {
 	var end endLine
 	if strictJSON(data, &end) == nil && end.End != nil {
@@ -270,8 +270,8 @@ func (v *verifier) other(data []byte) {
 	}
 }
 
-// onlyCheckpoint is the one checkpoint of a view of some entries. It can only be compared with
-// one of the same size.
+// onlyCheckpoint verifies the single checkpoint of a view of some entries. Only a checkpoint of
+// the same size can be compared with it.
 func (v *verifier) onlyCheckpoint() {
 	if v.report.Checkpoints > 1 || v.report.Entries > 0 {
 		v.fault(KindFormat, 0, 0, "a view of some entries has one checkpoint, which comes first")
@@ -291,8 +291,8 @@ func (v *verifier) onlyCheckpoint() {
 	v.kept = nil
 }
 
-// compareKept compares the log with the kept checkpoints of its size. It comes after
-// the log's own checkpoint, so that what agrees with that is another history.
+// compareKept compares the log with the kept checkpoints of its size. It runs after the log's
+// own checkpoint, so a root that doesn't agree means another history.
 func (v *verifier) compareKept() {
 	for len(v.kept) > 0 && v.kept[0].Size == v.tree.size && v.header.View == viewLog {
 		if v.kept[0].Root != v.tree.root() {
@@ -305,7 +305,7 @@ func (v *verifier) compareKept() {
 	}
 }
 
-// end checks that nothing is missing when there is nothing more.
+// end checks at the end that nothing is missing.
 func (v *verifier) end() {
 	v.report.Size, v.report.Root = v.at.Size, v.at.Root.String()
 	size := v.tree.size
@@ -329,7 +329,7 @@ func (v *verifier) end() {
 	}
 }
 
-// expected is the last entry that could be there.
+// expected returns the last entry that could be there.
 func (v *verifier) expected() uint64 {
 	if n := len(v.kept); n > 0 {
 		return max(v.tree.size, v.kept[n-1].Size-1)
@@ -337,7 +337,7 @@ func (v *verifier) expected() uint64 {
 	return v.tree.size
 }
 
-// strictJSON reads an object without members that v lacks.
+// strictJSON decodes an object, and rejects members that v lacks.
 func strictJSON(data []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
@@ -350,7 +350,7 @@ func strictJSON(data []byte, v any) error {
 	return nil
 }
 
-// VerifyExport verifies what export writes, as it comes. See [Verify].
+// VerifyExport verifies the output of export as it is written. See [Verify].
 func VerifyExport(export func(w io.Writer) error, trust *Trust, opts *VerifyOptions) (Report, error) {
 	from, to := io.Pipe()
 	ended := make(chan struct{})
@@ -360,7 +360,7 @@ func VerifyExport(export func(w io.Writer) error, trust *Trust, opts *VerifyOpti
 	}()
 	report, err := Verify(from, trust, opts)
 	from.CloseWithError(errVerified)
-	<-ended // the caller may close what the export reads
+	<-ended // the caller may then close what the export reads
 	return report, err
 }
 

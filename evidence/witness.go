@@ -34,7 +34,7 @@ func (l *Log) Changed(_ *semel.Operation, prev, next *semel.Record, change store
 }
 
 // Expects is [semel.Witness.Expects], by the index of identities. Entries of version 1 say too
-// little about sequences, so they expect nothing.
+// little about sequences, so for them it expects nothing.
 func (l *Log) Expects(ctx context.Context, id semel.ID, since, now store.Instant, all bool) (bool, error) {
 	if all {
 		if _, err := l.store.ReadEvidence(ctx, 1<<62, 1); err != nil { // which numbers them
@@ -56,7 +56,7 @@ func (l *Log) Expects(ctx context.Context, id semel.ID, since, now store.Instant
 	return false, err
 }
 
-// changed makes the entries of one change.
+// changed makes the entries for one change.
 type changed struct {
 	log        *Log
 	prev, next *semel.Record
@@ -73,7 +73,7 @@ func (c *changed) add(kind Type, set func(f *facts)) {
 	c.entries = append(c.entries, c.log.entry(&f))
 }
 
-// fresh reports whether the change is the first thing known of the call.
+// fresh reports whether the change is the first of its call.
 func (c *changed) fresh() bool { return c.prev.State == 0 || c.prev.Origin != c.next.Origin }
 
 func (c *changed) tell() {
@@ -100,11 +100,11 @@ func (c *changed) tell() {
 	case store.ChangeMoved:
 		c.add(TypeMoved, nil)
 	case store.ChangeEffect:
-		if c.effects(); len(c.entries) == 0 { // an effect was taken out
+		if c.effects(); len(c.entries) == 0 { // an effect was removed
 			c.add(TypeEffect, nil)
 		}
 	case store.ChangeMessage:
-		if c.messages(); len(c.entries) == 0 { // only why its last try failed
+		if c.messages(); len(c.entries) == 0 { // only the reason of the last failure changed
 			c.add(TypeMessage, nil)
 		}
 	case store.ChangeCompensation:
@@ -127,7 +127,7 @@ func (c *changed) tell() {
 	}
 }
 
-// claimed tells of a new attempt, and of the one before it if nobody had ended that.
+// claimed logs a new attempt, and the end of the one before it if nobody had ended that.
 func (c *changed) claimed() {
 	if c.fresh() {
 		c.add(TypeObservation, func(f *facts) { f.decision, f.executed = DecisionFirstSeen, executed })
@@ -144,7 +144,7 @@ func (c *changed) claimed() {
 	c.add(TypeStarted, func(f *facts) { f.executed = executed })
 }
 
-// effects adds evidence for every entry of the ledger that has changed.
+// effects adds evidence for every changed entry of the ledger.
 func (c *changed) effects() {
 	for i := range c.next.Effects {
 		to := &c.next.Effects[i]
@@ -157,7 +157,7 @@ func (c *changed) effects() {
 	}
 }
 
-// messages adds evidence for every message that has changed.
+// messages adds evidence for every changed message.
 func (c *changed) messages() {
 	for i := range c.next.Outbox {
 		to := &c.next.Outbox[i]
@@ -170,17 +170,17 @@ func (c *changed) messages() {
 	}
 }
 
-// Decided is [semel.Witness.Decided]. The first deliveries of a call that get the same answer
-// have an entry each; further ones within Options.CountEvery are counted, in one entry. So are
-// unverified deliveries that are refused as another caller's, and deliveries over a quota. With
-// the level durable, each delivery of a verified caller has an entry of its own.
+// Decided is [semel.Witness.Decided]. The first deliveries of a call that get the same answer have
+// an entry each; further ones within Options.CountEvery are counted, in one entry. Unverified
+// deliveries that are refused as another caller's are also counted, as are deliveries over a quota.
+// With the level durable, each delivery of a verified caller has an entry of its own.
 //
 // At the level decisions, entries of several deliveries are written together within
-// Options.FlushEvery: a crash before then loses them, except conflicts, which are answered when
-// their entry is durable. If the store doesn't keep up, the delivery waits, and in the end is
-// refused: no level allows an answer without evidence.
+// Options.FlushEvery: a crash before then loses them, except conflicts, which are answered once
+// their entry is durable. If the store can't keep up, the delivery waits, and is finally refused:
+// no level allows an answer without evidence.
 func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call, ans *semel.Answer, pays semel.Payer) error {
-	// By the store's clock, as changes are.
+	// By the store's clock, like changes.
 	now, err := l.store.Now(ctx)
 	if err != nil {
 		return fmt.Errorf("evidence: the time of a decision: %w", err)
@@ -213,8 +213,8 @@ func (l *Log) Decided(ctx context.Context, op *semel.Operation, call *semel.Call
 	return l.queue.add(ctx, entry, durable || ans.Decision == semel.Conflict)
 }
 
-// decidedRecord is the record that a delivery was answered by, or what the delivery itself
-// says if nothing is recorded.
+// decidedRecord returns the record that the delivery's answer is about, or what the delivery
+// itself says if nothing is recorded.
 func decidedRecord(call *semel.Call, ans *semel.Answer) *semel.Record {
 	if ans.Record != nil && ans.Record.ID != (semel.ID{}) {
 		return ans.Record
