@@ -31,16 +31,16 @@ type BatchResult struct {
 	Begun Begun
 	// Record is the record of the completed call.
 	Record *semel.Record
-	// Err is why the item has neither.
+	// Err says why the item has neither.
 	Err error
 }
 
-// Batch begins and completes up to [MaxBatch] executions in one request. The service runs
-// the items at the same time; the results come in the items' order. Calls don't wait for
-// outcomes, and no two may have the same operation and key.
+// Batch begins and completes up to [MaxBatch] executions in one request. The service runs the
+// items concurrently; the results come in the items' order. Calls don't wait for outcomes, and
+// no two may have the same operation and key.
 //
-// The error is for the batch as a whole: if its answer was lost, every item may have been
-// done or not. Repeat the items to find out.
+// The error is for the batch as a whole: if its answer was lost, every item may have been done
+// or not. Repeat the items to find out.
 func (c *Client) Batch(ctx context.Context, items []BatchItem) ([]BatchResult, error) {
 	if len(items) == 0 {
 		return nil, nil
@@ -81,15 +81,14 @@ func batchOf(items []BatchItem) (*wire.Batch, error) {
 		case (item.Begin == nil) == (item.Complete == nil):
 			return nil, invalid(i, "has Begin and Complete, or neither")
 		case item.Begin != nil:
-			// All beginnings of one request have one holder, who would get the same right
-			// twice.
+			// All beginnings of one request share a holder, who would get the same right twice.
 			name := [2]string{item.Begin.Operation, item.Begin.Key}
 			if seen[name] {
 				return nil, invalid(i, "is the same call as another")
 			}
 			seen[name] = true
 			begin := beginningOf(item.Begin)
-			begin.Key = "" // it is a member of the item
+			begin.Key = "" // the item itself has it
 			b.Items = append(b.Items, wire.BatchItem{Begin: &wire.BatchBeginning{Operation: item.Begin.Operation, Key: item.Begin.Key, Beginning: *begin}})
 		case item.Complete.Result.Tombstone:
 			return nil, errTombstone()

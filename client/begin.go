@@ -18,11 +18,11 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Begun is what a delivery got from [Client.Begin].
+// Begun is the result of [Client.Begin] for a delivery.
 type Begun struct {
 	Decision semel.Decision
-	// Record is the record of the call: complete for Execute and Replay, otherwise only its
-	// identity and why it is held.
+	// Record is the call's record: complete for Execute and Replay, otherwise only its identity
+	// and why it is held.
 	Record *semel.Record
 	// RetryAfter is when it makes sense to ask again, for InFlight, Held and Throttled.
 	RetryAfter time.Duration
@@ -37,7 +37,7 @@ type Begun struct {
 	Lease time.Duration
 	// Since is a moment before the lease began, by the clock of this process.
 	Since time.Time
-	// OnAbandoned is what becomes of the call if its holder goes away or calls
+	// OnAbandoned says what happens to the call if its holder goes away or calls
 	// [Client.Abandon], for Execute only.
 	OnAbandoned semel.AfterAbandon
 	// Financial says that the operation moves money, so an unmarked error is recorded as a failure.
@@ -54,8 +54,8 @@ var holderName = sync.OnceValue(func() string {
 // maxHolder bounds the readable part of a holder's name, in bytes.
 const maxHolder = 200
 
-// newHolder names the holder of one delivery. Never use a name again: the service gives
-// the same right again to whoever has the holder's name.
+// newHolder names the holder of one delivery. Never use a name again: the service gives anybody
+// with the holder's name the same right again.
 func newHolder(call *semel.Call) string {
 	name := call.Holder
 	if name == "" {
@@ -65,12 +65,12 @@ func newHolder(call *semel.Call) string {
 	return name[:min(len(name), maxHolder)] + "/" + rand.Text()
 }
 
-// Begin decides what a delivery gets, like [semel.Engine.Begin]. For Execute you renew
-// the lease, do the work and end the execution, all by the name that you get. [Client.Do]
-// does all that for you.
+// Begin decides what a delivery gets, like [semel.Engine.Begin]. For Execute you renew the
+// lease, do the work and end the execution, using the name that you get. [Client.Do] does all
+// that for you.
 //
-// After an error, execute nothing. If the answer was lost, the call may have begun; it is
-// then settled by policy when its lease ends.
+// After an error, execute nothing. If the answer was lost, the call may have begun; it is then
+// settled by policy when its lease ends.
 func (c *Client) Begin(ctx context.Context, call semel.Call) (Begun, error) {
 	q := &request{
 		method: http.MethodPost, to: c.calls, path: "/v1/operations/" + url.PathEscape(call.Operation) + "/executions",
@@ -95,7 +95,7 @@ func (c *Client) Begin(ctx context.Context, call semel.Call) (Begun, error) {
 	return b, c.accept(ctx, &call, &b)
 }
 
-// lostBeginning is the code of a beginning without a usable answer: whatever the service did,
+// lostBeginning is the code for a beginning without a usable answer: whatever the service did,
 // nothing was executed.
 const lostBeginning = semel.CodeStoreUnavailable
 
@@ -103,8 +103,8 @@ func beginningOf(call *semel.Call) *wire.Beginning {
 	return &wire.Beginning{Key: call.Key, PayloadHash: call.Fingerprint.String(), FirstSent: call.FirstSent, Sequence: call.Sequence, Attributes: call.Attributes, Confirm: call.Confirm, StepUp: call.StepUp}
 }
 
-// decisionOf is the decision that refuses a delivery with the code. It reports false for a
-// code that is no decision.
+// decisionOf returns the decision that refuses a delivery with the code. It reports false for a
+// code that isn't a decision.
 func decisionOf(code semel.Code) (semel.Decision, bool) {
 	d := semel.Decision(code)
 	_, refuses := d.Code()
@@ -159,8 +159,8 @@ func (c *Client) accept(ctx context.Context, call *semel.Call, b *Begun) error {
 		c.giveBack(ctx, b, "the caller's identity is not the one that the call names")
 		return errOtherCaller()
 	}
-	// It is uncertain when the lease began: the delivery has waited, or this is the
-	// answer to a repeated request. So it is renewed until it certainly has time left.
+	// We can't tell when the lease began: the delivery may have waited, or this answers a
+	// repeated request. So renew it until it certainly has time left.
 	for n := 0; time.Since(b.Since) > b.Lease/3; n++ {
 		if n == c.opts.Tries {
 			c.giveBack(ctx, b, "the service was too slow for the lease")
@@ -177,8 +177,8 @@ func (c *Client) accept(ctx context.Context, call *semel.Call, b *Begun) error {
 	return nil
 }
 
-// giveBack aborts an execution under which nothing was done, which proves that nothing
-// happened. If this can't be recorded, the lease ends and policy settles the call.
+// giveBack aborts an execution that did nothing, which proves that nothing happened. If this
+// can't be recorded, the lease ends and policy settles the call.
 func (c *Client) giveBack(ctx context.Context, b *Begun, reason string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.Timeout)
 	defer cancel()
@@ -186,8 +186,8 @@ func (c *Client) giveBack(ctx context.Context, b *Begun, reason string) {
 	b.Execution = ""
 }
 
-// sameCaller reports whether the service identifies the caller as the one that the call
-// names. Otherwise calls that the program keeps apart would share their keys.
+// sameCaller reports whether the service identifies the caller as the one in the call.
+// Otherwise calls that the program keeps apart would share their keys.
 func sameCaller(call *semel.Call, rec *semel.Record) bool {
 	if call.Tenant != "" && call.Tenant != rec.ID.Tenant {
 		return false

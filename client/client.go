@@ -23,12 +23,12 @@ type Options struct {
 	// Token is sent as a bearer token with every request, after an answer without it has shown
 	// that Semel serves that address. Optional.
 	Token string
-	// TokenFile has the token instead; white space around it is ignored. It is read for
-	// every request, so a new token needs no restart. A file that others can write is refused.
+	// TokenFile is a file with the token; white space around it is ignored. The client reads it for
+	// every request, so a new token needs no restart. It refuses a file that others can write.
 	TokenFile string
-	// AdminURL is the address of the admin listener, which serves searches, settlements
-	// and the stream of decisions. Another listener's answer is refused. Defaults to the
-	// client's own address, at which any listener of Semel may answer.
+	// AdminURL is the address of the admin listener, which serves searches, settlements and the
+	// stream of decisions. Answers from other listeners are refused. Defaults to the client's
+	// own address, where any listener of Semel may answer.
 	AdminURL string
 	// Transport makes the requests. It is wrapped in a [safehttp.Transport], so that it
 	// doesn't resend by itself. Defaults to a transport like [http.DefaultTransport] with
@@ -39,16 +39,16 @@ type Options struct {
 	// Timeout bounds one try of one request, not counting the wait for an outcome.
 	// Defaults to 10 seconds.
 	Timeout time.Duration
-	// MaxWait is the longest that any operation lets a delivery wait for an outcome; a
-	// try to begin may take that much longer. Defaults to 30 seconds.
+	// MaxWait is the longest that any operation lets a delivery wait for an outcome; a try to
+	// begin may take that much longer. Defaults to 30 seconds.
 	MaxWait time.Duration
-	// Tries bounds how often a request is sent without a usable answer. The end of an execution is
-	// sent until the service confirms it or the lease is over, however many tries that takes.
-	// Defaults to 4.
+	// Tries bounds how often a request is sent without a usable answer. The client sends the
+	// end of an execution until the service confirms it or the lease is over, however many
+	// tries that takes. Defaults to 4.
 	Tries int
-	// MinPause is the bound of the first pause between tries; the bound doubles with
-	// every try up to MaxPause. The pause is random from zero up to its bound, and comes
-	// on top of a Retry-After. Defaults to 100 milliseconds.
+	// MinPause is the bound of the first pause between tries; it doubles with every try up to
+	// MaxPause. The pause is random, from zero to its bound, and is added to a Retry-After.
+	// Defaults to 100 milliseconds.
 	MinPause time.Duration
 	// MaxPause defaults to 2 seconds.
 	MaxPause time.Duration
@@ -70,7 +70,7 @@ const (
 	DefaultMaxAnswer     = 32 << 20
 )
 
-// Records looks at records and changes them: those of a service by its [Client], or of a
+// Records reads and changes records: a service's through its [Client], or those of a
 // [semel.Engine] in this process. Commands and pages that take a Records serve both.
 type Records interface {
 	// Lookup is [semel.Engine.Lookup].
@@ -85,7 +85,7 @@ type Records interface {
 
 // Client calls a service. It may be used concurrently.
 type Client struct {
-	// calls gets what programs ask about their calls, and records what operators ask.
+	// calls is for programs' requests about their calls, and records for operators'.
 	calls, records *peer.Listener
 	opts           Options
 	http           *http.Client
@@ -145,7 +145,7 @@ func New(baseURL string, opts *Options) (*Client, error) {
 	_, c.traced = base.(*http.Transport)
 	c.http = &http.Client{
 		Transport:     &safehttp.Transport{Base: base},
-		CheckRedirect: peer.NoRedirects, // a redirected request isn't the one that was sent, either
+		CheckRedirect: peer.NoRedirects, // a redirect isn't our request any more, either
 	}
 	c.calls = &peer.Listener{URL: own, Token: o.Token, TokenFile: o.TokenFile, HTTP: c.http}
 	if c.records = c.calls; o.AdminURL != "" {

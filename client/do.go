@@ -10,9 +10,9 @@ import (
 
 // Do is [semel.Engine.Do] with the record at the service. fn runs in this process.
 //
-// The end of the execution is sent until the service has recorded it or the lease is
-// over. If ctx ends meanwhile, Do waits no longer than Options.Timeout and returns
-// [semel.CodeUnknown], while sending goes on.
+// Do sends the end of the execution until the service has recorded it or the lease is over. If
+// ctx ends meanwhile, Do waits no longer than Options.Timeout and returns [semel.CodeUnknown],
+// while sending continues.
 func (c *Client) Do(ctx context.Context, call semel.Call, fn func(ctx context.Context, x semel.Execution) (semel.Result, error)) (semel.Answer, error) {
 	b, err := c.Begin(ctx, call)
 	ans := semel.Answer{Decision: b.Decision, Record: b.Record, RetryAfter: b.RetryAfter, Limit: b.Limit, Challenge: b.Challenge}
@@ -36,7 +36,7 @@ func (c *Client) Do(ctx context.Context, call semel.Call, fn func(ctx context.Co
 		return ans, &semel.Error{Code: semel.CodeUnknown, Message: rec.HeldReason, Err: err}
 	}
 	if err == nil && rec.Result.Tombstone {
-		rec.Result = res // duplicates don't get it, but whoever ran it does
+		rec.Result = res // duplicates don't get it, but the caller that ran it does
 	}
 	return ans, withCause(ans.Err(), err)
 }
@@ -53,8 +53,8 @@ func withCause(outcome, cause error) error {
 // errPanicked stands for the error of a handler that did not return.
 var errPanicked = errors.New("the handler panicked")
 
-// run calls fn. If fn panics or exits the goroutine, run abandons the execution before
-// that goes on.
+// run calls fn. If fn panics or exits the goroutine, run abandons the execution before that
+// continues.
 func (x *Execution) run(ctx context.Context, fn func(ctx context.Context, x semel.Execution) (semel.Result, error), stop func()) (semel.Result, error) {
 	returned := false
 	defer func() {
@@ -79,15 +79,15 @@ func (x *Execution) endBy(ctx context.Context, res semel.Result, err error, stop
 		return nil, lost
 	}
 	if _, ok := errors.AsType[*notStarted](err); ok && x.mayRunAgain || err == errPanicked {
-		// It isn't the work that failed, or nobody knows whether it did.
+		// The work itself didn't fail, or nobody knows whether it did.
 		end.Disposition = semel.DispositionAbandoned
 	}
 	type ended struct {
 		rec *semel.Record
 		err error
 	}
-	// Only until the lease is over is the end sent again. If renewals got through and it
-	// never did, the call would be in flight for ever.
+	// Stop renewing, so that the end is only retried until the lease is over. If renewals got
+	// through and the end never did, the call would be in flight forever.
 	x.letGo()
 	done := make(chan ended, 1)
 	// A caller who hangs up stops neither the work nor its recording. A crash before the

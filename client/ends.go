@@ -15,7 +15,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// onExecution is a request about an execution. It always has a body: without one the safe
+// onExecution returns a request about an execution. It always has a body: without one the safe
 // transport would give it a connection of its own.
 func (c *Client) onExecution(execution, what string, body any) *request {
 	return &request{
@@ -23,13 +23,12 @@ func (c *Client) onExecution(execution, what string, body any) *request {
 	}
 }
 
-// Renew extends the lease of an execution to its full time, which it returns. You may
-// repeat it, as you may all methods that take an execution by its name, except where they
-// say otherwise. An error with [semel.CodeUnknown] means that no answer came: the same
-// call again finds out.
+// Renew extends the lease of an execution to its full time, which it returns. You may repeat
+// it, like all methods that take an execution's name, unless they say otherwise. An error with
+// [semel.CodeUnknown] means that no answer came: repeat the call to find out.
 //
-// The lease runs from a moment after you called Renew. [semel.ErrLeaseLost] means that
-// the right to execute is gone.
+// The lease begins some time after you called Renew. [semel.ErrLeaseLost] means that the right
+// to execute is gone.
 func (c *Client) Renew(ctx context.Context, execution string) (time.Duration, error) {
 	v, r, err := call[wire.Renewed](ctx, c, c.onExecution(execution, "/renew", struct{}{}))
 	if err != nil {
@@ -132,7 +131,7 @@ func (c *Client) endAs(ctx context.Context, execution string, d store.Dispositio
 	return c.end(ctx, c.ending(execution, d, f, res, nil))
 }
 
-// ending is the request that ends an execution; a zero disposition holds it.
+// ending returns the request that ends an execution; a zero disposition holds it.
 func (c *Client) ending(execution string, d store.Disposition, f store.Failure, res semel.Result, messages []semel.Message) *request {
 	reason := func(otherwise string) *wire.Reasoned {
 		return &wire.Reasoned{Reason: cmp.Or(cut(f.Message), otherwise)}
@@ -157,8 +156,7 @@ func (c *Client) end(ctx context.Context, q *request) (*semel.Record, error) {
 	r, err := c.send(ctx, q)
 	if err != nil {
 		e := lostAnswer(err, q.lost)
-		// This is unknown even if nothing was sent: the outcome exists and isn't
-		// recorded.
+		// This is unknown even if nothing was sent: the outcome exists, but isn't recorded.
 		e.Code, e.Message = semel.CodeUnknown, "the outcome is not recorded: "+e.Message
 		return nil, e
 	}

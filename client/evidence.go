@@ -18,22 +18,22 @@ import (
 )
 
 // EvidenceEntry is one entry of the evidence log. Leaf and Opening are the bytes that the
-// service says it has stored; package evidence parses them. Opening is nil where it was
-// erased. Nothing proves them: that is what an export is for.
+// service says it has stored; package evidence parses them. Opening is nil if it was erased.
+// Nothing proves them: use an export for that.
 type EvidenceEntry struct {
 	N             uint64
 	Leaf, Opening []byte
 }
 
-// EvidenceName names calls: the one with ID, or if that is zero all with Name in Tenant: the
-// key, or an id of a delivery, which may be a duplicate.
+// EvidenceName names calls: the one with ID or, if that is zero, all with Name in Tenant. Name
+// is the key, or the id of a delivery, which may be a duplicate.
 type EvidenceName struct {
 	ID           semel.ID
 	Tenant, Name string
 }
 
-// Evidence returns what the evidence log says about calls, in its order; nothing if it says
-// nothing. It needs the role viewer and the admin listener.
+// Evidence returns the evidence log's entries about calls, in its order. It needs the role
+// viewer and the admin listener.
 func (c *Client) Evidence(ctx context.Context, about EvidenceName) (all []EvidenceEntry, err error) {
 	params := url.Values{}
 	if about.ID != (semel.ID{}) {
@@ -67,23 +67,23 @@ func (c *Client) Evidence(ctx context.Context, about EvidenceName) (all []Eviden
 	}
 }
 
-// EvidenceExport says what [Client.ExportEvidence] writes. Its zero value is everything that
+// EvidenceExport says what [Client.ExportEvidence] writes. The zero value means everything that
 // the caller may see.
 type EvidenceExport struct {
-	// Tenant writes only the entries of a tenant, each with a proof. Nil: of all tenants, or of
-	// the only one that the caller may see.
+	// Tenant writes only one tenant's entries, each with a proof. Nil: all tenants, or the only
+	// one that the caller may see.
 	Tenant *string
 	// Entries are the numbers of the entries to write, each with a proof; at most 1000. Nil:
 	// all.
 	Entries []uint64
-	// NoOpenings leaves out what entries are about in clear.
+	// NoOpenings leaves out the plain text about entries.
 	NoOpenings bool
 }
 
-// ExportEvidence writes an export of the evidence log to w, as it comes. It isn't verified:
-// do that with [github.com/semelhq/semel/evidence.Verify], and with public keys that don't
-// come from the service. After an error, w has a part of an export. It needs the role viewer
-// and the admin listener.
+// ExportEvidence writes an export of the evidence log to w, as it arrives. It doesn't verify
+// it: use [github.com/semelhq/semel/evidence.Verify], with public keys that don't come from the
+// service. After an error, w has part of an export. It needs the role viewer and the admin
+// listener.
 func (c *Client) ExportEvidence(ctx context.Context, w io.Writer, what EvidenceExport) error {
 	params := url.Values{}
 	if what.Tenant != nil {
@@ -105,7 +105,7 @@ func (c *Client) ExportEvidence(ctx context.Context, w io.Writer, what EvidenceE
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The whole may take long, but each piece has its own time.
+	// The whole export may take long, but each piece has a time limit.
 	silence := time.AfterFunc(c.opts.Timeout+c.opts.MaxWait, cancel)
 	defer silence.Stop()
 	resp, err := c.roundTrip(ctx, q, nil)
@@ -148,14 +148,14 @@ func (h *heardReader) Read(p []byte) (int, error) {
 	return h.Reader.Read(p)
 }
 
-// lastLine writes to w, and remembers the end.
+// lastLine writes to w, and remembers the end of what it wrote.
 type lastLine struct {
 	w    io.Writer
 	tail []byte
 	err  error // of w
 }
 
-// maxEnd is longer than the last line of an export, in bytes.
+// maxEnd is longer than an export's last line, in bytes.
 const maxEnd = 64
 
 // Write implements [io.Writer].
@@ -166,7 +166,7 @@ func (l *lastLine) Write(p []byte) (n int, err error) {
 	return n, l.err
 }
 
-// whole reports whether the last line is that of a whole export.
+// whole reports whether the last line is that of a complete export.
 func (l *lastLine) whole() bool {
 	text, ended := bytes.CutSuffix(l.tail, []byte("}\n"))
 	i := bytes.LastIndex(text, []byte(`{"end":`))

@@ -41,7 +41,7 @@ type AnswerError struct {
 	Reason string
 }
 
-// Error gives the status and the reason.
+// Error returns the status and the reason.
 func (e *AnswerError) Error() string {
 	return fmt.Sprintf("the answer (status %d) doesn't come from the API: %s", e.Status, e.Reason)
 }
@@ -60,7 +60,7 @@ type request struct {
 	wait time.Duration
 	// repeatable: sending it again after a lost answer does no harm.
 	repeatable bool
-	// more: after Options.Tries, tries go on while it reports true; may be nil.
+	// more: after Options.Tries, tries continue while it reports true; may be nil.
 	more func() bool
 	// lost is the code of the error if there is no usable answer.
 	lost semel.Code
@@ -72,12 +72,12 @@ type reply struct {
 	body    []byte
 	problem *wire.Problem
 	retry   time.Duration // Retry-After; zero if there is none
-	lost    semel.Code    // that of the request
+	lost    semel.Code    // the request's
 }
 
 // failed is a request without a usable answer.
 type failed struct {
-	nothing bool // certainly nothing of the request was sent, in any try
+	nothing bool // no try has sent any part of the request
 	final   bool // trying again won't help
 	err     error
 }
@@ -85,8 +85,8 @@ type failed struct {
 func (f *failed) Error() string { return f.err.Error() }
 func (f *failed) Unwrap() error { return f.err }
 
-// send sends the request until it has an answer, or gives up: after Options.Tries, or if
-// ctx would end before the next try. The error is a [failed].
+// send sends the request until it gets an answer or gives up: after Options.Tries, or if ctx
+// would end before the next try. The error is a [failed].
 func (c *Client) send(ctx context.Context, q *request) (*reply, error) {
 	nothing := true
 	for n := 1; ; n++ {
@@ -113,7 +113,7 @@ func (c *Client) send(ctx context.Context, q *request) (*reply, error) {
 	}
 }
 
-// asFailed returns err, which is a failed or becomes one.
+// asFailed returns err as a failed.
 func asFailed(err error) *failed {
 	f, ok := errors.AsType[*failed](err)
 	if !ok {
@@ -122,8 +122,8 @@ func asFailed(err error) *failed {
 	return f
 }
 
-// retryable reports whether an answer asks for another try, because the service, or a
-// proxy before it, wasn't able to answer. The engine's decisions are final.
+// retryable reports whether an answer asks for another try, because the service, or a proxy in
+// front of it, couldn't answer. The engine's decisions are final.
 func retryable(r *reply, repeatable bool) bool {
 	if r.problem == nil {
 		return false
@@ -137,8 +137,7 @@ func retryable(r *reply, repeatable bool) bool {
 	return false
 }
 
-// pause waits before try n+1. It reports false, without waiting, if ctx would end
-// meanwhile.
+// pause waits before try n+1. It reports false, without waiting, if ctx would end first.
 func (c *Client) pause(ctx context.Context, asked time.Duration, n int) bool {
 	d := asked + rand.N(min(c.opts.MinPause<<min(n-1, 20), c.opts.MaxPause)+1)
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
@@ -171,7 +170,7 @@ func (c *Client) try(ctx context.Context, q *request, body any) (*reply, error) 
 	return c.read(resp, text)
 }
 
-// roundTrip sends the request, and returns once the head of the answer is there.
+// roundTrip sends the request, and returns once the head of the answer has arrived.
 func (c *Client) roundTrip(ctx context.Context, q *request, body any) (*http.Response, error) {
 	var content io.Reader
 	if body != nil {
@@ -199,7 +198,7 @@ func (c *Client) roundTrip(ctx context.Context, q *request, body any) (*http.Res
 	return resp, nil
 }
 
-// unanswered is the error of a request without an answer from the API.
+// unanswered returns the error of a request without an answer from the API.
 func (c *Client) unanswered(err error) *failed {
 	if s, ok := errors.AsType[*peer.Stranger](err); ok {
 		return &failed{nothing: s.Unsent, final: lasting(s.Status), err: &AnswerError{s.Status, s.Reason}}
@@ -212,11 +211,11 @@ func (c *Client) unanswered(err error) *failed {
 	return f
 }
 
-// lasting reports whether asking again won't give another answer. A proxy before the service may
-// be able to reach it again.
+// lasting reports whether asking again would only get the same answer. A proxy in front of the
+// service may be able to reach it again.
 func lasting(status int) bool { return status < 500 && status != http.StatusTooManyRequests }
 
-// plain removes the URL from an error of net/http, because it names records.
+// plain removes the URL from a net/http error, because it names records.
 func plain(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
@@ -239,7 +238,7 @@ func wrongServer(err error) bool {
 	return ok
 }
 
-// read makes a reply of an answer, if it comes from the API.
+// read turns an answer into a reply, if it comes from the API.
 func (c *Client) read(resp *http.Response, text []byte) (*reply, error) {
 	r := &reply{status: resp.StatusCode, body: text}
 	bad := func(reason string) (*reply, error) {
@@ -291,18 +290,18 @@ func decode[T any](r *reply) (*T, error) {
 	return v, nil
 }
 
-// invalid is the error for a success that can't be one.
+// invalid returns the error for a success that can't be one.
 func (r *reply) invalid(reason string) error {
 	return lostAnswer(&AnswerError{r.status, reason}, r.lost)
 }
 
-// refusal turns the problem into an error of the engine.
+// refusal turns the problem into an engine's error.
 func (r *reply) refusal() *semel.Error {
 	return &semel.Error{Code: r.problem.Code, Message: r.problem.Detail, RetryAfter: r.retry}
 }
 
-// ask sends a request until it succeeds. Without a usable answer the error has the code
-// q.lost, or says that nothing was sent.
+// ask sends a request until it succeeds. Without a usable answer the error has the code q.lost,
+// or says that nothing was sent.
 func (c *Client) ask(ctx context.Context, q *request) (*reply, error) {
 	r, err := c.send(ctx, q)
 	switch {
@@ -314,7 +313,7 @@ func (c *Client) ask(ctx context.Context, q *request) (*reply, error) {
 	return r, nil
 }
 
-// call is ask, and reads the body of the answer.
+// call is ask, and also reads the body of the answer.
 func call[T any](ctx context.Context, c *Client, q *request) (*T, *reply, error) {
 	r, err := c.ask(ctx, q)
 	if err != nil {
@@ -324,7 +323,7 @@ func call[T any](ctx context.Context, c *Client, q *request) (*T, *reply, error)
 	return v, r, err
 }
 
-// lostAnswer is the error if there is no usable answer.
+// lostAnswer returns the error if there is no usable answer.
 func lostAnswer(err error, code semel.Code) *semel.Error {
 	f := asFailed(err)
 	if code == semel.CodeUnknown && f.nothing {

@@ -33,7 +33,7 @@ type Execution struct {
 	// mu is held during writes to the ledger.
 	mu     sync.Mutex
 	ledger map[string]store.EffectState
-	// unconfirmed has the effects that we asked to start without getting an answer. They weren't
+	// unconfirmed has the effects that we asked to start and got no answer for. They weren't
 	// called.
 	unconfirmed map[string]bool
 	ended       bool
@@ -48,7 +48,7 @@ type Execution struct {
 	}
 }
 
-// execute makes the execution of a begun call, and renews its lease until stop is called.
+// execute makes the execution of a call that has begun, and renews its lease until stop is called.
 func (c *Client) execute(ctx context.Context, b *Begun) (x *Execution, stop func()) {
 	x = &Execution{c: c, name: b.Execution, rec: b.Record, mayRunAgain: b.OnAbandoned == semel.RetryAbandoned, financial: b.Financial, ledger: map[string]store.EffectState{}, unconfirmed: map[string]bool{}}
 	for _, ef := range b.Record.Effects {
@@ -78,8 +78,8 @@ func (x *Execution) Number() int { return x.rec.Attempt }
 // Name is the execution's name in the API.
 func (x *Execution) Name() string { return x.name }
 
-// Send is [semel.Attempt.Send]. Whether the service accepts the messages you learn when
-// the execution completes.
+// Send is [semel.Attempt.Send]. You learn whether the service accepts the messages when the
+// execution completes.
 func (x *Execution) Send(m semel.Message) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -146,8 +146,8 @@ func (x *Execution) alive() bool {
 // notice that it must stop.
 func handlerTime(lease time.Duration) time.Duration { return lease - lease/10 }
 
-// overdue is why the handler must have stopped by now, or nil. It reads the clock, because
-// the timer that tells the handler may be late.
+// overdue returns why the handler should have stopped by now, or nil. It reads the clock,
+// because the timer that tells the handler may be late.
 func (x *Execution) overdue() error {
 	if since, d := x.current(); time.Since(since) >= handlerTime(d) {
 		x.lose(errNotRenewed())
@@ -169,7 +169,7 @@ func (x *Execution) lose(err error) {
 	}
 }
 
-// lost is why the handler's context ended early, or nil.
+// lost returns why the handler's context ended early, or nil.
 func (x *Execution) lost() error {
 	x.lease.mu.Lock()
 	defer x.lease.mu.Unlock()
@@ -191,9 +191,9 @@ func (x *Execution) beat(ctx context.Context) {
 	}
 }
 
-// keep renews the lease. It tries again while the service doesn't answer, and shortly
-// before the lease may be over it tells the handler to stop: from then on somebody else
-// may get the right. It reports whether the lease goes on.
+// keep renews the lease. It tries again while the service doesn't answer, and shortly before
+// the lease may be over it tells the handler to stop: from then on somebody else may get the
+// right. It reports whether the lease continues.
 func (x *Execution) keep(ctx context.Context, since time.Time, d time.Duration) bool {
 	left, cancel := context.WithDeadline(ctx, since.Add(handlerTime(d)))
 	defer cancel()
@@ -222,8 +222,8 @@ func (x *Execution) keep(ctx context.Context, since time.Time, d time.Duration) 
 	}
 }
 
-// StartEffect is [semel.Attempt.StartEffect]: what that says of a store that failed also
-// goes for a service that couldn't be reached.
+// StartEffect is [semel.Attempt.StartEffect]: what that says about a store that failed also
+// applies to a service that couldn't be reached.
 func (x *Execution) StartEffect(ctx context.Context, name string) (store.EffectRecord, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -237,8 +237,8 @@ func (x *Execution) StartEffect(ctx context.Context, name string) (store.EffectR
 		return store.EffectRecord{Name: name, State: store.EffectStarted},
 			semel.Unknown(&semel.Error{Code: semel.CodeEffectUnknown, Message: "effect " + name + " was started and its result is not known"})
 	}
-	// While x.mu is held, nobody else starts effects of this attempt. So if the service
-	// has an effect as started and this ledger doesn't, it was never called.
+	// While x.mu is held, nobody else starts effects of this attempt. So an effect that the
+	// service has as started and this ledger doesn't was never called.
 	var ef store.EffectRecord
 	var err error
 	if !x.unconfirmed[name] {
@@ -254,7 +254,7 @@ func (x *Execution) StartEffect(ctx context.Context, name string) (store.EffectR
 	}
 	x.judge(err)
 	if lost := x.overdue(); lost != nil && err == nil && ef.State == store.EffectStarted {
-		// The answer took longer than the lease had left: another attempt may be at work.
+		// The answer took longer than the rest of the lease: another attempt may be at work.
 		delete(x.ledger, name)
 		x.unconfirmed[name] = true
 		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.c.opts.Timeout)
@@ -273,7 +273,7 @@ type notStarted struct{ error }
 
 func (e *notStarted) Unwrap() error { return e.error }
 
-// uncertain reports whether the service may have done what we asked, in spite of an error.
+// uncertain reports whether the service may have done what we asked, despite an error.
 func uncertain(err error) bool {
 	e, ok := errors.AsType[*semel.Error](err)
 	if !ok {
@@ -297,7 +297,7 @@ func (x *Execution) SettleEffect(ctx context.Context, f store.EffectFinding) err
 	if f.Result.Tombstone {
 		return errTombstone()
 	}
-	// The lease is renewed meanwhile, so that it is over says nothing about the result.
+	// The lease is renewed meanwhile, so its end says nothing about the result.
 	began := time.Now()
 	_, limit := x.current()
 	q := x.c.settling(x.name, &f)
@@ -309,7 +309,7 @@ func (x *Execution) SettleEffect(ctx context.Context, f store.EffectFinding) err
 	return nil
 }
 
-// effects is the ledger.
+// effects returns the ledger.
 func (x *Execution) effects() []store.EffectRecord {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -339,7 +339,7 @@ func (x *Execution) refute(ctx context.Context, name string) {
 	x.unconfirmed[name] = err != nil
 }
 
-// messages are the ones that the call sends if it completes.
+// messages returns the messages to send if the call completes.
 func (x *Execution) messages() []semel.Message {
 	x.mu.Lock()
 	defer x.mu.Unlock()

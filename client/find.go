@@ -11,35 +11,35 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Named is a call that has a text for one of its names, and by which names it was found, as GET
-// /v1/lookup says them.
+// Named is a call that has a text as one of its names, with the names that matched, as in GET
+// /v1/lookup.
 type Named struct {
 	Record semel.Record
 	By     []string
 }
 
-// NamedPage is a page of what [Client.Find] finds. Gone are calls that only the evidence log
-// knows: their records were purged or have expired. Verdict answers for all calls of the page in
-// one sentence.
+// NamedPage is a page of results of [Client.Find]. Gone are calls that only the evidence log
+// knows: their records were purged or have expired. Verdict answers for all calls of the page
+// in one sentence.
 type NamedPage struct {
 	Found   []Named
 	Gone    []semel.ID
 	Verdict string
-	// Searched are the kinds of names that the page looked through to the end. Records is how many
-	// records it compared by every name, from the newest on, and BackTo when the oldest was created.
+	// Searched has the kinds of names that the page has searched to the end. Records is how many records it compared by every name, from the
+	// newest on, and BackTo is when the oldest of them was created.
 	Searched []string
 	Records  int
 	BackTo   store.Instant
-	// Complete reports whether this page, with those before it, has searched everything.
+	// Complete reports whether this page and the earlier ones have searched everything.
 	Complete bool
 	// Next continues the search; empty at its end.
 	Next string
 }
 
-// Find finds calls by anything that somebody has of them: a key, a reference, an id of a delivery,
-// the number of an order. A page may be empty before the end: until one is complete, a call that
-// wasn't found may be there. Cursor is the Next of the page before, or empty. Find needs the role
-// viewer and the admin listener.
+// Find finds calls by any name that somebody has for them: a key, a reference, a delivery's id,
+// an order number. A page may be empty before the end: until one is complete, a missing call
+// may still exist. cursor is the previous page's Next, or empty. Find needs the role viewer and
+// the admin listener.
 func (c *Client) Find(ctx context.Context, name, cursor string) (*NamedPage, error) {
 	params := url.Values{"q": {name}}
 	if cursor != "" {

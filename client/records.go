@@ -16,21 +16,21 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Lookup is [semel.Engine.Lookup]. It doesn't find another caller's record, unless the
-// client has a role and talks to the admin listener.
+// Lookup is [semel.Engine.Lookup]. It doesn't find another caller's record, unless the client
+// has a role and uses the admin listener.
 func (c *Client) Lookup(ctx context.Context, id semel.ID) (semel.Record, error) {
 	return c.one(ctx, id, reading(c.calls, recordPath(id)))
 }
 
-// Decisions counts the decisions on a call's deliveries since its record was made, on all nodes,
-// some seconds late. Access is as for [Client.Lookup].
+// Decisions counts the decisions about a call's deliveries since its record was made, on all
+// nodes, a few seconds late. You need the same access as for [Client.Lookup].
 func (c *Client) Decisions(ctx context.Context, id semel.ID) (map[semel.Decision]int, error) {
 	v, err := c.Shown(ctx, id)
 	return v.Decisions, err
 }
 
-// Shown returns a record as the service shows it: with the decisions on its deliveries, and with
-// the service's verdict. Access is as for [Client.Lookup].
+// Shown returns a record as the service shows it: with the decisions about its deliveries, and
+// with the service's verdict. You need the same access as for [Client.Lookup].
 func (c *Client) Shown(ctx context.Context, id semel.ID) (wire.Record, error) {
 	v, _, err := call[wire.RecordBody](ctx, c, reading(c.calls, recordPath(id)))
 	if err != nil {
@@ -41,12 +41,12 @@ func (c *Client) Shown(ctx context.Context, id semel.ID) (wire.Record, error) {
 
 func recordPath(id semel.ID) string { return "/v1/records/" + id.Encode() }
 
-// reading is a request that changes nothing.
+// reading returns a request that changes nothing.
 func reading(from *peer.Listener, path string) *request {
 	return &request{method: http.MethodGet, to: from, path: path, repeatable: true, lost: semel.CodeStoreUnavailable}
 }
 
-// one sends a request that is answered with a record.
+// one sends a request that gets a record as its answer.
 func (c *Client) one(ctx context.Context, id semel.ID, q *request) (semel.Record, error) {
 	r, err := c.ask(ctx, q)
 	if err != nil {
@@ -153,11 +153,11 @@ func queryWords(q *store.Query) string {
 }
 
 // Settle is [semel.Engine.Settle]. It needs the role operator and the admin listener. The
-// outcome abandoned is [Client.Release]; the API has no RetryAfter, and no messages for
-// that outcome.
+// outcome abandoned is [Client.Release]; the API has no RetryAfter, and no messages for that
+// outcome.
 //
-// Unlike the calls of a holder, it isn't repeated when its answer was lost: the error
-// then has [semel.CodeUnknown], and Lookup shows what happened.
+// Unlike a holder's calls, it isn't repeated if its answer was lost: the error then has
+// [semel.CodeUnknown], and Lookup shows what happened.
 func (c *Client) Settle(ctx context.Context, id semel.ID, s semel.Settlement, reason string) (semel.Record, error) {
 	if s.RetryAfter != 0 {
 		return semel.Record{}, &semel.Error{Code: semel.CodeUnsupported, Message: "the API doesn't take a RetryAfter"}
@@ -190,9 +190,9 @@ func (c *Client) Purge(ctx context.Context, id semel.ID, why semel.Removal) erro
 	return err
 }
 
-// Compensate undoes a completed call by the operation that its own operation names, in
-// the caller's name; see [semel.Engine.Compensate]. The error is that of the compensating
-// call. Otherwise it is like Settle, but you may repeat it.
+// Compensate undoes a completed call by the operation that its own operation names, in the
+// caller's name; see [semel.Engine.Compensate]. The error is the compensating call's. Otherwise
+// it is like Settle, but you may repeat it.
 func (c *Client) Compensate(ctx context.Context, id semel.ID, reason string) (semel.Record, error) {
 	return c.one(ctx, id, c.onRecord(id, "/compensate", wire.Reasoned{Reason: cut(reason)}))
 }
@@ -220,7 +220,7 @@ func (c *Client) SettleMessage(ctx context.Context, id semel.ID, messageID strin
 	return c.one(ctx, id, c.onRecord(id, "/messages/"+url.PathEscape(messageID)+"/"+what, wire.Reasoned{Reason: reason}))
 }
 
-// onRecord is an operator's request. It isn't repeated: it would find the record as the
+// onRecord returns an operator's request. It isn't repeated: it would find the record as the
 // first one left it, and be refused.
 func (c *Client) onRecord(id semel.ID, what string, body any) *request {
 	return &request{method: http.MethodPost, to: c.records, path: recordPath(id) + what, body: body, lost: semel.CodeUnknown}

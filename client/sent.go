@@ -34,7 +34,7 @@ func sentFailure(f *store.Failure) *wire.Failure {
 	return &wire.Failure{Code: cut(f.Code), Message: cut(f.Message)}
 }
 
-// cut shortens a text to what the service accepts.
+// cut shortens a text to the length that the service accepts.
 func cut(s string) string {
 	if len(s) <= maxText {
 		return s

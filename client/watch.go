@@ -18,13 +18,13 @@ import (
 
 // Event is one event of the stream of decisions.
 type Event struct {
-	// ID continues the stream after this event. An event without an ID has that of the
-	// event before.
+	// ID continues the stream after this event. An event without an ID has the previous
+	// event's.
 	ID string
 	// Type is decided, ended, purged, lease_lost or gap. A gap means that events were
 	// lost.
 	Type string
-	// Data is JSON, as the API describes it for each type.
+	// Data is JSON, in the form that the API describes for each type.
 	Data []byte
 }
 
@@ -39,11 +39,11 @@ const maxEvent = 1 << 20
 // errStreamEnded says that the stream ended, which may happen at any time.
 var errStreamEnded = errors.New("the stream has ended")
 
-// Watch follows what the answering node decides, from the event after lastID, or from now
-// on if that is empty. If the connection breaks, it goes on after the last event. It ends
-// with an error: that of ctx if ctx has ended, a refusal, or [semel.CodeStoreUnavailable]
-// if the service can't be reached for Options.Tries in a row. It needs the role viewer
-// and the admin listener.
+// Watch follows the decisions of the answering node, from the event after lastID, or from now
+// on if that is empty. If the connection breaks, it continues after the last event. It ends
+// with an error: ctx's if that has ended, a refusal, or [semel.CodeStoreUnavailable] if the
+// service can't be reached for Options.Tries in a row. It needs the role viewer and the admin
+// listener.
 func (c *Client) Watch(ctx context.Context, lastID string, filter WatchFilter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		last, stopped := lastID, false

@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel/safehttp"
 )
 
-// answer is an answer of the service.
+// answer is an answer from the service.
 type answer struct {
 	Protocol   struct{ Name string } `json:"protocol"`
 	ID         *string               `json:"id"`
@@ -29,8 +29,8 @@ type answer struct {
 	retryAfter string // of the header
 }
 
-// read reads an answer to the request with an id. What isn't one comes from somebody in front of
-// the service, or is about another request, and proves nothing about this call.
+// read reads an answer to the request with an id. Anything else comes from something in front
+// of the service, or is about another request, and proves nothing about this call.
 func read(resp *http.Response, id string, text []byte) (*answer, error) {
 	a := &answer{text: text, retryAfter: resp.Header.Get("Retry-After")}
 	err := json.Unmarshal(text, a)
@@ -50,7 +50,7 @@ func (a *answer) data(name string, v any) bool {
 	return false
 }
 
-// idempotency is what the answer says of its key.
+// idempotency returns what the answer says about its key.
 func (a *answer) idempotency() (status, original string) {
 	var said struct {
 		Status   string `json:"status"`
@@ -60,13 +60,13 @@ func (a *answer) idempotency() (status, original string) {
 	return said.Status, said.Original
 }
 
-// advice says whether to try again, and after which pause: that in the details of the error
-// (FOR-PROC.1), or in the retry extension, or in the header, or else own.
+// advice says whether to try again, and after which pause: it takes it from the details of the
+// error (FOR-PROC.1), the retry extension, or the header, or else uses own.
 func (a *answer) advice(try int, own time.Duration) (pause time.Duration, again bool) {
 	var retry forrst.Retry
 	again = a.data("retry", &retry) && retry.Allowed && (retry.MaxAttempts == 0 || try <= retry.MaxAttempts)
 	if retry.MaxAttempts == 0 && a.Errors[0].Code == forrst.IdempotencyProcessing {
-		again = true // by its definition, also without the extension
+		again = true // by definition, even without the extension
 	}
 	var details struct {
 		Errors []struct {
@@ -75,7 +75,7 @@ func (a *answer) advice(try int, own time.Duration) (pause time.Duration, again 
 			} `json:"details"`
 		} `json:"errors"`
 	}
-	_ = json.Unmarshal(a.text, &details) // details of another form say nothing
+	_ = json.Unmarshal(a.text, &details) // details in another form don't count
 	asked, given := safehttp.RetryAfter(a.retryAfter, time.Now())
 	switch {
 	case len(details.Errors) > 0 && details.Errors[0].Details.RetryAfter != nil:
@@ -90,8 +90,8 @@ func (a *answer) advice(try int, own time.Duration) (pause time.Duration, again 
 	return own, again
 }
 
-// lasts is a duration on the wire. An unknown unit, or one without end, lasts longer than anybody
-// waits.
+// lasts converts a duration on the wire. One with an unknown unit, or without end, lasts longer
+// than anybody waits.
 func lasts(d *forrst.Duration) time.Duration {
 	unit := map[string]time.Duration{"millisecond": time.Millisecond, "second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}[d.Unit]
 	if unit == 0 || d.Value < 0 || d.Value > int64(24*time.Hour/unit) {
@@ -100,7 +100,7 @@ func lasts(d *forrst.Duration) time.Duration {
 	return time.Duration(d.Value) * unit
 }
 
-// ownPause is the pause where nobody says one: random, with a bound that doubles.
+// ownPause returns the pause if nobody asks for one: random, with a bound that doubles.
 func ownPause(try int) time.Duration {
 	return rand.N(min(client.DefaultMinPause<<min(try-1, 16), client.DefaultMaxPause))
 }

@@ -37,31 +37,32 @@ type Options struct {
 
 // Call is one operation, however often it is sent.
 type Call struct {
-	// Function names what runs. Required. Without a Version it is the latest stable one.
+	// Function names the function to run. Required. Without a Version it is the latest stable one.
 	Function, Version string
-	// Arguments have the form of a JSON object. Nil: there are none.
+	// Arguments must encode as a JSON object. Nil: there are none.
 	Arguments any
 	// Key is the same in all tries of this operation and in no other. Without one the call has
 	// no idempotency extension and is sent only once, which suits functions that only read.
 	Key string
-	// TTL asks the service to keep the outcome so long, in whole seconds. Zero: as it likes.
+	// TTL asks the service to keep the outcome this long, in whole seconds. Zero: the service
+	// decides.
 	TTL time.Duration
 	// Context is propagated to the function; a JSON object. Optional.
 	Context any
-	// Extensions are further ones, without idempotency.
+	// Extensions are further extensions, without idempotency.
 	Extensions []forrst.Extension
 }
 
 // Result is a function's success.
 type Result struct {
-	// Data is what the function returned, as JSON.
+	// Data is the function's return value, as JSON.
 	Data json.RawMessage
-	// Status is "processed" if this try has run the function, and "cached" if an earlier
-	// request has; empty for a call without a key.
+	// Status is "processed" if this try ran the function, and "cached" if an earlier request
+	// did; empty for a call without a key.
 	Status string
 	// OriginalRequestID is the id of the request that ran; empty for a call without a key.
 	OriginalRequestID string
-	// RequestID is the id of the try that got the answer, and Tries how many there were.
+	// RequestID is the id of the try that got the answer, and Tries is how many there were.
 	RequestID string
 	Tries     int
 }
@@ -104,11 +105,11 @@ func (c *Client) Close() {
 	}
 }
 
-// Call sends a call until the service has an outcome, a refusal that another try doesn't change,
-// or no more tries. What the service says is an error of the type [forrst.Errors]; one with
-// IDEMPOTENCY_PROCESSING says nothing of the outcome. If no try got an answer, the error has
-// [semel.CodeUnknown]: the function may have run. In both cases call again later with the same
-// key.
+// Call sends a call until the service returns an outcome or a refusal that another try wouldn't
+// change, or until there are no more tries. The service's errors have the type [forrst.Errors];
+// one with IDEMPOTENCY_PROCESSING leaves the outcome open. If no try got an answer, the error
+// has [semel.CodeUnknown]: the function may have run. In both cases call again later with the
+// same key.
 func (c *Client) Call(ctx context.Context, call Call) (*Result, error) {
 	for try := 1; ; try++ {
 		id := "req_" + safehttp.NewKey()
@@ -140,7 +141,7 @@ func (c *Client) Call(ctx context.Context, call Call) (*Result, error) {
 	}
 }
 
-// request is the call as a request with an id.
+// request returns the call as a request with an id.
 func (call *Call) request(id string) ([]byte, error) {
 	type target struct {
 		Function  string `json:"function"`
@@ -172,7 +173,7 @@ func (call *Call) request(id string) ([]byte, error) {
 	}{map[string]string{"name": "forrst", "version": forrst.ProtocolVersion}, id, target{call.Function, call.Version, call.Arguments}, call.Context, extensions})
 }
 
-// send posts a request once. An error means that no answer of the service came.
+// send posts a request once. An error means that no answer came from the service.
 func (c *Client) send(ctx context.Context, id string, body []byte) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package forrstclient calls functions over Forrst, and retries them as the specification of its
-// idempotency extension says: with the same key, a new request id for each try, and after the
+// Package forrstclient calls functions over Forrst, and retries them by the specification of
+// its idempotency extension: with the same key, a new request id for each try, and after the
 // pause that the service asks for.
 //
 //	c, err := forrstclient.New("https://payments.internal/forrst", nil)
@@ -8,7 +8,7 @@
 //		Arguments: map[string]int{"amount": 100},
 //	})
 //
-// The service runs the function once for the key, whatever was lost on the way. Keep the key
-// with what the call is about, and after an error that says nothing of the outcome call again
-// with it, also after a restart of your program.
+// The service runs the function once for the key, whatever gets lost on the way. Keep the key
+// with the subject of the call, and after an error that leaves the outcome open call again with
+// it, even after a restart of your program.
 package forrstclient
