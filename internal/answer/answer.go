@@ -1,4 +1,4 @@
-// Package answer encodes answers over HTTP as records keep them.
+// Package answer encodes HTTP answers in the form that records keep.
 package answer
 
 import (
@@ -26,9 +26,9 @@ const (
 	endOfHead     = 0xff
 )
 
-// AppendHead appends everything but the body: the headers of set that are always kept or
-// among extra, in a fixed order, unless outer has the same. The headers for pages of the
-// origin from follow that origin.
+// AppendHead appends everything but the body: the headers of set that are always kept or in
+// extra, in a fixed order, unless outer has the same. from is the origin of the headers for
+// pages, which begin with that origin.
 func AppendHead(b []byte, status int, set, outer Headers, from string, extra []string) []byte {
 	b = append(b, resultVersion)
 	b = binary.AppendUvarint(b, uint64(status))
@@ -66,10 +66,10 @@ type Recorded struct {
 	Status int
 	Body   []byte
 	head   []byte // the headers
-	values int    // how many values they have
+	values int    // how many values they have in total
 }
 
-// Parse takes a recorded answer apart, without copying data.
+// Parse parses a recorded answer without copying data.
 func Parse(data []byte) (r Recorded, err error) {
 	if len(data) == 0 || data[0] != resultVersion {
 		return r, errResult
@@ -104,13 +104,13 @@ func (r *Recorded) Others() (names []string) {
 	return names
 }
 
-// Set puts those stored headers into h that are always kept or among extra, and replaces
-// the values there: the route says what may be replayed, whoever wrote the result. Headers
-// for pages of one origin are set only if that origin asks, and h has none yet. All
-// values share one allocation, with room for spare more.
+// Set puts the stored headers that are always kept or in extra into h, and replaces the values
+// there: the route says what may be replayed, whoever wrote the result. Headers for pages of
+// one origin are set only if that origin asks, and h has none yet. All values share one
+// allocation, with room for spare more.
 func (r *Recorded) Set(h http.Header, from string, extra []string, spare int) (room []string) {
 	values := make([]string, r.values+spare)
-	text := string(r.head) // one copy that all values share
+	text := string(r.head) // one copy, shared by all values
 	c := cursor{rest: r.head}
 	last, first := "", 0
 	meant := false
@@ -149,7 +149,7 @@ type cursor struct {
 	bad  bool
 }
 
-// end reads the end of the head, if it is there.
+// end reads the end of the head, if it is next.
 func (c *cursor) end() bool {
 	if c.bad {
 		return true

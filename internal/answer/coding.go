@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// CodingHeader says how an answer is coded, and AcceptHeader how its caller can get it.
+// CodingHeader says how an answer is encoded, and AcceptHeader which encodings its caller accepts.
 const (
 	CodingHeader = "Content-Encoding"
 	AcceptHeader = "Accept-Encoding"
 )
 
-// Unpack returns the recorded body uncompressed, if it was compressed because the first
-// caller accepted that and this one, by their request, doesn't; otherwise nil. It removes a label that doesn't
-// fit the body: middleware labels the answers that it is going to compress itself, and an
-// empty body isn't compressed.
+// Unpack returns the recorded body uncompressed, if it was compressed because the first caller
+// accepted that and this request doesn't; otherwise nil. It removes a label that doesn't fit
+// the body: middleware labels answers that it is about to compress, and doesn't compress an
+// empty body.
 func Unpack(h http.Header, body []byte, request http.Header) io.Reader {
 	encodings := h[CodingHeader]
 	if len(encodings) != 1 || !strings.EqualFold(encodings[0], "gzip") {
@@ -32,13 +32,13 @@ func Unpack(h http.Header, body []byte, request http.Header) io.Reader {
 	if err != nil {
 		return nil
 	}
-	delete(h, "Etag") // that of another representation
+	delete(h, "Etag") // it belongs to another representation
 	return unpacked
 }
 
-// Narrow has the handler code its answer in a way that each later caller can get: as
-// gzip, which [Unpack] takes off, or not at all. It returns what the caller accepts, or nil if
-// that stays as it is.
+// Narrow makes the handler encode its answer in a way that every later caller can get: as gzip,
+// which [Unpack] removes, or not at all. It returns what the caller accepts, or nil if that
+// stays as it is.
 func Narrow(h http.Header) (accepted []string) {
 	accepted, ok := h[AcceptHeader]
 	switch {
@@ -54,9 +54,9 @@ func Narrow(h http.Header) (accepted []string) {
 
 var gzipOnly, identityOnly = []string{"gzip"}, []string{"identity"}
 
-// acceptsGzip reads Accept-Encoding (RFC 9110 section 12.5.3). By the letter of it, a
-// request without the header accepts anything, but such a client may not support any
-// encoding. A word about gzip counts more than one about all others.
+// acceptsGzip reads Accept-Encoding (RFC 9110 section 12.5.3). By the letter of it, a request
+// without the header accepts anything, but such a client may not support any encoding. An entry
+// for gzip counts more than one for everything else.
 func acceptsGzip(h http.Header) bool {
 	named, others := false, false
 	for _, field := range h[AcceptHeader] {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Headers is the content of an [http.Header] at one moment, in reused memory.
+// Headers is a snapshot of an [http.Header], in reused memory.
 type Headers []field
 
 type field struct {
@@ -42,7 +42,7 @@ func (f Headers) Beyond(outer Headers, name string) []string {
 	return values
 }
 
-// Restore gives h this content back.
+// Restore resets h to this content.
 func (f Headers) Restore(h http.Header) {
 	clear(h)
 	for _, e := range f {

@@ -9,8 +9,8 @@ import (
 	"github.com/semelhq/semel/internal/origin"
 )
 
-// alwaysKept are the headers of answers that every route keeps. The order is that of their
-// codes in stored results: it may grow and never change.
+// alwaysKept are the answer headers that every route keeps. Their order is the order of their
+// codes in stored results: it may grow, but never changes.
 var alwaysKept = [...]string{
 	"Content-Type", "Content-Encoding", "Content-Language", "Content-Disposition", "Location", "Etag", "Last-Modified", "Link",
 	origin.Header, origin.AllowOrigin, origin.AllowCredentials, origin.ExposeHeaders,
@@ -20,11 +20,11 @@ var alwaysKept = [...]string{
 // program that only has the list above skips them.
 var alsoKept = [...]string{"Content-Location", "Vary", "Allow", "Content-Range"}
 
-// firstOfOrigin is where the headers for the page that asked begin. The first of them is
-// the request's Origin.
+// firstOfOrigin is where the headers for the requesting page begin. The first of them is the
+// request's Origin.
 const firstOfOrigin = 8
 
-// Kept reports whether a header is always kept, which has a code.
+// Kept reports whether a header is always kept, and so has a code.
 func Kept(name string) bool { return slices.Contains(alwaysKept[:], name) }
 
 // NeverKept says why a header may not be replayed, or is empty.

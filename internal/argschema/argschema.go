@@ -1,5 +1,5 @@
-// Package argschema checks the arguments of calls by JSON Schemas, of draft 2020-12 unless
-// a schema names another. Formats are checked, and no schema reads a file or the network.
+// Package argschema checks the arguments of calls against JSON Schemas, of draft 2020-12 unless
+// a schema names another. It checks formats, and no schema can read a file or the network.
 package argschema
 
 import (
@@ -15,13 +15,13 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// maxFaults is how many mistakes of one value are reported.
+// maxFaults is how many mistakes in one value Check reports.
 const maxFaults = 20
 
 // Schema is a JSON Schema. It may be used concurrently.
 type Schema struct{ compiled *jsonschema.Schema }
 
-// schemaURL is the name of a schema while it is compiled.
+// schemaURL is the name of a schema during compilation.
 const schemaURL = "args:schema"
 
 // Compile reads a JSON Schema.
@@ -51,7 +51,7 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is outside of the schema", url)
 }
 
-// Decode reads JSON as [Schema.Check] takes it: numbers are [json.Number].
+// Decode reads JSON in the form that [Schema.Check] takes: numbers are [json.Number].
 func Decode(text []byte) (tree any, err error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -65,15 +65,15 @@ type Mistake struct {
 	Path []string
 	// Keyword of the schema, such as minimum; empty if there is none.
 	Keyword string
-	// Names are the members that the value lacks or that the schema doesn't know, if that
-	// is the mistake: its keyword is required or additionalProperties. There are 20 at most.
+	// Names are the members that the value lacks or the schema doesn't know, if the keyword is
+	// required or additionalProperties. There are at most 20.
 	Names []string
-	// Message goes on from the name of the value, such as "is string and should be number".
+	// Message continues after the name of the value, such as "is string and should be number".
 	Message string
 }
 
-// Check returns what doesn't fit, the first 20 mistakes at most. Pass it only what [Bounded]
-// has found no mistake with.
+// Check returns the first mistakes, at most 20. Pass it only a tree in which [Bounded] has
+// found none.
 func (s *Schema) Check(tree any) []Mistake {
 	err := s.compiled.Validate(tree)
 	if err == nil {
@@ -86,7 +86,7 @@ func (s *Schema) Check(tree any) []Mistake {
 	return leaves(failed, nil)
 }
 
-// leaves are the errors that have no cause in others.
+// leaves returns the errors that aren't caused by others.
 func leaves(f *jsonschema.ValidationError, found []Mistake) []Mistake {
 	if len(f.Causes) == 0 && len(found) < maxFaults {
 		return append(found, faultOf(f))
@@ -116,18 +116,18 @@ func faultOf(f *jsonschema.ValidationError) Mistake {
 	return mistake
 }
 
-// MaxValues bounds the values in the checked arguments, at any depth: a tree of them takes many
-// times the memory of their text.
+// MaxValues bounds the values in arguments, at any depth: a tree of them takes many times the
+// memory of their text.
 const MaxValues = 20_000
 
-// Bounds of numbers. A schema computes with exact fractions, which can be very long for a
+// Bounds of numbers. A schema computes with exact fractions, which can be very long even for a
 // short text.
 const (
 	MaxNumber   = 1000 // bytes
 	MaxExponent = 1000
 )
 
-// Bounded returns a mistake if a number is too long to be checked, and else nil.
+// Bounded returns a mistake if a number is too long to check, and otherwise nil.
 func Bounded(tree any) *Mistake {
 	path, found := longNumber(tree, nil)
 	if !found {

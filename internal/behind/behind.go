@@ -1,7 +1,7 @@
 // Package behind writes notes about calls in the background (write-behind): no delivery waits
-// for it. It gathers notes in memory and writes them into cells after a pause, many at the
-// same time, so that the store can batch them. The waiting notes are bounded, and dropped ones
-// counted.
+// for it. It gathers notes in memory and writes them into cells after a pause, many at the same
+// time, so that the store can batch them. It limits how many notes wait, and counts the ones
+// that it drops.
 package behind
 
 import (
@@ -15,18 +15,18 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Pause is how long a [Queue] gathers notes before it writes them. A killed process loses the
+// Pause is how long a [Queue] gathers notes before writing them. A killed process loses the
 // notes of its last pause.
 const Pause = 5 * time.Second
 
-// writers is how many notes are written at the same time. It is half of the largest batch that a
-// store makes of the writes of concurrent callers, so that callers find room beside them.
+// writers is how many notes are written concurrently. It is half of a store's largest batch of
+// concurrent writes, so that callers also find room in it.
 const writers = 64
 
-// stopTime bounds writing after the context of Run has ended, where nobody calls Close.
+// stopTime bounds writing after Run's context has ended, if nobody calls Close.
 const stopTime = 5 * time.Second
 
-// Every calls write after each pause, until ctx is done.
+// Every calls write after each pause until ctx is done.
 func Every(ctx context.Context, pause time.Duration, write func(context.Context)) {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
@@ -40,10 +40,10 @@ func Every(ctx context.Context, pause time.Duration, write func(context.Context)
 	}
 }
 
-// Turn lets one writer write at a time. It has room for one.
+// Turn lets only one writer write at a time. It has room for one.
 type Turn chan struct{}
 
-// Take waits for the turn, and reports false if ctx is done before.
+// Take waits for the turn, and reports false if ctx is done first.
 func (t Turn) Take(ctx context.Context) bool {
 	select {
 	case t <- struct{}{}:
@@ -53,7 +53,7 @@ func (t Turn) Take(ctx context.Context) bool {
 	}
 }
 
-// Done gives the turn to the next.
+// Done passes the turn to the next writer.
 func (t Turn) Done() { <-t }
 
 // Queue gathers a note for each key. Its methods may be called concurrently.
@@ -66,7 +66,7 @@ type Queue[K comparable, N any] struct {
 	fresh  map[K]*sized[N]
 	taken  map[K]*sized[N] // are written next
 	order  []K             // of those
-	size   int             // of all of them
+	size   int             // of all notes
 	lost   uint64
 	closed bool
 }
@@ -76,15 +76,15 @@ type sized[N any] struct {
 	size int
 }
 
-// New makes a queue that holds notes up to a size in sum. write writes one note. The queue
-// calls it for many keys at the same time, and once for each note: if it fails, the note is
-// lost, because the write may have arrived, and a second one would add the note twice.
+// New makes a queue that holds notes up to a total size. write writes one note. The queue calls
+// it for many keys concurrently, and once for each note: if it fails, the note is lost, because
+// the write may have arrived, and a second one would add the note twice.
 func New[K comparable, N any](most int, write func(ctx context.Context, key K, note *N) error) *Queue[K, N] {
 	return &Queue[K, N]{max: most, write: write, turn: make(Turn, 1), fresh: map[K]*sized[N]{}}
 }
 
-// Note changes the note of a key. The function gets the free room, and returns how much the
-// note has grown. Without room, notes about further keys are lost.
+// Note changes the note of a key. change gets the free room, and returns how much the note has
+// grown. Without room, notes about further keys are lost.
 func (q *Queue[K, N]) Note(key K, change func(note *N, room int) (grown int)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -101,8 +101,8 @@ func (q *Queue[K, N]) Note(key K, change func(note *N, room int) (grown int)) {
 	s.size, q.size = s.size+n, q.size+n
 }
 
-// Look calls look with each note about a key that waits. A note that is being written doesn't: it
-// is neither here nor in its cell, or in its cell.
+// Look calls look with each waiting note about a key. While a note is being written, it may be
+// neither here nor in its cell.
 func (q *Queue[K, N]) Look(key K, look func(note *N)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,15 +128,14 @@ func (q *Queue[K, N]) Forget(about func(K) bool) {
 	}
 }
 
-// State returns how many notes wait, and how many were lost.
+// State returns how many notes are waiting, and how many were lost.
 func (q *Queue[K, N]) State() (waiting int, lost uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.fresh) + len(q.taken), q.lost
 }
 
-// Flush writes the waiting notes. Notes that it doesn't reach before ctx is done go on
-// waiting.
+// Flush writes the waiting notes. Notes that it doesn't reach before ctx is done keep waiting.
 func (q *Queue[K, N]) Flush(ctx context.Context) {
 	if !q.turn.Take(ctx) {
 		return
@@ -162,7 +161,7 @@ func (q *Queue[K, N]) Flush(ctx context.Context) {
 	work.Wait()
 }
 
-// take takes a note out before it is written, so that nobody who looks counts it twice.
+// take removes a note before it is written, so that no reader counts it twice.
 func (q *Queue[K, N]) take(ctx context.Context) (key K, s *sized[N]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -210,9 +209,9 @@ func (q *Queue[K, N]) Close(ctx context.Context) (lost int) {
 // ErrNothing says that there is nothing to write.
 var ErrNothing = errors.New("there is nothing to write")
 
-// Beside updates a cell beside a record: next gets the old value and returns the new one, whose
-// time Beside sets: the cell lives no longer than the record. Without a record, or if next returns [ErrNothing], Beside
-// writes nothing.
+// Beside updates a cell that belongs to a record: next gets the old value and returns the new
+// one, and Beside sets its time, so that the cell lives no longer than the record. Without a
+// record, or if next returns [ErrNothing], Beside writes nothing.
 func Beside(ctx context.Context, st store.Store, id, cellID store.ID, next func(rec *store.Record, old store.CellValue) (store.CellValue, error)) error {
 	rec, err := st.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -224,7 +223,7 @@ func Beside(ctx context.Context, st store.Store, id, cellID store.ID, next func(
 	if err != nil {
 		return err
 	}
-	// A record with a running attempt lives for at least its window. The next duplicate writes
+	// A record with a running attempt lives at least for its window. The next duplicate writes
 	// the cell again.
 	life := rec.Policy.Window
 	if rec.ExpiresAt != 0 {
@@ -237,7 +236,7 @@ func Beside(ctx context.Context, st store.Store, id, cellID store.ID, next func(
 	err = cell.Change(ctx, func(old store.CellValue) (store.CellValue, error) {
 		value, err := next(rec, old)
 		value.KeepFor = life
-		// A crash before this write loses the note, a crash after it nothing.
+		// A crash before this write loses the note; a crash after it loses nothing.
 		return value, err
 	})
 	if errors.Is(err, ErrNothing) {
@@ -245,8 +244,8 @@ func Beside(ctx context.Context, st store.Store, id, cellID store.ID, next func(
 	} else if err != nil {
 		return err
 	}
-	// Whoever purges the record removes the cell afterwards, and may have done so before it was
-	// written. A crash here leaves the cell for its time.
+	// Whoever purges the record removes the cell afterwards, and may have done so before this
+	// write. A crash here leaves the cell until it expires.
 	if _, err = st.Get(ctx, id); errors.Is(err, store.ErrNotFound) {
 		return cell.Remove(ctx)
 	}

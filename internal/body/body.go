@@ -1,4 +1,4 @@
-// Package body reads the bodies of requests from strangers.
+// Package body reads request bodies from strangers.
 package body
 
 import (
@@ -11,22 +11,22 @@ import (
 	"strings"
 )
 
-// firstRead is how much memory a body gets before any of it has come, in bytes: somebody
-// may announce more than they send.
+// firstRead is how much memory a body gets before any of it has arrived, in bytes: somebody may
+// announce more than they send.
 const firstRead = 64 << 10
 
-// ErrTooLong says that a body is longer than it may be. The connection is closed after the
-// answer, so that the rest isn't read.
+// ErrTooLong says that a body is too long. The connection is closed after the answer, so that
+// nobody reads the rest.
 var ErrTooLong = errors.New("the body is too long")
 
 // ErrRefused says that something in front of the reader, such as a limit on the bytes in
-// flight, has ended the reading. It answers the request and tells of it, so whoever gets this
-// error does neither.
+// flight, has stopped the reading. It answers the request and reports it, so if you get this
+// error, do neither.
 var ErrRefused = errors.New("the request was refused while its body was read")
 
-// Read reads a body of up to most bytes. It makes room for what the request announces once
-// some of that has come, and not by and by, which would take several times the memory. The
-// error is [ErrTooLong], wraps [ErrRefused], or says why the body broke off.
+// Read reads a body of up to most bytes. Once part of the body has arrived, it makes room for
+// everything that the request announces, since growing step by step would take several times
+// the memory. The error is [ErrTooLong], wraps [ErrRefused], or says why the body broke off.
 func Read(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	var b bytes.Buffer
 	if err := ReadInto(&b, w, r, most); err != nil {
@@ -35,7 +35,7 @@ func Read(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// ReadInto is Read into a buffer, which has what came before an error, too.
+// ReadInto is Read into a buffer, which also has what came before an error.
 func ReadInto(b *bytes.Buffer, w http.ResponseWriter, r *http.Request, most int64) error {
 	limited := http.MaxBytesReader(w, r.Body, most)
 	announced := min(max(r.ContentLength, 0), most)
@@ -54,10 +54,10 @@ func ReadInto(b *bytes.Buffer, w http.ResponseWriter, r *http.Request, most int6
 	return err
 }
 
-// ActivityStreams is the profile of JSON-LD documents that are of ActivityPub.
+// ActivityStreams is the profile of ActivityPub's JSON-LD documents.
 const ActivityStreams = "https://www.w3.org/ns/activitystreams"
 
-// IsActivity reports whether the header says that the body is a document of ActivityPub.
+// IsActivity reports whether the header says that the body is an ActivityPub document.
 func IsActivity(h http.Header) bool {
 	media, params, err := mime.ParseMediaType(h.Get("Content-Type"))
 	return err == nil && (media == "application/activity+json" ||
@@ -65,8 +65,8 @@ func IsActivity(h http.Header) bool {
 }
 
 // IsJSON reports whether the header says that the body is plain JSON in UTF-8, as
-// application/json or another of the media types. Forms of web pages, which any site can
-// make a browser send, can't have such a header.
+// application/json or one of the other media types. Web page forms, which any site can make a
+// browser send, can't have such a header.
 func IsJSON(h http.Header, others ...string) bool {
 	if CodingOf(h) != Plain {
 		return false

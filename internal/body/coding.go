@@ -11,18 +11,18 @@ import (
 	"strings"
 )
 
-// Coding is how a body is encoded on its way (RFC 9110 section 8.4).
+// Coding is a body's encoding on the wire (RFC 9110 section 8.4).
 type Coding uint8
 
 // The codings. Only Gzip and Deflate can be decoded here.
 const (
 	Plain   Coding = iota // as it is
 	Gzip                  // gzip or x-gzip
-	Deflate               // zlib, or the bare stream that some clients send instead
+	Deflate               // zlib, or the bare stream that some clients send
 	Unknown               // another one, or several
 )
 
-// CodingOf is the coding that the header names.
+// CodingOf returns the coding that the header names.
 func CodingOf(h http.Header) Coding {
 	values := h["Content-Encoding"]
 	if len(values) == 0 {
@@ -40,12 +40,12 @@ func CodingOf(h http.Header) Coding {
 	return Unknown
 }
 
-// ErrTail says that something follows a compressed body. Some programs would read it as a
-// part of the body, some would not.
+// ErrTail says that something follows a compressed body. Some programs would read it as part of
+// the body, others wouldn't.
 var ErrTail = errors.New("something follows the compressed body")
 
-// Decode decodes what src has: one member without a tail, or else reading ends with an error.
-// Bound how much you read: a few bytes can decode to a thousand times as many.
+// Decode decodes the content of src: one member without a tail, or else reading ends with an
+// error. Limit how much you read: a few bytes can decode to a thousand times as many.
 func (c Coding) Decode(src io.Reader) (io.Reader, error) {
 	d := &decoded{src: bufio.NewReader(src)}
 	var err error
@@ -59,8 +59,8 @@ func (c Coding) Decode(src io.Reader) (io.Reader, error) {
 		}
 		d.from = z
 	case Deflate:
-		// No encoder begins a bare stream with bytes that are the head of zlib's format: they
-		// would be a block that isn't compressed, behind padding that isn't zero.
+		// No encoder begins a bare stream with bytes that look like zlib's head: they would
+		// mean an uncompressed block after padding that isn't zero.
 		if head, _ := d.src.Peek(2); len(head) == 2 && head[0]&0x0f == 8 && (int(head[0])<<8|int(head[1]))%31 == 0 {
 			d.from, err = zlib.NewReader(d.src)
 		} else {
@@ -75,7 +75,7 @@ func (c Coding) Decode(src io.Reader) (io.Reader, error) {
 	return d, nil
 }
 
-// decoded reads one member, and fails if that isn't all.
+// decoded reads one member, and fails if more follows.
 type decoded struct {
 	src  *bufio.Reader
 	from io.Reader

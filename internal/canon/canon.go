@@ -16,13 +16,12 @@ const MaxDepth = 1000
 // in scientific notation (9 in 1.5e9) is at most MaxExponent in magnitude.
 const MaxExponent = 1_000_000
 
-// A Mode says what a number's canonical text stands for.
+// A Mode says what a number's canonical text means.
 type Mode int
 
 const (
-	// JCS is RFC 8785 to the letter: a number is the ECMAScript text of its
-	// nearest binary64. Numbers too large for binary64 are refused, those too
-	// small become 0.
+	// JCS is RFC 8785 to the letter: a number is the ECMAScript text of its nearest binary64.
+	// Numbers too large for binary64 are refused, and ones too small become 0.
 	JCS Mode = iota
 
 	// Exact keeps the value: a number is its exact decimal digits in the
@@ -41,11 +40,11 @@ type SyntaxError struct {
 	// wrong as a whole: the second of two equal member names, an escape, an ill-formed UTF-8
 	// sequence, a number out of range, the bracket that nests too deep.
 	Offset int
-	// Msg is the reason. It holds nothing of the input.
+	// Msg is the reason. It contains nothing from the input.
 	Msg string
 }
 
-// Error gives the reason and the offset.
+// Error returns the reason and the offset.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("invalid JSON at byte %d: %s", e.Offset, e.Msg)
 }
@@ -77,7 +76,7 @@ func Append(dst, src []byte, mode Mode) ([]byte, error) {
 	return dst, nil
 }
 
-// Check returns the error that [Canonicalize] would, and makes no canonical form.
+// Check returns the error that [Canonicalize] would, without making the canonical form.
 func Check(src []byte, mode Mode) error {
 	p, err := read(src, mode, true)
 	if err == nil {
@@ -86,12 +85,12 @@ func Check(src []byte, mode Mode) error {
 	return err
 }
 
-// Write writes the canonical form of the one JSON text in src. It needs no memory for the form
-// as a whole, and expects a w that never fails, such as a hash. Its only error is a
-// [*SyntaxError]; nothing is written then.
+// Write writes the canonical form of the one JSON text in src. It doesn't need memory for the
+// whole form, and expects a w that never fails, such as a hash. Its only error is a
+// [*SyntaxError]; then it has written nothing.
 func Write(w io.Writer, src []byte, mode Mode) error { return write(w, src, mode, false) }
 
-// WriteFramed is Write with the length of the form in bytes before it, an unsigned varint.
+// WriteFramed is Write, preceded by the length of the form in bytes as an unsigned varint.
 func WriteFramed(w io.Writer, src []byte, mode Mode) error { return write(w, src, mode, true) }
 
 func write(w io.Writer, src []byte, mode Mode, framed bool) error {
@@ -108,40 +107,40 @@ func write(w io.Writer, src []byte, mode Mode, framed bool) error {
 	return nil
 }
 
-// read parses a text, only to check it or also to write it. The parser has to be released.
+// read parses a text, only to check it or also to write it. Release the parser afterwards.
 func read(src []byte, mode Mode, check bool) (*parser, error) {
 	if len(src) > maxSource {
 		return nil, &SyntaxError{Offset: maxSource, Msg: "longer than can be read"}
 	}
 	p := parsers.Get().(*parser)
 	p.src, p.mode, p.check = src, mode, check
-	// The text is rarely longer than its source. The bound keeps a long input
-	// that is refused early from costing its length.
+	// The text is rarely longer than its source. The bound keeps a long input that is refused
+	// early from costing memory for its length.
 	p.text = slices.Grow(p.text, min(len(src), maxFirstGrow)+shortText)
 	if err := p.parse(); err != nil {
 		p.release()
 		return nil, err
 	}
-	p.members = kept(p.members, maxKeptRecords) // whatever comes next takes memory, too
+	p.members = kept(p.members, maxKeptRecords) // the next input takes memory, too
 	return p, nil
 }
 
 const (
-	// maxSource bounds the source, in bytes, so that offsets in the canonical form have 32
-	// bits: a number may become longer, by 17 bytes for 5 at most.
+	// maxSource bounds the source, in bytes, so that offsets in the canonical form fit into 32
+	// bits: a number may grow by up to 17 bytes for 5.
 	maxSource = 512 << 20
 
 	maxFirstGrow = 64 << 10
 
-	// What a pooled parser may hold on to, for each of its buffers.
+	// Bounds what a pooled parser may keep, for each of its buffers.
 	maxKeptBytes   = 256 << 10
 	maxKeptRecords = 4 << 10
 )
 
 var parsers = sync.Pool{New: func() any { return new(parser) }}
 
-// release empties p and gives it back to the pool, without the buffers that an
-// unusually large input has grown.
+// release empties p and returns it to the pool, without buffers that an unusually large input
+// has grown.
 func (p *parser) release() {
 	*p = parser{
 		frames:  p.frames[:0], // never above MaxDepth

@@ -2,8 +2,8 @@ package canon
 
 import "encoding/binary"
 
-// Frame appends s preceded by its length, so that no choice of members that are framed
-// one behind the other can imitate another choice.
+// Frame appends s preceded by its length, so that framed members in a row can't imitate other
+// members.
 func Frame[T ~string | ~[]byte](b []byte, s T) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s)))
 	return append(b, s...)
@@ -18,7 +18,7 @@ func FrameList(b []byte, texts []string) []byte {
 	return b
 }
 
-// Unframe takes a text off that [Frame] appended. It reports false if there is none.
+// Unframe removes a text that [Frame] appended. It reports false if there is none.
 func Unframe(b []byte) (text, rest []byte, ok bool) {
 	size, n := binary.Uvarint(b)
 	if n <= 0 || size > uint64(len(b)-n) {

@@ -7,31 +7,31 @@ import (
 	"slices"
 )
 
-// member is one name and value of an open object. Somebody may send nothing but members, so it
-// is small; maxSource makes the offsets fit.
+// member is one name and value of an open object. An input may consist of little but members,
+// so it is small; maxSource makes the offsets fit.
 type member struct {
-	prefix  uint64 // first eight bytes of the name as sortPrefix gives them
-	name    uint32 // where the name is: in src, or with unescaped in parser.names
+	prefix  uint64 // first eight bytes of the name, from sortPrefix
+	name    uint32 // where the name is: in src, or, if unescaped, in parser.names
 	nameLen uint32 // unescaped
 	placed
 }
 
-// placed is where a member stands in parser.text, from its name to its value.
+// placed is a member's position in parser.text, from its name to its value.
 type placed struct{ start, end uint32 }
 
 // unescaped in member.name says that the name had escapes: its unescaped form is in
-// parser.names, and behind it the offset in src of its opening quote.
+// parser.names, followed by the offset in src of its opening quote.
 const unescaped = 1 << 31
 
-// object is where an object stands in parser.text and how to reorder it.
+// object is an object's position in parser.text and how to reorder it.
 type object struct {
 	start, end uint32 // between the braces
-	lo, hi     uint32 // its members in parser.sorted; none if it is in order as it is
+	lo, hi     uint32 // its members in parser.sorted; none if it is already in order
 	next       uint32 // first of parser.objects that starts after this object
 }
 
 // room makes room for one more record, or at once for as many as the rest of the document may
-// hold: growing step by step takes several times the memory.
+// have: growing step by step takes several times the memory.
 func room[T any](records []T, n int, left func() int) []T {
 	switch {
 	case len(records)+n <= cap(records):
@@ -42,11 +42,11 @@ func room[T any](records []T, n int, left func() int) []T {
 	return slices.Grow(records, n+left())
 }
 
-// fewRecords is how many records make no difference.
+// fewRecords is a number of records that costs next to nothing.
 const fewRecords = 1024
 
-// marks yields the bytes of objects and of exponents in the rest of the document, outside of
-// its strings, each with the text behind it.
+// marks yields the bytes that mark objects and exponents in the rest of the document, outside
+// its strings, each with the text after it.
 func (p *parser) marks(yield func(mark byte, rest []byte) bool) {
 	for i := p.pos; i < len(p.src); i++ {
 		switch c := p.src[i]; c {
@@ -64,7 +64,7 @@ func (p *parser) marks(yield func(mark byte, rest []byte) bool) {
 	}
 }
 
-// membersLeft is how many more members the document has.
+// membersLeft returns how many more members the document has.
 func (p *parser) membersLeft() (n int) {
 	for mark := range p.marks {
 		if mark == ':' {
@@ -74,7 +74,7 @@ func (p *parser) membersLeft() (n int) {
 	return n
 }
 
-// objectsLeft is how many more objects that aren't empty the document has.
+// objectsLeft returns how many more non-empty objects the document has.
 func (p *parser) objectsLeft() (n int) {
 	for mark, rest := range p.marks {
 		if mark == '{' && !bytes.HasPrefix(bytes.TrimLeft(rest, " \n\r\t"), []byte("}")) {
@@ -84,7 +84,7 @@ func (p *parser) objectsLeft() (n int) {
 	return n
 }
 
-// exponentsLeft is at least how many more numbers with an exponent the document has.
+// exponentsLeft returns at least how many more numbers with an exponent the document has.
 func (p *parser) exponentsLeft() (n int) {
 	for mark := range p.marks {
 		if mark|0x20 == 'e' {
@@ -94,7 +94,7 @@ func (p *parser) exponentsLeft() (n int) {
 	return n
 }
 
-// openLeft is how many more members than now belong to open objects at a time.
+// openLeft returns how many more members than now can belong to open objects at a time.
 func (p *parser) openLeft() (most int) {
 	var begins [MaxDepth]uint32
 	depth, open := 0, len(p.members)
@@ -184,7 +184,7 @@ func (p *parser) closeObject(f *frame) error {
 			p.sorted = append(p.sorted, members[i].placed)
 		}
 		o.hi = uint32(len(p.sorted))
-	case int(o.next) == f.record+1: // nothing to reorder, neither here nor within
+	case int(o.next) == f.record+1: // nothing to reorder, here or inside
 		p.objects = p.objects[:f.record]
 	}
 	if p.check {
@@ -221,15 +221,15 @@ func (p *parser) duplicate(sorted []member) (pos int, found bool) {
 	return pos, found
 }
 
-// emit gives put text[from:to] piece by piece, with the members of its objects in order.
-// No object before objects[next] starts in that range. Calls nest at most
-// MaxDepth deep, as the objects do.
+// emit gives put text[from:to] piece by piece, with the members of its objects in order. No
+// object before objects[next] starts in that range. Calls nest at most MaxDepth deep, like the
+// objects.
 func (p *parser) emit(put func(text []byte), from, to, next uint32) {
 	for int(next) < len(p.objects) && p.objects[next].start < to {
 		o := p.objects[next]
 		next++
 		if o.lo == o.hi {
-			continue // in order itself, but maybe not the objects within
+			continue // itself in order, but maybe not the objects inside
 		}
 		put(p.text[from:o.start])
 		for i, m := range p.sorted[o.lo:o.hi] {
@@ -245,16 +245,16 @@ func (p *parser) emit(put func(text []byte), from, to, next uint32) {
 
 var comma = []byte{','}
 
-// firstIn is the first of the objects from lo to hi that starts in the member or after it.
+// firstIn returns the first of the objects from lo to hi that starts in the member or after it.
 func (p *parser) firstIn(m placed, lo, hi uint32) uint32 {
 	if lo == hi {
-		return hi // nothing to reorder within
+		return hi // nothing to reorder inside
 	}
 	n, _ := slices.BinarySearchFunc(p.objects[lo:hi], m.start, func(o object, start uint32) int { return cmp.Compare(o.start, start) })
 	return lo + uint32(n)
 }
 
-// name is the unescaped name of m.
+// name returns the unescaped name of m.
 func (p *parser) name(m *member) []byte {
 	from, at := p.src, m.name+uint32(len(`"`))
 	if m.name&unescaped != 0 {
@@ -263,7 +263,7 @@ func (p *parser) name(m *member) []byte {
 	return from[at : at+m.nameLen]
 }
 
-// quote is the offset in src of the opening quote of the name of m.
+// quote returns the offset in src of the opening quote of m's name.
 func (p *parser) quote(m *member) int {
 	if m.name&unescaped == 0 {
 		return int(m.name)
@@ -276,7 +276,7 @@ func (p *parser) compareNames(a, b *member) int {
 	if a.prefix != b.prefix {
 		return cmp.Compare(a.prefix, b.prefix)
 	}
-	// A prefix is filled up with zeros. If one of two names with equal prefixes has no further
+	// Prefixes are padded with zeros. If one of two names with equal prefixes has no further
 	// bytes, they differ at most in trailing zero bytes.
 	if min(a.nameLen, b.nameLen) <= prefixLen {
 		return cmp.Compare(a.nameLen, b.nameLen)
@@ -286,8 +286,8 @@ func (p *parser) compareNames(a, b *member) int {
 
 const prefixLen = 8
 
-// sortPrefix packs the first bytes of name so that comparing two prefixes
-// compares these bytes as compareUTF16 does.
+// sortPrefix packs the first bytes of name so that comparing two prefixes orders them like
+// compareUTF16.
 func sortPrefix(name []byte) uint64 {
 	var b [prefixLen]byte
 	copy(b[:], name)
@@ -301,11 +301,11 @@ func sortPrefix(name []byte) uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// compareUTF16 orders valid UTF-8 as its UTF-16 code units would be ordered.
+// compareUTF16 orders valid UTF-8 by its UTF-16 code units.
 func compareUTF16(a, b []byte) int {
 	n, i := min(len(a), len(b)), 0
 	for i+8 <= n && binary.NativeEndian.Uint64(a[i:]) == binary.NativeEndian.Uint64(b[i:]) {
-		i += 8 // long common beginnings may be chosen to make sorting slow
+		i += 8 // an attacker may choose long common prefixes to make sorting slow
 	}
 	for ; i < n; i++ {
 		if a[i] != b[i] {
@@ -315,12 +315,11 @@ func compareUTF16(a, b []byte) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// utf16Rank gives the bytes of UTF-8 an order in which comparing bytes compares
-// UTF-16 code units. Byte order is code point order, and differs from it only
-// in that surrogates (U+D800 to U+DFFF), which stand for all code points from
-// U+10000 (lead bytes F0 to F4), sort before U+E000 to U+FFFF (lead bytes EE
-// and EF). Two strings that first differ in a continuation byte have equal lead
-// bytes there, so ranking bytes one by one is enough.
+// utf16Rank ranks the bytes of UTF-8 so that comparing ranks compares UTF-16 code units. Byte
+// order is code point order, and differs from it only in that surrogates (U+D800 to U+DFFF),
+// which stand for all code points from U+10000 (lead bytes F0 to F4), sort before U+E000 to
+// U+FFFF (lead bytes EE and EF). Two strings that first differ in a continuation byte have
+// equal lead bytes there, so ranking bytes one by one is enough.
 func utf16Rank(c byte) byte {
 	switch {
 	case c < 0xee:

@@ -7,12 +7,11 @@ import (
 )
 
 const (
-	// exactDigits is how many significant digits binary64 always keeps: no two decimals of so
-	// many digits share a nearest binary64, so the shortest digits of that binary64 are the
-	// decimal's.
+	// exactDigits is how many significant digits binary64 always preserves: no two decimals of
+	// that many digits share a nearest binary64, so its shortest digits are the decimal's.
 	exactDigits = 15
-	// exactPoint bounds the position of the decimal point up to which that
-	// holds, well within the normal range of binary64.
+	// exactPoint bounds the position of the decimal point for which that is true, well within
+	// binary64's normal range.
 	exactPoint = 300
 	// minPlain and maxPlain are the positions of the decimal point between which
 	// ECMAScript writes no exponent: 0.000001 to 21 digits before the point.
@@ -20,16 +19,16 @@ const (
 	// floatPoint is a position of the decimal point beyond which every number overflows
 	// binary64. Below its negative, every number underflows.
 	floatPoint = 400
-	// maxLonger is by how much a number becomes longer at most: 1e20 by 17 bytes.
+	// maxLonger is the most that a number can grow: 1e20 grows by 17 bytes.
 	maxLonger = 17
-	// maxCounted is where a literal's exponent stops being counted. No input has
-	// the digits that could make up for more.
+	// maxCounted is where a literal's exponent stops being counted. No input has enough digits
+	// to make up for more.
 	maxCounted = 1 << 50
 )
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// digits returns the end of the digits in src from i on, which must be some.
+// digits returns the end of the digits in src from i on, and requires at least one.
 func (p *parser) digits(i int) (end int, err error) {
 	end = i
 	for end < len(p.src) && isDigit(p.src[end]) {
@@ -70,7 +69,7 @@ func (p *parser) numberValue() error {
 		if exponent, end, err = p.exponent(end + 1); err != nil {
 			return err
 		}
-		// No other text can become longer than it was.
+		// No other text can grow.
 		if rest := len(p.src) - start; cap(p.text)-len(p.text) < rest+maxLonger && rest > maxFirstGrow {
 			p.text = slices.Grow(p.text, rest+maxLonger*(1+p.exponentsLeft()))
 		}
@@ -87,11 +86,10 @@ func (p *parser) numberValue() error {
 	return p.decimal(start, p.src[whole:wholeEnd], p.src[fraction:fractionEnd], exponent)
 }
 
-// decimal writes the canonical text of the number at start, by its digits before and after the
-// point, and its exponent.
+// decimal writes the canonical text of the number at start, from its digits before and after
+// the point, and its exponent.
 func (p *parser) decimal(start int, whole, fraction []byte, exponent int64) error {
-	// The value is 0.ddd times ten to the power of point, ddd without zeros at
-	// either end.
+	// The value is 0.ddd times ten to the power of point, where ddd has no zeros at either end.
 	const lead = "0."
 	p.number = append(p.number[:0], lead...)
 	p.number = append(p.number, whole...)
@@ -143,8 +141,8 @@ func (p *parser) exponent(i int) (value int64, end int, err error) {
 // binary64 writes the text of the binary64 nearest to a number, which starts at offset start of
 // src and has the magnitude of fraction ("0.ddd") times ten to the power of point.
 func (p *parser) binary64(start int, negative bool, fraction []byte, point int64) error {
-	// strconv loses count of exponents that have more than five digits, so
-	// values that are far out are decided here.
+	// strconv loses count of exponents with more than five digits, so values far out are
+	// decided here.
 	point = min(max(point, -floatPoint), floatPoint)
 	fraction = append(fraction, 'e')
 	fraction = strconv.AppendInt(fraction, point, 10)
@@ -164,7 +162,7 @@ func (p *parser) binary64(start int, negative bool, fraction []byte, point int64
 	return nil
 }
 
-// appendFloat appends the ECMAScript text of f, which is finite and positive.
+// appendFloat appends the ECMAScript text of f, a finite positive number.
 func appendFloat(dst []byte, f float64) []byte {
 	// strconv gives the shortest digits, and the closest of these, as
 	// ECMAScript asks; only the layout differs.
@@ -185,8 +183,8 @@ func appendFloat(dst []byte, f float64) []byte {
 	return appendDecimal(dst, digits, point+1)
 }
 
-// appendDecimal appends 0.ddd times ten to the power of point as ECMAScript's
-// Number::toString lays it out. The digits have no zero at either end.
+// appendDecimal appends 0.ddd times ten to the power of point in the layout of ECMAScript's
+// Number::toString. The digits have no zero at either end.
 func appendDecimal(dst, digits []byte, point int) []byte {
 	const zeros = "000000000000000000000" // maxPlain
 	switch n := len(digits); {

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// parser makes one pass over src and writes the canonical text of every value to text in the
-// order of the document. It notes objects with members out of canonical order in objects, and
-// emit puts them right in a second pass that copies each byte once, however deep it nests.
+// parser makes one pass over src and writes the canonical text of every value to text in
+// document order. It notes objects with members out of canonical order in objects, and emit
+// reorders them in a second pass that copies each byte once, however deep it nests.
 type parser struct {
 	src   []byte
 	pos   int // next byte of src
 	mode  Mode
-	check bool // nobody wants the text
+	check bool // don't write text
 
-	text   []byte // canonical, but for the order of members
-	names  []byte // unescaped names with escapes of the members of all open objects
+	text   []byte // canonical, except for the order of members
+	names  []byte // unescaped names of members of all open objects, if they had escapes
 	number []byte // digits of the current number
 
 	frames  []frame  // open arrays and objects, outermost first
@@ -27,7 +27,7 @@ type parser struct {
 // frame is an open array or object.
 type frame struct {
 	object  bool
-	ordered bool // the members so far came in canonical order
+	ordered bool // the members so far are in canonical order
 	record  int  // index in parser.objects
 	members int  // length of parser.members at the opening brace
 	names   int  // length of parser.names at the opening brace
@@ -37,7 +37,7 @@ func (p *parser) fail(offset int, msg string) error {
 	return &SyntaxError{Offset: offset, Msg: msg}
 }
 
-// unexpected refuses the next byte, or the lack of one.
+// unexpected refuses the next byte, or the end of the input.
 func (p *parser) unexpected(want string) error {
 	if p.pos >= len(p.src) {
 		return p.fail(len(p.src), "unexpected end, "+want+" expected")
@@ -45,8 +45,8 @@ func (p *parser) unexpected(want string) error {
 	return p.fail(p.pos, want+" expected")
 }
 
-// next skips white space and returns the byte after it, or 0 at the end. A zero
-// byte is valid nowhere in JSON, so the two need no telling apart.
+// next skips white space and returns the byte after it, or 0 at the end. A zero byte is never
+// valid in JSON, so callers needn't distinguish the two.
 func (p *parser) next() byte {
 	for p.pos < len(p.src) {
 		c := p.src[p.pos]
@@ -80,8 +80,8 @@ func (p *parser) parse() error {
 	}
 }
 
-// value reads one scalar or empty container, or opens a container up to where
-// its first value is due, and then reports true.
+// value reads one scalar or empty container, or opens a container up to where its first value
+// belongs, and then reports true.
 func (p *parser) value() (opened bool, err error) {
 	p.reserve(shortText)
 	switch c := p.next(); {
@@ -103,19 +103,19 @@ func (p *parser) value() (opened bool, err error) {
 	return false, p.unexpected("a value")
 }
 
-// shortText is at least what a value and the punctuation around it need if they aren't long.
+// shortText is enough for a short value and the punctuation around it.
 const shortText = 64
 
-// reserve makes room for n bytes of text, and if there is none, for the rest of the
-// document: only numbers become longer, and have a rule of their own.
+// reserve makes room for n bytes of text and, if there isn't enough, for the rest of the
+// document: only numbers can grow, and they have their own rule.
 func (p *parser) reserve(n int) {
 	if cap(p.text)-len(p.text) < n {
 		p.text = slices.Grow(p.text, n+len(p.src)-p.pos)
 	}
 }
 
-// afterValue reads what follows a complete value, up to where the next value is
-// due. It reports true at the end of the input.
+// afterValue reads on from a complete value to where the next value belongs. It reports true at
+// the end of the input.
 func (p *parser) afterValue() (done bool, err error) {
 	for len(p.frames) > 0 {
 		f := &p.frames[len(p.frames)-1]
@@ -148,7 +148,7 @@ func (p *parser) afterValue() (done bool, err error) {
 	return true, nil
 }
 
-// punctuate moves over one structural byte and writes it.
+// punctuate consumes one structural byte and writes it.
 func (p *parser) punctuate(c byte) {
 	p.pos++
 	p.text = append(p.text, c)

@@ -19,7 +19,7 @@ func AppendString(dst []byte, s string) ([]byte, error) {
 
 const invalidUTF8Msg = "invalid UTF-8"
 
-// special marks the bytes that can't stand for themselves in a JSON string.
+// special marks the bytes that can't appear unescaped in a JSON string.
 var special = func() (t [256]bool) {
 	for c := range ' ' {
 		t[c] = true
@@ -28,8 +28,8 @@ var special = func() (t [256]bool) {
 	return t
 }()
 
-// escapes gives for the letter of a short escape the byte it stands for, and
-// shortEscapes the reverse. The escape \/ is read but never written.
+// escapes maps the letter of a short escape to its byte, and shortEscapes is the reverse. The
+// escape \/ is read but never written.
 var escapes, shortEscapes = func() (from, to [256]byte) {
 	from['/'] = '/'
 	for letter, c := range map[byte]byte{
@@ -62,7 +62,7 @@ func appendQuoted[S string | []byte](dst []byte, s S) []byte {
 	return append(dst, '"')
 }
 
-// invalidUTF8 is the offset of the first ill-formed sequence in b, which has one.
+// invalidUTF8 returns the offset of the first ill-formed sequence in b, which must have one.
 func invalidUTF8(b []byte) int {
 	offset := 0
 	for {
@@ -110,13 +110,13 @@ func (p *parser) scanString() (escaped bool, err error) {
 		p.keep(p.src[plain:p.pos])
 	}
 	p.pos++
-	p.reserve(p.pos - start + shortText) // without escapes it is shorter
+	p.reserve(p.pos - start + shortText) // without escapes it gets shorter
 	p.text = appendQuoted(p.text, p.names[mark:])
 	return true, nil
 }
 
-// keep appends what stands for itself to names, with room for an escape behind it. It
-// doubles the room: appending takes more than twice as much memory in the end.
+// keep appends unescaped text to names, with room for an escape after it. It doubles the room:
+// appending would take more than twice as much memory in the end.
 func (p *parser) keep(plain []byte) {
 	if n := len(plain) + utf8.UTFMax; cap(p.names)-len(p.names) < n {
 		p.names = slices.Grow(p.names, max(n, len(p.names)))
@@ -124,8 +124,7 @@ func (p *parser) keep(plain []byte) {
 	p.names = append(p.names, plain...)
 }
 
-// scanPlain moves over bytes that stand for themselves, up to the closing quote
-// or the next escape.
+// scanPlain skips unescaped bytes, up to the closing quote or the next escape.
 func (p *parser) scanPlain() error {
 	start, seen := p.pos, byte(0)
 	i := start
@@ -137,8 +136,8 @@ func (p *parser) scanPlain() error {
 		seen |= c
 	}
 	p.pos = i
-	// No valid sequence holds a byte that ends the loop, so each run of plain
-	// bytes is valid by itself or not at all.
+	// No valid sequence contains a byte that ends the loop, so each run of plain bytes is valid
+	// or invalid by itself.
 	if seen >= utf8.RuneSelf && !utf8.Valid(p.src[start:i]) {
 		return p.fail(start+invalidUTF8(p.src[start:i]), invalidUTF8Msg)
 	}
@@ -176,7 +175,7 @@ func (p *parser) unescape() error {
 		if rest := p.src[p.pos:]; len(rest) > 2 && rest[0] == '\\' && rest[1] == 'u' {
 			low, ok = hex4(rest[2:])
 		}
-		// DecodeRune gives U+FFFD for everything but a high and a low half.
+		// DecodeRune returns U+FFFD for everything but a high and a low half.
 		if r = utf16.DecodeRune(r, low); !ok || r == utf8.RuneError {
 			return p.fail(start, "surrogate without its partner")
 		}
@@ -186,8 +185,8 @@ func (p *parser) unescape() error {
 	return nil
 }
 
-// AppendUnescaped appends what a JSON string means that has raw between its quotes. Half a
-// pair of surrogates is read as U+FFFD; any other escape that isn't one reports false.
+// AppendUnescaped appends the meaning of a JSON string that has raw between its quotes. It
+// reads half a surrogate pair as U+FFFD, and reports false for any other invalid escape.
 func AppendUnescaped(dst, raw []byte) ([]byte, bool) {
 	p := parser{src: raw, names: dst}
 	for p.pos < len(raw) {

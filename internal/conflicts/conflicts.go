@@ -1,9 +1,9 @@
-// Package conflicts keeps which keys came again with another payload, with another
-// credential or through another door, over all nodes of a store and across restarts. They are
-// written behind, so no delivery waits for them.
+// Package conflicts remembers which keys came again with another payload, with another
+// credential or through another door, over all nodes of a store and across restarts. It writes
+// them in the background, so no delivery waits for that.
 //
-// The list is in a few cells that all nodes share. What the refused deliveries asked for is
-// beside it, in a cell for each record, and is read when somebody wants to compare.
+// The list is in a few cells that all nodes share. What the refused deliveries asked for is in
+// a separate cell for each record, and is read when somebody wants to compare.
 package conflicts
 
 import (
@@ -23,20 +23,20 @@ const (
 	KeptFor = 7 * 24 * time.Hour
 	// MaxPayload is the largest payload of a refused delivery that an index keeps, in bytes.
 	MaxPayload = 64 << 10
-	// MaxPresented is how many different payloads an index keeps of a record's refused
-	// deliveries, the newest ones. It keeps only one of unverified callers.
+	// MaxPresented is how many different payloads of a record's refused deliveries an index
+	// keeps: the newest ones, and only one from unverified callers.
 	MaxPresented = 4
-	// MaxTenant bounds the payloads that a process keeps for one tenant in a day, in bytes:
-	// some thousand of full size.
+	// MaxTenant bounds the payloads that a process keeps for one tenant in a day, in bytes: a
+	// few thousand of full size.
 	MaxTenant = 128 << 20
 )
 
-// Bounds of what isn't written yet. While there is more, refusals of further records aren't
-// noted, and payloads aren't kept.
+// Bounds of what isn't written yet. Beyond them, the index doesn't note refusals of further
+// records, and keeps no payloads.
 const (
 	maxFresh      = 10_000
 	maxFreshBytes = 8 << 20
-	presentedSize = 300 // about what a refused delivery takes beside its payload, in bytes
+	presentedSize = 300 // about how much a refused delivery takes besides its payload, in bytes
 )
 
 // Conflict sums up the conflicts of one key.
@@ -45,17 +45,17 @@ type Conflict struct {
 	// Decisions counts the refusals: conflict, other_caller and other_door. An index keeps
 	// nothing else about other callers.
 	Decisions map[semel.Decision]int64
-	// Principals are who sent another payload, up to four of them.
+	// Principals are the senders of other payloads, up to four.
 	Principals []string
-	// First and Last are when the first refusal and the newest one were, by the store's
-	// clock, in Unix milliseconds.
+	// First and Last are the times of the first and the newest refusal, by the store's clock,
+	// in Unix milliseconds.
 	First, Last int64
 }
 
-// Presented is a payload that was refused, because its key had another.
+// Presented is a payload that was refused because its key came with another one first.
 type Presented struct {
 	Fingerprint semel.Fingerprint
-	// Principal is who sent it first.
+	// Principal is its first sender.
 	Principal string
 	// Count is how often it came; First and Last are as in [Conflict].
 	Count       int64
@@ -66,12 +66,12 @@ type Presented struct {
 	Payload []byte
 
 	unverified bool
-	charge     func(bytes int64) bool // counts what is kept for its sender; nil: nobody counts
+	charge     func(bytes int64) bool // counts what is kept against its sender's quota; nil: nobody counts
 	paid       bool                   // the payload was counted
 }
 
-// Index keeps the conflicts of a store. Any number of them, in any number of processes, add
-// to the same list. It is safe for concurrent use.
+// Index keeps the conflicts of a store. Any number of them, in any number of processes, add to
+// the same list. It may be used concurrently.
 type Index struct {
 	// Unverified reports whether nobody has verified a principal. Set it before you use the
 	// index. Nil: all are verified.
@@ -88,29 +88,29 @@ type Index struct {
 	spent spent
 }
 
-// news are the conflicts of some keys since they were written last.
+// news are the conflicts of some keys since the last write.
 type news struct {
 	conflicts map[semel.ID]*Conflict
-	// erased reports which identities go, and from when. Nil: none.
+	// erased reports which identities to erase, and from when. Nil: none.
 	erased func(id semel.ID, at time.Time) bool
 }
 
-// erases reports whether a conflict goes.
+// erases reports whether to erase a conflict.
 func (n *news) erases(c *Conflict) bool {
 	return n.erased != nil && n.erased(c.ID, time.UnixMilli(c.Last))
 }
 
-// New keeps the conflicts of a store.
+// New returns an index that keeps the conflicts of a store.
 func New(st semel.Store) *Index {
 	x := &Index{store: st}
 	x.Listed, x.Payloads = behind.New(maxFresh, x.keepList), behind.New(maxFreshBytes, x.keepRefused)
 	return x
 }
 
-// listed are the decisions that make a Conflict.
+// listed are the decisions that count as a Conflict.
 var listed = []semel.Decision{semel.Conflict, semel.OtherCaller, semel.OtherDoor}
 
-// Decided takes note of a decision, if it is a conflict. It's for [semel.Events].
+// Decided notes a decision if it is a conflict. It's for [semel.Events].
 func (x *Index) Decided(ev semel.Decided) {
 	if !slices.Contains(listed, ev.Decision) {
 		return
@@ -148,13 +148,13 @@ func (x *Index) Decided(ev semel.Decided) {
 	})
 }
 
-// Purged takes note of a record that an operator has purged: what its refused deliveries
-// asked for is forgotten with it. It's for [semel.Events].
+// Purged forgets the requests of refused deliveries when an operator has purged their record.
+// It's for [semel.Events].
 func (x *Index) Purged(ev semel.Purged) {
 	x.Payloads.Forget(func(id semel.ID) bool { return id == ev.ID })
 }
 
-// Erased forgets identities that were erased, wherever it has noted them. It's for [semel.Events].
+// Erased forgets erased identities wherever it has noted them. It's for [semel.Events].
 func (x *Index) Erased(ev semel.Erased) {
 	x.Payloads.Forget(func(id semel.ID) bool { return ev.Includes(id, time.Time{}) })
 	for shard := range shards {
@@ -167,7 +167,7 @@ func (x *Index) Erased(ev semel.Erased) {
 	}
 }
 
-// plus is both, under the identity of c.
+// plus returns the sum of c and more, with c's identity.
 func (c *Conflict) plus(more *Conflict) Conflict {
 	sum := Conflict{ID: c.ID, Decisions: map[semel.Decision]int64{}, Principals: c.Principals, First: c.First, Last: max(c.Last, more.Last)}
 	if sum.First == 0 || more.First != 0 && more.First < sum.First {
@@ -194,8 +194,8 @@ func include(list []string, who string) []string {
 	return append(list[:len(list):len(list)], who)
 }
 
-// with adds a refused payload to a list, the newest last, and makes a copy of the payload
-// if that is new. It returns how many bytes of payloads the list has more than before.
+// with adds a refused payload to a list, the newest last, and copies the payload if it is new.
+// It returns by how many bytes the list's payloads have grown.
 func with(list []Presented, one Presented) (_ []Presented, added int) {
 	for i := range list {
 		if have := &list[i]; have.Fingerprint == one.Fingerprint {
@@ -214,7 +214,7 @@ func with(list []Presented, one Presented) (_ []Presented, added int) {
 	if one.Payload != nil {
 		one.Payload = bytes.Clone(one.Payload)
 	}
-	if one.unverified { // who can have a new name for each delivery
+	if one.unverified { // who could use a new name for each delivery
 		list = slices.DeleteFunc(slices.Clone(list), func(have Presented) bool {
 			if have.unverified {
 				added -= len(have.Payload)
@@ -231,13 +231,13 @@ func with(list []Presented, one Presented) (_ []Presented, added int) {
 	return list, added
 }
 
-// spent is how much of MaxTenant the tenants have used in the running day.
+// spent counts how much of MaxTenant the tenants have used on the current day.
 type spent struct {
 	day   int64
 	bytes map[string]int64
 }
 
-// spend counts bytes for a tenant, and reports whether its share still had room for them.
+// spend counts bytes for a tenant, and reports whether its share had room for them.
 func (s *spent) spend(tenant string, bytes, now int64) bool {
 	if day := now / (24 * time.Hour).Milliseconds(); day != s.day || s.bytes == nil {
 		s.day, s.bytes = day, map[string]int64{}

@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	listOperation = "semel.conflicts" // of the cells that have the list
-	// shards is into how many cells the list is divided, by the digest of the identity, so
-	// that a conflict rewrites a small part of it.
+	listOperation = "semel.conflicts" // of the cells that hold the list
+	// shards is how many cells the list is divided into, by the identity's digest, so that a
+	// conflict rewrites only a small part of it.
 	shards = 16
 	// maxListed is how many keys a cell lists, some 400 bytes each. If there are more, the
-	// tenant with the most of them loses the one with the oldest last conflict.
+	// tenant with the most keys loses the one with the oldest last conflict.
 	maxListed = 256
-	// maxShard and maxRefused bound cells, in bytes, below what a store takes.
+	// maxShard and maxRefused bound cells, in bytes, below the limit of stores.
 	maxShard   = 768 << 10
 	maxRefused = 512 << 10
 )
 
-// keptConflict is a Conflict in a cell.
+// keptConflict is the stored form of a Conflict.
 type keptConflict struct {
 	ID         string                   `json:"id"`
 	Decisions  map[semel.Decision]int64 `json:"n"`
@@ -38,8 +38,8 @@ type keptConflict struct {
 	Last       int64                    `json:"last"`
 }
 
-// keptRefused has the payloads that were refused for one record, and says for which of its
-// identity.
+// keptRefused has the payloads that were refused for one record, and says which record of the
+// identity that is.
 type keptRefused struct {
 	Since     store.Instant   `json:"since"` // when the record was made
 	Presented []keptPresented `json:"presented"`
@@ -61,8 +61,8 @@ func (x *Index) shard(n int) *store.Cell {
 	return store.NewCell(x.store, semel.ID{Operation: listOperation, Key: strconv.Itoa(n)})
 }
 
-// List returns the conflicts of a tenant, or of all if tenant is nil, the newest first. The
-// error is one of the store, or wraps [form.ErrNewer].
+// List returns the conflicts of a tenant, or all if tenant is nil, the newest first. An error
+// is the store's, or wraps [form.ErrNewer].
 func (x *Index) List(ctx context.Context, tenant *string) ([]Conflict, error) {
 	x.Listed.Flush(ctx)
 	now, err := x.store.Now(ctx)
@@ -92,7 +92,7 @@ func (x *Index) List(ctx context.Context, tenant *string) ([]Conflict, error) {
 }
 
 // Refused returns the refused payloads of a record, the newest last: they came with its key
-// while the record existed, and differ from its own. The error is one of the store, or wraps
+// while the record existed, and differ from its own. An error is the store's, or wraps
 // [form.ErrNewer].
 func (x *Index) Refused(ctx context.Context, rec *semel.Record) ([]Presented, error) {
 	x.Payloads.Flush(ctx)
@@ -103,7 +103,7 @@ func (x *Index) Refused(ctx context.Context, rec *semel.Record) ([]Presented, er
 	return parseRefused(value.Data, rec)
 }
 
-// keepList adds conflicts to a cell of the list. Where a newer program keeps it, they are lost.
+// keepList adds conflicts to a cell of the list. If a newer program writes that cell, they are lost.
 func (x *Index) keepList(ctx context.Context, n int, more *news) error {
 	now, err := x.store.Now(ctx)
 	if err != nil {
@@ -134,7 +134,7 @@ func (x *Index) keepList(ctx context.Context, n int, more *news) error {
 			list = dropOne(list)
 			data = encodeShard(list)
 		}
-		// A crash before this write loses the notes, a crash after it nothing.
+		// A crash before this write loses the notes; a crash after it loses nothing.
 		return store.CellValue{Data: data, KeepFor: KeptFor}, nil
 	})
 	if errors.Is(err, behind.ErrNothing) {
@@ -143,9 +143,9 @@ func (x *Index) keepList(ctx context.Context, n int, more *news) error {
 	return err
 }
 
-// dropOne leaves out the oldest conflict of the tenant that has most, so that no tenant can
-// push out another's. It starts with conflicts that only other callers have caused: somebody
-// who makes up credentials mustn't push out the conflicts of a tenant's own callers.
+// dropOne drops the oldest conflict of the tenant that has the most, so that no tenant can push
+// out another's. It starts with conflicts that only other callers have caused: somebody who
+// makes up credentials mustn't push out the conflicts of a tenant's own callers.
 func dropOne(list []Conflict) []Conflict {
 	count := map[string]int{}
 	for i := range list {
@@ -161,8 +161,8 @@ func dropOne(list []Conflict) []Conflict {
 	return slices.Delete(list, drop, drop+1)
 }
 
-// own is 1 if the call's own caller is in conflict, and 0 if there is nothing but the count
-// of others.
+// own returns 1 if the call's own caller is in conflict, and 0 if only other callers were
+// counted.
 func (c *Conflict) own() int {
 	if c.Decisions[semel.Conflict]+c.Decisions[semel.OtherDoor] > 0 {
 		return 1
@@ -179,8 +179,8 @@ func encodeShard(list []Conflict) []byte {
 	return encoded(kept)
 }
 
-// read reads a cell. One that is damaged counts as empty. The error is [form.ErrNewer]. Form 1
-// of the list is an array, which says no number; a later one is an object.
+// read reads a cell. A damaged one counts as empty. The error is [form.ErrNewer]. Form 1 of the
+// list is an array, which has no number; a later one is an object.
 func read[T any](data []byte) (kept T, err error) {
 	if data == nil {
 		return kept, nil
@@ -232,9 +232,9 @@ func (x *Index) keepRefused(ctx context.Context, id semel.ID, more *[]Presented)
 	})
 }
 
-// pay counts a payload that isn't in the list yet against the quota of its sender and what
-// may be kept of their tenant. If either is used up, the payload isn't kept. Each is paid for
-// once, however often the cell is written.
+// pay counts a payload that isn't in the list yet against its sender's quota and their tenant's
+// share. If either is used up, the payload isn't kept. Each payload is paid for once, however
+// often the cell is written.
 func (x *Index) pay(tenant string, list []Presented, one *Presented) {
 	kept := slices.ContainsFunc(list, func(p Presented) bool { return p.Fingerprint == one.Fingerprint && p.Payload != nil })
 	if one.Payload == nil || one.paid || kept {
@@ -268,7 +268,7 @@ func parseRefused(data []byte, rec *semel.Record) ([]Presented, error) {
 func encoded(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // texts and numbers always have a JSON form
+		panic(err) // texts and numbers always encode
 	}
 	return data
 }

@@ -1,6 +1,6 @@
-// Package credential tells callers apart by the credentials that they send. Nobody has
-// verified these. The package finds the parts that name a caller, digests them, and says
-// which keys are safe to share on such thin evidence.
+// Package credential tells callers apart by their credentials, which nobody has verified. It
+// finds the parts that name a caller, digests them, and says which keys are safe to share on
+// such thin evidence.
 package credential
 
 import (
@@ -28,14 +28,14 @@ const cookiePrefix = "cookie:"
 type Set struct {
 	headers []header // sorted by name
 	cookies []string // sorted
-	names   []string // as they were declared, for people
+	names   []string // as declared, for people
 }
 
-// header is one that may have a credential, which counts whole or in parts.
+// header is a header that may have a credential, to use whole or in parts.
 type header struct {
 	name  string // in canonical form
 	whole bool
-	parts []string // that name the signer, see [signing]
+	parts []string // the ones that name the signer, see [signing]
 }
 
 // New makes a set from names of headers, parts of signed headers such as
@@ -95,19 +95,18 @@ func Fault(name string) string {
 	return ""
 }
 
-// Digest identifies a caller by all the credentials of a request, without keeping them:
-// only the digest reaches the store. It is empty without credentials; one without a value
-// doesn't count.
+// Digest identifies a caller by all the credentials of a request, without keeping them: only
+// the digest reaches the store. It is empty without credentials; an empty one doesn't count.
 //
 // If a credential is signed anew for each try, only the parts that name the signer count.
 // unproved reports such a credential unless the set names those parts.
 //
-// Earlier versions digested the whole of it. Such a digest matches no later one, which
-// loses nothing: every try had its own.
+// Earlier versions digested all of it. Such a digest matches no later one, but that loses
+// nothing: every try had its own.
 func (c *Set) Digest(r *http.Request) (digest string, unproved bool) {
 	var stack [512]byte
 	const version = "semel-credential-2"
-	b := append(stack[:0], version...) // what follows is framed, so that no value can imitate a second credential
+	b := append(stack[:0], version...) // everything after this is framed, so that no value can imitate a second credential
 	for i := range c.headers {
 		cr := &c.headers[i]
 		values := r.Header[cr.name]
@@ -161,7 +160,7 @@ func blank(values []string) bool {
 	return !slices.ContainsFunc(values, func(v string) bool { return v != "" })
 }
 
-// String tells callers who sent none what to send. It gives examples of the usual ones.
+// String says what to send to callers who sent none. It gives examples of the usual credentials.
 func (c *Set) String() string {
 	if len(c.names) >= len(Usual) && slices.Equal(c.names[:len(Usual)], Usual) {
 		return "one, such as " + strings.Join(append([]string{"Authorization", "X-Api-Key"}, c.names[len(Usual):]...), " or ")

@@ -5,23 +5,23 @@ import (
 	"unicode/utf8"
 )
 
-// What makes a key hard to guess: its length, and how many of its characters differ.
+// A key is hard to guess if it is long enough, and enough of its characters differ.
 const (
 	unguessableLen      = 20
 	unguessableDistinct = 10
 )
 
-// Guessable reports whether another caller may come to use the same key, by chance or on
-// purpose. A UUID, a ULID or a long and varied key can't be guessed, unless it is just a
-// counter. A key made from an order's number and a date passes for one that can't: a second
-// caller then gets a refusal while the first one's call may have happened. The opposite
-// mistake would cost a second effect.
+// Guessable reports whether another caller could use the same key, by chance or on purpose. A
+// UUID, a ULID or a long and varied key can't be guessed, unless it is just a counter. A key
+// made from an order number and a date counts as unguessable, too: a second caller then gets a
+// refusal while the first one's call may have happened. The opposite mistake would cost a
+// second effect.
 func Guessable(key string) bool {
-	// Of random UUIDs fewer than one in a billion has so many zeros.
+	// Fewer than one in a billion random UUIDs has so many zeros.
 	zeros := strings.Count(key, "0")
 	switch {
 	case zeros > 0 && 2*zeros >= len(key)-strings.Count(key, "-"):
-		return true // a number that is counted up, whatever its form
+		return true // just a counter, whatever its form
 	case isUUID(key), isULID(key):
 		return false
 	case strings.Trim(key, "0123456789") == "":

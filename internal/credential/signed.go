@@ -9,20 +9,19 @@ import (
 )
 
 // signing is a way of signing each request, so that no two tries of a call have the same
-// credential. Only what names the signer stays the same. That tells callers apart, but
-// anybody can write it: whether the signature is right, the upstream knows.
+// credential. Only the signer's name stays the same. It tells callers apart, but anybody can
+// write it: only the upstream knows whether the signature is right.
 type signing struct {
 	scheme string
-	// names are the parts that name the signer. Without the first one the credential
-	// can't be read, and counts whole.
+	// names are the parts that name the signer. Without the first one the credential can't be
+	// parsed, and counts as a whole.
 	names []string
 	find  func(credential, name string) (value string, ok bool)
 }
 
-// signings are the schemes of Authorization that sign each request. Bearer, Basic and DPoP
-// aren't among them: their credential is the same for each try, and DPoP has its new
-// signatures in a header of their own. Nor is Negotiate: its tokens name nobody in the
-// clear.
+// signings are the Authorization schemes that sign each request. Bearer, Basic and DPoP aren't
+// among them: their credential is the same for each try, and DPoP has its new signatures in a
+// header of their own. Nor is Negotiate: its tokens name nobody in the clear.
 var signings = []signing{
 	// AWS Signature Version 4 and 4A: AKID/date/region/service/aws4_request.
 	// https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-signing-elements.html
@@ -55,8 +54,8 @@ var signings = []signing{
 	{"Signature", []string{"keyId"}, separatedBy(',')},
 }
 
-// messageSignatures are HTTP Message Signatures, RFC 9421 section 4.1, which sign requests in
-// headers of their own. A route that tells callers apart by them names Signature-Input.
+// messageSignatures are HTTP Message Signatures, RFC 9421 section 4.1, which use headers of
+// their own. A route that tells callers apart by them names Signature-Input.
 var messageSignatures = signing{"", []string{"keyid"}, signatureKey}
 
 // Headers that may have a credential that is signed anew.
@@ -67,8 +66,8 @@ const (
 	signatureInput     = "Signature-Input"
 )
 
-// signingIn is how the credential in a header signs its request, and the credential without
-// the name of its scheme; nil if it is the same for each try.
+// signingIn returns how the credential in a header signs its request, and the credential
+// without its scheme's name; nil if it is the same for each try.
 func signingIn(header http.Header, name string) (*signing, string) {
 	switch name {
 	case authorization, proxyAuthorization:
@@ -77,7 +76,7 @@ func signingIn(header http.Header, name string) (*signing, string) {
 			return schemeNamed(scheme), credential
 		}
 	case signatureHeader:
-		if len(header[signatureInput]) == 0 { // the draft's header has no other
+		if len(header[signatureInput]) == 0 { // the draft has no other header
 			return schemeNamed(signatureHeader), strings.Join(header[signatureHeader], ",")
 		}
 		return &messageSignatures, strings.Join(header[signatureInput], ",")
@@ -96,8 +95,8 @@ func schemeNamed(scheme string) *signing {
 	return nil
 }
 
-// signers lists the parts of a header that may name who signs, by the names that a route can
-// give them.
+// signers lists the parts of a header that may name the signer, by the names that a route can
+// use for them.
 func signers(header string) (names []string) {
 	switch header {
 	case authorization, proxyAuthorization:
@@ -114,9 +113,9 @@ func signers(header string) (names []string) {
 	return slices.Compact(names)
 }
 
-// appendSigner appends what names the signer in a credential: the parts in only, or all if it
-// has none of the scheme's. It reports false, and appends nothing, if that isn't to be found.
-// named says that the parts are those in only.
+// appendSigner appends a credential's parts that name the signer: the ones in only, or all if
+// only has none of the scheme's. It reports false, and appends nothing, if it can't find them.
+// named says that the parts come from only.
 func (s *signing) appendSigner(b []byte, header, credential string, only []string) (_ []byte, named, ok bool) {
 	start, names := len(b), s.names
 	listed := func(name string) bool {
@@ -137,22 +136,22 @@ func (s *signing) appendSigner(b []byte, header, credential string, only []strin
 	return b, named, true
 }
 
-// credentialScope finds what a list of parameters has before the first slash of one: the
-// rest of it changes from day to day.
+// credentialScope returns a parameter's text up to its first slash: the rest changes from day
+// to day.
 func credentialScope(credential, name string) (string, bool) {
 	value, ok := separatedBy(',')(credential, name)
 	value, _, _ = strings.Cut(value, "/")
 	return value, ok && value != ""
 }
 
-// beforeColon finds the name in front of a signature.
+// beforeColon returns the name before a signature.
 func beforeColon(credential, _ string) (string, bool) {
 	value, _, ok := strings.Cut(credential, ":")
 	return value, ok && value != ""
 }
 
-// separatedBy finds a parameter in a list with a separator; its value may be in quotes. It
-// finds none that is empty or there twice, and none in a malformed list.
+// separatedBy finds a parameter in a list with a separator; its value may be quoted. It doesn't
+// find an empty or repeated one, or any in a malformed list.
 func separatedBy(separator byte) func(text, name string) (string, bool) {
 	return func(text, name string) (value string, ok bool) {
 		for text = strings.TrimLeft(text, " \t"); text != ""; text = strings.TrimLeft(text, " \t") {
@@ -172,7 +171,7 @@ func separatedBy(separator byte) func(text, name string) (string, bool) {
 	}
 }
 
-// endOf is where a text ends before the first separator that is outside of quotes.
+// endOf returns where a text ends before the first separator outside quotes.
 func endOf(text string, separator byte) int {
 	quoted := false
 	for i := 0; i < len(text); i++ {
@@ -189,15 +188,15 @@ func endOf(text string, separator byte) int {
 }
 
 // signatureKey finds a parameter in a Signature-Input, where it follows the list of signed
-// components. If there are several signatures, all that have it count: a verifier may look
-// at any of them.
+// components. If there are several signatures, all that have the parameter count: a verifier
+// may look at any of them.
 func signatureKey(text, name string) (value string, ok bool) {
 	for text != "" {
 		list := endOf(text, ')')
 		text = text[min(list+1, len(text)):]
 		end := endOf(text, ',')
 		if one, found := separatedBy(';')(strings.TrimLeft(text[:end], "; \t"), name); found {
-			value, ok = value+"\n"+one, true // no header has a line break
+			value, ok = value+"\n"+one, true // no header contains a line break
 		}
 		text = text[min(end+1, len(text)):]
 	}

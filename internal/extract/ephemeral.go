@@ -10,14 +10,14 @@ import (
 	"github.com/semelhq/semel/internal/selector"
 )
 
-// ephemeralNames are names of members that bodies often have and that differ in each delivery
-// of one call. A key template may have none of them.
+// ephemeralNames are common names of body members that differ in each delivery of a call. A key
+// template may use none of them.
 var ephemeralNames = []string{"timestamp", "requested_at", "request_id", "nonce", "attempt"}
 
-// Ephemeral warns where a template makes the key from a JSON body whose other members may
-// differ between two deliveries of one call, so that the second would be a conflict. It names
-// the members that the spec reads for an attribute. Of the rest of a body it knows nothing, so
-// it names what such members are usually called.
+// Ephemeral warns if a template makes the key from a JSON body whose other members may differ
+// between two deliveries of one call, so that the second would be a conflict. It names the
+// members that the spec reads for an attribute. It knows nothing about the rest of a body, so
+// it lists the usual names of such members.
 func (s *Spec) Ephemeral() (list []string) {
 	inJSON := func(text string) bool {
 		v, err := selector.Parse(text, selector.Values)

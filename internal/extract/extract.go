@@ -1,5 +1,5 @@
-// Package extract finds in a request what names and describes its call: the key, its scope,
-// the number in a sequence and the attributes.
+// Package extract finds everything in a request that names and describes its call: the key, its
+// scope, the number in a sequence and the attributes.
 package extract
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Spec says where to look, as a route declares it. Empty members ask for nothing.
+// Spec says where to look, as declared by a route. Empty members look for nothing.
 type Spec struct {
-	Keys       []string // selectors; the first that finds a key counts
-	Template   Template // makes the key if none was found
+	Keys       []string // selectors; the first one that finds a key counts
+	Template   Template // makes the key if no selector finds one
 	MaxKey     int
 	Opaque     bool              // a key in a header may be any text
 	Attributes map[string]string // selectors by name
-	Sequence   string            // the selector of the number
-	// Mode, Headers, Only and Ignore say which parts of a request are compared.
+	Sequence   string            // the selector for the number
+	// Mode, Headers, Only and Ignore say which parts of a request to compare.
 	Mode         payload.Mode
 	Headers      []string
 	Only, Ignore []string
@@ -43,28 +43,28 @@ type Rule struct {
 	opaque    bool
 	keys      []selector.Selector
 	template  *keytemplate.Template // nil: none
-	scope     string                // of the template's keys
-	field     string                // that has its value
+	scope     string                // the scope of the template's keys
+	field     string                // the field that has its value
 	values    []named
 	sequence  []selector.Selector // one, or none
 	facts     []named             // attributes from the request
 	answers   []named             // attributes from the answer
 	compared  *selector.Set       // nil: all of a body
 	raw       bool                // bodies are compared byte for byte
-	form      bool                // something may be in a form
-	json      bool                // something may be in JSON
+	form      bool                // a form may have something
+	json      bool                // JSON may have something
 	inBody    bool                // the key may be in the body
-	keyPlaces []selector.Selector // compared places that have the key if a selector found it
-	made      payload.Places      // if the template made it
+	keyPlaces []selector.Selector // compared places that hold the key if a selector found it
+	made      payload.Places      // the same if the template made it
 }
 
-// named is a selector for what has a name: a field or an attribute.
+// named is a selector with the name of a field or an attribute.
 type named struct {
 	name string
 	selector.Selector
 }
 
-// New parses a spec. The error names everything that is wrong with it, a line each.
+// New parses a spec. The error lists everything that is wrong with it, one per line.
 func New(spec Spec) (*Rule, error) {
 	p := &Rule{maxKey: spec.MaxKey, opaque: spec.Opaque, raw: spec.Mode == payload.Raw}
 	var errs []error
@@ -125,8 +125,8 @@ func (p *Rule) parseTemplate(t *Template, bad func(string, error)) {
 	}
 }
 
-// checkFields checks that each field has a value, and that none of them is one that each
-// delivery has anew.
+// checkFields checks that each field has a value, and that none of them differs in each
+// delivery.
 func (p *Rule) checkFields(values map[string]string, bad func(string, error)) {
 	fields := p.template.Fields()
 	for _, name := range fields {
@@ -162,7 +162,7 @@ func (p *Rule) parseAttributes(texts map[string]string, bad func(string, error))
 	}
 }
 
-// badName reports whether an attribute can't have the name, or has it for another purpose.
+// badName reports whether the name is invalid for an attribute, or used for something else.
 func badName(name string) bool {
 	return (store.Attributes{name: ""}).Validate() != nil || name == store.AttributeCommandID || name == store.AttributeCompensates || strings.ContainsAny(name, "= \t\r\n\"")
 }
@@ -184,7 +184,7 @@ func selectors(list []named) (all []selector.Selector) {
 	return all
 }
 
-// findPlaces finds the compared places that may have the key.
+// findPlaces finds the compared places that may hold the key.
 func (p *Rule) findPlaces(spec *Spec) {
 	compared := func(s selector.Selector) bool {
 		switch s.Source {
@@ -207,14 +207,14 @@ func (p *Rule) findPlaces(spec *Spec) {
 		return
 	}
 	for _, v := range p.values {
-		// The digest of hash: and the text of a pair tell apart what the comparison does anyway.
+		// The digest of hash: and the text of a pair distinguish exactly what the comparison does.
 		if !p.raw && (v.Source == selector.JSON || v.Source == selector.Cart) {
 			p.made.Made = append(p.made.Made, v.Selector)
 		}
 	}
 }
 
-// Key reports whether the rule finds or makes the key. Otherwise it is in a header that
+// Key reports whether the rule finds or makes the key. Otherwise the key is in a header that
 // others read.
 func (p *Rule) Key() bool { return len(p.keys) > 0 || p.template != nil }
 
@@ -232,7 +232,7 @@ func (p *Rule) MayHaveKey(r *http.Request) bool {
 // Keyless reports whether fingerprints leave out the places where the key may be.
 func (p *Rule) Keyless() bool { return len(p.keyPlaces)+len(p.made.Key) > 0 }
 
-// Compared are the parts of a JSON body that are compared; nil: all.
+// Compared returns the parts of a JSON body to compare; nil: all.
 func (p *Rule) Compared() *selector.Set { return p.compared }
 
 // Headers lists the request headers that the rule needs; attributes may be absent.

@@ -14,26 +14,26 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Found is what one request has.
+// Found is what a rule finds in one request.
 type Found struct {
 	Key        string         // empty: none
 	By         string         // the selector that found it, or "template"
 	Scope      string         // of the key, such as session=s1
-	Places     payload.Places // in what is compared
+	Places     payload.Places // where the compared parts hold the key
 	Attributes store.Attributes
 	Sequence   uint64 // zero: none
-	// Fault says why the key is refused, and Unnumbered why a number is missing that the
-	// call needs: sentences for the caller.
+	// Fault says why the key is refused, and Unnumbered why a required number is missing: both
+	// are sentences for the caller.
 	Fault, Unnumbered string
 }
 
-// brokenJSON is why a body can't be looked into although it says that it is JSON.
+// brokenJSON is why a body that claims to be JSON can't be parsed.
 const brokenJSON = "isn't JSON, or has a name twice"
 
-// From looks into a request that was read. The error is that of reading the body again.
+// From examines a request that was read. The error comes from reading the body again.
 func (p *Rule) From(r *http.Request, body *payload.Payload) (got Found, err error) {
 	in := selector.Input{Header: r.Header, Query: r.URL.RawQuery}
-	blind := "" // why the body can't be looked into
+	blind := "" // why the body can't be parsed
 	if p.form || p.json {
 		text, free, err := body.Bytes()
 		defer free()
@@ -54,7 +54,7 @@ func (p *Rule) From(r *http.Request, body *payload.Payload) (got Found, err erro
 	return got, nil
 }
 
-// open gives the input a body to look into, or says why that isn't possible.
+// open gives the input a body to examine, or says why that isn't possible.
 func (p *Rule) open(in *selector.Input, body []byte, kind payload.Mode) (blind string) {
 	switch {
 	case len(body) == 0:
@@ -97,7 +97,7 @@ func (p *Rule) key(in *selector.Input, blind string, got *Found) {
 	}
 }
 
-// keyBy is the key that one selector finds; empty if there is none.
+// keyBy returns the key that one selector finds; empty if there is none.
 func (p *Rule) keyBy(s selector.Selector, in *selector.Input) (key, fault string) {
 	if s.Source == selector.Header {
 		key, _, fault = HeaderKey(in.Header, s.Name, p.maxKey, p.opaque)
@@ -115,7 +115,7 @@ func (p *Rule) keyBy(s selector.Selector, in *selector.Input) (key, fault string
 	return key, ""
 }
 
-// make makes the key by the template, if all of its values are there.
+// make makes the key by the template, if all its values are there.
 func (p *Rule) make(in *selector.Input, got *Found) {
 	values := map[string]string{}
 	for _, v := range p.values {
@@ -140,7 +140,7 @@ func (p *Rule) make(in *selector.Input, got *Found) {
 	}
 }
 
-// Missing tells a caller where the route looked for a key in vain.
+// Missing tells a caller where the route looked for a key.
 func (p *Rule) Missing() string {
 	var places []string
 	for _, s := range p.keys {
@@ -155,7 +155,7 @@ func (p *Rule) Missing() string {
 	return "The key of this operation is made from the request, which lacks some of " + strings.Join(places, ", ") + ". Nothing was executed."
 }
 
-// number is the number of the call that a request delivers. A fault is a sentence for the
+// number returns the number of the call that a request delivers. A fault is a sentence for the
 // caller.
 func (p *Rule) number(in *selector.Input) (n uint64, fault string) {
 	text, found, err := p.sequence[0].Find(in)
@@ -171,8 +171,8 @@ func (p *Rule) number(in *selector.Input) (n uint64, fault string) {
 	return n, ""
 }
 
-// parseNumber reads a number of a sequence. Each has one spelling, so that no two programs
-// on the way can read it as different ones.
+// parseNumber reads a number of a sequence. Each number has only one spelling, so that no two
+// programs on the way can read it differently.
 func parseNumber(text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	switch {
@@ -187,7 +187,7 @@ func parseNumber(text string) (uint64, error) {
 // InAnswers reports whether answers have attributes.
 func (p *Rule) InAnswers() bool { return len(p.answers) > 0 }
 
-// FromAnswer looks for the attributes in the JSON of an answer.
+// FromAnswer finds the attributes in an answer's JSON.
 func (p *Rule) FromAnswer(text []byte) store.Attributes {
 	doc, err := canon.Canonicalize(text, canon.Exact)
 	if err != nil {
@@ -196,8 +196,8 @@ func (p *Rule) FromAnswer(text []byte) store.Attributes {
 	return find(&selector.Input{JSON: doc}, p.answers)
 }
 
-// find returns the attributes that are there and can be kept. No call is refused for the
-// others.
+// find returns the attributes that are present and can be kept. Missing ones don't cause a
+// refusal.
 func find(in *selector.Input, list []named) store.Attributes {
 	var found store.Attributes
 	for _, a := range list {

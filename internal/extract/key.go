@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// HeaderKey finds the one key of a request, in the header of that name, of at most limit
-// bytes. present says that there is such a header, valid or not; fault is then a sentence
-// for the caller, or empty. If opaque is set, a bare key may be any text.
+// HeaderKey finds the one key of a request in the header with that name, of at most limit
+// bytes. present says that there is such a header, valid or not; fault is then a sentence for
+// the caller, or empty. If opaque is set, a bare key may be any text.
 func HeaderKey(h http.Header, name string, limit int, opaque bool) (key string, present bool, fault string) {
 	fields := h[name]
 	switch len(fields) {
@@ -34,12 +34,11 @@ func HeaderKey(h http.Header, name string, limit int, opaque bool) (key string, 
 	return key, true, ""
 }
 
-// parseKey reads a key in either of its two forms: an RFC 8941 string, or the bare text
-// between the quotes. It refuses parameters after the item instead of ignoring them:
-// nobody has defined one, and two keys that differ in a parameter were probably meant to
-// differ. It also refuses a comma, a semicolon or a space in a bare key, because two keys
-// that were joined on the way look like that. Contracts with opaque keys, which are
-// always bare, allow all three.
+// parseKey reads a key in either of its two forms: an RFC 8941 string, or the bare text between
+// the quotes. It refuses parameters after the item instead of ignoring them: nobody has defined
+// one, and two keys that differ in a parameter were probably meant to differ. It also refuses a
+// comma, a semicolon or a space in a bare key, because that looks like two keys joined on the
+// way. Contracts with opaque keys, which are always bare, allow all three.
 func parseKey(field string, opaque bool) (key, fault string) {
 	if field == "" {
 		return "", "is empty."

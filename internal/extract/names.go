@@ -27,7 +27,7 @@ func (a *Attribute) fits(kind string) bool {
 	})
 }
 
-// place is a door whose items aren't requests of a route.
+// place is a door that takes items other than a route's requests.
 type place struct {
 	sources []selector.Source // of an item
 	own     []string          // attributes that the door writes itself
@@ -45,17 +45,17 @@ var places = map[string]place{
 	}},
 }
 
-// Names finds attributes in the items of a door, as a [Rule] does in the requests of a route. A
+// Names finds attributes in the items of a door, like a [Rule] in the requests of a route. A
 // nil one finds none. It never changes.
 type Names struct {
 	list   []Attribute
-	parsed []named // in the same order; of two that are found, the later counts
+	parsed []named // in the same order; if two are found, the later counts
 	inBody bool
 }
 
-// NewNames parses the attributes that a configuration has for a door, and the usual ones of the
-// sender. The first value that an item has counts; a usual attribute gives way to a configured
-// one of its name. The error lists every mistake, a line each.
+// NewNames parses a door's configured attributes, and the usual ones of the sender. The first
+// value that an item has counts; a configured attribute replaces a usual one with the same
+// name. The error lists every mistake, one per line.
 func NewNames(door string, configured map[string]string, usual ...Attribute) (*Names, error) {
 	at, n := places[door], &Names{}
 	for _, a := range slices.Backward(usual) {
@@ -87,8 +87,8 @@ func NewNames(door string, configured map[string]string, usual ...Attribute) (*N
 	return n, errors.Join(errs...)
 }
 
-// Of adds the attributes of an item to the door's own, which it changes and returns without
-// empty ones. It leaves out what the item lacks and what no store can keep.
+// Of adds an item's attributes to the door's own, which it changes and returns without empty
+// ones. It leaves out missing ones and ones that no store can keep.
 func (n *Names) Of(own store.Attributes, kind string, header http.Header, item []byte) store.Attributes {
 	maps.DeleteFunc(own, func(_, value string) bool { return value == "" })
 	if n == nil {
@@ -102,7 +102,7 @@ func (n *Names) Of(own store.Attributes, kind string, header http.Header, item [
 	}
 	in := selector.Input{Header: header}
 	if n.inBody && len(list) > 0 {
-		// The door has read the item as strictly as it must. A copy in canonical form would take
+		// The door has read the item as strictly as necessary. A canonical copy would take
 		// several times the memory.
 		if json.Valid(item) {
 			in.JSON, in.Raw = item, true

@@ -1,5 +1,4 @@
-// Package finding asks an upstream about a held call and reads its answer, for every door that
-// asks.
+// Package finding asks an upstream about a held call and reads its answer, for all doors.
 package finding
 
 import (
@@ -13,31 +12,31 @@ import (
 	"github.com/semelhq/semel/safehttp"
 )
 
-// Finding is the JSON of an upstream about a call.
+// Finding is an upstream's JSON about a call.
 type Finding struct {
-	// Outcome is completed, rejected or failed, with the answer that the caller
-	// would have got; aborted, if the call has not arrived and never will, so
-	// that the next delivery is sent on; or unknown, to be asked again later.
+	// Outcome is completed, rejected or failed, with the answer that the caller would have got;
+	// aborted, if the call hasn't arrived and never will, so that the next delivery is sent on;
+	// or unknown, to be asked again later.
 	Outcome string `json:"outcome"`
-	// Status, Headers and Body are the answer. Status defaults to 200 where
-	// completed, to 422 where rejected, and to 500 where failed. Body is base64.
+	// Status, Headers and Body are the answer. Status defaults to 200 if completed, 422 if
+	// rejected, and 500 if failed. Body is base64.
 	Status  int         `json:"status,omitempty"`
 	Headers http.Header `json:"headers,omitempty"`
 	Body    []byte      `json:"body,omitempty"`
-	// Message is why it was rejected or failed, for people.
+	// Message says why it was rejected or failed.
 	Message string `json:"message,omitempty"`
 }
 
-// Unknown is the outcome of a call that is to be asked about again.
+// Unknown is the outcome of a call to ask about again.
 const Unknown = "unknown"
 
-// outcomes are all outcomes, with the status of an answer that has none.
+// outcomes has all outcomes, with the default status of the answer.
 var outcomes = map[string]int{
 	"completed": http.StatusOK, "rejected": http.StatusUnprocessableEntity, "failed": http.StatusInternalServerError, "aborted": 0, Unknown: 0,
 }
 
 // Ask asks for a finding. Only an answer with status 200 counts: anything else may come from
-// whatever is between, such as a login page.
+// something in between, such as a login page.
 func Ask(client *safehttp.Client, r *http.Request) (*Finding, error) {
 	r.Header.Set("Accept", "application/json")
 	answer, err := client.Do(r)
@@ -50,9 +49,9 @@ func Ask(client *safehttp.Client, r *http.Request) (*Finding, error) {
 	return Read(answer.Body)
 }
 
-// Read reads a finding and fills in its status. A text that can be read in two ways, such as
-// one with two outcomes, is an error. Members count only as they are written: package json
-// takes Outcome for outcome, and so the last of both.
+// Read reads a finding and fills in its status. An ambiguous text, such as one with two
+// outcomes, is an error. Member names must match exactly: package json takes Outcome for
+// outcome, and so the last of both.
 func Read(text []byte) (*Finding, error) {
 	if _, err := canon.Canonicalize(text, canon.Exact); err != nil {
 		return nil, fmt.Errorf("the answer: %w", err)

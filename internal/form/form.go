@@ -1,10 +1,10 @@
-// Package form reads the JSON that programs keep: values of cells, and of messages to
-// themselves. A form has a number, which a value says in its member "form", and doesn't say
-// while it is 1. So a program tells what a newer one has kept from what is damaged, and leaves it
-// alone, instead of writing it back without what it doesn't know.
+// Package form reads JSON that programs store for themselves: values of cells, and of messages.
+// A form has a number, which a value has in its member "form" unless it is 1. So a program can
+// tell a newer program's value from a damaged one, and leave it alone instead of writing it
+// back without the parts that it doesn't know.
 //
-// A member that is added, or that means something else, takes a new number, and a recorded
-// file in testdata: see the test of all forms.
+// If you add a member, or change its meaning, take a new number, and add a recorded file in
+// testdata: see the test of all forms.
 package form
 
 import (
@@ -15,13 +15,13 @@ import (
 )
 
 var (
-	// ErrNewer is returned, wrapped, for a value of a newer program.
+	// ErrNewer is returned, wrapped, for a newer program's value.
 	ErrNewer = errors.New("a newer program has kept it: use that one, or a later one")
-	// ErrDamaged is returned, wrapped, for what isn't a value of any program.
+	// ErrDamaged is returned, wrapped, for something that no program has written.
 	ErrDamaged = errors.New("it isn't what a program keeps")
 )
 
-// Read reads a value of a form up to newest into v. If there is an error, v has no meaning.
+// Read reads a value of a form up to newest into v. If there is an error, ignore v.
 func Read[T any](data []byte, newest int, v *T) error {
 	strict := json.NewDecoder(bytes.NewReader(data))
 	strict.DisallowUnknownFields()
@@ -30,7 +30,7 @@ func Read[T any](data []byte, newest int, v *T) error {
 		return ErrDamaged
 	}
 	if err == nil && newest == 1 {
-		return nil // it doesn't say its form, which would be a member that nobody knows
+		return nil // it has no form, or not as its own member
 	}
 	var says struct {
 		Form int `json:"form"`

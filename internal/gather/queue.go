@@ -14,44 +14,44 @@ import (
 
 // Queue lets concurrent callers share batches of work (group commit). A single caller never
 // waits for others. When a caller gives up, its waiting item is dropped and its memory freed;
-// an item that was sent is finished whether anybody waits for it or not.
+// an item that was sent is finished even if nobody waits for it any more.
 //
 // Set the exported fields before you use it. Any number of goroutines may use it.
 type Queue[T member] struct {
-	// Send does the work of a batch, even if its callers have given up. At most Workers
-	// calls of it run at a time, however long they take.
+	// Send does the work of a batch, even if its callers have given up. At most Workers calls
+	// of it run at a time, however long they take.
 	Send func(batch []T)
 	// Start takes the place of Send if the work has two parts, such as a write and a sync. It
-	// does the first and returns the second, which is done while Start has the next batch. Unlike
-	// Send, it may not change the batch.
+	// does the first part and returns the second, which runs while Start has the next batch.
+	// Unlike Send, it may not change the batch.
 	Start func(batch []T) (finish func())
-	// Lead takes the place of Send, in the goroutine of the caller, if they are alone and nobody
-	// cancels their context: to wake a worker and to be woken by it can take as long as the work.
-	// It returns at the deadline of ctx at the latest. Nil, as it is beside Start: workers send
+	// Lead takes the place of Send, in the caller's goroutine, for a lone caller whose context
+	// nobody cancels: waking a worker and being woken by it can take as long as the work. It
+	// returns at ctx's deadline at the latest. Nil, as it must be if Start is set: workers send
 	// every item.
 	Lead func(ctx context.Context, item T)
 	// Workers is how many batches may be in flight at a time.
 	Workers int
-	// MaxBatch is how many items a batch has at most. A batch also ends with the item that
-	// brings the sum of the sizes to MaxBytes.
+	// MaxBatch is the most items in a batch. A batch also ends with the item that brings its
+	// total size to MaxBytes.
 	MaxBatch, MaxBytes int
 	// Work counts the running workers, so that you can wait for them to end.
 	Work *sync.WaitGroup
 	// Room bounds the items that wait or are in flight. Several queues may share one.
 	Room *Room
 
-	// Key says what an item is about. Only one item of a key is in flight at a time, so no
-	// batch waits for another of this process. Nil: items are independent of each other.
+	// Key says what an item is about. Only one item of each key is in flight at a time, so no
+	// batch waits for another batch of this process. Nil: items are independent of each other.
 	Key func(item T) [32]byte
 	// Answers reports whether the result of an item that was sent also answers a waiting item
-	// of the same key; if so, it has copied the result to it. So many duplicates cost one
-	// (singleflight). It isn't called for items that came after the first left the queue,
+	// of the same key; if so, it has copied the result to it. So many duplicates cost one call
+	// (singleflight). It isn't called for items that came after the sent one left the queue,
 	// because its result may be older than they are. Nil: every item is sent.
 	Answers func(sent, waiting T) bool
-	// Apart reports whether an item is sent in a batch of its own. Nil: none is.
+	// Apart reports whether an item needs a batch of its own. Nil: none does.
 	Apart func(item T) bool
-	// Failed reports whether an item that was sent ended without an answer of the server. Nil:
-	// none does.
+	// Failed reports whether a sent item ended without an answer from the server. Nil: none
+	// does.
 	Failed func(item T) bool
 
 	mu      sync.Mutex
@@ -62,13 +62,13 @@ type Queue[T member] struct {
 	sizes   Sizes     // of the batches that were sent
 	items   uint64    // that they had
 	out     int       // batches in flight
-	since   time.Time // when it last became busy; see Load.Since
+	since   time.Time // when it became busy; see Load.Since
 	heard   time.Time // when an item was last answered
-	failed  time.Time // when the last batch ended, if that was without an answer
-	running int       // workers, and a caller who leads
-	late    bool      // the last caller to lead left at their deadline; see endLead
+	failed  time.Time // when the last batch ended, if it had no answer
+	running int       // workers, plus a caller who leads
+	late    bool      // the last leading caller left at their deadline; see endLead
 	closed  bool
-	watch   *time.Timer // gives up items that have passed their deadline; nil before there was one
+	watch   *time.Timer // gives up items past their deadline; nil until there is one
 	next    time.Time   // when it fires next; zero: it doesn't
 }
 
@@ -76,13 +76,13 @@ type Queue[T member] struct {
 // Do only once.
 type Item struct {
 	key      [32]byte
-	deadline time.Time // of a caller that nothing else ends; zero: a context watches over it
+	deadline time.Time // of a caller that nothing else stops; zero: a context watches over it
 	err      error     // why the queue gave it up
 	done     sync.WaitGroup
 
 	number uint64 // its place in the order of arrival
-	behind uint64 // how many had arrived when it left the queue
-	// finished: it has its result. settled: its caller has got that or err.
+	behind uint64 // how many had arrived by the time it left the queue
+	// finished: it has its result. settled: its caller has got that, or err.
 	finished, settled bool
 }
 
@@ -95,8 +95,8 @@ type member interface {
 	item() *Item
 }
 
-// deadlined is a context that nobody cancels: it ends at its deadline. Waiting under one
-// costs nothing, because the queue has one timer for all of them.
+// deadlined is a context that nobody cancels: it ends at its deadline. Waiting under one costs
+// nothing, because the queue has one timer for all of them.
 type deadlined interface {
 	Deadline() (time.Time, bool)
 	NeverCancelled()
@@ -113,9 +113,8 @@ var (
 )
 
 // Do returns nil once Send has finished a batch with the item. The item waits for its turn as
-// long as ctx allows, while Room bounds how many do. If ctx ends before the item is
-// sent, it never is, and the error is an [ErrNotSent]; if ctx ends later, the result is
-// unknown.
+// long as ctx allows; Room limits how many wait. If ctx ends before the item is sent, it never
+// will be, and the error is an [ErrNotSent]; if ctx ends later, the result is unknown.
 func (q *Queue[T]) Do(ctx context.Context, item T) error {
 	if err := ctx.Err(); err != nil {
 		return notSent(err)
@@ -187,24 +186,23 @@ type Sizes [16]uint64
 // add counts a batch of n items.
 func (s *Sizes) add(n int) { s[min(bits.Len(uint(n-1)), len(s)-1)]++ }
 
-// again is how soon callers come again if their items got no answer: an engine pauses for up
-// to half of that. Until then, they count as waiting.
+// again is how soon callers retry if their items got no answer: an engine pauses for up to half
+// of that. Until then, they count as waiting.
 const again = time.Second
 
 // Load says how busy a queue is, and was.
 type Load struct {
-	// Full is how full the queue is, from 0 to 1. At 1 nothing gets in.
+	// Full is how full the queue is, from 0 to 1. At 1 it accepts nothing.
 	Full float64
-	// Batches counts the sent batches, and Items their items together.
+	// Batches counts the sent batches by size, and Items is the number of items in all of them.
 	Batches Sizes
 	Items   uint64
-	// Since is when the queue last became busy: from then until now, some item has been
-	// waiting or in flight. Zero while it is idle. Answered is when an item was last answered;
-	// zero: never.
+	// Since is when the queue became busy: since then, some item has always been waiting or in
+	// flight. Zero while it is idle. Answered is when an item last got an answer; zero: never.
 	Since, Answered time.Time
 }
 
-// Silent is for how long items have come and none was answered.
+// Silent returns how long items have waited without any of them getting an answer.
 func (l Load) Silent() time.Duration {
 	switch {
 	case l.Since.IsZero():
@@ -215,7 +213,7 @@ func (l Load) Silent() time.Duration {
 	return time.Since(l.Since)
 }
 
-// Load is that of the queue now.
+// Load returns the queue's present load.
 func (q *Queue[T]) Load() Load {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -226,7 +224,7 @@ func (q *Queue[T]) Load() Load {
 	return l
 }
 
-// startWorker starts a worker unless all of them run. The caller holds q.mu.
+// startWorker starts a worker unless all of them are running. The caller holds q.mu.
 func (q *Queue[T]) startWorker() {
 	if q.running < q.Workers {
 		q.running++
@@ -235,7 +233,7 @@ func (q *Queue[T]) startWorker() {
 }
 
 // settle notes that an item has its result, or why the queue gives it up, and reports whether
-// to wake its caller, which it does only the first time. The caller holds q.mu.
+// to wake its caller, which is true only the first time. The caller holds q.mu.
 func (i *Item) settle(err error) (tell bool) {
 	if tell = !i.settled; tell {
 		i.settled, i.err = true, err
@@ -250,7 +248,7 @@ func (i *Item) giveUp(why error) {
 	}
 }
 
-// leave gives an item up: one that still waits never is sent.
+// leave gives an item up: if it is still waiting, it is never sent.
 func (q *Queue[T]) leave(item T, why error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -261,8 +259,8 @@ func (q *Queue[T]) leave(item T, why error) {
 	item.item().giveUp(why)
 }
 
-// watchUntil has the items looked at when the first deadline has passed. Most items are done
-// by then, and theirs costs nothing. The caller holds q.mu.
+// watchUntil schedules a check of the items for when the first deadline has passed. Most items
+// are done by then, and their deadlines cost nothing. The caller holds q.mu.
 func (q *Queue[T]) watchUntil(deadline time.Time) {
 	switch {
 	case deadline.IsZero(), !q.next.IsZero() && !deadline.Before(q.next):
@@ -275,7 +273,7 @@ func (q *Queue[T]) watchUntil(deadline time.Time) {
 	q.next = deadline
 }
 
-// expire gives up the items that have passed their deadline.
+// expire gives up the items that are past their deadline.
 func (q *Queue[T]) expire() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -302,7 +300,7 @@ func (q *Queue[T]) expire() {
 	}
 }
 
-// Len returns how many items wait, and how many workers run.
+// Len returns how many items are waiting, and how many workers are running.
 func (q *Queue[T]) Len() (waiting, running int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -318,7 +316,7 @@ func (q *Queue[T]) drain() {
 			return
 		}
 		if q.Start == nil {
-			q.Send(slices.Clone(batch)) // theirs, to put in order
+			q.Send(slices.Clone(batch)) // a copy, which Send may reorder
 			q.finish(batch)
 			continue
 		}
@@ -343,13 +341,13 @@ func (q *Queue[T]) gather() {
 	}
 }
 
-// take takes the next batch off the queue. A worker that gets none ends: the items left have
-// keys that are in flight, and the workers that finish those go on with them.
+// take takes the next batch off the queue. A worker that gets none ends: the keys of the
+// remaining items are in flight, and the workers that finish those continue with them.
 func (q *Queue[T]) take() (batch []T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	bytes, full := 0, false
-	another := false // remaining items may go now, in another batch
+	another := false // remaining items may be sent now, in another batch
 	left := q.waiting[:0]
 	for n, item := range q.waiting {
 		if full = full || len(batch) == q.MaxBatch || bytes >= q.MaxBytes; full {
@@ -403,15 +401,15 @@ func (q *Queue[T]) send(item T) {
 	q.sent[i.key] = item
 }
 
-// finish wakes the callers of a batch, and of waiting items that it answers too. It wakes all
-// of them at the end, or they would run into a lock that it still holds.
+// finish wakes the callers of a batch, and of waiting items that it also answers. It wakes them
+// all at the end; otherwise they would run into a lock that it still holds.
 func (q *Queue[T]) finish(batch []T) {
 	for _, item := range q.results(batch) {
 		item.item().done.Done()
 	}
 }
 
-// results settles a batch, and returns the items with callers to wake.
+// results settles a batch, and returns the items whose callers to wake.
 func (q *Queue[T]) results(batch []T) (tell []T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -454,8 +452,8 @@ func (q *Queue[T]) results(batch []T) (tell []T) {
 	return append(batch, tell...)
 }
 
-// Close refuses new items and gives up the waiting ones. Batches in flight go on; wait for
-// them by Work.
+// Close refuses new items and gives up the waiting ones. Batches in flight continue; use Work
+// to wait for them.
 func (q *Queue[T]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

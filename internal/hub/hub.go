@@ -3,8 +3,8 @@ package hub
 
 import "sync"
 
-// Hub has the channels of those who wait, by what they wait for. Its zero value is ready.
-// It may be used by any number of goroutines.
+// Hub has the channels of waiting goroutines, by what they wait for. Its zero value is ready.
+// It may be used concurrently.
 type Hub[K comparable] struct {
 	mu   sync.Mutex
 	keys map[K]map[chan struct{}]struct{}
@@ -33,7 +33,7 @@ func (h *Hub[K]) Watch(key K) (changed <-chan struct{}, stop func()) {
 	}
 }
 
-// Len is the number of watched keys.
+// Len returns the number of watched keys.
 func (h *Hub[K]) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,7 +62,7 @@ func tell(channels map[chan struct{}]struct{}) {
 	for ch := range channels {
 		select {
 		case ch <- struct{}{}:
-		default: // it has a notice already
+		default: // it already has a notice
 		}
 	}
 }

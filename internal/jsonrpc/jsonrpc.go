@@ -9,10 +9,10 @@ import (
 	"github.com/semelhq/semel/internal/jsonscan"
 )
 
-// Version is the one that there is.
+// Version is the only version.
 const Version = "2.0"
 
-// The codes of errors. From ServerError to -32099 they are the server's own.
+// The codes of errors. Codes from ServerError to -32099 belong to the server.
 const (
 	ParseError     = -32700
 	InvalidRequest = -32600
@@ -22,32 +22,32 @@ const (
 	ServerError    = -32000
 )
 
-// Error is why a request isn't one, for its sender.
+// Error says what is wrong with a request, for its sender.
 type Error struct {
 	Code    int
 	Message string
 }
 
-// Error is the message.
+// Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// NotJSON is the error of a text that isn't strict JSON.
+// NotJSON returns the error for a text that isn't strict JSON.
 func NotJSON(err error) *Error {
 	return &Error{ParseError, "The body isn't strict JSON: " + err.Error() + "."}
 }
 
-// Request is one request. Its members are parts of the text that was read.
+// Request is one request. Its members are slices of the text.
 type Request struct {
-	ID     []byte // a string or a number; nil if there is none that can be told
+	ID     []byte // a string or a number; nil if it has none that we can read
 	Method string
 	Params []byte // nil if there are none; not checked
 }
 
-// Read reads a request. It refuses batches; notifications, because nobody could be told their
-// answer; and members that JSON-RPC doesn't have, however harmless: a server that compares names
-// in another way might run another method. It doesn't check the parameters, because their reader
-// does: the text is strict JSON if they are. The error is an [*Error]; the request then has its ID
-// if there was one.
+// Read reads a request. It refuses batches; notifications, because nobody could get their
+// answer; and members that JSON-RPC doesn't have, however harmless: a server that compares
+// names differently might run another method. It leaves checking the parameters to their
+// reader: the text is strict JSON if they are. The error is an [*Error]; the request then has
+// its ID if there was one.
 func Read(text []byte) (Request, error) {
 	if err := jsonscan.CheckBut(text, canon.Exact, jsonscan.Member(text, "params")); err != nil {
 		return Request{}, NotJSON(err)
@@ -86,9 +86,9 @@ func Read(text []byte) (Request, error) {
 	return r, nil
 }
 
-// ReadAnswer reads an answer to the request with an id: either its result or its error. It
-// reports false if the text is no such answer. An error may be without the id, if whoever
-// made it couldn't read the request.
+// ReadAnswer reads an answer to the request with an id: its result or its error. It reports
+// false if the text isn't such an answer. An error may lack the id, if its sender couldn't read
+// the request.
 func ReadAnswer(text, id []byte) (result, failure []byte, ok bool) {
 	if canon.Check(text, canon.Exact) != nil {
 		return nil, nil, false
@@ -100,7 +100,7 @@ func ReadAnswer(text, id []byte) (result, failure []byte, ok bool) {
 	return result, failure, version == Version && known && (result == nil) != (failure == nil)
 }
 
-// Answer is an answer to the request with an id, with a result or an error as it is spelled.
+// Answer makes an answer to the request with an id, with a result or an error as given.
 func Answer(id, result, failure []byte) []byte {
 	if id == nil {
 		id = []byte("null")
@@ -117,7 +117,7 @@ func Answer(id, result, failure []byte) []byte {
 	return append(raw, '}')
 }
 
-// First is the first byte of JSON that isn't white space; 0 if there is none.
+// First returns the first byte of JSON that isn't white space; 0 if there is none.
 func First(text []byte) byte {
 	if text = bytes.TrimLeft(text, " \t\r\n"); len(text) > 0 {
 		return text[0]
@@ -125,7 +125,7 @@ func First(text []byte) byte {
 	return 0
 }
 
-// present is a value, or nil if it is null.
+// present returns a value, or nil if it is null.
 func present(value []byte) []byte {
 	if string(value) == "null" {
 		return nil

@@ -1,5 +1,5 @@
-// Package jsonscan finds members and items in JSON, and gives them as they stand there,
-// without making values of the rest. It doesn't check the text; package canon does.
+// Package jsonscan finds members and items in JSON, and returns them unchanged, without
+// decoding the rest. It doesn't check the text; package canon does.
 package jsonscan
 
 import (
@@ -10,11 +10,10 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// Members yields the names and values of the object in text, in its order: names
-// unescaped, values as they stand there. Unlike a struct of encoding/json it tells names
-// apart by case, and unlike a map it costs nothing for the members that nobody asks for.
-// A yielded name is good until the next one. Text that isn't an object has none; one that
-// isn't valid JSON has those before its first fault.
+// Members yields the names and values of the object in text, in order: names unescaped, values
+// unchanged. Unlike an encoding/json struct it distinguishes names by case, and unlike a map it
+// costs nothing for unused members. A yielded name is valid until the next one. Text that isn't
+// an object has none; invalid JSON has those before its first fault.
 func Members(text []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		s := scanner{text: text}
@@ -34,8 +33,8 @@ func Members(text []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Member is the value of the member with exactly this name; the last, if there are
-// several. It is nil if there is none.
+// Member returns the value of the member with exactly this name, or nil; the last one, if there
+// are several.
 func Member(text []byte, name string) (value []byte) {
 	for n, v := range Members(text) {
 		if string(n) == name {
@@ -45,13 +44,13 @@ func Member(text []byte, name string) (value []byte) {
 	return value
 }
 
-// Offset is where in text a value begins that [Members] or [Items] yielded of it, or of a
-// value within it.
+// Offset returns where in text a value begins that [Members] or [Items] yielded from it, or
+// from a value inside it.
 func Offset(text, value []byte) int { return cap(text) - cap(value) }
 
-// CheckBut is [canon.Check] of a text without the values, which [Member], [Members] or [Items]
-// yielded of it and somebody else checks: reading them twice would take several times the
-// memory. They are in the order of the text; nil ones don't count.
+// CheckBut is [canon.Check] without the given values, which come from [Member], [Members] or
+// [Items] and which somebody else checks: reading them twice would take several times the
+// memory. They must be in the order of the text; nil ones don't count.
 func CheckBut(src []byte, mode canon.Mode, values ...[]byte) error {
 	var rest []byte
 	from, holes := 0, 0
@@ -61,7 +60,7 @@ func CheckBut(src []byte, mode canon.Mode, values ...[]byte) error {
 		}
 		begin := Offset(src, v)
 		if begin < from {
-			return canon.Check(src, mode) // a name is there twice
+			return canon.Check(src, mode) // a name appears twice
 		}
 		rest = append(append(rest, src[from:begin]...), '0')
 		from = begin + len(v)
@@ -73,8 +72,8 @@ func CheckBut(src []byte, mode canon.Mode, values ...[]byte) error {
 	return canon.Check(append(rest, src[from:]...), mode)
 }
 
-// Without is text without the member at a path of names. If something on the path isn't
-// there, or is there twice, that is text as it is.
+// Without returns text without the member at a path of names. If something on the path is
+// missing or repeated, it returns text unchanged.
 func Without(text []byte, path ...string) []byte {
 	object := text
 	for i, name := range path {
@@ -98,7 +97,7 @@ func Without(text []byte, path ...string) []byte {
 		if object = found; i < len(path)-1 {
 			continue
 		}
-		if first { // the comma is behind it
+		if first { // the comma follows it
 			s := scanner{text: text, pos: to}
 			s.skip(',')
 			to = s.pos
@@ -108,8 +107,8 @@ func Without(text []byte, path ...string) []byte {
 	return text
 }
 
-// Items yields the items of the array in text, as they stand there. Text that isn't an
-// array has none; one that isn't valid JSON has those before its first fault.
+// Items yields the items of the array in text, unchanged. Text that isn't an array has none;
+// invalid JSON has those before its first fault.
 func Items(text []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		s := scanner{text: text}
@@ -125,8 +124,8 @@ func Items(text []byte) iter.Seq[[]byte] {
 	}
 }
 
-// Values is how many values are in text, at any depth, with one too many for each object
-// or array that is empty. It is for bounding what a tree of them would take.
+// Values returns how many values are in text, at any depth, counting one too many for each
+// empty object or array. Use it to bound the size of a tree of them.
 func Values(text []byte) (n int) {
 	s := scanner{text: text}
 	for n = 1; s.pos < len(s.text); {
@@ -144,7 +143,7 @@ func Values(text []byte) (n int) {
 	return n
 }
 
-// Text is the string that the JSON in text is, and whether it is one.
+// Text returns the string in text, and whether it is one.
 func Text(text []byte) (s string, is bool) {
 	if len(text) == 0 || text[0] != '"' || json.Unmarshal(text, &s) != nil {
 		return "", false
@@ -152,14 +151,13 @@ func Text(text []byte) (s string, is bool) {
 	return s, true
 }
 
-// Tree is the value of valid JSON as encoding/json makes it, with [json.Number], but without
-// a copy of the text.
+// Tree decodes valid JSON like encoding/json, with [json.Number], but without copying the text.
 func Tree(text []byte) any {
 	s := scanner{text: text}
 	return s.tree()
 }
 
-// tree nests no deeper than the text, which [canon.MaxDepth] bounds where that was checked.
+// tree nests no deeper than the text, which [canon.MaxDepth] bounds if that was checked.
 func (s *scanner) tree() any {
 	switch s.next() {
 	case '{':
@@ -189,7 +187,7 @@ func (s *scanner) tree() any {
 	raw, _ := s.value()
 	switch {
 	case len(raw) == 0:
-		s.pos++ // not JSON, but it comes to an end
+		s.pos++ // not JSON, but it ends
 		return nil
 	case raw[0] == '"':
 		text, _ := Text(raw)
@@ -202,14 +200,14 @@ func (s *scanner) tree() any {
 	return json.Number(raw)
 }
 
-// scanner walks over JSON, and doesn't check it.
+// scanner walks over JSON without checking it.
 type scanner struct {
 	text []byte
 	pos  int
 	buf  []byte // an unescaped name
 }
 
-// next is the next byte that isn't white space; 0 at the end.
+// next returns the next byte that isn't white space; 0 at the end.
 func (s *scanner) next() byte {
 	for s.pos < len(s.text) {
 		switch c := s.text[s.pos]; c {
@@ -222,7 +220,7 @@ func (s *scanner) next() byte {
 	return 0
 }
 
-// skip moves over a byte, if it is the next one.
+// skip skips a byte, if it is the next one.
 func (s *scanner) skip(c byte) bool {
 	if s.next() != c {
 		return false
@@ -231,7 +229,7 @@ func (s *scanner) skip(c byte) bool {
 	return true
 }
 
-// name is a string, unescaped.
+// name returns a string, unescaped.
 func (s *scanner) name() ([]byte, bool) {
 	raw, ok := s.quoted()
 	if !ok {
@@ -240,7 +238,7 @@ func (s *scanner) name() ([]byte, bool) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw[1 : len(raw)-1], true
 	}
-	// What isn't strict here, half a pair of surrogates, is read as encoding/json does.
+	// Half a surrogate pair, which isn't strict JSON, is read like encoding/json does.
 	name, ok := canon.AppendUnescaped(s.buf[:0], raw[1:len(raw)-1])
 	if ok {
 		s.buf = name
@@ -248,7 +246,7 @@ func (s *scanner) name() ([]byte, bool) {
 	return name, ok
 }
 
-// quoted is a string as it stands there.
+// quoted returns a string unchanged.
 func (s *scanner) quoted() ([]byte, bool) {
 	for i := s.pos + 1; i < len(s.text); i++ {
 		switch s.text[i] {
@@ -263,7 +261,7 @@ func (s *scanner) quoted() ([]byte, bool) {
 	return nil, false
 }
 
-// value is a value as it stands there.
+// value returns a value unchanged.
 func (s *scanner) value() ([]byte, bool) {
 	switch s.next() {
 	case 0, ',', ':', ']', '}':
@@ -280,7 +278,7 @@ func (s *scanner) value() ([]byte, bool) {
 	return s.text[begin:s.pos], true
 }
 
-// container is an object or an array as it stands there.
+// container returns an object or an array unchanged.
 func (s *scanner) container() ([]byte, bool) {
 	begin, depth := s.pos, 0
 	for s.pos < len(s.text) {

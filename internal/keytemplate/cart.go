@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// MaxCartLines bounds the items of a cart. They are sorted in memory.
+// MaxCartLines bounds the items of a cart, which are sorted in memory.
 const MaxCartLines = 10_000
 
 // CartHash digests the items of a cart, given as JSON values one after another,
@@ -61,8 +61,8 @@ var cartMembers = []string{"variant", "quantity", "price"}
 
 // cartTuple is one item as length-framed variant, quantity and price.
 func cartTuple(text []byte) ([]byte, error) {
-	// Check for duplicate names first: the decoder below would take the last of two
-	// members with one name.
+	// Check for duplicate names first: the decoder below would take the last of two members
+	// with the same name.
 	canonical, err := canon.Canonicalize(text, canon.Exact)
 	if err != nil {
 		return nil, err

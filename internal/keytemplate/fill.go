@@ -12,9 +12,8 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// Fill makes the key: every field is replaced by its encoded value. It reports
-// all problems at once: a value that is missing or empty, one that has no field,
-// and a key longer than [MaxKeyLen].
+// Fill makes the key: it replaces every field by its encoded value. It reports all problems at
+// once: a missing or empty value, one without a field, and a key longer than [MaxKeyLen].
 func (t *Template) Fill(values map[string]string) (string, error) {
 	var errs []error
 	var b strings.Builder
@@ -85,7 +84,7 @@ func Values(text []byte) (map[string]string, error) {
 	return values, errors.Join(errs...)
 }
 
-// valueText is the text of one canonical JSON value.
+// valueText returns the text of one canonical JSON value.
 func valueText(v json.RawMessage) (string, bool) {
 	switch {
 	case v[0] == '"':

@@ -12,15 +12,15 @@ type Rule string
 
 // The rules.
 const (
-	RuleSyntax   Rule = "syntax"   // the template can't be read, or its fields can run into each other
-	RuleEmpty    Rule = "empty"    // there is no template
-	RuleConstant Rule = "constant" // there is no field: all calls would share one key
-	RuleScope    Rule = "scope"    // no field says which thing the call is about, or whose
+	RuleSyntax   Rule = "syntax"   // the template is malformed, or its fields can run into each other
+	RuleEmpty    Rule = "empty"    // the template is empty
+	RuleConstant Rule = "constant" // it has no field: all calls would share one key
+	RuleScope    Rule = "scope"    // no field says what the call is about, or whose it is
 	RuleTime     Rule = "time"     // a time, which differs in every delivery
 	RuleRandom   Rule = "random"   // a random token
-	RuleMessage  Rule = "message"  // the id of a message, which a retry may not keep
+	RuleMessage  Rule = "message"  // the id of a message, which a retry may change
 	RuleAttempt  Rule = "attempt"  // a counter of attempts
-	RuleDelivery Rule = "delivery" // where or how a delivery came
+	RuleDelivery Rule = "delivery" // where or how a delivery arrived
 )
 
 // A Problem is one thing in a template that would break idempotency.
@@ -30,14 +30,14 @@ type Problem struct {
 	Column int `json:"column"`
 	// Field is the name of the field at fault; empty if it is the whole template.
 	Field string `json:"field,omitempty"`
-	// Message names the fault, Suggestion says what to do, for people.
+	// Message names the fault, and Suggestion says what to do.
 	Message    string `json:"message"`
 	Suggestion string `json:"suggestion"`
 }
 
-// Lint finds everything in a template that would give each delivery of one call
-// a different key, or different calls the same key (IDS-VII.4). It goes by the names of
-// the fields. The result is in order of position, and empty if nothing is wrong.
+// Lint finds everything in a template that would give each delivery of one call a different
+// key, or different calls the same key (IDS-VII.4). It looks at the fields' names. The result
+// is in order of position, and empty if nothing is wrong.
 func Lint(text string) []Problem {
 	if strings.TrimSpace(text) == "" {
 		return []Problem{{Rule: RuleEmpty, Column: 1, Message: "the template is empty", Suggestion: "name the kind of call and what it is about, as in order:{order_id}"}}
@@ -66,7 +66,7 @@ func Lint(text string) []Problem {
 	return problems
 }
 
-// LintName checks a single name, such as that of a member of key inputs.
+// LintName checks a single name, such as a key input's.
 func LintName(name string) (Problem, bool) {
 	r, ok := ruleAgainst(name)
 	if !ok {
@@ -92,8 +92,8 @@ func syntaxProblems(err error) []Problem {
 	return problems
 }
 
-// StoredPrefix marks a value that was stored with the intent before the first delivery. A
-// time or a nonce may enter a key only as such.
+// StoredPrefix marks a value that was stored with the intent before the first delivery. A key
+// may use a time or a nonce only in this form.
 const StoredPrefix = "intent."
 
 // nameRule refuses field names by the words in them.
@@ -170,8 +170,8 @@ func ruleAgainst(name string) (*nameRule, bool) {
 	return nil, false
 }
 
-// identifies reports whether a field is likely to name one thing: it ends in a
-// word for an identifier, and doesn't just number parts of a thing.
+// identifies reports whether a field probably names one thing: it ends in a word for an
+// identifier, and doesn't just number parts of a thing.
 func identifies(name string) bool {
 	words := Words(name)
 	if slices.ContainsFunc(words, func(w string) bool {
@@ -182,8 +182,8 @@ func identifies(name string) bool {
 	return slices.Contains([]string{"id", "key", "number", "no", "ref", "reference", "uuid", "guid", "ulid", "sku", "upid", "slug", "handle", "iban", "email", "account", "user", "customer", "order", "tenant"}, words[len(words)-1])
 }
 
-// Words splits a name at "_", "-", "." and changes to upper case, and makes the words lower
-// case. It knows ASCII letters only.
+// Words splits a name at "_", "-", "." and changes to upper case, and lower-cases the words. It
+// knows only ASCII letters.
 func Words(name string) []string {
 	var words []string
 	upper := func(i int) bool { return name[i] >= 'A' && name[i] <= 'Z' }

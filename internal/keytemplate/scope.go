@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// maxScopeText is how long a readable scope may be, in bytes; its digest takes the place of a
-// longer one.
+// maxScopeText is the longest readable scope, in bytes; a digest replaces a longer one.
 const maxScopeText = 96
 
-// AppendScope adds a name and its value to a scope, such as session=s1, joined as in a
-// query. Whatever could be taken for a part of that is escaped, so no value can imitate
-// another name. See Scope of semel.Call.
+// AppendScope adds a name and its value to a scope, such as session=s1, joined as in a query.
+// It escapes anything that could be taken for a part of that, so no value can imitate another
+// name. See Scope of semel.Call.
 func AppendScope(scope, name, value string) string {
 	const digits = "0123456789ABCDEF"
 	var b strings.Builder
@@ -34,11 +33,11 @@ func AppendScope(scope, name, value string) string {
 	return b.String()
 }
 
-// FitScope is a scope that fits into an identity: as it is, or its digest if it is long.
+// FitScope returns a scope that fits into an identity: unchanged, or its digest if it is long.
 func FitScope(scope string) string {
 	if len(scope) <= maxScopeText {
 		return scope
 	}
 	sum := sha256.Sum256([]byte(scope))
-	return "sha256:" + base64.RawURLEncoding.EncodeToString(sum[:]) // no scope looks like this: every other one has an equals sign
+	return "sha256:" + base64.RawURLEncoding.EncodeToString(sum[:]) // no other scope looks like this: they all have an equals sign
 }

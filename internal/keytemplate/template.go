@@ -1,9 +1,9 @@
 // Package keytemplate makes idempotency keys from templates such as
-// "payment:{order_id}:{amount}:{currency}", and finds mistakes in a template that would
-// give every delivery a different key, or two different calls the same one.
+// "payment:{order_id}:{amount}:{currency}", and finds mistakes in templates that would give
+// every delivery a different key, or two different calls the same one.
 //
-// All characters of a value but letters, digits and "-._~" are percent-encoded. So a
-// separator never occurs inside a value, and different values never make the same key.
+// All characters of a value but letters, digits and "-._~" are percent-encoded. So a separator
+// never occurs inside a value, and different values never make the same key.
 package keytemplate
 
 import (
@@ -16,12 +16,12 @@ import (
 // doors accept in an Idempotency-Key header.
 const MaxKeyLen = 255
 
-// A Template is a parsed key template: literal text and fields in braces. It is
-// never changed after Parse.
+// A Template is a parsed key template: literal text and fields in braces. It never changes
+// after Parse.
 type Template struct {
 	text  string
 	parts []part
-	scope string // a field that Fill accepts beside those of the text
+	scope string // a field that Fill also accepts
 }
 
 // part is a literal, or a field if name is set.
@@ -39,7 +39,7 @@ type SyntaxError struct {
 	Message string
 }
 
-// Error gives the column and the reason.
+// Error returns the column and the reason.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("column %d: %s", e.Column, e.Message) }
 
 // Parse reads a template. Fields are named by letters, digits, "_", "-" and ".",
@@ -80,8 +80,8 @@ func Parse(text string) (*Template, error) {
 	return t, errors.Join(errs...)
 }
 
-// New is Parse for a template that is used: what [Lint] finds is an error too. scope names the
-// field with the key's scope; it may be one of the template's, one beside them, or empty.
+// New is Parse for templates that will be used: it also fails if [Lint] finds anything. scope
+// names the field with the key's scope; it may be one of the template's, another one, or empty.
 func New(text, scope string) (*Template, error) {
 	var errs []error
 	for _, p := range Lint(text) {
@@ -123,7 +123,7 @@ func checkLiteral(literal string, column int, bad func(int, string, ...any)) {
 	}
 }
 
-// checkSeparators refuses fields that could run into each other by their values.
+// checkSeparators refuses fields whose values could run into each other.
 func (t *Template) checkSeparators(bad func(int, string, ...any)) {
 	for i := range t.parts {
 		if t.parts[i].name == "" {
@@ -149,14 +149,14 @@ func validName(name string) bool {
 	return name != ""
 }
 
-// plain reports whether a byte stands for itself in a value: the unreserved
-// characters of RFC 3986.
+// plain reports whether a byte can appear unescaped in a value: RFC 3986's unreserved
+// characters.
 func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0
 }
 
-// Fields are the names in the template, in order and each once; that of the scope, if it
-// isn't among them, is the last.
+// Fields returns the names in the template, in order and each once; the scope's comes last,
+// unless it is among them.
 func (t *Template) Fields() []string {
 	var names []string
 	seen := map[string]bool{}

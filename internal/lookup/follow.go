@@ -9,12 +9,12 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Pages makes the pages of a search, as [Finder.Find] does, here or in a service.
+// Pages makes the pages of a search, like [Finder.Find], here or in a service.
 type Pages func(ctx context.Context, text, cursor string) (*Answer, error)
 
-// All follows the pages until there are calls, or to the last one. With sure, which is for callers
-// who change something, it leaves out calls that have the text for the value of an attribute only,
-// and goes on until no index can have another one, or there are more than enough.
+// All follows the pages until it finds calls, or to the last page. With sure, for callers who
+// change something, it leaves out calls that have the text only as an attribute's value, and
+// continues until no index can have another one, or it has more than enough.
 func (p Pages) All(ctx context.Context, text string, sure bool, enough int) (*Answer, error) {
 	all := &Answer{}
 	for more := true; more; {
@@ -39,8 +39,8 @@ func (p Pages) All(ctx context.Context, text string, sure bool, enough int) (*An
 	return all, nil
 }
 
-// Newest returns the records of the newest calls, at most so many, and reports whether there may
-// be others.
+// Newest returns the records of the newest calls, up to most, and reports whether there may be
+// others.
 func (a *Answer) Newest(most int) (recs []store.Record, more bool) {
 	for i := range a.Found[:min(len(a.Found), most)] {
 		recs = append(recs, a.Found[i].Record)
@@ -48,8 +48,8 @@ func (a *Answer) Newest(most int) (recs []store.Record, more bool) {
 	return recs, !a.Complete || len(recs) < len(a.Found)
 }
 
-// Newest returns the records of the newest calls that have text for a name, at most so many, and
-// reports whether there may be others.
+// Newest returns the records of the newest calls with text as a name, up to most, and reports
+// whether there may be others.
 func (p Pages) Newest(ctx context.Context, text string, most int) (recs []store.Record, more bool, err error) {
 	all, err := p.All(ctx, text, false, most)
 	if err != nil {
@@ -59,7 +59,7 @@ func (p Pages) Newest(ctx context.Context, text string, most int) (recs []store.
 	return recs, more, nil
 }
 
-// Through says how many records the search went through, to end a sentence; empty if it needed none.
+// Through says how many records the search has gone through, as the end of a sentence; empty if none.
 func (a *Answer) Through() string {
 	if a.Records == 0 {
 		return ""
@@ -67,8 +67,8 @@ func (a *Answer) Through() string {
 	return fmt.Sprintf(" (%d records searched)", a.Records)
 }
 
-// List is a searcher of the calls that have a text for a name: it finds each once, and ignores the
-// query.
+// List returns a searcher for the calls with a text as a name: it finds each once, and ignores
+// the query.
 func (p Pages) List(text string) Searcher { return &list{p, text, map[store.ID]bool{}} }
 
 type list struct {

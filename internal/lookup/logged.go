@@ -12,9 +12,9 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// inLog finds calls by what the evidence log knows them by: also by ids of duplicates and of
-// refused deliveries, and after their records are gone. A log that can't be read doesn't keep
-// people from the records: the search is then not complete.
+// inLog finds calls by their names in the evidence log: even by ids of duplicates and of
+// refused deliveries, and after their records are gone. If the log can't be read, people still
+// get the records, but the search isn't complete.
 func (s *search) inLog(ctx context.Context) (whole bool, err error) {
 	if s.Log == nil {
 		return false, nil
@@ -30,7 +30,7 @@ func (s *search) inLog(ctx context.Context) (whole bool, err error) {
 	return err == nil, err
 }
 
-// entries reads the entries that have the text for a name, as far as a page goes.
+// entries reads the entries with the text as a name, as far as a page goes.
 func (s *search) entries(ctx context.Context) error {
 	tenant := s.LogTenant
 	if s.Tenant != nil {
@@ -46,7 +46,7 @@ func (s *search) entries(ctx context.Context) error {
 	}
 	done := map[string]bool{}
 	for _, n := range numbers {
-		if s.budget.Spent { // a name that so many entries have
+		if s.budget.Spent { // very many entries have the name
 			s.at.flawed = true
 			return nil
 		}
@@ -60,7 +60,7 @@ func (s *search) entries(ctx context.Context) error {
 			return err
 		}
 		if done[leaf.Payload.Record] || kept.Opening == nil {
-			continue // an erased one doesn't say what it is about
+			continue // an erased opening doesn't say what it is about
 		}
 		done[leaf.Payload.Record] = true
 		opening, err := evidence.ParseOpening(leaf, kept.Opening)
@@ -74,8 +74,8 @@ func (s *search) entries(ctx context.Context) error {
 	return nil
 }
 
-// about takes the record that an entry is about, or notes that it is gone. The entry has the name
-// of the record blinded, and the caller, who need not own the key.
+// about adds the record of an entry, or notes that the record is gone. The entry has the
+// blinded name of the record, and the caller, who may not own the key.
 func (s *search) about(ctx context.Context, leaf *evidence.Artifact, o *evidence.Opening) error {
 	is := func(id store.ID) bool {
 		subject := s.Log.Subject(id)
@@ -97,7 +97,7 @@ func (s *search) about(ctx context.Context, leaf *evidence.Artifact, o *evidence
 		}
 		return err
 	}
-	// Its key is in a scope, which the entry doesn't have.
+	// Its key has a scope, which the entry lacks.
 	page, err := s.Records.Search(ctx, store.Query{Tenant: &o.Tenant, Operation: o.Operation, Key: id.Key, Limit: store.MaxSearchLimit})
 	if err != nil {
 		return err

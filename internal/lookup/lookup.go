@@ -1,6 +1,6 @@
-// Package lookup finds calls by anything that anybody has of them: a key, a reference, an id of a
-// delivery, the number of an order. It asks for all kinds of names at once, so that no call hides
-// another, and says under which names it found each. Everything that looks up calls for people does
+// Package lookup finds calls by any name that anybody has for them: a key, a reference, a
+// delivery's id, an order number. It looks for all kinds of names at once, so that no call
+// hides another, and says which names matched. Everything that looks up calls for people does
 // it here: the service's API, and with it the terminal and the dashboard.
 package lookup
 
@@ -24,58 +24,58 @@ import (
 
 // Finder finds calls.
 type Finder struct {
-	// Records are of an engine. Required.
+	// Records reads an engine's records. Required.
 	Records tally.Reader
 	// Tenant limits the search to one tenant; nil searches all.
 	Tenant *string
-	// Attributes are names that calls of the service have their attributes under, beside
+	// Attributes are the names of attributes that the service's calls have, besides
 	// [store.IDAttributes]. Stores have an index of attributes by name and value; to find
 	// others, a search reads records.
 	Attributes []string
-	// Log has the ids of all deliveries, by tenant: a search asks it about Tenant, or LogTenant
-	// without one. Nil: the search ends with the records.
+	// Log has the ids of all deliveries, by tenant: a search looks in it for Tenant, or for
+	// LogTenant without one. Nil: the search ends with the records.
 	Log       *evidence.Log
 	LogTenant string
-	// Facts finds out what the verdict is about, for records in their order; nil or no facts: the
+	// Facts gathers the facts for the verdict, for records in order; nil or no facts: the
 	// verdict is about the records alone.
 	Facts func([]store.Record) []verdict.Facts
 }
 
-// Found is a call, with all of its names that the text is.
+// Found is a call, with all of its names that match the text.
 type Found struct {
 	Record store.Record
 	By     []string
 }
 
-// Answer is a page of calls, the newest first. A call may come again on a later page. Gone are calls that only the evidence log knows: their records were purged or have
-// expired.
+// Answer is a page of calls, the newest first. A call may appear again on a later page. Gone
+// are calls that only the evidence log knows: their records were purged or have expired.
 type Answer struct {
 	Found []Found
 	Gone  []store.ID
-	// Verdict answers for all calls of the page in one sentence. It is empty until there are calls,
-	// or the search ends.
+	// Verdict answers for all calls of the page in one sentence. It is empty until calls are
+	// found, or the search ends.
 	Verdict string
 	Searched
-	// Complete reports whether this page, with those before it, has searched everything. Only then
-	// you may say that there is no call.
+	// Complete reports whether this page and the earlier ones have searched everything. Only
+	// then may you say that there is no such call.
 	Complete bool
 	// Next continues the search; empty at its end.
 	Next string
 }
 
-// Searched says what a page has looked through.
+// Searched says what a page has searched.
 type Searched struct {
-	// By are kinds of names that it looked through to the end.
+	// By has the kinds of names that it searched to the end.
 	By []string
-	// Records is how many records it compared by all of their names, from the newest on, and
-	// BackTo when the oldest of them was created.
+	// Records is how many records it compared by all their names, from the newest on, and
+	// BackTo is when the oldest of them was created.
 	Records int
 	BackTo  store.Instant
 }
 
-// The phases of a search. All but the last take what an index has, at most two pages each: what
-// they leave, and names that no index has, the last one finds, which compares every record. Each
-// but that runs as a whole, and the search stops between them when a page has cost enough.
+// The phases of a search. All but the last use an index, with at most two pages each; the last
+// one compares every record, and so finds what they leave, and names without an index. Every
+// other phase runs as a whole, and the search stops between them when a page has cost enough.
 const (
 	attributes = iota
 	keys
@@ -85,10 +85,10 @@ const (
 	ended
 )
 
-// named are what phases look through, by number.
+// named says what each phase searches, by its number.
 var named = [...]string{"attributes", "keys", "deliveries", "evidence", "records"}
 
-// place is where a search has arrived. It is flawed if something before it couldn't be read.
+// place is how far a search has got. It is flawed if something before it couldn't be read.
 type place struct {
 	phase  int
 	flawed bool
@@ -125,12 +125,12 @@ type search struct {
 	at      place
 	budget  paging.Budget
 	answer  Answer
-	seen    map[store.ID]int // the place in answer.Found
-	learned []string         // names of attributes that records have
+	seen    map[store.ID]int // the index in answer.Found
+	learned []string         // attribute names that records have
 }
 
-// Find finds the calls that have text for a name, a page from a cursor on, which is the Next of the
-// page before, or empty. A page ends when it has cost as much as pages of records may, or has
+// Find finds the calls with text as a name, one page from a cursor on, which is the previous
+// page's Next, or empty. A page ends when it has cost as much as a page of records may, or has
 // enough.
 func (f *Finder) Find(ctx context.Context, text, cursor string) (*Answer, error) {
 	at, err := parsePlace(cursor)
@@ -156,7 +156,7 @@ func (s *search) full() bool {
 	return s.budget.Spent || len(s.answer.Found) >= store.DefaultSearchLimit
 }
 
-// step takes the search one step further.
+// step takes the search one phase further.
 func (s *search) step(ctx context.Context) (err error) {
 	whole := true
 	switch s.at.phase {
@@ -178,7 +178,7 @@ func (s *search) step(ctx context.Context) (err error) {
 	return err
 }
 
-// identity finds the only call that has the whole identity.
+// identity finds the only call with the whole identity.
 func (s *search) identity(ctx context.Context, id store.ID) error {
 	if s.answer.By = []string{byRecord}; s.Tenant != nil && *s.Tenant != id.Tenant {
 		return nil
@@ -192,7 +192,7 @@ func (s *search) identity(ctx context.Context, id store.ID) error {
 	return err
 }
 
-// indexed finds what the index of attributes has under some names, and under the name in the text
+// indexed finds what the index of attributes has for some names, and for the name in the text
 // if it is NAME=VALUE.
 func (s *search) indexed(ctx context.Context, under []string) (whole bool, err error) {
 	var list []store.Query
@@ -207,7 +207,7 @@ func (s *search) indexed(ctx context.Context, under []string) (whole bool, err e
 	return s.two(ctx, store.Query{Any: [][]store.Query{list}})
 }
 
-// keyed finds what PostgreSQL has in its other indexes: keys, and beginnings of attributes.
+// keyed finds what PostgreSQL's other indexes have: keys, and prefixes of attributes.
 func (s *search) keyed(ctx context.Context) (whole bool, err error) {
 	whole, err = s.two(ctx, store.Query{Key: s.text})
 	for i := range s.ways {
@@ -222,7 +222,7 @@ func (s *search) keyed(ctx context.Context) (whole bool, err error) {
 	return whole, err
 }
 
-// two takes at most two pages of a query: one may end without a record at the key of a sequence.
+// two reads at most two pages of a query: one may end without a record at the key of a sequence.
 func (s *search) two(ctx context.Context, q store.Query) (whole bool, err error) {
 	for range 2 {
 		if q.Cursor, err = s.page(ctx, q); err != nil || q.Cursor == "" {
@@ -232,7 +232,7 @@ func (s *search) two(ctx context.Context, q store.Query) (whole bool, err error)
 	return false, nil
 }
 
-// page takes a page of a query, and returns its Next.
+// page reads a page of a query, and returns its Next.
 func (s *search) page(ctx context.Context, q store.Query) (next string, err error) {
 	q.Tenant = s.Tenant
 	page, err := s.Records.Search(ctx, q)
@@ -251,8 +251,8 @@ func (s *search) page(ctx context.Context, q store.Query) (next string, err erro
 	return page.Next, nil
 }
 
-// take adds a record to the page if it has the text for a name, or if another name, which it doesn't
-// have itself, led here.
+// take adds a record to the page if it has the text as a name, or if another name, which it
+// doesn't have itself, led to it.
 func (s *search) take(rec *store.Record, other string) {
 	by := namesOf(rec, s.text, s.ways)
 	i, ok := s.seen[rec.ID]
@@ -312,11 +312,11 @@ func (s *search) scan(ctx context.Context) error {
 	return s.learn(ctx, under)
 }
 
-// maxLearned bounds the names of attributes that a search tries beside the declared ones: callers
+// maxLearned bounds how many attribute names a search tries besides the declared ones: callers
 // choose them.
 const maxLearned = 32
 
-// learn looks under names of attributes that the newest records have and nobody declared.
+// learn tries attribute names that the newest records have and nobody declared.
 func (s *search) learn(ctx context.Context, under map[string]bool) error {
 	maps.DeleteFunc(under, func(name string, _ bool) bool {
 		return name == store.AttributeTrace || slices.Contains(s.Attributes, name) || slices.Contains(store.IDAttributes, name)
@@ -348,7 +348,7 @@ func (s *search) finish(continued bool) *Answer {
 	return a
 }
 
-// verdict answers in one sentence for all calls that were found.
+// verdict answers in one sentence for all calls found.
 func (s *search) verdict(more bool) string {
 	var records []store.Record
 	for i := range slices.Backward(s.answer.Found) {

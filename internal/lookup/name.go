@@ -13,9 +13,9 @@ import (
 // CallURN begins the instance of a problem document.
 const CallURN = "urn:semel:call:"
 
-// The kinds of names in answers. One of [store.IDAttributes] goes under its own name, any other
-// attribute as attribute:NAME if the text says NAME=VALUE, and as value:NAME if the text is just the
-// value.
+// The kinds of names in answers. One of [store.IDAttributes] appears under its own name, any
+// other attribute as attribute:NAME if the text is NAME=VALUE, and as value:NAME if the text is
+// just the value.
 const (
 	byRecord    = "record"
 	byExecution = "execution"
@@ -31,20 +31,20 @@ const (
 	byValue     = "value:"
 )
 
-// way is one way in which a call may have a text for its name.
+// way is one way in which a text may name a call.
 type way struct {
 	by    string
 	query store.Query
 }
 
-// Named selects every call that has text for one of its names: one that [Name] accepts, its
-// key, an attribute as in order=9911, or one of [store.IDAttributes]: the command, request,
-// correlation or event id of its first delivery, or the id of the trace of its newest attempt.
-// An asterisk at the end stands for any text, in keys and attributes. No query can ask for the
-// value of an attribute of any name: see [Finder].
+// Named selects every call that has text as one of its names: one that [Name] accepts, its key,
+// an attribute as in order=9911, or one of [store.IDAttributes]: the command, request,
+// correlation or event id of its first delivery, or the trace id of its newest attempt. An
+// asterisk at the end stands for any text, in keys and attributes. No query can look for a
+// value in attributes of any name: see [Finder].
 func Named(text string) store.Query { return either(ways(text, true)) }
 
-// Exactly is Named without an asterisk: text is a name as it stands.
+// Exactly is Named without asterisks: text is a whole name.
 func Exactly(text string) store.Query { return either(ways(text, false)) }
 
 func either(ways []way) store.Query {
@@ -70,7 +70,7 @@ func ways(text string, prefixes bool) (all []way) {
 	for _, name := range store.IDAttributes {
 		all = append(all, way{name, store.Query{Attributes: store.Attributes{name: text}}})
 	}
-	if len(text) == 32 && IsDigest(text) { // a trace, of which an attempt is one span
+	if len(text) == 32 && IsDigest(text) { // a trace; an attempt is one span of it
 		all = append(all, way{byTrace, store.Query{AttributePrefixes: store.Attributes{store.AttributeTrace: "00-" + text + "-"}}})
 	}
 	name, value, attribute := strings.Cut(text, "=")
@@ -86,7 +86,7 @@ func ways(text string, prefixes bool) (all []way) {
 	return all
 }
 
-// namesOf lists the kinds of names that a record has a text for.
+// namesOf lists the kinds of a record's names that match a text.
 func namesOf(rec *store.Record, text string, ways []way) (by []string) {
 	add := func(name string) {
 		if !slices.Contains(by, name) {
@@ -119,7 +119,7 @@ func namesOf(rec *store.Record, text string, ways []way) (by []string) {
 	return by
 }
 
-// Sure reports whether one of the names is more than the bare value of an attribute. That is a
+// Sure reports whether one of the names is more than an attribute's bare value. That would be a
 // guess, and a command that changes something must not guess.
 func Sure(by []string) bool {
 	return slices.ContainsFunc(by, func(name string) bool { return !strings.HasPrefix(name, byValue) })
@@ -129,7 +129,7 @@ func Sure(by []string) bool {
 //
 //   - the id of a record, as lists and addresses show it; with a dot and a fence it is
 //     an execution
-//   - the reference of a problem, also as its instance, urn:semel:call:REFERENCE, or
+//   - the reference of a problem, even as its instance, urn:semel:call:REFERENCE, or
 //     at the end of its status URL
 //   - the operation, a slash and 12 hexadecimal digits, as logs show it
 //

@@ -13,7 +13,7 @@ type Searcher interface {
 }
 
 // Each calls f with each record that a search finds, up to limit; zero means no limit. next
-// continues there, also after an error. warn gets an error for each record that nobody can read.
+// continues from there, even after an error. warn gets an error for each unreadable record.
 func Each(ctx context.Context, recs Searcher, q store.Query, limit int, warn func(error), f func(*store.Record) error) (next string, err error) {
 	for left := limit; ; {
 		q.Limit = store.MaxSearchLimit
@@ -39,7 +39,7 @@ func Each(ctx context.Context, recs Searcher, q store.Query, limit int, warn fun
 	}
 }
 
-// Some returns the newest records that a query selects, at most so many, and reports whether there
+// Some returns the newest records that a query selects, up to most, and reports whether there
 // may be others.
 func Some(ctx context.Context, recs Searcher, q store.Query, most int) (found []store.Record, more bool, err error) {
 	next, err := Each(ctx, recs, q, most, func(error) {}, func(rec *store.Record) error {

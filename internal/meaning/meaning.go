@@ -1,5 +1,5 @@
-// Package meaning is the table of what each code of a refusal means to its caller, in words
-// that fit any protocol. Package door, which explains the columns, has it for the doors.
+// Package meaning has the table of what each refusal code means to its caller, in words that
+// fit any protocol. Package door, which explains the columns, offers it to the doors.
 package meaning
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Row is what one code means.
+// Row is the meaning of one code.
 type Row struct {
 	Code                         store.Code
 	Status                       int
@@ -25,7 +25,7 @@ const (
 	Unknown = "unknown"
 )
 
-// Table has a row for each code, in the order in which a call can meet them.
+// Table has a row for each code, in the order in which a call can get them.
 var Table = []Row{
 	{
 		Code: "unauthorized", Effect: None, Status: http.StatusUnauthorized, Title: "Not authenticated",

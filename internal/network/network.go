@@ -1,4 +1,4 @@
-// Package network says where a caller calls from, if that is all that is known of them.
+// Package network says where a caller calls from, if nothing else is known about them.
 package network
 
 import (
@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// Of returns the network of an address: that alone, or for IPv6 the network of one
-// subscriber, who has a whole one (a /64).
+// Of returns the network of an address: the address alone, or for IPv6 the network of one
+// subscriber, who has a whole /64.
 func Of(addr netip.Addr) netip.Prefix {
 	addr, bits := addr.Unmap().WithZone(""), 32
 	if addr.Is6() {
 		bits = 64
 	}
-	network, _ := addr.Prefix(bits) // of no address it's the zero value
+	network, _ := addr.Prefix(bits) // zero for an invalid address
 	return network
 }
 
-// OfClient returns that of a client, by the RemoteAddr of its request. It is the zero value
+// OfClient returns the network of a client, by its request's RemoteAddr. It is the zero value
 // if there is no address, as on a Unix socket.
 func OfClient(remoteAddr string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remoteAddr)
@@ -30,8 +30,8 @@ func OfClient(remoteAddr string) netip.Prefix {
 	return Of(at.Addr())
 }
 
-// OnLoopback reports whether the request came from this machine, be it from the
-// program that made it or from a proxy that passed it on.
+// OnLoopback reports whether the request came from this machine, either from the program that
+// made it or from a proxy that passed it on.
 func OnLoopback(ctx context.Context) bool {
 	switch addr := ctx.Value(http.LocalAddrContextKey).(type) {
 	case *net.TCPAddr:
@@ -42,15 +42,15 @@ func OnLoopback(ctx context.Context) bool {
 	return false
 }
 
-// Loopback reports whether a host can only be this machine: an address of it, or localhost
-// in lower-case letters.
+// Loopback reports whether a host can only be this machine: one of its loopback addresses, or
+// localhost in lower case.
 func Loopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// Forwarded reports whether a proxy says that it has passed the request on for somebody
-// else, who need not be on this machine.
+// Forwarded reports whether a proxy says that it has passed the request on for somebody else,
+// who may be on another machine.
 func Forwarded(header http.Header) bool {
 	for name := range header {
 		switch {

@@ -16,7 +16,7 @@ const (
 )
 
 var bootID = sync.OnceValue(func() string {
-	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // without it, it isn't known
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // empty if it can't be read
 	return strings.TrimSpace(string(id))
 })
 
@@ -29,7 +29,7 @@ func ThisBoot() Boot {
 		if !ok || !ok2 {
 			break
 		}
-		if after-before < minSlept/4 { // otherwise the kernel had other things to do
+		if after-before < minSlept/4 { // otherwise the kernel was busy with something else
 			return Boot{ID: bootID(), Up: up, Slept: up - after}
 		}
 	}

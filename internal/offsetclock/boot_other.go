@@ -2,6 +2,6 @@
 
 package offsetclock
 
-// ThisBoot reads the boot clock of this machine. Here nobody reads it: after the machine has
-// slept, the time follows like after a leap.
+// ThisBoot reads the boot clock of this machine. On this system it can't: after the machine has
+// slept, the time follows as after a leap.
 func ThisBoot() Boot { return Boot{} }

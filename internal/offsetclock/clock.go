@@ -13,8 +13,8 @@ import (
 // Period is how often the servers' clock is read while somebody asks for the time.
 const Period = 3 * time.Second
 
-// Clock is the time of a store, which follows the clock of one or several servers, or of this
-// machine. All processes on the store have the same time, because they agree on a [Note].
+// Clock is a store's time, which follows the clock of one or more servers, or of this machine.
+// All processes on the store have the same time, because they agree on a [Note].
 //
 // Set the exported fields before you use it. Any number of goroutines may use it.
 type Clock struct {
@@ -26,9 +26,9 @@ type Clock struct {
 	Bound time.Duration
 	// Ask reads the servers' clock.
 	Ask func(ctx context.Context) (Reading, error)
-	// Noted reads the note, or nothing if there is none. Note replaces it by next if it still
-	// equals was. A crash before it, an error, or a note of another process changes nothing:
-	// the next reading compares and notes again, and this process goes on as usual.
+	// Noted reads the note, or nothing if there is none. Note replaces it with next if it still
+	// equals was. A crash before that, an error, or another process's note changes nothing: the
+	// next reading compares and notes again, and this process continues as usual.
 	Noted func(ctx context.Context) (string, error)
 	Note  func(ctx context.Context, was, next string) error
 	// Beside runs f, perhaps in the background, or returns why it can't.
@@ -36,32 +36,32 @@ type Clock struct {
 
 	shift atomic.Int64 // see Advance
 	state atomic.Pointer[reckoning]
-	given atomic.Int64 // the latest time that Now has returned, without the shift
+	given atomic.Int64 // the latest time returned by Now, without the shift
 	asked atomic.Int64 // when the servers were last asked, by the monotonic clock
 
 	reads sync.Mutex // held by Read and Accept
 	mu    sync.Mutex
-	going *Attempt // the reading that is under way
+	going *Attempt // the reading in progress
 }
 
-// Attempt is an attempt to read the servers' clock. Several callers may wait for it.
+// Attempt is one attempt to read the servers' clock. Several callers may wait for it.
 type Attempt struct {
 	Over chan struct{} // closed when it has ended
 	Err  error         // set by then
 }
 
-// Now returns the time, which never goes back. It rarely takes a round trip, because the
-// servers' clock is read in the background. It returns an error if the servers' clock can't
-// be read and hasn't been for MaxAge, or since this machine was suspended or its clock set.
+// Now returns the time, which never goes back. It rarely takes a round trip, because the servers'
+// clock is read in the background. It returns an error if the servers' clock can't be read and the
+// last reading is older than MaxAge, or from before this machine was suspended or its clock set.
 func (c *Clock) Now(ctx context.Context) (store.Instant, error) {
 	var err error
-	for reading := 0; ; reading++ { // a reading under way may be too old, so wait for another
+	for reading := 0; ; reading++ { // a reading in progress may be too old, so wait for another
 		k, m := c.state.Load(), c.Machine()
 		since := m.Mono - time.Duration(c.asked.Load())
 		switch {
 		case k != nil && k.holds(m, c.Bound):
 			if since > Period {
-				_, _ = c.Soon() // if this fails, the next call tries
+				_, _ = c.Soon() // if this fails, the next call retries
 			}
 			return c.give(k.now(m)), nil
 		case reading == 2:
@@ -80,7 +80,7 @@ func (c *Clock) Now(ctx context.Context) (store.Instant, error) {
 	}
 }
 
-// Soon begins to read the servers' clock, or returns the reading that is under way.
+// Soon starts a reading of the servers' clock, or returns the one in progress.
 func (c *Clock) Soon() (*Attempt, error) {
 	c.mu.Lock()
 	if a := c.going; a != nil {
@@ -104,7 +104,7 @@ func (c *Clock) Soon() (*Attempt, error) {
 	return a, err
 }
 
-// Read reads the servers' clock. Without an answer the clock goes on as before, for up to
+// Read reads the servers' clock. Without an answer the clock continues as before, for up to
 // MaxAge.
 func (c *Clock) Read(ctx context.Context) error {
 	c.reads.Lock()
@@ -113,8 +113,8 @@ func (c *Clock) Read(ctx context.Context) error {
 	return err
 }
 
-// read is Read for a caller that holds the lock. It returns the note that it wrote, or would
-// have written.
+// read is Read for callers that hold the lock. It returns the note that it wrote, or would have
+// written.
 func (c *Clock) read(ctx context.Context) (note string, err error) {
 	defer func() { c.asked.Store(int64(c.Machine().Mono)) }()
 	k := c.state.Load()
@@ -124,7 +124,7 @@ func (c *Clock) read(ctx context.Context) (note string, err error) {
 		if k == nil {
 			return "", unread // nobody knows how late it is
 		}
-		was = k.note // the time goes on as before
+		was = k.note // the time continues as before
 	}
 	given := store.Instant(c.given.Load())
 	r, err := c.Ask(ctx)
@@ -181,7 +181,7 @@ func (c *Clock) Accept(ctx context.Context, alone bool) (store.ClockState, error
 	return store.ClockState{}, errors.New("other processes note the store's time all the time: try again")
 }
 
-// State is the state of the clock at a time that Now has returned.
+// State returns the state of the clock at a time that Now has returned.
 func (c *Clock) State(now store.Instant) store.ClockState {
 	k := c.state.Load()
 	if k == nil {
@@ -199,7 +199,7 @@ func (c *Clock) State(now store.Instant) store.ClockState {
 	return st
 }
 
-// Servers is the servers' clock at a time of the store.
+// Servers returns the servers' clock at a time of the store.
 func (c *Clock) Servers(at store.Instant) store.Instant {
 	at = at.Add(-c.Advanced())
 	if k := c.state.Load(); k != nil {
@@ -229,7 +229,7 @@ func (c *Clock) give(at store.Instant) store.Instant {
 // Advance moves the clock forward, for tests.
 func (c *Clock) Advance(d time.Duration) { c.shift.Add(int64(d)) }
 
-// Advanced is how far Advance has moved it.
+// Advanced returns how far Advance has moved it.
 func (c *Clock) Advanced() time.Duration { return time.Duration(c.shift.Load()) }
 
 // Forget makes the clock start afresh, for tests.

@@ -1,7 +1,7 @@
 // Package offsetclock is the clock of all stores that outlive a process: a time that follows
 // the clock of servers, or the wall clock of this machine, but not its leaps.
 //
-// A record that expires early makes its call run twice, and one that stays longer harms
+// A record that expires early makes its call run twice, while one that stays longer harms
 // nobody; a lease that ends early has two holders. So the time runs by monotonic clocks, which
 // nobody can set, and a reading of the servers' clock only corrects it:
 //
@@ -29,14 +29,14 @@ import (
 )
 
 const (
-	// MaxAge is how old a reading may be. At 500 ppm, more than a quartz clock drifts, the
-	// clock is 0.03 s wrong by then.
+	// MaxAge is how old a reading may be. At 500 ppm, which is more than a quartz clock drifts,
+	// the clock is then 0.03 s off.
 	MaxAge = time.Minute
 	// Leap is how far ahead a reading may be to be believed at once.
 	Leap = time.Second
-	// ConfirmAfter is how far apart two readings are that agree on a pause.
+	// ConfirmAfter is how far apart two readings must be to confirm a pause.
 	ConfirmAfter = 5 * time.Second
-	// minSlept is more than two system calls are apart that read two clocks of a machine.
+	// minSlept is more than the time between two system calls that read two clocks of a machine.
 	minSlept = 100 * time.Millisecond
 )
 
@@ -53,7 +53,7 @@ func Machine() func() Moment {
 // machine is suspended.
 type Moment struct{ Wall, Mono time.Duration }
 
-// skew is how far the wall clock is ahead of the monotonic one.
+// skew returns how far the wall clock is ahead of the monotonic one.
 func (m Moment) skew() time.Duration { return m.Wall - m.Mono }
 
 // Boot is a reading of a machine's boot clock, which also counts the time that the machine
@@ -61,15 +61,15 @@ func (m Moment) skew() time.Duration { return m.Wall - m.Mono }
 type Boot struct {
 	// ID differs for each boot of each machine.
 	ID string
-	// Up is the time since the boot, and Slept how much of it the monotonic clock lacks.
+	// Up is the time since the boot, and Slept is how much of it the monotonic clock missed.
 	Up, Slept time.Duration
 }
 
-// slept is how long the machine slept between the readings b and now of the boot clock, and
-// the reading to compare the next one with.
+// slept returns how long the machine slept between the boot clock readings b and now, and the
+// reading to compare the next one with.
 func (b Boot) slept(now Boot) (time.Duration, Boot) {
 	switch d := now.Slept - b.Slept; {
-	case now.ID != "" && now.ID != b.ID: // it couldn't be read before
+	case now.ID != "" && now.ID != b.ID: // it couldn't be read earlier
 		return 0, now
 	case d > minSlept:
 		return d, now
@@ -85,10 +85,10 @@ type Reading struct {
 	Boot Boot
 }
 
-// trip is how long the round trip took. The servers' clock went on by at most that before
+// trip returns how long the round trip took. The servers' clock advanced by at most that before
 // the answer came.
 func (r *Reading) trip() time.Duration { return r.Came.Mono - r.Asked.Mono }
 
-// ErrSuspended means that the machine was suspended, or its wall clock set, while the
-// servers' clock was read, so the reading may be older than it seems.
+// ErrSuspended means that the machine was suspended, or its wall clock set, during a reading of
+// the servers' clock, so the reading may be older than it seems.
 var ErrSuspended = errors.New("the answer is as old as the machine was suspended for")

@@ -1,5 +1,5 @@
-// Package origin lets pages in browsers read the answers of a guard (CORS): it answers
-// duplicates itself, and a page that can't read its answers never learns that it has paid.
+// Package origin lets browser pages read a guard's answers (CORS): the guard answers duplicates
+// itself, and a page that can't read its answers never learns that it has paid.
 package origin
 
 import (
@@ -17,10 +17,10 @@ const (
 	ExposeHeaders    = "Access-Control-Expose-Headers"
 
 	allowHeaders  = "Access-Control-Allow-Headers"
-	requestMethod = "Access-Control-Request-Method" // only preflights have it
+	requestMethod = "Access-Control-Request-Method" // only in preflights
 )
 
-// Fault says why no page has an origin; empty if one can.
+// Fault says why no page can have an origin; empty if one can.
 func Fault(origin string) string {
 	u, err := url.Parse(origin)
 	switch {
@@ -32,13 +32,13 @@ func Fault(origin string) string {
 	return ""
 }
 
-// writer is where the answer to a page goes.
+// writer wraps the writer of an answer to a page.
 type writer struct {
 	http.ResponseWriter
 	origin, key, marker string
 	preflight           bool
 	own                 bool // the handler writes, not the guard
-	begun               bool // the status is written
+	begun               bool // the status was written
 }
 
 // Writer wraps w if the request comes from a page of one of the origins. The page may send
@@ -54,7 +54,7 @@ func Writer(w http.ResponseWriter, r *http.Request, origins []string, key, marke
 	}
 }
 
-// Own marks everything that is written from here on as the handler's own answer.
+// Own marks everything written from now on as the handler's own answer.
 func Own(w http.ResponseWriter) http.ResponseWriter {
 	if o, ok := w.(*writer); ok {
 		o.own = true
@@ -71,8 +71,8 @@ func (w *writer) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// grant adds the key, and the headers of the guard, to what the handler lets the page send
-// and read. The page may read the guard's own answers in any case.
+// grant adds the key, and the guard's headers, to what the handler lets the page send and read.
+// The page may always read the guard's own answers.
 func (w *writer) grant(header http.Header) {
 	switch allowed := header[AllowOrigin]; {
 	case len(allowed) == 0 && !w.own:

@@ -1,5 +1,5 @@
-// Package paging bounds what one page of a list may cost a store that reads it: in bytes, and
-// in time. A page that ends early has a cursor, from which the next one goes on.
+// Package paging limits how much one page of a list may cost the store, in bytes and in time. A
+// page that ends early has a cursor, from which the next one continues.
 package paging
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Bounds of a page, and about half of what a store call of an engine may take, so that a
-// page ends before the call does.
+// Bounds of a page, about half of what an engine's store call may take, so that a page ends
+// before the call does.
 const (
 	// Bytes are 64 records of the largest result that operations keep by default.
 	Bytes = 16 << 20
@@ -22,12 +22,12 @@ type limits struct {
 	pace  time.Duration
 }
 
-// With gives the pages that are read with a context other bounds.
+// With sets other bounds for the pages that are read with a context.
 func With(ctx context.Context, bytes int, pace time.Duration) context.Context {
 	return context.WithValue(ctx, limitsKey{}, limits{bytes, pace})
 }
 
-// Budget is the time and the bytes that one page still has.
+// Budget is the time and the bytes that one page has left.
 type Budget struct {
 	Bytes int
 	// Spent: the page ends here.
@@ -35,7 +35,7 @@ type Budget struct {
 	ends  time.Time
 }
 
-// New is the budget of a page that begins now. It is at most half of the time that ctx leaves.
+// New returns the budget of a page that begins now. It is at most half of ctx's remaining time.
 func New(ctx context.Context) Budget {
 	l, ok := ctx.Value(limitsKey{}).(limits)
 	if !ok {
@@ -48,8 +48,8 @@ func New(ctx context.Context) Budget {
 	return Budget{Bytes: max(l.bytes, 1), ends: now.Add(l.pace)}
 }
 
-// Spend counts the bytes of something that was looked at. It never ends a page that has looked at
-// nothing, so every page gets further.
+// Spend counts the bytes of something that was looked at. It never ends a page that has looked
+// at nothing, so every page makes progress.
 func (b *Budget) Spend(bytes int) {
 	b.Bytes -= bytes
 	b.Spent = b.Bytes <= 0 || !time.Now().Before(b.ends)

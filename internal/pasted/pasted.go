@@ -1,5 +1,5 @@
-// Package pasted reads a request that somebody has copied as it goes over the wire. It reads
-// no file and sends nothing.
+// Package pasted reads a request that somebody has copied in its wire form. It reads no file
+// and sends nothing.
 package pasted
 
 import (
@@ -13,12 +13,12 @@ import (
 	"strings"
 )
 
-// MaxText bounds what is read, in bytes.
+// MaxText bounds the text, in bytes.
 const MaxText = 256 << 10
 
-// Parse reads a request. Its body is beside it, and its URL has no host: that is
-// [http.Request].Host. Lines of the header may end without a carriage return, and
-// Content-Length may be wrong, as it is after an edit. The error is for who pasted it.
+// Parse reads a request. It returns the body separately, and the URL has no host: that is in
+// [http.Request].Host. Header lines may end without a carriage return, and Content-Length may
+// be wrong, for example after an edit. The error is for the person who pasted it.
 func Parse(text string) (*http.Request, []byte, error) {
 	if len(text) > MaxText {
 		return nil, nil, fmt.Errorf("the request is longer than %d KiB", MaxText>>10)
@@ -44,9 +44,9 @@ func Parse(text string) (*http.Request, []byte, error) {
 	return request(fields[0], fields[1], http.Header(header), []byte(body))
 }
 
-// request puts the parts together.
+// request assembles a request from its parts.
 func request(method, target string, header http.Header, body []byte) (*http.Request, []byte, error) {
-	if !isToken(method) || method != strings.ToUpper(method) { // "curl http://…" is no request
+	if !isToken(method) || method != strings.ToUpper(method) { // "curl http://…" isn't a request
 		return nil, nil, fmt.Errorf("%.40q isn't a method", method)
 	}
 	u, err := url.ParseRequestURI(target)
@@ -57,7 +57,7 @@ func request(method, target string, header http.Header, body []byte) (*http.Requ
 	if host := header.Get("Host"); host != "" {
 		r.Host = host
 	}
-	header.Del("Host") // as in requests that a server gets
+	header.Del("Host") // as in requests at a server
 	header.Del("Content-Length")
 	u.Scheme, u.Host, u.User, u.Fragment = "", "", nil, ""
 	if u.Path == "" {
@@ -71,13 +71,13 @@ func request(method, target string, header http.Header, body []byte) (*http.Requ
 	return r, body, nil
 }
 
-// reader is a body that needn't be closed.
+// reader is a body that doesn't need closing.
 type reader struct{ *bytes.Reader }
 
 // Close does nothing.
 func (reader) Close() error { return nil }
 
-// isToken reports whether the text is one by RFC 9110 section 5.6.2.
+// isToken reports whether the text is a token by RFC 9110 section 5.6.2.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
 		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)

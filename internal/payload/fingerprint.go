@@ -18,8 +18,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// fingerprintVersion begins everything that is digested. It changes with the rules below,
-// so that an old digest shows as a conflict and not as a match.
+// fingerprintVersion begins everything that is digested. It changes with the rules below, so
+// that an old digest shows as a conflict and not as a match.
 const fingerprintVersion = "semel-http-1"
 
 // partsVersion begins a digest of some parts of JSON.
@@ -28,24 +28,24 @@ const partsVersion = "semel-http-parts-1"
 // Overrides are headers that replace the method of a request on some servers.
 var Overrides = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
-// Places are where the payload of a request has what names its call.
+// Places says where a request's payload has values that name its call.
 type Places struct {
-	Key []selector.Selector // what is there is the key, and isn't compared
-	// Made is what the key was made of, in JSON. It is compared as the key has it, so that
-	// two payloads never differ by what makes no difference to their key (MAP-CART.5).
+	Key []selector.Selector // these places hold the key, and aren't compared
+	// Made are the JSON values that the key was made of. They are compared in the key's form, so that
+	// two payloads never differ by something that makes no difference to their key (MAP-CART.5).
 	Made []selector.Selector
 }
 
-// appendTarget appends everything compared but the body: the method, the path, the query
+// appendTarget appends everything to compare except the body: the method, the path, the query
 // and the declared headers. Every item is preceded by its length, so that none can imitate
-// another. The host has many spellings, so it counts only if it is declared.
+// another. The host has many spellings, so it counts only if declared.
 //
-// The key, which is at the places, is not part of the payload.
+// The key, which is at the places, isn't part of the payload.
 func (p *Payload) appendTarget(b []byte, places []selector.Selector) []byte {
 	r := p.r
 	if compared := p.rule.Parts; compared != nil {
-		// Nothing else begins so: a comparison of parts never matches one of the whole, or
-		// of other parts.
+		// Nothing else begins like this: a comparison of parts never matches one of the whole,
+		// or of other parts.
 		b = compared.AppendFrame(append(b, partsVersion...))
 	}
 	b = append(b, fingerprintVersion...)
@@ -68,9 +68,9 @@ func (p *Payload) appendTarget(b []byte, places []selector.Selector) []byte {
 	return b
 }
 
-// Host is the name in a request's Host without its port, or nothing if it is just an
-// address. If a caller goes to another node of a service, or to another port, that is still
-// the same call.
+// Host returns the name in a request's Host without its port, or nothing if it is just an
+// address. If a caller uses another node of a service, or another port, that is still the same
+// call.
 func Host(r *http.Request) string {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -83,9 +83,9 @@ func Host(r *http.Request) string {
 	return host
 }
 
-// Path is the path as the client sent it, which determines the matched route and the
-// values in it. If something shortens the path before the guard, as [http.StripPrefix]
-// does, the cut-off part still counts.
+// Path returns the path as the client sent it, which determines the matched route and the
+// values in it. If something shortens the path before the guard, like [http.StripPrefix], the
+// part cut off still counts.
 func Path(r *http.Request) string {
 	if strings.HasPrefix(r.RequestURI, "/") {
 		path, _, _ := strings.Cut(r.RequestURI, "?")
@@ -94,9 +94,9 @@ func Path(r *http.Request) string {
 	return r.URL.EscapedPath()
 }
 
-// appendPairs appends the pairs of a query, sorted by name, without those at the places.
-// Pairs of one name keep their order, which may mean something. A text that is malformed or
-// has too many is appended as it is.
+// appendPairs appends the pairs of a query, sorted by name, without those at the places. Pairs
+// with the same name keep their order, which may matter. A text that is malformed or has too
+// many pairs is appended unchanged.
 func appendPairs(b []byte, text string, places []selector.Selector) []byte {
 	if text == "" {
 		return binary.AppendUvarint(b, 0)
@@ -118,7 +118,7 @@ func appendPairs(b []byte, text string, places []selector.Selector) []byte {
 
 type pair struct{ name, value string }
 
-// without is the pairs of a source without those at the places. An empty value is no key.
+// without returns the pairs of a source without those at the places. An empty value isn't a key.
 func without(pairs []pair, source selector.Source, places []selector.Selector) []pair {
 	if len(places) == 0 {
 		return pairs
@@ -128,8 +128,8 @@ func without(pairs []pair, source selector.Source, places []selector.Selector) [
 	})
 }
 
-// maxPairs is how many pairs a query or form may have to be compared by them, for the
-// reasons of [maxParts].
+// maxPairs is how many pairs a query or form may have to be compared by its pairs, for the same
+// reasons as [maxParts].
 const maxPairs = 1000
 
 func parsePairs(text string) ([]pair, bool) {
@@ -154,7 +154,7 @@ func parsePairs(text string) ([]pair, bool) {
 	return pairs, true
 }
 
-// Fingerprint digests the request that was read, whose call is named at the places.
+// Fingerprint digests the request; places say where it names its call.
 func (p *Payload) Fingerprint(places Places) (store.Fingerprint, error) {
 	fp, err := p.fingerprint(places)
 	if err == nil && p.rule.Keyless {
@@ -201,11 +201,11 @@ func (p *Payload) fingerprint(places Places) (store.Fingerprint, error) {
 	return store.NewFingerprint(store.SchemeRaw, [32]byte(sum.Sum(nil))), nil
 }
 
-// maxScratch is the longest JSON text with a canonical form in reused memory. The form of a
-// longer one could be many times its length, and goes to the hash piece by piece.
+// maxScratch is the longest JSON text that gets its canonical form in reused memory. A longer
+// one's form could be many times its length, and goes to the hash piece by piece.
 const maxScratch = 64 << 10
 
-// ofText digests a payload that is in memory, after the target that p.digest has.
+// ofText digests a payload in memory, after the target in p.digest.
 func (p *Payload) ofText(text []byte, places Places) store.Fingerprint {
 	target := len(p.digest)
 	switch p.mode {
@@ -236,7 +236,7 @@ func (p *Payload) ofText(text []byte, places Places) store.Fingerprint {
 }
 
 // ofJSON digests the compared parts of a JSON text after the target. It reports false if the
-// text isn't JSON, or has a name twice.
+// text isn't JSON, or repeats a name.
 func (p *Payload) ofJSON(text []byte, places Places) (sum [sha256.Size]byte, ok bool) {
 	hashed := func(write func(io.Writer) error) ([sha256.Size]byte, bool) {
 		h := sha256.New()

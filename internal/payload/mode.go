@@ -2,7 +2,7 @@ package payload
 
 import "strings"
 
-// Mode says when two bodies are the same; see semelhttp.BodyMode, which says it to users.
+// Mode says when two bodies are the same; semelhttp.BodyMode explains it to users.
 type Mode string
 
 // The modes.
@@ -17,7 +17,7 @@ const (
 // Modes lists them.
 var Modes = []Mode{Auto, Raw, JSON, Form, Multipart}
 
-// of is the mode for one request, by the values of its Content-Type.
+// of returns the mode for one request, by its Content-Type values.
 func (m Mode) of(types []string) Mode {
 	if m != Auto {
 		return m
@@ -38,7 +38,7 @@ func (m Mode) of(types []string) Mode {
 	return Raw
 }
 
-// IsJSON reports whether a Content-Type is that of JSON.
+// IsJSON reports whether a Content-Type means JSON.
 func IsJSON(contentType string) bool { return Auto.of([]string{contentType}) == JSON }
 
 func hasSuffixFold(s, suffix string) bool {

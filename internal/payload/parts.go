@@ -16,7 +16,7 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 )
 
-// appendMultipart is appendParts for a body with the header, which is read twice. It reports
+// appendMultipart is appendParts for a body with this header, which it reads twice. It reports
 // false if the body can't be compared by its parts.
 func appendMultipart(b []byte, header http.Header, body func() io.Reader) ([]byte, bool) {
 	_, params, err := mime.ParseMediaType(header.Get("Content-Type"))
@@ -28,16 +28,16 @@ func appendMultipart(b []byte, header http.Header, body func() io.Reader) ([]byt
 	return b, err == nil
 }
 
-// maxParts is how many parts a body may have to be compared by its parts. A body with
-// more is compared byte for byte: servers refuse such bodies (net/http has the same
-// limit), and a part costs more than its bytes.
+// maxParts is how many parts a body may have to be compared by them. A body with more is
+// compared byte for byte: servers refuse such bodies (net/http has the same limit), and a part
+// costs more than its bytes.
 const maxParts = 1000
 
-// maxHeaders is how many lines the headers of a part may have, likewise. Reading one takes
-// many times its bytes.
+// maxHeaders is how many header lines a part may have, likewise. Reading one takes many times
+// its bytes.
 const maxHeaders = 20
 
-// fewHeaders reports whether each part of a body has few headers. It looks at whatever
+// fewHeaders reports whether each part of a body has few headers. It looks at anything that
 // could be a part.
 func fewHeaders(body io.Reader, boundary string) bool {
 	lines := bufio.NewReaderSize(body, 4<<10)
@@ -66,9 +66,8 @@ func fewHeaders(body io.Reader, boundary string) bool {
 var errParts = errors.New("the body has too many parts")
 
 // appendParts appends each part of a multipart body: its headers, sorted by name, and the
-// digest of its content. It reads the parts one after the other, so their size doesn't
-// matter. It skips what comes before the first and after the last part (RFC 2046 section
-// 5.1.1).
+// digest of its content. It reads the parts one after the other, so their size doesn't matter.
+// It skips text before the first part and after the last one (RFC 2046 section 5.1.1).
 func appendParts(b []byte, body io.Reader, boundary string) ([]byte, error) {
 	mr := multipart.NewReader(body, boundary)
 	content := sha256.New()

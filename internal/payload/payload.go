@@ -14,39 +14,38 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Rule says how the requests of one route are read and compared.
+// Rule says how to read and compare the requests of one route.
 type Rule struct {
 	Mode    Mode
-	Headers []string      // whose values are compared; canonical and sorted
-	Parts   *selector.Set // of a JSON body that are compared; nil: all
-	// Keyless says that the places of the key aren't compared. Fingerprints are marked as
-	// made so.
+	Headers []string      // headers to compare; canonical and sorted
+	Parts   *selector.Set // parts of a JSON body to compare; nil: all
+	// Keyless says that the key's places aren't compared. Fingerprints are marked accordingly.
 	Keyless bool
 	Max     int64         // the longest body, in bytes
 	TempDir string        // for bodies of more than 64 KiB
-	Large   chan struct{} // slots for large bodies in memory; shared by all routes
+	Large   chan struct{} // slots for large bodies in memory, shared by all routes
 }
 
-// Payload is the body of one request as the program behind the guard sees it: decoded, if it
-// is one member of gzip or deflate. The program itself always gets the body as it came. The
-// zero value is ready to use, and to use again after Release.
+// Payload is the body of one request as the program behind the guard sees it: decoded, if it is
+// one gzip or deflate member. The program itself always gets the body as received. The zero
+// value is ready to use, and to use again after Release.
 type Payload struct {
 	rule   *Rule
 	r      *http.Request
-	spool  Spool // the body as it came
+	spool  Spool // the body as received
 	coding body.Coding
-	mode   Mode  // how it is compared
+	mode   Mode  // how to compare it
 	size   int64 // in bytes, decoded
-	opaque bool  // it has a coding that can't be undone, so only its bytes can be compared
+	opaque bool  // its coding can't be undone, so only its bytes can be compared
 	text   []byte
-	sum    hash.Hash // of target and body, if it was digested as it came; else nil
+	sum    hash.Hash // over target and body, if it was digested while arriving; else nil
 
-	// Memory that later requests use again.
+	// Memory for later requests to reuse.
 	body, plain, digest []byte
 }
 
 // Read reads the whole body of a request. Nothing is claimed yet, so a body that ends early
-// costs nothing. The error is [ErrTooLarge], wraps [ErrSpool], or is that of the body.
+// costs nothing. The error is [ErrTooLarge], wraps [ErrSpool], or comes from the body.
 func (p *Payload) Read(rule *Rule, r *http.Request) error {
 	p.rule, p.r, p.mode = rule, r, rule.Mode.of(r.Header["Content-Type"])
 	if r.Body == nil || r.Body == http.NoBody {
@@ -74,7 +73,7 @@ func (p *Payload) Read(rule *Rule, r *http.Request) error {
 	return nil
 }
 
-// Hold is Read if you have read the body.
+// Hold is Read for a body that you have already read.
 func (p *Payload) Hold(rule *Rule, r *http.Request, body []byte) error {
 	p.rule, p.r, p.mode = rule, r, Raw
 	if len(body) > 0 {
@@ -85,7 +84,7 @@ func (p *Payload) Hold(rule *Rule, r *http.Request, body []byte) error {
 	return p.decode()
 }
 
-// Reuse is b without its content, or nil if it is too large to keep for later requests.
+// Reuse returns b without its content, or nil if it is too large to keep for later requests.
 func Reuse(b []byte) []byte {
 	if cap(b) > 2*spoolLimit {
 		return nil
@@ -93,21 +92,21 @@ func Reuse(b []byte) []byte {
 	return b[:0]
 }
 
-// Take gives the body as it came away: it may be used for longer than the payload.
+// Take hands over the body as received, so that you may use it for longer than the payload.
 func (p *Payload) Take() Spool {
 	s := p.spool
 	p.spool = Spool{}
 	return s
 }
 
-// Again is the body as it came, for one of several runs.
+// Again returns the body as received, for one of several runs.
 func (p *Payload) Again() Spool { return p.spool.again() }
 
-// Size is the length of the payload in bytes.
+// Size returns the length of the payload in bytes.
 func (p *Payload) Size() int64 { return p.size }
 
-// Kind says how the payload can be read, also if it is compared byte for byte: as JSON, as a
-// form, or not at all.
+// Kind says how to read the payload, even if it is compared byte for byte: as JSON, as a form,
+// or not at all.
 func (p *Payload) Kind() Mode {
 	if p.rule.Mode == Raw && !p.opaque {
 		return Auto.of(p.r.Header["Content-Type"])
@@ -115,12 +114,12 @@ func (p *Payload) Kind() Mode {
 	return p.mode
 }
 
-// codingHeader says that the body may differ from what came, or that earlier versions compared
-// it in another way because of this header.
+// codingHeader says that the body may differ from the received bytes, or that earlier versions
+// compared it differently because of this header.
 const codingHeader = "Content-Encoding"
 
-// decode finds out the size of the body if it isn't as it came. One that can't be decoded, or
-// would become too long, counts as it came.
+// decode finds the size of a body with a coding. If it can't be decoded, or would become too
+// long, it counts as received.
 func (p *Payload) decode() error {
 	p.coding = body.CodingOf(p.r.Header)
 	if p.coding == body.Plain {
@@ -139,10 +138,9 @@ func (p *Payload) decode() error {
 	return nil
 }
 
-// measure decodes the body once, to find out whether that works and how long it gets. A
-// short one stays in memory. A long one is decoded again to digest it, so that nobody fills
-// memory or disk with more than they have sent; each time takes one of the slots, as
-// parsing does.
+// measure decodes the body once, to find out whether that works and how long it gets. A short
+// body stays in memory. A long one is decoded again for digesting, so that nobody can fill
+// memory or disk with more than they have sent; each time takes one of the slots, like parsing.
 func (p *Payload) measure() (ok bool, err error) {
 	most := p.rule.Max
 	src, err := p.coding.Decode(p.spool.reader())
@@ -155,7 +153,7 @@ func (p *Payload) measure() (ok bool, err error) {
 	n := 0
 	for room := p.plain[:min(most+1, spoolLimit)]; n < len(room) && err == nil; {
 		var more int
-		more, err = src.Read(room[n:]) // not io.ReadFull, which calls a body that breaks off ended
+		more, err = src.Read(room[n:]) // unlike io.ReadFull, which takes a body that breaks off for one that ended
 		n += more
 	}
 	p.size = int64(n)
@@ -176,7 +174,7 @@ func (p *Payload) measure() (ok bool, err error) {
 	return err == nil && p.size <= most, spoolFault(err)
 }
 
-// short is the whole payload if it is in memory already.
+// short returns the whole payload if it is already in memory.
 func (p *Payload) short() (text []byte, ok bool) {
 	if p.coding == body.Plain {
 		return p.spool.data, p.spool.file == nil
@@ -193,13 +191,13 @@ func (p *Payload) reader() io.Reader {
 	return src
 }
 
-// failing is a reader that says why there is nothing to read.
+// failing is a reader whose error says why there is nothing to read.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// Bytes is the whole payload, in memory of its own if it isn't in any. A slot, until it is
-// freed, bounds how many of those there are at a time.
+// Bytes returns the whole payload, in its own memory if it isn't in any. A slot, until it is
+// freed, limits how many of those exist at a time.
 func (p *Payload) Bytes() (text []byte, free func(), err error) {
 	if text, ok := p.short(); ok {
 		return text, func() {}, nil
@@ -224,15 +222,15 @@ func (p *Payload) slot() (free func(), err error) {
 	}
 }
 
-// Earlier recognizes fingerprints of the request by earlier versions, which digested a body
-// with a coding as it came, a payload with the key in it, and what the key was made of as it
-// came. It is nil if there are none such.
+// Earlier returns a function that recognizes fingerprints of the request by earlier versions,
+// which digested a body with a coding as received, a payload with the key in it, and the values
+// that the key was made of as received. It is nil if there can't be any.
 func (p *Payload) Earlier(places Places) func(store.Fingerprint) bool {
 	coded := len(p.r.Header[codingHeader]) > 0
 	if !coded && !p.rule.Keyless && len(places.Made) == 0 {
 		return nil
 	}
-	var last store.Fingerprint // what was asked about last
+	var last store.Fingerprint // the one last asked about
 	var same bool
 	return func(first store.Fingerprint) bool {
 		if first == last {
@@ -265,7 +263,7 @@ func (p *Payload) Earlier(places Places) func(store.Fingerprint) bool {
 	}
 }
 
-// spoolFault is the error if reading the spool failed, and nil if only decoding did.
+// spoolFault returns the error if reading the spool failed, and nil if only decoding did.
 func spoolFault(err error) error {
 	if errors.Is(err, ErrSpool) {
 		return err
@@ -273,8 +271,8 @@ func spoolFault(err error) error {
 	return nil
 }
 
-// Release frees the body and keeps memory for the next one, except what only unusually
-// large ones need.
+// Release frees the body and keeps memory for the next one, except what only unusually large
+// bodies need.
 func (p *Payload) Release() {
 	p.spool.Discard()
 	*p = Payload{body: Reuse(p.body), plain: p.plain, digest: Reuse(p.digest)}

@@ -20,20 +20,19 @@ var (
 	ErrSpool    = errors.New("the body could not be kept")
 )
 
-// Spool holds the whole body of a request, as it came, and is the Body that the handler
-// reads.
+// Spool holds the whole body of a request, as received, and is the Body that the handler reads.
 type Spool struct {
 	data   []byte   // the body, or its first part
 	file   *os.File // the rest; nil if there is none
 	size   int64
 	off    int64
 	closed bool
-	// mu keeps a reader that goes on after the handler, as a transport may, from memory
-	// that Discard gives back. Nil until the spool is filled.
+	// mu keeps a reader that outlives the handler, such as a transport, from memory that
+	// Discard returns. Nil until the spool is filled.
 	mu *sync.Mutex
 }
 
-// lock locks the spool while its body is read or given back.
+// lock locks the spool while its body is read or returned.
 func (s *Spool) lock() (unlock func()) {
 	if s.mu == nil {
 		return func() {}
@@ -42,9 +41,9 @@ func (s *Spool) lock() (unlock func()) {
 	return s.mu.Unlock
 }
 
-// fill reads src to its end. It appends up to spoolLimit bytes to buf, which becomes part
-// of the spool and is returned, and writes the rest to a file in dir. All of it is
-// written to sum, if there is one.
+// fill reads src to its end. It appends up to spoolLimit bytes to buf, which becomes part of
+// the spool and is returned, and writes the rest to a file in dir. It writes all of it to sum,
+// if there is one.
 func (s *Spool) fill(src io.Reader, buf []byte, limit int64, dir string, sum hash.Hash) ([]byte, error) {
 	s.mu = new(sync.Mutex)
 	start := len(buf)
@@ -119,7 +118,7 @@ func (s *Spool) reader() io.Reader {
 	return &Spool{data: s.data, file: s.file, size: s.size}
 }
 
-// again is the body for another run of the handler, from its beginning.
+// again returns the body for another run of the handler, from its beginning.
 func (s *Spool) again() Spool {
 	return Spool{data: s.data, file: s.file, size: s.size, mu: new(sync.Mutex)}
 }
@@ -149,23 +148,23 @@ func (s *Spool) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close keeps the handler from reading on.
+// Close stops the handler from reading any more.
 func (s *Spool) Close() error {
 	defer s.lock()()
 	s.closed = true
 	return nil
 }
 
-// Rewind lets the handler read the body from its beginning again, for instance to send it
-// to another connection if the first took nothing of it. It doesn't allow two readers at
-// the same time.
+// Rewind lets the handler read the body from its beginning again, for instance to send it over
+// another connection if the first took none of it. It doesn't allow two readers at the same
+// time.
 func (s *Spool) Rewind() {
 	defer s.lock()()
 	s.off = 0
 }
 
-// Copy returns a copy of the body if all of it is in memory. Unlike the spool's own memory
-// you may keep it when the request is over, as a transport does that still writes it.
+// Copy returns a copy of the body if all of it is in memory. Unlike the spool's own memory you
+// may keep it after the request, like a transport that is still writing it.
 func (s *Spool) Copy() (body []byte, ok bool) {
 	defer s.lock()()
 	if s.file != nil || s.closed {
@@ -180,7 +179,7 @@ func (s *Spool) Discard() {
 	s.closed = true
 	if s.file != nil {
 		_ = s.file.Close()
-		_ = os.Remove(s.file.Name()) // on most systems it is gone already
+		_ = os.Remove(s.file.Name()) // most systems have already removed it
 		s.file = nil
 	}
 	s.data = nil

@@ -24,7 +24,7 @@ type Transaction struct {
 	Currency  string `json:"currency,omitempty"`
 	Status    string `json:"status,omitempty"`
 
-	payments int // how many have it
+	payments int // how many payments have it
 }
 
 // set sets a field by its name.
@@ -35,7 +35,7 @@ func (t *Transaction) set(field, value string) {
 	case "reference":
 		t.Reference = value
 	case "amount":
-		// An amount that is written with a point has all digits of its currency.
+		// An amount written with a point has all the digits of its currency.
 		t.Amount = strings.Replace(value, ".", "", 1)
 	case "currency":
 		t.Currency = strings.ToUpper(value)
@@ -55,7 +55,7 @@ const (
 
 // Export is a gateway's list of transactions.
 type Export struct {
-	// Columns has the names of columns that aren't called like their fields.
+	// Columns has the names of columns that differ from their fields' names.
 	Columns map[string]string
 	// Statuses selects transactions by status; nil selects all.
 	Statuses []string
@@ -63,7 +63,7 @@ type Export struct {
 	found map[string]*Transaction // by id
 }
 
-// Read reads an export: CSV with a head line, or a JSON object in each line. The last line of a
+// Read reads an export: CSV with a header line, or one JSON object per line. The last line of a
 // transaction counts.
 func (e *Export) Read(r io.Reader) error {
 	e.found = map[string]*Transaction{}
@@ -148,7 +148,7 @@ func (e *Export) readJSON(r io.Reader) error {
 		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
 			continue
 		}
-		text, err := canon.Canonicalize(lines.Bytes(), canon.Exact) // no name twice, and numbers as they are
+		text, err := canon.Canonicalize(lines.Bytes(), canon.Exact) // no name twice, and numbers unchanged
 		var members map[string]json.RawMessage
 		if err == nil {
 			err = json.Unmarshal(text, &members)

@@ -32,7 +32,7 @@ var means = map[Discrepancy]string{
 	AmountDiffers:   "the payment and the transaction differ in amount or currency",
 }
 
-// Meaning says what the discrepancy is, in a sentence.
+// Meaning describes the discrepancy in a sentence.
 func (d Discrepancy) Meaning() string { return means[d] }
 
 // Finding is a discrepancy between a payment and a transaction. One of them may be missing.
@@ -57,15 +57,15 @@ func (r *Report) Empty() bool { return r.Payments == 0 && r.Transactions == 0 }
 
 // Comparer compares payments, one by one.
 type Comparer struct {
-	export  *Export // nil: there is none
+	export  *Export // nil: no export
 	stateOf func(*semel.Record) string
 	refs    map[string][]*Transaction
-	ids     map[string]bool // of transactions that payments have
+	ids     map[string]bool // of transactions that payments name
 	report  Report
 }
 
-// NewComparer compares with an export that was read, or with nil only looks for payments without
-// the id of a transaction. stateOf names the state of a record in a finding.
+// NewComparer compares with an export, or with nil only looks for payments without a
+// transaction id. stateOf names the state of a record in a finding.
 func NewComparer(export *Export, stateOf func(*semel.Record) string) *Comparer {
 	c := &Comparer{export: export, stateOf: stateOf, ids: map[string]bool{}, report: Report{Findings: []Finding{}}}
 	if export != nil {
@@ -85,7 +85,7 @@ func (c *Comparer) Add(rec *semel.Record) {
 	switch own := c.transaction(id); {
 	case id == "" && charged:
 		t := &Transaction{}
-		if len(named) > 0 { // the export knows more than the record
+		if len(named) > 0 { // the export has more than the record
 			t, named = named[0], named[1:]
 			t.payments++
 		}
@@ -114,7 +114,7 @@ func (c *Comparer) Add(rec *semel.Record) {
 		}
 		kind := ChargedTwice
 		if !charged && id == "" {
-			kind = NoPayment // such as one that was refused
+			kind = NoPayment // for example a refused one
 		}
 		t.payments++
 		c.find(kind, t, rec)
@@ -137,7 +137,7 @@ func (c *Comparer) find(kind Discrepancy, t *Transaction, rec *semel.Record) {
 	c.report.Findings = append(c.report.Findings, f)
 }
 
-// Report adds the transactions that no payment has, and returns all findings. Call it once, after
+// Report adds the transactions without a payment, and returns all findings. Call it once, after
 // the last payment.
 func (c *Comparer) Report() *Report {
 	if c.export != nil {

@@ -4,8 +4,9 @@ package peer
 
 import "os"
 
-// OnlyOurs reports whether nobody else can write a file or a directory, which isn't known here.
+// OnlyOurs reports whether nobody else can write a file or a directory, which this system
+// doesn't tell.
 func OnlyOurs(string) bool { return false }
 
-// readOwn reads a file. Who else can write it isn't known here.
+// readOwn reads a file. This system doesn't tell who else can write it.
 func readOwn(file string) ([]byte, error) { return os.ReadFile(file) }

@@ -1,6 +1,6 @@
-// Package peer talks to a listener of a Semel service. Every answer of its APIs has a mark, and a
-// client sends its token to nobody before it has seen the mark: a port may belong to the service's
-// other listener, which passes requests on, or by now to another program.
+// Package peer talks to a listener of a Semel service. Every answer of its APIs has a mark, and
+// a client sends its token to nobody before it has seen the mark: a port may belong to the
+// service's other listener, which passes requests on, or to another program by now.
 package peer
 
 import (
@@ -15,11 +15,12 @@ import (
 	"sync"
 )
 
-// Header marks an answer of Semel's own APIs. Its value is the kind of listener and the version of
-// the API, as in admin/v1. It helps against mistakes; who wants to be taken for Semel can send it.
+// Header marks an answer of Semel's own APIs. Its value is the kind of listener and the version
+// of the API, as in admin/v1. It helps against mistakes; anybody who wants to pass for Semel
+// can send it.
 const Header = "Semel-Api"
 
-// The kinds of listeners, as in the mark.
+// The kinds of listeners in the mark.
 const (
 	Admin = "admin"
 	Data  = "data"
@@ -31,40 +32,40 @@ const version = "v1"
 // Mark marks the answer of a listener as Semel's.
 func Mark(h http.Header, kind string) { h[Header] = []string{kind + "/" + version} }
 
-// Listener is where requests go. Its methods may be called concurrently.
+// Listener is the address for requests. Its methods may be called concurrently.
 type Listener struct {
 	// URL is the address, without a slash at its end.
 	URL string
-	// Kind is the kind that must answer. Empty: either does.
+	// Kind is the kind of listener that must answer. Empty: either may.
 	Kind string
-	// Token is sent with every request, or else what TokenFile has at that time. Both are optional.
+	// Token is sent with every request, or else the present content of TokenFile. Both are optional.
 	Token, TokenFile string
-	// HTTP makes the requests. It may follow no redirect.
+	// HTTP makes the requests. It must not follow redirects.
 	HTTP *http.Client
 
-	met sync.Map // the parts of the API from which a marked answer came
+	met sync.Map // the parts of the API that have given a marked answer
 }
 
 // NoRedirects is for HTTP's CheckRedirect: another address would get the token.
 func NoRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Stranger says that something else than the service has answered.
+// Stranger says that something other than the service has answered.
 type Stranger struct {
-	// Status is that of the answer.
+	// Status is the status of that answer.
 	Status int
 	// Reason says what answered. It quotes nothing of the body.
 	Reason string
-	// Unsent says that the request itself wasn't sent: this is the answer to a question before it.
+	// Unsent says that the request itself wasn't sent: this answers an earlier question.
 	Unsent bool
 }
 
-// Error gives the status and the reason.
+// Error returns the status and the reason.
 func (s *Stranger) Error() string { return fmt.Sprintf("status %d: %s", s.Status, s.Reason) }
 
-// Unasked says that a question before the request had no answer, so that the request wasn't sent.
+// Unasked says that a question before the request got no answer, so that the request wasn't sent.
 type Unasked struct{ Err error }
 
-// Error is that of the question.
+// Error returns the question's error.
 func (u *Unasked) Error() string { return u.Err.Error() }
 
 // Unwrap returns the error of the question.
@@ -79,9 +80,9 @@ func (e *TokenError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *TokenError) Unwrap() error { return e.Err }
 
-// Do sends a request to a path below URL, with the token if there is one, and returns the marked
-// answer. Of others it returns the ones that only refuse, for the time being: they may come from
-// the service before it has looked at the request.
+// Do sends a request to a path below URL, with the token if there is one, and returns the
+// marked answer. It also returns unmarked answers that only refuse for the time being: they may
+// come from the service before it has looked at the request.
 func (l *Listener) Do(r *http.Request) (*http.Response, error) {
 	token, err := Token(l.Token, l.TokenFile)
 	if err != nil {
@@ -106,15 +107,15 @@ func (l *Listener) Do(r *http.Request) (*http.Response, error) {
 	case stranger == nil:
 		l.met.Store(part, true)
 	case !refusing(resp):
-		l.met.Delete(part) // what answers now is asked before it gets a token
+		l.met.Delete(part) // ask whatever answers now before it gets a token
 		_ = resp.Body.Close()
 		return nil, stranger
 	}
 	return resp, nil
 }
 
-// part is the part of the API that a request is for, such as /v1/records/: a service may have some
-// of them at an address, and something else the others. It has no names of records.
+// part returns the part of the API that a request is for, such as /v1/records/: a service may
+// have some parts at an address, and something else the others. It contains no names of records.
 func (l *Listener) part(r *http.Request) string {
 	path := strings.TrimPrefix(r.URL.EscapedPath(), path(l.URL))
 	words := strings.SplitN(strings.TrimPrefix(path, "/"), "/", 3)
@@ -129,8 +130,8 @@ func path(address string) string {
 	return u.EscapedPath()
 }
 
-// meet asks a part of the API, without a token, who answers there. Nothing is at such an address, so
-// the service says just that. It returns an answer that refuses for the time being.
+// meet asks a part of the API, without a token, who answers there. There is nothing at such an
+// address, so the service says so. It returns an answer that refuses for the time being.
 func (l *Listener) meet(r *http.Request, part string) (*http.Response, error) {
 	question, err := http.NewRequestWithContext(r.Context(), http.MethodGet, l.URL+part, nil)
 	if err != nil {
@@ -144,7 +145,7 @@ func (l *Listener) meet(r *http.Request, part string) (*http.Response, error) {
 	if stranger != nil && refusing(resp) {
 		return resp, nil
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection is used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be reused
 	_ = resp.Body.Close()
 	if stranger != nil {
 		stranger.Unsent = true
@@ -153,7 +154,7 @@ func (l *Listener) meet(r *http.Request, part string) (*http.Response, error) {
 	return nil, nil
 }
 
-// refusing reports whether an answer says no more than that nobody looks at requests at the moment.
+// refusing reports whether an answer only says that nobody is looking at requests at the moment.
 func refusing(resp *http.Response) bool {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	return media == "application/problem+json" && slices.Contains([]int{
@@ -161,7 +162,7 @@ func refusing(resp *http.Response) bool {
 	}, resp.StatusCode)
 }
 
-// stranger says what answered, unless it is the service.
+// stranger says what answered, unless it was the service.
 func (l *Listener) stranger(resp *http.Response) *Stranger {
 	mark := resp.Header.Get(Header)
 	kind, spoken, _ := strings.Cut(mark, "/")
@@ -183,7 +184,7 @@ func (l *Listener) stranger(resp *http.Response) *Stranger {
 	return s
 }
 
-// short is a header's value for a message.
+// short shortens a header's value for a message.
 func short(text string) string {
 	if text == "" {
 		return "unknown"
@@ -197,8 +198,8 @@ func short(text string) string {
 	return text[:min(60, len(text))]
 }
 
-// Token returns the token to send: the given one, or that of a file; empty for none. No error has it
-// in its text.
+// Token returns the token to send: the given one, or the file's; empty for none. No error
+// contains it.
 func Token(token, file string) (string, error) {
 	if file != "" {
 		text, err := readOwn(file)

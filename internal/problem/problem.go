@@ -1,6 +1,6 @@
-// Package problem writes refusals in the same way for every door of this module: with
-// their length, uncached, and with a type that browsers don't guess. Each door makes its
-// own documents (RFC 9457 and the shapes of profiles).
+// Package problem writes refusals in the same way for all doors of this module: with their
+// length, uncached, and with a type that browsers don't guess. Each door makes its own
+// documents (RFC 9457 and the profiles' shapes).
 package problem
 
 import (
@@ -21,12 +21,12 @@ func Write(w http.ResponseWriter, status int, doc any) { WriteAs(w, status, Type
 func WriteAs(w http.ResponseWriter, status int, media string, doc any) {
 	body, err := json.Marshal(doc)
 	if err != nil {
-		panic(err) // doors make documents of strings and numbers only
+		panic(err) // doors' documents have only strings and numbers
 	}
 	WriteBody(w, status, media, body)
 }
 
-// WriteBody is [WriteAs] for a body that is encoded already.
+// WriteBody is [WriteAs] for a body that is already encoded.
 func WriteBody(w http.ResponseWriter, status int, media string, body []byte) {
 	header := w.Header()
 	header.Set("Content-Type", media)
@@ -34,18 +34,17 @@ func WriteBody(w http.ResponseWriter, status int, media string, body []byte) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a caller who is gone will ask again
+	_, _ = w.Write(body) // a caller who is gone will retry
 }
 
-// RetryAfter sets the header that says when it makes sense to ask again, and returns its
-// seconds.
+// RetryAfter sets the header that says when to ask again, and returns its seconds.
 func RetryAfter(header http.Header, d time.Duration) int64 {
 	n := Seconds(d)
 	header.Set("Retry-After", strconv.FormatInt(n, 10))
 	return n
 }
 
-// Seconds is d in seconds, rounded up, and at least one.
+// Seconds returns d in seconds, rounded up, and at least one.
 func Seconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
 
 // Sentence turns an error's message into a sentence.

@@ -1,6 +1,6 @@
 // Package reference names a call to its own caller, in problems and in the URLs of the status
-// resource. A reference has the operation, the key and the scope in clear. Whoever has one
-// needs the caller's identity, or credential, to learn more.
+// resource. A reference has the operation, the key and the scope in clear. To learn more, you
+// also need the caller's identity, or credential.
 package reference
 
 import (
@@ -11,14 +11,14 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Call is what a reference says.
+// Call is the content of a reference.
 type Call struct {
 	Operation, Key, Scope string
-	// Check is how the digest of the call's identity begins.
+	// Check is the beginning of the digest of the call's identity.
 	Check [8]byte
 }
 
-// Of is the reference of the record of id.
+// Of returns the reference to the record of id.
 func Of(id store.ID) string {
 	digest := id.Digest()
 	check := digest[:len(Call{}.Check)]
@@ -31,7 +31,7 @@ func Of(id store.ID) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// Parse takes a reference apart.
+// Parse parses a reference.
 func Parse(text string) (c Call, ok bool) {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
@@ -51,7 +51,7 @@ func Parse(text string) (c Call, ok bool) {
 	return c, true
 }
 
-// Names reports whether the reference is that of id, in constant time.
+// Names reports whether the reference is to id, in constant time.
 func (c *Call) Names(id store.ID) bool {
 	digest := id.Digest()
 	return subtle.ConstantTimeCompare(digest[:len(c.Check)], c.Check[:]) == 1

@@ -1,4 +1,4 @@
-// Package seldom keeps what happens again and again from filling a log.
+// Package seldom keeps repeated events from filling a log.
 package seldom
 
 import (
@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Teller lets the first event of a kind be told at once, and counts those that follow: they are
-// told together, once in a while, until none comes any more. It remembers the kinds of that
-// while only, so these should be few. It is safe for concurrent use.
+// Teller reports the first event of a kind at once, and counts the ones that follow: it reports
+// them together, once in a while, until no more come. It remembers kinds only for that time, so
+// there should be few of them. It may be used concurrently.
 type Teller[T any] struct {
 	every time.Duration
 	tell  func(newest T, count int)
 
 	mu   sync.Mutex
-	open map[string]*repeats[T] // of kinds that were told less than every ago
+	open map[string]*repeats[T] // kinds reported less than every ago
 }
 
 type repeats[T any] struct {
@@ -22,13 +22,14 @@ type repeats[T any] struct {
 	count  int
 }
 
-// New tells of repeated events at most once in every, with the newest and how many they were.
+// New returns a Teller that reports repeated events at most once in every, with the newest and
+// their number.
 func New[T any](every time.Duration, tell func(newest T, count int)) *Teller[T] {
 	return &Teller[T]{every: every, tell: tell, open: map[string]*repeats[T]{}}
 }
 
-// First reports whether an event is the first of its kind for a while, which the caller tells.
-// Otherwise it's counted.
+// First reports whether an event is the first of its kind for a while; then its caller reports
+// it. Otherwise it's counted.
 func (t *Teller[T]) First(kind string, event T) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,14 +42,14 @@ func (t *Teller[T]) First(kind string, event T) bool {
 	return true
 }
 
-// Tell tells of the first event of a kind at once, and counts those that follow.
+// Tell reports the first event of a kind at once, and counts the ones that follow.
 func (t *Teller[T]) Tell(kind string, event T) {
 	if t.First(kind, event) {
 		t.tell(event, 1)
 	}
 }
 
-// close tells of what was counted, and forgets a kind of which nothing came.
+// close reports what was counted, and forgets a kind without new events.
 func (t *Teller[T]) close(kind string) {
 	t.mu.Lock()
 	r := *t.open[kind]

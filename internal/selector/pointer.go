@@ -25,8 +25,8 @@ type Pointer struct {
 	tokens []token
 }
 
-// token is one step: the name of a member in canonical form, with its quotes, and the
-// index of an element, or -1.
+// token is one step: a member's name in canonical form, with its quotes, and the index of an
+// element, or -1.
 type token struct {
 	name  []byte
 	index int
@@ -67,15 +67,15 @@ func ParsePointer(text string) (Pointer, error) {
 	return p, nil
 }
 
-// span is where something stands in a document: its value, and the member or element that
-// it belongs to, which begins before it where it has a name.
+// span is a position in a document: a value, and the member or element that it belongs to,
+// which begins earlier if it has a name.
 type span struct {
 	member, from, to int
 	element          bool
 }
 
-// find follows the pointer in canonical JSON, which has no white space and no name twice. In JSON
-// that is only compact, a name that stands twice leads nowhere.
+// find follows the pointer in canonical JSON, which has no white space and no repeated names.
+// In other JSON, it doesn't follow a repeated name.
 func (p Pointer) find(doc []byte, canonical bool) (s span, ok bool) {
 	s.from, s.to = white(doc, 0), len(doc)
 	for _, t := range p.tokens {
@@ -129,8 +129,8 @@ func (t *token) item(doc []byte, s *span) bool {
 	return false
 }
 
-// white is the first place from at on that is not white space, which canonical JSON has only in
-// strings.
+// white returns the first place from at on that isn't white space. Canonical JSON has white
+// space only in strings.
 func white(doc []byte, at int) int {
 	for at < len(doc) && doc[at] <= ' ' {
 		at++
@@ -138,7 +138,7 @@ func white(doc []byte, at int) int {
 	return at
 }
 
-// next is where what follows a value begins: a member, an element or the end of them.
+// next returns the start of what follows a value: a member, an element or the end of them.
 func next(doc []byte, end int) int {
 	if end = white(doc, end); doc[end] == ',' {
 		end = white(doc, end+1)
@@ -146,7 +146,7 @@ func next(doc []byte, end int) int {
 	return end
 }
 
-// skip is where the value ends that begins at a place.
+// skip returns the end of the value that begins at a place.
 func skip(doc []byte, at int) int {
 	switch doc[at] {
 	case '"':
@@ -176,8 +176,8 @@ func skip(doc []byte, at int) int {
 	return at
 }
 
-// cut returns the document, which it changes, without the member that the pointer leads
-// to. In place of an element it leaves null, so that the others keep their places.
+// cut returns the document, which it changes, without the member that the pointer leads to. It
+// replaces an element with null, so that the others keep their places.
 func (p Pointer) cut(doc []byte) []byte {
 	s, ok := p.find(doc, true)
 	switch {
@@ -193,14 +193,14 @@ func (p Pointer) cut(doc []byte) []byte {
 	return slices.Delete(doc, s.member, s.to)
 }
 
-// replace returns the document, which it changes, with a text in place of the value that the
+// replace returns the document, which it changes, with a text instead of the value that the
 // pointer leads to.
 func (p Pointer) replace(doc []byte, text string) []byte {
 	s, ok := p.find(doc, true)
 	if !ok {
 		return doc
 	}
-	quoted, _ := json.Marshal(text) // which can't fail, as the canonical form of it can't
+	quoted, _ := json.Marshal(text) // neither this nor its canonical form can fail
 	value, _ := canon.Canonicalize(quoted, canon.Exact)
 	return slices.Replace(doc, s.from, s.to, value...)
 }

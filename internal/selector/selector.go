@@ -1,5 +1,5 @@
 // Package selector finds values in HTTP requests and answers, such as a key, by short texts
-// that are parsed once, when they are configured:
+// that are parsed once, at configuration time:
 //
 //	header:NAME    a header, by any spelling of its name
 //	query:NAME     a parameter of the query
@@ -27,7 +27,7 @@ import (
 	"github.com/semelhq/semel/internal/keytemplate"
 )
 
-// Source is where a value is.
+// Source says where a value is.
 type Source string
 
 // The sources.
@@ -41,7 +41,7 @@ const (
 	Answer Source = "answer"
 )
 
-// Keys, Values and Facts are the sources of keys, of the values of a key template, and of
+// Keys, Values and Facts are the allowed sources for keys, for a key template's values, and for
 // attributes.
 var (
 	Keys   = []Source{Header, JSON, Form, Query}
@@ -49,7 +49,7 @@ var (
 	Facts  = []Source{Header, JSON, Form, Query, Answer}
 )
 
-// Selector is one parsed text. It is never changed.
+// Selector is one parsed text. It never changes.
 type Selector struct {
 	text    string
 	Source  Source
@@ -57,7 +57,7 @@ type Selector struct {
 	pointer Pointer
 }
 
-// String is the text.
+// String returns the text.
 func (s Selector) String() string { return s.text }
 
 // InBody reports whether the value is in the body of a request.
@@ -103,18 +103,18 @@ func Parse(text string, allowed []Source) (Selector, error) {
 	return s, nil
 }
 
-// Input holds what a selector reads values from. Zero fields hold none.
+// Input is what a selector reads values from. Zero fields hold none.
 type Input struct {
 	Header http.Header
 	Query  string // without the question mark
 	Form   []byte // the body, if it is a form
 	JSON   []byte // the body in canonical form, if it is JSON; never changed
-	// Raw says that JSON is valid, and not canonical. Names with an escape that canonical form
-	// lacks aren't found in it, nor are names that stand twice.
+	// Raw says that JSON is valid but not canonical. Then names with an escape that canonical
+	// form lacks aren't found, nor are repeated names.
 	Raw bool
 }
 
-// Errors of [Selector.Find]. They say nothing of the value.
+// Errors of [Selector.Find]. They reveal nothing about the value.
 var (
 	ErrTwice = errors.New("is given more than once")
 	ErrKind  = errors.New("is not a string or a number")
@@ -122,8 +122,8 @@ var (
 )
 
 // Find finds the value. found is false if it isn't there, or is null or empty. A value that
-// is there twice, or in a form that has no one text, is an error, which tells nothing of it.
-// Numbers are as the canonical form has them, and never become binary64.
+// appears twice, or that has no unique text, is an error, which doesn't reveal it. Numbers are
+// in canonical form, and never become binary64.
 func (s Selector) Find(in *Input) (value string, found bool, err error) {
 	switch s.Source {
 	case Header:
@@ -158,8 +158,8 @@ func (s Selector) Find(in *Input) (value string, found bool, err error) {
 }
 
 // Cut returns a canonical document, which it changes, without the member that the selector
-// finds there. In place of an element it leaves null, so that the others keep their places.
-// What Find doesn't find stays.
+// finds. It replaces an element with null, so that the others keep their places. What Find
+// doesn't find stays.
 func (s Selector) Cut(doc []byte) []byte {
 	if s.Source != JSON {
 		return doc
@@ -170,10 +170,10 @@ func (s Selector) Cut(doc []byte) []byte {
 	return s.pointer.cut(doc)
 }
 
-// Restate returns a canonical document, which it changes, in which what the selectors find is
-// the text that Find has for it.
+// Restate returns a canonical document, which it changes, with Find's text instead of each
+// value that the selectors find.
 func Restate(doc []byte, list []Selector) []byte {
-	texts := make([]string, len(list)) // before anything changes: one may be within another
+	texts := make([]string, len(list)) // first, before any change: one may be inside another
 	for i, s := range list {
 		texts[i], _, _ = s.Find(&Input{JSON: doc})
 	}
@@ -185,8 +185,8 @@ func Restate(doc []byte, list []Selector) []byte {
 	return doc
 }
 
-// Texts are all values there, for a comparison: every value of a header, and of JSON a string,
-// a number or a boolean. What has no text isn't there.
+// Texts returns all values at the place, for a comparison: every value of a header, or in JSON
+// a string, a number or a boolean. It leaves out values without a text.
 func (s Selector) Texts(in *Input) []string {
 	if s.Source == Header {
 		return in.Header[s.Name]
@@ -203,7 +203,7 @@ func (s Selector) Texts(in *Input) []string {
 	return []string{text}
 }
 
-// textOf is the text of a JSON value.
+// textOf returns the text of a JSON value.
 func (s Selector) textOf(v []byte) (string, error) {
 	switch {
 	case s.Source == Hash:
@@ -224,7 +224,7 @@ func (s Selector) textOf(v []byte) (string, error) {
 	return "", ErrKind
 }
 
-// itemsOf is the elements of a list one after another, in new memory.
+// itemsOf returns the elements of a list one after another, in new memory.
 func itemsOf(list []byte) []byte {
 	items := make([]byte, 0, len(list))
 	for at := 1; list[at] != ']'; {
@@ -235,7 +235,7 @@ func itemsOf(list []byte) []byte {
 	return items
 }
 
-// pair is the value of the one pair of a query or form with this name.
+// pair returns the value of a query's or form's only pair with this name.
 func pair(text, name string) (value string, err error) {
 	seen := false
 	for item := range strings.SplitSeq(text, "&") {

@@ -13,14 +13,14 @@ import (
 // maxParts bounds the pointers of a [Set]: every body is searched for each.
 const maxParts = 32
 
-// Set says which parts of a JSON document are compared.
+// Set says which parts of a JSON document to compare.
 type Set struct {
 	only, ignore []Pointer
 	frame        []byte
 }
 
-// ParseSet reads two lists of pointers: parts to compare (all if the list is empty), and parts to
-// leave out, also within the first. It returns nil for two empty lists.
+// ParseSet reads two lists of pointers: parts to compare (all if the list is empty), and parts
+// to leave out, even inside the first. It returns nil for two empty lists.
 func ParseSet(only, ignore []string) (*Set, error) {
 	if len(only)+len(ignore) == 0 {
 		return nil, nil
@@ -51,12 +51,12 @@ func ParseSet(only, ignore []string) (*Set, error) {
 	return s, errors.Join(errs...)
 }
 
-// AppendFrame appends what tells the set from every other. Put it in front of what [Set.Append]
-// appends, so that digests under two sets never match.
+// AppendFrame appends bytes that distinguish the set from every other. Put them before what
+// [Set.Append] appends, so that digests under two sets never match.
 func (s *Set) AppendFrame(b []byte) []byte { return append(b, s.frame...) }
 
-// Append appends the parts of a canonical document, which it changes. A part that isn't
-// there differs from every value.
+// Append appends the parts of a canonical document, which it changes. A missing part differs
+// from every value.
 func (s *Set) Append(b, doc []byte) []byte {
 	for _, p := range s.ignore {
 		doc = p.cut(doc)

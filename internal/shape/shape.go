@@ -1,5 +1,5 @@
-// Package shape has the bodies of refusals as contracts beside RFC 9457 have them: each sorts
-// them into its own few types, by the status and little else.
+// Package shape has refusal bodies in the shapes of contracts other than RFC 9457: each
+// contract sorts them into a few types of its own, mostly by status.
 package shape
 
 import "net/http"
@@ -25,7 +25,7 @@ type adyenError struct {
 	ErrorType string `json:"errorType"`
 }
 
-// Stripe is a refusal in the form of Stripe's API v1. ours says that it is about the key.
+// Stripe returns a refusal in the form of Stripe's API v1. ours says that it is about the key.
 func Stripe(status int, code, detail string, ours bool) any {
 	var e stripeError
 	e.Error.Type, e.Error.Code, e.Error.Message = "invalid_request_error", code, detail
@@ -38,7 +38,7 @@ func Stripe(status int, code, detail string, ours bool) any {
 	return e
 }
 
-// ACP is a refusal in the form of the Agentic Commerce Protocol.
+// ACP returns a refusal in the form of the Agentic Commerce Protocol.
 func ACP(status int, code, detail string) any {
 	e := acpError{Type: "invalid_request", Code: code, Message: detail}
 	switch {
@@ -50,7 +50,8 @@ func ACP(status int, code, detail string) any {
 	return e
 }
 
-// Adyen is a refusal in the form of Adyen's API. caller says that it is about who they are.
+// Adyen returns a refusal in the form of Adyen's API. caller says that it is about the caller's
+// identity.
 func Adyen(status int, code, detail string, caller bool) any {
 	e := adyenError{Status: status, ErrorCode: code, Message: detail, ErrorType: "validation"}
 	switch {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Nearest is the word that differs in case only, or else the one at the smallest distance
-// if that is a likely slip, or else one with the same beginning; empty if there is none.
+// Nearest returns the word that differs only in case, or else the nearest one if that is a
+// likely slip, or else one with the same beginning; empty if there is none.
 func Nearest(word string, words []string) string {
 	if len(word) > 64 {
 		return ""

@@ -1,5 +1,5 @@
-// Package sse reads and writes the events of streams (text/event-stream of HTML) as they
-// stand on the wire, for doors that pass them on.
+// Package sse reads and writes stream events (HTML's text/event-stream) in their wire form, for
+// doors that pass them on.
 package sse
 
 import (
@@ -7,17 +7,17 @@ import (
 	"net/http"
 )
 
-// MediaType is that of a stream.
+// MediaType is the media type of a stream.
 const MediaType = "text/event-stream"
 
-// Buffer takes a stream as it comes, and cuts it into events. Its zero value is empty.
+// Buffer collects a stream as it arrives, and cuts it into events. Its zero value is empty.
 type Buffer struct {
 	bytes.Buffer
-	seen int // how much of the text needn't be looked at again
+	seen int // how much of the text was already searched
 }
 
-// Event takes the next whole event out of the buffer, with the empty line that ends it; nil
-// if none is whole yet. However little comes at a time, each byte is looked at once.
+// Event removes the next complete event from the buffer, with the empty line that ends it; nil
+// if none is complete. It looks at each byte once, however little comes at a time.
 func (b *Buffer) Event() []byte {
 	text := b.Bytes()
 	for {
@@ -29,7 +29,7 @@ func (b *Buffer) Event() []byte {
 		b.seen += i
 		next := b.seen + lineEnd(text[b.seen:])
 		if next == len(text) {
-			return nil // an LF may follow that belongs to this end of a line
+			return nil // a CR may still be followed by an LF
 		}
 		b.seen = next
 		if n := lineEnd(text[next:]); n > 0 {
@@ -39,8 +39,8 @@ func (b *Buffer) Event() []byte {
 	}
 }
 
-// lineEnd is how long the end of a line is that text begins with: LF, CR or CRLF. Zero: it
-// doesn't begin with one.
+// lineEnd returns the length of the line end at the beginning of text: LF, CR or CRLF. Zero:
+// there is none.
 func lineEnd(text []byte) int {
 	switch {
 	case bytes.HasPrefix(text, []byte("\r\n")):
@@ -51,8 +51,8 @@ func lineEnd(text []byte) int {
 	return 0
 }
 
-// Data is the data of an event; nil if it has none, such as a comment that keeps the
-// connection alive.
+// Data returns an event's data; nil if it has none, such as a comment that keeps the connection
+// alive.
 func Data(event []byte) []byte {
 	var data []byte
 	for line := range bytes.FieldsFuncSeq(event, func(r rune) bool { return r == '\n' || r == '\r' }) {
@@ -68,8 +68,8 @@ func Data(event []byte) []byte {
 	return data
 }
 
-// JSON is JSON as the data of an event, in one line: outside of strings, line feeds are
-// white space, and in strings they are escaped.
+// JSON returns JSON as an event's data, in one line: outside strings, line feeds are white
+// space, and inside strings they are escaped.
 func JSON(text []byte) []byte {
 	event := append([]byte("data: "), text...)
 	for i := len("data: "); i < len(event); i++ {
@@ -80,7 +80,7 @@ func JSON(text []byte) []byte {
 	return append(event, '\n', '\n')
 }
 
-// Write sends an event at once. It returns no error: whoever is gone asks again.
+// Write sends an event at once. It returns no error: a client that is gone asks again.
 func Write(w http.ResponseWriter, event []byte) {
 	_, _ = w.Write(event)
 	_ = http.NewResponseController(w).Flush()

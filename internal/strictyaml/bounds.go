@@ -10,12 +10,12 @@ import (
 // square.
 const maxNames = 1000
 
-// unreasonable finds the first token beyond the bounds, and says why. The parser recurses
-// into everything nested, and its time grows with the square of the depth.
+// unreasonable finds the first token beyond the bounds, and says why. The parser recurses into
+// nested values, and its time grows with the square of the depth.
 func unreasonable(tokens token.Tokens, maxDepth int) (t *token.Token, fault string) {
 	tooDeep := fmt.Sprintf("more than %d nested lists and mappings", maxDepth)
 	tooMany := fmt.Sprintf("more than %d names in one section", maxNames)
-	// names counts the names of open block mappings by column, inFlow those of open
+	// names counts the names of open block mappings by column, and inFlow the names of open
 	// mappings in braces.
 	names, inFlow := map[int]int{}, []int{}
 	line, inLine := 0, 0

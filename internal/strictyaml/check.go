@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Check reports what the tags of a struct at a path don't allow, wherever its values came
-// from. It skips a section that is empty and wasn't written.
+// Check reports values that the tags of a struct at a path don't allow, wherever they came
+// from. It skips an empty section that wasn't written.
 func (r *Report) Check(path string, v reflect.Value) {
 	c := &checker{r, r.Origins.sections()}
 	c.section(path, v)
 }
 
-// checker is a Report with the sections that were written.
+// checker is a Report that also knows which sections were written.
 type checker struct {
 	*Report
-	given map[string]bool // sections in which anything was written
+	given map[string]bool // sections with anything written in them
 }
 
 func (c *checker) section(path string, v reflect.Value) {
@@ -39,7 +39,7 @@ func (c *checker) section(path string, v reflect.Value) {
 	}
 }
 
-// member is a member of a section by its name; not valid if there is none.
+// member returns a member of a section by its name; invalid if there is none.
 func member(section reflect.Value, name string) reflect.Value {
 	for _, f := range Fields(section.Type()) {
 		if f.Name == name && name != "" {
@@ -87,7 +87,7 @@ func (c *checker) value(path string, v reflect.Value, f Field) {
 	}
 }
 
-// unique reports the items of a list that have a text which only one may have.
+// unique reports items of a list that share a text that must be unique.
 func (c *checker) unique(path string, list reflect.Value) {
 	if list.Type().Elem().Kind() != reflect.Struct {
 		return

@@ -17,10 +17,10 @@ import (
 
 // Options say how to read a file.
 type Options struct {
-	// Bytes is the largest file, and Depth how deep lists and mappings may nest.
+	// Bytes is the largest file, and Depth is how deep lists and mappings may nest.
 	Bytes, Depth int
-	// Renamed has what to write in place of settings that were there before, by their paths,
-	// or by their names, wherever they are no setting's.
+	// Renamed has the replacements for settings of earlier versions, by their paths, or by
+	// their names if no setting has that name.
 	Renamed map[string]string
 	// Expand replaces references in a scalar, and reports whether there were any. Errors
 	// don't show the replacement, because it may be a secret. Nil replaces nothing.
@@ -33,8 +33,8 @@ type decoder struct {
 	Options
 }
 
-// Decode reads the one document of a file into the struct v, which has its defaults, and
-// reports errors. It returns false if the file is empty or can't be parsed. Call
+// Decode reads the one document of a file into the struct v, which already has its defaults,
+// and reports errors. It returns false if the file is empty or can't be parsed. Call
 // [Report.Check] afterwards.
 func (r *Report) Decode(data []byte, v reflect.Value, opts Options) bool {
 	r.inFile = true
@@ -93,7 +93,7 @@ func (d *decoder) section(path string, v reflect.Value, n ast.Node) {
 		return
 	}
 	given := map[string]bool{}
-	var slips []string // names that misspelt ones were probably meant to be
+	var slips []string // the probable names behind misspelt ones
 	d.members(path, n, func(name string, key, value ast.Node) {
 		at := Join(path, name)
 		if i := slices.Index(names, name); i >= 0 {
@@ -111,7 +111,7 @@ func (d *decoder) section(path string, v reflect.Value, n ast.Node) {
 	}
 }
 
-// sectionHint says how to write a section for which there is a single value: as its first
+// sectionHint says how to write a section if the file has a single value for it: as its first
 // member, if that can have the value.
 func sectionHint(path string, section reflect.Type, text string, isText bool) string {
 	first := Fields(section)[0]
@@ -126,7 +126,7 @@ func sectionHint(path string, section reflect.Type, text string, isText bool) st
 	return fmt.Sprintf("write %s{%s: %s}", name, first.Name, maskSecrets(text))
 }
 
-// name is the text of a mapping's key.
+// name returns the text of a mapping's key.
 func (d *decoder) name(path string, key ast.MapKeyNode) (string, bool) {
 	switch k := key.(type) {
 	case *ast.StringNode:
@@ -167,12 +167,12 @@ func (d *decoder) value(path string, v reflect.Value, f Field, n ast.Node, key a
 	switch {
 	case v.Type() == rawType:
 		if tree, ok := d.tree(path, n); ok {
-			text, _ := json.Marshal(tree) // can't fail: its numbers are valid
+			text, _ := json.Marshal(tree) // it can't fail: its numbers are valid
 			v.SetBytes(text)
 		}
 	case n == nil || n.Type() == ast.NullType:
-		// A section with nothing but comments has no value. A setting without one was
-		// probably forgotten.
+		// A section with only comments has no value. A setting without one was probably
+		// forgotten.
 		if !d.NoBlanks && (v.Kind() == reflect.Struct || v.Kind() == reflect.Slice && !f.Required) {
 			return
 		}
@@ -233,7 +233,7 @@ func (d *decoder) list(path string, v reflect.Value, f Field, n ast.Node) {
 	}
 }
 
-// pairs decodes a mapping into a list of texts NAME=VALUE, in its order.
+// pairs decodes a mapping into a list of texts NAME=VALUE, in order.
 func (d *decoder) pairs(path string, v reflect.Value, f Field, n ast.Node) {
 	list := reflect.MakeSlice(v.Type(), 0, 4)
 	d.members(path, n, func(name string, key, value ast.Node) {
@@ -324,8 +324,8 @@ func (d *decoder) tree(path string, n ast.Node) (v any, ok bool) {
 	return nil, false
 }
 
-// fits reports an error if a value was written as another type than the setting has, such
-// as text instead of a number.
+// fits reports an error if a value has another type than the setting, such as text instead of a
+// number.
 func (d *decoder) fits(path string, v reflect.Value, f Field, n ast.Node, isText bool) bool {
 	text, _, _ := scalarText(n)
 	quoted := false
@@ -350,8 +350,7 @@ func (d *decoder) fits(path string, v reflect.Value, f Field, n ast.Node, isText
 	return true
 }
 
-// scalarText is the text of a scalar as it was written, and whether YAML reads it as
-// text.
+// scalarText returns the text of a scalar as written, and whether YAML reads it as text.
 func scalarText(n ast.Node) (text string, isText, ok bool) {
 	switch x := n.(type) {
 	case *ast.StringNode:

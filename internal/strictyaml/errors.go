@@ -9,8 +9,8 @@ import (
 
 // Error is one error in a file, or in values from elsewhere.
 type Error struct {
-	// File, Line and Column say where the error is. Lines and columns count from 1, and
-	// columns count characters. Both are 0 for a setting from elsewhere.
+	// File, Line and Column say where the error is. Lines and columns count from 1, and columns
+	// count characters. They are 0 for a setting from elsewhere.
 	File   string `json:"file,omitempty"`
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
@@ -29,7 +29,7 @@ type Error struct {
 	Source string `json:"source,omitempty"`
 }
 
-// Error gives one line, without the source.
+// Error returns one line, without the source.
 func (e *Error) Error() string {
 	var parts []string
 	switch {
@@ -51,8 +51,8 @@ func (e *Error) Error() string {
 // Errors has all errors in the order of the file.
 type Errors []*Error
 
-// Error gives a line for each error, and below it the line of the file with a mark under
-// the place.
+// Error returns a line for each error, followed by the line of the file with a mark below the
+// place.
 func (es Errors) Error() string {
 	var b strings.Builder
 	for i, e := range es {
@@ -80,7 +80,7 @@ func (es Errors) Unwrap() []error {
 
 const excerptWidth = 100
 
-// excerpt cuts a long line around a column, replaces control characters by spaces, and
+// excerpt shortens a long line around a column, replaces control characters with spaces, and
 // returns how many characters are before the column.
 func excerpt(line string, column int) (text string, before int) {
 	runes := []rune(line)
@@ -106,16 +106,16 @@ var secretsInSource = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)\b(?:password|passwd|token|secret)=([^&\s"']+)`),
 }
 
-// urlInSource finds settings that are URLs, and the rest of their line. plainURL matches
-// URLs without secrets, or with secrets that the other patterns find. Any other value may
-// be a password from its first character on.
+// urlInSource finds settings that are URLs, and the rest of their line. plainURL matches URLs
+// without secrets, or with secrets that the other patterns find. Any other value may be a
+// password from its first character on.
 var (
 	urlInSource = regexp.MustCompile(`\b(?:[a-z]+_)?url["']?\s*:\s*["']?([^\s,}"']*)(.*)`)
 	plainURL    = regexp.MustCompile(`^(?:pebble:[^@?]*|memory:|[a-z0-9-]+://(?:[^:/@?]*(?::[^/@?]+)?@)?[^@?]*)$`)
 )
 
-// maskSecrets hides passwords in URLs and the greater part of digests. The text keeps its
-// length in bytes, so columns stay right unless a secret has multi-byte characters.
+// maskSecrets hides passwords in URLs and most of each digest. The text keeps its length in
+// bytes, so columns stay right unless a secret has multi-byte characters.
 func maskSecrets(text string) string {
 	at := urlInSource.FindStringSubmatchIndex(text)
 	if at != nil && (!plainURL.MatchString(text[at[2]:at[3]]) || strings.Contains(text[at[3]:], "@")) {

@@ -8,33 +8,32 @@ import (
 	"sync"
 )
 
-// Field is one member that a mapping may have, declared by a field of a struct and its
-// tags.
+// Field is a possible member of a mapping, declared by a struct field and its tags.
 type Field struct {
-	// Index is the field's place in its struct, or in a group that is embedded there; Name
-	// its name in json, and Default the value if nothing is written, as text.
+	// Index is the field's place in its struct, or in a group embedded there, Name its JSON
+	// name, and Default its default as text.
 	Index         []int
 	Name, Default string
-	// Enum has the only texts that are allowed; if empty, all are.
+	// Enum has the allowed texts; if empty, all are allowed.
 	Enum []string
-	// Range has the smallest and the largest value, with a comma between them.
+	// Range has the smallest and the largest value, separated by a comma.
 	Range string
-	// Most names a member of the same section that this one may not exceed, unless that
-	// is zero.
+	// Most names a member of the same section that this one must not exceed, unless that one is
+	// zero.
 	Most string
-	// With names a member of the same section that must be given with this one, and after
-	// a comma what it is.
+	// With names a member of the same section that must be set together with this one, and
+	// after a comma says what it is.
 	With string
-	// Unique says that no two items of a list may have the same text here, and is the
-	// hint if they do.
+	// Unique says that no two items of a list may have the same text here, and is the hint if
+	// they do.
 	Unique string
-	// Format names, in [Report.Formats], what a text that isn't empty must be.
+	// Format names, in [Report.Formats], the format of a text that isn't empty.
 	Format string
 	// Flag is the command line flag that sets it.
 	Flag string
-	// Secret says that the value isn't shown, and what kind of secret it is.
+	// Secret says that the value must not be shown, and what kind of secret it is.
 	Secret string
-	// Required says that it must be there, and not empty.
+	// Required says that it must be present and not empty.
 	Required bool
 	// Single says that a list of one item may be written as that item.
 	Single bool
@@ -48,8 +47,8 @@ type Field struct {
 
 var fieldCache sync.Map // reflect.Type -> []Field
 
-// Fields lists the members of a struct in their order: its fields with a json tag, and those
-// of structs that are embedded in it, which declare settings that several sections have.
+// Fields lists the members of a struct in order: its fields with a json tag, and those of
+// embedded structs, which declare settings that several sections share.
 func Fields(t reflect.Type) []Field {
 	if known, ok := fieldCache.Load(t); ok {
 		return known.([]Field)
@@ -74,15 +73,15 @@ func Fields(t reflect.Type) []Field {
 	return fields
 }
 
-// itemName is what errors call an item of a list.
+// itemName is the name of a list's item in errors.
 const itemName = "item"
 
-// item is the field of an item of this list.
+// item returns the field for an item of this list.
 func (f Field) item() Field {
 	return Field{Name: itemName, Enum: f.Enum, Format: f.Format, Secret: f.Secret, Numbers: f.Numbers, Required: true}
 }
 
-// fieldNames are the names that a section may have.
+// fieldNames returns the names that a section may have.
 func fieldNames(t reflect.Type) []string {
 	var names []string
 	for _, f := range Fields(t) {
@@ -91,8 +90,7 @@ func fieldNames(t reflect.Type) []string {
 	return names
 }
 
-// FillDefaults sets the zero members of a struct, and of the structs in it, that have a
-// default.
+// FillDefaults sets zero members with a default in a struct, and in the structs inside it.
 func FillDefaults(v reflect.Value) {
 	for _, f := range Fields(v.Type()) {
 		member := v.FieldByIndex(f.Index)
@@ -138,7 +136,7 @@ func Join(path, name string) string {
 	return path + "." + name
 }
 
-// Parent is the path of the section or list that a member or item belongs to.
+// Parent returns the path of the section or list that a member or item belongs to.
 func Parent(path string) string {
 	return path[:max(strings.LastIndexAny(path, ".["), 0)]
 }

@@ -2,7 +2,7 @@ package strictyaml
 
 import "fmt"
 
-// Kind says what sort of place a setting came from.
+// Kind is the kind of place that a setting came from.
 type Kind string
 
 // The kinds, from the weakest to the strongest.
@@ -13,18 +13,18 @@ const (
 	FromFlag    Kind = "flag"
 )
 
-// Origin is where a setting came from.
+// Origin says where a setting came from.
 type Origin struct {
 	Kind Kind `json:"kind"`
 	// File, Line and Column are set for settings from the file.
 	File   string `json:"file,omitempty"`
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
-	// Name is the variable or the flag, or what the default follows from.
+	// Name is the variable or the flag, or what the default depends on.
 	Name string `json:"name,omitempty"`
 }
 
-// String is for instance "default", "semel.yaml:3:12", "env SEMEL_STORE_URL" or "flag
+// String returns, for instance, "default", "semel.yaml:3:12", "env SEMEL_STORE_URL" or "flag
 // --store".
 func (o Origin) String() string {
 	switch o.Kind {
@@ -46,11 +46,11 @@ type Origins struct {
 	// At has the origins of written settings, by path.
 	At map[string]Origin
 
-	report *Report // that they were found with
+	report *Report // the report that found them
 }
 
-// Blame makes the error of a setting that turned out wrong after the file had been read:
-// at the place that the setting came from, as [Report.Add] does.
+// Blame makes an error for a setting that turned out wrong after the file was read, at the
+// place that the setting came from, like [Report.Add].
 func (o *Origins) Blame(path, message, hint string) *Error {
 	r := &Report{Origins: o, Faulty: map[string]bool{}}
 	if o.report != nil {
@@ -68,12 +68,12 @@ func (o *Origins) Of(path string) Origin {
 	return Origin{Kind: FromDefault}
 }
 
-// Written reports whether anybody gave the setting.
+// Written reports whether anybody set the setting.
 func (o *Origins) Written(path string) bool {
 	return o.Of(path).Kind != FromDefault
 }
 
-// sections are the paths of sections in which anything was given.
+// sections returns the paths of sections with anything set in them.
 func (o *Origins) sections() map[string]bool {
 	found := map[string]bool{}
 	for at := range o.At {

@@ -1,7 +1,6 @@
-// Package strictyaml reads the YAML files that people write for this module into structs;
-// JSON is YAML too. A name that is unknown, given twice or of the wrong type, and a value
-// that is missing or not allowed, is an error with its line and column. One run reports
-// all errors.
+// Package strictyaml reads the YAML files that people write for this module into structs; JSON
+// is YAML, too. An unknown, repeated or wrongly typed name, and a missing or disallowed value,
+// is an error with its line and column. One run reports all errors.
 package strictyaml
 
 import (
@@ -15,8 +14,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// parse returns the top of the one document of a file, or nil if the file is empty or
-// can't be parsed. It accepts duplicate names, which members reports.
+// parse returns the top of a file's only document, or nil if the file is empty or can't be
+// parsed. It accepts duplicate names, which members reports.
 func (d *decoder) parse(data []byte) (body ast.Node) {
 	fault := func(line, column int, message, hint string) ast.Node {
 		d.addAt("", line, column, message, hint)
@@ -62,7 +61,7 @@ func (d *decoder) parse(data []byte) (body ast.Node) {
 	return body
 }
 
-// place is where a node begins. The token of a mapping itself is its first colon.
+// place returns where a node begins. A mapping's own token is its first colon.
 func place(n ast.Node) (line, column int) {
 	switch x := n.(type) {
 	case *ast.MappingNode:

@@ -55,7 +55,7 @@ func ParseDuration(text string) (Duration, error) {
 	return Duration(total), nil
 }
 
-// String is the shortest text that [ParseDuration] reads as this duration.
+// String returns the shortest text that [ParseDuration] reads as this duration.
 func (d Duration) String() string {
 	const day = Duration(24 * time.Hour)
 	if d >= day {
@@ -109,7 +109,7 @@ func ParseSize(text string) (Size, error) {
 	return Size(n * unit), nil
 }
 
-// String is the size in the unit that needs the fewest digits.
+// String returns the size in the unit that needs the fewest digits.
 func (s Size) String() string {
 	best, digits := "", strconv.FormatInt(int64(s), 10)
 	if s == 0 {
@@ -126,7 +126,7 @@ func (s Size) String() string {
 	return digits + best
 }
 
-// Rounded is a number of bytes for people, with two or three digits: 61 GiB, 1.5 MiB.
+// Rounded formats a number of bytes for people, with two or three digits: 61 GiB, 1.5 MiB.
 func Rounded(bytes uint64) string {
 	n, unit := float64(bytes), "B"
 	for _, next := range []string{"KiB", "MiB", "GiB", "TiB", "PiB"} {

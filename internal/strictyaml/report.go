@@ -6,29 +6,29 @@ import (
 	"strings"
 )
 
-// Format describes the error of a text, and says what to write instead. Both are empty for a good
-// text.
+// Format describes what is wrong with a text, and says what to write instead. Both are empty
+// for a good text.
 type Format func(text string) (fault, hint string)
 
-// Report collects errors, one for each path: what follows from a wrong value is noise. It
+// Report collects errors, one for each path: the consequences of a wrong value are noise. It
 // isn't safe for concurrent use.
 type Report struct {
 	// File is the name of the file in errors.
 	File string
-	// NoBlanks refuses members without a value. Otherwise a text may be empty, and a
-	// section or list with nothing but comments counts as absent.
+	// NoBlanks refuses members without a value. Otherwise a text may be empty, and a section or
+	// list with only comments counts as absent.
 	NoBlanks bool
-	// Formats are what the tag format may name.
+	// Formats are the formats that tags may name.
 	Formats map[string]Format
 	// Origins says where each value was written.
 	Origins *Origins
 	// Faulty has the paths with an error.
 	Faulty map[string]bool
-	// List has the errors in the order of the search.
+	// List has the errors in the order in which they were found.
 	List Errors
 
-	lines  []string // of the file, shown with errors
-	hidden []hidden // what errors don't show
+	lines  []string // the file's, shown with errors
+	hidden []hidden // values that errors don't show
 	inFile bool     // an error without a place is in line 1
 }
 
@@ -63,8 +63,8 @@ func (r *Report) put(e *Error) {
 	r.List = append(r.List, e)
 }
 
-// Add reports an error of a setting, at the place that the setting came from. If it
-// wasn't written, that is the place of the section around it.
+// Add reports an error of a setting, at the place where the setting came from or, if it wasn't
+// written, where the section around it did.
 func (r *Report) Add(path, message, hint string) {
 	if r.Faulty[path] {
 		return
@@ -87,8 +87,8 @@ func (r *Report) Add(path, message, hint string) {
 	}
 }
 
-// Sorted returns the errors in the order of the file, then those from elsewhere, by
-// their paths.
+// Sorted returns the errors in the order of the file, then the ones from elsewhere, by their
+// paths.
 func (r *Report) Sorted() Errors {
 	slices.SortStableFunc(r.List, func(a, b *Error) int {
 		return cmp.Or(

@@ -14,11 +14,11 @@ type ValueError struct {
 	Message, Hint string
 }
 
-// Error gives the message.
+// Error returns the message.
 func (e *ValueError) Error() string { return e.Message }
 
-// SetText sets a scalar, or a list of scalars from its items between commas.
-// [Report.Check] reports whether the value is allowed. An error is a [ValueError].
+// SetText sets a scalar, or a list of scalars from comma-separated items. [Report.Check]
+// reports whether the value is allowed. An error is a [ValueError].
 func SetText(v reflect.Value, f Field, text string) error {
 	if v.Kind() == reflect.Slice {
 		var items []string
@@ -76,7 +76,7 @@ func SetText(v reflect.Value, f Field, text string) error {
 	return nil
 }
 
-// TextOf is the text that [SetText] reads as the value.
+// TextOf returns the text that [SetText] reads as the value.
 func TextOf(v reflect.Value) string {
 	if v.Kind() == reflect.Slice {
 		var items []string

@@ -12,15 +12,15 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// maxRequests is how many ids of a call's deliveries a cell keeps, the newest ones.
+// maxRequests is how many ids of a call's deliveries a cell keeps: the newest ones.
 const maxRequests = 8
 
 // callAttribute is the attribute of a cell that names the record beside it, by [store.ID.Encode].
 const callAttribute = "call"
 
-// marks stand for the ids of deliveries, the newest last. They don't have the ids themselves: a
-// sender may put anything into one. They are attributes of the cell, where searches find them, and
-// no part of its value, so an earlier program still counts, and only loses them.
+// marks stand for the ids of deliveries, the newest last. They don't contain the ids: a sender
+// may put anything into one. They are attributes of the cell, where searches find them, and not
+// part of its value, so an earlier program still counts, and loses only them.
 type marks []string
 
 func markOf(request string) string {
@@ -28,7 +28,7 @@ func markOf(request string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// place is the attribute that has the mark at a place.
+// place returns the attribute for the mark at a place.
 func place(i int) string { return "request_" + strconv.Itoa(i+1) }
 
 // marksOf reads the marks of a cell.
@@ -53,14 +53,14 @@ func (list marks) attributes(id semel.ID) store.Attributes {
 	return all
 }
 
-// with is the list with a mark as its newest, without the oldest if there are too many.
+// with returns the list with a mark as its newest, without the oldest if there are too many.
 func (list marks) with(mark string) marks {
 	next := slices.DeleteFunc(slices.Clone(list), func(have string) bool { return have == mark })
 	next = append(next, mark)
 	return next[max(0, len(next)-maxRequests):]
 }
 
-// plus adds marks that don't lead to the record already, and reports whether there are any.
+// plus adds marks that don't already lead to the record, and reports whether there are any.
 func (list marks) plus(more marks, rec *semel.Record) (_ marks, added bool) {
 	for _, mark := range more {
 		if !own(rec, mark) {
@@ -70,8 +70,8 @@ func (list marks) plus(more marks, rec *semel.Record) (_ marks, added bool) {
 	return list, added
 }
 
-// own reports whether the record's own attributes have the id behind a mark for good. A call that
-// came to nothing takes the attributes of the next delivery that runs.
+// own reports whether the record's own attributes keep the id behind a mark for good. A call
+// that came to nothing takes the attributes of the next delivery that runs.
 func own(rec *semel.Record, mark string) bool {
 	return rec.Disposition != semel.DispositionAborted && slices.ContainsFunc(store.IDAttributes, func(name string) bool {
 		id, ok := rec.Attributes[name]
@@ -79,8 +79,8 @@ func own(rec *semel.Record, mark string) bool {
 	})
 }
 
-// Answered notes the id that a sender gave its delivery, so that [Find] leads from it to the call.
-// The record has the id of its first attempt, unless that came to nothing. Deliveries of somebody
+// Answered notes the sender's id of a delivery, so that [Find] leads from it to the call. The
+// record has the id of its first attempt, unless that came to nothing. Deliveries from somebody
 // else, or through another door, don't count: they would push out the ids of the caller's own.
 func (t *Tally) Answered(ev semel.Delivered) {
 	switch {
@@ -106,8 +106,8 @@ type Reader interface {
 
 // Find finds the calls with a delivery of this id that their records don't name: one of the last
 // duplicates, an attempt that came to nothing, or one after the first. It returns the newest
-// calls first, up to a number, and reports more if there may be others. Ids are written behind
-// deliveries, so the latest may be missing. With a tenant, it finds calls of that one only.
+// calls first, up to a number, and reports more if there may be others. Ids are written after
+// deliveries, so the latest may be missing. With a tenant, it finds only that tenant's calls.
 func Find(ctx context.Context, r Reader, tenant *string, request string, most int) (found []semel.Record, more bool, err error) {
 	var either []store.Query
 	for i := range maxRequests {
@@ -123,11 +123,11 @@ func Find(ctx context.Context, r Reader, tenant *string, request string, most in
 		for i := range page.Records {
 			id, err := store.DecodeID(page.Records[i].Attributes[callAttribute])
 			if err != nil {
-				continue // a damaged cell counts nothing
+				continue // a damaged cell doesn't count
 			}
 			rec, err := r.Lookup(ctx, id)
 			if errors.Is(err, semel.ErrNotFound) {
-				continue // purged, and its cell goes next
+				continue // purged, and its cell follows
 			} else if err != nil {
 				return nil, false, err
 			}

@@ -1,6 +1,6 @@
-// Package tally counts what the deliveries of each call got, over all nodes of a store and
-// across restarts, and keeps the ids of the last ones, so that people find the call. Both are
-// written behind, so no delivery waits for them, and they are some seconds late.
+// Package tally counts the answers to each call's deliveries, over all nodes of a store and
+// across restarts, and keeps the ids of the last ones, so that people find the call. It writes
+// both in the background, so no delivery waits, and they are a few seconds late.
 package tally
 
 import (
@@ -15,39 +15,38 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// maxFresh bounds the records with counts that aren't written yet, some 200 bytes each, and some
-// 500 with the ids of deliveries.
-// While there are so many, what deliveries of others get isn't counted.
+// maxFresh bounds the records with unwritten counts, some 200 bytes each, and some 500 with ids
+// of deliveries. Beyond it, deliveries of other records aren't counted.
 const maxFresh = 100_000
 
-// Counts are how often deliveries of a call got each decision.
+// Counts says how often deliveries of a call got each decision.
 type Counts map[semel.Decision]int
 
-// Tally keeps the counts of a store's records in cells beside them, as long as the records. Any
-// number of Tallies, in any number of processes, add to the same counts. It is safe for
-// concurrent use.
+// Tally keeps the counts of a store's records in cells beside them, for as long as the records.
+// Any number of Tallies, in any number of processes, add to the same counts. It may be used
+// concurrently.
 //
 // A count may be too low: a crash or a failing store loses some, and some are still on their
 // way to the store. It is never too high.
 type Tally struct {
-	// Uncounted reports whether a record has no counts, such as one that costs its caller no
-	// quota. Set it before you use the tally. Nil: all records have counts.
+	// Uncounted reports whether a record has no counts, for example because it costs its caller
+	// no quota. Set it before you use the tally. Nil: all records have counts.
 	Uncounted func(*semel.Record) bool
-	// Queue has the counts that aren't written yet, by record.
+	// Queue has the unwritten counts, by record.
 	*behind.Queue[semel.ID, note]
 
 	store semel.Store
 }
 
-// New counts for the records of a store.
+// New returns a Tally for the records of a store.
 func New(st semel.Store) *Tally {
 	t := &Tally{store: st}
 	t.Queue = behind.New(maxFresh, t.keep)
 	return t
 }
 
-// Count takes note of what a delivery got. Executions aren't counted: the record has the
-// number of its attempts.
+// Count notes a delivery's decision. It doesn't count executions: the record has the number of
+// its attempts.
 func (t *Tally) Count(id semel.ID, d semel.Decision) {
 	if d == semel.Execute {
 		return
@@ -59,13 +58,13 @@ func (t *Tally) Count(id semel.ID, d semel.Decision) {
 	})
 }
 
-// note is what isn't written yet about a record.
+// note is the unwritten part for a record.
 type note struct {
 	counts   Counts
 	requests marks // of its newest deliveries
 }
 
-// begin makes an empty note, and returns its growth.
+// begin makes an empty note, and returns how much it has grown.
 func (n *note) begin() (grown int) {
 	if n.counts == nil {
 		n.counts, grown = Counts{}, 1
@@ -80,8 +79,8 @@ func (t *Tally) Of(ctx context.Context, rec *semel.Record) (Counts, error) {
 	if rec.Attempt > 0 {
 		all[semel.Execute] = rec.Attempt
 	}
-	// Read the cell first: a count that is written in between is then missing, and not counted
-	// twice.
+	// Read the cell first: a count that is written in between is then missing, instead of
+	// counted twice.
 	cell, err := store.NewCell(t.store, store.CountsOf(rec.ID)).Load(ctx)
 	if err != nil {
 		return nil, err
@@ -98,14 +97,14 @@ func (c Counts) add(more Counts) {
 	}
 }
 
-// kept is what a cell holds: the counts, and which record of the identity they are about.
+// kept is the content of a cell: the counts, and which record of the identity they belong to.
 type kept struct {
 	Since  store.Instant `json:"since"` // the record's CreatedAt
 	Counts Counts        `json:"counts"`
 }
 
-// parse reads a cell. A damaged cell, or one of an earlier record of the identity, counts
-// nothing. The error is [form.ErrNewer].
+// parse reads a cell. A damaged cell, or one of an earlier record of the identity, counts as
+// empty. The error is [form.ErrNewer].
 func parse(data []byte, rec *semel.Record) (kept, error) {
 	var k kept
 	err := form.Read(data, 1, &k)
@@ -118,8 +117,8 @@ func parse(data []byte, rec *semel.Record) (kept, error) {
 	return k, fmt.Errorf("the counts of the call: %w", err)
 }
 
-// keep adds to the counts of a record, and to the ids of its deliveries. Where a newer program
-// counts, they are lost.
+// keep adds to the counts of a record, and to the ids of its deliveries. If a newer program
+// writes its cell, they are lost.
 func (t *Tally) keep(ctx context.Context, id semel.ID, more *note) error {
 	return behind.Beside(ctx, t.store, id, store.CountsOf(id), func(rec *semel.Record, old store.CellValue) (value store.CellValue, err error) {
 		if t.Uncounted != nil && t.Uncounted(rec) {

@@ -1,5 +1,4 @@
-// Package terms makes the entries of an index of attributes, for stores that keep one by
-// themselves.
+// Package terms makes the entries of an attribute index, for stores that keep their own.
 package terms
 
 import (
@@ -11,17 +10,17 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Form is the format of a term. A store that has entries of another one builds them again.
+// Form is the format of a term. A store with entries of another format rebuilds them.
 const Form = 1
 
-// Term stands for an attribute of a name and value. Two attributes may have the same one:
-// whoever finds a record by it compares the record with the query.
+// Term stands for an attribute's name and value. Two attributes may share one: if you find a
+// record by it, compare the record with the query.
 type Term [16]byte
 
 // Len is the length of a term.
 const Len = len(Term{})
 
-// skipped isn't indexed: each attempt has another one, and searches know only its beginning.
+// skipped isn't indexed: it differs for each attempt, and searches know only its beginning.
 const skipped = store.AttributeTrace
 
 func of(name, value string) Term {
@@ -29,7 +28,7 @@ func of(name, value string) Term {
 	return Term(sum[:Len])
 }
 
-// Of are the terms of a record's attributes.
+// Of returns the terms of a record's attributes.
 func Of(attributes store.Attributes) (all []Term) {
 	for name, value := range attributes {
 		if name != skipped {
@@ -47,7 +46,7 @@ func Changed(was, is store.Attributes) (gone, added []Term) {
 	return Of(without(was, is)), Of(without(is, was))
 }
 
-// without are the attributes of a that b hasn't.
+// without returns the attributes of a that b lacks.
 func without(a, b store.Attributes) store.Attributes {
 	rest := store.Attributes{}
 	for name, value := range a {

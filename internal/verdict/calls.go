@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Together judges all calls that people know by one name, oldest first. Calls of several
-// operations are counted apart: a cart and a payment with one number are no double payment. more
-// says that there may be further calls.
+// Together judges all calls that people know by one name, oldest first. It counts calls of
+// several operations separately: a cart and a payment with the same number aren't a double
+// payment. more says that there may be further calls.
 func Together(name string, calls []Facts, more bool) string {
 	several := ""
 	if more {
@@ -49,7 +49,7 @@ func Together(name string, calls []Facts, more bool) string {
 	return text
 }
 
-// list names calls, each with the time at which its newest attempt began, and how it stands if it
+// list names calls, each with the time at which its newest attempt began, and its state if it
 // wasn't simply executed.
 func list(calls []*Facts) string {
 	var parts []string
@@ -75,8 +75,8 @@ func list(calls []*Facts) string {
 	return strings.Join(parts, ", ")
 }
 
-// sameness compares the payloads of several calls: whether they differ by their fingerprints, which
-// leave out where the key came from, and where they differ by the payloads themselves.
+// sameness says whether the payloads of several calls differ, by their fingerprints, which
+// leave out where the key came from, and where they differ, by the payloads themselves.
 func sameness(calls []*Facts) string {
 	if len(calls) < 2 {
 		return ""

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// maxPaths is how many places are named before the rest is counted.
+// maxPaths is how many places paths names; it counts the rest.
 const maxPaths = 8
 
-// paths names the places, as JSON Pointers, in which the payloads of calls differ. It reports false
-// if it can't tell: a payload isn't kept, isn't for the eyes of whoever asks, or isn't JSON.
+// paths names the places, as JSON Pointers, where the payloads of calls differ. It reports
+// false if it can't tell: a payload isn't kept, isn't for the reader's eyes, or isn't JSON.
 func paths(calls []*Facts) (where []string, compared bool) {
 	at := map[string]bool{}
 	var first any
@@ -44,7 +44,7 @@ func decoded(payload []byte) (v any, ok bool) {
 	return v, err == nil && !d.More()
 }
 
-// differ notes the places in which two values differ.
+// differ notes the places where two values differ.
 func differ(path string, a, b any, at map[string]bool) {
 	switch a := a.(type) {
 	case map[string]any:
@@ -67,7 +67,7 @@ func differ(path string, a, b any, at map[string]bool) {
 			return
 		}
 	}
-	if path != "" && !reflect.DeepEqual(a, b) { // all of it is no place
+	if path != "" && !reflect.DeepEqual(a, b) { // the whole value isn't a place
 		at[path] = true
 	}
 }

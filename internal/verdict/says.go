@@ -10,7 +10,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// says makes the sentence about one call. It has no period, so that readers can go on.
+// says returns the sentence about one call. It has no period, so that others can continue it.
 func says(f *Facts, state State) string {
 	var text strings.Builder
 	text.WriteString(newest(f.Record, state) + earlier(f.Record))
@@ -26,7 +26,7 @@ func says(f *Facts, state State) string {
 	return text.String()
 }
 
-// says tells how an earlier record ended.
+// says describes how an earlier record ended.
 func (l *Life) says() string {
 	text := "begun " + times(l.Begun) + ", " + howDone(l.Counts)
 	if l.PurgedAt == 0 {
@@ -39,7 +39,7 @@ func unknown(what string) string {
 	return "; whether " + what + " purged is not known here"
 }
 
-// newest says how the call stands by its newest attempt.
+// newest describes the state of the call by its newest attempt.
 func newest(rec *store.Record, state State) string {
 	begun := times(rec.Attempt)
 	switch state {
@@ -78,7 +78,7 @@ func newest(rec *store.Record, state State) string {
 	return string(state) + " after it was begun " + begun + Because(rec.Failure)
 }
 
-// executed says that the newest attempt did the work, or who says so.
+// executed says that the newest attempt did the work, or who says that it did.
 func executed(rec *store.Record) string {
 	switch {
 	case rec.Settled != nil:
@@ -99,7 +99,7 @@ func undo(c *store.Compensation, state State) string {
 	return ", and undoing it failed" + Because(c.Failure)
 }
 
-// handed says how an event stands.
+// handed describes the state of an event.
 func handed(m *store.Message, state State) string {
 	tried := Tried(m)
 	switch state {
@@ -124,7 +124,7 @@ func Tried(m *store.Message) string {
 	return " after " + strconv.Itoa(m.Tries) + " failed tries"
 }
 
-// earlier tells of the attempts before the newest one.
+// earlier describes the attempts before the newest one.
 func earlier(rec *store.Record) (text string) {
 	if rec.Mark != nil {
 		return ""
@@ -197,7 +197,7 @@ func because(why string) string {
 	return ": " + why
 }
 
-// Because is why something failed, after a colon; empty without a failure.
+// Because returns why something failed, after a colon; empty without a failure.
 func Because(f *store.Failure) string {
 	if f == nil {
 		return ""

@@ -1,7 +1,7 @@
 // Package verdict answers the question that people ask about a call: how often was the work
-// begun, and how did it end? It answers from the store, for one call and for several
-// of one name, once as numbers and words for programs and once as a sentence. Whoever shows a
-// call shows this answer, so that no two screens disagree.
+// begun, and how did it end? It answers from the store, for one call and for several with the
+// same name, in numbers and words for programs and in a sentence for people. Everything that
+// shows a call shows this answer, so that no two screens disagree.
 package verdict
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// State says in a word how a call stands. It never changes its meaning.
+// State says in a word how a call is doing. States never change their meaning.
 type State string
 
 // The states.
@@ -21,23 +21,23 @@ const (
 	Rejected     State = "rejected"      // its handler refused it, for good
 	Aborted      State = "aborted"       // nothing was done, and the next delivery runs
 	Unconfirmed  State = "unconfirmed"   // it waits for its confirmation
-	Abandoned    State = "abandoned"     // its holder went away, and the next delivery runs
-	Released     State = "released"      // somebody let the next delivery run, although nobody knows
+	Abandoned    State = "abandoned"     // its holder is gone, and the next delivery runs
+	Released     State = "released"      // somebody let the next delivery run, although nobody knows what happened
 	Settled      State = "settled"       // somebody said how it ended
-	Running      State = "running"       // its holder works on it
+	Running      State = "running"       // its holder is at work
 	Silent       State = "silent"        // its holder has let its lease end
-	Held         State = "held"          // nobody knows, and nobody may run it
-	Queued       State = "queued"        // an event that was accepted and not yet handled
+	Held         State = "held"          // nobody knows what happened, and nobody may run it
+	Queued       State = "queued"        // an event that was accepted but not yet handled
 	Handled      State = "handled"       // an event that its receiver took
 	Parked       State = "parked"        // an event that nobody handles until somebody decides
 	Discarded    State = "discarded"     // an event that somebody gave up
 	Undoing      State = "undoing"       // it was done, and a compensation has begun
 	Undone       State = "undone"        // it was done, and undone
 	UndoFailed   State = "undo_failed"   // it was done, and undoing it failed
-	SequenceMark State = "sequence_mark" // no call: it orders the numbers of a sequence
+	SequenceMark State = "sequence_mark" // not a call: it orders the numbers of a sequence
 )
 
-// Words is the state for people.
+// Words returns the state for people.
 func (s State) Words() string { return strings.ReplaceAll(string(s), "_", " ") }
 
 // Facts are everything that the store has about one call.
@@ -45,18 +45,18 @@ type Facts struct {
 	Record *store.Record
 	// Now is the store's time.
 	Now store.Instant
-	// Before are the records that the identity had before this one, oldest first, as an evidence
-	// log tells of them. Known says that the log tells of all: without it, nobody can say whether
-	// an earlier record was purged.
+	// Before has the earlier records of the identity, oldest first, from an evidence log. Known
+	// says that the log has all of them: without it, nobody can say whether an earlier record
+	// was purged.
 	Before []Life
 	Known  bool
 	// Epoch is when the store was last restored from a backup; zero if it never was.
 	Epoch store.Instant
-	// Harmless says that whoever asks has the operation, and that it moves no money.
+	// Harmless says that the asking program has the operation, and that it moves no money.
 	Harmless bool
-	// Payload is the request, if the store keeps it and whoever asks may see it.
+	// Payload is the request, if the store keeps it and the reader may see it.
 	Payload []byte
-	// Said is the verdict of a service, which knows more than whoever asks it.
+	// Said is the verdict of a service, which knows more than its client.
 	Said *Verdict
 }
 
@@ -66,11 +66,11 @@ type Life struct {
 	// PurgedAt is when somebody purged it; zero if it was gone for another reason, such as the
 	// end of its window.
 	PurgedAt store.Instant
-	// Who purged it, and why; empty where the log doesn't say.
+	// Who purged it, and why; empty if the log doesn't say.
 	Who, Why string
 }
 
-// Counts say how often the work of a call was begun, and how many of these attempts ended how.
+// Counts say how often the work of a call was begun, and how these attempts ended.
 type Counts struct {
 	Begun int `json:"begun" doc:"How often the work was begun, as far as it is known."`
 	Done  int `json:"done" doc:"How many attempts their holder completed."`
@@ -80,7 +80,7 @@ type Counts struct {
 	Unknown int `json:"unknown" doc:"How many attempts may have done the work: nobody knows."`
 }
 
-// AtMost is how often the work may have been done.
+// AtMost returns how often the work may have been done at most.
 func (c Counts) AtMost() int { return c.Done + c.Told + c.Unknown }
 
 func (c *Counts) add(more Counts) {
@@ -93,19 +93,20 @@ type Verdict struct {
 	Counts
 	Known bool   `json:"earlier_known" doc:"The evidence log tells of all records that were purged before this one: they are counted."`
 	Says  string `json:"says" doc:"The answer in one sentence, for people. In lists it doesn't know of records that were purged before: the evidence log isn't read for them."`
-	// Advice never goes against the state, or the class of the operation.
+	// Advice never contradicts the state, or the class of the operation.
 	Advice []Advice `json:"advice,omitempty" nullable:"false" enum:"wait,settle_effects,settle,release,replay_message" doc:"What somebody can do about it now."`
 }
 
 // Advice is something to do about a call.
 type Advice string
 
-// The advice. None is to purge: what ran must not run again because somebody was curious.
+// The advice. It never says to purge: a call that ran must not run again because somebody was
+// curious.
 const (
 	Wait          Advice = "wait"           // its holder may still end it
 	SettleEffects Advice = "settle_effects" // settle its open effects, before anything else
 	Settle        Advice = "settle"         // find out what happened, and say so
-	Release       Advice = "release"        // or let it run again, although nobody knows
+	Release       Advice = "release"        // or let it run again without knowing what happened
 	ReplayMessage Advice = "replay_message" // send a parked message again
 )
 
@@ -123,7 +124,8 @@ func Of(f *Facts) Verdict {
 	return v
 }
 
-// advice lists what fits. Where money moves, an attempt that may have moved it isn't released.
+// advice lists the advice that fits. If money moves, it doesn't release an attempt that may
+// have moved it.
 func advice(f *Facts, state State) (list []Advice) {
 	rec := f.Record
 	switch open := slices.ContainsFunc(rec.Effects, func(e store.EffectRecord) bool { return e.State == store.EffectStarted }); {
@@ -142,7 +144,7 @@ func advice(f *Facts, state State) (list []Advice) {
 	return list
 }
 
-// restored reports whether the record may be older than what happened to its call.
+// restored reports whether the record may be from before something that happened to its call.
 func restored(f *Facts) bool { return f.Epoch != 0 && f.Record.UpdatedAt < f.Epoch }
 
 func stateOf(f *Facts) State {
@@ -182,8 +184,8 @@ func stateOf(f *Facts) State {
 	return Failed
 }
 
-// effectsSettled reports whether an attempt was given back because somebody settled its effects,
-// which is no release: their results are there.
+// effectsSettled reports whether an attempt was given back because somebody settled its
+// effects, which isn't a release: their results are there.
 func effectsSettled(rec *store.Record, by *store.Settled) bool {
 	return by != nil && by.At != 0 && slices.ContainsFunc(rec.Effects, func(e store.EffectRecord) bool {
 		return e.Settled != nil && e.Settled.At == by.At
@@ -200,13 +202,13 @@ var queued = map[store.MessageState]State{
 
 func silent(f *Facts) bool { return f.Record.LeaseUntil != 0 && f.Record.LeaseUntil < f.Now }
 
-// unconfirmed reports whether a call ran nothing yet because it waits for its confirmation.
+// unconfirmed reports whether a call has run nothing yet because it waits for its confirmation.
 func unconfirmed(rec *store.Record) bool {
 	return rec.Confirmation != nil && rec.Confirmation.ConfirmedAt == 0
 }
 
-// event is the message by which an inbox hands an event on, nil if the record isn't an event's or
-// was handled at once. Its record completes when it is accepted, which is no execution.
+// event returns the message with which an inbox hands on an event, nil if the record isn't an event's
+// or was handled at once. Its record completes when the event is accepted, which isn't an execution.
 func event(rec *store.Record) *store.Message {
 	if rec.Door != "webhook" && rec.Door != "activitypub" || len(rec.Outbox) != 1 || rec.Outbox[0].Name != "item" {
 		return nil
@@ -214,7 +216,7 @@ func event(rec *store.Record) *store.Message {
 	return &rec.Outbox[0]
 }
 
-// IsEvent reports whether the record is an inbox's that hands its event on.
+// IsEvent reports whether the record belongs to an inbox that hands its event on.
 func IsEvent(rec *store.Record) bool { return event(rec) != nil }
 
 // counted counts the attempts of the record.
@@ -246,7 +248,7 @@ func counted(f *Facts) (c Counts) {
 	return c
 }
 
-// forgotten is how many attempts the record no longer has.
+// forgotten returns how many attempts the record no longer has.
 func forgotten(rec *store.Record) int { return max(0, rec.Attempt-1-len(rec.Earlier)) }
 
 func (c *Counts) ended(rec *store.Record, fence int64, d store.Disposition, by *store.Settled) {
@@ -260,9 +262,9 @@ func (c *Counts) ended(rec *store.Record, fence int64, d store.Disposition, by *
 	}
 }
 
-// harmless reports whether the ledger shows that an attempt without an end did nothing that the next
-// could repeat: the operation keeps all its effects there, never runs a call again without looking,
-// and the attempt began none, or somebody settled them. A release says that nobody knows.
+// harmless reports whether the ledger shows that an attempt without an end did nothing that the
+// next could repeat: the operation keeps all its effects there, never runs a call again without
+// looking, and the attempt began none, or somebody settled them. A release means that nobody knows.
 func harmless(rec *store.Record, fence int64, by *store.Settled) bool {
 	if settled := effectsSettled(rec, by); by != nil && !settled || !rec.Policy.Ledger || rec.Policy.Retry {
 		return false

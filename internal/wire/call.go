@@ -41,7 +41,7 @@ type Renewed struct {
 	LeaseUntil store.Instant `json:"lease_until" format:"date-time"`
 }
 
-// RecordBody is an answer that is a record.
+// RecordBody is an answer that consists of a record.
 type RecordBody struct {
 	Record Record `json:"record"`
 }
@@ -106,15 +106,15 @@ type BatchItem struct {
 	Complete *BatchEnd       `json:"complete,omitempty"`
 }
 
-// BatchBeginning is a beginning with the operation, which is in the path otherwise. The
-// key is required, because it can't come in a header here.
+// BatchBeginning is a beginning with the operation, which is otherwise in the path. The key is
+// required, because it can't come in a header here.
 type BatchBeginning struct {
 	Operation string `json:"operation" minLength:"1" maxLength:"256"`
 	Key       string `json:"key" minLength:"1" maxLength:"1024"`
 	Beginning
 }
 
-// BatchEnd is a completion with the execution, which is in the path otherwise.
+// BatchEnd is a completion with the execution, which is otherwise in the path.
 type BatchEnd struct {
 	Execution string `json:"execution" minLength:"1" maxLength:"8192"`
 	Result
@@ -125,7 +125,7 @@ type BatchReply struct {
 	Items []BatchAnswer `json:"items" nullable:"false"`
 }
 
-// BatchAnswer is the answer that the item would have got by itself.
+// BatchAnswer is the answer that the item would have got on its own.
 type BatchAnswer struct {
 	Status int             `json:"status" doc:"The HTTP status." minimum:"200" maximum:"599"`
 	Body   json.RawMessage `json:"body" doc:"The body: of begin, of complete, or a problem."`

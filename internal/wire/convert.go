@@ -7,7 +7,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// RecordOf shows a record, without the decisions about its deliveries.
+// RecordOf converts a record, without the decisions about its deliveries.
 func RecordOf(rec *semel.Record) Record {
 	key, _ := rec.ID.Number()
 	v := Record{
@@ -39,12 +39,12 @@ func RecordOf(rec *semel.Record) Record {
 	return v
 }
 
-// EffectOf shows an effect.
+// EffectOf converts an effect.
 func EffectOf(ef *store.EffectRecord) Effect {
 	return Effect{ef.Name, ef.Key, ef.State, ef.Fence, keptResult(ef.Result), (*Failure)(ef.Failure), (*Settled)(ef.Settled), ef.StartedAt, ef.SettledAt}
 }
 
-// OutgoingOf shows a message.
+// OutgoingOf converts a message.
 func OutgoingOf(m *semel.Message) Outgoing {
 	return Outgoing{
 		ID: m.ID, Name: m.Name, Destination: m.Destination, ContentType: m.ContentType, Size: len(m.Payload), Order: m.Order, State: m.State,
@@ -52,7 +52,7 @@ func OutgoingOf(m *semel.Message) Outgoing {
 	}
 }
 
-// Value is the record in the core model. An error means that v isn't a valid record.
+// Value returns the record in the core model. An error means that v isn't a valid record.
 func (v *Record) Value() (*semel.Record, error) {
 	for _, m := range []struct {
 		missing bool
@@ -114,7 +114,7 @@ func (v *Record) Value() (*semel.Record, error) {
 	return rec, nil
 }
 
-// Value is the effect in the core model.
+// Value returns the effect in the core model.
 func (v *Effect) Value() (store.EffectRecord, error) {
 	res, err := v.KeptResult.value()
 	return store.EffectRecord{
@@ -130,7 +130,7 @@ func (v *Outgoing) value() semel.Message {
 	}
 }
 
-// KeptOf shows everything that a record has.
+// KeptOf converts everything that a record has.
 func KeptOf(rec *semel.Record) Kept {
 	v := Kept{Record: RecordOf(rec), Revision: rec.Revision, Origin: rec.Origin, Policy: rec.Policy, NextAt: rec.NextAt, Payload: rec.Payload, Mark: (*KeptMark)(rec.Mark), RefusedUntil: rec.RefusedUntil}
 	if c := rec.Confirmation; c != nil {

@@ -8,8 +8,8 @@ const MaxEvidence = 1000
 // Evidence is what the evidence log says about a call.
 type Evidence struct {
 	Entries []EvidenceEntry `json:"entries" nullable:"false" doc:"In the order of the log."`
-	// Next is the number to go on from; zero: that was all. No entry about a call that has
-	// others before it has the number zero.
+	// Next is the number to continue from; zero: that was all. An entry with number zero is
+	// never the next one about a call.
 	Next uint64 `json:"next,omitempty" doc:"Give it as from, or with newest as before, for the entries that follow."`
 	// Size and Root belong to the checkpoint that the proofs lead to.
 	Size uint64 `json:"size,omitempty" doc:"With newest: the size of the checkpoint that the proofs lead to."`

@@ -16,7 +16,7 @@ type Problem struct {
 	// Action is a semelhttp.Action.
 	Action string      `json:"action,omitempty" enum:"use_first_credential" doc:"What a program can do about it."`
 	Limit  semel.Limit `json:"limit,omitempty" enum:"duplicates,principal_records,principal_bytes,tenant_records,tenant_bytes,unverified_holds,aborted_calls" doc:"What the call was throttled by."`
-	// LastSequence is that of a call that is superseded.
+	// LastSequence is the newest number, for a superseded call.
 	LastSequence uint64 `json:"last_sequence,omitempty" doc:"The newest number of the sequence that the call belongs to."`
 	// ExpectedSequence is the number to send next, if the sequence has a gap.
 	ExpectedSequence uint64 `json:"expected_sequence,omitempty" doc:"The number of the sequence that comes next."`

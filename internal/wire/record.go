@@ -8,14 +8,14 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Owner names who a key belongs to, each part by its own name.
+// Owner names the owner of a key, each part by its own name.
 type Owner struct {
 	Tenant    string `json:"tenant"`
 	Principal string `json:"principal" doc:"Whose keys they are; empty where the operation shares its keys within the tenant."`
 	Scope     string `json:"scope,omitempty" doc:"What the keys of the call are unique in beside its tenant and principal, such as session=s1."`
 }
 
-// OwnerOf takes the owner out of an identity. A refusal that the engine keeps apart for its
+// OwnerOf returns the owner in an identity. A refusal that the engine stores separately for its
 // caller has neither principal nor scope: bound_to names the caller.
 func OwnerOf(id *semel.ID) Owner {
 	principal, scope := id.Scope()
@@ -75,7 +75,7 @@ type Hold struct {
 	HeldReason string `json:"held_reason,omitempty" doc:"Why the call is held, for people."`
 }
 
-// Failure is why an attempt failed, in words that callers may see.
+// Failure says why an attempt failed, in words that callers may see.
 type Failure struct {
 	Code    string `json:"code" required:"false" maxLength:"1024" doc:"The holder's own short word."`
 	Message string `json:"message" required:"false" maxLength:"1024"`
@@ -132,7 +132,7 @@ type Outgoing struct {
 	Error       *Failure           `json:"error,omitempty" doc:"Why the last delivery did not succeed, or with the code replayed or discarded, an operator's reason."`
 }
 
-// Confirmation says how a call was confirmed, or is to be.
+// Confirmation says how a call was or will be confirmed.
 type Confirmation struct {
 	Principal   string        `json:"principal,omitempty" doc:"Who was asked."`
 	Tries       int           `json:"tries" doc:"Wrong tokens and proofs."`
@@ -150,8 +150,7 @@ type Compensation struct {
 	Error     *Failure                `json:"error,omitempty"`
 }
 
-// Kept is a record with everything that a store has of it, also what the API doesn't
-// show.
+// Kept is a record with everything that a store has, even what the API doesn't show.
 type Kept struct {
 	Record
 	Revision store.Revision            `json:"revision"`
@@ -161,9 +160,9 @@ type Kept struct {
 	Tokens   []store.ConfirmationToken `json:"confirmation_tokens,omitempty"`
 	// Payload is the request, if the operation keeps payloads; nil and empty differ.
 	Payload []byte `json:"payload_base64,omitzero"`
-	// Payloads has the payloads of the messages, in their order.
+	// Payloads has the payloads of the messages, in order.
 	Payloads [][]byte `json:"payloads_base64,omitempty"`
-	// CompensatedBy is who makes the compensating call, even if that isn't part of its
+	// CompensatedBy is the caller of the compensating call, even if that isn't part of its
 	// identity.
 	CompensatedBy      string        `json:"compensated_by,omitempty"`
 	CompensationShared bool          `json:"compensation_shared,omitempty"`

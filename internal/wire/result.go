@@ -20,7 +20,7 @@ type Result struct {
 	Attributes store.Attributes `json:"attributes,omitempty" nullable:"false" doc:"Facts that only the outcome tells, such as the id of what was made. They are added to those of the record, and any that is too long or too many is left out."`
 }
 
-// KeptResult is a result as it was recorded.
+// KeptResult is a recorded result.
 type KeptResult struct {
 	JSON  json.RawMessage `json:"result,omitempty" doc:"What the call was completed with, or the effect returned."`
 	Bytes *string         `json:"result_base64,omitempty" doc:"The same, where it is not compact JSON."`
@@ -45,7 +45,7 @@ func Base64(data []byte) *string {
 	return new(base64.StdEncoding.EncodeToString(data))
 }
 
-// FromBase64 is the reverse of [Base64]. You may show its error to whoever sent the text.
+// FromBase64 is the reverse of [Base64]. You may show its error to the text's sender.
 func FromBase64(text *string) ([]byte, error) {
 	if text == nil {
 		return nil, nil
@@ -57,7 +57,7 @@ func FromBase64(text *string) ([]byte, error) {
 	return data, nil
 }
 
-// keptResult gives a result in a form that keeps every byte.
+// keptResult returns a result in a form that keeps every byte.
 func keptResult(res semel.Result) (v KeptResult) {
 	if res.Tombstone {
 		v.Kept = new(bool)

@@ -13,8 +13,8 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Of returns what an engine and its store know about records. Payloads aren't among it: not
-// everybody who may see a call may see what it asked for.
+// Of returns what an engine and its store know about records. It leaves out payloads: not
+// everybody who may see a call may see its request.
 func Of(ctx context.Context, engine *semel.Engine, records []semel.Record) ([]verdict.Facts, error) {
 	in := engine.Internal()
 	now, err := in.Store().Now(ctx)
@@ -33,8 +33,8 @@ func Of(ctx context.Context, engine *semel.Engine, records []semel.Record) ([]ve
 	return all, nil
 }
 
-// Show shows a record of a store that no service has open: with the counts that services left, and
-// with a verdict that knows of no evidence log.
+// Show shows a record of a store that no service has open: with the counts that services left,
+// and with a verdict without an evidence log.
 func Show(ctx context.Context, engine *semel.Engine, rec *semel.Record) (wire.Record, error) {
 	v := wire.RecordOf(rec)
 	all, err := Of(ctx, engine, []semel.Record{*rec})

@@ -10,10 +10,10 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Earlier adds to the facts about a call what the log tells of the records before. A purge takes a
-// record away, and with it everything that the store knew: only the log can tell that a call ran,
-// was purged and ran again. Log may be nil. Where the log doesn't reach back to the beginning of the record, such as one of an operation that
-// keeps no evidence, the facts stay as they are: nobody knows then.
+// Earlier adds earlier records to the facts about a call, from the log. A purge removes a record,
+// and with it everything that the store knew: only the log can show that a call ran, was purged and
+// ran again. log may be nil. If the log doesn't reach back to the beginning of the record, for
+// example because its operation keeps no evidence, the facts stay as they are: nobody knows then.
 func Earlier(ctx context.Context, log *evidence.Log, f *verdict.Facts) error {
 	rec := f.Record
 	if log == nil || rec.Origin == 0 {
@@ -29,7 +29,7 @@ func Earlier(ctx context.Context, log *evidence.Log, f *verdict.Facts) error {
 	if _, at := reader.Checkpoint(); at.Size == 0 {
 		return nil
 	}
-	if _, err := reader.Entry(ctx, 0); err != nil { // which gives new entries their numbers
+	if _, err := reader.Entry(ctx, 0); err != nil { // this numbers new entries
 		return err
 	}
 	h := history{event: verdict.IsEvent(rec)}
@@ -71,13 +71,13 @@ func begins(leaf *evidence.Artifact) bool {
 type history struct {
 	lives []verdict.Life
 	life  verdict.Life
-	event bool  // one that is handed on: completing it accepts it
-	fence int64 // of the attempt that was begun last
+	event bool  // completing it only accepts an event, which is handed on
+	fence int64 // of the last attempt that began
 	open  bool  // it hasn't ended
 }
 
-// close ends a life. One in which nothing can have been done, and that nobody purged, isn't worth
-// telling: such a call runs again under a record made anew.
+// close ends a life. If nothing can have been done in it, and nobody purged it, it isn't worth
+// mentioning: such a call runs again under a new record.
 func (h *history) close() {
 	if h.begin(0); h.life.PurgedAt != 0 || h.life.AtMost() > 0 {
 		h.lives = append(h.lives, h.life)
@@ -85,7 +85,7 @@ func (h *history) close() {
 	h.life = verdict.Life{}
 }
 
-// begin begins an attempt, after one that may have no end. Zero only ends that.
+// begin begins an attempt, and ends an earlier one that may have no end. Zero only does the latter.
 func (h *history) begin(fence int64) {
 	if h.open {
 		h.life.Unknown++
@@ -98,13 +98,13 @@ func (h *history) begin(fence int64) {
 func (h *history) add(leaf *evidence.Artifact, opening []byte, fence int64) {
 	p := &leaf.Payload
 	if p.Change == "" {
-		return // a delivery, which changed nothing
+		return // a delivery that changed nothing
 	}
 	if leaf.Type != evidence.TypePurged {
 		if begins(leaf) && h.fence != 0 && fence != h.fence {
 			h.close()
 		}
-		h.life.PurgedAt, h.life.Who, h.life.Why = 0, "", "" // a purge before was never made
+		h.life.PurgedAt, h.life.Who, h.life.Why = 0, "", "" // an earlier purge never happened
 	}
 	switch leaf.Type {
 	case evidence.TypeObservation:
@@ -115,7 +115,7 @@ func (h *history) add(leaf *evidence.Artifact, opening []byte, fence int64) {
 		h.begin(fence)
 	case evidence.TypePurged:
 		h.life.PurgedAt = store.InstantOf(leaf.EmittedAt)
-		if o, err := evidence.ParseOpening(*leaf, opening); err == nil { // else it is erased
+		if o, err := evidence.ParseOpening(*leaf, opening); err == nil { // otherwise it is erased
 			h.life.Who, h.life.Why = o.SettledBy, o.Reason
 		}
 	case evidence.TypeMessage:
