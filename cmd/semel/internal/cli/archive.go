@@ -41,9 +41,9 @@ func newArchiveVerify() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify DIR",
 		Short: "Compare each file of an archive with its manifest",
-		Long: `Compare each file of an archive with its manifest. The first file that is damaged, missing
-or not listed is named, and the exit code is 1. If the newest files are missing together
-with their lines of the manifest, that can't be noticed.
+		Long: `Compare each file of an archive with its manifest. If a file is
+damaged, missing or not listed, the output names the first one, and the exit code is 1. It
+can't notice that the newest files are missing if their manifest lines are, too.
 
 Don't run it while a service writes to the archive.`,
 		Example:           `  semel archive verify ./semel-archive`,
@@ -65,13 +65,13 @@ Don't run it while a service writes to the archive.`,
 func newArchiveRead() *cobra.Command {
 	return &cobra.Command{
 		Use:   "read DIR [QUALIFIER...]",
-		Short: "Print the records of an archive as JSON, the first written first",
-		Long: `Print the records of an archive as JSON, the first written first: one object per line, with
-the members that 'semel records get' prints. The qualifiers select records as those of
-'semel records list' do. Each file is compared with its digest before a record of it is
-printed; one that is damaged ends the command with exit code 1.
+		Short: "Print the records of an archive as JSON, oldest first",
+		Long: `Print the records of an archive as JSON, oldest first: one object per line, with the members
+that 'semel records get' prints. The qualifiers are those of 'semel records list'. The
+command checks each file's digest before it prints a record from it; a damaged file ends the
+command with exit code 1.
 
-A crash of a service may leave a version of a record twice, with the same id and revision.`,
+After a crash of a service the same version of a record, by id and revision, may be there twice.`,
 		Example: `  semel archive read ./semel-archive order=9911
   semel archive read ./semel-archive operation:payments.charge state:failed`,
 		ValidArgsFunction: completeDirs,

@@ -39,16 +39,16 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check an installation, and say what to do next",
-		Long: `Check an installation, and say what to do next: a line for each check, ok, warning or
-failed, with a command to type if you should do something. Nothing is changed.
+		Long: `Check an installation, and say what to do next: each check prints a line with ok, warning
+or failed, and a command to type if you should do something. It changes nothing.
 
 With --url, --context, SEMEL_URL or a current context it checks a running service: whether
 it answers, who may do what, its own checks (GET /readyz?verbose), and how many calls are
 held. Otherwise it checks the configuration, as 'semel config validate' does: --config
-FILE, or the default of a service without a file. Then comes the service that runs on it,
-or without one the store, opened for reading: whether it works, the level that its
-settings give, as in 'semel store status', its clock, its disk, and the newest checkpoint
-of the evidence log.
+FILE, or the default of a service without a file. Then it checks the service that runs with
+that configuration. If there is none, it opens the store for reading and checks whether it
+works, its level of durability, as in 'semel store status', its clock, its disk, and the
+newest checkpoint of the evidence log.
 
 The exit code is 1 if a check failed, 5 if something other than Semel answers at the
 address, and 0 otherwise, even with warnings.

@@ -37,7 +37,7 @@ tenant, and as an admin of all tenants all of them.
 Exit codes: 0 done, 1 something is wrong with the log, or the work could not be done,
 2 usage, 3 there is no such entry, 5 in use or out of reach.`
 
-const evidenceWhere = "'semel evidence --help' says which log it is if you name none."
+const evidenceWhere = "'semel evidence --help' says which log it uses if you name none."
 
 func newEvidenceKeygen() *cobra.Command {
 	var origin, out, rotate string
@@ -46,15 +46,14 @@ func newEvidenceKeygen() *cobra.Command {
 		Use:   "keygen",
 		Short: "Make the keys of a log, or a further key for one",
 		Long: `Make the keys of a log: one that signs its checkpoints and one that blinds names.
-The file is secret; all nodes of the log have the same one. The public keys are
-printed, one a line: they are what 'semel evidence verify' needs, and belong to
-those who verify.
+The file is secret; give the same one to all nodes of the log. The command prints
+the public keys, one per line. Give them to the people who verify the log: 'semel
+evidence verify' needs them.
 
-With --rotate the keys of that file are written to --out with a further one, which
-signs as soon as a node has the new file. The first checkpoint that it signs is
-signed by the key before too, and a node that still has the old file signs no more.
-In the file of public keys a line may say between which sizes of the log its key
-counts: from=SIZE, until=SIZE.
+With --rotate, write the keys of that file and a new one to --out. The new key signs
+as soon as a node has the new file. The old key signs the first of its checkpoints,
+too, and a node that still has the old file stops signing. In the file of public
+keys, a line can limit its key to certain sizes of the log: from=SIZE, until=SIZE.
 
 The JSON has origin, file and public_keys.`,
 		Example: `  semel evidence keygen --origin example.com/semel --out evidence.key > evidence.pub

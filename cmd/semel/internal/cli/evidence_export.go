@@ -27,11 +27,11 @@ func newEvidenceExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write the log to a file that can be verified anywhere",
-		Long: `Write the log up to its newest checkpoint, with all checkpoints that are kept, to
+		Long: `Write the log up to its newest checkpoint, with all kept checkpoints, to
 a file that 'semel evidence verify' checks without the store. With --tenant, write
-the entries of one tenant only, each with a proof that it is in the log; of others
-it then shows nothing but that they are there. What a service sends isn't kept in
-memory, and an export that broke off isn't left behind.
+only one tenant's entries, each with a proof that it is in the log. That shows how
+many other entries there are, and nothing else about them. The command doesn't keep
+the export in memory, and leaves no file behind if it breaks off.
 
 ` + exportForm + `
 
@@ -105,7 +105,7 @@ func newEvidenceProve() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prove NUMBER...",
 		Short: "Prove that entries are in the log",
-		Long: `Write entries, by their numbers, each with a proof that it is in the log: a few
+		Long: `Write the entries with these numbers, each with a proof that it is in the log: a few
 kilobytes that 'semel evidence verify' checks without the log. A service can prove at
 most 1000 at once, and only those up to its newest checkpoint.
 

@@ -31,14 +31,14 @@ func newEvidenceShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [NAME]",
 		Short: "Show what the log says about a call",
-		Long: `Show what happened to a call, from the first delivery on, by the entries of the log.
+		Long: `Show what happened to a call, from the first delivery on, as the log recorded it.
 Name it ` + recordNames + valueToo + `.
 The log also knows the ids of duplicates and of rejected deliveries, and calls whose records are
-gone; give their --tenant, if they have one. Or give the members of its identity. Of a
-store, entries are found by the secret keys of the log. Nothing is verified: that is
-what 'semel evidence verify' is for.
+gone; give their --tenant, if they have one. Or give the members of its identity. For a
+store, give the log's secret keys, which find the entries. This verifies nothing: use
+'semel evidence verify' for that.
 
-The JSON is a list of entries: n, leaf, and opening, which is null where it was
+The JSON is a list of entries: n, leaf, and opening, which is null if it was
 erased.
 
 ` + evidenceWhere,

@@ -18,28 +18,27 @@ func newEvidenceVerify() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "verify [FILE]",
-		Short: "Verify the log, or an export of it, with nothing but the public key",
+		Short: "Verify the log, or an export of it, with just the public key",
 		Long: `Verify a log, or an export of it in a file (- is standard input): that every entry is
-the one that was signed, in its place, and none is missing. The first bad entry is
-named, or where only checkpoints tell that something is wrong the entries among which
-it is. The exit code is 1 if something is wrong.
+the one that was signed, in its place, and none is missing. The output names
+the first bad entry. If only the checkpoints show that something is wrong, it names the
+entries in question. The exit code is 1 if something is wrong.
 
-Everything is checked here, by the public keys in the file that --keys names: a service
-only sends the log, and isn't believed. Keep those keys where the owner of the log can't
-change them; the keys that a service tells of itself would prove nothing.
+This command checks everything itself, with the public keys in the file --keys: it only
+gets the log from a service, and doesn't trust it. Keep those keys where the log's owner
+can't change them; keys that come from the service itself would prove nothing.
 
-What the entries tell is judged, too: two that are as they were signed may contradict
-each other, as when a call was executed again within its window and nothing tells of
-a purge or a settlement in between, or when a delivery got an outcome and no entry
-tells how it came about. Then a record was deleted, changed or added behind the engine;
-'semel store audit' finds which.
+It also judges what the entries say: two correctly signed entries may contradict each
+other. For example, a call was executed again within its window without a purge or a
+settlement in between, or a delivery got an outcome that no other entry explains. Then
+somebody deleted, changed or added a record behind the engine's back; 'semel store audit'
+finds which.
 
-Without --checkpoints a log that was cut, or written anew by someone with the
-secret key, looks whole: give checkpoints that were kept where the owner of the log
-has no say. An export of the whole log is held against all of them. A view of one
-tenant, or of some entries, can only be held against one of its own size, and is
-refused if none of them has that. Whoever may see only one tenant gets such a view from
-a service.
+Without --checkpoints a log that was cut off, or rewritten by someone with the secret
+key, looks intact: give checkpoints that were kept out of the owner's reach. An export
+of the whole log is compared with all of them. A view of one tenant, or of some entries,
+can only be compared with a checkpoint of its own size, and is refused if there is none.
+If you may see only one tenant, a service gives you such a view.
 
 The JSON has valid, origin, view, entries, without_opening, checkpoints,
 kept_checkpoints, kept_not_compared (of another size than a view), size, root, and

@@ -20,10 +20,10 @@ func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [CODE|STATUS|EXIT|TYPE]",
 		Short: "Say what a code means and what to do about it",
-		Long: `Say what a code means and what to do about it: one in an answer of the service, of
-whichever door, in its logs, in an error of the library or of a parked message, a
-decision, a limit, or the exit code of a command. The type of a problem document names
-its code, too. A status lists the codes that have it, and nothing lists all.
+		Long: `Say what a code means and what to do about it. It can come from an answer or a log of
+the service, an error of the library or a parked message, or be a decision, a limit or
+the exit code of a command. You can also give the type of a problem document. Give an
+HTTP status to list its codes, or nothing to list all of them.
 
 The JSON has code, status (of HTTP; 0 if it has none), title, meaning and action;
 without a code it is a list.`,

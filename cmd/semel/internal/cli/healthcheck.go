@@ -19,11 +19,11 @@ func newHealthcheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck",
 		Short: "Check that a running service is ready",
-		Long: `Check that a running service is ready, or with --live only that it serves, in images
-without curl. The exit code is 0 if it is, 5 if something other than Semel answers, and
-otherwise 1. With a token that has a role, it also prints what each check found.
+		Long: `Check that a running service is ready, or with --live only that it serves requests. Use it
+in images without curl. The exit code is 0 if the service is ready, 5 if something other
+than Semel answers, and otherwise 1. With a token that has a role, it also prints each check.
 
-` + whichService + ` Give a probe that must ask its own service --url.`,
+` + whichService + ` For a probe of one particular service, give --url.`,
 		Example: `  semel healthcheck
   semel healthcheck --url http://127.0.0.1:8481 --live`,
 		Args: noArgs,

@@ -27,7 +27,7 @@ func newIDs() *cobra.Command {
 func newIDsSchema() *cobra.Command {
 	var registry bool
 	cmd := schemaCommand("command envelopes", `. Semel checks more
-than it can say: duplicate names, invalid text and lengths in bytes.
+than a schema can: duplicate names, invalid text and lengths in bytes.
 
 With --registry, print the schema of registries. 'semel ids lint' also checks
 declarations against each other.`, "semel ids schema > envelope.schema.json\n  semel ids schema --registry > registry.schema.json", func() []byte {

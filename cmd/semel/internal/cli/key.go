@@ -20,7 +20,7 @@ import (
 func newKey() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
-		Short: "Derive idempotency keys, and check the templates they are made from",
+		Short: "Derive idempotency keys, and check key templates",
 		Example: `  semel key derive --template-name order --set cart_mandate_id=m1 --set user_id=u1
   semel key lint 'payment:{order_id}:{timestamp}'`,
 	}

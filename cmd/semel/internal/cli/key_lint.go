@@ -28,15 +28,15 @@ func newKeyLint() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "lint TEMPLATE...",
-		Short: "Check key templates for what would break idempotency",
+		Short: "Check key templates for mistakes that break idempotency",
 		Long: `Check key templates for fields that give every delivery of a call another key: times,
-message and request ids, random tokens, attempt counters, traces of the delivery. And
-for templates that give different calls the same key: without a field, or without one
-that names the call's owner or subject. All problems are reported, with their column.
-The exit code is 1 if there is one.
+message and request ids, random tokens, attempt counters, traces of the delivery. Also
+find templates that give different calls the same key, because they have no field, or
+none that names the call's owner or subject. The output lists all problems, with their
+column. The exit code is 1 if there are any.
 
-A field is judged by its name. The name can say that a time was stored with the
-intent, before the first delivery: {intent.due_date}.
+The check looks only at the names of fields. Use {intent.due_date} for a time that was
+stored with the intent, before the first delivery.
 
 --file reads one template per line, and skips empty lines and lines that begin with #.
 

@@ -11,8 +11,8 @@ func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages of all commands",
-		Long: `Write the manual pages of all commands into a directory, which is made if it is
-not there.`,
+		Long: `Write the manual pages of all commands into a directory, which is created if it
+doesn't exist.`,
 		Example: `  semel man ./man1`,
 		Args:    oneArg("which directory? Give a new or an empty one"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -68,8 +68,8 @@ func newMessagesList(from *recordsFrom) *cobra.Command {
 		Use:               "list [QUALIFIER...]",
 		ValidArgsFunction: completeQualifiers,
 		Short:             "List messages, newest calls first",
-		Long: `List pending and parked messages, newest calls first: those of records that match all of
-these qualifiers:
+		Long: `List the pending and parked messages of records that match all of these qualifiers,
+newest calls first:
 ` + qualifiers + `
 
 Messages have no index of their own: this reads every record that the qualifiers select.

@@ -32,8 +32,8 @@ type changedMessage struct {
 const messageChangeJSON = `
 
 --all changes every parked message of the calls that the qualifiers of 'semel records
-list' select, after one question; --dry-run only shows them. A message that can't be
-changed is reported, and the rest go on. The JSON is then one object per line.
+list' select, after one question; --dry-run only shows them. It reports messages that
+it can't change, and continues. The JSON is then one object per line.
 
 The JSON has action, done, reason and message, which is as it was before, with the
 members that 'semel messages list' prints.`

@@ -104,7 +104,7 @@ func newMigratePrint() *cobra.Command {
 	var schema, role string
 	cmd := &cobra.Command{
 		Use:   "print",
-		Short: "Print the SQL of all migrations, for teams with a tool of their own",
+		Short: "Print the SQL of all migrations, for teams with their own tool",
 		Long: `Print the SQL of all migrations, for teams with a tool of their own. With --role, print
 instead the statements that grant a role the rights that the service needs; run them as
 the owner of the schema, again after each migration.`,

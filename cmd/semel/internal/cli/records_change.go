@@ -100,8 +100,8 @@ func (c *recordChanger) settle(name, means string, s *semel.Settlement, check fu
 }
 
 const changeAll = `--all changes every held record that the qualifiers of 'semel records list' select,
-after one question; --dry-run only shows them. A record that can't be changed is
-reported, and the rest go on. The JSON is then one object per line.
+after one question; --dry-run only shows them. It reports records that it
+can't change, and continues. The JSON is then one object per line.
 
 `
 
@@ -118,8 +118,8 @@ func nextOf(rec *semel.Record) string {
 	return " Its next delivery runs again."
 }
 
-const changeJSON = `The JSON has action, done, reason, before and, if something is stored then, after,
-both with the members that 'semel records list' prints.`
+const changeJSON = `The JSON has action, done, reason, before and, unless the record is gone, after.
+Both records have the members that 'semel records list' prints.`
 
 func illegal(format string, args ...any) error {
 	return &semel.Error{Code: semel.CodeIllegalTransition, Message: fmt.Sprintf(format, args...)}

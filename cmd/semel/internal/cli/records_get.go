@@ -28,7 +28,7 @@ type recordName struct {
 	look bool   // the record isn't changed, so a guess at its name will do
 }
 
-const recordNames = `by any name that it has: its key; its id, as lists show it; the
+const recordNames = `by any of its names: its key; its id, as lists show it; the
 reference, instance or status_url of a problem document; an execution; the record of
 a log line; an attribute, as in order=9911 or order=99*; the command id, request id,
 correlation id or event id of its first delivery; the request id of a recent duplicate;

@@ -29,19 +29,19 @@ func newRecordsSettle(from *recordsFrom) *cobra.Command {
 		ValidArgsFunction: completeQualifiers,
 		Short:             "Settle a held record: say whether its work was done",
 		Long: `Settle a held record: its attempt died, broke off or ran out of time, and nobody
-knows whether the work was done. You say so by an outcome:
+knows whether the work was done. Say it with an outcome:
   completed  the work was done: duplicates get --result from now on
   rejected   it was refused for good: duplicates get the refusal
   failed     it failed: the operation's on_failure says what comes next
   aborted    nothing happened: the next delivery runs again
-Where the call came as an HTTP request, duplicates get an HTTP answer: --status,
-one --header for each header, and --result as its body. Without --status they get
-the status 410, which says that the call ran and that its answer is not known.
+If the call was an HTTP request, duplicates get an HTTP answer: give --status, one
+--header for each header, and --result as its body. Without --status they get the
+status 410, which says that the call ran and that its answer is unknown.
 
-An effect that was started and has no result is settled by --effect, with
-confirmed and the JSON of its result, or with refuted. If no outcome is given and
-no effect is open any more, the next delivery runs again and replays what is
-recorded. Semel asks no provider: that's up to you.
+With --effect, settle an effect that was started and has no result: say confirmed,
+with the JSON of its result, or refuted. If you give no outcome and no effect is
+open any more, the next delivery runs again and replays the recorded results. Semel
+doesn't ask the provider: that's up to you.
 
 ` + changeAll + changeJSON,
 		Example: `  semel records settle RECORD --outcome completed --status 201 \

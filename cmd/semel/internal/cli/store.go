@@ -121,8 +121,8 @@ func newStoreEpoch() *cobra.Command {
 		Long: `Record that the store was restored from a backup just now. Records made after the
 backup are gone, and their calls may have run. Until its operation's window has
 passed, a call that was first sent before the restore and has no record is refused
-(412) instead of running again. A call shows when by first_sent, or by a key that is
-a UUIDv7; other calls run.
+(412) instead of running again. Semel knows when a call was first sent if it has
+first_sent, or a UUIDv7 as its key. Other calls run.
 
 Run it after the restore and before the first node starts.`,
 		Example: `  semel store new-epoch --store postgres://semel@db/semel --yes`,

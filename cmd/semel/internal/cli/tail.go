@@ -31,11 +31,11 @@ func newTail(from *recordsFrom) *cobra.Command {
 		Use:   "tail [QUALIFIER...]",
 		Short: "Follow what a node decides as it happens",
 		Long: `Follow what a node decides as it happens: the decision of each delivery, how attempts
-end, lost leases and purges. The qualifiers select events as they select records:
+end, lost leases and purges. The qualifiers select events like records:
 tenant:, principal:, operation:, key:, call:, state:, held and any name of a call, with OR,
-minus and parentheses. decision:D selects events only, where D is one of
+minus and parentheses. Only events have decision:D, where D is one of
 ` + wrapped + `.
-Events have no attributes, fingerprints or times of creation to select by.
+You can't select events by attribute, fingerprint or time of creation.
 
 Each event is a line, until you interrupt the command; --recent begins with the events
 that the node still has. If the node goes away, the command keeps trying.

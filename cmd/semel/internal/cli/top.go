@@ -43,20 +43,19 @@ func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch all nodes: what to do, decisions, stopped duplicates, added latency",
-		Long: `Watch all nodes of a service. First comes what somebody has to do, as the node that you
-ask says it: calls that wait for a decision, say, or a store that doesn't answer. Then come
-the decisions, the latency that Semel added in the newest minute with deliveries, calls in
-flight and held, the operations, and the keys that repeat most.
+		Long: `Watch all nodes of a service. The first lines list what somebody has to do, according to
+the node that you ask, such as deciding about held calls or repairing a store that doesn't
+answer. Then come the decisions, the latency that Semel added in the last minute with
+deliveries, calls in flight and held, the operations, and the keys that repeat most.
 
-A delivery was stopped if it got the outcome of another. The share is what was stopped, of
-what was executed or stopped: polls of a running call, conflicts and refusals don't count.
+A delivery counts as stopped if it got another one's outcome. The share compares stopped
+deliveries with executed and stopped ones; it ignores polls, conflicts and refusals.
 
-The table is printed again and again until you interrupt it: on a terminal in place, with
-the first operations and keys; elsewhere one below the other, with all of them. --once and
---json print it once. Operations with the most stopped duplicates come first.
+The table is updated until you interrupt it. On a terminal it is updated in place, with the
+first operations and keys; elsewhere each update is printed in full, below the last one.
+--once and --json print it once. Operations with the most stopped duplicates come first.
 
-The node that you ask counts what is in flight and held, in the whole store; that may be
-a minute old.
+The numbers of calls in flight and held are for the whole store, and may be a minute old.
 
 ` + runningLong + `
 

@@ -78,11 +78,11 @@ func newWebhookVerify() *cobra.Command {
 		Short: "Check a captured delivery, and say why it is refused",
 		Long: `Check a captured delivery, and say why it is refused: the signature, its time,
 and the identity of its events. If the signature is wrong, this tries the usual
-mistakes: an added line end, JSON that was written anew, a secret in another form.
+mistakes: an added line end, reformatted JSON, a secret in another form.
 It never prints secrets or correct signatures.
 
-FILE has the request as it came: its first line, its header, an empty line, and
-the body without a byte changed; - is standard input, and the default. To check
+FILE has the request as received: its first line, its header, an empty line, and
+the body, unchanged. It defaults to -, which is standard input. To check
 the webhook of a configuration, use 'semel config explain --request'.
 
 The JSON has valid and source; events, each with key, bytes, and scope, type and

@@ -38,11 +38,11 @@ func newWhy(from *recordsFrom) *cobra.Command {
 		Short: "Show what happened to a call: was it executed twice, and who got what?",
 		Long: `Show the history of a call on one screen: what happened when, what its duplicates got,
 the recorded answer, and which other calls of its operation had the same payload under
-another key. Those ran too: a client that makes a new key for a retry is charged twice.
+another key. Those ran, too: if a client makes a new key for a retry, it pays twice.
 
 Name the call ` + recordNames + valueToo + `.
-If several calls have the name, one sentence counts them all, and you see each of them.
-Services count duplicates over all nodes; the counts are some seconds late.
+If several calls have the name, a sentence counts them, and you see each of them.
+Services count duplicates over all nodes; the counts are a few seconds late.
 
 The JSON is a list with record, found_by, same_payload (a list of records, at most
 ` + fmt.Sprint(maxNamesakes) + `) and same_payload_more. The first record has the members that 'semel records get'
