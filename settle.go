@@ -124,7 +124,7 @@ func (e *Engine) settle(ctx context.Context, op *operation, rec *Record, s Settl
 	return next, nil
 }
 
-// settled is the pure part of settle: it returns cur after by settled it. If the
+// settled is the pure part of settle: it returns cur's successor, which names by. If the
 // record stays held, its reconciler is called again after a pause.
 func settled(cur *Record, s Settlement, by *store.Settled, pause time.Duration) (*Record, error) {
 	next, err := settledRecord(cur, s, by, pause)
