@@ -226,8 +226,8 @@ type Ending struct {
 	Unmarked bool
 }
 
-// event is what the ending does to an attempt. Abandoned counts as held here: whether
-// the attempt may run again depends on its record.
+// event returns what the ending does to an attempt. Abandoned counts as held here: whether the
+// attempt may run again depends on its record.
 func (end *Ending) event() event {
 	switch end.Disposition {
 	case DispositionCompleted:

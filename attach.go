@@ -44,7 +44,7 @@ func (in Internal) Attach(ctx context.Context, id ID, fence int64) (*Attempt, er
 	return e.attached(ctx, e.policyOf(id.Operation), &rec), nil
 }
 
-// attached is a detached attempt for a record.
+// attached returns a detached attempt for a record.
 func (e *Engine) attached(ctx context.Context, op *operation, rec *Record) *Attempt {
 	a := &Attempt{op: op, parent: ctx, detached: true, claim: rec, rec: rec}
 	if rec.State.Terminal() {
@@ -137,8 +137,8 @@ func (d *delivery) holds() bool {
 
 // Release gives back a claim if the holder never got the answer: it aborts the attempt if its
 // record is as the claim left it. Otherwise the holder has reclaimed it, and Release leaves it
-// alone. It reports whether the claim was released. After an error the engine goes on trying
-// by itself.
+// alone. It reports whether the claim was released. After an error the engine keeps trying by
+// itself.
 func (a *Attempt) Release(ctx context.Context) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -66,7 +66,7 @@ func (a *Attempt) leased(since time.Duration) {
 	a.op.leases.Add(&a.lease, a, since)
 }
 
-// handlerTime is how long the handler may run under a lease: it has the last tenth to
+// handlerTime returns how long the handler may run under a lease: it has the last tenth to
 // notice that it must stop.
 func handlerTime(lease time.Duration) time.Duration { return lease - lease/10 }
 
@@ -76,20 +76,20 @@ func (a *Attempt) overdue() bool {
 	return !a.detached && !a.unrecorded && a.op.engine.elapsed() >= a.until
 }
 
-// Context is the context for the handler. It has the values of the context given
-// to Begin, but neither its cancellation nor its deadline, so the handler continues if
-// the caller hangs up. It is cancelled when the lease is lost, with [ErrLeaseLost]
-// as cause, and when the attempt has ended.
+// Context returns the handler's context. It has the values of the context given to Begin, but
+// neither its cancellation nor its deadline, so the handler continues if the caller hangs up.
+// It is cancelled when the lease is lost, with [ErrLeaseLost] as cause, and when the attempt
+// has ended.
 func (a *Attempt) Context() context.Context {
 	return a.handler.Get(a.parent)
 }
 
-// ID is the identity of the call.
+// ID returns the identity of the call.
 func (a *Attempt) ID() ID { return a.claim.ID }
 
-// Fence is the fencing token: a number that rises with every attempt of this call. A
-// resource that remembers the highest fence it has seen can refuse a holder that was
-// paused and replaced.
+// Fence returns the fencing token: a number that rises with every attempt of this call. A
+// resource that remembers the highest fence it has seen can refuse a holder that was paused and
+// replaced.
 func (a *Attempt) Fence() int64 { return a.claim.Fence }
 
 // Financial reports whether the operation of the call is [Operation].Financial.
@@ -98,7 +98,7 @@ func (a *Attempt) Financial() bool { return a.op.Financial }
 // Number counts the attempts of this call, from 1.
 func (a *Attempt) Number() int { return a.claim.Attempt }
 
-// Record is the record as last known to be stored. Don't change it.
+// Record returns the record as last known to be stored. Don't change it.
 func (a *Attempt) Record() *Record {
 	a.mu.Lock()
 	defer a.mu.Unlock()

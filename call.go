@@ -122,9 +122,8 @@ func (a *Answer) throttle(delay time.Duration, by Limit) {
 	a.Decision, a.RetryAfter, a.Limit = Throttled, delay, by
 }
 
-// Err is the answer as an error: nil for Execute and for the replay of a kept,
-// completed result; otherwise an [Error] with the code that says why there is no
-// result.
+// Err returns the answer as an error: nil for Execute and for the replay of a kept, completed
+// result; otherwise an [Error] with the code that says why there is no result.
 func (a *Answer) Err() error {
 	switch a.Decision {
 	case Conflict:
@@ -152,7 +151,7 @@ func (a *Answer) Err() error {
 	return outcomeError(a.Record, nil)
 }
 
-// outcomeError is a record's outcome as an error. cause is the handler's own error, if
+// outcomeError returns a record's outcome as an error. cause is the handler's own error, if
 // this process ran it.
 func outcomeError(rec *Record, cause error) error {
 	switch rec.State {
@@ -196,9 +195,9 @@ func DeriveKey(version string, inputs any) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// effectKey is the idempotency key of one effect for its provider: 43 characters of
-// base64url, which every known provider accepts. It is the same for all attempts of a
-// call, and differs between calls that reuse a key after its window.
+// effectKey returns the idempotency key of one effect for its provider: 43 characters of
+// base64url, which every known provider accepts. It is the same for all attempts of a call, and
+// differs between calls that reuse a key after its window.
 func effectKey(id ID, origin int64, name string) string {
 	return derivedKey("semel-effect-1", id, origin, name)
 }
@@ -233,8 +232,8 @@ func KeyTime(key string) (time.Time, bool) {
 // maxDoorLen bounds [Call].Door, in bytes.
 const maxDoorLen = 32
 
-// ID is the identity of the call if its operation shares its keys by share. Doors use it
-// to find the record of a call that a caller asks about.
+// ID returns the identity of the call, given how its operation shares keys. Doors use it to
+// find the record of a call that a caller asks about.
 func (c *Call) ID(share Share) ID {
 	id := c.sequence(share)
 	if c.Sequence != 0 {
@@ -243,7 +242,7 @@ func (c *Call) ID(share Share) ID {
 	return id
 }
 
-// sequence is the identity of the call without its number.
+// sequence returns the identity of the call without its number.
 func (c *Call) sequence(share Share) ID {
 	id := ID{Tenant: c.Tenant, Operation: c.Operation, Key: c.Key}
 	if share != ShareTenant {

@@ -51,8 +51,8 @@ func Decisions() []Decision {
 	return []Decision{Execute, Replay, InFlight, Conflict, Held, TooLate, Throttled, OtherCaller, OtherDoor, Superseded, SequenceGap}
 }
 
-// Code is the code with which a delivery is refused. It reports false for Execute and
-// Replay, which refuse nothing.
+// Code returns the code that refuses a delivery. It reports false for Execute and Replay, which
+// refuse nothing.
 func (d Decision) Code() (Code, bool) { return Code(d), d != Execute && d != Replay }
 
 // ruling is the result of decide.
@@ -63,11 +63,11 @@ type ruling struct {
 	hold string
 }
 
-// decide is the whole policy: what a delivery of call gets when cur is stored. It is a
-// pure function. It checks first whom the record is bound to, because another caller may
-// not even learn that its payload differs. It checks for a conflict before in flight, so
-// that a client with a wrong payload needn't wait to be told. lease is the time to judge the
-// record's lease by.
+// decide is the whole policy: what a delivery of call gets when cur is stored. It is a pure
+// function. It first checks whom the record is bound to, because another caller may not even
+// learn that its payload differs. It checks for a conflict before in flight, so that a client
+// with a wrong payload needn't wait to be told. lease is the time to judge the record's lease
+// by.
 func decide(op *Operation, call *Call, cur *Record, now, lease store.Instant) ruling {
 	switch {
 	case isNew(call, cur, now):

@@ -318,7 +318,7 @@ func (d *delivery) wait(ctx context.Context, key watchKey) (*Record, error) {
 	return changed, err
 }
 
-// waitTime is how long the delivery waits for an outcome.
+// waitTime returns how long the delivery waits for an outcome.
 func (d *delivery) waitTime() time.Duration {
 	switch {
 	case d.tx != nil: // don't keep a transaction open to wait
@@ -410,7 +410,7 @@ func (d *delivery) applyClaim(ctx, calls context.Context, v *version) (stored *R
 
 // takeBack handles a claim that is no longer stored, and that no handler got. If its lease was
 // over when others first saw it, they have declared it held. Then takeBack aborts it, and the
-// delivery claims anew. It returns the stored record.
+// delivery claims again. It returns the stored record.
 func (d *delivery) takeBack(ctx context.Context, stored *Record, claim *version, renewals ...store.Revision) (*Record, bool, error) {
 	claims := append([]store.Revision{claim.Record.Revision}, renewals...)
 	if !unused(stored, claims) {

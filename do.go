@@ -62,8 +62,8 @@ func (ans *Answer) run(handler func() (Result, error), end func(Result, error) e
 	returned := false
 	defer func() {
 		if !returned {
-			// Whoever recovers the panic can't be told of an error here. If the
-			// end could not be recorded, the lease ends and policy settles it.
+			// Code that recovers the panic can't get an error from here. If the end could not
+			// be recorded, the lease ends and policy settles it.
 			_ = end(Result{}, errPanicked)
 		}
 	}()

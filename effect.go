@@ -193,7 +193,7 @@ func (a *Attempt) mayGoOn(late string) error {
 	return lost
 }
 
-// interrupted reports why the holder may not go on with the record as it is stored, or nil.
+// interrupted reports why the holder may not continue with the stored record, or nil.
 func (a *Attempt) interrupted(cur *Record, at reading) error {
 	switch {
 	case cur.Held:
@@ -306,16 +306,15 @@ func sameFailure(a, b *store.Failure) bool {
 	return (a == nil) == (b == nil) && (a == nil || *kept(b) == *a)
 }
 
-// Effects is the ledger of the call as last known to be stored.
+// Effects returns the ledger of the call as last known to be stored.
 func (a *Attempt) Effects() []store.EffectRecord {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.rec.Effects)
 }
 
-// EffectKey is the key that the provider gets for an effect of this call: the same
-// in all attempts, and the same as [store.EffectRecord].Key once the effect is in the
-// ledger.
+// EffectKey returns the key that the provider gets for an effect of this call: the same in all
+// attempts, and the same as [store.EffectRecord].Key once the effect is in the ledger.
 func EffectKey(r *Record, name string) string { return effectKey(r.ID, r.Origin, name) }
 
 // effectIndex finds an effect by name; -1 if there is none.

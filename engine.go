@@ -275,8 +275,8 @@ func (e *Engine) newRevision() (r store.Revision) {
 	return r
 }
 
-// elapsed is the engine's age by the process's monotonic clock. Holders judge their own leases
-// by it, because reading it needs no store.
+// elapsed returns the engine's age by the process's monotonic clock. Holders judge their own
+// leases by it, because reading it needs no store.
 func (e *Engine) elapsed() time.Duration { return time.Since(e.start) }
 
 // reading is one moment on two clocks. The engine's is read first, so that a holder never

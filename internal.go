@@ -135,9 +135,9 @@ func (in Internal) Answered(ctx context.Context, e Delivered) {
 	tell(e)
 }
 
-// Trace is the W3C trace context (traceparent) that a request to an upstream carries on
-// behalf of a delivery, by the context of its handler. It is empty if nothing is traced, and
-// the request then has that of its caller.
+// Trace returns the W3C trace context (traceparent) for a request to an upstream on behalf of a
+// delivery, given its handler's context. It is empty if nothing is traced, and the request then
+// has that of its caller.
 func (in Internal) Trace(ctx context.Context) string { return in.engine.trace(ctx) }
 
 func (e *Engine) trace(ctx context.Context) string {
@@ -147,7 +147,7 @@ func (e *Engine) trace(ctx context.Context) string {
 	return ""
 }
 
-// traced are the attributes of an attempt that begins under a trace context.
+// traced returns the attributes of an attempt that begins under a trace context.
 func traced(attributes store.Attributes, trace string) store.Attributes {
 	if isSampled(trace) {
 		return attributes.With(store.Attributes{store.AttributeTrace: trace})

@@ -101,7 +101,7 @@ const maxReleases = 4096
 // flooded. The claims are only read, never sent again.
 type releases = backlog.Backlog[release]
 
-// release is a claim that is to be released.
+// release is a claim that waits for its release.
 type release struct {
 	op     *operation
 	id     ID

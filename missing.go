@@ -16,8 +16,8 @@ func (op *Operation) guarded() bool {
 const heldMissing = "by the evidence log this call was made before, and its record is gone from the store: see semel evidence show"
 
 // missing holds a call, in place of claiming it, if the log says that the store should have a
-// record of it (IDS-XV.6). A purge is in the log before the record goes, and an expired record
-// is expected no more, so this record was removed behind the engine's back.
+// record of it (IDS-XV.6). A purge is in the log before the record goes, and the log doesn't
+// expect an expired record any more, so this record was removed behind the engine's back.
 func (d *delivery) missing(ctx, calls context.Context) (progress, error) {
 	e, now := d.engine, d.at.now
 	expects := func(all bool) (bool, error) {

@@ -159,7 +159,7 @@ func counted(rec *Record) int64 {
 	return 1
 }
 
-// charge counts a write, and gives back the calls of which it proves that nothing happened.
+// charge counts a write, and gives back calls for which it proves that nothing happened.
 func (q *quotas) charge(ctx context.Context, rec *Record, u ratelimit.Usage) {
 	q.counts.Charge(q.accountOf(ctx, rec), u, rec.UpdatedAt)
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// nextLook is when a sweep must attend to a terminal record: to deliver its messages,
+// nextLook returns when a sweep must attend to a terminal record: to deliver its messages,
 // resume its compensation, or purge it.
 func nextLook(r *Record) store.Instant {
 	if !r.Unfinished() {
@@ -22,7 +22,7 @@ func nextLook(r *Record) store.Instant {
 	return at
 }
 
-// earlier is the earlier of two instants; zero means never.
+// earlier returns the earlier of two instants; zero means never.
 func earlier(a, b store.Instant) store.Instant {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -36,8 +36,8 @@ func leaseOver(r *Record, at store.Instant) bool {
 	return !r.Held && at >= r.LeaseUntil
 }
 
-// leaseTime is the time to judge a record's lease by: now, unless the store's clock has leapt
-// since the lease began.
+// leaseTime returns the time to judge a record's lease by: now, unless the store's clock has
+// leapt since the lease began.
 func (e *Engine) leaseTime(r *Record, now store.Instant) store.Instant {
 	if e.extras.Clock == nil || r.LeaseUntil == 0 {
 		return now

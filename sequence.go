@@ -75,7 +75,7 @@ func (d *delivery) readPosition(ctx context.Context) error {
 	return nil
 }
 
-// older reports whether the record is that of a sequence in format 1: its newest number, under
+// older reports whether the record belongs to a sequence in format 1: its newest number, under
 // the identity of the sequence.
 func (p *position) older(now store.Instant) bool {
 	return p.mark.State != absent && p.mark.Mark == nil && !p.mark.Expired(now)
@@ -288,8 +288,8 @@ func (d *delivery) moveMark(ctx context.Context, claim *version) (bool, error) {
 		return true, d.tx.applyMark(ctx, v)
 	}
 	// A crash before or after this write leaves a claim without a holder, as after the claim of
-	// any call. Where the mark wasn't moved, that claim never began; but it isn't aborted for
-	// that, because after a failover the mark may be older than the claim.
+	// any call. If the mark wasn't moved, that claim never began; but that is no reason to
+	// abort it, because after a failover the mark may be older than the claim.
 	_, moved, err := d.engine.apply(ctx, v)
 	return moved, err
 }
@@ -354,8 +354,8 @@ func (e *Engine) mayPurge(ctx context.Context, op *operation, rec *Record, now s
 // earlier outcomes under [store.ID.Numbered]. The newest number stays where it is, with all that
 // happens to it, until the next one begins.
 
-// followOlder deals with a delivery of a sequence whose newest number is in format 1. If it is the
-// delivery's own number, the delivery goes on with that record.
+// followOlder deals with a delivery of a sequence whose newest number is in format 1. If it is
+// the delivery's own number, the delivery continues with that record.
 func (d *delivery) followOlder() progress {
 	p := &d.position
 	switch {

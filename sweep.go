@@ -168,8 +168,8 @@ func (e *Engine) reportUnswept() {
 	}
 }
 
-// warnUnswept is Events.Unswept where the program has set none: whoever forgot
-// [Engine.Run] has not set events either. A store without [store.DueIndex] can't be swept.
+// warnUnswept is the default for Events.Unswept: a program that forgot [Engine.Run] hasn't set
+// events, either. A store without [store.DueIndex] can't be swept.
 func (e *Engine) warnUnswept(ev Unswept) {
 	if e.extras.Due == nil {
 		return

@@ -22,7 +22,7 @@ const (
 type turn struct {
 	number uint64        // of the delivery; 0: it takes no turns
 	until  time.Duration // when it stops waiting, by the engine's clock
-	share  Share         // of its operation, which may be declared anew meanwhile
+	share  Share         // of its operation, which may be redeclared meanwhile
 }
 
 // turns are the lines of deliveries of callers whom nobody has verified.
@@ -38,13 +38,13 @@ func (c *Call) inLine() line.Caller {
 }
 
 // Turn waits until it's the turn of a delivery that is bound to an unverified caller, and
-// reports whether it is. Others don't wait. If it is, go on with the call, and call EndTurn
-// when its attempt has ended, or when there is none. If it isn't, the delivery gets ans;
-// ctx may have ended.
+// reports whether it is. Others don't wait. If it is, continue with the call, and call EndTurn
+// when its attempt has ended, or when there is none. If it isn't, the delivery gets ans; ctx
+// may have ended.
 //
 // A delivery waits while an attempt runs under another credential, for some seconds, in the
-// order of arrival. Each [Call].Network has a place in the line before any has a second
-// one, and a delivery that finds no place doesn't wait. Call Turn before you read the caller's
+// order of arrival. Each [Call].Network has a place in the line before any has a second one,
+// and a delivery that finds no place doesn't wait. Call Turn before you read the caller's
 // payload, so that waiting deliveries have cost little. The runner of package door calls it for
 // every call that has no turn yet.
 func (in Internal) Turn(ctx context.Context, call *Call) (ans Answer, ok bool) {

@@ -200,13 +200,13 @@ func (a *Attempt) committed() {
 // back.
 const maxTx = 12
 
-// DoTx runs a whole call in one transaction: the claim, what fn writes and the outcome
-// commit together. So effects in that database happen exactly once, if somebody delivers
-// the call until it is answered. A crash leaves nothing, and the next delivery runs.
+// DoTx runs a whole call in one transaction: the claim, what fn writes and the outcome commit
+// together. So effects in that database happen exactly once, if somebody delivers the call
+// until it is answered. A crash leaves nothing, and the next delivery runs.
 //
-// Stores offer this mode by methods of their own; see package pgstore for how to use it.
-// begin starts a transaction. If that is rolled back because of others, all of it runs
-// again in another one, fn too; so fn must have no effects outside the database.
+// Stores offer this mode by methods of their own; see package pgstore for how to use it. begin
+// starts a transaction. If that is rolled back because of others, all of it runs again in
+// another one, fn too; so fn must have no effects outside the database.
 //
 // fn's return value decides as for [Engine.Do], except that effects can be undone:
 //
@@ -219,15 +219,15 @@ const maxTx = 12
 //     are undone, and the failure is recorded; Operation.OnFailure decides what the next
 //     delivery gets.
 //   - any other error: as if marked [Aborted].
-//   - a panic, or runtime.Goexit: as any other error; then it goes on.
+//   - a panic, or runtime.Goexit: like any other error; then it continues.
 //
-// fn gets your context. If you hang up while fn runs, everything is rolled back, and an
-// error that fn then returns isn't recorded as a failure. Once the commit is sent, hanging up
-// changes nothing.
+// fn gets your context. If you hang up while fn runs, everything is rolled back, and an error
+// that fn then returns isn't recorded as a failure. Once the commit is sent, hanging up changes
+// nothing.
 //
-// An error with [CodeStoreUnavailable] or [CodeLeaseLost] means that nothing was
-// committed. One with [CodeUnknown] means that the commit was sent and nobody could tell
-// whether it happened; deliver the call again to find out.
+// An error with [CodeStoreUnavailable] or [CodeLeaseLost] means that nothing was committed. One
+// with [CodeUnknown] means that the commit was sent and nobody could tell whether it happened;
+// deliver the call again to find out.
 func (e *Engine) DoTx(ctx context.Context, call Call, begin func(ctx context.Context) (store.OwnTx, error), fn func(ctx context.Context, tx store.OwnTx) (Result, error)) (Answer, error) {
 	var waited time.Duration
 	began, poll := e.elapsed(), minPoll

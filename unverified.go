@@ -9,9 +9,9 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Calls of callers whom nobody verified, which are bound to the credential that came with
-// them. Anybody can send a made-up credential, so such a call may keep neither the key from its
-// owner nor the store's room for long.
+// Calls of callers whom nobody verified, which are bound to the credential that came with them.
+// Anybody can send a made-up credential, so such a call must not keep the key from its owner,
+// or take up the store's room, for long.
 
 // tombstoneLife is how long the record of an aborted attempt stays when nobody may need it. It
 // is longer than a claim can be on its way to the store, see Options.StoreTimeout, and longer
@@ -37,7 +37,7 @@ func buried(rec *Record) *Record {
 	}
 }
 
-// refusalID is the identity for storing a refusal for the caller who got it, when another
+// refusalID returns the identity for storing a refusal for the caller who got it, if another
 // caller has the key. No call has it, because its scope is longer than [store.MaxScopeLen].
 func refusalID(id ID, boundTo string) ID {
 	digest := func(s string) string {
@@ -101,8 +101,8 @@ func (d *delivery) copyRecord(ctx context.Context, rec *Record, id ID, kind stor
 	return errTooFast
 }
 
-// refusedUntil is the time until which refusals under the key may have records of their own,
-// once a claim replaces rec.
+// refusedUntil returns the time until which refusals under the key may have records of their
+// own, once a claim replaces rec.
 func refusedUntil(rec *Record, now store.Instant) store.Instant {
 	until := rec.RefusedUntil
 	if refusedTo(rec, now) {

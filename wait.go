@@ -17,11 +17,11 @@ const (
 	maxPoll       = time.Second
 )
 
-// Await returns the record of an identity once its newest attempt has ended or is
-// held, or its current state when the wait, bounded by Operation.MaxWait, is over. It goes on
-// waiting when the lease has ended, because the policy will settle the attempt. It returns
-// [ErrNotFound] if there is no record, or it is purged meanwhile, and the error of ctx if that
-// ends first. If too many wait already it doesn't wait; see Options.MaxWaiters.
+// Await returns the record of an identity once its newest attempt has ended or is held, or its
+// current state when the wait, bounded by Operation.MaxWait, is over. It keeps waiting when the
+// lease has ended, because policy will settle the attempt. It returns [ErrNotFound] if there is
+// no record, or it is purged meanwhile, and the error of ctx if that ends first. If too many
+// wait already it doesn't wait; see Options.MaxWaiters.
 func (in Internal) Await(ctx context.Context, id ID, wait time.Duration) (Record, error) {
 	e := in.engine
 	rec, err := e.Lookup(ctx, id)
@@ -92,8 +92,7 @@ func (e *Engine) watch(ctx context.Context, key watchKey, w *waiting.Watch[*Reco
 	if ws := e.extras.Watch; ws != nil {
 		ch, stop := ws.Watch(ctx, key.id)
 		defer stop()
-		// The notice is a hint that may be lost on the way, so polling goes
-		// on, rarely.
+		// The notice is a hint that may be lost on the way, so keep polling, but rarely.
 		notice, poll = ch, maxPoll
 	}
 	woken, unlisten := e.waiters.Listen(key.id)

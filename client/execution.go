@@ -75,7 +75,7 @@ func (x *Execution) Fence() int64 { return x.rec.Fence }
 // Number is [semel.Attempt.Number].
 func (x *Execution) Number() int { return x.rec.Attempt }
 
-// Name is the execution's name in the API.
+// Name returns the execution's name in the API.
 func (x *Execution) Name() string { return x.name }
 
 // Send is [semel.Attempt.Send]. You learn whether the service accepts the messages when the
@@ -142,7 +142,7 @@ func (x *Execution) alive() bool {
 	return time.Since(since) < d
 }
 
-// handlerTime is how long the handler may run under a lease: it has the last tenth to
+// handlerTime returns how long the handler may run under a lease: it has the last tenth to
 // notice that it must stop.
 func handlerTime(lease time.Duration) time.Duration { return lease - lease/10 }
 

@@ -106,20 +106,20 @@ func NewRunner(engine *semel.Engine) *Runner {
 	return r
 }
 
-// Do delivers a call. If the decision is Execute, the handler has run; an error then means
-// that its ending isn't durable, and without one the caller may have what the handler has
-// kept. If the decision is empty, the engine has decided nothing, and the error says why.
-// For any other decision nothing was run.
+// Do delivers a call. If the decision is Execute, the handler has run; an error then means that
+// its ending isn't durable, and without one the caller may have what the handler has kept. If
+// the decision is empty, the engine has decided nothing, and the error says why. For any other
+// decision nothing was run.
 //
 // A caller who hangs up ends neither the work nor its recording, only their waiting for
-// another's outcome: Do returns when its handler has, and its end is durable. A panic of
-// the handler continues out of Do. If the store doesn't say whether it has the end of an
-// attempt, Do returns an error that [Undecided] recognizes and goes on asking in the
-// background; see [Runner.Close].
+// another's outcome: Do returns when its handler has, and its end is durable. A panic of the
+// handler continues out of Do. If the store doesn't say whether it has the end of an attempt,
+// Do returns an error that [Undecided] recognizes and keeps asking in the background; see
+// [Runner.Close].
 //
-// A crash before the end is durable leaves a lease that ends, and an attempt that is
-// settled by policy. A crash after it leaves nothing to do: the retry gets the outcome. In
-// a transaction, a crash before the commit leaves nothing at all.
+// A crash before the end is durable leaves a lease that ends, and an attempt that is settled by
+// policy. A crash after it leaves nothing to do: the retry gets the outcome. In a transaction,
+// a crash before the commit leaves nothing at all.
 func (r *Runner) Do(ctx context.Context, call semel.Call, w Work) (semel.Answer, error) {
 	turns := r.engine.Internal()
 	if ans, ok := turns.Turn(ctx, &call); !ok {

@@ -119,7 +119,7 @@ func (f *fold) sweep() {
 	f.sweepAt = max(minSweep, 2*len(f.lives))
 }
 
-// known reports whether the log tells of a change of the record.
+// known reports whether the log has a change of the record.
 func (l *life) known() bool { return l.version != 0 }
 
 // sequence reports whether the record may have been a number of a sequence. Entries of version

@@ -164,7 +164,7 @@ func (l *Log) Reader(ctx context.Context) (*Reader, error) { return NewReader(ct
 func (r *Reader) Checkpoint() (signed string, c Checkpoint) { return r.head.Checkpoint, r.head.at }
 
 // Contains reports why the log, up to its newest checkpoint, isn't a continuation of the one in
-// another signed checkpoint: [ErrFork] if it was cut off, put back or written anew. It doesn't
+// another signed checkpoint: [ErrFork] if it was cut off, put back or rewritten. It doesn't
 // look at signatures; see [Trust.Open].
 func (r *Reader) Contains(ctx context.Context, signed string) error {
 	return contains(r.head.at, signed, func(old uint64) (tlog.TreeProof, error) { return r.ProveTree(ctx, old) })

@@ -20,7 +20,7 @@ var ErrTampered = errors.New("evidence: the store is not what the checkpoint say
 const maxStep = 1 << 16
 
 // Run integrates entries and signs a checkpoint every Options.Every until ctx is done, on any
-// number of nodes, of which one does the work; then it signs a last one and hands it to the
+// number of nodes, one of which does the work; then it signs a last one and hands it to the
 // keepers. It reports errors to Options.OnError and continues.
 func (l *Log) Run(ctx context.Context) error {
 	keepers := l.startKeepers()

@@ -29,7 +29,7 @@ type CellValue struct {
 	// Attributes let a search that names the cell's operation find it. Optional.
 	Attributes Attributes
 	// KeepFor is how long the record stays after the write. Then it is purged, unless there is
-	// a Wake. Zero: for ever.
+	// a Wake. Zero: forever.
 	KeepFor time.Duration
 
 	// Revision names the write that made the value; zero if there was none.
@@ -151,9 +151,9 @@ func (c *Cell) remove(ctx context.Context, old CellValue) (bool, error) {
 	return n > 0, err
 }
 
-// CountsOf is the identity of the cell that counts the decisions on a record's deliveries, and
-// RefusedOf of the cell with the payloads of refused ones. Their names don't reveal the
-// record's key: their own key is its digest. They are purged with the record.
+// CountsOf returns the identity of the cell that counts the decisions on a record's deliveries,
+// and RefusedOf the one of the cell with the payloads of refused ones. Their names don't reveal
+// the record's key: their own key is its digest. They are purged with the record.
 func CountsOf(id ID) ID { return beside(id, CountsOperation) }
 
 // CountsOperation is the operation of the cells of [CountsOf].
@@ -167,7 +167,7 @@ func beside(id ID, operation string) ID {
 	return ID{Tenant: id.Tenant, Operation: operation, Key: hex.EncodeToString(d[:])}
 }
 
-// PaymentOf is the identity of the cell with the state of a payment. payment is what the
+// PaymentOf returns the identity of the cell with a payment's state. payment is what the
 // records of its events keep as [AttributePayment]: the name of the machine, a slash, and the
 // payment's own name.
 func PaymentOf(tenant, payment string) ID {

@@ -10,8 +10,8 @@ import (
 //
 // Such a store's Now uses a clock that nobody can set. If somebody sets the clock of the
 // machine or server, Now doesn't follow at once: a record that expires early can make an effect
-// happen twice, and one that stays longer harms nobody. It follows a leap ahead, in one step,
-// once the leap has lasted as long as it is long, at most an hour; and it never goes back.
+// happen twice, and one that stays longer harms nobody. It follows a leap ahead in one step,
+// once the leap has lasted for its own length, at most an hour; and it never goes back.
 type Timekeeper interface {
 	// ClockState is the state of the clock at a time that Now has returned. The engine calls
 	// it for most deliveries, so it doesn't ask a server.

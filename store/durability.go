@@ -33,7 +33,7 @@ type Durability struct {
 	Unsafe []string `json:"unsafe,omitempty"`
 }
 
-// Setting is one setting of a store, as it is in force.
+// Setting is one setting of a store, with the value in force.
 type Setting struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`

@@ -22,8 +22,8 @@ type Fingerprint struct {
 // never equal, so a changed rule shows as a conflict and not as a false match.
 type Scheme uint8
 
-// The schemes. Values below 64 belong to this module; doors of others may use
-// the rest. A number keeps its meaning for ever, because records have it.
+// The schemes. Values below 64 belong to this module; doors of others may use the rest. A
+// number never changes its meaning, because records have it.
 const (
 	SchemeRaw  Scheme = 1 // the bytes
 	SchemeJSON Scheme = 2 // RFC 8785 with exact decimals

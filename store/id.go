@@ -34,7 +34,7 @@ type ID struct {
 	Key string `json:"key"`
 }
 
-// Digest is a collision-free name of fixed size: SHA-256 over a version and the
+// Digest returns a collision-free name of fixed size: SHA-256 over a version and the
 // length-framed members, so different identities can't have the same input.
 func (id ID) Digest() [32]byte {
 	var stack [512]byte

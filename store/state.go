@@ -88,8 +88,8 @@ func NewMark(sequence ID, m Mark, fence int64, now Instant) *Record {
 	return &rec
 }
 
-// fact is a record without an attempt, which is completed from the start. The engine's state
-// machine is for calls and isn't used here.
+// fact returns a record without an attempt, which is completed from the start. The engine's
+// state machine is for calls and isn't used here.
 func fact(id ID, fence int64, now Instant, res Result) Record {
 	return Record{
 		ID: id, State: Completed, Disposition: DispositionCompleted, Attempt: 1, Fence: fence, Origin: fence, Result: res,

@@ -26,7 +26,7 @@ type inside struct {
 // say yields to the consumer, as long as there is one.
 func (s *inside) say(e a2a.Event, err error) { s.gone = s.gone || !s.yield(e, err) }
 
-// send has the agent handle the message.
+// send makes the agent handle the message.
 func (s *inside) send(ctx context.Context, _ string, c *conversation) (judge.Finding, outcome) {
 	if s.timeout > 0 {
 		var cancel context.CancelFunc

@@ -30,7 +30,7 @@ type outcome struct {
 	told      semel.Delivered // the engine's decision about the first activity under its id
 }
 
-// event is the outcome as an event of the engine.
+// event returns the outcome as an engine's event.
 func (o *outcome) event() semel.Delivered {
 	e := o.told
 	e.Decision, e.Status = semel.Replay, http.StatusAccepted

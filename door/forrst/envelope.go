@@ -159,7 +159,7 @@ func parse(body []byte) (*Request, string, Errors) {
 }
 
 // onlyMembers refuses unknown names: otherwise a misspelled one would change what is executed.
-// It returns false if there are too many to go on.
+// It returns false if there are too many to continue.
 func onlyMembers(errs *Errors, m map[string]json.RawMessage, path []string, names ...string) bool {
 	if len(m) > maxMembers {
 		errs.add(InvalidRequest, At(path...), "It has more than %d members; there are %s", maxMembers, strings.Join(names, ", "))

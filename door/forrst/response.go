@@ -52,7 +52,7 @@ type answer struct {
 	code semel.Code
 }
 
-// refused is an answer with errors. Its code is the first error's.
+// refused returns an answer with errors. Its code is the first error's.
 func refused(errs Errors) answer {
 	raw, err := marshal(errs)
 	if err != nil { // only functions can give details that have no JSON form

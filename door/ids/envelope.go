@@ -93,7 +93,7 @@ const (
 	targetMany
 )
 
-// NullTarget is the target null.
+// NullTarget returns the target null.
 func NullTarget() Target { return Target{form: targetNull} }
 
 // TargetOf returns the target with one identifier.

@@ -263,7 +263,7 @@ func (g *Gateway) Status(ctx context.Context, caller Caller, statusID string) (*
 	return r, err
 }
 
-// told is a response about a record, without a delivery.
+// told returns a response about a record, without a delivery.
 func (g *Gateway) told(caller Caller, e *Entry, rec *semel.Record, decision semel.Decision) (*Response, error) {
 	r, err := g.respond(caller, e, &Command{}, &semel.Answer{Decision: decision, Record: rec}, nil)
 	if err == nil {

@@ -31,8 +31,8 @@ func (e *Entry) redact(outcome []byte, rights []string) (shown []byte, hidden, o
 	if len(paths) == 0 || len(outcome) == 0 {
 		return outcome, false, true
 	}
-	// The outcome may have duplicate members, and readers disagree on which of them counts,
-	// so the text is encoded anew.
+	// The outcome may have duplicate members, and readers disagree on which of them counts, so
+	// encode the text again.
 	tree, err := argschema.Decode(outcome)
 	if err != nil {
 		return nil, true, false

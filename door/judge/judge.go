@@ -221,7 +221,7 @@ func NoAnswer(err error) Finding {
 	return Finding{}
 }
 
-// Why says what came back, and what that means, for people.
+// Why says what came back and what it means, for people.
 func (f Finding) Why() string {
 	what := fmt.Sprintf("the answer was %d", f.Status)
 	if f.Code != "" {

@@ -33,5 +33,5 @@ const (
 	BodyMultipart = BodyMode(payload.Multipart)
 )
 
-// MethodOverrides are headers that replace the method of a request on some servers.
+// MethodOverrides returns headers that replace the method of a request on some servers.
 func MethodOverrides() []string { return slices.Clone(payload.Overrides[:]) }

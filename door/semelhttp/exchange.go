@@ -207,7 +207,7 @@ func (x *exchange) answer(ans *semel.Answer, err error) said {
 	return x.h.refuse(c.w, p)
 }
 
-// notCommitted is the refusal after a transaction was rolled back.
+// notCommitted returns the refusal after a transaction was rolled back.
 func notCommitted() problem {
 	p := unavailable()
 	p.Detail = "The work could not be committed. Everything was rolled back and nothing was done; send the same request again."

@@ -105,7 +105,7 @@ type Caller struct {
 // decides like this who owns a call:
 //
 //   - a verified caller has keys of their own;
-//   - a caller with nothing but a credential has keys of their own too, if the key can be
+//   - a caller with only a credential has keys of their own, too, if the key can be
 //     guessed: two honest callers may have chosen the same one;
 //   - a key that can't be guessed stays the same call when the credential is renewed,
 //     and is bound to the credential that it first came with. See [semel.Call].BoundTo;

@@ -62,7 +62,7 @@ func (i *Inspector) ForPage(w http.ResponseWriter, r *http.Request) http.Respons
 // KeyOptional reports whether requests without a key pass.
 func (i *Inspector) KeyOptional() bool { return i.h.route.Key == KeyOptional }
 
-// KeyHeader is the canonical name of the header with the key.
+// KeyHeader returns the canonical name of the header with the key.
 func (i *Inspector) KeyHeader() string { return i.h.route.KeyHeader }
 
 // Identified is the call that a request delivers.
@@ -174,6 +174,6 @@ func (i *Inspector) Forbidden() []string {
 	return slices.DeleteFunc(i.h.rules.Forbidden(), func(name string) bool { return slices.Contains(reads, name) })
 }
 
-// Operation is the policy that the route stands for: its declaration with this package's
+// Operation returns the policy that the route stands for: its declaration with this package's
 // defaults. It lacks the engine's own defaults, unless the engine already has the operation.
 func (i *Inspector) Operation() semel.Operation { return i.op }

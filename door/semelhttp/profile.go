@@ -83,8 +83,7 @@ const (
 // answer as one of Semel's own APIs. If you pass on answers to a guard, remove them.
 func Marks() []string { return []string{markerSemel, markerStripe, UnguardedHeader, peer.Header} }
 
-// IETF is the profile of draft-ietf-httpapi-idempotency-key-header-07, and the
-// default.
+// IETF returns the profile of draft-ietf-httpapi-idempotency-key-header-07, and the default.
 func IETF() Profile {
 	return Profile{
 		Name: "ietf", MaxKey: maxKeyLen, Marker: markerSemel, ConflictStatus: http.StatusUnprocessableEntity,

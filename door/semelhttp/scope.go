@@ -33,7 +33,7 @@ type scope struct {
 	gone    bool     // the handler panicked, and somebody inside the guard recovered
 }
 
-// Deadline is the route's.
+// Deadline returns the route's deadline.
 func (s *scope) Deadline() (time.Time, bool) {
 	return s.Run.Deadline, !s.Run.Deadline.IsZero()
 }

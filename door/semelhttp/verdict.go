@@ -41,7 +41,7 @@ func (g *Guard) Refuse(w http.ResponseWriter, r *http.Request, p Profile, f Refu
 	tap.Answered(ctx, semel.Delivered{Code: got.code, Status: got.status})
 }
 
-// Engine is the guard's engine.
+// Engine returns the guard's engine.
 func (g *Guard) Engine() *semel.Engine { return g.engine }
 
 // verdict is what a handler says about the effects of its attempt. It overrides the

@@ -137,7 +137,7 @@ func (v *Verifier) decodings(d *Delivery) (list []guess) {
 	return list
 }
 
-// otherKeys are other readings of a secret.
+// otherKeys returns other readings of a secret.
 func otherKeys(g *Signature, text string) []guess {
 	if hashes[g.Algorithm] == nil && g.Algorithm != "token" {
 		return nil

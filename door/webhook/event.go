@@ -51,7 +51,7 @@ type Event struct {
 type Attribute struct {
 	// Name of the attribute, such as order.
 	Name string `json:"name" required:"true"`
-	// Where the value is: json:/POINTER or form:FIELD of the event, or header:NAME, of those that handlers get.
+	// Where to find the value: json:/POINTER or form:FIELD of the event, or header:NAME of a header that handlers get.
 	From string `json:"from" required:"true"`
 	// Kinds of events that have it, such as orders/create. One that ends in * stands for all with that prefix. Defaults to all.
 	Kinds []string `json:"kinds,omitempty" single:"true"`

@@ -39,7 +39,7 @@ type Transition struct {
 //go:embed machines/card.yaml
 var card []byte
 
-// CardMachine is the usual life of a card payment: authorized, captured or canceled,
+// CardMachine returns the usual life of a card payment: authorized, captured or canceled,
 // refunded, disputed.
 func CardMachine() *Machine {
 	m, err := LoadMachine("card.yaml", card)

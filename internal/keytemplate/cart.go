@@ -59,7 +59,7 @@ func CartHash(items io.Reader) (string, error) {
 
 var cartMembers = []string{"variant", "quantity", "price"}
 
-// cartTuple is one item as length-framed variant, quantity and price.
+// cartTuple returns one item as length-framed variant, quantity and price.
 func cartTuple(text []byte) ([]byte, error) {
 	// Check for duplicate names first: the decoder below would take the last of two members
 	// with the same name.

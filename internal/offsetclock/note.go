@@ -93,9 +93,9 @@ func (n *Note) counted(b Boot) (at store.Instant, ok bool) {
 	return store.Instant(n.BootOff).Add(b.Up), b.ID != "" && b.ID == n.Boot
 }
 
-// moved returns the note after the servers' clock turns out to be off behind the time now, so
-// that the time itself continues unchanged. A change no larger than clocks' usual corrections
-// doesn't restart the wait.
+// moved returns the note for when the servers' clock turns out to be behind the time now by
+// off, so that the time itself continues unchanged. A change no larger than clocks' usual
+// corrections doesn't restart the wait.
 func (n Note) moved(off time.Duration, now store.Instant) Note {
 	if off < 0 && -off <= Leap {
 		off = 0

@@ -46,7 +46,7 @@ type Listener struct {
 	met sync.Map // the parts of the API that have given a marked answer
 }
 
-// NoRedirects is for HTTP's CheckRedirect: another address would get the token.
+// NoRedirects is meant for HTTP's CheckRedirect: another address would get the token.
 func NoRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Stranger says that something other than the service has answered.

@@ -25,7 +25,7 @@ func OwnerOf(id *semel.ID) Owner {
 	return Owner{id.Tenant, principal, scope}
 }
 
-// principal has the scope, too, as in [semel.ID].
+// principal includes the scope, as in [semel.ID].
 func (o *Owner) principal() string {
 	if o.Scope == "" {
 		return o.Principal

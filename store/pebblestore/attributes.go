@@ -33,7 +33,7 @@ type attributes struct {
 	building sync.WaitGroup
 }
 
-// attributesMark is the value of attributesKey: the form of the entries, the number of the
+// attributesMark returns the value of attributesKey: the form of the entries, the number of the
 // batch, and low.
 func attributesMark(batch uint64, low address) []byte {
 	b := append(make([]byte, 0, 1+8+addressLen), terms.Form)

@@ -15,7 +15,7 @@ import (
 
 // committer turns the writes of concurrent callers into few synced batches: group commit.
 //
-// One goroutine puts a batch in the log, and goes on to the next without waiting until the
+// One goroutine puts a batch in the log, and continues with the next without waiting until the
 // first is synced: the callers that came meanwhile are in that one. So a lone caller waits for
 // nobody, and many share the cost of a batch. One sync of Pebble covers everything in the log.
 //

@@ -101,8 +101,8 @@ func Open(dir string, opts *Options) (*Store, error) {
 	return OpenContext(context.Background(), dir, opts)
 }
 
-// OpenContext is [Open], but gives up when ctx is done. Pebble then goes on in the background,
-// and keeps the directory until it succeeds or the process ends.
+// OpenContext is [Open], but gives up when ctx is done. Pebble then continues in the
+// background, and keeps the directory until it succeeds or the process ends.
 func OpenContext(ctx context.Context, dir string, opts *Options) (*Store, error) {
 	o := opts.withDefaults()
 	o.ctx = ctx

@@ -17,11 +17,11 @@ import (
 // A log consists of blocks of 32 KiB, which hold chunks. A chunk lies in one block, and a
 // record, which is one batch, is in one or more of them:
 //
-// 	checksum (4) | length (2) | kind (1) | number of the log (4) | synced up to (8) | payload
+//	checksum (4) | length (2) | kind (1) | number of the log (4) | synced up to (8) | payload
 //
 // The rest of a block that is too short for a header is zero. A log that was closed ends with a
 // shorter header, which has only its kind and the number of the next log. Pebble reuses the
-// files of old logs: behind the newest chunk there may be some of an older log.
+// files of old logs: after the newest chunk there may be some of an older log.
 
 const (
 	walBlock  = 32 << 10

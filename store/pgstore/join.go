@@ -83,8 +83,8 @@ func joinEnd(log string, columns []column[*op], expect string) string {
 		" FROM (VALUES (1)) AS always LEFT JOIN made ON true", n, log, expect, lockTimeout(fmt.Sprintf("$%d::text", n+7)))
 }
 
-// lockKey is the advisory lock of an identity in a schema. If two identities share one of the
-// 2^64 locks, each only looks in flight to the other.
+// lockKey returns the advisory lock of an identity in a schema. If two identities share one of
+// the 2^64 locks, each only looks in flight to the other.
 func lockKey(schema string, d *digest) int64 {
 	h := fnv.New64a()
 	h.Write([]byte(schema))

@@ -65,7 +65,7 @@ func (s *Store) changed(id *digest) {
 	}
 }
 
-// channel is the name of the channel on which stores of one schema notify each other.
+// channel returns the name of the channel on which stores of one schema notify each other.
 func channel(schema string) string {
 	h := fnv.New64a()
 	h.Write([]byte(schema))

@@ -22,7 +22,7 @@ var rights = []right{
 	{migrationTable, []string{"SELECT"}},
 	{"semel_records", []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 	{clockTable, []string{"SELECT", "UPDATE (note)"}},
-	{"idempotency_archive", []string{"SELECT", "INSERT"}}, // SELECT, to see what is there already
+	{"idempotency_archive", []string{"SELECT", "INSERT"}}, // SELECT, to see what is already there
 	{evidenceQueue, []string{"SELECT", "INSERT", "DELETE"}},
 	{"semel_evidence", []string{"SELECT", "INSERT", "UPDATE (opening)"}},
 	{"semel_evidence_also", []string{"SELECT", "INSERT"}},

@@ -183,7 +183,7 @@ func (s *Store) correct(ctx context.Context, entries []entry) (changed int, err 
 	return s.evalAll(ctx, scriptCorrect, runs)
 }
 
-// forget removes entries of attributes that point to records that are gone or have been stored anew.
+// forget removes entries of attributes that point to records that are gone or were stored again since.
 //
 // A crash in between leaves the rest, which the next search removes.
 func (s *Store) forget(ctx context.Context, entries []entry) error {

@@ -55,7 +55,7 @@ func payload(name string) semel.Fingerprint {
 	return semel.FingerprintOf(semel.SchemeRaw, []byte(name))
 }
 
-// call is a delivery.
+// call returns a delivery.
 func call(op semel.Operation, key string) semel.Call {
 	return semel.Call{Tenant: "tenant", Principal: "principal", Operation: op.Name, Key: key, Fingerprint: payload("payload")}
 }

@@ -68,9 +68,9 @@ func (e *Env) reopen() {
 	}
 }
 
-// Virtual is the harness for a store that works within this process and takes the time from
-// package time. Most bodies run in a bubble, where Advance takes no time. open makes a new,
-// empty store and closes it by t.Cleanup; it leaves Env.Advance nil.
+// Virtual returns the harness for a store that works within this process and takes the time
+// from package time. Most bodies run in a bubble, where Advance takes no time. open makes a
+// new, empty store and closes it by t.Cleanup; it leaves Env.Advance nil.
 func Virtual(name string, open func(t *testing.T) Env) Harness {
 	run := func(t *testing.T, body func(*testing.T, Env)) {
 		env := open(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// digests are the sums of a body by the lower-case names of their algorithms, which are
-// the same in both forms.
+// digests returns the sums of a body by the lower-case names of their algorithms, which are the
+// same in both forms.
 func digests(body []byte) map[string][]byte {
 	short, long := sha256.Sum256(body), sha512.Sum512(body)
 	return map[string][]byte{"sha-256": short[:], "sha-512": long[:]}

@@ -14,9 +14,8 @@ const SignatureHeader = "X-Hub-Signature-256"
 // minSecret is the shortest verify token that is accepted, in bytes.
 const minSecret = 8
 
-// Sign is the value of [SignatureHeader] for a body: the HMAC-SHA256 of its bytes as they are
-// sent. Use it to send test deliveries. It is empty for a secret that is too short to be an
-// app's.
+// Sign returns the value of [SignatureHeader] for a body: the HMAC-SHA256 of its bytes as sent.
+// Use it to send test deliveries. It is empty for a secret that is too short to be an app's.
 func Sign(appSecret string, body []byte) string {
 	d := &webhook.Delivery{Header: http.Header{}, Body: body}
 	if source().Sign(d, appSecret, "", time.Time{}) != nil {

@@ -49,7 +49,7 @@ func (s *Pace) Begin(now, interval time.Duration) Plan {
 	return plan
 }
 
-// End records how far a sweep came, and how many records it purged, at a rate of so many a
+// End records how far a sweep came, and how many records it purged, at a rate of so many per
 // second; zero means any.
 func (s *Pace) End(p Plan, now time.Duration, purged, rate int) {
 	s.mu.Lock()
