@@ -147,7 +147,7 @@ func (e *Engine) due(ctx context.Context, q store.DueQuery) (store.DuePage, erro
 	return page, nil
 }
 
-// sweeps is where the next sweep begins.
+// sweeps says where the next sweep begins.
 type sweeps struct {
 	pacing.Pace
 	// ever: there was a sweep, or the engine has reported that there was none.

@@ -28,7 +28,7 @@ type life struct {
 	fence    int64
 	number   uint64        // in its sequence
 	until    store.Instant // when its window ends
-	keep     store.Instant // when the last window of any number that it was ends
+	keep     store.Instant // when the last of its windows ends, under any number
 	outcome  keyedDigest
 	content  content
 	payload  uint32

@@ -69,8 +69,8 @@ type Record struct {
 	StartedAt Instant
 	// EndedAt is when the newest attempt became terminal.
 	EndedAt Instant
-	// LeaseUntil is how long the holder of the newest attempt may be alive; zero when terminal
-	// or held.
+	// LeaseUntil is the time until which the newest attempt's holder may be alive; zero when
+	// terminal or held.
 	LeaseUntil Instant
 	// ExpiresAt is the end of the window, counted from EndedAt. Zero while processing: an
 	// unsettled call never expires.

@@ -80,7 +80,7 @@ var errLate = errors.New("semelproxy: the upstream did not answer in time")
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, why string) {
 	out := &passing{ResponseWriter: w, limit: p.timeout}
 	upgrade := isUpgrade(r)
-	if why != "" { // otherwise the answer's own sender has dealt with the page
+	if why != "" { // otherwise the caller has wrapped w for the page already
 		out.ResponseWriter = p.inspector.ForPage(w, r)
 		if p.inspector.MayHaveKey(r) && (upgrade || !safehttp.SafeMethod(r.Method)) {
 			out.reason = why

@@ -27,8 +27,8 @@ const (
 )
 
 // AppendHead appends everything but the body: the headers of set that are always kept or in
-// extra, in a fixed order, unless outer has the same. from is the origin of the headers for
-// pages, which begin with that origin.
+// extra, in a fixed order, unless outer has the same. The headers for
+// pages start with from, the page's origin.
 func AppendHead(b []byte, status int, set, outer Headers, from string, extra []string) []byte {
 	b = append(b, resultVersion)
 	b = binary.AppendUvarint(b, uint64(status))

@@ -70,8 +70,8 @@ func ParseNote(text string) (n Note, err error) {
 	return n, nil
 }
 
-// follows reports whether the time at is when the time follows a leap of the servers' clock. at
-// is a time from before it does so.
+// follows reports whether the wait is over at the time at, so that the time follows a leap of
+// the servers' clock. at itself hasn't followed it yet.
 func (n *Note) follows(at store.Instant) bool { return n.Off < 0 && at >= n.Until }
 
 // followed returns the note for the moment when the time follows the servers' clock.

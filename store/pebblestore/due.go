@@ -117,7 +117,7 @@ func (s *Store) scanDue(ctx context.Context, from duePlace, q *store.DueQuery) (
 	if err != nil {
 		return page, from.due, err
 	}
-	defer it.Close() // returns the error of it.Error, too
+	defer it.Close() // it returns the same error as it.Error
 	first = until
 	var last duePlace
 	budget := paging.New(ctx)

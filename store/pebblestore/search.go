@@ -72,7 +72,7 @@ func (s *Store) search(ctx context.Context, q *store.Query, end address) (store.
 	if err != nil {
 		return store.Page{}, err
 	}
-	defer it.Close() // returns the error of it.Error, too
+	defer it.Close() // it returns the same error as it.Error
 	last := noAddress
 	for ok := it.Last(); ok; ok = it.Prev() {
 		at, ok := parseAddress(it.Key()[1:])
@@ -119,7 +119,7 @@ func (l *lookup) indexed(ctx context.Context, list []terms.Term, low, end addres
 	if err != nil {
 		return false, err
 	}
-	defer it.Close() // returns the error of it.Error, too
+	defer it.Close() // it returns the same error as it.Error
 	for at, ok := newestBefore(it, list, end); ok && at >= low; at, ok = newestBefore(it, list, at) {
 		if full, err := l.lookAt(ctx, at); full || err != nil {
 			return full, err

@@ -40,7 +40,7 @@ func compare(a, b entry) int {
 type index struct {
 	key   func(*shard) string
 	until string   // the highest score to read
-	terms []string // the terms to read in the index of attributes, in which an entry is the rest
+	terms []string // terms to read in the index of attributes; an entry there is the text after one
 }
 
 // byCreation reads the newest records first.

@@ -13,7 +13,7 @@ import (
 )
 
 // Call calls f, which runs the program's own functions, and turns their panics into errors.
-// Unrecovered in a goroutine of ours, it would kill the process, and then every other process
+// An unrecovered panic in our goroutine would kill the process, and then every other process
 // that picks up the same record. what names the function in the error.
 func Call(what string, f func() error) (err error) {
 	defer func() {

@@ -34,7 +34,7 @@ func Of(ctx context.Context, engine *semel.Engine, records []semel.Record) ([]ve
 }
 
 // Show shows a record of a store that no service has open: with the counts that services left,
-// and with a verdict without an evidence log.
+// and with a verdict that knows no evidence log.
 func Show(ctx context.Context, engine *semel.Engine, rec *semel.Record) (wire.Record, error) {
 	v := wire.RecordOf(rec)
 	all, err := Of(ctx, engine, []semel.Record{*rec})
