@@ -25,8 +25,9 @@ type NamedPage struct {
 	Found   []Named
 	Gone    []semel.ID
 	Verdict string
-	// Searched has the kinds of names that the page has searched to the end. Records is how many records it compared by every name, from the
-	// newest on, and BackTo is when the oldest of them was created.
+	// Searched has the kinds of names that the page has searched to the end. Records is how many
+	// records it compared by every name, from the newest on, and BackTo is when the oldest of them
+	// was created.
 	Searched []string
 	Records  int
 	BackTo   store.Instant

@@ -40,8 +40,9 @@ func outcomeOf(e event, answer json.RawMessage) outcome {
 	return outcome{State: StateOf(e.state), Task: e.task, Final: answer != nil && terminal(e.state), Answer: answer}
 }
 
-// ending says how an attempt with this outcome ends. state is the task's in A2A's spelling. A task that has ended never starts again, so a failed one counts as refused for good, whatever the policy for
-// failures: its message gets the same task.
+// ending says how an attempt with this outcome ends. state is the task's in A2A's spelling. A task
+// that has ended never starts again, so a failed one counts as refused for good, whatever the
+// policy for failures: its message gets the same task.
 func (o *outcome) ending(state string, maxResult int) semel.Ending {
 	end := semel.Ending{Disposition: semel.DispositionCompleted, Result: o.result(maxResult)}
 	if o.State == Failed {

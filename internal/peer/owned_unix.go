@@ -24,8 +24,9 @@ func ours(info fs.FileInfo) bool {
 	return ok && (of.Uid == 0 || int(of.Uid) == os.Geteuid())
 }
 
-// readOwn reads a file. It refuses one that others can change or replace, or that they have linked to: they would choose what is sent. The
-// file's owner doesn't matter: whoever configured its name knows them.
+// readOwn reads a file. It refuses one that others can change or replace, or that they have linked
+// to: they would choose what is sent. The file's owner doesn't matter: whoever configured its name
+// knows them.
 func readOwn(file string) ([]byte, error) {
 	target, err := filepath.EvalSymlinks(file)
 	if err != nil {

@@ -46,7 +46,7 @@ type Listener struct {
 	met sync.Map // the parts of the API that have given a marked answer
 }
 
-// NoRedirects is meant for HTTP's CheckRedirect: another address would get the token.
+// NoRedirects is for the CheckRedirect of HTTP: otherwise another address would get the token.
 func NoRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Stranger says that something other than the service has answered.
@@ -74,7 +74,7 @@ func (u *Unasked) Unwrap() error { return u.Err }
 // TokenError says that there is no token to send.
 type TokenError struct{ Err error }
 
-// Error says what is wrong with the token or its file.
+// Error describes the problem with the token or its file.
 func (e *TokenError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
