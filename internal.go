@@ -25,6 +25,9 @@ func (e *Engine) Internal() Internal { return Internal{e} }
 // Store returns the engine's store.
 func (in Internal) Store() Store { return in.engine.store }
 
+// Node returns the name that the engine has in the records it holds: [Options].Node.
+func (in Internal) Node() string { return in.engine.node }
+
 // Listens reports whether anybody observes answers: [Events].Answered is set. If not, a door
 // needn't gather an event's details.
 func (in Internal) Listens() bool { return in.engine.events.Answered != nil }

@@ -165,7 +165,7 @@ func (s *Server) adminHandler(version string) (http.Handler, error) {
 	mux.HandleFunc("POST /v1/reload", s.serveReload)
 	mux.HandleFunc("POST /v1/accept-clock", s.serveAcceptClock)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.adminAPI.Admin().ServeHTTP(w, r) })
-	page, err := dashboard.New(dashboard.Options{API: mux, Identify: s.operator, SignIn: true, Version: version, Evidence: s.evidence != nil})
+	page, err := dashboard.New(dashboard.Options{API: mux, Identify: s.operator, SignIn: true, Version: version, Node: s.engine.Internal().Node(), Evidence: s.evidence != nil})
 	if err != nil {
 		return nil, err
 	}

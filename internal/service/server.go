@@ -195,6 +195,7 @@ func (s *Server) openEngine(ctx context.Context, cfg *config.Config, tracer *tra
 		return err
 	}
 	s.onError(func() { s.engine.Close(context.Background()) })
+	s.figures.Announce(s.engine.Internal().Node(), s.version)
 	_, err = s.engine.Internal().LoadEpoch(ctx)
 	return err
 }

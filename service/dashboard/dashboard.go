@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -41,8 +40,8 @@ type Options struct {
 	ReadOnly bool
 	// The page shows Name at the top, so that nobody takes one installation for another: "prod".
 	Name string
-	// Version is that of the program, for people.
-	Version string
+	// Version is that of the program, and Node names the process that answers, for people.
+	Version, Node string
 	// Evidence shows the screen Evidence, which reads /v1/evidence/ of the API.
 	Evidence bool
 }
@@ -96,8 +95,8 @@ type Engine struct {
 	// Observer gets the engine's events, for the live tail and for what duplicates got. It
 	// must be the one in the engine's options. Nil: there is neither.
 	Observer *Observer
-	// Figures are what the overview shows over all nodes. Their events must be in the
-	// engine's options, and their Run has to run. Nil: it shows what this node's last events
+	// Figures are what the overview shows over all nodes, and what lists these. Their events
+	// must be in the engine's options, and their Run has to run. Nil: it shows what this node's last events
 	// give, if there is an Observer.
 	Figures *Figures
 	// Guard is the guard of your routes, so that calls of its operations are settled with
@@ -135,7 +134,8 @@ func ForEngine(engine *semel.Engine, opts Engine) (*Dashboard, error) {
 		paths = append(paths, "GET /v1/decisions", "GET /v1/conflicts")
 	}
 	if opts.Figures != nil {
-		paths = append(paths, "GET /v1/figures")
+		paths = append(paths, "GET /v1/figures", "GET /v1/nodes")
+		opts.Figures.Announce(engine.Internal().Node(), opts.Version)
 	}
 	if opts.Evidence != nil {
 		paths = append(paths, "GET /v1/evidence/checkpoint", "GET /v1/evidence/entries", "POST /v1/evidence/verify")
@@ -144,7 +144,7 @@ func ForEngine(engine *semel.Engine, opts Engine) (*Dashboard, error) {
 		mux.Handle(path, a.Admin())
 	}
 	return New(Options{
-		API: mux, Identify: identify, Prefix: opts.Prefix, ReadOnly: opts.ReadOnly, Name: opts.Name, Version: opts.Version, Evidence: opts.Evidence != nil,
+		API: mux, Identify: identify, Prefix: opts.Prefix, ReadOnly: opts.ReadOnly, Name: opts.Name, Version: opts.Version, Node: engine.Internal().Node(), Evidence: opts.Evidence != nil,
 	})
 }
 
@@ -193,7 +193,7 @@ type self struct {
 	Evidence bool    `json:"evidence"`
 	Name     string  `json:"name"`
 	Version  string  `json:"version"`
-	Node     string  `json:"node"` // the host and the process that answer
+	Node     string  `json:"node"`
 }
 
 type person struct {
@@ -217,8 +217,7 @@ func (d *Dashboard) serveSession(w http.ResponseWriter, r *http.Request) {
 	case c.Role < api.Viewer:
 		me.Why = "You have no role here: ask for the role viewer."
 	default:
-		host, _ := os.Hostname() // people do without
-		me.Node = fmt.Sprint(host, "/", os.Getpid())
+		me.Node = d.opts.Node
 		me.Caller = &person{c.Principal, c.Tenant, c.Role.String(), c.AllTenants}
 	}
 	reply(w, me)

@@ -267,6 +267,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 	w.send("operator", "GET", "/v1/operations/rare/choices", "").want(200)
 	w.send("operator", "POST", "/v1/batch", `{"items":[{"begin":{"operation":"charge","key":"k"}}]}`).want(200)
 	w.send("root", "GET", "/v1/figures", "").want(200)
+	w.send("root", "GET", "/v1/nodes", "").want(200)
 	w.send("root", "GET", "/v1/evidence/entries?name=req-0", "").want(200)
 	w.send("root", "GET", "/v1/evidence/export", "").want(200)
 	w.send("root", "GET", "/v1/evidence/checkpoint", "").want(200)
@@ -285,7 +286,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	if n := len(c.operations()); n != 33 {
+	if n := len(c.operations()); n != 34 {
 		t.Errorf("%d endpoints", n)
 	}
 }

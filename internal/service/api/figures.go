@@ -3,7 +3,6 @@ package api
 import (
 	"time"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/service/figures"
 )
 
@@ -11,19 +10,28 @@ type figuresInput struct {
 	Minutes int `query:"minutes" minimum:"1" maximum:"10080" default:"60" doc:"How far back. Up to 180, points are minutes, and beyond that hours."`
 }
 
+func (in *figuresInput) back() time.Duration { return time.Duration(in.Minutes) * time.Minute }
+
 func (b *builder) figures() {
 	route(b, about("getFigures", "figures", "GET /v1/figures", "Read what happened lately, over all nodes",
 		"Figures are less than two seconds late, and survive restarts; a node that dies loses those of its last second. "+
-			"They are about all tenants, so a caller who may see only one is refused."), Viewer, nil, getFigures)
+			"A caller who may see only one tenant gets those of that tenant, as far as the nodes have room for tenants: see partial."), Viewer, nil, getFigures)
+	route(b, about("listNodes", "figures", "GET /v1/nodes", "List the nodes that share the store",
+		"A node says once a minute that it runs, and leaves the list when it stops. Counts are as in the figures."), Viewer, nil, listNodes)
 }
 
 func getFigures(x *exchange, in *figuresInput) (*reply[figures.Report], error) {
-	if x.tenant() != nil {
-		return nil, x.api.newProblem(semel.CodeForbidden, "the figures are about all tenants, and the caller has a role in one: a value of auth.jwt[].roles with all_tenants gives one in all, and so does the role admin to a caller whom the configuration names without a tenant")
-	}
-	r, err := x.api.opts.Figures.Read(x.ctx(), time.Duration(in.Minutes)*time.Minute)
+	r, err := x.api.opts.Figures.ReadTenant(x.ctx(), in.back(), x.tenant())
 	if err != nil {
 		return nil, err
 	}
 	return &reply[figures.Report]{*r}, nil
+}
+
+func listNodes(x *exchange, in *figuresInput) (*reply[figures.Cluster], error) {
+	c, err := x.api.opts.Figures.Nodes(x.ctx(), in.back(), x.tenant())
+	if err != nil {
+		return nil, err
+	}
+	return &reply[figures.Cluster]{*c}, nil
 }

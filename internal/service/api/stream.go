@@ -74,6 +74,7 @@ type streamInput struct {
 
 type streamOutput struct {
 	Type string `header:"Content-Type"`
+	Node string `header:"Semel-Node" doc:"The node that answers, by the name that records have for it."`
 	Body func(huma.Context)
 }
 
@@ -124,7 +125,7 @@ func openStream(x *exchange, in *streamInput) (*streamOutput, error) {
 		}
 		s.last, s.resumes = last, true
 	}
-	return &streamOutput{"text/event-stream", func(huma.Context) { s.run() }}, nil
+	return &streamOutput{"text/event-stream", x.api.engine.Internal().Node(), func(huma.Context) { s.run() }}, nil
 }
 
 type stream struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/behind"
 	"github.com/semelhq/semel/internal/form"
+	"github.com/semelhq/semel/internal/nodes"
 	"github.com/semelhq/semel/store"
 )
 
@@ -68,16 +69,15 @@ func (f *Figures) eraseOthers(ctx context.Context) error {
 }
 
 func (f *Figures) eraseCells(ctx context.Context, erased func(semel.ID, time.Time) bool) error {
-	dir, err := f.own.directory.Load(ctx)
+	named, err := nodes.Load[int64](ctx, f.own.directory)
+	if errors.Is(err, form.ErrNewer) {
+		return nil // a newer program does it
+	}
 	if err != nil {
 		return err
 	}
-	named, err := parseDirectory(dir.Data)
-	if err != nil {
-		return nil // a newer program's, which does it
-	}
-	delete(named.Nodes, f.own.id)
-	for id := range named.Nodes {
+	delete(named, f.own.id)
+	for id := range named {
 		if err := eraseCell(ctx, store.NewCell(f.store, cellID("recent/"+id)), erased, func(k *keptRecent) []*keptSlot { return []*keptSlot{&k.Minute} }); err != nil {
 			return err
 		}

@@ -2,13 +2,17 @@ package figures
 
 import (
 	"cmp"
+	"crypto/rand"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/nodes"
 )
 
 // Things counted besides decisions, as [Series].What.
@@ -27,9 +31,11 @@ const (
 )
 
 // Series names one counter. Its What is a [semel.Decision], or one of this package's words.
-type Series struct{ Door, Operation, What string }
+// Only counters of one tenant have a Tenant.
+type Series struct{ Door, Operation, What, Tenant string }
 
-// Other is the operation that everything counts under beyond maxSeries.
+// Other is the operation that everything counts under beyond maxSeries. Of tenants, it is the
+// What of everything that their figures leave out.
 const Other = "(other)"
 
 // maxSeries bounds the counters of one node, so that its cells fit the store.
@@ -56,8 +62,13 @@ type Figures struct {
 	every time.Duration // counts are gathered for so long before they are written
 	own   node          // what this node has counted
 	peers reader        // what others have
+	// tenants counts again for each tenant, in cells of its own, so that many tenants displace no
+	// sum over all. It is nil in itself.
+	tenants *Figures
+	running *nodes.Running
+	closed  atomic.Bool
 
-	mu    sync.Mutex        // of what deliveries write
+	mu    *sync.Mutex       // of what deliveries write; tenants has the same
 	fresh map[Series]*int64 // since the last take, of all series that there ever were
 	added [lastBucket + 1]int64
 	keys  map[semel.ID]*tally // of this hour
@@ -74,12 +85,19 @@ type tally struct {
 
 // New makes the figures of a node. Give its Events to the engine, and call Run.
 func New(st semel.Store, opts *Options) *Figures {
-	f := &Figures{store: st, every: time.Second, fresh: map[Series]*int64{}, keys: map[semel.ID]*tally{}}
+	f := newFigures(st, "", rand.Text(), new(sync.Mutex))
+	f.tenants = newFigures(st, "tenants/", f.own.id, f.mu)
+	f.running = nodes.NewRunning(st, f.own.id)
 	if opts != nil {
 		f.opts = *opts
 	}
 	f.opts.Crowd = cmp.Or(f.opts.Crowd, 11)
-	f.own.init(st)
+	return f
+}
+
+func newFigures(st semel.Store, prefix, id string, mu *sync.Mutex) *Figures {
+	f := &Figures{store: st, every: time.Second, mu: mu, fresh: map[Series]*int64{}, keys: map[semel.ID]*tally{}}
+	f.own.init(st, prefix, id)
 	f.peers.cache = map[string]peer{}
 	return f
 }
@@ -96,12 +114,12 @@ func (f *Figures) decided(e semel.Decided) {
 	met := e.Decision == semel.InFlight || e.Waited > 0
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.count(e.Door, e.ID.Operation, string(e.Decision))
+	f.count(e.Door, e.ID, string(e.Decision))
 	if met {
-		f.count(e.Door, e.ID.Operation, Simultaneous)
+		f.count(e.Door, e.ID, Simultaneous)
 	}
 	if e.Decision != semel.Execute {
-		f.added[bucketOf(e.Added)]++
+		f.took(e.ID.Tenant, e.Added)
 		t := f.of(e.ID, e.At)
 		t.Repeats++
 		if met {
@@ -117,11 +135,11 @@ func (f *Figures) ended(e semel.Ended) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e.Added > 0 {
-		f.added[bucketOf(e.Added)]++
+		f.took(e.ID.Tenant, e.Added)
 	}
 	switch e.Disposition {
 	case semel.DispositionFailed, semel.DispositionAborted, semel.DispositionAbandoned:
-		f.count(e.Door, e.ID.Operation, FailedAttempt)
+		f.count(e.Door, e.ID, FailedAttempt)
 		t := f.of(e.ID, e.At)
 		t.Failed++
 		t.Attempt = max(t.Attempt, e.Attempt)
@@ -133,20 +151,36 @@ func (f *Figures) answered(e semel.Delivered) {
 	case e.FailedOpen:
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.count(e.Door, e.ID.Operation, FailedOpen)
+		f.count(e.Door, e.ID, FailedOpen)
 	case e.Code != "" && e.Decision == "":
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.count(e.Door, "", Refused)
+		f.sum(Series{Door: e.Door, What: Refused}) // the tenant may be unknown
 	}
 }
 
-// count adds one. The caller holds f.mu, as for all below.
-func (f *Figures) count(door, operation, what string) {
-	s := Series{door, operation, what}
+// count adds one, over all and for the tenant. The caller holds f.mu, as for all below.
+func (f *Figures) count(door string, id semel.ID, what string) {
+	f.sum(Series{Door: door, Operation: id.Operation, What: what})
+	f.tenants.sum(Series{door, id.Operation, what, id.Tenant})
+}
+
+// took counts what Semel has added to a delivery's time. Of a tenant, the What of a series is
+// the number of the bucket.
+func (f *Figures) took(tenant string, added time.Duration) {
+	bucket := bucketOf(added)
+	f.added[bucket]++
+	f.tenants.sum(Series{What: strconv.Itoa(bucket), Tenant: tenant})
+}
+
+func (f *Figures) sum(s Series) {
 	n := f.fresh[s]
-	if n == nil && len(f.fresh) >= maxSeries && operation != "" {
-		s.Operation = Other
+	if n == nil && len(f.fresh) >= maxSeries {
+		if f.tenants == nil {
+			s = Series{What: Other}
+		} else if s.Operation != "" {
+			s.Operation = Other
+		}
 		n = f.fresh[s]
 	}
 	if n == nil {
@@ -216,6 +250,9 @@ func (f *Figures) take(hour int64) (fresh slot, touched []Record) {
 	f.touched = f.touched[:0]
 	if f.hour != 0 && hour != f.hour {
 		clear(f.keys)
+		if f.tenants == nil {
+			clear(f.fresh) // each hour, the tenants that come first have a place
+		}
 	}
 	f.hour = hour
 	return fresh, touched

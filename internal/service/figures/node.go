@@ -2,10 +2,7 @@ package figures
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -13,7 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/behind"
-	"github.com/semelhq/semel/internal/form"
+	"github.com/semelhq/semel/internal/nodes"
 	"github.com/semelhq/semel/store"
 )
 
@@ -37,8 +34,8 @@ const (
 // node is what this process has counted. It keeps two cells: the running minute is
 // rewritten every second and is small; the history is rewritten once a minute.
 type node struct {
-	id                         string
-	recent, history, directory *store.Cell
+	id, prefix                 string      // prefix begins the names of its cells
+	recent, history, directory *store.Cell // the last names the nodes that have cells, with when each was named last
 
 	turn behind.Turn // held while the cells are written
 
@@ -50,8 +47,7 @@ type node struct {
 	records []Record // of note in the hour of the running minute
 
 	unwritten struct{ recent, history bool }
-	listed    int64 // hour in which the directory has named this node last
-	closed    bool
+	listed    int64                          // hour in which the directory has named this node last
 	erased    func(semel.ID, time.Time) bool // what other nodes' cells must not name; nil: nothing
 }
 
@@ -71,20 +67,11 @@ type keptHistory struct {
 	Hours   []keptSlot `json:"h"`
 }
 
-// keptDirectory names the nodes that have cells, with the second in which each was named last.
-type keptDirectory struct {
-	Nodes map[string]int64 `json:"nodes"`
-}
-
-// maxNodes bounds the directory, and the reads for a report. If more processes than that ran
-// within a week, it leaves out the figures of the oldest.
-const maxNodes = 256
-
 func cellID(key string) semel.ID { return semel.ID{Operation: operation, Key: key} }
 
-func (n *node) init(st semel.Store) {
-	n.id, n.turn = rand.Text(), make(behind.Turn, 1)
-	n.recent, n.history = store.NewCell(st, cellID("recent/"+n.id)), store.NewCell(st, cellID("history/"+n.id))
+func (n *node) init(st semel.Store, prefix, id string) {
+	n.id, n.prefix, n.turn = id, prefix, make(behind.Turn, 1)
+	n.recent, n.history = store.NewCell(st, cellID(prefix+"recent/"+id)), store.NewCell(st, cellID(prefix+"history/"+id))
 	n.directory = store.NewCell(st, cellID("nodes"))
 }
 
@@ -98,11 +85,7 @@ func (f *Figures) Run(ctx context.Context) {
 // Close writes the last figures, within ctx. If that fails, it returns an error, and the
 // figures of the last second or more are lost. Counts that come afterwards are lost, too.
 func (f *Figures) Close(ctx context.Context) error {
-	f.own.mu.Lock()
-	closed := f.own.closed
-	f.own.closed = true
-	f.own.mu.Unlock()
-	if closed {
+	if f.closed.Swap(true) {
 		return nil
 	}
 	return f.write(ctx)
@@ -122,15 +105,24 @@ func (f *Figures) write(ctx context.Context) error {
 		return err
 	}
 	second := now.Time().Unix()
-	n := &f.own
 	if err := f.eraseOthers(ctx); err != nil {
 		return err
 	}
+	if err := f.writeCells(ctx, second); err != nil { // which names this node in the directory
+		return err
+	}
+	_ = f.running.Stay(ctx, second, f.closed.Load()) // the next write tries again
+	return f.tenants.writeCells(ctx, second)
+}
+
+func (f *Figures) writeCells(ctx context.Context, second int64) error {
+	n := &f.own
 	n.mu.Lock()
 	f.gather(second)
 	recent, history := n.encode()
 	n.mu.Unlock()
-	if err = n.write(ctx, second, recent, history); err == nil {
+	err := n.write(ctx, second, recent, history)
+	if err == nil {
 		return nil
 	}
 	n.mu.Lock()
@@ -218,7 +210,7 @@ func (n *node) write(ctx context.Context, now int64, recent, history []byte) err
 	if recent == nil && history == nil {
 		return nil
 	}
-	if hour := now - now%3600; hour != n.listed {
+	if hour := now - now%3600; hour != n.listed && n.prefix == "" {
 		if err := n.list(ctx, now); err != nil {
 			return err
 		}
@@ -264,7 +256,7 @@ func (n *node) keptHistory() []byte {
 			for end := min(lists+24, len(hours)); lists < end; lists++ {
 				hours[lists].records = nil
 			}
-		case len(minutes) > 0:
+		case len(minutes) >= len(hours):
 			minutes = minutes[(len(minutes)+1)/2:]
 		default:
 			hours = hours[(len(hours)+1)/2:]
@@ -274,41 +266,10 @@ func (n *node) keptHistory() []byte {
 
 // list enters this node in the directory, and removes nodes that have lost their cells.
 func (n *node) list(ctx context.Context, now int64) error {
-	return n.directory.Change(ctx, func(old store.CellValue) (store.CellValue, error) {
-		d, err := parseDirectory(old.Data)
-		if err != nil {
-			return store.CellValue{}, err
-		}
-		maps.DeleteFunc(d.Nodes, func(_ string, seen int64) bool { return seen < now-int64(keepFor/time.Second) })
-		for len(d.Nodes) >= maxNodes {
-			delete(d.Nodes, oldest(d.Nodes))
-		}
-		d.Nodes[n.id] = now
-		// A crash before this write leaves nothing, a crash after it a name without cells,
-		// which is read as nothing and struck out in time.
-		return store.CellValue{Data: encoded(d), KeepFor: 2 * keepFor}, nil
+	// A crash before this write leaves nothing, a crash after it a name without cells, which is
+	// read as nothing and struck out in time.
+	return nodes.Change(ctx, n.directory, 2*keepFor, func(seen int64) int64 { return seen }, func(named map[string]int64) {
+		maps.DeleteFunc(named, func(_ string, seen int64) bool { return seen < now-int64(keepFor/time.Second) })
+		named[n.id] = now
 	})
-}
-
-// parseDirectory reads the directory. One that is damaged names nobody. The error is
-// [form.ErrNewer]: figures of nodes that only a newer program can name are unknown.
-func parseDirectory(data []byte) (keptDirectory, error) {
-	var d keptDirectory
-	err := form.Read(data, 1, &d)
-	if errors.Is(err, form.ErrNewer) {
-		return d, fmt.Errorf("the list of nodes with figures: %w", err)
-	}
-	if err != nil || d.Nodes == nil {
-		d.Nodes = map[string]int64{}
-	}
-	return d, nil
-}
-
-func oldest(nodes map[string]int64) (id string) {
-	for each, seen := range nodes {
-		if id == "" || seen < nodes[id] {
-			id = each
-		}
-	}
-	return id
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/form"
+	"github.com/semelhq/semel/internal/nodes"
 	"github.com/semelhq/semel/store"
 )
 
@@ -19,6 +20,7 @@ type reader struct {
 }
 
 type counted struct {
+	id             string // of the node
 	minutes, hours []slot
 	// minute is the running one, with the records of its hour.
 	minute slot
@@ -64,17 +66,12 @@ func (f *Figures) others(ctx context.Context, now store.Instant) ([]counted, err
 
 func (f *Figures) readOthers(ctx context.Context, now store.Instant) ([]counted, error) {
 	r := &f.peers
-	dir, err := f.own.directory.Load(ctx)
+	named, err := nodes.Load[int64](ctx, f.own.directory)
 	if err != nil {
 		return nil, err
 	}
-	known, err := parseDirectory(dir.Data)
-	if err != nil {
-		return nil, err
-	}
-	named := known.Nodes
 	maps.DeleteFunc(r.cache, func(id string, _ peer) bool { _, ok := named[id]; return !ok })
-	var nodes []counted
+	var list []counted
 	for id := range named {
 		if id == f.own.id {
 			continue
@@ -86,20 +83,20 @@ func (f *Figures) readOthers(ctx context.Context, now store.Instant) ([]counted,
 			}
 			r.cache[id] = p
 		}
-		nodes = append(nodes, p.counted)
+		list = append(list, p.counted)
 	}
-	return nodes, nil
+	return list, nil
 }
 
 // load reads a node that was like old. The running minute is read first: if it is over
 // meanwhile, it is in the history that is read then.
 func (f *Figures) load(ctx context.Context, id string, old peer, now store.Instant) (peer, error) {
-	value, err := store.NewCell(f.store, cellID("recent/"+id)).Load(ctx)
+	value, err := store.NewCell(f.store, cellID(f.own.prefix+"recent/"+id)).Load(ctx)
 	if err != nil {
 		return peer{}, err
 	}
 	var recent keptRecent
-	p := peer{counted: counted{minute: newSlot(0)}, quiet: now.Sub(value.At) > quietAfter, at: time.Now()}
+	p := peer{counted: counted{id: id, minute: newSlot(0)}, quiet: now.Sub(value.At) > quietAfter, at: time.Now()}
 	if value.Data != nil {
 		if err := form.Read(value.Data, 1, &recent); err != nil {
 			return p, nil // a newer program's, which counts for itself
@@ -121,7 +118,7 @@ func (f *Figures) load(ctx context.Context, id string, old peer, now store.Insta
 }
 
 func (f *Figures) loadHistory(ctx context.Context, id string) (p peer, err error) {
-	value, err := store.NewCell(f.store, cellID("history/"+id)).Load(ctx)
+	value, err := store.NewCell(f.store, cellID(f.own.prefix+"history/"+id)).Load(ctx)
 	if err != nil || value.Data == nil {
 		return p, err
 	}

@@ -21,6 +21,9 @@ type Report struct {
 	Nodes int `json:"nodes" doc:"How many processes have figures in the store, those that have ended included."`
 	// Alone says that the store doesn't answer.
 	Alone bool `json:"alone" doc:"The store doesn't answer, so these are the figures of this node, and what it had read of others before."`
+	// Tenant is nil for all.
+	Tenant  *string `json:"tenant,omitempty" doc:"Whose figures these are. Absent: those of all tenants."`
+	Partial bool    `json:"partial,omitempty" doc:"In this time a node had more tenants than it counts one by one, so some of these counts may be too low."`
 	// Crowd is [Options].Crowd.
 	Crowd int  `json:"crowd" doc:"A record with so many deliveries at once within a minute, the one that ran included, is in crowded."`
 	Total Sums `json:"total"`
@@ -31,9 +34,11 @@ type Report struct {
 	Points []Point `json:"points" nullable:"false" doc:"One for each step, the oldest first."`
 
 	// Repeated, Crowded and Failing have up to 50 records each.
-	Repeated []RecordCounts `json:"repeated" nullable:"false" doc:"The records that were delivered again most often."`
+	Repeated []RecordCounts `json:"repeated" nullable:"false" doc:"The records that were delivered again most often. For one tenant, this list and the next two have the tenant's records among those that stand out over all."`
 	Crowded  []RecordCounts `json:"crowded" nullable:"false" doc:"Those with crowd deliveries at once within a minute, or more."`
 	Failing  []RecordCounts `json:"failing" nullable:"false" doc:"Those with the most failed attempts."`
+
+	nodes []counted
 }
 
 // Sums are the counts of a group of deliveries.
@@ -47,8 +52,8 @@ type Sums struct {
 	TurnedAway     int64   `json:"turned_away" doc:"Deliveries that were refused for any other reason: the call is held, say, or of another caller."`
 	Simultaneous   int64   `json:"simultaneous" doc:"Deliveries that met a running attempt."`
 	FailedAttempts int64   `json:"failed_attempts" doc:"Attempts that ended failed, aborted or abandoned."`
-	// Refused is zero for an operation.
-	Refused int64 `json:"refused" doc:"Requests that a door has refused by itself. They have no operation."`
+	// Refused is zero for an operation, and for a tenant.
+	Refused int64 `json:"refused" doc:"Requests that a door has refused by itself. They have no operation, and count for no tenant."`
 	// FailedOpen counts [FailedOpen].
 	FailedOpen int64 `json:"failed_open" doc:"Requests that ran without a guard while the store didn't answer, because their route has store_down: fail_open. They may have happened twice."`
 }
@@ -109,6 +114,32 @@ const maxListed = 50
 // otherwise by hours, up to KeptHours. Lists of records are of whole hours. If the store
 // doesn't answer, see Alone; an error is that of ctx.
 func (f *Figures) Read(ctx context.Context, d time.Duration) (*Report, error) {
+	return f.ReadTenant(ctx, d, nil)
+}
+
+// ReadTenant is Read for one tenant, or for all if it is nil. In an hour, a node counts up to 512
+// series of tenants, first come, first served. If there were more, the report is Partial. If there
+// are nearly as many all the time, the oldest minutes and hours don't fit a cell and are dropped.
+func (f *Figures) ReadTenant(ctx context.Context, d time.Duration, tenant *string) (*Report, error) {
+	r, err := f.report(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	r.Tenant = tenant
+	r.list()
+	if tenant != nil {
+		of, err := f.tenants.report(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		r.nodes, r.Alone = of.nodes, r.Alone || of.Alone
+	}
+	r.count(r.nodes)
+	return r, nil
+}
+
+// report begins a report, with the nodes that it counts.
+func (f *Figures) report(ctx context.Context, d time.Duration) (*Report, error) {
 	now, err := f.store.Now(ctx)
 	var nodes []counted
 	if err == nil {
@@ -126,11 +157,10 @@ func (f *Figures) Read(ctx context.Context, d time.Duration) (*Report, error) {
 	}
 	r := &Report{
 		To: now.Time().UTC(), StepSeconds: int(step / time.Second), Nodes: len(nodes), Alone: err != nil, Crowd: f.opts.Crowd,
-		Operations: []OperationSums{}, Series: []Count{}, Points: []Point{},
+		Operations: []OperationSums{}, Series: []Count{}, Points: []Point{}, nodes: nodes,
 	}
 	d = min(max(d, step), KeptHours)
 	r.From = r.To.Add(-d).Truncate(step).Add(step)
-	r.fill(nodes)
 	return r, nil
 }
 
@@ -139,7 +169,7 @@ func (f *Figures) mine(now int64) counted {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f.gather(now)
-	c := counted{minutes: n.minutes, hours: slices.Clone(n.hours), minute: n.minute}
+	c := counted{id: n.id, minutes: n.minutes, hours: slices.Clone(n.hours), minute: n.minute}
 	c.minute.records = n.records
 	return c
 }
@@ -168,24 +198,20 @@ func (r *Report) records(c *counted) map[int64][]Record {
 	return lists
 }
 
-func (r *Report) fill(nodes []counted) {
+// count adds up what nodes have counted, of the report's tenant if it has one.
+func (r *Report) count(nodes []counted) {
 	steps := map[int64]slot{}
-	records := map[semel.ID]*Record{}
 	for i := range nodes {
 		for _, s := range r.slots(&nodes[i]) {
+			if r.Tenant != nil {
+				var left bool
+				s, left = s.of(*r.Tenant)
+				r.Partial = r.Partial || left
+			}
 			if have, ok := steps[s.at]; ok {
 				s = have.plus(s)
 			}
 			steps[s.at] = s
-		}
-		for _, list := range r.records(&nodes[i]) {
-			for _, rec := range list {
-				if have := records[rec.ID]; have != nil {
-					have.add(&rec)
-				} else {
-					records[rec.ID] = &rec
-				}
-			}
 		}
 	}
 	sum := newSlot(0)
@@ -199,6 +225,25 @@ func (r *Report) fill(nodes []counted) {
 		r.Points = append(r.Points, p)
 	}
 	r.sum(sum.counts)
+}
+
+// list ranks the records that nodes list.
+func (r *Report) list() {
+	records := map[semel.ID]*Record{}
+	for i := range r.nodes {
+		for _, list := range r.records(&r.nodes[i]) {
+			for _, rec := range list {
+				if r.Tenant != nil && rec.ID.Tenant != *r.Tenant {
+					continue
+				}
+				if have := records[rec.ID]; have != nil {
+					have.add(&rec)
+				} else {
+					records[rec.ID] = &rec
+				}
+			}
+		}
+	}
 	var repeated, crowded, failing ranking
 	for _, rec := range records {
 		repeated.offer(rec, orders[0], maxListed)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/semelhq/semel/store"
@@ -52,6 +53,24 @@ func bucketOf(d time.Duration) int {
 		return 0
 	}
 	return min(int(math.Ceil(perDoubling*math.Log2(float64(d)/float64(time.Microsecond)))), lastBucket)
+}
+
+// of picks one tenant's counts, and reports whether some tenants have none for lack of room.
+func (s *slot) of(tenant string) (one slot, left bool) {
+	one = newSlot(s.at)
+	for series, n := range s.counts {
+		bucket, err := strconv.Atoi(series.What)
+		switch {
+		case series.What == Other:
+			left = true
+		case series.Tenant != tenant:
+		case err == nil:
+			one.added[bucket] += n
+		default:
+			one.counts[Series{series.Door, series.Operation, series.What, ""}] += n
+		}
+	}
+	return one, left
 }
 
 func endOf(bucket int) time.Duration {
@@ -144,15 +163,19 @@ func (k *keptSlot) slot(names []Series) (slot, error) {
 	return s, nil
 }
 
-// MarshalJSON keeps a series as a list of its words.
+// MarshalJSON keeps a series as a list of its words: three, unless it is one tenant's.
 func (s Series) MarshalJSON() ([]byte, error) {
-	return json.Marshal([3]string{s.Door, s.Operation, s.What})
+	words := []string{s.Door, s.Operation, s.What, s.Tenant}
+	if s.Tenant == "" {
+		words = words[:3]
+	}
+	return json.Marshal(words)
 }
 
 // UnmarshalJSON reads what MarshalJSON has written.
 func (s *Series) UnmarshalJSON(text []byte) error {
-	var words [3]string
+	var words [4]string
 	err := json.Unmarshal(text, &words)
-	s.Door, s.Operation, s.What = words[0], words[1], words[2]
+	s.Door, s.Operation, s.What, s.Tenant = words[0], words[1], words[2], words[3]
 	return err
 }
