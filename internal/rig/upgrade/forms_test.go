@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,7 @@ import (
 	"github.com/semelhq/semel/door/webhook"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/conflicts"
+	"github.com/semelhq/semel/internal/nodes"
 	"github.com/semelhq/semel/internal/service/figures"
 	"github.com/semelhq/semel/internal/tally"
 	"github.com/semelhq/semel/store"
@@ -51,11 +53,16 @@ var kept = []struct {
 	{"lanes of messages", "semel.dispatch", 1, (*keeper).delivered, "[first second]"},
 	{"the head of the evidence log", "semel.cell", 1, (*keeper).head, "example.com/log, 26 entries"},
 	{"the epoch", "semel.epoch", 1, (*keeper).epoch, "2000-01-01T00:00:00Z"},
+	{"figures of a tenant", "semel.figures", 1, (*keeper).ofTenant, "7 deliveries, 2 stopped"},
+	{"the list of nodes", "semel.nodes", 1, (*keeper).running, "node-1 v1.0.0"},
 }
+
+// since has the first recorded store with a form, of forms that are younger than the first.
+var since = map[string]string{"figures of a tenant": "testdata/store-2", "the list of nodes": "testdata/store-2"}
 
 // recordedStores are what programs have left, each record as package codec encodes it, in
 // base64. Stores are added, for each new form; the newest is that of today's program.
-var recordedStores = []string{"testdata/store-1"}
+var recordedStores = []string{"testdata/store-1", "testdata/store-2"}
 
 // keeper is a program with all that keeps something beside its calls.
 type keeper struct {
@@ -65,6 +72,7 @@ type keeper struct {
 	tally   *tally.Tally
 	indexed *conflicts.Index
 	counted *figures.Figures
+	nodes   *nodes.Running
 	hook    *webhook.Receiver
 	replica *datasync.Replica
 	stripe  *webhook.Source
@@ -78,7 +86,8 @@ type keeper struct {
 // opened starts a program on a store, and returns what stops it.
 func opened(t *testing.T, st semel.Store, up bool) (p *keeper, stop func()) {
 	t.Helper()
-	p = &keeper{t: t, st: st, tally: tally.New(st), indexed: conflicts.New(st), counted: figures.New(st, nil), up: up}
+	p = &keeper{t: t, st: st, tally: tally.New(st), indexed: conflicts.New(st), counted: figures.New(st, nil), nodes: nodes.NewRunning(st, "a"), up: up}
+	p.nodes.Announce("node-1", "v1.0.0")
 	runs := []func(context.Context){p.tally.Run, p.indexed.Run, p.counted.Run}
 	opts := semel.Options{Node: "node-1", Operations: []semel.Operation{{Name: "pay", KeepPayload: true}}}
 	if !up { // a recorded store has the head of a log, and not the log
@@ -163,6 +172,7 @@ func (p *keeper) work() {
 	}
 	_ = p.deliver(`{"id":"evt_1","type":"payment_intent.succeeded","data":{"object":{"id":"pi_1"}}}`)
 	_, _ = p.replica.Put(p.t.Context(), ref, 1, json.RawMessage(`{"name":"Ada"}`))
+	_ = p.nodes.Stay(p.t.Context(), time.Now().Unix(), false)
 	pass(2 * time.Minute)
 }
 
@@ -231,6 +241,24 @@ func (p *keeper) figured() (string, error) {
 	return fmt.Sprintf("%d nodes, %d deliveries, %d repeated", r.Nodes, r.Total.Deliveries, r.Repeated[0].Repeats), nil
 }
 
+func (p *keeper) ofTenant() (string, error) {
+	pass(5 * time.Minute)
+	acme := "acme"
+	r, err := p.counted.ReadTenant(p.t.Context(), time.Hour, &acme)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d deliveries, %d stopped", r.Total.Deliveries, r.Total.Stopped), nil
+}
+
+func (p *keeper) running() (text string, err error) {
+	list, err := p.nodes.List(p.t.Context())
+	for _, n := range list {
+		text += n.Name + " " + n.Version
+	}
+	return text, err
+}
+
 func (p *keeper) payment() (string, error) {
 	err := p.deliver(`{"id":"evt_2","type":"charge.refunded","data":{"object":{"id":"ch_1","payment_intent":"pi_1","refunded":true}}}`)
 	return p.paid, err
@@ -272,6 +300,9 @@ func TestKeptForms(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { recordStore(t, file) })
 		}
 		for _, form := range kept {
+			if file < since[form.name] {
+				continue
+			}
 			t.Run(form.name+", from "+file, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					st := memstore.New()
@@ -356,7 +387,8 @@ func operationsKept() (list []string) {
 	for _, form := range kept {
 		list = append(list, form.operation)
 	}
-	return list
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // restored puts a recorded store into another, with records as change leaves them. It returns
