@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/internal/service"
+	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
 )
 
@@ -305,4 +307,114 @@ routes:
 		t.Errorf("there were too few duplicates to tell: %+v, %+v", want.Total, want.Repeated)
 	}
 	t.Logf("the share of stopped duplicates is %.4f before and after", want.Total.StoppedShare)
+}
+
+// shownNodes are the parts of GET /v1/nodes that a test looks at.
+type shownNodes struct {
+	Nodes []shownNode
+	Total struct{ Deliveries int64 }
+}
+
+type shownNode struct {
+	Node, Version   string
+	Silent, Answers bool
+	Total           struct{ Deliveries int64 }
+}
+
+// TestNodesOfOneStore runs two processes on PostgreSQL. Each of them lists both, with what each has
+// counted for whom the asker may see, and knows itself. One that is stopped leaves the list.
+func TestNodesOfOneStore(t *testing.T) {
+	clause.Proves(t, "MAP-MON.5")
+	if testing.Short() {
+		t.Skip("with -short no processes are started")
+	}
+	t.Parallel()
+	pg := pgtest.Shared(t)
+	file := write(t, fmt.Sprintf(`
+store: {url: '%s', migrate: true}
+limits: {shutdown_delay: 0s}
+auth:
+  tokens:
+    - {name: shop, tenant: acme, sha256: %s}
+    - {name: zoe, tenant: zeta, sha256: %s}
+    - {name: eye, tenant: acme, roles: [viewer], sha256: %s}
+    - {name: root, roles: [admin], sha256: %s}
+`, pg.URL(pg.Database(t)), auth.HashToken("shop"), auth.HashToken("zoe"), auth.HashToken("eye"), auth.HashToken("root")))
+	a, b := startNode(t, file), startNode(t, file)
+	call := func(n *stage.Process, who, key string) {
+		t.Helper()
+		if status, _, text := do(t, "POST", n.URL+"/v1/operations/default/executions", `{"key":"`+key+`"}`, "Authorization", "Bearer "+who); status != http.StatusCreated {
+			t.Fatal(status, text)
+		}
+	}
+	call(a, "shop", "lamp")
+	call(a, "zoe", "chair")
+	call(b, "shop", "table")
+	read := func(n *stage.Process, who, path string, into any) {
+		t.Helper()
+		status, _, text := do(t, "GET", n.AdminURL+path, "", "Authorization", "Bearer "+who)
+		if err := json.Unmarshal([]byte(text), into); status != http.StatusOK || err != nil {
+			t.Fatal(status, err, text)
+		}
+	}
+	list := func(n *stage.Process, who string) (l shownNodes) {
+		t.Helper()
+		read(n, who, "/v1/nodes", &l)
+		return l
+	}
+	// until waits for what nodes write behind deliveries.
+	until := func(what string, is func() bool) {
+		t.Helper()
+		if err := stage.Until(t.Context(), is); err != nil {
+			t.Fatal(what, err, list(b, "root"))
+		}
+	}
+	for _, n := range []*stage.Process{a, b} {
+		until("all", func() bool { l := list(n, "root"); return len(l.Nodes) == 2 && l.Total.Deliveries == 3 })
+		for who, want := range map[string]int64{"root": 3, "eye": 2} {
+			l, sum := list(n, who), int64(0)
+			for _, node := range l.Nodes {
+				sum += node.Total.Deliveries
+				own := int64(1) // b has one call, and a one of each tenant
+				if who == "root" && node.Answers == (n == a) {
+					own = 2
+				}
+				if node.Version == "" || node.Silent || node.Total.Deliveries != own {
+					t.Errorf("%s sees %+v, and it has counted %d", who, node, own)
+				}
+			}
+			if sum != want || l.Total.Deliveries != want {
+				t.Errorf("%s sees %+v, want %d deliveries", who, l, want)
+			}
+			var f shownFigures
+			if read(n, who, "/v1/figures", &f); f.Total.Deliveries != want || f.Nodes != 2 {
+				t.Errorf("%s sees the figures %+v, want %d deliveries", who, f.Total, want)
+			}
+		}
+	}
+	l := list(a, "root")
+	self := slices.IndexFunc(l.Nodes, func(n shownNode) bool { return n.Answers })
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r, err := http.NewRequestWithContext(ctx, "GET", a.AdminURL+"/v1/decisions", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer eye")
+	stream, err := stage.Direct.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	if got := stream.Header.Get("Semel-Node"); got != l.Nodes[self].Node || l.Nodes[0].Node == l.Nodes[1].Node {
+		t.Errorf("the stream is of %q, and the list has %+v", got, l.Nodes)
+	}
+	stop()
+	if err := a.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	until("one has stopped", func() bool { return len(list(b, "root").Nodes) == 1 })
+	if l := list(b, "root"); !l.Nodes[0].Answers || l.Total.Deliveries != 3 {
+		t.Errorf("the one that is left sees %+v", l)
+	}
 }
