@@ -94,7 +94,7 @@ func (s *Service) get(ctx context.Context, path string, statuses ...int) ([]byte
 	case status == http.StatusUnauthorized:
 		return nil, &semel.Error{Code: door.CodeUnauthorized, Message: "the service wants a token: --token-file, or the variable SEMEL_TOKEN"}
 	case status == http.StatusForbidden:
-		return nil, &semel.Error{Code: semel.CodeForbidden, Message: "this needs the role viewer for all tenants: a value of auth.jwt[].roles with all_tenants gives it, and the role admin to a caller whom the configuration names without a tenant"}
+		return nil, &semel.Error{Code: semel.CodeForbidden, Message: "this needs the role viewer: in auth, the roles of a token or a certificate give it, or a value of auth.jwt[].roles"}
 	case status == http.StatusServiceUnavailable:
 		return nil, &semel.Error{Code: semel.CodeStoreUnavailable, Message: "the service answers 503"}
 	}

@@ -47,7 +47,7 @@ records list --url ADMIN --token-file none
 records list --url ADMIN --token-file empty
 SEMEL_TOKEN=the-shops-token records list --url ADMIN
 SEMEL_TOKEN=the-viewers-token records settle order-2 --outcome aborted --reason r --yes --url ADMIN
-SEMEL_TOKEN=the-viewers-token top --once --url ADMIN
+SEMEL_TOKEN=the-shops-token top --once --url ADMIN
 SEMEL_TOKEN=the-viewers-token store accept-clock --yes --url ADMIN
 records list --url ADMIN --store pebble:x
 records list --context prod

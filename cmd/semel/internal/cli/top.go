@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/cmd/semel/internal/admin"
 )
 
@@ -56,12 +58,13 @@ first operations and keys; elsewhere each update is printed in full, below the l
 --once and --json print it once. Operations with the most stopped duplicates come first.
 
 The numbers of calls in flight and held are for the whole store, and may be a minute old.
+If your role is in one tenant, you see the figures of that tenant, without these numbers.
 
 ` + runningLong + `
 
 The JSON has figures, as GET /v1/figures of the API describes them, and attempts
 (in_flight, held, oldest_in_flight_seconds, oldest_held_seconds), which is null until the
-node has counted them.`,
+node has counted them, and for who may see only one tenant.`,
 		Example: `  semel top
   semel top --interval 5s --window 15m
   semel top --context prod --once`,
@@ -129,7 +132,7 @@ func askTop(ctx context.Context, service *admin.Service, d time.Duration) (*topS
 		return nil, err
 	}
 	gauges, err := service.Gauges(ctx)
-	if err != nil {
+	if e, ok := errors.AsType[*semel.Error](err); err != nil && !(ok && e.Code == semel.CodeForbidden) { // they are of all tenants
 		return nil, err
 	}
 	checks, err := service.Ready(ctx)

@@ -68,6 +68,12 @@ func (t *topTable) text(s *topSnapshot) string {
 	if f.Alone {
 		fmt.Fprintln(&b, "The store doesn't answer: these are the figures of one node, without the newest of the others")
 	}
+	if f.Tenant != nil {
+		fmt.Fprintf(&b, "of the tenant %q alone\n", *f.Tenant)
+	}
+	if f.Partial {
+		fmt.Fprintln(&b, "A node has more tenants than it counts one by one, so these counts may be too low")
+	}
 	fmt.Fprintf(&b, "deliveries %d  stopped %d (%.1f %%)  polls %d  conflicts %d  turned away %d  failed %d  refused %d\n%s  nodes %d\n",
 		sum.Deliveries, sum.Stopped, 100*sum.StoppedShare, sum.Polls, sum.Conflicts, sum.TurnedAway, sum.FailedAttempts, sum.Refused, s.moment(), f.Nodes)
 	if sum.Deliveries == 0 {
@@ -124,7 +130,10 @@ func (s *topSnapshot) moment() (text string) {
 		}
 	}
 	a := s.attempts
-	if a == nil {
+	switch {
+	case s.figures.Tenant != nil:
+		return text + "in flight and held: counted for all tenants only"
+	case a == nil:
 		return text + "in flight and held: not counted yet"
 	}
 	text += fmt.Sprintf("in flight %d (oldest %s)  held %d (oldest %s)", a.InFlight, ageOf(a.OldestInFlight), a.Held, ageOf(a.OldestHeld))

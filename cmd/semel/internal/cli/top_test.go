@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"github.com/semelhq/semel/internal/rig/stage"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -12,6 +12,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/semelhq/semel/internal/rig/stage"
+	"github.com/semelhq/semel/internal/service/auth"
 )
 
 // deliver begins a call of the operation pay over the API, ends it, and repeats it.
@@ -101,6 +104,19 @@ func TestTopPrintsATable(t *testing.T) {
 		if code, out, errs := semelWith(t, "", strings.Fields(args)...); code != want || out != "" || errs == "" {
 			t.Errorf("%s: exit %d, %s%s", args, code, out, errs)
 		}
+	}
+}
+
+// A viewer of one tenant sees that tenant's figures.
+func TestTopOfATenant(t *testing.T) {
+	_, address := serving(t, fmt.Sprintf("store: {url: 'memory:'}\nauth: {tokens: [{name: eye, tenant: acme, roles: [viewer], sha256: %s}]}\n", auth.HashToken("the-viewers-token")))
+	t.Setenv("SEMEL_TOKEN", "the-viewers-token")
+	code, out, errs := semelWith(t, "", "top", "--once", "--url", address)
+	if code != ExitOK || errs != "" || !strings.Contains(out, "of the tenant \"acme\" alone\ndeliveries 0") || !strings.Contains(out, "counted for all tenants only") {
+		t.Errorf("exit %d, %s%s", code, errs, out)
+	}
+	if code, out, _ := semelWith(t, "", "top", "--json", "--url", address); code != ExitOK || !strings.Contains(out, `"attempts": null`) {
+		t.Errorf("exit %d, %s", code, out)
 	}
 }
 
