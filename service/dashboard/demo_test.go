@@ -84,6 +84,7 @@ func TestDemo(t *testing.T) {
 		{"operation", "#/operations/payments.charge", []string{"financial"}},
 		{"evidence", "#/evidence", []string{"semel.demo", "proved"}},
 		{"health", "#/health", []string{"This node is ready", "evidence"}},
+		{"nodes", "#/nodes", []string{"this page", "v"}},
 		{"reference", "#/reference", []string{"Search records"}},
 		{"docs", "#/docs", []string{"Codes", "conflict"}},
 		{"settings", "#/settings", []string{"This browser"}},

@@ -37,6 +37,7 @@ func TestScreens(t *testing.T) {
 			{"operation", "#/operations/payments.charge", "financial"},
 			{"evidence", "#/evidence", "proved"},
 			{"health", "#/health", "This node is ready"},
+			{"nodes", "#/nodes", "this page"},
 			{"reference", "#/reference", "Search records"},
 			{"docs", "#/docs", "Codes"},
 			{"settings", "#/settings", "This browser"},
@@ -73,7 +74,7 @@ func TestNarrow(t *testing.T) {
 		width, height int64
 	}{{"360", 360, 740}, {"zoom", 640, 430}} {
 		tb.do(chromedp.EmulateViewport(size.width, size.height))
-		for _, hash := range []string{"overview", "records", "find/flaky-77", "held", "conflicts", "tail", "dispatch", "operations", "operations/payments.charge", "evidence", "health", "reference", "docs", "settings"} {
+		for _, hash := range []string{"overview", "records", "find/flaky-77", "held", "conflicts", "tail", "dispatch", "operations", "operations/payments.charge", "evidence", "health", "nodes", "reference", "docs", "settings"} {
 			tb.visit("#/" + hash)
 			tb.wait("document.querySelector('main h1') && !document.querySelector('.loading')")
 			if over := eval[int](tb, "document.documentElement.scrollWidth - innerWidth"); over > 0 {

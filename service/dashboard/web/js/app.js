@@ -19,6 +19,7 @@ const screens = [
 	{ name: 'operations', label: 'Operations', key: 'p', show: later(() => import('./operations.js'), 'OperationsScreen') },
 	{ name: 'evidence', label: 'Evidence', key: 'e', show: later(() => import('./evidence.js'), 'EvidenceScreen'), has: () => me.value.evidence },
 	{ name: 'health', label: 'Health', key: 'i', show: HealthScreen, apart: true },
+	{ name: 'nodes', label: 'Nodes', key: 'n', show: later(() => import('./nodes.js'), 'NodesScreen') },
 	{ name: 'reference', label: 'API reference', key: 'a', show: later(() => import('./docs.js'), 'ReferenceScreen') },
 	{ name: 'docs', label: 'Docs', key: 'w', show: later(() => import('./docs.js'), 'DocsScreen') },
 	{ name: 'settings', label: 'Settings', key: 's', show: SettingsScreen },

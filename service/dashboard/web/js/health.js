@@ -1,8 +1,9 @@
 // Whether this node can do its work, and what somebody should look at.
 import { html } from './lib.js';
-import { me } from './api.js';
+import { me, thisNode } from './api.js';
 import { Badge, Empty, Fact, Failed, Head, Loading, useLoad } from './ui.js';
 import { stream } from './live.js';
+import { href } from './route.js';
 
 /** The checks of readiness; null where the program has none. An unready node answers 503, with the checks. */
 export async function readChecks(signal) {
@@ -23,11 +24,11 @@ const says = {
 
 export function HealthScreen() {
 	const { data, error, loading, reload } = useLoad(readChecks, [], 2000);
-	return html`<${Head} title="Health" />
+	return html`<${Head} title="Health" of=${me.value.node && 'of ' + thisNode()} />
 		${error && html`<${Failed} error=${Object.assign(error, { title: 'The server does not answer' })} retry=${reload} />`}
 		${data ? html`<p class=${'banner ' + (data.ready ? 'green' : 'red')}><b>${data.ready ? 'This node is ready.' : 'This node is not ready'}</b>${data.ready ? '' : ': it should get no traffic.'}</p>
 		<ul class="checks">${data.checks.map((c) => html`<li key=${c.name}><${Badge} tone=${marks[c.mark][0]}>${marks[c.mark][1]}<//><div><b>${c.name}</b> <span class="faint">${says[c.name] || ''}</span>${c.detail && html`<p class="mono">${c.detail}</p>`}</div></li>`)}</ul>`
 		: loading ? html`<${Loading} what="the checks" />` : !error && html`<${Empty} title="This program has no readiness checks here"><p>The dashboard of <code>semel serve</code> has them; your program answers for its own.</p><//>`}
 		<section class="card"><h2>This installation</h2><dl class="facts wide"><${Fact} name="This node">${me.value.node}<//><${Fact} name="Version">${me.value.version}<//><${Fact} name="Live events">${{ open: 'connected', lost: 'lost: connecting again', connecting: 'connecting', absent: 'none' }[stream.value]}<//><${Fact} name="Evidence">${me.value.evidence ? 'is kept' : 'is not set up'}<//></dl>
-		<p class="faint">For probes: <code>/livez</code>, <code>/readyz</code>, and <code>semel healthcheck</code>.</p></section>`;
+		<p class="faint">The others that share the store are under <a href=${href('nodes')}>Nodes</a>. For probes: <code>/livez</code>, <code>/readyz</code>, and <code>semel healthcheck</code>.</p></section>`;
 }

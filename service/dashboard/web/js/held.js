@@ -5,7 +5,7 @@ import { Badge, Countdown, Empty, Failed, Head, Loading, RecordLink, Time, Word,
 import { ActionDialog, actions, fitting } from './actions.js';
 import { BulkDialog } from './bulk.js';
 import { columnsOf } from './subject.js';
-import { events } from './live.js';
+import { events, ofNode } from './live.js';
 import { keyOf } from './id.js';
 import { clockTime, now } from './time.js';
 import { go, href } from './route.js';
@@ -67,8 +67,8 @@ export function HeldScreen() {
 			${data.running.map((r) => html`<tr key=${r.id}><td><${Time} at=${r.started_at} /></td><td class="k"><${RecordLink} rec=${r} /></td><td>${r.operation}</td><td class="num" data-name="attempt">${r.attempt}</td><td>${r.holder}</td>
 			<td data-name="lease"><${Lease} rec=${r} /></td></tr>`)}</tbody></table></div>`
 		: html`<${Empty} title="Nothing runs at the moment"><p>Calls are here while their handler or upstream works on them, with the time that their lease has left.</p><//>`}</section>
-		<section class="card"><h2>Takeovers and lost leases <small>of this node, the newest first</small></h2>
-		${takeovers.length ? html`<ol class="story">${takeovers.map((ev) => html`<li><i class=${'dot ' + (ev.kind === 'lease_lost' ? 'orange' : 'blue')}></i><${Time} at=${ev.at} /><span><a class="key" href=${href('record', ev.data.record)}>${keyOf(ev.data.record)}</a> ${ev.kind === 'lease_lost' ? `lost its lease (attempt ${ev.data.attempt}): ${ev.data.reason}` : `${ev.data.held ? 'was held' : 'was ended as ' + ev.data.disposition} by the ${ev.data.by} (attempt ${ev.data.attempt}) ${ev.data.held_reason || ev.data.reason || ''}`}</span></li>`)}</ol>` : html`<p class="faint">None since this node started.</p>`}</section>
+		<section class="card"><h2>Takeovers and lost leases <small>${ofNode()}, the newest first</small></h2>
+		${takeovers.length ? html`<ol class="story">${takeovers.map((ev) => html`<li><i class=${'dot ' + (ev.kind === 'lease_lost' ? 'orange' : 'blue')}></i><${Time} at=${ev.at} /><span><a class="key" href=${href('record', ev.data.record)}>${keyOf(ev.data.record)}</a> ${ev.kind === 'lease_lost' ? `lost its lease (attempt ${ev.data.attempt}): ${ev.data.reason}` : `${ev.data.held ? 'was held' : 'was ended as ' + ev.data.disposition} by the ${ev.data.by} (attempt ${ev.data.attempt}) ${ev.data.held_reason || ev.data.reason || ''}`}</span></li>`)}</ol>` : html`<p class="faint">None.</p>`}</section>
 		${Array.isArray(open?.[1]) ? html`<${BulkDialog} name=${open[0]} chosen=${open[1]} close=${() => setOpen(null)} done=${reload} />` : open && html`<${ActionDialog} name=${open[0]} rec=${open[1]} close=${() => setOpen(null)} done=${reload} />`}`;
 }
 

@@ -1,8 +1,8 @@
 // What the answering node decides, as it happens: one connection for the whole page. The
 // node keeps its last events, so what came before the page was opened is there, too.
 import { signal } from './lib.js';
-import { send } from './api.js';
-import { instant } from './time.js';
+import { me, send, thisNode } from './api.js';
+import { instant, moment } from './time.js';
 
 /** How many events the page keeps: as many as the node does. */
 const kept = 4096;
@@ -13,6 +13,9 @@ export const events = signal([]);
 export const stream = signal('connecting');
 /** Whether what the node kept is here. */
 export const caughtUp = signal(false);
+
+/** Whose events these are, and from when on: all that this node has decided since are here. */
+export const ofNode = (all = events.value) => `of ${thisNode()}` + (all.length ? `, since ${moment(all[0].at)}` : '');
 
 let last = 0;
 let running = null;
@@ -36,6 +39,10 @@ async function follow(aborted) {
 	for (let pause = 500; !aborted.aborted; pause = Math.min(pause * 2, 10_000)) {
 		try {
 			const answer = await send('GET', 'v1/decisions', { headers: { 'Last-Event-ID': String(last) }, signal: aborted });
+			if (otherNode(answer.headers.get('Semel-Node'))) {
+				await answer.body.cancel();
+				continue;
+			}
 			stream.value = 'open';
 			setTimeout(() => { caughtUp.value = true; }, 400); // an idle node sends nothing
 			pause = 500;
@@ -51,6 +58,17 @@ async function follow(aborted) {
 		stream.value = 'lost';
 		await new Promise((again) => setTimeout(again, pause));
 	}
+}
+
+/** Whether the stream is another node's than before, or another process's, which must not be mixed: it begins anew then. */
+function otherNode(name) {
+	if (!name || name === me.value.node) return false;
+	me.value = { ...me.value, node: name };
+	const had = last > 0;
+	last = 0;
+	fresh = [];
+	events.value = [];
+	return had;
 }
 
 /** Events come in bursts: the page is drawn once for each frame, not for each event. */

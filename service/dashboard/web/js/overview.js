@@ -2,7 +2,7 @@
 import { html, useMemo, useState } from './lib.js';
 import { get, search, thisNode } from './api.js';
 import { Choice, Empty, Failed, Head, later, Loading, Time, useLoad } from './ui.js';
-import { caughtUp, events, stream } from './live.js';
+import { caughtUp, events, ofNode, stream } from './live.js';
 import { readChecks } from './health.js';
 import { keyOf } from './id.js';
 import { href } from './route.js';
@@ -64,7 +64,7 @@ export function OverviewScreen() {
 	const f = figures.data || local;
 	const held = waiting.data?.records.length;
 	const away = checks.data?.checks.some((c) => c.name === 'store' && c.mark === '-');
-	return html`<${Head} title="Overview">${figures.data && html`<${Choice} label="How far back" value=${minutes} options=${ranges} onChange=${setMinutes} />`}<//>
+	return html`<${Head} title="Overview" of=${f && whose(f)}>${figures.data && html`<${Choice} label="How far back" value=${minutes} options=${ranges} onChange=${setMinutes} />`}<//>
 		<${Banner} checks=${checks} f=${f} held=${held} more=${waiting.data?.next} />
 		${figures.error && !f && !away && html`<${Failed} error=${figures.error} retry=${figures.reload} />`}
 		${f?.live && stream.value === 'absent' ? html`<${Empty} title="This program gives its dashboard no figures"><p>It has them if it gives <code>dashboard.ForEngine</code> an <code>Observer</code>, for those of this node, or <code>Figures</code>, for those of all nodes. Or your role may not see them. <a href=${href('records')}>Records</a> are here either way.</p><//>` : !f ? (away ? html`<p class="faint">The figures come back when the store answers.</p>` : !figures.error && html`<${Loading} what="figures" />`) : html`
@@ -89,8 +89,12 @@ export function OverviewScreen() {
 				${f.crowded.length > 0 && html`<section class="card"><h2>Keys that come at the same time <small>${f.crowd} or more within a minute</small></h2><${Records} list=${f.crowded} what="peak" /></section>`}
 			</div>
 		</div>`}
-		${f.live && html`<p class="faint">These are the last ${all.length} events of ${thisNode()}: the figures over all nodes are for admins of all tenants, where the service keeps them.</p>`}`}`;
+		${f.partial && html`<p class="faint">A node had more tenants than it counts one by one, so these counts may be too low.</p>`}
+		${f.live && html`<p class="faint">These are the last ${all.length} events of ${thisNode()}. This program gives its dashboard no figures over all nodes.</p>`}`}`;
 }
+
+/** Whose figures these are. */
+const whose = (f) => (f.live ? ofNode() : f.alone ? `of ${thisNode()}, and of others as they were` : 'over all nodes') + (f.tenant === undefined ? '' : f.tenant ? ', of tenant ' + f.tenant : ', of the empty tenant');
 
 /** What somebody has to do, the worst first, and only then what is well. */
 function Banner({ checks, f, held, more }) {

@@ -2,7 +2,7 @@
 import { html, useState } from './lib.js';
 import { Badge, DecisionBadge, Empty, Failed, Head, Loading, useKeys } from './ui.js';
 import { thisNode } from './api.js';
-import { events, stream } from './live.js';
+import { events, ofNode, stream } from './live.js';
 import { keyOf } from './id.js';
 import { clockTime, duration } from './time.js';
 import { go, href, route } from './route.js';
@@ -31,7 +31,7 @@ export function TailScreen() {
 		open: () => { if (lines[at]?.data.record) go('record', lines[at].data.record); },
 	});
 	const missed = paused ? events.value.length - paused.length : 0;
-	return html`<${Head} title="Live tail">
+	return html`<${Head} title="Live tail" of=${stream.value !== 'absent' && ofNode(all)}>
 			<span class=${'stream ' + stream.value} role="status">${{ open: paused ? 'paused' : 'live', lost: 'connecting again…', connecting: 'connecting…', absent: 'not available' }[stream.value]}</span>
 			<button type="button" onClick=${toggle} aria-pressed=${!!paused}>${paused ? `Go on${missed > 0 ? ` (${missed} new)` : ''}` : 'Pause'}</button><//>
 		<form class="query" role="search" onSubmit=${(ev) => ev.preventDefault()}><input class="mono" aria-label="Filter" value=${q} placeholder="charge replay -execute" onInput=${(ev) => go('tail', '', { q: ev.target.value }, true)} /></form>
@@ -41,7 +41,7 @@ export function TailScreen() {
 		: !all.length ? html`<${Empty} title="Waiting for the first delivery"><p>Every delivery that ${thisNode()} decides about appears here as it happens: executed, replayed, refused, and how attempts end.</p><//>`
 		: !lines.length ? html`<${Empty} title="No event matches"><p>All words must occur: an operation, a key, a decision. Put a minus before a word that may not.</p><//>`
 		: html`<section class="card"><div class="scroll"><table class="tail hover"><thead><tr><th>Time</th><th>What</th><th>Key</th><th>Operation</th><th>Detail</th></tr></thead><tbody>${lines.map((ev, i) => html`<${Line} key=${ev.seq || 'gap' + i} ev=${ev} at=${i === at} />`)}</tbody></table></div></section>
-			<p class="faint">${found.length > shown ? `The newest ${shown} of ${found.length} events` : `${found.length} events`} of ${thisNode()}. Other nodes have their own.</p>`}`;
+			<p class="faint">${found.length > shown ? `The newest ${shown} of ${found.length} events` : `${found.length} events`}. Other <a href=${href('nodes')}>nodes</a> have their own.</p>`}`;
 }
 
 function Line({ ev, at }) {

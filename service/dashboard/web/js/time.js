@@ -45,4 +45,9 @@ export function absolute(at, utc) {
 	if (utc) return d.toISOString().replace('T', ' ').replace('Z', ' UTC');
 	return `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())} ${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}.${pad(d.getMilliseconds(), 3)}`;
 }
+/** A moment in a sentence: the time of day, after the day if that is another one. */
+export function moment(at) {
+	const [[day, time], [today]] = [at, now.value].map((one) => absolute(one, timeStyle.value === 'utc').split(' '));
+	return (day === today ? '' : day + ' ') + time.slice(0, 8);
+}
 export const clockTime = (at) => absolute(at, timeStyle.value === 'utc').slice(11).replace(' UTC', '');

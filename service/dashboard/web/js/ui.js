@@ -156,11 +156,11 @@ export function useKeys(does) {
 	}, []);
 }
 
-/** The head of a screen. Whoever followed a link goes on from here, and a screen reader says where that is. */
-export function Head({ title, children }) {
+/** The head of a screen; of says what it is about, such as one node. Whoever followed a link goes on from here, and a screen reader says where that is. */
+export function Head({ title, of, children }) {
 	const h1 = useRef(null);
 	useLayoutEffect(() => { if (arrived.yes) h1.current.focus({ preventScroll: true }); }, []);
-	return html`<header class="head"><h1 ref=${h1} tabindex="-1">${title}</h1><div class="tools">${children}</div></header>`;
+	return html`<header class="head"><h1 ref=${h1} tabindex="-1">${title}${of && html` <small>${of}</small>`}</h1><div class="tools">${children}</div></header>`;
 }
 
 export const toast = signal(null);
