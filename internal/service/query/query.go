@@ -44,8 +44,9 @@ const Qualifiers = `  tenant:NAME      of one tenant; tenant:"" is the empty one
 A minus excludes, as in -state:completed. OR begins an alternative, and (parentheses)
 group.
 
-TIME is a date, 2026-01-31, which begins at midnight UTC, a moment as in
-2026-01-31T12:00:00Z, or how long ago it was: 90s, 15m, 1h, 7d.`
+TIME is a date, 2026-01-31 or today, which begins at midnight UTC, a moment as in
+2026-01-31T12:00:00Z or 12:00, which is today's in UTC, or how long ago it was: 90s,
+15m, 1h, 7d.`
 
 // Error has everything that is wrong with a query.
 type Error struct {
@@ -210,6 +211,13 @@ func setTime(at *store.Instant, value string) string {
 		*at = store.InstantOf(time.Now().Add(-age))
 		return ""
 	}
+	today := time.Now().UTC().Format(time.DateOnly)
+	switch _, err := time.Parse("15:04", value); {
+	case value == "today":
+		value = today
+	case err == nil:
+		value = today + "T" + value + ":00Z"
+	}
 	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
 		t, err := time.Parse(layout, value)
 		if err != nil {
@@ -224,5 +232,5 @@ func setTime(at *store.Instant, value string) string {
 		}
 		return ""
 	}
-	return "a time is a date such as 2026-01-31, a moment such as 2026-01-31T12:00:00Z or an age such as 1h"
+	return "a time is a date such as 2026-01-31, today, a moment such as 2026-01-31T12:00:00Z, 12:00 of today or an age such as 1h"
 }

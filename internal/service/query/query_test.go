@@ -96,8 +96,8 @@ func TestProblems(t *testing.T) {
 		{"an empty tenant without quotes", "tenant:", `column 1: tenant has no value; the empty tenant is tenant:""`},
 		{"a state that there is not", "state:done", "column 7: the states are processing, completed, held and failed, of which some are rejected, aborted or abandoned"},
 		{"no held", "held:false", "column 6: held takes no value; you can't select records that aren't held"},
-		{"a word as a time", "after:yesterday", "column 7: a time is a date such as 2026-01-31, a moment such as 2026-01-31T12:00:00Z or an age such as 1h"},
-		{"a day that there is not", "after:2026-02-30", "column 7: a time is a date such as 2026-01-31, a moment such as 2026-01-31T12:00:00Z or an age such as 1h"},
+		{"a word as a time", "after:yesterday", "column 7: a time is a date such as 2026-01-31, today, a moment such as 2026-01-31T12:00:00Z, 12:00 of today or an age such as 1h"},
+		{"a day that there is not", "after:2026-02-30", "column 7: a time is a date such as 2026-01-31, today, a moment such as 2026-01-31T12:00:00Z, 12:00 of today or an age such as 1h"},
 		{"a time that does not fit", "before:9999-01-01", "column 8: the time is too far away: the years are 1678 to 2261"},
 		{"nothing between two times", "after:2026-01-02 before:2026-01-02", "column 18: no record is both after and before these times: the first isn't earlier than the second"},
 		{"a qualifier twice", "key:a key:b", "column 7: key is given twice"},
@@ -162,6 +162,10 @@ func FuzzParse(f *testing.F) {
 func TestAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
+		day := now.UTC().Truncate(24 * time.Hour)
+		if q, err := Parse("after:today before:13:37"); err != nil || !reflect.DeepEqual(q, store.Query{After: store.InstantOf(day), Before: store.InstantOf(day.Add(13*time.Hour + 37*time.Minute))}) {
+			t.Errorf("%+v, %v", q, err)
+		}
 		if q, err := Parse("after:2h before:7m"); err != nil || !reflect.DeepEqual(q, store.Query{After: store.InstantOf(now.Add(-2 * time.Hour)), Before: store.InstantOf(now.Add(-7 * time.Minute))}) {
 			t.Errorf("%+v, %v", q, err)
 		}
