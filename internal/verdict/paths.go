@@ -11,6 +11,18 @@ import (
 	"strings"
 )
 
+// Compare says in which places refused payloads differ from the one of the call, as far as they are
+// there to be compared.
+func (v *Verdict) Compare(first []byte, refused [][]byte) {
+	calls := []*Facts{{Payload: first}}
+	for _, p := range refused {
+		if p != nil { // it was kept
+			calls = append(calls, &Facts{Payload: p})
+		}
+	}
+	v.Differ, _ = paths(calls)
+}
+
 // maxPaths is how many places paths names; it counts the rest.
 const maxPaths = 8
 

@@ -54,6 +54,9 @@ type Facts struct {
 	Epoch store.Instant
 	// Harmless says that the asking program has the operation, and that it moves no money.
 	Harmless bool
+	// OnFailure is what the operation does with a retry of a failed call, replay or retry; empty
+	// where whoever asks doesn't have the operation.
+	OnFailure string
 	// Payload is the request, if the store keeps it and the reader may see it.
 	Payload []byte
 	// Said is the verdict of a service, which knows more than its client.
@@ -93,6 +96,11 @@ type Verdict struct {
 	Counts
 	Known bool   `json:"earlier_known" doc:"The evidence log tells of all records that were purged before this one: they are counted."`
 	Says  string `json:"says" doc:"The answer in one sentence, for people. In lists it doesn't know of records that were purged before: the evidence log isn't read for them."`
+	Retry string `json:"retry,omitempty" doc:"What the next delivery gets, for people: one with the same payload, of the same caller, through the same door."`
+	// RestoredAt tells whoever looks through records which of them are from after a restore.
+	RestoredAt store.Instant `json:"restored_at,omitzero" format:"date-time" doc:"When the store was last restored from a backup, if somebody has recorded one."`
+	// Differ is nil where nobody compared the payloads.
+	Differ []string `json:"refused_differ,omitempty" nullable:"false" doc:"Where payloads of refused deliveries differ from the one of the call, as JSON Pointers. Only where one record is asked for, the operation keeps payloads, and the caller may see them."`
 	// Advice never contradicts the state, or the class of the operation.
 	Advice []Advice `json:"advice,omitempty" nullable:"false" enum:"wait,settle_effects,settle,release,replay_message" doc:"What somebody can do about it now."`
 }
@@ -120,7 +128,7 @@ func Of(f *Facts) Verdict {
 	for i := range f.Before {
 		v.add(f.Before[i].Counts)
 	}
-	v.Says = says(f, v.State)
+	v.Says, v.Retry, v.RestoredAt = says(f, v.State), retry(f, v.State), f.Epoch
 	return v
 }
 
@@ -128,10 +136,10 @@ func Of(f *Facts) Verdict {
 // have moved it.
 func advice(f *Facts, state State) (list []Advice) {
 	rec := f.Record
-	switch open := slices.ContainsFunc(rec.Effects, func(e store.EffectRecord) bool { return e.State == store.EffectStarted }); {
+	switch {
 	case state == Running, state == Silent:
 		list = append(list, Wait)
-	case state == Held && open:
+	case state == Held && openEffect(rec):
 		list = append(list, SettleEffects)
 	case state == Held:
 		if list = append(list, Settle); f.Harmless && !restored(f) {

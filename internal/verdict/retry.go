@@ -1,0 +1,51 @@
+package verdict
+
+import (
+	"slices"
+
+	"github.com/semelhq/semel/store"
+)
+
+// retry says what the next delivery gets: one with the same payload, of the same caller, through the
+// same door.
+func retry(f *Facts, state State) string {
+	rec := f.Record
+	switch {
+	case state == SequenceMark:
+		return ""
+	case rec.Expired(f.Now):
+		return "is a new call: the outcome was kept until " + moment(rec.ExpiresAt)
+	case rec.Disposition == store.DispositionCompleted && rec.Result.Tombstone:
+		return "is told that it was done, without the answer, which isn't kept" + until(rec)
+	case rec.Disposition == store.DispositionCompleted:
+		return "gets the recorded answer" + until(rec)
+	case rec.Disposition == store.DispositionRejected:
+		return "gets the recorded refusal" + until(rec)
+	case rec.Disposition == store.DispositionFailed && f.OnFailure == "":
+		return "gets the recorded failure, or runs it again: on_failure of the operation says which"
+	case rec.Disposition == store.DispositionFailed && f.OnFailure != "retry":
+		return "gets the recorded failure" + until(rec)
+	case state == Held:
+		return "is refused as held, until somebody settles it"
+	case state == Running:
+		return "is refused as in_flight, or waits for the answer"
+	case state == Silent && (openEffect(rec) || !rec.Policy.MayRunAgain()):
+		return "is refused as held: nobody knows what its holder did"
+	case restored(f) && f.Now.Sub(f.Epoch) < rec.Policy.Window:
+		return "is refused as held: the store was restored from a backup, and nobody knows what was done since"
+	case state == Unconfirmed:
+		return "has to confirm it"
+	}
+	return "runs it again"
+}
+
+func openEffect(rec *store.Record) bool {
+	return slices.ContainsFunc(rec.Effects, func(e store.EffectRecord) bool { return e.State == store.EffectStarted })
+}
+
+func until(rec *store.Record) string {
+	if rec.ExpiresAt == 0 {
+		return ""
+	}
+	return ", until " + moment(rec.ExpiresAt)
+}
