@@ -2,7 +2,6 @@ package evidence
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"strconv"
 	"strings"
 
@@ -53,12 +52,9 @@ func (c content) String() string {
 func parseContent(text string) (c content) {
 	format, digits, _ := strings.Cut(strings.TrimPrefix(text, "c"), "_")
 	n, err := strconv.ParseUint(format, 10, 16)
-	if err != nil || len(digits) != 2*len(c.digest) {
+	digest, ok := blinded(digits, "")
+	if err != nil || !ok {
 		return content{}
 	}
-	if _, err := hex.Decode(c.digest[:], []byte(digits)); err != nil {
-		return content{}
-	}
-	c.format = uint16(n)
-	return c
+	return content{digest, uint16(n)}
 }

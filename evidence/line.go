@@ -88,6 +88,8 @@ type checkedEntry struct {
 	hash     tlog.Hash // of the leaf
 	artifact Artifact  // content of the leaf; zero if it isn't a leaf
 	erased   bool      // the opening was erased, or left out
+	leaf     []byte
+	opening  []byte // nil: erased
 	proof    tlog.RecordProof
 	told     told
 	kind     Kind
@@ -138,7 +140,7 @@ func checkEntry(line []byte) (e checkedEntry) {
 	if !ok || !isLeaf || !isOpening && !e.erased {
 		return checkedEntry{kind: KindFormat, fault: errLine.Error()}
 	}
-	e.n, e.hash, e.proof = l.N, leafHash(leaf), l.Proof
+	e.n, e.hash, e.proof, e.leaf = l.N, leafHash(leaf), l.Proof, leaf
 	if hex.EncodeToString(e.hash[:]) != l.Hash {
 		e.kind, e.fault = KindChanged, "the leaf is not the one that its hash is of"
 		return e
@@ -149,6 +151,8 @@ func checkEntry(line []byte) (e checkedEntry) {
 	}
 	if sum := Commit(opening); !e.erased && hex.EncodeToString(sum[:]) != e.artifact.Commitment {
 		e.kind, e.fault = KindOpening, "the opening is not the one that the leaf commits to"
+	} else if !e.erased {
+		e.opening = opening
 	}
 	return e
 }

@@ -71,6 +71,28 @@ type Report struct {
 	// back. ContradictionsFound counts all. If nothing else is wrong, Finding is the first.
 	Contradictions      []Finding `json:"contradictions,omitempty"`
 	ContradictionsFound int       `json:"contradictions_found,omitempty"`
+	// Proved are the entries of a view of some entries.
+	Proved []OpenEntry `json:"proved,omitempty"`
+}
+
+// OpenEntry is an entry with what it is about in clear; nil where that was erased or left out.
+type OpenEntry struct {
+	N       uint64   `json:"n"`
+	Leaf    Artifact `json:"leaf"`
+	Opening *Opening `json:"opening"`
+}
+
+// Open parses an entry, and holds the opening against the leaf; nil is none.
+func Open(n uint64, leaf, opening []byte) (e OpenEntry, err error) {
+	e.N = n
+	if e.Leaf, err = ParseArtifact(leaf); err != nil || opening == nil {
+		return e, err
+	}
+	o, err := ParseOpening(e.Leaf, opening)
+	if err == nil {
+		e.Opening = &o
+	}
+	return e, err
 }
 
 // VerifyOptions are optional inputs of a verification.
@@ -224,8 +246,11 @@ func (v *verifier) provedEntry(e *checkedEntry) {
 
 func (v *verifier) count(e *checkedEntry) {
 	v.report.Entries++
-	if v.header.View != viewEntries { // a few entries are no complete story
+	if v.header.View != viewEntries {
 		v.story.add(e.n, &e.told)
+	} else { // a few entries are no complete story
+		proved, _ := Open(e.n, e.leaf, e.opening)
+		v.report.Proved = append(v.report.Proved, proved)
 	}
 	if e.erased {
 		v.report.Erased++

@@ -56,10 +56,9 @@ the export in memory, and leaves no file behind if it breaks off.
 
 // writeTo exports to a new file or standard output, and says what.
 func writeTo(cmd *cobra.Command, log evidenceLog, out string, what client.EvidenceExport) (err error) {
-	var head firstLine
+	var first beginning
 	export := func(w io.Writer) error {
-		head.w = w
-		return log.ExportEvidence(cmd.Context(), &head, what)
+		return log.ExportEvidence(cmd.Context(), io.MultiWriter(w, &first), what)
 	}
 	if out == "" {
 		err = export(cmd.OutOrStdout())
@@ -73,30 +72,20 @@ func writeTo(cmd *cobra.Command, log evidenceLog, out string, what client.Eviden
 		Origin string
 		Size   uint64
 	}
-	if json.Unmarshal(head.line, &is) == nil { // verify says if it isn't an export
+	if head, _, _ := bytes.Cut(first, []byte("\n")); json.Unmarshal(head, &is) == nil { // verify says if it isn't an export
 		fmt.Fprintf(cmd.ErrOrStderr(), "semel: the newest checkpoint of %s has %d entries\n", printable(is.Origin), is.Size)
 	}
 	return nil
 }
 
-// firstLine writes to w, and remembers the first line.
-type firstLine struct {
-	w     io.Writer
-	line  []byte
-	ended bool
-}
-
-// maxFirstLine bounds that line, in bytes. An export's is shorter.
-const maxFirstLine = 4096
+// beginning remembers the beginning of what is written: more than the first line of an export.
+type beginning []byte
 
 // Write implements [io.Writer].
-func (f *firstLine) Write(p []byte) (int, error) {
-	if !f.ended {
-		var line []byte
-		line, _, f.ended = bytes.Cut(p, []byte("\n"))
-		f.line = append(f.line, line[:min(len(line), maxFirstLine-len(f.line))]...)
-	}
-	return f.w.Write(p)
+func (b *beginning) Write(p []byte) (int, error) {
+	const most = 4096
+	*b = append(*b, p[:min(len(p), most-len(*b))]...)
+	return len(p), nil
 }
 
 func newEvidenceProve() *cobra.Command {

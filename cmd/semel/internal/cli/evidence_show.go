@@ -17,13 +17,6 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// shownEntry is an entry as show --json prints it.
-type shownEntry struct {
-	N       uint64            `json:"n"`
-	Leaf    evidence.Artifact `json:"leaf"`
-	Opening *evidence.Opening `json:"opening"`
-}
-
 func newEvidenceShow() *cobra.Command {
 	var from evidenceSource
 	var about evidenceAbout
@@ -69,20 +62,15 @@ erased.
 		},
 	}
 	from.add(cmd)
-	flags := cmd.Flags()
-	flags.StringVar(&about.id.Operation, "operation", "", "`operation` of the call, instead of its name")
-	flags.StringVar(&about.id.Key, "key", "", "its `key`")
-	flags.StringVar(&about.id.Tenant, "tenant", "", "its `tenant`, where several have used the name")
-	flags.StringVar(&about.id.Principal, "principal", "", "its `principal`, where several have used the key")
+	about.flags(cmd)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
 // evidenceAbout is the call that entries are about, as it was named.
 type evidenceAbout struct {
-	id               semel.ID
-	name             string // empty: id has the operation and the key
-	tenant, identity bool   // the tenant was given; all of the identity was
+	recordName
+	tenant, identity bool // the tenant was given; all of the identity was
 }
 
 func (a *evidenceAbout) parse(cmd *cobra.Command, args []string) error {
@@ -140,27 +128,19 @@ func (a *evidenceAbout) entries(ctx context.Context, log evidenceLog) (all []cli
 }
 
 // read parses entries, and holds each opening against its leaf.
-func read(kept []client.EvidenceEntry) ([]shownEntry, error) {
-	entries := make([]shownEntry, 0, len(kept))
+func read(kept []client.EvidenceEntry) ([]evidence.OpenEntry, error) {
+	entries := make([]evidence.OpenEntry, 0, len(kept))
 	for _, en := range kept {
-		shown := shownEntry{N: en.N}
-		var err error
-		if shown.Leaf, err = evidence.ParseArtifact(en.Leaf); err != nil {
+		shown, err := evidence.Open(en.N, en.Leaf, en.Opening)
+		if err != nil {
 			return nil, fmt.Errorf("entry %d: %w", en.N, err)
-		}
-		if en.Opening != nil {
-			opening, err := evidence.ParseOpening(shown.Leaf, en.Opening)
-			if err != nil {
-				return nil, fmt.Errorf("entry %d: %w", en.N, err)
-			}
-			shown.Opening = &opening
 		}
 		entries = append(entries, shown)
 	}
 	return entries, nil
 }
 
-func printEntries(out io.Writer, entries []shownEntry) error {
+func printEntries(out io.Writer, entries []evidence.OpenEntry) error {
 	w := newTable(out)
 	for i := range entries {
 		e := &entries[i]
@@ -204,7 +184,7 @@ var stories = map[evidence.Type]string{
 }
 
 // inWords tells an entry to people.
-func inWords(e *shownEntry) string {
+func inWords(e *evidence.OpenEntry) string {
 	p := &e.Leaf.Payload
 	if p.Count > 0 {
 		return fmt.Sprintf("%d deliveries were answered %s, from %s to %s", p.Count, p.Decision, p.From.Format(time.TimeOnly), p.Until.Format(time.TimeOnly))

@@ -52,7 +52,11 @@ func (s *evidenceSource) with(cmd *cobra.Command, f func(ctx context.Context, lo
 func (s *evidenceSource) open(cmd *cobra.Command, sign bool, f func(ctx context.Context, log evidenceLog) error) error {
 	var log evidenceLog
 	at, tokenFile, err := s.place(cmd, func() (io.Closer, error) {
-		l, err := s.local(cmd, sign)
+		cfg, err := s.settings(cmd)
+		if err != nil {
+			return nil, err
+		}
+		l, err := openLog(cmd, cfg, s.keys, sign, true)
 		log = l
 		return l, err
 	})
@@ -63,14 +67,6 @@ func (s *evidenceSource) open(cmd *cobra.Command, sign bool, f func(ctx context.
 		return exitWith(err)
 	}
 	return exitWith(errors.Join(f(cmd.Context(), log), log.Close()))
-}
-
-func (s *evidenceSource) local(cmd *cobra.Command, sign bool) (*localLog, error) {
-	cfg, err := s.settings(cmd)
-	if err != nil {
-		return nil, err
-	}
-	return openLog(cmd, cfg, s.keys, sign, true)
 }
 
 // localLog is the log of a store.

@@ -41,8 +41,9 @@ can only be compared with a checkpoint of its own size, and is refused if there 
 If you may see only one tenant, a service gives you such a view.
 
 The JSON has valid, origin, view, entries, without_opening, checkpoints,
-kept_checkpoints, kept_not_compared (of another size than a view), size, root, and
-if something is wrong finding (kind, first, last, message), contradictions (a list
+kept_checkpoints, kept_not_compared (of another size than a view), size, root, proved
+(of a view of some entries: n, leaf, and opening as in 'semel evidence show'), and if
+something is wrong finding (kind, first, last, message), contradictions (a list
 of such findings) and contradictions_found. The kinds are changed, missing, order,
 opening, cut, fork, signature, format and story.
 
@@ -155,9 +156,8 @@ func printVerified(w io.Writer, r *evidence.Report, kept bool) error {
 	if r.View != "log" {
 		fmt.Fprintln(w, "note: nothing proves that there are no other entries to show")
 	}
-	var err error
 	if !kept {
-		_, err = fmt.Fprintln(w, "note: nothing proves that the end was not cut off, or the log written anew by the owner of the key: give --checkpoints")
+		fmt.Fprintln(w, "note: nothing proves that the end was not cut off, or the log written anew by the owner of the key: give --checkpoints")
 	}
-	return err
+	return printEntries(w, r.Proved)
 }

@@ -104,7 +104,7 @@ func TestASettlementIsToldAsOne(t *testing.T) {
 		rec.Settled.By != "operator" || rec.Settled.Who != me.Username || rec.Settled.Reason != "seen at the bank, ticket 77" || rec.Settled.At == 0 {
 		t.Errorf("%+v, %v", rec, err)
 	}
-	var entries []shownEntry
+	var entries []evidence.OpenEntry
 	if err := json.Unmarshal([]byte(run("evidence", "show", "--tenant", "acme", "--json", "order-1")), &entries); err != nil || len(entries) != 3 {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
@@ -149,7 +149,7 @@ func TestEvidenceIsFoundByEveryID(t *testing.T) {
 	c := command("order-1", "", "")
 	id := c.ID(semel.SharePrincipal)
 	end()
-	show := func(name string) (code int, entries []shownEntry) {
+	show := func(name string) (code int, entries []evidence.OpenEntry) {
 		t.Helper()
 		code, out, _ := semelWith(t, "", "evidence", "show", "--config", file, "--tenant", "acme", "--json", name)
 		if code == ExitOK {
