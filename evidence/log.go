@@ -90,17 +90,25 @@ type Log struct {
 	cosigned atomic.Pointer[string] // signed by a witness, for the next head
 }
 
-// New makes a log on a store, which must support one. Several nodes with the same keys on one
-// store make one log.
-func New(st semel.Store, keys *Keys, opts *Options) (*Log, error) {
+// LookAt finds entries in the log of a store: use nothing of it but Reader, Name, Subject and Tenant.
+// It neither writes nor signs, and you don't close it.
+func LookAt(st semel.Store, keys *Keys) (*Log, error) {
 	if st == nil || keys == nil {
-		return nil, errors.New("evidence: New needs a store and keys")
+		return nil, errors.New("evidence: a log needs a store and keys")
 	}
 	kept, err := logOf(st)
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{store: kept, cell: store.NewCell(st, headID), keys: keys, trust: keys.Trust(), domains: keys.domainKeys()}
+	return &Log{store: kept, cell: store.NewCell(st, headID), keys: keys, trust: keys.Trust(), domains: keys.domainKeys()}, nil
+}
+
+// New makes a log on a store, which must be able to keep one. Nodes with the same keys on one store make one.
+func New(st semel.Store, keys *Keys, opts *Options) (*Log, error) {
+	l, err := LookAt(st, keys)
+	if err != nil {
+		return nil, err
+	}
 	if opts != nil {
 		l.opts = *opts
 	}
@@ -124,7 +132,7 @@ func New(st semel.Store, keys *Keys, opts *Options) (*Log, error) {
 	if l.last, err = openLastSigned(o.SignedFile, keys.origin); err != nil {
 		return nil, err
 	}
-	l.queue.init(kept, o)
+	l.queue.init(l.store, o)
 	l.counter.init(l)
 	l.readLevel(context.Background())
 	ctx, cancel := context.WithTimeout(context.Background(), o.MaxWait)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/archive"
+	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
@@ -29,6 +30,19 @@ func OpenStore(ctx context.Context, c config.Store) (semel.Store, error) {
 func LookAtStore(ctx context.Context, c config.Store) (semel.Store, error) {
 	c.Profile, c.Migrate = "standard", false
 	return openStoreWith(ctx, c, &pebblestore.Options{ReadOnly: true})
+}
+
+// LookAtEvidence opens the evidence log of a store for reading only, to find entries. Nil: no keys
+// are configured.
+func LookAtEvidence(c *config.Evidence, st semel.Store) (*evidence.Log, error) {
+	if c.KeyFile == "" {
+		return nil, nil
+	}
+	keys, _, err := evidenceKeys(c)
+	if err != nil {
+		return nil, err
+	}
+	return evidence.LookAt(st, keys)
 }
 
 func openStoreWith(ctx context.Context, c config.Store, embedded *pebblestore.Options) (semel.Store, error) {
