@@ -7,15 +7,17 @@ import (
 	"net/url"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/verdict"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 )
 
 // Named is a call that has a text as one of its names, with the names that matched, as in GET
-// /v1/lookup.
+// /v1/lookup, and the service's verdict on it; nil if it gives none.
 type Named struct {
-	Record semel.Record
-	By     []string
+	Record  semel.Record
+	By      []string
+	Verdict *verdict.Verdict
 }
 
 // NamedPage is a page of results of [Client.Find]. Gone are calls that only the evidence log
@@ -60,7 +62,7 @@ func (c *Client) Find(ctx context.Context, name, cursor string) (*NamedPage, err
 		if err != nil {
 			return nil, r.invalid(err.Error())
 		}
-		page.Found = append(page.Found, Named{*rec, v.Found[i].By})
+		page.Found = append(page.Found, Named{*rec, v.Found[i].By, v.Found[i].Record.Verdict})
 	}
 	for i := range v.Gone {
 		id, err := store.DecodeID(v.Gone[i].Record)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/peer"
+	"github.com/semelhq/semel/internal/verdict"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 )
@@ -65,8 +66,15 @@ func (c *Client) one(ctx context.Context, id semel.ID, q *request) (semel.Record
 // Search is [semel.Engine.Search]. It needs the role viewer and the admin listener. It
 // finds records of the caller's tenant; an admin without a tenant finds all.
 func (c *Client) Search(ctx context.Context, q store.Query) (store.Page, error) {
+	page, _, err := c.Judged(ctx, q)
+	return page, err
+}
+
+// Judged is [Client.Search], with the service's verdict on each record, in their order. One is nil
+// where the service gives none.
+func (c *Client) Judged(ctx context.Context, q store.Query) (found store.Page, verdicts []*verdict.Verdict, err error) {
 	if q.Limit < 0 || q.Limit > store.MaxSearchLimit {
-		return store.Page{}, &semel.Error{Code: semel.CodeInvalidCall, Message: "the limit of a page is 1 to 1000"}
+		return found, nil, &semel.Error{Code: semel.CodeInvalidCall, Message: "the limit of a page is 1 to 1000"}
 	}
 	params := url.Values{}
 	if words := queryWords(&q); words != "" {
@@ -81,23 +89,23 @@ func (c *Client) Search(ctx context.Context, q store.Query) (store.Page, error) 
 	v, r, err := call[wire.Page](ctx, c, reading(c.records, "/v1/records?"+params.Encode()))
 	if e, ok := errors.AsType[*semel.Error](err); ok && e.Code == semel.CodeNotFound {
 		// A search that finds nothing is a page without records.
-		return store.Page{}, &AnswerError{Status: http.StatusNotFound, Reason: "this listener has no list of records"}
+		return found, nil, &AnswerError{Status: http.StatusNotFound, Reason: "this listener has no list of records"}
 	}
 	if err != nil {
-		return store.Page{}, err
+		return found, nil, err
 	}
-	found := store.Page{Next: v.Next}
+	found.Next = v.Next
 	for _, text := range v.Unreadable {
 		found.Unreadable = append(found.Unreadable, errors.New(text))
 	}
 	for i := range v.Records {
 		rec, err := v.Records[i].Value()
 		if err != nil {
-			return store.Page{}, r.invalid(err.Error())
+			return store.Page{}, nil, r.invalid(err.Error())
 		}
-		found.Records = append(found.Records, *rec)
+		found.Records, verdicts = append(found.Records, *rec), append(verdicts, v.Records[i].Verdict)
 	}
-	return found, nil
+	return found, verdicts, nil
 }
 
 // queryWords writes the query in the API's search language.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/semelhq/semel/internal/verdict"
 	"github.com/semelhq/semel/store"
 )
 
@@ -32,7 +33,7 @@ func (p Pages) All(ctx context.Context, text string, sure bool, enough int) (*An
 		if all.Records += page.Records; page.Records > 0 {
 			all.BackTo = page.BackTo
 		}
-		all.Next, all.Complete = page.Next, page.Complete
+		all.Next, all.Complete, all.Verdict = page.Next, page.Complete, page.Verdict
 		indexed := slices.Contains(all.By, named[attributes]) && slices.Contains(all.By, named[keys])
 		more = all.Next != "" && (len(all.Found) == 0 || sure && !indexed && len(all.Found) <= enough)
 	}
@@ -67,9 +68,9 @@ func (a *Answer) Through() string {
 	return fmt.Sprintf(" (%d records searched)", a.Records)
 }
 
-// List returns a searcher for the calls with a text as a name: it finds each once, and ignores
-// the query.
-func (p Pages) List(text string) Searcher { return &list{p, text, map[store.ID]bool{}} }
+// List returns a lister of the calls with a text as a name: it finds each once, and ignores the
+// query.
+func (p Pages) List(text string) Lister { return &list{p, text, map[store.ID]bool{}} }
 
 type list struct {
 	pages Pages
@@ -77,20 +78,20 @@ type list struct {
 	seen  map[store.ID]bool
 }
 
-// Search implements [Searcher].
-func (l *list) Search(ctx context.Context, q store.Query) (page store.Page, err error) {
+// Judged implements [Lister].
+func (l *list) Judged(ctx context.Context, q store.Query) (page store.Page, verdicts []*verdict.Verdict, err error) {
 	a, err := l.pages(ctx, l.text, q.Cursor)
 	if err != nil {
-		return page, err
+		return page, nil, err
 	}
 	for i := range a.Found {
 		if rec := &a.Found[i].Record; !l.seen[rec.ID] {
 			l.seen[rec.ID] = true
-			page.Records = append(page.Records, *rec)
+			page.Records, verdicts = append(page.Records, *rec), append(verdicts, a.Found[i].Verdict)
 		}
 	}
 	if page.Next = a.Next; page.Next == "" && !a.Complete {
 		page.Unreadable = []error{errors.New("some of the store or of the evidence log couldn't be read")}
 	}
-	return page, nil
+	return page, verdicts, nil
 }

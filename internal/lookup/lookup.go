@@ -41,10 +41,11 @@ type Finder struct {
 	Facts func([]store.Record) []verdict.Facts
 }
 
-// Found is a call, with all of its names that match the text.
+// Found is a call, with all of its names that match the text, and the verdict on it.
 type Found struct {
-	Record store.Record
-	By     []string
+	Record  store.Record
+	By      []string
+	Verdict *verdict.Verdict
 }
 
 // Answer is a page of calls, the newest first. A call may appear again on a later page. Gone
@@ -362,6 +363,9 @@ func (s *search) verdict(more bool) string {
 		for i := range records {
 			calls = append(calls, verdict.Facts{Record: &records[i], Now: store.InstantOf(time.Now())})
 		}
+	}
+	for i := range calls {
+		s.answer.Found[len(calls)-1-i].Verdict = new(verdict.Of(&calls[i]))
 	}
 	return verdict.Together(s.text, calls, more)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/semelhq/semel/internal/paging"
 	"github.com/semelhq/semel/internal/reference"
 	"github.com/semelhq/semel/internal/tally"
+	"github.com/semelhq/semel/internal/verdict"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/pebblestore"
@@ -297,8 +298,8 @@ func TestAllGoesOnUntilItIsSure(t *testing.T) {
 			t.Errorf("%s: only %v were searched", test.text, got.By)
 		}
 	}
-	page, err := Pages(f.Find).List("pay-9911").Search(t.Context(), store.Query{})
-	if err != nil || len(page.Records) != 2 || page.Next != "" {
-		t.Errorf("listed %d, %q, %v", len(page.Records), page.Next, err)
+	page, verdicts, err := Pages(f.Find).List("pay-9911").Judged(t.Context(), store.Query{})
+	if err != nil || len(page.Records) != 2 || len(verdicts) != 2 || verdicts[0] == nil || verdicts[0].State != verdict.Executed || page.Next != "" {
+		t.Errorf("listed %d, %v, %q, %v", len(page.Records), verdicts, page.Next, err)
 	}
 }

@@ -37,6 +37,12 @@ func TestConflictsAreListedAndCompared(t *testing.T) {
 	if g.at("keeps") != true || g.str("first.payload_base64") != text(`{"amount":1}`) || g.str("presented.0.payload_base64") != text(`{"amount":2}`) || g.num("presented.0.count") != 2 {
 		t.Errorf("compared: %s", g.Raw)
 	}
+	w.send("operator", "GET", "/v1/records/"+record["kept"], "").want(200).equal("record.verdict.refused_differ", `["/amount"]`)
+	for _, who := range []string{"viewer", "shop"} { // who may not see payloads
+		if g := w.send(who, "GET", "/v1/records/"+record["kept"], "").want(200); g.at("record.verdict.refused_differ") != nil {
+			t.Errorf("%s is told %s", who, g.Raw)
+		}
+	}
 	g = w.send("operator", "GET", "/v1/records/"+record["charge"]+"/payloads", "").want(200)
 	if g.at("keeps") != false || g.at("first.payload_base64") != nil || g.at("presented.0.payload_base64") != nil || g.str("presented.0.payload_hash") == g.str("first.payload_hash") {
 		t.Errorf("of an operation that keeps no payloads: %s", g.Raw)

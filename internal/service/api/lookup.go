@@ -40,7 +40,9 @@ func lookUp(x *exchange, in *lookupInput) (*reply[wire.Lookup], error) {
 		Searched: wire.Searched{By: append([]string{}, a.By...), Records: a.Records, BackTo: a.BackTo},
 	}}
 	for i := range a.Found {
-		out.Body.Found = append(out.Body.Found, wire.Named{Record: wire.RecordOf(&a.Found[i].Record), By: a.Found[i].By})
+		rec := wire.RecordOf(&a.Found[i].Record)
+		rec.Verdict = a.Found[i].Verdict
+		out.Body.Found = append(out.Body.Found, wire.Named{Record: rec, By: a.Found[i].By})
 	}
 	for _, id := range a.Gone {
 		out.Body.Gone = append(out.Body.Gone, wire.Gone{Record: id.Encode(), Owner: wire.OwnerOf(&id), Operation: id.Operation, Key: id.Key})

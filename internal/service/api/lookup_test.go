@@ -19,7 +19,7 @@ func TestLookup(t *testing.T) {
 		ids[key] = x.str("record.id")
 		w.store.Advance(time.Second)
 	}
-	g := look("viewer", "9911", "").want(200).equal("complete", "true").equal("found.0.by", `["value:order"]`).equal("found.0.record.idempotency_key", `"pay-2"`).equal("found.1.record.idempotency_key", `"pay-1"`)
+	g := look("viewer", "9911", "").want(200).equal("complete", "true").equal("found.0.by", `["value:order"]`).equal("found.0.record.idempotency_key", `"pay-2"`).equal("found.0.record.verdict.state", `"running"`).equal("found.1.record.idempotency_key", `"pay-1"`)
 	if g.str("verdict") == "" || g.at("next") != nil || g.at("gone") != nil {
 		t.Errorf("%s", g.Raw)
 	}

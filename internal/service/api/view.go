@@ -30,7 +30,7 @@ func (x *exchange) facts(records []semel.Record, read bool) []verdict.Facts {
 	}
 	for i := range all {
 		f := &all[i]
-		if x.oversees(f.Record.ID.Tenant) && x.caller.Role >= Operator {
+		if x.maySee(f.Record) {
 			f.Payload = f.Record.Payload
 		}
 		if read && x.readsEvidence(f.Record.ID) {
@@ -38,6 +38,11 @@ func (x *exchange) facts(records []semel.Record, read bool) []verdict.Facts {
 		}
 	}
 	return all
+}
+
+// maySee reports whether the caller may see payloads of the record's call.
+func (x *exchange) maySee(rec *semel.Record) bool {
+	return x.oversees(rec.ID.Tenant) && x.caller.Role >= Operator
 }
 
 // view shows one record.
@@ -52,6 +57,9 @@ func (x *exchange) viewWithCounts(rec *semel.Record) (wire.Record, error) {
 		return v, nil // without counts rather than with too few; the record itself can be shown
 	}
 	v.Decisions = counts
+	if counts[semel.Conflict] > 0 && v.Verdict != nil && x.maySee(rec) {
+		_ = facts.Refused(x.ctx(), x.api.observer.conflicts, rec, v.Verdict) // without it the record can be shown
+	}
 	return v, err
 }
 

@@ -7,6 +7,8 @@ import (
 	"errors"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/conflicts"
 	"github.com/semelhq/semel/internal/tally"
 	"github.com/semelhq/semel/internal/verdict"
 	"github.com/semelhq/semel/internal/wire"
@@ -25,7 +27,7 @@ func Of(ctx context.Context, engine *semel.Engine, records []semel.Record) ([]ve
 	all := make([]verdict.Facts, len(records))
 	for i := range records {
 		op, known := in.Operation(records[i].ID.Operation)
-		all[i] = verdict.Facts{Record: &records[i], Now: now, Harmless: known && !op.Financial}
+		all[i] = verdict.Facts{Record: &records[i], Now: now, Harmless: known && !op.Financial, OnFailure: string(op.OnFailure)}
 		if !epoch.IsZero() {
 			all[i].Epoch = store.InstantOf(epoch)
 		}
@@ -33,15 +35,40 @@ func Of(ctx context.Context, engine *semel.Engine, records []semel.Record) ([]ve
 	return all, nil
 }
 
-// Show shows a record of a store that no service has open: with the counts that services left,
-// and with a verdict that knows no evidence log.
-func Show(ctx context.Context, engine *semel.Engine, rec *semel.Record) (wire.Record, error) {
+// Whole returns what an engine, its store and the evidence log know about records, payloads too.
+// Log may be nil. A log that can't be read leaves open what was before: the verdicts say so.
+func Whole(ctx context.Context, engine *semel.Engine, log *evidence.Log, records []semel.Record) ([]verdict.Facts, error) {
+	all, err := Of(ctx, engine, records)
+	for i := range all {
+		all[i].Payload = all[i].Record.Payload
+		_ = Earlier(ctx, log, &all[i])
+	}
+	return all, err
+}
+
+// Show shows a record of a store that no service has open, with the counts and the refused payloads
+// that services left.
+func Show(ctx context.Context, engine *semel.Engine, log *evidence.Log, rec *semel.Record) (wire.Record, error) {
 	v := wire.RecordOf(rec)
-	all, err := Of(ctx, engine, []semel.Record{*rec})
+	all, err := Whole(ctx, engine, log, []semel.Record{*rec})
 	if err != nil {
 		return v, err
 	}
 	v.Verdict = new(verdict.Of(&all[0]))
-	v.Decisions, err = tally.New(engine.Internal().Store()).Of(ctx, rec)
-	return v, err
+	st := engine.Internal().Store()
+	if v.Decisions, err = tally.New(st).Of(ctx, rec); err != nil || v.Decisions[semel.Conflict] == 0 {
+		return v, err
+	}
+	return v, Refused(ctx, conflicts.New(st), rec, v.Verdict)
+}
+
+// Refused adds to a verdict where refused payloads differ from that of the call.
+func Refused(ctx context.Context, index *conflicts.Index, rec *semel.Record, v *verdict.Verdict) error {
+	list, err := index.Refused(ctx, rec)
+	var payloads [][]byte
+	for i := range list {
+		payloads = append(payloads, list[i].Payload)
+	}
+	v.Compare(rec.Payload, payloads)
+	return err
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/internal/tally"
+	"github.com/semelhq/semel/internal/verdict"
+	"github.com/semelhq/semel/internal/verdict/facts"
 )
 
 const maxNamesakes = 10 // calls with one name that are listed
@@ -24,14 +27,21 @@ func pagesOf(recs tally.Reader, text string) lookup.Pages {
 			if err != nil {
 				return nil, err
 			}
-			a := &lookup.Answer{Gone: page.Gone, Searched: lookup.Searched{By: page.Searched, Records: page.Records, BackTo: page.BackTo}, Complete: page.Complete, Next: page.Next}
+			a := &lookup.Answer{Gone: page.Gone, Verdict: page.Verdict, Searched: lookup.Searched{By: page.Searched, Records: page.Records, BackTo: page.BackTo}, Complete: page.Complete, Next: page.Next}
 			for _, found := range page.Found {
 				a.Found = append(a.Found, lookup.Found(found))
 			}
 			return a, nil
 		}
 	case *localRecords:
-		f.Attributes = r.attributes
+		f.Attributes, f.Log = r.attributes, r.log
+		return func(ctx context.Context, text, cursor string) (*lookup.Answer, error) {
+			f.Facts = func(records []semel.Record) []verdict.Facts {
+				all, _ := facts.Whole(ctx, r.Engine, r.log, records) // without them it judges by the records
+				return all
+			}
+			return f.Find(ctx, text, cursor)
+		}
 	}
 	return f.Find
 }

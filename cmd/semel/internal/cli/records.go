@@ -13,8 +13,10 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/service"
 	"github.com/semelhq/semel/internal/service/query"
+	"github.com/semelhq/semel/internal/verdict"
 	"github.com/semelhq/semel/internal/verdict/facts"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
@@ -102,15 +104,27 @@ type localRecords struct {
 	closers []io.Closer
 	// attributes are those that the configuration declares.
 	attributes []string
+	log        *evidence.Log // to look at; nil without its keys
 }
 
-// Shown shows a record as a service on the store would, without an evidence log.
+// Shown shows a record as a service on the store would.
 func (l *localRecords) Shown(ctx context.Context, id semel.ID) (wire.Record, error) {
 	rec, err := l.Lookup(ctx, id)
 	if err != nil {
 		return wire.Record{}, err
 	}
-	return facts.Show(ctx, l.Engine, &rec)
+	return facts.Show(ctx, l.Engine, l.log, &rec)
+}
+
+// Judged is [client.Client.Judged].
+func (l *localRecords) Judged(ctx context.Context, q store.Query) (store.Page, []*verdict.Verdict, error) {
+	page, err := l.Search(ctx, q)
+	verdicts := make([]*verdict.Verdict, len(page.Records))
+	all, _ := facts.Of(ctx, l.Engine, page.Records)
+	for i := range all {
+		verdicts[i] = new(verdict.Of(&all[i]))
+	}
+	return page, verdicts, err
 }
 
 func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer, error) {
@@ -145,6 +159,9 @@ func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer
 		return nil, nil, err
 	}
 	l.closers = append(l.closers, store)
+	if src.look { // without its keys, verdicts say what isn't known
+		l.log, _ = service.LookAtEvidence(&cfg.Evidence, store)
+	}
 	if cfg.Archives() && !src.look {
 		write, closer, err := service.OpenArchive(cfg.Archive, store)
 		if err != nil {

@@ -82,7 +82,7 @@ func (from *recordsFrom) tell(ctx context.Context, cmd *cobra.Command, recs clie
 		return printJSON(out, stories)
 	}
 	if len(all.Found) > 1 {
-		fmt.Fprintf(out, "%s\n", printable(together(text, stories, len(stories) < len(all.Found) || !all.Complete)))
+		fmt.Fprintf(out, "%s\n", printable(all.Verdict))
 	}
 	for i := range stories {
 		if len(all.Found) > 1 {
@@ -96,16 +96,6 @@ func (from *recordsFrom) tell(ctx context.Context, cmd *cobra.Command, recs clie
 		fmt.Fprintf(cmd.ErrOrStderr(), "Other calls may have that name: every name of %d records was compared, back to %s. List all: semel records list%s %s\n", all.Records, when(all.BackTo), from.source.flags(), shellWord(text))
 	}
 	return nil
-}
-
-// together is the sentence about several calls of a name.
-func together(name string, stories []story, more bool) string {
-	calls := make([]verdict.Facts, 0, len(stories))
-	for i := range slices.Backward(stories) {
-		rec := &stories[i].Record
-		calls = append(calls, verdict.Facts{Record: rec.of, Now: store.InstantOf(time.Now()), Said: rec.Verdict, Payload: rec.of.Payload})
-	}
-	return verdict.Together(name, calls, more)
 }
 
 // judge adds what a service or a store says about the record: its deliveries, and the verdict.
@@ -166,6 +156,10 @@ func (s *story) print(out io.Writer, src *recordSource) error {
 		// nodes may not have written newer counts yet
 		l.line("deliveries", "%s, counted up to %s", counted(s.Record.Decisions), when(store.InstantOf(time.Now().Add(-behind.Pause))))
 	}
+	if n := s.Record.Decisions[semel.Conflict]; n > 0 {
+		l.line("conflicts", "%d asked for something else%s", n, where(s.Record.Verdict.Differ))
+	}
+	l.text("a retry", s.Record.Verdict.Retry)
 	printAnswer(l, rec)
 	if err := w.Flush(); err != nil {
 		return err
@@ -175,6 +169,14 @@ func (s *story) print(out io.Writer, src *recordSource) error {
 	}
 	s.printNext(out, src)
 	return nil
+}
+
+// where names the places in which payloads differ, if somebody could compare them.
+func where(places []string) string {
+	if len(places) == 0 {
+		return ""
+	}
+	return ", in " + printable(strings.Join(places, ", "))
 }
 
 // printNext lists the commands that make sense now, ready to copy.
