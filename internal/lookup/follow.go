@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/semelhq/semel/internal/verdict"
 	"github.com/semelhq/semel/store"
@@ -25,8 +26,12 @@ func (p Pages) All(ctx context.Context, text string, sure bool, enough int) (*An
 		}
 		for _, found := range page.Found {
 			known := slices.ContainsFunc(all.Found, func(f Found) bool { return f.Record.ID == found.Record.ID })
-			if !known && (!sure || Sure(found.By)) {
+			switch {
+			case known:
+			case !sure || Sure(found.By):
 				all.Found = append(all.Found, found)
+			default:
+				all.guess(text, found.By)
 			}
 		}
 		all.Gone, all.By = append(all.Gone, page.Gone...), append(all.By, page.By...)
@@ -38,6 +43,15 @@ func (p Pages) All(ctx context.Context, text string, sure bool, enough int) (*An
 		more = all.Next != "" && (len(all.Found) == 0 || sure && !indexed && len(all.Found) <= enough)
 	}
 	return all, nil
+}
+
+// guess notes as which attributes a call has the text for a value.
+func (a *Answer) guess(text string, by []string) {
+	for _, name := range by {
+		if name = strings.TrimPrefix(name, byValue) + "=" + text; !slices.Contains(a.Guessed, name) {
+			a.Guessed = append(a.Guessed, name)
+		}
+	}
 }
 
 // Newest returns the records of the newest calls, up to most, and reports whether there may be

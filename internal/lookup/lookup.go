@@ -53,6 +53,9 @@ type Found struct {
 type Answer struct {
 	Found []Found
 	Gone  []store.ID
+	// Guessed are the attributes, as NAME=VALUE, that have the text for their value in calls which
+	// [Pages.All] left out, because whoever asks has to be sure.
+	Guessed []string
 	// Verdict answers for all calls of the page in one sentence. It is empty until calls are
 	// found, or the search ends.
 	Verdict string

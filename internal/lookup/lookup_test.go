@@ -294,6 +294,9 @@ func TestAllGoesOnUntilItIsSure(t *testing.T) {
 		if err != nil || len(got.Found) != test.want || len(got.Found) == 0 && !got.Complete {
 			t.Errorf("%s, sure %t: %+v, %v", test.text, test.sure, got, err)
 		}
+		if guessed := strings.Join(got.Guessed, " "); (guessed == "order=9911") != (test.sure && test.text == "9911") {
+			t.Errorf("%s, sure %t: guessed %q", test.text, test.sure, guessed)
+		}
 		if test.sure && len(got.Found) > 0 && !slices.Contains(got.By, "keys") {
 			t.Errorf("%s: only %v were searched", test.text, got.By)
 		}

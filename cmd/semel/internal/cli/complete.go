@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/internal/service/query"
 )
 
@@ -45,6 +46,7 @@ func completeFlags(cmd *cobra.Command) {
 		"config":  cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt),
 		"context": completeContexts,
 		"window":  cobra.FixedCompletions([]string{"5m", "15m", "1h", "3h", "24h", "168h"}, cobra.ShellCompDirectiveNoFileComp),
+		"only":    cobra.FixedCompletions(lookup.Lists, cobra.ShellCompDirectiveNoFileComp),
 		"outcome": cobra.FixedCompletions([]string{"completed", "rejected", "failed", "aborted"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
 		if cmd.LocalNonPersistentFlags().Lookup(name) != nil || cmd.PersistentFlags().Lookup(name) != nil {

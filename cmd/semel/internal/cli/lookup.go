@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
@@ -53,6 +54,8 @@ func find(ctx context.Context, recs tally.Reader, text string, look bool) (*look
 	switch {
 	case err != nil || len(all.Found) > 0:
 		return all, err
+	case len(all.Guessed) > 0:
+		return nil, usage("%s is no name of a call, but the value of an attribute, and what changes a call takes no guess: write %s", printable(text), printable(strings.Join(all.Guessed, " or ")))
 	case len(all.Gone) > 0:
 		id := &all.Gone[0]
 		return nil, notFound("the record of %s, key %s, is gone: it was purged or has expired; 'semel evidence show %s' has its history", printable(id.Operation), printable(id.Key), shellWord(text))

@@ -178,6 +178,33 @@ func TestCallsByAttribute(t *testing.T) {
 	}
 }
 
+// A command that changes something doesn't guess, and says how to name the call instead of denying it.
+func TestChangesTakeNoGuess(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	st, err := pebblestore.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ans, err := engine.Begin(t.Context(), semel.Call{Operation: "pay", Key: "k", Attributes: store.Attributes{"order": "9911"}})
+	if err := errors.Join(err, ans.Attempt.Hold(t.Context(), "no answer"), engine.Close(t.Context()), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	release := func(name string) (int, string) {
+		code, _, errs := semelWith(t, "", "records", "release", name, "--reason", "harmless", "--yes", "--force", "--store", "pebble:"+dir)
+		return code, errs
+	}
+	if code, errs := release("9911"); code != ExitUsage || !strings.Contains(errs, "write order=9911") || strings.Contains(errs, "no call has") {
+		t.Errorf("exit %d, %s", code, errs)
+	}
+	if code, errs := release("order=9911"); code != ExitOK {
+		t.Errorf("exit %d, %s", code, errs)
+	}
+}
+
 // What duplicates got is known after a restart, and without a service.
 func TestWhyCountsWhatServicesCounted(t *testing.T) {
 	file, dir, engine, st, end := evidentStore(t)
