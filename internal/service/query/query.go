@@ -212,10 +212,9 @@ func setTime(at *store.Instant, value string) string {
 		return ""
 	}
 	today := time.Now().UTC().Format(time.DateOnly)
-	switch _, err := time.Parse("15:04", value); {
-	case value == "today":
+	if _, err := time.Parse("15:04", value); value == "today" {
 		value = today
-	case err == nil:
+	} else if err == nil {
 		value = today + "T" + value + ":00Z"
 	}
 	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {

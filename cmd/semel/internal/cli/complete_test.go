@@ -14,7 +14,7 @@ func TestCompletion(t *testing.T) {
 		"records list -state:h":       "-state:held :4",
 		"messages list stat":          "state: :6",
 		"records settle --outcome re": "completed rejected failed aborted :4",
-		"records list --only st":       "stuck repeated restored :4",
+		"records list --only st":      "stuck repeated restored :4",
 		"serve --config x":            "yaml yml :8",
 	} {
 		code, out, errs := semelWith(t, "", append([]string{"__complete"}, strings.Fields(args)...)...)

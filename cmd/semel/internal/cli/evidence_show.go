@@ -128,8 +128,7 @@ func (a *evidenceAbout) entries(ctx context.Context, log evidenceLog) (all []cli
 }
 
 // read parses entries, and holds each opening against its leaf.
-func read(kept []client.EvidenceEntry) ([]evidence.OpenEntry, error) {
-	entries := make([]evidence.OpenEntry, 0, len(kept))
+func read(kept []client.EvidenceEntry) (entries []evidence.OpenEntry, err error) {
 	for _, en := range kept {
 		shown, err := evidence.Open(en.N, en.Leaf, en.Opening)
 		if err != nil {

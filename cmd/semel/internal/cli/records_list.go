@@ -40,17 +40,7 @@ const qualifiers = query.Qualifiers + `
 Quote what the shell would interpret: 'created<1h' 'key:pay*' '(a OR b)'. Inside, put
 double quotes around a value with spaces: 'key:"order 1"'.`
 
-func newRecordsList(from *recordsFrom) *cobra.Command {
-	var as listedAs
-	var only lookup.Only
-	var all bool
-	var limit int
-	var cursor string
-	cmd := &cobra.Command{
-		Use:               "list [QUALIFIER...]",
-		ValidArgsFunction: completeQualifiers,
-		Short:             "List records, newest first",
-		Long: `List the records that match all of these qualifiers, newest first:
+const recordsListLong = `List the records that match all of these qualifiers, newest first:
 ` + qualifiers + `
 
 --only stuck lists what waits for somebody: held, of a silent holder, with a parked
@@ -66,7 +56,19 @@ it has the cursor for the next ones.
 
 The JSON is one object per line, with the members that 'semel records get' prints, but for
 decisions. Its verdict doesn't know of records that were purged before, unless you list
-the calls of one NAME.`,
+the calls of one NAME.`
+
+func newRecordsList(from *recordsFrom) *cobra.Command {
+	var as listedAs
+	var only lookup.Only
+	var all bool
+	var limit int
+	var cursor string
+	cmd := &cobra.Command{
+		Use:               "list [QUALIFIER...]",
+		ValidArgsFunction: completeQualifiers,
+		Short:             "List records, newest first",
+		Long:              recordsListLong,
 		Example: `  semel records list held
   semel records list operation:payments.charge state:failed after:2026-01-01
   semel records list 'order=99*' 'created<1h' -state:completed
