@@ -301,8 +301,20 @@ func TestAllGoesOnUntilItIsSure(t *testing.T) {
 			t.Errorf("%s: only %v were searched", test.text, got.By)
 		}
 	}
+	held := call(store.ID{Operation: "pay", Key: "pay-9911"}, 5)
+	held.State, held.Disposition, held.Held, held.EndedAt, held.ExpiresAt = store.Processing, 0, true, 0, 0
+	put(t, st, held)
+	got, err := Pages(f.Find).All(t.Context(), "pay-9911", false, 10)
+	if err != nil || len(got.Found) != 3 {
+		t.Fatal(got, err)
+	}
+	for i := range got.Found {
+		if rec, v := &got.Found[i].Record, got.Found[i].Verdict; (v.State == verdict.Held) != rec.Held {
+			t.Errorf("%s, held %t, is %s", rec.ID.Operation, rec.Held, v.State)
+		}
+	}
 	page, verdicts, err := Pages(f.Find).List("pay-9911").Judged(t.Context(), store.Query{})
-	if err != nil || len(page.Records) != 2 || len(verdicts) != 2 || verdicts[0] == nil || verdicts[0].State != verdict.Executed || page.Next != "" {
+	if err != nil || len(page.Records) != 3 || len(verdicts) != 3 || verdicts[2] == nil || page.Next != "" {
 		t.Errorf("listed %d, %v, %q, %v", len(page.Records), verdicts, page.Next, err)
 	}
 }

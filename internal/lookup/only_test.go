@@ -43,7 +43,7 @@ func TestOnly(t *testing.T) {
 	same := func(rec *store.Record) { rec.Fingerprint = store.FingerprintOf(store.SchemeRaw, []byte("42 EUR")) }
 	all := pages{
 		made("plain", func(rec *store.Record) { rec.Holder = "node-2-17/AEP5" }),
-		made("again", same),
+		made("again", func(rec *store.Record) { same(rec); rec.Holder = "node-25" }),
 		made("refused", func(rec *store.Record) {
 			same(rec)
 			rec.State, rec.Disposition = store.Failed, store.DispositionRejected

@@ -102,7 +102,7 @@ webhooks: [{path: /webhooks/shopify, source: shopify, secret_files: ['%[1]s/agen
 		"X-Shopify-Topic", "orders/create", "X-Shopify-Shop-Domain", "lamps.myshopify.com", "X-Shopify-Event-Id", "98880550-7158-44d4-b7cd-2c97c8a091b5")
 	untilCounted(t, admin, 10)
 	run("records", "release", "pay-9912", "--url", admin, "--reason", "harmless, ticket 77", "--yes")
-	for log := ""; !strings.Contains(log, "store.restored") || !strings.Contains(log, `"idempotency_key":"webhook:`); { // signed behind
+	for log := ""; !strings.Contains(log, "store.restored") || !strings.Contains(log, `"idempotency_key":"webhook:`) || !strings.Contains(log, "ticket 77"); { // signed behind
 		log = run("evidence", "export", "--url", admin)
 	}
 	write(t, filepath.Join(dir, "proof.jsonl"), run("evidence", "prove", "3", "4", "--url", admin))
