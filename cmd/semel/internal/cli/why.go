@@ -157,7 +157,11 @@ func (s *story) print(out io.Writer, src *recordSource) error {
 		l.line("deliveries", "%s, counted up to %s", counted(s.Record.Decisions), when(store.InstantOf(time.Now().Add(-behind.Pause))))
 	}
 	if n := s.Record.Decisions[semel.Conflict]; n > 0 {
-		l.line("conflicts", "%d asked for something else%s", n, where(s.Record.Verdict.Differ))
+		in := ""
+		if places := s.Record.Verdict.Differ; len(places) > 0 {
+			in = ", in " + printable(strings.Join(places, ", "))
+		}
+		l.line("conflicts", "%d asked for something else%s", n, in)
 	}
 	l.text("a retry", s.Record.Verdict.Retry)
 	printAnswer(l, rec)
@@ -169,14 +173,6 @@ func (s *story) print(out io.Writer, src *recordSource) error {
 	}
 	s.printNext(out, src)
 	return nil
-}
-
-// where names the places in which payloads differ, if somebody could compare them.
-func where(places []string) string {
-	if len(places) == 0 {
-		return ""
-	}
-	return ", in " + printable(strings.Join(places, ", "))
 }
 
 // printNext lists the commands that make sense now, ready to copy.
