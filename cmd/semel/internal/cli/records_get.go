@@ -138,7 +138,7 @@ disposition, held, held_reason, result or result_base64, result_kept, error (cod
 message), settled (by, who, reason, at), fence, attempt, holder, created_at,
 updated_at, started_at, ended_at, lease_until, expires_at, attempts, effects,
 attributes, confirmation, messages (a service leaves out payload_bytes),
-compensation, decisions and verdict (state, says and the numbers behind it). If the
+compensation, decisions and verdict (state, says, retry and the numbers behind it). If the
 result is an HTTP answer, answer has its status, headers, and body or body_base64.
 Members that don't apply are left out.`,
 		Example: `  semel records get order-1

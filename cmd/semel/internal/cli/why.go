@@ -36,9 +36,10 @@ func newWhy(from *recordsFrom) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why NAME",
 		Short: "Show what happened to a call: was it executed twice, and who got what?",
-		Long: `Show the history of a call on one screen: what happened when, what its duplicates got,
-the recorded answer, and which other calls of its operation had the same payload under
-another key. Those ran, too: if a client makes a new key for a retry, it pays twice.
+		Long: `Show the history of a call on one screen: what happened when, what its duplicates got
+and a retry gets, the recorded answer, and which other calls of its operation had the
+same payload under another key. Those ran, too: if a client makes a new key for a retry,
+it pays twice.
 
 Name the call ` + recordNames + valueToo + `.
 If several calls have the name, a sentence counts them, and you see each of them.
