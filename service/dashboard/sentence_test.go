@@ -158,6 +158,10 @@ func TestOneSentence(t *testing.T) {
 			if says := eval[string](&tb, "document.querySelector('p.verdict').firstChild.textContent.trim()"); !strings.EqualFold(says[:1], want.Says[:1]) || says[1:] != want.Says[1:]+"." {
 				t.Errorf("the page says  %s\nthe verdict is %s", says, want.Says)
 			}
+			retry := got.Record.Verdict.Retry
+			if says := eval[string](&tb, "document.querySelector('p.verdict').textContent"); !strings.Contains(says, "A retry "+retry) || !strings.Contains(rest, "  "+retry+"\n") {
+				t.Errorf("a retry %s, by the API; the page says %s, and the terminal\n%s", retry, says, rest)
+			}
 		})
 	}
 	if len(states) < 40 {

@@ -56,7 +56,7 @@ function verdict(rec, counts) {
 	const again = counts.reduce((n, [, c]) => n + c, 0);
 	const more = again === 0 ? 'No duplicate is known.' : again === 1 ? 'One more delivery came.' : `${again} more deliveries came.`;
 	const says = rec.verdict?.says || 'The service could not say how it stands'; // its store gave no time
-	const next = rec.held ? ' Look at the provider, then settle it with what you saw. Until then nobody runs it, and duplicates are refused.' : '';
+	const next = (rec.held ? ' Look at the provider, then settle it with what you saw.' : '') + (rec.verdict?.retry ? ` A retry ${rec.verdict.retry}.` : '');
 	return { tone: tones[rec.verdict?.state] || state(stateOf(rec)).tone, text: says[0].toUpperCase() + says.slice(1) + '.', next: more + next };
 }
 /** Where the verdict is more than the state: an event that was accepted isn't done, and nobody knows of what was released. */
@@ -84,7 +84,7 @@ function Record({ rec, reload, act }) {
 		<div class="columns">
 			<div>
 				<${Deliveries} rec=${rec} counts=${counts} seen=${deliveries} />
-				${rec.decisions?.conflict > 0 && html`<section class="card"><h2>Refused payloads <small>the same key, asked for something else</small></h2><${Compare} id=${rec.id} /></section>`}
+				${rec.decisions?.conflict > 0 && html`<section class="card"><h2>Refused payloads <small>the same key, asked for something else${rec.verdict?.refused_differ && ', in ' + rec.verdict.refused_differ.join(', ')}</small></h2><${Compare} id=${rec.id} /></section>`}
 				<${Answer} rec=${rec} />
 				<section class="card"><h2>Story</h2><ol class="story">${story.map((e) => html`<li><i class=${'dot ' + e.tone}></i><${Time} at=${e.at} /><span>${e.what}${e.times > 1 && html` <b class="num">${e.times} times</b>`}${e.times > 1 ? html`<small>within ${duration(e.until - e.at)}</small>` : e.detail && html`<small>${e.detail}</small>`}</span></li>`)}</ol></section>
 				${rec.effects.length > 0 && html`<${Effects} rec=${rec} />`}
@@ -134,7 +134,7 @@ function Deliveries({ rec, counts: rows, seen }) {
 	return html`<section class="card"><h2>Deliveries</h2>
 		<div class="split-bar" role="img" aria-label=${`${rec.attempt} begun, ${rows.map(([d, c]) => c + ' ' + d).join(', ')}`}>
 			<span class="blue" style=${{ flexGrow: rec.attempt }}></span>${rows.map(([d, c]) => html`<${Segment} d=${d} n=${c} />`)}</div>
-		<p class="chips"><span><b class="num">${rec.attempt}</b> <${Badge} tone="blue">begun<//></span>${rows.map(([d, c]) => html`<span><b class="num">${c}</b> <${DecisionBadge} d=${d} /></span>`)}<span class="faint">of ${total}</span></p>
+		<p class="chips"><span><b class="num">${rec.attempt}</b> <${Badge} tone="blue">begun<//></span>${rows.map(([d, c]) => html`<span><b class="num">${c}</b> <${DecisionBadge} d=${d} /></span>`)}<span class="faint">of ${total}, those of other nodes up to five seconds late</span></p>
 		${again > drawn && html`<p class="faint">The timeline has ${drawn} of the ${again} repeated deliveries: times of single deliveries are known to the node that answered them, for a while, and to the evidence log if the operation says <code>evidence: decisions</code>${stream.value === 'absent' ? '; this installation has no live events' : ''}.</p>`}
 	</section>`;
 }
