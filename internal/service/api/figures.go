@@ -10,8 +10,6 @@ type figuresInput struct {
 	Minutes int `query:"minutes" minimum:"1" maximum:"10080" default:"60" doc:"How far back. Up to 180, points are minutes, and beyond that hours."`
 }
 
-func (in *figuresInput) back() time.Duration { return time.Duration(in.Minutes) * time.Minute }
-
 func (b *builder) figures() {
 	route(b, about("getFigures", "figures", "GET /v1/figures", "Read what happened lately, over all nodes",
 		"Figures are less than two seconds late, and survive restarts; a node that dies loses those of its last second. "+
@@ -21,7 +19,7 @@ func (b *builder) figures() {
 }
 
 func getFigures(x *exchange, in *figuresInput) (*reply[figures.Report], error) {
-	r, err := x.api.opts.Figures.ReadTenant(x.ctx(), in.back(), x.tenant())
+	r, err := x.api.opts.Figures.ReadTenant(x.ctx(), time.Duration(in.Minutes)*time.Minute, x.tenant())
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +27,7 @@ func getFigures(x *exchange, in *figuresInput) (*reply[figures.Report], error) {
 }
 
 func listNodes(x *exchange, in *figuresInput) (*reply[figures.Cluster], error) {
-	c, err := x.api.opts.Figures.Nodes(x.ctx(), in.back(), x.tenant())
+	c, err := x.api.opts.Figures.Nodes(x.ctx(), time.Duration(in.Minutes)*time.Minute, x.tenant())
 	if err != nil {
 		return nil, err
 	}
