@@ -161,8 +161,8 @@ function Answer({ rec }) {
 	</section>`;
 }
 
-const Effects = ({ rec }) => html`<section class="card"><h2><${Word} name="effect">Effects<//></h2><div class="scroll"><table><thead><tr><th>Effect</th><th>State</th><th>Begun</th><th>Settled</th><th>Key at the provider</th></tr></thead><tbody>
-	${rec.effects.map((e) => html`<tr><td>${e.name}</td><td><${Badge} tone=${e.state === 'confirmed' ? 'violet' : e.state === 'started' ? 'amber' : 'grey'}>${e.state === 'started' ? 'open' : e.state}<//>${e.settled && html`<small> ${settledBy(e.settled)}</small>`}</td><td><${Time} at=${e.started_at} /></td><td><${Time} at=${e.settled_at} /></td><td class="mono cut">${e.key} <${Copy} text=${e.key} label="the key" /></td></tr>`)}</tbody></table></div></section>`;
+const Effects = ({ rec }) => html`<section class="card"><h2><${Word} name="effect">Effects<//></h2><div class="scroll"><table class="stack"><thead><tr><th>Effect</th><th>State</th><th>Begun</th><th>Settled</th><th>Key at the provider</th></tr></thead><tbody>
+	${rec.effects.map((e) => html`<tr><td class="k">${e.name}</td><td><${Badge} tone=${e.state === 'confirmed' ? 'violet' : e.state === 'started' ? 'amber' : 'grey'}>${e.state === 'started' ? 'open' : e.state}<//>${e.settled && html`<small> ${settledBy(e.settled)}</small>`}</td><td data-name="begun"><${Time} at=${e.started_at} /></td><td data-name="settled"><${Time} at=${e.settled_at} /></td><td class="mono cut" data-name="key">${e.key} <${Copy} text=${e.key} label="the key" /></td></tr>`)}</tbody></table></div></section>`;
 
 function Messages({ rec, reload }) {
 	const [open, setOpen] = useState(null);

@@ -40,7 +40,7 @@ export function TailScreen() {
 		: !all.length && stream.value === 'connecting' ? html`<${Loading} what="events" />`
 		: !all.length ? html`<${Empty} title="Waiting for the first delivery"><p>Every delivery that ${thisNode()} decides about appears here as it happens: executed, replayed, refused, and how attempts end.</p><//>`
 		: !lines.length ? html`<${Empty} title="No event matches"><p>All words must occur: an operation, a key, a decision. Put a minus before a word that may not.</p><//>`
-		: html`<section class="card"><div class="scroll"><table class="tail hover"><thead><tr><th>Time</th><th>What</th><th>Key</th><th>Operation</th><th>Detail</th></tr></thead><tbody>${lines.map((ev, i) => html`<${Line} key=${ev.seq || 'gap' + i} ev=${ev} at=${i === at} />`)}</tbody></table></div></section>
+		: html`<section class="card"><div class="scroll"><table class="tail hover stack"><thead><tr><th>Time</th><th>What</th><th>Key</th><th>Operation</th><th>Detail</th></tr></thead><tbody>${lines.map((ev, i) => html`<${Line} key=${ev.seq || 'gap' + i} ev=${ev} at=${i === at} />`)}</tbody></table></div></section>
 			<p class="faint">${found.length > shown ? `The newest ${shown} of ${found.length} events` : `${found.length} events`}. Other <a href=${href('nodes')}>nodes</a> have their own.</p>`}`;
 }
 
