@@ -1,7 +1,8 @@
 // The frame around the screens: who you are, where you can go, and the keys.
 import { html, render, signal, useEffect, useRef, useState } from './lib.js';
 import { hadSession, loadMe, me, signIn } from './api.js';
-import { startLive, stream } from './live.js';
+import { keyOf } from './id.js';
+import { events, startLive, stream } from './live.js';
 import { go, href, route } from './route.js';
 import { nextTheme, SettingsScreen, theme } from './settings.js';
 import { Dialog, Empty, Failed, Head, Heard, later, Loading, Toast } from './ui.js';
@@ -60,6 +61,17 @@ document.addEventListener('keydown', (ev) => {
 	else if (keys[ev.key]) dispatchEvent(new CustomEvent('semel-key', { detail: keys[ev.key] }));
 });
 
+/** The newest keys on this node that have a text in them, ten at most. */
+function suggested(text) {
+	const keys = new Set();
+	const all = events.peek();
+	for (let i = all.length - 1; text.length > 1 && i >= 0 && keys.size < 10; i--) {
+		const key = keyOf(all[i].data.record || '');
+		if (key.includes(text)) keys.add(key);
+	}
+	return [...keys];
+}
+
 function Find() {
 	const [text, setText] = useState('');
 	const submit = (ev) => {
@@ -69,7 +81,7 @@ function Find() {
 		setText('');
 		document.activeElement?.blur();
 	};
-	return html`<form class="find" role="search" aria-label="Find a call" onSubmit=${submit}><input id="find" value=${text} onInput=${(ev) => setText(ev.target.value)} placeholder="Find a call: key, order id, reference…" aria-label="Find a call by its key or any of its ids" autocomplete="off" spellcheck="false" /><kbd aria-hidden="true">/</kbd></form>`;
+	return html`<form class="find" role="search" aria-label="Find a call" onSubmit=${submit}><input id="find" value=${text} onInput=${(ev) => setText(ev.target.value)} placeholder="Find a call: key, order id, reference…" aria-label="Find a call by its key or any of its ids" autocomplete="off" spellcheck="false" list="keys" /><datalist id="keys">${suggested(text).map((key) => html`<option value=${key}></option>`)}</datalist><kbd aria-hidden="true">/</kbd></form>`;
 }
 
 const Help = () => html`<${Dialog} title="Keys" close=${() => { help.value = false; }}>
