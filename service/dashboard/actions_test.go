@@ -175,7 +175,7 @@ func TestMessages(t *testing.T) {
 	tb.click("td.do button", "Discard")
 	tb.fill("textarea[name=reason]", "nobody wants it")
 	tb.click("dialog button", "Discard")
-	tb.shows("Every message was delivered")
+	tb.shows("No message waits")
 }
 
 // TestVerify: the page verifies the log, and each entry of it.

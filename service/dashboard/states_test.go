@@ -78,7 +78,7 @@ func TestStates(t *testing.T) {
 		{"held", "#/held", "The disk is on fire", "Nothing is held"},
 		{"conflicts", "#/conflicts", "The disk is on fire", "No conflict in the last"},
 		{"tail", "#/tail", "The live events can't be had", "Waiting for the first delivery"},
-		{"dispatch", "#/dispatch", "The disk is on fire", "Every message was delivered"},
+		{"dispatch", "#/dispatch", "The disk is on fire", "There are no messages"},
 		{"operations", "#/operations", "The disk is on fire", "payments.charge"},
 		{"operation", "#/operations/nothing", "The disk is on fire", "This service does not have the operation"},
 		{"evidence", "#/evidence", "The disk is on fire", "No entry yet"},

@@ -40,7 +40,7 @@ export function DispatchScreen() {
 			${rows.map(({ rec, m }) => html`<tr key=${rec.id + m.id}><td><${Time} at=${m.created_at} /></td><td>${m.name}</td><td>${m.destination}</td><td><${MessageState} m=${m} /></td><td class="n num" data-name="tries">${m.tries}</td><td data-name="next"><${Time} at=${m.next_at} /></td><td class="k"><${RecordLink} rec=${rec} /></td>
 			<td class="do">${m.state === 'parked' && mayChange() && html`<button type="button" onClick=${() => setOpen(['replay', rec, m])}>Deliver again</button> <button type="button" class="ghost danger" onClick=${() => setOpen(['discard', rec, m])}>Discard</button>`}</td></tr>`)}</tbody></table></div></section>`
 		: box.loading ? html`<${Loading} what="messages" />`
-		: !box.error && html`<${Empty} title=${wanted === 'open' ? 'Every message was delivered' : 'No such message'}><p>Messages are made when a call completes: by <code>Attempt.Send</code>, by <code>messages</code> of the API, or by a webhook or an inbox that is answered before it is handled.</p><//>`}
+		: !box.error && html`<${Empty} title=${box.next ? 'No such message so far' : !box.found.length ? 'There are no messages' : wanted === 'open' ? 'No message waits' : 'No such message'}><p>Messages are made when a call completes: by <code>Attempt.Send</code>, by <code>messages</code> of the API, or by a webhook or an inbox that is answered before it is handled.</p><//>`}
 		<p class="faint">${box.looked} records were looked at${box.next && !box.loading ? html`. <button type="button" onClick=${() => look(box.next)}>Look further back</button>` : box.loading ? '…' : ', which are all.'}</p>
 		${open && html`<${MessageDialog} name=${open[0]} rec=${open[1]} message=${open[2]} close=${() => setOpen(null)} done=${() => look('')} />`}`;
 }
