@@ -6,7 +6,7 @@ import { caughtUp, events, ofNode, stream } from './live.js';
 import { readChecks } from './health.js';
 import { keyOf } from './id.js';
 import { href } from './route.js';
-import { clockTime, duration } from './time.js';
+import { absolute, clockTime, duration, timeStyle } from './time.js';
 import { decision } from './words.js';
 
 const Chart = later(() => import('./chart.js'), 'Chart', ({ height = 180 }) => html`<figure class="chart" style=${{ minHeight: height + 22 + 'px' }}></figure>`);
@@ -124,7 +124,8 @@ function DeliveriesChart({ f }) {
 	const of = (name) => points.map((p) => p[name]);
 	const refused = points.map((p) => p.conflicts + p.turned_away + p.refused);
 	const series = [{ label: 'executed', tone: 'blue', values: of('executed') }, { label: 'stopped', tone: 'green', values: of('stopped') }, { label: 'polls', tone: 'grey', values: of('polls') }, { label: 'conflicts and refusals', tone: 'orange', values: refused }];
-	return html`<${Chart} xs=${xs} series=${series} stacked format=${(v) => many(Math.round(v * 10) / 10)} label=${`${f.total.executed} executed, ${f.total.stopped} stopped duplicates, ${f.total.polls} polls, ${f.total.conflicts} conflicts and ${f.total.turned_away + f.total.refused} refusals`} />`;
+	return html`${points.length < f.points.length && html`<p class="faint">In this time, nothing came before ${absolute(xs[0] * 1000, timeStyle.value === 'utc').slice(f.step_seconds === 60 ? 11 : 0, 16)}.</p>`}
+		<${Chart} xs=${xs} series=${series} stacked format=${(v) => many(Math.round(v * 10) / 10)} label=${`${f.total.executed} executed, ${f.total.stopped} stopped duplicates, ${f.total.polls} polls, ${f.total.conflicts} conflicts and ${f.total.turned_away + f.total.refused} refusals`} />`;
 }
 function LatencyChart({ f }) {
 	const points = since(f.points);
