@@ -156,7 +156,7 @@ function Answer({ rec }) {
 	let text = outcome.kind === 'http' ? outcome.body : outcome.text;
 	if (outcome.kind === 'http' && !outcome.binary) text = pretty(text);
 	return html`<section class="card"><h2>Answer <small>what every duplicate gets</small></h2>
-		${outcome.kind === 'http' && html`<p><${Badge} tone=${outcome.status < 400 ? 'green' : 'red'}>${outcome.status}<//> ${Object.entries(outcome.headers || {}).map(([n, v]) => html`<span class="header mono">${n}: ${shown ? v.join(', ') : '…'}</span>`)}</p>`}
+		${outcome.kind === 'http' && html`<p><${Badge} tone=${outcome.status < 400 ? 'green' : 'red'}>${outcome.status}<//> ${Object.entries(outcome.headers || {}).map(([n, v]) => html`<span class="header mono">${n}: ${shown || n === 'Content-Type' ? v.join(', ') : '…'}</span>`)}</p>`}
 		${text ? shown ? html`<pre class="payload" tabindex="0">${text}</pre><${Copy} text=${text} label="the answer" />` : html`<button type="button" onClick=${() => setShown(true)}>Show the ${outcome.kind === 'http' ? 'body' : 'result'} (${text.length} characters)</button>` : html`<p class="faint">It has no body.</p>`}
 	</section>`;
 }
@@ -180,11 +180,12 @@ function Evidence({ log: { data, error, before, go } }) {
 
 const Identity = ({ rec }) => html`<section class="card"><h2>Record</h2><dl class="facts">
 	<${Fact} name="Operation"><a href=${href('operations', rec.operation)}>${rec.operation}</a><//>
+	${Object.entries(rec.attributes || {}).map(([n, v]) => html`<${Fact} name=${n}>${n === 'compensates' ? html`<a href=${href('record', v)}>the call that it undoes</a>` : html`<span class="mono">${v}</span> <${Copy} text=${v} label=${n} />`}<//>`)}
 	<${Fact} name="Tenant">${rec.tenant || html`<span class="faint">none</span>`}<//>
 	<${Fact} name="Principal"><span class="mono cut" title=${rec.principal}>${rec.principal || 'shared in the tenant'}</span><//>
 	${rec.scope && html`<${Fact} name="Scope"><span class="mono cut" title=${rec.scope}>${rec.scope}</span><//>`}
 	<${Fact} name="Door">${rec.door || '–'}<//>
-	<${Fact} name=${html`<${Word} name="fence">Fence<//>`}><span class="num">${rec.fence}</span>, attempt ${rec.attempt}<//>
+	<${Fact} name=${html`<${Word} name="attempt">Attempt<//>`}><span class="num">${rec.attempt}</span><//>
 	${rec.holder && html`<${Fact} name="Node">${rec.holder}<//>`}
 	<${Fact} name="Created"><${Time} at=${rec.created_at} /><//>
 	<${Fact} name="Ended"><${Time} at=${rec.ended_at} />${rec.ended_at && html` <small>after ${duration(instant(rec.ended_at) - instant(rec.started_at))}</small>`}<//>
@@ -192,7 +193,7 @@ const Identity = ({ rec }) => html`<section class="card"><h2>Record</h2><dl clas
 	${rec.expires_at && html`<${Fact} name=${html`<${Word} name="window">Kept<//>`}>until <${Time} at=${rec.expires_at} /><//>`}
 	${rec.settled && html`<${Fact} name="Settled">by <b>${rec.settled.who || rec.settled.by}</b>, <${Time} at=${rec.settled.at} />${rec.settled.reason && ': ' + rec.settled.reason}<//>`}
 	${rec.payload_hash && html`<${Fact} name=${html`<${Word} name="fingerprint">Fingerprint<//>`}><span class="mono cut" title=${rec.payload_hash}>${rec.payload_hash}</span> <${Copy} text=${rec.payload_hash} label="the fingerprint" /><//>`}
-	${Object.entries(rec.attributes || {}).map(([n, v]) => html`<${Fact} name=${n}>${n === 'compensates' ? html`<a href=${href('record', v)}>the call that it undoes</a>` : html`<span class="mono">${v}</span> <${Copy} text=${v} label=${n} />`}<//>`)}
+	<${Fact} name=${html`<${Word} name="fence">Fence<//>`}><span class="num">${rec.fence}</span><//>
 	<${Fact} name="Record id"><span class="mono cut" title=${rec.id}>${rec.id}</span> <${Copy} text=${rec.id} label="the record id" /><//>
 	</dl><p class="command"><code>semel why ${rec.idempotency_key}</code> <${Copy} text=${'semel why ' + rec.idempotency_key} label="the command" /></p></section>`;
 

@@ -133,7 +133,7 @@ function Lane({ l, s }) {
 	const points = shown.filter((m) => m.waited === 0);
 	const tone = l.how === 'processing' ? 'blue open' : state(l.how).tone;
 	return html`<div class="lane">
-		<span class="lane-name">Attempt ${a.number}<small title="The fencing token">fence ${a.fence}</small>${a.holder && html`<small>on ${a.holder}</small>`}</span>
+		<span class="lane-name" title=${'fencing token ' + a.fence}>Attempt ${a.number}${a.holder && html`<small>on ${a.holder}</small>`}</span>
 		<div class="track">
 			<${Folds} s=${s} />
 			<div class="row main">
