@@ -154,7 +154,7 @@ func TestShare(t *testing.T) {
 	for _, theme := range []string{"light", "dark"} {
 		tb.theme(theme)
 		tb.visit("#/find/slow-order-1")
-		tb.shows("executed once")
+		tb.shows("Executed once")
 		eval[bool](tb, "(URL.createObjectURL = (blob) => { blob.arrayBuffer().then((b) => { globalThis.saved = btoa(Array.from(new Uint8Array(b), (c) => String.fromCharCode(c)).join('')); }); return 'data:,'; }, Object.defineProperty(navigator, 'clipboard', { configurable: true, value: { writeText: async (text) => { globalThis.copied = text; } } }), true)")
 		tb.click("button", "Copy link")
 		tb.wait("globalThis.copied === location.href")
