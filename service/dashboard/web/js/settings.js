@@ -16,10 +16,10 @@ dark.addEventListener('change', () => { systemDark.value = dark.matches; });
 /** The theme that is drawn. */
 export const themeNow = signal('light');
 effect(() => {
-	if (theme.value === 'system') delete document.documentElement.dataset.theme;
-	else document.documentElement.dataset.theme = theme.value;
 	keep('semel.theme', theme.value);
-	themeNow.value = theme.value === 'system' ? (systemDark.value ? 'dark' : 'light') : theme.value;
+	const drawn = theme.value === 'system' ? (systemDark.value ? 'dark' : 'light') : theme.value;
+	document.documentElement.dataset.theme = drawn;
+	themeNow.value = drawn;
 });
 export const nextTheme = () => { theme.value = { system: 'light', light: 'dark', dark: 'system' }[theme.value]; };
 
