@@ -302,6 +302,16 @@ func (a *away) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
 	return a.Store.Get(ctx, id)
 }
 
+func (a *away) Now(ctx context.Context) (store.Instant, error) {
+	a.mu.Lock()
+	fail := a.fail
+	a.mu.Unlock()
+	if fail {
+		return 0, errors.New("the store is away")
+	}
+	return a.Store.Now(ctx)
+}
+
 func (a *away) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
 	a.mu.Lock()
 	fail, mute := a.fail, a.mute

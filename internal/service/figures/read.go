@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"sync"
@@ -44,13 +45,13 @@ const (
 	quietAfter = 3 * time.Minute
 )
 
-// others returns the figures of other nodes, or the last it read if the store doesn't answer.
-func (f *Figures) others(ctx context.Context, now store.Instant) ([]counted, error) {
+// others returns the figures of other nodes, or the last it read if the store is away.
+func (f *Figures) others(ctx context.Context, now store.Instant, away error) ([]counted, error) {
 	r := &f.peers
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.at.IsZero() && time.Since(r.at) < fresh {
-		return r.nodes, r.err
+	if away != nil || time.Since(r.at) < fresh {
+		return r.nodes, cmp.Or(away, r.err)
 	}
 	limited, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()

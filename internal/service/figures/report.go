@@ -141,12 +141,10 @@ func (f *Figures) ReadTenant(ctx context.Context, d time.Duration, tenant *strin
 // report begins a report, with the nodes that it counts.
 func (f *Figures) report(ctx context.Context, d time.Duration) (*Report, error) {
 	now, err := f.store.Now(ctx)
-	var nodes []counted
-	if err == nil {
-		nodes, err = f.others(ctx, now)
-	} else {
+	if err != nil {
 		now = store.InstantOf(time.Now())
 	}
+	nodes, err := f.others(ctx, now, err)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
