@@ -38,7 +38,7 @@ export function ConflictsScreen() {
 const shown = 50;
 
 const Row = ({ c, names, of, at, open, toggle }) => html`<tr class=${at ? 'at' : ''}><td class="k"><a class="key" href=${href('record', c.record)}>${c.idempotency_key}</a>${c.tenant && html`<small> ${c.tenant}</small>`}</td>
-	${names.map((n) => html`<td data-name=${of?.[n] && n}><bdi>${of?.[n]}</bdi></td>`)}<td>${Object.keys(c.decisions).map((k) => html`<${Badge} tone="red">${kinds[k] || k}<//> `)}</td><td class="mono wide-only">${(c.principals || [c.principal]).map((p) => p || 'shared').join(', ')}</td>
+	${names.map((n) => html`<td data-name=${of?.[n] && n}>${of?.[n] && html`<bdi>${of[n]}</bdi>`}</td>`)}<td>${Object.keys(c.decisions).map((k) => html`<${Badge} tone="red">${kinds[k] || k}<//> `)}</td><td class="mono wide-only">${(c.principals || [c.principal]).map((p) => p || 'shared').join(', ')}</td>
 	<td class="n num" data-name="times">${total(c)}</td><td class="wide-only"><${Time} at=${c.first} /></td><td class="wide-only"><${Time} at=${c.last} /></td>
 	<td class="do">${c.decisions.conflict && html`<button type="button" aria-expanded=${open} onClick=${toggle}>Compare</button>`}</td></tr>
 	${open && html`<tr class="below"><td colspan=${7 + names.length}><${Compare} id=${c.record} /></td></tr>`}`;
