@@ -32,7 +32,7 @@ export function DispatchScreen() {
 	};
 	useEffect(() => { look(''); return () => stop.current.abort(); }, []);
 	const rows = box.found.filter(({ m }) => (wanted === 'all' ? true : wanted === 'open' ? m.state === 'pending' || m.state === 'parked' : m.state === wanted)).slice(0, 500);
-	const count = (state) => box.found.filter(({ m }) => m.state === state).length;
+	const count = (state) => (box.error ? '' : box.found.filter(({ m }) => m.state === state).length);
 	return html`<${Head} title="Dispatch"><${Choice} label="Which messages" value=${wanted} options=${[['open', 'Open'], ['parked', `Parked ${count('parked')}`], ['pending', `Pending ${count('pending')}`], ['all', 'All']]} onChange=${setWanted} /><button type="button" onClick=${() => look('')}>Refresh</button><//>
 		<p class="lead">A completed call can send messages. Each is delivered at least once, under an id by which its receiver knows it again. One that is refused, or tried too often, is parked as a dead letter and waits for you.</p>
 		${box.error && html`<${Failed} error=${box.error} retry=${() => look('')} />`}
@@ -41,6 +41,6 @@ export function DispatchScreen() {
 			<td class="do">${m.state === 'parked' && mayChange() && html`<button type="button" onClick=${() => setOpen(['replay', rec, m])}>Deliver again</button> <button type="button" class="ghost danger" onClick=${() => setOpen(['discard', rec, m])}>Discard</button>`}</td></tr>`)}</tbody></table></div></section>`
 		: box.loading ? html`<${Loading} what="messages" />`
 		: !box.error && html`<${Empty} title=${box.next ? 'No such message so far' : !box.found.length ? 'There are no messages' : wanted === 'open' ? 'No message waits' : 'No such message'}><p>Messages are made when a call completes: by <code>Attempt.Send</code>, by <code>messages</code> of the API, or by a webhook or an inbox that is answered before it is handled.</p><//>`}
-		<p class="faint">${box.looked} records were looked at${box.next && !box.loading ? html`. <button type="button" onClick=${() => look(box.next)}>Look further back</button>` : box.loading ? '…' : ', which are all.'}</p>
+		<p class="faint">${box.looked} records were looked at${box.next && !box.loading ? html`. <button type="button" onClick=${() => look(box.next)}>Look further back</button>` : box.loading ? '…' : box.error ? '.' : ', which are all.'}</p>
 		${open && html`<${MessageDialog} name=${open[0]} rec=${open[1]} message=${open[2]} close=${() => setOpen(null)} done=${() => look('')} />`}`;
 }
