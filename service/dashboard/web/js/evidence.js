@@ -114,17 +114,17 @@ export function EvidenceScreen() {
 	return html`<${Head} title="Evidence"><button type="button" class="primary" disabled=${busy || !c?.size} onClick=${verify}>${busy ? 'Verifying…' : 'Verify the log'}</button><//>
 		${head.error && html`<${Failed} error=${head.error} retry=${head.reload} />`}
 		${report && html`<${Report} report=${report} />`}
-		${!c ? html`<${Loading} what="the checkpoint" />` : html`<section class="card"><h2>Checkpoint</h2>
+		${!c ? !head.error && html`<${Loading} what="the checkpoint" />` : html`<section class="card"><h2>Checkpoint</h2>
 			${c.fault && html`<p class="note red" role="alert">${c.fault}</p>`}
 			<dl class="facts wide"><${Fact} name="Log">${c.origin}<//><${Fact} name="Entries"><span class="num">${c.size}</span><//><${Fact} name="Root"><span class="mono cut">${c.root || '–'}</span> ${c.root && html`<${Copy} text=${c.root} label="the root" />`}<//>
 			<${Fact} name="Public key">${c.keys.map((k) => html`<span class="mono cut">${k}</span> <${Copy} text=${k} label="the public key" />`)}<//></dl>
 			${c.signed && html`<details><summary>The signed note</summary><pre class="payload" tabindex="0">${c.signed}</pre><${Copy} text=${c.signed} label="the signed note" /></details>`}
 			<p class="faint">Keep checkpoints where the operator of this store can't change them: without one, a log that was written anew by who has the key looks whole.</p></section>`}
-		<section class="card"><h2>Entries</h2>
+		${(c || !head.error) && html`<section class="card"><h2>Entries</h2>
 		${!all ? html`<p class="faint">An admin of all tenants sees the whole log. Open a record for what the log says about it.</p>`
 		: list.error ? html`<${Failed} error=${list.error} retry=${list.reload} />` : !list.data ? html`<${Loading} what="entries" />`
 		: !list.data.entries.length ? html`<${Empty} title="No entry yet"><p>Operations write evidence if their policy says <code>evidence: changes</code> or more.</p><//>`
-		: html`<${EntryList} list=${list.data} records /><${Pages} next=${list.data.next} before=${before} go=${setBefore} />`}</section>`;
+		: html`<${EntryList} list=${list.data} records /><${Pages} next=${list.data.next} before=${before} go=${setBefore} />`}</section>`}`;
 }
 
 /** The buttons that lead from one page of entries to another. */
