@@ -49,5 +49,5 @@ function Line({ ev, at }) {
 	if (ev.kind === 'gap') return html`<tr><td colspan="5" class="late">Some events were missed: this page, or its connection, was too slow.</td></tr>`;
 	return html`<tr class=${at ? 'at' : ''}><td class="num">${clockTime(ev.at)}</td><td>${ev.kind === 'decided' ? html`<${DecisionBadge} d=${d.decision} />` : html`<${Badge} tone=${ev.kind === 'ended' ? (d.held ? 'amber' : d.disposition === 'completed' ? 'green' : 'red') : 'orange'}>${ev.kind === 'ended' ? (d.held ? 'held' : 'ended ' + d.disposition) : ev.kind.replace('_', ' ')}<//>`}</td>
 		<td class="k">${d.record ? html`<a class="key" href=${href('record', d.record)}>${keyOf(d.record)}</a>` : ''}</td><td>${d.operation}</td>
-		<td>${[d.attempt > 1 && 'attempt ' + d.attempt, d.waited_ms && 'waited ' + duration(d.waited_ms), ev.kind === 'ended' && 'after ' + duration(d.took_ms), d.by && d.by !== 'holder' && 'by ' + d.by, d.limit, d.held_reason, d.reason, d.count > 1 && d.count + ' records'].filter(Boolean).join(' · ')}</td></tr>`;
+		<td>${[d.attempt > 1 && 'attempt ' + d.attempt, d.waited_ms && 'waited ' + duration(d.waited_ms), ev.kind === 'ended' && (d.took_ms ? 'after ' + duration(d.took_ms) : 'within 1 ms'), d.by && d.by !== 'holder' && 'by ' + d.by, d.limit, d.held_reason, d.reason, d.count > 1 && d.count + ' records'].filter(Boolean).join(' · ')}</td></tr>`;
 }
