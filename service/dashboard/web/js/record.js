@@ -84,7 +84,7 @@ function Record({ rec, reload, act }) {
 		<div class="columns">
 			<div>
 				<${Deliveries} rec=${rec} counts=${counts} seen=${deliveries} />
-				${rec.decisions?.conflict > 0 && html`<section class="card"><h2>Refused payloads <small>the same key, asked for something else${rec.verdict?.refused_differ && ', in ' + rec.verdict.refused_differ.join(', ')}</small></h2><${Compare} id=${rec.id} /></section>`}
+				${rec.decisions?.conflict > 0 && html`<section class="card"><h2>Refused payloads <small>the same key, asked for something else</small></h2><${Compare} id=${rec.id} /></section>`}
 				<${Answer} rec=${rec} />
 				<section class="card"><h2>Story</h2><ol class="story">${story.map((e) => html`<li><i class=${'dot ' + e.tone}></i><${Time} at=${e.at} /><span>${e.what}${e.times > 1 && html` <b class="num">${e.times} times</b>`}${e.times > 1 ? html`<small>within ${duration(e.until - e.at)}</small>` : e.detail && html`<small>${e.detail}</small>`}</span></li>`)}</ol></section>
 				${rec.effects.length > 0 && html`<${Effects} rec=${rec} />`}
