@@ -124,13 +124,12 @@ func parsePlace(text string) (p place, err error) {
 // search makes one page.
 type search struct {
 	*Finder
-	text    string
-	ways    []way
-	at      place
-	budget  paging.Budget
-	answer  Answer
-	seen    map[store.ID]int // the index in answer.Found
-	learned []string         // attribute names that records have
+	text   string
+	ways   []way
+	at     place
+	budget paging.Budget
+	answer Answer
+	seen   map[store.ID]int // the index in answer.Found
 }
 
 // Find finds the calls with text as a name, one page from a cursor on, which is the previous
