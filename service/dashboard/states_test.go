@@ -97,7 +97,7 @@ func TestStates(t *testing.T) {
 			way.does.Store(failing)
 			tb = openAt(t, way.URL, "/"+screen.hash)
 			tb.shows(screen.failed)
-			tb.wait("document.querySelector('main .failed[role=alert]')")
+			tb.wait("document.querySelectorAll('main .failed[role=alert]').length === 1 && !document.querySelector('main .loading') && !document.querySelector('main').innerText.includes('which are all')")
 			tb.picture(dir, screen.name+"-failed")
 			tb.accessible(axe, screen.name+" failed")
 			way.does.Store(passing)
