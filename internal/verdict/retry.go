@@ -1,15 +1,12 @@
 package verdict
 
-import (
-	"slices"
-
-	"github.com/semelhq/semel/store"
-)
+import "github.com/semelhq/semel/store"
 
 // retry says what the next delivery gets: one with the same payload, of the same caller, through the
 // same door.
 func retry(f *Facts, state State) string {
 	rec := f.Record
+	_, open := OpenEffect(rec)
 	switch {
 	case state == SequenceMark:
 		return ""
@@ -29,7 +26,7 @@ func retry(f *Facts, state State) string {
 		return "is refused as held, until somebody settles it"
 	case state == Running:
 		return "is refused as in_flight, or waits for the answer"
-	case state == Silent && (openEffect(rec) || !rec.Policy.MayRunAgain()):
+	case state == Silent && (open || !rec.Policy.MayRunAgain()):
 		return "is refused as held: nobody knows what its holder did"
 	case restored(f) && f.Now.Sub(f.Epoch) < rec.Policy.Window:
 		return "is refused as held: the store was restored from a backup, and nobody knows what was done since"
@@ -39,8 +36,14 @@ func retry(f *Facts, state State) string {
 	return "runs it again"
 }
 
-func openEffect(rec *store.Record) bool {
-	return slices.ContainsFunc(rec.Effects, func(e store.EffectRecord) bool { return e.State == store.EffectStarted })
+// OpenEffect returns the name of the first effect that was started and has no result.
+func OpenEffect(rec *store.Record) (name string, open bool) {
+	for i := range rec.Effects {
+		if rec.Effects[i].State == store.EffectStarted {
+			return rec.Effects[i].Name, true
+		}
+	}
+	return "", false
 }
 
 func until(rec *store.Record) string {

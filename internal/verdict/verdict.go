@@ -136,10 +136,11 @@ func Of(f *Facts) Verdict {
 // have moved it.
 func advice(f *Facts, state State) (list []Advice) {
 	rec := f.Record
+	_, open := OpenEffect(rec)
 	switch {
 	case state == Running, state == Silent:
 		list = append(list, Wait)
-	case state == Held && openEffect(rec):
+	case state == Held && open:
 		list = append(list, SettleEffects)
 	case state == Held:
 		if list = append(list, Settle); f.Harmless && !restored(f) {

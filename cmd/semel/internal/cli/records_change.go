@@ -10,6 +10,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/lookup"
+	"github.com/semelhq/semel/internal/verdict"
 	"github.com/semelhq/semel/store"
 )
 
@@ -132,16 +133,6 @@ func checkHeld(rec *semel.Record) error {
 	return nil
 }
 
-// openEffect names an effect of the record that has no result.
-func openEffect(rec *semel.Record) (name string, open bool) {
-	for i := range rec.Effects {
-		if rec.Effects[i].State == store.EffectStarted {
-			return rec.Effects[i].Name, true
-		}
-	}
-	return "", false
-}
-
 func newRecordsRelease(from *recordsFrom) *cobra.Command {
 	c := &recordChanger{change: change[semel.Record]{from: from}}
 	cmd := &cobra.Command{
@@ -158,7 +149,7 @@ first.
 				if err := checkHeld(rec); err != nil {
 					return err
 				}
-				if name, open := openEffect(rec); open {
+				if name, open := verdict.OpenEffect(rec); open {
 					return illegal("effect %s has no result: say what happened with 'semel records settle --effect'", printable(name))
 				}
 				return nil

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/verdict"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 )
@@ -63,7 +64,7 @@ func (t *recordTable) footer(w io.Writer, src *recordSource) {
 		return
 	}
 	name, how := src.flags()+" "+t.held.ID.Encode(), "--outcome completed|rejected|failed|aborted"
-	if effect, open := openEffect(t.held); open { // no outcome is accepted before its result
+	if effect, open := verdict.OpenEffect(t.held); open { // no outcome is accepted before its result
 		effect = strings.ReplaceAll(printable(effect), "'", `'\''`)
 		how = fmt.Sprintf("--effect '%s=confirmed:JSON' or '%[1]s=refuted'", effect)
 	}

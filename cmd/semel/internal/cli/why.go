@@ -185,7 +185,7 @@ func (s *story) printNext(out io.Writer, src *recordSource) {
 	for _, advice := range s.Record.Verdict.Advice {
 		switch advice {
 		case verdict.SettleEffects:
-			effect, _ := openEffect(rec)
+			effect, _ := verdict.OpenEffect(rec)
 			add("ask the provider about "+printable(effect)+", and record the answer", "semel records settle"+where+" --effect "+shellWord(effect+"=confirmed:JSON")+" --reason WHY   # or "+shellWord(effect+"=refuted"))
 		case verdict.Settle:
 			add("find out what happened, and record it", "semel records settle"+where+" --outcome completed|rejected|failed|aborted --reason WHY")
