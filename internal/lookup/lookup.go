@@ -367,7 +367,8 @@ func (s *search) verdict(more bool) string {
 		}
 	}
 	for i := range calls {
-		s.answer.Found[len(calls)-1-i].Verdict = new(verdict.Of(&calls[i]))
+		calls[i].Said = new(verdict.Of(&calls[i]))
+		s.answer.Found[len(calls)-1-i].Verdict = calls[i].Said
 	}
 	return verdict.Together(s.text, calls, more)
 }

@@ -23,15 +23,18 @@ func Together(name string, calls []Facts, more bool) string {
 		calls []*Facts
 	}
 	var groups []*group
-	at := map[string]*group{}
+	at, known := map[string]*group{}, true
+	calls = slices.Clone(calls) // for their verdicts
 	for i := range calls {
 		f := &calls[i]
+		f.Said = new(Of(f))
+		known = known && f.Said.Known
 		of := f.Record.ID.Tenant + "\x00" + f.Record.ID.Operation
 		if at[of] == nil {
 			at[of] = &group{name: f.Record.ID.Operation}
 			groups = append(groups, at[of])
 		}
-		at[of].add(Of(f).Counts)
+		at[of].add(f.Said.Counts)
 		at[of].calls = append(at[of].calls, f)
 	}
 	var parts []string
@@ -43,13 +46,13 @@ func Together(name string, calls []Facts, more bool) string {
 		parts = append(parts, part)
 	}
 	text := fmt.Sprintf("%s:%s %d %s, %s", name, several, len(calls), plural(len(calls), "call", "calls"), strings.Join(parts, "; "))
-	if slices.ContainsFunc(calls, func(f Facts) bool { return !Of(&f).Known }) {
+	if !known {
 		text += unknown("earlier records were")
 	}
 	return text
 }
 
-// list names calls, each with the time at which its newest attempt began, and its state if it
+// list names judged calls, each with the time at which its newest attempt began, and its state if it
 // wasn't simply executed.
 func list(calls []*Facts) string {
 	var parts []string
@@ -59,7 +62,7 @@ func list(calls []*Facts) string {
 			format = "15:04:05"
 		}
 		part := f.Record.ID.Key + " at " + at.Format(format)
-		v := Of(f)
+		v := f.Said
 		var more []string
 		if v.State != Executed {
 			more = append(more, v.State.Words())
