@@ -24,19 +24,18 @@ func (x *exchange) views(records []semel.Record, read bool) []wire.Record {
 }
 
 func (x *exchange) facts(records []semel.Record, read bool) []verdict.Facts {
-	all, err := facts.Of(x.ctx(), x.api.engine, records)
-	if err != nil {
-		return nil // the records can be shown all the same
-	}
+	all, _ := facts.Of(x.ctx(), x.api.engine, records) // without them the records can be shown all the same
+	var readable []*verdict.Facts
 	for i := range all {
 		f := &all[i]
 		if x.maySee(f.Record) {
 			f.Payload = f.Record.Payload
 		}
 		if read && x.readsEvidence(f.Record.ID) {
-			_ = facts.Earlier(x.ctx(), x.api.opts.Evidence, f) // without it the sentence says what nobody knows
+			readable = append(readable, f)
 		}
 	}
+	_ = facts.Earlier(x.ctx(), x.api.opts.Evidence, readable...) // without it the sentence says what nobody knows
 	return all
 }
 

@@ -39,10 +39,12 @@ func Of(ctx context.Context, engine *semel.Engine, records []semel.Record) ([]ve
 // Log may be nil. A log that can't be read leaves open what was before: the verdicts say so.
 func Whole(ctx context.Context, engine *semel.Engine, log *evidence.Log, records []semel.Record) ([]verdict.Facts, error) {
 	all, err := Of(ctx, engine, records)
+	calls := make([]*verdict.Facts, len(all))
 	for i := range all {
-		all[i].Payload = all[i].Record.Payload
-		_ = Earlier(ctx, log, &all[i])
+		calls[i] = &all[i]
+		calls[i].Payload = calls[i].Record.Payload
 	}
+	_ = Earlier(ctx, log, calls...)
 	return all, err
 }
 

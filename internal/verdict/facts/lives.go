@@ -3,6 +3,7 @@ package facts
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/semelhq/semel/evidence"
@@ -10,13 +11,13 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// Earlier adds earlier records to the facts about a call, from the log. A purge removes a record,
+// Earlier adds earlier records to the facts about calls, from the log. A purge removes a record,
 // and with it everything that the store knew: only the log can show that a call ran, was purged and
-// ran again. log may be nil. If the log doesn't reach back to the beginning of the record, for
-// example because its operation keeps no evidence, the facts stay as they are: nobody knows then.
-func Earlier(ctx context.Context, log *evidence.Log, f *verdict.Facts) error {
-	rec := f.Record
-	if log == nil || rec.Origin == 0 {
+// ran again. log may be nil. If the log doesn't reach back to the beginning of a record, for
+// example because its operation keeps no evidence, its facts stay as they are: nobody knows then.
+// The error is about all calls that the log couldn't be read for.
+func Earlier(ctx context.Context, log *evidence.Log, calls ...*verdict.Facts) error {
+	if log == nil || !slices.ContainsFunc(calls, func(f *verdict.Facts) bool { return f.Record.Origin != 0 }) {
 		return nil
 	}
 	reader, err := log.Reader(ctx)
@@ -32,9 +33,21 @@ func Earlier(ctx context.Context, log *evidence.Log, f *verdict.Facts) error {
 	if _, err := reader.Entry(ctx, 0); err != nil { // this numbers new entries
 		return err
 	}
+	var errs []error
+	for _, f := range calls {
+		if f.Record.Origin != 0 {
+			errs = append(errs, before(ctx, reader, log.Subject(f.Record.ID), f))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// before reads the entries about a call up to those of its record.
+func before(ctx context.Context, reader *evidence.Reader, subject store.Subject, f *verdict.Facts) error {
+	rec := f.Record
 	h := history{event: verdict.IsEvent(rec)}
 	for from := uint64(0); ; {
-		found, err := reader.FindSome(ctx, log.Subject(rec.ID), from, batch)
+		found, err := reader.FindSome(ctx, subject, from, batch)
 		if err != nil || len(found) == 0 {
 			return err
 		}
