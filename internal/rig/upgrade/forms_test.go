@@ -234,7 +234,7 @@ func (p *keeper) refused() (string, error) {
 
 func (p *keeper) figured() (string, error) {
 	pass(5 * time.Minute) // until all minutes are over that are counted
-	r, err := p.counted.Read(p.t.Context(), time.Hour)
+	r, err := p.counted.Read(p.t.Context(), time.Hour, nil)
 	if err != nil {
 		return "", err
 	}
@@ -244,7 +244,7 @@ func (p *keeper) figured() (string, error) {
 func (p *keeper) ofTenant() (string, error) {
 	pass(5 * time.Minute)
 	acme := "acme"
-	r, err := p.counted.ReadTenant(p.t.Context(), time.Hour, &acme)
+	r, err := p.counted.Read(p.t.Context(), time.Hour, &acme)
 	if err != nil {
 		return "", err
 	}

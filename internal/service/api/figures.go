@@ -19,7 +19,7 @@ func (b *builder) figures() {
 }
 
 func getFigures(x *exchange, in *figuresInput) (*reply[figures.Report], error) {
-	r, err := x.api.opts.Figures.ReadTenant(x.ctx(), time.Duration(in.Minutes)*time.Minute, x.tenant())
+	r, err := x.api.opts.Figures.Read(x.ctx(), time.Duration(in.Minutes)*time.Minute, x.tenant())
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@
 // answers. A node that dies loses its counts since its last write, at most a second of
 // figures. So a count may be too low, but never too high.
 //
-// Each tenant has figures of its own, as far as there is room; see [Figures.ReadTenant].
+// Each tenant has figures of its own, as far as there is room; see [Figures.Read].
 // [Figures.Nodes] lists the nodes that run.
 //
 // A program with its own engine makes a [Figures], adds its events to the engine's and calls

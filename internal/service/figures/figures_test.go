@@ -62,7 +62,7 @@ func works() error { return nil }
 
 func (n *node) report(t *testing.T, d time.Duration) *figures.Report {
 	t.Helper()
-	r, err := n.figures.Read(t.Context(), d)
+	r, err := n.figures.Read(t.Context(), d, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestWhatWasStopped(t *testing.T) {
 			f.Events().Decided(semel.Decided{ID: semel.ID{Operation: "pay", Key: "a"}, Door: "http", Decision: decision})
 		}
 	}
-	r, err := f.Read(t.Context(), time.Hour)
+	r, err := f.Read(t.Context(), time.Hour, nil)
 	if want := (figures.Sums{Deliveries: 56, Executed: 1, Stopped: 3, StoppedShare: 0.75, Polls: 40, Conflicts: 5, TurnedAway: 7, Simultaneous: 40}); err != nil || r.Total != want || r.Operations[0].Sums != want {
 		t.Errorf("%v, %+v, want %+v", err, r.Total, want)
 	}
@@ -474,7 +474,7 @@ func TestCellsAreBounded(t *testing.T) {
 		if _, largest := st.written(); largest > 800<<10 {
 			t.Errorf("a cell has %d bytes", largest)
 		}
-		r, err := f.Read(t.Context(), 7*24*time.Hour)
+		r, err := f.Read(t.Context(), 7*24*time.Hour, nil)
 		if err != nil || r.Total.Stopped != 144_000 || len(r.Repeated) != 20 || len(r.Operations) > 513 {
 			t.Errorf("%v, %+v, %d records, %d operations", err, r.Total, len(r.Repeated), len(r.Operations))
 		}

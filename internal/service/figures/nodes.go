@@ -36,14 +36,18 @@ func (f *Figures) Nodes(ctx context.Context, d time.Duration, tenant *string) (*
 	if err != nil {
 		return nil, err
 	}
-	r, err := f.ReadTenant(ctx, d, tenant)
+	r, err := f.Read(ctx, d, tenant)
 	if err != nil {
 		return nil, err
+	}
+	of := map[string][]counted{}
+	for _, c := range r.nodes {
+		of[c.id] = append(of[c.id], c)
 	}
 	c := &Cluster{[]Node{}, r.Total}
 	for id, n := range running {
 		one := Report{From: r.From, To: r.To, StepSeconds: r.StepSeconds, Tenant: tenant}
-		one.count(slices.DeleteFunc(slices.Clone(r.nodes), func(c counted) bool { return c.id != id }))
+		one.count(of[id])
 		silent := r.To.Unix()-n.Seen > nodes.SilentAfter
 		c.Nodes = append(c.Nodes, Node{n.Name, n.Version, time.Unix(n.Started, 0).UTC(), time.Unix(n.Seen, 0).UTC(), silent, id == f.own.id, one.Total})
 	}

@@ -21,7 +21,7 @@ func (n *node) decide(tenant, operation string, d semel.Decision, added time.Dur
 
 func (n *node) ofTenant(t *testing.T, tenant string) *figures.Report {
 	t.Helper()
-	r, err := n.figures.ReadTenant(t.Context(), time.Hour, &tenant)
+	r, err := n.figures.Read(t.Context(), time.Hour, &tenant)
 	if err != nil {
 		t.Fatal(err)
 	}

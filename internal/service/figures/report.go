@@ -110,17 +110,13 @@ type Point struct {
 
 const maxListed = 50
 
-// Read reports what happened in the last d, over all nodes: by minutes up to KeptMinutes,
-// otherwise by hours, up to KeptHours. Lists of records are of whole hours. If the store
-// doesn't answer, see Alone; an error is that of ctx.
-func (f *Figures) Read(ctx context.Context, d time.Duration) (*Report, error) {
-	return f.ReadTenant(ctx, d, nil)
-}
-
-// ReadTenant is Read for one tenant, or for all if it is nil. In an hour, a node counts up to 512
-// series of tenants, first come, first served. If there were more, the report is Partial. If there
-// are nearly as many all the time, the oldest minutes and hours don't fit a cell and are dropped.
-func (f *Figures) ReadTenant(ctx context.Context, d time.Duration, tenant *string) (*Report, error) {
+// Read reports what happened in the last d, to one tenant, or to all if it is nil, over all nodes:
+// by minutes up to KeptMinutes, otherwise by hours, up to KeptHours. Lists of records are of whole
+// hours. In an hour, a node counts up to 512 series of tenants, first come, first served. If there
+// were more, the report is Partial. If there are nearly as many all the time, the oldest minutes
+// and hours don't fit a cell and are dropped. If the store doesn't answer, see Alone; an error is
+// that of ctx.
+func (f *Figures) Read(ctx context.Context, d time.Duration, tenant *string) (*Report, error) {
 	r, err := f.report(ctx, d)
 	if err != nil {
 		return nil, err
