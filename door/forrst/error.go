@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/semelhq/semel/internal/selector"
 )
 
 // Error is one error of an answer. Functions return one, or [Errors] for several.
@@ -49,12 +51,10 @@ func At(path ...string) *Source {
 			break // the object that contains it has to do
 		}
 		b.WriteByte('/')
-		b.WriteString(pointerEscapes.Replace(name))
+		b.WriteString(selector.Escape(name))
 	}
 	return &Source{Pointer: b.String()}
 }
-
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 // Error returns one line, without the details.
 func (e *Error) Error() string {

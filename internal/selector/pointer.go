@@ -32,6 +32,11 @@ type token struct {
 	index int
 }
 
+var escapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// Escape returns the name of a member as a pointer has it.
+func Escape(name string) string { return escapes.Replace(name) }
+
 // ParsePointer reads a pointer. The empty one is the whole document.
 func ParsePointer(text string) (Pointer, error) {
 	p := Pointer{text: text}

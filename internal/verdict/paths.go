@@ -8,7 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
+
+	"github.com/semelhq/semel/internal/selector"
 )
 
 // Compare says in which places refused payloads differ from the one of the call, as far as they are
@@ -84,12 +85,10 @@ func differ(path string, a, b any, at map[string]bool) {
 	}
 }
 
-var escape = strings.NewReplacer("~", "~0", "/", "~1")
-
 func member(path, name string, a, b map[string]any, at map[string]bool) {
 	va, hasA := a[name]
 	vb, hasB := b[name]
-	path += "/" + escape.Replace(name)
+	path += "/" + selector.Escape(name)
 	if hasA != hasB {
 		at[path] = true
 		return
