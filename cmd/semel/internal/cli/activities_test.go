@@ -6,18 +6,15 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/door/activitypub"
 	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/internal/rig/stage"
 	"github.com/semelhq/semel/store"
-	"github.com/semelhq/semel/store/pebblestore"
 )
 
 // TestProcessedActivities: lists and stories have an activity once, with who sent it and what its
@@ -25,15 +22,7 @@ import (
 func TestProcessedActivities(t *testing.T) {
 	clause.Proves(t, "VUL-02-004", "VUL-02-006")
 	const bob = "https://there.example/users/bob"
-	dir := filepath.Join(t.TempDir(), "store")
-	st, err := pebblestore.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine, err := semel.New(st, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, engine, leave := newStore(t, nil)
 	inbox, err := activitypub.New(engine, activitypub.Options{
 		Actors: "https://here.example/actors/{actor}", Policies: activitypub.Policies{{Host: "*", Unsigned: true}}, Budget: time.Minute,
 		Exists: func(context.Context, string) (bool, error) { return true, nil },
@@ -87,9 +76,10 @@ func TestProcessedActivities(t *testing.T) {
 	})
 	stop()
 	<-ended
-	if err := errors.Join(err, engine.Close(t.Context()), st.Close()); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
+	leave()
 	run := func(args ...string) string {
 		t.Helper()
 		code, out, errs := semelWith(t, "", append(args, "--store", "pebble:"+dir)...)

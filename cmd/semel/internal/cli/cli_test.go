@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"maps"
 	"os"
@@ -13,6 +14,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store/pebblestore"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -161,4 +165,24 @@ func TestVersion(t *testing.T) {
 			t.Errorf("version = %+v", v)
 		}
 	})
+}
+
+// newStore makes an embedded store for commands, with an engine on it. leave closes both: no command
+// opens the store before.
+func newStore(t *testing.T, opts *semel.Options) (dir string, engine *semel.Engine, leave func()) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "store")
+	st, err := pebblestore.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if engine, err = semel.New(st, opts); err != nil {
+		t.Fatal(err)
+	}
+	return dir, engine, func() {
+		t.Helper()
+		if err := errors.Join(engine.Close(t.Context()), st.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -26,22 +26,13 @@ import (
 	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/store"
-	"github.com/semelhq/semel/store/pebblestore"
 )
 
 // messagesDir is a directory with a call that has sent a message, "waits", which is
 // pending, and two that are parked.
 func messagesDir(t *testing.T) (st, call string, ids map[string]string) {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "data")
-	s, err := pebblestore.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := semel.New(s, &semel.Options{Operations: []semel.Operation{{Name: "order"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, e, leave := newStore(t, &semel.Options{Operations: []semel.Operation{{Name: "order"}}})
 	ans, err := e.Do(t.Context(), semel.Call{Tenant: "acme", Operation: "order", Key: "o1"}, func(_ context.Context, x semel.Execution) (semel.Result, error) {
 		for _, name := range []string{"waits", "bad", "worse\x1b[31m"} {
 			if err := semel.Send(x, semel.Message{Name: name, Destination: "billing", Payload: []byte(`{"n":1}`)}); err != nil {
@@ -64,9 +55,7 @@ func messagesDir(t *testing.T) (st, call string, ids map[string]string) {
 			}
 		}
 	}
-	if err := errors.Join(e.Close(t.Context()), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	leave()
 	return "pebble:" + dir, ans.Record.ID.Encode(), ids
 }
 

@@ -16,22 +16,13 @@ import (
 	"github.com/semelhq/semel/commerce"
 	"github.com/semelhq/semel/internal/payments"
 	"github.com/semelhq/semel/internal/rig/clause"
-	"github.com/semelhq/semel/store/pebblestore"
 )
 
 // paymentsDir makes a store with payments of the orders, each with the transaction that is
 // given, or an error of the gateway. Their keys are returned by order.
 func paymentsDir(t *testing.T, orders map[string]any) (store string, keys map[string]string) {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "data")
-	s, err := pebblestore.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := semel.New(s, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, e, leave := newStore(t, nil)
 	p, err := commerce.NewPayments(e, commerce.PaymentOptions{Charge: func(_ context.Context, c commerce.Charge) (commerce.Charged, error) {
 		if err, bad := orders[c.Order].(error); bad {
 			return commerce.Charged{}, err
@@ -48,9 +39,7 @@ func paymentsDir(t *testing.T, orders map[string]any) (store string, keys map[st
 		_, ans, _ := p.Pay(t.Context(), pay)
 		keys[order] = ans.Record.ID.Key
 	}
-	if err := errors.Join(e.Close(t.Context()), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	leave()
 	return "pebble:" + dir, keys
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/rig/stage"
-	"github.com/semelhq/semel/store/pebblestore"
 )
 
 // TestAHeldRequestIsSettledWithAnAnswer: the upstream dies after it has taken a
@@ -139,15 +137,7 @@ func TestAHeldRequestIsSettledWithAnAnswer(t *testing.T) {
 // TestALocalRequestIsSettledWithAnAnswer is the same by the directory of a service
 // that is stopped, whose configuration names the routes.
 func TestALocalRequestIsSettledWithAnAnswer(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "data")
-	s, err := pebblestore.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := semel.New(s, &semel.Options{Operations: []semel.Operation{{Name: "charge"}, {Name: "job"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, e, leave := newStore(t, &semel.Options{Operations: []semel.Operation{{Name: "charge"}, {Name: "job"}}})
 	for _, operation := range []string{"charge", "job"} {
 		ans, err := e.Begin(t.Context(), semel.Call{Operation: operation, Key: "k"})
 		if err == nil {
@@ -157,9 +147,7 @@ func TestALocalRequestIsSettledWithAnAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(e.Close(t.Context()), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	leave()
 	file := filepath.Join(t.TempDir(), "semel.yaml")
 	text := "store: {url: 'pebble:" + dir + "'}\noperations: [{name: charge}, {name: job}]\nroutes: [{match: 'POST /', upstream: 'http://127.0.0.1:9', operation: charge}]\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -24,19 +24,9 @@ import (
 // recordsDir is a directory with one record in each state, whose keys name them.
 func recordsDir(t *testing.T) (store string) {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "data")
-	s, err := pebblestore.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := semel.New(s, &semel.Options{Node: "node", Operations: []semel.Operation{{Name: "charge"}, {Name: "mail"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, e, leave := newStore(t, &semel.Options{Node: "node", Operations: []semel.Operation{{Name: "charge"}, {Name: "mail"}}})
 	populate(t, e)
-	if err := errors.Join(e.Close(t.Context()), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	leave()
 	return "pebble:" + dir
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,21 +14,12 @@ import (
 	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/internal/tally"
 	"github.com/semelhq/semel/store"
-	"github.com/semelhq/semel/store/pebblestore"
 )
 
 // TestWhy asks whether somebody was charged twice: once by a retry under the same key,
 // which was not, and once by a client that made another key, which was.
 func TestWhy(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "store")
-	st, err := pebblestore.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, engine, leave := newStore(t, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
 	pay := func(tenant, key, payload string) {
 		t.Helper()
 		_, err := engine.Do(t.Context(), semel.Call{
@@ -51,15 +41,13 @@ func TestWhy(t *testing.T) {
 	pay("acme", "retry-of-order-1", "12 EUR")
 	pay("acme", "order-2", "13 EUR")
 	pay("other", "order-3", "12 EUR")
-	_, err = engine.Do(t.Context(), semel.Call{Tenant: "acme", Principal: "alice", Operation: "pay", Key: "order-9"}, func(context.Context, semel.Execution) (semel.Result, error) {
+	_, err := engine.Do(t.Context(), semel.Call{Tenant: "acme", Principal: "alice", Operation: "pay", Key: "order-9"}, func(context.Context, semel.Execution) (semel.Result, error) {
 		return semel.Result{}, semel.Rejected("no_order", errors.New("There is no order R-9."))
 	})
 	if !errors.Is(err, &semel.Error{Code: semel.CodeRejected}) {
 		t.Fatal(err)
 	}
-	if err := errors.Join(engine.Close(t.Context()), st.Close()); err != nil {
-		t.Fatal(err)
-	}
+	leave()
 	run := func(want int, args ...string) string {
 		t.Helper()
 		code, out, errs := semelWith(t, "", append(args, "--store", "pebble:"+dir)...)
@@ -130,15 +118,7 @@ func TestWhy(t *testing.T) {
 
 // TestCallsByAttribute: support has the id of an order and not the key.
 func TestCallsByAttribute(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "store")
-	st, err := pebblestore.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, engine, leave := newStore(t, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
 	notes := map[string]string{"9911": "a-note", "8000": "a-note"}
 	for _, order := range []string{"9911", "9912", "8000"} {
 		_, err := engine.Do(t.Context(), semel.Call{Operation: "pay", Key: "key-of-" + order, Attributes: store.Attributes{"order": order, "note of " + order: notes[order]}}, func(context.Context, semel.Execution) (semel.Result, error) {
@@ -148,9 +128,7 @@ func TestCallsByAttribute(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(engine.Close(t.Context()), st.Close()); err != nil {
-		t.Fatal(err)
-	}
+	leave()
 	for args, want := range map[string][]string{
 		"why order=9911":                   {"9911"},
 		"why 9911":                         {"9911"},
@@ -180,19 +158,12 @@ func TestCallsByAttribute(t *testing.T) {
 
 // A command that changes something doesn't guess, and says how to name the call instead of denying it.
 func TestChangesTakeNoGuess(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "store")
-	st, err := pebblestore.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, engine, leave := newStore(t, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
 	ans, err := engine.Begin(t.Context(), semel.Call{Operation: "pay", Key: "k", Attributes: store.Attributes{"order": "9911"}})
-	if err := errors.Join(err, ans.Attempt.Hold(t.Context(), "no answer"), engine.Close(t.Context()), st.Close()); err != nil {
+	if err := errors.Join(err, ans.Attempt.Hold(t.Context(), "no answer")); err != nil {
 		t.Fatal(err)
 	}
+	leave()
 	release := func(name string) (int, string) {
 		code, _, errs := semelWith(t, "", "records", "release", name, "--reason", "harmless", "--yes", "--force", "--store", "pebble:"+dir)
 		return code, errs
@@ -255,15 +226,7 @@ func TestTriesOfMessages(t *testing.T) {
 
 // TestAnyNameWillDo: every command takes any name of a call, and says so if several have it.
 func TestAnyNameWillDo(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "store")
-	st, err := pebblestore.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, engine, leave := newStore(t, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
 	id := semel.ID{Tenant: "acme", Principal: "alice", Operation: "pay", Key: "one"}
 	for _, key := range []string{"one", "two"} {
 		ans, err := engine.Begin(t.Context(), semel.Call{Tenant: id.Tenant, Principal: id.Principal, Operation: "pay", Key: key, Attributes: store.Attributes{
@@ -277,9 +240,7 @@ func TestAnyNameWillDo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(engine.Close(t.Context()), st.Close()); err != nil {
-		t.Fatal(err)
-	}
+	leave()
 	run := func(args ...string) (int, string) {
 		code, out, errs := semelWith(t, "", append(args, "--store", "pebble:"+dir)...)
 		return code, out + errs
@@ -320,15 +281,7 @@ func TestAnyNameWillDo(t *testing.T) {
 // TestWhyLooksForAllNamesAtOnce: a key doesn't hide the calls of an order, a service is asked as a
 // store is, and a command that changes a call doesn't go by the value of an attribute.
 func TestWhyLooksForAllNamesAtOnce(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "store")
-	st, err := pebblestore.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine, err := semel.New(st, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, engine, leave := newStore(t, &semel.Options{Operations: []semel.Operation{{Name: "pay"}}})
 	for key, attributes := range map[string]store.Attributes{"pay-1": {"order": "9911"}, "pay-1-again": {"order": "9911"}, "9911": nil} {
 		_, err := engine.Do(t.Context(), semel.Call{Operation: "pay", Key: key, Attributes: attributes}, func(context.Context, semel.Execution) (semel.Result, error) {
 			return semel.Result{}, nil
@@ -337,9 +290,7 @@ func TestWhyLooksForAllNamesAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(engine.Close(t.Context()), st.Close()); err != nil {
-		t.Fatal(err)
-	}
+	leave()
 	_, url, stop := servingUntil(t, "store: {url: 'pebble:"+dir+"'}\n")
 	ask := func(from ...string) {
 		t.Helper()
