@@ -160,7 +160,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	return s.ok(), nil
 }
 
-// start starts the upstream and the nodes. Stop ends what was started, after an error too.
+// start starts the upstream and the nodes. Stop ends them, after an error too.
 func (o *options) start(ctx context.Context, book *stage.Upstream) (nodes []*stage.Node, stop func() error, err error) {
 	upstream := httptest.NewServer(book)
 	stop = func() (err error) {

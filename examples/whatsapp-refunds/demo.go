@@ -34,7 +34,7 @@ func demo(ctx context.Context, l net.Listener, dir string, out io.Writer) error 
 	return errors.Join(s.serve(ctx, l, dir), stop())
 }
 
-// toys are the payment service and the customer's phone. They tell what they did.
+// toys are the payment service and the customer's phone. They print everything they do.
 type toys struct {
 	out                 io.Writer
 	shop, secret, order string

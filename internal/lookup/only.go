@@ -35,7 +35,7 @@ type Only struct {
 	first map[payload]*candidate
 }
 
-// payload is what an operation of a tenant was asked for.
+// payload identifies equal requests to one operation of a tenant.
 type payload struct {
 	tenant, operation string
 	fingerprint       store.Fingerprint
@@ -50,8 +50,8 @@ type candidate struct {
 // errNeverRestored refuses to list nothing as if nothing had run.
 var errNeverRestored = errors.New("nobody has recorded a restore of this store: 'semel store new-epoch' records one, before nodes start on it")
 
-// Judged implements [Lister]. A page may have fewer calls than were asked for, and repeated ones of
-// earlier pages.
+// Judged implements [Lister]. A page may have fewer calls than the query's limit, and repeated ones
+// of earlier pages.
 func (o *Only) Judged(ctx context.Context, q store.Query) (store.Page, []*verdict.Verdict, error) {
 	page, verdicts, err := o.Lister.Judged(ctx, q)
 	found := page.Records

@@ -35,8 +35,8 @@ func Of(ctx context.Context, engine *semel.Engine, records []semel.Record) ([]ve
 	return all, nil
 }
 
-// Whole returns what an engine, its store and the evidence log know about records, payloads too.
-// Log may be nil. A log that can't be read leaves open what was before: the verdicts say so.
+// Whole is [Of] with payloads, and with earlier records from the evidence log, which may be nil. If
+// the log can't be read, the verdicts say that nobody knows about earlier records.
 func Whole(ctx context.Context, engine *semel.Engine, log *evidence.Log, records []semel.Record) ([]verdict.Facts, error) {
 	all, err := Of(ctx, engine, records)
 	calls := make([]*verdict.Facts, len(all))

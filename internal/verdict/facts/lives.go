@@ -42,7 +42,7 @@ func Earlier(ctx context.Context, log *evidence.Log, calls ...*verdict.Facts) er
 	return errors.Join(errs...)
 }
 
-// before reads the entries about a call up to those of its record.
+// before reads the entries about a call that are older than its record.
 func before(ctx context.Context, reader *evidence.Reader, subject store.Subject, f *verdict.Facts) error {
 	rec := f.Record
 	h := history{event: verdict.IsEvent(rec)}
