@@ -35,7 +35,7 @@ func (d *delivery) tooLate(ctx context.Context) (bool, error) {
 	// Callers' clocks show calendar time; the store's may be ahead of it.
 	sent := store.InstantOf(first).Add(e.clockState(now).Ahead)
 	// A client clock that is ahead makes the call look younger than it is.
-	window := cmp.Or(call.Window, op.Window)
+	window := max(cmp.Or(call.Window, op.Window), op.Remember)
 	late := op.RefuseLate && now.Sub(sent) >= window-min(e.opts.ClockSkew, window/4)
 	if !late && !e.beforeEpoch(window, sent, now) {
 		return false, nil
@@ -93,6 +93,8 @@ func (d *delivery) answer(ctx context.Context) error {
 	}
 	switch ans.Decision {
 	case Replay:
+		cur = asOf(cur, d.at.now)
+		ans.Record = cur
 		if d.op.Authorize != nil {
 			if err := d.authorize(ctx, cur); err != nil {
 				*ans = Answer{}

@@ -396,11 +396,11 @@ func followed(end, cur *Record) bool {
 	}
 	if cur.Fence == end.Fence {
 		return cur.State == end.State && cur.Disposition == end.Disposition && cur.EndedAt == end.EndedAt &&
-			cur.Result.Tombstone == end.Result.Tombstone && bytes.Equal(cur.Result.Data, end.Result.Data) && sameFailure(cur.Failure, end.Failure) &&
+			(cur.OnlyNamed() || cur.Result.Tombstone == end.Result.Tombstone && bytes.Equal(cur.Result.Data, end.Result.Data) && sameFailure(cur.Failure, end.Failure)) &&
 			slices.EqualFunc(cur.Outbox, end.Outbox, func(a, b Message) bool { return a.ID == b.ID })
 	}
 	return slices.ContainsFunc(cur.Earlier, func(at store.AttemptRecord) bool {
-		return at.Fence == end.Fence && at.Disposition == end.Disposition && at.EndedAt == end.EndedAt && sameFailure(at.Failure, end.Failure)
+		return at.Fence == end.Fence && at.Disposition == end.Disposition && at.EndedAt == end.EndedAt && (at.Failure == nil || sameFailure(at.Failure, end.Failure))
 	})
 }
 

@@ -154,8 +154,10 @@ func (a *Answer) Err() error {
 // outcomeError returns a record's outcome as an error. cause is the handler's own error, if
 // this process ran it.
 func outcomeError(rec *Record, cause error) error {
-	switch rec.State {
-	case Failed:
+	switch {
+	case rec.OnlyNamed():
+		return &Error{Code: CodeResultNotKept, Message: "the call ended (" + rec.Disposition.String() + ") at " + rec.EndedAt.String() + ", and its answer was kept until " + rec.AnswerUntil().String()}
+	case rec.State == Failed:
 		e := &Error{Code: Code(rec.Disposition.String()), Err: cause}
 		if rec.Disposition == DispositionAbandoned {
 			e.Code = CodeAborted
@@ -164,10 +166,8 @@ func outcomeError(rec *Record, cause error) error {
 			e.Message = rec.Failure.Message
 		}
 		return e
-	case Completed:
-		if rec.Result.Tombstone {
-			return &Error{Code: CodeResultNotKept, Message: "the call ran, but its result was not kept"}
-		}
+	case rec.State == Completed && rec.Result.Tombstone:
+		return &Error{Code: CodeResultNotKept, Message: "the call ran, but its result was not kept"}
 	}
 	return nil
 }

@@ -46,6 +46,9 @@ func (e *Engine) Compensate(ctx context.Context, id ID, principal, reason string
 		if c := cur.Compensation; c != nil && c.State != store.CompensationFailed {
 			return nil, nil
 		}
+		if is := asOf(cur, now); is.OnlyNamed() {
+			return nil, outcomeError(is, nil) // what it did is gone
+		}
 		started := store.Compensation{
 			Operation: op.Compensation, Principal: principal, State: store.CompensationStarted, Reason: keptText(reason), StartedAt: now,
 			NextAt: now.Add(compensationPause),

@@ -249,7 +249,7 @@ func (d *delivery) challenge(claim *Record, c *store.Confirmation) (next *Record
 	// A call that was tried before its operation required confirmation keeps its
 	// window, and with it its effect ledger.
 	next.ExpiresAt = max(next.ExpiresAt, until)
-	next.NextAt = next.ExpiresAt
+	next.NextAt = next.AnswerUntil()
 	d.ans.Challenge = &Challenge{Token: token, ExpiresAt: until.Time(), StepUp: op.Confirmation.StepUp != nil}
 	return next, nil
 }

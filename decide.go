@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/remnant"
 	"github.com/semelhq/semel/store"
 )
 
@@ -263,7 +264,7 @@ func successor(cur *Record, ev event, now store.Instant) (*Record, error) {
 // promise returns the policy that a claim records, for judging its attempt later.
 func (op *Operation) promise(call *Call) store.Policy {
 	return store.Policy{
-		Lease: op.Lease, Window: cmp.Or(call.Window, op.Window), MaxResult: op.MaxResult, Retry: op.OnAbandoned == RetryAbandoned,
+		Lease: op.Lease, Window: cmp.Or(call.Window, op.Window), Remember: op.Remember, MaxResult: op.MaxResult, Retry: op.OnAbandoned == RetryAbandoned,
 		Ledger: op.Effects != nil, Archive: op.Archive, Reconcile: op.Reconcile != nil,
 	}
 }
@@ -294,9 +295,29 @@ func end(cur *Record, ev event, now store.Instant, res Result, failure *store.Fa
 	if next.Result, next.Failure = res, nil; failure != nil {
 		next.Failure = kept(failure)
 	}
-	next.ExpiresAt = max(now.Add(cur.Policy.Window), cur.RefusedUntil)
-	next.NextAt = next.ExpiresAt
+	if nothingHappened(next) && (next.Disposition == DispositionAborted || next.BoundTo != "") {
+		next.Policy.Remember = 0 // there is nothing that must not happen again
+	}
+	next.ExpiresAt = max(now.Add(next.Policy.Stays()), cur.RefusedUntil)
+	next.NextAt = next.AnswerUntil()
 	return next, nil
+}
+
+// forget makes what is left of a record after its window.
+func forget(cur *Record, now store.Instant) (*Record, error) {
+	next, err := successor(cur, evForget, now)
+	if err == nil {
+		remnant.Leave(next)
+	}
+	return next, err
+}
+
+// asOf is the record as it is at now, whether a sweep has written that or not.
+func asOf(cur *Record, now store.Instant) *Record {
+	if remnant.Due(cur, now) {
+		cur, _ = forget(cur, cur.AnswerUntil()) // every terminal record may be forgotten
+	}
+	return cur
 }
 
 // hold makes the held form of a processing record. If its operation has a reconciler,

@@ -232,7 +232,7 @@ func (e *Engine) Lookup(ctx context.Context, id ID) (Record, error) {
 	if rec.Expired(now) || rec.Mark != nil { // the mark of a sequence is no call
 		return Record{}, ErrNotFound
 	}
-	return *rec, nil
+	return *asOf(rec, now), nil
 }
 
 // Close refuses further calls, and waits until the engine's work in the background has

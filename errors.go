@@ -47,8 +47,8 @@ const (
 	CodeAborted Code = "aborted"
 	// CodeUnknown: an effect or the outcome may or may not have happened.
 	CodeUnknown Code = "unknown"
-	// CodeResultNotKept: the call ran, but its result was too large, streamed or
-	// otherwise not kept. It does not run again.
+	// CodeResultNotKept: the call has ended, and its result was too large, streamed or
+	// otherwise not kept, or its window is over. It does not run again.
 	CodeResultNotKept Code = "result_not_kept"
 	// CodeLeaseLost: this holder no longer holds the record.
 	CodeLeaseLost Code = "lease_lost"

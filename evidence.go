@@ -80,7 +80,7 @@ func (e *Engine) newVersion(op *Operation, prev, next *Record, change store.Chan
 // back: the clock may catch up before the window is over.
 func (e *Engine) keepLonger(next *Record) {
 	held := e.clockState(next.UpdatedAt).Held
-	if next.NextAt == next.ExpiresAt {
+	if next.NextAt == next.AnswerUntil() {
 		next.NextAt = next.NextAt.Add(held)
 	}
 	next.ExpiresAt = next.ExpiresAt.Add(held)

@@ -109,6 +109,11 @@ type Operation struct {
 	// Window is how long Semel replays an outcome, counted from the moment it became terminal.
 	// Defaults to 24 hours, or 7 days if Financial.
 	Window time.Duration
+	// Remember is how long a call that had an outcome is remembered, counted as Window. From the
+	// end of the window on its answer is gone, and a duplicate gets [CodeResultNotKept]; the call
+	// doesn't run again, unless a failure that may be followed by another attempt ended it. Zero, the
+	// default, forgets the call with its answer; otherwise it is at least Window.
+	Remember time.Duration
 	// Lease is how long a silent holder keeps the right to execute. It is
 	// renewed at a third of its time, so it may be much shorter than the
 	// handler takes. Defaults to 30 seconds; 10 milliseconds to 30 days.
@@ -282,6 +287,8 @@ func (op Operation) Validate() error {
 	}
 	why := op.refuseWindow(op.Window)
 	refuseIf(why != "", "Window %s", why)
+	refuseIf(op.Remember != 0 && op.Remember < op.Window, "Remember %v is shorter than Window %v: a call isn't forgotten before its answer", op.Remember, op.Window)
+	refuseIf(op.Remember > maxWindow, "Remember %v is longer than %v", op.Remember, maxWindow)
 	refuseIf(op.Lease < minLease || op.Lease > maxLease, "Lease %v is outside %v to %v", op.Lease, minLease, maxLease)
 	refuseIf(op.MaxWait < 0, "MaxWait is negative")
 	refuseIf(op.MaxResult < 0, "MaxResult is negative")

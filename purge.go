@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/guard"
 	"github.com/semelhq/semel/store"
 )
 
@@ -49,13 +51,36 @@ func (e *Engine) purge(ctx context.Context, recs []*Record) (n, unarchived int, 
 	return n, unarchived, aerr
 }
 
+// forget takes from records what doesn't stay after their window, all at once so that the store can
+// write them in batches. Those that must be archived are archived before that, whole.
+func (e *Engine) forget(ctx context.Context, recs []*Record, now store.Instant, n *Swept) error {
+	free, err := e.archived(ctx, recs)
+	n.Unarchived += len(recs) - len(free)
+	var done atomic.Int64
+	err = errors.Join(err, guard.Each("what observes the engine", free, func(rec *Record) error {
+		next, err := forget(rec, now)
+		if err != nil {
+			return err
+		}
+		// A crash before this write leaves the record whole: no delivery gets its answer any more, a
+		// sweep finds it again, and the archive gets it again. A crash after it leaves nothing to do.
+		_, applied, err := e.replace(ctx, e.policyOf(rec.ID.Operation), rec, next, store.ChangeForgotten, nil)
+		if applied {
+			done.Add(1)
+		}
+		return err
+	}))
+	n.Forgotten += int(done.Load())
+	return err
+}
+
 // archived archives those of recs that must be archived, and returns those that may be
 // deleted: all, or if that fails those that needn't be archived.
 func (e *Engine) archived(ctx context.Context, recs []*Record) ([]*Record, error) {
 	var keep []Record
 	free := make([]*Record, 0, len(recs))
 	for _, rec := range recs {
-		if op, ok := (*e.ops.Load())[rec.ID.Operation]; rec.Mark == nil && (rec.Policy.Archive || ok && op.Archive) {
+		if op, ok := (*e.ops.Load())[rec.ID.Operation]; rec.Mark == nil && !rec.OnlyNamed() && (rec.Policy.Archive || ok && op.Archive) {
 			keep = append(keep, *rec)
 		} else {
 			free = append(free, rec)
@@ -357,7 +382,7 @@ func (in Internal) LoadEpoch(ctx context.Context) (time.Time, error) {
 // excluded: their messages are delivered at least once anyway.
 func (e *Engine) restored(rec *Record, now store.Instant) bool {
 	epoch := store.Instant(e.epoch.Load())
-	return epoch != 0 && rec.UpdatedAt < epoch && now.Sub(epoch) < rec.Policy.Window && !strings.HasPrefix(rec.ID.Operation, reservedPrefix)
+	return epoch != 0 && rec.UpdatedAt < epoch && now.Sub(epoch) < rec.Policy.Stays() && !strings.HasPrefix(rec.ID.Operation, reservedPrefix)
 }
 
 // errRestored refuses a holder a write that would make a restored record count as new, or

@@ -5,10 +5,10 @@ import (
 )
 
 // nextLook returns when a sweep must attend to a terminal record: to deliver its messages,
-// resume its compensation, or purge it.
+// resume its compensation, drop its answer, or purge it.
 func nextLook(r *Record) store.Instant {
 	if !r.Unfinished() {
-		return r.ExpiresAt
+		return r.AnswerUntil()
 	}
 	at := store.Instant(0)
 	for i := range r.Outbox {

@@ -280,7 +280,7 @@ func (d *delivery) moveMark(ctx context.Context, claim *version) (bool, error) {
 	}
 	p, op := &d.position, &d.op.Operation
 	mark := store.NewMark(d.sequence, store.Mark{Begun: p.begun, Newest: d.call.Sequence}, claim.Record.Fence, d.at.now)
-	mark.ExpiresAt = max(d.at.now.Add(claim.Record.Policy.Window), p.mark.ExpiresAt, p.newest.ExpiresAt)
+	mark.ExpiresAt = max(d.at.now.Add(claim.Record.Policy.Stays()), p.mark.ExpiresAt, p.newest.ExpiresAt)
 	mark.NextAt = mark.ExpiresAt
 	v := d.engine.newVersion(op, p.mark, mark, store.ChangePostponed)
 	v.Deadline = claim.Deadline
@@ -304,7 +304,7 @@ func (e *Engine) keepMark(ctx context.Context, op *operation, rec *Record, now s
 	next := *rec
 	next.UpdatedAt, next.ExpiresAt = now, newest.ExpiresAt
 	if !newest.State.Terminal() {
-		next.ExpiresAt = now.Add(newest.Policy.Window)
+		next.ExpiresAt = now.Add(newest.Policy.Stays())
 	}
 	next.NextAt = next.ExpiresAt
 	// A crash before this write leaves the mark due. A crash after it leaves nothing to do.

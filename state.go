@@ -30,10 +30,11 @@ const (
 	evMessage          // a message of the outbox is settled
 	evCompensate       // the link to a compensation changes
 	evConfirm          // the state of its confirmation changes
+	evForget           // its window is over, and only what names it stays
 	eventCount
 )
 
-var eventNames = [eventCount]string{"", "open", "renew", "change effects", "be held", "complete", "be rejected", "fail", "abort", "be abandoned", "settle a message", "be compensated", "be confirmed"}
+var eventNames = [eventCount]string{"", "open", "renew", "change effects", "be held", "complete", "be rejected", "fail", "abort", "be abandoned", "settle a message", "be compensated", "be confirmed", "be forgotten"}
 
 // transition is one row of the machine.
 type transition struct {
@@ -45,8 +46,8 @@ type transition struct {
 
 // machine is the whole state machine. Transitions that aren't listed are refused. No row
 // leaves Completed or Failed, so a terminal attempt never changes; a further execution
-// is a new attempt, which starts from no state (CORE-STATE.2, MAP-FLOW.4). The last
-// three record later facts about a terminal record and don't change its outcome.
+// is a new attempt, which starts from no state (CORE-STATE.2, MAP-FLOW.4). The rows from
+// Completed and Failed record later facts, and don't change how the attempt ended.
 var machine = [...]transition{
 	{absent, evOpen, Processing, unended},
 	{Processing, evComplete, Completed, DispositionCompleted},
@@ -60,13 +61,18 @@ var machine = [...]transition{
 	{Completed, evMessage, Completed, DispositionCompleted},
 	{Completed, evCompensate, Completed, DispositionCompleted},
 	{Failed, evConfirm, Failed, DispositionAborted},
+	{Completed, evForget, Completed, DispositionCompleted},
+	{Failed, evForget, Failed, DispositionRejected},
+	{Failed, evForget, Failed, DispositionFailed},
+	{Failed, evForget, Failed, DispositionAborted},
+	{Failed, evForget, Failed, DispositionAbandoned},
 }
 
 // step moves the record's newest attempt. It is the only code that assigns
 // Record.State.
 func step(r *Record, ev event) error {
 	for i := range machine {
-		if t := &machine[i]; t.event == ev && t.from == r.State {
+		if t := &machine[i]; t.event == ev && t.from == r.State && (!t.from.Terminal() || t.disposition == r.Disposition) {
 			r.State, r.Disposition = t.to, t.disposition
 			return nil
 		}

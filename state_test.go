@@ -12,7 +12,7 @@ import (
 
 var (
 	allStates = []State{absent, Processing, Completed, Failed}
-	allEvents = []event{evOpen, evRenew, evEffect, evHold, evComplete, evReject, evFail, evAbort, evAbandon, evMessage, evCompensate, evConfirm}
+	allEvents = []event{evOpen, evRenew, evEffect, evHold, evComplete, evReject, evFail, evAbort, evAbandon, evMessage, evCompensate, evConfirm, evForget}
 )
 
 func TestMachineAllowsExactlyItsTransitions(t *testing.T) {
@@ -35,13 +35,15 @@ func TestMachineAllowsExactlyItsTransitions(t *testing.T) {
 		{Completed, evMessage}:    Completed,
 		{Completed, evCompensate}: Completed,
 		{Failed, evConfirm}:       Failed,
+		{Completed, evForget}:     Completed,
+		{Failed, evForget}:        Failed,
 	}
 	if len(allEvents) != int(eventCount)-1 {
 		t.Fatalf("this test knows %d events, the machine has %d", len(allEvents), eventCount-1)
 	}
 	for _, from := range allStates {
 		for _, ev := range allEvents {
-			r := Record{State: from}
+			r := Record{State: from, Disposition: map[State]store.Disposition{Completed: DispositionCompleted, Failed: DispositionAborted}[from]}
 			err := step(&r, ev)
 			to, allowed := want[pair{from, ev}]
 			switch {
@@ -119,6 +121,19 @@ func TestNoEventLeavesATerminalState(t *testing.T) {
 	for _, row := range machine {
 		if row.from.Terminal() && row.to != row.from {
 			t.Errorf("the machine has a way out of %s: %+v", row.from, row)
+		}
+	}
+}
+
+func TestNoLaterFactChangesHowAnAttemptEnded(t *testing.T) {
+	clause.Proves(t, "CORE-STATE.2")
+	for _, row := range machine {
+		if !row.from.Terminal() {
+			continue
+		}
+		r := Record{State: row.from, Disposition: row.disposition}
+		if err := step(&r, row.event); err != nil || r.State != row.from || r.Disposition != row.disposition {
+			t.Errorf("an attempt that ended %s is %s after it was to %s: %v", row.disposition, r.Disposition, eventNames[row.event], err)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel/internal/engine/guard"
 	"github.com/semelhq/semel/internal/engine/pacing"
+	"github.com/semelhq/semel/internal/engine/remnant"
 	"github.com/semelhq/semel/store"
 )
 
@@ -35,8 +36,9 @@ type Swept struct {
 	// Waiting is how many records stay due because the engine already runs as many
 	// reconciliations, or compensations, of their operation as it may. Later sweeps take them.
 	Waiting int
-	// Purged is how many expired records were deleted.
-	Purged int
+	// Purged is how many expired records were deleted, and Forgotten how many lost their answers
+	// because their window was over; see Operation.Remember.
+	Purged, Forgotten int
 	// Left is how many records the sweep left to other engines, because their operation, or
 	// its reconciler or compensation, isn't registered with this one. If no engine has it, the
 	// records stay as they are until somebody settles or purges them by force.
@@ -91,7 +93,7 @@ func (e *Engine) Sweep(ctx context.Context) (Swept, error) {
 			ahead()
 		}
 	}
-	e.sweeps.End(p, e.elapsed(), n.Purged, e.opts.PurgeRate)
+	e.sweeps.End(p, e.elapsed(), n.Purged+n.Forgotten, e.opts.PurgeRate)
 	return n, errors.Join(errs...)
 }
 
@@ -106,7 +108,7 @@ func (e *Engine) lookAtAll(ctx context.Context, now store.Instant, p pacing.Plan
 		}
 		_, err = e.sweep(ctx, page, p.Purge, n)
 		errs = append(errs, err)
-		if after = page.Next; after == "" || e.opts.PurgeRate > 0 && n.Purged > 0 {
+		if after = page.Next; after == "" || e.opts.PurgeRate > 0 && n.Purged+n.Forgotten > 0 {
 			break
 		}
 	}
@@ -183,7 +185,8 @@ func (e *Engine) warnUnswept(ev Unswept) {
 func (e *Engine) sweep(ctx context.Context, page store.DuePage, purge bool, n *Swept) (idle bool, err error) {
 	n.Due += len(page.Records)
 	n.Unreadable += len(page.Unreadable)
-	var expired []*Record
+	var expired, answered []*Record
+	var now store.Instant
 	errs := slices.Clone(page.Unreadable)
 	idle = true
 	for i := range page.Records {
@@ -193,9 +196,12 @@ func (e *Engine) sweep(ctx context.Context, page store.DuePage, purge bool, n *S
 			n.Left++
 			continue
 		}
-		now, err := e.now(ctx)
-		if err != nil {
+		if now, err = e.now(ctx); err != nil {
 			return false, errors.Join(append(errs, err)...)
+		}
+		if remnant.Due(rec, now) {
+			answered = append(answered, rec)
+			continue
 		}
 		if rec.Expired(now) {
 			if !purge || e.extras.Purge == nil {
@@ -216,7 +222,7 @@ func (e *Engine) sweep(ctx context.Context, page store.DuePage, purge bool, n *S
 		purged, unarchived, err := e.purge(ctx, expired)
 		n.Purged += purged
 		n.Unarchived += unarchived
-		errs = append(errs, err)
+		errs = append(errs, err, e.forget(ctx, answered, now, n))
 	}
 	return idle, errors.Join(errs...)
 }
@@ -243,7 +249,7 @@ func (e *Engine) attend(ctx context.Context, op *operation, rec *Record, now sto
 			n.Left++
 		}
 		e.dispatch(rec)
-	case rec.Held && op.letsGo(rec) && now >= rec.StartedAt.Add(rec.Policy.Window):
+	case rec.Held && op.letsGo(rec) && now >= rec.StartedAt.Add(rec.Policy.Stays()):
 		n.Abandoned++
 		return e.letGo(ctx, op, rec, now)
 	case rec.Held && op.Reconcile != nil:
@@ -315,7 +321,7 @@ func (e *Engine) Run(ctx context.Context, interval time.Duration) error {
 			e.events.Swept(SweepEnded{Swept: n, Err: err})
 		}
 		next := interval
-		if err == nil && n.Due >= sweepPage && n.Purged+n.Abandoned+n.Held > 0 {
+		if err == nil && n.Due >= sweepPage && n.Purged+n.Forgotten+n.Abandoned+n.Held > 0 {
 			next = 0
 		}
 		next = e.sweeps.Wait(e.elapsed(), next)

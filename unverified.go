@@ -119,7 +119,7 @@ func refusedUntil(rec *Record, now store.Instant) store.Instant {
 func (op *Operation) hold(cur *Record, reason string, now store.Instant) (*Record, error) {
 	next, err := hold(cur, reason, now)
 	if err == nil && next.NextAt == 0 && op.letsGo(next) {
-		next.NextAt = next.StartedAt.Add(next.Policy.Window)
+		next.NextAt = next.StartedAt.Add(next.Policy.Stays())
 	}
 	return next, err
 }
@@ -134,7 +134,7 @@ func (e *Engine) letGo(ctx context.Context, op *operation, rec *Record, now stor
 	if err != nil {
 		return err
 	}
-	next.ExpiresAt = max(now, next.RefusedUntil)
+	next.ExpiresAt, next.Policy.Remember = max(now, next.RefusedUntil), 0
 	next.NextAt = next.ExpiresAt
 	// A crash before this write leaves the hold to be found again. A crash after it leaves a
 	// record that is purged like any expired one.

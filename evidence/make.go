@@ -137,7 +137,7 @@ func keptUntil(rec *semel.Record) store.Instant {
 	case rec.ExpiresAt != 0:
 		return rec.ExpiresAt
 	case rec.StartedAt != 0:
-		return rec.StartedAt.Add(rec.Policy.Window)
+		return rec.StartedAt.Add(rec.Policy.Stays())
 	}
 	return 0
 }

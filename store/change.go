@@ -17,6 +17,7 @@ const (
 	ChangeUnconfirmed  Change = "confirmation_refused"   // a wrong or late token was presented
 	ChangeMoved        Change = "moved"                  // a refusal was put into a record of its own, for the caller who got it
 	ChangePostponed    Change = "postponed"              // only the lease or the time of the next look changed
+	ChangeForgotten    Change = "forgotten"              // its window was over, and it lost its answer
 	ChangePurged       Change = "purged"                 // an operator is about to delete it
 	ChangeRestored     Change = "restored"               // the whole store was restored from a backup
 )

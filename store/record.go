@@ -72,8 +72,8 @@ type Record struct {
 	// LeaseUntil is the time until which the newest attempt's holder may be alive; zero when
 	// terminal or held.
 	LeaseUntil Instant
-	// ExpiresAt is the end of the window, counted from EndedAt. Zero while processing: an
-	// unsettled call never expires.
+	// ExpiresAt is when the call is forgotten: after the window, or Policy.Remember if that is
+	// longer, counted from EndedAt. Zero while processing: an unsettled call never expires.
 	ExpiresAt Instant
 	// NextAt is when somebody must look at the record next: lease end, next reconciliation,
 	// expiry. Zero: never.
@@ -132,6 +132,9 @@ type Policy struct {
 	Lease time.Duration `json:"lease_ns,omitempty"`
 	// Window is how long the record holds the outcome.
 	Window time.Duration `json:"window_ns,omitempty"`
+	// Remember is how long the record stays where that is longer than Window; see
+	// [Record.AnswerUntil].
+	Remember time.Duration `json:"remember_ns,omitempty"`
 	// MaxResult is the largest result that the record holds, in bytes.
 	MaxResult int `json:"max_result,omitempty"`
 	// Retry says that another attempt may follow if this one's holder goes away, although
@@ -148,6 +151,9 @@ type Policy struct {
 // MayRunAgain reports whether another attempt may follow one that lost its holder. An effect
 // that was started and has no result forbids it under any policy.
 func (p Policy) MayRunAgain() bool { return p.Retry || p.Ledger }
+
+// Stays is how long a record stays after its attempt has ended, with its answer or without.
+func (p Policy) Stays() time.Duration { return max(p.Window, p.Remember) }
 
 // MaxEarlier is how many ended attempts a record keeps beside the newest one.
 // The oldest are dropped; Record.Attempt keeps counting.
@@ -191,7 +197,16 @@ type AttemptRecord struct {
 	EndedAt   Instant
 }
 
-// Expired reports whether the record's window is over at now. An expired record
+// AnswerUntil is when the window of a terminal record ends. Where that is before ExpiresAt, the
+// record then loses its answer and keeps what names the call, so that it doesn't run again.
+func (r *Record) AnswerUntil() Instant { return r.ExpiresAt.Add(r.Policy.Window - r.Policy.Stays()) }
+
+// OnlyNamed reports whether the record has lost its answer because its window is over.
+func (r *Record) OnlyNamed() bool {
+	return r.State.Terminal() && r.Policy.Remember > r.Policy.Window && r.NextAt == r.ExpiresAt
+}
+
+// Expired reports whether the record's time is over at now. An expired record
 // counts as absent, whether it was purged or not. A record with a pending or parked
 // message, or an unfinished compensation, doesn't expire.
 func (r *Record) Expired(now Instant) bool {

@@ -79,8 +79,8 @@ type Options struct {
 	Types []string
 	// Handle handles an activity. Required.
 	Handle Handler
-	// Window defaults to [DefaultWindow], and is at least [MinWindow].
-	Window time.Duration
+	// Window defaults to [DefaultWindow], from [MinWindow] on. Remember is as in [semel.Operation].
+	Window, Remember time.Duration
 	// Budget is how long a sender waits after its signature is verified. Then it gets 503;
 	// calls that have begun continue, and the next delivery finds their outcome. Defaults to
 	// [DefaultBudget]. Give a slow store more time: every 503 costs another delivery.
@@ -187,7 +187,7 @@ func New(engine *semel.Engine, opts Options) (*Inbox, error) {
 	in.actors, _ = newTemplate(opts.Actors) // they were checked
 	in.names, _ = extract.NewNames(Name, opts.Attributes)
 	in.inbox, err = inbox.New(engine, inbox.Options[head]{
-		Name: in.Destination(), Door: Name, Principal: Principal, Window: opts.Window, Budget: opts.Budget,
+		Name: in.Destination(), Door: Name, Principal: Principal, Window: opts.Window, Remember: opts.Remember, Budget: opts.Budget,
 		Evidence: opts.Evidence, Handle: in.handle,
 	})
 	return in, err

@@ -139,7 +139,7 @@ func (r *Request) data(status string, rec *semel.Record) *data {
 		d.CachedAt = timestamp(rec.EndedAt.Time())
 	}
 	if status == statusCached || status == statusProcessed {
-		d.ExpiresAt = timestamp(rec.ExpiresAt.Time())
+		d.ExpiresAt = timestamp(rec.AnswerUntil().Time())
 	}
 	return d
 }

@@ -208,7 +208,7 @@ func (r *Response) identify(rec *semel.Record) {
 	r.IdempotencyKey = rec.ID.Key
 	r.CreatedAt, r.UpdatedAt, r.TTLExpiresAt = rec.CreatedAt, rec.UpdatedAt, rec.ExpiresAt
 	if r.TTLExpiresAt == 0 {
-		r.TTLExpiresAt = rec.UpdatedAt.Add(rec.Policy.Window)
+		r.TTLExpiresAt = rec.UpdatedAt.Add(rec.Policy.Stays())
 	}
 	if !rec.Fingerprint.IsZero() {
 		r.EnvelopeFingerprint = rec.Fingerprint.String()

@@ -91,7 +91,7 @@ func (b *Inbox[H]) Accept(ctx context.Context, it *Item[H]) (Result, error) {
 // the item is new. It is for an item that must not be the first under its key.
 func (b *Inbox[H]) Peek(ctx context.Context, it *Item[H]) (Result, error) {
 	ans, err := b.engine.Internal().Peek(ctx, b.call(it, it.Key))
-	if err == nil && ans.Decision != semel.Execute {
+	if err == nil && ans.Decision != semel.Execute && !ans.Record.OnlyNamed() {
 		err = ans.Err()
 	}
 	res := resultOf(it, &ans, err)
@@ -132,10 +132,14 @@ func (b *Inbox[H]) call(it *Item[H], key string) semel.Call {
 
 // once runs something for an item under a key, exactly once.
 func (b *Inbox[H]) once(ctx context.Context, it *Item[H], key string, run func(context.Context, semel.Execution) error) (semel.Answer, error) {
-	return b.engine.Do(ctx, b.call(it, key), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
+	ans, err := b.engine.Do(ctx, b.call(it, key), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
 		it.ID = store.ItemOf(x.ID())
 		return semel.Result{}, run(ctx, x)
 	})
+	if err != nil && ans.Record != nil && ans.Record.State == semel.Completed && ans.Record.OnlyNamed() {
+		err = nil // it was accepted, which is all that is left to know
+	}
+	return ans, err
 }
 
 // parkedKey returns the key for parking an item because its own key was used.

@@ -39,8 +39,8 @@ type Options[H any] struct {
 	// Door and Principal go into the records. Nobody else may use the principal, because the
 	// records decide which items are handled. Required.
 	Door, Principal string
-	// Window is how long an item is recognised. Required.
-	Window time.Duration
+	// Window is how long an item is recognised. Required. Remember is as in [semel.Operation].
+	Window, Remember time.Duration
 	// Budget is how long a delivery waits for another delivery of the same item. Required.
 	Budget time.Duration
 	// Evidence is how much goes to the evidence log.
@@ -72,7 +72,7 @@ func New[H any](engine *semel.Engine, opts Options[H]) (*Inbox[H], error) {
 	}
 	opts.Destination = cmp.Or(opts.Destination, opts.Name)
 	return &Inbox[H]{engine, opts}, engine.Register(semel.Operation{
-		Name: opts.Name, Window: opts.Window, Evidence: opts.Evidence, Lease: cmp.Or(opts.Lease, acceptLease),
+		Name: opts.Name, Window: opts.Window, Remember: opts.Remember, Evidence: opts.Evidence, Lease: cmp.Or(opts.Lease, acceptLease),
 		OnAbandoned: cmp.Or(opts.OnAbandoned, semel.RetryAbandoned), OnFailure: semel.RetryFailure,
 	})
 }

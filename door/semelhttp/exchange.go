@@ -194,7 +194,7 @@ func (x *exchange) answer(ans *semel.Answer, err error) said {
 		// Later callers won't get this success.
 		p = held(x.end.Failure.Message, time.Second)
 	case c.failed != nil:
-		p = notKept(c.status)
+		p = notKept(ans.Record, c.status)
 	default:
 		c.send()
 		return said{status: c.status}

@@ -159,7 +159,10 @@ func held(why string, retryAfter time.Duration) problem {
 	return p
 }
 
-func notKept(status int) problem {
+func notKept(rec *semel.Record, status int) problem {
+	if rec.OnlyNamed() {
+		return because(semel.CodeResultNotKept, "The request was answered at "+rec.EndedAt.String()+" ("+rec.Disposition.String()+"), and the answer was kept until "+rec.AnswerUntil().String()+". The request will not be executed again.")
+	}
 	detail := "The request was executed"
 	if status >= 200 {
 		detail += " and answered with status " + strconv.Itoa(status)

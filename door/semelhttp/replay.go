@@ -16,11 +16,11 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 	stored, err := answer.Parse(rec.Result.Data)
 	switch {
 	case rec.Result.Tombstone:
-		return h.refuseRecord(w, rec, notKept(stored.Status))
+		return h.refuseRecord(w, rec, notKept(rec, stored.Status))
 	case err != nil && rec.Failure != nil:
 		return h.refuseRecord(w, rec, settledAsFailed(rec))
 	case err != nil:
-		return h.refuseRecord(w, rec, notKept(0))
+		return h.refuseRecord(w, rec, notKept(rec, 0))
 	}
 	header := w.Header()
 	coding, vary := header[answer.CodingHeader], header["Vary"] // set around the guard

@@ -83,8 +83,8 @@ type Options struct {
 	// OnAbandoned decides. Defaults to [semel.DefaultLease].
 	Lease time.Duration
 	// Window is how long an event is recognised. Defaults to [Source.Window]; at least the
-	// source's horizon.
-	Window time.Duration
+	// source's horizon. Remember is as in [semel.Operation].
+	Window, Remember time.Duration
 	// Budget is how long a sender waits before it gets 503; its next delivery finds the
 	// outcome. Defaults to four fifths of the source's patience.
 	Budget time.Duration
@@ -177,7 +177,7 @@ func New(engine *semel.Engine, opts Options) (*Receiver, error) {
 	r.order, _ = parseTemplate(opts.Order)
 	r.names, _ = opts.Source.names(opts.Attributes)
 	in := inbox.Options[head]{
-		Name: r.Destination(), Door: Name, Principal: Principal, Window: opts.Window, Budget: opts.Budget,
+		Name: r.Destination(), Door: Name, Principal: Principal, Window: opts.Window, Remember: opts.Remember, Budget: opts.Budget,
 		Evidence: opts.Evidence, OnConflict: opts.OnConflict, Handle: r.handle,
 	}
 	if opts.Mode == Sync { // handling an event may have effects

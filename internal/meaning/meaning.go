@@ -185,8 +185,8 @@ var Table = []Row{
 	},
 	{
 		Code: "result_not_kept", Status: http.StatusGone, Title: "Result not kept",
-		Meaning: "The call ran, but its result was too large, streamed or otherwise not kept. It does not run again.",
-		Action:  "Get the result from where the effect happened. Raise max_result if results should be kept.",
+		Meaning: "The call has ended, and its result isn't kept: it was too large, streamed or not to be kept, or its window is over. It does not run again.",
+		Action:  "Get the result from where the effect happened. Raise max_result, or window, if results should be kept.",
 	},
 	{
 		Code: "lease_lost", Effect: Unknown, Status: http.StatusConflict, Title: "Lease lost",

@@ -32,6 +32,7 @@ const (
 	policyLedger
 	policyArchive
 	policyReconcile
+	policyRemember // a duration follows
 	knownPolicy = 1<<iota - 1
 )
 
@@ -164,7 +165,7 @@ func (r *reader) compensation() *store.Compensation {
 
 func appendPolicy(b []byte, p *store.Policy) []byte {
 	var flags byte
-	for i, set := range [...]bool{p.Retry, p.Ledger, p.Archive, p.Reconcile} { // in the order of the bits
+	for i, set := range [...]bool{p.Retry, p.Ledger, p.Archive, p.Reconcile, p.Remember != 0} { // in the order of the bits
 		if set {
 			flags |= 1 << i
 		}
@@ -172,7 +173,11 @@ func appendPolicy(b []byte, p *store.Policy) []byte {
 	b = append(b, flags)
 	b = binary.AppendVarint(b, int64(p.Lease))
 	b = binary.AppendVarint(b, int64(p.Window))
-	return binary.AppendVarint(b, int64(p.MaxResult))
+	b = binary.AppendVarint(b, int64(p.MaxResult))
+	if p.Remember != 0 {
+		b = binary.AppendVarint(b, int64(p.Remember))
+	}
+	return b
 }
 
 func (r *reader) policy() (p store.Policy) {
@@ -180,6 +185,10 @@ func (r *reader) policy() (p store.Policy) {
 	p.Retry, p.Ledger = flags&policyRetry != 0, flags&policyLedger != 0
 	p.Archive, p.Reconcile = flags&policyArchive != 0, flags&policyReconcile != 0
 	p.Lease, p.Window, p.MaxResult = time.Duration(r.varint()), time.Duration(r.varint()), int(r.varint())
+	if flags&policyRemember != 0 {
+		p.Remember = time.Duration(r.varint())
+		r.bad = r.bad || p.Remember == 0
+	}
 	return p
 }
 

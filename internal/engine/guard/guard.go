@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -22,6 +23,17 @@ func Call(what string, f func() error) (err error) {
 		}
 	}()
 	return f()
+}
+
+// Each makes such a call for each item, all at once, and returns their errors together.
+func Each[T any](what string, items []T, f func(item T) error) error {
+	var work sync.WaitGroup
+	errs := make([]error, len(items))
+	for i, item := range items {
+		work.Go(func() { errs[i] = Call(what, func() error { return f(item) }) })
+	}
+	work.Wait()
+	return errors.Join(errs...)
 }
 
 // panicPlace returns where the recovered code panicked; empty if that is unknown. An error with
