@@ -2,7 +2,6 @@ package semel
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -48,41 +47,25 @@ func (e *Engine) erasePayment(ctx context.Context, rec *Record, payment ID) erro
 	}
 	event := store.EventOf(rec.ID)
 	err = store.NewCell(e.store, payment).Change(call, func(old store.CellValue) (v store.CellValue, err error) {
-		var kept, events map[string]json.RawMessage
-		if old.Data == nil {
-			return v, errNotInPayment
+		if v.Data, err = erasure.WithoutEvent(old.Data, event); err != nil {
+			return v, err
 		}
-		if json.Unmarshal(old.Data, &kept) != nil || kept["form"] != nil || json.Unmarshal(kept["events"], &events) != nil {
-			return v, errNewerPayment
-		}
-		if _, ok := events[event]; !ok {
-			return v, errNotInPayment
-		}
-		delete(events, event)
 		// A crash from here on leaves the record: whoever was interrupted erases it again, and
 		// until then the event is refused. Nobody applies it between these writes.
 		if err := e.declareErased(call, ID{Tenant: payment.Tenant, Operation: payment.Operation, Key: event}); err != nil {
 			return v, err
 		}
-		if len(events) == 0 {
+		if v.Data == nil {
 			return v, e.declareErased(call, payment)
 		}
-		if kept["events"], err = json.Marshal(events); err == nil {
-			v.Data, err = json.Marshal(kept)
-		}
 		v.KeepFor = max(old.KeepFor-now.Sub(old.At), time.Second) // as long as it would have been kept
-		return v, err
+		return v, nil
 	})
-	if errors.Is(err, errNotInPayment) {
+	if errors.Is(err, erasure.ErrNotInPayment) {
 		return nil
 	}
 	return err
 }
-
-var (
-	errNotInPayment = errors.New("the payment says nothing of the event")
-	errNewerPayment = &Error{Code: CodeUnsupported, Message: "the state of the payment can't be read here: use a later program, or purge it by itself"}
-)
 
 // Erased reports whether one of these identities was erased in the last 31 days, by an engine that
 // had this one's secret or none.

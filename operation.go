@@ -109,10 +109,9 @@ type Operation struct {
 	// Window is how long Semel replays an outcome, counted from the moment it became terminal.
 	// Defaults to 24 hours, or 7 days if Financial.
 	Window time.Duration
-	// Remember is how long a call that had an outcome is remembered, counted as Window. From the
-	// end of the window on its answer is gone, and a duplicate gets [CodeResultNotKept]; the call
-	// doesn't run again, unless a failure that may be followed by another attempt ended it. Zero, the
-	// default, forgets the call with its answer; otherwise it is at least Window.
+	// Remember is how long Semel knows that the call ran, counted as Window and at least that; zero
+	// is Window. After the window a duplicate gets [CodeResultNotKept] in place of the outcome, and
+	// one that would have run within it still does, as the call's next attempt.
 	Remember time.Duration
 	// Lease is how long a silent holder keeps the right to execute. It is
 	// renewed at a third of its time, so it may be much shorter than the

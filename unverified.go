@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/remnant"
 	"github.com/semelhq/semel/store"
 )
 
@@ -29,12 +30,7 @@ func buried(rec *Record) *Record {
 	if !isTombstone(rec) {
 		return rec
 	}
-	expires := max(rec.EndedAt.Add(tombstoneLife), rec.RefusedUntil)
-	return &Record{
-		ID: rec.ID, State: rec.State, Disposition: rec.Disposition, BoundTo: rec.BoundTo, Door: rec.Door, Sequence: rec.Sequence,
-		RefusedUntil: rec.RefusedUntil, Fence: rec.Fence, Origin: rec.Origin, Attempt: rec.Attempt, Holder: rec.Holder,
-		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, StartedAt: rec.StartedAt, EndedAt: rec.EndedAt, ExpiresAt: expires, NextAt: expires,
-	}
+	return remnant.OfNothing(rec, max(rec.EndedAt.Add(tombstoneLife), rec.RefusedUntil))
 }
 
 // refusalID returns the identity for storing a refusal for the caller who got it, if another

@@ -218,16 +218,11 @@ func (c *capture) Unwrap() http.ResponseWriter { return c.w }
 // result returns a copy of the answer in recorded form.
 func (c *capture) result() semel.Result {
 	if c.through || c.failed != nil || c.h.route.KeepNothing {
-		return c.tombstone()
+		return semel.Result{Data: answer.AppendHead(nil, c.status, nil, nil, "", nil), Tombstone: true} // the status, and that the rest wasn't kept
 	}
 	data := make([]byte, len(c.out))
 	copy(data, c.out)
 	return semel.Result{Data: data}
-}
-
-// tombstone returns a result with the status that says that the rest wasn't kept.
-func (c *capture) tombstone() semel.Result {
-	return semel.Result{Data: answer.AppendHead(nil, c.status, nil, nil, "", nil), Tombstone: true}
 }
 
 // learned returns the attributes that the answer has.

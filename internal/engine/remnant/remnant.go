@@ -1,6 +1,6 @@
-// Package remnant says what is left of a record after its window, where its call is remembered for
-// longer (Operation.Remember of package semel): enough to tell people what happened, and to never
-// run again by mistake, and nothing that the call or its answer contained.
+// Package remnant says what is left of records that nobody needs whole any more. After the window, if
+// the call is remembered for longer (Operation.Remember of package semel), that is enough to tell people
+// what happened, and not to run again, and nothing that the call or its answer contained.
 package remnant
 
 import (
@@ -33,6 +33,16 @@ func Leave(r *store.Record) {
 	}
 	for i := range r.Outbox {
 		r.Outbox[i].Payload, r.Outbox[i].Failure = nil, code(r.Outbox[i].Failure)
+	}
+}
+
+// OfNothing is what is left, until it expires, of a call by which nothing happened and that nobody may
+// need: its fence, and whose it was.
+func OfNothing(r *store.Record, expires store.Instant) *store.Record {
+	return &store.Record{
+		ID: r.ID, State: r.State, Disposition: r.Disposition, BoundTo: r.BoundTo, Door: r.Door, Sequence: r.Sequence,
+		RefusedUntil: r.RefusedUntil, Fence: r.Fence, Origin: r.Origin, Attempt: r.Attempt, Holder: r.Holder,
+		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt, ExpiresAt: expires, NextAt: expires,
 	}
 }
 
