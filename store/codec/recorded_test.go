@@ -22,6 +22,7 @@ import (
 //	testdata/records/COMMIT/*  a record in each situation that the engine of a commit could
 //	                           bring about, and what is to be read in SITUATIONS
 //	testdata/records/format-2  those that have what format 2 added
+//	testdata/records/remember  those of calls that are remembered beyond their window
 const (
 	recordedDir = "testdata/records"
 	situations  = "SITUATIONS"
@@ -81,19 +82,18 @@ func TestRecorded(t *testing.T) {
 	if err != nil || len(dirs) < 3 {
 		t.Fatal(dirs, err)
 	}
-	fresh := format2()
+	made := map[string]map[string]*store.Record{"format-2": format2(), "remember": remembered()}
 	for _, dir := range dirs {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			var names []string
-			if filepath.Base(dir) == "format-2" {
-				names = slices.Sorted(maps.Keys(fresh))
-			} else {
+			fresh := made[filepath.Base(dir)]
+			names := slices.Sorted(maps.Keys(fresh))
+			if fresh == nil {
 				names = files(t, dir)
 			}
 			var told strings.Builder
 			for _, name := range names {
 				var now []byte
-				if rec := fresh[name]; rec != nil && filepath.Base(dir) == "format-2" {
+				if rec := fresh[name]; rec != nil {
 					now = encode(t, rec)
 				}
 				b := recorded(t, filepath.Join(dir, name), now)
@@ -173,6 +173,30 @@ func format2() map[string]*store.Record {
 	}
 }
 
+// remembered are records of calls that are remembered beyond their window: one within it, and what
+// is left afterwards.
+func remembered() map[string]*store.Record {
+	at := store.InstantOf(time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC))
+	base := func(state store.State, ended store.Disposition) *store.Record {
+		return &store.Record{
+			ID:       store.ID{Tenant: "acme", Principal: "alice", Operation: "refund", Key: "order-1"},
+			Revision: store.Revision{15: 3}, Fence: 1_795_780_800_000_000, Origin: 1_795_780_800_000_000, Attempt: 1, Holder: "node-1",
+			State: state, Disposition: ended, CreatedAt: at, UpdatedAt: at, EndedAt: at, ExpiresAt: at.Add(90 * 24 * time.Hour), NextAt: at.Add(24 * time.Hour),
+			Policy: store.Policy{Lease: 30 * time.Second, Window: 24 * time.Hour, Remember: 90 * 24 * time.Hour, MaxResult: 1 << 18},
+		}
+	}
+	answered := base(store.Completed, store.DispositionCompleted)
+	answered.Result, answered.Payload = store.Result{Data: []byte(`{"id":"re_1"}`)}, []byte(`{"amount":4200}`)
+	named := base(store.Completed, store.DispositionCompleted)
+	named.Result, named.UpdatedAt, named.NextAt = store.Result{Tombstone: true}, answered.NextAt, named.ExpiresAt
+	named.Attributes = store.Attributes{"order": "order-1"}
+	named.Effects = []store.EffectRecord{{Name: "refund", Key: "k", State: store.EffectConfirmed, Result: store.Result{Tombstone: true}}}
+	declined := base(store.Failed, store.DispositionRejected)
+	declined.Result, declined.UpdatedAt, declined.NextAt = named.Result, named.UpdatedAt, declined.ExpiresAt
+	declined.Failure = &store.Failure{Code: "declined"}
+	return map[string]*store.Record{"answered": answered, "only-named": named, "only-named-rejected": declined}
+}
+
 // tell says in one line what a record is.
 func tell(r *store.Record) string {
 	words := []string{r.State.String(), r.Disposition.String(), fmt.Sprintf("attempt %d", r.Attempt)}
@@ -219,6 +243,7 @@ func tell(r *store.Record) string {
 	say(r.RefusedUntil != 0, "refused to others")
 	p := r.Policy
 	say(p != store.Policy{}, "policy retry=%v ledger=%v archive=%v reconcile=%v %v %v %d", p.Retry, p.Ledger, p.Archive, p.Reconcile, p.Lease, p.Window, p.MaxResult)
+	say(p.Remember != 0, "remember %v, only named %v", p.Remember, r.OnlyNamed())
 	say(r.LeaseUntil != 0, "lease")
 	say(r.NextAt != 0, "next")
 	say(r.ExpiresAt != 0, "expires")
