@@ -20,7 +20,9 @@ const (
 	ruleFence   = "A fence strictly rises with every new holder and is never reused, not even after a purge."
 	ruleAbandon = "What becomes of an attempt whose holder went away is the policy's: held by default, run again where that is allowed."
 	ruleLate    = "Completing is possible after the lease has ended as long as nobody else was given the right to execute, also if the record is held by then."
-	ruleWindow  = "An expired record counts as absent, whether it was purged or not."
+	// of Operation.Remember
+	ruleRemember = "A call is recognised until its record expires. From the end of its window on, deliveries are told that its answer isn't kept, and the store has nothing of it but names, times and states."
+	ruleWindow   = "An expired record counts as absent, whether it was purged or not."
 )
 
 var engineCases = []testCase{
@@ -38,6 +40,7 @@ var engineCases = []testCase{
 		}
 	}},
 	{"an outcome is replayed within its window, and after it the call is a new one", ruleWindow, windowEnds},
+	{"beyond its window a call is remembered: its answer is gone, its name stays, and it doesn't run", ruleRemember, remembers},
 	{"the ledger outlives its attempt: a recorded effect is not called again, a started one holds the call",
 		"A further attempt of the same call gets the recorded result. An effect without a result forbids another attempt, whatever the policy.",
 		func(t *testing.T, env Env) {
@@ -151,6 +154,56 @@ func windowEnds(t *testing.T, env Env) {
 	}
 	complete(t, second.Attempt, "second")
 	replays(t, e, call(opHold, "k"), "second")
+}
+
+// remembers makes a call whose operation remembers it for longer than its window, and looks at it before
+// and after the write that takes its answer.
+func remembers(t *testing.T, env Env) {
+	clause.Proves(t, "IDS-VIII.4")
+	op := semel.Operation{Name: "remembered", Window: time.Minute, Remember: time.Hour, KeepPayload: true}
+	opts := &semel.Options{Operations: []semel.Operation{op}}
+	one, other := configured(t, env.Store, opts), configured(t, env.Store, opts)
+	c := call(op, "k")
+	c.Payload, c.Attributes = []byte("secret"), store.Attributes{"order": "o-1"}
+	first := begin(t, one, c, semel.Execute)
+	complete(t, first.Attempt, "secret")
+	replays(t, other, c, "secret")
+	env.Advance(op.Window)
+	named := func() {
+		t.Helper()
+		for _, e := range []*semel.Engine{one, other} {
+			ans := begin(t, e, c, semel.Replay)
+			if rec := ans.Record; !errors.Is(ans.Err(), &semel.Error{Code: semel.CodeResultNotKept}) || rec.Result.Data != nil || rec.Payload != nil || rec.Attributes["order"] != "o-1" || rec.Fence != first.Record.Fence {
+				t.Fatalf("after the window a delivery gets %+v, %v", rec, ans.Err())
+			}
+		}
+	}
+	named()
+	if env.Store.Extras().Due != nil {
+		var n semel.Swept
+		for range 100 { // beside the records of other cases
+			more, err := one.Sweep(t.Context())
+			if n.Forgotten += more.Forgotten; err != nil || n.Forgotten > 0 {
+				break
+			}
+		}
+		rec, err := env.Store.Get(t.Context(), first.Record.ID)
+		if err != nil || n.Forgotten != 1 || rec.Result.Data != nil || rec.Payload != nil || rec.NextAt != rec.ExpiresAt {
+			t.Fatalf("after %+v the store has %+v, %v", n, rec, err)
+		}
+		if x := env.Store.Extras(); x.Search != nil {
+			tenant := c.Tenant
+			page, err := x.Search.Search(t.Context(), store.Query{Tenant: &tenant, Operation: op.Name, Attributes: c.Attributes, Limit: 10})
+			if err != nil || len(page.Records) != 1 {
+				t.Fatalf("by its attribute a search finds %+v, %v", page, err)
+			}
+		}
+		named()
+	}
+	env.Advance(op.Remember - op.Window)
+	if second := begin(t, other, c, semel.Execute); second.Record.Fence <= first.Record.Fence || second.Record.Attempt != 1 {
+		t.Fatalf("the new call is attempt %d under fence %d after %d", second.Record.Attempt, second.Record.Fence, first.Record.Fence)
+	}
 }
 
 // duplicates sends one call 200 times concurrently.

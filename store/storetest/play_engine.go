@@ -23,11 +23,12 @@ var operations = []semel.Operation{
 	{Name: "brief", Lease: lease, Window: time.Minute, RefuseLate: true},
 	{Name: "asks", Lease: lease, Shields: []semel.Shield{semel.ShieldReconcile}, Reconcile: reconcile, ReconcileEvery: 5 * time.Minute},
 	{Name: "small", Lease: lease, MaxResult: 8, OnFailure: semel.RetryFailure},
+	{Name: "remembers", Lease: lease, Window: time.Minute, Remember: 3 * time.Hour, Effects: []string{"charge", "mail"}},
 }
 
 // identities is how many identities a history has: one for each operation, and a second one for
 // the first operation.
-const identities = 8
+const identities = 9
 
 func (p *player) identity(i int) semel.ID {
 	op := operations[i%len(operations)]
@@ -74,7 +75,11 @@ func (p *player) engineStep(s step) answer {
 		for range n.Reconciled { // they are asked in the background
 			<-p.reconciled
 		}
-		return answer{"sweep " + some(n.Due), p.outcome(err) + fmt.Sprintf("%+v", n)}
+		kind := "sweep " + some(n.Due)
+		if n.Forgotten > 0 {
+			kind = "sweep forgets"
+		}
+		return answer{kind, p.outcome(err) + fmt.Sprintf("%+v", n)}
 	}
 	if len(p.attempts) == 0 {
 		return answer{string(s.verb) + " nothing", ""}
@@ -113,8 +118,11 @@ func (p *player) begin(s step) answer {
 		p.attempts = append(p.attempts, ans.Attempt)
 	}
 	kind := "begin " + string(ans.Decision)
-	if err != nil {
+	switch {
+	case err != nil:
 		kind = "begin error"
+	case ans.Decision == semel.Replay && ans.Record.OnlyNamed():
+		kind = "begin remembered"
 	}
 	text := p.outcome(err) + string(ans.Decision) + " " + ans.RetryAfter.String() + " "
 	if ans.Record != nil {

@@ -78,6 +78,7 @@ func (n *number) mayHaveEnded(now store.Instant) bool {
 type outcome struct {
 	text, caller string
 	until        store.Instant
+	kept         store.Instant // until when the text is; then the call is just remembered
 }
 
 // newSequencePlayer begins a history under a policy that the seed decides.
@@ -94,6 +95,9 @@ func newSequencePlayer(ctx context.Context, s semel.Store, seed uint64, kinds ma
 	}
 	if seed%3 == 0 {
 		p.callers = []string{"a", "b"} // whom nobody verified
+	}
+	if seed%5 < 2 {
+		p.op.Remember = 4 * numberWindow
 	}
 	p.opts = semel.Options{Operations: []semel.Operation{p.op, {Name: "undo", Window: numberWindow}}, StoreTimeout: time.Minute}
 	for range 2 {
@@ -243,6 +247,11 @@ func (p *sequencePlayer) judge(c *semel.Call, ans *semel.Answer) error {
 	former := n.former[c.BoundTo]
 	switch {
 	case ans.Decision == semel.Replay && former.until > p.clock.at && string(ans.Record.Result.Data) == former.text:
+		return nil
+	case ans.Decision == semel.Replay && mine && want.kept <= p.clock.at:
+		if p.did("remembered", "number %d", c.Sequence); !errors.Is(ans.Err(), &semel.Error{Code: semel.CodeResultNotKept}) || ans.Record.Result.Data != nil {
+			return wrong("%q, and %v, after the window of %+v", ans.Record.Result.Data, ans.Err(), want)
+		}
 		return nil
 	case ans.Decision == semel.Replay && (!mine || string(ans.Record.Result.Data) != want.text):
 		return wrong("%q, and not %+v", ans.Record.Result.Data, want)

@@ -57,7 +57,7 @@ func (p *sequencePlayer) finishNumber(i uint64) error {
 		return fmt.Errorf("the end of number %d: %w", i, err)
 	}
 	p.did([]string{"abort", "reject", "fail", "hold", "", "complete"}[min(how, 5)], "number %d", i)
-	o.until = max(o.until, a.Record().ExpiresAt) // for another caller's refusal
+	o.until, o.kept = max(o.until, a.Record().ExpiresAt), max(o.until, a.Record().AnswerUntil()) // for another caller's refusal
 	switch how {
 	case 1:
 		n.refuse(o)
@@ -101,7 +101,7 @@ func (p *sequencePlayer) settle() error {
 		if rec, err = p.engine().Settle(p.ctx, rec.ID, how, "seen"); err != nil {
 			return fmt.Errorf("settle number %d: %w", i, err)
 		}
-		o.until = max(o.until, rec.ExpiresAt) // for another caller's refusal
+		o.until, o.kept = max(o.until, rec.ExpiresAt), max(o.until, rec.AnswerUntil()) // for another caller's refusal
 		n := &p.numbers[i]
 		p.did("settle", "number %d, %s", i, how.Outcome)
 		if n.running = nil; how.Outcome == semel.DispositionCompleted {
@@ -121,7 +121,11 @@ func (p *sequencePlayer) compensate() error {
 	}
 	p.did("compensate", "number %d", i)
 	text := n.outcome.text
-	if _, err := p.engine().Compensate(p.ctx, p.id.Numbered(i), "p", "wrong"); err != nil {
+	_, err := p.engine().Compensate(p.ctx, p.id.Numbered(i), "p", "wrong")
+	if n.outcome.kept <= p.clock.at && errors.Is(err, &semel.Error{Code: semel.CodeResultNotKept}) {
+		return nil // too late for the first time
+	}
+	if err != nil {
 		return fmt.Errorf("compensate number %d: %w", i, err)
 	}
 	p.mu.Lock()

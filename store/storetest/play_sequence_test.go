@@ -19,7 +19,7 @@ func TestSequencesReachEveryRule(t *testing.T) {
 	}
 	for _, kind := range []string{
 		"execute", "replay", "in_flight", "held", "superseded", "sequence_gap", "other_caller",
-		"complete", "reject", "fail", "abort", "hold", "late end", "settle", "compensate",
+		"complete", "reject", "fail", "abort", "hold", "late end", "settle", "compensate", "remembered",
 		"crash before", "crash after", "race", "purge one", "purge some", "purge all",
 	} {
 		if kinds[kind] == 0 {

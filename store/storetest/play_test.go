@@ -21,10 +21,10 @@ func TestHistoriesReachEveryRule(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{
-		"begin execute", "begin replay", "begin in_flight", "begin conflict", "begin held", "begin too_late", "begin error",
+		"begin execute", "begin replay", "begin remembered", "begin in_flight", "begin conflict", "begin held", "begin too_late", "begin error",
 		"complete done", "complete refused", "reject done", "fail done", "abort done", "hold done", "abandon done",
 		"renew done", "renew refused", "start effect done", "start effect refused", "confirm effect done", "confirm effect refused", "refute effect done", "refute effect refused",
-		"settle done", "settle refused", "forget done", "forget refused", "sweep some", "lookup record", "lookup nothing",
+		"settle done", "settle refused", "forget done", "forget refused", "sweep some", "sweep forgets", "lookup record", "lookup nothing",
 		"apply right applied", "apply zero applied", "apply zero refused", "apply foreign refused", "apply old refused", "again refused",
 		"due some", "due none", "purge some", "purge none", "get record", "get nothing", "reopen",
 		"search all some", "search state some", "search held some", "search key some", "search operation some", "search principal some",
