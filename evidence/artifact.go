@@ -55,6 +55,8 @@ const (
 	// TypeMoved is a refusal that moved to a record of its own, for the caller who got it,
 	// because another caller claimed the key.
 	TypeMoved Type = "record.moved"
+	// TypeForgotten is a record that lost its outcome with its window, while its call stays known.
+	TypeForgotten Type = "record.forgotten"
 
 	// TypeRestored says that the store was restored from a backup. Calls since the backup may
 	// have run again.

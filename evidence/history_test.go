@@ -73,6 +73,7 @@ func newHistory(t *testing.T, rt *rapid.T) *history {
 		{Name: "undo"},
 	} {
 		op.Evidence, op.Window, op.Lease = semel.EvidenceDecisions, window, 3*time.Second
+		op.Remember = rapid.SampledFrom([]time.Duration{0, 2 * window}).Draw(rt, "remember")
 		ops = append(ops, op)
 	}
 	h := &history{rig: newRig(t, nil, ops...), t: t, rt: rt}

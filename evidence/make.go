@@ -292,7 +292,7 @@ func (l *Log) Subject(id semel.ID) store.Subject {
 // fingerprint; later ones about the attempt have the same fence.
 func (f *facts) delivered() bool {
 	switch f.change {
-	case store.ChangeEnded, store.ChangeMoved, store.ChangeSettled, store.ChangeReleased, store.ChangeRestored, store.ChangeHeld, store.ChangeEffect, store.ChangeMessage, store.ChangeCompensation, store.ChangePurged:
+	case store.ChangeEnded, store.ChangeMoved, store.ChangeForgotten, store.ChangeSettled, store.ChangeReleased, store.ChangeRestored, store.ChangeHeld, store.ChangeEffect, store.ChangeMessage, store.ChangeCompensation, store.ChangePurged:
 		return f.decision != ""
 	}
 	return true
@@ -300,9 +300,6 @@ func (f *facts) delivered() bool {
 
 // hasOutcome reports whether the record has something for a duplicate to get.
 func hasOutcome(rec *semel.Record) bool {
-	switch rec.Disposition {
-	case semel.DispositionCompleted, semel.DispositionRejected, semel.DispositionFailed:
-		return rec.State.Terminal()
-	}
-	return false
+	d := rec.Disposition
+	return rec.State.Terminal() && d != semel.DispositionAborted && d != semel.DispositionAbandoned && (!rec.OnlyNamed() || rec.Result.Data != nil)
 }

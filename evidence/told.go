@@ -90,7 +90,7 @@ func blinded(text, prefix string) (name keyedDigest, ok bool) {
 // whats are the types of artifacts that always mean the same, whatever else is in them.
 var whats = map[Type]what{
 	TypeStarted: claimed, TypeHeld: held, TypePurged: purged, TypeMoved: moved, TypeExecuted: completed, TypeFailed: failed,
-	TypeAborted: aborted, TypeReleased: aborted, TypeAbandoned: abandoned, TypeEffect: altered, TypeMessage: altered, TypeCompensation: altered,
+	TypeAborted: aborted, TypeReleased: aborted, TypeAbandoned: abandoned, TypeForgotten: altered, TypeEffect: altered, TypeMessage: altered, TypeCompensation: altered,
 	TypeConfirmationRequested: altered, TypeConfirmationRefused: altered, TypeConfirmationConsumed: altered,
 }
 

@@ -20,6 +20,12 @@ var endTypes = map[store.Disposition]Type{
 	semel.DispositionAbandoned: TypeAbandoned,
 }
 
+// plainTypes are the types of artifacts about changes that need no more words.
+var plainTypes = map[store.Change]Type{
+	store.ChangeReleased: TypeReleased, store.ChangeHeld: TypeHeld, store.ChangeMoved: TypeMoved, store.ChangeForgotten: TypeForgotten,
+	store.ChangeRestored: TypeRestored, store.ChangeUnconfirmed: TypeConfirmationRefused,
+}
+
 // Changed is [semel.Witness.Changed].
 func (l *Log) Changed(_ *semel.Operation, prev, next *semel.Record, change store.Change) []store.Entry {
 	c := changed{log: l, prev: prev, next: next, base: facts{change: change, rec: next, at: next.UpdatedAt, level: l.durability(), sum: OutcomeDigest(next)}}
@@ -93,12 +99,6 @@ func (c *changed) tell() {
 	case store.ChangeSettled:
 		c.effects()
 		c.add(TypeSettled, func(f *facts) { f.by = next.Settled })
-	case store.ChangeReleased:
-		c.add(TypeReleased, nil)
-	case store.ChangeHeld:
-		c.add(TypeHeld, nil)
-	case store.ChangeMoved:
-		c.add(TypeMoved, nil)
 	case store.ChangeEffect:
 		if c.effects(); len(c.entries) == 0 { // an effect was removed
 			c.add(TypeEffect, nil)
@@ -118,12 +118,10 @@ func (c *changed) tell() {
 			c.add(TypeObservation, func(f *facts) { f.decision, f.executed = DecisionFirstSeen, notExecuted })
 		}
 		c.add(TypeConfirmationRequested, nil)
-	case store.ChangeUnconfirmed:
-		c.add(TypeConfirmationRefused, nil)
 	case store.ChangePurged:
 		c.add(TypePurged, func(f *facts) { f.by = next.Settled })
-	case store.ChangeRestored:
-		c.add(TypeRestored, nil)
+	default:
+		c.add(plainTypes[c.base.change], nil)
 	}
 }
 

@@ -174,6 +174,7 @@ var stories = map[evidence.Type]string{
 	evidence.TypeHeld:                  "it is held: nobody knows what its attempt did",
 	evidence.TypeEffect:                "effect",
 	evidence.TypePurged:                "an operator purged the record",
+	evidence.TypeForgotten:             "its window was over, and its outcome was dropped: the call is still known",
 	evidence.TypeMoved:                 "the refusal got a record of its own, for the caller who got it",
 	evidence.TypeMessage:               "message",
 	evidence.TypeCompensation:          "compensation by",

@@ -63,7 +63,7 @@ const types = {
 	'execution.released': 'its claim was given back, and nothing was executed', 'execution.held': 'it is held: nobody knows what its attempt did',
 	'effect.changed': 'effect', 'message.changed': 'message', 'compensation.changed': 'compensation by',
 	'confirmation.requested': 'a confirmation was asked for', 'confirmation.refused': 'a wrong confirmation was refused', 'confirmation.consumed': 'it was confirmed',
-	'record.moved': 'the refusal got a record of its own, for the caller who got it', 'record.purged': 'an operator purged the record', 'store.restored': 'the store was restored from a backup',
+	'record.moved': 'the refusal got a record of its own, for the caller who got it', 'record.forgotten': 'its window was over, and its outcome was dropped: the call is still known', 'record.purged': 'an operator purged the record', 'store.restored': 'the store was restored from a backup',
 };
 
 const decisions = { duplicate_replayed: 'replay', conflict_rejected: 'conflict' };
