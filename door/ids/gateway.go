@@ -38,6 +38,8 @@ type Options struct {
 	Admit func(ctx context.Context, x semel.Execution, d *Derivation) error
 	// Attributes are kept with records, by name, to find them: json:/POINTER of the args.
 	Attributes map[string]string
+	// Remember is that of all commands; see [semel.Operation].
+	Remember Duration
 	// StatusURL is the address of the commands. With "/" and an id it is the address of a
 	// command's state. Defaults to "/v1/commands".
 	StatusURL string
@@ -77,7 +79,7 @@ func New(engine *semel.Engine, opts Options) (*Gateway, error) {
 	g := &Gateway{engine: engine, opts: opts, b: *cmp.Or(opts.Bindings, &Bindings{})}
 	g.asker = asker{&safehttp.Transport{Base: opts.Transport}, engine.Internal().Trace, opts.Registry.byName}
 	g.opts.StatusURL = strings.TrimSuffix(cmp.Or(opts.StatusURL, "/v1/commands"), "/")
-	g.b.ask = &g.asker
+	g.b.ask, g.b.remember = &g.asker, opts.Remember
 	further := g.b.Authorize
 	g.b.Authorize = func(ctx context.Context, e *Entry, call semel.Call, rec semel.Record) error {
 		if err := authorizeReplay(ctx, e, &rec); err != nil || further == nil {

@@ -39,7 +39,7 @@ func (r *Registry) Operations(b *Bindings) ([]semel.Operation, error) {
 // lacks, so that the rest can be checked.
 func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 	op := semel.Operation{
-		Name: e.Name(), Class: e.Class, Financial: e.Financial, Window: time.Duration(e.Window),
+		Name: e.Name(), Class: e.Class, Financial: e.Financial, Window: time.Duration(e.Window), Remember: time.Duration(b.remember),
 		Lease: time.Duration(e.Lease), MaxWait: time.Duration(e.MaxWait),
 		Archive: *e.Archive, NoArchive: e.Financial && !*e.Archive,
 		RefuseLate: e.Late == LateRefused, OnFailure: e.OnFailure, OnAbandoned: e.OnAbandoned, Evidence: e.Evidence,

@@ -261,7 +261,8 @@ type Bindings struct {
 	// without a gateway, commands that are bound to an effective actor need it.
 	Authorize func(ctx context.Context, e *Entry, call semel.Call, rec semel.Record) error
 
-	ask *asker // a gateway's; nil: make another one
+	ask      *asker // a gateway's; nil: make another one
+	remember Duration
 }
 
 // Name returns the name of the kind of command and of its operation, such as "order.cancel".

@@ -254,10 +254,11 @@ func (r *Response) show(caller Caller, e *Entry, rec *semel.Record) {
 	if rec.Result.IsZero() {
 		return
 	}
-	digest := evidence.OutcomeDigest(rec)
-	r.OutcomeRef = "sha256:" + hex.EncodeToString(digest[:])
+	if digest := evidence.OutcomeDigest(rec); digest != [len(digest)]byte{} {
+		r.OutcomeRef = "sha256:" + hex.EncodeToString(digest[:])
+	}
 	if rec.Result.Tombstone {
-		r.Reason, r.Detail = ReasonNotKept, "It was executed, and its outcome was not kept."
+		r.Reason, r.Detail = ReasonNotKept, "It has ended, and its outcome isn't kept."
 		return
 	}
 	if !reader {

@@ -91,7 +91,9 @@ func bind(c *ids.Command, m *Message) error {
 // answer replies to the sender with the outcome of their command, once it is settled.
 func (in *Ingress) answer(ctx context.Context, m *Message, r *ids.Response, err error) error {
 	if err == nil {
-		if unsettled(r) {
+		// It has yet to be ended: by whoever executes it now, by an operator, or by another delivery. The
+		// message stays due until then, so that a node that dies leaves no command behind.
+		if r.Status == ids.StatusProcessing || r.Status == ids.StatusFailed && (r.Reason == string(semel.CodeAborted) || r.Reason == "abandoned") {
 			return &Later{After: max(r.RetryAfter, time.Second), Err: errors.New("whatsapp: the command is not settled: " + string(r.Status) + " " + r.Reason)}
 		}
 		return in.reply(ctx, m, r, nil)
@@ -119,13 +121,6 @@ func (in *Ingress) reply(ctx context.Context, m *Message, r *ids.Response, refus
 		return fmt.Errorf("whatsapp: reply: %w", err)
 	}
 	return nil
-}
-
-// unsettled reports whether somebody still has to bring the command to its end: the attempt
-// that runs now, whoever settles it, or another delivery. The message stays due until then, so
-// that a node that dies leaves no command unfinished.
-func unsettled(r *ids.Response) bool {
-	return r.Status == ids.StatusProcessing || r.Status == ids.StatusFailed && (r.Reason == string(semel.CodeAborted) || r.Reason == "abandoned")
 }
 
 // final reports whether an error says that nothing was executed, and that the same message
