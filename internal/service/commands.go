@@ -65,7 +65,7 @@ func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
 		}
 	}
 	return ids.New(s.engine, ids.Options{
-		Registry: reg, StatusURL: commandsPath, Attributes: config.Pairs(g.cfg.Commands.Attributes),
+		Registry: reg, StatusURL: commandsPath, Attributes: config.Pairs(g.cfg.Commands.Attributes), Remember: ids.Duration(g.cfg.Commands.Remember),
 		Admit: func(ctx context.Context, x semel.Execution, d *ids.Derivation) error {
 			argument, needs := mandates[d.Command.Intent.Name()]
 			if !needs {

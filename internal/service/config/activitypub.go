@@ -91,7 +91,7 @@ func (a *ActivityPub) Options() activitypub.Options {
 	return activitypub.Options{
 		Name: a.Name, Tenant: a.Tenant, Actors: a.ActorsURL, Shared: a.SharedInbox,
 		Exists:   func(_ context.Context, actor string) (bool, error) { return slices.Contains(a.Actors, actor), nil },
-		Policies: a.Policies(), Types: a.Types, Window: time.Duration(a.Window), Budget: time.Duration(a.Budget),
+		Policies: a.Policies(), Types: a.Types, Window: time.Duration(a.Window), Remember: time.Duration(a.Remember), Budget: time.Duration(a.Budget),
 		MaxBody: int64(a.MaxBody), Evidence: a.Evidence, Attributes: Pairs(a.Attributes),
 	}
 }
@@ -159,6 +159,7 @@ func (v *validator) activitypub() {
 		v.signatures(at+".signatures", &a.Signatures)
 		v.secrets(at+".upstream_secret_files", a.UpstreamSecretFiles)
 		v.attributes(at, activitypub.Name, a.Attributes)
+		v.remembering(at, a.Remember, a.Window)
 		v.inbox(at, a)
 	}
 }

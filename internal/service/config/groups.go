@@ -15,6 +15,18 @@ import (
 
 // Groups of settings that several sections have. A section embeds the ones that it needs.
 
+// Remembering says how long calls stay known.
+type Remembering struct {
+	// How long Semel knows a call, at least window. Between the two its answer is gone, and a repetition is still recognised: it doesn't run, and gets result_not_kept where it asks for the answer. Defaults to window.
+	Remember Duration `json:"remember,omitzero" range:"0s,3650d"`
+}
+
+func (v *validator) remembering(at string, remember, window Duration) {
+	if remember != 0 && remember < window {
+		v.bad(at+".remember", "write a longer time, or leave it out", "%v is shorter than the window of %v: a call isn't forgotten before its answer", remember, window)
+	}
+}
+
 // Callers says who may call a door that doesn't verify its callers by a signature.
 type Callers struct {
 	// Callers without a credential: loopback accepts those on this machine that no proxy passed on, share accepts all, refuse none. Defaults to loopback, and to refuse where auth knows callers.
@@ -43,6 +55,7 @@ type Forwarding struct {
 
 // Accepting says what becomes of items that a door accepts and posts to an upstream later.
 type Accepting struct {
+	Remembering `yaml:",inline"`
 	// Tenant of the items. Defaults to auth.default_tenant.
 	Tenant string `json:"tenant,omitzero"`
 	// Where each item is posted to, once: an http or https URL.
@@ -71,6 +84,7 @@ type Telemetry struct {
 
 // Repeats say whether a call runs again after a failure, and what duplicates get.
 type Repeats struct {
+	Remembering `yaml:",inline"`
 	// What the delivery after a failed attempt gets, such as one that the upstream answered with 500. Defaults to replay if financial, else to what the profile of its routes says, else to replay.
 	OnFailure semel.AfterFailure `json:"on_failure,omitzero" enum:"replay,retry"`
 	// What happens to an attempt without a holder when an effect is possible.

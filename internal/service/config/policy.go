@@ -23,7 +23,7 @@ import (
 func (o Operation) Policy() (semel.Operation, error) {
 	op := semel.Operation{
 		Name: o.Name, Class: o.Class, Financial: o.Financial,
-		Window: time.Duration(o.Window), Lease: time.Duration(o.Lease),
+		Window: time.Duration(o.Window), Remember: time.Duration(o.Remember), Lease: time.Duration(o.Lease),
 		OnFailure: o.OnFailure, OnAbandoned: o.OnAbandoned, InFlight: o.InFlight,
 		MaxWait: time.Duration(o.MaxWait), Share: o.Share, MaxResult: int(o.MaxResult),
 		Shields: o.Shields, Effects: o.Effects, ReconcileEvery: time.Duration(o.ReconcileEvery),

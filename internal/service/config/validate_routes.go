@@ -39,6 +39,7 @@ func (v *validator) operation(path string, op *Operation) {
 	if op.Financial && op.Window < Duration(24*time.Hour) && op.Window != 0 {
 		v.bad(path+".window", "write 24h or more, or leave it out for 7d", "%v is shorter than the 24h that a financial operation needs", op.Window)
 	}
+	v.remembering(path, op.Remember, op.Window)
 	for i, s := range op.Shields {
 		if s == semel.ShieldReconcile && op.ReconcileURL == "" {
 			v.bad(fmt.Sprintf("%s.shields[%d]", path, i), "add reconcile_url", "shield S4 needs a reconciler")

@@ -144,7 +144,7 @@ func (w *Webhook) Verifier() (webhook.VerifierOptions, error) {
 // Receiver is the webhook for its receiver. The server adds Handle.
 func (w *Webhook) Receiver() (webhook.Options, error) {
 	opts := webhook.Options{
-		Name: w.Name, Tenant: w.Tenant, Mode: w.Mode, OnAbandoned: w.OnAbandoned, OnConflict: w.OnConflict, Lease: time.Duration(w.Lease), Window: time.Duration(w.Window),
+		Name: w.Name, Tenant: w.Tenant, Mode: w.Mode, OnAbandoned: w.OnAbandoned, OnConflict: w.OnConflict, Lease: time.Duration(w.Lease), Window: time.Duration(w.Window), Remember: time.Duration(w.Remember),
 		MaxBody: int64(w.MaxBody), Evidence: w.Evidence, Order: w.Order, Attributes: Pairs(w.Attributes),
 	}
 	var err error
@@ -180,6 +180,7 @@ func (v *validator) webhooks() {
 			v.bad(at+".settles", "add payments: card, and charge_url to commerce", "without payments of commerce there is nothing to settle")
 		}
 		v.attributes(at, webhook.Name, w.Attributes)
+		v.remembering(at, w.Remember, w.Window)
 		v.receiver(at, w)
 	}
 }

@@ -73,10 +73,6 @@ func (s *slot) of(tenant string) (one slot, left bool) {
 	return one, left
 }
 
-func endOf(bucket int) time.Duration {
-	return time.Duration(float64(time.Microsecond) * math.Exp2(float64(bucket)/perDoubling))
-}
-
 // quantile is a time that a share of the deliveries didn't exceed, at most 19 % too long.
 func quantile(added map[int]int64, share float64) time.Duration {
 	var all, so int64
@@ -85,7 +81,7 @@ func quantile(added map[int]int64, share float64) time.Duration {
 	}
 	for _, bucket := range slices.Sorted(maps.Keys(added)) {
 		if so += added[bucket]; float64(so) >= share*float64(all) {
-			return endOf(bucket)
+			return time.Duration(float64(time.Microsecond) * math.Exp2(float64(bucket)/perDoubling)) // the end of the bucket
 		}
 	}
 	return 0
