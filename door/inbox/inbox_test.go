@@ -479,3 +479,50 @@ func TestEach(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// After its window an item that is remembered for longer is recognised, and its sender has done its
+// part.
+func TestARememberedItemIsRecognised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, memstore.New(), func(o *Options[letter]) { o.Remember = 24 * time.Hour })
+		r.want(item("a", "hello"), semel.Execute, true)
+		r.work()
+		rec := r.handled[0]
+		_, err := r.engine.Internal().SettleMessage(t.Context(), r.id("a"), r.message(r.id("a")), store.MessageFinding{State: store.MessageDelivered})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, swept := range []bool{false, true} {
+			if !swept {
+				time.Sleep(time.Hour)
+			} else if n, err := r.engine.Sweep(t.Context()); err != nil || n.Forgotten != 1 {
+				t.Fatal(n, err)
+			}
+			if res := r.want(item("a", "hello"), semel.Replay, true); res.Message != store.MessageDelivered {
+				t.Errorf("swept %v: its message is %s", swept, res.Message)
+			}
+			if res, err := r.Peek(t.Context(), item("a", "hello")); err != nil || res.Decision != semel.Replay {
+				t.Errorf("swept %v: it is seen as %s, %v", swept, res.Decision, err)
+			}
+			r.want(item("a", "something else"), semel.Conflict, true)
+		}
+		if errs := r.work(); len(errs) > 0 || len(r.handled) != 1 || string(rec.Body) != "hello" {
+			t.Errorf("handled %d times, %v", len(r.handled), errs)
+		}
+		time.Sleep(23 * time.Hour)
+		r.want(item("a", "hello"), semel.Execute, true)
+	})
+}
+
+func (r *rig) id(key string) semel.ID {
+	call := r.call(item(key, ""), key)
+	return call.ID(semel.SharePrincipal)
+}
+
+func (r *rig) message(id semel.ID) string {
+	rec, err := r.engine.Lookup(r.t.Context(), id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return rec.Outbox[0].ID
+}

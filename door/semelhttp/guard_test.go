@@ -532,3 +532,46 @@ func TestRetriesOverAGuard(t *testing.T) {
 		}
 	})
 }
+
+// After the window of a call that is remembered for longer, its answer is gone, and its repetitions
+// are told so.
+func TestARememberedCallDoesNotRunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int64
+		e := newEngine(t, nil)
+		g := newGuard(t, e, &semelhttp.Options{StatusPath: "/status/"})
+		op := semel.Operation{Name: "op", Window: time.Hour, Remember: 24 * time.Hour}
+		h := g.Handler(semelhttp.Route{Operation: op}, charged(&runs))
+		began := time.Now().UTC()
+		if w := call(h, "k", "1", nil); w.Code != http.StatusCreated {
+			t.Fatal(w.Code, w.Body)
+		}
+		for _, swept := range []bool{false, true} {
+			if !swept {
+				time.Sleep(time.Hour) // of virtual time
+			} else if n, err := e.Sweep(t.Context()); err != nil || n.Forgotten != 1 {
+				t.Fatal(n, err)
+			}
+			w := call(h, "k", "1", nil)
+			want := "The request was answered at " + began.Format(time.RFC3339Nano) + " (completed), and the answer was kept until " + began.Add(time.Hour).Format(time.RFC3339Nano) + ". The request will not be executed again."
+			if w.Code != http.StatusGone || !strings.Contains(w.Body.String(), `"code":"result_not_kept"`) || !strings.Contains(w.Body.String(), want) || runs.Load() != 1 {
+				t.Errorf("swept %v: %d %s after %d runs", swept, w.Code, w.Body, runs.Load())
+			}
+			_, link, _ := strings.Cut(w.Header().Get("Link"), "<")
+			link, _, _ = strings.Cut(link, ">")
+			s := httptest.NewRecorder()
+			r := httptest.NewRequest(http.MethodGet, link, nil)
+			r.Header.Set("Authorization", "Bearer alice")
+			if g.Status().ServeHTTP(s, r); s.Code != http.StatusOK || !strings.Contains(s.Body.String(), `"result_kept":false`) {
+				t.Errorf("swept %v: its state is %d %s", swept, s.Code, s.Body)
+			}
+			if w := call(h, "k", "another payload", nil); w.Code != http.StatusUnprocessableEntity {
+				t.Errorf("swept %v: another payload got %d %s", swept, w.Code, w.Body)
+			}
+		}
+		time.Sleep(23 * time.Hour)
+		if w := call(h, "k", "1", nil); w.Code != http.StatusCreated || runs.Load() != 2 {
+			t.Errorf("%d %s after %d runs", w.Code, w.Body, runs.Load())
+		}
+	})
+}
