@@ -11,6 +11,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -178,4 +179,28 @@ func TestCommandsInAnEngine(t *testing.T) {
 			t.Errorf("it ran %d times", w.ran.Load())
 		}
 	})
+}
+
+func TestCommandsAreRemembered(t *testing.T) {
+	w := newWorld(t)
+	b := BindingsOf([]string{"run"})
+	b.Authorize = func(context.Context, *Entry, semel.Call, semel.Record) error { return nil }
+	b.remember = Duration(90 * 24 * time.Hour)
+	ops, err := w.reg.Operations(b)
+	if err != nil || len(ops) == 0 {
+		t.Fatal(ops, err)
+	}
+	for _, op := range ops {
+		if err := op.Validate(); op.Remember != 90*24*time.Hour || err != nil {
+			t.Errorf("%s is remembered for %v, %v", op.Name, op.Remember, err)
+		}
+	}
+	named := &semel.Record{
+		State: semel.Completed, Disposition: semel.DispositionCompleted, Result: semel.Result{Tombstone: true},
+		ExpiresAt: 2, NextAt: 2, Policy: store.Policy{Window: 1, Remember: 2},
+	}
+	var r Response
+	if r.show(Caller{}, &w.reg.Commands[0], named); r.Reason != ReasonNotKept || r.OutcomeRef != "" {
+		t.Errorf("after its window a command is answered with %+v", r)
+	}
 }
