@@ -186,8 +186,7 @@ func (e *Engine) sweep(ctx context.Context, page store.DuePage, purge bool, n *S
 	n.Due += len(page.Records)
 	n.Unreadable += len(page.Unreadable)
 	var expired, answered []*Record
-	var now store.Instant
-	errs := slices.Clone(page.Unreadable)
+	errs, now := slices.Clone(page.Unreadable), store.Instant(0)
 	idle = true
 	for i := range page.Records {
 		rec := &page.Records[i]
@@ -200,7 +199,9 @@ func (e *Engine) sweep(ctx context.Context, page store.DuePage, purge bool, n *S
 			return false, errors.Join(append(errs, err)...)
 		}
 		if remnant.Due(rec, now) {
-			answered = append(answered, rec)
+			if !e.restored(rec, now) { // or it wouldn't be known for one from the backup any more
+				answered = append(answered, rec)
+			}
 			continue
 		}
 		if rec.Expired(now) {

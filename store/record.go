@@ -132,8 +132,7 @@ type Policy struct {
 	Lease time.Duration `json:"lease_ns,omitempty"`
 	// Window is how long the record holds the outcome.
 	Window time.Duration `json:"window_ns,omitempty"`
-	// Remember is how long the record stays where that is longer than Window; see
-	// [Record.AnswerUntil].
+	// Remember is how long the record stays if that is longer; see [Record.AnswerUntil].
 	Remember time.Duration `json:"remember_ns,omitempty"`
 	// MaxResult is the largest result that the record holds, in bytes.
 	MaxResult int `json:"max_result,omitempty"`

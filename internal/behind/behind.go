@@ -225,9 +225,12 @@ func Beside(ctx context.Context, st store.Store, id, cellID store.ID, next func(
 	}
 	// A record with a running attempt lives at least for its window. The next duplicate writes
 	// the cell again.
-	life := rec.Policy.Window
+	life := rec.Policy.Stays()
 	if rec.ExpiresAt != 0 {
 		life = rec.ExpiresAt.Sub(now)
+	}
+	if cellID.Operation != store.CountsOperation { // it has payloads, which go when the record loses its own
+		life -= rec.Policy.Stays() - rec.Policy.Window
 	}
 	if life <= 0 {
 		return nil

@@ -176,6 +176,28 @@ func TestACellGoesWithItsRecord(t *testing.T) {
 	}
 }
 
+// What is beside a record that is remembered beyond its window goes with its payload, but for the counts.
+func TestPayloadsGoWithTheAnswer(t *testing.T) {
+	for _, state := range []store.State{store.Processing, store.Completed} {
+		for cellID, want := range map[store.ID]time.Duration{store.CountsOf(id): time.Hour, store.RefusedOf(id): time.Minute} {
+			st := memstore.New()
+			rec := *put(t, st, time.Hour, state)
+			next := rec
+			next.Policy, next.Revision = store.Policy{Window: time.Minute, Remember: time.Hour}, store.Revision{2}
+			if _, ok, err := st.Apply(t.Context(), store.Write{Record: &next, Expect: rec.Revision}); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			if err := Beside(t.Context(), st, id, cellID, note); err != nil {
+				t.Fatal(err)
+			}
+			cell, err := store.NewCell(st, cellID).Load(t.Context())
+			if err != nil || cell.Data == nil || cell.KeepFor > want || cell.KeepFor < want-10*time.Second {
+				t.Errorf("beside a record that is %v, %s is kept for %v, %v", state, cellID.Operation, cell.KeepFor, err)
+			}
+		}
+	}
+}
+
 // purging purges the record before or after the cell is written, by the hook of a store.
 type purging struct {
 	*memstore.Store

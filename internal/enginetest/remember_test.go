@@ -292,6 +292,21 @@ func TestARestoredStoreIsTooLateForRememberedCalls(t *testing.T) {
 	})
 }
 
+// What a backup says of a call may be out of date for as long as the call is remembered.
+func TestARememberedCallFromABackupDoesNotRun(t *testing.T) {
+	op := remembering()
+	op.OnFailure = semel.RetryFailure
+	inBubble(t, op, func(t *testing.T, r *rig) {
+		must(t, begin(t, r.Engine, call("k")).Fail(t.Context(), store.Failure{Code: "no"}, semel.Result{}))
+		pass(time.Second)
+		_, err := r.Internal().NewEpoch(t.Context())
+		must(t, err)
+		pass(2 * time.Hour)
+		sweep(t, r, semel.Swept{Due: 1})
+		decides(t, r.Engine, call("k"), semel.Held)
+	})
+}
+
 func TestWhatARememberedCallDidIsNotUndone(t *testing.T) {
 	refunds := 0
 	op := remembering()

@@ -17,6 +17,9 @@ func says(f *Facts, state State) string {
 	for i := range f.Before {
 		text.WriteString("; before that it was " + f.Before[i].says())
 	}
+	if rec := f.Record; rec.State.Terminal() && rec.Policy.Remember > rec.Policy.Window && !rec.Unfinished() && f.Now >= rec.AnswerUntil() {
+		text.WriteString("; it ended at " + moment(rec.EndedAt) + ", and its answer was kept until " + moment(rec.AnswerUntil()))
+	}
 	if restored(f) {
 		text.WriteString("; the store was restored from a backup at " + moment(f.Epoch) + ", and nobody knows what happened to it in between")
 	}

@@ -36,6 +36,12 @@ func running(rec store.Record) store.Record {
 	return rec
 }
 
+// remembered makes a record one that ended two hours ago, with a window of an hour.
+func remembered(r *store.Record) {
+	r.Policy = store.Policy{Window: time.Hour, Remember: 24 * time.Hour}
+	r.EndedAt, r.ExpiresAt = noon.Add(-2*time.Hour), noon.Add(22*time.Hour)
+}
+
 func event1(state store.MessageState, tries int) store.Record {
 	rec := ended(store.DispositionCompleted)
 	rec.Door, rec.Outbox = "webhook", []store.Message{{Name: "item", Destination: "billing", State: state, Tries: tries}}
@@ -110,6 +116,12 @@ func TestEveryState(t *testing.T) {
 		{"run after effects were settled", with(ended(completed, was(abandoned, &store.Settled{By: store.ByOperator, Who: "olga", At: 7})), func(r *store.Record) {
 			r.Policy.Ledger, r.Effects = true, []store.EffectRecord{{Fence: 1, State: store.EffectConfirmed, Settled: &store.Settled{At: 7}}}
 		}), Executed, Counts{2, 1, 0, 0}, "executed by attempt 2; attempt 1 was given back once its effects were settled by olga"},
+		{"remembered", with(ended(completed), remembered), Executed, Counts{1, 1, 0, 0}, "executed once; it ended at 2026-11-26 10:00:00, and its answer was kept until 2026-11-26 11:00:00"},
+		{"failed and remembered", with(ended(failed), remembered), Failed, Counts{1, 0, 0, 0}, "failed after it was begun once; it ended at 2026-11-26 10:00:00, and its answer was kept until 2026-11-26 11:00:00"},
+		{"not over yet", with(ended(completed), func(r *store.Record) {
+			remembered(r)
+			r.EndedAt, r.ExpiresAt = noon, noon.Add(24*time.Hour)
+		}), Executed, Counts{1, 1, 0, 0}, "executed once"},
 		{"unconfirmed", with(ended(aborted), func(r *store.Record) { r.Confirmation = &store.Confirmation{} }), Unconfirmed, Counts{}, "not begun: it waits for its confirmation"},
 		{"mark of a sequence", store.Record{Mark: &store.Mark{}}, SequenceMark, Counts{}, "no call: it orders the numbers of a sequence"},
 	} {

@@ -59,7 +59,7 @@ type Record struct {
 	StartedAt    store.Instant          `json:"started_at" format:"date-time" doc:"When the newest attempt began."`
 	EndedAt      store.Instant          `json:"ended_at,omitzero" format:"date-time"`
 	LeaseUntil   store.Instant          `json:"lease_until,omitzero" format:"date-time" doc:"Until when the holder may be silent."`
-	ExpiresAt    store.Instant          `json:"expires_at,omitzero" format:"date-time" doc:"When the outcome is forgotten."`
+	ExpiresAt    store.Instant          `json:"expires_at,omitzero" format:"date-time" doc:"When the call is forgotten. Its answer may be gone before, see the verdict."`
 	Attempts     []Attempt              `json:"attempts" nullable:"false" doc:"The ended attempts that are kept, the oldest first, and the newest one."`
 	Effects      []Effect               `json:"effects" nullable:"false" doc:"The ledger of external calls."`
 	Attributes   store.Attributes       `json:"attributes,omitempty" nullable:"false" doc:"What the first delivery said about the call, and what its outcomes did."`

@@ -319,7 +319,7 @@ func timeline(rec *semel.Record) []moment {
 			add(rec.LeaseUntil, "until then its holder may be silent")
 		}
 	}
-	add(rec.ExpiresAt, "until then the outcome is kept")
+	add(rec.ExpiresAt, "until then its duplicates are recognised")
 	slices.SortStableFunc(all, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
 	return all
 }

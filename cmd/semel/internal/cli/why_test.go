@@ -58,7 +58,7 @@ func TestWhy(t *testing.T) {
 	}
 	out := run(ExitOK, "why", "order-1")
 	for _, want := range []string{
-		"pay, key order-1, of alice in the tenant acme: executed once; whether an earlier record of it was purged is not known here\n", "attempt 1 began", "attempt 1 ended: completed", "until then the outcome is kept",
+		"pay, key order-1, of alice in the tenant acme: executed once; whether an earlier record of it was purged is not known here\n", "attempt 1 began", "attempt 1 ended: completed", "until then its duplicates are recognised",
 		`{"paid":true}`, "The same payload came under other keys", "key retry-of-order-1",
 	} {
 		if !strings.Contains(out, want) {
