@@ -494,7 +494,7 @@ func TestARememberedItemIsRecognised(t *testing.T) {
 		}
 		for _, swept := range []bool{false, true} {
 			if !swept {
-				time.Sleep(time.Hour)
+				<-time.After(time.Hour)
 			} else if n, err := r.engine.Sweep(t.Context()); err != nil || n.Forgotten != 1 {
 				t.Fatal(n, err)
 			}
@@ -509,7 +509,7 @@ func TestARememberedItemIsRecognised(t *testing.T) {
 		if errs := r.work(); len(errs) > 0 || len(r.handled) != 1 || string(rec.Body) != "hello" {
 			t.Errorf("handled %d times, %v", len(r.handled), errs)
 		}
-		time.Sleep(23 * time.Hour)
+		<-time.After(23 * time.Hour)
 		r.want(item("a", "hello"), semel.Execute, true)
 	})
 }

@@ -548,7 +548,7 @@ func TestARememberedCallDoesNotRunAgain(t *testing.T) {
 		}
 		for _, swept := range []bool{false, true} {
 			if !swept {
-				time.Sleep(time.Hour) // of virtual time
+				<-time.After(time.Hour) // of virtual time
 			} else if n, err := e.Sweep(t.Context()); err != nil || n.Forgotten != 1 {
 				t.Fatal(n, err)
 			}
@@ -569,7 +569,7 @@ func TestARememberedCallDoesNotRunAgain(t *testing.T) {
 				t.Errorf("swept %v: another payload got %d %s", swept, w.Code, w.Body)
 			}
 		}
-		time.Sleep(23 * time.Hour)
+		<-time.After(23 * time.Hour)
 		if w := call(h, "k", "1", nil); w.Code != http.StatusCreated || runs.Load() != 2 {
 			t.Errorf("%d %s after %d runs", w.Code, w.Body, runs.Load())
 		}

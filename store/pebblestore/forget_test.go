@@ -29,7 +29,7 @@ func TestAnswersAreForgottenInBatches(t *testing.T) {
 				t.Fatal(ans.Decision, err)
 			}
 		}
-		time.Sleep(2 * time.Hour)
+		<-time.After(2 * time.Hour)
 		written := func() (items, batches uint64) {
 			q := s.Queues()[0]
 			for _, n := range q.Batches {

@@ -15,18 +15,6 @@ import (
 
 // Groups of settings that several sections have. A section embeds the ones that it needs.
 
-// Remembering says how long calls stay known.
-type Remembering struct {
-	// How long Semel knows a call, at least window. Between the two its answer is gone, and a repetition is still recognised: it doesn't run, and gets result_not_kept where it asks for the answer. Defaults to window.
-	Remember Duration `json:"remember,omitzero" range:"0s,3650d"`
-}
-
-func (v *validator) remembering(at string, remember, window Duration) {
-	if remember != 0 && remember < window {
-		v.bad(at+".remember", "write a longer time, or leave it out", "%v is shorter than the window of %v: a call isn't forgotten before its answer", remember, window)
-	}
-}
-
 // Callers says who may call a door that doesn't verify its callers by a signature.
 type Callers struct {
 	// Callers without a credential: loopback accepts those on this machine that no proxy passed on, share accepts all, refuse none. Defaults to loopback, and to refuse where auth knows callers.

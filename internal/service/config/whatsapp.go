@@ -51,8 +51,7 @@ type WhatsAppNumber struct {
 	Rights []string `json:"rights,omitempty"`
 }
 
-// minWhatsAppSecret is the shortest secret that the webhook accepts, in bytes.
-const minWhatsAppSecret = 8
+const minWhatsAppSecret = 8 // bytes of the shortest secret that the webhook accepts
 
 // On reports whether the webhook is configured.
 func (w *WhatsApp) On() bool { return w.Path != "" }
