@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -229,6 +230,47 @@ func TestACrashAtTheEndOfTheWindow(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slow is a store whose writes take a while, and that notes how many were made, and at most at once.
+type slow struct {
+	semel.Store
+	mu                sync.Mutex
+	writes, now, most int
+}
+
+func (s *slow) count(more int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now += more
+	s.most, s.writes = max(s.most, s.now), s.writes+max(0, more)
+}
+
+func (s *slow) Apply(ctx context.Context, w store.Write) (*semel.Record, bool, error) {
+	s.count(1)
+	<-time.After(time.Millisecond)
+	s.count(-1)
+	return s.Store.Apply(ctx, w)
+}
+
+// A store that writes in batches (group commit) gets the writes of a page of due records together.
+func TestASweepForgetsCallsTogether(t *testing.T) {
+	inBubble(t, remembering(), func(t *testing.T, r *rig) {
+		const calls = 300
+		for i := range calls {
+			done(t, r, call(fmt.Sprint("k", i)))
+		}
+		pass(time.Hour)
+		s := &slow{Store: r.store}
+		e, err := semel.New(s, &r.opts)
+		must(t, err)
+		began := time.Now()
+		n, err := e.Sweep(t.Context())
+		if err != nil || n.Forgotten != calls || s.writes != calls || s.most != 256 || time.Since(began) > 10*time.Millisecond {
+			t.Errorf("the sweep did %+v by %d writes, %d at once, in %v: %v", n, s.writes, s.most, time.Since(began), err)
+		}
+		must(t, e.Close(context.Background()))
+	})
 }
 
 func TestASweepForgetsManyCallsByOneWriteEach(t *testing.T) {
