@@ -47,7 +47,7 @@ func refusalID(id ID, boundTo string) ID {
 // refusedTo reports whether the record is a refusal that the caller may still ask for, while
 // others may have the key.
 func refusedTo(rec *Record, now store.Instant) bool {
-	return rec.Disposition == DispositionRejected && nothingHappened(rec) && !rec.Expired(now)
+	return rec.Disposition == DispositionRejected && nothingHappened(rec) && now < rec.AnswerUntil()
 }
 
 // ownRefusal looks for the refusal that the delivery's caller got earlier, if another caller
@@ -75,7 +75,7 @@ func (d *delivery) setAside(ctx context.Context) error {
 	// A crash before this write leaves the refusal where it was. A crash after it leaves it in
 	// both places, with the same content, and each copy is purged at the end of its window.
 	return d.copyRecord(ctx, d.cur, refusalID(d.cur.ID, d.cur.BoundTo), store.ChangeMoved, func(next *Record) {
-		next.RefusedUntil, next.NextAt = 0, next.ExpiresAt
+		next.ExpiresAt, next.NextAt, next.RefusedUntil, next.Policy.Remember = next.AnswerUntil(), next.AnswerUntil(), 0, 0 // nothing happened
 	})
 }
 
@@ -102,7 +102,7 @@ func (d *delivery) copyRecord(ctx context.Context, rec *Record, id ID, kind stor
 func refusedUntil(rec *Record, now store.Instant) store.Instant {
 	until := rec.RefusedUntil
 	if refusedTo(rec, now) {
-		until = max(until, rec.ExpiresAt)
+		until = max(until, rec.AnswerUntil())
 	}
 	if until <= now {
 		return 0

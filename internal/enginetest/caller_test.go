@@ -282,7 +282,11 @@ func TestAStrangerCannotUseUpALimit(t *testing.T) {
 func TestTwoCredentialsAndOneKey(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		op := semel.Operation{Name: "op", OnFailure: rapid.SampledFrom([]semel.AfterFailure{semel.RetryFailure, semel.ReplayFailure}).Draw(t, "on failure")}
-		e, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{op}})
+		if rapid.Bool().Draw(t, "remembers") {
+			op.Window, op.Remember = time.Hour, 5000*time.Hour
+		}
+		st := memstore.New()
+		e, err := semel.New(st, &semel.Options{Operations: []semel.Operation{op}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -363,7 +367,19 @@ func TestTwoCredentialsAndOneKey(t *testing.T) {
 			}
 			running = nil
 		}
-		t.Repeat(map[string]func(*rapid.T){"deliver": deliver, "end": end})
+		pass := func(t *rapid.T) {
+			if running != nil || op.Remember == 0 {
+				t.Skip("nothing is remembered")
+			}
+			st.Advance(op.Window)
+			clear(refused) // nothing happened by it, so others may have the key
+			if rapid.Bool().Draw(t, "swept") {
+				if _, err := e.Sweep(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){"deliver": deliver, "end": end, "pass": pass})
 	})
 }
 
