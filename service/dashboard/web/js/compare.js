@@ -21,7 +21,7 @@ export function Compare({ id }) {
 	return html`<div class="compare">
 		${!data.presented.length ? html`<p class="faint">What came with another payload isn't known any more: it belonged to an earlier record of the key, or came before conflicts were kept.</p>`
 		: data.presented.toReversed().map((p) => html`<${Refused} key=${p.payload_hash} first=${first} data=${data} p=${p} open=${open} />`)}
-		${data.presented.length > 0 && data.first.payload_base64 === undefined && html`<p class="faint">${data.keeps ? 'What the record was made for was not kept: the record is older than the setting, or the payload is larger than the operation keeps. So digests say that they differ, and not where.'
+		${data.presented.length > 0 && data.first.payload_base64 === undefined && html`<p class="faint">${data.keeps ? 'What the record was made for isn\'t kept: its window is over, the record is older than the setting, or the payload is larger than the operation keeps. So digests say that they differ, and not where.'
 		: html`This operation doesn't keep payloads, so their digests say that they differ, and not where. Set <code>keep_payload</code> for it to compare the next ones, or ask the client for both requests, by the key.`}</p>`}
 		${kept && html`<p class="show"><button type="button" aria-pressed=${open} onClick=${() => setOpen(!open)}>${open ? 'Hide the values' : 'Show the values'}</button></p>`}</div>`;
 }
