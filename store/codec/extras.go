@@ -33,7 +33,7 @@ const (
 	policyArchive
 	policyReconcile
 	policyRemember // a duration follows
-	knownPolicy = 1<<iota - 1
+	knownPolicy    = 1<<iota - 1
 )
 
 // The fewest bytes that the elements of lists take; see minEffect.
