@@ -11,7 +11,11 @@ func retry(f *Facts, state State) string {
 	case state == SequenceMark:
 		return ""
 	case rec.Expired(f.Now):
-		return "is a new call: the outcome was kept until " + moment(rec.ExpiresAt)
+		return "is a new call: " + kept(rec) + " until " + moment(rec.ExpiresAt)
+	case answerGone(f) && rec.Disposition == store.DispositionFailed && f.OnFailure == "":
+		return "is told that it failed, without the answer, or runs it again: on_failure of the operation says which"
+	case answerGone(f) && (rec.Disposition == store.DispositionCompleted || rec.Disposition == store.DispositionRejected || rec.Disposition == store.DispositionFailed && f.OnFailure != "retry"):
+		return "is told how it ended, without the answer, until " + moment(rec.ExpiresAt)
 	case rec.Disposition == store.DispositionCompleted && rec.Result.Tombstone:
 		return "is told that it was done, without the answer, which isn't kept" + until(rec)
 	case rec.Disposition == store.DispositionCompleted:
@@ -28,7 +32,7 @@ func retry(f *Facts, state State) string {
 		return "is refused as in_flight, or waits for the answer"
 	case state == Silent && (open || !rec.Policy.MayRunAgain()):
 		return "is refused as held: nobody knows what its holder did"
-	case restored(f) && f.Now.Sub(f.Epoch) < rec.Policy.Window:
+	case restored(f) && f.Now.Sub(f.Epoch) < rec.Policy.Stays():
 		return "is refused as held: the store was restored from a backup, and nobody knows what was done since"
 	case state == Unconfirmed:
 		return "has to confirm it"
@@ -50,5 +54,18 @@ func until(rec *store.Record) string {
 	if rec.ExpiresAt == 0 {
 		return ""
 	}
-	return ", until " + moment(rec.ExpiresAt)
+	return ", until " + moment(rec.AnswerUntil())
+}
+
+// answerGone reports whether a call is remembered, and its window is over.
+func answerGone(f *Facts) bool {
+	rec := f.Record
+	return rec.State.Terminal() && rec.Policy.Remember > rec.Policy.Window && !rec.Unfinished() && f.Now >= rec.AnswerUntil()
+}
+
+func kept(rec *store.Record) string {
+	if rec.AnswerUntil() < rec.ExpiresAt {
+		return "this one was remembered"
+	}
+	return "the outcome was kept"
 }

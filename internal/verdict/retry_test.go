@@ -35,10 +35,17 @@ func TestRetry(t *testing.T) {
 		"silent in an effect": {Facts{Record: new(with(silent, func(r *store.Record) {
 			r.Policy.Retry, r.Effects = true, []store.EffectRecord{{State: store.EffectStarted}}
 		}))}, "is refused as held: nobody knows what its holder did"},
-		"held":        {Facts{Record: &held}, "is refused as held, until somebody settles it"},
-		"unconfirmed": {Facts{Record: new(with(ended(aborted), func(r *store.Record) { r.Confirmation = &store.Confirmation{} }))}, "has to confirm it"},
-		"expired":     {Facts{Record: new(with(ended(completed), func(r *store.Record) { r.ExpiresAt = noon }))}, "is a new call: the outcome was kept until 2026-11-26 12:00:00"},
-		"mark":        {Facts{Record: &store.Record{Mark: &store.Mark{}}}, ""},
+		"held":                            {Facts{Record: &held}, "is refused as held, until somebody settles it"},
+		"unconfirmed":                     {Facts{Record: new(with(ended(aborted), func(r *store.Record) { r.Confirmation = &store.Confirmation{} }))}, "has to confirm it"},
+		"expired":                         {Facts{Record: new(with(ended(completed), func(r *store.Record) { r.ExpiresAt = noon }))}, "is a new call: the outcome was kept until 2026-11-26 12:00:00"},
+		"remembered":                      {Facts{Record: new(with(ended(completed), remembered))}, "is told how it ended, without the answer, until 2026-11-27 10:00:00"},
+		"failed and remembered":           {Facts{Record: new(with(ended(failed), remembered)), OnFailure: "retry"}, "runs it again"},
+		"failed and remembered somewhere": {Facts{Record: new(with(ended(failed), remembered))}, "is told that it failed, without the answer, or runs it again: on_failure of the operation says which"},
+		"remembered long ago": {Facts{Record: new(with(ended(completed), func(r *store.Record) {
+			remembered(r)
+			r.ExpiresAt = noon
+		}))}, "is a new call: this one was remembered until 2026-11-26 12:00:00"},
+		"mark": {Facts{Record: &store.Record{Mark: &store.Mark{}}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.f.Now = noon

@@ -17,7 +17,7 @@ func says(f *Facts, state State) string {
 	for i := range f.Before {
 		text.WriteString("; before that it was " + f.Before[i].says())
 	}
-	if rec := f.Record; rec.State.Terminal() && rec.Policy.Remember > rec.Policy.Window && !rec.Unfinished() && f.Now >= rec.AnswerUntil() {
+	if rec := f.Record; answerGone(f) {
 		text.WriteString("; it ended at " + moment(rec.EndedAt) + ", and its answer was kept until " + moment(rec.AnswerUntil()))
 	}
 	if restored(f) {
