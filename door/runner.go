@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -104,6 +105,20 @@ func NewRunner(engine *semel.Engine) *Runner {
 	r := &Runner{engine: engine}
 	r.closing, r.stop = context.WithCancel(context.Background())
 	return r
+}
+
+// Declare registers the operation of a door's calls, unless it is only the name of one that the
+// engine has, and returns it with its defaults.
+func Declare(engine *semel.Engine, op semel.Operation) (semel.Operation, error) {
+	registered, known := engine.Internal().Operation(op.Name)
+	if known && reflect.DeepEqual(op, semel.Operation{Name: op.Name}) {
+		return registered, nil
+	}
+	if err := engine.Register(op); err != nil {
+		return op, err
+	}
+	registered, _ = engine.Internal().Operation(op.Name)
+	return registered, nil
 }
 
 // Do delivers a call. If the decision is Execute, the handler has run; an error then means that

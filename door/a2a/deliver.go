@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"reflect"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -48,14 +47,10 @@ func newGuard(engine *semel.Engine, runner *door.Runner, op semel.Operation, att
 	case timeout < 0 || wait < 0:
 		return nil, errors.New("a2a: Timeout and Wait may not be negative")
 	}
-	registered, known := engine.Internal().Operation(op.Name)
-	if !known || !reflect.DeepEqual(op, semel.Operation{Name: op.Name}) {
-		if err := engine.Register(op); err != nil {
-			return nil, err
-		}
-		registered, _ = engine.Internal().Operation(op.Name)
+	if op, err = door.Declare(engine, op); err != nil {
+		return nil, err
 	}
-	if op = registered; op.Class == semel.ReadOnly {
+	if op.Class == semel.ReadOnly {
 		return nil, errors.New("a2a: messages start work, so their operation can't be of class I0")
 	}
 	return &guard{engine, runner, op, timeout, wait, names}, nil

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
 	"golang.org/x/mod/semver"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/argschema"
 	"github.com/semelhq/semel/store"
@@ -94,18 +94,8 @@ func register(engine *semel.Engine, f Function) (*function, error) {
 	}
 	op := f.Operation
 	op.Name = cmp.Or(op.Name, f.Name)
-	known := false
-	if reflect.DeepEqual(op, semel.Operation{Name: op.Name}) {
-		var registered semel.Operation
-		if registered, known = engine.Internal().Operation(op.Name); known {
-			op = registered
-		}
-	}
-	if !known {
-		if err := engine.Register(op); err != nil {
-			return nil, fmt.Errorf("forrst: function %q: %w", f.Name, err)
-		}
-		op, _ = engine.Internal().Operation(op.Name)
+	if op, err = door.Declare(engine, op); err != nil {
+		return nil, fmt.Errorf("forrst: function %q: %w", f.Name, err)
 	}
 	reg := &function{
 		Function: f, operation: op.Name, share: op.Share, onFailure: op.OnFailure, financial: op.Financial,
