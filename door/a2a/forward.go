@@ -12,6 +12,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/sse"
@@ -35,13 +36,13 @@ func (f *forwarding) send(ctx context.Context, key string, c *conversation) (jud
 	timer := time.AfterFunc(f.timeout, cancel)
 	defer timer.Stop()
 	var fail []byte // an error in a stream
-	k := &sink{live: http.Header{}, alive: func() { timer.Reset(f.timeout) }}
-	k.head = func() {
+	k := &sse.Sink{Alive: func() { timer.Reset(f.timeout) }}
+	k.Begun = func() {
 		f.began = true
-		copyHead(f.w, k.header, k.status)
+		k.CopyHead(f.w, judge.EffectHeader)
 		_ = http.NewResponseController(f.w).Flush()
 	}
-	k.event = func(raw []byte) {
+	k.Event = func(raw []byte) {
 		leave := func() { sse.Write(f.w, raw) }
 		result, failure, ok := f.req.unwrap(sse.Data(raw))
 		switch e := readEvent(result); {
@@ -54,39 +55,39 @@ func (f *forwarding) send(ctx context.Context, key string, c *conversation) (jud
 			c.hold(false, leave)
 		}
 	}
-	err := f.proxy.Send(k, f.req.outgoing(ctx, http.MethodPost, f.req.in.URL.Path, f.req.body), key)
+	err := f.proxy.Send(k, body.With(ctx, f.req.in, f.req.body), key)
 	if err != nil {
 		e := door.Trouble(Name, err, slog.LevelWarn, "agent failed", f.opts.Attrs...)
 		e.ID = c.execution.Attempt.ID()
 		f.engine.Internal().Troubled(e)
 	}
-	said := judge.Answer{Status: k.status, Header: k.header}
-	if !k.stream && !k.over {
-		said.Body = k.body.Bytes()
+	said := judge.Answer{Status: k.Status, Header: k.Head}
+	if !k.Stream && !k.Over {
+		said.Body = k.Body.Bytes()
 	}
-	found, o := f.rules.Of(said), outcome{State: Failed, Status: k.status, Error: fail}
+	found, o := f.rules.Of(said), outcome{State: Failed, Status: k.Status, Error: fail}
 	switch {
 	case err != nil:
 		found, c.code = judge.NoAnswer(err), semel.CodeUnknown
 		if found.Verdict == judge.Aborted {
 			c.code = door.CodeUnreachable
 		}
-	case k.stream && fail != nil && !found.Declared():
-		found = f.req.judge(&f.rules, fail, k.header)
+	case k.Stream && fail != nil && !found.Declared():
+		found = f.req.judge(&f.rules, fail, k.Head)
 		o.Status = found.Status
-	case k.stream && c.said.kind == "" && !found.Declared():
-		found, c.code = judge.Finding{Status: k.status}, semel.CodeUnknown
-	case !k.stream:
+	case k.Stream && c.said.kind == "" && !found.Declared():
+		found, c.code = judge.Finding{Status: k.Status}, semel.CodeUnknown
+	case !k.Stream:
 		return f.whole(c, k, found, o)
 	}
 	return found, o
 }
 
 // whole judges an answer that isn't a stream.
-func (f *forwarding) whole(c *conversation, k *sink, found judge.Finding, o outcome) (judge.Finding, outcome) {
-	text := k.body.Bytes()
+func (f *forwarding) whole(c *conversation, k *sse.Sink, found judge.Finding, o outcome) (judge.Finding, outcome) {
+	text := k.Body.Bytes()
 	leave := func() {
-		copyHead(f.w, k.header, k.status)
+		k.CopyHead(f.w, judge.EffectHeader)
 		_, _ = f.w.Write(text) // a caller who is gone will retry
 	}
 	result, failure, ok := f.req.unwrap(text)
@@ -94,7 +95,7 @@ func (f *forwarding) whole(c *conversation, k *sink, found judge.Finding, o outc
 	switch {
 	case found.Verdict != judge.Completed || found.Declared():
 	case ok && failure != nil:
-		found = f.req.judge(&f.rules, failure, k.header)
+		found = f.req.judge(&f.rules, failure, k.Head)
 	case ok && (e.kind == kindTask || e.kind == kindMessage):
 		c.stream = false // even if a stream was asked for
 		c.hear(e, result, leave)
@@ -112,7 +113,7 @@ func (f *forwarding) whole(c *conversation, k *sink, found judge.Finding, o outc
 	default:
 		o.Error = bytes.Clone(text)
 	}
-	if found.Verdict == judge.Unknown && (k.status < 400 && o.Error != nil && !(ok && failure != nil) || k.over) {
+	if found.Verdict == judge.Unknown && (k.Status < 400 && o.Error != nil && !(ok && failure != nil) || k.Over) {
 		c.code = semel.CodeUnknown // it looks like a success, or is lost
 		return found, o
 	}
@@ -137,11 +138,11 @@ func (r *request) judge(rules *judge.Rules, failure []byte, header http.Header) 
 func (f *forwarding) ask(ctx context.Context, task string) json.RawMessage {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	k := &sink{live: http.Header{}}
-	if err := f.proxy.Send(k, f.req.asking(ctx, task, false), ""); err != nil || k.status != http.StatusOK || k.stream || k.over {
+	k := &sse.Sink{}
+	if err := f.proxy.Send(k, f.req.asking(ctx, task, false), ""); err != nil || k.Status != http.StatusOK || k.Stream || k.Over {
 		return nil
 	}
-	result, failure, ok := f.req.unwrap(k.body.Bytes())
+	result, failure, ok := f.req.unwrap(k.Body.Bytes())
 	if !ok || failure != nil {
 		return nil
 	}
@@ -156,8 +157,8 @@ func (f *forwarding) follow(ctx context.Context, task string) bool {
 	defer cancel()
 	timer := time.AfterFunc(f.timeout, cancel)
 	defer timer.Stop()
-	k := &sink{live: http.Header{}, alive: func() { timer.Reset(f.timeout) }}
-	k.event = func(raw []byte) {
+	k := &sse.Sink{Alive: func() { timer.Reset(f.timeout) }}
+	k.Event = func(raw []byte) {
 		result, _, ok := f.req.unwrap(sse.Data(raw))
 		e := readEvent(result)
 		if !f.began && (!ok || e.task != task) {
@@ -166,7 +167,7 @@ func (f *forwarding) follow(ctx context.Context, task string) bool {
 		if !f.began {
 			f.began = true
 			f.w.Header().Set(replayed, "true")
-			copyHead(f.w, k.header, k.status)
+			k.CopyHead(f.w, judge.EffectHeader)
 		}
 		sse.Write(f.w, raw)
 		if ok && e.final() {

@@ -181,7 +181,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 	}
 	guarded, err := req.read()
 	if err == nil && !guarded {
-		g.proxy.Pass(w, req.outgoing(r.Context(), http.MethodPost, req.in.URL.Path, req.body))
+		g.proxy.Pass(w, body.With(r.Context(), req.in, req.body))
 		return e, false
 	}
 	var call semel.Call

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
@@ -55,7 +54,7 @@ func readMessage(binding string, params []byte) (m message, err error) {
 		return m, err
 	}
 	var faults [5]error
-	faults[0], faults[1] = spelled(params, paramNames...), spelled(text, messageNames...)
+	faults[0], faults[1] = jsonscan.Spelled(params, paramNames...), jsonscan.Spelled(text, messageNames...)
 	m.id, faults[2] = textOf(text, "messageId", "message_id")
 	m.task, faults[3] = textOf(text, "taskId", "task_id")
 	m.tenant, faults[4] = textOf(params, "tenant")
@@ -94,19 +93,6 @@ func readMessage(binding string, params []byte) (m message, err error) {
 	}
 	m.fingerprint = store.NewFingerprint(semel.SchemeJSON, [sha256.Size]byte(h.Sum(nil)))
 	return m, nil
-}
-
-// spelled refuses members whose names we read, but in another case: servers in Go, for one,
-// don't distinguish them.
-func spelled(object []byte, names ...string) error {
-	for name := range jsonscan.Members(object) {
-		for _, known := range names {
-			if string(name) != known && strings.EqualFold(string(name), known) {
-				return fmt.Errorf("a member is spelled in another way than %s", known)
-			}
-		}
-	}
-	return nil
 }
 
 // textOf returns the string under one of the names; empty if there is none, or it is null.

@@ -1,11 +1,9 @@
 package a2a
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"path"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/jsonscan"
@@ -126,24 +125,6 @@ func (r *request) wrap(result, failure []byte) []byte {
 	return result
 }
 
-// outgoing returns a request to the agent with the headers of this one.
-func (r *request) outgoing(ctx context.Context, method, path string, body []byte) *http.Request {
-	out := r.in.Clone(ctx)
-	out.Method, out.Trailer, out.TransferEncoding = method, nil, nil
-	if path != r.in.URL.Path {
-		out.URL.Path, out.URL.RawPath = path, ""
-	}
-	for _, name := range []string{"Accept-Encoding", "Content-Length", "Expect", "Te", "Trailer", "Connection"} {
-		out.Header.Del(name) // we read the answer here
-	}
-	out.ContentLength, out.Body, out.GetBody = int64(len(body)), http.NoBody, nil
-	if len(body) > 0 {
-		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-		out.Body, _ = out.GetBody() // doesn't fail
-	}
-	return out
-}
-
 // asking returns the request to the agent for a task's state, or to follow the task.
 func (r *request) asking(ctx context.Context, task string, follow bool) *http.Request {
 	var out *http.Request
@@ -156,7 +137,7 @@ func (r *request) asking(ctx context.Context, task string, follow bool) *http.Re
 			params["tenant"] = r.msg.tenant
 		}
 		raw, _ := json.Marshal(map[string]any{"jsonrpc": jsonrpc.Version, "id": json.RawMessage(r.id), "method": method, "params": params}) // valid
-		out = r.outgoing(ctx, http.MethodPost, r.in.URL.Path, raw)
+		out = body.With(ctx, r.in, raw)
 	} else {
 		method, suffix := http.MethodGet, ""
 		if follow {
@@ -165,7 +146,8 @@ func (r *request) asking(ctx context.Context, task string, follow bool) *http.Re
 				method = http.MethodPost
 			}
 		}
-		out = r.outgoing(ctx, method, r.base+"tasks/"+task+suffix, nil)
+		out = body.With(ctx, r.in, nil)
+		out.Method, out.URL.Path = method, r.base+"tasks/"+task+suffix
 		out.URL.RawPath = (&url.URL{Path: r.base}).EscapedPath() + "tasks/" + url.PathEscape(task) + suffix
 	}
 	out.Header.Del(semelhttp.DefaultKeyHeader)

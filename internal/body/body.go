@@ -3,6 +3,7 @@ package body
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -52,6 +53,22 @@ func ReadInto(b *bytes.Buffer, w http.ResponseWriter, r *http.Request, most int6
 		return nil
 	}
 	return err
+}
+
+// With returns a copy of a request with another body, for a gateway that passes it on and reads
+// the answer itself. The body can be sent again on another connection.
+func With(ctx context.Context, r *http.Request, raw []byte) *http.Request {
+	out := r.Clone(ctx)
+	out.Trailer, out.TransferEncoding = nil, nil
+	for _, name := range []string{"Accept-Encoding", "Content-Length", "Expect", "Te", "Trailer", "Connection"} {
+		out.Header.Del(name) // the gateway reads the answer
+	}
+	out.ContentLength, out.Body, out.GetBody = int64(len(raw)), http.NoBody, nil
+	if len(raw) > 0 {
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }
+		out.Body, _ = out.GetBody() // doesn't fail
+	}
+	return out
 }
 
 // ActivityStreams is the profile of ActivityPub's JSON-LD documents.

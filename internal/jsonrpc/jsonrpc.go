@@ -43,21 +43,44 @@ type Request struct {
 	Params []byte // nil if there are none; not checked
 }
 
-// Read reads a request. It refuses batches; notifications, because nobody could get their
-// answer; and members that JSON-RPC doesn't have, however harmless: a server that compares
-// names differently might run another method. It leaves checking the parameters to their
-// reader: the text is strict JSON if they are. The error is an [*Error]; the request then has
-// its ID if there was one.
+// Read reads a request. It refuses notifications, because nobody could get their answer, and
+// whatever [ReadMessage] refuses.
 func Read(text []byte) (Request, error) {
+	m, err := ReadMessage(text)
+	if err == nil && m.ID == nil {
+		err = noID
+	} else if err == nil && m.Answers {
+		err = notRequest
+	}
+	return m.Request, err
+}
+
+var (
+	noID       = &Error{InvalidRequest, "The request has no id that is a string or a number."}
+	notRequest = &Error{InvalidRequest, "The body isn't a request of JSON-RPC 2.0."}
+)
+
+// Message is one request; or a notification, which has no ID; or the answer to a request, which
+// has no Method.
+type Message struct {
+	Request
+	Answers bool // it has a result or an error
+}
+
+// ReadMessage reads a message. It refuses batches, and members that JSON-RPC doesn't have,
+// however harmless: a server that compares names differently might run another method. It leaves
+// checking the parameters to their reader: the text is strict JSON if they are. The error is an
+// [*Error]; the message then has its ID if there was one.
+func ReadMessage(text []byte) (m Message, err error) {
 	if err := jsonscan.CheckBut(text, canon.Exact, jsonscan.Member(text, "params")); err != nil {
-		return Request{}, NotJSON(err)
+		return m, NotJSON(err)
 	}
 	if First(text) == '[' {
-		return Request{}, &Error{InvalidRequest, "There are no batches here. Send one request."}
+		return m, &Error{InvalidRequest, "There are no batches here. Send one request."}
 	}
-	var r Request
+	r := &m.Request
 	var version string
-	strange := false
+	var strange, named bool
 	for name, value := range jsonscan.Members(text) {
 		switch string(name) {
 		case "jsonrpc":
@@ -65,9 +88,11 @@ func Read(text []byte) (Request, error) {
 		case "method":
 			r.Method, _ = jsonscan.Text(value)
 		case "id":
-			r.ID = value
+			r.ID, named = value, true
 		case "params":
 			r.Params = value
+		case "result", "error":
+			m.Answers = true
 		default:
 			strange = true
 		}
@@ -76,14 +101,14 @@ func Read(text []byte) (Request, error) {
 		r.ID = nil
 	}
 	switch {
-	case r.ID == nil:
-		return r, &Error{InvalidRequest, "The request has no id that is a string or a number."}
-	case version != Version || r.Method == "":
-		return r, &Error{InvalidRequest, "The body isn't a request of JSON-RPC 2.0."}
+	case r.ID == nil && named:
+		return m, noID
+	case version != Version || m.Answers == (r.Method != "") || m.Answers && r.Params != nil:
+		return m, notRequest
 	case strange:
-		return r, &Error{InvalidRequest, "The request has a member that JSON-RPC 2.0 doesn't have."}
+		return m, &Error{InvalidRequest, "The request has a member that JSON-RPC 2.0 doesn't have."}
 	}
-	return r, nil
+	return m, nil
 }
 
 // ReadAnswer reads an answer to the request with an id: its result or its error. It reports

@@ -36,6 +36,39 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestReadMessage: what isn't a request is a notification, an answer, or refused.
+func TestReadMessage(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":1,"method":"m"}`:                       "request",
+		`{"jsonrpc":"2.0","method":"m","params":{}}`:                  "notification",
+		`{"jsonrpc":"2.0","id":1,"result":{}}`:                        "answer",
+		`{"jsonrpc":"2.0","error":{"code":1}}`:                        "answer",
+		`{"jsonrpc":"2.0","id":null,"method":"m"}`:                    "",
+		`{"jsonrpc":"2.0","id":{},"result":{}}`:                       "",
+		`{"jsonrpc":"2.0","id":1,"method":"m","result":{}}`:           "",
+		`{"jsonrpc":"2.0","id":1,"params":{},"result":{}}`:            "",
+		`{"jsonrpc":"2.0","id":1}`:                                    "",
+		`{"jsonrpc":"2.0","method":"m","Method":"n"}`:                 "",
+		`[{"jsonrpc":"2.0","method":"m"}]`:                            "",
+		`{"jsonrpc":"2.0","id":1,"method":"m","method":"tools/call"}`: "",
+	} {
+		m, err := ReadMessage([]byte(text))
+		got := ""
+		switch {
+		case err != nil:
+		case m.Answers:
+			got = "answer"
+		case m.ID == nil:
+			got = "notification"
+		default:
+			got = "request"
+		}
+		if _, requestErr := Read([]byte(text)); got != want || (requestErr == nil) != (want == "request") {
+			t.Errorf("%s: %q, %v; as a request %v", text, got, err, requestErr)
+		}
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	for text, ok := range map[string]bool{
 		`{"jsonrpc":"2.0","id":1,"result":{}}`:                        true,

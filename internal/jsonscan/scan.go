@@ -5,7 +5,9 @@ package jsonscan
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/semelhq/semel/internal/canon"
 )
@@ -42,6 +44,19 @@ func Member(text []byte, name string) (value []byte) {
 		}
 	}
 	return value
+}
+
+// Spelled refuses an object with a member of one of these names in another case: servers in Go,
+// for one, don't distinguish them. The error is for whoever sent it.
+func Spelled(object []byte, names ...string) error {
+	for name := range Members(object) {
+		for _, known := range names {
+			if string(name) != known && strings.EqualFold(string(name), known) {
+				return fmt.Errorf("a member is spelled in another way than %s", known)
+			}
+		}
+	}
+	return nil
 }
 
 // Offset returns where in text a value begins that [Members] or [Items] yielded from it, or

@@ -1,0 +1,81 @@
+package sse
+
+import (
+	"net/http"
+	"strings"
+)
+
+// maxAnswer bounds an answer, or an event, in bytes.
+const maxAnswer = 64 << 20
+
+// Sink receives the answer to a request that a gateway passes on: as a whole, or event by event
+// if it is a stream. It is for one request.
+type Sink struct {
+	Live   http.Header // what the proxy writes to
+	Head   http.Header // the head of the answer, without trailers
+	Status int
+	Body   Buffer // the answer, or the part of the next event so far
+	Over   bool   // something was longer than maxAnswer, and is lost
+	Stream bool   // the answer is a stream of events
+
+	// Begun is called with the head of a stream, Event with each of its events, and Alive when
+	// something has come. Each may be nil.
+	Begun func()
+	Event func(raw []byte)
+	Alive func()
+}
+
+// Header is the answer's header.
+func (s *Sink) Header() http.Header {
+	if s.Live == nil {
+		s.Live = http.Header{}
+	}
+	return s.Live
+}
+
+// WriteHeader notes the status, and whether a stream follows. It ignores informational answers.
+func (s *Sink) WriteHeader(status int) {
+	if status < 200 || s.Status != 0 {
+		return
+	}
+	s.Status, s.Head = status, s.Header().Clone()
+	media, _, _ := strings.Cut(s.Head.Get("Content-Type"), ";")
+	s.Stream = status == http.StatusOK && strings.EqualFold(strings.TrimSpace(media), MediaType)
+	if s.Stream && s.Begun != nil {
+		s.Begun()
+	}
+}
+
+// Write never fails: the gateway reads the answer to its end.
+func (s *Sink) Write(p []byte) (int, error) {
+	if s.Alive != nil {
+		s.Alive()
+	}
+	if s.Over || s.Body.Len()+len(p) > maxAnswer {
+		s.Over = true
+		s.Body.Reset()
+		return len(p), nil
+	}
+	s.Body.Write(p)
+	for s.Stream && s.Event != nil {
+		event := s.Body.Event()
+		if event == nil {
+			break
+		}
+		s.Event(event)
+	}
+	return len(p), nil
+}
+
+// FlushError does nothing: events are passed on when they are complete.
+func (s *Sink) FlushError() error { return nil }
+
+// CopyHead passes on the head of the answer, without the trailers and one header.
+func (s *Sink) CopyHead(w http.ResponseWriter, without string) {
+	for name, values := range s.Head {
+		if name != without && !strings.HasPrefix(name, http.TrailerPrefix) {
+			w.Header()[name] = values
+		}
+	}
+	w.WriteHeader(s.Status)
+}
