@@ -143,6 +143,15 @@ func (r *Rules) A2A(code int, header http.Header) Finding {
 	return r.coded(strconv.Itoa(code), status, header)
 }
 
+// MCP judges a JSON-RPC error of an MCP server by its code. header is the answer's.
+func (r *Rules) MCP(code int, header http.Header) Finding {
+	status, known := mcp[code]
+	if !known {
+		status = http.StatusInternalServerError
+	}
+	return r.coded(strconv.Itoa(code), status, header)
+}
+
 // Forrst judges a Forrst error by its code, or else by the status that belongs to the code.
 // header is the answer's.
 func (r *Rules) Forrst(code string, status int, header http.Header) Finding {

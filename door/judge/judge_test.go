@@ -300,6 +300,22 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
+// TestMCP: errors of JSON-RPC in MCP share rows with statuses; one that nobody knows says that the
+// server failed.
+func TestMCP(t *testing.T) {
+	for code, want := range map[int]judge.Verdict{
+		-32700: judge.Rejected, -32602: judge.Rejected, -32601: judge.Rejected, -32603: judge.Failed, -32000: judge.Failed, -32002: judge.Failed,
+		-32020: judge.Aborted, -32021: judge.Aborted, -32022: judge.Aborted, -32042: judge.Aborted, 7: judge.Failed,
+	} {
+		if found := (&judge.Rules{Financial: true}).MCP(code, nil); found.Verdict != want {
+			t.Errorf("%d: %s", code, found.Verdict)
+		}
+	}
+	if v := (&judge.Rules{}).MCP(-32020, http.Header{"Semel-Effect": {"unknown"}}).Verdict; v != judge.Unknown {
+		t.Errorf("a word about the effect: %s", v)
+	}
+}
+
 // TestA2A: an error of an agent has the row of the status that belongs to its code.
 func TestA2A(t *testing.T) {
 	clause.Proves(t, "IDS-V.2")

@@ -114,6 +114,20 @@ var rpc = map[int]int{
 	-31403: 403,
 }
 
+// mcp has the status that shares its row with a JSON-RPC error in MCP. A client cures the last
+// four without changing the body: they are about the head of a request, or want something done
+// first.
+var mcp = map[int]int{
+	-32700: 400,
+	-32600: 400,
+	-32601: 404,
+	-32602: 400,
+	-32020: 417, // headers that contradict the body
+	-32021: 417, // a capability that the client didn't name
+	-32022: 417, // a version that the server doesn't speak
+	-32042: 428, // an elicitation by URL, in 2025-11-25
+}
+
 // forrst has the status that shares its row with a Forrst error code, if Forrst itself uses
 // another one: the request was refused before any function saw it, and the missing part may be
 // deployed later; another request with its key is running; or it ran out of time.
