@@ -31,6 +31,8 @@ type Meaning struct {
 	Effect string `json:"-"`
 	// Foreign: the record in the way belongs to another call, so the refusal doesn't name it.
 	Foreign bool `json:"-"`
+	// Do is what a program or a model does next: wait, verify, fix_request, new_key or stop.
+	Do string `json:"-"`
 }
 
 // EffectHeader is the answer header that says more than the status can; package judge reads it.

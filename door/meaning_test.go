@@ -34,6 +34,18 @@ func TestTheTableHasEveryCode(t *testing.T) {
 	}
 }
 
+// Programs and models know five steps.
+func TestEveryRefusalSaysWhatToDo(t *testing.T) {
+	for _, m := range door.Meanings() {
+		if !slices.Contains([]string{"wait", "verify", "fix_request", "new_key", "stop"}, m.Do) {
+			t.Errorf("%s: %q", m.Code, m.Do)
+		}
+		if m.Do == "wait" && m.Status < 500 && m.Retry == 0 && m.Effect == "" {
+			t.Errorf("%s: waiting for nothing", m.Code)
+		}
+	}
+}
+
 // What a code means is for callers of any protocol; what is of HTTP is in the hint.
 func TestNoHTTPInADetail(t *testing.T) {
 	codes := append(semel.Codes(), door.CodeUnauthorized, door.CodeOverloaded, door.CodeOverBudget, door.CodeTooLarge, door.CodeBodyTooSlow, door.CodeKeyMissing, door.CodeKeyInvalid, door.CodeInternal)
