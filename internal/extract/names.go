@@ -34,11 +34,12 @@ type place struct {
 }
 
 // places are the doors by name. A json: selector points into the item: the event, the activity,
-// A2A's message, the arguments of a function or a command.
+// A2A's message, the arguments of a tool, a function or a command.
 var places = map[string]place{
 	"webhook":     {[]selector.Source{selector.Header, selector.JSON, selector.Form}, []string{store.AttributeEventID, store.AttributePayment, "apart"}},
 	"activitypub": {[]selector.Source{selector.JSON}, []string{"type", "actor", "signed"}},
 	"a2a":         {[]selector.Source{selector.Header, selector.JSON}, []string{store.AttributeRequestID}},
+	"mcp":         {[]selector.Source{selector.Header, selector.JSON}, []string{"tool"}},
 	"forrst":      {[]selector.Source{selector.Header, selector.JSON}, []string{store.AttributeRequestID, "arguments_hash"}},
 	"ids": {[]selector.Source{selector.JSON}, []string{
 		store.AttributeCommandID, store.AttributeCorrelationID, "idempotency_key", "actor_id", "effective_actor_id", "command_kind", "trace.message_id", "trace.phone_number_id",

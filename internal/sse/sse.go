@@ -68,6 +68,16 @@ func Data(event []byte) []byte {
 	return data
 }
 
+// Fields returns the lines of an event without its data and the empty line that ends it.
+func Fields(event []byte) (fields []byte) {
+	for line := range bytes.FieldsFuncSeq(event, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		if !bytes.HasPrefix(line, []byte("data:")) {
+			fields = append(append(fields, line...), '\n')
+		}
+	}
+	return fields
+}
+
 // JSON returns JSON as an event's data, in one line: outside strings, line feeds are white
 // space, and inside strings they are escaped.
 func JSON(text []byte) []byte {

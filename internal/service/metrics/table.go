@@ -23,7 +23,7 @@ type Metric struct {
 // Labels says which values each label may have: from a closed set, or names in the
 // configuration. No label has a key, a tenant or a principal.
 var Labels = map[string]string{
-	"door":        "the door: `http`, `proxy`, `api`, `forrst`, `ids`, `webhook`, `activitypub`, `whatsapp`, `a2a`, `commerce`, or the name that a program gives to its own",
+	"door":        "the door: `http`, `proxy`, `api`, `forrst`, `ids`, `webhook`, `activitypub`, `whatsapp`, `a2a`, `mcp`, `commerce`, or the name that a program gives to its own",
 	"operation":   "the name of a configured operation",
 	"decision":    "`execute`, `replay`, `in_flight`, `conflict`, `held`, `too_late`, `throttled`, `other_caller`, `other_door`, `superseded`, `sequence_gap`",
 	"code":        "the code of the refusal; `semel explain` says what each means",

@@ -1,0 +1,194 @@
+package mcp
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/jsonrpc"
+	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/sse"
+	"github.com/semelhq/semel/store"
+)
+
+// CallEffect is the ledger's name for sending a call to the server.
+const CallEffect = "semel.mcp.call"
+
+// conversation is one delivery of a tool call.
+type conversation struct {
+	*Gateway
+	req    *request
+	w      http.ResponseWriter
+	asked  toolCall
+	policy *policy
+	call   semel.Call
+	loose  bool // nothing tells the call from a repetition
+
+	began bool       // the head of a stream has left
+	leave func()     // sends the end of the server's answer, once its outcome is recorded
+	code  semel.Code // the refusal that the caller gets instead
+}
+
+// converse delivers the call, answers its caller, and returns the event about that.
+func (c *conversation) converse(ctx context.Context) semel.Delivered {
+	ans, err := c.deliver(ctx)
+	e := door.EventOf(&ans)
+	var f refusal
+	switch result, missing := door.Outcome(&ans, err); {
+	case ans.Decision == semel.Execute && err == nil && c.code == "":
+		c.leave()
+		return e
+	case ans.Decision == semel.Execute && err == nil:
+		f = refusalFor(c.code)
+	case ans.Decision == semel.Execute: // it ran, and isn't recorded for certain
+		f = refusalFor(semel.CodeUnknown)
+	case missing != nil:
+		f = refusalOf(missing, &ans)
+	default:
+		c.replay(result)
+		return e
+	}
+	c.refuse(f)
+	e.Code = f.code
+	return e
+}
+
+// deliver runs the call, or waits for whoever runs it: a duplicate of one that is under way
+// comes from a client that gave up on it, and gets its outcome.
+func (c *conversation) deliver(ctx context.Context) (ans semel.Answer, err error) {
+	for end := time.Now().Add(c.opts.Wait); ; {
+		began := time.Now()
+		c.call.Wait = min(end.Sub(began), c.policy.op.MaxWait)
+		ans, err = c.runner.Do(ctx, c.call, door.Work{Handler: c})
+		waited := time.Since(began)
+		if err != nil || ans.Decision != semel.InFlight || ctx.Err() != nil || !time.Now().Before(end) || waited < c.call.Wait/2 {
+			return ans, err // of the last, too many wait already, or it is another caller's
+		}
+	}
+}
+
+// Run sends the call, and says how the attempt ends by what the server says.
+//
+// An operation that declares its effects has one for the call. A crash before that write leaves
+// an attempt without an effect, which may run again. A crash after it leaves a started effect:
+// the call is held until it is settled.
+func (c *conversation) Run(x door.Run) semel.Ending {
+	a := x.Attempt
+	key := semel.EffectKey(a.Record(), CallEffect)
+	if c.policy.op.Effects == nil {
+		return c.forward(a, key)
+	}
+	ef, err := a.StartEffect(a.Context(), CallEffect)
+	switch {
+	case err == nil && ef.State != store.EffectStarted, door.CodeOf(err) == semel.CodeEffectUnknown:
+		c.code = semel.CodeHeld
+		return semel.Ending{Failure: store.Failure{Message: "an earlier attempt has sent the call, and its answer is not known"}}
+	case err != nil:
+		c.code = semel.CodeStoreUnavailable
+		return semel.Ending{Disposition: semel.DispositionAborted, Failure: store.Failure{Message: "the call could not be recorded before it was sent"}}
+	}
+	end := c.forward(a, ef.Key)
+	if end.Disposition == semel.DispositionAborted || end.Disposition == semel.DispositionFailed {
+		// A crash before the write, or one that fails, leaves the effect started, and the
+		// call is held; a crash after it leaves an attempt that may run again.
+		_ = a.SettleEffect(context.WithoutCancel(a.Context()), store.EffectFinding{Name: CallEffect, State: store.EffectRefuted})
+	}
+	return end
+}
+
+// forward sends the call on, and passes on what comes back: events of a stream at once, and the
+// response when its outcome is recorded.
+func (c *conversation) forward(a *semel.Attempt, key string) semel.Ending {
+	// A server can't be called back, so neither the end of the lease nor the client's leaving
+	// ends the call: that would only lose its answer.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(a.Context()))
+	defer cancel()
+	timer := time.AfterFunc(c.opts.Timeout, cancel)
+	defer timer.Stop()
+	var final, event []byte // the response in a stream, and the event that has it
+	k := &sse.Sink{Alive: func() { timer.Reset(c.opts.Timeout) }}
+	k.Begun = func() {
+		c.began = true
+		k.Head.Set("X-Accel-Buffering", "no")
+		k.CopyHead(c.w, judge.EffectHeader)
+		_ = http.NewResponseController(c.w).Flush()
+	}
+	k.Event = func(raw []byte) {
+		data := sse.Data(raw)
+		_, _, ok := jsonrpc.ReadAnswer(data, c.req.id)
+		switch m, err := jsonrpc.ReadMessage(data); {
+		case final != nil: // a server answers once
+		case ok:
+			final, event = data, raw
+			cancel() // it may leave the stream open
+		case err == nil && m.Answers: // something else
+		default:
+			sse.Write(c.w, raw)
+		}
+	}
+	err := c.proxy.Send(k, body.With(ctx, c.req.in, c.req.body), key)
+	if err != nil && final == nil {
+		e := door.Trouble(Name, err, slog.LevelWarn, "server failed", c.opts.Attrs...)
+		e.ID = a.ID()
+		c.engine.Internal().Troubled(e)
+		found := judge.NoAnswer(err)
+		if found.Verdict == judge.Aborted {
+			c.code = door.CodeUnreachable
+		}
+		return c.ending(found, outcome{})
+	}
+	if k.Stream {
+		c.leave = func() {
+			if marked := c.marked(final); c.loose {
+				event = append(sse.Fields(event), sse.JSON(marked)...)
+			}
+			sse.Write(c.w, event)
+		}
+		return c.judged(k, final)
+	}
+	c.leave = func() {
+		text := c.marked(k.Body.Bytes())
+		k.Head.Set("Content-Length", strconv.Itoa(len(text)))
+		k.CopyHead(c.w, judge.EffectHeader)
+		_, _ = c.w.Write(text) // a caller who is gone will ask again
+	}
+	return c.judged(k, k.Body.Bytes())
+}
+
+// judged says how the attempt ends by the response of the server, or by what came in its place.
+func (c *conversation) judged(k *sse.Sink, text []byte) semel.Ending {
+	said := judge.Answer{Status: k.Status, Header: k.Head}
+	if !k.Stream && !k.Over {
+		said.Body = text
+	}
+	found, o := c.policy.rules.Of(said), outcome{Status: k.Status}
+	result, failure, ok := jsonrpc.ReadAnswer(text, c.req.id)
+	switch {
+	case ok && result != nil:
+		o.Result = result
+		if found.Verdict == judge.Completed && string(jsonscan.Member(result, "isError")) == "true" && !found.Declared() {
+			found.Verdict, found.Code = judge.Failed, "isError"
+		}
+	case ok:
+		o.Error = failure
+		code, _ := strconv.Atoi(string(jsonscan.Member(failure, "code"))) // zero: nobody knows it
+		if !found.Declared() && (found.Verdict == judge.Completed || found.Verdict == judge.Rejected) {
+			found = c.policy.rules.MCP(code, k.Head)
+		}
+	default:
+		o.Error = errorOf(jsonrpc.InvalidRequest, "The server refused the call with the status "+strconv.Itoa(k.Status)+".", nil)
+		if found.Verdict == judge.Completed && !found.Said {
+			found.Verdict = judge.Unknown // somebody else's word about the call, or a part of the server's
+		}
+		if k.Status == http.StatusNotFound && !found.Declared() && len(c.req.in.Header["Mcp-Session-Id"]) > 0 {
+			found.Verdict = judge.Aborted // the session is over, and the client begins another
+		}
+	}
+	return c.ending(found, o)
+}

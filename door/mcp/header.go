@@ -1,0 +1,85 @@
+package mcp
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/semelhq/semel/internal/jsonscan"
+)
+
+// decoded is the value of a header that may be in Base64, because it isn't plain ASCII.
+func decoded(value string) (text string, ok bool) {
+	coded, prefix := strings.CutPrefix(value, "=?base64?")
+	coded, suffix := strings.CutSuffix(coded, "?=")
+	if !prefix || !suffix {
+		return value, !strings.ContainsFunc(value, func(r rune) bool { return r > '~' || r < ' ' && r != '\t' })
+	}
+	raw, err := base64.StdEncoding.DecodeString(coded)
+	return string(raw), err == nil
+}
+
+// mirrored is an argument that stands in a header, too.
+type mirrored struct {
+	path   []string
+	header string
+}
+
+// mirroredIn finds the arguments that a schema mirrors by x-mcp-header, among properties and the
+// properties in them. An annotation anywhere else makes the tool invalid, and clients leave the
+// tool out.
+func mirroredIn(schema []byte, path []string, list []mirrored) []mirrored {
+	if len(path) > maxSchemaDepth {
+		return list
+	}
+	for name, property := range jsonscan.Members(jsonscan.Member(schema, "properties")) {
+		at := append(path[:len(path):len(path)], string(name))
+		if header, is := jsonscan.Text(jsonscan.Member(property, "x-mcp-header")); is && header != "" {
+			list = append(list, mirrored{at, http.CanonicalHeaderKey(paramPrefix + header)})
+		}
+		list = mirroredIn(property, at, list)
+	}
+	return list
+}
+
+// maxSchemaDepth bounds how deep a schema is read.
+const maxSchemaDepth = 16
+
+// compareParams compares the headers that mirror arguments with the body.
+func compareParams(header http.Header, arguments []byte, list []mirrored) error {
+	for _, m := range list {
+		value := arguments
+		for _, name := range m.path {
+			value = jsonscan.Member(value, name)
+		}
+		values := header[m.header]
+		switch absent := value == nil || string(value) == "null"; {
+		case absent && len(values) == 0:
+		case absent:
+			return mismatch("There is a header " + m.header + ", and its argument is not in the body.")
+		case len(values) != 1:
+			return mismatch("The argument " + strings.Join(m.path, ".") + " has no header " + m.header + ".")
+		case !equal(values[0], value):
+			return mismatch("The header " + m.header + " and the body differ.")
+		}
+	}
+	return nil
+}
+
+// equal compares a header with the value in the body that it mirrors: integers as numbers.
+func equal(header string, value []byte) bool {
+	said, ok := decoded(header)
+	if !ok {
+		return false
+	}
+	if text, is := jsonscan.Text(value); is {
+		return said == text
+	}
+	if said == string(value) { // true and false, and most numbers
+		return true
+	}
+	a, err := strconv.ParseFloat(said, 64)
+	b, otherErr := strconv.ParseFloat(string(value), 64)
+	return err == nil && otherErr == nil && a == b
+}

@@ -1,0 +1,245 @@
+package mcp_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/mcp"
+	"github.com/semelhq/semel/door/semelhttp/semelhttptest"
+	"github.com/semelhq/semel/store"
+)
+
+// TestOnce: five calls under one key at once, and one later, run once; each gets the result
+// under the id that it asked under, and the first as the server spelled it.
+func TestOnce(t *testing.T) {
+	for _, v := range all {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, stream %t", v, stream), func(t *testing.T) {
+				w := open(t, mcp.GatewayOptions{})
+				w.stream = stream
+				var five sync.WaitGroup
+				var answers [5]*answer
+				for i := range answers {
+					five.Go(func() { answers[i] = w.keyed(v, "pay", "k-1", `{"order":1}`) })
+				}
+				five.Wait()
+				replays := 0
+				for _, a := range append(answers[:], w.keyed(v, "pay", "k-1", ` { "order" : 1.0 } `)) {
+					if a.said() != "run 1" {
+						t.Errorf("%d %s", a.status, a.text)
+					}
+					if a.replayed() {
+						replays++
+					} else if want := `"result":{"content": [{"type":"text","text":"run 1"}], "isError": false}`; !strings.Contains(a.text, want) || a.result["_meta"] != nil {
+						t.Errorf("the first got %s", a.text)
+					}
+				}
+				if w.runs.Load() != 1 || replays != 5 {
+					t.Errorf("%d runs, %d replays", w.runs.Load(), replays)
+				}
+			})
+		}
+	}
+	t.Run("a client that takes only streams", func(t *testing.T) {
+		w := open(t, mcp.GatewayOptions{})
+		w.keyed(modern, "pay", "k-1", `{}`)
+		id, raw := modern.body("tools/call", `"name":"pay","arguments":{}`, `"idempotency-key":"k-1"`)
+		got := w.post(modern, raw, "Mcp-Name", "pay", "Accept", "text/event-stream")
+		if got.events != 1 || got.id != id || got.said() != "run 1" {
+			t.Errorf("%s", got.text)
+		}
+	})
+}
+
+// TestKeys: where a key may be, and that the place isn't part of what is compared.
+func TestKeys(t *testing.T) {
+	for _, c := range []struct{ arguments, more, meta, header string }{
+		{`{"a":1}`, "", `"idempotency-key":"k-1"`, ""},
+		{`{"a":1}`, "", `"idempotency_key":"k-1"`, ""},
+		{`{"a":1}`, "", `"idempotencyKey":"k-1"`, ""},
+		{`{"a":1}`, "", `"x402/idempotency-key":"k-1"`, ""},
+		{`{"a":1}`, `"meta":{"idempotency-key":"k-1"}`, "", ""},
+		{`{"a":1}`, `"meta":{"idempotency_key":"k-1"}`, "", ""},
+		{`{"a":1}`, `"idempotencyKey":"k-1"`, "", ""},
+		{`{"a":1,"idempotency_key":"k-1"}`, "", "", ""},
+		{`{"token":"k-1","a":1}`, "", "", ""},
+		{`{"a":1}`, "", "", `"k-1"`},
+		{`{"a":1}`, "", "", `k-1`},
+		{`{"a":1}`, `"idempotencyKey":"k-1"`, `"idempotency-key":"k-1"`, "k-1"},
+	} {
+		w := open(t, mcp.GatewayOptions{Tools: map[string]mcp.Tool{"pay": {KeyParameter: "token"}}})
+		w.keyed(modern, "pay", "k-1", `{"a":1}`)
+		_, got := w.call(modern, "pay", c.arguments, c.more, c.meta, "Idempotency-Key", c.header)
+		if got.said() != "run 1" || !got.replayed() || w.runs.Load() != 1 {
+			t.Errorf("%+v: %s", c, got.text)
+		}
+	}
+}
+
+// TestIdentity: what makes two calls one, and what keeps them apart.
+func TestIdentity(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		tool       string
+		arguments  string
+		more, meta string
+		caller     string
+		runs       int64
+		code       string
+	}{
+		{"another id, trace and progress", "pay", `{"a":1,"b":"x"}`, "", `"traceparent":"00-1","progressToken":7`, "", 1, ""},
+		{"another order of members", "pay", `{"b":"\u0078","a":1e0}`, "", "", "", 1, ""},
+		{"other arguments", "pay", `{"a":2,"b":"x"}`, "", "", "", 1, "conflict"},
+		{"another tool", "refund", `{"a":1,"b":"x"}`, "", "", "", 1, "conflict"},
+		{"another caller", "pay", `{"a":1,"b":"x"}`, "", "", "eve", 2, ""},
+		{"a round", "pay", `{"a":1,"b":"x"}`, `"requestState":"s","inputResponses":{"q":{"action":"accept"}}`, "", "", 2, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := open(t, mcp.GatewayOptions{})
+			first := w.keyed(modern, "pay", "k-1", `{"a":1,"b":"x"}`)
+			meta := strings.TrimSuffix(`"idempotency-key":"k-1",`+c.meta, ",")
+			_, second := w.call(modern, c.tool, c.arguments, c.more, meta, semelhttptest.CallerHeader, c.caller)
+			if first.said() != "run 1" || second.code != c.code || w.runs.Load() != c.runs {
+				t.Errorf("%d runs: %s", w.runs.Load(), second.text)
+			}
+			if c.code != "" && (second.result["isError"] != true || member(second.result, "structuredContent", "action") != "new_key" || second.id == first.id) {
+				t.Errorf("%s", second.text)
+			}
+		})
+	}
+	t.Run("rounds are compared by their answers", func(t *testing.T) {
+		w := open(t, mcp.GatewayOptions{})
+		round := func(state, answers string) *answer {
+			_, a := w.call(modern, "pay", `{"a":1}`, fmt.Sprintf(`"requestState":%q,"inputResponses":%s`, state, answers), `"idempotency-key":"k-1"`)
+			return a
+		}
+		for i, c := range [][3]string{{"s", `{"q":1}`, "run 1"}, {"s", `{"q":1.0}`, "run 1"}, {"s", `{"q":2}`, "run 2"}, {"t", `{"q":1}`, "run 3"}} {
+			if got := round(c[0], c[1]); got.said() != c[2] {
+				t.Errorf("%d: %s", i, got.text)
+			}
+		}
+	})
+}
+
+// TestFields: a call is known by the arguments that its tool declares, whatever its client.
+func TestFields(t *testing.T) {
+	tools := map[string]mcp.Tool{"refund": {Fields: []string{"/order_id", "/items/0/sku"}}}
+	w := open(t, mcp.GatewayOptions{Tools: tools})
+	call := func(arguments string, header ...string) *answer {
+		id, a := w.call(modern, "refund", arguments, "", "", header...)
+		if a.id != id {
+			t.Errorf("asked under %s: %s", id, a.text)
+		}
+		return a
+	}
+	for _, c := range []struct {
+		arguments, caller, said, code string
+		rpc                           int
+	}{
+		{`{"order_id":"o-1","items":[{"sku":"a"}]}`, "", "run 1", "", 0},
+		{`{"items":[{"sku":"a"}],"order_id":"o-1"}`, "", "run 1", "", 0},
+		{`{"order_id":"o-1","items":[{"sku":"a"}]}`, "eve", "run 2", "", 0},
+		{`{"order_id":"o-2","items":[{"sku":"a"}]}`, "", "run 3", "", 0},
+		{`{"order_id":2,"items":[{"sku":"a"}]}`, "", "run 4", "", 0},
+		{`{"order_id":"2","items":[{"sku":"a"}]}`, "", "run 5", "", 0},
+		{`{"order_id":"o-1","items":[{"sku":"a"}],"why":"x"}`, "", "", "conflict", 0},
+		{`{"order_id":"o-1","items":[]}`, "", "", "invalid_call", -32602},
+		{`{"order_id":null,"items":[{"sku":"a"}]}`, "", "", "invalid_call", -32602},
+	} {
+		got := call(c.arguments, semelhttptest.CallerHeader, c.caller)
+		if c.code != "" && got.code != c.code || c.code == "" && got.said() != c.said || got.rpc != c.rpc {
+			t.Errorf("%s by %q: %s", c.arguments, c.caller, got.text)
+		}
+	}
+	page, err := w.Engine.Search(t.Context(), store.Query{Attributes: map[string]string{"tool": "refund"}})
+	if err != nil || len(page.Records) != 5 {
+		t.Errorf("%d records of the tool, %v", len(page.Records), err)
+	}
+	for _, wrong := range []mcp.Tool{{Fields: []string{"order_id"}}, {Fields: []string{""}}, {Operation: semel.Operation{Name: "reads", Class: semel.ReadOnly}}, {Operation: semel.Operation{Name: operation.Name, Financial: true}}} {
+		opts := mcp.GatewayOptions{Operation: operation, Upstream: w.request(modern, "").URL, Tools: map[string]mcp.Tool{"refund": wrong}}
+		if _, err := mcp.NewGateway(w.Guard, opts); err == nil || !strings.Contains(err.Error(), "refund") {
+			t.Errorf("%+v: %v", wrong, err)
+		}
+	}
+}
+
+// TestJoin: a call goes on when its client leaves, and whoever asks again while it runs gets its
+// result, also on another gateway.
+func TestJoin(t *testing.T) {
+	for _, stream := range []bool{false, true} {
+		w, release := open(t, mcp.GatewayOptions{}), make(chan struct{})
+		w.answer = func(rw http.ResponseWriter, r *http.Request, id string, _ object) {
+			if stream {
+				rw.Header().Set("Content-Type", "text/event-stream")
+				_, _ = rw.Write([]byte(": working\n\n"))
+				_ = http.NewResponseController(rw).Flush()
+			}
+			select {
+			case <-release:
+			case <-r.Context().Done():
+				t.Error("the call was cancelled")
+			}
+			text := `{"jsonrpc":"2.0","id":` + id + `,"result":{"content":[{"type":"text","text":"slow"}]}}`
+			if stream {
+				text = "data: " + text + "\n\n"
+			}
+			_, _ = rw.Write([]byte(text))
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			_, raw := modern.body("tools/call", `"name":"pay","arguments":{}`, `"idempotency-key":"k-1"`)
+			if resp, err := w.client.Do(w.request(modern, raw, "Mcp-Name", "pay").WithContext(ctx)); err == nil {
+				resp.Body.Close()
+			}
+		}()
+		<-w.began
+		leave()
+		<-gone
+		other, err := mcp.NewGateway(w.Guard, mcp.GatewayOptions{Operation: operation, Upstream: w.request(modern, "").URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := *w
+		second.url = listen(t, other)
+		var two sync.WaitGroup
+		for _, at := range []*world{w, &second} {
+			two.Go(func() {
+				if got := at.keyed(modern, "pay", "k-1", `{}`); got.said() != "slow" || !got.replayed() {
+					t.Errorf("stream %t: %s", stream, got.text)
+				}
+			})
+		}
+		close(release)
+		two.Wait()
+		if w.runs.Load() != 1 {
+			t.Errorf("%d runs", w.runs.Load())
+		}
+	}
+}
+
+// TestReadOnly: calls of tools that only read pass, if somebody who may say so does.
+func TestReadOnly(t *testing.T) {
+	for _, c := range []struct {
+		opts   mcp.GatewayOptions
+		passes bool
+	}{
+		{mcp.GatewayOptions{}, false},
+		{mcp.GatewayOptions{TrustHints: true}, true},
+		{mcp.GatewayOptions{TrustHints: true, Tools: map[string]mcp.Tool{"search": {}}}, false},
+		{mcp.GatewayOptions{Tools: map[string]mcp.Tool{"search": {ReadOnly: true}}}, true},
+	} {
+		w := open(t, c.opts)
+		w.post(middle, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+		w.keyed(modern, "search", "k-1", `{}`)
+		if again := w.keyed(modern, "search", "k-1", `{}`); c.passes != (again.said() == "run 2") {
+			t.Errorf("%+v: %s", c.opts, again.text)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package mcp
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonrpc"
+	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/internal/sse"
+	"github.com/semelhq/semel/store"
+)
+
+// form is the number of the recorded form.
+const form = 1
+
+// outcome is the recorded form of what came of a call: a result or an error as the server spelled
+// it, without the id of the request.
+type outcome struct {
+	Form   int             `json:"mcp"`
+	Status int             `json:"status,omitempty"` // of HTTP, if it isn't 200
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  json.RawMessage `json:"error,omitempty"`
+}
+
+// ending is how an attempt ends with this outcome, by what the answer proves. If that is nothing,
+// the caller gets words that a model understands, in place of anybody else's.
+func (c *conversation) ending(found judge.Finding, o outcome) semel.Ending {
+	end := semel.Ending{Result: o.recorded(), Failure: store.Failure{Code: found.Code, Message: found.Why()}}
+	switch found.Verdict {
+	case judge.Completed:
+		end.Disposition, end.Failure = semel.DispositionCompleted, store.Failure{}
+	case judge.Rejected:
+		end.Disposition = semel.DispositionRejected
+	case judge.Failed:
+		end.Disposition = semel.DispositionFailed
+	case judge.Aborted:
+		end.Disposition, end.Result = semel.DispositionAborted, semel.Result{}
+	default: // held, unless the policy or the ledger allows another attempt
+		end.Disposition, end.Result = semel.DispositionAbandoned, semel.Result{}
+		if c.code = semel.CodeHeld; c.policy.op.OnAbandoned == semel.RetryAbandoned {
+			c.code = semel.CodeUnknown
+		}
+	}
+	return end
+}
+
+// recorded is the outcome's form in a record. The server's spelling stays, so that a replay is the
+// first answer byte for byte: [json.Marshal] would write it in another way.
+func (o outcome) recorded() semel.Result {
+	name, said := "result", o.Result
+	if len(o.Error) > 0 {
+		name, said = "error", o.Error
+	}
+	small := outcome{Form: form}
+	if o.Status != http.StatusOK {
+		small.Status = o.Status
+	}
+	data, _ := json.Marshal(small) // numbers
+	if len(said) > 0 {
+		data = slices.Concat(data[:len(data)-1], []byte(`,"`+name+`":`), said, []byte("}"))
+	}
+	return semel.Result{Data: data}
+}
+
+// recall reads a recorded outcome. Whoever settles a call by hand may give the result of the
+// tool itself, or any text, which then is its content.
+func recall(data []byte) (o outcome) {
+	strict := canon.Check(data, canon.Exact) == nil && jsonrpc.First(data) == '{'
+	if strict && jsonscan.Member(data, "mcp") != nil && json.Unmarshal(data, &o) == nil && o.Form == form {
+		return o
+	}
+	if strict && (jsonscan.Member(data, "content") != nil || jsonscan.Member(data, "structuredContent") != nil) {
+		return outcome{Result: data}
+	}
+	text, _ := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": string(data)}}})
+	return outcome{Result: text}
+}
+
+// replayed marks answers to duplicates, as other doors over HTTP do.
+const replayed = "Idempotency-Replayed"
+
+// The marks in the _meta of results.
+const (
+	vendor         = "io.github.semelhq/"
+	markReplayed   = `"` + vendor + `replayed":true`
+	markRepetition = `"` + vendor + `repetition":"unknown"`
+)
+
+// replay answers with a recorded outcome, under the id of this request.
+func (c *conversation) replay(res semel.Result) {
+	o := recall(res.Data)
+	result := []byte(o.Result)
+	if len(result) > 0 {
+		result = withMark(result, markReplayed)
+	}
+	c.w.Header().Set(replayed, "true")
+	c.say(o.Status, jsonrpc.Answer(c.req.id, result, o.Error))
+}
+
+// say writes one response. A client that takes nothing but streams gets it as the only event.
+func (c *conversation) say(status int, text []byte) {
+	if c.began {
+		sse.Write(c.w, sse.JSON(text))
+		return
+	}
+	accept := strings.Join(c.req.in.Header["Accept"], ",")
+	if strings.Contains(accept, sse.MediaType) && !strings.Contains(accept, "json") && !strings.Contains(accept, "*/*") && (status == 0 || status == http.StatusOK) {
+		problem.WriteBody(c.w, http.StatusOK, sse.MediaType, sse.JSON(text))
+		return
+	}
+	if status == 0 {
+		status = http.StatusOK
+	}
+	problem.WriteBody(c.w, status, "application/json", text)
+}
+
+// marked is a whole answer of the server, with the mark of a call that can't be told from a
+// repetition.
+func (c *conversation) marked(text []byte) []byte {
+	result := jsonscan.Member(text, "result")
+	if !c.loose || jsonrpc.First(result) != '{' {
+		return text
+	}
+	at := jsonscan.Offset(text, result)
+	return slices.Concat(text[:at], withMark(result, markRepetition), text[at+len(result):])
+}
+
+// withMark adds a mark to the _meta of a result, strict JSON, and leaves the rest as it is
+// spelled.
+func withMark(result []byte, mark string) []byte {
+	if jsonrpc.First(result) != '{' {
+		return result
+	}
+	meta := jsonscan.Member(result, "_meta")
+	if jsonrpc.First(meta) == '{' {
+		return inserted(result, jsonscan.Offset(result, meta), mark)
+	}
+	if meta != nil { // null, or nothing that has members
+		return result
+	}
+	return inserted(result, 0, `"_meta":{`+mark+`}`)
+}
+
+// inserted adds a member to the object that begins at a place, as its first.
+func inserted(text []byte, at int, member string) []byte {
+	for text[at] != '{' {
+		at++
+	}
+	for range jsonscan.Members(text[at:]) {
+		member += ","
+		break
+	}
+	return slices.Concat(text[:at+1], []byte(member), text[at+1:])
+}

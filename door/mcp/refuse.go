@@ -1,0 +1,173 @@
+package mcp
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/jsonrpc"
+	"github.com/semelhq/semel/internal/meaning"
+	"github.com/semelhq/semel/internal/problem"
+)
+
+// refusal is the answer to a caller who gets no outcome.
+type refusal struct {
+	code   semel.Code
+	status int // of HTTP
+	rpc    int // in JSON-RPC
+	detail string
+	do     string
+	effect string
+	retry  time.Duration // zero: sending it again makes no sense
+	record string        // the name of the record, if it is the caller's
+	data   map[string]any
+}
+
+// refusalFor is what a code means here.
+func refusalFor(code semel.Code) refusal {
+	m, _ := door.Lookup(code)
+	f := refusal{code: m.Code, status: m.Status, rpc: jsonrpc.InternalError, detail: m.Detail(), do: m.Do, effect: m.Effect, retry: m.Retry}
+	switch {
+	case code == semel.CodeInvalidCall, code == door.CodeKeyInvalid:
+		f.rpc, f.status = jsonrpc.InvalidParams, http.StatusOK
+	case m.Do == meaning.FixRequest, m.Status == http.StatusForbidden:
+		f.rpc = jsonrpc.InvalidRequest
+	}
+	return f
+}
+
+// refusalOf is the refusal for an error, with what the engine has said, if anything.
+func refusalOf(err error, ans *semel.Answer) refusal {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		err = &fault{status: http.StatusBadRequest, rpc: e.Code, message: e.Message}
+	}
+	if e, ok := errors.AsType[*fault](err); ok {
+		f := refusalFor(semel.CodeInvalidCall)
+		f.status, f.rpc, f.detail, f.data = e.status, e.rpc, e.message, e.data
+		return f
+	}
+	f := refusalFor(door.CodeOf(err))
+	if e, ok := errors.AsType[*semel.Error](err); ok && f.rpc == jsonrpc.InvalidParams {
+		f.detail = problem.Sentence(e.Message) + " Nothing was executed."
+	}
+	if ans == nil || ans.Decision == "" {
+		return f
+	}
+	f.retry = cmp.Or(ans.RetryAfter, f.retry)
+	if ans.Record != nil && door.Names(ans) {
+		f.record = ans.Record.ID.String()
+	}
+	return f
+}
+
+// refusalOfCaller is the refusal for an error of identifying the caller, with the challenge
+// that RFC 9110 section 11.6.1 wants with every 401.
+func refusalOfCaller(err error, header http.Header) refusal {
+	if e, ok := errors.AsType[*semel.Error](err); ok && (e.Code == semel.CodeForbidden || e.Code == semel.CodeStoreUnavailable) {
+		return refusalFor(e.Code)
+	}
+	f, challenge := refusalFor(door.CodeUnidentified), "Bearer"
+	if why, ok := errors.AsType[*semelhttp.Refused](err); ok {
+		challenge, f.detail = cmp.Or(why.Challenge, challenge), cmp.Or(why.Detail, f.detail)
+	}
+	header.Set("WWW-Authenticate", challenge)
+	return f
+}
+
+// head sets the headers that every refusal has.
+func (f *refusal) head(header http.Header) {
+	if f.retry > 0 {
+		problem.RetryAfter(header, f.retry)
+	}
+	door.SetEffect(header, f.effect)
+}
+
+// facts says for programs and models what the refusal says for people.
+func (f *refusal) facts() map[string]any {
+	outcome := "not_run"
+	switch {
+	case f.effect == meaning.Unknown:
+		outcome = "unknown"
+	case f.code == semel.CodeResultNotKept:
+		outcome = "done"
+	}
+	facts := map[string]any{"code": f.code, "outcome": outcome, "action": f.do}
+	if f.retry > 0 {
+		facts["retry_after"] = problem.Seconds(f.retry)
+	}
+	if f.record != "" {
+		facts["record"] = f.record
+	}
+	return facts
+}
+
+// errorOf is an error of JSON-RPC.
+func errorOf(code int, message string, data map[string]any) []byte {
+	failure := map[string]any{"code": code, "message": message}
+	if data != nil {
+		failure["data"] = data
+	}
+	text, _ := json.Marshal(failure) // strings and numbers
+	return text
+}
+
+// write answers with the refusal as an error of JSON-RPC.
+func (f *refusal) write(w http.ResponseWriter, to *request) {
+	f.head(w.Header())
+	data := f.data
+	if data == nil {
+		data = map[string]any{"semel": f.facts()}
+	}
+	problem.WriteBody(w, f.status, "application/json", jsonrpc.Answer(to.id, nil, errorOf(f.rpc, f.detail, data)))
+}
+
+// refuse answers a tool call that was understood. A model can act on most refusals, so it gets a
+// result that says what to do; what only its program can cure is an error.
+func (c *conversation) refuse(f refusal) {
+	if !c.began && f.rpc == jsonrpc.InvalidParams || f.status == http.StatusForbidden || f.status == http.StatusServiceUnavailable && f.effect == meaning.None {
+		if !c.began {
+			f.write(c.w, c.req)
+			return
+		}
+	}
+	if !c.began {
+		f.head(c.w.Header())
+	}
+	c.say(http.StatusOK, jsonrpc.Answer(c.req.id, c.explained(&f), nil))
+}
+
+// explained is the refusal as a result of the tool.
+func (c *conversation) explained(f *refusal) []byte {
+	facts, words := f.facts(), f.detail
+	if facts["outcome"] == "unknown" && f.do == meaning.Verify {
+		readers := c.policy.VerifyWith
+		if readers == nil {
+			readers = c.seen.readers()
+		}
+		words = "The outcome of this call is unknown: it was sent to the tool, and no answer came back that proves what happened. It may have taken effect. Don't call the tool again, and don't try another way to the same effect."
+		if len(readers) > 0 {
+			facts["verify_with"] = readers
+			words += " First find out whether it took effect, with one of these tools, which only read: " + strings.Join(readers, ", ") + "."
+		} else {
+			words += " Ask a person to find out whether it took effect."
+		}
+	}
+	result := map[string]any{
+		"content": []any{map[string]string{"type": "text", "text": words}}, "isError": true,
+		"_meta": map[string]any{vendor + "refusal": facts},
+	}
+	if c.req.modern {
+		result["resultType"] = "complete"
+	}
+	if !c.seen.of(c.asked.name).output { // a client compares it with the tool's schema
+		result["structuredContent"] = facts
+	}
+	text, _ := json.Marshal(result) // strings and numbers
+	return text
+}

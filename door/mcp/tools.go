@@ -1,0 +1,206 @@
+package mcp
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/selector"
+	"github.com/semelhq/semel/internal/sse"
+)
+
+// Tool tells a gateway about one tool.
+type Tool struct {
+	// Operation has the policy of its calls. Without a Name, they have that of the gateway.
+	Operation semel.Operation
+	// ReadOnly lets its calls pass unguarded: it changes nothing.
+	ReadOnly bool
+	// Fields are the arguments that tell one call from another, as JSON pointers, such as
+	// /order_id: a call with the same ones is the same call, however often it comes. A call
+	// that lacks one is refused. Calls with a key don't need them.
+	Fields []string
+	// KeyParameter is an argument that has the key of a call. Defaults to idempotency_key,
+	// which is one for every tool.
+	KeyParameter string
+	// VerifyWith lists tools that only read. A model finds out with them what happened if the
+	// outcome of a call is unknown. Defaults to all that the server calls read-only.
+	VerifyWith []string
+}
+
+// policy is what holds for the calls of a tool.
+type policy struct {
+	Tool
+	op     semel.Operation
+	rules  judge.Rules
+	fields []selector.Selector
+}
+
+// declare registers the operations, and makes the policies of the tools.
+func (g *Gateway) declare() error {
+	answers, err := g.opts.Answers.Parse()
+	if err != nil {
+		return fmt.Errorf("mcp: Answers: %w", err)
+	}
+	given, declared := map[string]semel.Operation{}, map[string]semel.Operation{}
+	make := func(t Tool) (*policy, error) {
+		if t.Operation.Name == "" {
+			t.Operation = g.opts.Operation
+		}
+		op, known := declared[t.Operation.Name]
+		switch {
+		case known && !reflect.DeepEqual(given[op.Name], t.Operation):
+			return nil, fmt.Errorf("operation %s is declared twice, in two ways", op.Name)
+		case !known:
+			if op, err = door.Declare(g.engine, g.withRetry(t.Operation)); err != nil {
+				return nil, err
+			}
+			given[op.Name], declared[op.Name] = t.Operation, op
+		}
+		if op.Class == semel.ReadOnly {
+			return nil, errors.New("tool calls may change something, so their operation can't be of class I0")
+		}
+		// A redirect isn't followed, so it is no result.
+		p := &policy{Tool: t, op: op, rules: judge.Rules{Answers: answers, Financial: op.Financial, RedirectsUnclear: true}}
+		for _, pointer := range t.Fields {
+			s, err := selector.Parse(string(selector.Hash)+":"+pointer, []selector.Source{selector.Hash})
+			if err != nil || pointer == "" {
+				return nil, fmt.Errorf("the field %q: %w", pointer, errors.Join(err, errors.New("write a JSON pointer to an argument")))
+			}
+			p.fields = append(p.fields, s)
+		}
+		return p, nil
+	}
+	if g.plain, err = make(Tool{}); err != nil {
+		return fmt.Errorf("mcp: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.opts.Tools)) {
+		if g.tools[name], err = make(g.opts.Tools[name]); err != nil {
+			return fmt.Errorf("mcp: tool %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// withRetry has a failed call run again unless it moves money: the error of a tool mustn't use
+// up the arguments of its call. An operation that the engine has stays as it is.
+func (g *Gateway) withRetry(op semel.Operation) semel.Operation {
+	if _, known := g.engine.Internal().Operation(op.Name); !known && op.OnFailure == "" && !op.Financial {
+		op.OnFailure = semel.RetryFailure
+	}
+	return op
+}
+
+// policyOf is what holds for a tool.
+func (g *Gateway) policyOf(name string) *policy {
+	if p, ok := g.tools[name]; ok {
+		return p
+	}
+	return g.plain
+}
+
+// passes reports whether the call needs no guard.
+func (c *conversation) passes() bool {
+	_, own := c.tools[c.asked.name]
+	return c.policy.ReadOnly || !own && c.opts.TrustHints && c.seen.of(c.asked.name).readOnly
+}
+
+// known is what a server has said of a tool in tools/list.
+type known struct {
+	readOnly bool
+	output   bool // it has an output schema
+	mirrored []mirrored
+}
+
+// catalogue remembers the descriptions of a server's tools, by name. A tool that no list has had
+// yet counts as one without annotations.
+type catalogue struct {
+	mu    sync.Mutex
+	tools map[string]known
+}
+
+// maxTools bounds how many tools a catalogue has.
+const maxTools = 10_000
+
+func (s *catalogue) of(name string) known {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tools[name]
+}
+
+// readers are the tools that only read, sorted, at most ten.
+func (s *catalogue) readers() (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, k := range s.tools {
+		if k.readOnly {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names[:min(len(names), 10)]
+}
+
+// learn takes note of the description of a tool.
+func (s *catalogue) learn(tool []byte) {
+	name, _ := jsonscan.Text(jsonscan.Member(tool, "name"))
+	schema := jsonscan.Member(tool, "inputSchema")
+	k := known{
+		readOnly: string(jsonscan.Member(jsonscan.Member(tool, "annotations"), "readOnlyHint")) == "true",
+		output:   jsonscan.Member(tool, "outputSchema") != nil,
+		mirrored: mirroredIn(schema, nil, nil),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, old := s.tools[name]; name == "" || !old && len(s.tools) >= maxTools {
+		return
+	}
+	if s.tools == nil {
+		s.tools = map[string]known{}
+	}
+	s.tools[name] = k
+}
+
+// list passes on the list of tools, and takes note of it. It reports whether the gateway has
+// answered in place of the server.
+func (g *Gateway) list(w http.ResponseWriter, req *request) (answered bool) {
+	k := &sse.Sink{}
+	if err := g.proxy.Send(k, body.With(req.in.Context(), req.in, req.body), ""); err != nil || k.Over {
+		f := refusalFor(door.CodeUnreachable)
+		f.write(w, req)
+		return true
+	}
+	var text []byte
+	if !k.Stream {
+		text = g.described(k.Body.Bytes())
+	}
+	for event := k.Body.Event(); k.Stream && event != nil; event = k.Body.Event() {
+		if data := sse.Data(event); jsonscan.Member(data, "result") != nil {
+			event = append(sse.Fields(event), sse.JSON(g.described(data))...)
+		}
+		text = append(text, event...)
+	}
+	if !k.Stream {
+		k.Head.Set("Content-Length", strconv.Itoa(len(text)))
+	}
+	k.CopyHead(w, judge.EffectHeader)
+	_, _ = w.Write(text) // a client who is gone asks again
+	return false
+}
+
+// described is an answer with descriptions of tools, which it takes note of.
+func (g *Gateway) described(answer []byte) []byte {
+	for tool := range jsonscan.Items(jsonscan.Member(jsonscan.Member(answer, "result"), "tools")) {
+		g.seen.learn(tool)
+	}
+	return answer
+}
