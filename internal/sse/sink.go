@@ -41,6 +41,9 @@ func (s *Sink) WriteHeader(status int) {
 	s.Status, s.Head = status, s.Header().Clone()
 	media, _, _ := strings.Cut(s.Head.Get("Content-Type"), ";")
 	s.Stream = status == http.StatusOK && strings.EqualFold(strings.TrimSpace(media), MediaType)
+	if s.Stream {
+		s.Head.Del("Content-Length") // some events may stay behind, or be added
+	}
 	if s.Stream && s.Begun != nil {
 		s.Begun()
 	}
