@@ -38,8 +38,11 @@ var keyPlaces = [][]string{
 	{"_meta", "idempotency-key"}, {"_meta", "idempotency_key"}, {"_meta", "idempotencyKey"}, {"_meta", "x402/idempotency-key"},
 	{"meta", "idempotency-key"}, {"meta", "idempotency_key"},
 	{"idempotencyKey"},
-	{"arguments", "meta", "idempotency-key"}, {"arguments", "idempotency_key"},
+	{"arguments", "meta", "idempotency-key"}, {"arguments", keyArgument},
 }
+
+// keyArgument is the argument that has the key for every tool.
+const keyArgument = "idempotency_key"
 
 // readCall reads the parameters of a tool call, strict JSON. parameter is an argument that is
 // its key, if the tool has one. The error is for the caller.

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,11 +10,13 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/selector"
 	"github.com/semelhq/semel/internal/sse"
@@ -32,6 +35,8 @@ type Tool struct {
 	// KeyParameter is an argument that has the key of a call. Defaults to idempotency_key,
 	// which is one for every tool.
 	KeyParameter string
+	// NoHint leaves the tool's idempotentHint to the server; see [HintWindow].
+	NoHint bool
 	// VerifyWith lists tools that only read. A model finds out with them what happened if the
 	// outcome of a call is unknown. Defaults to all that the server calls read-only.
 	VerifyWith []string
@@ -197,10 +202,54 @@ func (g *Gateway) list(w http.ResponseWriter, req *request) (answered bool) {
 	return false
 }
 
-// described is an answer with descriptions of tools, which it takes note of.
-func (g *Gateway) described(answer []byte) []byte {
+// HintWindow is how long an operation must recognise calls, by its Window, before the gateway says
+// of a tool that a client may repeat its calls (idempotentHint). A client that does so later would
+// run the tool again.
+const HintWindow = 90 * 24 * time.Hour
+
+// described is an answer with descriptions of tools, which it takes note of. It makes true what
+// they hint at: a tool whose repetition the gateway can always tell is idempotent. Nothing else
+// changes, neither the order nor the spelling, because clients keep prompts by them.
+func (g *Gateway) described(answer []byte) (text []byte) {
+	at := 0
 	for tool := range jsonscan.Items(jsonscan.Member(jsonscan.Member(answer, "result"), "tools")) {
 		g.seen.learn(tool)
+		if !g.idempotent(tool) {
+			continue
+		}
+		begin := jsonscan.Offset(answer, tool)
+		text = append(append(text, answer[at:begin]...), hinted(tool)...)
+		at = begin + len(tool)
 	}
-	return answer
+	return append(text, answer[at:]...)
+}
+
+// idempotent reports whether the gateway knows each repetition of a tool's calls: by arguments that
+// every call has, never by the echo of one. A client that died after it had read the answer would
+// repeat the call only because of the hint.
+func (g *Gateway) idempotent(tool []byte) bool {
+	name, _ := jsonscan.Text(jsonscan.Member(tool, "name"))
+	p := g.policyOf(name)
+	keyed := len(p.fields) > 0
+	for argument := range jsonscan.Items(jsonscan.Member(jsonscan.Member(tool, "inputSchema"), "required")) {
+		text, _ := jsonscan.Text(argument)
+		keyed = keyed || text == cmp.Or(p.KeyParameter, keyArgument)
+	}
+	return keyed && !p.NoHint && !p.ReadOnly && p.op.Window >= HintWindow
+}
+
+// hinted is the description of a tool that is idempotent.
+func hinted(tool []byte) []byte {
+	const member = `"idempotentHint":true`
+	annotations := jsonscan.Member(tool, "annotations")
+	hint := jsonscan.Member(annotations, "idempotentHint")
+	switch at := jsonscan.Offset(tool, hint); {
+	case hint != nil:
+		return slices.Concat(tool[:at], []byte("true"), tool[at+len(hint):])
+	case jsonrpc.First(annotations) == '{':
+		return inserted(tool, jsonscan.Offset(tool, annotations), member)
+	case annotations != nil: // null, or nothing that has members
+		return tool
+	}
+	return inserted(tool, 0, `"annotations":{`+member+`}`)
 }

@@ -265,3 +265,11 @@ func (a *answer) said() string {
 func (a *answer) replayed() bool {
 	return member(a.result, "_meta", "io.github.semelhq/replayed") == true || a.result == nil && a.header.Get("Idempotency-Replayed") == "true"
 }
+
+func urlOf(t *testing.T, text string) *url.URL {
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
