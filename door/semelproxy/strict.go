@@ -112,6 +112,7 @@ type strictConn struct {
 	net.Conn
 	framing framing // only the reading goroutine feeds it
 	served  atomic.Int64
+	heard   heard
 }
 
 func (c *strictConn) strict() *strictConn { return c }
@@ -119,7 +120,21 @@ func (c *strictConn) strict() *strictConn { return c }
 func (c *strictConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.framing.feed(p[:n])
+	c.read(n, err)
 	return n, err
+}
+
+func (c *strictConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		c.lost()
+	}
+	return n, err
+}
+
+func (c *strictConn) Close() error {
+	c.lost()
+	return c.Conn.Close()
 }
 
 // CloseWrite lets the server end an answer before it closes, so that the client

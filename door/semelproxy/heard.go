@@ -1,0 +1,159 @@
+package semelproxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/semelhq/semel/door/semelhttp"
+)
+
+// Delivery follows an answer to its client, on a connection of a server behind [Strict]. That a
+// write succeeded proves nothing. An answer has arrived if the client went on after its last byte:
+// it sent another request on the connection, or closed it in the usual way after it had
+// acknowledged everything (which only Linux tells). A reset, an end before the last byte and a
+// failed write are losses; as long as nothing comes, nothing is known.
+//
+// Where requests of several clients share a connection, or overtake answers, another request
+// proves nothing: behind a proxy, by the headers that proxies set, and over HTTP/2.
+type Delivery struct {
+	tell func(arrived bool)
+	conn *strictConn // nil: nobody sees the connection
+	next bool        // another request proves it
+	at   int         // see the stages
+	over bool        // the client has ended its side
+	stop func() bool // of what watches the request instead
+}
+
+// The stages of an answer.
+const (
+	underWay = iota
+	ending   // its last bytes are being written
+	written
+)
+
+// Follow begins to follow the answer to a request. tell is called once at most, as soon as
+// something is known, and must return at once. Without [Strict] that is only the client's leaving
+// before the last byte.
+func Follow(r *http.Request, tell func(arrived bool)) *Delivery {
+	var once sync.Once
+	d := &Delivery{next: r.ProtoMajor < 2 && !semelhttp.Forwarded(r.Header)}
+	d.tell = func(arrived bool) { once.Do(func() { tell(arrived) }) }
+	c, ok := r.Context().Value(strictKey{}).(*strictConn)
+	if !ok || r.ProtoMajor >= 2 { // where a stream ends before its connection
+		d.stop = context.AfterFunc(r.Context(), func() { d.tell(false) })
+	}
+	if ok {
+		d.conn = c
+		c.heard.add(d)
+	}
+	return d
+}
+
+// Ending says that the last bytes of the answer are about to be written.
+func (d *Delivery) Ending() {
+	if d.stop != nil {
+		d.stop()
+	}
+	d.reach(ending, nil)
+}
+
+// Sent says that they were flushed, or why that failed.
+func (d *Delivery) Sent(err error) { d.reach(written, err) }
+
+func (d *Delivery) reach(stage int, err error) {
+	if d.conn == nil {
+		if err != nil {
+			d.tell(false)
+		}
+		return
+	}
+	d.conn.heard.settle(func(other *Delivery) (arrived, known bool) {
+		if other != d {
+			return false, false
+		}
+		d.at = stage
+		return err == nil && d.conn.acknowledged(), err != nil || d.over && stage == written
+	})
+}
+
+// heard has the answers on a connection of which it isn't known whether they arrived.
+type heard struct {
+	waiting atomic.Int64 // how many there are
+	mu      sync.Mutex
+	list    []*Delivery
+}
+
+// add follows another answer. The request for it came after every answer that was sent.
+func (h *heard) add(d *Delivery) {
+	h.settle(func(earlier *Delivery) (arrived, known bool) {
+		return true, earlier.at == written && earlier.next && d.next
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list = append(h.list, d)
+	h.waiting.Store(int64(len(h.list)))
+}
+
+// settle tells of the answers about which something is known now, and forgets them.
+func (h *heard) settle(rule func(d *Delivery) (arrived, known bool)) {
+	if h.waiting.Load() == 0 {
+		return
+	}
+	var tell []func()
+	h.mu.Lock()
+	h.list = slices.DeleteFunc(h.list, func(d *Delivery) bool {
+		arrived, known := rule(d)
+		if known {
+			tell = append(tell, func() { d.tell(arrived) })
+		}
+		return known
+	})
+	h.waiting.Store(int64(len(h.list)))
+	h.mu.Unlock()
+	for _, f := range tell {
+		f()
+	}
+}
+
+// read takes note of what came from the client.
+func (c *strictConn) read(n int, err error) {
+	if n > 0 {
+		c.heard.settle(func(d *Delivery) (arrived, known bool) { return true, d.at == written && d.next })
+	}
+	switch {
+	case err == nil, errors.Is(err, os.ErrDeadlineExceeded): // of the server, which goes on
+	case errors.Is(err, io.EOF) && c.orderly():
+		c.heard.settle(func(d *Delivery) (arrived, known bool) {
+			d.over = true
+			return d.at == written && c.acknowledged(), d.at != ending
+		})
+	default:
+		c.lost()
+	}
+}
+
+// orderly reports whether the client's end of TLS is followed by that of the connection, and not
+// by a reset, which unread bytes cause. A client that keeps the connection open for longer than
+// this has said nothing of them.
+func (c *strictConn) orderly() bool {
+	t, secure := c.Conn.(*tls.Conn)
+	if !secure || c.heard.waiting.Load() == 0 {
+		return true
+	}
+	_ = t.NetConn().SetReadDeadline(time.Now().Add(time.Second))
+	n, err := t.NetConn().Read(make([]byte, 1))
+	return n == 0 && errors.Is(err, io.EOF)
+}
+
+// lost says that nothing more comes from the client.
+func (c *strictConn) lost() {
+	c.heard.settle(func(*Delivery) (arrived, known bool) { return false, true })
+}
