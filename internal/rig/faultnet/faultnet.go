@@ -62,6 +62,7 @@ type pair struct {
 	gone           bool   // its bytes are dropped for good
 	left           int    // bytes that it carries until it is torn
 	exchange       exchange
+	answering      bool // it is torn while the server answers
 }
 
 // Listen starts a network to the server that dial connects to. Close it in the end.
@@ -140,6 +141,11 @@ func (n *Net) reset(p *pair) {
 		_ = tcp.SetLinger(0)
 	}
 	_ = client.Close()
+	// A server that waits for its answer to arrive learns that it didn't. One that hasn't answered
+	// may still read its request, which a reset could take away.
+	if tcp, ok := p.server.(*net.TCPConn); ok && p.answering {
+		_ = tcp.SetLinger(0)
+	}
 	_ = p.server.Close()
 	p.gone = true
 	delete(n.pairs, p)
@@ -195,7 +201,7 @@ func (n *Net) pump(p *pair, to, from net.Conn, answers bool) {
 				err = errors.Join(err, werr)
 			}
 			if torn {
-				n.tear(p)
+				n.tear(p, answers)
 			}
 		}
 		if err != nil {
@@ -232,9 +238,10 @@ func (n *Net) admit(p *pair, size int, answers bool) (pass int, torn bool) {
 }
 
 // tear ends a connection that has carried all the bytes that it may.
-func (n *Net) tear(p *pair) {
+func (n *Net) tear(p *pair, answers bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	p.answering = answers
 	n.cut(p)
 }
 
