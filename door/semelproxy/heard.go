@@ -29,7 +29,7 @@ type Delivery struct {
 	next bool        // another request proves it
 	at   int         // see the stages
 	over bool        // the client has ended its side
-	stop func() bool // of what watches the request instead
+	stop func() bool // of what watches the request
 }
 
 // The stages of an answer.
@@ -46,11 +46,8 @@ func Follow(r *http.Request, tell func(arrived bool)) *Delivery {
 	var once sync.Once
 	d := &Delivery{next: r.ProtoMajor < 2 && !semelhttp.Forwarded(r.Header)}
 	d.tell = func(arrived bool) { once.Do(func() { tell(arrived) }) }
-	c, ok := r.Context().Value(strictKey{}).(*strictConn)
-	if !ok || r.ProtoMajor >= 2 { // where a stream ends before its connection
-		d.stop = context.AfterFunc(r.Context(), func() { d.tell(false) })
-	}
-	if ok {
+	d.stop = context.AfterFunc(r.Context(), func() { d.tell(false) }) // also if that was before
+	if c, ok := r.Context().Value(strictKey{}).(*strictConn); ok {
 		d.conn = c
 		c.heard.add(d)
 	}
@@ -59,9 +56,7 @@ func Follow(r *http.Request, tell func(arrived bool)) *Delivery {
 
 // Ending says that the last bytes of the answer are about to be written.
 func (d *Delivery) Ending() {
-	if d.stop != nil {
-		d.stop()
-	}
+	d.stop()
 	d.reach(ending, nil)
 }
 
