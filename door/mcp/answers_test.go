@@ -113,7 +113,7 @@ func TestStreams(t *testing.T) {
 		{"a response", progress + response, false, ""},
 		{"a response, and the stream stays open", progress + response + "OPEN", false, ""},
 		{"a response, and the stream breaks off", progress + response, true, ""},
-		{"two responses", progress + response + response, false, ""},
+		{"two responses", progress + response + strings.Replace(response, "ok", "no", 1), false, ""},
 		{"a question of the server", `data: {"jsonrpc":"2.0","id":ID,"method":"sampling/createMessage","params":{}}` + "\n\n" + response, false, ""},
 		{"no response", progress, false, "held"},
 		{"it breaks off", progress, true, "held"},

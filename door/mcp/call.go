@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/jsonscan"
@@ -192,12 +194,23 @@ func (c *conversation) recognise(who semelhttp.Caller) (err error) {
 		share = semel.ShareTenant
 		c.call.Key, err = c.asked.fieldsKey(c.policy.fields)
 	default:
-		c.call.Key, c.loose = rand.Text(), true
+		c.call.Key, c.loose = rand.Text(), true // unless it is the echo of another
 	}
 	if err != nil {
 		return err
 	}
 	who.Name(&c.call, share)
 	c.call.Attributes = c.names.Of(store.Attributes{attributeTool: c.asked.name}, "", c.req.in.Header, c.asked.arguments)
+	return nil
+}
+
+// echo gives a call that nothing tells from a repetition the key of the call that it repeats, or
+// one of its own, and follows its answer.
+func (c *conversation) echo(ctx context.Context, who *semelhttp.Caller) (err error) {
+	if c.stream, c.repeats, err = c.echoes.admit(ctx, c.call, &c.policy.op, who, c.opts.Timeout); err != nil {
+		return err
+	}
+	c.call.Key = c.stream.key
+	c.delivery = semelproxy.Follow(c.req.in, c.stream.heard)
 	return nil
 }

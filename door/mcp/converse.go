@@ -10,9 +10,11 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/meaning"
 	"github.com/semelhq/semel/internal/sse"
 	"github.com/semelhq/semel/store"
 )
@@ -30,6 +32,10 @@ type conversation struct {
 	call   semel.Call
 	loose  bool // nothing tells the call from a repetition
 
+	stream   *stream // of its answer, and what follows that; nil: the call has a key
+	delivery *semelproxy.Delivery
+	repeats  bool // the call is the echo of another
+
 	began bool       // the head of a stream has left
 	leave func()     // sends the end of the server's answer, once its outcome is recorded
 	code  semel.Code // the refusal that the caller gets instead
@@ -37,12 +43,17 @@ type conversation struct {
 
 // converse delivers the call, answers its caller, and returns the event about that.
 func (c *conversation) converse(ctx context.Context) semel.Delivered {
+	defer func() {
+		if c.stream != nil && c.stream.ended.IsZero() {
+			c.stream.finished(false) // nobody was answered
+		}
+	}()
 	ans, err := c.deliver(ctx)
 	e := door.EventOf(&ans)
 	var f refusal
 	switch result, missing := door.Outcome(&ans, err); {
 	case ans.Decision == semel.Execute && err == nil && c.code == "":
-		c.leave()
+		c.end(true, c.leave)
 		return e
 	case ans.Decision == semel.Execute && err == nil:
 		f = refusalFor(c.code)
@@ -51,12 +62,26 @@ func (c *conversation) converse(ctx context.Context) semel.Delivered {
 	case missing != nil:
 		f = refusalOf(missing, &ans)
 	default:
-		c.replay(result)
+		c.end(true, func() { c.replay(result) })
 		return e
 	}
-	c.refuse(f)
+	c.end(f.effect != meaning.Unknown, func() { c.refuse(f) })
 	e.Code = f.code
 	return e
+}
+
+// end writes the end of the answer. What leaves the outcome open isn't the answer to the call, so
+// it counts as lost wherever it arrives.
+func (c *conversation) end(outcome bool, write func()) {
+	if c.stream == nil {
+		write()
+		return
+	}
+	c.delivery.Ending()
+	write()
+	err := http.NewResponseController(c.w).Flush()
+	c.stream.finished(outcome)
+	c.delivery.Sent(err)
 }
 
 // deliver runs the call, or waits for whoever runs it: a duplicate of one that is under way

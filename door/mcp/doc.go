@@ -5,7 +5,8 @@
 // tools/call is guarded; everything else passes byte for byte.
 //
 // Clients repeat a call under another id of JSON-RPC, and nearly none sends a key. So a call is
-// known by the key that it has, or else by the arguments that its [Tool] declares. A duplicate
-// gets the recorded result under the id that it asked under, and one that comes while the first
-// call runs waits for it.
+// known by the key that it has, or else by the arguments that its [Tool] declares, or else as the
+// echo of an equal call of the same caller that lost its client or its answer, for a short time. A
+// duplicate gets the recorded result under the id that it asked under, and one that comes while
+// the first call runs waits for it.
 package mcp

@@ -31,6 +31,7 @@ const Name = "mcp"
 const (
 	DefaultMaxBody = 4 << 20
 	DefaultTimeout = 10 * time.Minute
+	DefaultEcho    = 2 * time.Minute
 )
 
 // GatewayOptions configures a [Gateway]. Operation and Upstream are required; the zero value
@@ -65,6 +66,11 @@ type GatewayOptions struct {
 	Timeout time.Duration
 	// Wait is how long a duplicate waits for a call that is under way. Defaults to Timeout.
 	Wait time.Duration
+	// Echo is how long a call without a key and without [Tool].Fields is recognised after its
+	// answer was lost: the next call of the same caller, tool and arguments repeats it. To be able
+	// to tell that an answer arrived, put the server behind [semelproxy.Strict]. Negative: such
+	// calls always run. Defaults to 2 minutes.
+	Echo time.Duration
 	// Attributes go into a call's record, by name, and people find it by them. Each is
 	// json:/POINTER of the arguments, such as json:/order_id, or header:NAME.
 	Attributes map[string]string
@@ -88,6 +94,7 @@ type Gateway struct {
 	plain    *policy            // of tools without one of their own
 	tools    map[string]*policy // by name
 	seen     catalogue
+	echoes   *echoes // nil: there is no window
 }
 
 // NewGateway makes a gateway on the engine of a guard, with the guard's runner and callers,
@@ -97,7 +104,7 @@ func NewGateway(callers *semelhttp.Guard, opts GatewayOptions) (*Gateway, error)
 		return nil, errors.New("mcp: a gateway needs a guard and an Upstream")
 	}
 	opts.MaxBody, opts.Timeout = cmp.Or(opts.MaxBody, DefaultMaxBody), cmp.Or(opts.Timeout, DefaultTimeout)
-	opts.Wait = cmp.Or(opts.Wait, opts.Timeout)
+	opts.Wait, opts.Echo = cmp.Or(opts.Wait, opts.Timeout), cmp.Or(opts.Echo, DefaultEcho)
 	if opts.MaxBody < 0 || opts.Timeout < 0 || opts.Wait < 0 {
 		return nil, errors.New("mcp: MaxBody, Timeout and Wait may not be negative")
 	}
@@ -111,6 +118,9 @@ func NewGateway(callers *semelhttp.Guard, opts GatewayOptions) (*Gateway, error)
 	g := &Gateway{engine: callers.Engine(), runner: callers.Runner(), opts: opts, upstream: *opts.Upstream, names: names, tools: map[string]*policy{}}
 	if err := g.declare(); err != nil {
 		return nil, err
+	}
+	if opts.Echo > 0 {
+		g.echoes = newEchoes(g.engine, opts.Echo)
 	}
 	forward, host := opts.Forward, *opts.Upstream
 	host.Path, host.RawPath = "", "" // the endpoint is the whole path, and has no slash at its end
@@ -126,8 +136,14 @@ func NewGateway(callers *semelhttp.Guard, opts GatewayOptions) (*Gateway, error)
 // Interrupt cancels the calls that are under way. Their outcomes are unknown then.
 func (g *Gateway) Interrupt() { g.proxy.Interrupt() }
 
-// Close closes unused connections to the server.
-func (g *Gateway) Close() { g.proxy.Close() }
+// Close closes unused connections to the server, and waits until the store has what is known of
+// answers that arrived.
+func (g *Gateway) Close() {
+	g.proxy.Close()
+	if g.echoes != nil {
+		g.echoes.background.Wait()
+	}
+}
 
 // ServeHTTP handles one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -199,6 +215,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 func (g *Gateway) guard(w http.ResponseWriter, req *request, who semelhttp.Caller) (e semel.Delivered, answered bool) {
 	c := conversation{Gateway: g, req: req, w: w}
 	err := c.recognise(who)
+	if err == nil && c.loose && g.echoes != nil && !c.passes() {
+		err = c.echo(req.in.Context(), &who)
+	}
 	switch {
 	case err != nil:
 		f := refusalOf(err, nil)

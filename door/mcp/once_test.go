@@ -10,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/mcp"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelhttp/semelhttptest"
 	"github.com/semelhq/semel/store"
 )
@@ -165,6 +166,43 @@ func TestFields(t *testing.T) {
 		if _, err := mcp.NewGateway(w.Guard, opts); err == nil || !strings.Contains(err.Error(), "refund") {
 			t.Errorf("%+v: %v", wrong, err)
 		}
+	}
+}
+
+// TestUnverifiedCallers: where nobody verified them, two callers with the same declared fields are
+// two, because both can know those; with a key that nobody can guess, the second gets nothing.
+func TestUnverifiedCallers(t *testing.T) {
+	w := open(t, mcp.GatewayOptions{})
+	guard, err := semelhttp.New(w.Engine, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := mcp.NewGateway(guard, mcp.GatewayOptions{Operation: operation, Upstream: urlOf(t, listen(t, w.server)), Tools: map[string]mcp.Tool{"refund": {Fields: []string{"/order_id"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.url = listen(t, g)
+	call := func(tool, meta, who string) *answer {
+		_, a := w.call(modern, tool, `{"order_id":"o-1"}`, "", meta, "Authorization", "Bearer "+who)
+		return a
+	}
+	const key = `"idempotency-key":"7d8f6e0c-1b2a-4c3d-9e8f-0a1b2c3d4e5f"`
+	for i, c := range []struct{ tool, meta, who, said, code string }{
+		{"refund", "", "ann", "run 1", ""},
+		{"refund", "", "eve", "run 2", ""},
+		{"refund", "", "ann", "run 1", ""},
+		{"pay", key, "ann", "run 3", ""},
+		{"pay", key, "eve", "", "other_caller"},
+		{"search", "", "ann", "run 4", ""},
+		{"search", "", "eve", "run 5", ""},
+		{"search", "", "ann", "run 4", ""}, // nobody sees what becomes of answers here
+	} {
+		if got := call(c.tool, c.meta, c.who); got.code != c.code || c.code == "" && got.said() != c.said {
+			t.Errorf("%d: %s", i, got.text)
+		}
+	}
+	if got := w.post(modern, `{`, "X-Forwarded-For", "1.2.3.4"); got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") == "" || got.rpc != -32600 {
+		t.Errorf("without a credential: %d %s", got.status, got.text)
 	}
 }
 

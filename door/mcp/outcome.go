@@ -90,13 +90,17 @@ const (
 	vendor         = "io.github.semelhq/"
 	markReplayed   = `"` + vendor + `replayed":true`
 	markRepetition = `"` + vendor + `repetition":"unknown"`
+	markEcho       = markReplayed + `,"` + vendor + `echo":true`
 )
 
 // replay answers with a recorded outcome, under the id of this request.
 func (c *conversation) replay(res semel.Result) {
 	o := recall(res.Data)
 	result := []byte(o.Result)
-	if len(result) > 0 {
+	switch {
+	case len(result) > 0 && c.repeats:
+		result = withMark(result, markEcho)
+	case len(result) > 0:
 		result = withMark(result, markReplayed)
 	}
 	c.w.Header().Set(replayed, "true")

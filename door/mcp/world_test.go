@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -65,6 +66,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.Unmarshal(jsonscan.Member(raw, "params"), &params)
 	id := string(jsonscan.Member(raw, "id"))
 	n := s.runs.Add(1)
+	r = r.WithContext(context.WithValue(r.Context(), runKey{}, n))
 	s.began <- struct{}{}
 	if s.answer != nil {
 		s.answer(w, r, id, params)
@@ -80,6 +82,11 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	fmt.Fprintf(w, `{"id":%s, "jsonrpc":"2.0","result":%s}`, id, result)
 }
+
+type runKey struct{}
+
+// run is the number of the call that a request to the server makes.
+func run(r *http.Request) int64 { return r.Context().Value(runKey{}).(int64) }
 
 const tools = `{
   "tools": [

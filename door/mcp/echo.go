@@ -1,0 +1,246 @@
+package mcp
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"hash/maphash"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/store"
+)
+
+// grace is how long a call waits beside an equal one that is being answered, for news that the
+// other's client is gone: its reset and its next request travel on two connections.
+const grace = 500 * time.Millisecond
+
+// echoOperation is the operation of the cells that have the calls without a known delivery.
+const echoOperation = store.ReservedPrefix + "mcp.echo"
+
+// echoes recognise the repetition of a call that has neither a key nor declared fields: the same
+// caller, tool and arguments, while the first call has lost its client, or its answer didn't
+// arrive. Two equal calls beside each other, or after an answer that arrived, are two calls.
+//
+// A cell of the store, one for each caller, tool and arguments, lists the calls that aren't known
+// to be delivered, so that all gateways agree. What this process knows of its own streams is
+// newer, and in memory.
+type echoes struct {
+	engine  *semel.Engine
+	window  time.Duration
+	process string
+	count   atomic.Int64 // of the streams of this process
+
+	seed       maphash.Seed
+	turns      [256]sync.Mutex // by cell: calls of this process change it one after another
+	background sync.WaitGroup
+
+	mu      sync.Mutex
+	streams map[string]*stream // by the key of the call
+}
+
+// undelivered is the recorded form of a cell.
+type undelivered struct {
+	Form  int        `json:"mcp"`
+	Calls []echoCall `json:"calls"`
+}
+
+// echoCall is a call that isn't known to be delivered.
+type echoCall struct {
+	Key  string        `json:"key"`            // the engine's
+	By   string        `json:"by"`             // the stream that answers it, which begins with its process
+	Lost store.Instant `json:"lost,omitempty"` // when it was found that the answer didn't arrive
+}
+
+// stream is the answer to a call, as far as this process knows.
+type stream struct {
+	*echoes
+	id    store.ID      // of the cell
+	keep  time.Duration // how long the cell stays after a write
+	key   string
+	name  string
+	lost  time.Time // when its client was gone
+	sent  time.Time // when its last byte was
+	ended time.Time // when the call was over; zero: it may be running
+}
+
+func newEchoes(engine *semel.Engine, window time.Duration) *echoes {
+	return &echoes{engine: engine, window: window, process: rand.Text(), seed: maphash.MakeSeed(), streams: map[string]*stream{}}
+}
+
+// cellOf is the cell of a call.
+func cellOf(call *semel.Call, who *semelhttp.Caller) store.ID {
+	b := canon.FrameList(nil, []string{call.Operation, who.Principal, who.Credential, call.Scope})
+	b, _ = call.Fingerprint.AppendBinary(b) // doesn't fail
+	sum := sha256.Sum256(b)
+	return store.ID{Tenant: call.Tenant, Operation: echoOperation, Key: hex.EncodeToString(sum[:])}
+}
+
+// errUnclear means that it isn't known yet whether a call is a repetition.
+var errUnclear = errors.New("mcp: an equal call is being answered")
+
+// admit gives a call its key: that of the call that it repeats, or a new one.
+//
+// A crash before the cell is written leaves nothing. A crash after it leaves an entry without a
+// record: the next equal call takes it, and runs.
+func (e *echoes) admit(ctx context.Context, call semel.Call, op *semel.Operation, who *semelhttp.Caller, longest time.Duration) (s *stream, repeats bool, err error) {
+	came := time.Now()
+	now, err := e.engine.Internal().Store().Now(ctx)
+	if err != nil {
+		return nil, false, &semel.Error{Code: semel.CodeStoreUnavailable, Err: err}
+	}
+	s = &stream{echoes: e, id: cellOf(&call, who), keep: longest + op.Window, name: e.process + "-" + strconv.FormatInt(e.count.Add(1), 10)}
+	turn := &e.turns[maphash.String(e.seed, s.id.Key)%uint64(len(e.turns))]
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, grace/2) {
+		look := looking{s, ctx, call, op.Share, came, now, time.Since(came) >= grace}
+		turn.Lock()
+		repeats, err = look.take()
+		turn.Unlock()
+		if !errors.Is(err, errUnclear) {
+			return s, repeats, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, false, &semel.Error{Code: semel.CodeStoreUnavailable, Err: ctx.Err()}
+		}
+	}
+}
+
+// looking is one look at the calls that are equal to one that came.
+type looking struct {
+	*stream // of that one
+	ctx     context.Context
+	call    semel.Call
+	share   semel.Share
+	came    time.Time
+	now     store.Instant // at the same time
+	patient bool          // it has waited as long as it should
+}
+
+// take takes the first call that wasn't delivered, or adds one, in one step.
+func (l *looking) take() (repeats bool, err error) {
+	fresh := rand.Text()
+	err = store.NewCell(l.engine.Internal().Store(), l.id).Change(l.ctx, func(old store.CellValue) (store.CellValue, error) {
+		v := undelivered{Form: form}
+		best, at := beside, -1
+		for _, c := range readUndelivered(old.Data).Calls {
+			how := l.judge(&c)
+			if how == over {
+				continue
+			}
+			if how > best {
+				best, at = how, len(v.Calls)
+			}
+			v.Calls = append(v.Calls, c)
+		}
+		switch best {
+		case doubtful:
+			return store.CellValue{}, errUnclear
+		case beside:
+			at = len(v.Calls)
+			v.Calls = append(v.Calls, echoCall{Key: fresh})
+		}
+		c := &v.Calls[at]
+		l.key, c.By, c.Lost = c.Key, l.name, 0
+		return v.cell(l.keep), nil
+	})
+	if err != nil {
+		return false, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.streams[l.key] = l.stream
+	return l.key != fresh, nil
+}
+
+// heard takes note of whether the answer arrived. Entry and memory go if it did.
+//
+// A crash before the cell is written leaves an entry of a process that is gone: the record says
+// when the call ended, and within the window the next equal call repeats it.
+func (s *stream) heard(arrived bool) {
+	s.mu.Lock()
+	current := s.streams[s.key] == s && s.lost.IsZero()
+	if current && arrived {
+		delete(s.streams, s.key)
+	} else if current {
+		s.lost = time.Now()
+	}
+	s.mu.Unlock()
+	if !current {
+		return // another delivery has taken the call
+	}
+	s.background.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), s.window)
+		defer cancel()
+		st := s.engine.Internal().Store()
+		now, err := st.Now(ctx)
+		if err == nil {
+			err = store.NewCell(st, s.id).Change(ctx, func(old store.CellValue) (store.CellValue, error) {
+				v := readUndelivered(old.Data)
+				i := slices.IndexFunc(v.Calls, func(c echoCall) bool { return c.By == s.name })
+				switch {
+				case i < 0 || !arrived && v.Calls[i].Lost != 0:
+					return store.CellValue{}, errUnclear // nothing is left to say
+				case arrived:
+					v.Calls = slices.Delete(v.Calls, i, i+1)
+				default:
+					v.Calls[i].Lost = now
+				}
+				return v.cell(s.keep), nil
+			})
+		}
+		if err != nil && !errors.Is(err, errUnclear) {
+			s.engine.Internal().Troubled(door.Trouble(Name, err, slog.LevelWarn, "delivery not recorded"))
+		}
+	})
+}
+
+// finished says that the call is over, and, if it has an outcome, that the last byte of that was
+// sent. One without counts as lost: a refusal isn't the answer. Memory has the call as long as it
+// may be repeated.
+func (s *stream) finished(outcome bool) {
+	if !outcome {
+		s.heard(false)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended = time.Now(); outcome {
+		s.sent = s.ended
+	}
+	time.AfterFunc(s.window, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.streams[s.key] == s {
+			delete(s.streams, s.key)
+		}
+	})
+}
+
+// readUndelivered reads a cell. One that can't be read, or of a later form, has no calls.
+func readUndelivered(data []byte) (v undelivered) {
+	if json.Unmarshal(data, &v) != nil || v.Form != form {
+		v = undelivered{Form: form}
+	}
+	return v
+}
+
+// cell is the value for a cell; an empty list removes it.
+func (v *undelivered) cell(keep time.Duration) store.CellValue {
+	if len(v.Calls) == 0 {
+		return store.CellValue{}
+	}
+	data, _ := json.Marshal(v) // strings and numbers
+	return store.CellValue{Data: data, KeepFor: keep}
+}
