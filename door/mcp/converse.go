@@ -36,6 +36,9 @@ type conversation struct {
 	delivery *semelproxy.Delivery
 	repeats  bool // the call is the echo of another
 
+	interest context.Context // ends when the client has left, or has cancelled the call
+	left     context.CancelFunc
+
 	began bool       // the head of a stream has left
 	leave func()     // sends the end of the server's answer, once its outcome is recorded
 	code  semel.Code // the refusal that the caller gets instead
@@ -134,6 +137,7 @@ func (c *conversation) forward(a *semel.Attempt, key string) semel.Ending {
 	// ends the call: that would only lose its answer.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(a.Context()))
 	defer cancel()
+	defer c.follow(cancel)()
 	timer := time.AfterFunc(c.opts.Timeout, cancel)
 	defer timer.Stop()
 	var final, event []byte // the response in a stream, and the event that has it

@@ -95,6 +95,7 @@ type Gateway struct {
 	tools    map[string]*policy // by name
 	seen     catalogue
 	echoes   *echoes // nil: there is no window
+	flights  flights
 }
 
 // NewGateway makes a gateway on the engine of a guard, with the guard's runner and callers,
@@ -206,6 +207,11 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 		return g.guard(w, req, who)
 	case listMethod:
 		return e, g.list(w, req)
+	case cancelledMethod:
+		if g.cancelled(req, &who) {
+			w.WriteHeader(http.StatusAccepted)
+			return e, true
+		}
 	}
 	g.proxy.Pass(w, body.With(r.Context(), req.in, req.body))
 	return e, false
@@ -227,6 +233,11 @@ func (g *Gateway) guard(w http.ResponseWriter, req *request, who semelhttp.Calle
 	case c.passes():
 		g.proxy.Pass(w, body.With(req.in.Context(), req.in, req.body))
 		return e, false
+	}
+	c.interest, c.left = context.WithCancel(req.in.Context())
+	defer c.left()
+	if !req.modern {
+		defer g.flights.take(flightOf(req.in, &who, req.id), &c)()
 	}
 	return c.converse(req.in.Context()), true
 }

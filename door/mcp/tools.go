@@ -35,6 +35,8 @@ type Tool struct {
 	// KeyParameter is an argument that has the key of a call. Defaults to idempotency_key,
 	// which is one for every tool.
 	KeyParameter string
+	// OnDisconnect defaults to [FinishCall].
+	OnDisconnect Disconnect
 	// NoHint leaves the tool's idempotentHint to the server; see [HintWindow].
 	NoHint bool
 	// VerifyWith lists tools that only read. A model finds out with them what happened if the
@@ -71,8 +73,11 @@ func (g *Gateway) declare() error {
 			}
 			given[op.Name], declared[op.Name] = t.Operation, op
 		}
-		if op.Class == semel.ReadOnly {
+		switch {
+		case op.Class == semel.ReadOnly:
 			return nil, errors.New("tool calls may change something, so their operation can't be of class I0")
+		case t.OnDisconnect != "" && t.OnDisconnect != FinishCall && t.OnDisconnect != CancelCall:
+			return nil, fmt.Errorf("OnDisconnect is %q, not %s or %s", t.OnDisconnect, FinishCall, CancelCall)
 		}
 		// A redirect isn't followed, so it is no result.
 		p := &policy{Tool: t, op: op, rules: judge.Rules{Answers: answers, Financial: op.Financial, RedirectsUnclear: true}}
