@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -223,5 +224,31 @@ func TestUnreachable(t *testing.T) {
 	w.url = alive
 	if got := w.keyed(modern, "pay", "k-1", `{}`); got.said() != "run 1" || got.replayed() {
 		t.Errorf("%s", got.text)
+	}
+}
+
+// TestClientThatNeverReads: it holds nobody up, and whoever asks again gets the result.
+func TestClientThatNeverReads(t *testing.T) {
+	w := open(t, mcp.GatewayOptions{Timeout: 400 * time.Millisecond})
+	event := "data: " + strings.Repeat("x", 1<<10) + "\n\n"
+	w.answer = func(rw http.ResponseWriter, _ *http.Request, id string, _ object) {
+		rw.Header().Set("Content-Type", "text/event-stream")
+		for range 10_000 {
+			_, _ = io.WriteString(rw, event)
+		}
+		_, _ = io.WriteString(rw, `data: {"jsonrpc":"2.0","id":`+id+`,"result":{"content":[{"type":"text","text":"ok"}]}}`+"\n\n")
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, raw := modern.body("tools/call", `"name":"pay","arguments":{}`, `"idempotency-key":"k-1"`)
+	if err := w.request(modern, raw, "Mcp-Name", "pay").Write(conn); err != nil {
+		t.Fatal(err)
+	}
+	<-w.began
+	if got := w.keyed(modern, "pay", "k-1", `{}`); got.said() != "ok" || !got.replayed() || w.runs.Load() != 1 {
+		t.Errorf("%d runs: %s", w.runs.Load(), got.text[:min(len(got.text), 300)])
 	}
 }

@@ -137,7 +137,9 @@ func (c *conversation) forward(a *semel.Attempt, key string) semel.Ending {
 	// ends the call: that would only lose its answer.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(a.Context()))
 	defer cancel()
-	defer c.follow(cancel)()
+	if c.policy.OnDisconnect == CancelCall {
+		defer context.AfterFunc(c.interest, cancel)()
+	}
 	timer := time.AfterFunc(c.opts.Timeout, cancel)
 	defer timer.Stop()
 	var final, event []byte // the response in a stream, and the event that has it
@@ -146,7 +148,7 @@ func (c *conversation) forward(a *semel.Attempt, key string) semel.Ending {
 		c.began = true
 		k.Head.Set("X-Accel-Buffering", "no")
 		k.CopyHead(c.w, judge.EffectHeader)
-		_ = http.NewResponseController(c.w).Flush()
+		c.pass(nil)
 	}
 	k.Event = func(raw []byte) {
 		data := sse.Data(raw)
@@ -158,7 +160,7 @@ func (c *conversation) forward(a *semel.Attempt, key string) semel.Ending {
 			cancel() // it may leave the stream open
 		case err == nil && m.Answers: // something else
 		default:
-			sse.Write(c.w, raw)
+			c.pass(raw)
 		}
 	}
 	err := c.proxy.Send(k, body.With(ctx, c.req.in, c.req.body), key)
@@ -188,6 +190,16 @@ func (c *conversation) forward(a *semel.Attempt, key string) semel.Ending {
 		_, _ = c.w.Write(text) // a caller who is gone will ask again
 	}
 	return c.judged(k, k.Body.Bytes())
+}
+
+// pass passes on a part of a stream at once. A client that doesn't read it gets no more, because the
+// call would have to wait for it.
+func (c *conversation) pass(raw []byte) {
+	out := http.NewResponseController(c.w)
+	_ = out.SetWriteDeadline(time.Now().Add(c.opts.Timeout / 4)) // or the server has one
+	if _, err := c.w.Write(raw); err == nil && out.Flush() == nil {
+		_ = out.SetWriteDeadline(time.Time{})
+	}
 }
 
 // judged says how the attempt ends by the response of the server, or by what came in its place.

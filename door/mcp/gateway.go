@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -94,8 +95,8 @@ type Gateway struct {
 	plain    *policy            // of tools without one of their own
 	tools    map[string]*policy // by name
 	seen     catalogue
-	echoes   *echoes // nil: there is no window
-	flights  flights
+	echoes   *echoes  // nil: there is no window
+	flights  sync.Map // of conversations in the versions before Modern, by flightOf
 }
 
 // NewGateway makes a gateway on the engine of a guard, with the guard's runner and callers,
@@ -237,7 +238,9 @@ func (g *Gateway) guard(w http.ResponseWriter, req *request, who semelhttp.Calle
 	c.interest, c.left = context.WithCancel(req.in.Context())
 	defer c.left()
 	if !req.modern {
-		defer g.flights.take(flightOf(req.in, &who, req.id), &c)()
+		name := flightOf(req.in, &who, req.id)
+		g.flights.Store(name, &c)
+		defer g.flights.CompareAndDelete(name, &c)
 	}
 	return c.converse(req.in.Context()), true
 }
