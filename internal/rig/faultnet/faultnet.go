@@ -62,7 +62,6 @@ type pair struct {
 	gone           bool   // its bytes are dropped for good
 	left           int    // bytes that it carries until it is torn
 	exchange       exchange
-	answering      bool // it is torn while the server answers
 }
 
 // Listen starts a network to the server that dial connects to. Close it in the end.
@@ -141,9 +140,9 @@ func (n *Net) reset(p *pair) {
 		_ = tcp.SetLinger(0)
 	}
 	_ = client.Close()
-	// A server that waits for its answer to arrive learns that it didn't. One that hasn't answered
-	// may still read its request, which a reset could take away.
-	if tcp, ok := p.server.(*net.TCPConn); ok && p.answering {
+	// The server, too: one that waits for its answer to arrive would take a clean end for that. But
+	// it may still read the part of a request that it gets, which a reset could take away.
+	if tcp, ok := p.server.(*net.TCPConn); ok && !p.exchange.mute {
 		_ = tcp.SetLinger(0)
 	}
 	_ = p.server.Close()
@@ -201,7 +200,7 @@ func (n *Net) pump(p *pair, to, from net.Conn, answers bool) {
 				err = errors.Join(err, werr)
 			}
 			if torn {
-				n.tear(p, answers)
+				n.tear(p)
 			}
 		}
 		if err != nil {
@@ -238,10 +237,9 @@ func (n *Net) admit(p *pair, size int, answers bool) (pass int, torn bool) {
 }
 
 // tear ends a connection that has carried all the bytes that it may.
-func (n *Net) tear(p *pair, answers bool) {
+func (n *Net) tear(p *pair) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	p.answering = answers
 	n.cut(p)
 }
 
