@@ -108,6 +108,12 @@ func (c *conversation) deliver(ctx context.Context) (ans semel.Answer, err error
 // the call is held until it is settled.
 func (c *conversation) Run(x door.Run) semel.Ending {
 	a := x.Attempt
+	if c.delivery != nil && c.delivery.Gone() {
+		// Its client has asked again by now, perhaps, and been answered: the network may have held
+		// this one back.
+		c.code = semel.CodeAborted
+		return semel.Ending{Disposition: semel.DispositionAborted, Failure: store.Failure{Message: "the client had left before its call was sent"}}
+	}
 	key := semel.EffectKey(a.Record(), CallEffect)
 	if c.policy.op.Effects == nil {
 		return c.forward(a, key)

@@ -30,6 +30,8 @@ type Delivery struct {
 	at   int         // see the stages
 	over bool        // the client has ended its side
 	stop func() bool // of what watches the request
+
+	request context.Context
 }
 
 // The stages of an answer.
@@ -44,7 +46,7 @@ const (
 // before the last byte.
 func Follow(r *http.Request, tell func(arrived bool)) *Delivery {
 	var once sync.Once
-	d := &Delivery{next: r.ProtoMajor < 2 && !semelhttp.Forwarded(r.Header)}
+	d := &Delivery{request: r.Context(), next: r.ProtoMajor < 2 && !semelhttp.Forwarded(r.Header)}
 	d.tell = func(arrived bool) { once.Do(func() { tell(arrived) }) }
 	d.stop = context.AfterFunc(r.Context(), func() { d.tell(false) }) // also if that was before
 	if c, ok := r.Context().Value(strictKey{}).(*strictConn); ok {
@@ -52,6 +54,15 @@ func Follow(r *http.Request, tell func(arrived bool)) *Delivery {
 		c.heard.add(d)
 	}
 	return d
+}
+
+// Gone reports whether the client has left, as far as its connection shows by now.
+func (d *Delivery) Gone() bool {
+	if d.conn != nil && d.conn.gone() {
+		d.tell(false)
+		return true
+	}
+	return d.request.Err() != nil
 }
 
 // Ending says that the last bytes of the answer are about to be written.

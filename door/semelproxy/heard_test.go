@@ -31,6 +31,10 @@ func newFollowing(t *testing.T, strict bool, certs []tls.Certificate) *following
 		if r.URL.Path == "/wait" {
 			<-s.may
 		}
+		if d.Gone() {
+			s.done <- struct{}{}
+			return
+		}
 		d.Ending()
 		w.Header().Set("Content-Length", "100000")
 		_, err := w.Write(make([]byte, 100_000))
@@ -161,6 +165,31 @@ func TestFollow(t *testing.T) {
 			t.Errorf("%s, and %d more", got, len(s.told))
 		}
 		close(s.may)
+	})
+	t.Run("a client that has left when its request is read", func(t *testing.T) {
+		s := newFollowing(t, true, nil)
+		gone := make(chan bool, 1)
+		s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			d := semelproxy.Follow(r, func(bool) {})
+			for range 2 {
+				s.came <- struct{}{}
+				<-s.may
+				gone <- d.Gone()
+			}
+		})
+		conn := s.dial(t, false)
+		conn.send("/", "")
+		<-s.came
+		s.may <- struct{}{}
+		if <-gone {
+			t.Error("before it has left")
+		}
+		<-s.came
+		conn.reset()
+		s.may <- struct{}{}
+		if !<-gone {
+			t.Error("after that")
+		}
 	})
 	t.Run("silence says nothing", func(t *testing.T) {
 		s := newFollowing(t, true, nil)
