@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
 )
 
 // Refuse answers with a refusal: as an error, and as whoever calls a tool gets it.
@@ -12,4 +13,15 @@ func Refuse(w, model http.ResponseWriter, code semel.Code) {
 	f.write(w, req)
 	c := conversation{Gateway: new(Gateway), req: req, w: model, policy: new(policy)}
 	c.refuse(f)
+}
+
+// Recognise reads a request, and returns what identifies the call that it makes, if it makes one.
+func Recognise(body []byte, header http.Header) (call semel.Call, guarded bool) {
+	req := &request{in: &http.Request{Header: header}, body: body}
+	if req.read() != nil || req.method != callMethod {
+		return call, false
+	}
+	c := conversation{Gateway: &Gateway{plain: new(policy)}, req: req}
+	err := c.recognise(semelhttp.Caller{Principal: "tester"})
+	return c.call, err == nil
 }

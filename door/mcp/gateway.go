@@ -207,7 +207,10 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 	case callMethod:
 		return g.guard(w, req, who)
 	case listMethod:
-		return e, g.list(w, req)
+		if answered = g.list(w, req); answered {
+			e.Code = door.CodeUnreachable
+		}
+		return e, answered
 	case cancelledMethod:
 		if g.cancelled(req, &who) {
 			w.WriteHeader(http.StatusAccepted)

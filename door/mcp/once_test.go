@@ -281,3 +281,44 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestRecordedForm: what a program has recorded, later ones read. These bytes only ever get others
+// beside them.
+func TestRecordedForm(t *testing.T) {
+	for _, c := range []struct{ answer, recorded string }{
+		{`{"jsonrpc":"2.0","id":ID,"result": {"content": [], "n":1.0} }`, `{"mcp":1,"result":{"content": [], "n":1.0}}`},
+		{`{"jsonrpc":"2.0","id":ID,"error":{"code":-32602,"message":"no"}}`, `{"mcp":1,"error":{"code":-32602,"message":"no"}}`},
+		{`STATUS400`, `{"mcp":1,"status":400,"error":{"code":-32600,"message":"The server refused the call with the status 400."}}`},
+	} {
+		w := open(t, mcp.GatewayOptions{})
+		w.answer = func(rw http.ResponseWriter, _ *http.Request, id string, _ object) {
+			if c.answer == "STATUS400" {
+				rw.WriteHeader(http.StatusBadRequest)
+				return
+			}
+			_, _ = rw.Write([]byte(strings.ReplaceAll(c.answer, "ID", id)))
+		}
+		w.call(modern, "pay", `{"a":1}`, "", `"idempotency-key":"k-1"`)
+		page, err := w.Engine.Search(t.Context(), store.Query{Operation: operation.Name})
+		if err != nil || len(page.Records) != 1 || string(page.Records[0].Result.Data) != c.recorded {
+			t.Errorf("%+v, %v", page.Records, err)
+		}
+	}
+	w := open(t, mcp.GatewayOptions{Tools: map[string]mcp.Tool{"refund": {Fields: []string{"/order_id", "/amount"}}}})
+	w.keyed(modern, "pay", "k-1", `{"a":1}`)
+	w.call(modern, "refund", `{"order_id":"o-1","amount":42}`, "", "")
+	page, err := w.Engine.Search(t.Context(), store.Query{Operation: operation.Name})
+	if err != nil || len(page.Records) != 2 {
+		t.Fatalf("%+v, %v", page.Records, err)
+	}
+	// The key of declared fields, and what payloads are compared by.
+	want := map[string]string{
+		"2392cd917e3330acd19b2f260c30166cd59dfa44a8a4edeadcf43ea8a7a81974": "2:c6a3bd2ff697de53f36ec77bca81c0d0049d436a3da3585c83182d9c2c687cc1",
+		"k-1": "2:6dbd7922b9bc3201aea0d15c864a2c05d8c1a48315ce39ebb213bf2f46ac602c",
+	}
+	for _, rec := range page.Records {
+		if rec.Fingerprint.String() != want[rec.ID.Key] {
+			t.Errorf("%q: %q", rec.ID.Key, rec.Fingerprint)
+		}
+	}
+}
