@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -253,6 +254,30 @@ func TestLostAnswer(t *testing.T) {
 		off := open(t, mcp.GatewayOptions{Echo: -1})
 		if first, second := off.pay(nil, `{}`), off.pay(nil, `{}`); first.echo() || second.echo() || off.runs.Load() != 2 {
 			t.Errorf("without a window: %s\n%s", first.text, second.text)
+		}
+	})
+	t.Run("requests overtake answers over HTTP/2", func(t *testing.T) {
+		w, certs := open(t, mcp.GatewayOptions{}), httptest.NewTLSServer(nil)
+		defer certs.Close()
+		s := httptest.NewUnstartedServer(w.gateway)
+		s.Config.TLSConfig = &tls.Config{Certificates: certs.TLS.Certificates}
+		s.Listener = semelproxy.Strict(s.Config, s.Listener)
+		s.Start()
+		defer s.Close()
+		w.url = strings.Replace(s.URL, "http:", "https:", 1)
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+		defer client.CloseIdleConnections()
+		for _, echo := range []bool{false, true} {
+			if got := w.pay(client, `{}`); got.echo() != echo {
+				t.Errorf("%s", got.text)
+			}
+		}
+		old := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		defer old.CloseIdleConnections()
+		for range 2 {
+			if got := w.pay(old, `{"a":1}`); got.echo() {
+				t.Errorf("over HTTP/1: %s", got.text)
+			}
 		}
 	})
 	t.Run("the window is over", func(t *testing.T) {

@@ -32,12 +32,16 @@ func TestGoSDK(t *testing.T) {
 		{"2025-06-18", sdk.StreamableHTTPOptions{JSONResponse: true}},
 	} {
 		t.Run(fmt.Sprintf("%s, JSON %t", c.version, c.opts.JSONResponse), func(t *testing.T) {
-			var charges atomic.Int64
+			var charges, counted atomic.Int64
 			server := sdk.NewServer(&sdk.Implementation{Name: "shop", Version: "1"}, nil)
 			sdk.AddTool(server, &sdk.Tool{Name: "charge", Description: "charges an order"}, func(ctx context.Context, r *sdk.CallToolRequest, in charge) (*sdk.CallToolResult, any, error) {
 				_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: 1})
 				text := fmt.Sprintf("charge %d of %s", charges.Add(1), in.Order)
 				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil, nil
+			})
+			sdk.AddTool(server, &sdk.Tool{Name: "count"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+				counted.Add(1)
+				return &sdk.CallToolResult{}, nil, nil
 			})
 			handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &c.opts)
 			upstream, _ := url.Parse(listen(t, handler))
@@ -48,7 +52,7 @@ func TestGoSDK(t *testing.T) {
 				t.Fatal(err)
 			}
 			client := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, nil)
-			session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: listen(t, g)}, &sdk.ClientSessionOptions{ProtocolVersion: c.version})
+			session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: strictly(t, g)}, &sdk.ClientSessionOptions{ProtocolVersion: c.version})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +61,7 @@ func TestGoSDK(t *testing.T) {
 				t.Errorf("they speak %s", got)
 			}
 			list, err := session.ListTools(t.Context(), nil)
-			if err != nil || len(list.Tools) != 1 {
+			if err != nil || len(list.Tools) != 2 {
 				t.Errorf("%v, %v", list, err)
 			}
 			for _, order := range []string{"o-1", "o-1", "o-2", "o-1"} {
@@ -79,6 +83,11 @@ func TestGoSDK(t *testing.T) {
 			}
 			if charges.Load() != 2 {
 				t.Errorf("%d charges", charges.Load())
+			}
+			for n := range 3 { // nothing tells these apart but that their answers arrive
+				if got, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "count"}); err != nil || counted.Load() != int64(n+1) {
+					t.Errorf("%d: %+v, %v", counted.Load(), got, err)
+				}
 			}
 		})
 	}
