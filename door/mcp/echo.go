@@ -138,9 +138,13 @@ type looking struct {
 func (l *looking) take() (repeats bool, err error) {
 	fresh := rand.Text()
 	err = store.NewCell(l.engine.Internal().Store(), l.id).Change(l.ctx, func(old store.CellValue) (store.CellValue, error) {
+		before, err := readUndelivered(old.Data)
+		if err != nil {
+			return store.CellValue{}, err
+		}
 		v := undelivered{Form: form}
 		best, at := beside, -1
-		for _, c := range readUndelivered(old.Data).Calls {
+		for _, c := range before.Calls {
 			how := l.judge(&c)
 			if how == over {
 				continue
@@ -193,9 +197,11 @@ func (s *stream) heard(arrived bool) {
 		now, err := st.Now(ctx)
 		if err == nil {
 			err = store.NewCell(st, s.id).Change(ctx, func(old store.CellValue) (store.CellValue, error) {
-				v := readUndelivered(old.Data)
+				v, err := readUndelivered(old.Data)
 				i := slices.IndexFunc(v.Calls, func(c echoCall) bool { return c.By == s.name })
 				switch {
+				case err != nil:
+					return store.CellValue{}, err
 				case i < 0 || !arrived && v.Calls[i].Lost != 0:
 					return store.CellValue{}, errUnclear // nothing is left to say
 				case arrived:
@@ -233,12 +239,15 @@ func (s *stream) finished(outcome bool) {
 	})
 }
 
-// readUndelivered reads a cell. One that can't be read, or of a later form, has no calls.
-func readUndelivered(data []byte) (v undelivered) {
-	if json.Unmarshal(data, &v) != nil || v.Form != form {
-		v = undelivered{Form: form}
+// readUndelivered reads a cell. A form of a later version is refused, and never written over.
+func readUndelivered(data []byte) (v undelivered, err error) {
+	if data == nil {
+		return undelivered{Form: form}, nil
 	}
-	return v
+	if json.Unmarshal(data, &v) != nil || v.Form != form {
+		return v, &semel.Error{Code: semel.CodeUnsupported, Message: "the calls without a known delivery have a form that this version doesn't read"}
+	}
+	return v, nil
 }
 
 // cell is the value for a cell; an empty list removes it.
