@@ -39,18 +39,6 @@ type doorSection struct {
 	byDefault routeDefault
 }
 
-// Remembering says how long calls stay known.
-type Remembering struct {
-	// How long Semel knows a call, at least window. Between the two its answer is gone, and a repetition is still recognised: it doesn't run, and gets result_not_kept where it asks for the answer. Defaults to window.
-	Remember Duration `json:"remember,omitzero" range:"0s,3650d"`
-}
-
-func (v *validator) remembering(at string, remember, window Duration) {
-	if remember != 0 && remember < window {
-		v.bad(at+".remember", "write a longer time, or leave it out", "%v is shorter than the window of %v: a call isn't forgotten before its answer", remember, window)
-	}
-}
-
 // doorSections are the sections with doors. A new kind of door adds a line here, and its
 // section to [Config]. Inboxes come last, because they serve further paths than they list.
 var doorSections = []doorSection{whatsAppDoors, webhookDoors, forrstDoors, a2aDoors, commerceDoors, activityPubDoors}

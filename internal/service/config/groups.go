@@ -41,6 +41,12 @@ type Forwarding struct {
 	ForwardCredential bool `json:"forward_credential,omitzero"`
 }
 
+// Remembering says how long calls stay known.
+type Remembering struct {
+	// How long Semel knows a call, at least window. Between the two its answer is gone, and a repetition is still recognised: it doesn't run, and gets result_not_kept where it asks for the answer. Defaults to window.
+	Remember Duration `json:"remember,omitzero" range:"0s,3650d"`
+}
+
 // Accepting says what becomes of items that a door accepts and posts to an upstream later.
 type Accepting struct {
 	Remembering `yaml:",inline"`

@@ -39,6 +39,12 @@ func (o Operation) Policy() (semel.Operation, error) {
 	return op, checked.Validate()
 }
 
+func (v *validator) remembering(at string, remember, window Duration) {
+	if remember != 0 && remember < window {
+		v.bad(at+".remember", "write a longer time, or leave it out", "%v is shorter than the window of %v: a call isn't forgotten before its answer", remember, window)
+	}
+}
+
 // Guarded is the route for the middleware. Its operation has only a name, which stands
 // for the operation that the engine has.
 func (r Route) Guarded() semelhttp.Route {

@@ -142,12 +142,11 @@ func (w *Webhook) Verifier() (webhook.VerifierOptions, error) {
 }
 
 // Receiver is the webhook for its receiver. The server adds Handle.
-func (w *Webhook) Receiver() (webhook.Options, error) {
-	opts := webhook.Options{
+func (w *Webhook) Receiver() (opts webhook.Options, err error) {
+	opts = webhook.Options{
 		Name: w.Name, Tenant: w.Tenant, Mode: w.Mode, OnAbandoned: w.OnAbandoned, OnConflict: w.OnConflict, Lease: time.Duration(w.Lease), Window: time.Duration(w.Window), Remember: time.Duration(w.Remember),
 		MaxBody: int64(w.MaxBody), Evidence: w.Evidence, Order: w.Order, Attributes: Pairs(w.Attributes),
 	}
-	var err error
 	if opts.VerifierOptions, err = w.Verifier(); err != nil {
 		return opts, err
 	}
