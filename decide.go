@@ -265,7 +265,7 @@ func successor(cur *Record, ev event, now store.Instant) (*Record, error) {
 func (op *Operation) promise(call *Call) store.Policy {
 	return store.Policy{
 		Lease: op.Lease, Window: cmp.Or(call.Window, op.Window), Remember: op.Remember, MaxResult: op.MaxResult, Retry: op.OnAbandoned == RetryAbandoned,
-		Ledger: op.Effects != nil, Archive: op.Archive, Reconcile: op.Reconcile != nil,
+		Ledger: op.Effects != nil, Archive: op.OnExpiry == ArchiveExpired, Reconcile: op.Reconcile != nil,
 	}
 }
 

@@ -35,7 +35,7 @@ type Options struct {
 	// Witness makes the entries of the evidence log. An operation that demands evidence
 	// needs it; see package evidence.
 	Witness Witness
-	// Archive keeps the records of operations with Archive elsewhere, before they are
+	// Archive keeps the records of operations with [ArchiveExpired] elsewhere, before they are
 	// purged. When it returns nil, they must be durable. It may get a record twice, with
 	// the same ID and Revision, and several engines may call it with the same records.
 	Archive func(ctx context.Context, recs []Record) error

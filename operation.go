@@ -63,6 +63,15 @@ const (
 	RetryAbandoned AfterAbandon = "retry" // the next delivery runs it again: effects may repeat
 )
 
+// AfterExpiry is what becomes of a record that has expired.
+type AfterExpiry string
+
+// The expiry rules.
+const (
+	DeleteExpired  AfterExpiry = "delete"  // it is deleted
+	ArchiveExpired AfterExpiry = "archive" // it stays until Options.Archive has taken it (MAP-EXP.3)
+)
+
 // InFlightRule is what a duplicate gets while the first delivery runs.
 type InFlightRule string
 
@@ -202,12 +211,8 @@ type Operation struct {
 	// isn't stored. Observers also get payloads that were refused as a conflict: see
 	// [Presented].
 	KeepPayload bool
-	// Archive keeps expired records until Options.Archive has taken them
-	// (MAP-EXP.3). Without one they stay in the store. Financial implies it.
-	Archive bool
-	// NoArchive lets the expired records of a Financial operation be deleted without an
-	// archive.
-	NoArchive bool
+	// OnExpiry defaults to [DeleteExpired], or to [ArchiveExpired] if Financial.
+	OnExpiry AfterExpiry
 	// Evidence is how much goes to the evidence log. Defaults to [EvidenceNone].
 	// More needs a store with [store.EvidenceLog] and Options.Witness.
 	Evidence EvidenceLevel
@@ -235,8 +240,11 @@ func (op Operation) withDefaults() Operation {
 	if op.Window == 0 && op.Financial {
 		op.Window = DefaultFinancialWindow
 	}
+	if op.OnExpiry == "" && op.Financial {
+		op.OnExpiry = ArchiveExpired
+	}
+	op.OnExpiry = cmp.Or(op.OnExpiry, DeleteExpired)
 	op.Window = cmp.Or(op.Window, DefaultWindow)
-	op.Archive = op.Archive || op.Financial && !op.NoArchive
 	op.Lease = cmp.Or(op.Lease, DefaultLease)
 	op.OnFailure = cmp.Or(op.OnFailure, ReplayFailure)
 	op.OnAbandoned = cmp.Or(op.OnAbandoned, HoldAbandoned)
@@ -269,6 +277,7 @@ func (op Operation) Validate() error {
 	oneOf(refuseIf, "Class", op.Class, ReadOnly, Strict, Windowed, Shielded)
 	oneOf(refuseIf, "OnFailure", op.OnFailure, ReplayFailure, RetryFailure)
 	oneOf(refuseIf, "OnAbandoned", op.OnAbandoned, HoldAbandoned, RetryAbandoned)
+	oneOf(refuseIf, "OnExpiry", op.OnExpiry, DeleteExpired, ArchiveExpired)
 	oneOf(refuseIf, "InFlight", op.InFlight, RefuseInFlight, WaitInFlight)
 	oneOf(refuseIf, "Share", op.Share, SharePrincipal, ShareTenant)
 	oneOf(refuseIf, "Evidence", op.Evidence, EvidenceNone, EvidenceChanges, EvidenceDecisions, EvidenceDurable)
@@ -278,7 +287,6 @@ func (op Operation) Validate() error {
 	}
 	refuseIf(op.Sequenced && (op.Confirmation != nil || op.Class == ReadOnly), "Sequenced goes neither with Confirmation nor with class I0")
 	refuseIf(op.Gapless && !op.Sequenced, "Gapless is for Sequenced operations")
-	refuseIf(op.NoArchive && (op.Archive || !op.Financial), "NoArchive is for Financial operations without Archive")
 	refuseIf((op.Compensation == "") != (op.Compensate == nil), "Compensation and Compensate go together")
 	refuseIf(op.Compensation == op.Name && op.Name != "", "an operation can't compensate itself")
 	for _, s := range op.Shields {

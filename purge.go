@@ -80,7 +80,7 @@ func (e *Engine) archived(ctx context.Context, recs []*Record) ([]*Record, error
 	var keep []Record
 	free := make([]*Record, 0, len(recs))
 	for _, rec := range recs {
-		if op, ok := (*e.ops.Load())[rec.ID.Operation]; rec.Mark == nil && !rec.OnlyNamed() && (rec.Policy.Archive || ok && op.Archive) {
+		if op, ok := (*e.ops.Load())[rec.ID.Operation]; rec.Mark == nil && !rec.OnlyNamed() && (rec.Policy.Archive || ok && op.OnExpiry == ArchiveExpired) {
 			keep = append(keep, *rec)
 		} else {
 			free = append(free, rec)

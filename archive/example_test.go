@@ -30,7 +30,7 @@ func Example() {
 	store := memstore.New()
 	defer store.Close()
 	engine, err := semel.New(store, &semel.Options{
-		Operations: []semel.Operation{{Name: "mail.send", Window: time.Hour, Archive: true}},
+		Operations: []semel.Operation{{Name: "mail.send", Window: time.Hour, OnExpiry: semel.ArchiveExpired}},
 		Archive:    kept.Write,
 	})
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 func TestACallWhoseRecordIsGoneIsHeld(t *testing.T) {
 	clause.Proves(t, "IDS-XV.6", "IDS-XV.2")
 	ctx := context.Background()
-	financial := semel.Operation{Name: "op", Financial: true, NoArchive: true, Evidence: semel.EvidenceDurable, PerRecord: semel.Rate{PerSecond: 1000, Burst: 1000}}
+	financial := semel.Operation{Name: "op", Financial: true, OnExpiry: semel.DeleteExpired, Evidence: semel.EvidenceDurable, PerRecord: semel.Rate{PerSecond: 1000, Burst: 1000}}
 	critical := financial
-	critical.Financial, critical.NoArchive, critical.RefuseLate = false, false, true
+	critical.Financial, critical.RefuseLate = false, true
 	plain := critical
 	plain.RefuseLate = false
 	failing := func(err error) func(t *testing.T, r *rig) {
@@ -95,7 +95,7 @@ func TestACallWhoseRecordIsGoneIsHeld(t *testing.T) {
 func TestACallWhoseRecordIsGoneIsSettled(t *testing.T) {
 	clause.Proves(t, "IDS-XV.6")
 	ctx := context.Background()
-	r := newRig(t, nil, semel.Operation{Name: "op", Financial: true, NoArchive: true, Evidence: semel.EvidenceDurable})
+	r := newRig(t, nil, semel.Operation{Name: "op", Financial: true, OnExpiry: semel.DeleteExpired, Evidence: semel.EvidenceDurable})
 	r.do(t, call("acme", "k", "p"), "paid")
 	r.remove(t, "k")
 	if ans := r.do(t, call("acme", "k", "p"), "again"); ans.Decision != semel.Held || ans.Record.HeldReason == "" {

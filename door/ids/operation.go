@@ -41,7 +41,7 @@ func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 	op := semel.Operation{
 		Name: e.Name(), Class: e.Class, Financial: e.Financial, Window: time.Duration(e.Window), Remember: time.Duration(b.remember),
 		Lease: time.Duration(e.Lease), MaxWait: time.Duration(e.MaxWait),
-		Archive: *e.Archive, NoArchive: e.Financial && !*e.Archive,
+		OnExpiry:   map[bool]semel.AfterExpiry{true: semel.ArchiveExpired, false: semel.DeleteExpired}[*e.Archive],
 		RefuseLate: e.Late == LateRefused, OnFailure: e.OnFailure, OnAbandoned: e.OnAbandoned, Evidence: e.Evidence,
 		PerRecord: semel.Rate(e.PerRecord), PerPrincipal: semel.Rate(e.PerPrincipal),
 	}

@@ -51,7 +51,7 @@ func whoMayRun(t *testing.T, own, money, verified bool) {
 		opts.Identity = bySubject
 	}
 	runs := 0
-	rt := semelhttp.Route{Operation: semel.Operation{Name: "op", Financial: money, NoArchive: money}, Forwards: !own}
+	rt := semelhttp.Route{Operation: semel.Operation{Name: "op", Financial: money, OnExpiry: semel.DeleteExpired}, Forwards: !own}
 	rules, window := rt.Rules(money), semel.DefaultWindow
 	if money {
 		window = semel.DefaultFinancialWindow
@@ -186,7 +186,7 @@ func TestTimeoutsAroundAHandler(t *testing.T) {
 		charges++
 		done <- struct{}{}
 	})
-	h := newGuard(t, newEngine(t, nil), nil).Handler(semelhttp.Route{Operation: semel.Operation{Name: "op", Financial: true, NoArchive: true}},
+	h := newGuard(t, newEngine(t, nil), nil).Handler(semelhttp.Route{Operation: semel.Operation{Name: "op", Financial: true, OnExpiry: semel.DeleteExpired}},
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			go charge(w, r)
 			<-begun

@@ -230,7 +230,7 @@ func TestTxRoute(t *testing.T) {
 // Whatever a handler leaves open was rolled back, and its caller gets no success.
 func TestTxRouteWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	money := semel.Operation{Financial: true, NoArchive: true}
+	money := semel.Operation{Financial: true, OnExpiry: semel.DeleteExpired}
 	for name, c := range map[string]struct {
 		op     semel.Operation
 		answer func(http.ResponseWriter, *http.Request)

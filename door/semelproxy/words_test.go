@@ -125,7 +125,7 @@ func TestSemelBehindSemel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := newInner(t)
 			w := newWorld(t, in.server.URL, func(_ *world, o *semelproxy.Options) {
-				o.Route = semelhttp.Route{Operation: semel.Operation{Name: "outer", Financial: true, NoArchive: true}, Anonymous: semelhttp.AnonymousShare}
+				o.Route = semelhttp.Route{Operation: semel.Operation{Name: "outer", Financial: true, OnExpiry: semel.DeleteExpired}, Anonymous: semelhttp.AnonymousShare}
 			})
 			post := func() (int, string) {
 				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+"/charges", strings.NewReader("{}"))

@@ -33,7 +33,7 @@ func archiving(t *testing.T, events *semel.Events, body func(t *testing.T, r *ri
 	t.Helper()
 	s := &shelf{}
 	opts := semel.Options{Archive: s.write, Events: events, Operations: []semel.Operation{{Name: "free", Window: time.Hour}}}
-	inBubbleWith(t, opts, semel.Operation{Archive: true, Window: time.Hour}, func(t *testing.T, r *rig) { body(t, r, s) })
+	inBubbleWith(t, opts, semel.Operation{OnExpiry: semel.ArchiveExpired, Window: time.Hour}, func(t *testing.T, r *rig) { body(t, r, s) })
 }
 
 // done completes a call and returns what is stored of it.
@@ -109,7 +109,7 @@ func TestArchiveBeforePurge(t *testing.T) {
 	})
 	t.Run("without an archive the records stay, and the sweep says so", func(t *testing.T) {
 		opts := semel.Options{Operations: []semel.Operation{{Name: "free", Window: time.Hour}}}
-		inBubbleWith(t, opts, semel.Operation{Archive: true, Window: time.Hour}, func(t *testing.T, r *rig) {
+		inBubbleWith(t, opts, semel.Operation{OnExpiry: semel.ArchiveExpired, Window: time.Hour}, func(t *testing.T, r *rig) {
 			done(t, r, call("k"))
 			done(t, r, free)
 			pass(time.Hour)
@@ -280,7 +280,7 @@ func TestOperatorPurges(t *testing.T) {
 		})
 	})
 	t.Run("without an archive a record that is to be archived can't be purged", func(t *testing.T) {
-		inBubble(t, semel.Operation{Archive: true}, func(t *testing.T, r *rig) {
+		inBubble(t, semel.Operation{OnExpiry: semel.ArchiveExpired}, func(t *testing.T, r *rig) {
 			done(t, r, call("k"))
 			wantCode(t, r.Purge(t.Context(), id("k"), semel.Removal{Reason: "test"}), semel.CodeUnsupported)
 			decides(t, r.Engine, call("k"), semel.Replay)

@@ -236,7 +236,7 @@ func TestPanicsOfTheProgramInTheBackground(t *testing.T) {
 			e := program(t, st, semel.Options{Archive: func(context.Context, []semel.Record) error {
 				panics(&bad)
 				return nil
-			}}, semel.Operation{Name: "op", Archive: true, Window: time.Hour})
+			}}, semel.Operation{Name: "op", OnExpiry: semel.ArchiveExpired, Window: time.Hour})
 			must(t, begin(t, e, call("k")).Complete(t.Context(), data("x")))
 			pass(2 * time.Hour)
 			n, err := e.Sweep(t.Context())

@@ -408,7 +408,7 @@ func TestMessagesUnderWayDoNotHideAbandonedAttempts(t *testing.T) {
 // So it is with records that wait for an archive which is down.
 func TestAnArchiveThatIsDownDoesNotHideAbandonedAttempts(t *testing.T) {
 	down := errors.New("down")
-	opts := semel.Options{Archive: func(context.Context, []semel.Record) error { return down }, Operations: []semel.Operation{{Name: "old", Archive: true, Window: time.Second}}}
+	opts := semel.Options{Archive: func(context.Context, []semel.Record) error { return down }, Operations: []semel.Operation{{Name: "old", OnExpiry: semel.ArchiveExpired, Window: time.Second}}}
 	inBubbleWith(t, opts, semel.Operation{Lease: 3 * time.Second}, func(t *testing.T, r *rig) {
 		for i := range 1000 {
 			c := call(fmt.Sprint("k", i))

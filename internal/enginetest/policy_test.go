@@ -86,7 +86,7 @@ func TestAProgramLeavesAloneWhatItDoesNotKnow(t *testing.T) {
 	t.Run("an expired record that is to be archived", func(t *testing.T) {
 		clause.Proves(t, "MAP-EXP.3")
 		programs(t, func(t *testing.T, st *memstore.Store) {
-			op := semel.Operation{Name: "op", Window: time.Hour, Archive: true}
+			op := semel.Operation{Name: "op", Window: time.Hour, OnExpiry: semel.ArchiveExpired}
 			var kept []string
 			shelf := semel.Options{Archive: func(_ context.Context, recs []semel.Record) error {
 				for i := range recs {
@@ -95,7 +95,7 @@ func TestAProgramLeavesAloneWhatItDoesNotKnow(t *testing.T) {
 				return nil
 			}}
 			forgot := op
-			forgot.Archive = false
+			forgot.OnExpiry = semel.DeleteExpired
 			knows := program(t, st, shelf, op)
 			must(t, begin(t, knows, call("k")).Complete(t.Context(), data("x")))
 			pass(2 * time.Hour)

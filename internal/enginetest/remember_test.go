@@ -187,7 +187,7 @@ func TestWhatIsRememberedOfUnverifiedCallers(t *testing.T) {
 func TestTheArchiveGetsARecordBeforeItLosesItsAnswer(t *testing.T) {
 	s := &shelf{fails: errors.New("disk full")}
 	op := remembering()
-	op.Archive = true
+	op.OnExpiry = semel.ArchiveExpired
 	inBubbleWith(t, semel.Options{Archive: s.write}, op, func(t *testing.T, r *rig) {
 		was := done(t, r, call("k"))
 		pass(time.Hour + time.Minute)

@@ -66,7 +66,7 @@ func TestThePurgeIntervalPacesPurgingOnly(t *testing.T) {
 				found := semel.Operation{Name: "op", Lease: 3 * time.Second, Reconcile: func(context.Context, semel.Record) (semel.Settlement, error) {
 					return semel.Settlement{Outcome: semel.DispositionCompleted, Result: data("found")}, nil
 				}}
-				e := program(t, r, semel.Options{PurgeInterval: interval, Archive: archive}, found, semel.Operation{Name: "old", Window: time.Hour, Archive: true})
+				e := program(t, r, semel.Options{PurgeInterval: interval, Archive: archive}, found, semel.Operation{Name: "old", Window: time.Hour, OnExpiry: semel.ArchiveExpired})
 				old := func(i int) {
 					c := call(fmt.Sprint("k", i))
 					c.Operation = "old"

@@ -154,7 +154,7 @@ func TestAnArchiveThatIsDownHidesNothing(t *testing.T) {
 				case "it never answers":
 					opts.Archive = func(context.Context, []semel.Record) error { <-stop; return errors.New("stopped") }
 				}
-				e := program(t, st, opts, semel.Operation{Name: "kept", Window: time.Minute, Archive: true},
+				e := program(t, st, opts, semel.Operation{Name: "kept", Window: time.Minute, OnExpiry: semel.ArchiveExpired},
 					semel.Operation{Name: "op", Lease: 3 * time.Second, OnAbandoned: semel.RetryAbandoned})
 				for i := range waiting {
 					c := call(fmt.Sprint("k", i))

@@ -12,7 +12,7 @@ import (
 
 // A made-up credential that is refused leaves a tombstone for a minute, and nothing in it.
 func TestAnAbortedCallOfAnUnverifiedCallerLeavesATombstone(t *testing.T) {
-	inBubble(t, semel.Operation{KeepPayload: true, Financial: true, NoArchive: true}, func(t *testing.T, r *rig) {
+	inBubble(t, semel.Operation{KeepPayload: true, Financial: true, OnExpiry: semel.DeleteExpired}, func(t *testing.T, r *rig) {
 		c := boundCall("made up", "x")
 		c.Payload, c.Attributes = []byte("secret"), store.Attributes{"order": "o-1"}
 		a := begin(t, r.Engine, c)
@@ -86,7 +86,7 @@ func TestARefusalIsKeptForItsCaller(t *testing.T) {
 		archived = append(archived, recs...)
 		return nil
 	}}
-	inBubbleWith(t, opts, semel.Operation{Archive: true}, func(t *testing.T, r *rig) {
+	inBubbleWith(t, opts, semel.Operation{OnExpiry: semel.ArchiveExpired}, func(t *testing.T, r *rig) {
 		owner, stranger := boundCall("owner", "x"), boundCall("stranger", "x")
 		owner.Attributes = store.Attributes{"order": "o-1"}
 		must(t, begin(t, r.Engine, owner).Reject(t.Context(), store.Failure{Code: "422"}, data("declined")))
@@ -159,7 +159,7 @@ func TestARefusalIsSetAsideBeforeTheClaim(t *testing.T) {
 
 // A hold of a caller whom nobody verified ends with its window, unless it is about money.
 func TestHoldsOfUnverifiedCallersEnd(t *testing.T) {
-	for _, op := range []semel.Operation{{Window: 48 * time.Hour}, {Financial: true, NoArchive: true, Window: 48 * time.Hour}} {
+	for _, op := range []semel.Operation{{Window: 48 * time.Hour}, {Financial: true, OnExpiry: semel.DeleteExpired, Window: 48 * time.Hour}} {
 		inBubble(t, op, func(t *testing.T, r *rig) {
 			stranger := boundCall("made up", "x")
 			must(t, begin(t, r.Engine, stranger).Hold(t.Context(), "the upstream closed the connection"))

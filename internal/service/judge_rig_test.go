@@ -216,7 +216,7 @@ evidence: {key_file: KEYS}
 		t.Fatal(err)
 	}
 	own := guard.Handler(semelhttp.Route{Operation: semel.Operation{Name: "own"}, Anonymous: semelhttp.AnonymousShare, Answers: answers}, p)
-	ownMoney := guard.Handler(semelhttp.Route{Operation: semel.Operation{Name: "own.money", Financial: true, NoArchive: true}, Anonymous: semelhttp.AnonymousShare, Answers: answers}, p)
+	ownMoney := guard.Handler(semelhttp.Route{Operation: semel.Operation{Name: "own.money", Financial: true, OnExpiry: semel.DeleteExpired}, Anonymous: semelhttp.AnonymousShare, Answers: answers}, p)
 	target, err := url.Parse(upstream)
 	if err != nil {
 		t.Fatal(err)

@@ -209,7 +209,7 @@ func TestACallWhoseRowIsGoneIsHeld(t *testing.T) {
 	clause.Proves(t, "IDS-XV.6", "IDS-XV.2")
 	server := pgtest.Shared(t)
 	db, keys := server.Database(t), newKeys(t)
-	op := semel.Operation{Name: "op", Financial: true, NoArchive: true, Evidence: semel.EvidenceDecisions}
+	op := semel.Operation{Name: "op", Financial: true, OnExpiry: semel.DeleteExpired, Evidence: semel.EvidenceDecisions}
 	first, second := newNode(t, server.URL(db), keys, op), newNode(t, server.URL(db), keys, op)
 	effects := 0
 	pay := func(n node, key string) semel.Decision {

@@ -129,7 +129,7 @@ func (a *API) operationOf(op semel.Operation) operation {
 		Name: op.Name, Class: string(op.Class), Financial: op.Financial, Window: op.Window.Milliseconds(), Lease: op.Lease.Milliseconds(),
 		OnFailure: string(op.OnFailure), OnAbandoned: string(op.OnAbandoned), InFlight: string(op.InFlight), MaxWait: op.MaxWait.Milliseconds(),
 		Share: string(op.Share), MaxResult: op.MaxResult, Shields: make([]string, 0, len(op.Shields)), Effects: op.Effects,
-		Reconciles: op.Reconcile != nil, ReconcileEvery: op.ReconcileEvery.Milliseconds(), RefuseLate: op.RefuseLate, Sequenced: op.Sequenced, Gapless: op.Gapless, Archive: op.Archive,
+		Reconciles: op.Reconcile != nil, ReconcileEvery: op.ReconcileEvery.Milliseconds(), RefuseLate: op.RefuseLate, Sequenced: op.Sequenced, Gapless: op.Gapless, Archive: op.OnExpiry == semel.ArchiveExpired,
 		Evidence: string(op.Evidence), Confirms: op.Confirmation != nil, Compensation: op.Compensation,
 		Duplicates: Duplicates{rateOf(op.PerRecord), rateOf(op.PerPrincipal)},
 	}

@@ -56,7 +56,7 @@ func TestFinancial(t *testing.T) {
 				t.Errorf("archive %t in %s, on failure %s", op.Archive, c2.Archive.In, op.OnFailure)
 			}
 			policy, err := op.Policy()
-			if err != nil || policy.NoArchive != (op.Financial && !c.archive) {
+			if err != nil || (policy.OnExpiry == semel.ArchiveExpired) != c.archive {
 				t.Errorf("%+v, %v", policy, err)
 			}
 		})

@@ -193,7 +193,7 @@ func TestConversion(t *testing.T) {
 			Name: "payments.charge", Class: semel.Shielded, Financial: true, Window: 168 * time.Hour, Lease: 30 * time.Second,
 			OnFailure: semel.RetryFailure, OnAbandoned: semel.HoldAbandoned, InFlight: semel.RefuseInFlight, MaxWait: 30 * time.Second,
 			Share: semel.ShareTenant, MaxResult: 256 << 10, Shields: []semel.Shield{"S1", "S4"}, Effects: []string{"charge", "refund*"},
-			ReconcileEvery: time.Minute, RefuseLate: true, Archive: true, Evidence: semel.EvidenceDurable, PerRecord: semel.Rate{PerSecond: 5, Burst: 10}, PerPrincipal: semel.Rate{PerSecond: 0.5, Burst: 1},
+			ReconcileEvery: time.Minute, RefuseLate: true, OnExpiry: semel.ArchiveExpired, Evidence: semel.EvidenceDurable, PerRecord: semel.Rate{PerSecond: 5, Burst: 10}, PerPrincipal: semel.Rate{PerSecond: 0.5, Burst: 1},
 		}
 		if err != nil || !reflect.DeepEqual(op, want) {
 			t.Errorf("got %+v, %v\nwant %+v", op, err, want)

@@ -27,7 +27,7 @@ func (o Operation) Policy() (semel.Operation, error) {
 		OnFailure: o.OnFailure, OnAbandoned: o.OnAbandoned, InFlight: o.InFlight,
 		MaxWait: time.Duration(o.MaxWait), Share: o.Share, MaxResult: int(o.MaxResult),
 		Shields: o.Shields, Effects: o.Effects, ReconcileEvery: time.Duration(o.ReconcileEvery),
-		RefuseLate: o.RefuseLate, Sequenced: o.Sequenced, Gapless: o.Gapless, KeepPayload: o.KeepPayload, Archive: o.Archive, NoArchive: o.Financial && !o.Archive, Evidence: o.Evidence, PerRecord: semel.Rate(o.PerRecord), PerPrincipal: semel.Rate(o.PerPrincipal),
+		RefuseLate: o.RefuseLate, Sequenced: o.Sequenced, Gapless: o.Gapless, KeepPayload: o.KeepPayload, OnExpiry: map[bool]semel.AfterExpiry{true: semel.ArchiveExpired, false: semel.DeleteExpired}[o.Archive], Evidence: o.Evidence, PerRecord: semel.Rate(o.PerRecord), PerPrincipal: semel.Rate(o.PerPrincipal),
 	}
 	checked := op
 	if o.Share == semel.ShareTenant {

@@ -31,7 +31,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.engine, err = semel.New(w.store, &semel.Options{Witness: w.log, Operations: []semel.Operation{
-		{Name: "pay", Financial: true, NoArchive: true, Evidence: semel.EvidenceDurable}, {Name: "quiet"},
+		{Name: "pay", Financial: true, OnExpiry: semel.DeleteExpired, Evidence: semel.EvidenceDurable}, {Name: "quiet"},
 	}})
 	if err != nil {
 		t.Fatal(err)
