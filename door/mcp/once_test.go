@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/mcp"
@@ -320,5 +321,45 @@ func TestRecordedForm(t *testing.T) {
 		if rec.Fingerprint.String() != want[rec.ID.Key] {
 			t.Errorf("%q: %q", rec.ID.Key, rec.Fingerprint)
 		}
+	}
+}
+
+// TestRemembered: a call that is known for longer than its result doesn't run again, and its caller
+// learns how it ended.
+func TestRemembered(t *testing.T) {
+	for name, c := range map[string]struct{ answer, outcome, ended string }{
+		"done":    {`"result":{"content":[]}`, "done", "(completed)"},
+		"failed":  {`"result":{"content":[],"isError":true}`, "failed", "(failed)"},
+		"refused": {`"error":{"code":-32602,"message":"no such order"}`, "not_run", "(rejected)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			op := semel.Operation{Name: "known", Window: time.Hour, Remember: 24 * time.Hour, OnFailure: semel.ReplayFailure}
+			w := open(t, mcp.GatewayOptions{Operation: op})
+			w.answer = func(rw http.ResponseWriter, _ *http.Request, id string, _ object) {
+				rw.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(rw, `{"jsonrpc":"2.0","id":%s,%s}`, id, c.answer)
+			}
+			w.keyed(modern, "refund", "k-1", `{}`)
+			w.Store.Advance(2 * time.Hour)
+			for _, swept := range []bool{false, true} {
+				if swept {
+					if n, err := w.Engine.Sweep(t.Context()); err != nil || n.Forgotten != 1 {
+						t.Fatal(n, err)
+					}
+				}
+				got := w.keyed(modern, "refund", "k-1", `{}`)
+				facts := member(got.result, "_meta", "io.github.semelhq/refusal")
+				if got.code != "result_not_kept" || member(facts, "outcome") != c.outcome || member(facts, "action") != "verify" || !strings.Contains(got.said(), c.ended) || !strings.Contains(got.said(), "kept until") {
+					t.Errorf("swept %t: %s", swept, got.text)
+				}
+			}
+			if w.runs.Load() != 1 {
+				t.Errorf("%d runs", w.runs.Load())
+			}
+			w.Advance(24 * time.Hour)
+			if w.keyed(modern, "refund", "k-1", `{}`); w.runs.Load() != 2 {
+				t.Errorf("%d runs after it was forgotten", w.runs.Load())
+			}
+		})
 	}
 }

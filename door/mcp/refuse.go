@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/meaning"
 	"github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/store"
 )
 
 // refusal is the answer to a caller who gets no outcome.
@@ -24,8 +25,9 @@ type refusal struct {
 	detail string
 	do     string
 	effect string
-	retry  time.Duration // zero: sending it again makes no sense
-	record string        // the name of the record, if it is the caller's
+	ended  store.Disposition // how a call ended whose result isn't kept
+	retry  time.Duration     // zero: sending it again makes no sense
+	record string            // the name of the record, if it is the caller's
 	data   map[string]any
 }
 
@@ -60,6 +62,11 @@ func refusalOf(err error, ans *semel.Answer) refusal {
 		return f
 	}
 	f.retry = cmp.Or(ans.RetryAfter, f.retry)
+	if f.code == semel.CodeResultNotKept {
+		if f.ended = ans.Record.Disposition; ans.Record.OnlyNamed() {
+			f.detail = "An equal call was answered at " + ans.Record.EndedAt.String() + " (" + f.ended.String() + "), and the answer was kept until " + ans.Record.AnswerUntil().String() + ". The call will not be executed again."
+		}
+	}
 	if ans.Record != nil && door.Names(ans) {
 		f.record = ans.Record.ID.String()
 	}
@@ -94,8 +101,10 @@ func (f *refusal) facts() map[string]any {
 	switch {
 	case f.effect == meaning.Unknown:
 		outcome = "unknown"
-	case f.code == semel.CodeResultNotKept:
+	case f.ended == semel.DispositionCompleted:
 		outcome = "done"
+	case f.ended == semel.DispositionFailed:
+		outcome = "failed"
 	}
 	facts := map[string]any{"code": f.code, "outcome": outcome, "action": f.do}
 	if f.retry > 0 {

@@ -207,9 +207,9 @@ func (g *Gateway) list(w http.ResponseWriter, req *request) (answered bool) {
 	return false
 }
 
-// HintWindow is how long an operation must recognise calls, by its Window, before the gateway says
-// of a tool that a client may repeat its calls (idempotentHint). A client that does so later would
-// run the tool again.
+// HintWindow is how long an operation must recognise calls, by its Remember or else its Window,
+// before the gateway says of a tool that a client may repeat its calls (idempotentHint). A client
+// that does so later would run the tool again.
 const HintWindow = 90 * 24 * time.Hour
 
 // described is an answer with descriptions of tools, which it takes note of. It makes true what
@@ -240,7 +240,7 @@ func (g *Gateway) idempotent(tool []byte) bool {
 		text, _ := jsonscan.Text(argument)
 		keyed = keyed || text == cmp.Or(p.KeyParameter, keyArgument)
 	}
-	return keyed && !p.NoHint && !p.ReadOnly && p.op.Window >= HintWindow
+	return keyed && !p.NoHint && !p.ReadOnly && cmp.Or(p.op.Remember, p.op.Window) >= HintWindow
 }
 
 // hinted is the description of a tool that is idempotent.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/mcp"
@@ -31,6 +32,8 @@ func TestHints(t *testing.T) {
 		{"another key that isn't required", mcp.GatewayOptions{Operation: long, Tools: map[string]mcp.Tool{"pay": {KeyParameter: "token"}}}, tools},
 		{"no hint, and only reading", mcp.GatewayOptions{Operation: long, Tools: map[string]mcp.Tool{"pay": {NoHint: true}, "refund": {Fields: fields.Fields, ReadOnly: true}}}, tools},
 		{"calls that are forgotten too soon", mcp.GatewayOptions{Operation: semel.Operation{Name: "short", Window: mcp.HintWindow - 1}, Tools: map[string]mcp.Tool{"refund": fields}}, tools},
+		{"calls that are known for longer than their results", mcp.GatewayOptions{Operation: semel.Operation{Name: "known", Window: time.Hour, Remember: mcp.HintWindow}, Tools: map[string]mcp.Tool{"refund": fields}}, as(append(refund, pay...)...)},
+		{"calls that are known too briefly", mcp.GatewayOptions{Operation: semel.Operation{Name: "known", Window: time.Hour, Remember: mcp.HintWindow - 1}, Tools: map[string]mcp.Tool{"refund": fields}}, tools},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := open(t, c.opts)
