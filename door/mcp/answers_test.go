@@ -229,7 +229,7 @@ func TestUnreachable(t *testing.T) {
 
 // TestClientThatNeverReads: it holds nobody up, and whoever asks again gets the result.
 func TestClientThatNeverReads(t *testing.T) {
-	w := open(t, mcp.GatewayOptions{Timeout: 400 * time.Millisecond})
+	w := open(t, mcp.GatewayOptions{Timeout: 400 * time.Millisecond, Wait: time.Minute})
 	event := "data: " + strings.Repeat("x", 1<<10) + "\n\n"
 	w.answer = func(rw http.ResponseWriter, _ *http.Request, id string, _ object) {
 		rw.Header().Set("Content-Type", "text/event-stream")
