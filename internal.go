@@ -171,6 +171,23 @@ func isSampled(trace string) bool {
 	return err == nil && flags&1 != 0
 }
 
+// Charge counts bytes that a door keeps beside a record against the quotas of whoever sent the
+// call. It reports false, and counts nothing, if they are over a quota: keep nothing then.
+func (in Internal) Charge(ctx context.Context, rec *Record, bytes int64) bool {
+	charge := in.engine.quotas.charger(ctx, &Call{Principal: rec.Principal, BoundTo: rec.BoundTo}, rec.ID)
+	now, err := in.engine.now(ctx)
+	return charge == nil || err == nil && charge(bytes, now)
+}
+
+// Seat takes a seat among those who wait for an outcome, for a caller who follows one that comes
+// bit by bit. Without one (see Options.MaxWaiters) leave is nil.
+func (in Internal) Seat(tenant string) (leave func()) {
+	if !in.engine.waiters.Admit(tenant) {
+		return nil
+	}
+	return func() { in.engine.waiters.Dismiss(tenant) }
+}
+
 // Peek returns what a delivery of a call would get now: it never executes, never waits
 // and changes no record. [Execute] means that the call would run; the answer then has
 // no attempt, and may be out of date when you begin the call. The error is the same as

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/engine/guard"
+	"github.com/semelhq/semel/internal/engine/segments"
 	"github.com/semelhq/semel/store"
 )
 
@@ -187,7 +188,7 @@ func (e *Engine) purgeRecord(ctx context.Context, op *operation, rec *Record, r 
 			return err
 		}
 	}
-	if err := e.purgeBeside(ctx, id); err != nil {
+	if err := e.purgeBeside(ctx, rec); err != nil {
 		return err
 	}
 	// A crash before this write leaves the record, perhaps without its openings and cells. A
@@ -204,7 +205,7 @@ func (e *Engine) purgeRecord(ctx context.Context, op *operation, rec *Record, r 
 	if e.events.Purged != nil {
 		e.events.Purged(Purged{Count: n, ID: id, By: store.ByOperator, Who: r.Who, Reason: r.Reason})
 	}
-	if err := e.purgeBeside(ctx, id); err != nil || !r.EraseEvidence {
+	if err := e.purgeBeside(ctx, rec); err != nil || !r.EraseEvidence {
 		return err
 	}
 	// Declare it again: whatever was decided until now is about the deleted record.
@@ -216,15 +217,15 @@ func (e *Engine) purgeRecord(ctx context.Context, op *operation, rec *Record, r 
 }
 
 // purgeBeside deletes the cells beside a record.
-func (e *Engine) purgeBeside(ctx context.Context, id ID) error {
+func (e *Engine) purgeBeside(ctx context.Context, rec *Record) error {
 	call, cancel := e.limited(ctx)
 	defer cancel()
-	for _, beside := range []ID{store.CountsOf(id), store.RefusedOf(id)} {
+	for _, beside := range []ID{store.CountsOf(rec.ID), store.RefusedOf(rec.ID)} {
 		if err := store.NewCell(e.store, beside).Remove(call); err != nil {
 			return err
 		}
 	}
-	return nil
+	return segments.Remove(call, e.store, rec)
 }
 
 // toPurge returns the record that Purge deletes. Of a sequence it first purges the numbers, and
