@@ -71,6 +71,9 @@ func ParseAnswer(res semel.Result) (Answer, bool) {
 		return Answer{}, false
 	}
 	a := Answer{Status: stored.Status, Header: http.Header{}, Body: stored.Body}
+	if stored.Stream {
+		a.Body = nil // it is a stream beside the record
+	}
 	stored.Set(a.Header, "", stored.Others(), 0)
 	return a, true
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/answer"
 	"github.com/semelhq/semel/internal/payload"
+	"github.com/semelhq/semel/internal/relay"
 	"github.com/semelhq/semel/store"
 )
 
@@ -53,11 +54,11 @@ type capture struct {
 	out    []byte         // head and body in recorded form
 	failed error          // why nothing more is accepted
 
-	whole     bool // no part leaves before the end
-	through   bool // the answer is passing through
-	announced bool // the ledger says that the answer may be passed through
-	closed    bool // the handler has returned
-	touched   bool // the handler has looked at the header
+	through   bool         // the answer is passing through
+	recording *relay.First // of a stream that passes through; nil if it isn't recorded
+	announced bool         // the ledger says that the answer may be passed through
+	closed    bool         // the handler has returned
+	touched   bool         // the handler has looked at the header
 
 	signedAnew bool // see judge.Answer
 	panicked   bool // it panicked, and a recoverer is answering; see late.go
@@ -95,7 +96,7 @@ func (c *capture) WriteHeader(status int) {
 	}
 	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
 		delete(c.w.Header(), judge.EffectHeader) // it proves nothing about the outcome
-		if !c.whole {
+		if !c.whole() {
 			c.w.WriteHeader(status)
 		}
 		return
@@ -149,6 +150,9 @@ func write[T string | []byte](c *capture, p T, through func(T) (int, error)) (in
 	if err := c.pass(); err != nil {
 		return 0, err
 	}
+	if relay.Add(c.recording, p) {
+		return len(p), nil
+	}
 	defer c.startDeadline()()
 	return through(p)
 }
@@ -184,6 +188,9 @@ func (c *capture) ReadFrom(src io.Reader) (n int64, err error) {
 // writeOnly hides ReadFrom.
 type writeOnly struct{ io.Writer }
 
+// whole reports whether nothing leaves before the end.
+func (c *capture) whole() bool { return c.scope.Run.Tx != nil }
+
 // ready sets the status if it isn't set yet, and returns why nothing can be written.
 func (c *capture) ready() error {
 	if c.panicked {
@@ -217,6 +224,9 @@ func (c *capture) Unwrap() http.ResponseWriter { return c.w }
 
 // result returns a copy of the answer in recorded form.
 func (c *capture) result() semel.Result {
+	if mark := c.recording.Mark(); mark != nil && c.failed == nil {
+		return semel.Result{Data: answer.Streamed(c.out[:c.bodyAt], mark)}
+	}
 	if c.through || c.failed != nil || c.h.route.KeepNothing {
 		return semel.Result{Data: answer.AppendHead(nil, c.status, nil, nil, "", nil), Tombstone: true} // the status, and that the rest wasn't kept
 	}

@@ -46,7 +46,7 @@ func (x *exchange) Run(e door.Run) semel.Ending {
 	if e.Tx == nil {
 		c.body = x.sc.payload.Take()
 	} else {
-		c.body, c.whole = x.sc.payload.Again(), true
+		c.body = x.sc.payload.Again()
 	}
 	// The handler shares the headers that were set around it, as it would without a guard, so
 	// it can add to them or remove them.
@@ -103,7 +103,7 @@ func (c *capture) ending() semel.Ending {
 	failure := store.Failure{Code: strconv.Itoa(c.status)}
 	c.judgeWhole()
 	switch {
-	case c.whole:
+	case c.whole():
 		failure.Message = "the handler answered " + failure.Code
 		if c.failed != nil {
 			return semel.Ending{Disposition: semel.DispositionAborted, Failure: failure}
@@ -161,6 +161,7 @@ func (x *exchange) answer(ans *semel.Answer, err error) said {
 	}
 	v, gone := c.scope.word()
 	if c.through {
+		c.recording.Finish()
 		if v != nil || gone {
 			panic(http.ErrAbortHandler) // otherwise a part would look like the whole answer
 		}
@@ -248,7 +249,8 @@ func (x *exchange) forget() {
 	if c == nil {
 		return
 	}
-	if c.whole {
+	c.recording.Finish()
+	if c.whole() {
 		_ = c.body.Close() // another run may read the same body; serve discards it
 	} else {
 		c.body.Discard()

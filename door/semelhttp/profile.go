@@ -81,7 +81,9 @@ const (
 
 // Marks returns the headers that mark an answer as replayed, a request as run unguarded, or an
 // answer as one of Semel's own APIs. If you pass on answers to a guard, remove them.
-func Marks() []string { return []string{markerSemel, markerStripe, UnguardedHeader, peer.Header} }
+func Marks() []string {
+	return []string{markerSemel, markerStripe, UnguardedHeader, StreamHeader, peer.Header}
+}
 
 // IETF returns the profile of draft-ietf-httpapi-idempotency-key-header-07, and the default.
 func IETF() Profile {

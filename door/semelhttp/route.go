@@ -91,10 +91,7 @@ type Route struct {
 	// its answers: the guard adds the header with the key, and its own headers, to the
 	// handler's lists, and widens nothing else.
 	Origins []string
-	// IgnoreFlush makes Flush do nothing until the answer is larger than
-	// Operation.MaxResult. Set it if a handler flushes out of habit, as a reverse proxy
-	// does, and you want its answers kept.
-	IgnoreFlush bool
+	Streams
 	// Credential says what tells callers apart if [Options] has no Identity, or if that leaves
 	// a caller to the default rule: names of headers, and "cookie:" followed by the name of a
 	// cookie. All of them that a request sends, together, stand for its caller. See
@@ -152,6 +149,17 @@ type Route struct {
 	FailOpen bool
 }
 
+// Streams is the part of a [Route] about answers that a handler flushes.
+type Streams struct {
+	// IgnoreFlush makes Flush do nothing until the answer is larger than
+	// Operation.MaxResult. Set it if a handler flushes out of habit, as a reverse proxy
+	// does, and you want its answers kept.
+	IgnoreFlush bool
+	// MaxStream is the largest event stream that the guard records while it passes, in bytes;
+	// see [StreamHeader]. Duplicates of a larger one get 410. Negative: none. Defaults to 4 MiB.
+	MaxStream int64
+}
+
 // KeyRule says whether a request must have a key.
 type KeyRule string
 
@@ -165,6 +173,7 @@ const (
 const (
 	DefaultKeyHeader = "Idempotency-Key"
 	DefaultMaxBody   = 10 << 20
+	DefaultMaxStream = 4 << 20
 	DefaultTimeout   = time.Minute
 )
 
@@ -183,6 +192,7 @@ func (rt Route) withDefaults() Route {
 	rt.Body = cmp.Or(rt.Body, rt.Profile.Body, BodyAuto)
 	rt.MaxBody = cmp.Or(rt.MaxBody, DefaultMaxBody)
 	rt.Timeout = cmp.Or(rt.Timeout, DefaultTimeout)
+	rt.MaxStream = cmp.Or(rt.MaxStream, DefaultMaxStream)
 	if rt.Credential == nil {
 		rt.Credential = append(slices.Clip(credential.Usual), rt.Profile.Credentials...)
 	}

@@ -185,7 +185,10 @@ func (q *request) decided(ans *semel.Answer) {
 	if q.call.Wait > 0 && (ans.Decision == semel.Replay || ans.Decision == semel.InFlight) {
 		q.w.Header().Set("Preference-Applied", "wait="+seconds(q.call.Wait))
 	}
-	if ans.Decision == semel.Replay {
+	switch {
+	case q.follow(ans):
+		return
+	case ans.Decision == semel.Replay:
 		q.said = q.replay(q.w, q.in, ans.Record)
 		return
 	}

@@ -78,6 +78,8 @@ func (s *settings) set(name, value string) {
 		rt.KeepNothing = true
 	case "ignoreflush":
 		rt.IgnoreFlush = true
+	case "maxstream":
+		rt.MaxStream, err = strconv.ParseInt(value, 10, 64)
 	case "headers":
 		rt.FingerprintHeaders = strings.Split(value, ",")
 	case "credential":

@@ -10,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/origin"
+	"github.com/semelhq/semel/internal/relay"
 )
 
 // answerEffect is the ledger's name for an answer that passes through. It is an effect: once
@@ -63,7 +64,7 @@ func (c *capture) pass() error {
 	if c.through {
 		return nil
 	}
-	if c.whole {
+	if c.whole() {
 		c.failed = errWhole
 	}
 	if c.failed != nil {
@@ -78,10 +79,10 @@ func (c *capture) pass() error {
 	if header := c.w.Header(); !c.frozen.Equal(header) {
 		c.frozen.Restore(header)
 	}
-	defer c.startDeadline()()
 	origin.Own(c.w).WriteHeader(c.status)
 	var err error
-	if body := c.out[c.bodyAt:]; len(body) > 0 {
+	if body := c.out[c.bodyAt:]; !c.record(body) && len(body) > 0 {
+		defer c.startDeadline()()
 		_, err = c.w.Write(body)
 	}
 	c.out = c.out[:c.bodyAt]
@@ -93,14 +94,8 @@ func (c *capture) pass() error {
 // how the work ends. A stream that outlasts the route's time has a quarter of that time for
 // each write. After a write has timed out, all later ones fail.
 func (c *capture) startDeadline() (done func()) {
-	if c.scope.Run.Deadline.IsZero() {
-		return func() {}
-	}
 	left := max(time.Until(c.scope.Run.Deadline), c.h.route.Timeout/2)
-	timer := time.AfterFunc(left/2, func() {
-		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Unix(1, 0)) // long ago
-	})
-	return func() { timer.Stop() }
+	return relay.Limit(c.w, left/2)
 }
 
 var errNotPassed = errors.New("semelhttp: the answer can't be passed through, because that can't be recorded")
@@ -114,7 +109,7 @@ func (c *capture) FlushError() error {
 	if c.closed {
 		return http.ErrHandlerTimeout
 	}
-	if (c.h.route.IgnoreFlush || c.whole) && !c.through {
+	if (c.h.route.IgnoreFlush || c.whole()) && !c.through {
 		return nil
 	}
 	if !canFlush(c.w) {
@@ -126,6 +121,9 @@ func (c *capture) FlushError() error {
 	if err := c.pass(); err != nil {
 		return err
 	}
+	if c.recording.On() { // what was recorded is flushed anyway
+		return nil
+	}
 	defer c.startDeadline()()
 	return http.NewResponseController(c.w).Flush()
 }
@@ -135,7 +133,7 @@ func (c *capture) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if c.closed {
 		return nil, nil, http.ErrHandlerTimeout
 	}
-	if c.whole || !can[http.Hijacker](c.w) {
+	if c.whole() || c.recording.On() || !can[http.Hijacker](c.w) {
 		return nil, nil, http.ErrNotSupported
 	}
 	if c.failed != nil {

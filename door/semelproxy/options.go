@@ -81,8 +81,8 @@ type Options struct {
 	// Unguarded are the kinds of requests that pass unguarded although they have a key; the
 	// answer says so in [semelhttp.UnguardedHeader]. The client chooses the kind of its
 	// request, so list a kind only if duplicates of it don't harm the upstream. Other event
-	// streams and gRPC calls are guarded, and their replays say only that they ran; other
-	// upgrades are refused. Defaults to none.
+	// streams are guarded and recorded; gRPC calls are guarded, and their replays say only that
+	// they ran; other upgrades are refused. Defaults to none.
 	Unguarded []Kind
 	// Transport configures connections to the upstream.
 	Transport TransportOptions

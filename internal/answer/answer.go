@@ -13,7 +13,7 @@ import (
 
 // A recorded answer is the data of a [store.Result]:
 //
-//	version   1 byte, resultVersion
+//	version   1 byte, resultVersion or streamVersion
 //	status    uvarint
 //	headers   each value of each kept header: its name, and the framed value
 //	end       1 byte, endOfHead
@@ -23,6 +23,7 @@ import (
 // framed name. A framed text is preceded by its length as a uvarint.
 const (
 	resultVersion = 1
+	streamVersion = 2 // the body is kept beside the record, and its mark is in place of it
 	endOfHead     = 0xff
 )
 
@@ -59,19 +60,35 @@ func AppendHead(b []byte, status int, set, outer Headers, from string, extra []s
 	return append(b, endOfHead)
 }
 
+// Streamed makes the result of a streamed answer from its head and the mark of its stream.
+func Streamed(head, mark []byte) []byte {
+	data := slices.Concat(head, mark)
+	data[0] = streamVersion
+	return data
+}
+
+// MarkOf is the mark of the stream in a result; nil if there is none.
+func MarkOf(data []byte) []byte {
+	if r, err := Parse(data); err == nil && r.Stream {
+		return r.Body
+	}
+	return nil
+}
+
 var errResult = errors.New("the recorded result is not an HTTP answer of a known version")
 
 // Recorded is a parsed answer.
 type Recorded struct {
 	Status int
 	Body   []byte
+	Stream bool   // Body is the mark of a stream, see package streams
 	head   []byte // the headers
 	values int    // how many values they have in total
 }
 
 // Parse parses a recorded answer without copying data.
 func Parse(data []byte) (r Recorded, err error) {
-	if len(data) == 0 || data[0] != resultVersion {
+	if len(data) == 0 || data[0] != resultVersion && data[0] != streamVersion {
 		return r, errResult
 	}
 	status, n := binary.Uvarint(data[1:])
@@ -87,6 +104,7 @@ func Parse(data []byte) (r Recorded, err error) {
 	if c.bad {
 		return Recorded{}, errResult
 	}
+	r.Stream = data[0] == streamVersion
 	r.Status, r.head, r.Body = int(status), head[:len(head)-len(c.rest)], c.rest
 	return r, nil
 }

@@ -1,0 +1,56 @@
+package semelhttp_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/semelhttp"
+)
+
+// A first caller who never reads, and a duplicate who doesn't either, delay nobody else: the
+// stream goes on, and others have it.
+func TestACallerWhoNeverReadsDelaysNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const events = 10_000
+		var want strings.Builder
+		w := newWorld(t, "192.0.2.1", semelhttp.Options{}, semelhttp.Route{Operation: semel.Operation{Name: "op"}}, serve(func(w *world, rw http.ResponseWriter, r *http.Request) {
+			w.run()
+			rw.Header().Set("Content-Type", "text/event-stream")
+			for i := range events {
+				_, _ = fmt.Fprintf(io.MultiWriter(rw, &want), "data: event number %d of those that nobody reads\n\n", i)
+				_ = http.NewResponseController(rw).Flush()
+				if i == events/2 {
+					w.wait()
+				}
+			}
+		}))
+		stop := w.start()
+		defer stop()
+		ask := func() net.Conn {
+			conn := w.pipes.dial()
+			_, _ = io.WriteString(conn, "POST /charges HTTP/1.1\r\nHost: x\r\nConnection: close\r\nIdempotency-Key: k1\r\nAuthorization: Bearer alice\r\nContent-Length: 0\r\n\r\n")
+			synctest.Wait()
+			return conn
+		}
+		deaf := ask()
+		defer deaf.Close()
+		also := ask()
+		defer also.Close()
+		x := &exchange{conn: ask(), done: make(chan struct{})}
+		go func() { defer close(x.done); x.read("POST") }()
+		w.release()
+		a := x.wait()
+		if a.err != nil || a.resp.Header.Get(semelhttp.StreamHeader) != semelhttp.StreamLive || string(a.body) != want.String() {
+			t.Errorf("%d bytes of %d, %v", len(a.body), want.Len(), a.err)
+		}
+		if n := w.runs.Load(); n != 1 {
+			t.Errorf("the handler ran %d times", n)
+		}
+	})
+}
