@@ -22,7 +22,7 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 	case err != nil:
 		return h.refuseRecord(w, rec, notKept(rec, 0))
 	case stored.Stream: // which is gone
-		return h.refuseRecord(w, rec, notKept(stored.Status))
+		return h.refuseRecord(w, rec, notKept(rec, stored.Status))
 	}
 	header := w.Header()
 	coding := header[answer.CodingHeader] // set around the guard

@@ -72,7 +72,7 @@ var Made = Promises{
 			Clauses: []string{"CORE-INV.2", "CORE-INV.3", "IDS-IX.1"},
 			Except:  untilLost,
 			If:      "The retry has the same key and the same payload, and comes from the same caller. An outcome that lets a call run again (aborted; failed, with `on_failure: retry`) isn't final.",
-			Not:     "A result over `max_result`, or one that was streamed: it isn't kept, and a duplicate gets 410 and no second execution.",
+			Not:     "A result over `max_result`, an event stream over `max_stream`, or another answer that was streamed: it isn't kept, and a duplicate gets 410 and no second execution.",
 		},
 		{
 			ID: "G-DURABLE", Title: "Durable before anybody hears of it", PerStore: true,

@@ -212,9 +212,7 @@ type Route struct {
 	Selection `yaml:",inline"`
 	// Methods that are guarded. Defaults to all but GET, HEAD, OPTIONS and TRACE.
 	Methods []string `json:"methods,omitempty" enum:"POST,PUT,PATCH,DELETE"`
-	// Header with the key.
-	KeyHeader string `json:"key_header" default:"Idempotency-Key" format:"header"`
-	Callers   `yaml:",inline"`
+	Callers `yaml:",inline"`
 	// Request headers that are part of the identity of a call: the same key with another value is another call. :path stands for the path. Those of the profile come on top, and Host with preserve_host: always.
 	ScopeHeaders []string `json:"scope_headers,omitempty" single:"true"`
 	// When two bodies are the same. Defaults to what the profile says.
@@ -226,7 +224,9 @@ type Route struct {
 	// Origins of pages in browsers that may read refusals and replays, such as https://shop.example. List only origins that the upstream lets read its answers.
 	Origins []string `json:"origins,omitempty" single:"true"`
 	// Largest request body.
-	MaxBody    Size `json:"max_body" default:"10MiB" range:"1,1TiB"`
+	MaxBody Size `json:"max_body" default:"10MiB" range:"1,1TiB"`
+	// Largest event stream that Semel records while it passes, so that duplicates join it and get all of it afterwards.
+	MaxStream  Size `json:"max_stream" default:"4MiB" range:"1,64MiB"`
 	Forwarding `yaml:",inline"`
 	// What may pass without being guarded.
 	Unguarded []string `json:"unguarded,omitempty" enum:"sse,upgrade,grpc"`

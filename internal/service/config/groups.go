@@ -103,6 +103,8 @@ type Ordering struct {
 type Selection struct {
 	// Whether a request must have a key. Defaults to what the profile says.
 	Key semelhttp.KeyRule `json:"key,omitzero" enum:"required,optional"`
+	// Header with the key.
+	KeyHeader string `json:"key_header" default:"Idempotency-Key" format:"header"`
 	// Where the key may be: header:NAME, query:NAME, form:FIELD or json:/POINTER. The first that is there counts, and others may not differ from it. A key has printable ASCII only, in a body too: take one with other characters by a key_template such as {number}. Defaults to key_header.
 	KeyFrom []string `json:"key_from,omitempty" single:"true"`
 	// How the key is made from the content of a request that has none by key_from; without key_from, of every request.

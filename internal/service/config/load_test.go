@@ -208,7 +208,7 @@ func TestConversion(t *testing.T) {
 		rt := c.Routes[0].Guarded()
 		want := semelhttp.Route{
 			Operation: semel.Operation{Name: "payments.charge"}, Profile: semelhttp.ACP(), Key: semelhttp.KeyRequired,
-			KeyHeader: "Idempotency-Key", Body: semelhttp.BodyJSON, MaxBody: 1 << 20, Timeout: time.Minute,
+			KeyHeader: "Idempotency-Key", Body: semelhttp.BodyJSON, MaxBody: 1 << 20, Streams: semelhttp.Streams{MaxStream: 4 << 20}, Timeout: time.Minute,
 			Credential: []string{"cookie:session"}, Anonymous: semelhttp.AnonymousRefuse,
 			Methods: []string{"POST", "PUT"}, FingerprintHeaders: []string{"X-Api-Version"}, KeepHeaders: []string{"Request-Signature"}, Origins: []string{"https://shop.example", "http://localhost:5173"}, Answers: judge.Answers{NotExecuted: []string{"418", "599", "200 json:/error/code=THROTTLED"}, Unknown: []string{"500"}, Final: []string{"302 header:Location=/sign-in*"}},
 		}
@@ -238,7 +238,7 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("a path selects what is at it and below it", func(t *testing.T) {
-		for path, want := range map[string]int{"store": 7, "store.url": 1, "operations[1].per_record": 2, "routes[0]": 41, "routes": 82, "listen.tls": 3, "auth.tokens": 7, "auth.jwt[].leeway": 1} {
+		for path, want := range map[string]int{"store": 7, "store.url": 1, "operations[1].per_record": 2, "routes[0]": 42, "routes": 84, "listen.tls": 3, "auth.tokens": 7, "auth.jwt[].leeway": 1} {
 			list, err := Settings(c, origins, path)
 			if err != nil || len(list) != want {
 				t.Errorf("%s has %d settings, want %d; %v", path, len(list), want, err)

@@ -51,7 +51,7 @@ func (r Route) Guarded() semelhttp.Route {
 	profile, _ := semelhttp.ProfileByName(r.Profile)
 	return semelhttp.Route{
 		Operation: semel.Operation{Name: r.Operation}, Profile: profile, Key: r.Key, KeyHeader: r.KeyHeader,
-		Body: r.Body, MaxBody: int64(r.MaxBody), Timeout: time.Duration(r.Timeout), Credential: r.Credential, ScopeHeaders: r.ScopeHeaders,
+		Body: r.Body, MaxBody: int64(r.MaxBody), Streams: semelhttp.Streams{MaxStream: int64(r.MaxStream)}, Timeout: time.Duration(r.Timeout), Credential: r.Credential, ScopeHeaders: r.ScopeHeaders,
 		Anonymous: r.Anonymous, FailOpen: r.StoreDown == "fail_open",
 		Methods: r.Methods, FingerprintHeaders: r.FingerprintHeaders, KeepHeaders: r.KeepHeaders, Origins: r.Origins, Answers: judge.Answers(r.Answers),
 		KeyFrom: r.KeyFrom, KeyTemplate: r.KeyTemplate.guarded(), Sequence: r.Sequence, Attributes: Pairs(r.Attributes),
