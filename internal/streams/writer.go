@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// How a stream is cut; see BenchmarkWriter.
+// How a stream is cut; see BenchmarkStream of package semelproxy.
 const (
 	batch    = 64 << 10               // is written without a pause
 	pause    = 100 * time.Millisecond // between two writes of less
