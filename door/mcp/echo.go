@@ -26,6 +26,11 @@ import (
 // other's client is gone: its reset and its next request travel on two connections.
 const grace = 500 * time.Millisecond
 
+// mostEqual is how many equal calls without a key may lack a known delivery. Each of them rewrites
+// the list, so without a bound a caller could make its calls ever more expensive. The list has
+// about 100 bytes for each.
+const mostEqual = 100
+
 // echoOperation is the operation of the cells that have the calls without a known delivery.
 const echoOperation = store.ReservedPrefix + "mcp.echo"
 
@@ -158,7 +163,9 @@ func (l *looking) take() (repeats bool, err error) {
 		case doubtful:
 			return store.CellValue{}, errUnclear
 		case beside:
-			at = len(v.Calls)
+			if at = len(v.Calls); at == mostEqual {
+				return store.CellValue{}, &semel.Error{Code: door.CodeOverloaded, Message: "too many equal calls without a key are waiting for their answers"}
+			}
 			v.Calls = append(v.Calls, echoCall{Key: fresh})
 		}
 		c := &v.Calls[at]

@@ -103,6 +103,35 @@ func TestHonestCalls(t *testing.T) {
 	})
 }
 
+// TestTooManyEqualCalls: the list of equal calls without a known delivery has an end, and the call
+// that finds it full didn't run.
+func TestTooManyEqualCalls(t *testing.T) {
+	const most = 100
+	w, release := seen(t, mcp.GatewayOptions{}), make(chan struct{})
+	w.answer = func(rw http.ResponseWriter, r *http.Request, id string, _ object) {
+		if run(r) <= most {
+			<-release
+		}
+		fmt.Fprintf(rw, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, id)
+	}
+	var all sync.WaitGroup
+	for range most {
+		all.Go(func() {
+			if got := w.pay(newClient(t), `{"a":1}`); got.result == nil || got.echo() {
+				t.Errorf("%s", got.text)
+			}
+		})
+	}
+	for range most {
+		<-w.began
+	}
+	if got := w.pay(newClient(t), `{"a":1}`); !strings.Contains(got.text, "overloaded") || w.runs.Load() != most {
+		t.Errorf("the call after the last one that may wait: %s", got.text)
+	}
+	close(release)
+	all.Wait()
+}
+
 // TestLostClient: whoever asks again after the client of the first call is gone joins it while it
 // runs, whatever ended the connection; two that were lost are two.
 func TestLostClient(t *testing.T) {
