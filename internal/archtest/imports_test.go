@@ -92,7 +92,7 @@ var importRules = []importRule{
 		name: "the engine, the record model and the store in memory link no protocol",
 		why:  "how calls come in, and what is said to people, is up to the doors",
 		from: func(rel string) bool {
-			return rel == "." || rel == "store" || under(rel, "store/codec", "store/memstore", "internal/canon", "internal/engine", "internal/gather", "internal/hub", "internal/offsetclock")
+			return rel == "." || rel == "store" || under(rel, "store/codec", "store/memstore", "internal/canon", "internal/engine", "internal/gather", "internal/hub", "internal/bootclock", "internal/offsetclock")
 		},
 		forbids: func(path string) bool { return under(path, protocols...) || under(path, "net", "database/sql") },
 	},
@@ -159,7 +159,7 @@ func importFaults(rule importRule, pkgs []pkg) []string {
 // its own directory and from lower layers, but not from another directory of its layer.
 // "=" before a directory excludes those below it, "+" excludes the directory itself.
 var layers = [][]string{
-	{"internal/argschema", "internal/body", "internal/canon", "internal/form", "internal/gather", "internal/hub", "internal/network", "internal/origin", "internal/paging", "internal/pasted", "internal/peer", "internal/problem", "internal/seldom", "internal/shape", "internal/spelling", "internal/sse", "internal/rig/stage", "safehttp"},
+	{"internal/argschema", "internal/body", "internal/bootclock", "internal/canon", "internal/form", "internal/gather", "internal/hub", "internal/network", "internal/origin", "internal/paging", "internal/pasted", "internal/peer", "internal/problem", "internal/seldom", "internal/shape", "internal/spelling", "internal/sse", "internal/rig/stage", "safehttp"},
 	{"internal/jsonscan"},
 	{"internal/answer", "internal/credential", "internal/finding", "internal/jsonrpc", "internal/keytemplate", "internal/strictyaml"},
 	{"internal/selector"},

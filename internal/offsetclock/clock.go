@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/semelhq/semel/internal/bootclock"
 	"github.com/semelhq/semel/store"
 )
 
@@ -20,8 +21,9 @@ const Period = 3 * time.Second
 type Clock struct {
 	// Machine reads the clocks of this machine, see [Machine].
 	Machine func() Moment
-	// Boot reads its boot clock, see [ThisBoot]. Nil: it has none.
-	Boot func() Boot
+	// Boot reads its boot clock, see [bootclock.Now]. Nil: it has none, and after it has slept
+	// the time follows as after a leap.
+	Boot func() bootclock.Reading
 	// Bound is how far servers' clocks may differ while they are synchronised.
 	Bound time.Duration
 	// Ask reads the servers' clock.

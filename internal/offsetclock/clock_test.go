@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/semelhq/semel/internal/bootclock"
 	"github.com/semelhq/semel/store"
 )
 
@@ -31,7 +32,9 @@ func newTwoClocks(t rapid.TB) *twoClocks {
 	w := &twoClocks{t: t, server: store.InstantOf(time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC))}
 	w.clock.Bound = bound
 	w.clock.Machine = func() Moment { return Moment{Wall: w.wall, Mono: w.monotonic} }
-	w.clock.Boot = func() Boot { return Boot{ID: "boot", Up: w.monotonic + w.slept, Slept: w.slept} }
+	w.clock.Boot = func() bootclock.Reading {
+		return bootclock.Reading{ID: "boot", Up: w.monotonic + w.slept, Slept: w.slept}
+	}
 	w.clock.Noted = func(context.Context) (string, error) { return w.note, nil }
 	w.clock.Note = func(_ context.Context, _, next string) error { w.note = next; return nil }
 	w.clock.Beside = func(func(context.Context)) error { return errUnsure }

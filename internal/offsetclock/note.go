@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/semelhq/semel/internal/bootclock"
 	"github.com/semelhq/semel/store"
 )
 
@@ -89,7 +90,7 @@ func (n Note) waitingAs(k *Note) Note {
 
 // counted returns the time by the boot clock, if the machine hasn't rebooted since somebody
 // wrote n.
-func (n *Note) counted(b Boot) (at store.Instant, ok bool) {
+func (n *Note) counted(b bootclock.Reading) (at store.Instant, ok bool) {
 	return store.Instant(n.BootOff).Add(b.Up), b.ID != "" && b.ID == n.Boot
 }
 

@@ -25,6 +25,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/semelhq/semel/internal/bootclock"
 	"github.com/semelhq/semel/store"
 )
 
@@ -36,8 +37,6 @@ const (
 	Leap = time.Second
 	// ConfirmAfter is how far apart two readings must be to confirm a pause.
 	ConfirmAfter = 5 * time.Second
-	// minSlept is more than the time between two system calls that read two clocks of a machine.
-	minSlept = 100 * time.Millisecond
 )
 
 // Machine returns a function that reads the clocks of this machine.
@@ -56,33 +55,12 @@ type Moment struct{ Wall, Mono time.Duration }
 // skew returns how far the wall clock is ahead of the monotonic one.
 func (m Moment) skew() time.Duration { return m.Wall - m.Mono }
 
-// Boot is a reading of a machine's boot clock, which also counts the time that the machine
-// sleeps, and which nobody can set. It is zero if the system has none.
-type Boot struct {
-	// ID differs for each boot of each machine.
-	ID string
-	// Up is the time since the boot, and Slept is how much of it the monotonic clock missed.
-	Up, Slept time.Duration
-}
-
-// slept returns how long the machine slept between the boot clock readings b and now, and the
-// reading to compare the next one with.
-func (b Boot) slept(now Boot) (time.Duration, Boot) {
-	switch d := now.Slept - b.Slept; {
-	case now.ID != "" && now.ID != b.ID: // it couldn't be read earlier
-		return 0, now
-	case d > minSlept:
-		return d, now
-	}
-	return 0, b
-}
-
 // Reading is the servers' clock at some moment between Asked and Came.
 type Reading struct {
 	At          store.Instant
 	Asked, Came Moment
 	// Boot is the boot clock at Came.
-	Boot Boot
+	Boot bootclock.Reading
 }
 
 // trip returns how long the round trip took. The servers' clock advanced by at most that before

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/semelhq/semel/internal/bootclock"
 	"github.com/semelhq/semel/store"
 )
 
@@ -13,11 +14,11 @@ type reckoning struct {
 	note Note
 	at   store.Instant // the time when the reading came; it hadn't yet followed a leap in the note
 
-	since   Moment        // when the reading came
-	boot    Boot          // the latest boot known at that time
-	lead    time.Duration // at least how far it is ahead of the servers' clock; now makes up for it
-	ceiling store.Instant // the latest time that the reading can mean
-	paused  *pause        // nobody had looked before this process
+	since   Moment            // when the reading came
+	boot    bootclock.Reading // the latest boot known at that time
+	lead    time.Duration     // at least how far it is ahead of the servers' clock; now makes up for it
+	ceiling store.Instant     // the latest time that the reading can mean
+	paused  *pause            // nobody had looked before this process
 }
 
 // pause is a time during which nobody looked at the clock, to be confirmed.
@@ -123,7 +124,7 @@ func (k *reckoning) next(n Note, r Reading, given store.Instant, bound time.Dura
 		e = n.onStart(&r)
 	} else {
 		var slept time.Duration
-		slept, next.boot = k.boot.slept(r.Boot)
+		slept, next.boot = k.boot.Until(r.Boot)
 		e, n = k.carriedOn(n, &r, slept, given, bound)
 		next.paused = k.paused
 	}
@@ -155,7 +156,7 @@ func (k *reckoning) next(n Note, r Reading, given store.Instant, bound time.Dura
 
 // toNote returns the note to write after a reading, given the previous one. It differs only if
 // the clock was set, the time has followed, or the old note is out of date.
-func (k *reckoning) toNote(was Note, boot Boot) Note {
+func (k *reckoning) toNote(was Note, boot bootclock.Reading) Note {
 	n := k.note
 	n.At, n.Boot, n.BootOff = was.At, was.Boot, was.BootOff
 	if n != was || k.at.Sub(was.At) >= Period-time.Second {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semelhq/semel/internal/bootclock"
 	"github.com/semelhq/semel/store"
 )
 
@@ -213,7 +214,7 @@ func TestWhatAReadingIsFoundToBe(t *testing.T) {
 	}
 	read := func(d time.Duration, boot string) Reading {
 		m := Moment{Mono: time.Hour}
-		return Reading{At: at(d), Asked: m, Came: m, Boot: Boot{ID: boot, Up: 20 * s}}
+		return Reading{At: at(d), Asked: m, Came: m, Boot: bootclock.Reading{ID: boot, Up: 20 * s}}
 	}
 	for name, c := range map[string]struct {
 		k     *reckoning

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/semelhq/semel/internal/bootclock"
 	"github.com/semelhq/semel/store"
 )
 
@@ -51,7 +52,7 @@ func newWorld(t rapid.TB, nodes int) *world {
 func (m *machine) start() {
 	m.Clock = &Clock{
 		Machine: func() Moment { return Moment{Wall: m.wall, Mono: m.mono} },
-		Boot:    func() Boot { return Boot{ID: m.boot, Up: m.mono + m.slept, Slept: m.slept} },
+		Boot:    func() bootclock.Reading { return bootclock.Reading{ID: m.boot, Up: m.mono + m.slept, Slept: m.slept} },
 		Bound:   bound,
 		Ask: func(context.Context) (r Reading, err error) {
 			r.Asked = m.Machine()

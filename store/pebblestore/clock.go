@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/semelhq/semel/internal/bootclock"
 	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/store"
 )
@@ -70,10 +71,10 @@ func (c *clock) put(b *pebble.Batch) {
 // machineClocks are the clocks of the machine, which tests replace.
 type machineClocks struct {
 	now  func() offsetclock.Moment
-	boot func() offsetclock.Boot
+	boot func() bootclock.Reading
 }
 
-func systemTime() machineClocks { return machineClocks{offsetclock.Machine(), offsetclock.ThisBoot} }
+func systemTime() machineClocks { return machineClocks{offsetclock.Machine(), bootclock.Now} }
 
 // Now is [store.Store.Now]: the wall clock, except that it doesn't follow leaps at once and
 // never goes back. See [store.Timekeeper].

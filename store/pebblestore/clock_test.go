@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/bootclock"
 	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
@@ -31,10 +32,10 @@ func (c *testClocks) source() machineClocks {
 			defer c.mu.Unlock()
 			return offsetclock.Moment{Wall: time.Duration(c.wall), Mono: c.mono}
 		},
-		boot: func() offsetclock.Boot {
+		boot: func() bootclock.Reading {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return offsetclock.Boot{ID: fmt.Sprint(c.boots), Up: c.mono + c.slept, Slept: c.slept}
+			return bootclock.Reading{ID: fmt.Sprint(c.boots), Up: c.mono + c.slept, Slept: c.slept}
 		},
 	}
 }
@@ -48,7 +49,7 @@ func ahead(by time.Duration) machineClocks {
 		m.Wall += by
 		return m
 	}
-	is.boot = func() offsetclock.Boot { return offsetclock.Boot{} }
+	is.boot = func() bootclock.Reading { return bootclock.Reading{} }
 	return is
 }
 

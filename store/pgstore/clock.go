@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/semelhq/semel/internal/bootclock"
 	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/store"
 )
@@ -34,7 +35,7 @@ func (s *Store) Now(ctx context.Context) (store.Instant, error) {
 
 func (s *Store) makeClock() {
 	s.clock.Machine, s.clock.Bound, s.clock.Ask = s.opts.machine, clockBound, s.askTime
-	s.clock.Boot, s.clock.Noted, s.clock.Note = offsetclock.ThisBoot, s.noted, s.note
+	s.clock.Boot, s.clock.Noted, s.clock.Note = bootclock.Now, s.noted, s.note
 	s.clock.Beside = func(f func(ctx context.Context)) error {
 		s.mu.Lock() // so that Close waits for it
 		defer s.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/semelhq/semel/internal/bootclock"
 	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/store"
 )
@@ -36,7 +37,7 @@ func (s *Store) Now(ctx context.Context) (store.Instant, error) {
 func (s *Store) makeClock() {
 	s.readTime = readTime
 	s.clock.Machine, s.clock.Bound, s.clock.Ask = offsetclock.Machine(), clockBound, s.askTime
-	s.clock.Boot, s.clock.Noted, s.clock.Note = offsetclock.ThisBoot, s.noted, s.note
+	s.clock.Boot, s.clock.Noted, s.clock.Note = bootclock.Now, s.noted, s.note
 	s.clock.Beside = func(f func(ctx context.Context)) error {
 		if err := s.enter(); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/semelhq/semel/internal/bootclock"
 	"github.com/semelhq/semel/internal/offsetclock"
 	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/internal/rig/redistest"
@@ -57,8 +58,8 @@ func (tt *testTime) try(t *testing.T, url, prefix string) (*Store, error) {
 	s.clock.Machine = func() offsetclock.Moment {
 		return offsetclock.Moment{Wall: time.Duration(tt.wall.Load()), Mono: time.Duration(tt.mono.Load())}
 	}
-	s.clock.Boot = func() offsetclock.Boot {
-		return offsetclock.Boot{ID: "boot", Up: time.Duration(tt.mono.Load() + tt.slept.Load()), Slept: time.Duration(tt.slept.Load())}
+	s.clock.Boot = func() bootclock.Reading {
+		return bootclock.Reading{ID: "boot", Up: time.Duration(tt.mono.Load() + tt.slept.Load()), Slept: time.Duration(tt.slept.Load())}
 	}
 	s.readTime = func(context.Context, rueidis.Client) (store.Instant, error) {
 		tt.readings.Add(1)

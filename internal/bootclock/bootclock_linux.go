@@ -1,4 +1,4 @@
-package offsetclock
+package bootclock
 
 import (
 	"os"
@@ -20,8 +20,8 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(id))
 })
 
-// ThisBoot reads the boot clock of this machine.
-func ThisBoot() Boot {
+// Now reads the boot clock of this machine.
+func Now() Reading {
 	for range 5 {
 		before, ok := kernelClock(clockMonotonic)
 		up, ok2 := kernelClock(clockBoot)
@@ -30,10 +30,10 @@ func ThisBoot() Boot {
 			break
 		}
 		if after-before < minSlept/4 { // otherwise the kernel was busy with something else
-			return Boot{ID: bootID(), Up: up, Slept: up - after}
+			return Reading{ID: bootID(), Up: up, Slept: up - after}
 		}
 	}
-	return Boot{}
+	return Reading{}
 }
 
 func kernelClock(number uintptr) (time.Duration, bool) {
