@@ -13,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/selector"
+	"github.com/semelhq/semel/internal/words"
 )
 
 // Answers say what one upstream's answers mean, in place of the table. Each entry is a status,
@@ -239,6 +240,11 @@ func (a *Answer) json() []byte {
 	}
 	return text
 }
+
+// Words returns the program's own explanation of an answer that isn't a success: a code for
+// programs, and one line of text for people. They are in the body, which has to be a JSON object,
+// such as a problem document (RFC 9457). Both are empty if the body has neither.
+func (a *Answer) Words() (code, text string) { return words.Of(a.json()) }
 
 // matches reports whether a text matches the pattern, in which a star stands for any text.
 func matches(pattern, text string) bool {

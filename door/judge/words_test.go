@@ -6,6 +6,7 @@ import (
 
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/words"
 )
 
 func TestWordsOfAnAnswer(t *testing.T) {
@@ -32,7 +33,7 @@ func TestWordsOfAnAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := judge.Answer{Status: 422, Body: []byte(c.body)}
 			code, text := a.Words()
-			if code != c.code || text != c.text || len(text) > judge.MaxWords {
+			if code != c.code || text != c.text || len(text) > words.Max {
 				t.Errorf("code %q, text %q", code, text)
 			}
 		})

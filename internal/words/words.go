@@ -1,46 +1,41 @@
-package judge
+// Package words finds a program's own explanation in an answer that isn't a success.
+package words
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// MaxWords bounds the text that [Answer.Words] returns, in bytes.
-const MaxWords = 500
+// Max bounds the text that [Of] returns, in bytes.
+const Max = 500
 
-// maxCode bounds the code that [Answer.Words] returns, in bytes.
+// maxCode bounds the code that [Of] returns, in bytes.
 const maxCode = 64
 
-// Words returns the program's own explanation of an answer that isn't a success: a code for
-// programs, and one line of text for people. They are in the body, which has to be a JSON
-// object, such as a problem document (RFC 9457): the code is its member code or reason, and the
-// text the first of summary, detail, message, error and title. It also looks into an object
-// error. Both are empty if the body has neither.
+// Of returns the explanation in a JSON object, such as a problem document (RFC 9457): a code for
+// programs, its member code or reason, and one line of text for people, the first of summary,
+// detail, message, error and title. It also looks into an object error. Both are empty if body
+// has neither.
 //
 // The program may belong to anybody, so the code is a short word of ASCII, and the text has no
-// control characters and at most [MaxWords] bytes.
-func (a *Answer) Words() (code, text string) {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(a.json(), &members) != nil {
+// control characters and at most [Max] bytes.
+func Of(body []byte) (code, text string) {
+	var members, inner map[string]json.RawMessage
+	if json.Unmarshal(body, &members) != nil {
 		return "", ""
 	}
-	code, text = wordsOf(members)
-	var inner map[string]json.RawMessage
+	code, text = in(members)
 	if json.Unmarshal(members["error"], &inner) == nil {
-		innerCode, innerText := wordsOf(inner)
-		if code == "" {
-			code = innerCode
-		}
-		if text == "" {
-			text = innerText
-		}
+		innerCode, innerText := in(inner)
+		code, text = cmp.Or(code, innerCode), cmp.Or(text, innerText)
 	}
 	return code, text
 }
 
-func wordsOf(members map[string]json.RawMessage) (code, text string) {
+func in(members map[string]json.RawMessage) (code, text string) {
 	first := func(clean func(string) string, names ...string) string {
 		for _, name := range names {
 			var s string
@@ -73,11 +68,11 @@ func asLine(s string) string {
 		}
 		return r
 	}, s)
-	if len(s) <= MaxWords {
+	if len(s) <= Max {
 		return s
 	}
 	const more = "…"
-	end := MaxWords - len(more)
+	end := Max - len(more)
 	for !utf8.RuneStart(s[end]) {
 		end--
 	}
