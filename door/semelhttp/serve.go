@@ -12,6 +12,7 @@ import (
 	"github.com/semelhq/semel/internal/extract"
 	"github.com/semelhq/semel/internal/origin"
 	"github.com/semelhq/semel/internal/payload"
+	"github.com/semelhq/semel/internal/prefer"
 	refusal "github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/safehttp"
 )
@@ -101,7 +102,7 @@ func (q *request) serve(ctx context.Context) {
 		turns := q.guard.engine.Internal()
 		if got, ok := turns.Turn(ctx, &q.call); !ok {
 			ans := got // which moves to the heap only here
-			q.call.Wait = PreferredWait(q.in.Header)
+			q.call.Wait = prefer.Wait(q.in.Header)
 			q.decided(&ans)
 			return
 		}
@@ -142,7 +143,7 @@ func (q *request) recognise(ctx context.Context, who Caller) bool {
 		return q.broken(err)
 	}
 	q.call.SamePayload = p.Earlier(found.Places)
-	q.call.Wait, q.call.Attributes, q.call.Sequence = PreferredWait(q.in.Header), found.Attributes, found.Sequence
+	q.call.Wait, q.call.Attributes, q.call.Sequence = prefer.Wait(q.in.Header), found.Attributes, found.Sequence
 	if q.keepPayload && p.Size() <= int64(q.maxResult) {
 		text, free, err := p.Bytes()
 		free()
@@ -183,7 +184,7 @@ func (q *request) deliver(ctx context.Context) {
 func (q *request) decided(ans *semel.Answer) {
 	q.ans = ans
 	if q.call.Wait > 0 && (ans.Decision == semel.Replay || ans.Decision == semel.InFlight) {
-		q.w.Header().Set("Preference-Applied", "wait="+seconds(q.call.Wait))
+		q.w.Header().Set("Preference-Applied", prefer.Applied(q.call.Wait))
 	}
 	switch {
 	case q.follow(ans):

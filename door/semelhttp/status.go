@@ -9,6 +9,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/answer"
+	"github.com/semelhq/semel/internal/prefer"
 	refusal "github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/internal/reference"
 	"github.com/semelhq/semel/store"
@@ -59,9 +60,10 @@ func (g *Guard) serveStatus(w http.ResponseWriter, r *http.Request) {
 	hidden := func() bool { return call.Unproved || rec.BoundTo != call.BoundTo }
 	if err == nil && !hidden() {
 		var waited bool
-		rec, waited, err = g.await(r.Context(), rec, PreferredWait(r.Header))
+		wait := prefer.Wait(r.Header)
+		rec, waited, err = g.await(r.Context(), rec, wait)
 		if waited {
-			w.Header().Set("Preference-Applied", "wait="+seconds(PreferredWait(r.Header)))
+			w.Header().Set("Preference-Applied", prefer.Applied(wait))
 		}
 	}
 	if err == nil && hidden() { // perhaps only after the wait

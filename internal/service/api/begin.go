@@ -11,6 +11,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/prefer"
 	"github.com/semelhq/semel/internal/wire"
 )
 
@@ -74,7 +75,7 @@ func beginRoute(x *exchange, in *beginInput) (*beginOutput, error) {
 	case present:
 		body.Key = key
 	}
-	wait := semelhttp.PreferredWait(x.r.Header)
+	wait := prefer.Wait(x.r.Header)
 	status, reply, err := x.begin(in.Operation, in.Holder, body, "body", wait)
 	if err != nil {
 		return nil, err
@@ -83,9 +84,7 @@ func beginRoute(x *exchange, in *beginInput) (*beginOutput, error) {
 	if status == http.StatusOK {
 		out.Replayed = "true"
 	}
-	if wait > 0 {
-		out.Applied = "wait=" + strconv.FormatInt(int64(wait/time.Second), 10)
-	}
+	out.Applied = prefer.Applied(wait)
 	return out, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/prefer"
 	"github.com/semelhq/semel/internal/service/query"
 	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
@@ -33,7 +34,7 @@ func getRecord(x *exchange, in *getInput) (*getOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	wait := semelhttp.PreferredWait(x.r.Header)
+	wait := prefer.Wait(x.r.Header)
 	// A caller who may not see the answer must not learn by waiting when there is one.
 	rec, err := x.api.engine.Lookup(x.ctx(), id)
 	if err == nil {
@@ -53,9 +54,7 @@ func getRecord(x *exchange, in *getInput) (*getOutput, error) {
 		return nil, err
 	}
 	out := &getOutput{Body: wire.RecordBody{Record: view}}
-	if wait > 0 {
-		out.Applied = "wait=" + strconv.FormatInt(int64(wait/time.Second), 10)
-	}
+	out.Applied = prefer.Applied(wait)
 	return out, nil
 }
 

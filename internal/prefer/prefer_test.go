@@ -1,4 +1,4 @@
-package semelhttp
+package prefer
 
 import (
 	"net/http"
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestPreferredWait(t *testing.T) {
+func TestWait(t *testing.T) {
 	for _, c := range []struct {
 		fields []string
 		want   time.Duration
@@ -20,21 +20,19 @@ func TestPreferredWait(t *testing.T) {
 		{[]string{"wait=-5"}, 0},
 		{[]string{"wait=soon, wait=5"}, 0},
 		{[]string{"wait=99999999999"}, 0},
-		{[]string{"wait=4294967295"}, maxPreferredWait},
+		{[]string{"wait=4294967295"}, maxWait},
 		{[]string{"await=5"}, 0},
 	} {
-		if got := PreferredWait(http.Header{"Prefer": c.fields}); got != c.want {
+		if got := Wait(http.Header{"Prefer": c.fields}); got != c.want {
 			t.Errorf("%q is %v, not %v", c.fields, got, c.want)
 		}
 	}
 }
 
-func TestSeconds(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		0: "1", time.Millisecond: "1", time.Second: "1", time.Second + 1: "2", 90 * time.Second: "90",
-	} {
-		if got := seconds(d); got != want {
-			t.Errorf("%v is %s, not %s", d, got, want)
+func TestApplied(t *testing.T) {
+	for wait, want := range map[time.Duration]string{0: "", -time.Second: "", time.Second: "wait=1", 90 * time.Second: "wait=90"} {
+		if got := Applied(wait); got != want {
+			t.Errorf("%v is %q, not %q", wait, got, want)
 		}
 	}
 }
