@@ -164,7 +164,7 @@ var layers = [][]string{
 	{"internal/answer", "internal/credential", "internal/finding", "internal/jsonrpc", "internal/keytemplate", "internal/strictyaml"},
 	{"internal/selector"},
 	{"=store"},
-	{"store/codec", "internal/behind", "internal/engine", "internal/meaning", "internal/nodes", "internal/offsetclock", "internal/payload", "internal/reference", "internal/terms", "=internal/verdict"},
+	{"store/codec", "internal/behind", "internal/dueindex", "internal/engine", "internal/meaning", "internal/nodes", "internal/offsetclock", "internal/payload", "internal/reference", "internal/terms", "=internal/verdict"},
 	{".", "internal/streams"},
 	{"=door", "internal/conflicts", "internal/extract", "internal/relay", "internal/tally", "internal/wire"},
 	{"store", "evidence", "archive"},

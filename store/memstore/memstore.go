@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/dueindex"
 	"github.com/semelhq/semel/internal/hub"
 	"github.com/semelhq/semel/store"
 )
@@ -29,7 +30,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	records map[hash]entry
-	due     dueIndex
+	due     dueindex.Index
 	// evidence is locked after mu, never before.
 	evidence evidence
 }
@@ -84,7 +85,7 @@ var (
 // New makes an empty store.
 func New() *Store {
 	now := time.Now()
-	return &Store{start: now, first: store.InstantOf(now), records: map[hash]entry{}, due: dueIndex{seconds: map[int64]*dueSecond{}}}
+	return &Store{start: now, first: store.InstantOf(now), records: map[hash]entry{}}
 }
 
 // Apply is [store.Store.Apply].
@@ -104,12 +105,12 @@ func (s *Store) Apply(_ context.Context, w store.Write) (*semel.Record, bool, er
 	case w.Deadline != 0 && s.now() >= w.Deadline:
 		return nil, false, store.ErrTooLate
 	case !exists:
-		en = entry{since: next.CreatedAt, due: s.due.add(next)}
+		en = entry{since: next.CreatedAt, due: s.due.Add(next)}
 	case en.rec.NextAt == next.NextAt:
-		s.due.replace(en.rec, en.due, next)
+		s.due.Replace(en.rec, en.due, next)
 	default:
-		s.due.replace(en.rec, en.due, nil)
-		en.due = s.due.add(next)
+		s.due.Replace(en.rec, en.due, nil)
+		en.due = s.due.Add(next)
 	}
 	en.rec = next
 	s.records[h] = en
@@ -165,7 +166,7 @@ func (s *Store) Purge(_ context.Context, refs []store.Ref) (n int, err error) {
 		h := hashOf(&ref.ID)
 		if en, exists, _ := s.find(h, &ref.ID); exists && en.rec.Revision == ref.Revision {
 			delete(s.records, h)
-			s.due.replace(en.rec, en.due, nil)
+			s.due.Replace(en.rec, en.due, nil)
 			s.watchers.Wake(ref.ID)
 			n++
 		}
@@ -198,7 +199,7 @@ func (s *Store) Close() error {
 	s.closed.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.records, s.due = nil, dueIndex{}
+	s.records, s.due = nil, dueindex.Index{}
 	s.evidence.drop()
 	return nil
 }

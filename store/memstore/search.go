@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/dueindex"
 	"github.com/semelhq/semel/internal/paging"
 	"github.com/semelhq/semel/store"
 )
@@ -55,4 +56,26 @@ func (s *Store) matching(q *store.Query, than place) (list []listed) {
 		}
 	}
 	return list
+}
+
+// Due is [store.DueIndex.Due].
+func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, err error) {
+	after, ok := dueindex.Parse(q.After)
+	switch {
+	case !ok:
+		return page, errCursor
+	case q.Limit <= 0:
+		return page, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed.Load() {
+		return page, errClosed
+	}
+	s.due.Forget(q.Until)
+	recs, last, more := s.due.Page(after, q.Until, q.Limit, paging.New(ctx))
+	if page.Records = recs; more {
+		page.Next = last.String()
+	}
+	return page, nil
 }

@@ -1,4 +1,4 @@
-package memstore
+package dueindex
 
 import (
 	"math/rand/v2"
@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/paging"
 	"github.com/semelhq/semel/internal/rig/thorough"
 	"github.com/semelhq/semel/store"
@@ -18,15 +17,19 @@ func TestTheIndexIsInOrder(t *testing.T) {
 	seed := thorough.Seed()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	at := func() store.Instant { return store.Instant(rng.IntN(30)) * store.Instant(time.Second) / 3 }
-	x := dueIndex{seconds: map[int64]*dueSecond{}}
+	var x Index
+	type entry struct {
+		rec *store.Record
+		due int
+	}
 	var all []*entry
 	change := func(spare int) {
 		if n := spare + rng.IntN(len(all)-spare+1); n < len(all) {
-			x.replace(all[n].rec, all[n].due, nil)
+			x.Replace(all[n].rec, all[n].due, nil)
 			all = slices.Delete(all, n, n+1)
 		} else {
-			en := &entry{rec: &semel.Record{NextAt: at()}}
-			en.due = x.add(en.rec)
+			en := &entry{rec: &store.Record{NextAt: at()}}
+			en.due = x.Add(en.rec)
 			all = append(all, en)
 		}
 	}
@@ -39,10 +42,10 @@ func TestTheIndexIsInOrder(t *testing.T) {
 		for i, en := range all[:stay] {
 			en.rec.Attempt = i + 1
 		}
-		after, last := duePlace{second: -1}, int64(0)
+		after, last := Place{second: -1}, int64(0)
 		for more := true; more; {
-			var recs []semel.Record
-			recs, after, more = x.page(after, until, 1+rng.IntN(8), paging.New(t.Context()))
+			var recs []store.Record
+			recs, after, more = x.Page(after, until, 1+rng.IntN(8), paging.New(t.Context()))
 			for _, rec := range recs {
 				if got[rec.Attempt]++; rec.NextAt > until || second(rec.NextAt) < last {
 					t.Fatalf("seed %d: a record is due at %d, until %d and after %d s", seed, rec.NextAt, until, last)
@@ -67,9 +70,9 @@ func TestTheIndexIsInOrder(t *testing.T) {
 		}
 	}
 	for _, en := range all {
-		x.replace(en.rec, en.due, nil)
+		x.Replace(en.rec, en.due, nil)
 	}
-	if x.forget(second(at()) + 30); len(x.seconds)+len(x.order) > 0 {
+	if x.Forget(at().Add(30 * time.Second)); len(x.seconds)+len(x.order) > 0 {
 		t.Errorf("at the end there are %d seconds", len(x.order))
 	}
 }
