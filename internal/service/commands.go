@@ -11,8 +11,8 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/ids"
 	"github.com/semelhq/semel/internal/jsonscan"
-	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/config"
+	"github.com/semelhq/semel/internal/wire"
 )
 
 // commandsPath is where the service accepts commands. No route can hide it.
@@ -26,7 +26,7 @@ func (s *Server) commandDoors(g *generation) error {
 	if gateway != nil {
 		g.doors = append(g.doors, doorway{
 			Handler: s.ownAPI(gateway), name: ids.Name, setting: "commands", paths: []string{commandsPath}, serves: func(path string) bool { return strings.HasPrefix(path, commandsPath+"/") },
-			declares: gateway.Declares, declaration: func(operation string) *api.Declaration { return declarationOf(gateway.Declaration(operation)) },
+			declares: gateway.Declares, declaration: func(operation string) *wire.Declaration { return declarationOf(gateway.Declaration(operation)) },
 		})
 	}
 	if c := &g.cfg.Commands.WhatsApp; c.On() {
@@ -83,7 +83,7 @@ func (s *Server) gateway(g *generation, registry string) (*ids.Gateway, error) {
 
 // declared is how the registry declares the command of an operation (IDS-VI.5); nil if it
 // isn't one's.
-func (s *Server) declared(operation string) *api.Declaration {
+func (s *Server) declared(operation string) *wire.Declaration {
 	g := s.current()
 	for i := range g.doors {
 		if of := g.doors[i].declaration; of != nil {
@@ -94,16 +94,16 @@ func (s *Server) declared(operation string) *api.Declaration {
 }
 
 // declarationOf leaves out the address of a handler: that is the operator's own business.
-func declarationOf(e *ids.Entry, ok bool) *api.Declaration {
+func declarationOf(e *ids.Entry, ok bool) *wire.Declaration {
 	if !ok {
 		return nil
 	}
-	d := &api.Declaration{
+	d := &wire.Declaration{
 		Entity: e.Entity, Action: e.Action, Description: e.Description, Justification: e.Justification, Critical: e.Critical, CommandKind: e.CommandKind,
-		Binding: api.Binding{Principal: string(e.Binding.Principal), Acting: e.Binding.Acting}, Redact: []api.Redaction{},
+		Binding: wire.Binding{Principal: string(e.Binding.Principal), Acting: e.Binding.Acting}, Redact: []wire.Redaction{},
 	}
 	for _, r := range e.Redact {
-		d.Redact = append(d.Redact, api.Redaction{Path: string(r.Path), Unless: r.Unless})
+		d.Redact = append(d.Redact, wire.Redaction{Path: string(r.Path), Unless: r.Unless})
 	}
 	return d
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/config"
+	"github.com/semelhq/semel/internal/wire"
 )
 
 // doorway is a door as the service mounts it. No route can hide one, but for one at the root.
@@ -40,7 +41,7 @@ type doorway struct {
 	// not end its calls. Nil: none is.
 	declares func(operation string) bool
 	// declaration is how a registry declares the command of an operation. Optional.
-	declaration func(operation string) *api.Declaration
+	declaration func(operation string) *wire.Declaration
 	// accepts are the items that it accepts now and handles later; nil: none.
 	accepts *accepted
 	// explain says how the door would handle a request, given its body, and does nothing. Nil:

@@ -12,6 +12,7 @@ import (
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/figures"
+	"github.com/semelhq/semel/internal/wire"
 )
 
 // Options configures an [API].
@@ -34,7 +35,7 @@ type Options struct {
 	Reserved func(operation string) bool
 	// Declared is how a registry declares the command of an operation; nil if it isn't one's.
 	// Optional.
-	Declared func(operation string) *Declaration
+	Declared func(operation string) *wire.Declaration
 	// Answers reports whether duplicates of a record get their answer over HTTP by a route, so
 	// that it can only be settled with an HTTP answer. Nil: records that their door has
 	// marked, and those of Guard.

@@ -19,6 +19,7 @@ import (
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/internal/service/figures"
+	"github.com/semelhq/semel/internal/wire"
 )
 
 // maxAnswer bounds an answer, in bytes.
@@ -193,4 +194,14 @@ func (s *Service) Ready(ctx context.Context) ([]Check, error) {
 		return nil, &client.AnswerError{Status: http.StatusOK, Reason: "/readyz isn't that of a service"}
 	}
 	return checks, nil
+}
+
+// Commands reads the operations that belong to commands, by GET /v1/operations.
+func (s *Service) Commands(ctx context.Context) ([]wire.Operation, error) {
+	body, err := s.get(ctx, "/v1/operations", http.StatusOK)
+	all := wire.OperationList{Operations: []wire.Operation{}}
+	if err == nil && json.Unmarshal(body, &all) != nil {
+		err = &client.AnswerError{Status: http.StatusOK, Reason: "its operations aren't JSON"}
+	}
+	return slices.DeleteFunc(all.Operations, func(o wire.Operation) bool { return o.Command == nil }), err
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semelhq/semel/cmd/semel/internal/admin"
+	"github.com/semelhq/semel/internal/wire"
 )
 
 func newIDsList() *cobra.Command {
@@ -41,15 +41,15 @@ func newIDsList() *cobra.Command {
 	return cmd
 }
 
-func printCommands(out io.Writer, list []admin.Command) error {
+func printCommands(out io.Writer, list []wire.Operation) error {
 	table := newTable(out)
 	fmt.Fprintf(table, "COMMAND\tCLASS\tWINDOW\tSHIELDS\tWEIGHT\tBOUND TO\tCONFIRMED\tJUSTIFICATION\n")
 	word := func(is bool, word string) string { return map[bool]string{true: word}[is] }
 	for i := range list {
 		c := &list[i]
-		weight := strings.Trim(word(c.Financial, "financial,")+word(c.Declared.Critical, "critical"), ",")
+		weight := strings.Trim(word(c.Financial, "financial,")+word(c.Command.Critical, "critical"), ",")
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(c.Name), printable(c.Class), ageOf(time.Duration(c.Window)*time.Millisecond),
-			cmp.Or(strings.Join(c.Shields, ","), "-"), cmp.Or(weight, "-"), printable(c.Declared.Binding.Principal), cmp.Or(word(c.Confirms, "yes"), "no"), printable(c.Declared.Justification))
+			cmp.Or(strings.Join(c.Shields, ","), "-"), cmp.Or(weight, "-"), printable(c.Command.Binding.Principal), cmp.Or(word(c.Confirms, "yes"), "no"), printable(c.Command.Justification))
 	}
 	return table.Flush()
 }
