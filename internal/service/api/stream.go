@@ -11,60 +11,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/wire"
 )
-
-// decidedEvent and the next ones are the engine's events in the form that readers get.
-type decidedEvent struct {
-	OfAttempt
-	Decision   string    `json:"decision" enum:"execute,replay,in_flight,conflict,held,too_late,throttled,other_door,other_caller,superseded,sequence_gap"`
-	Status     string    `json:"status,omitempty"`
-	RetryAfter int64     `json:"retry_after_ms,omitempty"`
-	Limit      string    `json:"limit,omitempty" enum:"duplicates,principal_records,principal_bytes,tenant_records,tenant_bytes,unverified_holds,aborted_calls" doc:"What the delivery was throttled by."`
-	Waited     int64     `json:"waited_ms,omitempty"`
-	At         time.Time `json:"at,omitzero"`
-}
-
-type endedEvent struct {
-	OfAttempt
-	Disposition string    `json:"disposition,omitempty"`
-	Held        bool      `json:"held,omitempty"`
-	HeldReason  string    `json:"held_reason,omitempty"`
-	Took        int64     `json:"took_ms"`
-	By          string    `json:"by" enum:"holder,reaper,reconciler,operator"`
-	Reason      string    `json:"reason,omitempty"`
-	At          time.Time `json:"at,omitzero"`
-}
-
-type purgedEvent struct {
-	Count     int       `json:"count"`
-	Record    string    `json:"record,omitempty" doc:"Set if an operator purged one record."`
-	Tenant    string    `json:"tenant,omitempty"`
-	Operation string    `json:"operation,omitempty"`
-	By        string    `json:"by,omitempty"`
-	Reason    string    `json:"reason,omitempty"`
-	At        time.Time `json:"at"`
-}
-
-type leaseLostEvent struct {
-	OfAttempt
-	Reason string    `json:"reason"`
-	At     time.Time `json:"at"`
-}
-
-// OfAttempt says which attempt an event is about.
-type OfAttempt struct {
-	Record    string `json:"record"`
-	Tenant    string `json:"tenant"`
-	Operation string `json:"operation"`
-	Attempt   int    `json:"attempt"`
-	Fence     int64  `json:"fence"`
-}
-
-// gapEvent says that the events between its two numbers were lost.
-type gapEvent struct {
-	After int64 `json:"after" doc:"The last event that the reader had."`
-	Next  int64 `json:"next" doc:"The next one that is available."`
-}
 
 type streamInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"Goes on after this event." maxLength:"20" pattern:"^[0-9]+$"`
@@ -85,8 +33,8 @@ func (b *builder) decisionStream() {
 		name string
 		data reflect.Type
 	}{
-		{"decided", reflect.TypeFor[decidedEvent]()}, {"ended", reflect.TypeFor[endedEvent]()}, {"purged", reflect.TypeFor[purgedEvent]()},
-		{"lease_lost", reflect.TypeFor[leaseLostEvent]()}, {"gap", reflect.TypeFor[gapEvent]()},
+		{"decided", reflect.TypeFor[wire.DecidedEvent]()}, {"ended", reflect.TypeFor[wire.EndedEvent]()}, {"purged", reflect.TypeFor[wire.PurgedEvent]()},
+		{"lease_lost", reflect.TypeFor[wire.LeaseLostEvent]()}, {"gap", reflect.TypeFor[wire.GapEvent]()},
 	} {
 		kinds = append(kinds, &huma.Schema{
 			Title: "Event " + kind.name, Type: huma.TypeObject, Required: []string{"event", "data"},
@@ -179,7 +127,7 @@ func (s *stream) run() {
 func (s *stream) text(events []event, next int64, gap bool) []byte {
 	var b bytes.Buffer
 	if gap {
-		put(&b, 0, "gap", gapEvent{s.last, next})
+		put(&b, 0, "gap", wire.GapEvent{s.last, next})
 		s.last = next - 1
 	}
 	for i := range events {
@@ -229,23 +177,23 @@ func (ev *event) data() any {
 	if ev.id != (semel.ID{}) {
 		record = ev.id.Encode()
 	}
-	of := func(attempt int, fence int64) OfAttempt { return OfAttempt{record, tenant, operation, attempt, fence} }
+	of := func(attempt int, fence int64) wire.OfAttempt { return wire.OfAttempt{record, tenant, operation, attempt, fence} }
 	switch ev.kind {
 	case "decided":
 		e := &ev.decided
-		return decidedEvent{of(e.Attempt, e.Fence), string(e.Decision), e.State.String(), e.RetryAfter.Milliseconds(), string(e.Limit), e.Waited.Milliseconds(), e.At}
+		return wire.DecidedEvent{of(e.Attempt, e.Fence), string(e.Decision), e.State.String(), e.RetryAfter.Milliseconds(), string(e.Limit), e.Waited.Milliseconds(), e.At}
 	case "ended":
 		e := &ev.ended
-		return endedEvent{of(e.Attempt, e.Fence), e.Disposition.String(), e.Held, e.HeldReason, e.Took.Milliseconds(), e.By, e.Reason, e.At}
+		return wire.EndedEvent{of(e.Attempt, e.Fence), e.Disposition.String(), e.Held, e.HeldReason, e.Took.Milliseconds(), e.By, e.Reason, e.At}
 	case "lease_lost":
 		reason := "the lease was lost"
 		if e, ok := ev.lost.Err.(*semel.Error); ok && e.Message != "" {
 			reason = e.Message
 		}
-		return leaseLostEvent{of(ev.lost.Attempt, ev.lost.Fence), reason, ev.at.UTC()}
+		return wire.LeaseLostEvent{of(ev.lost.Attempt, ev.lost.Fence), reason, ev.at.UTC()}
 	case "purged":
 		e := ev.purged
-		return purgedEvent{e.Count, record, tenant, operation, e.By, e.Reason, ev.at.UTC()}
+		return wire.PurgedEvent{e.Count, record, tenant, operation, e.By, e.Reason, ev.at.UTC()}
 	}
 	panic("api: an event of an unknown kind")
 }

@@ -3,6 +3,7 @@
 package tail
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/internal/wire"
 	"github.com/semelhq/semel/store"
 )
 
@@ -42,47 +44,32 @@ type Event struct {
 
 // Parse reads an event of the stream.
 func Parse(ev client.Event) (Event, error) {
-	var d struct {
-		Record      string    `json:"record"`
-		Attempt     int       `json:"attempt"`
-		Decision    string    `json:"decision"`
-		Status      string    `json:"status"`
-		Limit       string    `json:"limit"`
-		Waited      int64     `json:"waited_ms"`
-		Disposition string    `json:"disposition"`
-		Held        bool      `json:"held"`
-		HeldReason  string    `json:"held_reason"`
-		Took        int64     `json:"took_ms"`
-		By          string    `json:"by"`
-		Reason      string    `json:"reason"`
-		Count       int       `json:"count"`
-		At          time.Time `json:"at"`
-	}
-	if err := json.Unmarshal(ev.Data, &d); err != nil {
-		return Event{}, fmt.Errorf("an event of the stream is not JSON: %w", err)
+	var decided wire.DecidedEvent
+	var ended wire.EndedEvent
+	var purged wire.PurgedEvent
+	for _, to := range []any{&decided, &ended, &purged} { // a lost lease is told by the members of these
+		if err := json.Unmarshal(ev.Data, to); err != nil {
+			return Event{}, fmt.Errorf("an event of the stream is not JSON: %w", err)
+		}
 	}
 	e := Event{
-		Seq: ev.ID, Kind: ev.Type, Record: d.Record, Decision: semel.Decision(d.Decision), Held: d.Held, Attempt: d.Attempt, Count: d.Count,
-		Waited: time.Duration(d.Waited) * time.Millisecond, Took: time.Duration(d.Took) * time.Millisecond, By: d.By, At: d.At, Data: ev.Data,
-	}
-	for _, reason := range []string{d.HeldReason, d.Reason, d.Limit} {
-		if e.Reason == "" {
-			e.Reason = reason
-		}
+		Seq: ev.ID, Kind: ev.Type, Record: decided.Record, Decision: semel.Decision(decided.Decision), Held: ended.Held, Attempt: decided.Attempt, Count: purged.Count,
+		Waited: time.Duration(decided.Waited) * time.Millisecond, Took: time.Duration(ended.Took) * time.Millisecond, By: ended.By,
+		Reason: cmp.Or(ended.HeldReason, ended.Reason, decided.Limit), At: decided.At, Data: ev.Data,
 	}
 	if e.At.IsZero() { // events are numbered by the microsecond in which the node started
 		e.At = time.Now()
 	}
-	if d.Record != "" {
-		id, err := store.DecodeID(d.Record)
+	if e.Record != "" {
+		id, err := store.DecodeID(e.Record)
 		if err != nil {
 			return Event{}, fmt.Errorf("an event of the stream names no record: %w", err)
 		}
 		e.ID = id
 	}
 	// Words of a later version select nothing.
-	_ = e.State.UnmarshalText([]byte(d.Status))
-	_ = e.Disposition.UnmarshalText([]byte(d.Disposition))
+	_ = e.State.UnmarshalText([]byte(decided.Status))
+	_ = e.Disposition.UnmarshalText([]byte(ended.Disposition))
 	if e.Kind == "ended" && e.State == 0 {
 		e.State = stateOf(&e)
 	}
