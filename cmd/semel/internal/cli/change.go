@@ -17,9 +17,9 @@ import (
 // change is the common part of commands that change a T for good, or with --all many of them:
 // they need a reason, and ask first.
 type change[T any] struct {
-	from                     *recordsFrom
-	reason                   string
-	yes, dryRun, asJSON, all bool
+	from             *recordsFrom
+	reason           string
+	yes, dryRun, all bool
 }
 
 // kind is one kind of things that commands change: records, or messages.
@@ -68,7 +68,7 @@ func (c *change[T]) flags(cmd *cobra.Command, all string) {
 		flags.BoolVar(&c.all, "all", false, all)
 		cmd.ValidArgsFunction = completeQualifiers
 	}
-	jsonFlag(cmd, &c.asJSON)
+	jsonFlag(cmd)
 }
 
 // apply finds the thing that is named, or with --all many, shows it, asks once, and changes one
@@ -107,7 +107,7 @@ func (c *change[T]) apply(cmd *cobra.Command, args []string, k kind[T], act acti
 		if err != nil || !c.all {
 			return err
 		}
-		if !c.asJSON {
+		if !asJSON(cmd) {
 			text := fmt.Sprintf("%d %ss are changed.", done, noun)
 			if !goOn && len(found) > 0 {
 				text = fmt.Sprintf("Nothing was changed: %d %ss would be.", len(found), noun)
@@ -147,7 +147,7 @@ func (c *change[T]) each(ctx context.Context, cmd *cobra.Command, recs client.Re
 			sentence = k.done(act.name, after)
 		}
 		switch {
-		case c.asJSON:
+		case asJSON(cmd):
 			err = enc.Encode(k.line(changeHead{act.name, goOn, c.reason}, of, after))
 		case !c.all:
 			_, err = fmt.Fprintln(out, sentence)

@@ -121,7 +121,6 @@ type checkedConfig struct {
 }
 
 func newConfigValidate() *cobra.Command {
-	var asJSON bool
 	var file string
 	cmd := &cobra.Command{
 		Use:   "validate [FILE]",
@@ -153,13 +152,13 @@ message, and file, line, column, from, path, suggestion and source where they ap
 			found, text := checkedConfig{Valid: err == nil, Errors: config.Errors{}}, "valid"
 			if err == nil {
 				found.Warnings = c.Warnings()
-			} else if !asJSON || !errors.As(err, &found.Errors) {
+			} else if !asJSON(cmd) || !errors.As(err, &found.Errors) {
 				return err
 			}
 			if file == "" && len(args) == 0 {
 				text = "valid: the settings of a service without a file"
 			}
-			return printReport(cmd.OutOrStdout(), asJSON, found, func(w io.Writer) error {
+			return printReport(cmd, found, func(w io.Writer) error {
 				for _, text := range found.Warnings {
 					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", text)
 				}
@@ -169,12 +168,10 @@ message, and file, line, column, from, path, suggestion and source where they ap
 		},
 	}
 	configFlag(cmd, &file)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 func newConfigPrint() *cobra.Command {
-	var asJSON bool
 	var file string
 	cmd := &cobra.Command{
 		Use:   "print [FILE]",
@@ -193,15 +190,11 @@ The JSON has the names of the YAML; durations and sizes are text.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), config.Redacted(c))
-			}
-			return config.Print(cmd.OutOrStdout(), c)
+			return printReport(cmd, config.Redacted(c), func(w io.Writer) error { return config.Print(w, c) }, false)
 		},
 	}
 	configFlag(cmd, &file)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 const configExplainLong = `Explain settings, and where their values come from: an environment variable, a line
@@ -226,7 +219,6 @@ forrst where they apply; with --status a list of objects with setting, match,
 status, proves, next and conditions.`
 
 func newConfigExplain() *cobra.Command {
-	var asJSON bool
 	var file, request string
 	var status int
 	cmd := &cobra.Command{
@@ -250,22 +242,21 @@ func newConfigExplain() *cobra.Command {
 			case request != "" && (len(args) > 0 || request == "-" && file == "-"):
 				return usage("--request needs no PATH, and standard input can't be both files")
 			case status != 0:
-				return reportStatus(cmd, c, status, asJSON)
+				return reportStatus(cmd, c, status)
 			case request != "":
-				return reportRequest(cmd, c, request, asJSON)
+				return reportRequest(cmd, c, request)
 			}
 			list, err := config.Settings(c, origins, first(args))
 			if err != nil {
 				return usage("%w", err)
 			}
-			return printReport(cmd.OutOrStdout(), asJSON, list, func(w io.Writer) error { return config.Explain(w, list) }, false)
+			return printReport(cmd, list, func(w io.Writer) error { return config.Explain(w, list) }, false)
 		},
 	}
 	configFlag(cmd, &file)
 	cmd.Flags().IntVar(&status, "status", 0, "`status` of an upstream's answer, such as 503")
 	cmd.Flags().StringVar(&request, "request", "", "`file` of a captured request; - is standard input")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 func newConfigSchema() *cobra.Command {

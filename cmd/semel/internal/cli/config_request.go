@@ -82,7 +82,7 @@ func explainRequest(c *config.Config, captured *webhook.Captured) (*explainedReq
 }
 
 // reportRequest reads a captured request and prints what handles it.
-func reportRequest(cmd *cobra.Command, c *config.Config, name string, asJSON bool) error {
+func reportRequest(cmd *cobra.Command, c *config.Config, name string) error {
 	captured, err := readCapture(cmd, name)
 	if err != nil {
 		return err
@@ -91,10 +91,11 @@ func reportRequest(cmd *cobra.Command, c *config.Config, name string, asJSON boo
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), out)
-	}
-	w := cmd.OutOrStdout()
+	return printReport(cmd, out, out.print, false)
+}
+
+// print shows people what handles a request.
+func (out *explainedRequest) print(w io.Writer) error {
 	for _, line := range [][2]string{
 		{"door", out.Door}, {"setting", out.Setting}, {"operation", out.Operation},
 		{"upstream", out.Upstream}, {"guarded", out.Guarded}, {"key", out.Key},

@@ -100,7 +100,6 @@ type contextLine struct {
 }
 
 func newContextList() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the contexts; a star marks the current one",
@@ -118,7 +117,7 @@ The JSON is a list with name, current, url and token_file.`,
 			for _, name := range slices.Sorted(maps.Keys(l.Contexts)) {
 				lines = append(lines, contextLine{name, name == l.Current, l.Contexts[name]})
 			}
-			return printReport(cmd.OutOrStdout(), asJSON, lines, func(out io.Writer) error {
+			return printReport(cmd, lines, func(out io.Writer) error {
 				w := newTable(out)
 				fmt.Fprintln(w, " \tNAME\tURL\tTOKEN FILE")
 				for _, c := range lines {
@@ -132,8 +131,7 @@ The JSON is a list with name, current, url and token_file.`,
 			}, false)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 func newContextUse() *cobra.Command {

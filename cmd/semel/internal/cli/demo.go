@@ -35,7 +35,7 @@ The JSON has ok, seed, seconds, faults (in words), and
 where effects are charges. With --json the story goes to standard error.`
 
 func newDemo() *cobra.Command {
-	var asJSON, exit bool
+	var exit bool
 	var opts demo.Options
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -50,15 +50,15 @@ func newDemo() *cobra.Command {
 				opts.Seed = rand.Uint64N(1_000_000)
 			}
 			story := cmd.OutOrStdout()
-			if asJSON {
+			if asJSON(cmd) {
 				story = cmd.ErrOrStderr()
 			}
-			opts.Screen, opts.Stay = demo.NewScreen(story), !exit && !asJSON
+			opts.Screen, opts.Stay = demo.NewScreen(story), !exit && !asJSON(cmd)
 			report, err := demo.Run(cmd.Context(), opts)
 			if err != nil {
 				return err
 			}
-			return printReport(cmd.OutOrStdout(), asJSON, report, func(io.Writer) error { return nil }, !report.OK)
+			return printReport(cmd, report, func(io.Writer) error { return nil }, !report.OK)
 		},
 	}
 	flags := cmd.Flags()
@@ -66,8 +66,7 @@ func newDemo() *cobra.Command {
 	flags.Uint64Var(&opts.Seed, "seed", 0, "seed of amounts, delays and the order of copies (default random)")
 	flags.BoolVar(&opts.Unguarded, "unguarded", false, "switch the guard off, to see the demo fail")
 	flags.Lookup("unguarded").Hidden = true
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // newDemoProvider runs this program as the payment service of the demo.

@@ -35,7 +35,6 @@ type doctorReport struct {
 func newDoctor() *cobra.Command {
 	var src recordSource
 	var timeout time.Duration
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check an installation, and say what to do next",
@@ -69,14 +68,13 @@ status, detail and next.`,
 				return err
 			}
 			r.Healthy = r.Failed == 0
-			return printReport(cmd.OutOrStdout(), asJSON, &r, r.print, !r.Healthy)
+			return printReport(cmd, &r, r.print, !r.Healthy)
 		},
 	}
 	flags := cmd.Flags()
 	src.add(flags)
 	flags.DurationVar(&timeout, "timeout", time.Minute, "how long all checks may take")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // add adds a finding. If it isn't ok, next is the command to type.

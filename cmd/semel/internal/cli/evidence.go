@@ -41,7 +41,6 @@ const evidenceWhere = "'semel evidence --help' says which log it uses if you nam
 
 func newEvidenceKeygen() *cobra.Command {
 	var origin, out, rotate string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "keygen",
 		Short: "Make the keys of a log, or a further key for one",
@@ -79,7 +78,7 @@ The JSON has origin, file and public_keys.`,
 			if err != nil {
 				return err
 			}
-			return printOne(cmd, asJSON, struct {
+			return printOne(cmd, struct {
 				Origin string   `json:"origin"`
 				File   string   `json:"file"`
 				Public []string `json:"public_keys"`
@@ -89,8 +88,7 @@ The JSON has origin, file and public_keys.`,
 	cmd.Flags().StringVar(&origin, "origin", "", "`name` of the log, such as example.com/semel")
 	cmd.Flags().StringVar(&out, "out", "", "new `file` for the keys")
 	cmd.Flags().StringVar(&rotate, "rotate", "", "`file` with keys that get a further one")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 func makeKeys(origin, rotate string) (*evidence.Keys, error) {

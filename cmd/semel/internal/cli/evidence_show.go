@@ -20,7 +20,6 @@ import (
 func newEvidenceShow() *cobra.Command {
 	var from evidenceSource
 	var about evidenceAbout
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show [NAME]",
 		Short: "Show what the log says about a call",
@@ -54,17 +53,13 @@ erased.
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return printJSON(cmd.OutOrStdout(), entries)
-				}
-				return printEntries(cmd.OutOrStdout(), entries)
+				return printReport(cmd, entries, func(w io.Writer) error { return printEntries(w, entries) }, false)
 			})
 		},
 	}
 	from.add(cmd)
 	about.flags(cmd)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // evidenceAbout is the call that entries are about, as it was named.

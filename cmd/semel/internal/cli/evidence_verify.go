@@ -15,7 +15,6 @@ import (
 func newEvidenceVerify() *cobra.Command {
 	var from evidenceSource
 	var kept []string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "verify [FILE]",
 		Short: "Verify the log, or an export of it, with just the public key",
@@ -58,15 +57,14 @@ opening, cut, fork, signature, format and story.
 			if err != nil {
 				return err
 			}
-			return printReport(cmd.OutOrStdout(), asJSON, verifiedLog{r.Finding == nil, r},
+			return printReport(cmd, verifiedLog{r.Finding == nil, r},
 				func(w io.Writer) error { return printVerified(w, &r, len(kept) > 0) }, r.Finding != nil)
 		},
 	}
 	from.recordSource.add(cmd.Flags())
 	cmd.Flags().StringVar(&from.keys, "keys", "", "`file` with the public keys")
 	cmd.Flags().StringArrayVar(&kept, "checkpoints", nil, "`file` with checkpoints that were kept; may be repeated")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // verifiedLog is what semel evidence verify --json prints.

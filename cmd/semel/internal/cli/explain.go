@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strconv"
@@ -16,7 +16,6 @@ import (
 )
 
 func newExplain() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain [CODE|STATUS|EXIT|TYPE]",
 		Short: "Say what a code means and what to do about it",
@@ -40,23 +39,21 @@ without a code it is a list.`,
 			return codes, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out := cmd.OutOrStdout()
 			if len(args) == 0 {
-				return listCodes(out, explained(), asJSON)
+				return listCodes(cmd, explained())
 			}
 			word := strings.TrimSpace(args[0]) // Run puts a space in front of a minus
 			if status, err := strconv.Atoi(word); err == nil && status >= 100 {
-				return explainStatus(out, status, asJSON)
+				return explainStatus(cmd, status)
 			}
-			return explainWord(out, word, asJSON)
+			return explainWord(cmd, word)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // explainWord says what a code means.
-func explainWord(out io.Writer, word string, asJSON bool) error {
+func explainWord(cmd *cobra.Command, word string) error {
 	info, ok := meaningOf(word)
 	if _, call := lookup.Name(word); !ok && call {
 		return usage("%s names a call: ask 'semel why %s'", printable(word), shellWord(word))
@@ -64,41 +61,29 @@ func explainWord(out io.Writer, word string, asJSON bool) error {
 	if !ok {
 		return usage("there is no code %q%s", word, nearCode(word))
 	}
-	if asJSON {
-		return printJSON(out, info)
-	}
 	status := ""
 	if info.Status != 0 {
 		status = fmt.Sprintf(", status %d", info.Status)
 	}
-	_, err := fmt.Fprintf(out, "%s (%s%s)\n\n%s\n\nWhat to do: %s\n", info.Title, info.Code, status, info.Meaning, info.HTTPAction())
-	return err
+	return printOne(cmd, info, fmt.Sprintf("%s (%s%s)\n\n%s\n\nWhat to do: %s", info.Title, info.Code, status, info.Meaning, info.HTTPAction()))
 }
 
 // explainStatus lists the codes that answers with a status have.
-func explainStatus(out io.Writer, status int, asJSON bool) error {
+func explainStatus(cmd *cobra.Command, status int) error {
 	found := slices.DeleteFunc(explained(), func(p door.Meaning) bool { return p.Status != status })
 	if len(found) == 0 {
 		return usage("no code has the status %d%s", status, allCodes)
 	}
-	return listCodes(out, found, asJSON)
+	return listCodes(cmd, found)
 }
 
 // listCodes prints codes, to people as a table.
-func listCodes(out io.Writer, list []door.Meaning, asJSON bool) error {
-	if asJSON {
-		return printJSON(out, list)
-	}
+func listCodes(cmd *cobra.Command, list []door.Meaning) error {
+	var b strings.Builder
 	for _, p := range list {
-		status := "-"
-		if p.Status != 0 {
-			status = strconv.Itoa(p.Status)
-		}
-		if _, err := fmt.Fprintf(out, "%-26s %-3s  %s\n", p.Code, status, p.Title); err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "%-26s %-3s  %s\n", p.Code, cmp.Or(strings.TrimLeft(strconv.Itoa(p.Status), "0"), "-"), p.Title)
 	}
-	return nil
+	return printOne(cmd, list, strings.TrimSuffix(b.String(), "\n"))
 }
 
 // meaningOf finds what a word means: a code in the spelling of its door, or as A2A writes it,

@@ -44,13 +44,12 @@ declarations against each other.`, "semel ids schema > envelope.schema.json\n  s
 // envelopeFlags say which envelope a command is about, and which registry.
 type envelopeFlags struct {
 	registry, envelope string
-	asJSON             bool
 }
 
 func (f *envelopeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.registry, "registry", "", "`file` of the registry that declares the command")
 	cmd.Flags().StringVar(&f.envelope, "envelope", "-", "`file` of the envelope; - is standard input")
-	jsonFlag(cmd, &f.asJSON)
+	jsonFlag(cmd)
 }
 
 // derive reads the envelope and derives its key. It prints mistakes in the envelope or the
@@ -102,7 +101,7 @@ func (f *envelopeFlags) refuse(cmd *cobra.Command, err error) error {
 			refused.Problems = append(refused.Problems, e)
 		}
 	}
-	return printReport(cmd.OutOrStdout(), f.asJSON, refused, func(io.Writer) error { return nil }, true)
+	return printReport(cmd, refused, func(io.Writer) error { return nil }, true)
 }
 
 func newIDsKey() *cobra.Command {
@@ -129,7 +128,7 @@ and the exit code is 1.`,
 			if err != nil {
 				return err
 			}
-			return printOne(cmd, f.asJSON, d.Explain().Derived, d.Key)
+			return printOne(cmd, d.Explain().Derived, d.Key)
 		},
 	}
 	f.add(cmd)
@@ -152,7 +151,6 @@ type idsLinted struct {
 
 func newIDsLint() *cobra.Command {
 	var functions []string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "lint FILE...",
 		Short: "Check a registry of commands for mistakes",
@@ -182,7 +180,7 @@ message and suggestion).`,
 					return err
 				}
 			}
-			return printReport(cmd.OutOrStdout(), asJSON, report, func(w io.Writer) error {
+			return printReport(cmd, report, func(w io.Writer) error {
 				for _, c := range report.Commands {
 					fmt.Fprintf(w, "%s: ok: %s: %s\n", c.File, c.Command, c.Policy)
 				}
@@ -194,8 +192,7 @@ message and suggestion).`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&functions, "functions", nil, "`names` of all functions in your program")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 func (r *idsLintReport) lint(cmd *cobra.Command, file string, functions []string) error {

@@ -31,10 +31,7 @@ on_failure, on_abandoned, evidence, confirmation, rights and handler.`,
 				return err
 			}
 			x := d.Explain()
-			if f.asJSON {
-				return printJSON(cmd.OutOrStdout(), x)
-			}
-			return printExplanation(cmd.OutOrStdout(), x)
+			return printReport(cmd, x, func(w io.Writer) error { return printExplanation(w, x) }, false)
 		},
 	}
 	f.add(cmd)

@@ -14,7 +14,6 @@ import (
 
 func newIDsList() *cobra.Command {
 	var src recordSource
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the commands of a running service, as its registry declares them",
@@ -33,12 +32,11 @@ func newIDsList() *cobra.Command {
 			if err != nil {
 				return exitWith(err)
 			}
-			return printReport(cmd.OutOrStdout(), asJSON, list, func(w io.Writer) error { return printCommands(w, list) }, false)
+			return printReport(cmd, list, func(w io.Writer) error { return printCommands(w, list) }, false)
 		},
 	}
 	src.add(cmd.Flags())
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 func printCommands(out io.Writer, list []wire.Operation) error {

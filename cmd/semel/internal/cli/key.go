@@ -45,7 +45,6 @@ type deriveFlags struct {
 	template, templateName string
 	set                    []string
 	values, cart           string
-	asJSON                 bool
 }
 
 func newKeyDerive() *cobra.Command {
@@ -87,7 +86,7 @@ The JSON has key, and version, template, scope and cart_hash where they apply.`,
 			if err != nil {
 				return err
 			}
-			return printOne(cmd, f.asJSON, key, key.Key)
+			return printOne(cmd, key, key.Key)
 		},
 	}
 	flags := cmd.Flags()
@@ -98,8 +97,7 @@ The JSON has key, and version, template, scope and cart_hash where they apply.`,
 	flags.StringArrayVar(&f.set, "set", nil, "value of a field, as `field=value`; may be repeated")
 	flags.StringVar(&f.values, "values", "", "`file` with a JSON object of values; - is standard input")
 	flags.StringVar(&f.cart, "cart", "", "`file` with the items of a cart; - is standard input")
-	jsonFlag(cmd, &f.asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // templateTable lists the built-in templates for the help.

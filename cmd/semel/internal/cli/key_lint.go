@@ -25,7 +25,6 @@ type lintTemplate struct {
 
 func newKeyLint() *cobra.Command {
 	var file string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "lint TEMPLATE...",
 		Short: "Check key templates for mistakes that break idempotency",
@@ -60,12 +59,11 @@ scope, time, random, message, attempt and delivery.`,
 			if len(report.Templates) == 0 {
 				return usage("there is no template to check: give some, or a --file that has some")
 			}
-			return printReport(cmd.OutOrStdout(), asJSON, report, report.print, !report.OK)
+			return printReport(cmd, report, report.print, !report.OK)
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "`file` with one template per line; - is standard input")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 func (r *lintReport) add(source, template string) {

@@ -60,7 +60,6 @@ const messageRecord = "any `name` of the record that has the message"
 var messageStates = []store.MessageState{store.MessagePending, store.MessageParked, store.MessageDelivered, store.MessageDiscarded}
 
 func newMessagesList(from *recordsFrom) *cobra.Command {
-	var asJSON bool
 	var limit int
 	var states []string
 	var q dispatch.Query
@@ -90,7 +89,7 @@ The JSON is one object per line, with
 				return err
 			}
 			return from.look(cmd, func(ctx context.Context, recs client.Records) error {
-				return listMessages(ctx, cmd, recs, q, limit, asJSON)
+				return listMessages(ctx, cmd, recs, q, limit)
 			})
 		},
 	}
@@ -98,8 +97,7 @@ The JSON is one object per line, with
 	flags.StringVar(&q.Destination, "destination", "", "only messages to this `destination`")
 	flags.StringSliceVar(&states, "state", nil, "only this `state`: pending, parked, delivered or discarded")
 	flags.IntVar(&limit, "limit", store.DefaultSearchLimit, "how many to list at most")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 func parseStates(words []string) (states []store.MessageState, err error) {
@@ -130,9 +128,9 @@ func (t messageTable) row(f *dispatch.Found) {
 		printable(f.Call.Operation), printable(f.Call.Key), when(m.NextAt), short(why, maxFailure), m.ID)
 }
 
-func listMessages(ctx context.Context, cmd *cobra.Command, recs client.Records, q dispatch.Query, limit int, asJSON bool) error {
+func listMessages(ctx context.Context, cmd *cobra.Command, recs client.Records, q dispatch.Query, limit int) error {
 	enc, out := newEncoder(cmd.OutOrStdout()), cmd.OutOrStdout()
-	if asJSON {
+	if asJSON(cmd) {
 		out = io.Discard
 	}
 	table, rows := newMessageTable(out), 0
@@ -144,7 +142,7 @@ func listMessages(ctx context.Context, cmd *cobra.Command, recs client.Records, 
 			fmt.Fprintln(cmd.ErrOrStderr(), "There are more: raise --limit")
 			break
 		}
-		if table.row(&f); asJSON {
+		if table.row(&f); asJSON(cmd) {
 			if err := enc.Encode(messageLineOf(&f)); err != nil {
 				return err
 			}
@@ -195,7 +193,6 @@ func oneMessage(cmd *cobra.Command, args []string) (string, error) {
 }
 
 func newMessagesShow(from *recordsFrom) *cobra.Command {
-	var asJSON bool
 	var record string
 	cmd := &cobra.Command{
 		Use:   "show MESSAGE",
@@ -216,13 +213,12 @@ The JSON has
 					return err
 				}
 				show := func(w io.Writer) error { return printMessage(w, &f, from.source.service == "") }
-				return printReport(cmd.OutOrStdout(), asJSON, messageLineOf(&f), show, false)
+				return printReport(cmd, messageLineOf(&f), show, false)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&record, "record", "", messageRecord)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // printMessage shows a whole message to people. A service doesn't show payloads.

@@ -16,8 +16,15 @@ import (
 )
 
 // jsonFlag adds --json to a command.
-func jsonFlag(cmd *cobra.Command, asJSON *bool) {
-	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
+func jsonFlag(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().Bool("json", false, "print JSON")
+	return cmd
+}
+
+// asJSON reports whether the command line has --json.
+func asJSON(cmd *cobra.Command) bool {
+	is, _ := cmd.Flags().GetBool("json")
+	return is
 }
 
 // newEncoder writes JSON, for a terminal without anything that the terminal would obey.
@@ -94,21 +101,17 @@ func (l labels) failure(name string, f *store.Failure) {
 }
 
 // printOne prints v as JSON, or a line of text for people.
-func printOne(cmd *cobra.Command, asJSON bool, v any, text string) error {
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), v)
-	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
-	return err
+func printOne(cmd *cobra.Command, v any, text string) error {
+	return printReport(cmd, v, func(w io.Writer) error { _, err := fmt.Fprintln(w, text); return err }, false)
 }
 
 // printReport prints v as JSON, or by show for people, and ends the command with an error if
 // something is wrong.
-func printReport(w io.Writer, asJSON bool, v any, show func(io.Writer) error, wrong bool) error {
-	if asJSON {
+func printReport(cmd *cobra.Command, v any, show func(io.Writer) error, wrong bool) error {
+	if asJSON(cmd) {
 		show = func(w io.Writer) error { return printJSON(w, v) }
 	}
-	if err := show(w); err != nil || !wrong {
+	if err := show(cmd.OutOrStdout()); err != nil || !wrong {
 		return err
 	}
 	return errReported

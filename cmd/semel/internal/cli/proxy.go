@@ -58,7 +58,6 @@ Port 0 picks a free port. For more than one upstream, or other policies, see
 'semel serve'.`
 
 func newProxy() *cobra.Command {
-	var asJSON bool
 	var f proxyFlags
 	cmd := &cobra.Command{
 		Use:   "proxy URL",
@@ -81,7 +80,7 @@ func newProxy() *cobra.Command {
 			}
 			return serve(cmd.Context(), cmd.ErrOrStderr(), service.Options{Config: cfg}, func(s *service.Server) error {
 				out := cmd.OutOrStdout()
-				if !asJSON {
+				if !asJSON(cmd) {
 					_, err := fmt.Fprintf(out, "guarding %s on http://%s\n", cmp.Or(u.Redacted(), args[0]), s.DataAddr())
 					return err
 				}
@@ -90,8 +89,7 @@ func newProxy() *cobra.Command {
 		},
 	}
 	f.register(cmd.Flags())
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // configuration is that of a service with one route.

@@ -32,7 +32,6 @@ func reconcileCommand() *cobra.Command {
 }
 
 func newReconcilePayments(from *recordsFrom) *cobra.Command {
-	var asJSON bool
 	var file string
 	var columns, statuses []string
 	cmd := &cobra.Command{
@@ -77,15 +76,14 @@ currency, status, record, idempotency_key, state).`,
 			if err != nil {
 				return err
 			}
-			return printReport(cmd.OutOrStdout(), asJSON, r, func(w io.Writer) error { return printPayments(w, r) }, len(r.Findings) > 0 || r.Empty())
+			return printReport(cmd, r, func(w io.Writer) error { return printPayments(w, r) }, len(r.Findings) > 0 || r.Empty())
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&file, "export", "", "compare with this `file` of the gateway's transactions")
 	flags.StringArrayVar(&columns, "column", nil, "name of a column of the export, as `FIELD=NAME`; may be repeated")
 	flags.StringArrayVar(&statuses, "status", nil, "count only transactions of this `status`; may be repeated")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // comparePayments compares the payments that a query selects.

@@ -124,7 +124,7 @@ func (n *recordName) findOnly(ctx context.Context, recs client.Records) (semel.R
 }
 
 func newRecordsGet(from *recordsFrom) *cobra.Command {
-	name, asJSON := recordName{look: true}, false
+	name := recordName{look: true}
 	cmd := &cobra.Command{
 		Use:   "get [NAME]",
 		Short: "Show one record",
@@ -157,13 +157,12 @@ Members that don't apply are left out.`,
 				if err := line.judge(ctx, recs); err != nil {
 					return err
 				}
-				return printReport(cmd.OutOrStdout(), asJSON, line, func(w io.Writer) error { return printRecord(w, &rec) }, false)
+				return printReport(cmd, line, func(w io.Writer) error { return printRecord(w, &rec) }, false)
 			})
 		},
 	}
 	name.flags(cmd)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // printRecord shows a whole record to people.

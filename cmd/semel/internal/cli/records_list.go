@@ -59,7 +59,7 @@ decisions. Its verdict doesn't know of records that were purged before, unless y
 the calls of one NAME.`
 
 func newRecordsList(from *recordsFrom) *cobra.Command {
-	var as listedAs
+	var wide bool
 	var only lookup.Only
 	var all bool
 	var limit int
@@ -97,29 +97,25 @@ func newRecordsList(from *recordsFrom) *cobra.Command {
 					only.Lister = pagesOf(recs, args[0]).List(args[0])
 				}
 				q.Cursor = cursor
-				return listRecords(ctx, cmd, &only, q, limit, as, &from.source)
+				return listRecords(ctx, cmd, &only, q, limit, wide, &from.source)
 			})
 		},
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&limit, "limit", store.DefaultSearchLimit, "how many to list at most")
 	flags.BoolVar(&all, "all", false, "list all of them")
-	flags.BoolVar(&as.wide, "wide", false, "show every column in full")
+	flags.BoolVar(&wide, "wide", false, "show every column in full")
 	flags.StringVar(&only.List, "only", "", "only what is `stuck`, repeated or restored, as above")
 	flags.StringVar(&only.Node, "node", "", "only what this `node` began, by its name or its host's")
 	flags.StringVar(&cursor, "cursor", "", "continue at this `place`, with the same qualifiers")
-	jsonFlag(cmd, &as.json)
-	return cmd
+	return jsonFlag(cmd)
 }
 
-// listedAs is the form of a list.
-type listedAs struct{ json, wide bool }
-
 // listRecords prints what a search finds, up to limit, and how to continue.
-func listRecords(ctx context.Context, cmd *cobra.Command, recs lookup.Lister, q store.Query, limit int, as listedAs, src *recordSource) error {
-	enc, table := newEncoder(cmd.OutOrStdout()), newRecordTable(cmd.OutOrStdout(), as.wide)
+func listRecords(ctx context.Context, cmd *cobra.Command, recs lookup.Lister, q store.Query, limit int, wide bool, src *recordSource) error {
+	enc, table := newEncoder(cmd.OutOrStdout()), newRecordTable(cmd.OutOrStdout(), wide)
 	next, err := lookup.EachJudged(ctx, recs, q, limit, warner(cmd), func(rec *semel.Record, v *verdict.Verdict) error {
-		if as.json {
+		if asJSON(cmd) {
 			line := lineOf(rec)
 			line.Verdict = v
 			return enc.Encode(line)
@@ -127,7 +123,7 @@ func listRecords(ctx context.Context, cmd *cobra.Command, recs lookup.Lister, q 
 		table.row(rec)
 		return nil
 	})
-	if !as.json && (err == nil || table.rows > 0) {
+	if !asJSON(cmd) && (err == nil || table.rows > 0) {
 		err = errors.Join(err, table.w.Flush())
 		table.footer(cmd.ErrOrStderr(), src)
 	}

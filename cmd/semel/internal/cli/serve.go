@@ -22,7 +22,7 @@ import (
 
 func newServe() *cobra.Command {
 	var flags configFlags
-	var asJSON, untilEOF bool
+	var untilEOF bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the service: reverse proxy, execution API, sweeps",
@@ -59,7 +59,7 @@ Port 0 picks a free port. The log goes to standard error.`,
 				}()
 			}
 			err = serve(ctx, cmd.ErrOrStderr(), service.Options{Config: cfg, Load: flags.reload}, func(s *service.Server) error {
-				if !asJSON {
+				if !asJSON(cmd) {
 					return nil
 				}
 				return printAddresses(cmd.OutOrStdout(), s, cfg)
@@ -73,8 +73,7 @@ Port 0 picks a free port. The log goes to standard error.`,
 	cmd.Flags().String("admin-token-file", "", "`file` with the token of operators")
 	cmd.Flags().BoolVar(&untilEOF, "until-eof", false, "stop when standard input ends, for a parent that may die")
 	cmd.Flags().Lookup("until-eof").Hidden = true
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // printAddresses writes the addresses of a server as one line of JSON.

@@ -34,7 +34,6 @@ func storeCommand() *cobra.Command {
 
 func newStoreStatus() *cobra.Command {
 	var flags configFlags
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the durability of a store by its live settings",
@@ -56,12 +55,11 @@ directory free and total, the bytes of its disk.`,
 			if err != nil {
 				return err
 			}
-			return printReport(cmd.OutOrStdout(), asJSON, s, s.print, len(s.Unsafe) > 0)
+			return printReport(cmd, s, s.print, len(s.Unsafe) > 0)
 		},
 	}
 	flags.add(cmd)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // storeStatus is what semel store status --json prints.

@@ -35,7 +35,7 @@ var auditNeedsNot = map[evidence.WhyUnlogged]string{
 func newStoreAudit() *cobra.Command {
 	var from configFlags
 	var keys string
-	var asJSON, progress bool
+	var progress bool
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Compare every record with its last entry in the evidence log",
@@ -80,14 +80,13 @@ and gone.`,
 			if err != nil {
 				return err
 			}
-			return printReport(cmd.OutOrStdout(), asJSON, found, func(w io.Writer) error { return printAudit(w, &found) }, found.Found > 0)
+			return printReport(cmd, found, func(w io.Writer) error { return printAudit(w, &found) }, found.Found > 0)
 		},
 	}
 	from.add(cmd)
 	cmd.Flags().StringVar(&keys, "keys", "", secretKeys)
 	cmd.Flags().BoolVar(&progress, "progress", false, "show progress on standard error, even if that is not a terminal")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // auditProgress tells how far an audit is, once a second.

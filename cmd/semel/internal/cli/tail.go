@@ -26,7 +26,7 @@ type tailLine struct {
 }
 
 func newTail(from *recordsFrom) *cobra.Command {
-	var recent, asJSON bool
+	var recent bool
 	cmd := &cobra.Command{
 		Use:   "tail [QUALIFIER...]",
 		Short: "Follow what a node decides as it happens",
@@ -71,18 +71,17 @@ data as the API describes it for GET /v1/decisions.
 			}
 			last := map[bool]string{true: "0"}[recent]
 			fmt.Fprintf(cmd.ErrOrStderr(), "semel: following what %s decides; Control-C ends it\n", printable(node.URL()))
-			return exitWith(printEvents(cmd, service, last, &filter, asJSON))
+			return exitWith(printEvents(cmd, service, last, &filter))
 		},
 	}
 	flags := cmd.Flags()
 	from.source.add(flags)
 	flags.BoolVar(&recent, "recent", false, "begin with the events that the node still has")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // printEvents prints one event a line.
-func printEvents(cmd *cobra.Command, service *client.Client, last string, filter *tail.Filter, asJSON bool) error {
+func printEvents(cmd *cobra.Command, service *client.Client, last string, filter *tail.Filter) error {
 	out := cmd.OutOrStdout()
 	enc := newEncoder(out)
 	watch := func(ctx context.Context, id string) iter.Seq2[client.Event, error] {
@@ -95,7 +94,7 @@ func printEvents(cmd *cobra.Command, service *client.Client, last string, filter
 			return err
 		case !filter.Matches(e):
 			continue
-		case asJSON:
+		case asJSON(cmd):
 			owner := wire.OwnerOf(&e.ID)
 			err = enc.Encode(tailLine{e.Seq, e.Kind, owner.Principal, owner.Scope, e.ID.Key, e.Data})
 		default:

@@ -36,7 +36,7 @@ type topAttempts struct {
 
 type topOptions struct {
 	every, window time.Duration
-	once, asJSON  bool
+	once          bool
 }
 
 func newTop() *cobra.Command {
@@ -76,8 +76,7 @@ node has counted them, and for who may see only one tenant.`,
 	flags.DurationVar(&opts.every, "interval", 2*time.Second, "time between two tables")
 	flags.DurationVar(&opts.window, "window", time.Hour, "how far back to look: 5m, 15m, 1h, 3h, 24h or 168h")
 	flags.BoolVar(&opts.once, "once", false, "print one table and exit")
-	jsonFlag(cmd, &opts.asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 func (o *topOptions) run(cmd *cobra.Command, src *recordSource) error {
@@ -96,7 +95,7 @@ func (o *topOptions) run(cmd *cobra.Command, src *recordSource) error {
 	out := cmd.OutOrStdout()
 	t := &topTable{out: out, title: fmt.Sprintf("semel top  %s  last %s", printable(service.URL()), ageOf(o.window))}
 	fetch := func() (*topSnapshot, error) { return askTop(ctx, service, o.window) }
-	if !o.once && !o.asJSON {
+	if !o.once && !asJSON(cmd) {
 		t.inPlace = isTerminal(out)
 		return exitWith(t.watch(cmd.Context(), o.every, fetch))
 	}
@@ -104,7 +103,7 @@ func (o *topOptions) run(cmd *cobra.Command, src *recordSource) error {
 	if err != nil {
 		return exitWith(err)
 	}
-	return printReport(out, o.asJSON, s.json(), func(w io.Writer) error { _, err := io.WriteString(w, t.text(s)); return err }, false)
+	return printReport(cmd, s.json(), func(w io.Writer) error { _, err := io.WriteString(w, t.text(s)); return err }, false)
 }
 
 // topSnapshot is the state at one time. attempts is nil until the node has counted them, and

@@ -28,7 +28,6 @@ type versionInfo struct {
 }
 
 func newVersion() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
@@ -42,11 +41,10 @@ The JSON has version, commit, time, modified, go, os and arch; time is the commi
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := thisBuild()
-			return printOne(cmd, asJSON, v, v.line())
+			return printOne(cmd, v, v.line())
 		},
 	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // line is the version on one line.

@@ -70,7 +70,6 @@ type verifiedEvent struct {
 }
 
 func newWebhookVerify() *cobra.Command {
-	var asJSON bool
 	var at string
 	var w config.Webhook
 	cmd := &cobra.Command{
@@ -100,7 +99,7 @@ an identity that the signature doesn't cover. The exit code is 1 if it is refuse
 			if err != nil {
 				return err
 			}
-			return verifyWebhook(cmd, &w, captured, now, asJSON)
+			return verifyWebhook(cmd, &w, captured, now)
 		},
 	}
 	cmd.Flags().StringVar(&w.Source, "source", "", "`name` of a built-in source, or the file of another")
@@ -108,12 +107,11 @@ an identity that the signature doesn't cover. The exit code is 1 if it is refuse
 	cmd.Flags().StringVar(&w.URL, "url", "", "`URL` that the sender posts to, if it signs that")
 	cmd.Flags().StringVar(&w.Endpoint, "endpoint", "", "the sender's `name` for that URL, if it signs that")
 	cmd.Flags().StringVar(&at, "at", "", "`time` at which the delivery came (default now)")
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // verifyWebhook checks a captured delivery as a webhook does.
-func verifyWebhook(cmd *cobra.Command, w *config.Webhook, captured *webhook.Captured, now time.Time, asJSON bool) error {
+func verifyWebhook(cmd *cobra.Command, w *config.Webhook, captured *webhook.Captured, now time.Time) error {
 	if w.Source == "" || len(w.SecretFiles) == 0 {
 		return usage("give --source and --secret-file")
 	}
@@ -127,7 +125,7 @@ func verifyWebhook(cmd *cobra.Command, w *config.Webhook, captured *webhook.Capt
 		return err
 	}
 	out := verified(opts.Source, v.Diagnose(&captured.Delivery, opts.Secrets))
-	return printReport(cmd.OutOrStdout(), asJSON, out, out.print, !out.Valid)
+	return printReport(cmd, out, out.print, !out.Valid)
 }
 
 // readCapture reads a captured request from a file, or from standard input for "-".

@@ -32,7 +32,6 @@ type story struct {
 }
 
 func newWhy(from *recordsFrom) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "why NAME",
 		Short: "Show what happened to a call: was it executed twice, and who got what?",
@@ -56,17 +55,16 @@ prints, the others lack decisions and verdict.
 		Args: oneArg("which call? Give its key, or any other name that it has"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.look(cmd, func(ctx context.Context, recs client.Records) error {
-				return from.tell(ctx, cmd, recs, args[0], asJSON)
+				return from.tell(ctx, cmd, recs, args[0])
 			})
 		},
 	}
 	from.source.add(cmd.Flags())
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return jsonFlag(cmd)
 }
 
 // tell tells the histories of all calls with a name, newest first.
-func (from *recordsFrom) tell(ctx context.Context, cmd *cobra.Command, recs client.Records, text string, asJSON bool) error {
+func (from *recordsFrom) tell(ctx context.Context, cmd *cobra.Command, recs client.Records, text string) error {
 	all, err := find(ctx, recs, text, true)
 	if err != nil {
 		return err
@@ -79,7 +77,7 @@ func (from *recordsFrom) tell(ctx context.Context, cmd *cobra.Command, recs clie
 		}
 		stories = append(stories, s)
 	}
-	if asJSON {
+	if asJSON(cmd) {
 		return printJSON(out, stories)
 	}
 	if len(all.Found) > 1 {
