@@ -13,14 +13,10 @@ import (
 )
 
 func archiveCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "archive",
 		Short: "Check and read the directory in which a service keeps purged records",
-		Example: `  semel archive verify ./semel-archive
-  semel archive read ./semel-archive order=9911`,
-	}
-	cmd.AddCommand(newArchiveVerify(), newArchiveRead())
-	return cmd
+	}, newArchiveVerify(), newArchiveRead())
 }
 
 // completeDirs completes the directory of an archive.
@@ -47,7 +43,6 @@ can't notice that the newest files are missing if their manifest lines are, too.
 
 Don't run it while a service writes to the archive.`,
 		Example:           `  semel archive verify ./semel-archive`,
-		Args:              oneFile,
 		ValidArgsFunction: completeDirs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := archiveDir(args)

@@ -37,12 +37,16 @@ func starting(text, behind string, words []string) (found []string) {
 	return found
 }
 
-// completeFlags completes the values of flags, for a command and its subcommands.
-func completeFlags(cmd *cobra.Command) {
+// complete completes a command and its subcommands: each takes as many arguments as its use line
+// names, and the values of its flags can be completed.
+func complete(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		completeFlags(sub)
+		complete(sub)
 	}
-	for name, complete := range map[string]cobra.CompletionFunc{
+	if most := strings.Count(cmd.Use, " "); cmd.Args == nil && !strings.Contains(cmd.Use, "...") {
+		cmd.Args = func(cmd *cobra.Command, args []string) error { return atMost(most, cmd, args) }
+	}
+	for name, values := range map[string]cobra.CompletionFunc{
 		"config":  cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt),
 		"context": completeContexts,
 		"window":  cobra.FixedCompletions([]string{"5m", "15m", "1h", "3h", "24h", "168h"}, cobra.ShellCompDirectiveNoFileComp),
@@ -50,7 +54,7 @@ func completeFlags(cmd *cobra.Command) {
 		"outcome": cobra.FixedCompletions([]string{"completed", "rejected", "failed", "aborted"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
 		if cmd.LocalNonPersistentFlags().Lookup(name) != nil || cmd.PersistentFlags().Lookup(name) != nil {
-			if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
+			if err := cmd.RegisterFlagCompletionFunc(name, values); err != nil {
 				panic(err) // it has one already
 			}
 		}

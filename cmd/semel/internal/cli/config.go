@@ -15,14 +15,10 @@ import (
 )
 
 func configCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "config",
 		Short: "Check, print and explain the configuration of the service",
-		Example: `  semel config validate semel.yaml
-  semel config explain --config semel.yaml routes`,
-	}
-	cmd.AddCommand(newConfigValidate(), newConfigPrint(), newConfigExplain(), newConfigSchema())
-	return cmd
+	}, newConfigValidate(), newConfigPrint(), newConfigExplain(), newConfigSchema())
 }
 
 // configSource says how the three commands that read a configuration find it.
@@ -67,9 +63,6 @@ func loadSource(cmd *cobra.Command, src config.Source) (*config.Config, *config.
 	return config.Load(src)
 }
 
-// oneFile reads the file of a command from its arguments.
-func oneFile(cmd *cobra.Command, args []string) error { return atMost(1, cmd, args) }
-
 // configFlag adds --config, as other commands have it, to one about a configuration.
 func configFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "config", "", "the service's configuration `file`; - is standard input")
@@ -81,7 +74,7 @@ func oneConfig(file *string) cobra.PositionalArgs {
 		if len(args) > 0 && *file != "" {
 			return usage("%s and --config %s are two files: name one", args[0], *file)
 		}
-		return oneFile(cmd, args)
+		return atMost(1, cmd, args)
 	}
 }
 
@@ -92,7 +85,7 @@ func configAndPath(file *string) cobra.PositionalArgs {
 		if err := oneConfig(file)(cmd, named); err != nil {
 			return err
 		}
-		return oneFile(cmd, rest)
+		return atMost(1, cmd, rest)
 	}
 }
 
@@ -270,7 +263,6 @@ func schemaCommand(of, more, example string, schema func() []byte) *cobra.Comman
 		Short:   "Print the JSON Schema of " + of,
 		Long:    "Print the JSON Schema (2020-12) of " + of + more,
 		Example: "  " + example,
-		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := cmd.OutOrStdout().Write(schema())
 			return err

@@ -18,7 +18,7 @@ import (
 const contextVariable = "SEMEL_CONTEXT"
 
 func contextCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "context",
 		Short: "Name services once, so that commands need no --url",
 		Long: `Name services once, so that commands need no --url. A command uses the first of these:
@@ -28,12 +28,7 @@ service's default configuration, or the service that has it open.
 
 The file is semel/contexts.json in your configuration directory. It has no tokens, only
 the names of files with tokens.`,
-		Example: `  semel context add prod --url https://semel.example:8481 --token-file ~/.semel-token
-  semel context use prod
-  semel records list held`,
-	}
-	cmd.AddCommand(newContextAdd(), newContextList(), newContextUse(), newContextRemove())
-	return cmd
+	}, newContextAdd(), newContextList(), newContextUse(), newContextRemove())
 }
 
 // loadContexts reads this user's contexts.
@@ -107,7 +102,6 @@ func newContextList() *cobra.Command {
 
 The JSON is a list with name, current, url and token_file.`,
 		Example: `  semel context list`,
-		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, _, err := loadContexts()
 			if err != nil {

@@ -44,7 +44,6 @@ func newDemo() *cobra.Command {
 		Example: `  semel demo
   semel demo --exit --json
   semel demo --seed 42`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("seed") {
 				opts.Seed = rand.Uint64N(1_000_000)
@@ -76,7 +75,6 @@ func newDemoProvider() *cobra.Command {
 		Use:    demo.ProviderCommand,
 		Short:  "Run the payment service of the demo until standard input ends",
 		Hidden: true,
-		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo.ServeProvider(cmd.Context(), seed, cmd.InOrStdin(), cmd.OutOrStdout())
 		},

@@ -57,7 +57,6 @@ status, detail and next.`,
 		Example: `  semel doctor
   semel doctor --config semel.yaml
   semel doctor --context prod --json`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()

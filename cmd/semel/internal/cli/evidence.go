@@ -15,19 +15,13 @@ import (
 )
 
 func evidenceCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "evidence",
 		Short: "Show, export and verify the tamper-evident log, and make its keys",
 		Long: `Make the keys of the tamper-evident log, show what it says, and prove it to others.
 
 ` + evidenceLong,
-		Example: `  semel evidence keygen --origin example.com/semel --out evidence.key > evidence.pub
-  semel evidence show order-1
-  semel evidence verify --keys evidence.pub
-  semel evidence export --out log.jsonl`,
-	}
-	cmd.AddCommand(newEvidenceKeygen(), newEvidenceShow(), newEvidenceExport(), newEvidenceProve(), newEvidenceVerify())
-	return cmd
+	}, newEvidenceKeygen(), newEvidenceShow(), newEvidenceExport(), newEvidenceProve(), newEvidenceVerify())
 }
 
 const evidenceLong = whichLong + ` A service wants your token: in the file that --token-file names,
@@ -57,7 +51,6 @@ keys, a line can limit its key to certain sizes of the log: from=SIZE, until=SIZ
 The JSON has origin, file and public_keys.`,
 		Example: `  semel evidence keygen --origin example.com/semel --out evidence.key > evidence.pub
   semel evidence keygen --rotate evidence.key --out evidence-2.key > evidence.pub`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" || (origin == "") == (rotate == "") {
 				return usage("say --out, and either --origin or --rotate")

@@ -39,7 +39,6 @@ the export in memory, and leaves no file behind if it breaks off.
 		Example: `  semel evidence export --out log.jsonl
   semel evidence export --context prod --tenant acme --out acme.jsonl
   semel evidence export --store pebble:./semel-data --no-openings | zstd > log.jsonl.zst`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("tenant") {
 				what.Tenant = &tenant

@@ -71,9 +71,6 @@ type evidenceAbout struct {
 func (a *evidenceAbout) parse(cmd *cobra.Command, args []string) error {
 	a.tenant = cmd.Flags().Changed("tenant")
 	a.identity = a.tenant || cmd.Flags().Changed("principal")
-	if err := atMost(1, cmd, args); err != nil {
-		return err
-	}
 	switch {
 	case len(args) == 1 && (a.id.Operation != "" || a.id.Key != "" || a.id.Principal != ""):
 		return usage("a name, and --operation, --key and --principal exclude each other: give one of them")

@@ -51,7 +51,6 @@ opening, cut, fork, signature, format and story.
   semel evidence verify --keys evidence.pub --context prod --checkpoints kept/latest
   semel evidence verify --keys evidence.pub --checkpoints kept/latest log.jsonl
   zstd -d < log.jsonl.zst | semel evidence verify --keys evidence.pub -`,
-		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := from.verify(cmd, args, kept)
 			if err != nil {

@@ -30,7 +30,6 @@ without a code it is a list.`,
   semel explain 409
   semel explain 5
   semel explain https://api.example.com/semel/problems/held --json`,
-		Args: oneFile,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var codes []string
 			for _, p := range explained() {

@@ -26,7 +26,6 @@ than Semel answers, and otherwise 1. With a token that has a role, it also print
 ` + whichService + ` For a probe of one particular service, give --url.`,
 		Example: `  semel healthcheck
   semel healthcheck --url http://127.0.0.1:8481 --live`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			service, _, err := src.running(cmd)
 			if err != nil {

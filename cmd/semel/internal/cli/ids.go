@@ -11,17 +11,10 @@ import (
 )
 
 func newIDs() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "ids",
 		Short: "Check registries of commands, and derive and explain the keys of envelopes",
-		Example: `  semel ids lint registry.yaml
-  semel ids key --json < envelope.json
-  semel ids explain --registry registry.yaml < envelope.json
-  semel ids schema > envelope.schema.json
-  semel ids list --url http://127.0.0.1:8481`,
-	}
-	cmd.AddCommand(newIDsLint(), newIDsKey(), newIDsExplain(), newIDsSchema(), newIDsList())
-	return cmd
+	}, newIDsLint(), newIDsKey(), newIDsExplain(), newIDsSchema(), newIDsList())
 }
 
 func newIDsSchema() *cobra.Command {
@@ -122,7 +115,6 @@ key. For a refused envelope it has problems, each with reason, path and message,
 and the exit code is 1.`,
 		Example: `  semel ids key < envelope.json
   semel ids key --registry registry.yaml --json < envelope.json`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := f.derive(cmd)
 			if err != nil {

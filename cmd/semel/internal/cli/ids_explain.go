@@ -24,7 +24,6 @@ and with --registry policy: class, justification, window, late, bound_to, shield
 on_failure, on_abandoned, evidence, confirmation, rights and handler.`,
 		Example: `  semel ids explain < envelope.json
   semel ids explain --registry registry.yaml --envelope envelope.json --json`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := f.derive(cmd)
 			if err != nil {

@@ -22,7 +22,6 @@ func newIDsList() *cobra.Command {
 ` + runningLong,
 		Example: `  semel ids list
   semel ids list --url http://127.0.0.1:8481 --json`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			service, _, err := src.running(cmd)
 			if err != nil {

@@ -18,14 +18,10 @@ import (
 )
 
 func newKey() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "key",
 		Short: "Derive idempotency keys, and check key templates",
-		Example: `  semel key derive --template-name order --set cart_mandate_id=m1 --set user_id=u1
-  semel key lint 'payment:{order_id}:{timestamp}'`,
-	}
-	cmd.AddCommand(newKeyDerive(), newKeyLint())
-	return cmd
+	}, newKeyDerive(), newKeyLint())
 }
 
 // derivedKey is what semel key derive --json prints.
@@ -80,7 +76,6 @@ The JSON has key, and version, template, scope and cart_hash where they apply.`,
   semel key derive --template 'payment:{order_id}:{amount}:{currency}' \
     --set order_id=o1 --set amount=2999 --set currency=USD
   semel key derive --template-name cart_mandate --set session_id=s1 --cart cart.jsonl`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			key, err := f.derive(cmd)
 			if err != nil {

@@ -18,18 +18,15 @@ import (
 )
 
 func newMessages(from *recordsFrom) *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := group(&cobra.Command{
 		Use:   "messages",
 		Short: "List messages of completed calls, and replay or discard parked ones",
 		Long: `List the messages that completed calls send, show one, and replay or discard parked
 ones: messages that the receiver refused, that were tried too often, or are too old.
 
 ` + recordsLong,
-		Example: `  semel messages list --state parked
-  semel messages replay --context prod --reason 'the receiver is back' MESSAGE`,
-	}
+	}, newMessagesList(from), newMessagesShow(from), newMessagesReplay(from), newMessagesDiscard(from))
 	from.source.add(cmd.PersistentFlags())
-	cmd.AddCommand(newMessagesList(from), newMessagesShow(from), newMessagesReplay(from), newMessagesDiscard(from))
 	return cmd
 }
 

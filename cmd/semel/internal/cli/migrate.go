@@ -16,15 +16,11 @@ import (
 )
 
 func migrateCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "migrate",
-		Short: "Bring the schema in PostgreSQL, or the data in Redis, up to date",
-		Example: `  semel migrate status --store postgres://semel@db/semel
-  semel migrate up --store postgres://semel@db/semel`,
+	return group(&cobra.Command{
+		Use:         "migrate",
+		Short:       "Bring the schema in PostgreSQL, or the data in Redis, up to date",
 		Annotations: map[string]string{"down": "there are no migrations downwards: they would have to throw away data that an earlier program can't hold. Restore the backup from before the migration"},
-	}
-	cmd.AddCommand(newMigrateUp(), newMigrateStatus(), newMigratePrint())
-	return cmd
+	}, newMigrateUp(), newMigrateStatus(), newMigratePrint())
 }
 
 func newMigrateUp() *cobra.Command {
@@ -38,7 +34,6 @@ they wait for each other.
 In Redis this makes an index of attributes, which searches use from then on. Run it when
 all nodes have this version: earlier ones refuse the data afterwards.`,
 		Example: `  semel migrate up --store postgres://semel@db/semel`,
-		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, _, err := flags.load(cmd)
 			if err != nil {
@@ -77,7 +72,6 @@ func newMigrateStatus() *cobra.Command {
 		Use:     "status",
 		Short:   "List migrations, and when they were applied",
 		Example: `  semel migrate status --config semel.yaml`,
-		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, _, err := flags.load(cmd)
 			if err != nil {
@@ -110,7 +104,6 @@ instead the statements that grant a role the rights that the service needs; run 
 the owner of the schema, again after each migration.`,
 		Example: `  semel migrate print --schema semel > semel.sql
   semel migrate print --role semel_app | psql`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if role != "" {
 				_, err := io.WriteString(cmd.OutOrStdout(), pgstore.Grants(schema, role))

@@ -21,13 +21,11 @@ import (
 
 func reconcileCommand() *cobra.Command {
 	from := newRecordsFrom()
-	cmd := &cobra.Command{
-		Use:     "reconcile",
-		Short:   "Compare records with a provider's data",
-		Example: `  semel reconcile payments --export transactions.csv`,
-	}
+	cmd := group(&cobra.Command{
+		Use:   "reconcile",
+		Short: "Compare records with a provider's data",
+	}, newReconcilePayments(from))
 	from.source.add(cmd.PersistentFlags())
-	cmd.AddCommand(newReconcilePayments(from))
 	return cmd
 }
 

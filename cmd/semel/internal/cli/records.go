@@ -59,17 +59,12 @@ Exit codes: 0 done, 1 the work could not be done, 2 usage, 3 not found, 4 its st
 not allow it, 5 in use, out of reach, or unknown.`
 
 func newRecords(from *recordsFrom) *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := group(&cobra.Command{
 		Use:   "records",
 		Short: "List, show, settle and purge records",
 		Long:  "List records, show one, and settle, release or purge records.\n\n" + recordsLong,
-		Example: `  semel records list operation:payments.charge held
-  semel records get --store pebble:./semel-data --operation payments.charge --key order-1
-  semel records settle RECORD --outcome completed --reason 'seen at the provider'`,
-	}
+	}, newRecordsList(from), newRecordsGet(from), newRecordsSettle(from), newRecordsRelease(from), newRecordsPurge(from))
 	from.source.add(cmd.PersistentFlags())
-	cmd.AddCommand(newRecordsList(from), newRecordsGet(from),
-		newRecordsSettle(from), newRecordsRelease(from), newRecordsPurge(from))
 	return cmd
 }
 

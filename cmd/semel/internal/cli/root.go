@@ -106,10 +106,10 @@ every code in an answer or a log.`,
 		commands []*cobra.Command
 	}{
 		{"Run it:", []*cobra.Command{newDemo(), newProxy(), newServe()}},
-		{"See what happened, and decide:", []*cobra.Command{newWhy(newRecordsFrom()), group(newRecords(newRecordsFrom())), group(newMessages(newRecordsFrom())), newTop(), newTail(newRecordsFrom()),
-			group(evidenceCommand()), group(reconcileCommand()), newExplain(), group(contextCommand())}},
-		{"Look after a service and its store:", []*cobra.Command{newDoctor(), newHealthcheck(), group(storeCommand()), group(archiveCommand()), group(migrateCommand())}},
-		{"Configuration and keys:", []*cobra.Command{group(configCommand()), group(newKey()), group(newIDs()), group(newWebhook())}},
+		{"See what happened, and decide:", []*cobra.Command{newWhy(newRecordsFrom()), newRecords(newRecordsFrom()), newMessages(newRecordsFrom()), newTop(), newTail(newRecordsFrom()),
+			evidenceCommand(), reconcileCommand(), newExplain(), contextCommand()}},
+		{"Look after a service and its store:", []*cobra.Command{newDoctor(), newHealthcheck(), storeCommand(), archiveCommand(), migrateCommand()}},
+		{"Configuration and keys:", []*cobra.Command{configCommand(), newKey(), newIDs(), newWebhook()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: p.title, Title: p.title})
 		for _, cmd := range p.commands {
@@ -128,13 +128,25 @@ every code in an answer or a log.`,
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), thisBuild().line())
 		return err
 	}
-	completeFlags(root)
+	complete(root)
 	return root
 }
 
-// group makes a command with subcommands print its help without one, and suggest one for a wrong
-// name. Its annotations say why some names have no command.
-func group(cmd *cobra.Command) *cobra.Command {
+// group adds commands to another, which prints its help without one of them, and suggests one
+// for a wrong name. Its annotations say why some names have no command. Its examples are the first of each
+// subcommand.
+func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(commands...)
+	var examples []string
+	for _, sub := range cmd.Commands() {
+		for line := range strings.Lines(sub.Example) {
+			examples = append(examples, strings.TrimSuffix(line, "\n"))
+			if !strings.HasSuffix(line, "\\\n") { // it doesn't go on
+				break
+			}
+		}
+	}
+	cmd.Example = cmp.Or(cmd.Example, strings.Join(examples, "\n"))
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
@@ -172,9 +184,6 @@ func usage(format string, args ...any) error { return &usageError{fmt.Errorf(for
 
 // errReported ends a command that has printed why its check failed.
 var errReported = errors.New("a check failed")
-
-// noArgs refuses positional arguments.
-func noArgs(cmd *cobra.Command, args []string) error { return atMost(0, cmd, args) }
 
 // atMost refuses the arguments after the first n.
 func atMost(n int, cmd *cobra.Command, args []string) error {

@@ -44,7 +44,6 @@ Port 0 picks a free port. The log goes to standard error.`,
 		Example: `  semel serve
   semel serve --config semel.yaml
   semel serve --listen 127.0.0.1:8480 --admin 127.0.0.1:8481 --store pebble:./data`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, origins, err := flags.load(cmd)
 			if err != nil {

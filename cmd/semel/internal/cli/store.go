@@ -21,15 +21,10 @@ import (
 )
 
 func storeCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "store",
 		Short: "Inspect a store, audit it against its evidence, record restores",
-		Example: `  semel store status --store postgres://semel@db/semel
-  semel store audit --config semel.yaml
-  semel store new-epoch --config semel.yaml --yes`,
-	}
-	cmd.AddCommand(newStoreStatus(), newStoreAudit(), newStoreEpoch(), newStoreAcceptClock())
-	return cmd
+	}, newStoreStatus(), newStoreAudit(), newStoreEpoch(), newStoreAcceptClock())
 }
 
 func newStoreStatus() *cobra.Command {
@@ -49,7 +44,6 @@ The JSON has store, level, settings (name, value), unsafe and epoch, and for a
 directory free and total, the bytes of its disk.`,
 		Example: `  semel store status --store pebble:./semel-data
   semel store status --config semel.yaml --json`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := lookAtStore(cmd, &flags)
 			if err != nil {
@@ -124,7 +118,6 @@ first_sent, or a UUIDv7 as its key. Other calls run.
 
 Run it after the restore and before the first node starts.`,
 		Example: `  semel store new-epoch --store postgres://semel@db/semel --yes`,
-		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
 				return usage("this refuses calls that were first sent before now: add --yes")

@@ -58,7 +58,6 @@ before_evidence, before_restore, no_contents, other_format, sequence_mark, reser
 and gone.`,
 		Example: `  semel store audit --config semel.yaml
   semel store audit --store postgres://semel@db/semel --keys evidence.key --json`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, _, err := from.load(cmd)
 			if err != nil {

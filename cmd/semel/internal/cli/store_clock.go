@@ -34,7 +34,6 @@ finds as 'semel records' does; you must be an admin there.`,
 		Example: `  semel store accept-clock --yes
   semel store accept-clock --store postgres://semel@db/semel --yes
   semel store accept-clock --url http://127.0.0.1:8481 --yes`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
 				return usage("this lets records expire: check the clock first, then add --yes")

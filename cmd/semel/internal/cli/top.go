@@ -68,7 +68,6 @@ node has counted them, and for who may see only one tenant.`,
 		Example: `  semel top
   semel top --interval 5s --window 15m
   semel top --context prod --once`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return opts.run(cmd, &src) },
 	}
 	flags := cmd.Flags()

@@ -38,7 +38,6 @@ A build that doesn't know its commit has the digest of the program in its versio
 The JSON has version, commit, time, modified, go, os and arch; time is the commit's.`,
 		Example: `  semel version
   semel version --json`,
-		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := thisBuild()
 			return printOne(cmd, v, v.line())

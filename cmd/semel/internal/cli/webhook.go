@@ -14,14 +14,10 @@ import (
 )
 
 func newWebhook() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "webhook",
 		Short: "Check captured webhooks, and show how senders sign theirs",
-		Example: `  semel webhook verify --source github --secret-file github.secret delivery.http
-  semel webhook source shopify > own.yaml`,
-	}
-	cmd.AddCommand(newWebhookVerify(), newWebhookSource())
-	return cmd
+	}, newWebhookVerify(), newWebhookSource())
 }
 
 func newWebhookSource() *cobra.Command {
@@ -33,7 +29,6 @@ what identifies an event. Use it as the start of your own. Without a name, list 
 names.`,
 		Example: `  semel webhook source
   semel webhook source shopify > own.yaml`,
-		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), strings.Join(webhook.Sources(), "\n"))
@@ -89,7 +84,6 @@ payment where they apply; or code, problem and hints; and unsigned, the parts of
 an identity that the signature doesn't cover. The exit code is 1 if it is refused.`,
 		Example: `  semel webhook verify --source github --secret-file github.secret delivery.http
   semel webhook verify --source github --secret-file github.secret --json - < delivery.http`,
-		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			now, err := atTime(at)
 			if err != nil {
