@@ -121,16 +121,24 @@ func (s *Service) Figures(ctx context.Context, d time.Duration) (*Figures, error
 	return f, nil
 }
 
-// Gauges are the metrics of a node, by name and labels, as in semel_attempts{state="held"}.
-type Gauges map[string]float64
+// MarshalJSON returns the whole answer.
+func (f *Figures) MarshalJSON() ([]byte, error) { return f.Text, nil }
 
-// Gauges reads GET /metrics.
-func (s *Service) Gauges(ctx context.Context) (Gauges, error) {
+// Attempts are the open attempts in the store, as a node counted them last.
+type Attempts struct {
+	InFlight       int     `json:"in_flight"`
+	Held           int     `json:"held"`
+	OldestInFlight float64 `json:"oldest_in_flight_seconds"`
+	OldestHeld     float64 `json:"oldest_held_seconds"`
+}
+
+// Attempts reads the gauges of GET /metrics; nil until the node has counted attempts.
+func (s *Service) Attempts(ctx context.Context) (*Attempts, error) {
 	body, err := s.get(ctx, "/metrics", http.StatusOK)
 	if err != nil {
 		return nil, err
 	}
-	g := Gauges{}
+	gauges := map[string]float64{}
 	for line := range strings.Lines(string(body)) {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
@@ -141,25 +149,15 @@ func (s *Service) Gauges(ctx context.Context) (Gauges, error) {
 		if i < 0 || err != nil {
 			return nil, &client.AnswerError{Status: http.StatusOK, Reason: "the metrics can't be read"}
 		}
-		g[line[:i]] = value
+		gauges[line[:i]] = value
 	}
-	return g, nil
-}
-
-// Attempts are the open attempts in the store, as the node counted them last.
-type Attempts struct {
-	InFlight, Held             int
-	OldestInFlight, OldestHeld time.Duration
-}
-
-// Attempts reports ok if the node has counted them.
-func (g Gauges) Attempts() (a Attempts, ok bool) {
-	count := func(state string) int { return int(g[`semel_attempts{state="`+state+`"}`]) }
-	age := func(state string) time.Duration {
-		return time.Duration(g[`semel_oldest_attempt_seconds{state="`+state+`"}`] * float64(time.Second))
+	if _, counted := gauges[`semel_attempts{state="held"}`]; !counted {
+		return nil, nil
 	}
-	_, ok = g[`semel_attempts{state="held"}`]
-	return Attempts{count("in_flight"), count("held"), age("in_flight"), age("held")}, ok
+	return &Attempts{
+		int(gauges[`semel_attempts{state="in_flight"}`]), int(gauges[`semel_attempts{state="held"}`]),
+		gauges[`semel_oldest_attempt_seconds{state="in_flight"}`], gauges[`semel_oldest_attempt_seconds{state="held"}`],
+	}, nil
 }
 
 // Check is a line of GET /readyz?verbose.

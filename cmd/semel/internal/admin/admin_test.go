@@ -43,7 +43,7 @@ func answering(t *testing.T, status int, body string) *Service {
 	return s
 }
 
-func TestGauges(t *testing.T) {
+func TestAttempts(t *testing.T) {
 	s := answering(t, 200, `# HELP semel_attempts x
 # TYPE semel_attempts gauge
 semel_attempts{state="held"} 2
@@ -55,15 +55,11 @@ semel_build_info{goversion="go1.26.8",store="pebble",version="v1.2.3"} 1
 # TYPE semel_decisions_total counter
 semel_decisions_total{decision="replay",door="http",operation="a \"b\""} 3
 `)
-	g, err := s.Gauges(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	if a, err := s.Attempts(t.Context()); err != nil || a == nil || *a != (Attempts{InFlight: 4, Held: 2, OldestHeld: 90.5}) {
+		t.Errorf("%+v, %v", a, err)
 	}
-	if a, ok := g.Attempts(); !ok || a != (Attempts{InFlight: 4, Held: 2, OldestHeld: 90500 * time.Millisecond}) || len(g) != 5 {
-		t.Errorf("%+v, %v, %v", a, ok, g)
-	}
-	if _, ok := (Gauges{}).Attempts(); ok {
-		t.Error("attempts are known without having been counted")
+	if a, err := answering(t, 200, "semel_ready 1\n").Attempts(t.Context()); err != nil || a != nil {
+		t.Errorf("attempts are known without having been counted: %+v, %v", a, err)
 	}
 }
 
@@ -85,9 +81,9 @@ func TestReady(t *testing.T) {
 // What isn't a service, or doesn't let the caller in, is told apart from one that is away.
 func TestErrors(t *testing.T) {
 	ask := map[string]func(s *Service) error{
-		"ready":   func(s *Service) error { _, err := s.Ready(t.Context()); return err },
-		"figures": func(s *Service) error { _, err := s.Figures(t.Context(), time.Hour); return err },
-		"gauges":  func(s *Service) error { _, err := s.Gauges(t.Context()); return err },
+		"ready":    func(s *Service) error { _, err := s.Ready(t.Context()); return err },
+		"figures":  func(s *Service) error { _, err := s.Figures(t.Context(), time.Hour); return err },
+		"attempts": func(s *Service) error { _, err := s.Attempts(t.Context()); return err },
 	}
 	away := answering(t, 200, "")
 	away.at.URL = "http://127.0.0.1:1"

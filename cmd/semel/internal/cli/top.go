@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,19 +19,6 @@ const topTimeout = 10 * time.Second
 
 // topWindows are the values of --window.
 var topWindows = []time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
-
-// topJSON is what semel top --json prints.
-type topJSON struct {
-	Figures  json.RawMessage `json:"figures"`
-	Attempts *topAttempts    `json:"attempts"`
-}
-
-type topAttempts struct {
-	InFlight       int     `json:"in_flight"`
-	Held           int     `json:"held"`
-	OldestInFlight float64 `json:"oldest_in_flight_seconds"`
-	OldestHeld     float64 `json:"oldest_held_seconds"`
-}
 
 type topOptions struct {
 	every, window time.Duration
@@ -102,23 +88,15 @@ func (o *topOptions) run(cmd *cobra.Command, src *recordSource) error {
 	if err != nil {
 		return exitWith(err)
 	}
-	return printReport(cmd, s.json(), func(w io.Writer) error { _, err := io.WriteString(w, t.text(s)); return err }, false)
+	return printReport(cmd, s, func(w io.Writer) error { _, err := io.WriteString(w, t.text(s)); return err }, false)
 }
 
-// topSnapshot is the state at one time. attempts is nil until the node has counted them, and
-// checks are those of the node.
+// topSnapshot is the state at one time, and what semel top --json prints.
 type topSnapshot struct {
-	figures  *admin.Figures
-	attempts *admin.Attempts
-	checks   []admin.Check
-}
-
-func (s *topSnapshot) json() topJSON {
-	line := topJSON{Figures: s.figures.Text}
-	if a := s.attempts; a != nil {
-		line.Attempts = &topAttempts{a.InFlight, a.Held, a.OldestInFlight.Seconds(), a.OldestHeld.Seconds()}
-	}
-	return line
+	Figures *admin.Figures `json:"figures"`
+	// Attempts is nil until the node has counted them.
+	Attempts *admin.Attempts `json:"attempts"`
+	checks   []admin.Check   // of the node
 }
 
 // askTop reads a snapshot from a service.
@@ -129,17 +107,10 @@ func askTop(ctx context.Context, service *admin.Service, d time.Duration) (*topS
 	if err != nil {
 		return nil, err
 	}
-	gauges, err := service.Gauges(ctx)
+	attempts, err := service.Attempts(ctx)
 	if e, ok := errors.AsType[*semel.Error](err); err != nil && !(ok && e.Code == semel.CodeForbidden) { // they are of all tenants
 		return nil, err
 	}
 	checks, err := service.Ready(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := &topSnapshot{figures: f, checks: checks}
-	if open, ok := gauges.Attempts(); ok {
-		s.attempts = &open
-	}
-	return s, nil
+	return &topSnapshot{f, attempts, checks}, err
 }

@@ -57,7 +57,7 @@ func (t *topTable) watch(ctx context.Context, every time.Duration, fetch func() 
 // text is a snapshot as a table.
 func (t *topTable) text(s *topSnapshot) string {
 	var b strings.Builder
-	f, sum := s.figures, &s.figures.Total
+	f, sum := s.Figures, &s.Figures.Total
 	todo := 0
 	for _, c := range s.checks {
 		if c.Mark != '+' {
@@ -123,21 +123,22 @@ func (t *topTable) table(b *strings.Builder, head string, rows []string, room in
 
 // moment shows the latency added lately, and the open calls.
 func (s *topSnapshot) moment() (text string) {
-	for _, p := range slices.Backward(s.figures.Points) {
+	for _, p := range slices.Backward(s.Figures.Points) {
 		if p.Deliveries > 0 {
 			text = fmt.Sprintf("added p50 %.2f ms  p99 %.2f ms (%s)  ", 1000*p.P50, 1000*p.P99, p.At.UTC().Format("15:04"))
 			break
 		}
 	}
-	a := s.attempts
+	a := s.Attempts
 	switch {
-	case s.figures.Tenant != nil:
+	case s.Figures.Tenant != nil:
 		return text + "in flight and held: counted for all tenants only"
 	case a == nil:
 		return text + "in flight and held: not counted yet"
 	}
-	text += fmt.Sprintf("in flight %d (oldest %s)  held %d (oldest %s)", a.InFlight, ageOf(a.OldestInFlight), a.Held, ageOf(a.OldestHeld))
-	if s.figures.Alone {
+	age := func(seconds float64) string { return ageOf(time.Duration(seconds * float64(time.Second))) }
+	text += fmt.Sprintf("in flight %d (oldest %s)  held %d (oldest %s)", a.InFlight, age(a.OldestInFlight), a.Held, age(a.OldestHeld))
+	if s.Figures.Alone {
 		text += "  as counted last"
 	}
 	return text

@@ -38,10 +38,10 @@ func busy(t *testing.T, operations int) *topSnapshot {
 		"points":   []any{map[string]any{"at": now.Add(-time.Minute), "deliveries": 40, "added_p50_seconds": 0.00042, "added_p99_seconds": 0.0131}, map[string]any{"at": now}},
 		"repeated": []any{map[string]any{"record": id, "operation": "payments.charge@2", "repeats": 4100, "peak": 310, "last": now.Add(-4 * time.Second)}},
 	})
-	s := &topSnapshot{figures: &admin.Figures{}, attempts: &admin.Attempts{InFlight: 4, Held: 2, OldestInFlight: 2 * time.Second, OldestHeld: 3 * time.Hour}}
+	s := &topSnapshot{Figures: &admin.Figures{}, Attempts: &admin.Attempts{InFlight: 4, Held: 2, OldestInFlight: 2, OldestHeld: 3 * 3600}}
 	s.checks = []admin.Check{{Mark: '+', Name: "serving"}, {Mark: '!', Name: "held", Detail: "2 calls wait for a decision, the oldest for 3h0m"}}
 	if err == nil {
-		err = json.Unmarshal(text, s.figures)
+		err = json.Unmarshal(text, s.Figures)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ order-7731    4100     payments.charge@2  310       4s ago
 	}
 	oneNode := admin.Figures{}
 	oneNode.Nodes = 1
-	if got := table.text(&topSnapshot{figures: &oneNode}); !strings.Contains(got, "Nothing was delivered in this time.") || !strings.Contains(got, "not counted yet") {
+	if got := table.text(&topSnapshot{Figures: &oneNode}); !strings.Contains(got, "Nothing was delivered in this time.") || !strings.Contains(got, "not counted yet") {
 		t.Errorf("a quiet service is\n%s", got)
 	}
 }
@@ -84,7 +84,7 @@ func TestTopWhileTheStoreIsAway(t *testing.T) {
 	if got := table.text(s); strings.Contains(got, "The store doesn't answer") || strings.Contains(got, "counted last") {
 		t.Error(got)
 	}
-	s.figures.Alone = true
+	s.Figures.Alone = true
 	if got := table.text(s); !strings.Contains(got, "\nThe store doesn't answer: ") || !strings.Contains(got, "as counted last") {
 		t.Error(got)
 	}
