@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -212,6 +213,14 @@ func (c *conn) SetDeadline(end time.Time) error {
 func (c *conn) Close() error {
 	defer c.free()
 	return c.Conn.Close()
+}
+
+// SyscallConn shows the socket, of which the system knows what the caller has acknowledged.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	if s, ok := c.Conn.(syscall.Conn); ok {
+		return s.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // CloseWrite lets a server end its side first, so that an early refusal reaches a caller
