@@ -58,6 +58,7 @@ func (s *Server) openDoors(g *generation) error {
 		open(g, "activitypub", g.cfg.ActivityPub, s.inboxDoor),
 		open(g, "forrst", g.cfg.Forrst, s.forrstDoor),
 		open(g, "a2a", g.cfg.A2A, s.agentDoor),
+		open(g, "mcp", g.cfg.MCP, s.toolDoor),
 		s.commerceDoor(g),
 	)
 }

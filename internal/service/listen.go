@@ -32,20 +32,21 @@ type listener struct {
 	server *http.Server
 }
 
-func listen(address string, certs config.TLS, limits *config.Limits, handler http.Handler, opts limit.Options, log *slog.Logger) (*listener, error) {
+// With plain, it speaks HTTP/1.1 only: see [semelproxy.Follow].
+func listen(address string, certs config.TLS, plain bool, limits *config.Limits, handler http.Handler, opts limit.Options, log *slog.Logger) (*listener, error) {
 	handler = limit.Requests(handler, limits.Connections, opts)
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	l, err := newListener(ln, certs, limits, handler, log)
+	l, err := newListener(ln, certs, plain, limits, handler, log)
 	if err != nil {
 		ln.Close()
 	}
 	return l, err
 }
 
-func newListener(ln net.Listener, certs config.TLS, limits *config.Limits, handler http.Handler, log *slog.Logger) (_ *listener, err error) {
+func newListener(ln net.Listener, certs config.TLS, plain bool, limits *config.Limits, handler http.Handler, log *slog.Logger) (_ *listener, err error) {
 	pace := paceOf(limits)
 	ln = limit.Listener(ln, limits.Connections, pace)
 	l := &listener{server: &http.Server{
@@ -60,9 +61,9 @@ func newListener(ln net.Listener, certs config.TLS, limits *config.Limits, handl
 	l.server.Protocols = new(http.Protocols)
 	l.server.Protocols.SetHTTP1(true)
 	if certs.Cert == "" {
-		l.server.Protocols.SetUnencryptedHTTP2(true)
+		l.server.Protocols.SetUnencryptedHTTP2(!plain)
 	} else {
-		l.server.Protocols.SetHTTP2(true)
+		l.server.Protocols.SetHTTP2(!plain)
 		if l.server.TLSConfig, err = tlsConfig(certs); err != nil {
 			return nil, err
 		}

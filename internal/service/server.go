@@ -215,7 +215,7 @@ func (s *Server) openAPIs() (err error) {
 // operators out by using up theirs.
 func (s *Server) openListeners(cfg *config.Config, version string) (err error) {
 	s.executions = marked(peer.Data, s.ownAPI(http.HandlerFunc(s.serveExecutions)))
-	if s.data, err = listen(cfg.Listen.Address, cfg.Listen.TLS, &cfg.Limits, s.dataHandler(cfg, newBudget(&cfg.Limits)), s.limitOptions(cfg), s.log); err != nil {
+	if s.data, err = listen(cfg.Listen.Address, cfg.Listen.TLS, len(cfg.MCP) > 0, &cfg.Limits, s.dataHandler(cfg, newBudget(&cfg.Limits)), s.limitOptions(cfg), s.log); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	s.onError(s.data.close)
@@ -224,7 +224,7 @@ func (s *Server) openListeners(cfg *config.Config, version string) (err error) {
 		return err
 	}
 	page = newBudget(&cfg.Limits).Handler(page, limit.Options{TypeBase: problemsPath, Caller: callerOf, Pace: paceOf(&cfg.Limits), BodyTimeout: time.Duration(cfg.Limits.ReadTimeout)})
-	if s.admin, err = listen(cfg.Admin.Address, cfg.Admin.TLS, &cfg.Limits, page, limit.Options{TypeBase: problemsPath}, s.log); err != nil {
+	if s.admin, err = listen(cfg.Admin.Address, cfg.Admin.TLS, false, &cfg.Limits, page, limit.Options{TypeBase: problemsPath}, s.log); err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}
 	return nil

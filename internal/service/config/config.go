@@ -35,11 +35,8 @@ type Config struct {
 	// Kinds of calls and how they are protected. Defaults to one operation named default.
 	Operations []Operation `json:"operations,omitempty"`
 	// What the proxy guards and where it leads.
-	Routes []Route `json:"routes,omitempty"`
-	// Services that are offered over Forrst, with its idempotency extension.
-	Forrst []Forrst `json:"forrst,omitempty"`
-	// Agents that are offered over A2A, each message once.
-	A2A []A2A `json:"a2a,omitempty"`
+	Routes  []Route `json:"routes,omitempty"`
+	Servers `yaml:",inline"`
 	// Limits that keep the service from being overloaded.
 	Limits Limits `json:"limits,omitzero"`
 	// How much callers may have stored.

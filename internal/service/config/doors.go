@@ -41,7 +41,7 @@ type doorSection struct {
 
 // doorSections are the sections with doors. A new kind of door adds a line here, and its
 // section to [Config]. Inboxes come last, because they serve further paths than they list.
-var doorSections = []doorSection{whatsAppDoors, webhookDoors, forrstDoors, a2aDoors, commerceDoors, activityPubDoors}
+var doorSections = []doorSection{whatsAppDoors, webhookDoors, forrstDoors, a2aDoors, mcpDoors, commerceDoors, activityPubDoors}
 
 // ReservedOperation reports whether a name belongs to the service's own doors, so that
 // nobody may declare such an operation or begin its calls.

@@ -15,6 +15,16 @@ import (
 
 // Groups of settings that several sections have. A section embeds the ones that it needs.
 
+// Servers are offered over the protocol that they speak themselves.
+type Servers struct {
+	// Services that are offered over Forrst, with its idempotency extension.
+	Forrst []Forrst `json:"forrst,omitempty"`
+	// Agents that are offered over A2A, each message once.
+	A2A []A2A `json:"a2a,omitempty"`
+	// Servers with tools that are offered over MCP, each call once.
+	MCP []MCP `json:"mcp,omitempty"`
+}
+
 // Callers says who may call a door that doesn't verify its callers by a signature.
 type Callers struct {
 	// Callers without a credential: loopback accepts those on this machine that no proxy passed on, share accepts all, refuse none. Defaults to loopback, and to refuse where auth knows callers.
@@ -43,7 +53,7 @@ type Forwarding struct {
 
 // Remembering says how long calls stay known.
 type Remembering struct {
-	// How long Semel knows a call, at least window. Between the two its answer is gone, and a repetition is still recognised: it doesn't run, and gets result_not_kept where it asks for the answer. Defaults to window.
+	// How long Semel knows a call, at least window. Between the two its answer is gone, and a repetition is still recognised: it doesn't run, and gets result_not_kept where it asks for the answer. Defaults to window, and to 90d for tool calls over MCP.
 	Remember Duration `json:"remember,omitzero" range:"0s,3650d"`
 }
 

@@ -33,6 +33,9 @@ type (
 // ParseSize parses a size.
 func ParseSize(text string) (Size, error) { return strictyaml.ParseSize(text) }
 
+// ParseDuration parses a time span.
+func ParseDuration(text string) (Duration, error) { return strictyaml.ParseDuration(text) }
+
 // maxFile bounds a file in bytes, and maxDepth its nested lists and mappings.
 const maxFile, maxDepth = 1 << 20, 32
 
@@ -264,10 +267,8 @@ func (op *Operation) derive(c *Config, path string, by routeDefault, p *strictya
 	if c.Store.Redis() && !p.Origins.Written(path+".max_result") {
 		op.MaxResult = redisMaxResult
 	}
-	if op.Window != 0 || p.Origins.Written(path+".window") || op.Class == semel.Windowed {
-		return
-	}
 	switch {
+	case op.Window != 0 || p.Origins.Written(path+".window") || op.Class == semel.Windowed:
 	case by.window != 0:
 		op.Window = by.window
 		follows(path+".window", "profile "+by.profile)
@@ -276,6 +277,10 @@ func (op *Operation) derive(c *Config, path string, by routeDefault, p *strictya
 		follows(path+".window", "financial")
 	default:
 		op.Window = Duration(semel.DefaultWindow)
+	}
+	if op.Remember == 0 && by.remember > op.Window {
+		op.Remember = by.remember
+		follows(path+".remember", "profile "+by.profile)
 	}
 }
 
@@ -322,6 +327,8 @@ type routeDefault struct {
 	profile string
 	failure semel.AfterFailure
 	window  Duration
+	// remember is how long calls stay known, at least their window; 0: as long as that.
+	remember Duration
 }
 
 // routeDefaults finds the defaults of all operations. If routes disagree, these must decide.
@@ -338,6 +345,8 @@ func routeDefaults(c *Config, p *strictyaml.Report) map[string]routeDefault {
 			found[operation] = have
 			return
 		}
+		first.remember = max(first.remember, have.remember)
+		found[operation] = first
 		op, path := c.Operations[i], fmt.Sprintf("operations[%d]", i)
 		message := fmt.Sprintf("the profiles %s and %s of its routes have different defaults", first.profile, have.profile)
 		if first.failure != have.failure && op.OnFailure == "" && !op.Financial {
@@ -349,7 +358,7 @@ func routeDefaults(c *Config, p *strictyaml.Report) map[string]routeDefault {
 	}
 	for _, r := range c.Routes {
 		if profile, ok := semelhttp.ProfileByName(r.Profile); ok && r.Mode != "off" {
-			add(r.Operation, routeDefault{profile.Name, cmp.Or(profile.OnFailure, semel.RetryFailure), Duration(profile.Window)})
+			add(r.Operation, routeDefault{profile: profile.Name, failure: cmp.Or(profile.OnFailure, semel.RetryFailure), window: Duration(profile.Window)})
 		}
 	}
 	for _, section := range doorSections {

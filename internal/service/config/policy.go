@@ -199,6 +199,10 @@ func (c *Config) Meanings(status int) (list []Meaning) {
 		answers, _ := judge.Answers(a.Answers).Parse()
 		add(at, a.Path, a.Operation, judge.Rules{Answers: answers, Financial: financial(a.Operation), RedirectsUnclear: true})
 	}
+	for at, m := range items("mcp", c.MCP) {
+		answers, _ := judge.Answers(m.Answers).Parse()
+		add(at, m.Path, m.Operation, judge.Rules{Answers: answers, Financial: financial(m.Operation), RedirectsUnclear: true})
+	}
 	return append(list, c.eventMeanings(status)...)
 }
 

@@ -76,19 +76,28 @@ func Print(w io.Writer, c *Config) error {
 	return err
 }
 
-// With returns a copy with one more operation and one more route. Their zero settings get
-// their defaults, and the whole is checked like a file; errors come as [Errors]. The
-// operation replaces one of the same name.
-func (c *Config) With(op Operation, rt Route) (*Config, error) {
+// Defaults has the default settings of a part of a configuration.
+func Defaults[T any]() (part T) {
+	strictyaml.FillDefaults(reflect.ValueOf(&part).Elem())
+	return part
+}
+
+// With returns a copy with one more operation, and more routes or servers. The zero settings of
+// operation and routes get their defaults, and the whole is checked like a file; errors come as
+// [Errors]. The operation replaces one of the same name.
+func (c *Config) With(op Operation, routes []Route, servers Servers) (*Config, error) {
 	out := strictyaml.Copy(reflect.ValueOf(c).Elem()).Addr().Interface().(*Config)
 	strictyaml.FillDefaults(reflect.ValueOf(&op).Elem())
-	strictyaml.FillDefaults(reflect.ValueOf(&rt).Elem())
 	if have := out.operation(op.Name); have != nil {
 		*have = op
 	} else {
 		out.Operations = append(out.Operations, op)
 	}
-	out.Routes = append(out.Routes, rt)
+	for _, rt := range routes {
+		strictyaml.FillDefaults(reflect.ValueOf(&rt).Elem())
+		out.Routes = append(out.Routes, rt)
+	}
+	out.MCP = append(out.MCP, servers.MCP...)
 	if errs := check(strictyaml.NewReport(""), out); len(errs) > 0 {
 		return nil, errs
 	}
@@ -140,8 +149,9 @@ var bound = []string{
 }
 
 // boundDoor are the settings of webhooks and inboxes that decide whether accepted items have a
-// destination, and which. Dispatchers get destinations once.
-var boundDoor = regexp.MustCompile(`^(webhooks\[\d+\](\.(name|source|mode|timeout|lease|payments))?|activitypub\[\d+\](\.(name|timeout|lease))?)$`)
+// destination, and which. Dispatchers get destinations once. With the first server over MCP the
+// listener speaks HTTP/1.1 only.
+var boundDoor = regexp.MustCompile(`^(webhooks\[\d+\](\.(name|source|mode|timeout|lease|payments))?|activitypub\[\d+\](\.(name|timeout|lease))?|mcp\[0\])$`)
 
 // NeedsRestart selects the paths of a [Diff] that take effect only after a restart. You
 // can change the others while the service runs.

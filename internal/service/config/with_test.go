@@ -12,7 +12,7 @@ func TestWith(t *testing.T) {
 	base := Default()
 	t.Run("an operation and a route get their defaults and join the others", func(t *testing.T) {
 		c, err := base.With(Operation{Name: "proxy", Lease: Duration(time.Second)},
-			Route{Match: "/", Upstream: "http://127.0.0.1:9000", Operation: "proxy", Profile: "stripe"})
+			[]Route{{Match: "/", Upstream: "http://127.0.0.1:9000", Operation: "proxy", Profile: "stripe"}}, Servers{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,13 +28,13 @@ func TestWith(t *testing.T) {
 		}
 	})
 	t.Run("an operation of the same name is replaced", func(t *testing.T) {
-		c, err := base.With(Operation{Name: DefaultOperation, Financial: true, Archive: true}, Route{Match: "/", Upstream: "http://h"})
+		c, err := base.With(Operation{Name: DefaultOperation, Financial: true, Archive: true}, []Route{{Match: "/", Upstream: "http://h"}}, Servers{})
 		if err != nil || len(c.Operations) != 1 || c.Operations[0].Window != Duration(168*time.Hour) || c.Routes[0].Operation != DefaultOperation {
 			t.Errorf("%+v, %v", c, err)
 		}
 	})
 	t.Run("what is wrong is said by path, everything at once", func(t *testing.T) {
-		_, err := base.With(Operation{Name: "proxy", Repeats: Repeats{OnAbandoned: "holt"}, Shields: []semel.Shield{"S7"}}, Route{Match: "x", Mode: "enfore", Unguarded: []string{"sse", "ssh"}, MaxBody: -1})
+		_, err := base.With(Operation{Name: "proxy", Repeats: Repeats{OnAbandoned: "holt"}, Shields: []semel.Shield{"S7"}}, []Route{{Match: "x", Mode: "enfore", Unguarded: []string{"sse", "ssh"}, MaxBody: -1}}, Servers{})
 		want := `operations[1].on_abandoned: "holt" is not one of hold, retry; did you mean hold?
 operations[1].shields[0]: "S7" is not one of S1, S2, S3, S4
 routes[0].match: "x" is not a pattern: at offset 0: host/path missing /; write a method and a path, such as POST /charges/{id}

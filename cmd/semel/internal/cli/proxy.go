@@ -19,7 +19,8 @@ func byFlags(cmd *cobra.Command, err error) error {
 	errs, _ := errors.AsType[config.Errors](err)
 	for i := range errs {
 		path := errs[i].Path
-		name := strings.ReplaceAll(path[strings.LastIndex(path, ".")+1:], "_", "-")
+		setting, _, _ := strings.Cut(path[strings.LastIndex(path, ".")+1:], "[")
+		name := strings.TrimSuffix(strings.ReplaceAll(setting, "_", "-"), "-fields")
 		if cmd.Flags().Lookup(name) != nil {
 			errs[i].Path = "--" + name
 		}
@@ -70,40 +71,44 @@ func newProxy() *cobra.Command {
     --jwks https://id.example.com/jwks.json --jwt-audience shop`,
 		Args: oneArg("which upstream? Give its URL, such as http://127.0.0.1:3000"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			u, err := url.Parse(args[0])
-			if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "h2c"}, u.Scheme) {
+			if u, err := url.Parse(args[0]); err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "h2c"}, u.Scheme) {
 				return usage("%q is not an http, https or h2c URL such as http://127.0.0.1:3000", args[0])
 			}
-			cfg, err := f.configuration(cmd, args[0])
+			op, route, err := f.settings(args[0])
 			if err != nil {
-				return byFlags(cmd, err)
+				return err
 			}
-			return serve(cmd.Context(), cmd.ErrOrStderr(), service.Options{Config: cfg}, func(s *service.Server) error {
-				out := cmd.OutOrStdout()
-				if !asJSON(cmd) {
-					_, err := fmt.Fprintf(out, "guarding %s on http://%s\n", cmp.Or(u.Redacted(), args[0]), s.DataAddr())
-					return err
-				}
-				return printAddresses(out, s, cfg)
-			})
+			return f.guard(cmd, args[0], "", op, []config.Route{route}, config.Servers{})
 		},
 	}
 	f.register(cmd.Flags())
 	return jsonFlag(cmd)
 }
 
-// configuration is that of a service with one route.
-func (f *proxyFlags) configuration(cmd *cobra.Command, upstream string) (*config.Config, error) {
+// guard runs a service with one operation and one door, at a path; empty: at any.
+func (f *upstreamFlags) guard(cmd *cobra.Command, upstream, path string, op config.Operation, routes []config.Route, servers config.Servers) error {
+	cfg, err := f.configuration(cmd, op, routes, servers)
+	if err != nil {
+		return byFlags(cmd, err)
+	}
+	return serve(cmd.Context(), cmd.ErrOrStderr(), service.Options{Config: cfg}, func(s *service.Server) error {
+		out := cmd.OutOrStdout()
+		if !asJSON(cmd) {
+			u, _ := url.Parse(upstream)
+			_, err := fmt.Fprintf(out, "guarding %s on http://%s%s\n", cmp.Or(u.Redacted(), upstream), s.DataAddr(), path)
+			return err
+		}
+		return printAddresses(out, s, cfg, path)
+	})
+}
+
+func (f *upstreamFlags) configuration(cmd *cobra.Command, op config.Operation, routes []config.Route, servers config.Servers) (*config.Config, error) {
 	cfg, _, err := loadSource(cmd, config.Source{Flags: map[string]string{"listen": f.listen, "admin": f.admin, "store": f.store, "api": config.APIOff, "admin-token-file": f.adminToken}})
 	if err != nil {
 		return nil, err
 	}
-	op, route, err := f.settings(upstream)
-	if err == nil {
-		err = f.apply(cfg)
-	}
-	if err != nil {
+	if err := f.apply(cfg); err != nil {
 		return nil, err
 	}
-	return cfg.With(op, route)
+	return cfg.With(op, routes, servers)
 }

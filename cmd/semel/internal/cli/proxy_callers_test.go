@@ -116,25 +116,31 @@ func proxiedAt(t *testing.T, args ...string) (at addresses, calls *atomic.Int64)
 		_, _ = fmt.Fprint(w, "ord_", calls.Add(1))
 	}))
 	t.Cleanup(up.Close)
+	return guarding(t, append([]string{"proxy", up.URL}, args...)...), calls
+}
+
+// guarding runs a command that guards an upstream, in this process, until the test ends.
+func guarding(t *testing.T, args ...string) (at addresses) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	r, w := io.Pipe()
 	var log bytes.Buffer
 	ended := make(chan int, 1)
 	go func() {
-		code := Run(ctx, append([]string{"proxy", up.URL, "--listen", "127.0.0.1:0", "--store", "memory:", "--json"}, args...), strings.NewReader(""), w, &log)
+		code := Run(ctx, append(args, "--listen", "127.0.0.1:0", "--store", "memory:", "--json"), strings.NewReader(""), w, &log)
 		_ = w.Close()
 		ended <- code
 	}()
 	t.Cleanup(func() {
 		stop()
 		if code := <-ended; code != ExitOK {
-			t.Errorf("the proxy ended with exit %d:\n%s", code, &log)
+			t.Errorf("it ended with exit %d:\n%s", code, &log)
 		}
 	})
 	if err := json.NewDecoder(r).Decode(&at); err != nil {
 		t.Fatal(err)
 	}
-	return at, calls
+	return at
 }
 
 // delivery is one request to a proxy, and what comes back.

@@ -54,7 +54,7 @@ func TestProxyFlagsBecomeSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cfg.With(op, rt); err != nil {
+	if _, err := cfg.With(op, []config.Route{rt}, config.Servers{}); err != nil {
 		t.Error(err)
 	}
 	for profile, want := range map[string]semelhttp.KeyRule{"acp": "", "stripe": semelhttp.KeyOptional, "ietf": semelhttp.KeyOptional} {

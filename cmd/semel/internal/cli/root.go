@@ -105,7 +105,7 @@ every code in an answer or a log.`,
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Run it:", []*cobra.Command{newDemo(), newProxy(), newServe()}},
+		{"Run it:", []*cobra.Command{newDemo(), newProxy(), newMCP(), newServe()}},
 		{"See what happened, and decide:", []*cobra.Command{newWhy(newRecordsFrom()), newRecords(newRecordsFrom()), newMessages(newRecordsFrom()), newTop(), newTail(newRecordsFrom()),
 			evidenceCommand(), reconcileCommand(), newExplain(), contextCommand()}},
 		{"Look after a service and its store:", []*cobra.Command{newDoctor(), newHealthcheck(), storeCommand(), archiveCommand(), migrateCommand()}},

@@ -61,7 +61,7 @@ Port 0 picks a free port. The log goes to standard error.`,
 				if !asJSON(cmd) {
 					return nil
 				}
-				return printAddresses(cmd.OutOrStdout(), s, cfg)
+				return printAddresses(cmd.OutOrStdout(), s, cfg, "")
 			})
 			return blame(err, origins)
 		},
@@ -75,8 +75,9 @@ Port 0 picks a free port. The log goes to standard error.`,
 	return jsonFlag(cmd)
 }
 
-// printAddresses writes the addresses of a server as one line of JSON.
-func printAddresses(w io.Writer, s *service.Server, cfg *config.Config) error {
+// printAddresses writes the addresses of a server as one line of JSON. path is that of its only
+// door; empty: it isn't at one.
+func printAddresses(w io.Writer, s *service.Server, cfg *config.Config, path string) error {
 	var line struct {
 		Listen   string `json:"listen"`
 		URL      string `json:"url"`
@@ -84,6 +85,7 @@ func printAddresses(w io.Writer, s *service.Server, cfg *config.Config) error {
 		AdminURL string `json:"admin_url"`
 	}
 	line.Listen, line.URL = addressOf(s.DataAddr(), cfg.Listen.TLS)
+	line.URL += path
 	line.Admin, line.AdminURL = addressOf(s.AdminAddr(), cfg.Admin.TLS)
 	return json.NewEncoder(w).Encode(line)
 }
