@@ -168,7 +168,7 @@ func (c *toolCall) fieldsKey(fields []selector.Selector) (string, error) {
 }
 
 // recognise makes the call that a request delivers. The error is for the caller.
-func (c *conversation) recognise(who semelhttp.Caller) (err error) {
+func (c *conversation) recognise() (err error) {
 	name, _ := jsonscan.Text(jsonscan.Member(c.req.params, "name"))
 	c.policy = c.policyOf(name)
 	if c.asked, err = readCall(c.req.params, c.req.in.Header, c.policy.KeyParameter); err != nil {
@@ -199,15 +199,15 @@ func (c *conversation) recognise(who semelhttp.Caller) (err error) {
 	if err != nil {
 		return err
 	}
-	who.Name(&c.call, share)
+	c.who.Name(&c.call, share)
 	c.call.Attributes = c.names.Of(store.Attributes{attributeTool: c.asked.name}, "", c.req.in.Header, c.asked.arguments)
 	return nil
 }
 
 // echo gives a call that nothing tells from a repetition the key of the call that it repeats, or
 // one of its own, and follows its answer.
-func (c *conversation) echo(ctx context.Context, who *semelhttp.Caller) (err error) {
-	if c.stream, c.repeats, err = c.echoes.admit(ctx, c.call, &c.policy.op, who, c.opts.Timeout); err != nil {
+func (c *conversation) echo(ctx context.Context) (err error) {
+	if c.stream, c.repeats, err = c.echoes.admit(ctx, c.call, &c.policy.op, &c.who, c.opts.Timeout); err != nil {
 		return err
 	}
 	c.call.Key = c.stream.key

@@ -10,6 +10,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/jsonrpc"
@@ -27,6 +28,7 @@ type conversation struct {
 	*Gateway
 	req    *request
 	w      http.ResponseWriter
+	who    semelhttp.Caller
 	asked  toolCall
 	policy *policy
 	call   semel.Call
@@ -39,9 +41,10 @@ type conversation struct {
 	interest context.Context // ends when the client has left, or has cancelled the call
 	left     context.CancelFunc
 
-	began bool       // the head of a stream has left
-	leave func()     // sends the end of the server's answer, once its outcome is recorded
-	code  semel.Code // the refusal that the caller gets instead
+	began  bool       // the head of a stream has left
+	result []byte     // of the server, if it gave one
+	leave  func()     // sends the end of the server's answer, once its outcome is recorded
+	code   semel.Code // the refusal that the caller gets instead
 }
 
 // converse delivers the call, answers its caller, and returns the event about that.
@@ -56,6 +59,7 @@ func (c *conversation) converse(ctx context.Context) semel.Delivered {
 	var f refusal
 	switch result, missing := door.Outcome(&ans, err); {
 	case ans.Decision == semel.Execute && err == nil && c.code == "":
+		c.continues(context.WithoutCancel(ctx))
 		c.end(true, c.leave)
 		return e
 	case ans.Decision == semel.Execute && err == nil:
@@ -218,7 +222,7 @@ func (c *conversation) judged(k *sse.Sink, text []byte) semel.Ending {
 	result, failure, ok := jsonrpc.ReadAnswer(text, c.req.id)
 	switch {
 	case ok && result != nil:
-		o.Result = result
+		o.Result, c.result = result, result
 		if found.Verdict == judge.Completed && string(jsonscan.Member(result, "isError")) == "true" && !found.Declared() {
 			found.Verdict, found.Code = judge.Failed, "isError"
 		}

@@ -84,14 +84,18 @@ func newEchoes(engine *semel.Engine, window time.Duration) *echoes {
 	return &echoes{engine: engine, window: window, process: rand.Text(), seed: maphash.MakeSeed(), streams: map[string]*stream{}}
 }
 
-// cellOf is the cell of a call. Callers who show nothing at all are told apart by their networks: one
-// mustn't get the answer of another because they happened to ask for the same.
-func cellOf(call *semel.Call, who *semelhttp.Caller) store.ID {
-	from := ""
+// callerOf tells callers apart: those who show nothing at all by their networks. One mustn't get
+// the answer of another because they happened to ask for the same.
+func callerOf(who *semelhttp.Caller) []string {
 	if who.Principal == "" && who.Credential == "" {
-		from = who.Network.String()
+		return []string{"", "", who.Network.String()}
 	}
-	b := canon.FrameList(nil, []string{call.Operation, who.Principal, who.Credential, from, call.Scope})
+	return []string{who.Principal, who.Credential, ""}
+}
+
+// cellOf is the cell of a call.
+func cellOf(call *semel.Call, who *semelhttp.Caller) store.ID {
+	b := canon.FrameList(nil, slices.Concat([]string{call.Operation}, callerOf(who), []string{call.Scope}))
 	b, _ = call.Fingerprint.AppendBinary(b) // doesn't fail
 	sum := sha256.Sum256(b)
 	return store.ID{Tenant: call.Tenant, Operation: echoOperation, Key: hex.EncodeToString(sum[:])}

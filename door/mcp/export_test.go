@@ -21,7 +21,7 @@ func Recognise(body []byte, header http.Header) (call semel.Call, guarded bool) 
 	if req.read() != nil || req.method != callMethod {
 		return call, false
 	}
-	c := conversation{Gateway: &Gateway{plain: new(policy)}, req: req}
-	err := c.recognise(semelhttp.Caller{Principal: "tester"})
+	c := conversation{Gateway: &Gateway{plain: new(policy)}, req: req, who: semelhttp.Caller{Principal: "tester"}}
+	err := c.recognise()
 	return c.call, err == nil
 }

@@ -223,10 +223,13 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 
 // guard answers a tool call.
 func (g *Gateway) guard(w http.ResponseWriter, req *request, who semelhttp.Caller) (e semel.Delivered, answered bool) {
-	c := conversation{Gateway: g, req: req, w: w}
-	err := c.recognise(who)
+	c := conversation{Gateway: g, req: req, w: w, who: who}
+	err := c.recognise()
 	if err == nil && c.loose && g.echoes != nil && !c.passes() {
-		err = c.echo(req.in.Context(), &who)
+		err = c.echo(req.in.Context())
+	}
+	if err == nil && c.asked.state != "" && !c.passes() {
+		err = c.useState(req.in.Context())
 	}
 	switch {
 	case err != nil:
@@ -241,7 +244,7 @@ func (g *Gateway) guard(w http.ResponseWriter, req *request, who semelhttp.Calle
 	c.interest, c.left = context.WithCancel(req.in.Context())
 	defer c.left()
 	if !req.modern {
-		name := flightOf(req.in, &who, req.id)
+		name := flightOf(req.in, &c.who, req.id)
 		g.flights.Store(name, &c)
 		defer g.flights.CompareAndDelete(name, &c)
 	}

@@ -120,7 +120,7 @@ func TestIdentity(t *testing.T) {
 			_, a := w.call(modern, "pay", `{"a":1}`, fmt.Sprintf(`"requestState":%q,"inputResponses":%s`, state, answers), `"idempotency-key":"k-1"`)
 			return a
 		}
-		for i, c := range [][3]string{{"s", `{"q":1}`, "run 1"}, {"s", `{"q":1.0}`, "run 1"}, {"s", `{"q":2}`, "run 2"}, {"t", `{"q":1}`, "run 3"}} {
+		for i, c := range [][3]string{{"s", `{"q":1}`, "run 1"}, {"s", `{"q":1.0}`, "run 1"}, {"t", `{"q":2}`, "run 2"}, {"u", `{"q":1}`, "run 3"}} {
 			if got := round(c[0], c[1]); got.said() != c[2] {
 				t.Errorf("%d: %s", i, got.text)
 			}
