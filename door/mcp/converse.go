@@ -54,27 +54,35 @@ func (c *conversation) converse(ctx context.Context) semel.Delivered {
 			c.stream.finished(false) // nobody was answered
 		}
 	}()
-	ans, err := c.deliver(ctx)
+	ans, err := c.deliver(ctx, c)
 	e := door.EventOf(&ans)
-	var f refusal
-	switch result, missing := door.Outcome(&ans, err); {
-	case ans.Decision == semel.Execute && err == nil && c.code == "":
+	switch result, f := c.found(&ans, err); {
+	case f != nil:
+		c.end(f.effect != meaning.Unknown, func() { c.refuse(*f) })
+		e.Code = f.code
+	case ans.Decision == semel.Execute:
 		c.continues(context.WithoutCancel(ctx))
 		c.end(true, c.leave)
-		return e
-	case ans.Decision == semel.Execute && err == nil:
-		f = refusalFor(c.code)
-	case ans.Decision == semel.Execute: // it ran, and isn't recorded for certain
-		f = refusalFor(semel.CodeUnknown)
-	case missing != nil:
-		f = refusalOf(missing, &ans)
 	default:
 		c.end(true, func() { c.replay(result) })
-		return e
 	}
-	c.end(f.effect != meaning.Unknown, func() { c.refuse(f) })
-	e.Code = f.code
 	return e
+}
+
+// found is what a delivery gets: a refusal, what was recorded, or, of a call that ran here, neither.
+func (c *conversation) found(ans *semel.Answer, err error) (semel.Result, *refusal) {
+	var f refusal
+	switch result, missing := door.Outcome(ans, err); {
+	case ans.Decision == semel.Execute && err != nil: // it isn't recorded for certain
+		f = refusalFor(semel.CodeUnknown)
+	case ans.Decision == semel.Execute && c.code != "":
+		f = refusalFor(c.code)
+	case missing != nil:
+		f = refusalOf(missing, ans)
+	default:
+		return result, nil
+	}
+	return semel.Result{}, &f
 }
 
 // end writes the end of the answer. What leaves the outcome open isn't the answer to the call, so
@@ -93,11 +101,11 @@ func (c *conversation) end(outcome bool, write func()) {
 
 // deliver runs the call, or waits for whoever runs it: a duplicate of one that is under way
 // comes from a client that gave up on it, and gets its outcome.
-func (c *conversation) deliver(ctx context.Context) (ans semel.Answer, err error) {
+func (c *conversation) deliver(ctx context.Context, h door.Handler) (ans semel.Answer, err error) {
 	for end := time.Now().Add(c.opts.Wait); ; {
 		began := time.Now()
 		c.call.Wait = min(end.Sub(began), c.policy.op.MaxWait)
-		ans, err = c.runner.Do(ctx, c.call, door.Work{Handler: c})
+		ans, err = c.runner.Do(ctx, c.call, door.Work{Handler: h})
 		waited := time.Since(began)
 		if err != nil || ans.Decision != semel.InFlight || ctx.Err() != nil || !time.Now().Before(end) || waited < c.call.Wait/2 {
 			return ans, err // of the last, too many wait already, or it is another caller's

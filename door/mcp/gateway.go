@@ -105,34 +105,41 @@ func NewGateway(callers *semelhttp.Guard, opts GatewayOptions) (*Gateway, error)
 	if callers == nil || opts.Upstream == nil {
 		return nil, errors.New("mcp: a gateway needs a guard and an Upstream")
 	}
+	if opts.Identify == nil {
+		opts.Identify = callers.Caller
+	}
+	g, err := newGateway(callers.Engine(), callers.Runner(), opts)
+	if err != nil {
+		return nil, err
+	}
+	if g.opts.Echo > 0 {
+		g.echoes = newEchoes(g.engine, g.opts.Echo)
+	}
+	g.upstream = *opts.Upstream
+	forward, host := opts.Forward, *opts.Upstream
+	host.Path, host.RawPath = "", "" // the endpoint is the whole path, and has no slash at its end
+	forward.Upstream, forward.Mode, forward.Attrs = &host, semelproxy.ModeOff, opts.Attrs
+	forward.StripHeaders = append(semelhttp.MethodOverrides(), forward.StripHeaders...)
+	forward.Route = semelhttp.Route{Operation: semel.Operation{Name: opts.Operation.Name}, Timeout: g.opts.Timeout, Answers: opts.Answers}
+	if g.proxy, err = semelproxy.New(callers, forward); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// newGateway has what doesn't depend on where the server is, and registers the operations.
+func newGateway(engine *semel.Engine, runner *door.Runner, opts GatewayOptions) (*Gateway, error) {
 	opts.MaxBody, opts.Timeout = cmp.Or(opts.MaxBody, DefaultMaxBody), cmp.Or(opts.Timeout, DefaultTimeout)
 	opts.Wait, opts.Echo = cmp.Or(opts.Wait, opts.Timeout), cmp.Or(opts.Echo, DefaultEcho)
 	if opts.MaxBody < 0 || opts.Timeout < 0 || opts.Wait < 0 {
 		return nil, errors.New("mcp: MaxBody, Timeout and Wait may not be negative")
 	}
-	if opts.Identify == nil {
-		opts.Identify = callers.Caller
-	}
 	names, err := extract.NewNames(Name, opts.Attributes)
 	if err != nil {
 		return nil, fmt.Errorf("mcp: Attributes: %w", err)
 	}
-	g := &Gateway{engine: callers.Engine(), runner: callers.Runner(), opts: opts, upstream: *opts.Upstream, names: names, tools: map[string]*policy{}}
-	if err := g.declare(); err != nil {
-		return nil, err
-	}
-	if opts.Echo > 0 {
-		g.echoes = newEchoes(g.engine, opts.Echo)
-	}
-	forward, host := opts.Forward, *opts.Upstream
-	host.Path, host.RawPath = "", "" // the endpoint is the whole path, and has no slash at its end
-	forward.Upstream, forward.Mode, forward.Attrs = &host, semelproxy.ModeOff, opts.Attrs
-	forward.StripHeaders = append(semelhttp.MethodOverrides(), forward.StripHeaders...)
-	forward.Route = semelhttp.Route{Operation: semel.Operation{Name: opts.Operation.Name}, Timeout: opts.Timeout, Answers: opts.Answers}
-	if g.proxy, err = semelproxy.New(callers, forward); err != nil {
-		return nil, err
-	}
-	return g, nil
+	g := &Gateway{engine: engine, runner: runner, opts: opts, names: names, tools: map[string]*policy{}}
+	return g, g.declare()
 }
 
 // Interrupt cancels the calls that are under way. Their outcomes are unknown then.

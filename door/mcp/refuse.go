@@ -129,21 +129,30 @@ func errorOf(code int, message string, data map[string]any) []byte {
 // write answers with the refusal as an error of JSON-RPC.
 func (f *refusal) write(w http.ResponseWriter, to *request) {
 	f.head(w.Header())
+	problem.WriteBody(w, f.status, "application/json", jsonrpc.Answer(to.id, nil, f.text()))
+}
+
+// text is the refusal as an error of JSON-RPC.
+func (f *refusal) text() []byte {
 	data := f.data
 	if data == nil {
 		data = map[string]any{"semel": f.facts()}
 	}
-	problem.WriteBody(w, f.status, "application/json", jsonrpc.Answer(to.id, nil, errorOf(f.rpc, f.detail, data)))
+	return errorOf(f.rpc, f.detail, data)
+}
+
+// protocol reports whether only the program that sends a call can cure what is wrong, or nothing can
+// be said about the call.
+func (f *refusal) protocol() bool {
+	return f.rpc == jsonrpc.InvalidParams || f.status == http.StatusForbidden || f.status == http.StatusServiceUnavailable && f.effect == meaning.None
 }
 
 // refuse answers a tool call that was understood. A model can act on most refusals, so it gets a
 // result that says what to do; what only its program can cure is an error.
 func (c *conversation) refuse(f refusal) {
-	if !c.began && f.rpc == jsonrpc.InvalidParams || f.status == http.StatusForbidden || f.status == http.StatusServiceUnavailable && f.effect == meaning.None {
-		if !c.began {
-			f.write(c.w, c.req)
-			return
-		}
+	if !c.began && f.protocol() {
+		f.write(c.w, c.req)
+		return
 	}
 	if !c.began {
 		f.head(c.w.Header())
