@@ -12,7 +12,7 @@ CONCURRENT := ./store/pebblestore ./internal/service/... ./service/... . ./inter
 SERVED := ./store/pgstore ./store/redisstore
 
 # Modules of their own, which keep what they need out of the one in the root.
-MODULES := bench/peers contrib/frameworks contrib/semelecho contrib/semelgin
+MODULES := bench/peers contrib/frameworks contrib/semelecho contrib/semelgin contrib/semelmcp
 
 # Tests of which make test leaves out most, or all; see internal/rig/thorough.
 LONG := ^Test(ContractThroughPooler|WhatWasAcknowledged.*|Storm)$$
