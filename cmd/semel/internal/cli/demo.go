@@ -32,7 +32,11 @@ The JSON has ok, seed, seconds, faults (in words), and
   conflict                status, code, detail, effects
   lost_response, crash    sent, effects, seen (status, code, replayed, times),
                           replayed, attempts, killed_pid, seconds
-where effects are charges. With --json the story goes to standard error.`
+where effects are charges. With --json the story goes to standard error.
+
+With --agents, an agent calls tools that pay, over MCP: straight at a server and through
+Semel's gateway, on a connection that breaks. It ends by itself, and the JSON has
+straight, fields, echo, equal, joined and unknown instead.`
 
 func newDemo() *cobra.Command {
 	var exit bool
@@ -42,6 +46,7 @@ func newDemo() *cobra.Command {
 		Short: "See what retries do to a payment service, with and without Semel",
 		Long:  demoLong,
 		Example: `  semel demo
+  semel demo --agents
   semel demo --exit --json
   semel demo --seed 42`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,14 +58,15 @@ func newDemo() *cobra.Command {
 				story = cmd.ErrOrStderr()
 			}
 			opts.Screen, opts.Stay = demo.NewScreen(story), !exit && !asJSON(cmd)
-			report, err := demo.Run(cmd.Context(), opts)
+			report, ok, err := demo.Tell(cmd.Context(), opts)
 			if err != nil {
 				return err
 			}
-			return printReport(cmd, report, func(io.Writer) error { return nil }, !report.OK)
+			return printReport(cmd, report, func(io.Writer) error { return nil }, !ok)
 		},
 	}
 	flags := cmd.Flags()
+	flags.BoolVar(&opts.Agents, "agents", false, "tell the story of agents that call tools over MCP, in a second")
 	flags.BoolVar(&exit, "exit", false, "exit at the end of the story")
 	flags.Uint64Var(&opts.Seed, "seed", 0, "seed of amounts, delays and the order of copies (default random)")
 	flags.BoolVar(&opts.Unguarded, "unguarded", false, "switch the guard off, to see the demo fail")

@@ -103,6 +103,43 @@ func TestDemo(t *testing.T) {
 	})
 }
 
+// TestDemoOfAgents runs the story of agents, and tells it without its gateway to see that it would
+// notice.
+func TestDemoOfAgents(t *testing.T) {
+	t.Parallel()
+	code, out, errs := runDemoProgram(t, "--agents", "--json")
+	if code != ExitOK {
+		t.Fatalf("exit %d\n%s%s", code, out, errs)
+	}
+	wantFields(t, out, "ok", "seconds", "straight", "fields", "echo", "equal", "joined", "unknown", "faults")
+	var r demo.AgentsReport
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	behind := demo.Lost{Orders: 20, Sent: 40, Payments: 20, Replayed: 20}
+	if !r.OK || len(r.Faults) != 0 || r.Straight != (demo.Lost{Orders: 20, Sent: 40, Payments: 40}) || r.Fields != behind || r.Echo != behind || r.Equal != 2 || r.Joined != 1 {
+		t.Errorf("%+v", r)
+	}
+	if u := r.Unknown; u.Outcome != "unknown" || u.Action != "verify" || u.Payments != 1 || u.Verified != "order dies-1: 1 refund" || !strings.Contains(u.Words, "Don't call the tool again") {
+		t.Errorf("%+v", u)
+	}
+	if !strings.Contains(errs, "40 payments without a gateway, 20 behind Semel") || strings.Contains(errs, "\x1b") {
+		t.Errorf("the story on standard error is %q", errs)
+	}
+	code, out, errs = runDemoProgram(t, "--agents", "--unguarded")
+	if code != ExitCheck {
+		t.Errorf("without its gateway: exit %d, %s", code, errs)
+	}
+	for _, fault := range []string{
+		"payments through the gateway, by declared fields: 40 instead of 20", "payments through the gateway, without a key: 40 instead of 20",
+		"refunds for a call that came twice at once: 2 instead of 1",
+	} {
+		if !strings.Contains(out, fault) {
+			t.Errorf("%q is not in:\n%s", fault, out)
+		}
+	}
+}
+
 var childURL = regexp.MustCompile(`^ +(?:payments|guarded|admin) +http://(127\.0\.0\.1:\d+)`)
 
 // startedDemo is a demo whose children are running.

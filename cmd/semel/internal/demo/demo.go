@@ -32,6 +32,18 @@ type Options struct {
 	Stay bool
 	// Screen shows the progress.
 	Screen *Screen
+	// Agents tells the story of agents instead. It ends by itself.
+	Agents bool
+}
+
+// Tell runs the demo that the options say, and reports whether everything was as it should be.
+func Tell(ctx context.Context, opts Options) (report any, ok bool, err error) {
+	if opts.Agents {
+		r, err := RunAgents(ctx, opts)
+		return r, r.OK, err
+	}
+	r, err := Run(ctx, opts)
+	return r, r.OK, err
 }
 
 // story is one run of the demo.
