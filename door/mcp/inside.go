@@ -52,8 +52,8 @@ func (g *Inside) Call(ctx context.Context, who semelhttp.Caller, header http.Hea
 	c := inside{run: run}
 	door.Tell(ctx, g.engine.Internal(), Name, header, func(ctx context.Context) (semel.Delivered, bool) {
 		in := (&http.Request{Header: header}).WithContext(ctx)
-		c.conversation = conversation{Gateway: g.Gateway, req: &request{in: in, method: callMethod, params: params, modern: true}}
-		e := c.serve(ctx, who)
+		c.conversation = conversation{Gateway: g.Gateway, req: &request{in: in, method: callMethod, params: params, modern: true}, who: who}
+		e := c.serve(ctx)
 		e.ID.Operation = cmp.Or(e.ID.Operation, g.opts.Operation.Name)
 		return e, true
 	})
@@ -61,8 +61,8 @@ func (g *Inside) Call(ctx context.Context, who semelhttp.Caller, header http.Hea
 }
 
 // serve answers the call, and returns the event about that.
-func (c *inside) serve(ctx context.Context, who semelhttp.Caller) (e semel.Delivered) {
-	err := c.recognise(who)
+func (c *inside) serve(ctx context.Context) (e semel.Delivered) {
+	err := c.recognise()
 	if err == nil && c.passes() {
 		c.reply = c.run(ctx, nil)
 		return e

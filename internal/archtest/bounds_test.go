@@ -53,7 +53,7 @@ var rooms = []room{
 	{"door/activitypub", 2_500, below("door/activitypub")},
 	{"door/forrst", 2_500, below("door/forrst")},
 	{"door/ids", 2_500, below("door/ids")},
-	{"door/mcp", 2_300, below("door/mcp")},
+	{"door/mcp", 2_500, below("door/mcp")},
 	{"door/webhook", 2_500, below("door/webhook")},
 	{"service", 15_000, below("service", "internal/service")},
 	{"commands", 9_000, func(file string) bool {
