@@ -98,7 +98,7 @@ func lists(files map[string]string) []list {
 		{"docs/glossary.md", regexp.MustCompile(`(?s)\n## Decisions\n(.*?)\n\n[A-Z#]`), regexp.MustCompile("(?m)^\\| `(\\w+)` \\|"), decisions},
 		{"evidence/artifact.schema.json", regexp.MustCompile(`"decision": \{"enum": \[(.*?)\]\}`), quoted, logged},
 		{"service/dashboard/web/js/words.js", regexp.MustCompile(`(?s)export const decisions = \{(.*?)\n\};`), regexp.MustCompile(`(?m)^\t(\w+): \{ label`), decisions},
-		{"internal/service/api/stream.go", regexp.MustCompile("`json:\"decision\" enum:\"([^\"]*)\"`"), plain, decisions},
+		{"internal/wire/event.go", regexp.MustCompile("`json:\"decision\" enum:\"([^\"]*)\"`"), plain, decisions},
 		{"internal/service/metrics/table.go", regexp.MustCompile(`(?m)^\t"decision": +(".*)$`), regexp.MustCompile("`(\\w+)`"), decisions},
 		{"internal/service/metrics/table.go", regexp.MustCompile(`"door": +"the door: (.*?), or the name`), quoted, doors},
 		{"docs/traces.md", regexp.MustCompile("\\| `door` \\| by which door the delivery came: (.*?);"), quoted, slices.DeleteFunc(slices.Clone(doors), func(d string) bool { return d == "proxy" })},

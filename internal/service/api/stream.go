@@ -127,7 +127,7 @@ func (s *stream) run() {
 func (s *stream) text(events []event, next int64, gap bool) []byte {
 	var b bytes.Buffer
 	if gap {
-		put(&b, 0, "gap", wire.GapEvent{s.last, next})
+		put(&b, 0, "gap", wire.GapEvent{After: s.last, Next: next})
 		s.last = next - 1
 	}
 	for i := range events {
@@ -177,23 +177,31 @@ func (ev *event) data() any {
 	if ev.id != (semel.ID{}) {
 		record = ev.id.Encode()
 	}
-	of := func(attempt int, fence int64) wire.OfAttempt { return wire.OfAttempt{record, tenant, operation, attempt, fence} }
+	of := func(attempt int, fence int64) wire.OfAttempt {
+		return wire.OfAttempt{Record: record, Tenant: tenant, Operation: operation, Attempt: attempt, Fence: fence}
+	}
 	switch ev.kind {
 	case "decided":
 		e := &ev.decided
-		return wire.DecidedEvent{of(e.Attempt, e.Fence), string(e.Decision), e.State.String(), e.RetryAfter.Milliseconds(), string(e.Limit), e.Waited.Milliseconds(), e.At}
+		return wire.DecidedEvent{
+			OfAttempt: of(e.Attempt, e.Fence), Decision: string(e.Decision), Status: e.State.String(), RetryAfter: e.RetryAfter.Milliseconds(),
+			Limit: string(e.Limit), Waited: e.Waited.Milliseconds(), At: e.At,
+		}
 	case "ended":
 		e := &ev.ended
-		return wire.EndedEvent{of(e.Attempt, e.Fence), e.Disposition.String(), e.Held, e.HeldReason, e.Took.Milliseconds(), e.By, e.Reason, e.At}
+		return wire.EndedEvent{
+			OfAttempt: of(e.Attempt, e.Fence), Disposition: e.Disposition.String(), Held: e.Held, HeldReason: e.HeldReason,
+			Took: e.Took.Milliseconds(), By: e.By, Reason: e.Reason, At: e.At,
+		}
 	case "lease_lost":
 		reason := "the lease was lost"
 		if e, ok := ev.lost.Err.(*semel.Error); ok && e.Message != "" {
 			reason = e.Message
 		}
-		return wire.LeaseLostEvent{of(ev.lost.Attempt, ev.lost.Fence), reason, ev.at.UTC()}
+		return wire.LeaseLostEvent{OfAttempt: of(ev.lost.Attempt, ev.lost.Fence), Reason: reason, At: ev.at.UTC()}
 	case "purged":
 		e := ev.purged
-		return wire.PurgedEvent{e.Count, record, tenant, operation, e.By, e.Reason, ev.at.UTC()}
+		return wire.PurgedEvent{Count: e.Count, Record: record, Tenant: tenant, Operation: operation, By: e.By, Reason: e.Reason, At: ev.at.UTC()}
 	}
 	panic("api: an event of an unknown kind")
 }
