@@ -21,11 +21,7 @@ func end[B any](b *builder, name, summary, description string, read func(x *exch
 		if err != nil {
 			return nil, err
 		}
-		body, err := x.end(in.Execution, f)
-		if err != nil {
-			return nil, err
-		}
-		return &reply[wire.RecordBody]{*body}, nil
+		return replied(x.end(in.Execution, f))
 	})
 }
 

@@ -91,9 +91,9 @@ func verifyEvidence(x *exchange, _ *struct{}) (*reply[evidence.Report], error) {
 	}
 	report, err := evidence.VerifyExport(func(w io.Writer) error { return reader.Export(x.ctx(), w, opts) }, log.Trust(), nil)
 	if err != nil {
-		return nil, x.unreadable(err)
+		err = x.unreadable(err)
 	}
-	return &reply[evidence.Report]{report}, nil
+	return replied(&report, err)
 }
 
 // pacedWriter gives each piece of an answer its own time, so that a long answer may take long,

@@ -23,6 +23,14 @@ type exchange struct {
 
 type reply[T any] struct{ Body T }
 
+// replied is the reply of what may have failed.
+func replied[T any](body *T, err error) (*reply[T], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &reply[T]{*body}, nil
+}
+
 type exchangeKey struct{}
 
 // ctx is the request's context: it ends when the caller hangs up.

@@ -2,7 +2,7 @@ package api
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"errors"
 	"html"
@@ -185,14 +185,8 @@ func (a *API) refusal(status int, msg string, errs []error) *problem {
 	return p
 }
 
-//go:embed docs/index.html
-var docsPage []byte
-
-//go:embed docs/docs.js
-var docsScript []byte
-
-//go:embed docs/docs.css
-var docsStyle []byte
+//go:embed docs
+var docs embed.FS
 
 // pagePolicy lets the pages load their own script and style and talk to this server only.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -212,11 +206,10 @@ func (b *builder) pages() {
 			writePage(w, media, body())
 		})
 	}
-	always := func(body []byte) func() []byte { return func() []byte { return body } }
 	serve("/openapi.json", "application/openapi+json", b.spec)
-	serve("/docs", "text/html; charset=utf-8", always(docsPage))
-	serve("/docs/docs.js", "text/javascript; charset=utf-8", always(docsScript))
-	serve(stylePath, "text/css; charset=utf-8", always(docsStyle))
+	for path, page := range map[string][2]string{"/docs": {"text/html", "index.html"}, "/docs/docs.js": {"text/javascript", "docs.js"}, stylePath: {"text/css", "docs.css"}} {
+		serve(path, page[0]+"; charset=utf-8", func() []byte { text, _ := docs.ReadFile("docs/" + page[1]); return text })
+	}
 	b.mux.HandleFunc("GET /problems/{code}", b.problemPage)
 	b.mux.HandleFunc("GET /problems/{$}", func(w http.ResponseWriter, r *http.Request) { showProblems(w, r, door.Meanings()) })
 }
