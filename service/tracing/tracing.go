@@ -25,22 +25,13 @@ import (
 	"github.com/semelhq/semel/door"
 )
 
-// The attributes of spans, beside http.response.status_code. Keys, principals and payloads
+// The attributes that spans of deliveries and of tries both have. Keys, principals and payloads
 // are in none of them: semel.record has a digest of the identity, as the log has.
 const (
-	attrDoor        = "semel.door"
-	attrOperation   = "semel.operation"
-	attrDecision    = "semel.decision"
-	attrRecord      = "semel.record"
-	attrAttempt     = "semel.attempt"
-	attrTenant      = "semel.tenant"
-	attrCode        = "semel.code"
-	attrStatus      = "http.response.status_code"
-	attrDestination = "semel.destination"
-	attrMessage     = "semel.message"
-	attrTry         = "semel.try"
-	attrOutcome     = "semel.outcome"
-	attrLink        = "semel.link" // of a link: executed
+	attrDoor      = "semel.door"
+	attrOperation = "semel.operation"
+	attrRecord    = "semel.record"
+	attrTenant    = "semel.tenant"
 )
 
 // consumers are doors that answer before the work itself.
@@ -98,23 +89,23 @@ func answered(e semel.Delivered) {
 		span.SetName(e.Door + " " + e.ID.Operation)
 	}
 	set(span, attrOperation, e.ID.Operation)
-	set(span, attrDecision, string(e.Decision))
+	set(span, "semel.decision", string(e.Decision))
 	set(span, attrTenant, e.ID.Tenant)
-	set(span, attrCode, string(e.Code))
+	set(span, "semel.code", string(e.Code))
 	if e.ID.Key != "" {
 		set(span, attrRecord, e.ID.String())
 	}
 	if e.Attempt != 0 {
-		span.SetAttributes(attribute.Int(attrAttempt, e.Attempt))
+		span.SetAttributes(attribute.Int("semel.attempt", e.Attempt))
 	}
 	if e.Status != 0 {
-		span.SetAttributes(attribute.Int(attrStatus, e.Status))
+		span.SetAttributes(attribute.Int("http.response.status_code", e.Status))
 	}
 	if m, known := door.Lookup(e.Code); e.Code != "" && known && m.Status >= http.StatusInternalServerError || e.Status >= http.StatusInternalServerError {
 		span.SetStatus(codes.Error, string(e.Code))
 	}
 	if executed := parse(e.Executed); executed.IsValid() && executed.SpanID() != span.SpanContext().SpanID() {
-		span.AddLink(trace.Link{SpanContext: executed, Attributes: []attribute.KeyValue{attribute.String(attrLink, "executed")}})
+		span.AddLink(trace.Link{SpanContext: executed, Attributes: []attribute.KeyValue{attribute.String("semel.link", "executed")}})
 	}
 }
 
@@ -161,8 +152,8 @@ func (t *Tracer) sending(ctx context.Context, e dispatch.DeliveryEvent) context.
 		return ctx
 	}
 	ctx, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, executed), "dispatch "+e.Destination, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
-		attribute.String(attrDoor, "dispatch"), attribute.String(attrDestination, e.Destination), attribute.String(attrMessage, e.MessageID),
-		attribute.String(attrOperation, e.Call.Operation), attribute.String(attrRecord, e.Call.String()), attribute.String(attrTenant, e.Tenant), attribute.Int(attrTry, e.Try)))
+		attribute.String(attrDoor, "dispatch"), attribute.String("semel.destination", e.Destination), attribute.String("semel.message", e.MessageID),
+		attribute.String(attrOperation, e.Call.Operation), attribute.String(attrRecord, e.Call.String()), attribute.String(attrTenant, e.Tenant), attribute.Int("semel.try", e.Try)))
 	return context.WithValue(ctx, deliveryKey{}, span)
 }
 
@@ -170,7 +161,7 @@ func ending(outcome string, more func(dispatch.DeliveryEvent)) func(dispatch.Del
 	return func(e dispatch.DeliveryEvent) {
 		if e.Context != nil {
 			if span, ok := e.Context.Value(deliveryKey{}).(trace.Span); ok {
-				set(span, attrOutcome, outcome)
+				set(span, "semel.outcome", outcome)
 				if e.Err != nil {
 					span.SetStatus(codes.Error, "") // the error has names of this network
 				}
