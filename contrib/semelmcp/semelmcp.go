@@ -7,8 +7,8 @@
 //	})
 //	server.AddReceivingMiddleware(guard.Middleware) // the last, so that it is around the others
 //
-// A call is known by its key, or by the arguments that its tool declares. What has neither runs
-// each time, and its result says so: only a gateway can tell whether an answer arrived; see package
+// A call's key tells it from others, or else the arguments that its tool declares. A call without
+// either runs each time, and its result says so: only a gateway can tell whether an answer arrived; see package
 // door/mcp.
 package semelmcp
 

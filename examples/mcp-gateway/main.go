@@ -1,5 +1,5 @@
 // Command mcp-gateway stands in front of a server of MCP that refunds orders as often as anybody
-// asks, so that each refund is made once. Its README says more.
+// asks, and makes each refund once. Its README says more.
 //
 //	go run ./examples/mcp-gateway -demo
 package main
@@ -53,18 +53,20 @@ func newGateway(engine *semel.Engine, upstream *url.URL) (*mcp.Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	// snippet: Gateway
 	return mcp.NewGateway(guard, mcp.GatewayOptions{
 		Upstream: upstream,
 		Path:     "/mcp",
-		// What a tool did is known for 90 days, so the gateway may tell clients to repeat its calls.
+		// The gateway knows each call for 90 days, so it may tell clients to repeat one.
 		Operation: semel.Operation{Name: "shop.tools", Lease: 2 * time.Second, Remember: mcp.HintWindow},
 		Tools: map[string]mcp.Tool{
-			// An order is refunded once. Ask for what tells one refund of yours from the next.
+			// An order is refunded once. Declare what tells one call of yours from the next.
 			"refund":  {Fields: []string{"/order_id"}, VerifyWith: []string{"refunds"}},
 			"refunds": {ReadOnly: true},
 		},
 		Attributes: map[string]string{"order": "json:/order_id"}, // people find a call by it
 	})
+	// end snippet
 }
 
 // serve runs the gateway on a directory until ctx is done.

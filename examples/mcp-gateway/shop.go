@@ -21,13 +21,13 @@ type ledger struct {
 	told func(id string, of refund)
 }
 
-// refund is what the tool refund is asked for.
+// refund has the arguments of the tool refund.
 type refund struct {
 	Order string `json:"order_id" jsonschema:"the number of the order"`
 	Cents int    `json:"cents" jsonschema:"how much to pay back"`
 }
 
-// question is what the tool refunds is asked.
+// question has the arguments of the tool refunds.
 type question struct {
 	Order string `json:"order_id" jsonschema:"the number of the order"`
 }
@@ -60,7 +60,7 @@ func (l *ledger) count() int {
 	return l.made
 }
 
-// newShop is a plain server of MCP: it knows nothing of keys, and does what it is asked for.
+// newShop makes a plain server of MCP, which has no keys and refunds at each call.
 func newShop(l *ledger) http.Handler {
 	server := sdk.NewServer(&sdk.Implementation{Name: "shop", Version: "1"}, nil)
 	sdk.AddTool(server, &sdk.Tool{Name: "refund", Description: "Pays back an order"}, func(_ context.Context, _ *sdk.CallToolRequest, in refund) (*sdk.CallToolResult, any, error) {
@@ -88,8 +88,8 @@ type agent struct {
 // errNobodyKnows means that a person has to find out what happened.
 var errNobodyKnows = errors.New("nobody knows whether the order was refunded")
 
-// refund asks once for a refund, and returns what it was told. After any other error it may ask
-// again.
+// refund asks once for a refund, and returns the answer. After any error but errNobodyKnows it may
+// ask again.
 func (a *agent) refund(ctx context.Context, r refund) (string, error) {
 	session, err := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, nil).Connect(ctx, &sdk.StreamableClientTransport{Endpoint: a.url() + "/mcp", HTTPClient: a.client, MaxRetries: -1}, nil)
 	if err != nil {
@@ -119,7 +119,7 @@ func (a *agent) refund(ctx context.Context, r refund) (string, error) {
 	return "", errNobodyKnows
 }
 
-// insist asks for a refund until it is told something.
+// insist asks for a refund until it gets an answer.
 func (a *agent) insist(ctx context.Context, r refund) (said string, err error) {
 	for ctx.Err() == nil {
 		if said, err = a.refund(ctx, r); err == nil || errors.Is(err, errNobodyKnows) {

@@ -32,13 +32,13 @@ type AgentsReport struct {
 	Equal int `json:"equal"`
 	// Joined is how many payments there are after a call that came twice at once.
 	Joined int `json:"joined"`
-	// Unknown is what a model was told when the server broke off.
+	// Unknown has what a model read when the server broke off.
 	Unknown Unknown `json:"unknown"`
 	// Faults says in words what went wrong; empty when OK.
 	Faults []string `json:"faults"`
 }
 
-// Lost are orders for which the first answer got lost, and that were asked for again.
+// Lost counts orders with a lost first answer, that the agent asked for again.
 type Lost struct {
 	Orders   int `json:"orders"`
 	Sent     int `json:"sent"`
@@ -46,7 +46,7 @@ type Lost struct {
 	Replayed int `json:"replayed"`
 }
 
-// Unknown is a call with an outcome that nobody knows, and what was asked then.
+// Unknown is a call with an outcome that nobody knows, and how the agent went on.
 type Unknown struct {
 	Outcome  string `json:"outcome"`
 	Action   string `json:"action"`

@@ -36,8 +36,7 @@ func (s *shop) paid(tool, order string) int {
 	return s.ledger[tool+" "+order]
 }
 
-// pay writes a payment into the ledger, and breaks the connection on which it was asked for if that
-// is about to break.
+// pay writes a payment into the ledger, and breaks the agent's connection if the agent wants that.
 func (s *shop) pay(tool, order string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
