@@ -1,10 +1,6 @@
 package config
 
-import (
-	"strings"
-
-	"github.com/semelhq/semel"
-)
+import "github.com/semelhq/semel"
 
 // A2A is an agent that is offered over A2A; see [a2a.Gateway].
 type A2A struct {
@@ -26,11 +22,7 @@ type A2A struct {
 
 var a2aDoors = doorSection{derive: deriveA2A, validate: (*validator).a2a, mounts: func(c *Config) (list []mount) {
 	for door, a := range items("a2a", c.A2A) {
-		below := a.Path + "/"
-		list = append(list, mount{
-			door: door, path: door + ".path", paths: []string{a.Path}, is: "that of an agent over A2A", lost: lostRoute, hint: "give it another path",
-			serves: func(path string) bool { return len(below) > 2 && strings.HasPrefix(path, below) }, // at the root, nothing else
-		})
+		list = append(list, mountAt(door, a.Path, "that of an agent over A2A", true))
 	}
 	return list
 }, uses: func(c *Config) (operations []string) {

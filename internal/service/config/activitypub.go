@@ -72,7 +72,7 @@ var activityPubDoors = doorSection{
 	derive: deriveActivityPub, validate: (*validator).activitypub,
 	mounts: func(c *Config) (list []mount) {
 		for door, a := range items("activitypub", c.ActivityPub) {
-			list = append(list, mount{door: door, path: door, paths: a.inboxes(), serves: a.Serves, is: "an inbox of " + door, lost: lostRoute, hint: "give it another path"})
+			list = append(list, mount{door: door, path: door, paths: a.inboxes(), serves: a.Serves, is: "an inbox of " + door, hint: "give it another path"})
 		}
 		return list
 	},

@@ -89,11 +89,7 @@ func (c *Commerce) Keyring() (*session.Keyring, error) {
 var commerceDoors = doorSection{
 	derive: deriveCommerce, validate: (*validator).commerce,
 	mounts: func(c *Config) []mount {
-		below := c.Commerce.Path + "/"
-		return []mount{{
-			door: "commerce", path: "commerce.path", paths: []string{c.Commerce.Path}, is: "that of commerce", lost: lostRoute, hint: "give it another path",
-			serves: func(path string) bool { return len(below) > 1 && strings.HasPrefix(path, below) },
-		}}
+		return []mount{mountAt("commerce", c.Commerce.Path, "that of commerce", true)}
 	},
 }
 

@@ -81,12 +81,18 @@ type mount struct {
 	paths []string // where it is
 	// serves reports further paths; nil: there are none.
 	serves func(path string) bool
-	// is names the door at a path, and lost says why a route can't be there; hint says what to
-	// do.
-	is, lost, hint string
+	// is names the door at a path, and hint says what to do.
+	is, hint string
 }
 
-const lostRoute = "so the route would get no requests"
+// mountAt is the place of a door that has one path, and those below it.
+func mountAt(door, path, is string, below bool) mount {
+	m := mount{door: door, path: door + ".path", paths: []string{path}, is: is, hint: "give it another path"}
+	if prefix := path + "/"; below {
+		m.serves = func(path string) bool { return len(prefix) > 2 && strings.HasPrefix(path, prefix) } // at the root, nothing else
+	}
+	return m
+}
 
 // mounts lists the doors. It leaves out doors without a path.
 func (c *Config) mounts() (list []mount) {
@@ -112,7 +118,7 @@ func (v *validator) mounts() {
 		for k := range v.c.Routes {
 			match := v.c.Routes[k].Match
 			if at := strings.TrimSuffix(match[strings.LastIndex(match, " ")+1:], "{$}"); m.at(at) {
-				v.bad(fmt.Sprintf("routes[%d].match", k), m.hint, "%s is %s, %s", at, m.is, m.lost)
+				v.bad(fmt.Sprintf("routes[%d].match", k), m.hint, "%s is %s, so the route would get no requests", at, m.is)
 			}
 		}
 		for k := range i {

@@ -82,7 +82,7 @@ func (f *Forrst) HashKey() ([]byte, error) {
 
 var forrstDoors = doorSection{derive: deriveForrst, validate: (*validator).forrst, mounts: func(c *Config) (list []mount) {
 	for door, f := range items("forrst", c.Forrst) {
-		list = append(list, mount{door: door, path: door + ".path", paths: []string{f.Path}, is: "that of a service over Forrst", lost: "so the route would get no request", hint: "give it another path"})
+		list = append(list, mountAt(door, f.Path, "that of a service over Forrst", false))
 	}
 	return list
 }, uses: func(c *Config) (operations []string) {

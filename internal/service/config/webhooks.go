@@ -67,7 +67,7 @@ var webhookDoors = doorSection{
 }
 
 func webhookAt(door, path string) mount {
-	return mount{door: door, path: door + ".path", paths: []string{path}, is: "the webhook of " + door, lost: lostRoute, hint: "give the webhook a path of its own"}
+	return mount{door: door, path: door + ".path", paths: []string{path}, is: "the webhook of " + door, hint: "give the webhook a path of its own"}
 }
 
 // deriveWebhooks leaves files that can't be read to the validator.
