@@ -3,7 +3,6 @@ package service
 import (
 	"log/slog"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -27,9 +26,8 @@ func (s *Server) agentDoor(g *generation, c *config.A2A) (d doorway, err error) 
 		return d, err
 	}
 	g.upstreams = append(g.upstreams, gateway)
-	below := strings.TrimSuffix(c.Path, "/") + "/"
 	return doorway{
-		Handler: s.ownAPI(gateway), name: a2a.Name, upstream: c.Upstream, form: true, paths: []string{c.Path}, serves: func(path string) bool { return strings.HasPrefix(path, below) },
+		Handler: s.ownAPI(gateway), name: a2a.Name, upstream: c.Upstream, form: true, paths: []string{c.Path}, serves: below(c.Path),
 		last: c.Path == "/",
 	}, nil
 }

@@ -115,7 +115,7 @@ func (fetchesNothing) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 func (s *Server) activityUpstream(a *config.ActivityPub, log *slog.Logger) (activitypub.Handler, error) {
-	up, err := s.newUpstream(a.Upstream, a.UpstreamSecretFiles, config.Answers{}, a.Timeout)
+	up, err := s.newUpstream(dispatch.HTTPOptions{URL: a.Upstream}, a.UpstreamSecretFiles, a.Timeout)
 	if err != nil {
 		return nil, err
 	}

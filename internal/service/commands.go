@@ -25,7 +25,7 @@ func (s *Server) commandDoors(g *generation) error {
 	}
 	if gateway != nil {
 		g.doors = append(g.doors, doorway{
-			Handler: s.ownAPI(gateway), name: ids.Name, setting: "commands", paths: []string{commandsPath}, serves: func(path string) bool { return strings.HasPrefix(path, commandsPath+"/") },
+			Handler: s.ownAPI(gateway), name: ids.Name, setting: "commands", paths: []string{commandsPath}, serves: below(commandsPath),
 			declares: gateway.Declares, declaration: func(operation string) *wire.Declaration { return declarationOf(gateway.Declaration(operation)) },
 		})
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -37,15 +36,11 @@ func (s *Server) commerceDoor(g *generation) error {
 	if err != nil {
 		return at("commerce.session_key_files", err)
 	}
-	b := &backEnd{transport: safehttp.Direct(nil), timeout: time.Duration(c.Timeout), trace: s.engine.Internal().Trace}
-	if b.secrets, err = config.ReadSecrets(c.SecretFiles); err != nil {
-		return at("commerce.secret_files", err)
-	}
 	opts := commerce.Options{
 		Path: c.Path, Identify: g.shopper, Challenge: auth.Challenge, Keys: keys, Origin: c.Origin, TypeBase: problemsPath, Elsewhere: g.cfg.Payments(),
 		SessionLifetime: time.Duration(c.SessionLifetime), CartLifetime: time.Duration(c.CartLifetime), IntentLifetime: time.Duration(c.IntentLifetime),
 	}
-	if err := b.configure(&opts, c); err != nil {
+	if err := (&backEnd{s, c, safehttp.Direct(nil)}).configure(&opts); err != nil {
 		return at("commerce", err)
 	}
 	service, err := commerce.New(s.engine, opts)
@@ -53,15 +48,14 @@ func (s *Server) commerceDoor(g *generation) error {
 		return at("commerce", err)
 	}
 	g.mandates = &mandates{service}
-	below := c.Path + "/"
 	way := doorway{
-		Handler: s.ownAPI(service), name: commerce.Name, setting: "commerce", form: true, paths: []string{c.Path}, serves: func(path string) bool { return strings.HasPrefix(path, below) },
+		Handler: s.ownAPI(service), name: commerce.Name, setting: "commerce", form: true, paths: []string{c.Path}, serves: below(c.Path),
 		declares: service.Declares,
 	}
 	if to := service.Destination(); to != "" {
 		way.accepts = &accepted{
 			destination: to, operations: []string{"semel.datasync/" + to}, work: service.Work,
-			limits: dispatch.Destination{Timeout: 2*b.timeout + acceptedExtra, MinBackoff: messageMinBackoff}, // an entity is applied, and sent
+			limits: dispatch.Destination{Timeout: 2*time.Duration(c.Timeout) + acceptedExtra, MinBackoff: messageMinBackoff}, // an entity is applied, and sent
 		}
 	}
 	g.doors = append(g.doors, way)
@@ -108,18 +102,17 @@ func (m *mandates) require(g *generation, p *semelproxy.Options, from string) {
 	}
 }
 
-// backEnd is the program behind the door. It gets posts by Standard Webhooks. Its addresses are
-// the operator's; no caller can choose them.
+// backEnd is the program behind the door, an upstream with several addresses.
 type backEnd struct {
+	s         *Server
+	c         *config.Commerce
 	transport *http.Transport
-	timeout   time.Duration
-	secrets   []string
-	trace     func(ctx context.Context) string
 }
 
 // configure has the door ask the back end where the configuration says.
-func (b *backEnd) configure(opts *commerce.Options, c *config.Commerce) error {
+func (b *backEnd) configure(opts *commerce.Options) error {
 	var errs []error
+	c := b.c
 	if c.TokenURL != "" {
 		post := b.to(&errs, c.TokenURL, true)
 		opts.Token = func(ctx context.Context, s session.Session) ([]byte, error) {
@@ -186,15 +179,14 @@ type answerKey struct{}
 // to makes the poster to an address. Without answers, what comes back is not read, and the status
 // decides.
 func (b *backEnd) to(errs *[]error, url string, answers bool) poster {
-	opts := dispatch.HTTPOptions{URL: url, Secrets: b.secrets, Trace: b.trace, Answers: money, Transport: b.transport}
+	opts := dispatch.HTTPOptions{URL: url, Answers: money, Transport: b.transport}
 	if answers {
 		opts.Check = func(resp *http.Response, text []byte) error {
 			return json.Unmarshal(text, resp.Request.Context().Value(answerKey{}))
 		}
 	}
-	sender, err := dispatch.HTTP(opts)
+	u, err := b.s.newUpstream(opts, b.c.SecretFiles, b.c.Timeout)
 	*errs = append(*errs, err)
-	u := &upstream{sender, b.timeout}
 	return func(ctx context.Context, tenant, key string, what, answer any) error {
 		payload, err := json.Marshal(what)
 		if err != nil {

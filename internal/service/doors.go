@@ -14,7 +14,6 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/dispatch"
 	"github.com/semelhq/semel/door/inbox"
-	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/config"
@@ -74,6 +73,12 @@ func open[C any](g *generation, section string, list []C, door func(g *generatio
 		g.doors = append(g.doors, d)
 	}
 	return nil
+}
+
+// below reports whether paths are below one.
+func below(path string) func(string) bool {
+	prefix := strings.TrimSuffix(path, "/") + "/"
+	return func(path string) bool { return strings.HasPrefix(path, prefix) }
 }
 
 func (d *doorway) serving(path string) bool {
@@ -198,14 +203,12 @@ type upstream struct {
 	timeout time.Duration
 }
 
-func (s *Server) newUpstream(url string, secretFiles []string, answers config.Answers, timeout config.Duration) (*upstream, error) {
-	secrets, err := config.ReadSecrets(secretFiles)
-	if err != nil {
+func (s *Server) newUpstream(opts dispatch.HTTPOptions, secretFiles []string, timeout config.Duration) (u *upstream, err error) {
+	if opts.Secrets, err = config.ReadSecrets(secretFiles); err != nil {
 		return nil, err
 	}
-	sender, err := dispatch.HTTP(dispatch.HTTPOptions{
-		URL: url, Secrets: secrets, AllowPrivate: true, Trace: s.engine.Internal().Trace, Answers: judge.Answers(answers),
-	})
+	opts.AllowPrivate, opts.Trace = true, s.engine.Internal().Trace
+	sender, err := dispatch.HTTP(opts)
 	return &upstream{sender, time.Duration(timeout)}, err
 }
 

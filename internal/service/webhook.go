@@ -67,7 +67,7 @@ func explainWebhook(operation string, opts webhook.VerifierOptions) func(*http.R
 }
 
 func (s *Server) upstreamOf(w *config.Webhook) (webhook.Handler, error) {
-	up, err := s.newUpstream(w.Upstream, w.UpstreamSecretFiles, w.Answers, w.Timeout)
+	up, err := s.newUpstream(dispatch.HTTPOptions{URL: w.Upstream, Answers: judge.Answers(w.Answers)}, w.UpstreamSecretFiles, w.Timeout)
 	if err != nil {
 		return nil, err
 	}

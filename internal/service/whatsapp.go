@@ -124,7 +124,7 @@ func (s *Server) replies(c *config.WhatsApp) (func(context.Context, *whatsapp.Me
 	if c.ReplyURL == "" {
 		return nil, nil
 	}
-	up, err := s.newUpstream(c.ReplyURL, c.ReplySecretFiles, config.Answers{}, config.Duration(dispatch.DefaultTimeout))
+	up, err := s.newUpstream(dispatch.HTTPOptions{URL: c.ReplyURL}, c.ReplySecretFiles, config.Duration(dispatch.DefaultTimeout))
 	if err != nil {
 		return nil, err
 	}
