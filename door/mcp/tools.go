@@ -60,12 +60,13 @@ func (g *Gateway) declare() error {
 	}
 	given, declared := map[string]semel.Operation{}, map[string]semel.Operation{}
 	make := func(t Tool) (*policy, error) {
-		if t.Operation.Name == "" {
+		own := t.Operation.Name != ""
+		if !own {
 			t.Operation = g.opts.Operation
 		}
 		op, known := declared[t.Operation.Name]
 		switch {
-		case known && !reflect.DeepEqual(given[op.Name], t.Operation):
+		case known && own && !reflect.DeepEqual(given[op.Name], t.Operation): // no function equals another
 			return nil, fmt.Errorf("operation %s is declared twice, in two ways", op.Name)
 		case !known:
 			if op, err = door.Declare(g.engine, g.withRetry(t.Operation)); err != nil {

@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -57,4 +58,15 @@ func TestHints(t *testing.T) {
 			t.Errorf("%q", got.text)
 		}
 	})
+}
+
+// TestToolsOfOneOperation: a tool without an operation of its own has that of the gateway, also if
+// that asks the server what became of its calls.
+func TestToolsOfOneOperation(t *testing.T) {
+	op := semel.Operation{Name: "asked", Reconcile: func(context.Context, semel.Record) (semel.Settlement, error) { return semel.Settlement{}, nil }}
+	w := open(t, mcp.GatewayOptions{Operation: op, Tools: map[string]mcp.Tool{"refund": {Fields: []string{"/order_id"}}, "pay": {NoHint: true}}})
+	w.keyed(modern, "refund", "k", `{"order_id":"o"}`)
+	if n := w.runs.Load(); n != 1 {
+		t.Errorf("%d runs", n)
+	}
 }
