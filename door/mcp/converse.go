@@ -94,9 +94,7 @@ func (c *conversation) end(outcome bool, write func()) {
 	}
 	c.delivery.Ending()
 	write()
-	err := http.NewResponseController(c.w).Flush()
 	c.stream.finished(outcome)
-	c.delivery.Sent(err)
 }
 
 // deliver runs the call, or waits for whoever runs it: a duplicate of one that is under way

@@ -65,28 +65,29 @@ func (d *Delivery) Gone() bool {
 	return d.request.Err() != nil
 }
 
-// Ending says that the last bytes of the answer are about to be written.
+// Ending says that the last bytes of the answer are about to be written. Don't flush them: the end
+// of a chunked answer then leaves with them, and a client that closes the connection as soon as it
+// has the response leaves nothing unread, which would look like a loss.
 func (d *Delivery) Ending() {
 	d.stop()
-	d.reach(ending, nil)
+	if d.conn != nil {
+		d.conn.heard.settle(func(other *Delivery) (arrived, known bool) {
+			if other == d {
+				d.at = ending
+			}
+			return false, false
+		})
+	}
 }
 
-// Sent says that they were flushed, or why that failed.
-func (d *Delivery) Sent(err error) { d.reach(written, err) }
-
-func (d *Delivery) reach(stage int, err error) {
-	if d.conn == nil {
-		if err != nil {
-			d.tell(false)
+// sent says that the server has written all of an answer, and waits for the next request.
+func (c *strictConn) sent() {
+	c.heard.settle(func(d *Delivery) (arrived, known bool) {
+		if d.at == ending {
+			d.at = written
 		}
-		return
-	}
-	d.conn.heard.settle(func(other *Delivery) (arrived, known bool) {
-		if other != d {
-			return false, false
-		}
-		d.at = stage
-		return err == nil && d.conn.acknowledged(), err != nil || d.over && stage == written
+		known = d.over && d.at == written
+		return known && c.acknowledged(), known
 	})
 }
 

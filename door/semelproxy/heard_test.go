@@ -23,6 +23,9 @@ type following struct {
 	done chan struct{} // gets one value for each answer that was sent
 }
 
+// lastChunk is the answer to /chunked.
+const lastChunk = "data: x\n\n"
+
 func newFollowing(t *testing.T, strict bool, certs []tls.Certificate) *following {
 	s := &following{told: make(chan string, 10), came: make(chan struct{}, 10), may: make(chan struct{}), done: make(chan struct{}, 10)}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,12 +39,13 @@ func newFollowing(t *testing.T, strict bool, certs []tls.Certificate) *following
 			return
 		}
 		d.Ending()
-		w.Header().Set("Content-Length", "100000")
-		_, err := w.Write(make([]byte, 100_000))
-		if flushed := http.NewResponseController(w).Flush(); err == nil {
-			err = flushed
+		if r.URL.Path == "/chunked" {
+			_ = http.NewResponseController(w).Flush()
+			_, _ = io.WriteString(w, lastChunk) // a client who is gone is told of
+			return
 		}
-		d.Sent(err)
+		w.Header().Set("Content-Length", "100000")
+		_, _ = w.Write(make([]byte, 100_000))
 		s.done <- struct{}{}
 	}))
 	if certs != nil {
@@ -122,6 +126,11 @@ func TestFollow(t *testing.T) {
 		{"an end in the middle", "", "/", func(_ *following, c *client) { _, _ = io.CopyN(io.Discard, c, 1000); c.Close() }, "lost"},
 		{"an end before", "", "/wait", func(s *following, c *client) { <-s.came; c.Close(); defer close(s.may) }, "lost"},
 		{"a reset before", "", "/wait", func(s *following, c *client) { <-s.came; c.reset(); defer close(s.may) }, "lost"},
+		{"a clean end of a client that has the last chunk", "", "/chunked", func(_ *following, c *client) {
+			resp, _ := http.ReadResponse(c.in, nil)
+			_, _ = io.ReadFull(resp.Body, make([]byte, len(lastChunk)))
+			c.Close()
+		}, cleanEnd},
 		{"a clean end behind a proxy", "Via: 1.1 a\r\n", "/", func(_ *following, c *client) { c.read(); c.Close() }, cleanEnd},
 		{"another request behind a proxy, and then a reset", "X-Forwarded-For: 1.2.3.4\r\n", "/", func(s *following, c *client) {
 			c.read()

@@ -30,7 +30,7 @@ const (
 // Call it before the server is used and pass the listener it returns to
 // [http.Server.Serve].
 // If the server has a TLSConfig, the listener speaks TLS. MaxHeaderBytes and
-// ReadHeaderTimeout get defaults; Handler and ConnContext are wrapped.
+// ReadHeaderTimeout get defaults; Handler, ConnContext and ConnState are wrapped.
 func Strict(srv *http.Server, l net.Listener) net.Listener {
 	srv.MaxHeaderBytes = cmp.Or(srv.MaxHeaderBytes, DefaultMaxHeaderBytes)
 	srv.ReadHeaderTimeout = cmp.Or(srv.ReadHeaderTimeout, DefaultReadHeaderTimeout)
@@ -48,6 +48,15 @@ func Strict(srv *http.Server, l net.Listener) net.Listener {
 			ctx = context.WithValue(ctx, strictKey{}, s.strict())
 		}
 		return ctx
+	}
+	changed := srv.ConnState
+	srv.ConnState = func(c net.Conn, state http.ConnState) {
+		if s, ok := c.(interface{ strict() *strictConn }); ok && state == http.StateIdle {
+			s.strict().sent()
+		}
+		if changed != nil {
+			changed(c, state)
+		}
 	}
 	if srv.TLSConfig == nil {
 		return strictListener{l}
