@@ -37,12 +37,12 @@ func (l *looking) judge(c *echoCall) relation {
 		return l.judgeRecord(c)
 	case !own.lost.IsZero():
 		return repeated
+	case !l.patient: // what its client does on that connection may be on the way
+		return doubtful
 	case !own.sent.IsZero() && l.came.After(own.sent):
 		return silent
-	case l.patient:
-		return beside
 	}
-	return doubtful
+	return beside
 }
 
 // judgeRecord compares the call with one of another process, by what the engine knows of that. A
