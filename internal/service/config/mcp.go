@@ -56,7 +56,7 @@ type MCPTool struct {
 
 var mcpDoors = doorSection{derive: deriveMCP, validate: (*validator).mcp, mounts: func(c *Config) (list []mount) {
 	for door, m := range items("mcp", c.MCP) {
-		list = append(list, mount{door: door, path: door + ".path", paths: []string{m.Path}, is: "that of a server over MCP", lost: lostRoute, hint: "give it another path"})
+		list = append(list, mountAt(door, m.Path, "that of a server over MCP", false))
 	}
 	return list
 }, uses: func(c *Config) (operations []string) {
