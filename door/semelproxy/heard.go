@@ -94,6 +94,7 @@ func (c *strictConn) sent() {
 // heard has the answers on a connection of which it isn't known whether they arrived.
 type heard struct {
 	waiting atomic.Int64 // how many there are
+	ended   atomic.Bool  // the server has ended its side, or is about to
 	mu      sync.Mutex
 	list    []*Delivery
 }
@@ -155,9 +156,32 @@ func (c *strictConn) orderly() bool {
 	if !secure || c.heard.waiting.Load() == 0 {
 		return true
 	}
-	_ = t.NetConn().SetReadDeadline(time.Now().Add(time.Second))
+	_ = t.NetConn().SetReadDeadline(time.Now().Add(lingering))
 	n, err := t.NetConn().Read(make([]byte, 1))
 	return n == 0 && errors.Is(err, io.EOF)
+}
+
+// lingering is how long a connection that ends is given to its client.
+const lingering = time.Second
+
+// linger ends a connection in place of the server, which closes it after an answer if the client
+// speaks HTTP/1.0, as many proxies do, or has asked for it. A client that has read the answer ends
+// its side in the usual way. Over TLS the server doesn't end its own first: what arrives at a client
+// that has closed would be answered by a reset.
+func (c *strictConn) linger() {
+	over := time.AfterFunc(lingering, func() { _ = c.Close() }) // the server may still set a deadline
+	defer over.Stop()
+	if _, secure := c.Conn.(*tls.Conn); !secure {
+		_ = c.CloseWrite()
+	}
+	rest := make([]byte, 512)
+	for c.heard.waiting.Load() > 0 {
+		if n, err := c.Conn.Read(rest); err != nil {
+			c.read(n, err)
+			break
+		}
+	}
+	_ = c.Close()
 }
 
 // lost says that nothing more comes from the client.

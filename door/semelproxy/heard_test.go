@@ -140,10 +140,21 @@ func TestFollow(t *testing.T) {
 			c.reset()
 			defer close(s.may)
 		}, "lost"},
+		{"the server ends it after the answer", "Connection: close\r\n", "/", func(_ *following, c *client) { c.read(); c.Close() }, cleanEnd},
+		{"the server ends it, and the client reads to the end", "Connection: close\r\n", "/", func(s *following, c *client) {
+			c.read()
+			<-s.done
+			if _, secure := c.Conn.(*tls.Conn); !secure {
+				_, _ = io.Copy(io.Discard, c)
+			}
+			c.Close()
+		}, cleanEnd},
+		{"the server ends it, and the client resets", "Connection: close\r\n", "/", func(s *following, c *client) { c.read(); <-s.done; c.reset() }, "lost"},
+		{"the server ends it, and the client doesn't read", "Connection: close\r\n", "/", func(s *following, c *client) { <-s.done; c.Close() }, "lost"},
 		{"the server ends it", "", "/", func(s *following, c *client) { c.read(); <-s.done; s.CloseClientConnections() }, "lost"},
 	} {
 		for _, secure := range []bool{false, true} {
-			if secure && c.name == "an end without reading" {
+			if secure && (c.name == "an end without reading" || c.name == "the server ends it, and the client doesn't read") {
 				continue // TLS has read it
 			}
 			t.Run(map[bool]string{true: c.name + " over TLS", false: c.name}[secure], func(t *testing.T) {

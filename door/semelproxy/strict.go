@@ -141,7 +141,13 @@ func (c *strictConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Close waits in the background for the client's end, if that is all that can still tell whether an
+// answer arrived.
 func (c *strictConn) Close() error {
+	if c.heard.waiting.Load() > 0 && c.heard.ended.CompareAndSwap(false, true) {
+		go c.linger()
+		return nil
+	}
 	c.lost()
 	return c.Conn.Close()
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // toolServer is a plain server of tools behind the service. Each result has the number of its call.
@@ -105,7 +106,7 @@ func TestMCP(t *testing.T) {
 }
 
 // TestMCPKnowsWhatArrived: through the listener of the service it shows that an answer arrived, so
-// that two honest equal calls are two.
+// that two honest equal calls are two, also of clients that use each connection once.
 func TestMCPKnowsWhatArrived(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells what a client has acknowledged")
@@ -133,7 +134,7 @@ func TestMCPKnowsWhatArrived(t *testing.T) {
 	}
 	kept := &http.Client{Transport: &http.Transport{}}
 	defer kept.CloseIdleConnections()
-	for i, client := range []*http.Client{kept, kept, kept} {
+	for i, client := range []*http.Client{kept, kept, stage.Direct, stage.Direct, stage.Direct} {
 		if text := call(client); !strings.Contains(text, fmt.Sprint("run ", i+1)) || runs.Load() != int64(i+1) {
 			t.Errorf("call %d got %s", i+1, text)
 		}
