@@ -54,15 +54,20 @@ func (c *conversation) converse(ctx context.Context) semel.Delivered {
 			c.stream.finished(false) // nobody was answered
 		}
 	}()
-	ans, err := c.deliver(ctx, c)
+	ans, err := c.deliver(ctx, c.call, c)
 	e := door.EventOf(&ans)
-	switch result, f := c.found(&ans, err); {
+	result, f := c.found(&ans, err)
+	if f == nil && ans.Decision == semel.Replay {
+		result, f = c.ofTask(ctx, ans.Record)
+	}
+	switch {
 	case f != nil:
 		c.end(f.effect != meaning.Unknown, func() { c.refuse(*f) })
 		e.Code = f.code
 	case ans.Decision == semel.Execute:
 		c.continues(context.WithoutCancel(ctx))
 		c.end(true, c.leave)
+		c.follow(context.WithoutCancel(ctx))
 	default:
 		c.end(true, func() { c.replay(result) })
 	}
@@ -99,13 +104,13 @@ func (c *conversation) end(outcome bool, write func()) {
 
 // deliver runs the call, or waits for whoever runs it: a duplicate of one that is under way
 // comes from a client that gave up on it, and gets its outcome.
-func (c *conversation) deliver(ctx context.Context, h door.Handler) (ans semel.Answer, err error) {
+func (c *conversation) deliver(ctx context.Context, call semel.Call, h door.Handler) (ans semel.Answer, err error) {
 	for end := time.Now().Add(c.opts.Wait); ; {
 		began := time.Now()
-		c.call.Wait = min(end.Sub(began), c.policy.op.MaxWait)
-		ans, err = c.runner.Do(ctx, c.call, door.Work{Handler: h})
+		call.Wait = min(end.Sub(began), c.policy.op.MaxWait)
+		ans, err = c.runner.Do(ctx, call, door.Work{Handler: h})
 		waited := time.Since(began)
-		if err != nil || ans.Decision != semel.InFlight || ctx.Err() != nil || !time.Now().Before(end) || waited < c.call.Wait/2 {
+		if err != nil || ans.Decision != semel.InFlight || ctx.Err() != nil || !time.Now().Before(end) || waited < call.Wait/2 {
 			return ans, err // of the last, too many wait already, or it is another caller's
 		}
 	}

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +19,6 @@ import (
 	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/extract"
-	"github.com/semelhq/semel/internal/network"
 	"github.com/semelhq/semel/internal/origin"
 )
 
@@ -97,6 +94,10 @@ type Gateway struct {
 	seen     catalogue
 	echoes   *echoes  // nil: there is no window
 	flights  sync.Map // of conversations in the versions before Modern, by flightOf
+
+	background sync.WaitGroup // of those who follow tasks
+	closing    context.Context
+	stop       context.CancelFunc
 }
 
 // NewGateway makes a gateway on the engine of a guard, with the guard's runner and callers,
@@ -139,15 +140,21 @@ func newGateway(engine *semel.Engine, runner *door.Runner, opts GatewayOptions) 
 		return nil, fmt.Errorf("mcp: Attributes: %w", err)
 	}
 	g := &Gateway{engine: engine, runner: runner, opts: opts, names: names, tools: map[string]*policy{}}
+	g.closing, g.stop = context.WithCancel(context.Background())
 	return g, g.declare()
 }
 
 // Interrupt cancels the calls that are under way. Their outcomes are unknown then.
-func (g *Gateway) Interrupt() { g.proxy.Interrupt() }
+func (g *Gateway) Interrupt() {
+	g.stop()
+	g.proxy.Interrupt()
+}
 
-// Close closes unused connections to the server, and waits until the store has what is known of
-// answers that arrived.
+// Close closes unused connections to the server, ends the following of tasks, and waits until the
+// store has what is known of answers that arrived.
 func (g *Gateway) Close() {
+	g.stop()
+	g.background.Wait()
 	g.proxy.Close()
 	if g.echoes != nil {
 		g.echoes.background.Wait()
@@ -179,7 +186,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 	switch path := r.URL.Path; {
 	case path != g.opts.Path && path != strings.TrimSuffix(g.opts.Path, "/")+"/":
 		return refuse(refusalFor(semel.CodeNotFound))
-	case !g.ownPage(r):
+	case !origin.Page(r, g.opts.Origins):
 		f := refusalFor(semel.CodeForbidden)
 		f.detail = "Pages of this origin may not use the gateway. Nothing was sent on."
 		return refuse(f)
@@ -264,20 +271,4 @@ func (g *Gateway) onward(r *http.Request) *request {
 	req.in.Header.Del("Upgrade") // what goes through a tunnel, nobody guards
 	req.in.URL.Path, req.in.URL.RawPath = cmp.Or(g.upstream.Path, "/"), g.upstream.RawPath
 	return req
-}
-
-// ownPage reports whether a request comes from no page in a browser, or from one that may use
-// the gateway. DNS rebinding gets nothing: a page may not use a gateway on this machine under a
-// name that isn't this machine's.
-func (g *Gateway) ownPage(r *http.Request) bool {
-	from := r.Header[origin.Header]
-	if len(from) == 0 || len(from) == 1 && slices.Contains(g.opts.Origins, from[0]) {
-		return true
-	}
-	u, err := url.Parse(from[0])
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return len(from) == 1 && err == nil && u.Host == r.Host && (!network.OnLoopback(r.Context()) || network.Loopback(host))
 }

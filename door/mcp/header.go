@@ -20,6 +20,14 @@ func decoded(value string) (text string, ok bool) {
 	return string(raw), err == nil
 }
 
+// encoded is a value as a header has it.
+func encoded(text string) string {
+	if _, plain := decoded(text); plain {
+		return text
+	}
+	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(text)) + "?="
+}
+
 // mirrored is an argument that stands in a header, too.
 type mirrored struct {
 	path   []string

@@ -69,7 +69,7 @@ func (c *inside) serve(ctx context.Context) (e semel.Delivered) {
 	}
 	var ans semel.Answer
 	if err == nil {
-		ans, err = c.deliver(ctx, c)
+		ans, err = c.deliver(ctx, c.call, c)
 		e = door.EventOf(&ans)
 	}
 	switch result, f := c.found(&ans, err); {

@@ -143,22 +143,10 @@ func withMark(result []byte, mark string) []byte {
 	}
 	meta := jsonscan.Member(result, "_meta")
 	if jsonrpc.First(meta) == '{' {
-		return inserted(result, jsonscan.Offset(result, meta), mark)
+		return jsonscan.Insert(result, jsonscan.Offset(result, meta), mark)
 	}
 	if meta != nil { // null, or nothing that has members
 		return result
 	}
-	return inserted(result, 0, `"_meta":{`+mark+`}`)
-}
-
-// inserted adds a member to the object that begins at a place, as its first.
-func inserted(text []byte, at int, member string) []byte {
-	for text[at] != '{' {
-		at++
-	}
-	for range jsonscan.Members(text[at:]) {
-		member += ","
-		break
-	}
-	return slices.Concat(text[:at+1], []byte(member), text[at+1:])
+	return jsonscan.Insert(result, 0, `"_meta":{`+mark+`}`)
 }

@@ -51,7 +51,9 @@ func refusalOf(err error, ans *semel.Answer) refusal {
 	}
 	if e, ok := errors.AsType[*fault](err); ok {
 		f := refusalFor(semel.CodeInvalidCall)
-		f.status, f.rpc, f.detail, f.data = e.status, e.rpc, e.message, e.data
+		if f.status, f.rpc, f.detail, f.data = e.status, e.rpc, e.message, e.data; e.rpc == missingCapability {
+			f.effect = "" // the call has run
+		}
 		return f
 	}
 	f := refusalFor(door.CodeOf(err))
@@ -144,7 +146,7 @@ func (f *refusal) text() []byte {
 // protocol reports whether only the program that sends a call can cure what is wrong, or nothing can
 // be said about the call.
 func (f *refusal) protocol() bool {
-	return f.rpc == jsonrpc.InvalidParams || f.status == http.StatusForbidden || f.status == http.StatusServiceUnavailable && f.effect == meaning.None
+	return f.rpc == jsonrpc.InvalidParams || f.data != nil || f.status == http.StatusForbidden || f.status == http.StatusServiceUnavailable && f.effect == meaning.None
 }
 
 // refuse answers a tool call that was understood. A model can act on most refusals, so it gets a

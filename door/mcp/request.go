@@ -41,6 +41,7 @@ const (
 // The codes of errors that MCP adds to JSON-RPC.
 const (
 	headerMismatch     = -32020
+	missingCapability  = -32021
 	unsupportedVersion = -32022
 )
 
@@ -73,6 +74,9 @@ type request struct {
 	method string // empty: it answers the server
 	params []byte
 	modern bool
+	// capable is what the client of a tool call can do, as it declares that with each; nil before
+	// Modern.
+	capable []byte
 }
 
 // read reads the body, and compares the headers with it. The error is for the caller.
@@ -153,8 +157,8 @@ func (r *request) compare() error {
 			return mismatch("The header " + h.name + " and the body differ.")
 		}
 	}
-	capabilities := jsonscan.Member(jsonscan.Member(r.params, "_meta"), capabilitiesMember)
-	if r.modern && jsonrpc.First(capabilities) != '{' {
+	r.capable = jsonscan.Member(jsonscan.Member(r.params, "_meta"), capabilitiesMember)
+	if r.modern && jsonrpc.First(r.capable) != '{' {
 		return &fault{status: http.StatusBadRequest, rpc: jsonrpc.InvalidParams, message: "The parameters have no _meta with " + capabilitiesMember + ". Nothing was sent on."}
 	}
 	return nil

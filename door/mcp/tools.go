@@ -73,6 +73,10 @@ func (g *Gateway) declare() error {
 				return nil, err
 			}
 			given[op.Name], declared[op.Name] = t.Operation, op
+			follow := semel.Operation{Name: op.Name + taskSuffix, Window: op.Window, MaxWait: op.MaxWait, MaxResult: op.MaxResult, Share: op.Share, Authorize: op.Authorize, OnAbandoned: semel.RetryAbandoned}
+			if err := g.engine.Register(follow); err != nil {
+				return nil, err
+			}
 		}
 		switch {
 		case op.Class == semel.ReadOnly:
@@ -253,9 +257,9 @@ func hinted(tool []byte) []byte {
 	case hint != nil:
 		return slices.Concat(tool[:at], []byte("true"), tool[at+len(hint):])
 	case jsonrpc.First(annotations) == '{':
-		return inserted(tool, jsonscan.Offset(tool, annotations), member)
+		return jsonscan.Insert(tool, jsonscan.Offset(tool, annotations), member)
 	case annotations != nil: // null, or nothing that has members
 		return tool
 	}
-	return inserted(tool, 0, `"annotations":{`+member+`}`)
+	return jsonscan.Insert(tool, 0, `"annotations":{`+member+`}`)
 }

@@ -38,6 +38,8 @@ type server struct {
 	// answer answers a tool call; nil: with its number, as JSON or as a stream.
 	answer func(w http.ResponseWriter, r *http.Request, id string, params object)
 	stream bool
+	// other answers other requests, or reports false.
+	other func(w http.ResponseWriter, r *http.Request, method string, raw []byte) bool
 
 	mu   sync.Mutex
 	seen []*http.Request // of other requests
@@ -52,6 +54,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.seen, s.said = append(s.seen, r), append(s.said, string(raw))
 		s.mu.Unlock()
+		if s.other != nil && s.other(w, r, method, raw) {
+			return
+		}
 		w.Header().Set("X-Server", "plain")
 		w.Header().Set("Content-Type", "application/json")
 		if method == "tools/list" {

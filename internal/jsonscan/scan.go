@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/semelhq/semel/internal/canon"
@@ -85,6 +86,19 @@ func CheckBut(src []byte, mode canon.Mode, values ...[]byte) error {
 		return canon.Check(src, mode)
 	}
 	return canon.Check(append(rest, src[from:]...), mode)
+}
+
+// Insert returns text with a member, a quoted name and its value, as the first of the object that
+// begins at a place, or after white space there.
+func Insert(text []byte, at int, member string) []byte {
+	for text[at] != '{' {
+		at++
+	}
+	for range Members(text[at:]) {
+		member += ","
+		break
+	}
+	return slices.Concat(text[:at+1], []byte(member), text[at+1:])
 }
 
 // Without returns text without the member at a path of names. If something on the path is

@@ -162,3 +162,11 @@ func TestCheckBut(t *testing.T) {
 		}
 	}
 }
+
+func TestInsert(t *testing.T) {
+	for text, want := range map[string]string{`{}`: `{"a":1}`, ` { "b":2}`: ` {"a":1, "b":2}`} {
+		if got := string(Insert([]byte(text), 0, `"a":1`)); got != want {
+			t.Errorf("%s became %s", text, got)
+		}
+	}
+}
