@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -180,12 +181,16 @@ func (c *conversation) recognise() (err error) {
 	if c.passes() {
 		return nil
 	}
+	token, key, err := c.confirmed()
+	if err != nil {
+		return err
+	}
 	f, err := c.asked.fingerprint()
 	if err != nil {
 		return err
 	}
 	op := &c.policy.op
-	c.call = semel.Call{Operation: op.Name, Key: c.asked.explicit, Scope: c.asked.round(f), Door: Name, Fingerprint: f}
+	c.call = semel.Call{Operation: op.Name, Key: cmp.Or(c.asked.explicit, key), Scope: c.asked.round(f), Door: Name, Fingerprint: f, Confirm: token}
 	share := op.Share
 	switch {
 	case c.call.Key != "":

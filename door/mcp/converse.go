@@ -84,6 +84,7 @@ func (c *conversation) found(ans *semel.Answer, err error) (semel.Result, *refus
 		f = refusalFor(c.code)
 	case missing != nil:
 		f = refusalOf(missing, ans)
+		f.confirm = c.tokenOf(ans.Challenge)
 	default:
 		return result, nil
 	}

@@ -248,8 +248,11 @@ func (g *Gateway) guard(w http.ResponseWriter, req *request, who semelhttp.Calle
 	switch {
 	case err != nil:
 		f := refusalOf(err, nil)
-		f.write(w, req)
-		e.Code = f.code
+		if e.Code = f.code; f.code == semel.CodeConfirmationRefused {
+			c.refuse(f)
+		} else {
+			f.write(w, req)
+		}
 		return e, true
 	case c.passes():
 		g.proxy.Pass(w, body.With(req.in.Context(), req.in, req.body))

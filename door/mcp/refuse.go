@@ -19,16 +19,17 @@ import (
 
 // refusal is the answer to a caller who gets no outcome.
 type refusal struct {
-	code   semel.Code
-	status int // of HTTP
-	rpc    int // in JSON-RPC
-	detail string
-	do     string
-	effect string
-	ended  store.Disposition // how a call ended whose result isn't kept
-	retry  time.Duration     // zero: sending it again makes no sense
-	record string            // the name of the record, if it is the caller's
-	data   map[string]any
+	code    semel.Code
+	status  int // of HTTP
+	rpc     int // in JSON-RPC
+	detail  string
+	do      string
+	effect  string
+	ended   store.Disposition // how a call ended whose result isn't kept
+	retry   time.Duration     // zero: sending it again makes no sense
+	confirm string            // the token that confirms the call
+	record  string            // the name of the record, if it is the caller's
+	data    map[string]any
 }
 
 // refusalFor is what a code means here.
@@ -146,7 +147,7 @@ func (f *refusal) text() []byte {
 // protocol reports whether only the program that sends a call can cure what is wrong, or nothing can
 // be said about the call.
 func (f *refusal) protocol() bool {
-	return f.rpc == jsonrpc.InvalidParams || f.data != nil || f.status == http.StatusForbidden || f.status == http.StatusServiceUnavailable && f.effect == meaning.None
+	return f.rpc == jsonrpc.InvalidParams || f.data != nil || f.code == semel.CodeForbidden || f.status == http.StatusServiceUnavailable && f.effect == meaning.None
 }
 
 // refuse answers a tool call that was understood. A model can act on most refusals, so it gets a
@@ -178,9 +179,15 @@ func (c *conversation) explained(f *refusal) []byte {
 			words += " Ask a person to find out whether it took effect."
 		}
 	}
+	meta := map[string]any{vendor + "refusal": facts}
+	if f.confirm != "" {
+		if question := c.question(f.confirm); question != nil {
+			return question
+		}
+		meta[confirmMember], words = f.confirm, confirmWords
+	}
 	result := map[string]any{
-		"content": []any{map[string]string{"type": "text", "text": words}}, "isError": true,
-		"_meta": map[string]any{vendor + "refusal": facts},
+		"content": []any{map[string]string{"type": "text", "text": words}}, "isError": true, "_meta": meta,
 	}
 	if c.req.modern {
 		result["resultType"] = "complete"

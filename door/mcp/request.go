@@ -74,9 +74,6 @@ type request struct {
 	method string // empty: it answers the server
 	params []byte
 	modern bool
-	// capable is what the client of a tool call can do, as it declares that with each; nil before
-	// Modern.
-	capable []byte
 }
 
 // read reads the body, and compares the headers with it. The error is for the caller.
@@ -157,11 +154,15 @@ func (r *request) compare() error {
 			return mismatch("The header " + h.name + " and the body differ.")
 		}
 	}
-	r.capable = jsonscan.Member(jsonscan.Member(r.params, "_meta"), capabilitiesMember)
-	if r.modern && jsonrpc.First(r.capable) != '{' {
+	if r.modern && jsonrpc.First(r.capable()) != '{' {
 		return &fault{status: http.StatusBadRequest, rpc: jsonrpc.InvalidParams, message: "The parameters have no _meta with " + capabilitiesMember + ". Nothing was sent on."}
 	}
 	return nil
+}
+
+// capable is what a client can do, as it declares that with each request since [Modern].
+func (r *request) capable() []byte {
+	return jsonscan.Member(jsonscan.Member(r.params, "_meta"), capabilitiesMember)
 }
 
 // invalid says that a call isn't one.

@@ -26,6 +26,9 @@ const taskSuffix = ".task"
 // tasksExtension is the extension of clients that take a task in place of a result.
 const tasksExtension = metaPrefix + "tasks"
 
+// taskParams declare the extension.
+var taskParams = []byte(`{"_meta":{"` + capabilitiesMember + `":{"extensions":{"` + tasksExtension + `":{}}}}}`)
+
 // look is how soon the gateway asks for a task again at first. It bounds how much that loads a server.
 const look = 50 * time.Millisecond
 
@@ -59,7 +62,7 @@ func (c *conversation) following(ends context.Context, t task) (semel.Call, *fol
 	call := c.call
 	call.Operation, call.Confirm = call.Operation+taskSuffix, ""
 	call.Fingerprint = store.NewFingerprint(semel.SchemeJSON, sha256.Sum256([]byte(t.id)))
-	return call, &follower{Gateway: c.Gateway, task: t, ends: ends, as: request{in: c.req.in, modern: c.req.modern, capable: []byte(`{"extensions":{"` + tasksExtension + `":{}}}`)}}
+	return call, &follower{Gateway: c.Gateway, task: t, ends: ends, as: request{in: c.req.in, modern: c.req.modern, params: taskParams}}
 }
 
 // Run asks the server for the task, at first soon, and then after a quarter of the time so far.
@@ -110,7 +113,7 @@ func (c *conversation) ofTask(ctx context.Context, rec *semel.Record) (semel.Res
 	if !ok {
 		return rec.Result, nil
 	}
-	declared := jsonscan.Member(jsonscan.Member(c.req.capable, "extensions"), tasksExtension) != nil
+	declared := jsonscan.Member(jsonscan.Member(c.req.capable(), "extensions"), tasksExtension) != nil
 	now, err := c.engine.Internal().Store().Now(ctx)
 	if declared && (t.ttl == 0 || err != nil || now.Sub(rec.EndedAt) < t.ttl) {
 		return rec.Result, nil
@@ -144,7 +147,7 @@ func (g *Gateway) ask(ctx context.Context, as *request, method, name string, par
 	ctx, cancel := context.WithTimeout(ctx, g.opts.Timeout)
 	defer cancel()
 	if as.modern {
-		params["_meta"] = map[string]any{versionMember: Modern, capabilitiesMember: json.RawMessage(as.capable)}
+		params["_meta"] = map[string]any{versionMember: Modern, capabilitiesMember: json.RawMessage(as.capable())}
 	}
 	text, err := json.Marshal(map[string]any{"jsonrpc": jsonrpc.Version, "id": ownID, "method": method, "params": params})
 	if err != nil {

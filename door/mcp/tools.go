@@ -24,7 +24,9 @@ import (
 
 // Tool tells a gateway about one tool.
 type Tool struct {
-	// Operation has the policy of its calls. Without a Name, they have that of the gateway.
+	// Operation has the policy of its calls. Without a Name, they have that of the gateway. Its
+	// Confirmation asks a person about each call: by elicitation if the client can, or else
+	// with a token in _meta for the client's program, which mustn't show it to its model.
 	Operation semel.Operation
 	// ReadOnly lets its calls pass unguarded: it changes nothing.
 	ReadOnly bool

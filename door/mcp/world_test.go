@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -86,6 +88,13 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	fmt.Fprintf(w, `{"id":%s, "jsonrpc":"2.0","result":%s}`, id, result)
+}
+
+// echoParams answers with the names of the parameters, but for _meta.
+func echoParams(w http.ResponseWriter, _ *http.Request, id string, params object) {
+	delete(params, "_meta")
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%q}]}}`, id, strings.Join(slices.Sorted(maps.Keys(params)), " "))
 }
 
 type runKey struct{}
