@@ -205,7 +205,11 @@ func (c *conversation) recognise() (err error) {
 		return err
 	}
 	c.who.Name(&c.call, share)
-	c.call.Attributes = c.names.Of(store.Attributes{attributeTool: c.asked.name}, "", c.req.in.Header, c.asked.arguments)
+	known := store.Attributes{attributeTool: c.asked.name}
+	if c.policy.Reconcile != nil {
+		known[attributeReconcile] = c.policy.Reconcile.arguments(c.asked.arguments)
+	}
+	c.call.Attributes = c.names.Of(known, "", c.req.in.Header, c.asked.arguments)
 	return nil
 }
 

@@ -44,6 +44,8 @@ type Tool struct {
 	// VerifyWith lists tools that only read. A model finds out with them what happened if the
 	// outcome of a call is unknown. Defaults to all that the server calls read-only.
 	VerifyWith []string
+	// Reconcile settles calls whose outcome is unknown. Optional.
+	Reconcile *Reconcile
 }
 
 // policy is what holds for the calls of a tool.
@@ -52,6 +54,7 @@ type policy struct {
 	op     semel.Operation
 	rules  judge.Rules
 	fields []selector.Selector
+	finds  *judge.Named // the conditions of Reconcile
 }
 
 // declare registers the operations, and makes the policies of the tools.
@@ -71,7 +74,7 @@ func (g *Gateway) declare() error {
 		case known && own && !reflect.DeepEqual(given[op.Name], t.Operation): // no function equals another
 			return nil, fmt.Errorf("operation %s is declared twice, in two ways", op.Name)
 		case !known:
-			if op, err = door.Declare(g.engine, g.withRetry(t.Operation)); err != nil {
+			if op, err = door.Declare(g.engine, g.reconciling(g.withRetry(t.Operation))); err != nil {
 				return nil, err
 			}
 			given[op.Name], declared[op.Name] = t.Operation, op
@@ -94,6 +97,11 @@ func (g *Gateway) declare() error {
 				return nil, fmt.Errorf("the field %q: %w", pointer, errors.Join(err, errors.New("write a JSON pointer to an argument")))
 			}
 			p.fields = append(p.fields, s)
+		}
+		if t.Reconcile != nil {
+			if p.finds, err = t.Reconcile.parse(g.opts.Timeout); err != nil {
+				return nil, fmt.Errorf("Reconcile: %w", err)
+			}
 		}
 		return p, nil
 	}

@@ -1,0 +1,157 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/selector"
+	"github.com/semelhq/semel/store"
+)
+
+// attributeReconcile is the name under which a record keeps the arguments for [Reconcile].
+const attributeReconcile = "reconcile"
+
+// Reconcile settles the calls of a tool whose outcome nobody knows: the gateway asks another tool of
+// the same server, which only reads, until that says what happened. The server has to speak [Modern],
+// or need no session.
+//
+// Duplicates of a call that took effect get the content that the other tool has returned.
+type Reconcile struct {
+	// Tool is the tool that only reads, such as get_refund.
+	Tool string
+	// Arguments are those of Tool by name, each as a JSON pointer to an argument of the call, such
+	// as id: /order_id. The record of a call keeps them, up to 1 KiB.
+	Arguments map[string]string
+	// Done are the conditions of which one proves that the call took effect, and Absent those that
+	// prove that it hasn't: conditions on the result of Tool as [judge.Answers] has them on a body,
+	// such as json:/structuredContent/status=refunded. A result with isError never proves Done.
+	Done, Absent []string
+	// AbsentAfter is how long a call may still be on its way: before that, Absent proves nothing.
+	// After it, the next delivery runs again. Required with Absent, and at least as long as
+	// [GatewayOptions].Timeout.
+	AbsentAfter time.Duration
+	// Header is sent in place of a caller's credential.
+	Header http.Header
+}
+
+// parse checks the settings, and reads the conditions.
+func (r *Reconcile) parse(timeout time.Duration) (*judge.Named, error) {
+	on200 := func(list []string) (entries []string) {
+		for _, text := range list {
+			entries = append(entries, "200 "+text)
+		}
+		return entries
+	}
+	for name, pointer := range r.Arguments {
+		if _, err := selector.Parse(string(selector.Hash)+":"+pointer, []selector.Source{selector.Hash}); err != nil || pointer == "" {
+			return nil, fmt.Errorf("the argument %s is %q, which isn't a JSON pointer to an argument", name, pointer)
+		}
+	}
+	switch {
+	case r.Tool == "" || len(r.Done)+len(r.Absent) == 0:
+		return nil, errors.New("it needs a Tool, and Done or Absent")
+	case len(r.Absent) > 0 && r.AbsentAfter < timeout:
+		return nil, fmt.Errorf("AbsentAfter is shorter than the %v that a tool may be silent, so what is absent may still come", timeout)
+	}
+	return judge.Answers{Final: on200(r.Done), NotExecuted: on200(r.Absent)}.Parse()
+}
+
+// arguments are what a record keeps to ask by; empty if the call lacks one.
+func (r *Reconcile) arguments(of []byte) string {
+	found := map[string]json.RawMessage{}
+	for name, pointer := range r.Arguments {
+		value := of
+		for step := range strings.SplitSeq(pointer[1:], "/") {
+			value = jsonscan.Member(value, strings.NewReplacer("~1", "/", "~0", "~").Replace(step))
+		}
+		if value == nil {
+			return ""
+		}
+		found[name] = value
+	}
+	text, _ := json.Marshal(found) // strict JSON
+	if (store.Attributes{attributeReconcile: string(text)}).Validate() != nil {
+		return "" // it is too long
+	}
+	return string(text)
+}
+
+// reconciling is an operation with the reconciler of its tools, if they have one.
+func (g *Gateway) reconciling(op semel.Operation) semel.Operation {
+	asked := func(t Tool) bool {
+		return t.Reconcile != nil && cmp.Or(t.Operation.Name, g.opts.Operation.Name) == op.Name
+	}
+	if !slices.ContainsFunc(slices.Collect(maps.Values(g.opts.Tools)), asked) {
+		return op
+	}
+	if known, ok := g.engine.Internal().Operation(op.Name); ok {
+		op = known
+	}
+	next := op.Reconcile
+	op.Reconcile = func(ctx context.Context, held semel.Record) (s semel.Settlement, err error) {
+		p := g.policyOf(held.Attributes[attributeTool])
+		switch {
+		case held.Door == Name && p.Reconcile != nil:
+			return g.reconcile(ctx, p, &held)
+		case next != nil:
+			return next(ctx, held)
+		}
+		return s, nil
+	}
+	return op
+}
+
+// reconcile asks the server by a tool that reads. Only an answer to the question counts, which has
+// its id: an error, or a status of something in between, proves nothing.
+func (g *Gateway) reconcile(ctx context.Context, p *policy, held *semel.Record) (s semel.Settlement, err error) {
+	arguments := held.Attributes[attributeReconcile]
+	if arguments == "" {
+		return s, errors.New("mcp: the record has no arguments to ask by")
+	}
+	in, err := http.NewRequestWithContext(ctx, http.MethodPost, g.upstream.String(), nil)
+	if err != nil {
+		return s, err
+	}
+	maps.Copy(in.Header, p.Reconcile.Header)
+	in.Header[versionHeader], in.Header["Content-Type"] = []string{Modern}, []string{"application/json"}
+	in.Header["Accept"] = []string{"application/json, text/event-stream"}
+	as := request{in: in, modern: true, params: []byte(`{"_meta":{"` + capabilitiesMember + `":{}}}`)}
+	result, _, status := g.ask(ctx, &as, callMethod, p.Reconcile.Tool, map[string]any{"name": p.Reconcile.Tool, "arguments": json.RawMessage(arguments)})
+	if result == nil || status != http.StatusOK {
+		return s, fmt.Errorf("mcp: the tool %s didn't answer", p.Reconcile.Tool)
+	}
+	failed := string(jsonscan.Member(result, "isError")) == "true"
+	now, err := g.engine.Internal().Store().Now(ctx)
+	found := judge.Rules{Answers: p.finds}
+	switch verdict := found.Of(judge.Answer{Status: status, Header: http.Header{"Content-Type": in.Header["Content-Type"]}, Body: result}).Verdict; {
+	case verdict == judge.Rejected && !failed:
+		content := []any{map[string]string{"type": "text", "text": "The call took effect. Its own answer was lost; this is the answer of the tool " + p.Reconcile.Tool + ":"}}
+		for item := range jsonscan.Items(jsonscan.Member(result, "content")) {
+			content = append(content, json.RawMessage(item))
+		}
+		text, _ := json.Marshal(map[string]any{"content": content}) // strict JSON
+		s.Outcome, s.Result = semel.DispositionCompleted, outcome{Result: text}.recorded()
+	case verdict == judge.Aborted && err == nil && now.Sub(held.StartedAt) >= p.Reconcile.AbsentAfter:
+		s.Outcome, s.Failure = semel.DispositionAborted, &store.Failure{Message: "the tool " + p.Reconcile.Tool + " says that it has had no effect"}
+	default:
+		return s, err
+	}
+	s.Who = "the tool " + p.Reconcile.Tool
+	for _, ef := range held.Effects {
+		if ef.Name == CallEffect && ef.State == store.EffectStarted && s.Outcome == semel.DispositionCompleted {
+			s.Effects = append(s.Effects, store.EffectFinding{Name: ef.Name, State: store.EffectConfirmed})
+		}
+	}
+	return s, nil
+}
