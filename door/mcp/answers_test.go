@@ -252,3 +252,28 @@ func TestClientThatNeverReads(t *testing.T) {
 		t.Errorf("%d runs: %s", w.runs.Load(), got.text[:min(len(got.text), 300)])
 	}
 }
+
+// TestServerDies: a server that takes the call and goes away leaves it unknown, however far its answer
+// was; nothing runs twice.
+func TestServerDies(t *testing.T) {
+	for name, part := range map[string]string{"without a word": "", "after the head": " ", "in the answer": `{"jsonrpc":"2.0","id":`} {
+		for _, v := range all {
+			t.Run(name+", "+string(v), func(t *testing.T) {
+				w := open(t, mcp.GatewayOptions{})
+				w.answer = func(rw http.ResponseWriter, _ *http.Request, _ string, _ object) {
+					if part != "" {
+						rw.Header().Set("Content-Type", "application/json")
+						_, _ = io.WriteString(rw, part)
+						_ = http.NewResponseController(rw).Flush()
+					}
+					panic(http.ErrAbortHandler)
+				}
+				for range 2 {
+					if got := w.keyed(v, "pay", "k-1", `{}`); got.code != "held" || got.status != 200 || w.runs.Load() != 1 {
+						t.Errorf("%d runs: %d %s", w.runs.Load(), got.status, got.text)
+					}
+				}
+			})
+		}
+	}
+}

@@ -363,3 +363,30 @@ func TestRemembered(t *testing.T) {
 		})
 	}
 }
+
+// TestReusedIDs: an id names a request to its client, and no call: clients that reuse one get an
+// answer for each call, and large arguments don't change that.
+func TestReusedIDs(t *testing.T) {
+	w := open(t, mcp.GatewayOptions{MaxBody: 16 << 20})
+	w.answer = func(rw http.ResponseWriter, r *http.Request, id string, params object) {
+		rw.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(rw, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%.6s"}]}}`, id, member(params, "arguments", "text"))
+	}
+	long := strings.Repeat("x", 10<<20)
+	for _, id := range []string{`1`, `"1"`, `-9223372036854775808`, `123456789012345678901234567890`, `""`} {
+		var beside sync.WaitGroup
+		for i := range 4 { // two calls, each twice
+			beside.Go(func() {
+				key, text := fmt.Sprintf("k-%s-%d", id, i%2), fmt.Sprintf("call %d %s", i%2, long)
+				raw := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"pay","arguments":{"text":%q},"_meta":{"idempotency-key":%q}}}`, id, text, key)
+				if got := w.post(middle, raw); got.id != id || got.said() != fmt.Sprintf("call %d", i%2) {
+					t.Errorf("%s: %.300s", id, got.text)
+				}
+			})
+		}
+		beside.Wait()
+	}
+	if n := w.runs.Load(); n != 10 {
+		t.Errorf("%d runs", n)
+	}
+}
