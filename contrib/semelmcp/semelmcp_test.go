@@ -91,7 +91,10 @@ func (s *shop) connect() *sdk.ClientSession {
 	if _, err := s.server.Connect(s.t.Context(), there, nil); err != nil {
 		s.t.Fatal(err)
 	}
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, nil).Connect(s.t.Context(), here, nil)
+	opts := &sdk.ClientOptions{ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+		return &sdk.ElicitResult{Action: "accept"}, nil
+	}}
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, opts).Connect(s.t.Context(), here, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -301,6 +304,34 @@ func TestHints(t *testing.T) {
 				t.Errorf("the server itself says that %s is idempotent", tool.Name)
 			}
 		}
+	}
+}
+
+// TestRounds: each round of a call that asks for input runs once, and a requestState is good for one
+// round.
+func TestRounds(t *testing.T) {
+	s := open(t)
+	sdk.AddTool(s.server, &sdk.Tool{Name: "ask"}, func(_ context.Context, r *sdk.CallToolRequest, _ struct{}) (*sdk.CallToolResult, any, error) {
+		n := s.runs.Add(1)
+		if len(r.Params.InputResponses) == 0 {
+			return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"sure": &sdk.ElicitParams{Message: "Sure?"}}, RequestState: "s-1"}, nil, nil
+		}
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("round %d", n)}}}, nil, nil
+	})
+	params := sdk.CallToolParams{Meta: sdk.Meta{"idempotency-key": "k-1"}, Name: "ask", Arguments: struct{}{}}
+	for range 2 { // the client answers by itself
+		res, err := s.connect().CallTool(t.Context(), &params)
+		if text, _ := said(t, res, err); text != "round 2" {
+			t.Errorf("%q", text)
+		}
+	}
+	params.Meta["idempotency-key"], params.RequestState = "k-2", "s-1"
+	params.InputResponses = sdk.InputResponseMap{"sure": &sdk.ElicitResult{Action: "accept"}}
+	if _, err := s.connect().CallTool(t.Context(), &params); err == nil || !strings.Contains(err.Error(), "requestState") {
+		t.Errorf("another round with a used state: %v", err)
+	}
+	if s.runs.Load() != 2 {
+		t.Errorf("%d runs", s.runs.Load())
 	}
 }
 

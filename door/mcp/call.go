@@ -213,6 +213,19 @@ func (c *conversation) recognise() (err error) {
 	return nil
 }
 
+// admit recognises a call that needs a guard, and looks whether it repeats another. The error is for
+// the caller.
+func (c *conversation) admit(ctx context.Context) error {
+	err := c.recognise()
+	if err == nil && c.loose && c.echoes != nil && !c.passes() {
+		err = c.echo(ctx)
+	}
+	if err == nil && c.asked.state != "" && !c.passes() {
+		err = c.useState(ctx)
+	}
+	return err
+}
+
 // echo gives a call that nothing tells from a repetition the key of the call that it repeats, or
 // one of its own, and follows its answer.
 func (c *conversation) echo(ctx context.Context) (err error) {

@@ -238,14 +238,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 // guard answers a tool call.
 func (g *Gateway) guard(w http.ResponseWriter, req *request, who semelhttp.Caller) (e semel.Delivered, answered bool) {
 	c := conversation{Gateway: g, req: req, w: w, who: who}
-	err := c.recognise()
-	if err == nil && c.loose && g.echoes != nil && !c.passes() {
-		err = c.echo(req.in.Context())
-	}
-	if err == nil && c.asked.state != "" && !c.passes() {
-		err = c.useState(req.in.Context())
-	}
-	switch {
+	switch err := c.admit(req.in.Context()); {
 	case err != nil:
 		f := refusalOf(err, nil)
 		if e.Code = f.code; f.code == semel.CodeConfirmationRefused {

@@ -62,7 +62,7 @@ func (g *Inside) Call(ctx context.Context, who semelhttp.Caller, header http.Hea
 
 // serve answers the call, and returns the event about that.
 func (c *inside) serve(ctx context.Context) (e semel.Delivered) {
-	err := c.recognise()
+	err := c.admit(ctx)
 	if err == nil && c.passes() {
 		c.reply = c.run(ctx, nil)
 		return e
@@ -80,8 +80,12 @@ func (c *inside) serve(ctx context.Context) (e semel.Delivered) {
 	case ans.Decision != semel.Execute:
 		o := recall(result.Data)
 		c.reply = Reply{Result: withMark(o.Result, markReplayed), Error: o.Error}
-	case c.loose:
-		c.reply.Result = withMark(c.reply.Result, markRepetition)
+	default:
+		c.result = c.reply.Result
+		c.continues(context.WithoutCancel(ctx))
+		if c.loose {
+			c.reply.Result = withMark(c.reply.Result, markRepetition)
+		}
 	}
 	return e
 }
