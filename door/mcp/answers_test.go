@@ -162,14 +162,14 @@ func TestStreams(t *testing.T) {
 // TestUnknown: a call whose outcome nobody knows is told in words and facts that a model
 // understands, is not repeated, and has the outcome that whoever settles it gives.
 func TestUnknown(t *testing.T) {
-	w := open(t, mcp.GatewayOptions{Timeout: 50 * time.Millisecond, Tools: map[string]mcp.Tool{"cancel": {VerifyWith: []string{"orders"}}}})
+	w := open(t, mcp.GatewayOptions{Timeout: 50 * time.Millisecond, Tools: map[string]mcp.Tool{"cancel": {VerifyWith: []string{"orders"}}, "look": {ReadOnly: true}}})
 	w.answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ object) { <-r.Context().Done() } // never answers
 	w.post(middle, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
-	for tool, verify := range map[string]string{"refund": "search", "pay": "search", "cancel": "orders"} {
+	for tool, verify := range map[string]string{"refund": "look search", "pay": "look search", "cancel": "orders"} {
 		for range 2 {
 			got := w.keyed(modern, tool, "k-"+tool, `{}`)
 			facts := member(got.result, "_meta", "io.github.semelhq/refusal")
-			if got.status != 200 || got.result["isError"] != true || got.result["resultType"] != "complete" || got.header.Get("Semel-Effect") != "unknown" || !strings.Contains(got.said(), "Don't call the tool again") || !strings.Contains(got.said(), verify) {
+			if got.status != 200 || got.result["isError"] != true || got.result["resultType"] != "complete" || got.header.Get("Semel-Effect") != "unknown" || !strings.Contains(got.said(), "Don't call the tool again") || !strings.Contains(got.said(), strings.ReplaceAll(verify, " ", ", ")) {
 				t.Errorf("%s", got.text)
 			}
 			if member(facts, "outcome") != "unknown" || member(facts, "action") != "verify" || fmt.Sprint(member(facts, "verify_with")) != "["+verify+"]" {

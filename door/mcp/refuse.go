@@ -169,7 +169,7 @@ func (c *conversation) explained(f *refusal) []byte {
 	if facts["outcome"] == "unknown" && f.do == meaning.Verify {
 		readers := c.policy.VerifyWith
 		if readers == nil {
-			readers = c.seen.readers()
+			readers = c.readers()
 		}
 		words = "The outcome of this call is unknown: it was sent to the tool, and no answer came back that proves what happened. It may have taken effect. Don't call the tool again, and don't try another way to the same effect."
 		if len(readers) > 0 {

@@ -42,7 +42,7 @@ type Tool struct {
 	// NoHint leaves the tool's idempotentHint to the server; see [HintWindow].
 	NoHint bool
 	// VerifyWith lists tools that only read. A model finds out with them what happened if the
-	// outcome of a call is unknown. Defaults to all that the server calls read-only.
+	// outcome of a call is unknown. Defaults to all that are ReadOnly here or by the server's word.
 	VerifyWith []string
 	// Reconcile settles calls whose outcome is unknown. Optional.
 	Reconcile *Reconcile
@@ -162,16 +162,22 @@ func (s *catalogue) of(name string) known {
 	return s.tools[name]
 }
 
-// readers are the tools that only read, sorted, at most ten.
-func (s *catalogue) readers() (names []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, k := range s.tools {
+// readers are the tools that only read, as the gateway or else the server says, sorted, at most ten.
+func (g *Gateway) readers() (names []string) {
+	g.seen.mu.Lock()
+	defer g.seen.mu.Unlock()
+	for name, k := range g.seen.tools {
 		if k.readOnly {
 			names = append(names, name)
 		}
 	}
+	for name, p := range g.tools {
+		if p.ReadOnly {
+			names = append(names, name)
+		}
+	}
 	slices.Sort(names)
+	names = slices.Compact(names)
 	return names[:min(len(names), 10)]
 }
 

@@ -50,7 +50,7 @@ type MCPTool struct {
 	OnDisconnect mcp.Disconnect `json:"on_disconnect" default:"finish" enum:"finish,cancel"`
 	// Tell clients that they may repeat calls of the tool (idempotentHint) where Semel always knows a repetition: by key_fields or a required key_parameter, for at least 90 days.
 	Hint string `json:"hint" default:"on" enum:"on,off"`
-	// Tools that only read, with which a model verifies a call if its outcome is unknown. Defaults to all that the server calls read-only.
+	// Tools that only read, with which a model verifies a call if its outcome is unknown. Defaults to all that are read_only here or by the server's word.
 	VerifyWith []string `json:"verify_with,omitempty" single:"true"`
 }
 
