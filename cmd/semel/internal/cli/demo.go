@@ -35,8 +35,8 @@ The JSON has ok, seed, seconds, faults (in words), and
 where effects are charges. With --json the story goes to standard error.
 
 With --agents, an agent calls tools that pay, over MCP: straight at a server and through
-Semel's gateway, on a connection that breaks. It ends by itself, and the JSON has
-straight, fields, echo, equal, joined and unknown instead.`
+'semel mcp', on a connection that breaks. It ends by itself after about four seconds.
+The JSON has straight, fields, echo, equal, joined and unknown instead.`
 
 func newDemo() *cobra.Command {
 	var exit bool
@@ -66,7 +66,7 @@ func newDemo() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&opts.Agents, "agents", false, "tell the story of agents that call tools over MCP, in a second")
+	flags.BoolVar(&opts.Agents, "agents", false, "tell the story of agents that call tools over MCP")
 	flags.BoolVar(&exit, "exit", false, "exit at the end of the story")
 	flags.Uint64Var(&opts.Seed, "seed", 0, "seed of amounts, delays and the order of copies (default random)")
 	flags.BoolVar(&opts.Unguarded, "unguarded", false, "switch the guard off, to see the demo fail")

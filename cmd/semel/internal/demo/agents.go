@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/door/mcp"
-	"github.com/semelhq/semel/door/semelhttp"
-	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/rig/stage"
-	"github.com/semelhq/semel/store/memstore"
 )
 
 // AgentsReport has the results of the demo of agents. Payments are counted in the ledger of the
@@ -32,7 +27,7 @@ type AgentsReport struct {
 	Equal int `json:"equal"`
 	// Joined is how many payments there are after a call that came twice at once.
 	Joined int `json:"joined"`
-	// Unknown has what a model read when the server broke off.
+	// Unknown has what a model read after the gateway was killed in the middle of a refund.
 	Unknown Unknown `json:"unknown"`
 	// Faults says in words what went wrong; empty when OK.
 	Faults []string `json:"faults"`
@@ -48,47 +43,54 @@ type Lost struct {
 
 // Unknown is a call with an outcome that nobody knows, and how the agent went on.
 type Unknown struct {
-	Outcome  string `json:"outcome"`
-	Action   string `json:"action"`
-	Words    string `json:"words"`
-	Verified string `json:"verified"` // what the tool said that only reads
-	Payments int    `json:"payments"` // after the call came again
+	KilledPID int    `json:"killed_pid"`
+	Outcome   string `json:"outcome"`
+	Action    string `json:"action"`
+	Words     string `json:"words"`
+	Verified  string `json:"verified"` // what the tool said that only reads
+	Payments  int    `json:"payments"`
 }
 
 // agents is one run of the demo of agents.
 type agents struct {
+	opts   Options
 	screen *Screen
 	report AgentsReport
 	shop   *shop
 	http   http.Client
 	ids    int
-	server string // its URL
-	guard  string // the gateway's
+	dir    string
+	server string // the URL of the server
+	guard  *stage.Process
 }
 
-// RunAgents runs the demo of agents, in this process. An error means that it couldn't be completed.
-func RunAgents(ctx context.Context, opts Options) (AgentsReport, error) {
-	a := &agents{screen: opts.Screen, shop: &shop{ledger: map[string]int{}}, http: http.Client{Transport: &http.Transport{}, Timeout: retryTimeout}}
+// RunAgents runs the demo of agents. An error means that it couldn't be completed. Processes and
+// files are gone when it returns.
+func RunAgents(ctx context.Context, opts Options) (report AgentsReport, err error) {
+	a := &agents{opts: opts, screen: opts.Screen, shop: &shop{ledger: map[string]int{}}, http: http.Client{Transport: &http.Transport{}, Timeout: retryTimeout}}
 	start := time.Now()
 	server, stop, err := stage.Toy(a.shop)
 	if err != nil {
 		return a.report, err
 	}
+	defer func() { err = errors.Join(err, stop()) }()
 	a.server = server + "/mcp"
-	guard, end, err := openGateway(ctx, a.server, opts.Unguarded)
-	if err != nil {
-		return a.report, errors.Join(err, stop())
-	}
-	a.guard = guard
-	a.screen.agentsOpening(a)
-	for _, chapter := range []func(context.Context) error{a.lost, a.equal, a.join, a.unknown} {
-		if err = chapter(ctx); err != nil {
-			break
-		}
-	}
-	a.http.CloseIdleConnections()
-	if err = errors.Join(err, end(), stop()); err != nil {
+	if a.dir, err = os.MkdirTemp("", "semel-demo-"); err != nil {
 		return a.report, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(a.dir)) }()
+	if err := a.startGateway(ctx); err != nil {
+		return a.report, err
+	}
+	defer func() {
+		a.http.CloseIdleConnections()
+		_ = a.guard.Stop() // its end proves nothing
+	}()
+	a.screen.agentsOpening(a)
+	for _, chapter := range []func(context.Context) error{a.lost, a.equal, a.join, a.crash} {
+		if err := chapter(ctx); err != nil {
+			return a.report, err
+		}
 	}
 	a.report.Seconds = time.Since(start).Seconds()
 	a.report.judge()
@@ -96,53 +98,26 @@ func RunAgents(ctx context.Context, opts Options) (AgentsReport, error) {
 	return a.report, nil
 }
 
-// openGateway serves a gateway in front of a server until end is called. Unguarded, it lets every
-// call pass.
-func openGateway(ctx context.Context, upstream string, unguarded bool) (at string, end func() error, err error) {
-	there, err := url.Parse(upstream)
-	if err != nil {
-		return "", nil, err
+// gatewayArgs are what you would type in front of the server. The lease is short, so that a killed
+// process is noticed soon.
+func (a *agents) gatewayArgs() []string {
+	if a.opts.Unguarded {
+		return []string{"mcp", a.server, "--read-only", refundTool + "," + voucherTool + "," + refundsTool}
 	}
-	engine, err := semel.New(memstore.New(), nil)
-	if err != nil {
-		return "", nil, err
-	}
-	callers, err := semelhttp.New(engine, nil)
-	if err != nil {
-		return "", nil, err
-	}
-	gateway, err := mcp.NewGateway(callers, mcp.GatewayOptions{
-		Upstream: there, Path: "/mcp", Operation: semel.Operation{Name: "tools", MaxWait: time.Minute},
-		Tools: map[string]mcp.Tool{
-			refundTool:  {Fields: []string{"/order_id"}, VerifyWith: []string{refundsTool}, ReadOnly: unguarded},
-			voucherTool: {ReadOnly: unguarded},
-			refundsTool: {ReadOnly: true},
-		},
-	})
-	if err != nil {
-		return "", nil, err
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, err
-	}
-	s := &http.Server{Handler: gateway}
-	strict := semelproxy.Strict(s, l) // so that the gateway sees whether its answers arrive
-	go func() { _ = s.Serve(strict) }()
-	return "http://" + l.Addr().String() + "/mcp", func() error {
-		err := s.Close()
-		gateway.Close()
-		return errors.Join(err, engine.Close(context.WithoutCancel(ctx)))
-	}, nil
+	return []string{"mcp", a.server, "--key", refundTool + "=/order_id", "--read-only", refundsTool}
+}
+
+// startGateway starts 'semel mcp' in the demo's directory, for the first time or again.
+func (a *agents) startGateway(ctx context.Context) (err error) {
+	a.guard, err = startChild(ctx, a.dir, append(a.gatewayArgs(), "--lease", "2s", "--listen", "127.0.0.1:0", "--json")...)
+	return err
 }
 
 // breaking asks on a connection that breaks when the server has done the work.
 func (a *agents) breaking(ctx context.Context, base, tool, order string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a.shop.mu.Lock()
-	a.shop.breaks = cancel
-	a.shop.mu.Unlock()
+	a.shop.onPayment(cancel)
 	if _, err := a.ask(ctx, base, tool, order); err == nil {
 		return errors.New("an answer arrived on a connection that was broken")
 	}
@@ -156,8 +131,8 @@ func (a *agents) lost(ctx context.Context) error {
 		lost              *Lost
 	}{
 		{"Answers get lost, straight at the server", a.server, refundTool, &a.report.Straight},
-		{"The same through the gateway: the tool declares order_id", a.guard, refundTool, &a.report.Fields},
-		{"A tool that declares nothing, and a client that sends no key", a.guard, voucherTool, &a.report.Echo},
+		{"The same through the gateway: the tool declares order_id", a.guard.URL, refundTool, &a.report.Fields},
+		{"A tool that declares nothing, and a client that sends no key", a.guard.URL, voucherTool, &a.report.Echo},
 	} {
 		a.screen.chapter("%s", way.title)
 		r := way.lost
@@ -190,7 +165,7 @@ func (a *agents) lost(ctx context.Context) error {
 func (a *agents) equal(ctx context.Context) error {
 	a.screen.chapter("Two equal calls that are meant")
 	for range 2 {
-		if _, err := a.ask(ctx, a.guard, voucherTool, "gift"); err != nil {
+		if _, err := a.ask(ctx, a.guard.URL, voucherTool, "gift"); err != nil {
 			return err
 		}
 	}
@@ -208,8 +183,8 @@ func (a *agents) join(ctx context.Context) error {
 	var both sync.WaitGroup
 	other := &agents{shop: a.shop, http: http.Client{Transport: &http.Transport{}, Timeout: retryTimeout}, ids: 1000}
 	defer other.http.CloseIdleConnections()
-	both.Go(func() { first, errs[0] = a.ask(ctx, a.guard, refundTool, "twice") })
-	both.Go(func() { second, errs[1] = other.ask(ctx, a.guard, refundTool, "twice") })
+	both.Go(func() { first, errs[0] = a.ask(ctx, a.guard.URL, refundTool, "twice") })
+	both.Go(func() { second, errs[1] = other.ask(ctx, a.guard.URL, refundTool, "twice") })
 	both.Wait()
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
@@ -220,25 +195,44 @@ func (a *agents) join(ctx context.Context) error {
 	return nil
 }
 
-// unknown has the server break off after it has paid.
-func (a *agents) unknown(ctx context.Context) error {
-	a.screen.chapter("The server breaks off, and nobody knows what it did")
+// crash kills the gateway after the server has paid and before it has answered, starts it again on
+// the same store, and asks again.
+func (a *agents) crash(ctx context.Context) error {
+	a.screen.chapter("kill -9 of the gateway in the middle of a refund")
 	r := &a.report.Unknown
-	t, err := a.ask(ctx, a.guard, refundTool, diesOrder)
-	if err != nil {
-		t.text = err.Error() // as it is without a gateway
+	paid, lost := make(chan struct{}), make(chan error, 1)
+	a.shop.onPayment(func() { close(paid) })
+	go func() {
+		_, err := a.ask(ctx, a.guard.URL, refundTool, slowOrder)
+		lost <- err
+	}()
+	select {
+	case <-paid:
+	case err := <-lost:
+		return fmt.Errorf("the refund was not under way: %w", err)
 	}
-	r.Outcome, r.Action, r.Words = t.outcome, t.action, t.text
-	a.screen.line("the model reads:")
-	a.screen.quote(t.text)
-	seen, err := a.ask(ctx, a.guard, refundsTool, diesOrder)
+	r.KilledPID = a.guard.PID()
+	a.guard.Kill()
+	if err := <-lost; err == nil {
+		return errors.New("the gateway answered before it was killed")
+	}
+	if err := a.startGateway(ctx); err != nil {
+		return err
+	}
+	a.screen.line("process %d was killed before it had the answer, and process %d took over its store", r.KilledPID, a.guard.PID())
+	t, err := a.ask(ctx, a.guard.URL, refundTool, slowOrder)
 	if err != nil {
 		return err
 	}
-	r.Verified = seen.text
-	_, _ = a.ask(ctx, a.guard, refundTool, diesOrder) // the ledger says what came of it
-	r.Payments = a.shop.paid(refundTool, diesOrder)
-	a.screen.line("the tool %s says: %q. The agent asks for the refund again nevertheless", refundsTool, r.Verified)
+	r.Outcome, r.Action, r.Words = t.outcome, t.action, t.text
+	a.screen.line("the agent asks again, and its model reads:")
+	a.screen.quote(t.text)
+	seen, err := a.ask(ctx, a.guard.URL, refundsTool, slowOrder)
+	if err != nil {
+		return err
+	}
+	r.Verified, r.Payments = seen.text, a.shop.paid(refundTool, slowOrder)
+	a.screen.line("it asks the tool %s, which says: %q", refundsTool, r.Verified)
 	a.screen.verdict(r.Payments == 1, "%s", plural(r.Payments, "refund"))
 	return nil
 }
@@ -253,7 +247,7 @@ func (r *AgentsReport) judge() {
 	f.want("answers replayed, without a key", r.Echo.Replayed, orders)
 	f.want("vouchers for two equal calls", r.Equal, 2)
 	f.want("refunds for a call that came twice at once", r.Joined, 1)
-	f.want("refunds after the server had broken off", r.Unknown.Payments, 1)
+	f.want("refunds after the gateway was killed", r.Unknown.Payments, 1)
 	f.must("a model was not told that the outcome is unknown", r.Unknown.Outcome == "unknown" && r.Unknown.Action == "verify")
 	r.Faults, r.OK = f, len(f) == 0
 }
@@ -261,7 +255,8 @@ func (r *AgentsReport) judge() {
 func (s *Screen) agentsOpening(a *agents) {
 	s.print(s.paint(bold, "A server of tools that pays as often as it is asked to, and Semel's gateway for MCP in front of it") + "\n")
 	s.line("server   %s", a.server)
-	s.line("gateway  %s", a.guard)
+	s.line("gateway  %s", a.guard.URL)
+	s.line("         semel %s", strings.Join(a.gatewayArgs(), " "))
 	s.line("the agent's client sends no key; payments are counted in the server's own ledger")
 }
 

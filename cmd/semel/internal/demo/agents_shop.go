@@ -7,10 +7,10 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/rig/stage"
 )
 
 // The tools of the server that agents call.
@@ -20,14 +20,22 @@ const (
 	refundsTool = "refunds" // only reads
 )
 
-// diesOrder is the order at which the server breaks off after it has paid.
-const diesOrder = "dies-1"
+// slowOrder is the order at which the first answer takes crashDelay, long enough to kill the gateway
+// that waits for it.
+const slowOrder = "slow-1"
 
 // shop is a plain server of tools over MCP. It knows nothing of keys: each call pays.
 type shop struct {
 	mu     sync.Mutex
-	ledger map[string]int     // payments by tool and order
-	breaks context.CancelFunc // breaks the connection of the agent that calls next
+	ledger map[string]int // payments by tool and order
+	next   func()         // called at the next payment; nil: nothing
+}
+
+// onPayment has f called at the next payment, before it is answered.
+func (s *shop) onPayment(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = f
 }
 
 func (s *shop) paid(tool, order string) int {
@@ -36,14 +44,14 @@ func (s *shop) paid(tool, order string) int {
 	return s.ledger[tool+" "+order]
 }
 
-// pay writes a payment into the ledger, and breaks the agent's connection if the agent wants that.
+// pay writes a payment into the ledger.
 func (s *shop) pay(tool, order string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ledger[tool+" "+order]++
-	if s.breaks != nil {
-		s.breaks()
-		s.breaks = nil
+	if s.next != nil {
+		s.next()
+		s.next = nil
 	}
 	return s.ledger[tool+" "+order]
 }
@@ -62,10 +70,11 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch order := call.Arguments["order_id"]; call.Name {
 	case refundTool, voucherTool:
 		n := s.pay(call.Name, order)
-		time.Sleep(minDelay) // as long as it takes to answer
-		if order == diesOrder {
-			panic(http.ErrAbortHandler)
+		delay := minDelay
+		if order == slowOrder && n == 1 {
+			delay = crashDelay
 		}
+		stage.Pause(r.Context(), delay)
 		said = fmt.Sprintf("%s number %d for order %s", call.Name, n, order)
 	case refundsTool:
 		said = fmt.Sprintf("order %s: %s", order, plural(s.paid(refundTool, order), "refund"))
