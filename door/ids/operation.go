@@ -41,9 +41,12 @@ func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 	op := semel.Operation{
 		Name: e.Name(), Class: e.Class, Financial: e.Financial, Window: time.Duration(e.Window), Remember: time.Duration(b.remember),
 		Lease: time.Duration(e.Lease), MaxWait: time.Duration(e.MaxWait),
-		OnExpiry:   map[bool]semel.AfterExpiry{true: semel.ArchiveExpired, false: semel.DeleteExpired}[*e.Archive],
+		OnExpiry:   semel.DeleteExpired,
 		RefuseLate: e.Late == LateRefused, OnFailure: e.OnFailure, OnAbandoned: e.OnAbandoned, Evidence: e.Evidence,
 		PerRecord: semel.Rate(e.PerRecord), PerPrincipal: semel.Rate(e.PerPrincipal),
+	}
+	if *e.Archive {
+		op.OnExpiry = semel.ArchiveExpired
 	}
 	if b.Authorize != nil {
 		op.Authorize = func(ctx context.Context, call semel.Call, rec semel.Record) error {

@@ -68,7 +68,9 @@ func forrstOptions(c *config.Forrst, run forrst.Handler) (forrst.Options, error)
 		return forrst.Options{}, err
 	}
 	opts := forrst.Options{
-		Service: c.Service, Extensions: c.Extensions, MaxBody: int64(c.MaxBody), Timeout: time.Duration(c.Timeout), MaxTTL: time.Duration(c.MaxTTL), HashKey: key, PlainHash: c.ArgumentsHash == "plain", PublishedForm: c.PublishedForm, IgnoreReadKeys: c.ReadKeys == "ignore", Attributes: config.Pairs(c.Attributes),
+		Service: c.Service, Extensions: c.Extensions, MaxBody: int64(c.MaxBody), Timeout: time.Duration(c.Timeout), MaxTTL: time.Duration(c.MaxTTL),
+		HashKey: key, PlainHash: c.ArgumentsHash == "plain", PublishedForm: c.PublishedForm, IgnoreReadKeys: c.ReadKeys == "ignore",
+		Attributes: config.Pairs(c.Attributes),
 	}
 	for _, fn := range c.Functions {
 		f := forrst.Function{Name: fn.Name, Key: fn.Key, Operation: semel.Operation{Name: fn.Operation}}

@@ -205,7 +205,7 @@ func TestConversion(t *testing.T) {
 		}
 	})
 	t.Run("a route becomes the middleware's route", func(t *testing.T) {
-		rt := c.Routes[0].Guarded()
+		rt := c.Guarded(c.Routes[0])
 		want := semelhttp.Route{
 			Operation: semel.Operation{Name: "payments.charge"}, Profile: semelhttp.ACP(), Key: semelhttp.KeyRequired,
 			KeyHeader: "Idempotency-Key", Body: semelhttp.BodyJSON, MaxBody: 1 << 20, Streams: semelhttp.Streams{MaxStream: 4 << 20}, Timeout: time.Minute,
@@ -224,7 +224,7 @@ func TestConversion(t *testing.T) {
 			}
 			for _, r := range c.Routes {
 				policy, err := c.operation(r.Operation).Policy()
-				if err != nil || policy.Name != r.Operation || r.Guarded().Profile.Name != r.Profile {
+				if err != nil || policy.Name != r.Operation || c.Guarded(r).Profile.Name != r.Profile {
 					t.Errorf("%s: %+v, %v", r.Match, policy, err)
 				}
 			}

@@ -27,7 +27,12 @@ func (o Operation) Policy() (semel.Operation, error) {
 		OnFailure: o.OnFailure, OnAbandoned: o.OnAbandoned, InFlight: o.InFlight,
 		MaxWait: time.Duration(o.MaxWait), Share: o.Share, MaxResult: int(o.MaxResult),
 		Shields: o.Shields, Effects: o.Effects, ReconcileEvery: time.Duration(o.ReconcileEvery),
-		RefuseLate: o.RefuseLate, Sequenced: o.Sequenced, Gapless: o.Gapless, KeepPayload: o.KeepPayload, OnExpiry: map[bool]semel.AfterExpiry{true: semel.ArchiveExpired, false: semel.DeleteExpired}[o.Archive], Evidence: o.Evidence, PerRecord: semel.Rate(o.PerRecord), PerPrincipal: semel.Rate(o.PerPrincipal),
+		RefuseLate: o.RefuseLate, Sequenced: o.Sequenced, Gapless: o.Gapless, KeepPayload: o.KeepPayload,
+		OnExpiry: semel.DeleteExpired, Evidence: o.Evidence,
+		PerRecord: semel.Rate(o.PerRecord), PerPrincipal: semel.Rate(o.PerPrincipal),
+	}
+	if o.Archive {
+		op.OnExpiry = semel.ArchiveExpired
 	}
 	checked := op
 	if o.Share == semel.ShareTenant {
@@ -42,20 +47,6 @@ func (o Operation) Policy() (semel.Operation, error) {
 func (v *validator) remembering(at string, remember, window Duration) {
 	if remember != 0 && remember < window {
 		v.bad(at+".remember", "write a longer time, or leave it out", "%v is shorter than the window of %v: a call isn't forgotten before its answer", remember, window)
-	}
-}
-
-// Guarded is the route for the middleware. Its operation has only a name, which stands
-// for the operation that the engine has.
-func (r Route) Guarded() semelhttp.Route {
-	profile, _ := semelhttp.ProfileByName(r.Profile)
-	return semelhttp.Route{
-		Operation: semel.Operation{Name: r.Operation}, Profile: profile, Key: r.Key, KeyHeader: r.KeyHeader,
-		Body: r.Body, MaxBody: int64(r.MaxBody), Streams: semelhttp.Streams{MaxStream: int64(r.MaxStream)}, Timeout: time.Duration(r.Timeout), Credential: r.Credential, ScopeHeaders: r.ScopeHeaders,
-		Anonymous: r.Anonymous, FailOpen: r.StoreDown == "fail_open",
-		Methods: r.Methods, FingerprintHeaders: r.FingerprintHeaders, KeepHeaders: r.KeepHeaders, Origins: r.Origins, Answers: judge.Answers(r.Answers),
-		KeyFrom: r.KeyFrom, KeyTemplate: r.KeyTemplate.guarded(), Sequence: r.Sequence, Attributes: Pairs(r.Attributes),
-		FingerprintOnly: r.Fingerprint.Only, FingerprintIgnore: r.Fingerprint.Ignore,
 	}
 }
 
@@ -87,15 +78,24 @@ func (v *validator) attributes(at, door string, list []string) {
 	}
 }
 
-// Guarded is what a route is to the middleware, with the attributes of its operation.
+// Guarded is the route for the middleware, with the attributes of its operation. The operation in
+// it has only a name, which stands for the one that the engine has.
 func (c *Config) Guarded(r Route) semelhttp.Route {
-	rt := r.Guarded()
+	profile, _ := semelhttp.ProfileByName(r.Profile)
+	attributes := Pairs(r.Attributes)
 	if op := c.operation(r.Operation); op != nil && op.Attributes != nil {
-		all := Pairs(op.Attributes)
-		maps.Copy(all, rt.Attributes)
-		rt.Attributes = all
+		attributes = Pairs(op.Attributes)
+		maps.Copy(attributes, Pairs(r.Attributes))
 	}
-	return rt
+	return semelhttp.Route{
+		Operation: semel.Operation{Name: r.Operation}, Profile: profile, Key: r.Key, KeyHeader: r.KeyHeader,
+		Body: r.Body, MaxBody: int64(r.MaxBody), Streams: semelhttp.Streams{MaxStream: int64(r.MaxStream)},
+		Timeout: time.Duration(r.Timeout), Credential: r.Credential, ScopeHeaders: r.ScopeHeaders,
+		Anonymous: r.Anonymous, FailOpen: r.StoreDown == "fail_open",
+		Methods: r.Methods, FingerprintHeaders: r.FingerprintHeaders, KeepHeaders: r.KeepHeaders, Origins: r.Origins, Answers: judge.Answers(r.Answers),
+		KeyFrom: r.KeyFrom, KeyTemplate: r.KeyTemplate.guarded(), Sequence: r.Sequence, Attributes: attributes,
+		FingerprintOnly: r.Fingerprint.Only, FingerprintIgnore: r.Fingerprint.Ignore,
+	}
 }
 
 // AttributeNames are the names of attributes that records have by the configuration, each once.

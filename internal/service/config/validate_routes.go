@@ -267,7 +267,7 @@ func (v *validator) routeHeaders(path string, r Route) {
 		{"methods", semelhttp.Route{Methods: r.Methods}},
 		{"fingerprint_headers", semelhttp.Route{FingerprintHeaders: r.FingerprintHeaders, KeyHeader: r.KeyHeader}},
 		{"origins", semelhttp.Route{Origins: r.Origins}},
-		{"keep_headers", semelhttp.Route{KeepHeaders: r.KeepHeaders, KeyHeader: r.KeyHeader, Profile: r.Guarded().Profile}},
+		{"keep_headers", semelhttp.Route{KeepHeaders: r.KeepHeaders, KeyHeader: r.KeyHeader, Profile: all.Profile}},
 	} {
 		if v.faultyBelow(path + "." + part.name) {
 			continue
