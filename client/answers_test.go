@@ -20,6 +20,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/peer"
 	"github.com/semelhq/semel/store"
 )
@@ -125,9 +126,9 @@ func TestRefusalsKeepTheirCodes(t *testing.T) {
 		t.Run(string(c.code), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sent, start := 0, time.Now()
-				cl := newClient(t, answer(c.status, "application/problem+json", `{"code":"`+string(c.code)+`","detail":"Why.","retry_after":2}`, &sent))
+				cl := newClient(t, answer(c.status, "application/problem+json", `{"code":"`+string(c.code)+`","detail":"Why.","retry_after":2,"action":"`+string(door.ActionOf(c.code, 0))+`"}`, &sent))
 				_, err := cl.Do(t.Context(), call("k"), answers(data("x"), nil))
-				if e := wantCode(t, err, c.code); e.RetryAfter != 2*time.Second {
+				if e := wantCode(t, err, c.code); e.RetryAfter != 2*time.Second || e.Action != door.ActionOf(c.code, 0) {
 					t.Errorf("got %+v", e)
 				}
 				if d := time.Since(start); sent != c.sent || d < time.Duration(c.sent-1)*2*time.Second || d > 10*time.Second {
@@ -136,6 +137,13 @@ func TestRefusalsKeepTheirCodes(t *testing.T) {
 			})
 		})
 	}
+	t.Run("a service that is newer says what to do", func(t *testing.T) {
+		sent := 0
+		cl := newClient(t, answer(409, "application/problem+json", `{"code":"invented","detail":"Why.","action":"new_key"}`, &sent))
+		if _, err := cl.Do(t.Context(), call("k"), answers(data("x"), nil)); wantCode(t, err, "invented").Action != store.ActionNewKey {
+			t.Error(err)
+		}
+	})
 	t.Run("what a call was throttled by is told", func(t *testing.T) {
 		sent := 0
 		cl := newClient(t, answer(429, "application/problem+json", `{"code":"throttled","limit":"tenant_bytes","detail":"Why.","retry_after":60}`, &sent))

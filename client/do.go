@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 )
 
 // Do is [semel.Engine.Do] with the record at the service. fn runs in this process.
@@ -20,7 +21,7 @@ func (c *Client) Do(ctx context.Context, call semel.Call, fn func(ctx context.Co
 		return semel.Answer{Challenge: b.Challenge}, err
 	}
 	if ans.Decision != semel.Execute {
-		return ans, ans.Err()
+		return ans, acted(ans.Err())
 	}
 	x, stop := c.execute(ctx, &b)
 	res, err := x.run(ctx, fn, stop)
@@ -38,7 +39,18 @@ func (c *Client) Do(ctx context.Context, call semel.Call, fn func(ctx context.Co
 	if err == nil && rec.Result.Tombstone {
 		rec.Result = res // duplicates don't get it, but the caller that ran it does
 	}
-	return ans, withCause(ans.Err(), err)
+	return ans, acted(withCause(ans.Err(), err))
+}
+
+// acted gives the error of a decision or an outcome the action that the service's problem has.
+func acted(err error) error {
+	e, ok := errors.AsType[*semel.Error](err)
+	if !ok {
+		return err
+	}
+	with := *e
+	with.Action = door.ActionOf(e.Code, 0)
+	return &with
 }
 
 // withCause adds the handler's own error to the error of an outcome.

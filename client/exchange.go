@@ -297,7 +297,7 @@ func (r *reply) invalid(reason string) error {
 
 // refusal turns the problem into an engine's error.
 func (r *reply) refusal() *semel.Error {
-	return &semel.Error{Code: r.problem.Code, Message: r.problem.Detail, RetryAfter: r.retry}
+	return &semel.Error{Code: r.problem.Code, Message: r.problem.Detail, RetryAfter: r.retry, Action: r.problem.Action}
 }
 
 // ask sends a request until it succeeds. Without a usable answer the error has the code q.lost,

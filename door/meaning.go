@@ -8,6 +8,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/meaning"
+	"github.com/semelhq/semel/store"
 )
 
 // Meaning explains a code to callers, whatever the call and the door. A door has its own words
@@ -31,8 +32,8 @@ type Meaning struct {
 	Effect string `json:"-"`
 	// Foreign: the record in the way belongs to another call, so the refusal doesn't name it.
 	Foreign bool `json:"-"`
-	// Do is what a program or a model does next: wait, verify, fix_request, new_key or stop.
-	Do string `json:"-"`
+	// Do is what a program or a model does next.
+	Do store.Action `json:"-"`
 }
 
 // EffectHeader is the answer header that says more than the status can; package judge reads it.
@@ -67,6 +68,25 @@ func Names(ans *semel.Answer) bool {
 	code, _ := ans.Decision.Code()
 	m, _ := Lookup(code)
 	return !m.Foreign && (ans.Limit == "" || ans.Limit == semel.LimitDuplicates)
+}
+
+// ActionOf returns what a program or a model does after a refusal: by the table or, for a word
+// that only the door's protocol has, by the HTTP status. Without a code there is no refusal.
+func ActionOf(code semel.Code, status int) store.Action {
+	m, known := Lookup(code)
+	switch {
+	case code == "":
+		return ""
+	case known:
+		return m.Do
+	case status >= 500 || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests:
+		return store.ActionWait
+	case status == http.StatusForbidden || status == http.StatusGone:
+		return store.ActionStop
+	case status == http.StatusConflict:
+		return store.ActionVerify
+	}
+	return store.ActionFixRequest
 }
 
 // Meanings lists all codes, in the order in which a call can get them.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/store"
 )
 
 // Every code has a row, and every row says something.
@@ -37,7 +38,7 @@ func TestTheTableHasEveryCode(t *testing.T) {
 // Programs and models know five steps.
 func TestEveryRefusalSaysWhatToDo(t *testing.T) {
 	for _, m := range door.Meanings() {
-		if !slices.Contains([]string{"wait", "verify", "fix_request", "new_key", "stop"}, m.Do) {
+		if !slices.Contains([]store.Action{"wait", "verify", "fix_request", "new_key", "stop"}, m.Do) {
 			t.Errorf("%s: %q", m.Code, m.Do)
 		}
 		if m.Do == "wait" && m.Status < 500 && m.Retry == 0 && m.Effect == "" {

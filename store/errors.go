@@ -16,9 +16,23 @@ type Error struct {
 	Message string
 	// RetryAfter is when to try again; zero if that is pointless or unknown.
 	RetryAfter time.Duration
+	// Action is what to do next, if the error is a refusal by a service; empty otherwise.
+	Action Action
 	// Err is the cause, if any.
 	Err error
 }
+
+// Action is the step that a program or a model takes after a refusal.
+type Action string
+
+// The actions.
+const (
+	ActionWait       Action = "wait"        // send the same again, later
+	ActionVerify     Action = "verify"      // find out what happened before anything else
+	ActionFixRequest Action = "fix_request" // correct the request
+	ActionNewKey     Action = "new_key"     // what differs is another call: give it a key of its own
+	ActionStop       Action = "stop"        // nothing helps
+)
 
 // Error returns the code, the message and the cause.
 func (e *Error) Error() string {

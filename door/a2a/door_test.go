@@ -51,9 +51,9 @@ func deliver(t *testing.T, h http.Handler, b binding) doortest.Deliver {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		if b == rpc { // which answers with 200 whatever it refuses
-			return doortest.Reply{Code: got.code, Body: string(jsonscan.Member(w.Body.Bytes(), "result"))} // beside it is the delivery's id
+			return doortest.Reply{Code: got.code, Action: got.action, Body: string(jsonscan.Member(w.Body.Bytes(), "result"))} // beside it is the delivery's id
 		}
-		return doortest.Reply{Status: w.Code, Code: got.code, Body: w.Body.String()}
+		return doortest.Reply{Status: w.Code, Code: got.code, Action: got.action, Body: w.Body.String()}
 	}
 }
 
@@ -90,7 +90,8 @@ func TestDoor(t *testing.T) {
 			doortest.Codes(t, nil, func(t *testing.T, code semel.Code) doortest.Reply {
 				w := httptest.NewRecorder()
 				once.Refuse(w, code, rpc)
-				reply := doortest.Reply{Status: w.Code, Code: read(t, w.Result()).code}
+				got := read(t, w.Result())
+				reply := doortest.Reply{Status: w.Code, Code: got.code, Action: got.action}
 				if rpc {
 					reply.Status = 0
 				}

@@ -84,7 +84,7 @@ var grpcCodes = map[int]string{
 
 // metadata says to programs what the refusal says to people.
 func (r *refusal) metadata() map[string]string {
-	m := map[string]string{"code": string(r.code)}
+	m := map[string]string{"code": string(r.code), "action": string(door.ActionOf(r.code, r.status))}
 	if r.state != "" {
 		m["state"] = string(r.state)
 	}

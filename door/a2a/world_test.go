@@ -23,6 +23,7 @@ import (
 	"github.com/semelhq/semel"
 	once "github.com/semelhq/semel/door/a2a"
 	"github.com/semelhq/semel/door/semelhttp/semelhttptest"
+	"github.com/semelhq/semel/store"
 )
 
 // agent is an agent by the SDK. What it does is up to the text of the message.
@@ -205,6 +206,7 @@ type answer struct {
 	text   string
 	events []object
 	code   string // that of the refusal; empty for an outcome
+	action store.Action
 }
 
 type object = map[string]any
@@ -345,16 +347,16 @@ func read(t *testing.T, resp *http.Response) *answer {
 			o = result
 		}
 		a.events = append(a.events, o)
-		a.code = codeOf(o)
+		a.code, a.action = codeOf(o)
 	}
 	return a
 }
 
-// codeOf is Semel's code in an error.
-func codeOf(o object) string {
+// codeOf is Semel's code in an error, and what to do next.
+func codeOf(o object) (string, store.Action) {
 	failure, _ := o["error"].(object)
 	if failure == nil {
-		return ""
+		return "", ""
 	}
 	details, _ := failure["data"].([]any)
 	if details == nil {
@@ -362,10 +364,11 @@ func codeOf(o object) string {
 	}
 	for _, d := range details {
 		if code, ok := member(d.(object), "metadata", "code").(string); ok {
-			return code
+			action, _ := member(d.(object), "metadata", "action").(string)
+			return code, store.Action(action)
 		}
 	}
-	return fmt.Sprint(failure["code"])
+	return fmt.Sprint(failure["code"]), ""
 }
 
 // five sends the same message five times at once.

@@ -17,6 +17,7 @@ import (
 	"github.com/semelhq/semel/door/inbox"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/store"
 )
 
 // retryAfter says when a sender should deliver again.
@@ -35,6 +36,8 @@ type refusal struct {
 	Error      string  `json:"error"`
 	Message    string  `json:"message"`
 	ActivityID *string `json:"activity_id"`
+	// Action is what a program does next.
+	Action store.Action `json:"action"`
 }
 
 // ServeHTTP receives activities that are posted to the inbox of an actor, or to the shared one:
@@ -219,6 +222,7 @@ func (in *Inbox) refuse(header http.Header, a *Activity, err error) (semel.Deliv
 		doc.ActivityID = &a.ID
 	}
 	e, level := semel.Delivered{Code: semel.Code(doc.Error), Status: doc.Status, Err: err}, slog.LevelWarn
+	doc.Action = door.ActionOf(e.Code, doc.Status)
 	if trouble {
 		level = slog.LevelError
 		in.tap.Troubled(semel.Troubled{Door: Name, Err: err}) // its line is the answer's

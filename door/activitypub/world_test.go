@@ -150,10 +150,16 @@ func (w *world) wantAt(path string, status int, part, body string, headers ...st
 		Error      string  `json:"error"`
 		Message    string  `json:"message"`
 		ActivityID *string `json:"activity_id"`
+		Action     string  `json:"action"`
 	}
 	dec := json.NewDecoder(rec.Body)
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&answer); err != nil || answer.Status != status || answer.Message == "" || (answer.Error == "") != (status == http.StatusAccepted) {
+	want := map[int]string{202: "", 403: "stop", 429: "wait", 503: "wait"}
+	action, listed := want[status]
+	if !listed {
+		action = "fix_request"
+	}
+	if err := dec.Decode(&answer); err != nil || answer.Status != status || answer.Message == "" || (answer.Error == "") != (status == http.StatusAccepted) || answer.Action != action {
 		w.t.Errorf("answer %+v, %v", answer, err)
 	}
 }

@@ -102,7 +102,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	} {
 		told = nil
 		w := send(s, c.who, c.method, c.path, c.body, c.header...)
-		if got := doortest.ReplyTo(t, w); got != (doortest.Reply{Status: c.status, Code: string(c.code)}) {
+		if got := doortest.ReplyTo(t, w); got != (doortest.Reply{Status: c.status, Code: string(c.code), Action: door.ActionOf(c.code, c.status)}) {
 			t.Errorf("%s: %+v %s", c.what, got, w.Body)
 		}
 		if c.status == 401 && w.Header().Get("WWW-Authenticate") == "" {

@@ -193,7 +193,7 @@ func coded(err error) (code semel.Code, words string) {
 func (q *request) refuse(err error) {
 	code, words := coded(err)
 	m, _ := door.Lookup(code)
-	p := semelhttp.Problem{Type: q.opts.TypeBase + string(m.Code), Code: m.Code, Title: m.Title, Status: m.Status, Detail: m.HTTPDetail()}
+	p := semelhttp.NewProblem(q.opts.TypeBase, code, "")
 	if words != "" {
 		words = strings.TrimPrefix(strings.TrimPrefix(words, "datasync: "), "commerce: ")
 		p.Detail = strings.TrimSpace(problem.Sentence(words) + " " + m.HTTPAction())

@@ -39,6 +39,9 @@ type Door struct {
 	// Differs has replies that the door's protocol requires instead of those in package door's
 	// table.
 	Differs map[semel.Code]Reply
+	// NoAction says why the door's answers have no [Reply].Action: its protocol has no place for
+	// one. Empty: they have.
+	NoAction string
 	// Never are decisions that no call of this door can get, with the reason for each.
 	Never map[semel.Decision]string
 }
@@ -53,6 +56,8 @@ type Reply struct {
 	Status int
 	// Code is the door's own word for the refusal; empty for an outcome.
 	Code string
+	// Action is what the refusal tells a program to do next, by package door's table.
+	Action store.Action
 	// Body is the body of an outcome, without the parts that name the delivery. A replay must
 	// have it byte for byte (CORE-SVC.3). Empty for a door without any.
 	Body string
@@ -67,11 +72,14 @@ func ReplyTo(t *testing.T, w *httptest.ResponseRecorder) Reply {
 		reply.Body = w.Body.String()
 		return reply
 	}
-	var p struct{ Code, Title, Detail string }
+	var p struct {
+		Code, Title, Detail string
+		Action              store.Action
+	}
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Title == "" || p.Detail == "" {
 		t.Fatalf("%v: %s", err, w.Body)
 	}
-	reply.Code = p.Code
+	reply.Code, reply.Action = p.Code, p.Action
 	return reply
 }
 
@@ -307,15 +315,18 @@ func change(ctx context.Context, st semel.Store, id semel.ID, f func(rec *semel.
 
 // tells compares a caller's reply with the meaning of a code.
 func (d *Door) tells(got Reply, code semel.Code) error {
+	m, known := door.Lookup(code)
+	if !known {
+		return fmt.Errorf("package door has no meaning for the code %q", code)
+	}
 	want, ok := d.Differs[code]
 	if !ok {
-		m, ok := door.Lookup(code)
-		if !ok {
-			return fmt.Errorf("package door has no meaning for the code %q", code)
-		}
 		if want = (Reply{Status: m.Status, Code: string(code)}); got.Status == 0 {
 			want.Status = 0
 		}
+	}
+	if d.NoAction == "" {
+		want.Action = m.Do
 	}
 	if got.Body = ""; got != want { // doors say it in their own words
 		return fmt.Errorf("for %q the caller is told %+v, want %+v", code, got, want)

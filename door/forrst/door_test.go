@@ -36,6 +36,7 @@ func TestDoor(t *testing.T) {
 					t.Fatalf("%v: %s", err, w.Body)
 				}
 				reply := told(w.Code, got.code())
+				reply.Action = got.Meta.Action
 				reply.Body = string(got.Result) // around it the answer names its request, and what it got
 				return reply
 			}

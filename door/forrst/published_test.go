@@ -32,10 +32,10 @@ func TestPublishedTranscripts(t *testing.T) {
 		go func() { first <- w.post(request) }()
 		synctest.Wait()
 
-		// What the specification's answer doesn't show, its retry extension adds, and the
-		// status that its table of data has.
+		// What the specification's answer doesn't show, its retry extension adds, the status that
+		// its table of data has, and what to do next.
 		processing := w.post(attempt("req_004"))
-		const hint = `,"extensions":[{"urn":"urn:forrst:ext:idempotency","data":{"key":"charge_order456_v1","status":"processing","original_request_id":"req_001"}},{"urn":"urn:forrst:ext:retry","data":{"allowed":true,"strategy":"fixed","after":{"value":1,"unit":"second"},"max_attempts":3}}]`
+		const hint = `,"extensions":[{"urn":"urn:forrst:ext:idempotency","data":{"key":"charge_order456_v1","status":"processing","original_request_id":"req_001"}},{"urn":"urn:forrst:ext:retry","data":{"allowed":true,"strategy":"fixed","after":{"value":1,"unit":"second"},"max_attempts":3}}],"meta":{"action":"wait"}`
 		if bare := strings.Replace(processing.body, hint, "", 1); bare != published(t, "processing") || bare == processing.body || processing.status != 409 {
 			t.Errorf("while it is processing: %d %s", processing.status, processing.body)
 		}
@@ -53,7 +53,8 @@ func TestPublishedTranscripts(t *testing.T) {
 		const hash = "sha256:c7666304a7d1a558dc05a1523557717b8dfabaa3e5fcd66ee07d6f66fcd952af"
 		conflict := w.post(strings.Replace(attempt("req_003"), "100", "101", 1))
 		shown, _ := conflict.Errors[0].Details["original_arguments_hash"].(string)
-		if got := strings.Replace(conflict.body, shown, "sha256:abc123...", 1); got != published(t, "conflict") || conflict.status != 409 || shown != hash {
+		bare := strings.Replace(conflict.body, `,"meta":{"action":"new_key"}`, "", 1)
+		if got := strings.Replace(bare, shown, "sha256:abc123...", 1); got != published(t, "conflict") || conflict.status != 409 || shown != hash {
 			t.Errorf("other arguments: %d %s", conflict.status, conflict.body)
 		}
 		if n := runs.Load(); n != 1 {

@@ -12,6 +12,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/store"
 )
 
 type protocol struct {
@@ -67,7 +68,10 @@ func refused(errs Errors) answer {
 
 // write sends an answer to a request, which may be nil if it could not be read.
 func (s *Service) write(w http.ResponseWriter, id string, r *Request, a answer, began time.Time) {
-	doc := response{Protocol: protocol{"forrst", ProtocolVersion}, Result: a.result, Errors: a.errors}
+	if m, known := door.Lookup(a.code); known && a.errors != nil && a.effect == "" {
+		a.effect = m.Effect
+	}
+	doc := response{Protocol: protocol{"forrst", ProtocolVersion}, Result: a.result, Errors: a.errors, Meta: map[string]string{}}
 	if a.errors != nil {
 		doc.Result = json.RawMessage("null")
 	}
@@ -95,8 +99,11 @@ func (s *Service) write(w http.ResponseWriter, id string, r *Request, a answer, 
 		}
 	}
 	if s.opts.Node != "" {
-		doc.Meta = map[string]string{"node": s.opts.Node}
+		doc.Meta["node"] = s.opts.Node
 		header.Set("X-Forrst-Node", s.opts.Node)
+	}
+	if action := a.action(r); action != "" && !s.opts.PublishedForm {
+		doc.Meta["action"] = string(action)
 	}
 	header.Set("X-Forrst-Duration-Ms", strconv.FormatInt(time.Since(began).Milliseconds(), 10))
 	body, err := marshal(doc)
@@ -104,11 +111,18 @@ func (s *Service) write(w http.ResponseWriter, id string, r *Request, a answer, 
 		http.Error(w, "the answer has no JSON form", http.StatusInternalServerError)
 		return
 	}
-	if m, known := door.Lookup(a.code); known && a.errors != nil && a.effect == "" {
-		a.effect = m.Effect
-	}
 	door.SetEffect(header, a.effect)
 	problem.WriteBody(w, a.status, "application/json", body)
+}
+
+// action returns what a program does after a refusal; empty for a function's own answer. Without a
+// key, the same again would be another call.
+func (a *answer) action(r *Request) store.Action {
+	action := door.ActionOf(a.code, a.status)
+	if action == store.ActionWait && a.effect != door.EffectNone && r != nil && r.idempotency == nil {
+		return store.ActionVerify
+	}
+	return action
 }
 
 // marshal is json.Marshal without the escapes for HTML, so that a result keeps its text.

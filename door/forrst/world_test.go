@@ -138,6 +138,9 @@ type said struct {
 		URN  string         `json:"urn"`
 		Data map[string]any `json:"data"`
 	} `json:"extensions"`
+	Meta struct {
+		Action store.Action `json:"action"`
+	} `json:"meta"`
 }
 
 type forrstError struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/semelhq/semel/door/ids"
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/store"
 )
 
 func TestDoor(t *testing.T) {
@@ -78,12 +79,13 @@ func commandReply(t *testing.T, w *httptest.ResponseRecorder) doortest.Reply {
 	t.Helper()
 	var said struct {
 		Code, Reason string
+		Action       store.Action
 		Status       any
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil {
 		t.Fatalf("%v: %s", err, w.Body)
 	}
-	reply := doortest.Reply{Status: w.Code, Code: cmp.Or(said.Code, said.Reason), Body: string(jsonscan.Without(bytes.Clone(w.Body.Bytes()), "decision"))} // which is the delivery's
+	reply := doortest.Reply{Status: w.Code, Code: cmp.Or(said.Code, said.Reason), Action: said.Action, Body: string(jsonscan.Without(bytes.Clone(w.Body.Bytes()), "decision"))} // which is the delivery's
 	if reply.Code == "" && said.Status != string(ids.StatusExecuted) {
 		reply.Code = fmt.Sprint(said.Status)
 	}

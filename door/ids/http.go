@@ -15,6 +15,7 @@ import (
 	"github.com/semelhq/semel/evidence"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/store"
 )
 
 // ServeHTTP serves commands over HTTP:
@@ -61,9 +62,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	caller, err := g.opts.Identify(r)
 	if err != nil {
 		door.Tell(r.Context(), g.engine.Internal(), Name, r.Header, func(context.Context) (semel.Delivered, bool) {
-			e := refusedEvent(&semel.Error{Code: door.CodeUnauthorized})
-			e.Err = err
-			return e, true
+			return refusedEvent(&semel.Error{Code: door.CodeUnauthorized, Err: err}), true
 		})
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		writeProblem(w, problemOf(door.CodeUnauthorized, "The server does not know who is calling."))
@@ -140,7 +139,17 @@ func (g *Gateway) write(w http.ResponseWriter, status int, r *Response) {
 	if r.unended() || status == http.StatusServiceUnavailable {
 		problem.RetryAfter(w.Header(), r.RetryAfter)
 	}
-	problem.WriteAs(w, status, "application/json", r)
+	code := r.code()
+	if status == http.StatusServiceUnavailable {
+		code = semel.CodeAborted // or abandoned: another delivery runs
+	}
+	problem.WriteAs(w, status, "application/json", answered{r, door.ActionOf(code, status)})
+}
+
+// answered is a response with what a program does next, if it has no outcome.
+type answered struct {
+	*Response
+	Action store.Action `json:"action,omitempty"`
 }
 
 // commandProblem is a refusal that lists the faults of the envelope.
@@ -154,10 +163,6 @@ func refusalOf(err error) (p *commandProblem, retry time.Duration) {
 	wrong := envelopeErrors(err)
 	e, ours := errors.AsType[*semel.Error](err)
 	switch {
-	case errors.Is(err, errTooLarge):
-		p = problemOf(door.CodeTooLarge, "Nothing was executed: "+err.Error()+".")
-	case errors.Is(err, errMedia):
-		p = problemOf(door.CodeUnsupportedMedia, "Nothing was executed: "+err.Error()+".")
 	case len(wrong) > 0:
 		code, title := semel.CodeInvalidCall, "Invalid envelope"
 		if wrong[0].Reason == ReasonCommand {
@@ -189,10 +194,7 @@ func (g *Gateway) refuse(w http.ResponseWriter, err error) {
 
 // problemOf returns package door's explanation of a code, with the table's words if detail is empty.
 func problemOf(code semel.Code, detail string) *commandProblem {
-	m, _ := door.Lookup(code)
-	return &commandProblem{Problem: semelhttp.Problem{
-		Type: "/problems/" + string(m.Code), Code: m.Code, Title: m.Title, Status: m.Status, Detail: cmp.Or(detail, m.HTTPDetail()),
-	}}
+	return &commandProblem{Problem: semelhttp.NewProblem("/problems/", code, detail)}
 }
 
 // envelopeErrors splits a joined error.

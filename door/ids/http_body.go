@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/canon"
 )
@@ -34,22 +36,16 @@ func readReason(w http.ResponseWriter, req *http.Request) (reason string, err er
 // maxReason bounds the reason for undoing a command, in bytes.
 const maxReason = 1 << 10
 
-// Refusals of a body without reading it.
-var (
-	errTooLarge = errors.New("the body has more than " + strconv.Itoa(MaxEnvelope>>10) + " KiB")
-	errMedia    = errors.New("the body is to be JSON in UTF-8, with Content-Type application/json and no Content-Encoding")
-)
-
 // readBody reads the body of a request. If it is too large, the connection is closed
 // afterwards, so that the rest isn't read.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if !isJSON(r.Header) {
-		return nil, errMedia
+		return nil, &semel.Error{Code: door.CodeUnsupportedMedia, Message: "Nothing was executed: the body is to be JSON in UTF-8, with Content-Type application/json and no Content-Encoding."}
 	}
 	text, err := body.Read(w, r, MaxEnvelope)
 	switch {
 	case errors.Is(err, body.ErrTooLong):
-		return nil, errTooLarge
+		return nil, &semel.Error{Code: door.CodeTooLarge, Message: "Nothing was executed: the body has more than " + strconv.Itoa(MaxEnvelope>>10) + " KiB."}
 	case err != nil && !errors.Is(err, body.ErrRefused):
 		return nil, &Error{Reason: ReasonEnvelope, Message: "the body broke off; send all of it again"}
 	}

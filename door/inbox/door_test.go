@@ -14,6 +14,7 @@ import (
 // An inbox tells its door of every decision, and accepts nothing with any of them.
 func TestDoor(t *testing.T) {
 	doortest.Run(t, doortest.Door{
+		NoAction: "its answers are its door's",
 		Open: func(t *testing.T, e *semel.Engine, work func() error) doortest.Deliver {
 			b, err := inbox.New(e, inbox.Options[struct{}]{
 				Name: "events", Door: "test", Principal: "semel:test", Window: time.Hour, Budget: time.Millisecond,

@@ -46,7 +46,7 @@ func TestDoor(t *testing.T) {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
 			// The mark of a replay names the delivery.
-			return doortest.Reply{Code: got.code, Body: string(jsonscan.Without(jsonscan.Member(w.Body.Bytes(), "result"), "_meta"))}
+			return doortest.Reply{Code: got.code, Action: got.action, Body: string(jsonscan.Without(jsonscan.Member(w.Body.Bytes(), "result"), "_meta"))}
 		}
 	}})
 	doortest.Codes(t, nil, func(t *testing.T, code semel.Code) doortest.Reply {
@@ -54,9 +54,9 @@ func TestDoor(t *testing.T) {
 		mcp.Refuse(w, model, code)
 		got, understood := read(t, w.Result()), read(t, model.Result())
 		m, _ := door.Lookup(code)
-		if understood.code != got.code || w.Header().Get("Semel-Effect") != m.Effect || model.Header().Get("Semel-Effect") != m.Effect {
+		if understood.code != got.code || understood.action != got.action || w.Header().Get("Semel-Effect") != m.Effect || model.Header().Get("Semel-Effect") != m.Effect {
 			t.Errorf("%s, and for a model %s", w.Body, model.Body)
 		}
-		return doortest.Reply{Code: got.code}
+		return doortest.Reply{Code: got.code, Action: got.action}
 	})
 }

@@ -23,7 +23,7 @@ type refusal struct {
 	status  int // of HTTP
 	rpc     int // in JSON-RPC
 	detail  string
-	do      string
+	do      store.Action
 	effect  string
 	ended   store.Disposition // how a call ended whose result isn't kept
 	retry   time.Duration     // zero: sending it again makes no sense

@@ -21,6 +21,7 @@ import (
 	"github.com/semelhq/semel/door/mcp"
 	"github.com/semelhq/semel/door/semelhttp/semelhttptest"
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/store"
 )
 
 type object = map[string]any
@@ -186,6 +187,7 @@ type answer struct {
 	events int
 	rpc    int    // the error's code
 	code   string // Semel's
+	action store.Action
 }
 
 // call calls a tool. more are members of the parameters, and of _meta.
@@ -268,6 +270,11 @@ func read(t *testing.T, resp *http.Response) *answer {
 	a.code, _ = member(a.result, "_meta", "io.github.semelhq/refusal", "code").(string)
 	if code, ok := member(o, "error", "data", "semel", "code").(string); ok {
 		a.code = code
+	}
+	for _, facts := range []any{member(a.result, "_meta", "io.github.semelhq/refusal"), member(o, "error", "data", "semel")} {
+		if action, ok := member(facts, "action").(string); ok {
+			a.action = store.Action(action)
+		}
 	}
 	return a
 }

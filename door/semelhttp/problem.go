@@ -1,6 +1,7 @@
 package semelhttp
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
@@ -10,26 +11,19 @@ import (
 	"github.com/semelhq/semel/door"
 	refusal "github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/internal/reference"
+	"github.com/semelhq/semel/store"
 )
 
 // problem is a refusal, whatever its form on the wire. This package sends nothing of its own
 // except problems and replays.
 type problem struct {
 	Refusal
-	action    Action
 	last      uint64      // the newest number, for a superseded call
 	expected  uint64      // the number that comes next, for a sequence gap
 	limit     semel.Limit // the limit that throttled the request
 	reference string      // names the record; empty if there is none
 	effect    string      // see door.Meaning; empty: the code's
 }
-
-// Action is what a caller's program can do about a refusal.
-type Action string
-
-// ActionFirstCredential: send the request again, or ask for its status, with the credential
-// that you first used. With a new key it would be another call.
-const ActionFirstCredential Action = "use_first_credential"
 
 // Problem is a refusal as an RFC 9457 document, for clients and tests that read one.
 type Problem struct {
@@ -41,8 +35,8 @@ type Problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// Action says what a program can do about it, if anything.
-	Action Action `json:"action,omitempty"`
+	// Action is what a program or a model does next.
+	Action store.Action `json:"action,omitempty"`
 	// Limit is the limit that throttled the request, for [semel.CodeThrottled].
 	Limit semel.Limit `json:"limit,omitempty"`
 	// LastSequence is the newest number of the sequence, for [semel.CodeSuperseded].
@@ -64,6 +58,16 @@ type Problem struct {
 // ProblemType is the media type of a [Problem].
 const ProblemType = refusal.Type
 
+// NewProblem explains a code by the table of package door, with the table's words if detail is
+// empty. typeBase is as in [Options].
+func NewProblem(typeBase string, code semel.Code, detail string) Problem {
+	m, _ := door.Lookup(code)
+	return Problem{
+		Type: typeBase + string(m.Code), Code: m.Code, Title: m.Title, Status: m.Status,
+		Detail: cmp.Or(detail, m.HTTPDetail()), Action: m.Do,
+	}
+}
+
 // refuseRecord is refuse for a problem with a record.
 func (h *handler) refuseRecord(w http.ResponseWriter, rec *semel.Record, p problem) said {
 	p.reference = reference.Of(rec.ID)
@@ -73,11 +77,7 @@ func (h *handler) refuseRecord(w http.ResponseWriter, rec *semel.Record, p probl
 // problemOf returns the problem for a code, from the table of refusals.
 func problemOf(code semel.Code) problem {
 	m, _ := door.Lookup(code)
-	p := problem{Refusal: Refusal{Status: m.Status, Code: m.Code, Title: m.Title, Detail: m.HTTPDetail(), RetryAfter: m.Retry}}
-	if code == semel.CodeOtherCaller {
-		p.action = ActionFirstCredential
-	}
-	return p
+	return problem{Refusal: Refusal{Status: m.Status, Code: m.Code, Title: m.Title, Detail: m.HTTPDetail(), RetryAfter: m.Retry}}
 }
 
 // otherCaller returns the refusal of a call that belongs to another caller, or may, as far as
@@ -86,9 +86,7 @@ func otherCaller(unproved bool) problem {
 	if !unproved {
 		return problemOf(semel.CodeOtherCaller)
 	}
-	p := because(semel.CodeOtherCaller, "The key was used before, and something may have happened. The request is signed anew for each try, and its signature proves nothing here, so nothing is shown. Nothing was executed now. Find out in another way what happened; a new key makes another call.")
-	p.action = "" // there is no first credential to send again
-	return p
+	return because(semel.CodeOtherCaller, "The key was used before, and something may have happened. The request is signed anew for each try, and its signature proves nothing here, so nothing is shown. Nothing was executed now. Find out in another way what happened; a new key makes another call.")
 }
 
 // because is problemOf with a detail of its own instead of the table's.

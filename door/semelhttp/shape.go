@@ -55,7 +55,8 @@ func (h *handler) refuse(w http.ResponseWriter, p problem) said {
 // document returns p in the form of RFC 9457.
 func (g *Guard) document(p *problem, code string) Problem {
 	doc := Problem{
-		Type: g.opts.TypeBase + code, Code: semel.Code(code), Title: p.Title, Status: p.Status, Detail: p.Detail, Action: p.action, Limit: p.limit, LastSequence: p.last, ExpectedSequence: p.expected,
+		Type: g.opts.TypeBase + code, Code: semel.Code(code), Title: p.Title, Status: p.Status, Detail: p.Detail,
+		Action: door.ActionOf(p.Code, p.Status), Limit: p.limit, LastSequence: p.last, ExpectedSequence: p.expected,
 		Reference: p.reference, StatusURL: g.statusURL(p.reference),
 	}
 	if p.reference != "" {

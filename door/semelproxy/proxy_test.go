@@ -199,7 +199,7 @@ func TestServingOverTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, _ := io.ReadAll(conn)
-		if !strings.HasPrefix(string(got), "HTTP/1.1 400 ") || !strings.Contains(string(got), "ambiguous_framing") || up.count() != 0 {
+		if !strings.HasPrefix(string(got), "HTTP/1.1 400 ") || !strings.Contains(string(got), "ambiguous_framing") || !strings.Contains(string(got), `"action":"fix_request"`) || up.count() != 0 {
 			t.Errorf("got %q and %d upstream hits", got, up.count())
 		}
 	})

@@ -100,10 +100,8 @@ func refuseFraming(w http.ResponseWriter, fault *framingFault) {
 	w.Header().Set("Connection", "close")
 	m, _ := door.Lookup(door.CodeAmbiguousFraming)
 	door.SetEffect(w.Header(), m.Effect)
-	problem.Write(w, m.Status, semelhttp.Problem{
-		Type: "urn:semel:problem:" + string(m.Code), Code: m.Code, Title: m.Title, Status: m.Status,
-		Detail: "Where this request begins or ends can be read in two ways: " + fault.why + ". Nothing was executed.",
-	})
+	why := "Where this request begins or ends can be read in two ways: " + fault.why + ". Nothing was executed."
+	problem.Write(w, m.Status, semelhttp.NewProblem("urn:semel:problem:", m.Code, why))
 }
 
 type strictListener struct{ net.Listener }

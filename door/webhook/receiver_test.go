@@ -540,8 +540,8 @@ func TestRefusedRequests(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPut} {
 		w := httptest.NewRecorder()
 		r.receiver.ServeHTTP(w, httptest.NewRequest(method, "/hook", nil))
-		var p struct{ Code, Detail string }
-		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != 405 || w.Header().Get("Allow") != "POST" || p.Code != "method_not_allowed" {
+		var p struct{ Code, Detail, Action string }
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != 405 || w.Header().Get("Allow") != "POST" || p.Code != "method_not_allowed" || p.Action != "fix_request" {
 			t.Errorf("%s: %d %v %s", method, w.Code, w.Header(), w.Body)
 		}
 	}

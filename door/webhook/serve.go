@@ -187,6 +187,6 @@ func (r *Receiver) refuse(w http.ResponseWriter, req *http.Request, status int, 
 func (r *Receiver) write(w http.ResponseWriter, status int, why *Refusal) {
 	problem.Write(w, status, map[string]any{
 		"type": "about:blank", "title": http.StatusText(status), "status": status,
-		"code": why.Code, "detail": problem.Sentence(why.Err.Error()),
+		"code": why.Code, "detail": problem.Sentence(why.Err.Error()), "action": door.ActionOf(semel.Code(why.Code), status),
 	})
 }

@@ -37,6 +37,7 @@ func open(t *testing.T, e *semel.Engine, work func(ctx context.Context, x semel.
 
 func TestDoor(t *testing.T) {
 	doortest.Run(t, doortest.Door{
+		NoAction: "a line has a code and a sentence",
 		Open: func(t *testing.T, e *semel.Engine, work func() error) doortest.Deliver {
 			d := open(t, e, func(context.Context, semel.Execution, string) (string, error) { return "paid", work() })
 			return func(key string) doortest.Reply {

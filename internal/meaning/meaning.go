@@ -17,16 +17,16 @@ type Row struct {
 	Retry                        time.Duration
 	Effect                       string
 	Foreign                      bool
-	Do                           string
+	Do                           store.Action
 }
 
-// The steps that a program or a model takes after a refusal.
+// The table's names for the actions.
 const (
-	Wait       = "wait"        // send the same again, later
-	Verify     = "verify"      // find out what happened before anything else
-	FixRequest = "fix_request" // correct the request
-	NewKey     = "new_key"     // what differs is another call: give it a key of its own
-	Stop       = "stop"        // nothing helps
+	Wait       = store.ActionWait
+	Verify     = store.ActionVerify
+	FixRequest = store.ActionFixRequest
+	NewKey     = store.ActionNewKey
+	Stop       = store.ActionStop
 )
 
 // The effects: nothing was done, or something may have been.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // Problem is a refusal (RFC 9457).
@@ -13,9 +14,9 @@ type Problem struct {
 	Status int        `json:"status" doc:"The HTTP status."`
 	Detail string     `json:"detail" doc:"What happened to this request."`
 	Code   semel.Code `json:"code" doc:"The stable name of the problem." example:"in_flight"`
-	// Action is a semelhttp.Action.
-	Action string      `json:"action,omitempty" enum:"use_first_credential" doc:"What a program can do about it."`
-	Limit  semel.Limit `json:"limit,omitempty" enum:"duplicates,principal_records,principal_bytes,tenant_records,tenant_bytes,unverified_holds,aborted_calls" doc:"What the call was throttled by."`
+	// Action is the same for every problem with this code.
+	Action store.Action `json:"action,omitempty" enum:"wait,verify,fix_request,new_key,stop" doc:"What a program or a model does next. wait: send the same again, after retry_after. verify: find out what happened first. fix_request: correct the request. new_key: what differs is another call. stop: nothing helps." example:"wait"`
+	Limit  semel.Limit  `json:"limit,omitempty" enum:"duplicates,principal_records,principal_bytes,tenant_records,tenant_bytes,unverified_holds,aborted_calls" doc:"What the call was throttled by."`
 	// LastSequence is the newest number, for a superseded call.
 	LastSequence uint64 `json:"last_sequence,omitempty" doc:"The newest number of the sequence that the call belongs to."`
 	// ExpectedSequence is the number to send next, if the sequence has a gap.

@@ -18,6 +18,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/problem"
+	"github.com/semelhq/semel/store"
 )
 
 // files are the page as it is served: nothing is built or generated.
@@ -127,10 +128,11 @@ func reply(w http.ResponseWriter, doc any) {
 }
 
 type refusal struct {
-	Title  string     `json:"title"`
-	Status int        `json:"status"`
-	Detail string     `json:"detail"`
-	Code   semel.Code `json:"code"`
+	Title  string       `json:"title"`
+	Status int          `json:"status"`
+	Detail string       `json:"detail"`
+	Code   semel.Code   `json:"code"`
+	Action store.Action `json:"action"`
 }
 
 // refuse answers with what a code means at every door, and a sentence for people.
@@ -139,5 +141,5 @@ func refuse(w http.ResponseWriter, code semel.Code, detail string) {
 	if code == door.CodeUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="semel"`)
 	}
-	problem.Write(w, m.Status, refusal{m.Title, m.Status, detail, code})
+	problem.Write(w, m.Status, refusal{m.Title, m.Status, detail, code, m.Do})
 }

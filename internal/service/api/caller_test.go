@@ -29,7 +29,7 @@ func TestCallersNobodyVerified(t *testing.T) {
 		}
 		w.on(x, "first", "renew", "").want(200)
 		w.on(x, "first", "complete", `{"result":"secret"}`).want(200)
-		w.replay("second", "charge", key).refused(409, "other_caller").equal("action", `"use_first_credential"`).equal("record", `"`+record+`"`)
+		w.replay("second", "charge", key).refused(409, "other_caller").equal("action", `"verify"`).equal("record", `"`+record+`"`)
 		w.send("second", "GET", "/v1/records/"+record, "").refused(409, "other_caller")
 		w.replay("first", "charge", key).want(200).equal("record.result", `"secret"`).equal("record.bound_to", `"credential:first"`)
 		w.send("first", "GET", "/v1/records/"+record, "").want(200)

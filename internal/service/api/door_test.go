@@ -10,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/doortest"
+	"github.com/semelhq/semel/store"
 )
 
 func TestDoor(t *testing.T) {
@@ -46,7 +47,8 @@ func TestDoor(t *testing.T) {
 			}
 			code, _ := said["code"].(string)
 			body, _ := json.Marshal(said["result"])
-			return doortest.Reply{Status: status, Code: code, Body: string(body)}
+			action, _ := said["action"].(string)
+			return doortest.Reply{Status: status, Code: code, Action: store.Action(action), Body: string(body)}
 		}
 	}})
 }
@@ -54,7 +56,7 @@ func TestDoor(t *testing.T) {
 func TestCodes(t *testing.T) {
 	doortest.Codes(t, nil, func(_ *testing.T, code semel.Code) doortest.Reply {
 		p := (&API{}).problemOf(&semel.Error{Code: code})
-		return doortest.Reply{Status: p.Status, Code: string(p.Code)}
+		return doortest.Reply{Status: p.Status, Code: string(p.Code), Action: p.Action}
 	})
 }
 

@@ -214,5 +214,5 @@ func (x *exchange) unreadable(err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
-	return x.api.newProblem(semel.CodeStoreUnavailable, "the evidence log can't be read at the moment").after(retryUnavailable)
+	return x.api.newProblem(semel.CodeStoreUnavailable, "the evidence log can't be read at the moment")
 }

@@ -48,17 +48,14 @@ func (a *API) newProblem(code semel.Code, detail string) *problem {
 	if detail == "" {
 		detail = info.Meaning
 	}
-	var action semelhttp.Action
-	if code == semel.CodeOtherCaller {
-		action = semelhttp.ActionFirstCredential
-	}
 	p := &problem{Problem: wire.Problem{
-		Action: string(action), Type: a.opts.BaseURL + "/problems/" + string(info.Code), Title: info.Title, Status: info.Status, Detail: refusal.Sentence(detail), Code: info.Code,
+		Type: a.opts.BaseURL + "/problems/" + string(info.Code), Title: info.Title, Status: info.Status,
+		Detail: refusal.Sentence(detail), Code: info.Code, Action: info.Do,
 	}}
 	if info.Effect != "" {
 		p.set(door.EffectHeader, info.Effect)
 	}
-	return p
+	return p.after(info.Retry)
 }
 
 func (a *API) invalid(location, message string) *problem {
@@ -82,9 +79,6 @@ func (p *problem) set(name, value string) {
 	p.header.Set(name, value)
 }
 
-// retryUnavailable is how long a caller should wait if the store doesn't answer.
-const retryUnavailable = time.Second
-
 // problemOf turns an error of the engine into a problem, without what isn't for callers.
 func (a *API) problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
@@ -94,15 +88,14 @@ func (a *API) problemOf(err error) *problem {
 	switch {
 	case ok:
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return a.newProblem(semel.CodeStoreUnavailable, "the request was given up before it was answered").after(retryUnavailable)
+		return a.newProblem(semel.CodeStoreUnavailable, "the request was given up before it was answered")
 	default:
 		return a.newProblem(door.CodeInternal, "")
 	}
 	if inner, ok := errors.AsType[*semel.Error](e.Err); ok && e.Code == semel.CodeStoreUnavailable && inner.Code == semel.CodeInvalidCall {
 		e = inner // the store refused the call, such as a cursor of another query
 	}
-	m, _ := door.Lookup(e.Code)
-	return a.newProblem(e.Code, e.Message).after(max(e.RetryAfter, m.Retry))
+	return a.newProblem(e.Code, e.Message).after(e.RetryAfter)
 }
 
 // write sends the problem where huma doesn't.

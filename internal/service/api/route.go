@@ -232,7 +232,7 @@ func (a *API) admit(w http.ResponseWriter, r *http.Request, role Role) (Caller, 
 	}
 	caller, err := a.opts.Identify(r)
 	if e, ok := errors.AsType[*semel.Error](err); ok { // the caller can't be identified at the moment
-		return Caller{}, a.problemOf(e).after(retryUnavailable)
+		return Caller{}, a.problemOf(e)
 	}
 	if err != nil {
 		p := a.newProblem(door.CodeUnauthorized, err.Error())

@@ -13,9 +13,9 @@ import (
 	"github.com/semelhq/semel/internal/problem"
 )
 
-// refuse answers for a limit; without a reason, that of requests is reached. An unguarded request that has begun may have been sent on in
-// part while its body came, so the text only speaks of guarded calls, and the answer doesn't
-// say that nothing was done.
+// refuse answers for a limit; without a reason, that of requests is reached. An unguarded request
+// that has begun may have been sent on in part while its body came, so the text only speaks of
+// guarded calls, and the answer doesn't say that nothing was done.
 func (o *Options) refuse(w http.ResponseWriter, r *http.Request, why error, begun bool) {
 	code, status, again := door.CodeOverloaded, 0, true
 	detail := "The server handles as many requests as it may. Nothing was executed. Send the same request again later."
@@ -34,7 +34,8 @@ func (o *Options) refuse(w http.ResponseWriter, r *http.Request, why error, begu
 		detail = "The request's body came too slowly. No guarded call was begun. Send the same request again."
 	}
 	m, _ := door.Lookup(code)
-	doc := semelhttp.Problem{Type: o.TypeBase + string(m.Code), Code: m.Code, Title: m.Title, Status: cmp.Or(status, m.Status), Detail: detail}
+	doc := semelhttp.NewProblem(o.TypeBase, code, detail)
+	doc.Status = cmp.Or(status, m.Status)
 	if again {
 		doc.RetryAfter = problem.RetryAfter(w.Header(), time.Second)
 	}
