@@ -92,8 +92,8 @@ func (i *Inspector) Judge(r *http.Request, body []byte) (got Identified, code se
 	}
 	found, err := i.find(r, body, nil)
 	switch {
-	case err == nil && found.Unnumbered != "":
-		return got, semel.CodeInvalidCall, found.Unnumbered
+	case err == nil && found.Invalid != "":
+		return got, semel.CodeInvalidCall, found.Invalid
 	case int64(len(body)) > i.h.route.MaxBody:
 		return got, CodeBodyTooLarge, "The body is longer than this route accepts."
 	}

@@ -134,8 +134,8 @@ func (q *request) recognise(ctx context.Context, who Caller) bool {
 		return false
 	case own && found.Key == "":
 		return q.refuse(q.keyMissing())
-	case found.Unnumbered != "":
-		return q.refuse(because(semel.CodeInvalidCall, found.Unnumbered))
+	case found.Invalid != "":
+		return q.refuse(because(semel.CodeInvalidCall, found.Invalid))
 	case own:
 		q.call = q.handler.call(q.in, &found, who)
 	}

@@ -50,6 +50,7 @@ type Rule struct {
 	facts     []named             // attributes from the request
 	answers   []named             // attributes from the answer
 	compared  *selector.Set       // nil: all of a body
+	forgetsID bool                // they may lack the id of a request of JSON-RPC
 	raw       bool                // bodies are compared byte for byte
 	form      bool                // a form may have something
 	json      bool                // JSON may have something
@@ -90,6 +91,8 @@ func New(spec Spec) (*Rule, error) {
 		var err error
 		p.compared, err = selector.ParseSet(spec.Only, spec.Ignore)
 		bad(compared, err)
+		p.forgetsID = !p.compared.Has("/id") || p.compared.InList()
+		p.json = p.forgetsID
 	}
 	if spec.Sequence != "" {
 		s, err := selector.Parse(spec.Sequence, selector.Keys)
@@ -99,13 +102,42 @@ func New(spec Spec) (*Rule, error) {
 	if len(spec.Attributes) > 0 {
 		p.parseAttributes(spec.Attributes, bad)
 	}
-	for _, s := range slices.Concat(p.keys, selectors(p.values), selectors(p.facts), p.sequence) {
+	all := slices.Concat(p.keys, selectors(p.values), selectors(p.facts), p.sequence)
+	for _, s := range all {
 		p.form, p.json = p.form || s.Source == selector.Form, p.json || s.InJSON()
+	}
+	if p.compared != nil && !p.compared.Has("/id") && namesRPC(spec, all) {
+		bad(compared, errors.New(forgotten))
 	}
 	if p.Key() {
 		p.findPlaces(&spec)
 	}
 	return p, errors.Join(errs...)
+}
+
+// forgotten is why a rule doesn't fit JSON-RPC.
+const forgotten = "they leave out the id of JSON-RPC, so a duplicate would get the answer to another id, which its client doesn't know: compare /id, or use a door that answers each request under its own id, mcp for tools or a2a for agents"
+
+// namesRPC reports whether a route is for JSON-RPC, as far as that shows: it names two of the
+// members that requests have.
+func namesRPC(spec Spec, all []selector.Selector) bool {
+	pointers, named := slices.Concat(spec.Only, spec.Ignore), map[string]bool{}
+	for _, s := range all {
+		if _, pointer, _ := strings.Cut(s.String(), ":"); s.InJSON() {
+			pointers = append(pointers, pointer)
+		}
+	}
+	for _, pointer := range pointers {
+		first, _, _ := strings.Cut(strings.TrimPrefix(pointer, "/"), "/")
+		named[first] = true
+	}
+	n := 0
+	for _, member := range []string{"jsonrpc", "id", "method", "params"} {
+		if named[member] {
+			n++
+		}
+	}
+	return n >= 2
 }
 
 func (p *Rule) parseTemplate(t *Template, bad func(string, error)) {

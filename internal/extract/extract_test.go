@@ -77,7 +77,7 @@ func TestTemplate(t *testing.T) {
 		t.Errorf("found %+v, keyless %v", got, rule.Keyless())
 	}
 	got, _ = look(t, spec, "/", "application/json", `{"order":"7","n":"03"}`, "")
-	if got.Key != "" || !strings.Contains(got.Unnumbered, "without a sign or zeros") {
+	if got.Key != "" || !strings.Contains(got.Invalid, "without a sign or zeros") {
 		t.Errorf("found %+v", got)
 	}
 	if text := rule.Missing(); !strings.Contains(text, "json:/order, query:shop") {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/keytemplate"
 	"github.com/semelhq/semel/internal/payload"
 	"github.com/semelhq/semel/internal/selector"
@@ -22,9 +23,9 @@ type Found struct {
 	Places     payload.Places // where the compared parts hold the key
 	Attributes store.Attributes
 	Sequence   uint64 // zero: none
-	// Fault says why the key is refused, and Unnumbered why a required number is missing: both
-	// are sentences for the caller.
-	Fault, Unnumbered string
+	// Fault says why the key is refused, and Invalid why the call is, such as that a required
+	// number is missing: both are sentences for the caller.
+	Fault, Invalid string
 }
 
 // brokenJSON is why a body that claims to be JSON can't be parsed.
@@ -46,7 +47,14 @@ func (p *Rule) From(r *http.Request, body *payload.Payload) (got Found, err erro
 		got.Attributes = find(&in, p.facts)
 	}
 	if p.sequence != nil {
-		got.Sequence, got.Unnumbered = p.number(&in)
+		got.Sequence, got.Invalid = p.number(&in)
+	}
+	if p.forgetsID {
+		for pointer := range jsonrpc.IDs(in.JSON) {
+			if !p.compared.Has(pointer) {
+				got.Invalid = "The body is a request of JSON-RPC, and this route doesn't compare the id at " + pointer + ", so that a repetition under another id would get an answer that its client doesn't know. Nothing was executed. Send it to a door for mcp or a2a, or have the route compare the id."
+			}
+		}
 	}
 	if p.Key() {
 		p.key(&in, blind, &got)

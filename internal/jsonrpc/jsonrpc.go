@@ -4,6 +4,8 @@ package jsonrpc
 
 import (
 	"bytes"
+	"iter"
+	"strconv"
 
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/jsonscan"
@@ -109,6 +111,28 @@ func ReadMessage(text []byte) (m Message, err error) {
 		return m, &Error{InvalidRequest, "The request has a member that JSON-RPC 2.0 doesn't have."}
 	}
 	return m, nil
+}
+
+// IDs yields a pointer (RFC 6901) to the id of a request, or to that of each one in a batch. It is
+// for those who pass on bodies that may be JSON-RPC: it doesn't check the rest of the text.
+func IDs(text []byte) iter.Seq[string] {
+	identified := func(text []byte) bool {
+		version, _ := jsonscan.Text(jsonscan.Member(text, "jsonrpc"))
+		return version == Version && jsonscan.Member(text, "id") != nil
+	}
+	return func(yield func(string) bool) {
+		if First(text) != '[' {
+			_ = identified(text) && yield("/id")
+			return
+		}
+		n := 0
+		for item := range jsonscan.Items(text) {
+			if identified(item) && !yield("/"+strconv.Itoa(n)+"/id") {
+				return
+			}
+			n++
+		}
+	}
 }
 
 // ReadAnswer reads an answer to the request with an id: its result or its error. It reports

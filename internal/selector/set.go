@@ -51,6 +51,17 @@ func ParseSet(only, ignore []string) (*Set, error) {
 	return s, errors.Join(errs...)
 }
 
+// Has reports whether the value that a pointer leads to is compared, by itself or within another.
+func (s *Set) Has(pointer string) bool {
+	within := func(p Pointer) bool { return pointer == p.text || strings.HasPrefix(pointer, p.text+"/") }
+	return (len(s.only) == 0 || slices.ContainsFunc(s.only, within)) && !slices.ContainsFunc(s.ignore, within)
+}
+
+// InList reports whether a pointer may lead into a list at the top of the document.
+func (s *Set) InList() bool {
+	return slices.ContainsFunc(slices.Concat(s.only, s.ignore), func(p Pointer) bool { return len(p.tokens) > 0 && p.tokens[0].index >= 0 })
+}
+
 // AppendFrame appends bytes that distinguish the set from every other. Put them before what
 // [Set.Append] appends, so that digests under two sets never match.
 func (s *Set) AppendFrame(b []byte) []byte { return append(b, s.frame...) }

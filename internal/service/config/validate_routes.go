@@ -249,6 +249,7 @@ func register(mux *http.ServeMux, pattern string) (mistake string) {
 // routeHeaders runs the middleware's own checks of headers, methods and statuses.
 func (v *validator) routeHeaders(path string, r Route) {
 	all := v.c.Guarded(r)
+	all.Operation = semel.Operation{} // it is checked by itself
 	if k := r.KeyTemplate; k.Format != "" && k.Template+k.Scope+k.ScopeField != "" {
 		v.bad(path+".key_template.format", "give either", "a format has its own template and scope")
 	}
@@ -275,6 +276,9 @@ func (v *validator) routeHeaders(path string, r Route) {
 		if fault := routeFault(part.rt); fault != "" {
 			v.bad(path+"."+part.name, "", "%s", strings.TrimPrefix(fault, part.name+": "))
 		}
+	}
+	if fault := routeFault(all); fault != "" && !v.faultyBelow(path) { // of its parts together
+		v.bad(path+".fingerprint", "", "%s", strings.TrimPrefix(fault, "fingerprint: "))
 	}
 }
 
