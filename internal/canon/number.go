@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+
+	"github.com/semelhq/semel/internal/canon/decimal"
 )
 
 const (
@@ -13,9 +15,6 @@ const (
 	// exactPoint bounds the position of the decimal point for which that is true, well within
 	// binary64's normal range.
 	exactPoint = 300
-	// minPlain and maxPlain are the positions of the decimal point between which
-	// ECMAScript writes no exponent: 0.000001 to 21 digits before the point.
-	minPlain, maxPlain = -5, 21
 	// floatPoint is a position of the decimal point beyond which every number overflows
 	// binary64. Below its negative, every number underflows.
 	floatPoint = 400
@@ -77,7 +76,7 @@ func (p *parser) numberValue() error {
 	p.pos = end
 	verbatim := exactDigits
 	if p.mode == Exact {
-		verbatim = maxPlain
+		verbatim = decimal.MaxPlain
 	}
 	if end == wholeEnd && end-whole <= verbatim && p.src[whole] != '0' {
 		p.text = append(p.text, p.src[start:end]...)
@@ -113,7 +112,7 @@ func (p *parser) decimal(start int, whole, fraction []byte, exponent int64) erro
 	if p.src[start] == '-' {
 		p.text = append(p.text, '-')
 	}
-	p.text = appendDecimal(p.text, significant, int(point))
+	p.text = decimal.Append(p.text, significant, int(point))
 	return nil
 }
 
@@ -158,56 +157,6 @@ func (p *parser) binary64(start int, negative bool, fraction []byte, point int64
 	if negative {
 		p.text = append(p.text, '-')
 	}
-	p.text = appendFloat(p.text, f)
+	p.text = decimal.AppendFloat(p.text, f)
 	return nil
-}
-
-// appendFloat appends the ECMAScript text of f, a finite positive number.
-func appendFloat(dst []byte, f float64) []byte {
-	// strconv gives the shortest digits, and the closest of these, as
-	// ECMAScript asks; only the layout differs.
-	var buf [32]byte
-	b := strconv.AppendFloat(buf[:0], f, 'e', -1, 64) // d.ddde±dd
-	e := bytes.LastIndexByte(b, 'e')
-	point := 0
-	for _, c := range b[e+2:] {
-		point = point*10 + int(c-'0')
-	}
-	if b[e+1] == '-' {
-		point = -point
-	}
-	digits := b[:1]
-	if e > 1 {
-		digits = append(digits, b[2:e]...)
-	}
-	return appendDecimal(dst, digits, point+1)
-}
-
-// appendDecimal appends 0.ddd times ten to the power of point in the layout of ECMAScript's
-// Number::toString. The digits have no zero at either end.
-func appendDecimal(dst, digits []byte, point int) []byte {
-	const zeros = "000000000000000000000" // maxPlain
-	switch n := len(digits); {
-	case n <= point && point <= maxPlain:
-		dst = append(dst, digits...)
-		return append(dst, zeros[:point-n]...)
-	case 0 < point && point <= maxPlain:
-		dst = append(dst, digits[:point]...)
-		dst = append(dst, '.')
-		return append(dst, digits[point:]...)
-	case minPlain <= point && point <= 0:
-		dst = append(dst, "0."...)
-		dst = append(dst, zeros[:-point]...)
-		return append(dst, digits...)
-	}
-	dst = append(dst, digits[0])
-	if len(digits) > 1 {
-		dst = append(dst, '.')
-		dst = append(dst, digits[1:]...)
-	}
-	dst = append(dst, 'e')
-	if point > 0 {
-		dst = append(dst, '+')
-	}
-	return strconv.AppendInt(dst, int64(point-1), 10)
 }
