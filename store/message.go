@@ -37,8 +37,8 @@ type MessageState string
 
 // The states of a message.
 const (
-	MessagePending   MessageState = "pending"   // Tenant selects one tenant, which may be the empty one; nil selects all.
-	MessageDelivered MessageState = "delivered" // Principal, Operation and Key select records by these fields of the identity.
+	MessagePending   MessageState = "pending"   // to be delivered at NextAt
+	MessageDelivered MessageState = "delivered" // the receiver has it
 	MessageParked    MessageState = "parked"    // not tried until an operator replays or discards it (a dead letter)
 	MessageDiscarded MessageState = "discarded" // by an operator
 )

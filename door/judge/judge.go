@@ -135,17 +135,15 @@ func (r *Rules) coded(code string, status int, header http.Header) Finding {
 }
 
 // A2A judges a JSON-RPC error in an agent's answer. header is that answer's.
-func (r *Rules) A2A(code int, header http.Header) Finding {
-	status, known := rpc[code]
-	if !known {
-		status = http.StatusInternalServerError
-	}
-	return r.coded(strconv.Itoa(code), status, header)
-}
+func (r *Rules) A2A(code int, header http.Header) Finding { return r.rpc(a2a, code, header) }
 
 // MCP judges a JSON-RPC error of an MCP server by its code. header is the answer's.
-func (r *Rules) MCP(code int, header http.Header) Finding {
-	status, known := mcp[code]
+func (r *Rules) MCP(code int, header http.Header) Finding { return r.rpc(mcp, code, header) }
+
+// rpc judges an error of a protocol on JSON-RPC. One that isn't in its table means that the server
+// failed.
+func (r *Rules) rpc(table map[int]int, code int, header http.Header) Finding {
+	status, known := table[code]
 	if !known {
 		status = http.StatusInternalServerError
 	}

@@ -93,10 +93,9 @@ var grpc = [...]struct {
 	{"UNAUTHENTICATED", 401},
 }
 
-// rpc has the status that shares its row with a JSON-RPC error in A2A (section 5.4 of its
-// specification). Only errors of JSON-RPC and A2A are here: any other means that the agent
-// failed.
-var rpc = map[int]int{
+// a2a has the status that shares its row with a JSON-RPC error in A2A (section 5.4 of its
+// specification). Only errors of JSON-RPC and A2A are here.
+var a2a = map[int]int{
 	-32700: 400,     // not JSON
 	-32600: 400,     // not a request
 	-32601: 404,     // no such method
