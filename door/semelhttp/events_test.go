@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/store/memstore"
 )
@@ -34,10 +35,10 @@ func TestEachAnswerIsAnEvent(t *testing.T) {
 	call(h, "", "1", nil)
 	call(h, "k", "1", func(r *http.Request) { r.Header.Del("Authorization") })
 	call(h, "k", "1", func(r *http.Request) { r.Method = http.MethodGet })
-	g.Refuse(httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil), semelhttp.Profile{}, semelhttp.RefusalOf(semelhttp.CodeKeyMissing, ""))
+	g.Refuse(httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil), semelhttp.Profile{}, semelhttp.RefusalOf(door.CodeKeyMissing, ""))
 	want := []semel.Delivered{
 		{Decision: semel.Execute}, {Decision: semel.Replay}, {Decision: semel.Conflict, Code: semel.CodeConflict},
-		{Code: semelhttp.CodeKeyInvalid}, {Code: semelhttp.CodeUnidentified}, {Code: semelhttp.CodeKeyMissing},
+		{Code: door.CodeKeyInvalid}, {Code: door.CodeUnidentified}, {Code: door.CodeKeyMissing},
 	}
 	if !slices.EqualFunc(told, want, func(got, want semel.Delivered) bool {
 		return got.Door == semelhttp.Name && got.Decision == want.Decision && got.Code == want.Code && (got.ID.Key == "k") == (got.Decision != "")

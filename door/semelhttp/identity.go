@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/credential"
 	"github.com/semelhq/semel/internal/network"
 )
@@ -190,7 +191,7 @@ func (q *request) unidentified(err error) {
 	} else {
 		q.guard.reportError(err)
 	}
-	p := because(CodeUnidentified, "The caller could not be identified, so their key can't be told apart from other people's.")
+	p := because(door.CodeUnidentified, "The caller could not be identified, so their key can't be told apart from other people's.")
 	switch {
 	case errors.Is(err, errAnonymous):
 		p.Detail = "The request carries no credential, so its key can't be told apart from other callers' keys. Send " + q.credentials.String() + ". " + q.guard.opts.Advice

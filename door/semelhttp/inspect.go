@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/extract"
 	"github.com/semelhq/semel/internal/origin"
@@ -78,7 +79,7 @@ type Identified struct {
 
 // ID identifies the call that the request delivers. body is needed if [Inspector.KeyInBody]
 // says so. If there is no identity, the code says why the request would be refused; if keys are
-// optional, a request with [CodeKeyMissing] would pass.
+// optional, a request with [door.CodeKeyMissing] would pass.
 func (i *Inspector) ID(r *http.Request, body []byte) (got Identified, code semel.Code) {
 	got, code, _ = i.identify(r, body)
 	return got, code
@@ -95,7 +96,7 @@ func (i *Inspector) Judge(r *http.Request, body []byte) (got Identified, code se
 	case err == nil && found.Invalid != "":
 		return got, semel.CodeInvalidCall, found.Invalid
 	case int64(len(body)) > i.h.route.MaxBody:
-		return got, CodeBodyTooLarge, "The body is longer than this route accepts."
+		return got, door.CodeBodyTooLarge, "The body is longer than this route accepts."
 	}
 	return got, "", ""
 }
@@ -117,7 +118,7 @@ func (i *Inspector) find(r *http.Request, body []byte, then func(p *payload.Payl
 func (i *Inspector) identify(r *http.Request, body []byte) (got Identified, code semel.Code, why string) {
 	who, err := i.h.caller(r)
 	if err != nil {
-		return got, CodeUnidentified, whyUnidentified(err)
+		return got, door.CodeUnidentified, whyUnidentified(err)
 	}
 	var found extract.Found
 	if i.h.extract.Key() {
@@ -129,9 +130,9 @@ func (i *Inspector) identify(r *http.Request, body []byte) (got Identified, code
 	}
 	switch {
 	case found.Fault != "":
-		return got, CodeKeyInvalid, found.Fault
+		return got, door.CodeKeyInvalid, found.Fault
 	case found.Key == "":
-		return got, CodeKeyMissing, i.h.keyMissing().Detail
+		return got, door.CodeKeyMissing, i.h.keyMissing().Detail
 	}
 	call := i.h.call(r, &found, who)
 	return Identified{call.ID(i.h.share), call.BoundTo, call.Unproved, found.By}, "", ""

@@ -3,18 +3,7 @@ package semelhttp
 import (
 	"net/http"
 
-	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/extract"
-)
-
-// The codes of refusals that this package makes itself, before the engine is asked; see
-// package door.
-const (
-	CodeKeyMissing     = door.CodeKeyMissing
-	CodeKeyInvalid     = door.CodeKeyInvalid
-	CodeUnidentified   = door.CodeUnidentified
-	CodeBodyUnreadable = door.CodeBodyUnreadable
-	CodeBodyTooLarge   = door.CodeBodyTooLarge
 )
 
 // The longest keys that profiles accept, in bytes after unquoting.

@@ -132,7 +132,7 @@ func (h *handler) keyMissing() problem {
 	if h.extract.Key() {
 		detail = h.extract.Missing()
 	}
-	return because(CodeKeyMissing, detail)
+	return because(door.CodeKeyMissing, detail)
 }
 
 func unavailable() problem { return problemOf(semel.CodeStoreUnavailable) }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/peer"
 )
@@ -117,10 +118,10 @@ func ACP() Profile {
 		ConflictStatus: http.StatusUnprocessableEntity, Body: BodyAuto, OnFailure: semel.RetryFailure, NeverKeep5xx: true,
 		Shape: ShapeACP, ScopeHeaders: []string{ScopePath},
 		Codes: map[semel.Code]string{
-			CodeKeyMissing:        "idempotency_key_required",
+			door.CodeKeyMissing:   "idempotency_key_required",
 			semel.CodeInFlight:    "idempotency_in_flight",
 			semel.CodeConflict:    "idempotency_conflict",
-			CodeKeyInvalid:        "idempotency_key_invalid",
+			door.CodeKeyInvalid:   "idempotency_key_invalid",
 			semel.CodeHeld:        "idempotency_held",
 			semel.CodeOtherCaller: "idempotency_other_caller",
 			semel.CodeThrottled:   "rate_limited",

@@ -95,7 +95,7 @@ func (q *request) serve(ctx context.Context) {
 		q.refuse(q.keyMissing())
 		return
 	case q.fault != "":
-		q.refuse(because(CodeKeyInvalid, q.fault))
+		q.refuse(because(door.CodeKeyInvalid, q.fault))
 		return
 	default:
 		q.call = q.handler.call(q.in, &extract.Found{Key: q.key}, who)
@@ -128,7 +128,7 @@ func (q *request) recognise(ctx context.Context, who Caller) bool {
 	case err != nil:
 		return q.broken(err)
 	case found.Fault != "":
-		return q.refuse(because(CodeKeyInvalid, found.Fault))
+		return q.refuse(because(door.CodeKeyInvalid, found.Fault))
 	case own && found.Key == "" && q.route.Key == KeyOptional:
 		q.pass(ctx)
 		return false
@@ -231,7 +231,7 @@ func (q *request) broken(err error) bool {
 	case errors.Is(err, payload.ErrTooLarge), cut:
 		// The rest of the body isn't worth reading.
 		q.w.Header().Set("Connection", "close")
-		return q.refuse(because(CodeBodyTooLarge, "The request's body is larger than "+strconv.FormatInt(q.route.MaxBody, 10)+" bytes. Nothing was executed."))
+		return q.refuse(because(door.CodeBodyTooLarge, "The request's body is larger than "+strconv.FormatInt(q.route.MaxBody, 10)+" bytes. Nothing was executed."))
 	case errors.Is(err, payload.ErrSpool):
 		q.guard.reportError(err)
 		p := unavailable()
@@ -239,7 +239,7 @@ func (q *request) broken(err error) bool {
 		return q.refuse(p)
 	}
 	q.w.Header().Set("Connection", "close")
-	return q.refuse(problemOf(CodeBodyUnreadable))
+	return q.refuse(problemOf(door.CodeBodyUnreadable))
 }
 
 // undecided answers a request about which the engine decided nothing.

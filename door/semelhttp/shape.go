@@ -31,7 +31,7 @@ func (h *handler) refuse(w http.ResponseWriter, p problem) said {
 	case ShapeACP:
 		doc = shape.ACP(p.Status, code, p.Detail)
 	case ShapeAdyen:
-		doc = shape.Adyen(p.Status, code, p.Detail, p.Code == CodeUnidentified || p.Code == semel.CodeForbidden)
+		doc = shape.Adyen(p.Status, code, p.Detail, p.Code == door.CodeUnidentified || p.Code == semel.CodeForbidden)
 	default:
 		media, doc = ProblemType, h.guard.document(&p, code)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
 )
 
@@ -121,10 +122,10 @@ func TestInspectorSeesWhatAGuardWould(t *testing.T) {
 	if i.Guards(request("GET", "k1", "")) {
 		t.Error("a GET is guarded")
 	}
-	if _, code := i.ID(request("POST", "", ""), nil); code != semelhttp.CodeKeyMissing {
+	if _, code := i.ID(request("POST", "", ""), nil); code != door.CodeKeyMissing {
 		t.Errorf("code %q", code)
 	}
-	if _, code := i.ID(request("POST", "a,b", ""), nil); code != semelhttp.CodeKeyInvalid {
+	if _, code := i.ID(request("POST", "a,b", ""), nil); code != door.CodeKeyInvalid {
 		t.Errorf("code %q", code)
 	}
 	for status, want := range map[int]bool{200: false, 404: false, 401: true, 429: true, 500: true, 503: true, 504: true, 408: false, 599: false} {

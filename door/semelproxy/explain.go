@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
 )
 
@@ -56,7 +57,7 @@ func (p *Proxy) Explain(r *http.Request, body []byte) Explanation {
 	}
 	got, code, why := p.inspector.Judge(r, body)
 	switch {
-	case code == semelhttp.CodeKeyMissing && p.inspector.KeyOptional():
+	case code == door.CodeKeyMissing && p.inspector.KeyOptional():
 		return end(Passed, "", "The route guards requests with a key, and this one has none.")
 	case code != "":
 		return end(Refused, code, why)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
 )
 
@@ -145,7 +146,7 @@ func (s *shadow) serve(w http.ResponseWriter, r *http.Request, pass http.Handler
 		return
 	}
 	who, code := s.inspector.ID(r, whole)
-	if code == semelhttp.CodeKeyMissing && s.inspector.KeyOptional() {
+	if code == door.CodeKeyMissing && s.inspector.KeyOptional() {
 		pass(w, r)
 		return
 	}

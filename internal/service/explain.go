@@ -156,7 +156,7 @@ func (x *explanation) api(s *Server) {
 	x.end("api", "", "No route matches, so the execution API begins the call.")
 	switch key, present, fault := semelhttp.RequestKey(x.r.Header, semelhttp.DefaultKeyHeader, semel.MaxKeyLen); {
 	case fault != "":
-		x.end("refused", semelhttp.CodeKeyInvalid, fault)
+		x.end("refused", door.CodeKeyInvalid, fault)
 	case present:
 		x.found.Key, x.found.KeyFrom = key, "header:"+semelhttp.DefaultKeyHeader
 		x.found.ID = s.executionOf(x.r, x.found.Operation, key)

@@ -19,7 +19,6 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
-	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/body"
 	refusal "github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/internal/wire"
@@ -154,13 +153,13 @@ func (a *API) refusal(status int, msg string, errs []error) *problem {
 	case http.StatusUnsupportedMediaType:
 		code, msg, errs = door.CodeUnsupportedMedia, "", nil
 	case http.StatusRequestTimeout:
-		code, msg = semelhttp.CodeBodyUnreadable, "the body did not arrive in time"
+		code, msg = door.CodeBodyUnreadable, "the body did not arrive in time"
 	case http.StatusInternalServerError:
 		switch {
 		case slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, body.ErrTooLong) }):
 			code = door.CodeTooLarge
 		case msg == "cannot read request body":
-			code = semelhttp.CodeBodyUnreadable
+			code = door.CodeBodyUnreadable
 		}
 		msg, errs = "", nil
 	}

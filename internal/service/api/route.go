@@ -151,7 +151,7 @@ func (b *builder) notFound(w http.ResponseWriter, r *http.Request) {
 
 var everyRoute = []semel.Code{semel.CodeInvalidCall, door.CodeUnauthorized, door.CodeUnsupportedMedia, semel.CodeStoreUnavailable, semel.CodeClosed, door.CodeOverloaded, door.CodeInternal}
 
-var withBody = []semel.Code{door.CodeTooLarge, door.CodeUnsupportedMedia, semelhttp.CodeBodyUnreadable, door.CodeOverBudget, door.CodeBodyTooSlow}
+var withBody = []semel.Code{door.CodeTooLarge, door.CodeUnsupportedMedia, door.CodeBodyUnreadable, door.CodeOverBudget, door.CodeBodyTooSlow}
 
 // about describes an endpoint by its id, its tag, its method and path, and what it does.
 func about(id, tag, pattern, summary, description string) huma.Operation {
