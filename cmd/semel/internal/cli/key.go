@@ -14,6 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/commerce"
+	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/keytemplate"
 )
 
@@ -144,42 +145,26 @@ func (f *deriveFlags) deriveFromInputs(cmd *cobra.Command) (derivedKey, error) {
 	if err != nil {
 		return derivedKey{}, fmt.Errorf("%s: %w", inputName(f.inputs), err)
 	}
-	for _, p := range suspectMembers(text) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "semel: warning: the input %q may not belong in a key: %s\n", p.Field, p.Message)
+	found := map[string]string{}
+	suspects(text, found)
+	for _, name := range slices.Sorted(maps.Keys(found)) { // only a warning: the user chose the inputs
+		fmt.Fprintf(cmd.ErrOrStderr(), "semel: warning: the input %q may not belong in a key: %s\n", name, found[name])
 	}
 	return derivedKey{Key: key, Version: f.version}, nil
 }
 
-// suspectMembers checks the names of the members of JSON inputs, at any depth. The user
-// chose the inputs, so it only warns.
-func suspectMembers(text []byte) []keytemplate.Problem {
-	var inputs any
-	if err := json.Unmarshal(text, &inputs); err != nil {
-		return nil
-	}
-	found := map[string]keytemplate.Problem{}
-	var walk func(v any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			for name, member := range v {
-				if p, bad := keytemplate.LintName(name); bad {
-					found[name] = p
-				}
-				walk(member)
-			}
-		case []any:
-			for _, item := range v {
-				walk(item)
-			}
+// suspects finds the members of JSON inputs, at any depth, that may not belong in a key, by their
+// names.
+func suspects(inputs []byte, found map[string]string) {
+	for name, v := range jsonscan.Members(inputs) {
+		if p, bad := keytemplate.LintName(string(name)); bad {
+			found[p.Field] = p.Message
 		}
+		suspects(v, found)
 	}
-	walk(inputs)
-	var problems []keytemplate.Problem
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		problems = append(problems, found[name])
+	for v := range jsonscan.Items(inputs) {
+		suspects(v, found)
 	}
-	return problems
 }
 
 func (f *deriveFlags) deriveFromTemplate(cmd *cobra.Command) (derivedKey, error) {
