@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/semelhq/semel/internal/replace"
 	"golang.org/x/mod/sumdb/tlog"
 )
 
@@ -130,7 +131,7 @@ func (d *Directory) Keep(_ context.Context, signed string, prove func(old uint64
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", err
 	}
-	if err := replaceFile(name, signed); err != nil {
+	if err := replace.File(name, []byte(signed), 0o644); err != nil {
 		return "", err
 	}
 	now := time.Now().UTC()

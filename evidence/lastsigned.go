@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+
+	"github.com/semelhq/semel/internal/replace"
 )
 
 // lastSigned is the newest checkpoint that this node has signed, or has found signed by another
@@ -56,28 +57,10 @@ func (last *lastSigned) remember(signed string) error {
 // write replaces the file. A crash before that leaves the old one, with a checkpoint that the
 // log contains too. The checkpoint is public.
 func (last *lastSigned) write() error {
-	if err := replaceFile(last.name, last.signed); err != nil {
+	if err := replace.File(last.name, []byte(last.signed), 0o644); err != nil {
 		return fmt.Errorf("%w: %w", errSignedFile, err)
 	}
 	last.stored = last.signed
-	return nil
-}
-
-// replaceFile makes a file with this text durable and gives it a name that another file may
-// have. A crash before the rename leaves the old file, and one with a random number after its
-// name, which nobody reads and anybody may remove.
-func replaceFile(name, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
 	return nil
 }
 

@@ -3,7 +3,6 @@
 package contexts
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/semelhq/semel/internal/canon"
+	"github.com/semelhq/semel/internal/form"
+	"github.com/semelhq/semel/internal/replace"
 )
 
 // Context says where a service is, and which token opens it.
@@ -65,9 +66,7 @@ func Load(file string) (*List, error) {
 		err = canon.Check(text, canon.Exact)
 	}
 	if err == nil {
-		d := json.NewDecoder(bytes.NewReader(text))
-		d.DisallowUnknownFields()
-		err = d.Decode(l)
+		err = form.Read(text, 1, l)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
@@ -95,21 +94,8 @@ func (l *List) Save(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), "contexts-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		// A crash before leaves the old file and a file contexts-*, which nothing reads or
-		// removes; after it, the new one.
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	// A crash before leaves the old file, a crash after the new one.
+	return replace.File(file, append(text, '\n'), 0o600)
 }
 
 // Add adds or replaces a context. The first one becomes the current one.
