@@ -24,7 +24,6 @@ func migrateCommand() *cobra.Command {
 }
 
 func newMigrateUp() *cobra.Command {
-	var flags configFlags
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Apply pending migrations",
@@ -35,7 +34,7 @@ In Redis this makes an index of attributes, which searches use from then on. Run
 all nodes have this version: earlier ones refuse the data afterwards.`,
 		Example: `  semel migrate up --store postgres://semel@db/semel`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, _, err := flags.load(cmd)
+			cfg, _, err := loadSource(cmd, configured(cmd))
 			if err != nil {
 				return err
 			}
@@ -62,18 +61,17 @@ all nodes have this version: earlier ones refuse the data afterwards.`,
 			})
 		},
 	}
-	flags.add(cmd)
+	configFlags(cmd)
 	return cmd
 }
 
 func newMigrateStatus() *cobra.Command {
-	var flags configFlags
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "List migrations, and when they were applied",
 		Example: `  semel migrate status --config semel.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, _, err := flags.load(cmd)
+			cfg, _, err := loadSource(cmd, configured(cmd))
 			if err != nil {
 				return err
 			}
@@ -90,7 +88,7 @@ func newMigrateStatus() *cobra.Command {
 			})
 		},
 	}
-	flags.add(cmd)
+	configFlags(cmd)
 	return cmd
 }
 

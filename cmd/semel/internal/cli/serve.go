@@ -21,7 +21,6 @@ import (
 )
 
 func newServe() *cobra.Command {
-	var flags configFlags
 	var untilEOF bool
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -45,7 +44,7 @@ Port 0 picks a free port. The log goes to standard error.`,
   semel serve --config semel.yaml
   semel serve --listen 127.0.0.1:8480 --admin 127.0.0.1:8481 --store pebble:./data`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, origins, err := flags.load(cmd)
+			cfg, origins, err := loadSource(cmd, configured(cmd))
 			if err != nil {
 				return err
 			}
@@ -57,7 +56,11 @@ Port 0 picks a free port. The log goes to standard error.`,
 					cancel() // the parent is done, or gone
 				}()
 			}
-			err = serve(ctx, cmd.ErrOrStderr(), service.Options{Config: cfg, Load: flags.reload}, func(s *service.Server) error {
+			reload := func() (*config.Config, error) { // without repeating the warnings about the environment
+				cfg, _, err := config.Load(configured(cmd))
+				return cfg, err
+			}
+			err = serve(ctx, cmd.ErrOrStderr(), service.Options{Config: cfg, Load: reload}, func(s *service.Server) error {
 				if !asJSON(cmd) {
 					return nil
 				}
@@ -66,7 +69,7 @@ Port 0 picks a free port. The log goes to standard error.`,
 			return blame(err, origins)
 		},
 	}
-	flags.add(cmd)
+	configFlags(cmd)
 	cmd.Flags().String("listen", "", "`address` for the guarded traffic and the execution API")
 	cmd.Flags().String("admin", "", "`address` for operators")
 	cmd.Flags().String("admin-token-file", "", "`file` with the token of operators")
@@ -99,39 +102,22 @@ func addressOf(addr net.Addr, certs config.TLS) (hostport, url string) {
 	return addr.String(), scheme + "://" + addr.String()
 }
 
-// configFlags name the configuration of a command.
-type configFlags struct {
-	file string
-	set  func() map[string]string // the settings that flags override
+// configFlags adds the flags that name the configuration of a command.
+func configFlags(cmd *cobra.Command) {
+	cmd.Flags().String("config", "", "the service's configuration `file`")
+	cmd.Flags().String("store", "", "`URL` of the store: pebble:DIR, memory:, postgres:, redis:")
 }
 
-func (f *configFlags) add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&f.file, "config", "", "the service's configuration `file`")
-	flags.String("store", "", "`URL` of the store: pebble:DIR, memory:, postgres:, redis:")
-	f.set = func() map[string]string {
-		set := map[string]string{}
-		for _, name := range []string{"listen", "admin", "admin-token-file", "store"} { // all but the last are of serve
-			if flags.Changed(name) {
-				set[name] = flags.Lookup(name).Value.String()
-			}
+// configured is the configuration that a command's flags name, and change.
+func configured(cmd *cobra.Command) config.Source {
+	src := config.Source{Env: os.LookupEnv, Flags: map[string]string{}}
+	src.Path, _ = cmd.Flags().GetString("config")
+	for _, name := range []string{"listen", "admin", "admin-token-file", "store"} { // all but the last are of serve
+		if cmd.Flags().Changed(name) {
+			src.Flags[name], _ = cmd.Flags().GetString(name)
 		}
-		return set
 	}
-}
-
-func (f *configFlags) source() config.Source { return config.Source{Path: f.file, Flags: f.set()} }
-
-func (f *configFlags) load(cmd *cobra.Command) (*config.Config, *config.Origins, error) {
-	return loadSource(cmd, f.source())
-}
-
-// reload is load without repeating its warnings about the environment.
-func (f *configFlags) reload() (*config.Config, error) {
-	src := f.source()
-	src.Env = os.LookupEnv
-	cfg, _, err := config.Load(src)
-	return cfg, err
+	return src
 }
 
 // serve runs a server until ctx is done, and logs to w. started is called once it listens.

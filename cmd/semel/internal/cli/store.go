@@ -28,7 +28,6 @@ func storeCommand() *cobra.Command {
 }
 
 func newStoreStatus() *cobra.Command {
-	var flags configFlags
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the durability of a store by its live settings",
@@ -45,14 +44,14 @@ directory free and total, the bytes of its disk.`,
 		Example: `  semel store status --store pebble:./semel-data
   semel store status --config semel.yaml --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := lookAtStore(cmd, &flags)
+			s, err := lookAtStore(cmd)
 			if err != nil {
 				return err
 			}
 			return printReport(cmd, s, s.print, len(s.Unsafe) > 0)
 		},
 	}
-	flags.add(cmd)
+	configFlags(cmd)
 	return jsonFlag(cmd)
 }
 
@@ -66,8 +65,8 @@ type storeStatus struct {
 	Total uint64 `json:"total,omitempty"`
 }
 
-func lookAtStore(cmd *cobra.Command, flags *configFlags) (*storeStatus, error) {
-	cfg, st, engine, err := openStore(cmd, flags, service.LookAtStore, false)
+func lookAtStore(cmd *cobra.Command) (*storeStatus, error) {
+	cfg, st, engine, err := openStore(cmd, service.LookAtStore, false)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +104,6 @@ func (s *storeStatus) print(out io.Writer) error {
 }
 
 func newStoreEpoch() *cobra.Command {
-	var flags configFlags
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "new-epoch",
@@ -122,7 +120,7 @@ Run it after the restore and before the first node starts.`,
 			if !yes {
 				return usage("this refuses calls that were first sent before now: add --yes")
 			}
-			_, store, engine, err := openStore(cmd, &flags, service.OpenStore, true)
+			_, store, engine, err := openStore(cmd, service.OpenStore, true)
 			if err != nil {
 				return err
 			}
@@ -135,7 +133,7 @@ Run it after the restore and before the first node starts.`,
 			return err
 		},
 	}
-	flags.add(cmd)
+	configFlags(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "skip the question")
 	return cmd
 }
@@ -151,8 +149,8 @@ func mustExist(url string) error {
 
 // openStore opens the configured store, at any durability, and an engine on it that runs nothing.
 // With witness, the evidence log gets what the command does, if the configuration names its keys.
-func openStore(cmd *cobra.Command, flags *configFlags, open func(context.Context, config.Store) (semel.Store, error), witness bool) (cfg *config.Config, store semel.Store, engine *semel.Engine, err error) {
-	if cfg, _, err = flags.load(cmd); err != nil {
+func openStore(cmd *cobra.Command, open func(context.Context, config.Store) (semel.Store, error), witness bool) (cfg *config.Config, store semel.Store, engine *semel.Engine, err error) {
+	if cfg, _, err = loadSource(cmd, configured(cmd)); err != nil {
 		return nil, nil, nil, err
 	}
 	if store, err = openConfigured(cmd.Context(), cfg.Store, open, false); err != nil {

@@ -33,7 +33,6 @@ var auditNeedsNot = map[evidence.WhyUnlogged]string{
 }
 
 func newStoreAudit() *cobra.Command {
-	var from configFlags
 	var keys string
 	var progress bool
 	cmd := &cobra.Command{
@@ -59,7 +58,7 @@ and gone.`,
 		Example: `  semel store audit --config semel.yaml
   semel store audit --store postgres://semel@db/semel --keys evidence.key --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, _, err := from.load(cmd)
+			cfg, _, err := loadSource(cmd, configured(cmd))
 			if err != nil {
 				return err
 			}
@@ -82,7 +81,7 @@ and gone.`,
 			return printReport(cmd, found, func(w io.Writer) error { return printAudit(w, &found) }, found.Found > 0)
 		},
 	}
-	from.add(cmd)
+	configFlags(cmd)
 	cmd.Flags().StringVar(&keys, "keys", "", secretKeys)
 	cmd.Flags().BoolVar(&progress, "progress", false, "show progress on standard error, even if that is not a terminal")
 	return jsonFlag(cmd)
