@@ -14,11 +14,9 @@ import (
 // maxJWTLen bounds how much is decoded before anything is verified, in bytes.
 const maxJWTLen = 16 << 10
 
-// algorithms are all that an issuer may have. They use public keys, so nobody can sign with a
+// Algorithms are all that an issuer may have. They use public keys, so nobody can sign with a
 // key that everybody has (RFC 8725 section 2.1).
-var algorithms = []string{
-	"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
-}
+var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
 // tokenTypes are the typ of tokens that identify callers. The issuer may sign other
 // things, such as logout messages, with the same key (RFC 8725 section 3.11).

@@ -126,7 +126,7 @@ func parsePEM(data []byte) ([]publicKey, error) {
 			return nil, err
 		}
 		k := publicKey{public: public}
-		if !slices.ContainsFunc(algorithms, k.fits) {
+		if !slices.ContainsFunc(Algorithms, k.fits) {
 			return nil, fmt.Errorf("has a key of the kind %T, which no algorithm uses", public)
 		}
 		keys = append(keys, k)

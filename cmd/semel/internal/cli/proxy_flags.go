@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
 )
 
@@ -119,9 +120,6 @@ func (f *upstreamFlags) meanings(a *config.Answers) error {
 	return nil
 }
 
-// algorithms lists all with public keys. The issuer's keys say which of them it uses.
-var algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
-
 // apply puts the settings that aren't of the operation or the route into a configuration.
 func (f *upstreamFlags) apply(cfg *config.Config) error {
 	cfg.Listen.TrustedProxies = f.trusted
@@ -136,7 +134,7 @@ func (f *upstreamFlags) apply(cfg *config.Config) error {
 	case slices.Contains(given, false):
 		return usage("--jwt-issuer, --jwks and --jwt-audience belong together")
 	}
-	jwt.Algorithms, jwt.PrincipalClaim, jwt.Leeway = algorithms, "sub", config.Duration(30*time.Second)
+	jwt.Algorithms, jwt.PrincipalClaim, jwt.Leeway = auth.Algorithms, "sub", config.Duration(30*time.Second)
 	if strings.Contains(f.jwks, "://") {
 		jwt.JWKSURL = f.jwks
 	} else {
