@@ -5,26 +5,28 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semelhq/semel/cmd/semel/internal/tail"
 	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/internal/service/query"
 )
 
-// completeQualifiers completes qualifiers and states.
-func completeQualifiers(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
-	minus := ""
-	word = strings.TrimPrefix(word, " ") // Run puts it in front of a minus
-	if query.Excludes(word) || word == "-" {
-		minus, word = "-", word[1:]
+// completeQualifiers completes qualifiers of records, and completeEvents those of events.
+var (
+	completeQualifiers = completing(query.Names(), map[string][]string{"state": query.States()})
+	completeEvents     = completing(append(query.Names(), "decision:"), map[string][]string{"state": query.States(), "decision": tail.Decisions})
+)
+
+// completing completes the names of qualifiers, and the values that some of them have.
+func completing(names []string, values map[string][]string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+		word = strings.TrimPrefix(word, " ") // Run puts it in front of a minus
+		bare := strings.TrimPrefix(word, "-")
+		minus := strings.TrimSuffix(word, bare)
+		if name, value, valued := strings.Cut(bare, ":"); valued {
+			return starting(value, minus+name+":", values[name]), cobra.ShellCompDirectiveNoFileComp
+		}
+		return starting(bare, minus, names), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
-	const directive = cobra.ShellCompDirectiveNoFileComp
-	name, value, valued := strings.Cut(word, ":")
-	switch {
-	case !valued:
-		return starting(word, minus, query.Names()), directive | cobra.ShellCompDirectiveNoSpace
-	case name == "state":
-		return starting(value, minus+"state:", query.States()), directive
-	}
-	return nil, directive
 }
 
 // starting returns the words that begin with a text, each behind another one.

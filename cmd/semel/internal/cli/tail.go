@@ -107,20 +107,6 @@ func printEvents(cmd *cobra.Command, service *client.Client, last string, filter
 	return nil // interrupted, as it should end
 }
 
-// completeEvents completes qualifiers of events.
-func completeEvents(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	bare := strings.TrimPrefix(strings.TrimPrefix(word, " "), "-")
-	minus := strings.TrimSuffix(strings.TrimPrefix(word, " "), bare)
-	if value, ok := strings.CutPrefix(bare, "decision:"); ok {
-		return starting(value, minus+"decision:", tail.Decisions), cobra.ShellCompDirectiveNoFileComp
-	}
-	found, directive := completeQualifiers(cmd, args, word)
-	if !strings.Contains(bare, ":") && strings.HasPrefix("decision:", bare) {
-		found = append(found, minus+"decision:")
-	}
-	return found, directive
-}
-
 // excludes reports whether an argument is a qualifier behind a minus, and not a flag.
 func excludes(arg string) bool { return query.Excludes(arg) || strings.HasPrefix(arg, "-decision:") }
 
