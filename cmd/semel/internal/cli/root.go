@@ -230,7 +230,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 
 // flagTypes says what a flag's value must be, by its type.
 var flagTypes = map[string]string{
-	"int": "a whole number", "uint64": "a whole number from 0 up", "bool": "true or false", "duration": "a duration such as 30s, 5m or 2h", "size": "a size such as 10MiB",
+	"int": "a whole number", "uint64": "a whole number from 0 up", "bool": "true or false", "duration": "a duration such as 30s, 5m or 2h", "size": "a size such as 10MiB", "time": "a time such as 2026-01-02T03:04:05Z",
 }
 
 // flagHint suggests a flag for an unknown one.

@@ -65,7 +65,7 @@ type verifiedEvent struct {
 }
 
 func newWebhookVerify() *cobra.Command {
-	var at string
+	var at time.Time
 	var w config.Webhook
 	cmd := &cobra.Command{
 		Use:   "verify [FILE]",
@@ -85,22 +85,21 @@ an identity that the signature doesn't cover. The exit code is 1 if it is refuse
 		Example: `  semel webhook verify --source github --secret-file github.secret delivery.http
   semel webhook verify --source github --secret-file github.secret --json - < delivery.http`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			now, err := atTime(at)
-			if err != nil {
-				return err
-			}
 			captured, err := readCapture(cmd, cmp.Or(first(args), "-"))
 			if err != nil {
 				return err
 			}
-			return verifyWebhook(cmd, &w, captured, now)
+			if at.IsZero() {
+				at = time.Now()
+			}
+			return verifyWebhook(cmd, &w, captured, at)
 		},
 	}
 	cmd.Flags().StringVar(&w.Source, "source", "", "`name` of a built-in source, or the file of another")
 	cmd.Flags().StringArrayVar(&w.SecretFiles, "secret-file", nil, "`file` with the secret; twice during a rotation")
 	cmd.Flags().StringVar(&w.URL, "url", "", "`URL` that the sender posts to, if it signs that")
 	cmd.Flags().StringVar(&w.Endpoint, "endpoint", "", "the sender's `name` for that URL, if it signs that")
-	cmd.Flags().StringVar(&at, "at", "", "`time` at which the delivery came (default now)")
+	cmd.Flags().TimeVar(&at, "at", time.Time{}, []string{time.RFC3339}, "`time` at which the delivery came (default now)")
 	return jsonFlag(cmd)
 }
 
@@ -133,18 +132,6 @@ func readCapture(cmd *cobra.Command, name string) (*webhook.Captured, error) {
 		return nil, fmt.Errorf("%s: %w", inputName(name), err)
 	}
 	return captured, nil
-}
-
-// atTime reads --at.
-func atTime(text string) (time.Time, error) {
-	if text == "" {
-		return time.Now(), nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return at, usage("--at is not a time such as 2026-01-02T03:04:05Z")
-	}
-	return at, nil
 }
 
 // verified is the printed form of a diagnosis.
