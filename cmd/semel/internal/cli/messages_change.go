@@ -31,11 +31,7 @@ type changedMessage struct {
 
 const messageChangeJSON = `
 
---all changes every parked message of the calls that the qualifiers of 'semel records
-list' select, after one question; --dry-run only shows them. It reports messages that
-it can't change, and continues. The JSON is then one object per line.
-
-The JSON has action, done, reason and message, which is as it was before, with the
+` + changeAll + `The JSON has action, done, reason and message, which is as it was before, with the
 members that 'semel messages list' prints.`
 
 func (c *messageChanger) words() (noun, state string) { return "message", "parked" }

@@ -53,9 +53,8 @@ Operators settle held calls at the address of --admin, with the token in
 --admin-token-file; without one, every program on this machine is an operator there.
 Callers that the other flags verify never are.
 
-The first line of the output names the address. With --json it is
-{"listen":"HOST:PORT","url":"http://HOST:PORT","admin":"HOST:PORT","admin_url":…}.
-Port 0 picks a free port. For more than one upstream, or other policies, see
+The first line of the output names the address, and with --json the
+` + addressesLong + ` For more than one upstream, or other policies, see
 'semel serve'.`
 
 func newProxy() *cobra.Command {

@@ -100,9 +100,9 @@ func (c *recordChanger) settle(name, means string, s *semel.Settlement, check fu
 	}}
 }
 
-const changeAll = `--all changes every held record that the qualifiers of 'semel records list' select,
-after one question; --dry-run only shows them. It reports records that it
-can't change, and continues. The JSON is then one object per line.
+const changeAll = `--all changes every one that the qualifiers of 'semel records list' select, after one
+question; --dry-run only shows them. It reports what it can't change, and continues. The
+JSON is then one object per line.
 
 `
 

@@ -20,6 +20,9 @@ import (
 	"github.com/semelhq/semel/internal/service/config"
 )
 
+const addressesLong = `addresses: {"listen":"HOST:PORT","url":"http://HOST:PORT","admin":"HOST:PORT","admin_url":…}.
+Port 0 picks a free port.`
+
 func newServe() *cobra.Command {
 	var untilEOF bool
 	cmd := &cobra.Command{
@@ -37,9 +40,8 @@ SIGHUP, or POST /v1/reload to the admin listener, reads the configuration again.
 SIGINT and SIGTERM stop the service when the requests in flight are done; a second
 signal stops it at once.
 
-With --json the first line of the output, once the service accepts requests, is
-{"listen":"HOST:PORT","url":"http://HOST:PORT","admin":"HOST:PORT","admin_url":…}.
-Port 0 picks a free port. The log goes to standard error.`,
+Once the service accepts requests, the first line of the output with --json names its
+` + addressesLong + ` The log goes to standard error.`,
 		Example: `  semel serve
   semel serve --config semel.yaml
   semel serve --listen 127.0.0.1:8480 --admin 127.0.0.1:8481 --store pebble:./data`,
