@@ -31,6 +31,15 @@ func Nearest(word string, words []string) string {
 	return best
 }
 
+// Suggest says which of the names a word was meant to be, or else which there are. It goes on
+// with a sentence that says that there is no such name.
+func Suggest(word string, names []string) string {
+	if best := Nearest(word, names); best != "" {
+		return ", did you mean " + best + "?"
+	}
+	return "; there are " + strings.Join(names, ", ")
+}
+
 // Distance counts the insertions, deletions, replacements and swaps of neighbours that
 // turn one word into the other.
 func Distance(from, to string) int {

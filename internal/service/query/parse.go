@@ -265,8 +265,5 @@ func suggestion(name string) string {
 	if meant, ok := other[name]; ok {
 		return ", did you mean " + meant + "?"
 	}
-	if meant := spelling.Nearest(name, names); meant != "" {
-		return ", did you mean " + meant + "?"
-	}
-	return ": there are " + strings.Join(names, ", ")
+	return spelling.Suggest(name, names)
 }

@@ -82,7 +82,7 @@ func TestProblems(t *testing.T) {
 		{"so do two letters that changed places", "oepration:x", "column 1: there is no such qualifier, did you mean operation?"},
 		{"so does a capital", "Key:x", "column 1: there is no such qualifier, did you mean key?"},
 		{"so does a word of other tools", "since:2026-01-01", "column 1: there is no such qualifier, did you mean after?"},
-		{"one that resembles nothing gets all", "colour:x", "column 1: there is no such qualifier: there are " + all},
+		{"one that resembles nothing gets all", "colour:x", "column 1: there is no such qualifier; there are " + all},
 		{"an OR at the end", "held OR", "column 8: OR stands between two qualifiers"},
 		{"an OR alone", "OR", "column 1: OR stands between two qualifiers; column 3: OR stands between two qualifiers"},
 		{"an open parenthesis", "held (key:a", "column 6: the parenthesis isn't closed"},

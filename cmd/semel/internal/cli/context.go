@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel/cmd/semel/internal/contexts"
+	"github.com/semelhq/semel/internal/spelling"
 )
 
 // contextVariable names the context that commands use.
@@ -164,7 +165,7 @@ func contextOf(l *contexts.List, name string) (contexts.Context, error) {
 	if len(all) == 0 {
 		return c, fmt.Errorf("there is no context %q; 'semel context add' makes one", name)
 	}
-	return c, fmt.Errorf("there is no context %q%s", name, near(name, all))
+	return c, fmt.Errorf("there is no context %q%s", name, spelling.Suggest(name, all))
 }
 
 // chosenContext returns the context by this name, by the environment, or the current one. It

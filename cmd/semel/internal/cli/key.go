@@ -16,6 +16,7 @@ import (
 	"github.com/semelhq/semel/commerce"
 	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/keytemplate"
+	"github.com/semelhq/semel/internal/spelling"
 )
 
 func newKey() *cobra.Command {
@@ -211,7 +212,7 @@ func (f *deriveFlags) format() (commerce.Format, error) {
 	for _, format := range commerce.Formats() {
 		names = append(names, format.Name)
 	}
-	return commerce.Format{}, usage("there is no built-in template %q%s", f.templateName, near(f.templateName, names))
+	return commerce.Format{}, usage("there is no built-in template %q%s", f.templateName, spelling.Suggest(f.templateName, names))
 }
 
 // templateValues joins the values of the file with those of --set, which win.

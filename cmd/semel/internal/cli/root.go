@@ -160,18 +160,10 @@ func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 				names = append(names, sub.Name())
 			}
 		}
-		return usage("unknown command %q for %q%s", args[0], cmd.CommandPath(), near(args[0], names))
+		return usage("unknown command %q for %q%s", args[0], cmd.CommandPath(), spelling.Suggest(args[0], names))
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return cmd
-}
-
-// near suggests which name a word was meant to be, or else lists all names.
-func near(word string, names []string) string {
-	if best := spelling.Nearest(word, names); best != "" {
-		return ", did you mean " + best + "?"
-	}
-	return "; there are " + strings.Join(names, ", ")
 }
 
 // A usageError is a wrong command line.
@@ -245,5 +237,5 @@ func flagHint(cmd *cobra.Command, err error) string {
 			names = append(names, "--"+f.Name)
 		}
 	})
-	return near("--"+name, names)
+	return spelling.Suggest("--"+name, names)
 }

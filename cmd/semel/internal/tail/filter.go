@@ -37,11 +37,7 @@ func ParseFilter(text string) (Filter, error) {
 		switch {
 		case name == "decision":
 			if !slices.Contains(Decisions, value) {
-				hint := ""
-				if near := spelling.Nearest(value, Decisions); near != "" {
-					hint = ", did you mean " + near + "?"
-				}
-				return f, fmt.Errorf("there is no decision %q%s", value, hint)
+				return f, fmt.Errorf("there is no decision %q%s", value, spelling.Suggest(value, Decisions))
 			}
 			switch {
 			case strings.HasPrefix(word, "-decision:"):
