@@ -49,9 +49,13 @@ erased.
 				if len(kept) == 0 {
 					return &exitError{ExitNotFound, errors.New("the log has no entry about it")}
 				}
-				entries, err := read(kept)
-				if err != nil {
-					return err
+				var entries []evidence.OpenEntry
+				for _, en := range kept {
+					shown, err := evidence.Open(en.N, en.Leaf, en.Opening) // holds the opening against its leaf
+					if err != nil {
+						return fmt.Errorf("entry %d: %w", en.N, err)
+					}
+					entries = append(entries, shown)
 				}
 				return printReport(cmd, entries, func(w io.Writer) error { return printEntries(w, entries) }, false)
 			})
@@ -117,18 +121,6 @@ func (a *evidenceAbout) entries(ctx context.Context, log evidenceLog) (all []cli
 		return log.Evidence(ctx, client.EvidenceName{ID: a.id})
 	}
 	return log.Evidence(ctx, client.EvidenceName{Tenant: a.id.Tenant, Name: a.name})
-}
-
-// read parses entries, and holds each opening against its leaf.
-func read(kept []client.EvidenceEntry) (entries []evidence.OpenEntry, err error) {
-	for _, en := range kept {
-		shown, err := evidence.Open(en.N, en.Leaf, en.Opening)
-		if err != nil {
-			return nil, fmt.Errorf("entry %d: %w", en.N, err)
-		}
-		entries = append(entries, shown)
-	}
-	return entries, nil
 }
 
 func printEntries(out io.Writer, entries []evidence.OpenEntry) error {

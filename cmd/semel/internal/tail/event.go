@@ -70,21 +70,15 @@ func Parse(ev client.Event) (Event, error) {
 	// Words of a later version select nothing.
 	_ = e.State.UnmarshalText([]byte(decided.Status))
 	_ = e.Disposition.UnmarshalText([]byte(ended.Disposition))
-	if e.Kind == "ended" && e.State == 0 {
-		e.State = stateOf(&e)
+	if e.Kind == "ended" && e.State == 0 { // what the attempt has left
+		e.State = store.Failed
+		if e.Held {
+			e.State = store.Processing
+		} else if e.Disposition == store.DispositionCompleted {
+			e.State = store.Completed
+		}
 	}
 	return e, nil
-}
-
-// stateOf is the state in which an attempt has left its record.
-func stateOf(e *Event) store.State {
-	switch {
-	case e.Held:
-		return store.Processing
-	case e.Disposition == store.DispositionCompleted:
-		return store.Completed
-	}
-	return store.Failed
 }
 
 // What says in a word or two what happened: the decision, or how an attempt ended.
