@@ -58,7 +58,7 @@ func (s *Server) caller(r *http.Request) (api.Caller, error) {
 		return admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal}, err)
 	}
 	if semelhttp.Forwarded(r.Header) {
-		return api.Caller{}, errForwarded
+		return api.Caller{}, errors.New("the request came through a proxy, and the execution API is open to programs on this machine only: add callers to auth")
 	}
 	who, err := g.guard.Caller(r)
 	return admit(api.Caller{Tenant: who.Tenant, Principal: who.Principal, Credential: who.Credential, Unproved: who.Unproved}, err)
@@ -71,8 +71,6 @@ func admit(c api.Caller, err error) (api.Caller, error) {
 	}
 	return c, err
 }
-
-var errForwarded = errors.New("the request came through a proxy, and the execution API is open to programs on this machine only: add callers to auth")
 
 // onlyKnownHosts refuses requests to a loopback listener under a host that is neither a
 // loopback name nor configured. Otherwise a page could reach the listener by pointing its own
@@ -213,15 +211,13 @@ func (s *Server) identified(r *http.Request) (c api.Caller, general bool, err er
 	}
 	if errors.Is(err, auth.ErrNoCredential) && g.cfg.OpenAdmin() {
 		if semelhttp.Forwarded(r.Header) {
-			return api.Caller{}, false, errForwardedOperator
+			return api.Caller{}, false, errors.New("the request came through a proxy, and no operator is named: set admin.token_file, or give a caller in auth a role")
 		}
 		return api.Caller{Role: api.Admin, AllTenants: true}, true, nil
 	}
 	c, err = admit(api.Caller{Tenant: id.Tenant, Principal: id.Principal, Role: id.Roles, AllTenants: id.AllTenants()}, err)
 	return c, id.Named() || c.AllTenants || g.cfg.OneTenant(), err
 }
-
-var errForwardedOperator = errors.New("the request came through a proxy, and no operator is named: set admin.token_file, or give a caller in auth a role")
 
 func adminToken(c *config.Admin) (*auth.Authenticator, error) {
 	var settings auth.Settings

@@ -194,8 +194,8 @@ func (s *Server) dataHandler(cfg *config.Config, budget *limit.Budget) http.Hand
 				r = r.WithContext(auth.NewContext(r.Context(), id))
 			}
 		}
-		if quotas {
-			r = withNetwork(r)
+		if c := callerOf(r); quotas && c.Tenant == unverified { // their quotas go by where they come from
+			r = r.WithContext(context.WithValue(r.Context(), networkKey{}, c.Principal))
 		}
 		limited.ServeHTTP(w, r)
 	})

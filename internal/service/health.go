@@ -80,7 +80,7 @@ func (s *Server) checks(ctx context.Context) []Finding {
 	defer cancel()
 	checks := []Finding{{Name: "serving", Detail: "semel " + s.version + " " + runtime.Version(), running: true}, {Name: "store", Detail: s.storeName}}
 	if s.stopping.Load() {
-		checks[0].Err = errStopping
+		checks[0].Err = errors.New("the service is stopping")
 	}
 	var answers, writes Finding
 	var both sync.WaitGroup

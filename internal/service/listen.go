@@ -206,14 +206,6 @@ func quotasOf(q *config.Quotas) semel.Quotas {
 
 type networkKey struct{}
 
-// withNetwork notes where a request of somebody unverified came from, for their quotas.
-func withNetwork(r *http.Request) *http.Request {
-	if c := callerOf(r); c.Tenant == unverified {
-		return r.WithContext(context.WithValue(r.Context(), networkKey{}, c.Principal))
-	}
-	return r
-}
-
 // accountOf names the tenant and principal that pay for a record from their quotas. Callers
 // whom nobody has verified can use another credential for every call, which makes each a new
 // principal. So they count by the network that they call from, as their bytes in flight do, and

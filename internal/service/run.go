@@ -151,11 +151,6 @@ const settleTime = 5 * time.Second
 // leaveTime is the part of settleTime in which answers can leave.
 const leaveTime = 3 * time.Second
 
-var (
-	errStopping = errors.New("the service is stopping")
-	errNoReload = errors.New("the service was started without a configuration file to read again")
-)
-
 // Reload reads the configuration again and applies it, all or nothing. It reports whether
 // anything changed. A change of something fixed, such as the listeners and the store, is
 // an error that names it.
@@ -163,7 +158,7 @@ func (s *Server) Reload() (changed bool, err error) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
 	if s.load == nil {
-		return false, errNoReload
+		return false, errors.New("the service was started without a configuration file to read again")
 	}
 	s.tell(s.notify.Reloading())
 	defer func() {

@@ -140,15 +140,10 @@ func (s *Server) replies(c *config.WhatsApp) (func(context.Context, *whatsapp.Me
 			return dispatch.Park("reply", err)
 		}
 		// After a crash between this and the end of the message's delivery, the reply is
-		// posted again; the receiver recognizes it by its id.
-		return up.post(ctx, semel.ID{}, &semel.Message{ID: replyID(m), ContentType: "application/json", Payload: body}, nil)
+		// posted again; the receiver recognizes it by its id, which depends only on the message.
+		id := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", m.TenantID, m.PhoneNumberID, m.ID))
+		return up.post(ctx, semel.ID{}, &semel.Message{ID: "reply_" + hex.EncodeToString(id[:16]), ContentType: "application/json", Payload: body}, nil)
 	}, nil
-}
-
-// replyID depends only on the message.
-func replyID(m *whatsapp.Message) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", m.TenantID, m.PhoneNumberID, m.ID))
-	return "reply_" + hex.EncodeToString(sum[:16])
 }
 
 // refusedBy shows an error of the gateway, without its causes.

@@ -111,16 +111,12 @@ func (a asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cache-Control", a.cache)
 	h.Set("Vary", "Accept-Encoding")
-	if takesGzip(r.Header.Get("Accept-Encoding")) {
+	if slices.ContainsFunc(strings.Split(r.Header.Get("Accept-Encoding"), ","), func(coding string) bool { return strings.TrimSpace(coding) == "gzip" }) {
 		send = a.gzip
 		h.Set("Content-Encoding", "gzip")
 	}
 	h.Set("ETag", `"`+send.tag+`"`)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(send.data()))
-}
-
-func takesGzip(accepted string) bool {
-	return slices.ContainsFunc(strings.Split(accepted, ","), func(coding string) bool { return strings.TrimSpace(coding) == "gzip" })
 }
 
 func reply(w http.ResponseWriter, doc any) {

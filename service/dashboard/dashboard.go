@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func New(opts Options) (*Dashboard, error) {
 	mux.Handle("/", d.readOnly(opts.API))
 	var h http.Handler = mux
 	if opts.SignIn {
-		d.sessions = newSessions(opts.Prefix)
+		d.sessions = &sessions{path: opts.Prefix + "/", now: time.Now, open: map[[sha256.Size]byte]session{}}
 		mux.HandleFunc("POST /ui/session", d.role(api.Viewer, d.signIn))
 		mux.HandleFunc("DELETE /ui/session", d.sessions.end)
 		h = d.sessions.resume(h)
@@ -167,21 +168,17 @@ func (d *Dashboard) role(least api.Role, next func(http.ResponseWriter, *http.Re
 		caller, err := d.opts.Identify(r)
 		switch {
 		case err != nil:
-			refuse(w, codeOf(err), problem.Sentence(err.Error()))
+			code := door.CodeUnauthorized
+			if e, ok := errors.AsType[*semel.Error](err); ok { // the caller can't be identified now
+				code = e.Code
+			}
+			refuse(w, code, problem.Sentence(err.Error()))
 		case caller.Role < least:
 			refuse(w, semel.CodeForbidden, "This needs the role "+least.String()+", and yours is "+caller.Role.String()+".")
 		default:
 			next(w, r, &caller)
 		}
 	}
-}
-
-// codeOf is the code of an error of Identify: its own, if the caller can't be identified now.
-func codeOf(err error) semel.Code {
-	if e, ok := errors.AsType[*semel.Error](err); ok {
-		return e.Code
-	}
-	return door.CodeUnauthorized
 }
 
 type self struct {
@@ -207,7 +204,7 @@ type person struct {
 // show a form, or why it shows nothing.
 func (d *Dashboard) serveSession(w http.ResponseWriter, r *http.Request) {
 	me := self{
-		SignIn: d.sessions != nil, SignedIn: d.sessions != nil && signedIn(r), ReadOnly: d.opts.ReadOnly,
+		SignIn: d.sessions != nil, SignedIn: d.sessions != nil && r.Context().Value(signedInKey{}) != nil, ReadOnly: d.opts.ReadOnly,
 		Evidence: d.opts.Evidence, Name: d.opts.Name, Version: d.opts.Version,
 	}
 	c, err := d.opts.Identify(r)

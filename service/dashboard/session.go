@@ -52,10 +52,6 @@ type sessions struct {
 	open map[[sha256.Size]byte]session // by digest of the cookie
 }
 
-func newSessions(prefix string) *sessions {
-	return &sessions{path: prefix + "/", now: time.Now, open: map[[sha256.Size]byte]session{}}
-}
-
 // begin opens a session, sets its cookie, and returns the half for the header.
 func (s *sessions) begin(w http.ResponseWriter, r *http.Request, authorization string, of user) (header string) {
 	cookie, header := rand.Text(), rand.Text()
@@ -139,8 +135,6 @@ func (s *sessions) end(w http.ResponseWriter, r *http.Request) {
 }
 
 type signedInKey struct{}
-
-func signedIn(r *http.Request) bool { return r.Context().Value(signedInKey{}) != nil }
 
 // resume gives a request the token of its session, unless it brought one.
 func (s *sessions) resume(next http.Handler) http.Handler {

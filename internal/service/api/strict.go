@@ -48,8 +48,6 @@ const (
 	maxWide   = 1000 // in one object or list, of which the largest has as many
 )
 
-var errTooMany = errors.New("the body has more members and items than any request")
-
 // outline is a body without what callers fill as they like, which isn't validated.
 type outline struct {
 	values int
@@ -60,7 +58,7 @@ type outline struct {
 func outlineOf(data []byte) (*outline, error) {
 	o := &outline{}
 	if o.walk(data, false); o.values > maxValues {
-		return nil, errTooMany
+		return nil, errors.New("the body has more members and items than any request")
 	}
 	return o, nil
 }

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -76,7 +77,10 @@ func New(s Settings) (*Authenticator, error) {
 	}
 	a := &Authenticator{defaultTenant: s.DefaultTenant, issuers: map[string]*issuer{}, header: newTrustedHeader(s.TrustedHeader)}
 	for i := range s.Tokens {
-		a.tokens = append(a.tokens, newToken(&s.Tokens[i]))
+		t := &s.Tokens[i]
+		entry := token{id: member(t.Tenant, t.Principal, MethodToken, t.Roles, t.Rights)}
+		_, _ = hex.Decode(entry.sum[:], []byte(t.SHA256)) // it was checked
+		a.tokens = append(a.tokens, entry)
 	}
 	var errs []error
 	for i, j := range s.JWT {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/semelhq/semel/safehttp"
 )
 
 // maxJWTLen bounds how much is decoded before anything is verified, in bytes.
@@ -39,7 +41,8 @@ func newIssuer(s JWT, defaultTenant string) (*issuer, error) {
 		jwt.WithExpirationRequired(), jwt.WithLeeway(time.Duration(s.Leeway)), jwt.WithStrictDecoding(),
 	)}
 	if s.JWKSURL != "" {
-		is.remote = newRemoteKeys(s.JWKSURL)
+		is.remote = &remoteKeys{url: s.JWKSURL, fetching: make(chan struct{}, 1), client: safehttp.Client{Timeout: fetchTime, MaxAnswer: maxKeySet}}
+		is.remote.set.Store(&keySet{})
 		return is, nil
 	}
 	var err error

@@ -49,13 +49,6 @@ type remoteKeys struct {
 	fetching chan struct{} // a semaphore for one fetch at a time
 }
 
-// newRemoteKeys doesn't fetch yet.
-func newRemoteKeys(address string) *remoteKeys {
-	k := &remoteKeys{url: address, fetching: make(chan struct{}, 1), client: safehttp.Client{Timeout: fetchTime, MaxAnswer: maxKeySet}}
-	k.set.Store(&keySet{})
-	return k
-}
-
 // checkKeysURL returns why a URL can't be a [JWT].JWKSURL, or nil.
 func checkKeysURL(address string) error {
 	u, err := url.Parse(address)

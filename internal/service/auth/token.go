@@ -38,12 +38,6 @@ func HashToken(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func newToken(t *Token) token {
-	entry := token{id: member(t.Tenant, t.Principal, MethodToken, t.Roles, t.Rights)}
-	_, _ = hex.Decode(entry.sum[:], []byte(t.SHA256)) // it was checked
-	return entry
-}
-
 // byBearer identifies the caller by the Authorization field (RFC 6750 section 2.1). It
 // ignores tokens in bodies and queries, where they end up in logs.
 func (a *Authenticator) byBearer(r *http.Request) (Identity, error) {
