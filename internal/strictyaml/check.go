@@ -69,7 +69,7 @@ func (c *checker) value(path string, v reflect.Value, f Field) {
 		for i := range v.Len() {
 			c.value(fmt.Sprintf("%s[%d]", path, i), v.Index(i), f.item())
 		}
-		c.unique(path, v)
+		c.unique(path, v, f)
 	case f.Required && v.IsZero() && (!written || v.Kind() == reflect.String), f.Required && v.Kind() == reflect.Slice && v.Len() == 0:
 		c.Add(path, f.Name+none, "")
 	case v.Kind() == reflect.String && v.Len() == 0 && (!written || f.Enum == nil):
@@ -87,15 +87,27 @@ func (c *checker) value(path string, v reflect.Value, f Field) {
 	}
 }
 
-// unique reports items of a list that share a text that must be unique.
-func (c *checker) unique(path string, list reflect.Value) {
+// unique reports items of a list that share a text that must be unique, or that are one.
+func (c *checker) unique(path string, list reflect.Value, of Field) {
 	if list.Type().Elem().Kind() != reflect.Struct {
+		seen := map[string]bool{}
+		for i := 0; i < list.Len() && of.Unique != ""; i++ {
+			item, text := fmt.Sprintf("%s[%d]", path, i), list.Index(i).String()
+			if seen[text] && text != "" && !c.Faulty[item] {
+				c.Add(item, text+" is given twice", of.Unique)
+			}
+			seen[text] = true
+		}
 		return
 	}
 	for _, f := range Fields(list.Type().Elem()) {
 		first := map[string]string{}
 		for i := 0; i < list.Len() && f.Unique != ""; i++ {
-			item, text := fmt.Sprintf("%s[%d]", path, i), list.Index(i).FieldByIndex(f.Index).String()
+			v := list.Index(i).FieldByIndex(f.Index)
+			if v.Kind() != reflect.String {
+				break // it is a list with items that must be unique
+			}
+			item, text := fmt.Sprintf("%s[%d]", path, i), v.String()
 			if other, twice := first[text]; twice && text != "" {
 				c.Add(Join(item, f.Name), fmt.Sprintf("%s has the %s %q too", other, f.Name, text), f.Unique)
 			}

@@ -24,8 +24,8 @@ type Field struct {
 	// With names a member of the same section that must be set together with this one, and
 	// after a comma says what it is.
 	With string
-	// Unique says that no two items of a list may have the same text here, and is the hint if
-	// they do.
+	// Unique says that no two items of a list may have the same text here, or if this is the
+	// list itself, be the same text; it is the hint if they are.
 	Unique string
 	// Format names, in [Report.Formats], the format of a text that isn't empty.
 	Format string

@@ -27,7 +27,7 @@ type ActivityPub struct {
 	// URL of an actor, with {actor} for its name, such as https://social.example/actors/{actor}. Its inbox is below it, at /inbox. No route can hide it.
 	ActorsURL string `json:"actors_url" required:"true"`
 	// Names of the actors that there are. An activity for another gets 404.
-	Actors []string `json:"actors" required:"true" format:"actor"`
+	Actors []string `json:"actors" required:"true" format:"actor" unique:"keep one of them"`
 	// Path of the inbox that all actors share, such as /inbox. Without it there is none.
 	SharedInbox string `json:"shared_inbox,omitzero"`
 	// Which activities to accept from which instances: the first match counts. All others must sign their activities.
@@ -154,7 +154,6 @@ func (v *validator) activitypub() {
 			v.actorsURL(at+".actors_url", a.ActorsURL)
 		}
 		v.plainPath(at+".shared_inbox", a.SharedInbox, "/inbox")
-		v.actors(at+".actors", a.Actors)
 		v.instances(at+".instances", a.Instances)
 		v.signatures(at+".signatures", &a.Signatures)
 		v.secrets(at+".upstream_secret_files", a.UpstreamSecretFiles)
@@ -170,14 +169,6 @@ func (v *validator) actorsURL(at, text string) {
 		v.bad(at, hint, "%v", err)
 	} else if u, err := url.Parse(text); err == nil && (strings.HasPrefix(u.Path, "/v1/") || strings.HasPrefix(u.Path, ownPrefix)) {
 		v.bad(at, hint, "paths like %q belong to the API", u.Path)
-	}
-}
-
-func (v *validator) actors(at string, names []string) {
-	for i, name := range names {
-		if first := slices.Index(names, name); first != i {
-			v.bad(fmt.Sprintf("%s[%d]", at, i), "keep one of them", "%s[%d] is the same actor", at, first)
-		}
 	}
 }
 

@@ -189,9 +189,9 @@ type Operation struct {
 // Rate is a token bucket.
 type Rate struct {
 	// Duplicates per second in the long run.
-	PerSecond float64 `json:"per_second,omitzero"`
+	PerSecond float64 `json:"per_second,omitzero" range:"0"`
 	// Duplicates at once.
-	Burst int `json:"burst,omitzero"`
+	Burst int `json:"burst,omitzero" range:"0"`
 }
 
 // Route is a pattern of requests, and where the proxy sends them.
@@ -376,9 +376,9 @@ type Destination struct {
 // TryRate is a token bucket of tries.
 type TryRate struct {
 	// Tries per second in the long run.
-	PerSecond float64 `json:"per_second,omitzero"`
+	PerSecond float64 `json:"per_second,omitzero" range:"0"`
 	// Tries at once.
-	Burst int `json:"burst,omitzero"`
+	Burst int `json:"burst,omitzero" range:"0"`
 }
 
 // Purge says how expired records are removed.

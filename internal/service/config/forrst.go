@@ -51,7 +51,7 @@ type ForrstFunction struct {
 	// Name of the function, such as payments.charge.
 	Name string `json:"name" required:"true" unique:"add its versions there"`
 	// Versions that can be called, such as 1.0.0.
-	Versions []string `json:"versions" required:"true"`
+	Versions []string `json:"versions" required:"true" unique:"keep one of them"`
 	// Name of the operation. One of class I0 only reads and has no key. Defaults to default where there is an operation of that name.
 	Operation string `json:"operation,omitzero"`
 	// Whether a request must have a key. Without one a request is a call of its own.
@@ -129,8 +129,6 @@ func (v *validator) forrstFunctions(at string, list []ForrstFunction) {
 			switch {
 			case version == "" || semver.Canonical("v"+version) != "v"+version:
 				v.bad(at, "write such as 1.0.0", "%q is not a semantic version", version)
-			case slices.Index(fn.Versions, version) != k:
-				v.bad(at, "", "%s is there twice", version)
 			case len(fn.Name)+len(version) >= maxForrstName:
 				v.bad(at, "", "the name with this version has %d bytes, more than %d", len(fn.Name)+len(version), maxForrstName-1)
 			}

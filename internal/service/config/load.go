@@ -30,9 +30,6 @@ type (
 	Size     = strictyaml.Size
 )
 
-// ParseSize parses a size.
-func ParseSize(text string) (Size, error) { return strictyaml.ParseSize(text) }
-
 // ParseDuration parses a time span.
 func ParseDuration(text string) (Duration, error) { return strictyaml.ParseDuration(text) }
 

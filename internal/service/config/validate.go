@@ -235,10 +235,7 @@ func (v *validator) evidence() {
 
 func (v *validator) rate(path string, r Rate) {
 	switch {
-	case r.PerSecond < 0:
-		v.bad(path+".per_second", "", "%v is below zero", r.PerSecond)
-	case r.Burst < 0:
-		v.bad(path+".burst", "", "%d is below zero", r.Burst)
+	case r.PerSecond < 0 || r.Burst < 0:
 	case r.PerSecond == 0 && r.Burst != 0:
 		v.bad(path+".per_second", "write such as 5", "burst needs a per_second above zero")
 	case r.PerSecond != 0 && r.Burst == 0:

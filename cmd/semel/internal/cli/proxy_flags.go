@@ -10,6 +10,7 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
+	"github.com/semelhq/semel/internal/strictyaml"
 )
 
 // upstreamFlags are the settings that every command with one upstream has: of its operation, its
@@ -30,7 +31,7 @@ type upstreamFlags struct {
 // sizeFlag is a flag with a size, such as 10MiB.
 type sizeFlag struct{ *config.Size }
 
-func (f sizeFlag) Set(text string) (err error) { *f.Size, err = config.ParseSize(text); return err }
+func (f sizeFlag) Set(text string) (err error) { *f.Size, err = strictyaml.ParseSize(text); return err }
 func (sizeFlag) Type() string                  { return "size" }
 
 // spanFlag is a flag with a time span in days too, such as 90d.
