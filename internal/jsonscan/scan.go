@@ -101,6 +101,25 @@ func Insert(text []byte, at int, member string) []byte {
 	return slices.Concat(text[:at+1], []byte(member), text[at+1:])
 }
 
+// At returns the value at a path of names, or nil.
+func At(text []byte, path ...string) []byte {
+	for _, name := range path {
+		text = Member(text, name)
+	}
+	return text
+}
+
+// Replaced returns text with another value at a path of names, if there is one, and the rest as it is
+// spelled.
+func Replaced(text []byte, change func(value []byte) []byte, path ...string) []byte {
+	value := At(text, path...)
+	if value == nil {
+		return text
+	}
+	at := Offset(text, value)
+	return slices.Concat(text[:at], change(value), text[at+len(value):])
+}
+
 // Without returns text without the member at a path of names. If something on the path is
 // missing or repeated, it returns text unchanged.
 func Without(text []byte, path ...string) []byte {
