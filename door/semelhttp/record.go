@@ -35,14 +35,14 @@ func (c *capture) record(body []byte) bool {
 // follow answers a duplicate by a recorded stream. It reports false if there is none.
 func (q *request) follow(ans *semel.Answer) bool {
 	tap, h, w, r, unproved := q.guard.engine.Internal(), q.handler, q.w, q.in, q.call.Unproved
-	kind := relay.Kind(r, tap, &q.call, ans, answerEffect)
+	kind := relay.Kind(r, ans, relay.MarkOf)
 	if kind == "" {
 		return false
 	}
 	d := relay.Duplicate{W: w, R: r, Kind: kind, Most: h.route.Timeout / 4}
 	d.Recall = func(stored *answer.Recorded) { h.recall(w.Header(), r, stored) }
 	d.Refuse = func(w http.ResponseWriter) { h.refuse(w, h.decided(ans, unproved)) }
-	status, send := d.Join(tap, ans.Record)
+	status, send := d.Join(tap, &q.call, ans)
 	if send == nil {
 		return false
 	}

@@ -5,15 +5,10 @@ package relay
 import (
 	"context"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/answer"
-	"github.com/semelhq/semel/internal/sse"
 	"github.com/semelhq/semel/internal/streams"
-	"github.com/semelhq/semel/store"
 )
 
 // Header says what of a stream a duplicate gets.
@@ -66,6 +61,17 @@ func (f *First) send(r *streams.Reader) {
 	}
 }
 
+// Pass records an event and sends it. Where the recording is over, it only sends it.
+func (f *First) Pass(event []byte) {
+	if Add(f, event) {
+		return
+	}
+	defer f.limit()()
+	if _, err := f.out.Write(event); err == nil {
+		_ = http.NewResponseController(f.out).Flush() // a caller who is gone asks again
+	}
+}
+
 // On reports whether there is a recording, and it isn't over.
 func (f *First) On() bool { return f != nil && !f.over }
 
@@ -109,81 +115,4 @@ func Limit(w http.ResponseWriter, most time.Duration) (done func()) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // long ago
 	})
 	return func() { timer.Stop() }
-}
-
-// Kind is the value of Header for a delivery that may get a stream. It is empty for all
-// others. effect is the one in the ledger that says that an answer was on its way.
-func Kind(r *http.Request, tap semel.Internal, call *semel.Call, ans *semel.Answer, effect string) string {
-	rec, kind := ans.Record, Live
-	switch {
-	case ans.Decision == semel.Replay && answer.MarkOf(rec.Result.Data) != nil:
-		return Finished
-	case ans.Decision == semel.Held && strings.Contains(r.Header.Get("Accept"), sse.MediaType):
-		kind = Partial
-	case ans.Decision != semel.InFlight:
-		return ""
-	}
-	// A stranger's delivery has no ledger here. For all others Authorize counts as in a replay.
-	op, _ := tap.Operation(call.Operation)
-	if !slices.ContainsFunc(rec.Effects, func(ef store.EffectRecord) bool { return ef.Name == effect && ef.Fence == rec.Fence }) ||
-		op.Authorize != nil && op.Authorize(r.Context(), *call, *rec) != nil {
-		return ""
-	}
-	return kind
-}
-
-// Duplicate is a delivery that gets a stream.
-type Duplicate struct {
-	W    http.ResponseWriter
-	R    *http.Request
-	Kind string
-	// Most bounds each write; zero doesn't.
-	Most time.Duration
-	// Recall sets the headers of the recorded answer.
-	Recall func(stored *answer.Recorded)
-	// Refuse answers with the refusal that a partial stream ends with.
-	Refuse func(w http.ResponseWriter)
-}
-
-// Join finds the stream of a record, and returns what sends it, with its status. If there is none, or
-// no seat for one who waits, send is nil.
-func (d *Duplicate) Join(tap semel.Internal, rec *semel.Record) (status int, send func() error) {
-	leave := tap.Seat(rec.ID.Tenant)
-	if leave == nil {
-		return 0, nil
-	}
-	stream, err := streams.Join(d.R.Context(), tap.Store(), rec, func(rec *store.Record) []byte { return answer.MarkOf(rec.Result.Data) })
-	stored, unread := answer.Parse(stream.Head)
-	if err != nil || unread != nil {
-		leave()
-		return 0, nil
-	}
-	return stored.Status, func() error {
-		defer leave()
-		defer stream.Close()
-		d.W.Header().Set(Header, d.Kind)
-		pass := func() error {
-			return sse.Pass(func() ([]byte, error) { return stream.Next(d.R.Context()) }, func() error { return stream.Rewind(d.R.Context()) }, d.R.Header.Get("Last-Event-ID"), d.events)
-		}
-		if d.Kind == Partial {
-			d.Refuse(&sse.Partial{ResponseWriter: d.W, Send: func() { _ = pass() }, Event: "semel.refusal"})
-			return nil
-		}
-		d.Recall(&stored)
-		d.W.WriteHeader(stored.Status)
-		_ = d.events(nil)
-		return pass()
-	}
-}
-
-// events sends events at once.
-func (d *Duplicate) events(events [][]byte) error {
-	defer Limit(d.W, d.Most)()
-	for _, event := range events {
-		if _, err := d.W.Write(event); err != nil {
-			return err
-		}
-	}
-	_ = http.NewResponseController(d.W).Flush() // where it can't, it comes at the end
-	return nil
 }

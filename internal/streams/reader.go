@@ -28,6 +28,7 @@ type Reader struct {
 	at    int                            // the place there
 	off   int64                          // in the stream
 	sum   hash.Hash                      // of everything before
+	left  bool                           // its lease ended a while ago
 	stop  func()                         // ends the watches
 	watch [2]<-chan struct{}             // of the cell and the record
 }
@@ -38,6 +39,22 @@ type Reader struct {
 func Join(ctx context.Context, st store.Store, rec *store.Record, mark func(rec *store.Record) []byte) (*Reader, error) {
 	r := &Reader{st: st, rec: rec, mark: mark}
 	return r, r.Rewind(ctx)
+}
+
+// Await is Join for a stream that may not have begun yet. It waits for that, or for the end of the
+// attempt.
+func Await(ctx context.Context, st store.Store, rec *store.Record, mark func(rec *store.Record) []byte) (*Reader, error) {
+	r := &Reader{st: st, rec: rec, mark: mark}
+	for wait := pause / 4; ; wait = min(wait+wait/4, time.Second) {
+		over := r.ended()
+		err := r.Rewind(ctx)
+		if errors.Is(err, ErrNone) && !over {
+			if err = r.wait(ctx, wait); err == nil {
+				continue
+			}
+		}
+		return r, err
+	}
 }
 
 // Rewind goes to the start.
@@ -89,7 +106,7 @@ func (r *Reader) Next(ctx context.Context) (more []byte, err error) {
 				return r.buf, err
 			}
 		}
-		over := r.rec.State != store.Processing || r.rec.Held
+		over := r.ended()
 		text, full, err := r.load(ctx, r.cell)
 		switch {
 		case err != nil:
@@ -110,6 +127,12 @@ func (r *Reader) Next(ctx context.Context) (more []byte, err error) {
 			return nil, err
 		}
 	}
+}
+
+// ended reports whether the attempt has ended, or its holder has left it, by the record as it was
+// read last.
+func (r *Reader) ended() bool {
+	return r.left || r.rec.State != store.Processing || r.rec.Held
 }
 
 // over says how a stream has ended that nothing is added to.
@@ -134,6 +157,9 @@ func (r *Reader) wait(ctx context.Context, most time.Duration) error {
 		r.watch, r.stop = [2]<-chan struct{}{cell, rec}, func() { stop(); stopRec() }
 		return nil // it may have changed before
 	}
+	if r.stop != nil {
+		most = time.Second // a notice may get lost
+	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
@@ -144,7 +170,10 @@ func (r *Reader) wait(ctx context.Context, most time.Duration) error {
 		return ctx.Err()
 	}
 	rec, err := r.st.Get(ctx, r.rec.ID)
+	now, clockErr := r.st.Now(ctx)
 	switch {
+	case clockErr != nil:
+		return clockErr
 	case errors.Is(err, store.ErrNotFound):
 		return ErrNone
 	case err != nil:
@@ -152,7 +181,7 @@ func (r *Reader) wait(ctx context.Context, most time.Duration) error {
 	case rec.Fence != r.rec.Fence:
 		return ErrPartial // another attempt runs
 	}
-	r.rec = rec
+	r.rec, r.left = rec, now.Sub(rec.LeaseUntil) > time.Second
 	return nil
 }
 

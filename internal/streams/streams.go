@@ -22,6 +22,7 @@ package streams
 import (
 	"encoding/binary"
 	"errors"
+	"io"
 	"time"
 )
 
@@ -35,6 +36,11 @@ var (
 	// ErrNone says that there is no recorded stream, or not the whole of it any more.
 	ErrNone = errors.New("streams: there is no recorded stream")
 )
+
+// Ended reports whether an error says that nothing more comes of a stream, or that it is at its end.
+func Ended(err error) bool {
+	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, ErrOver) || errors.Is(err, ErrPartial) || errors.Is(err, ErrNone)
+}
 
 // longest is how long a stream is recorded. Its first cells must outlive its record, and nobody
 // knows the end of that when they are written.

@@ -196,6 +196,9 @@ func (w *Writer) after(buf []byte, off int64) (more []byte, cell, at int, err er
 	for off == w.base+int64(len(w.tail)) && w.err == nil && !w.ended {
 		w.news.Wait()
 	}
+	if off > w.base+int64(len(w.tail)) { // not even the head was taken
+		return buf, 0, 0, w.err
+	}
 	if off < w.base {
 		for cell = len(w.cells) - 1; w.cells[cell] > off; {
 			cell--
