@@ -16,6 +16,7 @@ import (
 	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/meaning"
+	"github.com/semelhq/semel/internal/relay"
 	"github.com/semelhq/semel/internal/sse"
 	"github.com/semelhq/semel/store"
 )
@@ -26,8 +27,8 @@ const CallEffect = "semel.mcp.call"
 // conversation is one delivery of a tool call.
 type conversation struct {
 	*Gateway
+	relay.Follower
 	req    *request
-	w      http.ResponseWriter
 	who    semelhttp.Caller
 	asked  toolCall
 	policy *policy
@@ -41,10 +42,10 @@ type conversation struct {
 	interest context.Context // ends when the client has left, or has cancelled the call
 	left     context.CancelFunc
 
-	began  bool       // the head of a stream has left
-	result []byte     // of the server, if it gave one
-	leave  func()     // sends the end of the server's answer, once its outcome is recorded
-	code   semel.Code // the refusal that the caller gets instead
+	recording *relay.First // of the server's stream
+	result    []byte       // of the server, if it gave one
+	leave     func()       // sends the end of the server's answer, once its outcome is recorded
+	code      semel.Code   // the refusal that the caller gets instead
 }
 
 // converse delivers the call, answers its caller, and returns the event about that.
@@ -55,6 +56,7 @@ func (c *conversation) converse(ctx context.Context) semel.Delivered {
 		}
 	}()
 	ans, err := c.deliver(ctx, c.call, c)
+	c.recording.Finish()
 	e := door.EventOf(&ans)
 	result, f := c.found(&ans, err)
 	if f == nil && ans.Decision == semel.Replay {
@@ -94,6 +96,7 @@ func (c *conversation) found(ans *semel.Answer, err error) (semel.Result, *refus
 // end writes the end of the answer. What leaves the outcome open isn't the answer to the call, so
 // it counts as lost wherever it arrives.
 func (c *conversation) end(outcome bool, write func()) {
+	defer c.limit()()
 	if c.stream == nil {
 		write()
 		return
@@ -103,16 +106,15 @@ func (c *conversation) end(outcome bool, write func()) {
 	c.stream.finished(outcome)
 }
 
-// deliver runs the call, or waits for whoever runs it: a duplicate of one that is under way
-// comes from a client that gave up on it, and gets its outcome.
+// deliver runs the call, or joins whoever runs it: a duplicate of one that is under way comes from a
+// client that gave up on it, and gets its outcome.
 func (c *conversation) deliver(ctx context.Context, call semel.Call, h door.Handler) (ans semel.Answer, err error) {
-	for end := time.Now().Add(c.opts.Wait); ; {
-		began := time.Now()
-		call.Wait = min(end.Sub(began), c.policy.op.MaxWait)
+	waits, cancel := context.WithTimeout(ctx, c.opts.Wait)
+	defer cancel()
+	for {
 		ans, err = c.runner.Do(ctx, call, door.Work{Handler: h})
-		waited := time.Since(began)
-		if err != nil || ans.Decision != semel.InFlight || ctx.Err() != nil || !time.Now().Before(end) || waited < call.Wait/2 {
-			return ans, err // of the last, too many wait already, or it is another caller's
+		if err != nil || ans.Decision == semel.Execute || !c.Follow(waits, c.engine.Internal(), &call, &ans) {
+			return ans, err
 		}
 	}
 }
@@ -167,10 +169,12 @@ func (c *conversation) forward(a *semel.Attempt, key string) semel.Ending {
 	var final, event []byte // the response in a stream, and the event that has it
 	k := &sse.Sink{Alive: func() { timer.Reset(c.opts.Timeout) }}
 	k.Begun = func() {
-		c.began = true
-		k.Head.Set("X-Accel-Buffering", "no")
-		k.CopyHead(c.w, judge.EffectHeader)
-		c.pass(nil)
+		if !c.Began { // by a stream of an earlier attempt
+			c.Began = true
+			k.Head.Set("X-Accel-Buffering", "no")
+			k.CopyHead(c.W, judge.EffectHeader)
+		}
+		c.recording = relay.Record(c.engine.Internal(), a, c.req.head(), c.opts.MaxStream, c.W, c.limit)
 	}
 	k.Event = func(raw []byte) {
 		data := sse.Data(raw)
@@ -182,7 +186,7 @@ func (c *conversation) forward(a *semel.Attempt, key string) semel.Ending {
 			cancel() // it may leave the stream open
 		case err == nil && m.Answers: // something else
 		default:
-			c.pass(raw)
+			c.recording.Pass(raw)
 		}
 	}
 	err := c.proxy.Send(k, body.With(ctx, c.req.in, c.req.body), key)
@@ -198,40 +202,40 @@ func (c *conversation) forward(a *semel.Attempt, key string) semel.Ending {
 	}
 	if k.Stream {
 		c.leave = func() {
-			if marked := c.marked(final); c.loose {
-				event = append(sse.Fields(event), sse.JSON(marked)...)
+			if c.loose {
+				event = append(sse.Fields(event), sse.JSON(marked(final, markRepetition))...)
 			}
-			sse.Write(c.w, event)
+			sse.Write(c.W, event)
 		}
-		return c.judged(k, final)
+		return c.judged(k, final, sse.Fields(event))
 	}
 	c.leave = func() {
-		text := c.marked(k.Body.Bytes())
+		text := k.Body.Bytes()
+		if c.loose {
+			text = marked(text, markRepetition)
+		}
+		if c.Began {
+			c.say(0, "", text)
+			return
+		}
 		k.Head.Set("Content-Length", strconv.Itoa(len(text)))
-		k.CopyHead(c.w, judge.EffectHeader)
-		_, _ = c.w.Write(text) // a caller who is gone will ask again
+		k.CopyHead(c.W, judge.EffectHeader)
+		_, _ = c.W.Write(text) // a caller who is gone will ask again
 	}
-	return c.judged(k, k.Body.Bytes())
-}
-
-// pass passes on a part of a stream at once. A client that doesn't read it gets no more, because the
-// call would have to wait for it.
-func (c *conversation) pass(raw []byte) {
-	out := http.NewResponseController(c.w)
-	_ = out.SetWriteDeadline(time.Now().Add(c.opts.Timeout / 4)) // or the server has one
-	if _, err := c.w.Write(raw); err == nil && out.Flush() == nil {
-		_ = out.SetWriteDeadline(time.Time{})
-	}
+	return c.judged(k, k.Body.Bytes(), nil)
 }
 
 // judged says how the attempt ends by the response of the server, or by what came in its place.
-func (c *conversation) judged(k *sse.Sink, text []byte) semel.Ending {
+func (c *conversation) judged(k *sse.Sink, text, fields []byte) semel.Ending {
 	said := judge.Answer{Status: k.Status, Header: k.Head}
 	if !k.Stream && !k.Over {
 		said.Body = text
 	}
 	found, o := c.policy.rules.Of(said), outcome{Status: k.Status}
 	result, failure, ok := jsonrpc.ReadAnswer(text, c.req.id)
+	if o.Stream = c.recording.Mark(); ok && o.Stream != nil {
+		o.Form, o.Response, o.Fields = streamForm, text, string(fields)
+	}
 	switch {
 	case ok && result != nil:
 		o.Result, c.result = result, result

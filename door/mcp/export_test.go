@@ -1,6 +1,8 @@
 package mcp
 
 import (
+	"github.com/semelhq/semel/internal/relay"
+
 	"net/http"
 
 	"github.com/semelhq/semel"
@@ -11,7 +13,7 @@ import (
 func Refuse(w, model http.ResponseWriter, code semel.Code) {
 	f, req := refusalFor(code), &request{in: &http.Request{}}
 	f.write(w, req)
-	c := conversation{Gateway: new(Gateway), req: req, w: model, policy: new(policy)}
+	c := conversation{Gateway: new(Gateway), req: req, Follower: relay.Follower{W: model}, policy: new(policy)}
 	c.refuse(f)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/extract"
 	"github.com/semelhq/semel/internal/origin"
+	"github.com/semelhq/semel/internal/relay"
 )
 
 // Name is the mark of records that came through this door; see [semel.Call].Door.
@@ -60,6 +61,9 @@ type GatewayOptions struct {
 	Forward semelproxy.Options
 	// MaxBody is the largest request, in bytes. Defaults to 4 MiB.
 	MaxBody int64
+	// MaxStream is the largest event stream that the gateway records while it passes, in bytes;
+	// duplicates of a larger one get its last event alone. Negative: none. Defaults to 4 MiB.
+	MaxStream int64
 	// Timeout is how long a tool may be silent. Defaults to 10 minutes.
 	Timeout time.Duration
 	// Wait is how long a duplicate waits for a call that is under way. Defaults to Timeout.
@@ -131,6 +135,7 @@ func NewGateway(callers *semelhttp.Guard, opts GatewayOptions) (*Gateway, error)
 // newGateway has what doesn't depend on where the server is, and registers the operations.
 func newGateway(engine *semel.Engine, runner *door.Runner, opts GatewayOptions) (*Gateway, error) {
 	opts.MaxBody, opts.Timeout = cmp.Or(opts.MaxBody, DefaultMaxBody), cmp.Or(opts.Timeout, DefaultTimeout)
+	opts.MaxStream = cmp.Or(opts.MaxStream, semelhttp.DefaultMaxStream)
 	opts.Wait, opts.Echo = cmp.Or(opts.Wait, opts.Timeout), cmp.Or(opts.Echo, DefaultEcho)
 	if opts.MaxBody < 0 || opts.Timeout < 0 || opts.Wait < 0 {
 		return nil, errors.New("mcp: MaxBody, Timeout and Wait may not be negative")
@@ -237,7 +242,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 
 // guard answers a tool call.
 func (g *Gateway) guard(w http.ResponseWriter, req *request, who semelhttp.Caller) (e semel.Delivered, answered bool) {
-	c := conversation{Gateway: g, req: req, w: w, who: who}
+	c := conversation{Gateway: g, req: req, who: who, Follower: relay.Follower{W: w, R: req.in, Most: g.opts.Timeout / 4, Marker: replayed, Mark: markOf}}
+	c.Own = c.own
 	switch err := c.admit(req.in.Context()); {
 	case err != nil:
 		f := refusalOf(err, nil)

@@ -13,6 +13,7 @@ import (
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/relay"
 )
 
 // Inside guards tool calls in the process of their server, for adapters such as
@@ -52,7 +53,8 @@ func (g *Inside) Call(ctx context.Context, who semelhttp.Caller, header http.Hea
 	c := inside{run: run}
 	door.Tell(ctx, g.engine.Internal(), Name, header, func(ctx context.Context) (semel.Delivered, bool) {
 		in := (&http.Request{Header: header}).WithContext(ctx)
-		c.conversation = conversation{Gateway: g.Gateway, req: &request{in: in, method: callMethod, params: params, modern: true}, who: who}
+		c.conversation = conversation{Gateway: g.Gateway, req: &request{in: in, method: callMethod, params: params, modern: true}, who: who, Follower: relay.Follower{R: in, Mark: markOf}}
+		c.Own = c.own
 		e := c.serve(ctx)
 		e.ID.Operation = cmp.Or(e.ID.Operation, g.opts.Operation.Name)
 		return e, true

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -16,8 +17,12 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// form is the number of the recorded form.
-const form = 1
+// The numbers of the recorded forms. In the second one, a stream beside the record came before the
+// response.
+const (
+	form       = 1
+	streamForm = 2
+)
 
 // outcome is the recorded form of what came of a call: a result or an error as the server spelled
 // it, without the id of the request.
@@ -26,6 +31,10 @@ type outcome struct {
 	Status int             `json:"status,omitempty"` // of HTTP, if it isn't 200
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  json.RawMessage `json:"error,omitempty"`
+
+	Stream   []byte          `json:"stream,omitempty"`   // the mark of the stream, see package streams
+	Fields   string          `json:"fields,omitempty"`   // those of the last event beside its data
+	Response json.RawMessage `json:"response,omitempty"` // the whole one, in place of Result and Error
 }
 
 // ending is how an attempt ends with this outcome, by what the answer proves. If that is nothing,
@@ -57,11 +66,14 @@ func (o outcome) recorded() semel.Result {
 	if len(o.Error) > 0 {
 		name, said = "error", o.Error
 	}
-	small := outcome{Form: form}
+	if o.Form == streamForm {
+		name, said = "response", o.Response
+	}
+	small := outcome{Form: cmp.Or(o.Form, form), Stream: o.Stream, Fields: o.Fields}
 	if o.Status != http.StatusOK {
 		small.Status = o.Status
 	}
-	data, _ := json.Marshal(small) // numbers
+	data, _ := json.Marshal(small) // numbers and strings
 	if len(said) > 0 {
 		data = slices.Concat(data[:len(data)-1], []byte(`,"`+name+`":`), said, []byte("}"))
 	}
@@ -72,7 +84,7 @@ func (o outcome) recorded() semel.Result {
 // tool itself, or any text, which then is its content.
 func recall(data []byte) (o outcome) {
 	strict := canon.Check(data, canon.Exact) == nil && jsonrpc.First(data) == '{'
-	if strict && jsonscan.Member(data, "mcp") != nil && json.Unmarshal(data, &o) == nil && o.Form == form {
+	if strict && jsonscan.Member(data, "mcp") != nil && json.Unmarshal(data, &o) == nil && (o.Form == form || o.Form == streamForm) {
 		return o
 	}
 	if strict && (jsonscan.Member(data, "content") != nil || jsonscan.Member(data, "structuredContent") != nil) {
@@ -95,44 +107,41 @@ const (
 
 // replay answers with a recorded outcome, under the id of this request.
 func (c *conversation) replay(res semel.Result) {
-	o := recall(res.Data)
-	result := []byte(o.Result)
-	switch {
-	case len(result) > 0 && c.repeats:
-		result = withMark(result, markEcho)
-	case len(result) > 0:
-		result = withMark(result, markReplayed)
+	o, mark := recall(res.Data), markReplayed
+	if c.repeats {
+		mark = markEcho
 	}
-	c.w.Header().Set(replayed, "true")
-	c.say(o.Status, jsonrpc.Answer(c.req.id, result, o.Error))
+	if c.Kind != "" {
+		mark += `,"` + vendor + `stream":"` + c.Kind + `"`
+	}
+	if o.Response == nil {
+		o.Response = jsonrpc.Answer(c.req.id, o.Result, o.Error)
+	}
+	text := jsonscan.Replaced(o.Response, func([]byte) []byte { return c.req.id }, "id")
+	c.W.Header().Set(replayed, "true")
+	c.say(o.Status, o.Fields, marked(text, mark))
 }
 
 // say writes one response. A client that takes nothing but streams gets it as the only event.
-func (c *conversation) say(status int, text []byte) {
-	if c.began {
-		sse.Write(c.w, sse.JSON(text))
+func (c *conversation) say(status int, fields string, text []byte) {
+	if c.Began {
+		sse.Write(c.W, append([]byte(fields), sse.JSON(text)...))
 		return
 	}
 	accept := strings.Join(c.req.in.Header["Accept"], ",")
 	if strings.Contains(accept, sse.MediaType) && !strings.Contains(accept, "json") && !strings.Contains(accept, "*/*") && (status == 0 || status == http.StatusOK) {
-		problem.WriteBody(c.w, http.StatusOK, sse.MediaType, sse.JSON(text))
+		problem.WriteBody(c.W, http.StatusOK, sse.MediaType, sse.JSON(text))
 		return
 	}
 	if status == 0 {
 		status = http.StatusOK
 	}
-	problem.WriteBody(c.w, status, "application/json", text)
+	problem.WriteBody(c.W, status, "application/json", text)
 }
 
-// marked is a whole answer of the server, with the mark of a call that can't be told from a
-// repetition.
-func (c *conversation) marked(text []byte) []byte {
-	result := jsonscan.Member(text, "result")
-	if !c.loose || jsonrpc.First(result) != '{' {
-		return text
-	}
-	at := jsonscan.Offset(text, result)
-	return slices.Concat(text[:at], withMark(result, markRepetition), text[at+len(result):])
+// marked is a whole answer with a mark in the _meta of its result.
+func marked(text []byte, mark string) []byte {
+	return jsonscan.Replaced(text, func(result []byte) []byte { return withMark(result, mark) }, "result")
 }
 
 // withMark adds a mark to the _meta of a result, strict JSON, and leaves the rest as it is

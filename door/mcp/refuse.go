@@ -153,14 +153,14 @@ func (f *refusal) protocol() bool {
 // refuse answers a tool call that was understood. A model can act on most refusals, so it gets a
 // result that says what to do; what only its program can cure is an error.
 func (c *conversation) refuse(f refusal) {
-	if !c.began && f.protocol() {
-		f.write(c.w, c.req)
+	if !c.Began && f.protocol() {
+		f.write(c.W, c.req)
 		return
 	}
-	if !c.began {
-		f.head(c.w.Header())
+	if !c.Began {
+		f.head(c.W.Header())
 	}
-	c.say(http.StatusOK, jsonrpc.Answer(c.req.id, c.explained(&f), nil))
+	c.say(http.StatusOK, "", jsonrpc.Answer(c.req.id, c.explained(&f), nil))
 }
 
 // explained is the refusal as a result of the tool.

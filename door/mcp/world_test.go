@@ -129,8 +129,8 @@ func open(t *testing.T, opts mcp.GatewayOptions) *world {
 }
 
 // behind is a server behind a gateway.
-func behind(t *testing.T, s *server, opts mcp.GatewayOptions) *world {
-	w := &world{t: t, server: s, Service: semelhttptest.New(t, nil)}
+func behind(t *testing.T, s *server, opts mcp.GatewayOptions, engine ...semel.Options) *world {
+	w := &world{t: t, server: s, Service: semelhttptest.New(t, &append(engine, semel.Options{})[0])}
 	if opts.Operation.Name == "" {
 		opts.Operation = operation
 	}
