@@ -21,6 +21,9 @@ type exchange interface {
 	send(ctx context.Context, key string, c *conversation) (judge.Finding, outcome)
 	// ask asks the agent for a task, as the answer to the message; nil if the agent doesn't say.
 	ask(ctx context.Context, task string) json.RawMessage
+	// rejoin passes on the recorded stream of another delivery but for its end, if there is one.
+	// It reports whether it has begun, and whether the engine has to decide again.
+	rejoin(ctx context.Context, call *semel.Call, ans *semel.Answer) (began, again bool)
 	// follow passes on the agent's updates of a task. It reports false, and answers nothing, if
 	// there are none, because the task has ended.
 	follow(ctx context.Context, task string) bool
@@ -67,6 +70,9 @@ func (c *conversation) converse(ctx context.Context, call semel.Call) semel.Deli
 		return e
 	case result.err != nil:
 		f = refusalOf(result.err, &result.Answer)
+		if result.Decision == semel.Held {
+			c.exchange.rejoin(ctx, &call, &result.Answer) // what there is before the refusal
+		}
 	default:
 		c.replay(result.outcome)
 		return e
@@ -114,6 +120,8 @@ func (c *conversation) Run(x door.Run) semel.Ending {
 	// Nobody can call an agent back, so giving up with the lease would only lose its answer.
 	ctx := context.WithoutCancel(x.Attempt.Context())
 	c.execution = x
+	var found judge.Finding
+	var sent outcome
 	key, known, err := c.start(ctx)
 	switch {
 	case errors.Is(err, &semel.Error{Code: semel.CodeEffectUnknown}):
@@ -123,9 +131,8 @@ func (c *conversation) Run(x door.Run) semel.Ending {
 		c.code = semel.CodeStoreUnavailable
 		return semel.Ending{Disposition: semel.DispositionAborted, Failure: store.Failure{Message: "the message could not be recorded before it was sent"}}
 	case known == "":
-		found, o := c.send(ctx, key, c)
-		if c.said.kind == "" {
-			end := o.refusedEnding(found, c.operation.MaxResult)
+		if found, sent = c.send(ctx, key, c); c.said.kind == "" {
+			end := sent.refusedEnding(found, c.operation.MaxResult)
 			c.refute(ctx, &end)
 			return end
 		}
@@ -137,6 +144,7 @@ func (c *conversation) Run(x door.Run) semel.Ending {
 		}
 	}
 	o := outcomeOf(c.said, c.answer)
+	o.Stream, o.Last = sent.Stream, sent.Last
 	switch {
 	case resumed && c.answer == nil:
 		c.code = semel.CodeHeld
@@ -189,10 +197,10 @@ func (c *conversation) hear(e event, answer []byte, leave func()) {
 	c.hold(!c.stream || e.final(), leave)
 }
 
-// hold holds the end of the answer back until the outcome is recorded, so that nobody hears of
-// an end that isn't recorded. Anything else is sent at once, after everything held so far.
+// hold holds the end of the answer back until the outcome is recorded, and all that comes behind it,
+// so that nobody hears of an end that isn't recorded. Anything else is sent at once.
 func (c *conversation) hold(final bool, leave func()) {
-	if c.held = append(c.held, leave); !final {
+	if c.held = append(c.held, leave); !final && len(c.held) == 1 {
 		c.release()
 	}
 }

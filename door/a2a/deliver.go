@@ -69,13 +69,19 @@ type got struct {
 	task string
 }
 
-// deliver delivers a message, and has h send it if this delivery executes.
-func (g *guard) deliver(ctx context.Context, call semel.Call, h door.Handler) got {
-	ans, err := g.runner.Do(ctx, call, door.Work{Handler: h})
+// deliver delivers a message, and has c send it if this delivery executes.
+func (g *guard) deliver(ctx context.Context, call semel.Call, c *conversation) got {
+	ans, err := g.runner.Do(ctx, call, door.Work{Handler: c})
+	followed := false
+	for again := true; again && err == nil && (ans.Decision == semel.InFlight || ans.Decision == semel.Replay); {
+		if followed, again = c.exchange.rejoin(ctx, &call, &ans); again {
+			ans, err = g.runner.Do(ctx, call, door.Work{Handler: c})
+		}
+	}
 	if err == nil && ans.Decision == semel.InFlight && ans.Record.State == semel.Processing {
 		var task string
 		if task, err = g.join(ctx, ans.Record); task == "" && err == nil {
-			ans, err = g.runner.Do(ctx, call, door.Work{Handler: h})
+			ans, err = g.runner.Do(ctx, call, door.Work{Handler: c})
 		}
 		if task != "" {
 			return got{Answer: ans, err: ans.Err(), task: task}
@@ -86,6 +92,9 @@ func (g *guard) deliver(ctx context.Context, call semel.Call, h door.Handler) go
 	case err != nil, ans.Attempt != nil:
 	case ans.Decision == semel.Replay:
 		result.recall()
+		if followed && result.outcome != nil && result.outcome.Last != "" {
+			result.task, result.err = "", nil // the sender lacks the end alone, which is there
+		}
 	default:
 		result.err = ans.Err()
 		if ans.Decision == semel.InFlight || ans.Decision == semel.Held {

@@ -15,7 +15,9 @@ import (
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/relay"
 	"github.com/semelhq/semel/internal/sse"
+	"github.com/semelhq/semel/store"
 )
 
 // replayed marks answers to duplicates, as in other doors over HTTP.
@@ -24,10 +26,13 @@ const replayed = "Idempotency-Replayed"
 // forwarding is the exchange through a gateway.
 type forwarding struct {
 	*Gateway
-	req   *request
-	w     http.ResponseWriter
-	began bool // the head of a stream was sent
+	relay.Follower
+	req       *request
+	recording *relay.First // of the agent's stream
 }
+
+// limit bounds a write to the sender, who may not read.
+func (f *forwarding) limit() (done func()) { return relay.Limit(f.W, f.Most) }
 
 // send forwards the message, and passes the answer on as it comes.
 func (f *forwarding) send(ctx context.Context, key string, c *conversation) (judge.Finding, outcome) {
@@ -37,15 +42,23 @@ func (f *forwarding) send(ctx context.Context, key string, c *conversation) (jud
 	defer timer.Stop()
 	var fail []byte // an error in a stream
 	k := &sse.Sink{Alive: func() { timer.Reset(f.timeout) }}
+	var last []byte // the events that end a stream
 	k.Begun = func() {
-		f.began = true
-		k.CopyHead(f.w, judge.EffectHeader)
-		_ = http.NewResponseController(f.w).Flush()
+		f.begin(k)
+		most := f.opts.MaxStream
+		if !c.stream {
+			most = 0
+		}
+		f.recording = relay.Record(f.engine.Internal(), c.execution.Attempt, nil, most, f.W, f.limit)
 	}
 	k.Event = func(raw []byte) {
-		leave := func() { sse.Write(f.w, raw) }
+		leave := func() { f.recording.Pass(raw) }
 		result, failure, ok := f.req.unwrap(sse.Data(raw))
-		switch e := readEvent(result); {
+		e := readEvent(result)
+		if last != nil || ok && (failure != nil || e.final()) {
+			last = append(last, raw...)
+		}
+		switch {
 		case ok && failure != nil:
 			fail = failure
 			c.hold(true, leave)
@@ -66,6 +79,9 @@ func (f *forwarding) send(ctx context.Context, key string, c *conversation) (jud
 		said.Body = k.Body.Bytes()
 	}
 	found, o := f.rules.Of(said), outcome{State: Failed, Status: k.Status, Error: fail}
+	if o.Stream = f.recording.Mark(); o.Stream != nil && err == nil {
+		o.Last = string(last)
+	}
 	switch {
 	case err != nil:
 		found, c.code = judge.NoAnswer(err), semel.CodeUnknown
@@ -87,8 +103,8 @@ func (f *forwarding) send(ctx context.Context, key string, c *conversation) (jud
 func (f *forwarding) whole(c *conversation, k *sse.Sink, found judge.Finding, o outcome) (judge.Finding, outcome) {
 	text := k.Body.Bytes()
 	leave := func() {
-		k.CopyHead(f.w, judge.EffectHeader)
-		_, _ = f.w.Write(text) // a caller who is gone will retry
+		k.CopyHead(f.W, judge.EffectHeader)
+		_, _ = f.W.Write(text) // a caller who is gone will retry
 	}
 	result, failure, ok := f.req.unwrap(text)
 	e := readEvent(result)
@@ -157,48 +173,88 @@ func (f *forwarding) follow(ctx context.Context, task string) bool {
 	defer cancel()
 	timer := time.AfterFunc(f.timeout, cancel)
 	defer timer.Stop()
-	k := &sse.Sink{Alive: func() { timer.Reset(f.timeout) }}
+	k, send, followed := &sse.Sink{Alive: func() { timer.Reset(f.timeout) }}, relay.Events(f.W, f.Most), false
 	k.Event = func(raw []byte) {
 		result, _, ok := f.req.unwrap(sse.Data(raw))
 		e := readEvent(result)
-		if !f.began && (!ok || e.task != task) {
+		if !followed && (!ok || e.task != task) {
 			return // a comment, or the error for nothing to follow
 		}
-		if !f.began {
-			f.began = true
-			f.w.Header().Set(replayed, "true")
-			k.CopyHead(f.w, judge.EffectHeader)
+		followed = true
+		if !f.Began {
+			f.W.Header().Set(replayed, "true")
 		}
-		sse.Write(f.w, raw)
-		if ok && e.final() {
+		f.begin(k)
+		if send([][]byte{raw}) != nil || ok && e.final() {
 			cancel() // an agent may leave the stream open, see [inside.follow]
 		}
 	}
 	_ = f.proxy.Send(k, f.req.asking(ctx, task, true), "") // the follower sees that it broke off
-	return f.began
+	return followed
+}
+
+// begin sends the head of a stream, unless one has left.
+func (f *forwarding) begin(k *sse.Sink) {
+	if !f.Began {
+		f.Began = true
+		k.CopyHead(f.W, judge.EffectHeader)
+	}
+}
+
+func (f *forwarding) rejoin(ctx context.Context, call *semel.Call, ans *semel.Answer) (began, again bool) {
+	again = f.req.stream && f.opts.MaxStream > 0 && f.Follow(ctx, f.engine.Internal(), call, ans)
+	return f.Began, again
+}
+
+// markOf is the mark of a stream that has ended with its task. How others go on, the agent says.
+func markOf(rec *store.Record) []byte {
+	if o, ok := recorded(rec.Result); ok && (o.State == Completed || o.State == Failed) {
+		return o.Stream
+	}
+	return nil
+}
+
+// own is an event of another delivery under the id of this request.
+func (f *forwarding) own(event, _ []byte) []byte {
+	data := sse.Data(event)
+	if id := jsonscan.Member(data, "id"); !f.req.rpc || id == nil || bytes.Equal(id, f.req.id) {
+		return event
+	}
+	return append(sse.Fields(event), sse.JSON(jsonscan.Replaced(data, func([]byte) []byte { return f.req.id }, "id"))...)
 }
 
 // replay answers a caller who wants a stream with a single event, unless it is an error.
 func (f *forwarding) replay(o *outcome) {
-	f.w.Header().Set(replayed, "true")
-	f.w.Header().Set("Cache-Control", "no-store")
-	f.w.Header().Set("Content-Type", contentJSON)
 	text := f.req.wrap(o.Answer, o.Error)
+	if f.Began {
+		events := sse.Split(o.Last)
+		if events == nil {
+			events = [][]byte{sse.JSON(text)}
+		}
+		for _, event := range events {
+			f.Say(f.own(event, nil))
+		}
+		return
+	}
+	f.W.Header().Set(replayed, "true")
+	f.W.Header().Set("Cache-Control", "no-store")
+	f.W.Header().Set("Content-Type", contentJSON)
 	switch {
 	case len(o.Error) == 0 && f.req.stream:
-		f.w.Header().Set("Content-Type", sse.MediaType)
+		f.W.Header().Set("Content-Type", sse.MediaType)
 		text = sse.JSON(text)
 	case len(o.Error) > 0 && !f.req.rpc && o.Status != 0:
-		f.w.WriteHeader(o.Status)
+		f.W.WriteHeader(o.Status)
 	}
-	_, _ = f.w.Write(text) // a caller who is gone will retry
+	_, _ = f.W.Write(text) // a caller who is gone will retry
 }
 
 // refuse adds a refusal to a stream that has begun.
 func (f *forwarding) refuse(r refusal) {
-	if f.began {
-		sse.Write(f.w, sse.JSON(r.text(f.req)))
+	if f.Began {
+		f.recording.Finish()
+		f.Say(sse.JSON(r.text(f.req)))
 		return
 	}
-	r.write(f.w, f.req)
+	r.write(f.W, f.req)
 }

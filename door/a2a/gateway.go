@@ -17,6 +17,7 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/relay"
 )
 
 // Defaults of [GatewayOptions].
@@ -45,6 +46,9 @@ type GatewayOptions struct {
 	Forward semelproxy.Options
 	// MaxBody is the largest request, in bytes. Defaults to 4 MiB.
 	MaxBody int64
+	// MaxStream is the largest stream that the gateway records while it passes, in bytes; duplicates
+	// of a larger one get its task. Negative: none. Defaults to 4 MiB.
+	MaxStream int64
 	// Timeout is how long the agent may take to answer, or be silent in a stream. Defaults to 1
 	// minute.
 	Timeout time.Duration
@@ -87,6 +91,7 @@ func NewGateway(callers *semelhttp.Guard, opts GatewayOptions) (*Gateway, error)
 		return nil, errors.New("a2a: a gateway needs a guard and an Upstream")
 	}
 	opts.MaxBody, opts.Timeout = cmp.Or(opts.MaxBody, DefaultMaxBody), cmp.Or(opts.Timeout, DefaultTimeout)
+	opts.MaxStream = cmp.Or(opts.MaxStream, semelhttp.DefaultMaxStream)
 	if opts.MaxBody < 0 {
 		return nil, errors.New("a2a: MaxBody may not be negative")
 	}
@@ -191,7 +196,10 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 	if err != nil {
 		return refuse(refusalOfRequest(err))
 	}
-	c := &conversation{guard: g.guard, exchange: &forwarding{Gateway: g, req: req, w: w}, stream: req.stream, now: req.msg.now}
+	f := &forwarding{Gateway: g, req: req, Follower: relay.Follower{W: w, R: r, Takes: true, Wait: g.wait, Most: g.timeout / 4, Marker: replayed, Mark: markOf}}
+	f.Own = f.own
+	defer func() { f.recording.Finish() }()
+	c := &conversation{guard: g.guard, exchange: f, stream: req.stream, now: req.msg.now}
 	return c.converse(r.Context(), call), true
 }
 

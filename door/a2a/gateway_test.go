@@ -133,7 +133,7 @@ func TestStreams(t *testing.T) {
 		code   string // of the second delivery
 		state  string
 	}{
-		{"it ends with the task", []string{working, done}, false, "result_not_kept", ""}, // which the agent forgets
+		{"it ends with the task", []string{working, done}, false, "", ""}, // which the agent forgets
 		{"it breaks off after the task", []string{working}, true, "result_not_kept", ""},
 		{"it breaks off before", nil, true, "held", ""},
 		{"it ends before", nil, false, "held", ""},

@@ -28,6 +28,10 @@ type outcome struct {
 	Status int             `json:"status,omitempty"`
 	// Tail is the white space after Answer or Error, which JSON doesn't keep.
 	Tail string `json:"tail,omitempty"`
+	// Stream is the mark of the recorded stream, see package streams, and Last the events that
+	// end it; empty if there is none.
+	Stream []byte `json:"stream,omitempty"`
+	Last   string `json:"last,omitempty"`
 }
 
 // outcomeOf returns the outcome of a message that the agent has answered with a task or a
@@ -82,7 +86,7 @@ func (o *outcome) result(most int) semel.Result {
 		name, said = "error", o.Error
 	}
 	tail := len(bytes.TrimRight(said, " \t\r\n"))
-	data, _ := json.Marshal(outcome{State: o.State, Task: o.Task, Final: o.Final, Status: o.Status, Tail: string(said[tail:])})
+	data, _ := json.Marshal(outcome{State: o.State, Task: o.Task, Final: o.Final, Status: o.Status, Tail: string(said[tail:]), Stream: o.Stream, Last: o.Last})
 	if tail > 0 {
 		data = slices.Concat(data[:len(data)-1], []byte(`,"`+name+`":`), said[:tail], []byte("}"))
 	}

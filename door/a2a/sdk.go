@@ -84,6 +84,9 @@ func (s *inside) failed(ctx context.Context, c *conversation, err error) (judge.
 	return found, outcome{State: Failed, Error: raw}
 }
 
+// rejoin does nothing: the SDK has its own events of a task, for whoever subscribes to that.
+func (s *inside) rejoin(context.Context, *semel.Call, *semel.Answer) (began, again bool) { return }
+
 func (s *inside) ask(ctx context.Context, id string) json.RawMessage {
 	task, err := s.RequestHandler.GetTask(ctx, &a2a.GetTaskRequest{ID: a2a.TaskID(id), Tenant: s.req.Tenant})
 	if err != nil {

@@ -109,11 +109,9 @@ func (c *conversation) end(outcome bool, write func()) {
 // deliver runs the call, or joins whoever runs it: a duplicate of one that is under way comes from a
 // client that gave up on it, and gets its outcome.
 func (c *conversation) deliver(ctx context.Context, call semel.Call, h door.Handler) (ans semel.Answer, err error) {
-	waits, cancel := context.WithTimeout(ctx, c.opts.Wait)
-	defer cancel()
 	for {
 		ans, err = c.runner.Do(ctx, call, door.Work{Handler: h})
-		if err != nil || ans.Decision == semel.Execute || !c.Follow(waits, c.engine.Internal(), &call, &ans) {
+		if err != nil || ans.Decision == semel.Execute || !c.Follow(ctx, c.engine.Internal(), &call, &ans) {
 			return ans, err
 		}
 	}
@@ -205,7 +203,7 @@ func (c *conversation) forward(a *semel.Attempt, key string) semel.Ending {
 			if c.loose {
 				event = append(sse.Fields(event), sse.JSON(marked(final, markRepetition))...)
 			}
-			sse.Write(c.W, event)
+			c.Say(event)
 		}
 		return c.judged(k, final, sse.Fields(event))
 	}

@@ -242,7 +242,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 
 // guard answers a tool call.
 func (g *Gateway) guard(w http.ResponseWriter, req *request, who semelhttp.Caller) (e semel.Delivered, answered bool) {
-	c := conversation{Gateway: g, req: req, who: who, Follower: relay.Follower{W: w, R: req.in, Most: g.opts.Timeout / 4, Marker: replayed, Mark: markOf}}
+	c := conversation{Gateway: g, req: req, who: who, Follower: relay.Follower{
+		W: w, R: req.in, Takes: relay.Accepts(req.in), Wait: g.opts.Wait, Most: g.opts.Timeout / 4, Marker: replayed, Mark: markOf,
+	}}
 	c.Own = c.own
 	switch err := c.admit(req.in.Context()); {
 	case err != nil:

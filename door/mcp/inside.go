@@ -53,7 +53,7 @@ func (g *Inside) Call(ctx context.Context, who semelhttp.Caller, header http.Hea
 	c := inside{run: run}
 	door.Tell(ctx, g.engine.Internal(), Name, header, func(ctx context.Context) (semel.Delivered, bool) {
 		in := (&http.Request{Header: header}).WithContext(ctx)
-		c.conversation = conversation{Gateway: g.Gateway, req: &request{in: in, method: callMethod, params: params, modern: true}, who: who, Follower: relay.Follower{R: in, Mark: markOf}}
+		c.conversation = conversation{Gateway: g.Gateway, req: &request{in: in, method: callMethod, params: params, modern: true}, who: who, Follower: relay.Follower{R: in, Wait: g.opts.Wait, Mark: markOf}}
 		c.Own = c.own
 		e := c.serve(ctx)
 		e.ID.Operation = cmp.Or(e.ID.Operation, g.opts.Operation.Name)

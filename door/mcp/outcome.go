@@ -125,7 +125,7 @@ func (c *conversation) replay(res semel.Result) {
 // say writes one response. A client that takes nothing but streams gets it as the only event.
 func (c *conversation) say(status int, fields string, text []byte) {
 	if c.Began {
-		sse.Write(c.W, append([]byte(fields), sse.JSON(text)...))
+		c.Say(append([]byte(fields), sse.JSON(text)...))
 		return
 	}
 	accept := strings.Join(c.req.in.Header["Accept"], ",")

@@ -35,7 +35,7 @@ func (c *capture) record(body []byte) bool {
 // follow answers a duplicate by a recorded stream. It reports false if there is none.
 func (q *request) follow(ans *semel.Answer) bool {
 	tap, h, w, r, unproved := q.guard.engine.Internal(), q.handler, q.w, q.in, q.call.Unproved
-	kind := relay.Kind(r, ans, relay.MarkOf)
+	kind := relay.Kind(relay.Accepts(r), ans, relay.MarkOf)
 	if kind == "" {
 		return false
 	}

@@ -18,12 +18,13 @@ import (
 type Mark func(rec *store.Record) []byte
 
 // Kind is the value of Header for a delivery that may get a stream. It is empty for all
-// others, and for whoever gets nothing of the record.
-func Kind(r *http.Request, ans *semel.Answer, mark Mark) string {
+// others, and for whoever gets nothing of the record. takes says that the caller wants streams: the
+// others get no partial one.
+func Kind(takes bool, ans *semel.Answer, mark Mark) string {
 	switch {
 	case ans.Decision == semel.Replay && mark(ans.Record) != nil:
 		return Finished
-	case ans.Decision == semel.Held && ans.Record.Fence > 0 && Accepts(r):
+	case ans.Decision == semel.Held && ans.Record.Fence > 0 && takes:
 		return Partial
 	case ans.Decision == semel.InFlight && ans.Record.Fence > 0:
 		return Live
@@ -104,8 +105,10 @@ func Events(w http.ResponseWriter, most time.Duration) func(events [][]byte) err
 type Follower struct {
 	W http.ResponseWriter
 	R *http.Request
-	// Most bounds each write.
-	Most time.Duration
+	// Takes says that the caller wants streams. Others only wait.
+	Takes bool
+	// Wait bounds how long a caller waits for a stream to begin, and Most each write.
+	Wait, Most time.Duration
 	// Marker is the header that marks answers to duplicates.
 	Marker string
 	Mark   Mark
@@ -120,17 +123,18 @@ type Follower struct {
 }
 
 // Follow passes on the stream from its start to where it ends, and waits for that while the attempt
-// runs. A caller who doesn't accept streams waits only. It reports whether the engine has to decide
-// again.
+// runs. It reports whether the engine has to decide again.
 func (f *Follower) Follow(ctx context.Context, tap semel.Internal, call *semel.Call, ans *semel.Answer) (again bool) {
-	kind, takes := Kind(f.R, ans, f.Mark), Accepts(f.R)
-	if live := kind == Live; kind == "" || !live && (f.Began || !takes) {
+	kind := Kind(f.Takes, ans, f.Mark)
+	if live := kind == Live; kind == "" || !live && (f.Began || !f.Takes) {
 		return false
 	}
-	j, err := Join(ctx, tap, call, ans, f.Mark, kind == Live)
+	waiting, cancel := context.WithTimeout(ctx, f.Wait)
+	j, err := Join(waiting, tap, call, ans, f.Mark, kind == Live)
+	cancel()
 	if err == nil {
 		send := func([][]byte) error { return nil }
-		if takes {
+		if f.Takes {
 			send = Events(f.W, f.Most)
 			f.begin(kind)
 			_ = send(nil)
@@ -145,6 +149,9 @@ func (f *Follower) Follow(ctx context.Context, tap semel.Internal, call *semel.C
 	}
 	return kind == Live && streams.Ended(err) && ctx.Err() == nil
 }
+
+// Say sends one more event.
+func (f *Follower) Say(event []byte) { _ = Events(f.W, f.Most)([][]byte{event}) }
 
 // begin sends the head.
 func (f *Follower) begin(kind string) {

@@ -42,6 +42,16 @@ func (b *Buffer) Event() []byte {
 	}
 }
 
+// Split cuts a text into its whole events.
+func Split(text string) (events [][]byte) {
+	var b Buffer
+	b.WriteString(text)
+	for event := b.Event(); event != nil; event = b.Event() {
+		events = append(events, event)
+	}
+	return events
+}
+
 // lineEnd returns the length of the line end at the beginning of text: LF, CR or CRLF. Zero:
 // there is none.
 func lineEnd(text []byte) int {

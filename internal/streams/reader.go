@@ -53,6 +53,7 @@ func Await(ctx context.Context, st store.Store, rec *store.Record, mark func(rec
 				continue
 			}
 		}
+		r.Close() // what watches under ctx
 		return r, err
 	}
 }
