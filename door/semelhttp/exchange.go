@@ -162,8 +162,8 @@ func (x *exchange) answer(ans *semel.Answer, err error) said {
 	v, gone := c.scope.word()
 	if c.through {
 		c.recording.Finish()
-		if v != nil || gone {
-			panic(http.ErrAbortHandler) // otherwise a part would look like the whole answer
+		if v != nil || gone || err != nil {
+			panic(http.ErrAbortHandler) // otherwise a part, or what isn't the outcome, would look like the whole answer
 		}
 		return said{status: c.status}
 	}

@@ -20,15 +20,18 @@ const (
 	StreamPartial  = relay.Partial
 )
 
-// record begins to record an answer that passes through, if duplicates are to get it. It reports
-// whether the recording has the body.
+// records reports whether duplicates are to get an answer that passes through.
+func (c *capture) records() bool {
+	return !c.h.route.KeepNothing && c.h.route.MaxStream >= 0 && c.h.keeps(c.found.Verdict) &&
+		sse.Is(c.frozen.Get("Content-Type")) && len(c.frozen.Beyond(c.outer, "Content-Encoding")) == 0
+}
+
+// record begins to record it then. It reports whether the recording has the body.
 func (c *capture) record(body []byte) bool {
-	rt := &c.h.route
-	if rt.KeepNothing || rt.MaxStream < 0 || !c.announced || !c.h.keeps(c.found.Verdict) ||
-		!sse.Is(c.frozen.Get("Content-Type")) || len(c.frozen.Beyond(c.outer, "Content-Encoding")) > 0 {
+	if !c.announced || !c.records() {
 		return false
 	}
-	c.recording = relay.Record(c.h.guard.engine.Internal(), c.scope.Attempt, c.out[:c.bodyAt], rt.MaxStream, c.w, c.startDeadline)
+	c.recording = relay.Record(c.h.guard.engine.Internal(), c.scope.Attempt, c.out[:c.bodyAt], c.h.route.MaxStream, c.w, c.startDeadline)
 	return relay.Add(c.recording, body)
 }
 

@@ -26,12 +26,14 @@ var errPassing = errors.New("the answer is being passed through")
 // announce makes it durable that the answer is about to pass through. A crash before that
 // leaves an attempt, and the caller got nothing: the policy decides. A crash after it leaves a
 // started effect, so the record is held, and an operator or a reconciler settles it. The end of
-// the attempt supersedes it.
+// the attempt supersedes it. A recorded stream doesn't wait for that where the call would be held
+// anyway: its end leaves only when that of the attempt is durable.
 func (c *capture) announce() error {
-	if c.announced {
+	a := c.scope.Attempt
+	held := a.EffectOpen() || !a.Record().Policy.MayRunAgain()
+	if c.announced = c.announced || held && c.records() && a.Context().Err() == nil; c.announced {
 		return nil
 	}
-	a := c.scope.Attempt
 	_, err := semel.Effect(a.Context(), a, answerEffect, func(context.Context, string) (struct{}, error) {
 		return struct{}{}, errPassing
 	})
@@ -80,12 +82,12 @@ func (c *capture) pass() error {
 		c.frozen.Restore(header)
 	}
 	origin.Own(c.w).WriteHeader(c.status)
-	var err error
-	if body := c.out[c.bodyAt:]; !c.record(body) && len(body) > 0 {
-		defer c.startDeadline()()
-		_, err = c.w.Write(body)
+	body := c.out[c.bodyAt:]
+	if c.out = c.out[:c.bodyAt]; c.record(body) || len(body) == 0 {
+		return nil
 	}
-	c.out = c.out[:c.bodyAt]
+	defer c.startDeadline()()
+	_, err := c.w.Write(body)
 	return err
 }
 

@@ -206,7 +206,6 @@ func TestAStreamWithoutItsNodeIsHeld(t *testing.T) {
 			t.Fatalf("%q, %v", line, err)
 		}
 		a.store.off.Store(true)
-		defer close(a.events)
 		for {
 			resp := b.ask(t, "Accept: text/event-stream")
 			if resp.Header.Get(semelhttp.StreamHeader) == semelhttp.StreamLive {
@@ -230,6 +229,10 @@ func TestAStreamWithoutItsNodeIsHeld(t *testing.T) {
 		}
 		if runs.Load() != 1 {
 			t.Errorf("the handler ran %d times", runs.Load())
+		}
+		close(a.events)
+		if text, err := io.ReadAll(first.Body); err == nil {
+			t.Errorf("the first caller took %q for the outcome, which isn't durable", text)
 		}
 	})
 }
