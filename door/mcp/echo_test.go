@@ -448,6 +448,38 @@ func TestAnotherProcess(t *testing.T) {
 			t.Errorf("%d runs: %s", w.runs.Load(), got.text)
 		}
 	})
+	t.Run("a call that runs there, and it dies, and somebody settles it", func(t *testing.T) {
+		st := &watched{Store: memstore.New(), looked: make(chan struct{})}
+		op := operation
+		op.Lease = time.Hour
+		w := &world{t: t, server: newServer(), Service: semelhttptest.NewOn(t, st)}
+		w.Store = st.Store
+		here, _ := another(t, w, st, op)
+		got := here.whileItRuns(t, op, func(e *semel.Engine) {
+			if err := e.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			go func() {
+				for range 6 { // the next look is a while away
+					<-st.looked
+				}
+				st.Advance(2 * op.Lease)
+				_, err := here.Engine.Sweep(t.Context())
+				page, searchErr := here.Engine.Search(t.Context(), store.Query{Operation: op.Name})
+				if err != nil || searchErr != nil || len(page.Records) != 1 {
+					t.Errorf("%v, %v", err, searchErr)
+					return
+				}
+				done := semel.Settlement{Outcome: semel.DispositionCompleted, Result: semel.Result{Data: []byte("settled")}}
+				if _, err := here.Engine.Settle(t.Context(), page.Records[0].ID, done, "seen"); err != nil {
+					t.Error(err)
+				}
+			}()
+		})
+		if got.said() != "settled" || !got.echo() || w.runs.Load() != 1 {
+			t.Errorf("%d runs: %s", w.runs.Load(), got.text)
+		}
+	})
 }
 
 // whileItRuns calls a tool while an equal call runs at another process, and something happens to

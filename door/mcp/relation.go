@@ -67,6 +67,8 @@ func (l *looking) judgeRecord(c *echoCall) relation {
 		return doubtful // until its lease is renewed, or ends
 	case c.Lost != 0:
 		return l.within(now, max(c.Lost, rec.EndedAt))
+	case rec.Settled != nil: // its process was gone
+		return l.within(now, rec.EndedAt)
 	case rec.EndedAt <= l.now:
 		return min(l.within(now, rec.EndedAt), silent)
 	case l.patient:
