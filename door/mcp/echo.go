@@ -146,7 +146,8 @@ type looking struct {
 // take takes the first call that wasn't delivered, or adds one, in one step.
 func (l *looking) take() (repeats bool, err error) {
 	fresh := rand.Text()
-	err = store.NewCell(l.engine.Internal().Store(), l.id).Change(l.ctx, func(old store.CellValue) (store.CellValue, error) {
+	// A client that leaves doesn't end the write: nobody would know of a stream that was written.
+	err = store.NewCell(l.engine.Internal().Store(), l.id).Change(context.WithoutCancel(l.ctx), func(old store.CellValue) (store.CellValue, error) {
 		before, err := readUndelivered(old.Data)
 		if err != nil {
 			return store.CellValue{}, err

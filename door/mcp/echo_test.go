@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -480,6 +481,41 @@ func TestAnotherProcess(t *testing.T) {
 			t.Errorf("%d runs: %s", w.runs.Load(), got.text)
 		}
 	})
+}
+
+// TestAClientLeavesDuringTheWrite: a repetition whose client leaves while its entry is written is a
+// lost stream, as one that leaves later.
+func TestAClientLeavesDuringTheWrite(t *testing.T) {
+	st := &leaving{Store: memstore.New()}
+	w := &world{t: t, server: newServer(), Service: semelhttptest.NewOn(t, st)}
+	w.Store = st.Store
+	here, _ := another(t, w, st, operation)
+	here.pay(nil, `{}`)
+	ctx, leave := context.WithCancel(t.Context())
+	st.leave.Store(&leave)
+	_, raw := modern.body("tools/call", `"name":"pay","arguments":{}`, "")
+	here.gateway.ServeHTTP(httptest.NewRecorder(), here.request(modern, raw, "Mcp-Name", "pay").WithContext(ctx))
+	if got := here.pay(nil, `{}`); !got.echo() || here.runs.Load() != 1 {
+		t.Errorf("%d runs: %s", here.runs.Load(), got.text)
+	}
+}
+
+// leaving is a store whose caller leaves while the next list of calls without a known delivery is
+// written. It writes, and doesn't say so to somebody who is gone.
+type leaving struct {
+	*memstore.Store
+	leave atomic.Pointer[context.CancelFunc]
+}
+
+func (s *leaving) Apply(ctx context.Context, w store.Write) (*store.Record, bool, error) {
+	if w.Record == nil || w.Record.ID.Operation != "semel.mcp.echo" {
+		return s.Store.Apply(ctx, w)
+	}
+	if leave := s.leave.Swap(nil); leave != nil {
+		(*leave)()
+	}
+	rec, applied, err := s.Store.Apply(context.WithoutCancel(ctx), w)
+	return rec, applied, errors.Join(err, ctx.Err())
 }
 
 // whileItRuns calls a tool while an equal call runs at another process, and something happens to
