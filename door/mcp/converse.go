@@ -52,7 +52,7 @@ type conversation struct {
 func (c *conversation) converse(ctx context.Context) semel.Delivered {
 	defer func() {
 		if c.stream != nil && c.stream.ended.IsZero() {
-			c.stream.finished(false) // nobody was answered
+			c.stream.finished(false, nil) // nobody was answered
 		}
 	}()
 	ans, err := c.deliver(ctx, c.call, c)
@@ -103,7 +103,7 @@ func (c *conversation) end(outcome bool, write func()) {
 	}
 	c.delivery.Ending()
 	write()
-	c.stream.finished(outcome)
+	c.stream.finished(outcome, c.delivery)
 }
 
 // deliver runs the call, or joins whoever runs it: a duplicate of one that is under way comes from a

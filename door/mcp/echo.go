@@ -18,6 +18,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/store"
 )
@@ -78,6 +79,8 @@ type stream struct {
 	lost  time.Time // when its client was gone
 	sent  time.Time // when its last byte was
 	ended time.Time // when the call was over; zero: it may be running
+
+	delivery *semelproxy.Delivery // since it was sent
 }
 
 func newEchoes(engine *semel.Engine, window time.Duration) *echoes {
@@ -233,14 +236,14 @@ func (s *stream) heard(arrived bool) {
 // finished says that the call is over, and, if it has an outcome, that the last byte of that was
 // sent. One without counts as lost: a refusal isn't the answer. Memory has the call as long as it
 // may be repeated.
-func (s *stream) finished(outcome bool) {
+func (s *stream) finished(outcome bool, d *semelproxy.Delivery) {
 	if !outcome {
 		s.heard(false)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended = time.Now(); outcome {
-		s.sent = s.ended
+		s.sent, s.delivery = s.ended, d
 	}
 	time.AfterFunc(s.window, func() {
 		s.mu.Lock()

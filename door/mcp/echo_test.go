@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -80,6 +81,9 @@ func TestHonestCalls(t *testing.T) {
 		other := newClient(t)
 		if got := w.pay(other, `{"a":1}`); got.said() != "run 4" {
 			t.Errorf("by another connection: %s", got.text)
+		}
+		if got := w.pay(newClient(t), `{"a":1}`); got.said() != "run 5" && runtime.GOOS == "linux" {
+			t.Errorf("by another connection, beside an idle one: %s", got.text)
 		}
 	}
 	t.Run("beside each other", func(t *testing.T) {
@@ -490,6 +494,7 @@ func TestAClientLeavesDuringTheWrite(t *testing.T) {
 	w := &world{t: t, server: newServer(), Service: semelhttptest.NewOn(t, st)}
 	w.Store = st.Store
 	here, _ := another(t, w, st, operation)
+	here.url = listen(t, here.gateway) // where nobody sees what becomes of answers
 	here.pay(nil, `{}`)
 	ctx, leave := context.WithCancel(t.Context())
 	st.leave.Store(&leave)

@@ -39,6 +39,8 @@ func (l *looking) judge(c *echoCall) relation {
 		return repeated
 	case !l.patient: // what its client does on that connection may be on the way
 		return doubtful
+	case !own.sent.IsZero() && l.came.After(own.sent) && own.delivery.Reached():
+		return over // its client has one connection for this and another for that
 	case !own.sent.IsZero() && l.came.After(own.sent):
 		return silent
 	}

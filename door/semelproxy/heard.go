@@ -80,6 +80,19 @@ func (d *Delivery) Ending() {
 	}
 }
 
+// Reached reports whether the client's system has the whole answer, and keeps its connection open
+// (only Linux tells). A client that has several doesn't go on by the same one, and one that gives up
+// on an answer closes its connection. Behind a proxy, only the proxy has it.
+func (d *Delivery) Reached() bool {
+	if d.conn == nil || !d.next {
+		return false
+	}
+	d.conn.heard.mu.Lock()
+	open := d.at == written && !d.over
+	d.conn.heard.mu.Unlock()
+	return open && !d.conn.gone() && d.conn.acknowledged()
+}
+
 // sent says that the server has written all of an answer, and waits for the next request.
 func (c *strictConn) sent() {
 	c.heard.settle(func(d *Delivery) (arrived, known bool) {
