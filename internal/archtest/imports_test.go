@@ -122,10 +122,16 @@ var importRules = []importRule{
 		why:  "a test library in a user's binary is weight and risk for nothing",
 		from: func(rel string) bool { return !under(rel, testSupport...) },
 		forbids: func(path string) bool {
-			return under(relPath(path), testSupport...) || under(path, "testing",
-				"pgregory.net/rapid", "github.com/anishathalye/porcupine", "github.com/gowebpki/jcs")
+			return under(relPath(path), testSupport...) || under(path, "testing", "pgregory.net/rapid", "github.com/gowebpki/jcs")
 		},
 		direct: true, // other modules import what they like
+	},
+	{
+		name:    "only the judge of other services looks for orders of histories",
+		why:     "a search that may take seconds belongs where somebody waits for its verdict",
+		from:    func(rel string) bool { return !under(rel, testSupport...) && rel != "internal/check" },
+		forbids: func(path string) bool { return under(path, "github.com/anishathalye/porcupine") },
+		direct:  true,
 	},
 	{
 		name:    "a guard on the store in memory needs the standard library only",
@@ -162,7 +168,7 @@ var layers = [][]string{
 	{"internal/argschema", "internal/body", "internal/bootclock", "internal/canon", "internal/form", "internal/gather", "internal/hub", "internal/network", "internal/origin", "internal/paging", "internal/pasted", "internal/peer", "internal/prefer", "internal/problem", "internal/replace", "internal/seldom", "internal/shape", "internal/spelling", "internal/sse", "internal/words", "internal/rig/stage", "safehttp"},
 	{"internal/jsonscan"},
 	{"internal/answer", "internal/credential", "internal/finding", "internal/jsonrpc", "internal/keytemplate", "internal/strictyaml"},
-	{"internal/selector"},
+	{"internal/selector", "internal/check"},
 	{"=store"},
 	{"store/codec", "internal/behind", "internal/dueindex", "internal/engine", "internal/meaning", "internal/nodes", "internal/offsetclock", "internal/payload", "internal/reference", "internal/terms", "=internal/verdict"},
 	{".", "internal/streams"},
@@ -257,13 +263,15 @@ func TestImportRulesFind(t *testing.T) {
 		importRules[8].name:  {ImportPath: m + "/store/redisstore", Imports: []string{m, m + "/internal/problem"}},
 		importRules[9].name:  {ImportPath: m + "/internal/service", Imports: []string{m, "html/template"}},
 		importRules[10].name: {ImportPath: m + "/internal/service", Imports: []string{m, "testing/fstest"}},
-		importRules[11].name: {ImportPath: m + "/door/semelhttp", Deps: []string{m, "net/http", "vendor/golang.org/x/net/idna", "golang.org/x/time/rate"}},
+		importRules[11].name: {ImportPath: m + "/door/semelhttp", Imports: []string{m, "github.com/anishathalye/porcupine"}},
+		importRules[12].name: {ImportPath: m + "/door/semelhttp", Deps: []string{m, "net/http", "vendor/golang.org/x/net/idna", "golang.org/x/time/rate"}},
 	}
 	sound := []pkg{
 		{ImportPath: m + "/store", Imports: []string{"context"}, Deps: []string{"context", m + "/internal/canon"}},
 		{ImportPath: m, Imports: []string{"context"}, Deps: []string{"context", m + "/internal/canon"}},
 		{ImportPath: m + "/store/memstore", Imports: []string{m}, Deps: []string{m, m + "/internal/canon"}},
 		{ImportPath: m + "/store/storetest", Imports: []string{m, m + "/store/memstore", "testing"}, Deps: []string{m, m + "/store/memstore", "testing"}},
+		{ImportPath: m + "/internal/check", Imports: []string{m + "/internal/pasted", "github.com/anishathalye/porcupine"}},
 		{ImportPath: m + "/cmd/semel/internal/cli", Imports: []string{m + "/store/memstore"}, Deps: []string{m, m + "/store/memstore"}},
 	}
 	for _, rule := range importRules {

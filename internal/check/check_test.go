@@ -1,0 +1,106 @@
+package check_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/semelhq/semel/internal/check"
+)
+
+// judged checks a place, and returns the groups that are red and those that aren't green.
+func judged(t *testing.T, p *place, opts check.Options) (red, unseen []string, report *check.Report) {
+	t.Helper()
+	opts.URL, opts.Patience = "http://"+p.addr, time.Second
+	if opts.Requests == "" {
+		opts.Requests = requests
+	}
+	report, err := check.Run(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range check.Groups() {
+		switch report.Groups[name] {
+		case check.Red:
+			red = append(red, name)
+		case check.Unjudged:
+			unseen = append(unseen, name)
+		}
+	}
+	if t.Failed() || testing.Verbose() {
+		var b strings.Builder
+		_ = report.Print(&b)
+		t.Log(b.String())
+	}
+	return red, unseen, report
+}
+
+// planted serves a peer with a bug.
+func planted(t *testing.T, a *app, p *peer) *place {
+	p.app, p.entries = a, map[string]*entry{}
+	return newPlace(t, func() (http.Handler, func()) { return p, p.crash })
+}
+
+const window = 300 * time.Millisecond
+
+// TestEachPlantedBugIsRedInItsGroup: a group that is red for another's bug sends people to the
+// wrong place, and one that is green with its bug is worth nothing.
+func TestEachPlantedBugIsRedInItsGroup(t *testing.T) {
+	for _, bug := range check.Groups() {
+		t.Run(bug, func(t *testing.T) {
+			t.Parallel()
+			a := new(app)
+			p := planted(t, a, &peer{bug: bug, window: window})
+			red, unseen, report := judged(t, p, check.Options{Count: countURL(t, a), Window: window, Restart: p.restart, Seed: 1})
+			if !slices.Equal(red, []string{bug}) || report.OK {
+				t.Errorf("red are %q, want only %s", red, bug)
+			}
+			for _, name := range unseen {
+				if !rests(name, bug) {
+					t.Errorf("%s wasn't judged", name)
+				}
+			}
+			for _, v := range report.Verdicts {
+				if v.Outcome == check.Broken && (len(v.Transcript) == 0 || len(v.Reproduce) == 0 || len(v.Reproduce) > 10 || v.Saw == "" || v.Rests == "") {
+					t.Errorf("%s has no transcript, no lines to reproduce it, or nothing that it rests on: %+v", v.ID, v)
+				}
+			}
+		})
+	}
+}
+
+// rests reports whether a group isn't tried without another.
+func rests(name, on string) bool {
+	return on == "replay" || on == "in-flight" && (name == "storm" || name == "gone" || name == "crash") || on == "gone" && name == "crash"
+}
+
+func TestCorrectServersAreGreen(t *testing.T) {
+	for name, p := range map[string]*peer{
+		"duplicates in flight are refused": {},
+		"duplicates in flight wait":        {waits: true},
+		"keys are required and strict":     {strict: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := new(app)
+			place := planted(t, a, p)
+			allGreen(t, place, check.Options{Count: countURL(t, a), Window: window, Restart: place.restart, Seed: 2})
+		})
+	}
+}
+
+// allGreen wants every group green that the options let be judged.
+func allGreen(t *testing.T, p *place, opts check.Options) {
+	t.Helper()
+	red, unseen, report := judged(t, p, opts)
+	if len(red) > 0 || len(unseen) > 0 || !report.OK {
+		t.Errorf("red are %q, not observed %q", red, unseen)
+	}
+	for _, v := range report.Verdicts {
+		if v.Outcome == check.Broken || v.Outcome == check.Advised {
+			t.Errorf("%s: %s", v.ID, v.Saw)
+		}
+	}
+}

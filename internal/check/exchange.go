@@ -1,0 +1,218 @@
+package check
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The header lines of a request, a bound on the bytes of an answer, and how long a client that
+// leaves stays after its request, because a reset drops what the other side hasn't read yet.
+const (
+	keyHeader, markHeader = "Idempotency-Key", "Semel-Check"
+	largest               = 64 << 20
+	lingering             = 20 * time.Millisecond
+)
+
+// cut is where a client leaves.
+type cut string
+
+const (
+	nowhere      cut = ""
+	inRequest    cut = "left in the middle of the request"
+	afterRequest cut = "left after the request"
+	halfClosed   cut = "closed its half of the connection after the request"
+)
+
+// call is one logical call: its deliveries have the same key and body.
+type call struct {
+	request
+	key   string
+	lines []string // of the header, in place of the key
+}
+
+// call makes a new call of a request, with a random UUID as its key.
+func (j *judge) call(section string) call {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	c := call{key: fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])}
+	return c.as(j.requests[section])
+}
+
+// as is the same call, delivered as another request.
+func (c call) as(r request) call {
+	r.body, r.target = strings.ReplaceAll(r.body, unique, c.key), strings.ReplaceAll(r.target, unique, c.key)
+	c.request = r
+	return c
+}
+
+// answer is what a delivery got.
+type answer struct {
+	status       int
+	header       http.Header
+	body         string
+	err          error // there is no answer, or no whole one
+	began, ended time.Time
+}
+
+// differs says in what two answers differ, as far as a caller cares.
+func (a answer) differs(b answer) string {
+	switch {
+	case a.err != nil || b.err != nil || a.status != b.status:
+		return fmt.Sprintf("the statuses %s and %s", a, b)
+	case a.body != b.body:
+		return fmt.Sprintf("the bodies, of %d and %d bytes", len(a.body), len(b.body))
+	case a.header.Get("Content-Type") != b.header.Get("Content-Type"):
+		return "the Content-Type"
+	case a.header.Get("Location") != b.header.Get("Location"):
+		return "the Location"
+	}
+	return ""
+}
+
+func (a answer) refuses() bool { return a.err == nil && a.status >= 400 }
+func (a answer) ok() bool      { return a.err == nil && a.status < 300 }
+
+// String is the status, or why there is none.
+func (a answer) String() string {
+	if a.err != nil {
+		return "no answer (" + a.err.Error() + ")"
+	}
+	return fmt.Sprint(a.status, " ", http.StatusText(a.status))
+}
+
+// dialed is the key of the channel that gets the connection of a request.
+type dialed struct{}
+
+// transport opens a connection for each request: net/http repeats requests with a key by itself
+// when a connection that it uses again turns out to be closed.
+func transport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 5 * time.Second}
+	return &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, addr)
+		if told, ok := ctx.Value(dialed{}).(chan net.Conn); ok && err == nil {
+			told <- conn
+		}
+		return conn, err
+	}}
+}
+
+// deliver delivers a call once.
+func (j *judge) deliver(ctx context.Context, c call) answer { return j.deliverCut(ctx, c, nowhere) }
+
+// deliverCut delivers a call as a client that leaves somewhere.
+func (j *judge) deliverCut(ctx context.Context, c call, at cut) answer {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	conns := make(chan net.Conn, 1)
+	ctx = context.WithValue(ctx, dialed{}, conns)
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) {
+		switch at {
+		case afterRequest:
+			go func() { _, _ = resetting(conns).Read(nil) }()
+		case halfClosed:
+			if tcp, ok := (<-conns).(*net.TCPConn); ok {
+				_ = tcp.CloseWrite() // if the other side has closed it, so be it
+			}
+		}
+	}})
+	var body io.Reader = strings.NewReader(c.body)
+	if at == inRequest {
+		body = io.MultiReader(strings.NewReader(c.body[:len(c.body)/2]), resetting(conns))
+	}
+	a := answer{began: time.Now()}
+	r, err := http.NewRequestWithContext(ctx, c.method, j.base.Scheme+"://"+j.base.Host+c.target, body)
+	if err != nil {
+		return answer{err: err, began: a.began, ended: a.began}
+	}
+	maps.Copy(r.Header, c.header.Clone())
+	r.ContentLength, r.Header[markHeader] = int64(len(c.body)), []string{"1"}
+	r.Header[keyHeader] = []string{c.key}
+	if c.lines != nil {
+		r.Header[keyHeader] = c.lines
+	} else if j.profile.Quoted && !j.bare {
+		r.Header[keyHeader] = []string{strconv.Quote(c.key)}
+	}
+	resp, err := j.transport.RoundTrip(r)
+	if err == nil {
+		var text []byte
+		text, err = io.ReadAll(io.LimitReader(resp.Body, largest))
+		_ = resp.Body.Close()
+		a.status, a.header, a.body = resp.StatusCode, resp.Header, string(text)
+	}
+	a.err, a.ended = err, time.Now()
+	j.record(r, c, at, a)
+	return a
+}
+
+// resetting resets the connection when somebody reads it.
+type resetting chan net.Conn
+
+func (conns resetting) Read([]byte) (int, error) {
+	<-time.After(lingering)
+	if tcp, ok := (<-conns).(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // so that closing resets it
+		_ = tcp.Close()
+	}
+	return 0, errors.New("the client left")
+}
+
+// settle delivers a call until it is no longer refused for the moment, or patience ends.
+func (j *judge) settle(ctx context.Context, c call) answer {
+	pause := 10 * time.Millisecond
+	for end := time.Now().Add(j.opts.Patience); ; pause = min(2*pause, time.Second) {
+		a := j.deliver(ctx, c)
+		if a.err == nil && !j.later(a) || time.Now().Add(pause).After(end) || ctx.Err() != nil {
+			return a
+		}
+		<-time.After(pause)
+	}
+}
+
+// later reports whether an answer says that the call's outcome isn't there yet.
+func (j *judge) later(a answer) bool {
+	return j.inFlight(a) || a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable
+}
+
+// inFlight reports whether an answer says that another delivery is running.
+func (j *judge) inFlight(a answer) bool {
+	return slices.Contains(append([]int{http.StatusConflict, http.StatusLocked, http.StatusTooEarly}, j.profile.InFlight...), a.status)
+}
+
+// effects is how many effects there were, or always 0 if nobody counts them.
+func (j *judge) effects(ctx context.Context) int {
+	if !j.counted {
+		return 0
+	}
+	n, err := j.count(ctx)
+	for end := time.Now().Add(j.opts.Patience); err != nil && time.Now().Before(end); n, err = j.count(ctx) {
+		<-time.After(lingering) // whoever counts may be restarted with the service
+	}
+	j.counted = err == nil
+	return n
+}
+
+func (j *judge) count(ctx context.Context) (n int, err error) {
+	var resp *http.Response
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, j.opts.Count, http.NoBody)
+	if err == nil {
+		resp, err = j.transport.RoundTrip(r)
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	_, err = fmt.Fscan(resp.Body, &n)
+	return n, err
+}

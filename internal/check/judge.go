@@ -1,0 +1,152 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// judge is one run.
+type judge struct {
+	opts      Options
+	profile   *profile
+	requests  map[string]request
+	base      *url.URL
+	transport *http.Transport
+	began     time.Time
+	bare      bool // the service refuses keys in quotes
+	distinct  bool // answers tell calls apart
+	counted   bool // effects can be counted
+
+	mu        sync.Mutex
+	exchanges []Exchange // of the current probe
+	verdicts  map[string]*Verdict
+}
+
+// probe judges requirements, with a transcript of its own.
+type probe struct {
+	ids     string // without their group
+	section string // the request that it needs
+	run     func(j *judge, ctx context.Context)
+}
+
+// group is a question, with the groups without which its answer means nothing.
+type group struct {
+	name   string
+	needs  []string
+	probes []probe
+}
+
+var groups = []group{
+	{"replay", nil, []probe{{"first", "", (*judge).first}, {"once same marked", "", (*judge).replay}}},
+	{"conflict", []string{"replay"}, []probe{{"refused status kept", "other", (*judge).conflict}}},
+	{"in-flight", []string{"replay"}, []probe{{"once answer status", "", (*judge).whileRunning}}},
+	{"callers", []string{"replay"}, []probe{{"other", "other caller", another("callers.other", "other caller")}, {"renewed", "renewed", twice{id: "callers.renewed", as: "renewed", refused: true}.run}}},
+	{"scope", []string{"replay"}, []probe{{"path", "elsewhere", another("scope.path", "elsewhere")}, {"query", "query", another("scope.query", "query")}}},
+	{"keys", []string{"replay"}, []probe{{"missing", "", (*judge).missingKey}, {"malformed two", "", (*judge).oddKeys}, {"long", "", (*judge).longKeys}}},
+	{"gone", []string{"replay", "in-flight"}, []probe{{"half", "", (*judge).halfARequest}, {"reset freed", "", left(afterRequest, "gone.reset", "gone.freed")}, {"closed answered", "", left(halfClosed, "gone.closed", "gone.answered")}}},
+	{"storm", []string{"replay", "in-flight"}, []probe{{"once answers", "", (*judge).storm}, {"history", "", (*judge).history}}},
+	{"failures", []string{"replay"}, []probe{{"rejected", "rejected", retried("failures.rejected", "rejected", 4)}, {"failed", "failing", retried("failures.failed", "failing", 5)}}},
+	{"expiry", []string{"replay"}, []probe{{"kept", "", (*judge).expiry}}},
+	{"answers", []string{"replay"}, []probe{{"big", "big", twice{id: "answers.big", section: "big", refused: true}.run}, {"streamed", "streamed", twice{id: "answers.streamed", section: "streamed", refused: true}.run}}},
+	{"crash", []string{"replay", "gone"}, []probe{{"kept once", "", (*judge).crash}}},
+}
+
+// Groups are the names of the groups, in the order in which they are judged.
+func Groups() (names []string) {
+	for _, g := range groups {
+		names = append(names, g.name)
+	}
+	return names
+}
+
+// run judges a group. What no probe has judged wasn't observed.
+func (j *judge) run(ctx context.Context, g group) {
+	red := slices.IndexFunc(g.needs, func(need string) bool { return j.state(need) == Red })
+	for _, p := range g.probes {
+		why := "another requirement is broken"
+		_, given := j.requests[p.section]
+		switch {
+		case red >= 0:
+			why = "not tried, because " + g.needs[red] + " is red"
+		case !given:
+			why = "add a request '### " + p.section + "' " + Sections[p.section]
+		default:
+			j.exchanges = nil
+			p.run(j, ctx)
+		}
+		for id := range strings.FieldsSeq(p.ids) {
+			if j.verdicts[g.name+"."+id] == nil {
+				j.unseen(g.name+"."+id, why)
+			}
+		}
+	}
+}
+
+// judge records a fault of a requirement; without one the service keeps it.
+func (j *judge) judge(id, fault string) {
+	outcome := Kept
+	switch {
+	case fault != "" && j.profile.byID[id].Level == "should":
+		outcome = Advised
+	case fault != "":
+		outcome = Broken
+	}
+	j.put(id, outcome, fault)
+}
+
+// fail records a fault.
+func (j *judge) fail(id, saw string, args ...any) { j.judge(id, fmt.Sprintf(saw, args...)) }
+
+// unseen records that a requirement can't be judged, and why.
+func (j *judge) unseen(id, why string) { j.put(id, Unseen, why) }
+
+func (j *judge) put(id string, outcome Outcome, saw string) {
+	r := j.profile.byID[id]
+	group, _, _ := strings.Cut(id, ".")
+	if r.On == "" {
+		outcome, saw = Unseen, "the document says nothing about it"
+	}
+	v := &Verdict{ID: id, Group: group, Outcome: outcome, Text: r.Text, Level: cmp.Or(r.Level, "must"), Rests: r.On, Saw: saw}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if outcome == Broken || outcome == Advised {
+		slices.SortStableFunc(j.exchanges, func(a, b Exchange) int { return cmp.Compare(a.At, b.At) })
+		v.Transcript = slices.Clone(j.exchanges[:min(len(j.exchanges), shown)])
+		v.Reproduce = reproduction(v.Transcript)
+	}
+	j.verdicts[id] = v
+}
+
+// effect judges a requirement about effects, if they can be counted or answers tell calls apart.
+func (j *judge) effect(id, fault string) {
+	if !j.counted && !j.distinct {
+		j.unseen(id, "all answers are alike, and there is no --count")
+		return
+	}
+	j.judge(id, fault)
+}
+
+// once judges that a call had one effect, or at most one, since there were so many: by the count,
+// and by its answers, if those tell calls apart.
+func (j *judge) once(ctx context.Context, id string, since, atLeast int, answers ...answer) {
+	fault := ""
+	answers = slices.DeleteFunc(answers, func(a answer) bool { return !a.ok() })
+	for i := range answers {
+		if d := answers[0].differs(answers[i]); d != "" && j.distinct {
+			fault = "two deliveries of one call succeed, and differ in " + d
+		}
+	}
+	if n := j.effects(ctx) - since; j.counted && n > 1 {
+		fault = fmt.Sprintf("%d effects of one call", n)
+	} else if j.counted && n < atLeast {
+		fault = "no effect of a call that was answered"
+	}
+	j.effect(id, fault)
+}
