@@ -109,6 +109,7 @@ every code in an answer or a log.`,
 		{"See what happened, and decide:", []*cobra.Command{newWhy(newRecordsFrom()), newRecords(newRecordsFrom()), newMessages(newRecordsFrom()), newTop(), newTail(newRecordsFrom()),
 			evidenceCommand(), reconcileCommand(), newExplain(), contextCommand()}},
 		{"Look after a service and its store:", []*cobra.Command{newDoctor(), newHealthcheck(), storeCommand(), archiveCommand(), migrateCommand()}},
+		{"Judge any service:", []*cobra.Command{checkCommand()}},
 		{"Configuration and keys:", []*cobra.Command{configCommand(), newKey(), newIDs(), newWebhook()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: p.title, Title: p.title})

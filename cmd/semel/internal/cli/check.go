@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel/internal/check"
+)
+
+const checkHTTPLong = `Send one request of yours in the ways in which networks, clients and crashes send it,
+and say for each requirement of a contract whether the service keeps it, on which clause
+or paragraph that rests, and how to see it again by hand. That takes some seconds.
+
+The file for --request has the request in its wire form, and further ones for single
+groups, each below a line '### NAME'; docs/check.md has the names. {{unique}} in it is
+new for each call. Without a file, a POST of a small JSON document is sent.
+
+Each request may have a real effect, such as a charge. So each has the header
+Semel-Check: 1, and a service that isn't on this machine is refused.
+
+The exit code is 1 if a group is red. The JSON has ok, url, profile, seed, groups (green,
+red, not observed) and verdicts: id, group, outcome (kept, broken, advised, not observed),
+level, text, rests, saw, reproduce, transcript (at, took, request, answer, cut).`
+
+func checkCommand() *cobra.Command {
+	var opts check.Options
+	var requests, restart, junit string
+	cmd := &cobra.Command{Use: "check", Short: "Judge any service by a specification"}
+	http := &cobra.Command{
+		Use:     "http URL",
+		Short:   "Judge a service that takes idempotency keys over HTTP",
+		Long:    checkHTTPLong,
+		Example: `  semel check http http://127.0.0.1:3000 --request charge.http --count http://127.0.0.1:3000/count`,
+		Args:    oneArg("which service? Give its URL, such as http://127.0.0.1:3000"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.URL = args[0]
+			if requests != "" {
+				text, err := readAll(cmd, requests)
+				if err != nil {
+					return err
+				}
+				opts.Requests = string(text)
+			}
+			if !cmd.Flags().Changed("seed") {
+				opts.Seed = rand.Uint64N(1_000_000)
+			}
+			if restart != "" {
+				opts.Restart = func(ctx context.Context) error { return exec.CommandContext(ctx, "sh", "-c", restart).Run() }
+			}
+			report, err := check.Run(cmd.Context(), opts)
+			if _, ok := errors.AsType[*check.UsageError](err); ok {
+				err = &usageError{err}
+			}
+			if junit != "" && err == nil {
+				err = os.WriteFile(junit, report.JUnit(), 0o666)
+			}
+			if err != nil {
+				return err
+			}
+			return printReport(cmd, report, report.Print, !report.OK)
+		},
+	}
+	flags := http.Flags()
+	flags.StringVar(&opts.Profile, "profile", "ietf", "`contract`: ietf, stripe, acp, ucp or adyen")
+	flags.StringVar(&requests, "request", "", "`file` with the request that has an effect; - is standard input")
+	flags.StringVar(&opts.Count, "count", "", "`URL` that says how many effects there were")
+	flags.StringVar(&restart, "restart", "", "`command` that kills the service, starts it again and returns")
+	flags.DurationVar(&opts.Window, "window", 0, "how long the service says that it keeps answers")
+	flags.Uint64Var(&opts.Seed, "seed", 0, "seed of the history of many clients (default random)")
+	flags.StringVar(&junit, "junit", "", "`file` to write the verdicts to, as JUnit XML")
+	flags.BoolVar(&opts.Remote, "i-know-it-has-effects", false, "check a service that isn't on this machine")
+	jsonFlag(http)
+	cmd.AddCommand(http)
+	return cmd
+}
