@@ -390,14 +390,21 @@ func TestDoor(t *testing.T) {
 			params := &sdk.CallToolParamsRaw{Meta: sdk.Meta{"idempotency-key": key}, Name: "pay"}
 			res, err := handler(t.Context(), "tools/call", &sdk.CallToolRequest{Params: params})
 			if failure, ok := errors.AsType[*jsonrpc.Error](err); ok {
-				var data struct{ Semel struct{ Code semel.Code } }
+				var data struct {
+					Semel struct {
+						Code   semel.Code
+						Action store.Action
+					}
+				}
 				if err := json.Unmarshal(failure.Data, &data); err != nil {
 					t.Error(err)
 				}
-				return doortest.Reply{Code: string(data.Semel.Code)}
+				return doortest.Reply{Code: string(data.Semel.Code), Action: data.Semel.Action}
 			}
 			result := res.(*sdk.CallToolResult)
 			reply.Code, _ = refusal(result)["code"].(string)
+			action, _ := refusal(result)["action"].(string)
+			reply.Action = store.Action(action)
 			result.Meta = nil // a mark names the delivery
 			text, err := json.Marshal(result)
 			if err != nil {

@@ -465,9 +465,11 @@ func TestAnotherProcess(t *testing.T) {
 				t.Error(err)
 			}
 			go func() {
-				for range 6 { // the next look is a while away
+				for range 6 {
 					<-st.looked
 				}
+				st.quiet.Lock() // the next look is after all that
+				defer st.quiet.Unlock()
 				st.Advance(2 * op.Lease)
 				_, err := here.Engine.Sweep(t.Context())
 				page, searchErr := here.Engine.Search(t.Context(), store.Query{Operation: op.Name})
@@ -548,6 +550,7 @@ func (w *world) whileItRuns(t *testing.T, op semel.Operation, happens func(*seme
 type watched struct {
 	*memstore.Store
 	looked chan struct{}
+	quiet  sync.Mutex // nobody looks at them while somebody has it
 }
 
 func (s *watched) Get(ctx context.Context, id store.ID) (*store.Record, error) {
@@ -556,6 +559,8 @@ func (s *watched) Get(ctx context.Context, id store.ID) (*store.Record, error) {
 		case s.looked <- struct{}{}:
 		default:
 		}
+		s.quiet.Lock()
+		defer s.quiet.Unlock()
 	}
 	return s.Store.Get(ctx, id)
 }
