@@ -174,7 +174,7 @@ func (c *strictConn) orderly() bool {
 	return n == 0 && errors.Is(err, io.EOF)
 }
 
-// lingering is how long a connection that ends is given to its client.
+// lingering is how long a client has to end a connection that the server ends.
 const lingering = time.Second
 
 // linger ends a connection in place of the server, which closes it after an answer if the client

@@ -173,7 +173,7 @@ var layers = [][]string{
 	{"store/codec", "internal/behind", "internal/dueindex", "internal/engine", "internal/meaning", "internal/nodes", "internal/offsetclock", "internal/payload", "internal/reference", "internal/terms", "=internal/verdict"},
 	{".", "internal/streams"},
 	{"=door", "internal/conflicts", "internal/extract", "internal/relay", "internal/tally", "internal/wire"},
-	{"store", "evidence", "archive"},
+	{"store", "evidence", "archive", "internal/stdio"},
 	{"door/judge", "+internal/verdict"},
 	{"door/semelhttp", "door/inbox"},
 	{"door/semelproxy", "internal/lookup"},

@@ -12,6 +12,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == toolProgram {
+		serveTools(os.Args[2])
+		return
+	}
 	// Contexts of whoever runs the tests are not theirs.
 	home, err := os.MkdirTemp("", "semel-test-*")
 	if err == nil {

@@ -55,6 +55,7 @@ func newMCP() *cobra.Command {
 		},
 	}
 	f.register(cmd.Flags())
+	cmd.AddCommand(newMCPWrap())
 	return jsonFlag(cmd)
 }
 

@@ -84,11 +84,11 @@ func newProxy() *cobra.Command {
 	return jsonFlag(cmd)
 }
 
-// guard runs a service with one operation and one door, at a path; empty: at any.
+// guard runs a service with one operation and one door, at a path; empty: at any. It prints where.
 func (f *upstreamFlags) guard(cmd *cobra.Command, upstream, path string, op config.Operation, routes []config.Route, servers config.Servers) error {
 	cfg, err := f.configuration(cmd, op, routes, servers)
 	if err != nil {
-		return byFlags(cmd, err)
+		return err
 	}
 	return serve(cmd.Context(), cmd.ErrOrStderr(), service.Options{Config: cfg}, func(s *service.Server) error {
 		out := cmd.OutOrStdout()
@@ -109,5 +109,6 @@ func (f *upstreamFlags) configuration(cmd *cobra.Command, op config.Operation, r
 	if err := f.apply(cfg); err != nil {
 		return nil, err
 	}
-	return cfg.With(op, routes, servers)
+	cfg, err = cfg.With(op, routes, servers)
+	return cfg, byFlags(cmd, err)
 }

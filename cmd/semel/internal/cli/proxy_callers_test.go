@@ -116,7 +116,7 @@ func proxiedAt(t *testing.T, args ...string) (at addresses, calls *atomic.Int64)
 		_, _ = fmt.Fprint(w, "ord_", calls.Add(1))
 	}))
 	t.Cleanup(up.Close)
-	return guarding(t, append([]string{"proxy", up.URL}, args...)...), calls
+	return guarding(t, append([]string{"proxy", up.URL, "--listen", "127.0.0.1:0", "--store", "memory:", "--json"}, args...)...), calls
 }
 
 // guarding runs a command that guards an upstream, in this process, until the test ends.
@@ -127,7 +127,7 @@ func guarding(t *testing.T, args ...string) (at addresses) {
 	var log bytes.Buffer
 	ended := make(chan int, 1)
 	go func() {
-		code := Run(ctx, append(args, "--listen", "127.0.0.1:0", "--store", "memory:", "--json"), strings.NewReader(""), w, &log)
+		code := Run(ctx, args, strings.NewReader(""), w, &log)
 		_ = w.Close()
 		ended <- code
 	}()
