@@ -93,7 +93,8 @@ func (d *Delivery) Reached() bool {
 	return open && !d.conn.gone() && d.conn.acknowledged()
 }
 
-// sent says that the server has written all of an answer, and waits for the next request.
+// sent says that the server has written all of an answer: it waits for the next request, or ends the
+// connection.
 func (c *strictConn) sent() {
 	c.heard.settle(func(d *Delivery) (arrived, known bool) {
 		if d.at == ending {
@@ -184,6 +185,7 @@ const lingering = time.Second
 func (c *strictConn) linger() {
 	over := time.AfterFunc(lingering, func() { _ = c.Close() }) // the server may still set a deadline
 	defer over.Stop()
+	c.sent()
 	if _, secure := c.Conn.(*tls.Conn); !secure {
 		_ = c.CloseWrite()
 	}
