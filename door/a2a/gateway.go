@@ -168,21 +168,21 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 	}
 	who, err := g.opts.Identify(r)
 	if err != nil {
-		e.Err = err
-		return refuse(refusalOfCaller(err, w.Header()))
+		code, detail := semelproxy.Unidentified(err, w.Header())
+		f := refusalFor(code)
+		e.Err, f.detail = err, cmp.Or(detail, f.detail)
+		return refuse(f)
 	}
 	if bare || req.passes() {
 		g.proxy.Pass(w, req.in)
 		return e, false
 	}
-	if req.body, err = body.Read(w, r, g.opts.MaxBody); errors.Is(err, body.ErrRefused) {
-		return e, false
-	} else if err != nil {
-		w.Header().Set("Connection", "close") // the rest of the body isn't worth reading
-		if errors.Is(err, body.ErrTooLong) {
-			return refuse(refusalFor(door.CodeBodyTooLarge))
+	var code semel.Code
+	if req.body, code, err = semelproxy.ReadBody(w, r, g.opts.MaxBody); err != nil {
+		if code == "" {
+			return e, false
 		}
-		return refuse(refusalFor(door.CodeBodyUnreadable))
+		return refuse(refusalFor(code))
 	}
 	guarded, err := req.read()
 	if err == nil && !guarded {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
-	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/problem"
 )
@@ -59,20 +58,6 @@ func refusalOf(err error, ans *semel.Answer) refusal {
 		}
 	}
 	return r
-}
-
-// refusalOfCaller returns the refusal for an error in identifying the caller, with the
-// challenge that RFC 9110 section 11.6.1 requires with every 401.
-func refusalOfCaller(err error, header http.Header) refusal {
-	if e, ok := errors.AsType[*semel.Error](err); ok && (e.Code == semel.CodeForbidden || e.Code == semel.CodeStoreUnavailable) {
-		return refusalFor(e.Code)
-	}
-	f, challenge := refusalFor(door.CodeUnidentified), "Bearer"
-	if why, ok := errors.AsType[*semelhttp.Refused](err); ok {
-		challenge, f.detail = cmp.Or(why.Challenge, challenge), cmp.Or(why.Detail, f.detail)
-	}
-	header.Set("WWW-Authenticate", challenge)
-	return f
 }
 
 // grpcCodes are google.rpc.Status's names for HTTP statuses.

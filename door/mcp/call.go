@@ -4,179 +4,41 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
-	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/jsonscan"
-	"github.com/semelhq/semel/internal/selector"
+	"github.com/semelhq/semel/internal/paramheader"
+	"github.com/semelhq/semel/internal/toolcall"
 	"github.com/semelhq/semel/store"
 )
 
 // attributeTool is the name under which a record keeps which tool was called.
 const attributeTool = "tool"
 
-// toolCall is what a call asks for.
-type toolCall struct {
-	name      string
-	arguments []byte // without the places of keys; never nil
-	state     string // the requestState of a round; empty: none
-	responses []byte // its inputResponses; nil: none
-	explicit  string // the key that it has; empty: none
-	place     string // where that is
-}
-
-// keyPlaces are where a call may have its key: in _meta, as agents in commerce have it (UCP, ACP,
-// x402), in the parameters (SEP-3182), and in the arguments (UCP, AdCP).
-var keyPlaces = [][]string{
-	{"_meta", "idempotency-key"}, {"_meta", "idempotency_key"}, {"_meta", "idempotencyKey"}, {"_meta", "x402/idempotency-key"},
-	{"meta", "idempotency-key"}, {"meta", "idempotency_key"},
-	{"idempotencyKey"},
-	{"arguments", "meta", "idempotency-key"}, {"arguments", keyArgument},
-}
-
-// keyArgument is the argument that has the key for every tool.
-const keyArgument = "idempotency_key"
-
-// readCall reads the parameters of a tool call, strict JSON. parameter is an argument that is
-// its key, if the tool has one. The error is for the caller.
-func readCall(params []byte, header http.Header, parameter string) (c toolCall, err error) {
-	if jsonrpc.First(params) != '{' {
-		return c, invalid("its parameters aren't an object")
-	}
-	if err := jsonscan.Spelled(params, "name", "arguments", "inputResponses", "requestState", "_meta"); err != nil {
-		return c, invalid(err.Error())
-	}
-	c.name, _ = jsonscan.Text(jsonscan.Member(params, "name"))
-	c.arguments, c.responses = jsonscan.Member(params, "arguments"), jsonscan.Member(params, "inputResponses")
-	state := jsonscan.Member(params, "requestState")
-	if c.arguments == nil {
-		c.arguments = []byte("{}")
-	}
-	var text bool
-	c.state, text = jsonscan.Text(state)
-	switch {
-	case c.name == "":
-		return c, invalid("it has no name that is a string")
-	case jsonrpc.First(c.arguments) != '{':
-		return c, invalid("its arguments aren't an object")
-	case state != nil && !text:
-		return c, invalid("its requestState isn't a string")
-	}
-	return c, c.findKey(params, header, parameter)
-}
-
-// findKey finds the one key of a call, and takes it out of the arguments.
-func (c *toolCall) findKey(params []byte, header http.Header, parameter string) error {
-	places := keyPlaces
-	if parameter != "" {
-		places = append(places[:len(places):len(places)], []string{"arguments", parameter})
-	}
-	for _, path := range places {
-		value := params
-		for _, name := range path {
-			value = jsonscan.Member(value, name)
-		}
-		if value == nil || string(value) == "null" {
-			continue
-		}
-		key, text := jsonscan.Text(value)
-		if !text || key == "" {
-			return &semel.Error{Code: door.CodeKeyInvalid, Message: "the key in " + strings.Join(path, ".") + " isn't a string, or is empty"}
-		}
-		if err := c.found(key, strings.Join(path, ".")); err != nil {
-			return err
-		}
-		if path[0] == "arguments" {
-			c.arguments = jsonscan.Without(c.arguments, path[1:]...)
-		}
-	}
-	key, given, fault := semelhttp.RequestKey(header, semelhttp.DefaultKeyHeader, store.MaxKeyLen)
-	switch {
-	case fault != "":
-		return &semel.Error{Code: door.CodeKeyInvalid, Message: fault}
-	case given:
-		return c.found(key, "the header "+semelhttp.DefaultKeyHeader)
-	}
-	return nil
-}
-
-// found takes note of a key. Two that differ can't both be the one that a retry repeats.
-func (c *toolCall) found(key, place string) error {
-	if c.explicit != "" && c.explicit != key {
-		return &semel.Error{Code: door.CodeKeyInvalid, Message: fmt.Sprintf("the keys in %s and %s differ", c.place, place)}
-	}
-	c.explicit, c.place = key, place
-	return nil
-}
-
-// fingerprint digests what makes two calls different: the tool, the arguments and what a round
-// adds. The id, _meta and the trace don't, nor does the place of the key.
-func (c *toolCall) fingerprint() (f semel.Fingerprint, err error) {
-	h := sha256.New()
-	h.Write(canon.Frame(canon.Frame(nil, c.name), c.state))
-	responses := c.responses
-	if responses == nil {
-		responses = []byte("null")
-	}
-	for _, part := range [][]byte{c.arguments, responses} {
-		if err := canon.WriteFramed(h, part, canon.Exact); err != nil {
-			return f, invalid(err.Error())
-		}
-	}
-	return store.NewFingerprint(semel.SchemeJSON, [sha256.Size]byte(h.Sum(nil))), nil
-}
-
-// round narrows the identity of a call by what a round adds, so that rounds are calls of their
-// own (MRTR).
-func (c *toolCall) round(f semel.Fingerprint) string {
-	if c.state == "" && c.responses == nil {
-		return ""
-	}
-	b, _ := f.AppendBinary(nil) // doesn't fail
-	sum := sha256.Sum256(b)
-	return "round=" + hex.EncodeToString(sum[:16])
-}
-
-// fieldsVersion names the rule that makes a key from fields.
-const fieldsVersion = "semel-mcp-fields-1"
-
-// fieldsKey makes the key of a call from the arguments that its tool declares.
-func (c *toolCall) fieldsKey(fields []selector.Selector) (string, error) {
-	doc, err := canon.Canonicalize(c.arguments, canon.Exact)
-	if err != nil {
-		return "", invalid(err.Error())
-	}
-	values := map[string]string{}
-	for _, s := range fields {
-		value, found, err := s.Find(&selector.Input{JSON: doc})
-		if err != nil || !found {
-			return "", invalid("it lacks the argument " + strings.TrimPrefix(s.String(), string(selector.Hash)+":") + ", which tells its repetition from another call")
-		}
-		values[s.String()] = value
-	}
-	inputs, _ := json.Marshal(map[string]any{"tool": c.name, "fields": values}) // strings
-	return semel.DeriveKey(fieldsVersion, json.RawMessage(inputs))
-}
-
 // recognise makes the call that a request delivers. The error is for the caller.
 func (c *conversation) recognise() (err error) {
 	name, _ := jsonscan.Text(jsonscan.Member(c.req.params, "name"))
 	c.policy = c.policyOf(name)
-	if c.asked, err = readCall(c.req.params, c.req.in.Header, c.policy.KeyParameter); err != nil {
+	if c.asked, err = toolcall.Read(c.req.params, c.policy.KeyParameter); err != nil {
 		return err
 	}
-	if err := compareParams(c.req.in.Header, jsonscan.Member(c.req.params, "arguments"), c.seen.of(name).mirrored); err != nil {
+	key, given, fault := semelhttp.RequestKey(c.req.in.Header, semelhttp.DefaultKeyHeader, store.MaxKeyLen)
+	if fault != "" {
+		err = &semel.Error{Code: door.CodeKeyInvalid, Message: fault}
+	} else if given {
+		err = c.asked.Found(key, "the header "+semelhttp.DefaultKeyHeader)
+	}
+	if err != nil {
 		return err
+	}
+	if why := paramheader.Compare(c.req.in.Header, jsonscan.Member(c.req.params, "arguments"), c.seen.of(name).mirrored); why != "" {
+		return mismatch(why)
 	}
 	if c.passes() {
 		return nil
@@ -185,19 +47,19 @@ func (c *conversation) recognise() (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := c.asked.fingerprint()
+	f, err := c.asked.Fingerprint()
 	if err != nil {
 		return err
 	}
 	op := &c.policy.op
-	c.call = semel.Call{Operation: op.Name, Key: cmp.Or(c.asked.explicit, key), Scope: c.asked.round(f), Door: Name, Fingerprint: f, Confirm: token}
+	c.call = semel.Call{Operation: op.Name, Key: cmp.Or(c.asked.Key, key), Scope: c.asked.Round(f), Door: Name, Fingerprint: f, Confirm: token}
 	share := op.Share
 	switch {
 	case c.call.Key != "":
 	case len(c.policy.fields) > 0:
 		// Two honest callers may ask for the same, so their credentials keep them apart.
 		share = semel.ShareTenant
-		c.call.Key, err = c.asked.fieldsKey(c.policy.fields)
+		c.call.Key, err = c.asked.FieldsKey(c.policy.fields)
 	default:
 		c.call.Key, c.loose = rand.Text(), true // unless it is the echo of another
 	}
@@ -205,11 +67,11 @@ func (c *conversation) recognise() (err error) {
 		return err
 	}
 	c.who.Name(&c.call, share)
-	known := store.Attributes{attributeTool: c.asked.name}
+	known := store.Attributes{attributeTool: c.asked.Name}
 	if c.policy.Reconcile != nil {
-		known[attributeReconcile] = c.policy.Reconcile.arguments(c.asked.arguments)
+		known[attributeReconcile] = c.policy.Reconcile.arguments(c.asked.Arguments)
 	}
-	c.call.Attributes = c.names.Of(known, "", c.req.in.Header, c.asked.arguments)
+	c.call.Attributes = c.names.Of(known, "", c.req.in.Header, c.asked.Arguments)
 	return nil
 }
 
@@ -220,7 +82,7 @@ func (c *conversation) admit(ctx context.Context) error {
 	if err == nil && c.loose && c.echoes != nil && !c.passes() {
 		err = c.echo(ctx)
 	}
-	if err == nil && c.asked.state != "" && !c.passes() {
+	if err == nil && c.asked.State != "" && !c.passes() {
 		err = c.useState(ctx)
 	}
 	return err
@@ -235,4 +97,67 @@ func (c *conversation) echo(ctx context.Context) (err error) {
 	c.call.Key = c.stream.key
 	c.delivery = semelproxy.Follow(c.req.in, c.stream.heard)
 	return nil
+}
+
+// The places of a confirmation. A client that can ask a person (elicitation) echoes the token as the
+// requestState of a round with the person's answer; the program of any other sends it in _meta.
+const (
+	confirmState  = "semel-confirm-1:"
+	confirmInput  = "semel_confirmation"
+	confirmMember = vendor + "confirm"
+)
+
+// confirmed reads the confirmation of a call: its token, and the key of a call that has none of its
+// own. The round in which a person has confirmed it is the call itself, so what that adds to the
+// request isn't sent on.
+func (c *conversation) confirmed() (token, key string, err error) {
+	if c.policy.op.Confirmation == nil {
+		return "", "", nil
+	}
+	token, _ = jsonscan.Text(jsonscan.Member(jsonscan.Member(c.req.params, "_meta"), confirmMember))
+	if state, ours := strings.CutPrefix(c.asked.State, confirmState); ours {
+		action, _ := jsonscan.Text(jsonscan.Member(jsonscan.Member(c.asked.Responses, confirmInput), "action"))
+		if action != "accept" {
+			return "", "", &semel.Error{Code: semel.CodeConfirmationRefused, Message: "nobody has confirmed the call"}
+		}
+		token, c.asked.State, c.asked.Responses = state, "", nil
+		c.req.body = jsonscan.Without(jsonscan.Without(c.req.body, "params", "requestState"), "params", "inputResponses")
+	}
+	token, key, _ = strings.Cut(token, ":")
+	return token, key, nil
+}
+
+// tokenOf is what confirms the call, once: this caller's, of this tool with these arguments. Empty: it
+// needs no confirmation.
+func (c *conversation) tokenOf(challenge *semel.Challenge) (token string) {
+	if challenge != nil {
+		token = challenge.Token
+	}
+	if c.loose && token != "" { // or the next delivery would be another call
+		token += ":" + c.call.Key
+	}
+	return token
+}
+
+// confirmWords are for the model of a client that can't ask a person. The token is where the model
+// doesn't look: one that confirmed its own calls would make it worth nothing.
+const confirmWords = "This call needs the confirmation of a person, and nothing was executed. You can't confirm it yourself: ask the person. " +
+	"Their program confirms it by sending the same call again, with the token in this result's _meta, " + confirmMember + ", in its own _meta under the same name."
+
+// question asks a person by a round of the gateway's own; nil if the client can't ask. A round of the
+// server's is confirmed otherwise: this one would take its place.
+func (c *conversation) question(token string) []byte {
+	form := jsonscan.Member(c.req.capable(), "elicitation")
+	asks := c.req.modern && jsonrpc.First(form) == '{' && (jsonscan.Member(form, "form") != nil || jsonscan.Member(form, "url") == nil)
+	if !asks || c.asked.State != "" || c.asked.Responses != nil {
+		return nil
+	}
+	question := map[string]any{"method": "elicitation/create", "params": map[string]any{
+		"mode": "form", "message": "Run the tool " + c.asked.Name + " once, with these arguments?\n\n" + string(c.asked.Arguments),
+		"requestedSchema": map[string]any{"type": "object", "properties": map[string]any{}},
+	}}
+	result, _ := json.Marshal(map[string]any{
+		"resultType": "input_required", "inputRequests": map[string]any{confirmInput: question}, "requestState": confirmState + token,
+	}) // strings
+	return result
 }

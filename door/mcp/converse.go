@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -13,11 +14,13 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/meaning"
 	"github.com/semelhq/semel/internal/relay"
 	"github.com/semelhq/semel/internal/sse"
+	"github.com/semelhq/semel/internal/toolcall"
 	"github.com/semelhq/semel/store"
 )
 
@@ -30,7 +33,7 @@ type conversation struct {
 	relay.Follower
 	req    *request
 	who    semelhttp.Caller
-	asked  toolCall
+	asked  toolcall.Call
 	policy *policy
 	call   semel.Call
 	loose  bool // nothing tells the call from a repetition
@@ -117,38 +120,22 @@ func (c *conversation) deliver(ctx context.Context, call semel.Call, h door.Hand
 	}
 }
 
-// Run sends the call, and says how the attempt ends by what the server says.
-//
-// An operation that declares its effects has one for the call. A crash before that write leaves
-// an attempt without an effect, which may run again. A crash after it leaves a started effect:
-// the call is held until it is settled.
-func (c *conversation) Run(x door.Run) semel.Ending {
+// Run sends the call, and says how the attempt ends by what the server says. An operation that
+// declares its effects has one for the call.
+func (c *conversation) Run(x door.Run) (end semel.Ending) {
 	a := x.Attempt
-	if c.delivery != nil && c.delivery.Gone() {
+	send := func(key string) semel.Ending { return c.forward(a, key) }
+	switch {
+	case c.delivery != nil && c.delivery.Gone():
 		// Its client has asked again by now, perhaps, and been answered: the network may have held
 		// this one back.
 		c.code = semel.CodeAborted
 		return semel.Ending{Disposition: semel.DispositionAborted, Failure: store.Failure{Message: "the client had left before its call was sent"}}
+	case c.policy.op.Effects == nil:
+		return send(semel.EffectKey(a.Record(), CallEffect))
 	}
-	key := semel.EffectKey(a.Record(), CallEffect)
-	if c.policy.op.Effects == nil {
-		return c.forward(a, key)
-	}
-	ef, err := a.StartEffect(a.Context(), CallEffect)
-	switch {
-	case err == nil && ef.State != store.EffectStarted, door.CodeOf(err) == semel.CodeEffectUnknown:
-		c.code = semel.CodeHeld
-		return semel.Ending{Failure: store.Failure{Message: "an earlier attempt has sent the call, and its answer is not known"}}
-	case err != nil:
-		c.code = semel.CodeStoreUnavailable
-		return semel.Ending{Disposition: semel.DispositionAborted, Failure: store.Failure{Message: "the call could not be recorded before it was sent"}}
-	}
-	end := c.forward(a, ef.Key)
-	if end.Disposition == semel.DispositionAborted || end.Disposition == semel.DispositionFailed {
-		// A crash before the write, or one that fails, leaves the effect started, and the
-		// call is held; a crash after it leaves an attempt that may run again.
-		_ = a.SettleEffect(context.WithoutCancel(a.Context()), store.EffectFinding{Name: CallEffect, State: store.EffectRefuted})
-	}
+	end, code := semelproxy.InLedger(a, CallEffect, send)
+	c.code = cmp.Or(code, c.code)
 	return end
 }
 
@@ -247,7 +234,7 @@ func (c *conversation) judged(k *sse.Sink, text, fields []byte) semel.Ending {
 			found = c.policy.rules.MCP(code, k.Head)
 		}
 	default:
-		o.Error = errorOf(jsonrpc.InvalidRequest, "The server refused the call with the status "+strconv.Itoa(k.Status)+".", nil)
+		o.Error = jsonrpc.ErrorOf(jsonrpc.InvalidRequest, "The server refused the call with the status "+strconv.Itoa(k.Status)+".", nil)
 		if found.Verdict == judge.Completed && !found.Said {
 			found.Verdict = judge.Unknown // somebody else's word about the call, or a part of the server's
 		}
@@ -256,4 +243,28 @@ func (c *conversation) judged(k *sse.Sink, text, fields []byte) semel.Ending {
 		}
 	}
 	return c.ending(found, o)
+}
+
+// cancelledMethod is the notification that cancels a call in the versions before [Modern].
+const cancelledMethod = "notifications/cancelled"
+
+// flightOf names a guarded call that is under way at this gateway: ids are unique in a session.
+func flightOf(in *http.Request, who *semelhttp.Caller, id []byte) string {
+	plain, _ := canon.Canonicalize(id, canon.Exact) // an id of nothing has no flight
+	return string(canon.FrameList(nil, []string{who.Tenant, who.Principal, who.Credential, in.Header.Get("Mcp-Session-Id"), string(plain)}))
+}
+
+// cancelled takes a cancellation of a guarded call that is under way here. It reports false for
+// any other, which passes.
+func (g *Gateway) cancelled(req *request, who *semelhttp.Caller) bool {
+	found, ok := g.flights.Load(flightOf(req.in, who, jsonscan.Member(req.params, "requestId")))
+	if !ok {
+		return false
+	}
+	c := found.(*conversation)
+	c.left()
+	if c.stream != nil {
+		c.stream.heard(false)
+	}
+	return true
 }

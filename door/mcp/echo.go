@@ -87,7 +87,7 @@ func newEchoes(engine *semel.Engine, window time.Duration) *echoes {
 	return &echoes{engine: engine, window: window, process: rand.Text(), seed: maphash.MakeSeed(), streams: map[string]*stream{}}
 }
 
-// callerOf tells callers apart: those who show nothing at all by their networks. One mustn't get
+// callerOf tells callers apart, and by their networks if they show nothing at all. One mustn't get
 // the answer of another because they happened to ask for the same.
 func callerOf(who *semelhttp.Caller) []string {
 	if who.Principal == "" && who.Credential == "" {

@@ -19,7 +19,7 @@ import (
 	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/extract"
-	"github.com/semelhq/semel/internal/origin"
+	"github.com/semelhq/semel/internal/network"
 	"github.com/semelhq/semel/internal/relay"
 )
 
@@ -99,7 +99,7 @@ type Gateway struct {
 	echoes   *echoes  // nil: there is no window
 	flights  sync.Map // of conversations in the versions before Modern, by flightOf
 
-	background sync.WaitGroup // of those who follow tasks
+	background sync.WaitGroup // followers of tasks
 	closing    context.Context
 	stop       context.CancelFunc
 }
@@ -156,7 +156,7 @@ func (g *Gateway) Interrupt() {
 }
 
 // Close closes unused connections to the server, ends the following of tasks, and waits until the
-// store has what is known of answers that arrived.
+// store has all news of answers that arrived.
 func (g *Gateway) Close() {
 	g.stop()
 	g.background.Wait()
@@ -191,7 +191,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 	switch path := r.URL.Path; {
 	case path != g.opts.Path && path != strings.TrimSuffix(g.opts.Path, "/")+"/":
 		return refuse(refusalFor(semel.CodeNotFound))
-	case !origin.Page(r, g.opts.Origins):
+	case !network.OwnPage(r, g.opts.Origins):
 		f := refusalFor(semel.CodeForbidden)
 		f.detail = "Pages of this origin may not use the gateway. Nothing was sent on."
 		return refuse(f)
@@ -203,21 +203,21 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 	}
 	who, err := g.opts.Identify(r)
 	if err != nil {
-		e.Err = err
-		return refuse(refusalOfCaller(err, w.Header()))
+		code, detail := semelproxy.Unidentified(err, w.Header())
+		f := refusalFor(code)
+		e.Err, f.detail = err, cmp.Or(detail, f.detail)
+		return refuse(f)
 	}
 	if bare { // of an earlier version: a stream that is resumed, or the end of a session
 		g.proxy.Pass(w, req.in)
 		return e, false
 	}
-	if req.body, err = body.Read(w, r, g.opts.MaxBody); errors.Is(err, body.ErrRefused) {
-		return e, false
-	} else if err != nil {
-		w.Header().Set("Connection", "close") // the rest of the body is not worth reading
-		if errors.Is(err, body.ErrTooLong) {
-			return refuse(refusalFor(door.CodeBodyTooLarge))
+	var code semel.Code
+	if req.body, code, err = semelproxy.ReadBody(w, r, g.opts.MaxBody); err != nil {
+		if code == "" {
+			return e, false
 		}
-		return refuse(refusalFor(door.CodeBodyUnreadable))
+		return refuse(refusalFor(code))
 	}
 	if err := req.read(); err != nil {
 		return refuse(refusalOf(err, nil))

@@ -22,20 +22,20 @@ import (
 // attributeReconcile is the name under which a record keeps the arguments for [Reconcile].
 const attributeReconcile = "reconcile"
 
-// Reconcile settles the calls of a tool whose outcome nobody knows: the gateway asks another tool of
-// the same server, which only reads, until that says what happened. The server has to speak [Modern],
+// Reconcile settles the calls of a tool that nobody knows the outcome of: the gateway asks another
+// tool of the same server, which only reads, until that says what happened. The server has to speak [Modern],
 // or need no session.
 //
 // Duplicates of a call that took effect get the content that the other tool has returned.
 type Reconcile struct {
 	// Tool is the tool that only reads, such as get_refund.
 	Tool string
-	// Arguments are those of Tool by name, each as a JSON pointer to an argument of the call, such
-	// as id: /order_id. The record of a call keeps them, up to 1 KiB.
+	// Arguments of Tool, by name, each as a JSON pointer to an argument of the call, such as
+	// id: /order_id. The record of a call keeps them, up to 1 KiB.
 	Arguments map[string]string
-	// Done are the conditions of which one proves that the call took effect, and Absent those that
-	// prove that it hasn't: conditions on the result of Tool as [judge.Answers] has them on a body,
-	// such as json:/structuredContent/status=refunded. A result with isError never proves Done.
+	// Done and Absent are conditions on the result of Tool, as [judge.Answers] has them on a body,
+	// such as json:/structuredContent/status=refunded. One of Done proves that the call took effect,
+	// and one of Absent that it hasn't. A result with isError never proves Done.
 	Done, Absent []string
 	// AbsentAfter is how long a call may still be on its way: before that, Absent proves nothing.
 	// After it, the next delivery runs again. Required with Absent, and at least as long as

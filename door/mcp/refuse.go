@@ -10,7 +10,6 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
-	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/meaning"
 	"github.com/semelhq/semel/internal/problem"
@@ -76,20 +75,6 @@ func refusalOf(err error, ans *semel.Answer) refusal {
 	return f
 }
 
-// refusalOfCaller is the refusal for an error of identifying the caller, with the challenge
-// that RFC 9110 section 11.6.1 wants with every 401.
-func refusalOfCaller(err error, header http.Header) refusal {
-	if e, ok := errors.AsType[*semel.Error](err); ok && (e.Code == semel.CodeForbidden || e.Code == semel.CodeStoreUnavailable) {
-		return refusalFor(e.Code)
-	}
-	f, challenge := refusalFor(door.CodeUnidentified), "Bearer"
-	if why, ok := errors.AsType[*semelhttp.Refused](err); ok {
-		challenge, f.detail = cmp.Or(why.Challenge, challenge), cmp.Or(why.Detail, f.detail)
-	}
-	header.Set("WWW-Authenticate", challenge)
-	return f
-}
-
 // head sets the headers that every refusal has.
 func (f *refusal) head(header http.Header) {
 	if f.retry > 0 {
@@ -119,16 +104,6 @@ func (f *refusal) facts() map[string]any {
 	return facts
 }
 
-// errorOf is an error of JSON-RPC.
-func errorOf(code int, message string, data map[string]any) []byte {
-	failure := map[string]any{"code": code, "message": message}
-	if data != nil {
-		failure["data"] = data
-	}
-	text, _ := json.Marshal(failure) // strings and numbers
-	return text
-}
-
 // write answers with the refusal as an error of JSON-RPC.
 func (f *refusal) write(w http.ResponseWriter, to *request) {
 	f.head(w.Header())
@@ -141,7 +116,7 @@ func (f *refusal) text() []byte {
 	if data == nil {
 		data = map[string]any{"semel": f.facts()}
 	}
-	return errorOf(f.rpc, f.detail, data)
+	return jsonrpc.ErrorOf(f.rpc, f.detail, data)
 }
 
 // protocol reports whether only the program that sends a call can cure what is wrong, or nothing can
@@ -192,7 +167,7 @@ func (c *conversation) explained(f *refusal) []byte {
 	if c.req.modern {
 		result["resultType"] = "complete"
 	}
-	if !c.seen.of(c.asked.name).output { // a client compares it with the tool's schema
+	if !c.seen.of(c.asked.Name).output { // a client compares it with the tool's schema
 		result["structuredContent"] = facts
 	}
 	text, _ := json.Marshal(result) // strings and numbers

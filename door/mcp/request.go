@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/paramheader"
 )
 
 // Modern is the first version in which each request says everything about itself; before it, a
@@ -31,7 +31,6 @@ const (
 	versionHeader = "Mcp-Protocol-Version"
 	methodHeader  = "Mcp-Method"
 	nameHeader    = "Mcp-Name"
-	paramPrefix   = "Mcp-Param-"
 
 	metaPrefix         = "io.modelcontextprotocol/"
 	versionMember      = metaPrefix + "protocolVersion"
@@ -148,7 +147,7 @@ func (r *request) compare() error {
 		}
 		said, ok := values[0], true
 		if h.name == nameHeader {
-			said, ok = decoded(said)
+			said, ok = paramheader.Decode(said)
 		}
 		if !ok || said != h.want {
 			return mismatch("The header " + h.name + " and the body differ.")
@@ -163,9 +162,4 @@ func (r *request) compare() error {
 // capable is what a client can do, as it declares that with each request since [Modern].
 func (r *request) capable() []byte {
 	return jsonscan.Member(jsonscan.Member(r.params, "_meta"), capabilitiesMember)
-}
-
-// invalid says that a call isn't one.
-func invalid(message string) error {
-	return &semel.Error{Code: semel.CodeInvalidCall, Message: "the tool call isn't valid: " + message}
 }

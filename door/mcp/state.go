@@ -13,6 +13,7 @@ import (
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/toolcall"
 	"github.com/semelhq/semel/store"
 )
 
@@ -32,7 +33,7 @@ type states struct {
 
 // round is one that has used the state.
 type round struct {
-	Call string `json:"call"`          // digest of its identity, of what it asks for, and of its responses
+	Call string `json:"call"`          // digest of its identity, with its arguments and responses
 	Key  string `json:"key,omitempty"` // the engine's, of a call without a key
 }
 
@@ -80,7 +81,7 @@ func (c *conversation) useState(ctx context.Context) error {
 	}
 	digest := id.Digest()
 	mine.Call = hex.EncodeToString(digest[:])
-	return c.change(ctx, c.asked.state, func(v *states) error {
+	return c.change(ctx, c.asked.State, func(v *states) error {
 		switch {
 		case slices.Contains(v.Rounds, mine):
 			return errUnchanged
@@ -90,7 +91,7 @@ func (c *conversation) useState(ctx context.Context) error {
 		}
 		i := slices.IndexFunc(v.Rounds, func(r round) bool { return r.Call == mine.Call })
 		if i < 0 {
-			return invalid("another round has used its requestState, which is good for one; begin the call again, without it")
+			return toolcall.Invalid("another round has used its requestState, which is good for one; begin the call again, without it")
 		}
 		c.call.Key, c.repeats = v.Rounds[i].Key, true
 		return errUnchanged

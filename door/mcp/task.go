@@ -16,11 +16,12 @@ import (
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/paramheader"
 	"github.com/semelhq/semel/store"
 )
 
-// taskSuffix ends the name of the operation that follows the tasks of another: an ordinary call, so
-// that its result is kept, forgotten and erased as any other.
+// taskSuffix ends the name of the operation that follows the tasks of another. It has ordinary calls,
+// so the store keeps, forgets and erases their results as any others.
 const taskSuffix = ".task"
 
 // tasksExtension is the extension of clients that take a task in place of a result.
@@ -82,7 +83,7 @@ func (f *follower) Run(x door.Run) semel.Ending {
 		case said == "failed":
 			o.Error = jsonscan.Member(result, "error")
 		case said == "cancelled":
-			o.Error = errorOf(jsonrpc.InternalError, "The task was cancelled.", nil)
+			o.Error = jsonrpc.ErrorOf(jsonrpc.InternalError, "The task was cancelled.", nil)
 		}
 		if o.Result != nil || o.Error != nil {
 			f.kept = o.recorded()
@@ -151,14 +152,14 @@ func (g *Gateway) ask(ctx context.Context, as *request, method, name string, par
 	}
 	text, err := json.Marshal(map[string]any{"jsonrpc": jsonrpc.Version, "id": ownID, "method": method, "params": params})
 	if err != nil {
-		return nil, errorOf(jsonrpc.InternalError, err.Error(), nil), 0
+		return nil, jsonrpc.ErrorOf(jsonrpc.InternalError, err.Error(), nil), 0
 	}
 	out := body.With(ctx, as.in, text)
 	maps.DeleteFunc(out.Header, func(name string, _ []string) bool {
-		return strings.HasPrefix(name, paramPrefix) || name == semelhttp.DefaultKeyHeader
+		return strings.HasPrefix(name, paramheader.Prefix) || name == semelhttp.DefaultKeyHeader
 	})
 	if as.modern {
-		out.Header[methodHeader], out.Header[nameHeader] = []string{method}, []string{encoded(name)}
+		out.Header[methodHeader], out.Header[nameHeader] = []string{method}, []string{paramheader.Encode(name)}
 	}
 	return jsonrpc.Ask(g.proxy.Send, out, ownID)
 }

@@ -18,8 +18,21 @@ import (
 	"github.com/semelhq/semel/internal/body"
 	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/paramheader"
 	"github.com/semelhq/semel/internal/selector"
 	"github.com/semelhq/semel/internal/sse"
+	"github.com/semelhq/semel/internal/toolcall"
+)
+
+// Disconnect says what becomes of a call if its client leaves or cancels it.
+type Disconnect string
+
+// The rules. The protocol lets a server stop such a call, and nobody can know then how far it was.
+const (
+	// FinishCall lets the call go on, so that whoever asks again gets its result. The default.
+	FinishCall Disconnect = "finish"
+	// CancelCall cancels it. The call is held then, unless it had ended.
+	CancelCall Disconnect = "cancel"
 )
 
 // Tool tells a gateway about one tool.
@@ -44,7 +57,7 @@ type Tool struct {
 	// VerifyWith lists tools that only read. A model finds out with them what happened if the
 	// outcome of a call is unknown. Defaults to all that are ReadOnly here or by the server's word.
 	VerifyWith []string
-	// Reconcile settles calls whose outcome is unknown. Optional.
+	// Reconcile settles calls with an unknown outcome. Optional.
 	Reconcile *Reconcile
 }
 
@@ -135,15 +148,15 @@ func (g *Gateway) policyOf(name string) *policy {
 
 // passes reports whether the call needs no guard.
 func (c *conversation) passes() bool {
-	_, own := c.tools[c.asked.name]
-	return c.policy.ReadOnly || !own && c.opts.TrustHints && c.seen.of(c.asked.name).readOnly
+	_, own := c.tools[c.asked.Name]
+	return c.policy.ReadOnly || !own && c.opts.TrustHints && c.seen.of(c.asked.Name).readOnly
 }
 
 // known is what a server has said of a tool in tools/list.
 type known struct {
 	readOnly bool
 	output   bool // it has an output schema
-	mirrored []mirrored
+	mirrored []paramheader.Mirrored
 }
 
 // catalogue remembers the descriptions of a server's tools, by name. A tool that no list has had
@@ -188,7 +201,7 @@ func (s *catalogue) learn(tool []byte) {
 	k := known{
 		readOnly: string(jsonscan.Member(jsonscan.Member(tool, "annotations"), "readOnlyHint")) == "true",
 		output:   jsonscan.Member(tool, "outputSchema") != nil,
-		mirrored: mirroredIn(schema, nil, nil),
+		mirrored: paramheader.In(schema),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,7 +272,7 @@ func (g *Gateway) idempotent(tool []byte) bool {
 	keyed := len(p.fields) > 0
 	for argument := range jsonscan.Items(jsonscan.Member(jsonscan.Member(tool, "inputSchema"), "required")) {
 		text, _ := jsonscan.Text(argument)
-		keyed = keyed || text == cmp.Or(p.KeyParameter, keyArgument)
+		keyed = keyed || text == cmp.Or(p.KeyParameter, toolcall.KeyArgument)
 	}
 	return keyed && !p.NoHint && !p.ReadOnly && cmp.Or(p.op.Remember, p.op.Window) >= HintWindow
 }

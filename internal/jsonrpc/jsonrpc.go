@@ -4,6 +4,7 @@ package jsonrpc
 
 import (
 	"bytes"
+	"encoding/json"
 	"iter"
 	"strconv"
 
@@ -164,6 +165,16 @@ func Answer(id, result, failure []byte) []byte {
 		}
 	}
 	return append(raw, '}')
+}
+
+// ErrorOf makes the error of an answer. data may be nil.
+func ErrorOf(code int, message string, data map[string]any) []byte {
+	failure := map[string]any{"code": code, "message": message}
+	if data != nil {
+		failure["data"] = data
+	}
+	text, _ := json.Marshal(failure) // what comes from us can be JSON
+	return text
 }
 
 // First returns the first byte of JSON that isn't white space; 0 if there is none.

@@ -1,4 +1,6 @@
-package mcp
+// Package paramheader compares the headers of MCP that mirror arguments of a tool (x-mcp-header)
+// with the body, and reads and writes values of headers that aren't plain ASCII.
+package paramheader
 
 import (
 	"encoding/base64"
@@ -9,8 +11,11 @@ import (
 	"github.com/semelhq/semel/internal/jsonscan"
 )
 
-// decoded is the value of a header that may be in Base64, because it isn't plain ASCII.
-func decoded(value string) (text string, ok bool) {
+// Prefix begins the names of headers that mirror arguments.
+const Prefix = "Mcp-Param-"
+
+// Decode is the value of a header that may be in Base64, because it isn't plain ASCII.
+func Decode(value string) (text string, ok bool) {
 	coded, prefix := strings.CutPrefix(value, "=?base64?")
 	coded, suffix := strings.CutSuffix(coded, "?=")
 	if !prefix || !suffix {
@@ -20,33 +25,35 @@ func decoded(value string) (text string, ok bool) {
 	return string(raw), err == nil
 }
 
-// encoded is a value as a header has it.
-func encoded(text string) string {
-	if _, plain := decoded(text); plain {
+// Encode is a value as a header has it.
+func Encode(text string) string {
+	if _, plain := Decode(text); plain {
 		return text
 	}
 	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(text)) + "?="
 }
 
-// mirrored is an argument that stands in a header, too.
-type mirrored struct {
+// Mirrored is an argument that stands in a header, too.
+type Mirrored struct {
 	path   []string
 	header string
 }
 
-// mirroredIn finds the arguments that a schema mirrors by x-mcp-header, among properties and the
+// In finds the arguments that a schema mirrors by x-mcp-header, among properties and the
 // properties in them. An annotation anywhere else makes the tool invalid, and clients leave the
 // tool out.
-func mirroredIn(schema []byte, path []string, list []mirrored) []mirrored {
+func In(schema []byte) []Mirrored { return in(schema, nil, nil) }
+
+func in(schema []byte, path []string, list []Mirrored) []Mirrored {
 	if len(path) > maxSchemaDepth {
 		return list
 	}
 	for name, property := range jsonscan.Members(jsonscan.Member(schema, "properties")) {
 		at := append(path[:len(path):len(path)], string(name))
 		if header, is := jsonscan.Text(jsonscan.Member(property, "x-mcp-header")); is && header != "" {
-			list = append(list, mirrored{at, http.CanonicalHeaderKey(paramPrefix + header)})
+			list = append(list, Mirrored{at, http.CanonicalHeaderKey(Prefix + header)})
 		}
-		list = mirroredIn(property, at, list)
+		list = in(property, at, list)
 	}
 	return list
 }
@@ -54,8 +61,8 @@ func mirroredIn(schema []byte, path []string, list []mirrored) []mirrored {
 // maxSchemaDepth bounds how deep a schema is read.
 const maxSchemaDepth = 16
 
-// compareParams compares the headers that mirror arguments with the body.
-func compareParams(header http.Header, arguments []byte, list []mirrored) error {
+// Compare compares the headers that mirror arguments with the body. It says what is wrong, or nothing.
+func Compare(header http.Header, arguments []byte, list []Mirrored) (why string) {
 	for _, m := range list {
 		value := arguments
 		for _, name := range m.path {
@@ -65,19 +72,19 @@ func compareParams(header http.Header, arguments []byte, list []mirrored) error 
 		switch absent := value == nil || string(value) == "null"; {
 		case absent && len(values) == 0:
 		case absent:
-			return mismatch("There is a header " + m.header + ", and its argument is not in the body.")
+			return "There is a header " + m.header + ", and its argument is not in the body."
 		case len(values) != 1:
-			return mismatch("The argument " + strings.Join(m.path, ".") + " has no header " + m.header + ".")
+			return "The argument " + strings.Join(m.path, ".") + " has no header " + m.header + "."
 		case !equal(values[0], value):
-			return mismatch("The header " + m.header + " and the body differ.")
+			return "The header " + m.header + " and the body differ."
 		}
 	}
-	return nil
+	return ""
 }
 
 // equal compares a header with the value in the body that it mirrors: integers as numbers.
 func equal(header string, value []byte) bool {
-	said, ok := decoded(header)
+	said, ok := Decode(header)
 	if !ok {
 		return false
 	}
