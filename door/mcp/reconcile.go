@@ -128,7 +128,7 @@ func (g *Gateway) reconcile(ctx context.Context, p *policy, held *semel.Record) 
 	in.Header["Accept"] = []string{"application/json, text/event-stream"}
 	as := request{in: in, modern: true, params: []byte(`{"_meta":{"` + capabilitiesMember + `":{}}}`)}
 	result, _, status := g.ask(ctx, &as, callMethod, p.Reconcile.Tool, map[string]any{"name": p.Reconcile.Tool, "arguments": json.RawMessage(arguments)})
-	if result == nil || status != http.StatusOK {
+	if result == nil {
 		return s, fmt.Errorf("mcp: the tool %s didn't answer", p.Reconcile.Tool)
 	}
 	failed := string(jsonscan.Member(result, "isError")) == "true"

@@ -81,8 +81,12 @@ func TestReconcileByTool(t *testing.T) {
 					t.Fatalf("%+v, %v", s, err)
 				}
 				if c.outcome != 0 {
-					if _, err := w.Engine.Settle(t.Context(), page.Records[0].ID, s, "asked"); err != nil {
+					rec, err := w.Engine.Settle(t.Context(), page.Records[0].ID, s, "asked")
+					if err != nil {
 						t.Fatal(err)
+					}
+					if effects != nil && (len(rec.Effects) != 1 || rec.Effects[0].State == store.EffectStarted) {
+						t.Errorf("%+v", rec.Effects)
 					}
 				}
 				lost = false
