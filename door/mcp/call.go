@@ -114,9 +114,9 @@ func (c *conversation) confirmed() (token, key string, err error) {
 	if c.policy.op.Confirmation == nil {
 		return "", "", nil
 	}
-	token, _ = jsonscan.Text(jsonscan.Member(jsonscan.Member(c.req.params, "_meta"), confirmMember))
+	token, _ = jsonscan.Text(jsonscan.At(c.req.params, "_meta", confirmMember))
 	if state, ours := strings.CutPrefix(c.asked.State, confirmState); ours {
-		action, _ := jsonscan.Text(jsonscan.Member(jsonscan.Member(c.asked.Responses, confirmInput), "action"))
+		action, _ := jsonscan.Text(jsonscan.At(c.asked.Responses, confirmInput, "action"))
 		if action != "accept" {
 			return "", "", &semel.Error{Code: semel.CodeConfirmationRefused, Message: "nobody has confirmed the call"}
 		}

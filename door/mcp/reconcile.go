@@ -61,6 +61,8 @@ func (r *Reconcile) parse(timeout time.Duration) (*judge.Named, error) {
 	switch {
 	case r.Tool == "" || len(r.Done)+len(r.Absent) == 0:
 		return nil, errors.New("it needs a Tool, and Done or Absent")
+	case slices.ContainsFunc(slices.Concat(r.Done, r.Absent), func(text string) bool { return !strings.HasPrefix(text, "json:") }):
+		return nil, errors.New("Done and Absent are conditions such as json:/structuredContent/status=refunded")
 	case len(r.Absent) > 0 && r.AbsentAfter < timeout:
 		return nil, fmt.Errorf("AbsentAfter is shorter than the %v that a tool may be silent, so what is absent may still come", timeout)
 	}
@@ -131,18 +133,17 @@ func (g *Gateway) reconcile(ctx context.Context, p *policy, held *semel.Record) 
 	if result == nil {
 		return s, fmt.Errorf("mcp: the tool %s didn't answer", p.Reconcile.Tool)
 	}
-	failed := string(jsonscan.Member(result, "isError")) == "true"
 	now, err := g.engine.Internal().Store().Now(ctx)
-	found := judge.Rules{Answers: p.finds}
-	switch verdict := found.Of(judge.Answer{Status: status, Header: http.Header{"Content-Type": in.Header["Content-Type"]}, Body: result}).Verdict; {
-	case verdict == judge.Rejected && !failed:
+	rules := judge.Rules{Answers: p.finds}
+	switch found := rules.Of(judge.Answer{Status: status, Header: in.Header, Body: result}).Verdict; {
+	case found == judge.Rejected && string(jsonscan.Member(result, "isError")) != "true":
 		content := []any{map[string]string{"type": "text", "text": "The call took effect. Its own answer was lost; this is the answer of the tool " + p.Reconcile.Tool + ":"}}
 		for item := range jsonscan.Items(jsonscan.Member(result, "content")) {
 			content = append(content, json.RawMessage(item))
 		}
 		text, _ := json.Marshal(map[string]any{"content": content}) // strict JSON
 		s.Outcome, s.Result = semel.DispositionCompleted, outcome{Result: text}.recorded()
-	case verdict == judge.Aborted && err == nil && now.Sub(held.StartedAt) >= p.Reconcile.AbsentAfter:
+	case found == judge.Aborted && err == nil && now.Sub(held.StartedAt) >= p.Reconcile.AbsentAfter:
 		s.Outcome, s.Failure = semel.DispositionAborted, &store.Failure{Message: "the tool " + p.Reconcile.Tool + " says that it has had no effect"}
 	default:
 		return s, err

@@ -110,7 +110,7 @@ func TestReconcileByTool(t *testing.T) {
 	}
 	t.Run("settings", func(t *testing.T) {
 		for _, r := range []mcp.Reconcile{
-			{}, {Tool: "x"}, {Tool: "x", Done: []string{"status=done"}},
+			{}, {Tool: "x"}, {Tool: "x", Done: []string{"status=done"}}, {Tool: "x", Done: []string{"header:Authorization=x"}}, {Tool: "x", Done: []string{"json:status=done"}},
 			{Tool: "x", Absent: []string{"json:/found=false"}}, {Tool: "x", Done: []string{"json:/a=b"}, Arguments: map[string]string{"id": "order_id"}},
 		} {
 			w := open(t, mcp.GatewayOptions{})

@@ -116,7 +116,7 @@ func (r *request) version() error {
 		}
 		return nil // a server may answer with another, and the header of what follows says which
 	}
-	meta := jsonscan.Member(jsonscan.Member(r.params, "_meta"), versionMember)
+	meta := jsonscan.At(r.params, "_meta", versionMember)
 	inBody, text := jsonscan.Text(meta)
 	switch {
 	case len(said) != 1:
@@ -161,5 +161,5 @@ func (r *request) compare() error {
 
 // capable is what a client can do, as it declares that with each request since [Modern].
 func (r *request) capable() []byte {
-	return jsonscan.Member(jsonscan.Member(r.params, "_meta"), capabilitiesMember)
+	return jsonscan.At(r.params, "_meta", capabilitiesMember)
 }

@@ -37,19 +37,14 @@ type round struct {
 	Key  string `json:"key,omitempty"` // the engine's, of a call without a key
 }
 
-// stateCell is the cell of a requestState that a caller has from the server.
-func (c *conversation) stateCell(state string) *store.Cell {
-	b := canon.FrameList(nil, append(callerOf(&c.who), c.opts.Operation.Name, state))
-	sum := sha256.Sum256(b)
-	return store.NewCell(c.engine.Internal().Store(), store.ID{Tenant: c.call.Tenant, Operation: stateOperation, Key: hex.EncodeToString(sum[:])})
-}
-
 // errUnchanged means that a cell is as it should be.
 var errUnchanged = errors.New("mcp: nothing changes")
 
-// change changes the cell of a state.
+// change changes the cell of a requestState that the caller has from the server.
 func (c *conversation) change(ctx context.Context, state string, to func(v *states) error) error {
-	err := c.stateCell(state).Change(ctx, func(old store.CellValue) (store.CellValue, error) {
+	sum := sha256.Sum256(canon.FrameList(nil, append(callerOf(&c.who), c.opts.Operation.Name, state)))
+	id := store.ID{Tenant: c.call.Tenant, Operation: stateOperation, Key: hex.EncodeToString(sum[:])}
+	err := store.NewCell(c.engine.Internal().Store(), id).Change(ctx, func(old store.CellValue) (store.CellValue, error) {
 		v := states{Form: form}
 		if old.Data != nil && (json.Unmarshal(old.Data, &v) != nil || v.Form != form) {
 			return old, &semel.Error{Code: semel.CodeUnsupported, Message: "the uses of the requestState have a form that this version doesn't read"}

@@ -93,17 +93,14 @@ func (f *follower) Run(x door.Run) semel.Ending {
 		if f.ttl > 0 {
 			pause = min(pause, max(f.poll, look, f.ttl/4)) // or its result is gone
 		}
-		refused := failure != nil || status >= 400 && status < 500 && status != http.StatusTooManyRequests
-		if !refused {
+		if failure == nil && (status/100 != 4 || status == http.StatusTooManyRequests) {
 			select {
 			case <-time.After(pause):
+				continue
 			case <-ctx.Done():
-				refused = true
 			}
 		}
-		if refused {
-			return semel.Ending{Disposition: semel.DispositionAborted, Failure: store.Failure{Message: "nobody follows the task any more"}}
-		}
+		return semel.Ending{Disposition: semel.DispositionAborted, Failure: store.Failure{Message: "nobody follows the task any more"}}
 	}
 }
 
@@ -114,7 +111,7 @@ func (c *conversation) ofTask(ctx context.Context, rec *semel.Record) (semel.Res
 	if !ok {
 		return rec.Result, nil
 	}
-	declared := jsonscan.Member(jsonscan.Member(c.req.capable(), "extensions"), tasksExtension) != nil
+	declared := jsonscan.At(c.req.capable(), "extensions", tasksExtension) != nil
 	now, err := c.engine.Internal().Store().Now(ctx)
 	if declared && (t.ttl == 0 || err != nil || now.Sub(rec.EndedAt) < t.ttl) {
 		return rec.Result, nil
