@@ -13,6 +13,7 @@
 package semelmcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,6 +94,8 @@ func Attempt(ctx context.Context) (*semel.Attempt, bool) {
 
 type attemptKey struct{}
 
+const callMethod = "tools/call"
+
 // Middleware is for AddReceivingMiddleware of a server. It guards tools/call, and has tools/list say
 // idempotentHint where the guard makes it true. A tool that gets no answer from another system returns
 // [semel.Unknown]: its call is held then, and nobody runs it again before somebody has settled it.
@@ -113,14 +116,14 @@ func (g *Guard) Middleware(next sdk.MethodHandler) sdk.MethodHandler {
 					g.described(list)
 				}
 			})
-			return g.call(ctx, r, func(ctx context.Context) (sdk.Result, error) { return next(ctx, method, req) })
+			return g.call(ctx, r, next)
 		}
 		return next(ctx, method, req)
 	}
 }
 
 // call answers a tool call.
-func (g *Guard) call(ctx context.Context, r *sdk.CallToolRequest, next func(context.Context) (sdk.Result, error)) (sdk.Result, error) {
+func (g *Guard) call(ctx context.Context, r *sdk.CallToolRequest, next sdk.MethodHandler) (sdk.Result, error) {
 	who, err := g.opts.Identify(ctx, r)
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: err.Error()}
@@ -129,8 +132,15 @@ func (g *Guard) call(ctx context.Context, r *sdk.CallToolRequest, next func(cont
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the arguments aren't JSON"}
 	}
-	reply := g.inside.Call(ctx, who, headerOf(r), params, func(ctx context.Context, a *semel.Attempt) mcp.Reply {
-		return replyOf(next(context.WithValue(ctx, attemptKey{}, a)))
+	reply := g.inside.Call(ctx, who, headerOf(r), params, func(ctx context.Context, a *semel.Attempt, left []byte) mcp.Reply {
+		run := *r
+		if !bytes.Equal(left, params) {
+			run.Params = &sdk.CallToolParamsRaw{}
+			if err := json.Unmarshal(left, run.Params); err != nil {
+				return replyOf(nil, semel.Aborted(err))
+			}
+		}
+		return replyOf(next(context.WithValue(ctx, attemptKey{}, a), callMethod, &run))
 	})
 	if reply.Error != nil {
 		var failure jsonrpc.Error

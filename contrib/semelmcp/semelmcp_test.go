@@ -37,6 +37,7 @@ type shop struct {
 	engine *semel.Engine
 	server *sdk.Server
 	runs   atomic.Int64
+	asked  atomic.Int64 // questions to a person
 	// listed are the server's own descriptions of its tools.
 	listed []*sdk.Tool
 	// work is what the tools do; nil: nothing.
@@ -61,6 +62,7 @@ func open(t *testing.T) *shop {
 	}
 	sdk.AddTool(s.server, &sdk.Tool{Name: "refund"}, handler)
 	sdk.AddTool(s.server, &sdk.Tool{Name: "fields"}, handler)
+	sdk.AddTool(s.server, &sdk.Tool{Name: "confirmed"}, handler)
 	sdk.AddTool(s.server, &sdk.Tool{Name: "status", Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}}, handler)
 	s.server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
 		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
@@ -71,16 +73,17 @@ func open(t *testing.T) *shop {
 			return res, err
 		}
 	})
-	// snippet: Guard
 	guard, err := semelmcp.New(engine, semelmcp.Options{
 		Operation: semel.Operation{Name: "tools", Remember: 90 * 24 * time.Hour, MaxWait: time.Minute},
-		Tools:     map[string]mcp.Tool{"fields": {Fields: []string{"/order_id"}}},
+		Tools: map[string]mcp.Tool{
+			"fields":    {Fields: []string{"/order_id"}},
+			"confirmed": {Operation: semel.Operation{Name: "confirmed", Confirmation: &semel.ConfirmationPolicy{}}},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.server.AddReceivingMiddleware(guard.Middleware)
-	// end snippet
 	return s
 }
 
@@ -92,6 +95,7 @@ func (s *shop) connect() *sdk.ClientSession {
 		s.t.Fatal(err)
 	}
 	opts := &sdk.ClientOptions{ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+		s.asked.Add(1)
 		return &sdk.ElicitResult{Action: "accept"}, nil
 	}}
 	session, err := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, opts).Connect(s.t.Context(), here, nil)
@@ -291,7 +295,7 @@ func TestHints(t *testing.T) {
 	s := open(t)
 	for range 2 {
 		list, err := s.connect().ListTools(t.Context(), nil)
-		if err != nil || len(list.Tools) != 3 {
+		if err != nil || len(list.Tools) != 4 {
 			t.Fatal(list, err)
 		}
 		for _, tool := range list.Tools {
@@ -332,6 +336,24 @@ func TestRounds(t *testing.T) {
 	}
 	if s.runs.Load() != 2 {
 		t.Errorf("%d runs", s.runs.Load())
+	}
+}
+
+// TestConfirmation: a client that can ask a person does so before the call runs, and the tool sees
+// nothing of that.
+func TestConfirmation(t *testing.T) {
+	s := open(t)
+	s.work = func(_ context.Context, r *sdk.CallToolRequest) error {
+		if r.Params.RequestState != "" || len(r.Params.InputResponses) > 0 {
+			return fmt.Errorf("the tool got %+v", r.Params)
+		}
+		return nil
+	}
+	for range 2 {
+		res, err := s.call(s.connect(), "confirmed", "k-1", "o-1", 42)
+		if text, _ := said(t, res, err); text != "refund 1 of o-1" || s.asked.Load() != 1 {
+			t.Errorf("%q after %d questions", text, s.asked.Load())
+		}
 	}
 }
 

@@ -79,7 +79,7 @@ func (c *conversation) converse(ctx context.Context) semel.Delivered {
 	return e
 }
 
-// found is what a delivery gets: a refusal, what was recorded, or, of a call that ran here, neither.
+// found finds what a delivery gets: a refusal, the recorded result, or, for a call that ran here, neither.
 func (c *conversation) found(ans *semel.Answer, err error) (semel.Result, *refusal) {
 	var f refusal
 	switch result, missing := door.Outcome(ans, err); {

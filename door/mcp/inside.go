@@ -42,18 +42,19 @@ type Reply struct {
 // inside is one delivery of a call to its server.
 type inside struct {
 	conversation
-	run   func(ctx context.Context, a *semel.Attempt) Reply
+	run   func(ctx context.Context, a *semel.Attempt, params []byte) Reply
 	reply Reply
 }
 
 // Call answers a tool call by its parameters in JSON. If this delivery is the one that executes, it
-// calls run, whose context doesn't end when the client leaves. The attempt is nil for a tool that
-// only reads.
-func (g *Inside) Call(ctx context.Context, who semelhttp.Caller, header http.Header, params []byte, run func(ctx context.Context, a *semel.Attempt) Reply) Reply {
+// calls run with the parameters for the tool, which lack what only confirms the call, and with a
+// context that goes on when the client leaves. The attempt is nil for a tool that only reads.
+func (g *Inside) Call(ctx context.Context, who semelhttp.Caller, header http.Header, params []byte, run func(ctx context.Context, a *semel.Attempt, params []byte) Reply) Reply {
 	c := inside{run: run}
 	door.Tell(ctx, g.engine.Internal(), Name, header, func(ctx context.Context) (semel.Delivered, bool) {
 		in := (&http.Request{Header: header}).WithContext(ctx)
-		c.conversation = conversation{Gateway: g.Gateway, req: &request{in: in, method: callMethod, params: params, modern: true}, who: who, Follower: relay.Follower{R: in, Wait: g.opts.Wait, Mark: markOf}}
+		req := &request{in: in, method: callMethod, params: params, body: slices.Concat([]byte(`{"params":`), params, []byte("}")), modern: true}
+		c.conversation = conversation{Gateway: g.Gateway, req: req, who: who, Follower: relay.Follower{R: in, Wait: g.opts.Wait, Mark: markOf}}
 		c.Own = c.own
 		e := c.serve(ctx)
 		e.ID.Operation = cmp.Or(e.ID.Operation, g.opts.Operation.Name)
@@ -66,7 +67,7 @@ func (g *Inside) Call(ctx context.Context, who semelhttp.Caller, header http.Hea
 func (c *inside) serve(ctx context.Context) (e semel.Delivered) {
 	err := c.admit(ctx)
 	if err == nil && c.passes() {
-		c.reply = c.run(ctx, nil)
+		c.reply = c.run(ctx, nil, c.req.params)
 		return e
 	}
 	var ans semel.Answer
@@ -96,7 +97,7 @@ func (c *inside) serve(ctx context.Context) (e semel.Delivered) {
 func (c *inside) Run(x door.Run) semel.Ending {
 	ctx, cancel := x.Context()
 	defer cancel()
-	c.reply = c.run(ctx, x.Attempt)
+	c.reply = c.run(ctx, x.Attempt, jsonscan.Member(c.req.body, "params"))
 	o := outcome{Status: http.StatusOK, Result: c.reply.Result, Error: c.reply.Error}
 	found := judge.Finding{Verdict: judge.Completed}
 	switch {
