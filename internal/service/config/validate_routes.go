@@ -249,7 +249,6 @@ func register(mux *http.ServeMux, pattern string) (mistake string) {
 // routeHeaders runs the middleware's own checks of headers, methods and statuses.
 func (v *validator) routeHeaders(path string, r Route) {
 	all := v.c.Guarded(r)
-	all.Operation = semel.Operation{} // it is checked by itself
 	if k := r.KeyTemplate; k.Format != "" && k.Template+k.Scope+k.ScopeField != "" {
 		v.bad(path+".key_template.format", "give either", "a format has its own template and scope")
 	}
@@ -284,9 +283,8 @@ func (v *validator) routeHeaders(path string, r Route) {
 
 // routeFault is what the middleware has against a part of a route; empty if nothing.
 func routeFault(part semelhttp.Route) string {
-	err := part.Validate()
-	if err == nil {
-		return ""
+	if err := part.Validate(); err != nil {
+		return engineFault(err, part.Operation.Name, Route{}, KeyTemplate{})
 	}
-	return engineFault(err, "", Route{}, KeyTemplate{})
+	return ""
 }

@@ -33,9 +33,8 @@ func (o *Options) refuse(w http.ResponseWriter, r *http.Request, why error, begu
 		code = door.CodeBodyTooSlow
 		detail = "The request's body came too slowly. No guarded call was begun. Send the same request again."
 	}
-	m, _ := door.Lookup(code)
 	doc := semelhttp.NewProblem(o.TypeBase, code, detail)
-	doc.Status = cmp.Or(status, m.Status)
+	doc.Status = cmp.Or(status, doc.Status)
 	if again {
 		doc.RetryAfter = problem.RetryAfter(w.Header(), time.Second)
 	}
@@ -45,7 +44,7 @@ func (o *Options) refuse(w http.ResponseWriter, r *http.Request, why error, begu
 		w.Header().Set("Connection", "close")
 	}
 	if !begun {
-		door.SetEffect(w.Header(), m.Effect)
+		door.SetEffect(w.Header(), door.EffectNone)
 	}
 	problem.Write(w, doc.Status, doc)
 	if o.Refused != nil {
