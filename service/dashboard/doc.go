@@ -6,15 +6,8 @@
 // 'semel serve' and 'semel proxy' have it at the root of the admin listener. A program with
 // an engine of its own mounts it beside its other pages:
 //
-//	d, err := dashboard.ForEngine(engine, dashboard.Engine{
-//		Prefix: "/admin/semel",
-//		Authorize: func(r *http.Request) (admin.Caller, error) {
-//			user, err := session(r)
-//			if err != nil || !user.OnCall {
-//				return admin.Caller{}, errors.New("operators only")
-//			}
-//			return admin.Caller{Principal: user.Name, Role: admin.Admin, AllTenants: true}, nil
-//		},
-//	})
+//	d, err := dashboard.ForEngine(engine, dashboard.Engine{Prefix: "/admin/semel", Authorize: authorize})
 //	mux.Handle("/admin/semel/", d)
+//
+// Here authorize says who may look and decide, as for package admin, which shows one.
 package dashboard

@@ -54,19 +54,16 @@ func (x *exchange) attach(execution string) (*semel.Attempt, error) {
 		return nil, err
 	}
 	// Only the door that began a call may end it, because only that door knows the form
-	// of its answers.
-	if op, ok := x.api.engine.Internal().Operation(id.Operation); at.Record().Door != Name && (!ok || op.Class != semel.ReadOnly) {
-		return nil, missing
-	}
-	// If keys are shared, or calls bound to a credential, the attempt still belongs to
-	// whoever began it. The attempt of a read-only call isn't recorded, and belongs to
-	// anyone.
-	call := semel.Call{Operation: id.Operation, Key: id.Key}
+	// of its answers. If keys are shared, or calls bound to a credential, the attempt still
+	// belongs to whoever began it. The attempt of a read-only call isn't recorded, and belongs
+	// to anyone.
+	call, rec := semel.Call{Operation: id.Operation, Key: id.Key}, at.Record()
 	x.name(&call)
-	if rec := at.Record(); rec.Principal != call.Principal || rec.BoundTo != call.BoundTo {
-		if op, ok := x.api.engine.Internal().Operation(id.Operation); !ok || op.Class != semel.ReadOnly {
-			return nil, missing
-		}
+	if op, ok := x.api.engine.Internal().Operation(id.Operation); ok && op.Class == semel.ReadOnly {
+		return at, nil
+	}
+	if rec.Door != Name || rec.Principal != call.Principal || rec.BoundTo != call.BoundTo {
+		return nil, missing
 	}
 	return at, nil
 }

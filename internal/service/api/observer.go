@@ -27,16 +27,14 @@ type Observer struct {
 // NewObserver makes an observer. It serves one engine, and counts decisions in its store.
 func NewObserver(st semel.Store) *Observer {
 	o := &Observer{now: time.Now, tally: tally.New(st), conflicts: conflicts.New(st)}
-	o.conflicts.Unverified, o.tally.Uncounted = semelhttp.DerivedPrincipal, refusedStranger
+	o.conflicts.Unverified = semelhttp.DerivedPrincipal
+	// A call of an unverified caller whom the upstream refused doesn't count against the caller's
+	// quota, so they could have any number of cells beside it.
+	o.tally.Uncounted = func(rec *semel.Record) bool {
+		return rec.Disposition == semel.DispositionAborted && (rec.BoundTo != "" || semelhttp.DerivedPrincipal(rec.Principal))
+	}
 	o.ring.init(o.now())
 	return o
-}
-
-// refusedStranger reports whether a record is that of an unverified caller whom the upstream
-// refused. Such a call doesn't count against the caller's quota, so they could have any number
-// of cells beside it.
-func refusedStranger(rec *semel.Record) bool {
-	return rec.Disposition == semel.DispositionAborted && (rec.BoundTo != "" || semelhttp.DerivedPrincipal(rec.Principal))
 }
 
 // Run writes the counts of decisions and the conflicts to the store, every few seconds and,

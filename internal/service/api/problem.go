@@ -209,12 +209,9 @@ func (b *builder) pages() {
 const stylePath = "/docs/docs.css"
 
 func writePage(w http.ResponseWriter, media string, body []byte) {
-	h := w.Header()
-	h.Set("Content-Type", media)
-	h.Set("Content-Security-Policy", pagePolicy)
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // a reader who is gone may ask again
+	w.Header().Set("Content-Security-Policy", pagePolicy)
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	refusal.WriteBody(w, http.StatusOK, media, body)
 }
 
 func (b *builder) problemPage(w http.ResponseWriter, r *http.Request) {

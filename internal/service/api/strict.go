@@ -18,18 +18,15 @@ import (
 var strictJSON = huma.Format{
 	Marshal: func(w io.Writer, v any) error { return wire.NewEncoder(w).Encode(v) },
 	Unmarshal: func(data []byte, v any) error {
-		shape, ok := v.(*any)
-		if !ok {
-			// huma asks for this also where the untyped value was refused.
-			if _, err := outlineOf(data); err != nil {
-				return err
-			}
-			return json.Unmarshal(data, v)
-		}
-		// huma asks for the untyped value first, to validate it.
 		o, err := outlineOf(data)
 		if err != nil {
 			return err
+		}
+		// huma asks for the untyped value first, to validate it, and for the typed one also where
+		// that was refused.
+		shape, untyped := v.(*any)
+		if !untyped {
+			return json.Unmarshal(data, v)
 		}
 		outlined := o.text(data)
 		for _, text := range append(o.kept, outlined) {
