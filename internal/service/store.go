@@ -45,8 +45,22 @@ func LookAtEvidence(c *config.Evidence, st semel.Store) (*evidence.Log, error) {
 	return evidence.LookAt(st, keys)
 }
 
-func openStoreWith(ctx context.Context, c config.Store, embedded *pebblestore.Options) (semel.Store, error) {
-	st, err := openStore(ctx, c, embedded)
+func openStoreWith(ctx context.Context, c config.Store, embedded *pebblestore.Options) (st semel.Store, err error) {
+	switch scheme, rest, _ := strings.Cut(c.URL, ":"); {
+	case scheme == "pebble" && rest == "":
+		err = errors.New("pebble: needs a directory, such as pebble:./semel-data")
+	case scheme == "pebble":
+		embedded.Strict = c.Profile == "strict"
+		st, err = pebblestore.OpenContext(ctx, rest, embedded)
+	case scheme == "memory":
+		st = memstore.New()
+	case scheme == "postgres", scheme == "postgresql":
+		st, err = pgstore.Open(ctx, c.URL, &pgstore.Options{Schema: c.Schema, Migrate: c.Migrate})
+	case c.Redis():
+		st, err = redisstore.Open(ctx, c.URL, &redisstore.Options{Prefix: c.Prefix, AcceptLoss: c.AcceptLoss})
+	default:
+		err = errors.New("the URL names no known kind of store; there are pebble, postgres, redis, redis-cluster, redis-sentinel and memory")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
@@ -61,26 +75,6 @@ func openStoreWith(ctx context.Context, c config.Store, embedded *pebblestore.Op
 		return nil, errors.Join(err, st.Close())
 	}
 	return st, nil
-}
-
-func openStore(ctx context.Context, c config.Store, embedded *pebblestore.Options) (semel.Store, error) {
-	scheme, rest, _ := strings.Cut(c.URL, ":")
-	switch scheme {
-	case "pebble":
-		if rest == "" {
-			return nil, errors.New("pebble: needs a directory, such as pebble:./semel-data")
-		}
-		embedded.Strict = c.Profile == "strict"
-		return pebblestore.OpenContext(ctx, rest, embedded)
-	case "memory":
-		return memstore.New(), nil
-	case "postgres", "postgresql":
-		return pgstore.Open(ctx, c.URL, &pgstore.Options{Schema: c.Schema, Migrate: c.Migrate})
-	}
-	if c.Redis() {
-		return redisstore.Open(ctx, c.URL, &redisstore.Options{Prefix: c.Prefix, AcceptLoss: c.AcceptLoss})
-	}
-	return nil, errors.New("the URL names no known kind of store; there are pebble, postgres, redis, redis-cluster, redis-sentinel and memory")
 }
 
 // checkStore reports why [OpenStore] would refuse a store before it connects to it.
