@@ -235,14 +235,6 @@ func (s *Server) answersHTTP(rec *semel.Record) bool {
 	return semelhttp.Marked(rec) || !own && g.guard.Serves(rec.ID.Operation)
 }
 
-// interrupt cancels the upstream calls that still run. How their attempts end depends on how
-// much of them was sent.
-func (g *generation) interrupt() {
-	for _, calls := range g.upstreams {
-		calls.Interrupt()
-	}
-}
-
 // close waits until the outcomes of everything that ran are recorded.
 func (g *generation) close(ctx context.Context) error {
 	_, idle := inBackground(func(context.Context) error { g.inFlight.Wait(); return nil })

@@ -14,7 +14,6 @@ import (
 
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/internal/service/metrics"
-	"github.com/semelhq/semel/service/tracing"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/pebblestore"
 )
@@ -119,18 +118,4 @@ func entriesFrom(ctx context.Context, log store.EvidenceLog, from uint64) (uint6
 		most = 2*most + 1
 	}
 	return uint64(sort.Search(int(most), func(n int) bool { return ends(uint64(n)) })), failed
-}
-
-// traces makes the spans of deliveries, if anybody wants them; a nil tracer observes nothing.
-func (s *Server) traces(ctx context.Context, opts *Options) (*tracing.Tracer, error) {
-	provider, c := opts.Traces, &opts.Config.Traces
-	s.stopTraces = func(context.Context) error { return nil }
-	if provider == nil {
-		pushed, err := metrics.Traces(ctx, c.OTLP, c.Ratio, opts.Version)
-		if err != nil || pushed == nil {
-			return nil, err
-		}
-		provider, s.stopTraces = pushed, pushed.Shutdown
-	}
-	return tracing.New(provider), nil
 }

@@ -87,12 +87,12 @@ func (s *Server) writing(ctx context.Context) (c Finding) {
 	return c
 }
 
-// lookAtWrites is how often the log can notice that a store takes no writes.
-const lookAtWrites = 2 * time.Second
+// lookEvery is how often the log can notice that a store takes no writes, or that its clock leaps.
+const lookEvery = 2 * time.Second
 
 func (s *Server) watchWrites(ctx context.Context) {
 	refused := false
-	every(ctx, lookAtWrites, func() {
+	every(ctx, lookEvery, func() {
 		probe, cancel := context.WithTimeout(ctx, probeTime)
 		defer cancel()
 		err := s.writing(probe).Err
@@ -214,13 +214,10 @@ func clockCheck(st store.ClockState, now store.Instant) Finding {
 
 func round(d time.Duration) time.Duration { return d.Round(time.Second) }
 
-// lookAtClock is how often the log can notice that the store's clock leaps.
-const lookAtClock = 2 * time.Second
-
 // watchClock logs when the clock is set behind the store's time, and when the store follows.
 func (s *Server) watchClock(ctx context.Context) {
 	var was store.ClockState
-	every(ctx, lookAtClock, func() {
+	every(ctx, lookEvery, func() {
 		st, now, ok := s.clockState(ctx)
 		if !ok {
 			return

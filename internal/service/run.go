@@ -23,14 +23,9 @@ func (s *Server) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	deliveries := s.outbox.run()
 	work.Go(func() { _ = s.engine.Run(background, 0) })
-	work.Go(func() { s.watchDurability(background) })
-	work.Go(func() { s.watchKeys(background) })
-	work.Go(func() { s.watchWrites(background) })
-	work.Go(func() { s.watchClock(background) })
-	work.Go(func() { s.watchAudit(background) })
-	work.Go(func() { s.observer.Run(background) })
-	work.Go(func() { s.figures.Run(background) })
-	work.Go(func() { s.gauges.census.Run(background) })
+	for _, run := range []func(context.Context){s.watchDurability, s.watchKeys, s.watchWrites, s.watchClock, s.watchAudit, s.observer.Run, s.figures.Run, s.gauges.census.Run} {
+		work.Go(func() { run(background) })
+	}
 	work.Go(func() { s.dataAPI.Data() }) // early, so that no caller waits until they are made
 	work.Go(func() { s.adminAPI.Admin() })
 	signed := s.runEvidence()
@@ -96,9 +91,11 @@ func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,
 	if err != nil {
 		s.log.Warn("requests are still in flight: their outcome is settled by policy")
 	}
-	// Stop the calls that still run, and record how they end. Their answers get some time to
-	// leave; callers who don't read them delay nothing.
-	gen.interrupt()
+	// Stop the calls that still run, and record how they end, which depends on how much of them
+	// was sent. Their answers get some time to leave; callers who don't read them delay nothing.
+	for _, calls := range gen.upstreams {
+		calls.Interrupt()
+	}
 	<-delivered
 	leave, cancelLeave := context.WithTimeout(context.Background(), leaveTime)
 	defer cancelLeave()

@@ -154,14 +154,25 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 // onError has undo called if New fails later.
 func (s *Server) onError(undo func()) { s.undo = append(s.undo, undo) }
 
-func (s *Server) measure(ctx context.Context, opts *Options) (*tracing.Tracer, error) {
+// measure counts and traces, if anybody wants that; a nil tracer observes nothing.
+func (s *Server) measure(ctx context.Context, opts *Options) (tracer *tracing.Tracer, err error) {
 	s.metrics = metrics.New(s.gauge)
 	s.observer, s.figures = api.NewObserver(s.store), figures.New(s.store, &figures.Options{Crowd: opts.Config.Metrics.Crowded, Crowded: s.metrics.Crowded})
 	s.metricsHandler = s.metrics.Handler()
 	s.gauges.census = metrics.NewCensus(s.store)
-	tracer, err := s.traces(ctx, opts)
-	if err != nil {
-		return nil, err
+	provider := opts.Traces
+	s.stopTraces = func(context.Context) error { return nil }
+	if provider == nil {
+		pushed, err := metrics.Traces(ctx, opts.Config.Traces.OTLP, opts.Config.Traces.Ratio, opts.Version)
+		if err != nil {
+			return nil, err
+		}
+		if pushed != nil {
+			provider, s.stopTraces = pushed, pushed.Shutdown
+		}
+	}
+	if provider != nil {
+		tracer = tracing.New(provider)
 	}
 	s.onError(func() { s.stopTraces(context.Background()) })
 	if s.stopPush, err = s.metrics.Push(ctx, opts.Config.Metrics.OTLP, opts.Version); err != nil {

@@ -21,14 +21,12 @@ type token struct {
 	id  Identity
 }
 
-// tokenPrefix makes leaked tokens easy to find.
-const tokenPrefix = "semel_"
-
-// NewToken makes a token of 256 random bits, and the digest for the configuration.
+// NewToken makes a token of 256 random bits, and the digest for the configuration. Its
+// prefix makes leaked tokens easy to find.
 func NewToken() (token, sha256 string) {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails, as documented
-	token = tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:])
+	token = "semel_" + base64.RawURLEncoding.EncodeToString(b[:])
 	return token, HashToken(token)
 }
 
