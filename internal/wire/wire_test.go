@@ -19,7 +19,7 @@ func record() *semel.Record {
 	return &semel.Record{
 		ID: semel.ID{Tenant: "t", Principal: "p", Operation: "op", Key: "k"}, Revision: store.Revision{1, 2, 3}, State: semel.Failed,
 		Disposition: semel.DispositionFailed, Fingerprint: semel.FingerprintOf(semel.SchemeRaw, []byte("x")), Principal: "who", BoundTo: "b", Door: "api", Sequence: 9, Payload: []byte("{}"),
-		Fence: 7, Origin: 5, Attempt: 2, Holder: "h", Policy: store.Policy{Lease: 1, Window: 2, MaxResult: 3, Retry: true},
+		Fence: 7, Origin: 5, Attempt: 2, Holder: "h", Policy: store.Policy{Lease: 1, Window: 2, Remember: 4, MaxResult: 3, Retry: true},
 		CreatedAt: 1000, UpdatedAt: 2000, StartedAt: 3000, EndedAt: 4000, ExpiresAt: 5000, NextAt: 6000,
 		Result: semel.Result{Data: []byte(`{"a":"<b>"}`)}, Failure: failure, Settled: settled,
 		Effects:      []store.EffectRecord{{Name: "e", Key: "ek", State: store.EffectConfirmed, Fence: 5, Result: semel.Result{Data: []byte{0xff}}, StartedAt: 1000, SettledAt: 2000, Settled: settled}},
