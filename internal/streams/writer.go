@@ -45,7 +45,7 @@ type Writer struct {
 	news  sync.Cond // that something below has changed
 	tail  []byte    // not durable yet
 	base  int64     // where it begins
-	sum   hash.Hash // of everything
+	sum   hash.Hash // of everything before base; for record, and after done for everybody
 	cells []int64   // where the durable cells begin
 	due   bool      // the pause is over
 	ended bool
@@ -82,7 +82,6 @@ func (w *Writer) Write(p []byte) (int, error) {
 		return 0, w.err
 	}
 	w.tail = append(w.tail, p...)
-	w.sum.Write(p)
 	w.news.Broadcast()
 	return len(p), nil
 }
@@ -120,6 +119,7 @@ func (w *Writer) record() {
 			w.give(ErrOver)
 			return
 		}
+		w.sum.Write(data[more:])
 		w.durable(len(data)-more, more == 2)
 		if data[1] == 1 {
 			n, old = n+1, store.CellValue{}
