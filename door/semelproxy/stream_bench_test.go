@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -94,4 +95,74 @@ func BenchmarkStream(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkOpenStreams reports the memory that each of 500 open streams takes, of clients, upstream
+// and proxy together: with a bare reverse proxy, with a guarded one, and with a duplicate that has
+// joined each.
+func BenchmarkOpenStreams(b *testing.B) {
+	const n = 500
+	for _, kind := range []string{"bare", "first", "joined"} {
+		b.Run(kind, func(b *testing.B) {
+			release := make(chan struct{})
+			up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_, _ = io.WriteString(w, "data: "+strings.Repeat("x", 500)+"\n\n")
+				_ = http.NewResponseController(w).Flush()
+				<-release
+			}))
+			defer up.Close()
+			upstream, _ := url.Parse(up.URL)
+			h := http.Handler(httputil.NewSingleHostReverseProxy(upstream))
+			if kind != "bare" {
+				st := memstore.New()
+				defer st.Close()
+				engine, err := semel.New(st, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				guard, err := semelhttp.New(engine, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if h, err = semelproxy.New(guard, semelproxy.Options{Upstream: upstream, Route: semelhttp.Route{Operation: semel.Operation{Name: "op"}}}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			srv := httptest.NewServer(h)
+			defer srv.Close()
+			open := func(i int) {
+				r, _ := http.NewRequestWithContext(b.Context(), "POST", srv.URL, nil)
+				r.Header.Set("Idempotency-Key", fmt.Sprint("key-", i))
+				resp, err := srv.Client().Do(r)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Cleanup(func() { _ = resp.Body.Close() })
+				var one [1]byte
+				_, _ = io.ReadFull(resp.Body, one[:])
+			}
+			if kind == "joined" {
+				for i := range n {
+					open(i)
+				}
+			}
+			before := inUse()
+			for i := range n {
+				open(i)
+			}
+			b.ReportMetric(float64(inUse()-before)/n, "B/stream")
+			b.ReportMetric(0, "ns/op")
+			close(release)
+		})
+	}
+}
+
+// inUse is the memory in use, of the heap and of stacks.
+func inUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
 }
