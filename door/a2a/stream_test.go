@@ -16,6 +16,7 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/store"
 )
 
 // tape is an agent that streams the same events to every message. It stops before the last one but
@@ -91,6 +92,10 @@ func (w *world) stream(b binding, header ...string) (id string, resp *http.Respo
 	return string(jsonscan.Member([]byte(raw), "id")), resp, in
 }
 
+// recordedStream is what the call of such a stream keeps over REST; the stream is beside it. These
+// bytes are read for good.
+const recordedStream = `{"state":"completed","task":"t-1","final":true,"stream":"AdsBFVMK7ae3dsXZREOLHgAkWmvfI3hUVWbAj8iX+YnjGZg=","last":"id: 3\ndata: {\"statusUpdate\":{\"taskId\":\"t-1\",\"contextId\":\"c\",\"status\":{\"state\":\"TASK_STATE_COMPLETED\"}}}\n\n","answer":{"task":{"id":"t-1","contextId":"c","status":{"state":"TASK_STATE_COMPLETED"}}}}`
+
 // A stream that is cut in the middle and asked for again is byte for byte one that wasn't cut, under
 // the id of its own request, and the agent got the message once. So is one that is asked for after
 // its end.
@@ -132,6 +137,10 @@ func TestStreamCutAndAskedAgain(t *testing.T) {
 			}
 			if n := agents[1].runs.Load(); n != 1 {
 				t.Errorf("%d runs", n)
+			}
+			page, err := w.Engine.Search(t.Context(), store.Query{Operation: operation.Name})
+			if err != nil || len(page.Records) != 1 || b == rest && string(page.Records[0].Result.Data) != recordedStream {
+				t.Errorf("%s, %v", page.Records[0].Result.Data, err)
 			}
 		})
 	}

@@ -289,6 +289,7 @@ func TestRecordedForm(t *testing.T) {
 	for _, c := range []struct{ answer, recorded string }{
 		{`{"jsonrpc":"2.0","id":ID,"result": {"content": [], "n":1.0} }`, `{"mcp":1,"result":{"content": [], "n":1.0}}`},
 		{`{"jsonrpc":"2.0","id":ID,"error":{"code":-32602,"message":"no"}}`, `{"mcp":1,"error":{"code":-32602,"message":"no"}}`},
+		{"id: 1\nevent: message\ndata: {\"result\": {},\"jsonrpc\":\"2.0\",\"id\":ID}\n\n", `{"mcp":2,"stream":"AQpn9IWswJx1HR963DGDU3ifY/vTFoIiulPdPaxpJ+WlIA==","fields":"id: 1\nevent: message\n","response":{"result": {},"jsonrpc":"2.0","id":ID}}`},
 		{`STATUS400`, `{"mcp":1,"status":400,"error":{"code":-32600,"message":"The server refused the call with the status 400."}}`},
 	} {
 		w := open(t, mcp.GatewayOptions{})
@@ -297,11 +298,14 @@ func TestRecordedForm(t *testing.T) {
 				rw.WriteHeader(http.StatusBadRequest)
 				return
 			}
+			if strings.HasPrefix(c.answer, "id: ") {
+				rw.Header().Set("Content-Type", "text/event-stream")
+			}
 			_, _ = rw.Write([]byte(strings.ReplaceAll(c.answer, "ID", id)))
 		}
-		w.call(modern, "pay", `{"a":1}`, "", `"idempotency-key":"k-1"`)
+		id, _ := w.call(modern, "pay", `{"a":1}`, "", `"idempotency-key":"k-1"`)
 		page, err := w.Engine.Search(t.Context(), store.Query{Operation: operation.Name})
-		if err != nil || len(page.Records) != 1 || string(page.Records[0].Result.Data) != c.recorded {
+		if err != nil || len(page.Records) != 1 || string(page.Records[0].Result.Data) != strings.ReplaceAll(c.recorded, "ID", id) {
 			t.Errorf("%+v, %v", page.Records, err)
 		}
 	}

@@ -24,6 +24,7 @@ var recordedDirs = []string{
 	"archive/testdata",
 	"evidence/testdata",
 	"internal/rig/upgrade/testdata",
+	"internal/streams/testdata",
 	"store/codec/testdata",
 	"store/pgstore/migrations",
 	"store/pgstore/testdata",
