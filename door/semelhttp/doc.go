@@ -62,9 +62,9 @@
 // Compress outside of the guard to use other codings.
 //
 // An answer passes through to the first caller as it comes if it is larger than
-// Operation.MaxResult, is flushed while it is being written, or takes over the connection. It
-// leaves a tombstone: later callers get 410 with the code result_not_kept, and nothing runs
-// again. The tombstone is durable before the answer's first byte leaves.
+// Operation.MaxResult, is flushed while it is being written, or takes over the connection. An
+// event stream is recorded meanwhile, see [StreamHeader]. All others leave a tombstone, before
+// their first byte: later callers get 410 with the code result_not_kept, and nothing runs again.
 //
 // Your handler gets its attempt from [Attempt] and may use [semel.Effect] with it. If its
 // effects are rows of a database, it can run inside a transaction that commits them together
