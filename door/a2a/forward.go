@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
@@ -31,18 +30,21 @@ type forwarding struct {
 	recording *relay.First // of the agent's stream
 }
 
+func (g *Gateway) forwarding(w http.ResponseWriter, req *request) *forwarding {
+	f := &forwarding{Gateway: g, req: req, Follower: relay.Follower{W: w, R: req.in, Takes: true, Wait: g.wait, Most: g.timeout / 4, Marker: replayed, Mark: markOf}}
+	f.Own = f.own
+	return f
+}
+
 // limit bounds a write to the sender, who may not read.
 func (f *forwarding) limit() (done func()) { return relay.Limit(f.W, f.Most) }
 
 // send forwards the message, and passes the answer on as it comes.
 func (f *forwarding) send(ctx context.Context, key string, c *conversation) (judge.Finding, outcome) {
-	ctx, cancel := context.WithCancel(ctx)
+	k := new(sse.Sink)
+	ctx, cancel := k.Within(ctx, f.timeout)
 	defer cancel()
-	timer := time.AfterFunc(f.timeout, cancel)
-	defer timer.Stop()
-	var fail []byte // an error in a stream
-	k := &sse.Sink{Alive: func() { timer.Reset(f.timeout) }}
-	var last []byte // the events that end a stream
+	var fail, last []byte // an error in a stream, and the events that end it
 	k.Begun = func() {
 		f.begin(k)
 		most := f.opts.MaxStream
@@ -169,11 +171,9 @@ func (f *forwarding) ask(ctx context.Context, task string) json.RawMessage {
 }
 
 func (f *forwarding) follow(ctx context.Context, task string) bool {
-	ctx, cancel := context.WithCancel(ctx)
+	k, send, followed := new(sse.Sink), relay.Events(f.W, f.Most), false
+	ctx, cancel := k.Within(ctx, f.timeout)
 	defer cancel()
-	timer := time.AfterFunc(f.timeout, cancel)
-	defer timer.Stop()
-	k, send, followed := &sse.Sink{Alive: func() { timer.Reset(f.timeout) }}, relay.Events(f.W, f.Most), false
 	k.Event = func(raw []byte) {
 		result, _, ok := f.req.unwrap(sse.Data(raw))
 		e := readEvent(result)

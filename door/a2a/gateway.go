@@ -17,7 +17,6 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/body"
-	"github.com/semelhq/semel/internal/relay"
 )
 
 // Defaults of [GatewayOptions].
@@ -196,8 +195,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 	if err != nil {
 		return refuse(refusalOfRequest(err))
 	}
-	f := &forwarding{Gateway: g, req: req, Follower: relay.Follower{W: w, R: r, Takes: true, Wait: g.wait, Most: g.timeout / 4, Marker: replayed, Mark: markOf}}
-	f.Own = f.own
+	f := g.forwarding(w, req)
 	defer func() { f.recording.Finish() }()
 	c := &conversation{guard: g.guard, exchange: f, stream: req.stream, now: req.msg.now}
 	return c.converse(r.Context(), call), true

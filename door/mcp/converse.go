@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
@@ -144,17 +143,15 @@ func (c *conversation) Run(x door.Run) (end semel.Ending) {
 func (c *conversation) forward(a *semel.Attempt, key string) semel.Ending {
 	// A server can't be called back, so neither the end of the lease nor the client's leaving
 	// ends the call: that would only lose its answer.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(a.Context()))
+	k := new(sse.Sink)
+	ctx, cancel := k.Within(context.WithoutCancel(a.Context()), c.opts.Timeout)
 	defer cancel()
 	if c.policy.OnDisconnect == CancelCall {
 		defer context.AfterFunc(c.interest, cancel)()
 	}
-	timer := time.AfterFunc(c.opts.Timeout, cancel)
-	defer timer.Stop()
 	var final, event []byte // the response in a stream, and the event that has it
-	k := &sse.Sink{Alive: func() { timer.Reset(c.opts.Timeout) }}
 	k.Begun = func() {
-		if !c.Began { // by a stream of an earlier attempt
+		if !c.Began {
 			c.Began = true
 			k.Head.Set("X-Accel-Buffering", "no")
 			k.CopyHead(c.W, judge.EffectHeader)
@@ -194,20 +191,23 @@ func (c *conversation) forward(a *semel.Attempt, key string) semel.Ending {
 		}
 		return c.judged(k, final, sse.Fields(event))
 	}
-	c.leave = func() {
-		text := k.Body.Bytes()
-		if c.loose {
-			text = marked(text, markRepetition)
-		}
-		if c.Began {
-			c.say(0, "", text)
-			return
-		}
-		k.Head.Set("Content-Length", strconv.Itoa(len(text)))
-		k.CopyHead(c.W, judge.EffectHeader)
-		_, _ = c.W.Write(text) // a caller who is gone will ask again
-	}
+	c.leave = func() { c.whole(k) }
 	return c.judged(k, k.Body.Bytes(), nil)
+}
+
+// whole passes on an answer that isn't a stream.
+func (c *conversation) whole(k *sse.Sink) {
+	text := k.Body.Bytes()
+	if c.loose {
+		text = marked(text, markRepetition)
+	}
+	if c.Began { // by a stream of an earlier attempt
+		c.say(0, "", text)
+		return
+	}
+	k.Head.Set("Content-Length", strconv.Itoa(len(text)))
+	k.CopyHead(c.W, judge.EffectHeader)
+	_, _ = c.W.Write(text) // a caller who is gone will ask again
 }
 
 // judged says how the attempt ends by the response of the server, or by what came in its place.

@@ -28,10 +28,9 @@ func (c *capture) records() bool {
 
 // record begins to record it then. It reports whether the recording has the body.
 func (c *capture) record(body []byte) bool {
-	if !c.announced || !c.records() {
-		return false
+	if c.records() {
+		c.recording = relay.Record(c.h.guard.engine.Internal(), c.scope.Attempt, c.out[:c.bodyAt], c.h.route.MaxStream, c.w, c.startDeadline)
 	}
-	c.recording = relay.Record(c.h.guard.engine.Internal(), c.scope.Attempt, c.out[:c.bodyAt], c.h.route.MaxStream, c.w, c.startDeadline)
 	return relay.Add(c.recording, body)
 }
 

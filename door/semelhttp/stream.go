@@ -26,12 +26,11 @@ var errPassing = errors.New("the answer is being passed through")
 // announce makes it durable that the answer is about to pass through. A crash before that
 // leaves an attempt, and the caller got nothing: the policy decides. A crash after it leaves a
 // started effect, so the record is held, and an operator or a reconciler settles it. The end of
-// the attempt supersedes it. A recorded stream doesn't wait for that where the call would be held
-// anyway: its end leaves only when that of the attempt is durable.
+// the attempt supersedes it. Where the call would be held anyway, a recorded stream doesn't wait for
+// this, but its end waits for that of the attempt.
 func (c *capture) announce() error {
 	a := c.scope.Attempt
-	held := a.EffectOpen() || !a.Record().Policy.MayRunAgain()
-	if c.announced = c.announced || held && c.records() && a.Context().Err() == nil; c.announced {
+	if c.announced = c.announced || c.records() && a.Context().Err() == nil && (a.EffectOpen() || !a.Record().Policy.MayRunAgain()); c.announced {
 		return nil
 	}
 	_, err := semel.Effect(a.Context(), a, answerEffect, func(context.Context, string) (struct{}, error) {
@@ -40,13 +39,10 @@ func (c *capture) announce() error {
 	if errors.Is(err, semel.ErrLeaseLost) && c.endEarly() == nil {
 		err = errPassing
 	}
-	if !errors.Is(err, errPassing) {
-		// Not a byte may leave, so this answer can't continue.
-		c.failed = errors.Join(errNotPassed, err)
-		return c.failed
+	if c.announced = errors.Is(err, errPassing); !c.announced {
+		c.failed = errors.Join(errNotPassed, err) // not a byte may leave
 	}
-	c.announced = true
-	return nil
+	return c.failed
 }
 
 // endEarly ends the attempt before its answer has passed through, after somebody has declared

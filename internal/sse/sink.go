@@ -1,8 +1,10 @@
 package sse
 
 import (
+	"context"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // maxAnswer bounds an answer, or an event, in bytes.
@@ -18,11 +20,19 @@ type Sink struct {
 	Over   bool   // something was longer than maxAnswer, and is lost
 	Stream bool   // the answer is a stream of events
 
-	// Begun is called with the head of a stream, Event with each of its events, and Alive when
-	// something has come. Each may be nil.
+	// Begun is called with the head of a stream, and Event with each of its events. Each may be
+	// nil.
 	Begun func()
 	Event func(raw []byte)
-	Alive func()
+	alive func() // something has come; may be nil
+}
+
+// Within returns a context for the request: it ends when nothing has come for a time.
+func (s *Sink) Within(ctx context.Context, silence time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(silence, cancel)
+	s.alive = func() { timer.Reset(silence) }
+	return ctx, func() { timer.Stop(); cancel() }
 }
 
 // Header is the answer's header.
@@ -51,8 +61,8 @@ func (s *Sink) WriteHeader(status int) {
 
 // Write never fails: the gateway reads the answer to its end.
 func (s *Sink) Write(p []byte) (int, error) {
-	if s.Alive != nil {
-		s.Alive()
+	if s.alive != nil {
+		s.alive()
 	}
 	if s.Over || s.Body.Len()+len(p) > maxAnswer {
 		s.Over = true
