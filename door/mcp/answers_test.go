@@ -197,7 +197,7 @@ func TestUnknown(t *testing.T) {
 		if _, err := w.Engine.Settle(t.Context(), page.Records[0].ID, settlement, "looked"); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.keyed(modern, tool, "k-"+tool, `{}`); got.said() != settled.said || !got.replayed() {
+		if got := w.keyed(modern, tool, "k-"+tool, `{}`); got.said() != settled.said || !got.replayed() || got.result["resultType"] != "complete" {
 			t.Errorf("%s", got.text)
 		}
 	}

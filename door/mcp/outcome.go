@@ -115,6 +115,9 @@ func (c *conversation) replay(res semel.Result) {
 		mark += `,"` + vendor + `stream":"` + c.Kind + `"`
 	}
 	if o.Response == nil {
+		if c.req.modern && jsonrpc.First(o.Result) == '{' && jsonscan.Member(o.Result, "resultType") == nil { // as whoever settles a call writes it
+			o.Result = jsonscan.Insert(o.Result, 0, `"resultType":"complete"`)
+		}
 		o.Response = jsonrpc.Answer(c.req.id, o.Result, o.Error)
 	}
 	text := jsonscan.Replaced(o.Response, func([]byte) []byte { return c.req.id }, "id")
