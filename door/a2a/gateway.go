@@ -176,12 +176,11 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (e semel.Deliver
 		g.proxy.Pass(w, req.in)
 		return e, false
 	}
-	var code semel.Code
-	if req.body, code, err = semelproxy.ReadBody(w, r, g.opts.MaxBody); err != nil {
-		if code == "" {
+	if req.body, e.Code, err = semelproxy.ReadBody(w, r, g.opts.MaxBody); err != nil {
+		if e.Code == "" {
 			return e, false
 		}
-		return refuse(refusalFor(code))
+		return refuse(refusalFor(e.Code))
 	}
 	guarded, err := req.read()
 	if err == nil && !guarded {
