@@ -127,7 +127,7 @@ func openDoors(t *testing.T) (s *running, as []string) {
 	text.WriteString(`
 store: {url: "memory:"}
 auth: {default_tenant: acme, tokens: [{name: alice, tenant: acme, sha256: SUM, rights: ['*', commerce.users]}]}
-operations: [{name: payments, on_failure: retry}, {name: default}, {name: messages}]
+operations: [{name: payments, on_failure: retry}, {name: default}, {name: messages}, {name: tools}]
 commands:
   registry: DIR/commands.yaml
   whatsapp: {path: /messages, verify_token_file: DIR/token, app_secret_files: [DIR/secret], mapper_url: UP, numbers: [{phone_number_id: "1", tenant: acme}], reply_url: UP, reply_secret_files: [DIR/base64]}
@@ -138,6 +138,8 @@ forrst:
   - {path: /forrst, upstream: UP, functions: [{name: pay, versions: [1.0.0], operation: payments, arguments: [{file: DIR/schema}]}]}
 a2a:
   - {path: /agent, upstream: UP, operation: messages}
+mcp:
+  - {path: /mcp, upstream: UP, operation: tools, tools: [{name: refund, key_fields: [/a]}]}
 archive: {dir: DIR}
 commerce: {path: /commerce, session_key_files: [DIR/session], charge_url: UP, origin: shop, apply_url: UP, send_url: UP}
 routes:

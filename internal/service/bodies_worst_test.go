@@ -149,6 +149,16 @@ func worstBodies(t *testing.T, as []string) map[string]worstBody {
 		add("agent, metadata, "+made, "/agent/message:send", message+`[],"metadata":`+v+`},"metadata":`+v+"}", as...)
 		add("agent, only "+made, "/agent", v, as...)
 	}
+	mcp := append([]string{"MCP-Protocol-Version", "2025-11-25"}, as...)
+	const tool = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","_meta":{"idempotency-key":"SEQ"},"arguments":`
+	for made, v := range worst(4<<20 - 512) {
+		add("tool, only "+made, "/mcp", v, mcp...)
+		if made == "escaped names" {
+			continue // 11 times, and 16 with fields: the door reads arguments once for each check
+		}
+		add("tool, arguments, "+made, "/mcp", tool+v+"}}", mcp...)
+		add("tool, fields, "+made, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"refund","arguments":{"a":`+v+"}}}", mcp...)
+	}
 	add("agent, members of the message", "/agent/message:send", repeat(4<<20-512, message+`[],`, names, `}}`), as...)
 	add("agent, members", "/agent", repeat(4<<20-512, `{"jsonrpc":"2.0","id":1,`, names, `}`), as...)
 

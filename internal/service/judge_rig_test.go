@@ -181,13 +181,14 @@ auth: {default_tenant: acme, tokens: [{name: alice, tenant: acme, sha256: SUM, r
 archive: {dir: ARCHIVE}
 commerce: {path: /commerce, charge_url: UP, timeout: BARE}
 limits: {shutdown_grace: 1s}
-operations: [{name: chargePOLICY}, {name: money, financial: true, archive: falsePOLICY}, {name: namedPOLICY}, {name: functionsPOLICY}, {name: messagesPOLICY}]
+operations: [{name: chargePOLICY}, {name: money, financial: true, archive: falsePOLICY}, {name: namedPOLICY}, {name: functionsPOLICY}, {name: messagesPOLICY}, {name: toolsPOLICY}]
 routes:
   - {match: POST /charges, upstream: UP, operation: charge, timeout: TIMEOUT}
   - {match: POST /money, upstream: UP, operation: money, timeout: TIMEOUT, effect_header: X-Effect}
   - {match: POST /named, upstream: UP, operation: named, timeout: NAMED}
 forrst: [{path: /forrst, upstream: UP, timeout: TIMEOUT, functions: [{name: pay, versions: [1.0.0], operation: functions}]}]
 a2a: [{path: /agent, upstream: UP, operation: messages, timeout: TIMEOUT}]
+mcp: [{path: /mcp, upstream: UP, operation: tools, timeout: TIMEOUT}]
 webhooks: [{path: /hooks, source: github, secret_files: [SECRET], upstream: UP, mode: sync, timeout: TIMEOUTPOLICY}]
 commands: {registry: REGISTRY}
 evidence: {key_file: KEYS}
@@ -293,6 +294,14 @@ evidence: {key_file: KEYS}
 			}
 			return v
 		}, runs: again(judge.Aborted)},
+		{name: "a tool", deliver: func(t *testing.T, call string) (int, http.Header) {
+			return post(t, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","_meta":{"idempotency-key":"`+call+`"}}}`, "MCP-Protocol-Version", "2025-11-25")
+		}, verdict: func(_ int, v judge.Verdict) judge.Verdict {
+			if v == judge.Completed { // none of this is an answer of JSON-RPC
+				return judge.Unknown
+			}
+			return v
+		}, runs: again(judge.Aborted, judge.Failed)},
 		{name: "an effect at a provider", deliver: func(t *testing.T, call string) (int, http.Header) {
 			_, err := engine.Do(t.Context(), semel.Call{Operation: "shielded", Key: call}, func(ctx context.Context, x semel.Execution) (semel.Result, error) {
 				r, err := http.NewRequestWithContext(ctx, http.MethodPost, upstream, strings.NewReader("{}"))

@@ -24,7 +24,7 @@ func TestEveryDoorRemembers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, setting := range []string{"{name: charge", "{name: watched", "{name: functions", "{name: messages", "{name: begun", "{path: /hooks", "[{actors_url: \"https://social.example/actors/{actor}\""} {
+	for _, setting := range []string{"{name: charge", "{name: watched", "{name: functions", "{name: messages", "{name: tools", "{name: begun", "{path: /hooks", "[{actors_url: \"https://social.example/actors/{actor}\""} {
 		if !strings.Contains(string(text), setting) {
 			t.Fatalf("no %s in %s", setting, text)
 		}

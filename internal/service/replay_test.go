@@ -39,6 +39,8 @@ func TestAReplayIsTheFirstAnswerAtEveryDoor(t *testing.T) {
 			result = `{"task":{"id":"T1","contextId":"c","status":{"state":"TASK_STATE_COMPLETED"},"metadata":` + result + "}}\n\n"
 		case "/agent":
 			result = `{"id":` + string(jsonscan.Member(body, "id")) + `,"jsonrpc":"2.0","result":{"kind":"task","id":"T2","contextId":"c","status":{"state":"completed"},"metadata":` + result + "}}\n"
+		case "/mcp":
+			result = `{"id":` + string(jsonscan.Member(body, "id")) + `,"jsonrpc":"2.0","result":{"content":[],"structuredContent":` + result + "}}\n"
 		case "/map":
 			w.WriteHeader(http.StatusNoContent)
 			return
@@ -57,6 +59,7 @@ func TestAReplayIsTheFirstAnswerAtEveryDoor(t *testing.T) {
 		"http": {}, "a2a": {}, "webhook": {}, "whatsapp": {},
 		"api":             {},
 		"a2a by JSON-RPC": {[]string{"result"}, nil, rename},
+		"mcp":             {[]string{"result"}, [][]string{{"_meta"}}, rename}, // which says that it is a replay
 		"forrst":          {nil, [][]string{{"id"}, {"extensions"}}, rename},
 		"ids":             {nil, [][]string{{"decision"}}, [2]string{}},
 	}

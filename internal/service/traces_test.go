@@ -52,12 +52,13 @@ func everyDoor(t *testing.T, store, upstream string) (file string, deliveries []
 		"REGISTRY", put("commands.yaml", "version: 1\ncommands:\n  - {entity: order, action: pay, rights: {execute: [pay]}, handler: {url: '"+upstream+"'}}\n")).Replace(`
 store: {url: "STORE"}
 auth: {default_tenant: acme, tokens: [{name: alice, sha256: 0c848abb03307b06cf70cd4e29c157dc81af5e94ab3eb1d0c59a120269572376, rights: [pay]}]}
-operations: [{name: charge}, {name: watched}, {name: functions}, {name: messages}, {name: begun}]
+operations: [{name: charge}, {name: watched}, {name: functions}, {name: messages}, {name: tools}, {name: begun}]
 routes:
   - {match: POST /charges, upstream: UP, operation: charge}
   - {match: POST /watched, upstream: UP, operation: watched, mode: shadow}
 forrst: [{path: /forrst, upstream: UP/forrst, functions: [{name: pay, versions: [1.0.0], operation: functions}]}]
 a2a: [{path: /agent, upstream: UP/agent, operation: messages}]
+mcp: [{path: /mcp, upstream: UP/mcp, operation: tools}]
 webhooks: [{path: /hooks, source: github, secret_files: [SECRET], upstream: UP, mode: sync}]
 activitypub: [{actors_url: "https://social.example/actors/{actor}", actors: [alice], upstream: UP/inbox, instances: [{host: there.example, unsigned: allow}], signatures: {allow_private: true}}]
 commands:
@@ -76,6 +77,10 @@ evidence: {key_file: KEYS}
 			body: `{"protocol":{"name":"forrst","version":"0.1.0"},"id":"r","call":{"function":"pay","version":"1.0.0","arguments":{}},"extensions":[{"urn":"urn:forrst:ext:idempotency","options":{"key":"k"}}]}`,
 		},
 		{door: "a2a", path: "/agent/message:send", header: alice, operation: "messages", upstream: true, refused: 401, body: `{"message":{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"pay"}]}}`},
+		{
+			door: "mcp", path: "/mcp", header: append([]string{"MCP-Protocol-Version", "2025-11-25"}, alice...), operation: "tools", upstream: true, refused: 401,
+			body: `{"jsonrpc":"2.0","id":"r","method":"tools/call","params":{"name":"pay","_meta":{"idempotency-key":"k"}}}`,
+		},
 		{door: "ids", path: "/v1/commands", header: alice, operation: "order.pay", upstream: true, refused: 401, body: `{"tenant_id":"acme","actor_id":"alice","intent":{"entity":"order","action":"pay","target":"7"}}`},
 		{door: "webhook", path: "/hooks", body: "{}", header: signedAs(t, "github", secret, "{}", "X-GitHub-Delivery", "d1", "X-GitHub-Event", "push"), operation: "webhook.github", upstream: true, refused: 401},
 		{
@@ -109,6 +114,8 @@ func (p *worker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"protocol":{"name":"forrst","version":"0.1.0"},"id":"r","result":{}}`)
 	case "/agent/message:send":
 		_, _ = io.WriteString(w, `{"task":{"id":"T1","contextId":"c","status":{"state":"TASK_STATE_COMPLETED"}}}`)
+	case "/mcp":
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":"r","result":{"content":[]}}`)
 	case "/map":
 		w.WriteHeader(http.StatusNoContent)
 	default:

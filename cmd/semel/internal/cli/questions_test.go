@@ -28,6 +28,10 @@ func questioned(t *testing.T, dir string) (admin string, problem struct{ Instanc
 			panic(http.ErrAbortHandler)
 		}
 		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/mcp" {
+			fmt.Fprint(w, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"refunded"}]}}`)
+			return
+		}
 		w.WriteHeader(http.StatusCreated)
 		fmt.Fprint(w, `{"receipt":"r-1"}`)
 	}))
@@ -37,7 +41,8 @@ func questioned(t *testing.T, dir string) (admin string, problem struct{ Instanc
 store: {url: 'pebble:%[1]s/semel-data'}
 evidence: {key_file: '%[1]s/evidence.key', every: 100ms, checkpoint_dir: '%[1]s/checkpoints'}
 auth: {tokens: [{name: agent-7, token_file: '%[1]s/agent.token'}]}
-operations: [{name: payments.charge, evidence: durable}, {name: receipts.mail, evidence: durable}]
+operations: [{name: payments.charge, evidence: durable}, {name: receipts.mail, evidence: durable}, {name: tools, evidence: durable}]
+mcp: [{path: /mcp, upstream: '%[2]s/mcp', operation: tools, tools: [{name: refund, key_fields: [/order_id]}], attributes: {order: json:/order_id}}]
 routes:
   - {match: POST /payments, upstream: '%[2]s', operation: payments.charge, key: required, attributes: {order: json:/order_id}}
   - {match: POST /mails, upstream: '%[2]s', operation: receipts.mail, key: required, attributes: {customer: json:/customer}}
@@ -95,12 +100,15 @@ webhooks: [{path: /webhooks/shopify, source: shopify, secret_files: ['%[1]s/agen
 	for key, customer := range map[string]string{"mail-1": "c-7", "mail-2": "c-7", "mail-3": "c-8"} {
 		call("/mails", key, `{"customer":"`+customer+`"}`)
 	}
+	for range 2 {
+		deliver("/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"refund","arguments":{"order_id":"9911"}}}`, "MCP-Protocol-Version", "2025-11-25", "Authorization", "Bearer "+agentToken)
+	}
 	event := `{"id":820982911946154508,"order_number":9911}`
 	mac := hmac.New(sha256.New, []byte(agentToken))
 	mac.Write([]byte(event))
 	deliver("/webhooks/shopify", event, "X-Shopify-Hmac-Sha256", base64.StdEncoding.EncodeToString(mac.Sum(nil)),
 		"X-Shopify-Topic", "orders/create", "X-Shopify-Shop-Domain", "lamps.myshopify.com", "X-Shopify-Event-Id", "98880550-7158-44d4-b7cd-2c97c8a091b5")
-	untilCounted(t, admin, 10)
+	untilCounted(t, admin, 12)
 	run("records", "release", "pay-9912", "--url", admin, "--reason", "harmless, ticket 77", "--yes")
 	for log := ""; !strings.Contains(log, "store.restored") || !strings.Contains(log, `"idempotency_key":"webhook:`) || !strings.Contains(log, "ticket 77"); { // signed behind
 		log = run("evidence", "export", "--url", admin)
@@ -122,6 +130,21 @@ func TestPageOfQuestions(t *testing.T) {
 	p.dir = dir
 	p.env = append(p.env, "XDG_CONFIG_HOME="+t.TempDir(), "SEMEL_URL="+admin, "SEMEL_TOKEN=")
 	p.walks("docs/questions.md", "")
+	for command, parts := range map[string][]string{
+		"why":           {"tools, key ", "of agent-7", "executed once", "1 execute, 1 replay", "tool: refund"},
+		"evidence show": {`"execution.executed"`, `"duplicate_replayed"`, `"principal": "agent-7"`, `"operation": "tools"`, `"fingerprint": "2:`, `"outcome_sha256": "`},
+	} {
+		args := append(strings.Fields(command), "tool=refund", "--url", admin)
+		if command != "why" {
+			args = append(args, "--json")
+		}
+		_, out, errs := semelWith(t, "", args...)
+		for _, part := range parts {
+			if !strings.Contains(out, part) {
+				t.Errorf("%s of a tool call has no %s:\n%s%s", command, part, out, errs)
+			}
+		}
+	}
 	text, err := os.ReadFile("../../../../docs/questions.md")
 	if err != nil {
 		t.Fatal(err)
