@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,14 @@ import (
 // taskSuffix ends the name of the operation that follows the tasks of another. It has ordinary calls,
 // so the store keeps, forgets and erases their results as any others.
 const taskSuffix = ".task"
+
+// Declares reports whether an operation is the gateway's own: it follows tasks. Nobody else may begin
+// or end its calls.
+func (g *Gateway) Declares(operation string) bool {
+	name, own := strings.CutSuffix(operation, taskSuffix)
+	named := func(p *policy) bool { return p.op.Name == name }
+	return own && (named(g.plain) || slices.ContainsFunc(slices.Collect(maps.Values(g.tools)), named))
+}
 
 // tasksExtension is the extension of clients that take a task in place of a result.
 const tasksExtension = metaPrefix + "tasks"

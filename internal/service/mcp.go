@@ -21,8 +21,12 @@ func (s *Server) toolDoor(g *generation, c *config.MCP) (d doorway, err error) {
 	}
 	tools := map[string]mcp.Tool{}
 	for _, t := range c.Tools {
+		var asks *mcp.Reconcile
+		if r := &t.Reconcile; r.Tool != "" {
+			asks = &mcp.Reconcile{Tool: r.Tool, Arguments: config.Pairs(r.Arguments), Done: r.Done, Absent: r.Absent, AbsentAfter: time.Duration(r.AbsentAfter)}
+		}
 		tools[t.Name] = mcp.Tool{
-			Operation: semel.Operation{Name: t.Operation}, ReadOnly: t.ReadOnly, Fields: t.KeyFields, KeyParameter: t.KeyParameter, OnDisconnect: t.OnDisconnect, NoHint: t.Hint == "off", VerifyWith: t.VerifyWith,
+			Reconcile: asks, Operation: semel.Operation{Name: t.Operation}, ReadOnly: t.ReadOnly, Fields: t.KeyFields, KeyParameter: t.KeyParameter, OnDisconnect: t.OnDisconnect, NoHint: t.Hint == "off", VerifyWith: t.VerifyWith,
 		}
 	}
 	gateway, err := mcp.NewGateway(g.guard, mcp.GatewayOptions{
@@ -34,5 +38,5 @@ func (s *Server) toolDoor(g *generation, c *config.MCP) (d doorway, err error) {
 	}
 	g.upstreams = append(g.upstreams, gateway)
 	hosts := func() []string { return s.current().cfg.Listen.Hosts }
-	return doorway{Handler: s.onlyKnownHosts(gateway, hosts), name: mcp.Name, upstream: c.Upstream, form: true, paths: []string{c.Path}, last: c.Path == "/"}, nil
+	return doorway{Handler: s.onlyKnownHosts(gateway, hosts), declares: gateway.Declares, name: mcp.Name, upstream: c.Upstream, form: true, paths: []string{c.Path}, last: c.Path == "/"}, nil
 }

@@ -50,8 +50,10 @@ mcp:
     attributes: {order: json:/order_id}
     principal_header: X-Principal
     tools:
-      - {name: refund, operation: refunds, key_fields: [/order_id, /amount]}
       - {name: look, read_only: true}
+      - name: refund
+        operation: refunds
+        key_fields: [/order_id, /amount]
 `
 
 // TestMCP: the tools of a server in the configuration run once for each call of callers that auth
@@ -175,5 +177,50 @@ func TestMCPNeedsHTTP1(t *testing.T) {
 	s = start(t, write(t, with))
 	if err := ask(s.data("/mcp")); err == nil {
 		t.Error("the listener speaks HTTP/2")
+	}
+}
+
+// TestMCPReconciles: a call whose answer was lost is settled by another tool of the server, and what
+// follows tasks begins nowhere else.
+func TestMCPReconciles(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		switch name, _ := jsonscan.Text(jsonscan.Member(jsonscan.Member(body, "params"), "name")); name {
+		case "refund":
+			panic(http.ErrAbortHandler)
+		case "get_refund":
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"refunded %s"}],"structuredContent":{"status":"refunded"}}}`,
+				jsonscan.Member(body, "id"), strings.Trim(string(jsonscan.Member(jsonscan.Member(jsonscan.Member(body, "params"), "arguments"), "id")), `"`))
+		}
+	}))
+	defer server.Close()
+	s := start(t, write(t, strings.ReplaceAll(toolService, "SERVER", server.URL+"/mcp")+`        reconcile: {tool: get_refund, arguments: {id: /order_id}, done: ["json:/structuredContent/status=refunded"]}
+`))
+	header := []string{"MCP-Protocol-Version", "2025-11-25", "Authorization", "Bearer alice-secret"}
+	if _, _, text := do(t, "POST", s.data("/mcp"), toolCall(1, "refund", `{"order_id":"A","amount":5}`), header...); !strings.Contains(text, `"outcome":"unknown"`) {
+		t.Errorf("the first call: %s", text)
+	}
+	_, _, text := do(t, "GET", s.admin("/v1/records?q=held"), "")
+	var page struct{ Records []struct{ ID string } }
+	if err := json.Unmarshal([]byte(text), &page); err != nil || len(page.Records) != 1 {
+		t.Fatal(err, text)
+	}
+	if status, _, text := do(t, "POST", s.admin("/v1/records/"+page.Records[0].ID+"/reconcile"), "{}"); status != 200 {
+		t.Errorf("the reconciler: %d %s", status, text)
+	}
+	for id := 2; ; id++ { // the sweep asks
+		_, _, text := do(t, "POST", s.data("/mcp"), toolCall(id, "refund", `{"order_id":"A","amount":5}`), header...)
+		if strings.Contains(text, `"text":"refunded A"`) {
+			break
+		}
+		if !strings.Contains(text, `"code":"held"`) {
+			t.Fatalf("call %d: %s", id, text)
+		}
+	}
+	for _, operation := range []string{"refunds.task", "tools.task"} {
+		if status, _, text := do(t, "POST", s.data("/v1/operations/"+operation+"/executions"), `{"key":"k"}`, "Authorization", "Bearer alice-secret"); status != 404 && status != 403 {
+			t.Errorf("%s: %d %s", operation, status, text)
+		}
 	}
 }

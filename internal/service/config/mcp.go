@@ -52,6 +52,22 @@ type MCPTool struct {
 	Hint string `json:"hint" default:"on" enum:"on,off"`
 	// Tools that only read, with which a model verifies a call if its outcome is unknown. Defaults to all that are read_only here or by the server's word.
 	VerifyWith []string `json:"verify_with,omitempty" single:"true"`
+	// Another tool by which Semel itself finds out what happened.
+	Reconcile MCPReconcile `json:"reconcile,omitzero"`
+}
+
+// MCPReconcile settles calls with an unknown outcome by a tool that only reads; see [mcp.Reconcile].
+type MCPReconcile struct {
+	// Name of that tool, such as get_refund. Semel asks it every reconcile_every of the operation.
+	Tool string `json:"tool,omitzero"`
+	// Its arguments: NAME=/POINTER, to an argument of the call, such as id=/order_id.
+	Arguments []string `json:"arguments,omitempty" pairs:"true"`
+	// Conditions on its result, of which one proves that the call took effect, such as json:/structuredContent/status=refunded.
+	Done []string `json:"done,omitempty"`
+	// Conditions of which one proves that it hasn't.
+	Absent []string `json:"absent,omitempty"`
+	// How long a call may still be on its way, at least timeout: before that, absent proves nothing. Required with absent.
+	AbsentAfter Duration `json:"absent_after,omitzero" range:"0s,365d"`
 }
 
 var mcpDoors = doorSection{derive: deriveMCP, validate: (*validator).mcp, mounts: func(c *Config) (list []mount) {
