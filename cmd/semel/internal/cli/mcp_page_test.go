@@ -76,6 +76,11 @@ func TestPageOfMCP(t *testing.T) {
 				t.Errorf("the tools are %s", list)
 			}
 			p.walks(mcpPage, "")
+			if way == "in the service" {
+				if err := p.run("semel why R-1 --url "+at.AdminURL, "...refund..."); err != nil { // as the configuration says
+					t.Error(err)
+				}
+			}
 		})
 	}
 }
