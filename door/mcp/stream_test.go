@@ -18,6 +18,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/mcp"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 )
 
@@ -79,6 +80,7 @@ func plainly(text, id string) string {
 // byte for byte one that wasn't cut, and the server was called once. So is one that is asked for
 // after its end, which says that it is finished.
 func TestStreamCutAndAskedAgain(t *testing.T) {
+	clause.Proves(t, "IDS-IX.1", "IDS-IX.3")
 	for _, v := range all {
 		for _, key := range []string{"k-1", ""} {
 			t.Run(fmt.Sprintf("%s, key %q", v, key), func(t *testing.T) {
@@ -174,6 +176,7 @@ func TestStreamWithoutWhatIsForOthers(t *testing.T) {
 // A stream that the server breaks off leaves a call that is held. What was recorded comes before the
 // refusal, and is never the outcome.
 func TestStreamThatBreaksOff(t *testing.T) {
+	clause.Proves(t, "IDS-V.2")
 	w := open(t, mcp.GatewayOptions{})
 	release := make(chan struct{})
 	w.answer = func(rw http.ResponseWriter, r *http.Request, _ string, _ object) {

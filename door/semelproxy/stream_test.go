@@ -18,6 +18,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
@@ -102,6 +103,7 @@ func (s *tape) whole(resp *http.Response) string {
 // A stream that is cut in the middle and asked for again is byte for byte one that wasn't cut, while
 // it runs and after its end, and the upstream was called once.
 func TestStreamCutAndAskedAgain(t *testing.T) {
+	clause.Proves(t, "MAP-FLOW.2", "IDS-IX.1", "IDS-IX.3")
 	s := newTape(t, semel.Options{}, semel.Operation{})
 	close(s.release)
 	want := s.whole(s.ask("/"))
