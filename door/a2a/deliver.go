@@ -80,7 +80,7 @@ func (g *guard) deliver(ctx context.Context, call semel.Call, c *conversation) g
 	}
 	if err == nil && ans.Decision == semel.InFlight && ans.Record.State == semel.Processing {
 		var task string
-		if task, err = g.join(ctx, ans.Record); task == "" && err == nil {
+		if task, err = g.join(ctx, ans.Record, c.until); task == "" && err == nil {
 			ans, err = g.runner.Do(ctx, call, door.Work{Handler: c})
 		}
 		if task != "" {
@@ -123,8 +123,8 @@ func (r *got) recall() {
 
 // join waits until a message in progress has a task, or its attempt has ended. It returns no
 // task if the engine must decide again.
-func (g *guard) join(ctx context.Context, rec *semel.Record) (task string, err error) {
-	for end := time.Now().Add(g.wait); ; {
+func (g *guard) join(ctx context.Context, rec *semel.Record, end time.Time) (task string, err error) {
+	for {
 		if task := taskOf(rec); task != "" {
 			return task, nil
 		}
