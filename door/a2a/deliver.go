@@ -9,6 +9,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/extract"
+	"github.com/semelhq/semel/internal/streams"
 	"github.com/semelhq/semel/store"
 )
 
@@ -22,8 +23,8 @@ const TaskEffect = "semel.a2a.task"
 // DefaultWait is how long a duplicate waits, by default, for a message in progress.
 const DefaultWait = 30 * time.Second
 
-// look is how long a duplicate waits before it reads the record again to find the task. It
-// bounds how much duplicates load the store.
+// look is how long a duplicate waits before it asks the agent again. It bounds how much duplicates
+// load the agent.
 const look = 50 * time.Millisecond
 
 // guard delivers messages to the engine, for both forms of this door.
@@ -124,28 +125,21 @@ func (r *got) recall() {
 // join waits until a message in progress has a task, or its attempt has ended. It returns no
 // task if the engine must decide again.
 func (g *guard) join(ctx context.Context, rec *semel.Record, end time.Time) (task string, err error) {
-	for {
-		if task := taskOf(rec); task != "" {
-			return task, nil
-		}
-		began := time.Now()
-		pause := min(look, end.Sub(began))
-		if pause <= 0 {
-			return "", nil
-		}
-		next, err := g.engine.Internal().Await(ctx, rec.ID, pause)
-		switch {
-		case errors.Is(err, semel.ErrNotFound):
-			return "", nil
-		case err != nil:
-			return "", err
-		case next.State != semel.Processing || next.Held || next.Fence != rec.Fence:
-			return "", nil
-		case time.Since(began) < pause && taskOf(&next) == "":
-			return "", nil // too many are waiting
-		}
-		rec = &next
+	leave := g.engine.Internal().Seat(rec.ID.Tenant)
+	if leave == nil {
+		return "", nil // too many are waiting
 	}
+	defer leave()
+	until, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	rec, err = streams.Until(until, g.engine.Internal().Store(), rec, func(rec *store.Record) bool { return taskOf(rec) != "" })
+	switch {
+	case !streams.Ended(err) && until.Err() == nil:
+		return "", err
+	case ctx.Err() != nil || rec.State != semel.Processing || rec.Held:
+		return "", ctx.Err()
+	}
+	return taskOf(rec), nil
 }
 
 // taskOf returns the task that a message in progress, or held, has reached; empty if it isn't known.

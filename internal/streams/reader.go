@@ -130,6 +130,19 @@ func (r *Reader) Next(ctx context.Context) (more []byte, err error) {
 	}
 }
 
+// Until waits until a record is as done wants it, its attempt has ended, or ctx has, and returns it as
+// it was read last. It reads the record whenever that may have changed.
+func Until(ctx context.Context, st store.Store, rec *store.Record, done func(rec *store.Record) bool) (*store.Record, error) {
+	r := &Reader{st: st, rec: rec}
+	defer r.Close()
+	for wait := pause / 4; !r.ended() && !done(r.rec); wait = min(wait+wait/4, time.Second) {
+		if err := r.wait(ctx, wait); err != nil {
+			return r.rec, err
+		}
+	}
+	return r.rec, nil
+}
+
 // ended reports whether the attempt has ended, or its holder has left it, by the record as it was
 // read last.
 func (r *Reader) ended() bool {
