@@ -150,8 +150,12 @@ func (f *Follower) Follow(ctx context.Context, tap semel.Internal, call *semel.C
 	return kind == Live && streams.Ended(err) && ctx.Err() == nil
 }
 
-// Say sends one more event.
-func (f *Follower) Say(event []byte) { _ = Events(f.W, f.Most)([][]byte{event}) }
+// Say sends the last event, together with the end of the answer: a client that closes its connection
+// at once leaves nothing unread then, which would look like an answer that was lost.
+func (f *Follower) Say(event []byte) {
+	defer Limit(f.W, f.Most)()
+	_, _ = f.W.Write(event) // a caller who is gone will ask again
+}
 
 // begin sends the head.
 func (f *Follower) begin(kind string) {
