@@ -31,6 +31,9 @@ STORE ?= postgres,redis,cluster,pebble
 # Whether make prove plays a storm at every door, which takes a minute.
 TOUR ?= 1
 
+# How make prove plays agents, which takes 20 minutes: with -agents.smoke in seconds.
+AGENTS ?=
+
 # Which earlier programs, and on which stores, make prove upgrades from.
 UPGRADE ?= .
 
@@ -72,6 +75,7 @@ prove: ## run the long tests at their full length, then break everything around 
 	SEMEL_THOROUGH=1 go test -run '^Test(SDKs|KilledProxies|GracefulRestartsOfTheUpstream|Gateways|WebhooksBehindAGateway)$$' -count=1 -v -parallel 4 -timeout 20m ./cmd/semel/internal/cli ./door/semelproxy
 	SEMEL_THOROUGH=1 go test -run '^TestUpgrade$$/$(UPGRADE)' -count=1 -v -timeout 20m ./internal/rig/upgrade
 	SEMEL_THOROUGH=1 go test -run '^Test(Fedify|JavaScriptSDK|LibrariesOfSenders)$$' -count=1 -v -timeout 10m ./door/activitypub/... ./door/a2a ./door/webhook
+	SEMEL_THOROUGH=1 go test -count=1 -v -timeout 40m ./internal/rig/agents -agents.seed=$(SEED) $(AGENTS)
 	$(if $(TOUR),SEMEL_THOROUGH=1 go test -run '^TestTour$$' -count=1 -v -timeout 10m ./cmd/semel/internal/demo)
 	SEMEL_THOROUGH=1 go test -run '^TestStates$$' -count=1 -timeout 10m ./service/dashboard
 	$(if $(FAULTS),scripts/mutate -clauses $(FAULTS) -tenth $$(date +%-j))
