@@ -295,7 +295,11 @@ evidence: {key_file: KEYS}
 			return v
 		}, runs: again(judge.Aborted)},
 		{name: "a tool", deliver: func(t *testing.T, call string) (int, http.Header) {
-			return post(t, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","_meta":{"idempotency-key":"`+call+`"}}}`, "MCP-Protocol-Version", "2025-11-25")
+			status, header, text := do(t, http.MethodPost, s.data("/mcp"), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","_meta":{"idempotency-key":"`+call+`"}}}`, append([]string{"MCP-Protocol-Version", "2025-11-25"}, always...)...)
+			if strings.Contains(text, `"isError":true`) { // a model reads what happened
+				status = http.StatusBadGateway
+			}
+			return status, header
 		}, verdict: func(_ int, v judge.Verdict) judge.Verdict {
 			if v == judge.Completed { // none of this is an answer of JSON-RPC
 				return judge.Unknown
