@@ -45,7 +45,7 @@ func TestAnOrderIsFoundAtEveryDoor(t *testing.T) {
 store: {url: "memory:"}
 auth: {default_tenant: acme, tokens: [{name: alice, tenant: acme, sha256: %[1]q}]}
 evidence: {key_file: "%[2]s/evidence.key"}
-operations: [{name: default}]
+operations: [{name: default}, {name: tools}]
 commands: {registry: "%[2]s/commands.yaml", attributes: {order: json:/order_id}}
 webhooks:
   - {path: /hooks/shopify, source: shopify, secret_files: ["%[2]s/secret"], upstream: "%[3]s/hook"}
@@ -53,7 +53,7 @@ webhooks:
 activitypub:
   - {actors_url: "https://here.example/actors/{actor}", actors: [alice], upstream: "%[3]s/inbox", instances: [{host: "*", unsigned: allow}], attributes: {order: json:/order}}
 a2a: [{path: /agent, upstream: "%[3]s/agent", attributes: {order: json:/metadata/order}}]
-mcp: [{path: /mcp, upstream: "%[3]s/mcp", attributes: {order: json:/order_id}}]
+mcp: [{path: /mcp, upstream: "%[3]s/mcp", operation: tools, attributes: {order: json:/order_id}}]
 forrst: [{path: /forrst, upstream: "%[3]s/forrst", functions: [{name: pay, versions: [1.0.0]}], attributes: {order: json:/order_id}}]
 `, sum, dir, upstream.URL)))
 	known := []string{"Authorization", "Bearer " + token, "Content-Type", "application/json"}
@@ -66,7 +66,7 @@ forrst: [{path: /forrst, upstream: "%[3]s/forrst", functions: [{name: pay, versi
 		"webhook.shopify":   {"/hooks/shopify", shopify, signedAs(t, "shopify", "a webhook's secret", shopify, "Content-Type", "application/json", "X-Shopify-Topic", "orders/paid", "X-Shopify-Event-Id", "e1", "X-Shopify-Shop-Domain", "acme.example")},
 		"activitypub.inbox": {"/actors/alice/inbox", `{"id":"https://there.example/a/1","type":"Like","actor":"https://there.example/bob","object":"https://here.example/o/1","order":"9911"}`, []string{"Content-Type", "application/activity+json"}},
 		"default of A2A":    {"/agent", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"pay"}],"metadata":{"order":"9911"}}}}`, known},
-		"default of MCP":    {"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","arguments":{"order_id":"9911","idempotency_key":"t"}}}`, append([]string{"MCP-Protocol-Version", "2025-11-25"}, known...)},
+		"tools":             {"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","arguments":{"order_id":"9911","idempotency_key":"t"}}}`, append([]string{"MCP-Protocol-Version", "2025-11-25"}, known...)},
 		"default of Forrst": {"/forrst", `{"protocol":{"name":"forrst","version":"0.1.0"},"id":"req_1","call":{"function":"pay","version":"1.0.0","arguments":{"order_id":9911}},"extensions":[{"urn":"urn:forrst:ext:idempotency","options":{"key":"k"}}]}`, known},
 		"order.cancel":      {"/v1/commands", `{"tenant_id":"acme","actor_id":"alice","intent":{"entity":"order","action":"cancel"},"args":{"order_id":"9911"}}`, known},
 	} {
