@@ -33,7 +33,6 @@ type counter struct {
 // carried is the call that a request makes.
 type carried struct{ tool, key string }
 
-
 func newCounter(upstream *url.URL) *counter {
 	c := &counter{}
 	c.take()
