@@ -15,7 +15,7 @@ type twice struct {
 }
 
 func (t twice) run(j *judge, ctx context.Context) {
-	before := j.effects(ctx)
+	before := j.effects(ctx, 0)
 	c := j.call(t.section)
 	a := j.settle(ctx, c)
 	if t.between != nil {
@@ -35,26 +35,24 @@ func (t twice) run(j *judge, ctx context.Context) {
 		j.fail(t.id, "the first delivery and a later one differ in %s", d)
 		return
 	}
-	j.once(ctx, t.id, before, 1, a, b)
+	j.once(ctx, t.id, before, a, b)
 }
 
 // halfARequest: the client leaves before its request is whole.
 func (j *judge) halfARequest(ctx context.Context) {
-	before := j.effects(ctx)
+	before := j.effects(ctx, 0)
 	c := j.call("")
 	j.deliverCut(ctx, c, inRequest)
 	a := j.settle(ctx, c)
-	if !a.ok() {
+	if j.once(ctx, "gone.half", before, a, j.settle(ctx, c)); !a.ok() {
 		j.fail("gone.half", "the whole request gets %s after half of it came", a)
-		return
 	}
-	j.once(ctx, "gone.half", before, 1, a, j.settle(ctx, c))
 }
 
 // left makes a probe of what the retries of a client get that has left in some way.
 func left(at cut, once, freed string) func(j *judge, ctx context.Context) {
 	return func(j *judge, ctx context.Context) {
-		before := j.effects(ctx)
+		before := j.effects(ctx, 0)
 		c := j.call("slow")
 		j.deliverCut(ctx, c, at)
 		a := j.settle(ctx, c)
@@ -63,17 +61,18 @@ func left(at cut, once, freed string) func(j *judge, ctx context.Context) {
 			fault = fmt.Sprintf("after %v a retry still gets %s", j.opts.Patience, a)
 		}
 		j.judge(freed, fault)
-		j.once(ctx, once, before, 0, a)
+		j.once(ctx, once, before, a)
 	}
 }
 
 // retried makes a probe of the retry of a request that fails.
 func retried(id, section string, class int) func(j *judge, ctx context.Context) {
 	return func(j *judge, ctx context.Context) {
-		before := j.effects(ctx)
+		before := j.effects(ctx, 0)
 		c := j.call(section)
 		a, b := j.deliver(ctx, c), j.deliver(ctx, c)
-		n := j.effects(ctx) - before
+		<-time.After(5 * lingering) // an effect of a failure may be counted late, and none need come
+		n := j.effects(ctx, before) - before
 		policy, m := map[int]string{4: j.profile.Rejected, 5: j.profile.Failed}[class], j.profile.Marker
 		switch {
 		case a.err != nil || a.status/100 != class:
@@ -117,14 +116,14 @@ func (j *judge) restart(ctx context.Context, _ time.Time) error {
 func (j *judge) crash(ctx context.Context) {
 	twice{id: "crash.kept", between: j.restart}.run(j, ctx)
 	j.exchanges = nil
-	before := j.effects(ctx)
+	before := j.effects(ctx, 0)
 	c := j.call("slow")
 	first := make(chan answer, 1)
 	go func() { first <- j.deliver(ctx, c) }()
 	<-time.After(5 * lingering)
 	err := j.restart(ctx, time.Now())
 	a := <-first
-	j.once(ctx, "crash.once", before, 0, a, j.settle(ctx, c))
+	j.once(ctx, "crash.once", before, a, j.settle(ctx, c))
 	if err != nil {
 		j.unseen("crash.once", err.Error())
 	}

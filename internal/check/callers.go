@@ -11,12 +11,12 @@ import (
 // have an effect of its own, but doesn't get the answer of the first.
 func another(id, section string) func(j *judge, ctx context.Context) {
 	return func(j *judge, ctx context.Context) {
-		before := j.effects(ctx)
+		before := j.effects(ctx, 0)
 		c := j.call("")
 		first := j.settle(ctx, c)
 		second := j.deliver(ctx, c.as(j.requests[section]))
 		fault := ""
-		if first.differs(second) == "" && !(j.counted && j.effects(ctx)-before > 1) {
+		if first.differs(second) == "" && j.effects(ctx, before+2)-before < 2 {
 			fault = "it gets the answer to the first request, " + second.String()
 		}
 		j.effect(id, fault)
@@ -28,6 +28,7 @@ func another(id, section string) func(j *judge, ctx context.Context) {
 
 // missingKey: a request without a key.
 func (j *judge) missingKey(ctx context.Context) {
+	before := j.effects(ctx, 0)
 	c := j.call("")
 	c.lines = []string{}
 	a := j.deliver(ctx, c)
@@ -37,6 +38,8 @@ func (j *judge) missingKey(ctx context.Context) {
 		fault = "it gets " + a.String()
 	case want == "refuse" && !a.refuses():
 		fault = "it is executed, and gets " + a.String()
+	case a.ok():
+		j.effects(ctx, before+1) // so that the next probe doesn't count it
 	}
 	j.judge("keys.missing", fault)
 }
@@ -46,12 +49,12 @@ func (j *judge) missingKey(ctx context.Context) {
 func (j *judge) oddKeys(ctx context.Context) {
 	for id, lines := range map[string][]string{"keys.malformed": {`"` + j.call("").key}, "keys.two": {`"` + j.call("").key + `"`, `"` + j.call("").key + `"`}} {
 		j.exchanges = nil
-		before := j.effects(ctx)
+		before := j.effects(ctx, 0)
 		c := j.call("")
 		c.lines = lines
 		a, b := j.deliver(ctx, c), j.deliver(ctx, c)
-		j.once(ctx, id, before, 0, a, b)
-		if a.refuses() && b.refuses() && j.effects(ctx) > before {
+		j.once(ctx, id, before, a, b)
+		if a.refuses() && b.refuses() && j.effects(ctx, before) > before {
 			j.fail(id, "it is refused with %s, and has had an effect", a)
 		}
 	}
@@ -59,13 +62,13 @@ func (j *judge) oddKeys(ctx context.Context) {
 
 // longKeys: two long keys that differ at their end only.
 func (j *judge) longKeys(ctx context.Context) {
-	before := j.effects(ctx)
+	before := j.effects(ctx, 0)
 	c, d := j.call(""), j.call("")
 	long := strings.Repeat(c.key, 8)
 	c.key, d.key = long+"a", long+"b"
 	a, b := j.deliver(ctx, c), j.deliver(ctx, d)
 	fault := ""
-	if !(a.refuses() && b.refuses()) && (j.counted && j.effects(ctx)-before != 2 || a.differs(b) == "") {
+	if !(a.refuses() && b.refuses()) && (j.counted && j.effects(ctx, before+2)-before != 2 || a.differs(b) == "") {
 		fault = fmt.Sprintf("two calls whose keys of %d characters differ in the last one get %s and %s, and not two effects", len(c.key), a, b)
 	}
 	j.effect("keys.long", fault)

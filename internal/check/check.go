@@ -86,9 +86,12 @@ func local(ctx context.Context, host string) bool {
 	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, func(a net.IPAddr) bool { return !a.IP.IsLoopback() })
 }
 
-// begin finds out in which form the service takes keys, and whether its answers tell calls
-// apart. Both are needed to judge anything else.
+// begin finds out in which form the service takes keys, and whether its answers tell calls apart.
 func (j *judge) begin(ctx context.Context) error {
+	before, err := j.count(ctx)
+	if j.counted = err == nil; err != nil && j.opts.Count != "" {
+		return fmt.Errorf("%s doesn't say how many effects there were, by a number: %w", j.opts.Count, err)
+	}
 	first := j.settle(ctx, j.call(""))
 	if !first.ok() && j.profile.Quoted {
 		j.bare = true
@@ -106,11 +109,6 @@ func (j *judge) begin(ctx context.Context) error {
 		j.judge("keys.quoted", "")
 	}
 	j.distinct = first.differs(j.settle(ctx, j.call(""))) != ""
-	if j.opts.Count != "" {
-		if _, err := j.count(ctx); err != nil {
-			return fmt.Errorf("%s doesn't say how many effects there were, by a number: %w", j.opts.Count, err)
-		}
-		j.counted = true
-	}
+	j.effects(ctx, before+2)
 	return ctx.Err()
 }

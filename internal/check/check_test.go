@@ -75,6 +75,20 @@ func TestEachPlantedBugIsRedInItsGroup(t *testing.T) {
 	}
 }
 
+// TestACacheThatEvictsIsFoundByItsHistory: no probe of one key finds a server that remembers fifty
+// keys, which is right until there are more.
+func TestACacheThatEvictsIsFoundByItsHistory(t *testing.T) {
+	t.Parallel()
+	a := new(app)
+	red, _, report := judged(t, planted(t, a, &peer{bug: "evicts"}), check.Options{})
+	if v := verdict(report, "storm.history"); !slices.Equal(red, []string{"storm"}) || v.Outcome != check.Broken || verdict(report, "storm.once").Outcome != check.Kept {
+		t.Errorf("red are %q, and the history is %s: %s", red, v.Outcome, v.Saw)
+	}
+	if v := verdict(report, "storm.history"); len(v.Transcript) > 24 || !strings.Contains(v.Saw, "no order explains") {
+		t.Errorf("it saw %s, in %d deliveries", v.Saw, len(v.Transcript))
+	}
+}
+
 // rests reports whether a group isn't tried without another.
 func rests(name, on string) bool {
 	return on == "replay" || on == "in-flight" && (name == "storm" || name == "gone" || name == "crash") || on == "gone" && name == "crash"
@@ -85,10 +99,15 @@ func TestCorrectServersAreGreen(t *testing.T) {
 		"duplicates in flight are refused": {},
 		"duplicates in flight wait":        {waits: true},
 		"keys are required and strict":     {strict: true},
+		"requests are limited":             {limit: 7},
+		"effects are counted late":         {waits: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := new(app)
+			if strings.Contains(name, "late") {
+				a.late = 30 * time.Millisecond
+			}
 			place := planted(t, a, p)
 			allGreen(t, place, check.Options{Count: countURL(t, a), Window: window, Restart: place.restart, Seed: 2})
 		})

@@ -13,12 +13,12 @@ const crowd = 20
 
 // first: each new key runs.
 func (j *judge) first(ctx context.Context) {
-	before := j.effects(ctx)
+	before := j.effects(ctx, 0)
 	a, b := j.settle(ctx, j.call("")), j.settle(ctx, j.call(""))
 	fault := ""
 	if !b.ok() {
 		fault = fmt.Sprintf("a new key gets %s, after another key got %s", b, a)
-	} else if n := j.effects(ctx) - before; j.counted && n != 2 {
+	} else if n := j.effects(ctx, before+2) - before; j.counted && n != 2 {
 		fault = fmt.Sprintf("%d effects of two calls with keys of their own", n)
 	}
 	j.effect("replay.first", fault)
@@ -26,10 +26,10 @@ func (j *judge) first(ctx context.Context) {
 
 // replay: later deliveries get the answer of the first.
 func (j *judge) replay(ctx context.Context) {
-	before := j.effects(ctx)
+	before := j.effects(ctx, 0)
 	c := j.call("")
 	first, again, third := j.deliver(ctx, c), j.deliver(ctx, c), j.deliver(ctx, c)
-	j.once(ctx, "replay.once", before, 1, first, again, third)
+	j.once(ctx, "replay.once", before, first, again, third)
 	for _, a := range []answer{again, third} {
 		if d := first.differs(a); d != "" {
 			j.fail("replay.same", "the first delivery and a later one differ in %s", d)
@@ -47,12 +47,12 @@ func (j *judge) replay(ctx context.Context) {
 
 // conflict: a key that comes again with another payload.
 func (j *judge) conflict(ctx context.Context) {
-	before := j.effects(ctx)
+	before := j.effects(ctx, 0)
 	c := j.call("")
 	first, second := j.settle(ctx, c), j.deliver(ctx, c.as(j.requests["other"]))
 	fault, status := "", ""
 	switch {
-	case j.effects(ctx)-before > 1:
+	case j.effects(ctx, before+1)-before > 1:
 		fault = "another payload under the same key had an effect of its own, and got " + second.String()
 	case !second.refuses():
 		fault = "another payload under the same key gets " + second.String()
@@ -66,7 +66,7 @@ func (j *judge) conflict(ctx context.Context) {
 
 // whileRunning: duplicates that come while the first delivery runs.
 func (j *judge) whileRunning(ctx context.Context) {
-	before := j.effects(ctx)
+	before := j.effects(ctx, 0)
 	c := j.call("slow")
 	first := make(chan answer, 1)
 	go func() { first <- j.deliver(ctx, c) }()
@@ -80,7 +80,7 @@ func (j *judge) whileRunning(ctx context.Context) {
 		}
 	}
 	final := j.settle(ctx, c)
-	j.once(ctx, "in-flight.once", before, 1, append([]answer{final}, all...)...)
+	j.once(ctx, "in-flight.once", before, append([]answer{final}, all...)...)
 	if len(all) == 1 {
 		j.unseen("in-flight.answer", fmt.Sprintf("the request takes less than %v: add a request '### slow'", lingering))
 		j.unseen("in-flight.status", "no duplicate came while the request ran")
@@ -112,7 +112,7 @@ func (j *judge) neither(all []answer, final answer) string {
 func (j *judge) storm(ctx context.Context) {
 	for range 3 {
 		j.exchanges = nil
-		before := j.effects(ctx)
+		before := j.effects(ctx, 0)
 		c := j.call("")
 		answers := make([]answer, crowd)
 		var wg sync.WaitGroup
@@ -122,7 +122,7 @@ func (j *judge) storm(ctx context.Context) {
 		wg.Wait()
 		final := j.settle(ctx, c)
 		j.judge("storm.answers", j.neither(answers, final))
-		j.once(ctx, "storm.once", before, 1, append(answers, final)...)
+		j.once(ctx, "storm.once", before, append(answers, final)...)
 		if j.state("storm") == Red {
 			return
 		}

@@ -73,10 +73,8 @@ func (a answer) differs(b answer) string {
 		return fmt.Sprintf("the statuses %s and %s", a, b)
 	case a.body != b.body:
 		return fmt.Sprintf("the bodies, of %d and %d bytes", len(a.body), len(b.body))
-	case a.header.Get("Content-Type") != b.header.Get("Content-Type"):
-		return "the Content-Type"
-	case a.header.Get("Location") != b.header.Get("Location"):
-		return "the Location"
+	case a.header.Get("Content-Type") != b.header.Get("Content-Type") || a.header.Get("Location") != b.header.Get("Location"):
+		return "the Content-Type or the Location"
 	}
 	return ""
 }
@@ -108,8 +106,17 @@ func transport() *http.Transport {
 	}}
 }
 
-// deliver delivers a call once.
-func (j *judge) deliver(ctx context.Context, c call) answer { return j.deliverCut(ctx, c, nowhere) }
+// deliver delivers a call once, and again after a refusal because there were too many requests.
+func (j *judge) deliver(ctx context.Context, c call) answer {
+	for end := time.Now().Add(j.opts.Patience); ; {
+		a := j.deliverCut(ctx, c, nowhere)
+		if a.status != http.StatusTooManyRequests || time.Now().After(end) {
+			return a
+		}
+		pause, _ := time.ParseDuration(a.header.Get("Retry-After") + "s") // or a short one
+		<-time.After(min(pause+lingering, time.Until(end)))
+	}
+}
 
 // deliverCut delivers a call as a client that leaves somewhere.
 func (j *judge) deliverCut(ctx context.Context, c call, at cut) answer {
@@ -180,26 +187,26 @@ func (j *judge) settle(ctx context.Context, c call) answer {
 	}
 }
 
-// later reports whether an answer says that the call's outcome isn't there yet.
+// later reports whether an answer says that the call's outcome isn't there yet, and inFlight
+// whether it says so because another delivery is running.
 func (j *judge) later(a answer) bool {
 	return j.inFlight(a) || a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable
 }
 
-// inFlight reports whether an answer says that another delivery is running.
 func (j *judge) inFlight(a answer) bool {
 	return slices.Contains(append([]int{http.StatusConflict, http.StatusLocked, http.StatusTooEarly}, j.profile.InFlight...), a.status)
 }
 
-// effects is how many effects there were, or always 0 if nobody counts them.
-func (j *judge) effects(ctx context.Context) int {
-	if !j.counted {
-		return 0
+// effects is how many effects there were, or always 0 if nobody counts them. It waits until there
+// are so many, because an effect may come after its answer, or be counted late.
+func (j *judge) effects(ctx context.Context, expected int) (n int) {
+	var err error
+	for end := time.Now().Add(j.opts.Patience); j.counted; <-time.After(lingering) {
+		if n, err = j.count(ctx); err == nil && n >= expected || time.Now().After(end) {
+			j.counted = err == nil
+			break
+		}
 	}
-	n, err := j.count(ctx)
-	for end := time.Now().Add(j.opts.Patience); err != nil && time.Now().Before(end); n, err = j.count(ctx) {
-		<-time.After(lingering) // whoever counts may be restarted with the service
-	}
-	j.counted = err == nil
 	return n
 }
 

@@ -36,7 +36,7 @@ func (j *judge) history(ctx context.Context) {
 		j.unseen(id, "not tried, because gone is red")
 		return
 	}
-	before := j.effects(ctx)
+	before := j.effects(ctx, 0)
 	calls := make([]call, historyKeys)
 	for k := range calls {
 		calls[k] = j.call("")
@@ -49,7 +49,7 @@ func (j *judge) history(ctx context.Context) {
 			answered++
 		}
 	}
-	if n := j.effects(ctx) - before; j.counted && (n > historyKeys || n < answered) {
+	if n := j.effects(ctx, before+answered) - before; j.counted && (n > historyKeys || n < answered) {
 		fault = fmt.Sprintf("%d effects of %d keys, of which %d were answered, in %d deliveries by %d clients", n, historyKeys, answered, len(steps), crowd)
 	}
 	for _, part := range j.operations(steps) {

@@ -133,9 +133,9 @@ func (j *judge) effect(id, fault string) {
 	j.judge(id, fault)
 }
 
-// once judges that a call had one effect, or at most one, since there were so many: by the count,
-// and by its answers, if those tell calls apart.
-func (j *judge) once(ctx context.Context, id string, since, atLeast int, answers ...answer) {
+// once judges that a call had one effect since there were so many, or none if no delivery succeeded:
+// by the count, and by its answers, if those tell calls apart.
+func (j *judge) once(ctx context.Context, id string, since int, answers ...answer) {
 	fault := ""
 	answers = slices.DeleteFunc(answers, func(a answer) bool { return !a.ok() })
 	for i := range answers {
@@ -143,10 +143,9 @@ func (j *judge) once(ctx context.Context, id string, since, atLeast int, answers
 			fault = "two deliveries of one call succeed, and differ in " + d
 		}
 	}
-	if n := j.effects(ctx) - since; j.counted && n > 1 {
-		fault = fmt.Sprintf("%d effects of one call", n)
-	} else if j.counted && n < atLeast {
-		fault = "no effect of a call that was answered"
+	want := min(len(answers), 1)
+	if n := j.effects(ctx, since+want) - since; j.counted && (n > 1 || n < want) {
+		fault = fmt.Sprintf("%d effects of one call, of which %d deliveries succeed", n, len(answers))
 	}
 	j.effect(id, fault)
 }

@@ -91,6 +91,9 @@ func TestRequirementsAreFrozenAndWhole(t *testing.T) {
 			}
 		}
 	}
+	if entries, err := files.ReadDir("requirements"); err != nil || len(entries) != len(Profiles())+1 {
+		t.Errorf("there are %d files, %v; the contracts are %v", len(entries), err, Profiles())
+	}
 	for _, name := range append(Profiles(), "common") {
 		data, err := files.ReadFile("requirements/" + name + ".yaml")
 		if got := fmt.Sprintf("%x", sha256.Sum256(data))[:16]; err != nil || frozen[name] != got {

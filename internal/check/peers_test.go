@@ -17,8 +17,12 @@ import (
 	"time"
 )
 
-// app is the service without keys: each request that it takes is an effect.
-type app struct{ effects atomic.Int64 }
+// app is the service without keys: each request that it takes is an effect, which it may count
+// late.
+type app struct {
+	charges, effects atomic.Int64
+	late             time.Duration
+}
 
 // ServeHTTP executes what the body asks for.
 func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -35,7 +39,8 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the card was declined", http.StatusUnprocessableEntity)
 		return
 	}
-	n := a.effects.Add(1)
+	n := a.charges.Add(1)
+	time.AfterFunc(a.late, func() { a.effects.Add(1) })
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Location", fmt.Sprintf("/charges/%d", n))
 	switch {
@@ -120,8 +125,11 @@ type peer struct {
 	waits   bool // duplicates wait for the answer
 	strict  bool // keys are structured strings, and required
 	window  time.Duration
+	limit   int64 // one in so many requests is one too many
+	seen    atomic.Int64
 	mu      sync.Mutex
 	entries map[string]*entry
+	order   []string // of the entries
 }
 
 // crash forgets what isn't durable: which calls are running.
@@ -159,6 +167,11 @@ func (p *peer) identity(r *http.Request) (id string, ok bool) {
 
 // ServeHTTP decides.
 func (p *peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p.limit > 0 && p.seen.Add(1)%p.limit == 0 {
+		w.Header().Set("Retry-After", "0")
+		http.Error(w, "slow down", http.StatusTooManyRequests)
+		return
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -203,6 +216,10 @@ func (p *peer) claim(id string, print [32]byte) (e *entry, mine bool) {
 	}
 	e = &entry{print: print, done: make(chan struct{}), since: time.Now()}
 	p.entries[id] = e
+	if p.order = append(p.order, id); p.bug == "evicts" && len(p.order) > 50 {
+		delete(p.entries, p.order[0])
+		p.order = p.order[1:]
+	}
 	return e, true
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/check"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/internal/rig/redistest"
 	"github.com/semelhq/semel/internal/service/api"
@@ -210,6 +211,7 @@ func semelAt(t *testing.T, open func() semel.Store, d door, profile semelhttp.Pr
 
 // TestSemelIsGreenOnFourStores judges three doors by what a caller sees of them.
 func TestSemelIsGreenOnFourStores(t *testing.T) {
+	clause.Proves(t, "CORE-SVC.1", "CORE-SVC.2", "CORE-SVC.3", "CORE-ID.2", "CORE-CONC.2")
 	for name, prepare := range stores(t) {
 		for doorName, d := range map[string]door{"middleware": middleware, "proxy": proxy, "execution API": execution} {
 			t.Run(doorName+" on "+name, func(t *testing.T) {
@@ -226,6 +228,9 @@ func TestSemelIsGreenOnFourStores(t *testing.T) {
 
 // TestSemelIsGreenByEachContract judges each profile by its own document.
 func TestSemelIsGreenByEachContract(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left to a run without -short")
+	}
 	for _, name := range check.Profiles() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
