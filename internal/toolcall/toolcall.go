@@ -4,6 +4,7 @@ package toolcall
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -26,7 +27,7 @@ func Invalid(message string) error {
 // Call is what a tool call asks for.
 type Call struct {
 	Name      string
-	Arguments []byte // without the places of keys; never nil
+	Arguments []byte // in canonical form, without the places of keys; never nil
 	State     string // the requestState of a round; empty: none
 	Responses []byte // its inputResponses; nil: none
 	Key       string // the key that it has; empty: none
@@ -45,8 +46,8 @@ var keyPlaces = [][]string{
 // KeyArgument is the argument that has the key for every tool.
 const KeyArgument = "idempotency_key"
 
-// Read reads the parameters of a tool call, strict JSON. parameter is an argument that is
-// its key, if the tool has one. The error is for the caller.
+// Read reads the parameters of a tool call, strict JSON but for the arguments, which it checks.
+// parameter is an argument that is its key, if the tool has one. The error is for the caller.
 func Read(params []byte, parameter string) (c Call, err error) {
 	if jsonrpc.First(params) != '{' {
 		return c, Invalid("its parameters aren't an object")
@@ -70,7 +71,14 @@ func Read(params []byte, parameter string) (c Call, err error) {
 	case state != nil && !text:
 		return c, Invalid("its requestState isn't a string")
 	}
-	return c, c.findKey(params, parameter)
+	if err = c.findKey(params, parameter); err != nil {
+		return c, err
+	}
+	// They may be large, so they are read once, for the key as for the fingerprint.
+	if c.Arguments, err = canon.Canonicalize(c.Arguments, canon.Exact); err != nil {
+		return c, jsonrpc.NotJSON(err)
+	}
+	return c, nil
 }
 
 // findKey finds the one key of a call, and takes it out of the arguments.
@@ -114,15 +122,14 @@ func (c *Call) Found(key, place string) error {
 // adds. The id, _meta and the trace don't, nor does the place of the key.
 func (c *Call) Fingerprint() (f semel.Fingerprint, err error) {
 	h := sha256.New()
-	h.Write(canon.Frame(canon.Frame(nil, c.Name), c.State))
+	h.Write(binary.AppendUvarint(canon.Frame(canon.Frame(nil, c.Name), c.State), uint64(len(c.Arguments))))
+	h.Write(c.Arguments)
 	responses := c.Responses
 	if responses == nil {
 		responses = []byte("null")
 	}
-	for _, part := range [][]byte{c.Arguments, responses} {
-		if err := canon.WriteFramed(h, part, canon.Exact); err != nil {
-			return f, Invalid(err.Error())
-		}
+	if err := canon.WriteFramed(h, responses, canon.Exact); err != nil {
+		return f, Invalid(err.Error())
 	}
 	return store.NewFingerprint(semel.SchemeJSON, [sha256.Size]byte(h.Sum(nil))), nil
 }
@@ -143,13 +150,9 @@ const fieldsVersion = "semel-mcp-fields-1"
 
 // FieldsKey makes the key of a call from the arguments that its tool declares.
 func (c *Call) FieldsKey(fields []selector.Selector) (string, error) {
-	doc, err := canon.Canonicalize(c.Arguments, canon.Exact)
-	if err != nil {
-		return "", Invalid(err.Error())
-	}
 	values := map[string]string{}
 	for _, s := range fields {
-		value, found, err := s.Find(&selector.Input{JSON: doc})
+		value, found, err := s.Find(&selector.Input{JSON: c.Arguments})
 		if err != nil || !found {
 			return "", Invalid("it lacks the argument " + strings.TrimPrefix(s.String(), string(selector.Hash)+":") + ", which tells its repetition from another call")
 		}
