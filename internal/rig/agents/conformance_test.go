@@ -25,6 +25,7 @@ import (
 // server gets each call once.
 func TestConformance(t *testing.T) {
 	thorough.Only(t, "the official conformance suite of MCP")
+	t.Parallel()
 	node(t)
 	exe := filepath.Join(t.TempDir(), "everything-server")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", exe, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").CombinedOutput(); err != nil {
@@ -35,6 +36,7 @@ func TestConformance(t *testing.T) {
 		stateless bool
 	}{{"2026-07-28", true}, {"2025-11-25", false}} {
 		t.Run(c.revision, func(t *testing.T) {
+			t.Parallel()
 			server := everything(t, exe, c.stateless)
 			bare := conform(t, server, c.revision)
 			count := newCounter(urlOf(t, server))

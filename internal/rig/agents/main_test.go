@@ -98,8 +98,8 @@ func gateway(engine *semel.Engine, upstream *url.URL) (*mcp.Gateway, error) {
 	})
 }
 
-// ask asks the server what became of a call that is held. Its sender is dead, so a call that
-// didn't arrive won't.
+// ask asks the server what became of a call that is held, unless that still runs. Its sender is
+// dead, so a call that didn't arrive won't.
 func ask(ctx context.Context, upstream *url.URL, held *semel.Record) (s semel.Settlement, err error) {
 	at := *upstream
 	at.Path, at.RawQuery = "/reconcile", url.Values{"order": {held.Attributes["order"]}}.Encode()

@@ -14,6 +14,7 @@ import (
 // SDK for JavaScript does by itself, and asks again, gets the answer of the one effect.
 func TestPatience(t *testing.T) {
 	thorough.Only(t, "stock clients of MCP that time out")
+	t.Parallel()
 	for how, version := range map[string]string{"modern": "2026-07-28", "legacy": "2025-11-25"} {
 		for _, tool := range []string{"refund", "pay"} {
 			t.Run(tool+", "+version, func(t *testing.T) {
@@ -34,9 +35,11 @@ func TestPatience(t *testing.T) {
 // other and beside each other.
 func TestHonestCalls(t *testing.T) {
 	thorough.Only(t, "stock clients of MCP that mean it twice")
+	t.Parallel()
 	for how, version := range map[string]string{"modern": "2026-07-28", "legacy": "2025-11-25"} {
 		for workers, name := range map[int]string{1: "one after the other", 2: "beside each other"} {
 			t.Run(name+", "+version, func(t *testing.T) {
+				t.Parallel()
 				s := newShop(t, 20*time.Millisecond, how == "modern")
 				front := start(t, s.url+"/mcp")
 				got := client{how: how, workers: workers, patience: time.Minute}.run(t, front.URL()+"/mcp", []told{{Tool: "pay", Order: "o"}, {Tool: "pay", Order: "o"}})

@@ -25,13 +25,16 @@ type shop struct {
 
 	mu      sync.Mutex
 	effects map[string]int // by order
+	running map[string]int
 }
 
 func newShop(t testing.TB, work time.Duration, stateless bool) *shop {
-	s := &shop{effects: map[string]int{}, work: work}
+	s := &shop{effects: map[string]int{}, running: map[string]int{}, work: work}
 	server := mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1"}, nil)
 	for _, name := range []string{"refund", "pay"} {
 		mcp.AddTool(server, &mcp.Tool{Name: name, Description: "does it, each time"}, func(ctx context.Context, _ *mcp.CallToolRequest, in order) (*mcp.CallToolResult, any, error) {
+			s.begin(in.ID, 1)
+			defer s.begin(in.ID, -1)
 			select {
 			case <-time.After(s.work):
 			case <-ctx.Done():
@@ -50,13 +53,20 @@ func newShop(t testing.TB, work time.Duration, stateless bool) *shop {
 		defer s.mu.Unlock()
 		id := r.URL.Query().Get("order")
 		if s.effects[id] == 0 {
-			w.WriteHeader(http.StatusNoContent)
+			w.WriteHeader(map[bool]int{true: http.StatusConflict, false: http.StatusNoContent}[s.running[id] > 0])
 			return
 		}
 		_ = json.NewEncoder(w).Encode(s.said(id)) // it is asked again
 	})
 	s.url = listen(t, mux)
 	return s
+}
+
+// begin takes note that a call has begun, or ended.
+func (s *shop) begin(id string, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running[id] += n
 }
 
 // said is the result of a call.

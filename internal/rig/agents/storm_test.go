@@ -49,6 +49,7 @@ var stock = map[string]func(t *testing.T, url string, calls []told, answered fun
 // several effects.
 func TestStorm(t *testing.T) {
 	thorough.Only(t, "storms of calls by stock clients of MCP")
+	t.Parallel()
 	n, every := 1000, 50 // calls are answered between two deaths of the gateway
 	if *smoke {
 		n, every = 40, 15
