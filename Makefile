@@ -31,7 +31,7 @@ STORE ?= postgres,redis,cluster,pebble
 # Whether make prove plays a storm at every door, which takes a minute.
 TOUR ?= 1
 
-# How make prove plays agents, which takes 20 minutes: with -agents.smoke in seconds.
+# How make prove plays agents, which takes five minutes; with -agents.smoke half of one.
 AGENTS ?=
 
 # Which earlier programs, and on which stores, make prove upgrades from.
