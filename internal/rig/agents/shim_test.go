@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -162,9 +163,7 @@ func (s *twice) copy(ctx context.Context, r *http.Request, raw []byte) *http.Req
 // relay passes on an answer as its lines come, with an id in place of another.
 func relay(w http.ResponseWriter, from *http.Response, text io.Writer, old, id []byte) {
 	defer from.Body.Close()
-	for name, values := range from.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), from.Header)
 	w.Header().Del("Content-Length")
 	w.WriteHeader(from.StatusCode)
 	out := http.NewResponseController(w)
