@@ -42,7 +42,7 @@ func (t twice) run(j *judge, ctx context.Context) {
 func (j *judge) halfARequest(ctx context.Context) {
 	before := j.effects(ctx, 0)
 	c := j.call("")
-	j.deliverCut(ctx, c, inRequest)
+	j.deliverCut(ctx, c, inRequest, lingering)
 	a := j.settle(ctx, c)
 	if j.once(ctx, "gone.half", before, a, j.settle(ctx, c)); !a.ok() {
 		j.fail("gone.half", "the whole request gets %s after half of it came", a)
@@ -54,7 +54,7 @@ func left(at cut, once, freed string) func(j *judge, ctx context.Context) {
 	return func(j *judge, ctx context.Context) {
 		before := j.effects(ctx, 0)
 		c := j.call("slow")
-		j.deliverCut(ctx, c, at)
+		j.deliverCut(ctx, c, at, lingering)
 		a := j.settle(ctx, c)
 		fault := a.differs(j.settle(ctx, c))
 		if j.later(a) {

@@ -36,8 +36,7 @@ type Options struct {
 	// Patience is how long a retry may be refused until its key counts as stuck; by default
 	// ten seconds.
 	Patience time.Duration
-	// Remote allows a service that isn't on this machine.
-	Remote bool
+	Remote   bool // allows a service that isn't on this machine
 }
 
 // UsageError says what is wrong with the options or the requests. Nothing was sent.

@@ -109,7 +109,7 @@ func transport() *http.Transport {
 // deliver delivers a call once, and again after a refusal because there were too many requests.
 func (j *judge) deliver(ctx context.Context, c call) answer {
 	for end := time.Now().Add(j.opts.Patience); ; {
-		a := j.deliverCut(ctx, c, nowhere)
+		a := j.deliverCut(ctx, c, nowhere, 0)
 		if a.status != http.StatusTooManyRequests || time.Now().After(end) {
 			return a
 		}
@@ -118,16 +118,17 @@ func (j *judge) deliver(ctx context.Context, c call) answer {
 	}
 }
 
-// deliverCut delivers a call as a client that leaves somewhere.
-func (j *judge) deliverCut(ctx context.Context, c call, at cut) answer {
+// deliverCut delivers a call as a client that leaves somewhere, after a time.
+func (j *judge) deliverCut(ctx context.Context, c call, at cut, after time.Duration) answer {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	conns := make(chan net.Conn, 1)
+	leaving := resetting{conns, after}
 	ctx = context.WithValue(ctx, dialed{}, conns)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) {
 		switch at {
 		case afterRequest:
-			go func() { _, _ = resetting(conns).Read(nil) }()
+			go func() { _, _ = leaving.Read(nil) }()
 		case halfClosed:
 			if tcp, ok := (<-conns).(*net.TCPConn); ok {
 				_ = tcp.CloseWrite() // if the other side has closed it, so be it
@@ -136,7 +137,7 @@ func (j *judge) deliverCut(ctx context.Context, c call, at cut) answer {
 	}})
 	var body io.Reader = strings.NewReader(c.body)
 	if at == inRequest {
-		body = io.MultiReader(strings.NewReader(c.body[:len(c.body)/2]), resetting(conns))
+		body = io.MultiReader(strings.NewReader(c.body[:len(c.body)/2]), leaving)
 	}
 	a := answer{began: time.Now()}
 	r, err := http.NewRequestWithContext(ctx, c.method, j.base.Scheme+"://"+j.base.Host+c.target, body)
@@ -163,12 +164,15 @@ func (j *judge) deliverCut(ctx context.Context, c call, at cut) answer {
 	return a
 }
 
-// resetting resets the connection when somebody reads it.
-type resetting chan net.Conn
+// resetting resets the connection when somebody reads it, after a time.
+type resetting struct {
+	conns chan net.Conn
+	after time.Duration
+}
 
-func (conns resetting) Read([]byte) (int, error) {
-	<-time.After(lingering)
-	if tcp, ok := (<-conns).(*net.TCPConn); ok {
+func (r resetting) Read([]byte) (int, error) {
+	<-time.After(r.after)
+	if tcp, ok := (<-r.conns).(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // so that closing resets it
 		_ = tcp.Close()
 	}

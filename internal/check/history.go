@@ -75,11 +75,11 @@ func (j *judge) deliverAll(ctx context.Context, calls []call) (steps []step) {
 		rnd := rand.New(rand.NewPCG(j.opts.Seed, uint64(client)))
 		wg.Go(func() {
 			for n := 0; n < historySteps && ctx.Err() == nil && time.Now().Before(deadline); n++ {
-				s, at := step{key: rnd.IntN(len(calls))}, nowhere
+				s, at, after := step{key: rnd.IntN(len(calls))}, nowhere, lingering>>rnd.IntN(6)
 				if rnd.IntN(cutEach) == 0 {
 					at = afterRequest
 				}
-				s.answer = j.deliverCut(ctx, calls[s.key], at)
+				s.answer = j.deliverCut(ctx, calls[s.key], at, after)
 				mu.Lock()
 				steps = append(steps, s)
 				mu.Unlock()

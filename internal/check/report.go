@@ -35,13 +35,10 @@ type Verdict struct {
 	ID      string  `json:"id"`
 	Group   string  `json:"group"`
 	Outcome Outcome `json:"outcome"`
-	// Level is must or should.
-	Level string `json:"level"`
-	Text  string `json:"text"`
-	// Rests names the clause, and the paragraph of the contract.
-	Rests string `json:"rests"`
-	// Saw names the fault, or the reason why nothing could be observed.
-	Saw string `json:"saw,omitempty"`
+	Level   string  `json:"level"` // must or should
+	Text    string  `json:"text"`
+	Rests   string  `json:"rests"`         // on a clause, and a paragraph of the contract
+	Saw     string  `json:"saw,omitempty"` // the fault, or why nothing could be observed
 	// Transcript has the deliveries, and Reproduce the same as lines for a shell.
 	Transcript []Exchange `json:"transcript,omitempty"`
 	Reproduce  []string   `json:"reproduce,omitempty"`

@@ -25,11 +25,12 @@ const shownBody, shown, longest = 400, 24, 10
 // secret are headers that aren't shown.
 var secret = map[string]bool{"Authorization": true, "Proxy-Authorization": true, "Cookie": true, "Set-Cookie": true, "X-Api-Key": true, "Api-Key": true, "X-Auth-Token": true}
 
-// record keeps an exchange for the transcript of the current probe, also as a command line in which
-// credentials are variables.
+// record keeps an exchange, also as a command line with variables in place of credentials.
 func (j *judge) record(r *http.Request, c call, at cut, a answer) {
 	args := []string{"curl -si -X", r.Method, quoted(r.URL.String())}
-	if at != nowhere {
+	if a.err == nil && at != halfClosed {
+		at = nowhere // the answer was faster
+	} else if at != nowhere {
 		args = append(args, "-m 0.05")
 	}
 	for _, name := range sortedKeys(r.Header) {
@@ -73,8 +74,7 @@ func message(line string, h http.Header, body string) string {
 // quoted quotes a text for a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// reproduction is a transcript as lines for a shell, with new keys each time. Equal deliveries in a
-// row are one line.
+// reproduction is a transcript as lines for a shell, one for equal deliveries in a row.
 func reproduction(all []Exchange) (lines []string) {
 	var keys, made []string
 	overlaps := func(i int) bool { return i+1 < len(all) && all[i+1].At < all[i].At+all[i].Took }
