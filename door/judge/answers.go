@@ -24,9 +24,9 @@ import (
 //
 // The text after the equals sign is the whole value; a star in it stands for any text. A header
 // that comes several times matches if one of its values does. The pointer (RFC 6901) leads to a
-// string, a number or a boolean in the body, which has to be JSON of at most [MaxBody] bytes,
-// as it is or packed by gzip: any other body doesn't match. Nor does a body that is passed
-// through, such as a stream.
+// string, a number or a boolean in the body, or with the text [] to an empty list there. The
+// body has to be JSON of at most [MaxBody] bytes, as it is or packed by gzip: any other body
+// doesn't match. Nor does a body that is passed through, such as a stream.
 //
 // Entries with a condition come first; otherwise unknown comes before final, and final before
 // not executed.
@@ -52,8 +52,7 @@ type Named struct {
 type entry struct {
 	text    string
 	status  int
-	where   *selector.Selector // nil: there is no condition
-	want    string             // the pattern for its value
+	where   *selector.Condition // nil: there is none
 	verdict Verdict
 }
 
@@ -144,16 +143,12 @@ func parseEntry(text string) (e entry, err error) {
 		}
 		return e, nil
 	}
-	where, want, ok := strings.Cut(rest, "=")
-	if !ok || want == "" {
+	if _, want, _ := strings.Cut(rest, "="); want == "" {
 		return e, fmt.Errorf("%q has no value after its selector: write such as %d header:Location=/sign-in*", text, e.status)
 	}
-	s, err := selector.Parse(where, []selector.Source{selector.Header, selector.JSON})
-	if err != nil {
-		return e, err
-	}
-	e.where, e.want = &s, want
-	return e, nil
+	c, err := selector.ParseCondition(rest)
+	e.where = &c
+	return e, err
 }
 
 func (n *Named) reads(status int) bool {
@@ -208,7 +203,7 @@ func (n *Named) of(a *Answer) (v Verdict, found bool) {
 		if e.where != nil && e.where.Source == selector.JSON && !looked {
 			in.JSON, looked = a.json(), true
 		}
-		if e.where == nil || slices.ContainsFunc(e.where.Texts(&in), func(text string) bool { return matches(e.want, text) }) {
+		if e.where == nil || e.where.Holds(&in) {
 			return e.verdict, true
 		}
 	}
@@ -245,22 +240,6 @@ func (a *Answer) json() []byte {
 // programs, and one line of text for people. They are in the body, which has to be a JSON object,
 // such as a problem document (RFC 9457). Both are empty if the body has neither.
 func (a *Answer) Words() (code, text string) { return words.Of(a.json()) }
-
-// matches reports whether a text matches the pattern, in which a star stands for any text.
-func matches(pattern, text string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == text
-	}
-	text, ok := strings.CutPrefix(text, parts[0])
-	last := parts[len(parts)-1]
-	for _, part := range parts[1 : len(parts)-1] {
-		var found bool
-		_, text, found = strings.Cut(text, part)
-		ok = ok && found
-	}
-	return ok && strings.HasSuffix(text, last)
-}
 
 // reflected are headers that also mean something in a request, so they can't be kept from an
 // upstream.
