@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/finding"
+	"github.com/semelhq/semel/internal/reconcile"
 	"github.com/semelhq/semel/safehttp"
 	"github.com/semelhq/semel/shield"
 	"github.com/semelhq/semel/store"
@@ -108,39 +108,44 @@ func (a *asker) stepUp(url string) func(context.Context, semel.Call) error {
 	}
 }
 
-// reconcile asks what happened to a held command (IDS-XI.S4).
-func (a *asker) reconcile(e *Entry, url string) semel.Reconciler {
-	return func(ctx context.Context, held semel.Record) (s semel.Settlement, err error) {
-		q := about("reconcile", &held)
+// reconcile asks a URL what happened to a held command (IDS-XI.S4).
+func (a *asker) reconcile(url string) reconcile.Ask {
+	return func(ctx context.Context, held *semel.Record) (*finding.Finding, error) {
+		q := about("reconcile", held)
 		q.Attempt, q.StartedAt = held.Attempt, held.StartedAt
-		started := slices.DeleteFunc(slices.Clone(held.Effects), func(ef store.EffectRecord) bool { return ef.State != store.EffectStarted })
-		for _, ef := range started {
+		for _, ef := range reconcile.Open(held) {
 			q.EffectKey = ef.Key
 		}
 		f, err := a.ask(ctx, url, q)
 		if err != nil {
-			return s, fmt.Errorf("ids: reconcile_url: %w", err)
+			return nil, fmt.Errorf("ids: reconcile_url: %w", err)
 		}
-		if f.Outcome == finding.Unknown {
-			return s, nil
-		}
-		if err := s.Outcome.UnmarshalText([]byte(f.Outcome)); err != nil {
-			return s, err
-		}
-		state := store.EffectRefuted
-		code, text := e.words(&shield.Response{Status: f.Status, Body: f.Body})
-		switch s.Outcome {
-		case semel.DispositionCompleted:
-			s.Result, state = semel.Result{Data: f.Body}, store.EffectConfirmed
-		case semel.DispositionRejected:
-			s.Failure = &store.Failure{Code: cmp.Or(code, fmt.Sprintf("status_%d", f.Status)), Message: cmp.Or(f.Message, text, "the handler refused it, as it said when it was asked")}
-		default:
-			s.Failure = &store.Failure{Message: cmp.Or(f.Message, text, "the handler said so when it was asked")}
-		}
-		for _, ef := range started {
-			s.Effects = append(s.Effects, store.EffectFinding{Name: ef.Name, State: state})
-		}
-		return s, nil
+		return f, nil
+	}
+}
+
+// found is how records of the command have what was found.
+func (e *Entry) found() reconcile.Form {
+	return reconcile.Form{
+		Result: func(f *finding.Finding) semel.Result {
+			if f.Outcome != semel.DispositionCompleted.String() {
+				return semel.Result{}
+			}
+			return semel.Result{Data: f.Body}
+		},
+		Failure: func(outcome store.Disposition, f *finding.Finding) store.Failure {
+			code, text := e.words(&shield.Response{Status: f.Status, Body: f.Body})
+			if outcome == semel.DispositionRejected {
+				return store.Failure{Code: cmp.Or(code, fmt.Sprintf("status_%d", f.Status)), Message: cmp.Or(text, "the handler refused it, as it said when it was asked")}
+			}
+			return store.Failure{Message: cmp.Or(text, "the handler said so when it was asked")}
+		},
+		Effect: func(outcome store.Disposition, _ string) store.EffectState {
+			if outcome == semel.DispositionCompleted {
+				return store.EffectConfirmed
+			}
+			return store.EffectRefuted
+		},
 	}
 }
 

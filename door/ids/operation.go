@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/reconcile"
 	"github.com/semelhq/semel/store"
 )
 
@@ -76,7 +77,7 @@ func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 		op.Reconcile = b.Reconcilers[s.Reconciler]
 		op.Compensation, op.Compensate = s.Compensation, b.Compensators[s.Compensator]
 		if s.ReconcileURL != "" {
-			op.Reconcile = ask.reconcile(e, s.ReconcileURL)
+			op.Reconcile = reconcile.By(ask.reconcile(s.ReconcileURL), e.found())
 		}
 		if s.CompensateURL != "" {
 			op.Compensate = ask.compensate(e, s)

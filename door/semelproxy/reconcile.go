@@ -1,7 +1,6 @@
 package semelproxy
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/finding"
+	"github.com/semelhq/semel/internal/reconcile"
 	"github.com/semelhq/semel/safehttp"
 	"github.com/semelhq/semel/store"
 )
@@ -42,13 +42,38 @@ const (
 // if the environment names a proxy.
 func ReconcileHTTP(u *url.URL, base http.RoundTripper) semel.Reconciler {
 	client := &safehttp.Client{Base: base, Timeout: reconcileTimeout, MaxAnswer: maxFinding}
-	return func(ctx context.Context, held semel.Record) (semel.Settlement, error) {
-		f, err := ask(ctx, client, u, &held)
+	return ReconcileBy(func(ctx context.Context, held *semel.Record) (*Finding, error) {
+		f, err := ask(ctx, client, u, held)
 		if err != nil {
-			return semel.Settlement{}, fmt.Errorf("semelproxy: reconcile: %w", err)
+			return nil, fmt.Errorf("semelproxy: reconcile: %w", err)
 		}
-		return settlement(f, &held)
-	}
+		return f, nil
+	}, "")
+}
+
+// ReconcileBy settles held calls by a function that asks what became of them, without repeating
+// them. An error leaves the call held. who is whom it asks, for people; it may be empty.
+func ReconcileBy(ask func(ctx context.Context, held *semel.Record) (*Finding, error), who string) semel.Reconciler {
+	return reconcile.By(ask, reconcile.Form{
+		Who:    who,
+		Result: func(f *Finding) semel.Result { return semelhttp.NewResult(f.Status, f.Headers, f.Body) },
+		Failure: func(_ store.Disposition, f *Finding) store.Failure {
+			failure := store.Failure{Message: "the upstream said so when it was asked"}
+			if f.Status != 0 {
+				failure.Code = strconv.Itoa(f.Status)
+			}
+			return failure
+		},
+		Effect: func(outcome store.Disposition, name string) store.EffectState {
+			switch {
+			case name != UpstreamEffect:
+				return ""
+			case outcome == semel.DispositionFailed || outcome == semel.DispositionAborted:
+				return store.EffectRefuted
+			}
+			return store.EffectConfirmed
+		},
+	})
 }
 
 func ask(ctx context.Context, client *safehttp.Client, u *url.URL, held *semel.Record) (*Finding, error) {
@@ -74,33 +99,4 @@ func ask(ctx context.Context, client *safehttp.Client, u *url.URL, held *semel.R
 		return nil, err
 	}
 	return finding.Ask(client, r)
-}
-
-// settlement returns the settlement of a held record by a finding.
-func settlement(f *Finding, held *semel.Record) (s semel.Settlement, err error) {
-	if f.Outcome == finding.Unknown {
-		return s, nil
-	}
-	if err := s.Outcome.UnmarshalText([]byte(f.Outcome)); err != nil {
-		return s, fmt.Errorf("semelproxy: reconcile: %w", err)
-	}
-	if f.Status != 0 {
-		s.Result = semelhttp.NewResult(f.Status, f.Headers, f.Body)
-	}
-	state := store.EffectConfirmed
-	if s.Outcome == semel.DispositionFailed || s.Outcome == semel.DispositionAborted {
-		state = store.EffectRefuted
-	}
-	if s.Outcome != semel.DispositionCompleted {
-		s.Failure = &store.Failure{Message: cmp.Or(f.Message, "the upstream said so when it was asked")}
-		if f.Status != 0 {
-			s.Failure.Code = strconv.Itoa(f.Status)
-		}
-	}
-	for _, ef := range held.Effects {
-		if ef.Name == UpstreamEffect && ef.State == store.EffectStarted {
-			s.Effects = append(s.Effects, store.EffectFinding{Name: ef.Name, State: state})
-		}
-	}
-	return s, nil
 }
