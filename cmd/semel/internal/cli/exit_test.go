@@ -1,14 +1,15 @@
 package cli
 
 import (
+	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -99,17 +100,12 @@ func TestExitCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	taken, err := net.Listen("tcp", "127.0.0.1:0") // nobody answers there when it is closed
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := "http://" + taken.Addr().String()
-	taken.Close()
+	nobody := "http://" + refusing(t)
 
 	t.Setenv("SEMEL_TOKEN", "the-admin-token")
 	wrong, redirecting, got := wrongListeners(t)
 
-	never := []string{"semel serve", "semel demo", "semel proxy", "semel demo-provider", "semel man"} // run on, or write
+	never := []string{"semel serve", "semel demo", "semel proxy", "semel mcp", "semel mcp wrap", "semel demo-provider", "semel man"} // run on, or write
 	for _, c := range []struct {
 		name  string
 		flags []string // the first is one that the command needs to have
@@ -181,4 +177,22 @@ func TestOneSpellingOfConfig(t *testing.T) {
 		cmd.Flags().VisitAll(check)
 		cmd.InheritedFlags().VisitAll(check)
 	}
+}
+
+// refusing is an address that refuses connections: a socket has it, so that nobody else gets the
+// port, and doesn't listen.
+func refusing(t *testing.T) string {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint("127.0.0.1:", at.(*syscall.SockaddrInet4).Port)
 }
