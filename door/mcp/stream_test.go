@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -301,5 +302,49 @@ func TestStreamForOneThatNeverReads(t *testing.T) {
 	read.Wait()
 	if n := strings.Count(string(whole), "notifications/message"); n != 10_000 || w.runs.Load() != 1 {
 		t.Errorf("the first got %d events of %d runs", n, w.runs.Load())
+	}
+}
+
+// TestStreamThatTheServerEndsEarly: before the newest version a server may end a stream before its
+// response, and a client reads on after the newest id. The gateway does, and nobody sees that.
+func TestStreamThatTheServerEndsEarly(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		rest   []string // what each further stream has
+		ends   string
+		status int
+	}{
+		{"at once", []string{"id: 3\ndata: RESPONSE\n\n"}, `"ok"`, http.StatusOK},
+		{"after two more", []string{"id: 3\ndata:\n\n", "id: 4\ndata:\n\n", "id: 5\ndata: RESPONSE\n\n"}, `"ok"`, http.StatusOK},
+		{"never", []string{""}, `"code":"held"`, http.StatusMethodNotAllowed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := open(t, mcp.GatewayOptions{})
+			var asked string
+			var after []string
+			w.answer = func(rw http.ResponseWriter, _ *http.Request, id string, _ object) {
+				asked = id
+				rw.Header().Set("Content-Type", "text/event-stream")
+				fmt.Fprint(rw, "id: 1\ndata:\n\nretry: 1\nid: 2\ndata:\n\n")
+			}
+			w.rest = func(rw http.ResponseWriter, r *http.Request) {
+				after = append(after, r.Header.Get("Last-Event-ID"))
+				if c.status != http.StatusOK {
+					rw.WriteHeader(c.status)
+					return
+				}
+				rw.Header().Set("Content-Type", "text/event-stream")
+				response := `{"jsonrpc":"2.0","id":` + asked + `,"result":{"content":[{"type":"text","text":"ok"}]}}`
+				fmt.Fprint(rw, strings.Replace(c.rest[len(after)-1], "RESPONSE", response, 1))
+			}
+			_, first := w.call(middle, "pay", `{}`, "", `"idempotency-key":"k-1"`)
+			_, again := w.call(middle, "pay", `{}`, "", `"idempotency-key":"k-1"`)
+			if w.runs.Load() != 1 || !strings.Contains(first.text, c.ends) || !strings.Contains(again.text, c.ends) {
+				t.Errorf("%d runs: %s\nthen %s", w.runs.Load(), first.text, again.text)
+			}
+			if want := []string{"2", "3", "4"}[:len(c.rest)]; !slices.Equal(after, want) {
+				t.Errorf("asked after %q, want %q", after, want)
+			}
+		})
 	}
 }

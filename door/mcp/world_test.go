@@ -41,6 +41,8 @@ type server struct {
 	// answer answers a tool call; nil: with its number, as JSON or as a stream.
 	answer func(w http.ResponseWriter, r *http.Request, id string, params object)
 	stream bool
+	// rest answers a client that reads on in a stream; nil: nobody can.
+	rest http.HandlerFunc
 	// other answers other requests, or reports false.
 	other func(w http.ResponseWriter, r *http.Request, method string, raw []byte) bool
 
@@ -53,6 +55,10 @@ func newServer() *server { return &server{began: make(chan struct{}, 1000)} }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
+	if r.Method == http.MethodGet && s.rest != nil {
+		s.rest(w, r)
+		return
+	}
 	if method, _ := jsonscan.Text(jsonscan.Member(raw, "method")); method != "tools/call" {
 		s.mu.Lock()
 		s.seen, s.said = append(s.seen, r), append(s.said, string(raw))

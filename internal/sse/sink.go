@@ -11,7 +11,7 @@ import (
 const maxAnswer = 64 << 20
 
 // Sink receives the answer to a request that a gateway passes on: as a whole, or event by event
-// if it is a stream. It is for one request.
+// if it is a stream. It is for one request; see [Sink.Rest].
 type Sink struct {
 	Live   http.Header // what the proxy writes to
 	Head   http.Header // the head of the answer, without trailers
@@ -34,6 +34,10 @@ func (s *Sink) Within(ctx context.Context, silence time.Duration) (context.Conte
 	s.alive = func() { timer.Reset(silence) }
 	return ctx, func() { timer.Stop(); cancel() }
 }
+
+// Rest is a sink for the rest of the stream, which another request reads: of its events and its time
+// it has that of s.
+func (s *Sink) Rest() *Sink { return &Sink{Event: s.Event, alive: s.alive} }
 
 // Header is the answer's header.
 func (s *Sink) Header() http.Header {

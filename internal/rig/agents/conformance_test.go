@@ -124,16 +124,16 @@ func conform(t *testing.T, url, revision string) table {
 	return got
 }
 
-// later are scenarios that the gateway doesn't pass as the server does, with the reason.
-var later = map[string]string{
-	"server-sse-polling": "the server ends the stream of a call before its response, and the client is to resume it; the gateway doesn't, so it doesn't know the outcome (not scored)",
+// other are scenarios in which the gateway says more than the server does, with the reason.
+var other = map[string]string{
+	"server-sse-polling": "the server ends the stream of a call before its response, and gives no id after which anybody could read on: nobody knows the outcome, and the gateway says so (not scored)",
 }
 
 // equal compares a table with that of another run.
 func (a table) equal(t *testing.T, b table, how string) {
 	t.Helper()
 	for _, scenario := range slices.Sorted(maps.Keys(a)) {
-		same, why := slices.Equal(a[scenario], b[scenario]), later[scenario]
+		same, why := slices.Equal(a[scenario], b[scenario]), other[scenario]
 		if same && why != "" {
 			t.Errorf("%s passes %s now: take it off the list", scenario, how)
 		}
