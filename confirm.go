@@ -24,7 +24,8 @@ import (
 //
 // Until it is confirmed the call is an aborted attempt: nothing was executed. A
 // token is bound to the identity of the call, its principal, its fingerprint and its
-// [AttributeCommandID].
+// [AttributeCommandID]. If the caller can't bring the token, an operator can confirm the call by
+// [Engine.Confirm].
 //
 // Deliveries that ask for a token or have a wrong one are limited like duplicates, by
 // Operation.PerRecord and PerPrincipal. Without PerRecord a call can ask 20 times at
@@ -137,7 +138,7 @@ func (d *delivery) confirm(ctx context.Context, claim *Record) (progress, error)
 		return proceed, nil
 	case c.Tries >= policy.maxTries() && now < goodUntil(c) && !d.proof.asked:
 		return answered, &Error{Code: CodeConfirmationRefused, Message: "too many wrong confirmations", RetryAfter: max(goodUntil(c).Sub(now), time.Second)}
-	case d.call.Confirm == "":
+	case d.call.Confirm == "" && !validToken(c, claim, &d.call, now):
 		if d.limitConfirming(claim) {
 			return answered, nil
 		}
@@ -198,9 +199,10 @@ func (d *delivery) stepUp(ctx context.Context, c *store.Confirmation) error {
 
 // unconfirmed reports whether the stored record is this call's and still waits for its
 // confirmation.
-func (d *delivery) unconfirmed() bool {
-	cur := d.cur
-	return cur.State == Failed && !isNew(&d.call, cur, d.at.now) && cur.Confirmation != nil && cur.Confirmation.ConfirmedAt == 0
+func (d *delivery) unconfirmed() bool { return !isNew(&d.call, d.cur, d.at.now) && unconfirmed(d.cur) }
+
+func unconfirmed(cur *Record) bool {
+	return cur.State == Failed && cur.Confirmation != nil && cur.Confirmation.ConfirmedAt == 0
 }
 
 // withTries makes the successor of an unconfirmed record with n more tries counted.
@@ -236,22 +238,91 @@ func (d *delivery) challenge(claim *Record, c *store.Confirmation) (next *Record
 	if err != nil {
 		return nil, err
 	}
+	if !byOperator(next, now) {
+		next.Settled = nil // the time of their confirmation is over
+	}
+	addToken(next, c, token, d.call.Fingerprint, now, until)
+	d.ans.Challenge = &Challenge{Token: token, ExpiresAt: until.Time(), StepUp: op.Confirmation.StepUp != nil}
+	return next, nil
+}
+
+// addToken adds a token to those of c that are still good, bound to the call as it was first
+// asked for, and keeps the record as long as the token.
+func addToken(next *Record, c *store.Confirmation, token string, f Fingerprint, now, until store.Instant) {
 	asked := *c
 	asked.Tokens = slices.DeleteFunc(slices.Clone(c.Tokens), func(t store.ConfirmationToken) bool { return now >= t.ExpiresAt })
 	if len(asked.Tokens) == 0 {
 		asked.Tries = 0
 	}
 	asked.Tokens = asked.Tokens[max(0, len(asked.Tokens)-maxTokens+1):]
-	bound := d.call
-	bound.Attributes = next.Attributes // they have the command id of the first delivery
+	// The record's attributes have the command id of the first delivery.
+	bound := Call{Principal: c.Principal, Fingerprint: f, Attributes: next.Attributes}
 	asked.Tokens = append(asked.Tokens, store.ConfirmationToken{Digest: tokenDigest(token, next, &bound), ExpiresAt: until})
 	next.Confirmation = &asked
 	// A call that was tried before its operation required confirmation keeps its
 	// window, and with it its effect ledger.
 	next.ExpiresAt = max(next.ExpiresAt, until)
 	next.NextAt = next.AnswerUntil()
-	d.ans.Challenge = &Challenge{Token: token, ExpiresAt: until.Time(), StepUp: op.Confirmation.StepUp != nil}
-	return next, nil
+}
+
+// byWord is the token of an operator's confirmation: the one that a delivery without a token has.
+const byWord = ""
+
+// Confirm confirms a call that waits for its confirmation, for an operator: a person has said yes,
+// and the caller can't bring the token. The next delivery of the call runs without one, once, if it
+// comes before [ConfirmationPolicy].TTL is over and has the principal, the payload and the
+// [AttributeCommandID] that the call was first asked for with. Who confirmed it, and why, goes
+// into the record, see [store.Settled].
+//
+// Confirm refuses with [CodeIllegalTransition] a record that doesn't wait for a confirmation, or no
+// longer, one that an operator has confirmed already, and one whose tries are used up. It can't
+// confirm a call that needs [ConfirmationPolicy].StepUp ([CodeUnsupported]): only the caller has
+// that proof. An operation that isn't registered here is refused with [CodeUnknownOperation].
+func (e *Engine) Confirm(ctx context.Context, id ID, who, reason string) (Record, error) {
+	op, err := e.operationFor(id.Operation, false)
+	if err != nil {
+		return Record{}, err
+	}
+	if p := op.Confirmation; p != nil && p.StepUp != nil {
+		return Record{}, &Error{Code: CodeUnsupported, Message: "the call needs a further proof, which only its caller can give"}
+	}
+	// A crash before this write leaves the call unconfirmed. A crash after it leaves it confirmed
+	// until its caller asks again, or the time is over.
+	rec, err := e.change(ctx, id, store.ChangeConfirmed, func(cur *Record, now store.Instant) (*Record, error) {
+		if why := notConfirmable(op.Confirmation, cur, now); why != "" {
+			return nil, &Error{Code: CodeIllegalTransition, Message: why}
+		}
+		next, err := successor(cur, evConfirm, now)
+		if err == nil {
+			next.Settled = &store.Settled{By: store.ByOperator, Who: keptText(who), Reason: keptText(reason), At: now}
+			addToken(next, cur.Confirmation, byWord, cur.Fingerprint, now, now.Add(op.Confirmation.ttl()))
+		}
+		return next, err
+	})
+	return *rec, err
+}
+
+// notConfirmable says why an operator can't confirm a record; empty if they can.
+func notConfirmable(p *ConfirmationPolicy, cur *Record, now store.Instant) string {
+	switch c := cur.Confirmation; {
+	case p == nil:
+		return "the operation doesn't ask for confirmations"
+	case !unconfirmed(cur):
+		return "the record doesn't wait for a confirmation"
+	case cur.Expired(now):
+		return "the time to confirm the call is over: its next delivery asks for a new confirmation"
+	case c.Tries >= p.maxTries() && now < goodUntil(c):
+		return "the call has had too many wrong confirmations"
+	case byOperator(cur, now):
+		return "the call is confirmed, and waits for its caller"
+	}
+	return ""
+}
+
+// byOperator reports whether an operator's confirmation waits for the call's next delivery.
+func byOperator(cur *Record, now store.Instant) bool {
+	c := cur.Confirmation
+	return c != nil && validToken(c, cur, &Call{Principal: c.Principal, Fingerprint: cur.Fingerprint, Attributes: cur.Attributes}, now)
 }
 
 // goodUntil returns when the last token expires.

@@ -47,7 +47,8 @@ const (
 
 	TypeConfirmationRequested Type = "confirmation.requested" // a token was issued
 	TypeConfirmationRefused   Type = "confirmation.refused"   // a wrong or late token was presented
-	TypeConfirmationConsumed  Type = "confirmation.consumed"  // a token was used up; the execution follows
+	TypeConfirmationGiven     Type = "confirmation.given"     // an operator confirmed it; by says who
+	TypeConfirmationConsumed  Type = "confirmation.consumed"  // a confirmation was used up; the execution follows
 
 	// TypePurged says that an operator is deleting the record before its window is over. If
 	// that failed, the entries that follow show the record.

@@ -292,7 +292,7 @@ func (l *Log) Subject(id semel.ID) store.Subject {
 // fingerprint; later ones about the attempt have the same fence.
 func (f *facts) delivered() bool {
 	switch f.change {
-	case store.ChangeEnded, store.ChangeMoved, store.ChangeForgotten, store.ChangeSettled, store.ChangeReleased, store.ChangeRestored, store.ChangeHeld, store.ChangeEffect, store.ChangeMessage, store.ChangeCompensation, store.ChangePurged:
+	case store.ChangeEnded, store.ChangeMoved, store.ChangeForgotten, store.ChangeSettled, store.ChangeReleased, store.ChangeRestored, store.ChangeHeld, store.ChangeEffect, store.ChangeMessage, store.ChangeCompensation, store.ChangeConfirmed, store.ChangePurged:
 		return f.decision != ""
 	}
 	return true

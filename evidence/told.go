@@ -91,7 +91,7 @@ func blinded(text, prefix string) (name keyedDigest, ok bool) {
 var whats = map[Type]what{
 	TypeStarted: claimed, TypeHeld: held, TypePurged: purged, TypeMoved: moved, TypeExecuted: completed, TypeFailed: failed,
 	TypeAborted: aborted, TypeReleased: aborted, TypeAbandoned: abandoned, TypeForgotten: altered, TypeEffect: altered, TypeMessage: altered, TypeCompensation: altered,
-	TypeConfirmationRequested: altered, TypeConfirmationRefused: altered, TypeConfirmationConsumed: altered,
+	TypeConfirmationRequested: altered, TypeConfirmationRefused: altered, TypeConfirmationGiven: altered, TypeConfirmationConsumed: altered,
 }
 
 func whatOf(kind Type, p *Payload) what {

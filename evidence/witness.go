@@ -23,7 +23,7 @@ var endTypes = map[store.Disposition]Type{
 // plainTypes are the types of artifacts about changes that need no more words.
 var plainTypes = map[store.Change]Type{
 	store.ChangeReleased: TypeReleased, store.ChangeHeld: TypeHeld, store.ChangeMoved: TypeMoved, store.ChangeForgotten: TypeForgotten,
-	store.ChangeRestored: TypeRestored, store.ChangeUnconfirmed: TypeConfirmationRefused,
+	store.ChangeRestored: TypeRestored, store.ChangeUnconfirmed: TypeConfirmationRefused, store.ChangeConfirmed: TypeConfirmationGiven, store.ChangePurged: TypePurged,
 }
 
 // Changed is [semel.Witness.Changed].
@@ -118,8 +118,8 @@ func (c *changed) tell() {
 			c.add(TypeObservation, func(f *facts) { f.decision, f.executed = DecisionFirstSeen, notExecuted })
 		}
 		c.add(TypeConfirmationRequested, nil)
-	case store.ChangePurged:
-		c.add(TypePurged, func(f *facts) { f.by = next.Settled })
+	case store.ChangePurged, store.ChangeConfirmed:
+		c.add(plainTypes[c.base.change], func(f *facts) { f.by = next.Settled })
 	default:
 		c.add(plainTypes[c.base.change], nil)
 	}

@@ -205,6 +205,23 @@ func TestEveryChange(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a confirmation by an operator", func(t *testing.T) {
+		c := call("acme", "six", "p")
+		c.Operation = "confirmed"
+		if _, err := r.Begin(ctx, c); !errors.Is(err, &semel.Error{Code: semel.CodeConfirmationRequired}) {
+			t.Fatal(err)
+		}
+		if _, err := r.Confirm(ctx, c.ID(""), "ann", "she called"); err != nil {
+			t.Fatal(err)
+		}
+		r.do(t, c, "done")
+		all := news()
+		wantTypes(t, all, "observation.emitted first_seen", "confirmation.requested", "confirmation.given",
+			"confirmation.consumed", "execution.started", "execution.executed")
+		if p, o := all[2].Payload, all[2].opening; p.By != store.ByOperator || p.Change != store.ChangeConfirmed || o.SettledBy != "ann" || o.Reason != "she called" || all[3].Payload.By != "" {
+			t.Errorf("%+v", all[2])
+		}
+	})
 	t.Run("failures", func(t *testing.T) {
 		c := call("acme", "three", "p")
 		c.Operation = "retried"

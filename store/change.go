@@ -15,6 +15,7 @@ const (
 	ChangeCompensation Change = "compensation"           // a compensation was started or ended
 	ChangeChallenged   Change = "confirmation_requested" // a confirmation token was issued
 	ChangeUnconfirmed  Change = "confirmation_refused"   // a wrong or late token was presented
+	ChangeConfirmed    Change = "confirmed"              // an operator confirmed it: see Record.Settled
 	ChangeMoved        Change = "moved"                  // a refusal was put into a record of its own, for the caller who got it
 	ChangePostponed    Change = "postponed"              // only the lease or the time of the next look changed
 	ChangeForgotten    Change = "forgotten"              // its window was over, and it lost its answer

@@ -93,7 +93,7 @@ type Record struct {
 	// Failure is why the attempt failed; nil when completed or processing.
 	Failure *Failure
 	// Settled says who ended the newest attempt, if that wasn't its holder because it was held
-	// and then settled. Nil otherwise.
+	// and then settled, or which operator confirmed the call. Nil otherwise.
 	Settled *Settled
 	// Effects is the ledger of this call, shared by its attempts.
 	Effects []EffectRecord

@@ -1,7 +1,8 @@
 package store
 
 // Settled says who decided something about a call instead of its holder: how a held attempt
-// ended, whether an effect happened, or that the record is to be deleted.
+// ended, whether an effect happened, that the call is confirmed, or that the record is to be
+// deleted.
 type Settled struct {
 	// By is one of the By constants.
 	By string `json:"by"`

@@ -164,7 +164,8 @@ var stories = map[evidence.Type]string{
 	evidence.TypeCompensation:          "compensation by",
 	evidence.TypeConfirmationRequested: "a confirmation was asked for",
 	evidence.TypeConfirmationRefused:   "a wrong confirmation was refused",
-	evidence.TypeConfirmationConsumed:  "it was confirmed",
+	evidence.TypeConfirmationGiven:     "it was confirmed",
+	evidence.TypeConfirmationConsumed:  "its confirmation was used",
 }
 
 // inWords tells an entry to people.
