@@ -124,9 +124,10 @@ func (a *asker) reconcile(url string) reconcile.Ask {
 	}
 }
 
-// found is how records of the command have what was found.
-func (e *Entry) found() reconcile.Form {
+// found is how records of the command have what somebody says who was asked.
+func (e *Entry) found(who string) reconcile.Form {
 	return reconcile.Form{
+		Who: who,
 		Result: func(f *finding.Finding) semel.Result {
 			if f.Outcome != semel.DispositionCompleted.String() {
 				return semel.Result{}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/reconcile"
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
@@ -159,7 +160,7 @@ func (l *linter) shields(e *Entry) {
 			field, value, hint string
 		}{
 			{semel.ShieldOutbox, "destination", s.Destination, "write the name of the receiver"},
-			{semel.ShieldReconcile, "reconciler", cmp.Or(s.Reconciler, s.ReconcileURL), "write the name of the function that asks the provider what became of the effect, or a reconcile_url"},
+			{semel.ShieldReconcile, "reconciler", cmp.Or(s.Reconciler, s.ReconcileURL, s.Reconcile.Source), "write the name of the function that asks the provider what became of the effect, a reconcile_url, or reconcile and a source"},
 			{semel.ShieldReconcile, "compensation", s.Compensation, "write the command that undoes this one, such as order.reopen"},
 			{semel.ShieldReconcile, "compensator", cmp.Or(s.Compensator, s.CompensateURL), "write the name of the function that undoes, or a compensate_url"},
 		} {
@@ -167,6 +168,7 @@ func (l *linter) shields(e *Entry) {
 			l.when(s.Strategy != need.by && need.value != "", at+need.field, fmt.Sprintf("%s is for %s, not %s", need.field, need.by, s.Strategy), "")
 		}
 		l.either(at, "reconciler", s.Reconciler, "reconcile_url", s.ReconcileURL)
+		l.vendor(at+"reconcile", &s, e.Handler.Timeout)
 		l.either(at, "compensator", s.Compensator, "compensate_url", s.CompensateURL)
 		l.when(s.Strategy != semel.ShieldProviderKey && s.Header != "", at+"header", "header is for S1, not "+string(s.Strategy), "")
 		l.when(s.Header != "" && !headerName.MatchString(s.Header), at+"header", "this isn't the name of a header", "write one as in Idempotency-Key")
@@ -185,6 +187,20 @@ func (l *linter) compensation(reg *Registry, e *Entry) {
 			l.Add(fmt.Sprintf("%s.shields[%d].compensation", e.at, i), "there is no command "+s.Compensation, "declare it")
 		}
 	}
+}
+
+// vendor checks whom a shield asks. A command that its handler may still work on can't be absent.
+func (l *linter) vendor(at string, s *ShieldEntry, timeout Duration) {
+	if !s.Reconcile.On() {
+		return
+	}
+	asked, err := reconcile.New(s.Reconcile)
+	if err != nil {
+		l.add(at, err.Error(), "")
+		return
+	}
+	l.when(s.Reconciler != "" || s.ReconcileURL != "", at, "somebody else is asked too", "keep one of them")
+	l.when(asked.Absence() > 0 && asked.Absence() < time.Duration(timeout), at+".absent_after", fmt.Sprintf("it is shorter than the handler's timeout of %s", timeout), "write a longer time")
 }
 
 // either checks that exactly one of a function and a URL is given, and that the URL is valid.

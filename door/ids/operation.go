@@ -77,7 +77,10 @@ func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 		op.Reconcile = b.Reconcilers[s.Reconciler]
 		op.Compensation, op.Compensate = s.Compensation, b.Compensators[s.Compensator]
 		if s.ReconcileURL != "" {
-			op.Reconcile = reconcile.By(ask.reconcile(s.ReconcileURL), e.found())
+			op.Reconcile = reconcile.By(ask.reconcile(s.ReconcileURL), e.found(""))
+		}
+		if asked, err := reconcile.New(s.Reconcile); err == nil { // it was checked
+			op.Reconcile = reconcile.By(asked.Ask, e.found(asked.Name()))
 		}
 		if s.CompensateURL != "" {
 			op.Compensate = ask.compensate(e, s)

@@ -8,6 +8,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/argschema"
+	"github.com/semelhq/semel/internal/reconcile"
 )
 
 // Registry declares commands. Make one with [Load] or [NewRegistry], which check it, and
@@ -199,9 +200,10 @@ type ShieldEntry struct {
 	// Destination is where the message of S2 goes. Required there.
 	Destination string `json:"destination"`
 	// Reconciler names the function that asks the provider, for S4; see [Bindings].
-	// ReconcileURL is asked instead. One of them is required there.
-	Reconciler   string `json:"reconciler"`
-	ReconcileURL string `json:"reconcile_url"`
+	// ReconcileURL is asked instead, or a vendor by Reconcile. One of them is required there.
+	Reconciler   string    `json:"reconciler"`
+	ReconcileURL string    `json:"reconcile_url"`
+	Reconcile    Reconcile `json:"reconcile"`
 	// Every is the pause between two questions about one record, for S4.
 	Every Duration `json:"every" range:"0s,"`
 	// Compensation is the command that undoes this one, such as "order.reopen". Required
@@ -212,6 +214,9 @@ type ShieldEntry struct {
 	Compensator   string `json:"compensator"`
 	CompensateURL string `json:"compensate_url"`
 }
+
+// Reconcile says which vendor, or which database, knows what became of a held command.
+type Reconcile = reconcile.Settings
 
 // Rights are names of rights; a caller needs all of a list.
 type Rights struct {

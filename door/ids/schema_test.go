@@ -12,7 +12,7 @@ import (
 
 func TestRegistrySchema(t *testing.T) {
 	clause.Proves(t, "IDS-VI.6")
-	schema := &yamlschema.Schema{Title: "Registry of commands", Comments: yamlschema.Comments(t, "../judge")}
+	schema := &yamlschema.Schema{Title: "Registry of commands", Comments: yamlschema.Comments(t, "../judge", "../../internal/reconcile")}
 	want, err := schema.Of(reflect.TypeFor[Registry]())
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
@@ -159,9 +158,9 @@ func (c *conversation) forward(a *semel.Attempt, key string) semel.Ending {
 		}
 		c.recording = relay.Record(c.engine.Internal(), a, c.req.head(), c.opts.MaxStream, c.W, c.limit)
 	}
-	rest := reading{pause: time.Second}
+	place := sse.NewPlace()
 	k.Event = func(raw []byte) {
-		rest.note(raw)
+		place.Note(raw)
 		data := sse.Data(raw)
 		_, _, ok := jsonrpc.ReadAnswer(data, c.req.id)
 		switch m, err := jsonrpc.ReadMessage(data); {
@@ -175,9 +174,9 @@ func (c *conversation) forward(a *semel.Attempt, key string) semel.Ending {
 		}
 	}
 	err := c.proxy.Send(k, body.With(ctx, c.req.in, c.req.body), key)
-	for more := k; final == nil && more.Stream && !c.req.modern && rest.wait(ctx); {
+	for more := k; final == nil && more.Stream && !c.req.modern && place.Wait(ctx); {
 		more = k.Rest()
-		err = c.proxy.Send(more, rest.request(ctx, c.req.in), "")
+		err = c.proxy.Send(more, place.Rest(ctx, c.req.in), "")
 	}
 	if err != nil && final == nil {
 		e := door.Trouble(Name, err, slog.LevelWarn, "server failed", c.opts.Attrs...)

@@ -2,9 +2,6 @@ package mcp
 
 import (
 	"bytes"
-	"context"
-	"net/http"
-	"time"
 
 	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/relay"
@@ -44,44 +41,4 @@ func (c *conversation) own(event, head []byte) []byte {
 		return append(sse.Fields(event), sse.JSON(data)...)
 	}
 	return event
-}
-
-// reading is how far a stream was read that the server ended before its response, as it may in the
-// versions before [Modern]: a client reads on after the newest id, and after a pause that the server
-// asks for.
-type reading struct {
-	last  string
-	pause time.Duration
-}
-
-// note takes note of what an event says about that.
-func (r *reading) note(event []byte) {
-	if id, ok := sse.ID(event); ok {
-		r.last = id
-	}
-	if pause, ok := sse.Retry(event); ok {
-		r.pause = pause
-	}
-}
-
-// wait waits for the pause. It reports false if nobody can read on.
-func (r *reading) wait(ctx context.Context) bool {
-	if r.last == "" {
-		return false
-	}
-	select {
-	case <-time.After(r.pause):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// request asks for the rest, as the sender of a call.
-func (r *reading) request(ctx context.Context, call *http.Request) *http.Request {
-	in := call.Clone(ctx)
-	in.Method, in.Body, in.GetBody, in.ContentLength = http.MethodGet, http.NoBody, nil, 0
-	in.Header.Del("Content-Type")
-	in.Header["Accept"], in.Header["Last-Event-Id"] = []string{sse.MediaType}, []string{r.last}
-	return in
 }

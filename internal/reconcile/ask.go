@@ -127,7 +127,11 @@ func (st *Settler) judge(got *safehttp.Answer, values map[string]string, held *s
 			})
 			return &finding.Finding{Outcome: "completed", Status: http.StatusOK, Headers: http.Header{"Content-Type": {"application/json"}}, Body: text}, nil
 		case "refused":
-			return &finding.Finding{Outcome: "rejected", Status: http.StatusUnprocessableEntity, Message: name + " says that it was refused"}, nil
+			const status = http.StatusUnprocessableEntity
+			text, _ := json.Marshal(map[string]any{"title": http.StatusText(status), "status": status, "code": "refused", "detail": name + " says that it was refused."}) // strings and a number
+			return &finding.Finding{
+				Outcome: "rejected", Status: status, Headers: http.Header{"Content-Type": {"application/problem+json"}}, Body: text, Message: name + " says that it was refused",
+			}, nil
 		case "absent":
 			// The record was written when it was due, by the store's clock.
 			if held.UpdatedAt.Sub(held.StartedAt) < st.Absence() {

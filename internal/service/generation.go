@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
+	"github.com/semelhq/semel/internal/reconcile"
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/internal/service/limit"
@@ -167,6 +168,13 @@ func operations(cfg *config.Config) ([]semel.Operation, error) {
 				return nil, fmt.Errorf("operations[%d].reconcile_url: %w", i, err)
 			}
 			op.Reconcile = semelproxy.ReconcileHTTP(u, nil)
+		}
+		if o.Reconcile.On() {
+			asked, err := reconcile.New(o.Reconcile)
+			if err != nil {
+				return nil, fmt.Errorf("operations[%d].reconcile: %w", i, err)
+			}
+			op.Reconcile = semelproxy.ReconcileBy(asked.Ask, asked.Name())
 		}
 		ops = append(ops, op)
 	}

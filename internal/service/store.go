@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver of databases that are asked about held calls
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/archive"
 	"github.com/semelhq/semel/evidence"

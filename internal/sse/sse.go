@@ -7,9 +7,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 )
 
 // MediaType is the media type of a stream.
@@ -86,16 +84,6 @@ func ID(event []byte) (id string, ok bool) {
 		id, ok = string(value), true
 	}
 	return id, ok
-}
-
-// Retry is how long a client waits before it asks for the rest of a stream, if an event says that.
-func Retry(event []byte) (pause time.Duration, ok bool) {
-	for value := range fields(event, "retry") {
-		if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
-			pause, ok = time.Duration(ms)*time.Millisecond, true
-		}
-	}
-	return pause, ok
 }
 
 // fields are the values of one field of an event.

@@ -166,12 +166,9 @@ type Operation struct {
 	// What keeps external effects from happening twice: S1 provider key, S2 outbox, S3 ledger, S4 reconciliation.
 	Shields []semel.Shield `json:"shields,omitempty" enum:"S1,S2,S3,S4"`
 	// Effects that attempts may begin. A name that ends in * stands for all with that prefix, and [] says that there are none.
-	Effects []string `json:"effects,omitzero" empty:"distinct"`
-	// Where to ask what happened to a held call.
-	ReconcileURL string `json:"reconcile_url,omitzero" secret:"url" format:"http"`
-	// Pause between two questions about the same held call.
-	ReconcileEvery Duration `json:"reconcile_every" default:"1m" range:"1s,365d"`
-	Ordering       `yaml:",inline"`
+	Effects     []string `json:"effects,omitzero" empty:"distinct"`
+	Reconciling `yaml:",inline"`
+	Ordering    `yaml:",inline"`
 	// Limit of duplicates of one call.
 	PerRecord Rate `json:"per_record,omitzero"`
 	// Limit of duplicates by one principal.

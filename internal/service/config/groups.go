@@ -10,6 +10,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/reconcile"
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
@@ -50,6 +51,19 @@ type Forwarding struct {
 	// Forward the caller's bearer token from auth.tokens to the upstream. Without it only Semel sees that token. JWTs are always forwarded.
 	ForwardCredential bool `json:"forward_credential,omitzero"`
 }
+
+// Reconciling says whom to ask what happened to a held call.
+type Reconciling struct {
+	// Where to ask what happened to a held call.
+	ReconcileURL string `json:"reconcile_url,omitzero" secret:"url" format:"http"`
+	// Which vendor, or which database, to ask what happened to a held call.
+	Reconcile reconcile.Settings `json:"reconcile,omitzero"`
+	// Pause between two questions about the same held call.
+	ReconcileEvery Duration `json:"reconcile_every" default:"1m" range:"1s,365d"`
+}
+
+// asks reports whether anybody is asked.
+func (r *Reconciling) asks() bool { return r.ReconcileURL != "" || r.Reconcile.On() }
 
 // Remembering says how long calls stay known.
 type Remembering struct {

@@ -17,8 +17,8 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// Policy is the operation for the engine. The server sets two members: Reconcile, if
-// there is a reconcile_url, and Authorize, which share: tenant needs. The error is that
+// Policy is the operation for the engine. The server sets two members: Reconcile, if there is
+// somebody to ask, and Authorize, which share: tenant needs. The error is that
 // of [semel.Operation.Validate].
 func (o Operation) Policy() (semel.Operation, error) {
 	op := semel.Operation{
@@ -38,7 +38,7 @@ func (o Operation) Policy() (semel.Operation, error) {
 	if o.Share == semel.ShareTenant {
 		checked.Authorize = func(context.Context, semel.Call, semel.Record) error { return nil }
 	}
-	if o.ReconcileURL != "" {
+	if o.asks() {
 		checked.Reconcile = func(context.Context, semel.Record) (semel.Settlement, error) { return semel.Settlement{}, nil }
 	}
 	return op, checked.Validate()

@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write the golden files and the schema a
 
 func TestSchema(t *testing.T) {
 	t.Run("the schema in the tree is the one of the struct", func(t *testing.T) {
-		schema := &yamlschema.Schema{Title: "Configuration of Semel", Comments: yamlschema.Comments(t, "../auth"), Variables: true}
+		schema := &yamlschema.Schema{Title: "Configuration of Semel", Comments: yamlschema.Comments(t, "../auth", "../../reconcile"), Variables: true}
 		want, err := schema.Of(reflect.TypeFor[Config]())
 		if err != nil {
 			t.Fatal(err)
@@ -33,7 +33,7 @@ func TestSchema(t *testing.T) {
 		}
 	})
 	t.Run("every setting has a description", func(t *testing.T) {
-		for name, text := range yamlschema.Comments(t, "../auth") {
+		for name, text := range yamlschema.Comments(t, "../auth", "../../reconcile") {
 			if len(text) < 10 || strings.ContainsAny(text, "\n\t") {
 				t.Errorf("the comment of %s is %q", name, text)
 			}

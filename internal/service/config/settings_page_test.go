@@ -134,7 +134,7 @@ func TestEverySettingIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for setting := range yamlschema.Comments(t, "../auth") {
+	for setting := range yamlschema.Comments(t, "../auth", "../../reconcile") {
 		if _, field, _ := strings.Cut(setting, "."); !read[field] {
 			t.Errorf("nothing reads %s", setting)
 		}

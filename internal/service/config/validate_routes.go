@@ -14,6 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/reconcile"
 	"github.com/semelhq/semel/internal/strictyaml"
 	"github.com/semelhq/semel/store"
 )
@@ -40,9 +41,10 @@ func (v *validator) operation(path string, op *Operation) {
 		v.bad(path+".window", "write 24h or more, or leave it out for 7d", "%v is shorter than the 24h that a financial operation needs", op.Window)
 	}
 	v.remembering(path, op.Remember, op.Window)
+	v.reconcile(path+".reconcile", op)
 	for i, s := range op.Shields {
-		if s == semel.ShieldReconcile && op.ReconcileURL == "" {
-			v.bad(fmt.Sprintf("%s.shields[%d]", path, i), "add reconcile_url", "shield S4 needs a reconciler")
+		if s == semel.ShieldReconcile && !op.asks() {
+			v.bad(fmt.Sprintf("%s.shields[%d]", path, i), "add reconcile or reconcile_url", "shield S4 needs a reconciler")
 		}
 		if s == semel.ShieldLedger && op.Class == semel.Shielded && op.Effects == nil {
 			v.bad(fmt.Sprintf("%s.shields[%d]", path, i), "name them in effects, or write [] if there are none", "shield S3 needs the effects: the ledger proves what happened only if nothing happens outside of it")
@@ -55,6 +57,30 @@ func (v *validator) operation(path string, op *Operation) {
 	}
 	v.rate(path+".per_record", op.PerRecord)
 	v.rate(path+".per_principal", op.PerPrincipal)
+}
+
+// reconcile checks whom an operation asks about held calls. A call that its upstream may still be
+// working on can't be absent.
+func (v *validator) reconcile(path string, op *Operation) {
+	if !op.Reconcile.On() || v.faultyBelow(path) {
+		return
+	}
+	asked, err := reconcile.New(op.Reconcile)
+	switch {
+	case err != nil:
+		v.bad(path, "", "%s", err)
+		return
+	case op.ReconcileURL != "":
+		v.bad(path, "keep one of them", "both reconcile and reconcile_url are given")
+	}
+	if op.Reconcile.SecretFile != "" {
+		secretFile(v.Report, path+".secret_file", op.Reconcile.SecretFile)
+	}
+	for at, r := range items("routes", v.c.Routes) {
+		if absence := asked.Absence(); r.Operation == op.Name && absence > 0 && time.Duration(r.Timeout) > absence {
+			v.bad(path+".absent_after", "write a longer time", "%s gives its upstream %v, longer than the %v after which a call counts as absent", at, r.Timeout, Duration(absence))
+		}
+	}
 }
 
 // engineFault is the text of the engine's errors about an operation without what the path says
