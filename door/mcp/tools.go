@@ -16,9 +16,7 @@ import (
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/body"
-	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/jsonscan"
-	"github.com/semelhq/semel/internal/paramheader"
 	"github.com/semelhq/semel/internal/selector"
 	"github.com/semelhq/semel/internal/sse"
 	"github.com/semelhq/semel/internal/toolcall"
@@ -149,27 +147,20 @@ func (g *Gateway) policyOf(name string) *policy {
 // passes reports whether the call needs no guard.
 func (c *conversation) passes() bool {
 	_, own := c.tools[c.asked.Name]
-	return c.policy.ReadOnly || !own && c.opts.TrustHints && c.seen.of(c.asked.Name).readOnly
-}
-
-// known is what a server has said of a tool in tools/list.
-type known struct {
-	readOnly bool
-	output   bool // it has an output schema
-	mirrored []paramheader.Mirrored
+	return c.policy.ReadOnly || !own && c.opts.TrustHints && c.seen.of(c.asked.Name).ReadOnly
 }
 
 // catalogue remembers the descriptions of a server's tools, by name. A tool that no list has had
 // yet counts as one without annotations.
 type catalogue struct {
 	mu    sync.Mutex
-	tools map[string]known
+	tools map[string]toolcall.Description
 }
 
 // maxTools bounds how many tools a catalogue has.
 const maxTools = 10_000
 
-func (s *catalogue) of(name string) known {
+func (s *catalogue) of(name string) toolcall.Description {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tools[name]
@@ -180,7 +171,7 @@ func (g *Gateway) readers() (names []string) {
 	g.seen.mu.Lock()
 	defer g.seen.mu.Unlock()
 	for name, k := range g.seen.tools {
-		if k.readOnly {
+		if k.ReadOnly {
 			names = append(names, name)
 		}
 	}
@@ -195,23 +186,16 @@ func (g *Gateway) readers() (names []string) {
 }
 
 // learn takes note of the description of a tool.
-func (s *catalogue) learn(tool []byte) {
-	name, _ := jsonscan.Text(jsonscan.Member(tool, "name"))
-	schema := jsonscan.Member(tool, "inputSchema")
-	k := known{
-		readOnly: string(jsonscan.Member(jsonscan.Member(tool, "annotations"), "readOnlyHint")) == "true",
-		output:   jsonscan.Member(tool, "outputSchema") != nil,
-		mirrored: paramheader.In(schema),
-	}
+func (s *catalogue) learn(d toolcall.Description) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, old := s.tools[name]; name == "" || !old && len(s.tools) >= maxTools {
+	if _, old := s.tools[d.Name]; d.Name == "" || !old && len(s.tools) >= maxTools {
 		return
 	}
 	if s.tools == nil {
-		s.tools = map[string]known{}
+		s.tools = map[string]toolcall.Description{}
 	}
-	s.tools[name] = k
+	s.tools[d.Name] = d
 }
 
 // list passes on the list of tools, and takes note of it. It reports whether the gateway has
@@ -252,12 +236,12 @@ const HintWindow = 90 * 24 * time.Hour
 func (g *Gateway) described(answer []byte) (text []byte) {
 	at := 0
 	for tool := range jsonscan.Items(jsonscan.Member(jsonscan.Member(answer, "result"), "tools")) {
-		g.seen.learn(tool)
-		if !g.idempotent(tool) {
+		d := toolcall.Describe(tool)
+		if g.seen.learn(d); !g.idempotent(&d) {
 			continue
 		}
 		begin := jsonscan.Offset(answer, tool)
-		text = append(append(text, answer[at:begin]...), hinted(tool)...)
+		text = append(append(text, answer[at:begin]...), toolcall.Hinted(tool)...)
 		at = begin + len(tool)
 	}
 	return append(text, answer[at:]...)
@@ -266,29 +250,8 @@ func (g *Gateway) described(answer []byte) (text []byte) {
 // idempotent reports whether the gateway knows each repetition of a tool's calls: by arguments that
 // every call has, never by the echo of one. A client that died after it had read the answer would
 // repeat the call only because of the hint.
-func (g *Gateway) idempotent(tool []byte) bool {
-	name, _ := jsonscan.Text(jsonscan.Member(tool, "name"))
-	p := g.policyOf(name)
-	keyed := len(p.fields) > 0
-	for argument := range jsonscan.Items(jsonscan.Member(jsonscan.Member(tool, "inputSchema"), "required")) {
-		text, _ := jsonscan.Text(argument)
-		keyed = keyed || text == cmp.Or(p.KeyParameter, toolcall.KeyArgument)
-	}
+func (g *Gateway) idempotent(d *toolcall.Description) bool {
+	p := g.policyOf(d.Name)
+	keyed := len(p.fields) > 0 || slices.Contains(d.Required, cmp.Or(p.KeyParameter, toolcall.KeyArgument))
 	return keyed && !p.NoHint && !p.ReadOnly && cmp.Or(p.op.Remember, p.op.Window) >= HintWindow
-}
-
-// hinted is the description of a tool that is idempotent.
-func hinted(tool []byte) []byte {
-	const member = `"idempotentHint":true`
-	annotations := jsonscan.Member(tool, "annotations")
-	hint := jsonscan.Member(annotations, "idempotentHint")
-	switch at := jsonscan.Offset(tool, hint); {
-	case hint != nil:
-		return slices.Concat(tool[:at], []byte("true"), tool[at+len(hint):])
-	case jsonrpc.First(annotations) == '{':
-		return jsonscan.Insert(tool, jsonscan.Offset(tool, annotations), member)
-	case annotations != nil: // null, or nothing that has members
-		return tool
-	}
-	return jsonscan.Insert(tool, 0, `"annotations":{`+member+`}`)
 }

@@ -1,4 +1,4 @@
-// Package toolcall reads tool calls of MCP, and says by what each is told from others: its key,
+// Package toolcall reads what MCP says of tools and of their calls, and says by what each is told from others: its key,
 // wherever that is, its fields, and its fingerprint.
 package toolcall
 

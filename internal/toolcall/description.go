@@ -1,0 +1,50 @@
+package toolcall
+
+import (
+	"slices"
+
+	"github.com/semelhq/semel/internal/jsonrpc"
+	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/paramheader"
+)
+
+// Description is what a server says of a tool in tools/list.
+type Description struct {
+	Name     string
+	ReadOnly bool                   // it hints that the tool changes nothing
+	Output   bool                   // the tool has an output schema
+	Required []string               // the arguments that every call has
+	Mirrored []paramheader.Mirrored // the arguments that headers repeat
+}
+
+// Describe reads the description of a tool. What isn't there, or isn't of its form, counts as not said.
+func Describe(tool []byte) (d Description) {
+	d.Name, _ = jsonscan.Text(jsonscan.Member(tool, "name"))
+	schema := jsonscan.Member(tool, "inputSchema")
+	for argument := range jsonscan.Items(jsonscan.Member(schema, "required")) {
+		if name, ok := jsonscan.Text(argument); ok {
+			d.Required = append(d.Required, name)
+		}
+	}
+	d.ReadOnly = string(jsonscan.At(tool, "annotations", "readOnlyHint")) == "true"
+	d.Output = jsonscan.Member(tool, "outputSchema") != nil
+	d.Mirrored = paramheader.In(schema)
+	return d
+}
+
+// Hinted returns the description of a tool with the hint that a repeated call does no harm, and the
+// rest as it is spelled.
+func Hinted(tool []byte) []byte {
+	const member = `"idempotentHint":true`
+	annotations := jsonscan.Member(tool, "annotations")
+	hint := jsonscan.Member(annotations, "idempotentHint")
+	switch at := jsonscan.Offset(tool, hint); {
+	case hint != nil:
+		return slices.Concat(tool[:at], []byte("true"), tool[at+len(hint):])
+	case jsonrpc.First(annotations) == '{':
+		return jsonscan.Insert(tool, jsonscan.Offset(tool, annotations), member)
+	case annotations != nil: // null, or nothing that has members
+		return tool
+	}
+	return jsonscan.Insert(tool, 0, `"annotations":{`+member+`}`)
+}
