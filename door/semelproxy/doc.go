@@ -45,8 +45,7 @@
 // # Requests with a key never pass in silence
 //
 // A request with a key is guarded, or refused with the reason. Whether an answer can be
-// replayed is known only when it arrives: a gRPC answer, or one larger than
-// Operation.MaxResult is passed through as it comes; duplicates then get 410, and no second
-// effect. An upgrade to another protocol is refused with 501, except for an offer of h2c, which
+// replayed shows only when it arrives: a gRPC answer, or one larger than Operation.MaxResult,
+// passes through as it comes; duplicates then get 410, and no second effect. An upgrade to another protocol is refused with 501, except for an offer of h2c, which
 // is ignored. Kinds in Options.Unguarded pass, and the answer says so. Safe methods pass.
 package semelproxy

@@ -19,7 +19,7 @@ import (
 // write succeeded proves nothing. An answer has arrived if the client went on after its last byte:
 // it sent another request on the connection, or closed it in the usual way after it had
 // acknowledged everything (which only Linux tells). A reset, an end before the last byte and a
-// failed write are losses; as long as nothing comes, nothing is known.
+// failed write are losses; silence proves nothing.
 //
 // Where requests of several clients share a connection, or overtake answers, another request
 // proves nothing: behind a proxy, by the headers that proxies set, and over HTTP/2.
@@ -105,7 +105,7 @@ func (c *strictConn) sent() {
 	})
 }
 
-// heard has the answers on a connection of which it isn't known whether they arrived.
+// heard has the answers on a connection that may or may not have arrived.
 type heard struct {
 	waiting atomic.Int64 // how many there are
 	ended   atomic.Bool  // the server has ended its side, or is about to
@@ -124,7 +124,7 @@ func (h *heard) add(d *Delivery) {
 	h.waiting.Store(int64(len(h.list)))
 }
 
-// settle tells of the answers about which something is known now, and forgets them.
+// settle tells of the answers that the rule knows about, and forgets them.
 func (h *heard) settle(rule func(d *Delivery) (arrived, known bool)) {
 	if h.waiting.Load() == 0 {
 		return
