@@ -279,9 +279,9 @@ const byWord = ""
 // confirm a call that needs [ConfirmationPolicy].StepUp ([CodeUnsupported]): only the caller has
 // that proof. An operation that isn't registered here is refused with [CodeUnknownOperation].
 func (e *Engine) Confirm(ctx context.Context, id ID, who, reason string) (Record, error) {
-	op, err := e.operationFor(id.Operation, false)
-	if err != nil {
-		return Record{}, err
+	op, known := e.handles(id.Operation)
+	if !known {
+		return Record{}, &Error{Code: CodeUnknownOperation, Message: "operation " + id.Operation + " is not registered here: ask a program that knows it"}
 	}
 	if p := op.Confirmation; p != nil && p.StepUp != nil {
 		return Record{}, &Error{Code: CodeUnsupported, Message: "the call needs a further proof, which only its caller can give"}
