@@ -35,7 +35,9 @@ func retry(f *Facts, state State) string {
 	case restored(f) && f.Now.Sub(f.Epoch) < rec.Policy.Stays():
 		return "is refused as held: the store was restored from a backup, and nobody knows what was done since"
 	case state == Unconfirmed:
-		return "has to confirm it"
+		return "is asked for the confirmation, or brings it"
+	case state == Confirmed:
+		return "runs it, without a confirmation of its own"
 	}
 	return "runs it again"
 }

@@ -36,7 +36,8 @@ func TestRetry(t *testing.T) {
 			r.Policy.Retry, r.Effects = true, []store.EffectRecord{{State: store.EffectStarted}}
 		}))}, "is refused as held: nobody knows what its holder did"},
 		"held":                            {Facts{Record: &held}, "is refused as held, until somebody settles it"},
-		"unconfirmed":                     {Facts{Record: new(with(ended(aborted), func(r *store.Record) { r.Confirmation = &store.Confirmation{} }))}, "has to confirm it"},
+		"unconfirmed":                     {Facts{Record: new(with(ended(aborted), func(r *store.Record) { r.Confirmation = &store.Confirmation{} }))}, "is asked for the confirmation, or brings it"},
+		"confirmed":                       {Facts{Record: new(confirmed(noon + 1))}, "runs it, without a confirmation of its own"},
 		"expired":                         {Facts{Record: new(with(ended(completed), func(r *store.Record) { r.ExpiresAt = noon }))}, "is a new call: the outcome was kept until 2026-11-26 12:00:00"},
 		"remembered":                      {Facts{Record: new(with(ended(completed), remembered))}, "is told how it ended, without the answer, until 2026-11-27 10:00:00"},
 		"failed and remembered":           {Facts{Record: new(with(ended(failed), remembered)), OnFailure: "retry"}, "runs it again"},

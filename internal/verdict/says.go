@@ -3,6 +3,7 @@ package verdict
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,7 +14,7 @@ import (
 // says returns the sentence about one call. It has no period, so that others can continue it.
 func says(f *Facts, state State) string {
 	var text strings.Builder
-	text.WriteString(newest(f.Record, state) + earlier(f.Record))
+	text.WriteString(newest(f.Record, state) + waits(f, state) + earlier(f.Record))
 	for i := range f.Before {
 		text.WriteString("; before that it was " + f.Before[i].says())
 	}
@@ -67,8 +68,8 @@ func newest(rec *store.Record, state State) string {
 			text += ", and the next delivery runs"
 		}
 		return text
-	case Unconfirmed:
-		return "not begun: it waits for its confirmation"
+	case Unconfirmed, Confirmed:
+		return "not begun: "
 	case Aborted:
 		return "aborted after it was begun " + begun + ": nothing was done, and the next delivery runs" + Because(rec.Failure)
 	case Undoing, Undone, UndoFailed:
@@ -79,6 +80,23 @@ func newest(rec *store.Record, state State) string {
 		return executed(rec)
 	}
 	return string(state) + " after it was begun " + begun + Because(rec.Failure)
+}
+
+// waits says what a call that nobody has begun waits for: its confirmation, or then its caller.
+func waits(f *Facts, state State) string {
+	switch by := "confirmed" + SettledBy(f.Record.Settled); {
+	case state == Confirmed:
+		return by + "; it runs when its caller asks again, until " + moment(confirmedUntil(f.Record))
+	case state != Unconfirmed:
+		return ""
+	case f.Record.Expired(f.Now) && f.Record.Settled != nil:
+		return by + ", and its caller didn't ask again in time"
+	case f.Record.Expired(f.Now):
+		return "nobody confirmed it in time"
+	case f.StepUp:
+		return "it waits for its confirmation and a further proof, which only its caller can give"
+	}
+	return "it waits for its confirmation, by its caller or an operator"
 }
 
 // executed says that the newest attempt did the work, or who says that it did.
@@ -145,7 +163,7 @@ func earlier(rec *store.Record) (text string) {
 		case at.Disposition == store.DispositionAbandoned:
 			text += name + " may have done it too: nobody knows"
 		case at.Settled != nil:
-			text += name + " was settled as " + at.Disposition.String() + SettledBy(at.Settled)
+			text += name + " was " + Decided(at.Disposition, at.Failure, at.Settled)
 		default:
 			text += name + " " + at.Disposition.String()
 		}
@@ -169,6 +187,41 @@ func howDone(c Counts) string {
 		return "executed " + times(c.Done)
 	}
 	return "never completed"
+}
+
+// Changed says how somebody has left a record that they changed, and what its next delivery does if
+// that runs.
+func Changed(rec *store.Record) string {
+	state := rec.State.String()
+	switch {
+	case rec.Held:
+		state = "held"
+	case unconfirmed(rec) && rec.Settled != nil:
+		return "The call is confirmed. It runs once, when its caller sends it again until " + moment(confirmedUntil(rec)) + "."
+	case rec.State == store.Failed:
+		state = rec.Disposition.String()
+	}
+	text := "The record is " + state + "."
+	if rec.Disposition != store.DispositionAbandoned {
+		return text
+	}
+	text += " Its next delivery runs again"
+	if slices.ContainsFunc(rec.Effects, func(e store.EffectRecord) bool { return e.State == store.EffectConfirmed }) {
+		text += ", and gets the results of confirmed effects instead of repeating them"
+	}
+	return text + "."
+}
+
+// Decided says what somebody decided about an attempt instead of its holder, who, and why.
+func Decided(d store.Disposition, f *store.Failure, s *store.Settled) string {
+	how := "settled as " + d.String()
+	switch {
+	case d == store.DispositionAbandoned:
+		how = "released"
+	case f != nil && f.Code == "confirmation_required": // it never began
+		how = "confirmed"
+	}
+	return how + SettledBy(s)
 }
 
 // SettledBy names who settled something, and why; empty if nobody did.

@@ -21,6 +21,7 @@ const (
 	Rejected     State = "rejected"      // its handler refused it, for good
 	Aborted      State = "aborted"       // nothing was done, and the next delivery runs
 	Unconfirmed  State = "unconfirmed"   // it waits for its confirmation
+	Confirmed    State = "confirmed"     // an operator confirmed it, and the next delivery runs
 	Abandoned    State = "abandoned"     // its holder is gone, and the next delivery runs
 	Released     State = "released"      // somebody let the next delivery run, although nobody knows what happened
 	Settled      State = "settled"       // somebody said how it ended
@@ -57,6 +58,8 @@ type Facts struct {
 	// OnFailure is what the operation does with a retry of a failed call, replay or retry; empty
 	// where whoever asks doesn't have the operation.
 	OnFailure string
+	// StepUp says that only the caller can confirm a call of the operation, by a further proof.
+	StepUp bool
 	// Payload is the request, if the store keeps it and the reader may see it.
 	Payload []byte
 	// Said is the verdict of a service, which knows more than its client.
@@ -92,7 +95,7 @@ func (c *Counts) add(more Counts) {
 
 // Verdict is the answer.
 type Verdict struct {
-	State State `json:"state" enum:"executed,failed,rejected,aborted,unconfirmed,abandoned,released,settled,running,silent,held,queued,handled,parked,discarded,undoing,undone,undo_failed,sequence_mark" doc:"How the call stands, in a word."`
+	State State `json:"state" enum:"executed,failed,rejected,aborted,unconfirmed,confirmed,abandoned,released,settled,running,silent,held,queued,handled,parked,discarded,undoing,undone,undo_failed,sequence_mark" doc:"How the call stands, in a word."`
 	Counts
 	Known bool   `json:"earlier_known" doc:"The evidence log tells of all records that were purged before this one: they are counted."`
 	Says  string `json:"says" doc:"The answer in one sentence, for people. In lists it doesn't know of records that were purged before: the evidence log isn't read for them."`
@@ -102,7 +105,7 @@ type Verdict struct {
 	// Differ is nil where nobody compared the payloads.
 	Differ []string `json:"refused_differ,omitempty" nullable:"false" doc:"Where payloads of refused deliveries differ from the one of the call, as JSON Pointers. Only where one record is asked for, the operation keeps payloads, and the caller may see them."`
 	// Advice never contradicts the state, or the class of the operation.
-	Advice []Advice `json:"advice,omitempty" nullable:"false" enum:"wait,settle_effects,settle,release,replay_message" doc:"What somebody can do about it now."`
+	Advice []Advice `json:"advice,omitempty" nullable:"false" enum:"wait,settle_effects,settle,release,confirm,replay_message" doc:"What somebody can do about it now."`
 }
 
 // Advice is something to do about a call.
@@ -115,6 +118,7 @@ const (
 	SettleEffects Advice = "settle_effects" // settle its open effects, before anything else
 	Settle        Advice = "settle"         // find out what happened, and say so
 	Release       Advice = "release"        // or let it run again without knowing what happened
+	Confirm       Advice = "confirm"        // ask a person, and confirm it in the caller's place
 	ReplayMessage Advice = "replay_message" // send a parked message again
 )
 
@@ -146,6 +150,8 @@ func advice(f *Facts, state State) (list []Advice) {
 		if list = append(list, Settle); f.Harmless && !restored(f) {
 			list = append(list, Release)
 		}
+	case state == Unconfirmed && !f.StepUp && !rec.Expired(f.Now) && !restored(f):
+		list = append(list, Confirm)
 	}
 	if slices.ContainsFunc(rec.Outbox, func(m store.Message) bool { return m.State == store.MessageParked }) {
 		list = append(list, ReplayMessage)
@@ -173,6 +179,10 @@ func stateOf(f *Facts) State {
 		return Abandoned
 	case rec.Compensation != nil:
 		return undoing[rec.Compensation.State]
+	case unconfirmed(rec) && rec.Settled != nil && f.Now < confirmedUntil(rec):
+		return Confirmed
+	case unconfirmed(rec):
+		return Unconfirmed
 	case rec.Settled != nil:
 		return Settled
 	}
@@ -185,9 +195,6 @@ func stateOf(f *Facts) State {
 	case store.DispositionRejected:
 		return Rejected
 	case store.DispositionAborted:
-		if unconfirmed(rec) {
-			return Unconfirmed
-		}
 		return Aborted
 	}
 	return Failed
@@ -213,7 +220,16 @@ func silent(f *Facts) bool { return f.Record.LeaseUntil != 0 && f.Record.LeaseUn
 
 // unconfirmed reports whether a call has run nothing yet because it waits for its confirmation.
 func unconfirmed(rec *store.Record) bool {
-	return rec.Confirmation != nil && rec.Confirmation.ConfirmedAt == 0
+	return rec.Disposition == store.DispositionAborted && rec.Confirmation != nil && rec.Confirmation.ConfirmedAt == 0
+}
+
+// confirmedUntil returns when a confirmation that nobody has used ends. Records from the API lack
+// their tokens, and stay as long as the last one, unless the call had run before.
+func confirmedUntil(rec *store.Record) store.Instant {
+	if all := rec.Confirmation.Tokens; len(all) > 0 {
+		return all[len(all)-1].ExpiresAt
+	}
+	return rec.ExpiresAt
 }
 
 // event returns the message with which an inbox hands on an event, nil if the record isn't an event's
@@ -232,7 +248,7 @@ func IsEvent(rec *store.Record) bool { return event(rec) != nil }
 func counted(f *Facts) (c Counts) {
 	rec := f.Record
 	switch {
-	case rec.Mark != nil || stateOf(f) == Unconfirmed:
+	case rec.Mark != nil || unconfirmed(rec):
 		return c
 	case event(rec) != nil && rec.State.Terminal():
 		switch m := event(rec); m.State {

@@ -122,7 +122,15 @@ func TestEveryState(t *testing.T) {
 			remembered(r)
 			r.EndedAt, r.ExpiresAt = noon, noon.Add(24*time.Hour)
 		}), Executed, Counts{1, 1, 0, 0}, "executed once"},
-		{"unconfirmed", with(ended(aborted), func(r *store.Record) { r.Confirmation = &store.Confirmation{} }), Unconfirmed, Counts{}, "not begun: it waits for its confirmation"},
+		{"unconfirmed", with(ended(aborted), func(r *store.Record) { r.Confirmation = &store.Confirmation{} }), Unconfirmed, Counts{}, "not begun: it waits for its confirmation, by its caller or an operator"},
+		{"unconfirmed in time", with(ended(aborted), func(r *store.Record) { r.Confirmation, r.ExpiresAt = &store.Confirmation{}, noon }), Unconfirmed, Counts{}, "not begun: nobody confirmed it in time"},
+		{"confirmed", confirmed(noon + 1), Confirmed, Counts{}, "not begun: confirmed by olga: she called; it runs when its caller asks again, until 2026-11-26 12:00:00"},
+		{"confirmed without its tokens", with(confirmed(0), func(r *store.Record) { r.Confirmation.Tokens, r.ExpiresAt = nil, noon+1 }), Confirmed, Counts{}, "not begun: confirmed by olga: she called; it runs when its caller asks again, until 2026-11-26 12:00:00"},
+		{"confirmed for too long", confirmed(noon), Unconfirmed, Counts{}, "not begun: it waits for its confirmation, by its caller or an operator"},
+		{"confirmed and gone", with(confirmed(noon), func(r *store.Record) { r.ExpiresAt = noon }), Unconfirmed, Counts{}, "not begun: confirmed by olga: she called, and its caller didn't ask again in time"},
+		{"run after a confirmation", with(ended(completed, was(aborted, &store.Settled{By: store.ByOperator, Who: "olga"})), func(r *store.Record) {
+			r.Earlier[0].Failure = &store.Failure{Code: "confirmation_required"}
+		}), Executed, Counts{2, 1, 0, 0}, "executed by attempt 2; attempt 1 was confirmed by olga"},
 		{"mark of a sequence", store.Record{Mark: &store.Mark{}}, SequenceMark, Counts{}, "no call: it orders the numbers of a sequence"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -131,6 +139,13 @@ func TestEveryState(t *testing.T) {
 			}
 		})
 	}
+}
+
+// confirmed is a call that an operator has confirmed until then.
+func confirmed(until store.Instant) store.Record {
+	return with(settled(aborted, &store.Settled{By: store.ByOperator, Who: "olga", Reason: "she called"}), func(r *store.Record) {
+		r.Confirmation = &store.Confirmation{Tokens: []store.ConfirmationToken{{}, {ExpiresAt: until}}}
+	})
 }
 
 // What a purge has taken away is told, and counts.
@@ -174,6 +189,11 @@ func TestAdvice(t *testing.T) {
 		{Facts{Record: &open, Harmless: true}, []Advice{SettleEffects}},
 		{Facts{Record: new(running(ended(0)))}, []Advice{Wait}},
 		{Facts{Record: new(event1(store.MessageParked, 1))}, []Advice{ReplayMessage}},
+		{Facts{Record: new(confirmed(noon + 1))}, nil},
+		{Facts{Record: new(confirmed(noon))}, []Advice{Confirm}},
+		{Facts{Record: new(confirmed(noon)), StepUp: true}, nil},
+		{Facts{Record: new(with(confirmed(noon), func(r *store.Record) { r.ExpiresAt = noon }))}, nil},
+		{Facts{Record: new(confirmed(noon)), Epoch: noon}, nil},
 		{Facts{Record: new(ended(completed)), Harmless: true}, nil},
 		{Facts{Record: new(ended(failed)), Harmless: true}, nil},
 	} {

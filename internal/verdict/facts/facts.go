@@ -27,7 +27,7 @@ func Of(ctx context.Context, engine *semel.Engine, records []semel.Record) ([]ve
 	all := make([]verdict.Facts, len(records))
 	for i := range records {
 		op, known := in.Operation(records[i].ID.Operation)
-		all[i] = verdict.Facts{Record: &records[i], Now: now, Harmless: known && !op.Financial, OnFailure: string(op.OnFailure)}
+		all[i] = verdict.Facts{Record: &records[i], Now: now, Harmless: known && !op.Financial, OnFailure: string(op.OnFailure), StepUp: op.Confirmation != nil && op.Confirmation.StepUp != nil}
 		if !epoch.IsZero() {
 			all[i].Epoch = store.InstantOf(epoch)
 		}
