@@ -79,6 +79,8 @@ type Records interface {
 	Search(ctx context.Context, q store.Query) (store.Page, error)
 	// Settle is [semel.Engine.Settle].
 	Settle(ctx context.Context, id semel.ID, s semel.Settlement, reason string) (semel.Record, error)
+	// Confirm is [semel.Engine.Confirm].
+	Confirm(ctx context.Context, id semel.ID, who, reason string) (semel.Record, error)
 	// Purge is [semel.Engine.Purge].
 	Purge(ctx context.Context, id semel.ID, r semel.Removal) error
 }

@@ -192,6 +192,12 @@ func (c *Client) Release(ctx context.Context, id semel.ID, reason string) (semel
 	return c.Settle(ctx, id, semel.Settlement{Outcome: semel.DispositionAbandoned}, reason)
 }
 
+// Confirm is [semel.Engine.Confirm]. The service knows who asks, whatever who says. Otherwise it is
+// like Settle.
+func (c *Client) Confirm(ctx context.Context, id semel.ID, _, reason string) (semel.Record, error) {
+	return c.one(ctx, id, c.onRecord(id, "/confirm", wire.Reasoned{Reason: cut(reason)}))
+}
+
 // Purge is [semel.Engine.Purge]. Otherwise it is like Settle.
 func (c *Client) Purge(ctx context.Context, id semel.ID, why semel.Removal) error {
 	_, err := c.ask(ctx, c.onRecord(id, "/purge", wire.Purging{Reason: cut(why.Reason), Force: why.Force, EraseEvidence: why.EraseEvidence}))

@@ -250,6 +250,9 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 		}
 		w.send("operator", "POST", "/v1/records/"+x.str("record.id")+"/"+key, body).want(200)
 	}
+	w.send("operator", "POST", "/v1/operations/confirmed/executions", `{"key":"k"}`).refused(428, "confirmation_required")
+	waiting := w.send("operator", "GET", "/v1/records?q=operation:confirmed", "").want(200)
+	w.send("operator", "POST", "/v1/records/"+waiting.str("records.0.id")+"/confirm", `{"reason":"r"}`).want(200)
 	asked := w.begin("operator", "reconciled", "k")
 	w.on(asked, "operator", "hold", `{"reason":"r"}`).want(200)
 	w.send("operator", "POST", "/v1/records/"+asked.str("record.id")+"/reconcile", `{}`).want(200)
@@ -286,7 +289,7 @@ func TestEveryEndpointIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	if n := len(c.operations()); n != 34 {
+	if n := len(c.operations()); n != 35 {
 		t.Errorf("%d endpoints", n)
 	}
 }

@@ -36,6 +36,35 @@ func TestConfirmation(t *testing.T) {
 	call("shop", token).want(200).equal("decision", `"replay"`)
 }
 
+// TestAnOperatorConfirms: the caller repeats its call, unchanged and without a token.
+func TestAnOperatorConfirms(t *testing.T) {
+	w := newWorld(t)
+	call := func(payload string) got {
+		return w.send("shop", "POST", "/v1/operations/confirmed/executions", `{"key":"k","payload":`+payload+`}`)
+	}
+	asked := call("1").refused(428, "confirmation_required")
+	path := "/v1/records/" + w.send("operator", "GET", "/v1/records?q=operation:confirmed", "").want(200).str("records.0.id")
+	w.send("operator", "GET", path, "").want(200).equal("record.verdict.state", `"unconfirmed"`).equal("record.verdict.advice", `["confirm"]`)
+	g := w.send("operator", "POST", path+"/confirm", `{"reason":"she called"}`).want(200)
+	g.equal("record.settled.by", `"operator"`).equal("record.settled.reason", `"she called"`).equal("record.status", `"failed"`)
+	if who := g.str("record.settled.who"); who == "" {
+		t.Errorf("%s", g.Raw)
+	}
+	v := w.send("operator", "GET", path, "").want(200).equal("record.verdict.state", `"confirmed"`)
+	if says := v.str("record.verdict.says"); !strings.HasPrefix(says, "not begun: confirmed by ") || !strings.Contains(says, "she called") {
+		t.Error(says)
+	}
+	w.send("operator", "POST", path+"/confirm", `{"reason":"again"}`).refused(409, "illegal_transition")
+	call("2").refused(422, "conflict")
+	x := call("1").want(201)
+	w.on(x, "shop", "complete", `{"result":1}`).want(200)
+	call("1").want(200).equal("decision", `"replay"`)
+	w.send("operator", "POST", path+"/confirm", `{"reason":"again"}`).refused(409, "illegal_transition")
+	if strings.Contains(string(g.Raw), asked.str("challenge.token")) {
+		t.Error("the token is shown")
+	}
+}
+
 func TestMessages(t *testing.T) {
 	w := newWorld(t)
 	x := w.begin("shop", "charge", "k")

@@ -213,7 +213,7 @@ func TestOperators(t *testing.T) {
 	t.Run("every action needs the role, the tenant, a record and a reason", func(t *testing.T) {
 		w := newWorld(t)
 		_, path := held(t, w)
-		for action, body := range map[string]string{"settle": `{"outcome":"aborted","reason":"r"}`, "release": `{"reason":"r"}`, "purge": `{"reason":"r"}`} {
+		for action, body := range map[string]string{"settle": `{"outcome":"aborted","reason":"r"}`, "release": `{"reason":"r"}`, "confirm": `{"reason":"r"}`, "purge": `{"reason":"r"}`} {
 			for _, who := range []string{"viewer", "shop"} {
 				w.sendTo(w.admin.URL, who, "POST", path+"/"+action, body).refused(403, "forbidden")
 			}

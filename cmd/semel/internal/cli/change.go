@@ -51,7 +51,7 @@ type action[T any] struct {
 
 // changeHead is the common part of what --json prints of a change.
 type changeHead struct {
-	// Action is "settle", "release", "purge", "replay" or "discard".
+	// Action is "settle", "release", "confirm", "purge", "replay" or "discard".
 	Action string `json:"action"`
 	// Done is false for a dry run.
 	Done   bool   `json:"done"`

@@ -61,9 +61,9 @@ not allow it, 5 in use, out of reach, or unknown.`
 func newRecords(from *recordsFrom) *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "records",
-		Short: "List, show, settle and purge records",
-		Long:  "List records, show one, and settle, release or purge records.\n\n" + recordsLong,
-	}, newRecordsList(from), newRecordsGet(from), newRecordsSettle(from), newRecordsRelease(from), newRecordsPurge(from))
+		Short: "List, show, settle, confirm and purge records",
+		Long:  "List records, show one, and settle, release, confirm or purge records.\n\n" + recordsLong,
+	}, newRecordsList(from), newRecordsGet(from), newRecordsSettle(from), newRecordsRelease(from), newRecordsConfirm(from), newRecordsPurge(from))
 	from.source.add(cmd.PersistentFlags())
 	return cmd
 }
@@ -183,19 +183,7 @@ func openLocal(cmd *cobra.Command, src *recordSource) (client.Records, io.Closer
 	return l, l, nil
 }
 
-// Settle is [semel.Engine.Settle], by the person who runs the command.
-func (l *localRecords) Settle(ctx context.Context, id semel.ID, s semel.Settlement, reason string) (semel.Record, error) {
-	s.Who = localName()
-	return l.Engine.Settle(ctx, id, s, reason)
-}
-
-// Purge is [semel.Engine.Purge], by the person who runs the command.
-func (l *localRecords) Purge(ctx context.Context, id semel.ID, r semel.Removal) error {
-	r.Who = localName()
-	return l.Engine.Purge(ctx, id, r)
-}
-
-// localName is the user who runs the command.
+// localName is the user who runs the command. A service knows its callers itself.
 func localName() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username

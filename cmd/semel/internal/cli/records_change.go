@@ -11,7 +11,6 @@ import (
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/internal/verdict"
-	"github.com/semelhq/semel/store"
 )
 
 // recordChanger is the common part of the commands that change a record.
@@ -88,12 +87,12 @@ func (c *recordChanger) done(_ string, after *semel.Record) string {
 	if after == nil {
 		return "The record is purged."
 	}
-	return fmt.Sprintf("The record is %s.%s", stateOf(after), nextOf(after))
+	return verdict.Changed(after)
 }
 
 // settle is the action that settles records.
 func (c *recordChanger) settle(name, means string, s *semel.Settlement, check func(*semel.Record) error) action[semel.Record] {
-	s.Force = c.force
+	s.Force, s.Who = c.force, localName()
 	return action[semel.Record]{name, means, check, func(ctx context.Context, recs client.Records, rec *semel.Record) (*semel.Record, error) {
 		after, err := recs.Settle(ctx, rec.ID, *s, c.reason)
 		return &after, err
@@ -105,19 +104,6 @@ question; --dry-run only shows them. It reports what it can't change, and contin
 JSON is then one object per line.
 
 `
-
-// nextOf says what the next delivery of a record that may run again does.
-func nextOf(rec *semel.Record) string {
-	if rec.Disposition != semel.DispositionAbandoned {
-		return ""
-	}
-	for i := range rec.Effects {
-		if rec.Effects[i].State == store.EffectConfirmed {
-			return " Its next delivery runs again, and gets the results of confirmed effects instead of repeating them."
-		}
-	}
-	return " Its next delivery runs again."
-}
 
 const changeJSON = `The JSON has action, done, reason, before and, unless the record is gone, after.
 Both records have the members that 'semel records list' prints.`
@@ -162,6 +148,37 @@ first.
 	return cmd
 }
 
+func newRecordsConfirm(from *recordsFrom) *cobra.Command {
+	c := &recordChanger{change: change[semel.Record]{from: from}}
+	cmd := &cobra.Command{
+		Use:   "confirm [NAME]",
+		Short: "Confirm a call that waits for its confirmation",
+		Long: `Confirm a call whose operation asks for a person's yes, when its caller can't bring
+that. Nothing has run yet. The caller then sends the same call again, without a token,
+and it runs once. The confirmation is good for as long as the operation's tokens are, 5
+minutes at most. If the operation asks for a further proof, only the caller can confirm.
+
+` + changeJSON,
+		Example: `  semel records confirm RECORD --reason 'she said yes on the phone'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			check := func(rec *semel.Record) error {
+				if v := verdictOf(rec); v.State != verdict.Unconfirmed {
+					return illegal("the record %s doesn't wait for a confirmation: it is %s", printable(rec.ID.Key), v.State.Words())
+				}
+				return nil
+			}
+			return c.apply(cmd, args, c, action[semel.Record]{"confirm", "the call runs once, when its caller sends it again.", check,
+				func(ctx context.Context, recs client.Records, rec *semel.Record) (*semel.Record, error) {
+					after, err := recs.Confirm(ctx, rec.ID, localName(), c.reason)
+					return &after, err
+				}})
+		},
+	}
+	c.name.flags(cmd)
+	c.change.flags(cmd, "")
+	return cmd
+}
+
 func newRecordsPurge(from *recordsFrom) *cobra.Command {
 	c := &recordChanger{change: change[semel.Record]{from: from}}
 	var erase bool
@@ -186,7 +203,7 @@ them there, and who changed the record and why; what happened can still be prove
 			}
 			return c.apply(cmd, args, c, action[semel.Record]{"purge", "the record is deleted, and the next delivery of the call runs again.", check,
 				func(ctx context.Context, recs client.Records, rec *semel.Record) (*semel.Record, error) {
-					return nil, recs.Purge(ctx, rec.ID, semel.Removal{Reason: c.reason, Force: c.force, EraseEvidence: erase})
+					return nil, recs.Purge(ctx, rec.ID, semel.Removal{Reason: c.reason, Who: localName(), Force: c.force, EraseEvidence: erase})
 				}})
 		},
 	}

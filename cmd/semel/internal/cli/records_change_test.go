@@ -18,6 +18,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/archive"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
@@ -181,7 +182,7 @@ func inProcess(t *testing.T, ctx context.Context, e client.Records, stdin io.Rea
 func inMemory(t *testing.T) *semel.Engine {
 	t.Helper()
 	s := memstore.New()
-	e, err := semel.New(s, &semel.Options{Operations: []semel.Operation{{Name: "charge"}, {Name: "mail"}}})
+	e, err := semel.New(s, &semel.Options{Operations: []semel.Operation{{Name: "charge"}, {Name: "mail"}, {Name: "pay", Confirmation: &semel.ConfirmationPolicy{}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,6 +210,46 @@ func TestRecordsAsk(t *testing.T) {
 	var out bytes.Buffer
 	if errs, err := inProcess(t, t.Context(), e, strings.NewReader("yes\n"), &out, args...); err != nil || out.String() != "The record is abandoned. Its next delivery runs again.\n" {
 		t.Errorf("%v, %s%s", err, &out, errs)
+	}
+}
+
+// TestRecordsConfirm: a call that waits for a person's yes runs after the command, once.
+func TestRecordsConfirm(t *testing.T) {
+	clause.Proves(t, "IDS-X.2")
+	e := inMemory(t)
+	call := semel.Call{Tenant: "acme", Principal: "shop", Operation: "pay", Key: "k"}
+	if _, err := e.Begin(t.Context(), call); !errors.Is(err, &semel.Error{Code: semel.CodeConfirmationRequired}) {
+		t.Fatal(err)
+	}
+	run := func(command string, more ...string) (string, error) {
+		var out bytes.Buffer
+		errs, err := inProcess(t, t.Context(), e, strings.NewReader(""), &out, append([]string{command, call.ID("").Encode()}, more...)...)
+		return out.String() + errs, err
+	}
+	if said, err := run("confirm", "--reason", "she called", "--dry-run"); err != nil || !strings.Contains(said, "confirm: the call runs once") || !strings.Contains(said, "Nothing was changed") {
+		t.Errorf("%v, %s", err, said)
+	}
+	if _, err := run("confirm", "--yes"); !strings.Contains(err.Error(), "--reason") {
+		t.Error(err)
+	}
+	if said, err := run("confirm", "--reason", "she called", "--yes"); err != nil || !strings.HasPrefix(said, "The call is confirmed. It runs once, when its caller sends it again until ") {
+		t.Errorf("%v, %s", err, said)
+	}
+	if said, err := run("get"); err != nil || !strings.Contains(said, "confirmed by "+localName()+": she called") {
+		t.Errorf("%v, %s", err, said)
+	}
+	if said, err := run("confirm", "--reason", "again", "--yes"); !errors.Is(err, &semel.Error{Code: semel.CodeIllegalTransition}) || !strings.Contains(err.Error(), "it is confirmed") {
+		t.Errorf("%v, %s", err, said)
+	}
+	ans, err := e.Begin(t.Context(), call)
+	if err != nil || ans.Decision != semel.Execute {
+		t.Fatal(ans, err)
+	}
+	if err := ans.Attempt.Complete(t.Context(), semel.Result{}); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := run("get"); err != nil || !strings.Contains(said, "attempt 1, fence") || !strings.Contains(said, "she called") {
+		t.Errorf("%v, %s", err, said)
 	}
 }
 

@@ -185,7 +185,7 @@ func printRecord(out io.Writer, rec *semel.Record) error {
 	l.at("kept until", rec.ExpiresAt)
 	l.failure("failure", rec.Failure)
 	if rec.Settled != nil {
-		l.line("settled", "as %s%s", rec.Disposition, saidBy(rec.Settled))
+		l.text("decided", verdict.Decided(rec.Disposition, rec.Failure, rec.Settled))
 	}
 	printAnswer(l, rec)
 	for i := range rec.Effects {

@@ -77,10 +77,8 @@ func whyOf(rec *semel.Record) string {
 	switch {
 	case rec.Held:
 		return rec.HeldReason
-	case rec.Settled != nil && rec.Disposition == semel.DispositionAbandoned:
-		return "released" + saidBy(rec.Settled)
 	case rec.Settled != nil:
-		return "settled" + saidBy(rec.Settled)
+		return printable(verdict.Decided(rec.Disposition, rec.Failure, rec.Settled))
 	case rec.Failure != nil:
 		return strings.TrimPrefix(because(rec.Failure), ": ")
 	case len(rec.Outbox) == 0:

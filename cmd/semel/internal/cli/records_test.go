@@ -89,7 +89,7 @@ func listedKeys(t *testing.T, st string, args ...string) (keys []string, stderr 
 }
 
 func TestRecordsHelp(t *testing.T) {
-	for _, verb := range []string{"", "list", "get", "settle", "release", "purge"} {
+	for _, verb := range []string{"", "list", "get", "settle", "release", "confirm", "purge"} {
 		args := slices.DeleteFunc([]string{"records", verb}, func(s string) bool { return s == "" })
 		name := "semel-" + strings.Join(args, "-")
 		t.Run("the help of "+name+" is as recorded", func(t *testing.T) {

@@ -96,7 +96,7 @@ func TestASettlementIsToldAsOne(t *testing.T) {
 			t.Errorf("%s says\n%s", what, out)
 		}
 	}
-	if out := run("records", "list", "--wide"); !strings.Contains(out, "settled by") {
+	if out := run("records", "list", "--wide"); !strings.Contains(out, "settled as completed by") {
 		t.Error(out)
 	}
 	var rec struct{ Settled store.Settled }

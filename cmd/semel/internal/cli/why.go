@@ -189,6 +189,8 @@ func (s *story) printNext(out io.Writer, src *recordSource) {
 			add("find out what happened, and record it", "semel records settle"+where+" --outcome completed|rejected|failed|aborted --reason WHY")
 		case verdict.Release:
 			add("or let it run again, which may repeat its work", "semel records release"+where+" --reason WHY")
+		case verdict.Confirm:
+			add("ask the person who may decide, and confirm it", "semel records confirm"+where+" --reason WHY")
 		case verdict.Wait:
 			add("see how it stands later", "semel why"+where)
 		case verdict.ReplayMessage:
@@ -256,13 +258,10 @@ func shown(text string) string {
 
 // ended says how an attempt ended, and who settled it.
 func ended(d store.Disposition, s *store.Settled, f *store.Failure) string {
-	switch {
-	case s == nil:
+	if s == nil {
 		return "ended: " + d.String() + because(f)
-	case d == semel.DispositionAbandoned:
-		return "was released" + saidBy(s)
 	}
-	return "was settled as " + d.String() + saidBy(s)
+	return "was " + printable(verdict.Decided(d, f, s))
 }
 
 // counted lists the decisions on a call's deliveries.
