@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -100,7 +101,7 @@ func TestBulk(t *testing.T) {
 		t.Errorf("%d calls are held", n)
 	}
 	tb.click("dialog button", "Done")
-	tb.shows("settled by local: the bank has them all")
+	tb.shows("decided by local: the bank has them all")
 }
 
 // held counts the held calls.
@@ -376,4 +377,32 @@ func (tb *tab) signIn(token string) {
 	tb.fill("input[name=token]", token)
 	tb.click("button", "Sign in")
 	tb.wait("document.querySelector('nav') || document.querySelector('.failed')")
+}
+
+// TestConfirm: a call that waits for a person's yes is confirmed on its page, and runs when its caller
+// sends it again.
+func TestConfirm(t *testing.T) {
+	p := newProgram(t, true, false)
+	if err := p.Register(semel.Operation{Name: "pay", Confirmation: &semel.ConfirmationPolicy{}}); err != nil {
+		t.Fatal(err)
+	}
+	call := semel.Call{Principal: "shop", Operation: "pay", Key: "pay-1"}
+	if _, err := p.Begin(t.Context(), call); !errors.Is(err, &semel.Error{Code: semel.CodeConfirmationRequired}) {
+		t.Fatal(err)
+	}
+	tb := open(t, p.page)
+	tb.visit("#/record/" + call.ID("").Encode())
+	tb.shows("it waits for its confirmation, by its caller or an operator")
+	tb.click("button", "Confirm")
+	tb.fill("textarea[name=reason]", "she called")
+	tb.click("dialog button", "Confirm")
+	tb.wait("!document.querySelector('dialog')")
+	tb.shows(": she called; it runs when its caller asks again")
+	tb.shows("It was confirmed, as the operator")
+	if buttons := eval[string](tb, "[...document.querySelectorAll('button')].map((b) => b.innerText).join()"); strings.Contains(buttons, "Confirm") {
+		t.Errorf("it can be confirmed again: %s", buttons)
+	}
+	if ans, err := p.Begin(t.Context(), call); err != nil || ans.Decision != semel.Execute {
+		t.Errorf("%s, %v", ans.Decision, err)
+	}
 }

@@ -98,6 +98,9 @@ func everyState(now store.Instant) map[string]*store.Record {
 		put("event-"+string(state)+"-after-a-try", event(state, 1))
 	}
 	put("unconfirmed", as(aborted, nil), func(r *store.Record) { r.Confirmation = &store.Confirmation{Principal: "alice"} })
+	put("confirmed", as(aborted, &store.Settled{By: store.ByOperator, Who: "olga", Reason: "she called", At: now - 1}), func(r *store.Record) {
+		r.Confirmation = &store.Confirmation{Principal: "alice", Tokens: []store.ConfirmationToken{{ExpiresAt: now.Add(time.Hour)}}}
+	})
 	put("numbered", as(completed, nil), func(r *store.Record) { r.Sequence = 7 })
 	return all // but for the mark of a sequence, which is no call, and which nobody shows
 }

@@ -90,7 +90,7 @@ func TestStranger(t *testing.T) {
 		}},
 		{"who settled it, and why?", func(h *hand) {
 			h.click("nav.side a", "Records")
-			h.wait("[...document.querySelectorAll('tr')].some((r) => r.innerText.includes('lost-4711') && r.innerText.includes(\"settled by local: the bank's statement has it\"))")
+			h.wait("[...document.querySelectorAll('tr')].some((r) => r.innerText.includes('lost-4711') && r.innerText.includes(\"decided by local: the bank's statement has it\"))")
 		}},
 		{"which operation repeats most?", func(h *hand) {
 			h.wait("[...document.querySelectorAll('section')].find((s) => s.innerText.startsWith('Operations')).querySelector('tbody tr').innerText.startsWith('payments.charge')")

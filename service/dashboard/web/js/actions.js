@@ -1,7 +1,7 @@
 // What an operator may do to a record, each with a reason and, before anything happens, with
 // words for what it will do.
 import { html, useState } from './lib.js';
-import { get, post, recordPath, send } from './api.js';
+import { get, post, recordPath } from './api.js';
 import { Subject } from './subject.js';
 import { clockTime, duration } from './time.js';
 import { Dialog, Fact, Failed, Loading, say, useLoad } from './ui.js';
@@ -16,6 +16,10 @@ export const actions = {
 	release: {
 		title: 'Release', danger: true, fits: (r) => r.held && !r.effects.some((e) => e.state === 'started'),
 		does: words.release,
+	},
+	confirm: {
+		title: 'Confirm', fits: (r) => r.verdict?.advice?.includes('confirm'),
+		does: 'The call runs once, if its caller sends it again in time.',
 	},
 	purge: {
 		title: 'Purge', danger: true, fits: (r) => r.status !== 'processing',
@@ -67,13 +71,13 @@ export function lacks(name, form, { http, open }) {
 }
 export const Lacks = ({ what }) => html`<p class="lacks faint" role="status">${what && `Still to say: ${what}.`}</p>`;
 
-/** What an operator can say of an operation's held calls, in the service's words; of any call's without an operation. */
+/** What an operator can say of an operation's held calls, in the service's words. */
 export const useChoices = (operation) => useLoad((signal) => get(`v1/operations/${encodeURIComponent(operation || '-')}/choices`, signal), [operation]);
 
 export const Reason = ({ form, set, first }) => html`<label>Reason <small>for people; it is kept in the record and in the log</small>
 	<textarea name="reason" rows="2" maxlength="1024" required autofocus=${first} value=${form.reason} onInput=${(ev) => set({ reason: ev.target.value })} placeholder="What did you see, and where?"></textarea></label>`;
 
-/** The question what happened, with what retries get after each answer. Nothing is chosen before the operator has. */
+/** The question what happened, with what retries get after each answer. */
 export function SettleForm({ choices: { data, error, reload }, open, form, set, http, many }) {
 	const answers = form.choice?.answer;
 	return html`
@@ -88,7 +92,7 @@ export function SettleForm({ choices: { data, error, reload }, open, form, set, 
 		${answers && html`<label>${http ? 'Body that they get' : 'Result that they get, as JSON'} <small>what the program would have answered${form.choice.outcome !== 'completed' && '; may be empty'}</small><textarea name="text" rows="3" class="mono" value=${form.text} onInput=${(ev) => set({ text: ev.target.value })} placeholder='{"charge": "ch_1"}'></textarea></label>`}`;
 }
 
-/** Asks the reconciler of a held call now, where its operation has one. What it says is in the record within seconds. */
+/** Asks the reconciler of a held call now, where its operation has one. */
 export function AskNow({ rec }) {
 	const [box, setBox] = useState({});
 	const policy = useLoad((signal) => get('v1/operations/' + encodeURIComponent(rec.operation), signal).catch(() => null), [rec.operation]).data;
@@ -122,9 +126,9 @@ export function ActionDialog({ name, rec, close, done }) {
 		setBusy(true);
 		setError(null);
 		try {
-			const body = name === 'settle' ? settlement(form, rec) : { reason: form.reason.trim(), ...(form.force ? { force: true } : {}) };
+			const body = name === 'settle' ? settlement(form, rec) : { reason: form.reason.trim(), ...(form.force && { force: true }) };
 			await post(recordPath(rec.id, name), body);
-			say(`${rec.idempotency_key}: ${{ settle: 'settled', release: 'released: the next delivery runs', purge: 'purged', compensate: 'undone' }[name]}.`);
+			say(`${rec.idempotency_key}: ${{ settle: 'settled', release: 'released', confirm: 'confirmed', purge: 'purged', compensate: 'undone' }[name]}.`);
 			done();
 			close();
 		} catch (err) {
@@ -160,7 +164,7 @@ export function MessageDialog({ name, rec, message, close, done }) {
 	const run = async (ev) => {
 		ev.preventDefault();
 		try {
-			await send('POST', recordPath(rec.id, 'messages/' + encodeURIComponent(message.id) + '/' + name), { headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ reason: form.reason.trim() }) });
+			await post(recordPath(rec.id, 'messages/' + encodeURIComponent(message.id) + '/' + name), { reason: form.reason.trim() });
 			say(name === 'replay' ? 'The message is due again.' : 'The message was discarded.');
 			done();
 			close();

@@ -62,7 +62,7 @@ const types = {
 	'execution.abandoned': 'the attempt was given up, and another may follow', 'execution.settled': 'it was settled',
 	'execution.released': 'its claim was given back, and nothing was executed', 'execution.held': 'it is held: nobody knows what its attempt did',
 	'effect.changed': 'effect', 'message.changed': 'message', 'compensation.changed': 'compensation by',
-	'confirmation.requested': 'a confirmation was asked for', 'confirmation.refused': 'a wrong confirmation was refused', 'confirmation.consumed': 'it was confirmed',
+	'confirmation.requested': 'a confirmation was asked for', 'confirmation.refused': 'a wrong confirmation was refused', 'confirmation.given': 'it was confirmed', 'confirmation.consumed': 'its confirmation was used',
 	'record.moved': 'the refusal got a record of its own, for the caller who got it', 'record.forgotten': 'its window was over, and its outcome was dropped: the call is still known', 'record.purged': 'an operator purged the record', 'store.restored': 'the store was restored from a backup',
 };
 

@@ -59,7 +59,7 @@ function verdict(rec, counts) {
 	const next = (rec.held ? ' Look at the provider, then settle it with what you saw.' : '') + (rec.verdict?.retry ? ` A retry ${rec.verdict.retry}.` : '');
 	return { tone: tones[rec.verdict?.state] || state(stateOf(rec)).tone, text: says[0].toUpperCase() + says.slice(1) + '.', next: more + next };
 }
-/** Where the verdict is more than the state: an event that was accepted isn't done, and nobody knows of what was released. */
+/** Where the verdict is more than the state: an event that was accepted isn't done. */
 const tones = { released: 'orange', queued: 'blue', parked: 'amber', discarded: 'red', silent: 'amber', undoing: 'violet', undone: 'violet', undo_failed: 'red' };
 
 function Record({ rec, reload, act }) {
@@ -191,7 +191,7 @@ const Identity = ({ rec }) => html`<section class="card"><h2>Record</h2><dl clas
 	<${Fact} name="Ended"><${Time} at=${rec.ended_at} />${rec.ended_at && html` <small>after ${duration(instant(rec.ended_at) - instant(rec.started_at))}</small>`}<//>
 	${rec.status === 'processing' && rec.lease_until && html`<${Fact} name=${html`<${Word} name="lease">Lease<//>`}><${Countdown} to=${rec.lease_until} over="over since" /><//>`}
 	${rec.expires_at && html`<${Fact} name=${html`<${Word} name="window">Kept<//>`}>until <${Time} at=${rec.expires_at} /><//>`}
-	${rec.settled && html`<${Fact} name="Settled">by <b>${rec.settled.who || rec.settled.by}</b>, <${Time} at=${rec.settled.at} />${rec.settled.reason && ': ' + rec.settled.reason}<//>`}
+	${rec.settled && html`<${Fact} name="Decided"><${Time} at=${rec.settled.at} /> ${settledBy(rec.settled)}<//>`}
 	${rec.payload_hash && html`<${Fact} name=${html`<${Word} name="fingerprint">Fingerprint<//>`}><span class="mono cut" title=${rec.payload_hash}>${rec.payload_hash}</span> <${Copy} text=${rec.payload_hash} label="the fingerprint" /><//>`}
 	<${Fact} name=${html`<${Word} name="fence">Fence<//>`}><span class="num">${rec.fence}</span><//>
 	<${Fact} name="Record id"><span class="mono cut" title=${rec.id}>${rec.id}</span> <${Copy} text=${rec.id} label="the record id" /><//>

@@ -152,7 +152,7 @@ function Rows({ rows, selected, toggle, at, setAt, canSelect, nearEnd }) {
 		</table></div>`;
 }
 
-const whyOf = (r) => r.held_reason || (r.settled ? 'settled ' + settledBy(r.settled) : r.error ? [r.error.code, r.error.message].filter(Boolean).join(': ') : '');
+const whyOf = (r) => r.held_reason || (r.settled ? 'decided ' + settledBy(r.settled) : r.error ? [r.error.code, r.error.message].filter(Boolean).join(': ') : '');
 
 const presets = [['', 'All'], ['state:held', 'Held'], ['state:processing', 'In flight'], ['state:failed', 'Failed'], ['state:completed', 'Completed']];
 

@@ -140,7 +140,7 @@ function Lane({ l, s }) {
 				${l.lease > 0 && html`<span class="bar lease" style=${stretch(s.place(l.end), s.place(l.lease))} title="The lease: until then its holder may be silent"></span>`}
 				${l.waits > 0 && html`<span class="bar waiting" style=${stretch(s.place(l.end), s.place(l.waits))} title=${`held for ${duration(l.waits - l.end)}: it waits for somebody to settle it`}></span>`}
 				<${Bar} s=${s} from=${l.start} to=${l.end} tone=${tone} text=${`${state(l.how).label} · ${l.running ? 'since ' : ''}${duration(took)}`} title=${`Attempt ${a.number} ${state(l.how).says} after ${duration(took)}`} mark=${l.settled && s.place(l.settled.at)} />
-				${l.settled && html`<span class="mark diamond amber" style=${left(s.place(l.settled.at))} title=${'settled ' + settledBy(l.settled)}></span>`}
+				${l.settled && html`<span class="mark diamond amber" style=${left(s.place(l.settled.at))} title=${'decided ' + settledBy(l.settled)}></span>`}
 			</div>
 			${l.effects.map((e) => html`<div class="row"><${Bar} s=${s} from=${e.start} to=${e.end} tone=${e.open ? 'violet open' : e.state === 'refuted' ? 'grey' : 'violet'} text=${e.name + (e.open ? ' – open' : e.state === 'refuted' ? ' – did not happen' : '')} title=${`effect ${e.name}: ${e.state}`} thin /></div>`)}
 			${joins.length > 0 && html`<div class=${'row joins' + (joins.length > 12 ? ' many' : '')}>${joins.map((m, i) => html`<span class="bar cyan join" style=${{ ...stretch(s.place(m.from), s.place(m.at)), top: `${((i % 12) / Math.min(joins.length, 12)) * 100}%` }} title=${`waited ${duration(m.waited)}, then ${decision(m.decision).says}`}></span>`)}</div>`}
@@ -150,16 +150,20 @@ function Lane({ l, s }) {
 	</div>`;
 }
 
-/** The same in words, the oldest first: for who reads it aloud, and for who pastes it into a ticket. */
+/** The same in words, the oldest first, to read aloud and to paste into tickets. */
 export function storyOf(rec, deliveries) {
 	const all = [];
 	const add = (at, tone, what, detail, again) => { const ms = typeof at === 'number' ? at : t(at); if (ms) all.push({ at: ms, tone, what, detail, again }); };
 	const because = (e) => (e ? [e.code, e.message].filter(Boolean).join(': ') : '');
-	const by = (s) => (s ? `, as ${s.by === 'operator' ? 'the operator ' : 'the reconciler '}${s.who || ''} said` : '');
+	const by = (s) => (s ? `, as the ${s.by} ${s.who || ''} said` : '');
 	rec.attempts.forEach((a, i) => {
 		add(a.started_at, 'blue', `Attempt ${a.number} began`, a.holder && 'on ' + a.holder);
 		const running = i === rec.attempts.length - 1 && rec.status === 'processing';
-		if (!running && a.ended_at) add(a.ended_at, state(a.disposition).tone, `Attempt ${a.number} ${state(a.disposition || 'completed').says}${by(a.settled)}`, a.settled?.reason || because(a.error));
+		const s = a.settled;
+		if (a.error?.code === 'confirmation_required') {
+			add(a.ended_at, 'amber', 'A confirmation was asked for');
+			if (s) add(s.at, 'green', 'It was confirmed' + by(s), s.reason);
+		} else if (!running && a.ended_at) add(a.ended_at, state(a.disposition).tone, `Attempt ${a.number} ${state(a.disposition || 'completed').says}${by(s)}`, s?.reason || because(a.error));
 	});
 	for (const e of rec.effects) {
 		add(e.started_at, 'violet', `Effect ${e.name} was begun`, 'idempotency key ' + e.key);
