@@ -88,7 +88,11 @@ func (a *asker) ask(ctx context.Context, url string, q question) (*finding.Findi
 	if err != nil {
 		return nil, err
 	}
-	return finding.Ask(&safehttp.Client{Base: a.base(), MaxAnswer: maxFinding}, req)
+	f, err := finding.Ask(&safehttp.Client{Base: a.base(), MaxAnswer: maxFinding}, req)
+	if err != nil {
+		return nil, fmt.Errorf("ids: %s_url: %w", q.Question, err)
+	}
+	return f, nil
 }
 
 // stepUp verifies a further proof. Anything but a clear yes refuses it.
@@ -99,12 +103,9 @@ func (a *asker) stepUp(url string) func(context.Context, semel.Call) error {
 			CommandID: call.Attributes[semel.AttributeCommandID], CorrelationID: call.Attributes[store.AttributeCorrelationID], StepUp: call.StepUp,
 		})
 		if err == nil && f.Outcome != semel.DispositionCompleted.String() {
-			err = errors.New("the outcome is " + f.Outcome)
+			err = errors.New("ids: step_up_url: the outcome is " + f.Outcome)
 		}
-		if err != nil {
-			return fmt.Errorf("ids: step_up_url: %w", err)
-		}
-		return nil
+		return err
 	}
 }
 
@@ -112,42 +113,24 @@ func (a *asker) stepUp(url string) func(context.Context, semel.Call) error {
 func (a *asker) reconcile(url string) reconcile.Ask {
 	return func(ctx context.Context, held *semel.Record) (*finding.Finding, error) {
 		q := about("reconcile", held)
-		q.Attempt, q.StartedAt = held.Attempt, held.StartedAt
-		for _, ef := range reconcile.Open(held) {
-			q.EffectKey = ef.Key
-		}
-		f, err := a.ask(ctx, url, q)
-		if err != nil {
-			return nil, fmt.Errorf("ids: reconcile_url: %w", err)
-		}
-		return f, nil
+		q.Attempt, q.StartedAt, q.EffectKey = held.Attempt, held.StartedAt, reconcile.EffectKey(held)
+		return a.ask(ctx, url, q)
 	}
 }
 
-// found is how records of the command have what somebody says who was asked.
+// found says how records of the command have the word of somebody, who names them.
 func (e *Entry) found(who string) reconcile.Form {
-	return reconcile.Form{
-		Who: who,
-		Result: func(f *finding.Finding) semel.Result {
-			if f.Outcome != semel.DispositionCompleted.String() {
-				return semel.Result{}
-			}
-			return semel.Result{Data: f.Body}
-		},
-		Failure: func(outcome store.Disposition, f *finding.Finding) store.Failure {
-			code, text := e.words(&shield.Response{Status: f.Status, Body: f.Body})
-			if outcome == semel.DispositionRejected {
-				return store.Failure{Code: cmp.Or(code, fmt.Sprintf("status_%d", f.Status)), Message: cmp.Or(text, "the handler refused it, as it said when it was asked")}
-			}
-			return store.Failure{Message: cmp.Or(text, "the handler said so when it was asked")}
-		},
-		Effect: func(outcome store.Disposition, _ string) store.EffectState {
-			if outcome == semel.DispositionCompleted {
-				return store.EffectConfirmed
-			}
-			return store.EffectRefuted
-		},
-	}
+	return reconcile.Form{Who: who, Whose: "the handler", Refused: store.EffectRefuted, Result: func(f *finding.Finding) (res semel.Result) {
+		if f.Outcome == semel.DispositionCompleted.String() {
+			res.Data = f.Body
+		}
+		return res
+	}, Words: func(f *finding.Finding) (code, text string) {
+		if code, text = e.words(&shield.Response{Status: f.Status, Body: f.Body}); f.Outcome != semel.DispositionRejected.String() {
+			return "", text
+		}
+		return cmp.Or(code, fmt.Sprintf("status_%d", f.Status)), text
+	}}
 }
 
 // compensate undoes an executed command, as the work of the command that undoes it. The URL

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/reconcile"
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
@@ -168,7 +167,10 @@ func (l *linter) shields(e *Entry) {
 			l.when(s.Strategy != need.by && need.value != "", at+need.field, fmt.Sprintf("%s is for %s, not %s", need.field, need.by, s.Strategy), "")
 		}
 		l.either(at, "reconciler", s.Reconciler, "reconcile_url", s.ReconcileURL)
-		l.vendor(at+"reconcile", &s, e.Handler.Timeout)
+		if err := s.Reconcile.Check(time.Duration(e.Handler.Timeout)); s.Reconcile.On() {
+			l.when(err != nil, at+"reconcile", fmt.Sprint(err), "")
+			l.when(s.Reconciler+s.ReconcileURL != "", at+"reconcile", "somebody else is asked too", "keep one of them")
+		}
 		l.either(at, "compensator", s.Compensator, "compensate_url", s.CompensateURL)
 		l.when(s.Strategy != semel.ShieldProviderKey && s.Header != "", at+"header", "header is for S1, not "+string(s.Strategy), "")
 		l.when(s.Header != "" && !headerName.MatchString(s.Header), at+"header", "this isn't the name of a header", "write one as in Idempotency-Key")
@@ -187,20 +189,6 @@ func (l *linter) compensation(reg *Registry, e *Entry) {
 			l.Add(fmt.Sprintf("%s.shields[%d].compensation", e.at, i), "there is no command "+s.Compensation, "declare it")
 		}
 	}
-}
-
-// vendor checks whom a shield asks. A command that its handler may still work on can't be absent.
-func (l *linter) vendor(at string, s *ShieldEntry, timeout Duration) {
-	if !s.Reconcile.On() {
-		return
-	}
-	asked, err := reconcile.New(s.Reconcile)
-	if err != nil {
-		l.add(at, err.Error(), "")
-		return
-	}
-	l.when(s.Reconciler != "" || s.ReconcileURL != "", at, "somebody else is asked too", "keep one of them")
-	l.when(asked.Absence() > 0 && asked.Absence() < time.Duration(timeout), at+".absent_after", fmt.Sprintf("it is shorter than the handler's timeout of %s", timeout), "write a longer time")
 }
 
 // either checks that exactly one of a function and a URL is given, and that the URL is valid.

@@ -14,7 +14,9 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/judge"
+	"github.com/semelhq/semel/internal/finding"
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/reconcile"
 	"github.com/semelhq/semel/internal/selector"
 	"github.com/semelhq/semel/store"
 )
@@ -105,7 +107,12 @@ func (g *Gateway) reconciling(op semel.Operation) semel.Operation {
 		p := g.policyOf(held.Attributes[attributeTool])
 		switch {
 		case held.Door == Name && p.Reconcile != nil:
-			return g.reconcile(ctx, p, &held)
+			return reconcile.By(func(ctx context.Context, held *semel.Record) (*finding.Finding, error) {
+				return g.reconcile(ctx, p, held)
+			}, reconcile.Form{
+				Who: "the tool " + p.Reconcile.Tool, Effect: CallEffect,
+				Result: func(f *finding.Finding) semel.Result { return outcome{Result: f.Body}.recorded() },
+			})(ctx, held)
 		case next != nil:
 			return next(ctx, held)
 		}
@@ -116,14 +123,14 @@ func (g *Gateway) reconciling(op semel.Operation) semel.Operation {
 
 // reconcile asks the server by a tool that reads. Only an answer to the question counts, which has
 // its id: an error, or a status of something in between, proves nothing.
-func (g *Gateway) reconcile(ctx context.Context, p *policy, held *semel.Record) (s semel.Settlement, err error) {
+func (g *Gateway) reconcile(ctx context.Context, p *policy, held *semel.Record) (*finding.Finding, error) {
 	arguments := held.Attributes[attributeReconcile]
 	if arguments == "" {
-		return s, errors.New("mcp: the record has no arguments to ask by")
+		return nil, errors.New("mcp: the record has no arguments to ask by")
 	}
 	in, err := http.NewRequestWithContext(ctx, http.MethodPost, g.upstream.String(), nil)
 	if err != nil {
-		return s, err
+		return nil, err
 	}
 	maps.Copy(in.Header, p.Reconcile.Header)
 	in.Header[versionHeader], in.Header["Content-Type"] = []string{Modern}, []string{"application/json"}
@@ -131,9 +138,8 @@ func (g *Gateway) reconcile(ctx context.Context, p *policy, held *semel.Record) 
 	as := request{in: in, modern: true, params: []byte(`{"_meta":{"` + capabilitiesMember + `":{}}}`)}
 	result, _, status := g.ask(ctx, &as, callMethod, p.Reconcile.Tool, map[string]any{"name": p.Reconcile.Tool, "arguments": json.RawMessage(arguments)})
 	if result == nil {
-		return s, fmt.Errorf("mcp: the tool %s didn't answer", p.Reconcile.Tool)
+		return nil, fmt.Errorf("mcp: the tool %s didn't answer", p.Reconcile.Tool)
 	}
-	now, err := g.engine.Internal().Store().Now(ctx)
 	rules := judge.Rules{Answers: p.finds}
 	switch found := rules.Of(judge.Answer{Status: status, Header: in.Header, Body: result}).Verdict; {
 	case found == judge.Rejected && string(jsonscan.Member(result, "isError")) != "true":
@@ -142,17 +148,9 @@ func (g *Gateway) reconcile(ctx context.Context, p *policy, held *semel.Record) 
 			content = append(content, json.RawMessage(item))
 		}
 		text, _ := json.Marshal(map[string]any{"content": content}) // strict JSON
-		s.Outcome, s.Result = semel.DispositionCompleted, outcome{Result: text}.recorded()
-	case found == judge.Aborted && err == nil && now.Sub(held.StartedAt) >= p.Reconcile.AbsentAfter:
-		s.Outcome, s.Failure = semel.DispositionAborted, &store.Failure{Message: "the tool " + p.Reconcile.Tool + " says that it has had no effect"}
-	default:
-		return s, err
+		return &finding.Finding{Outcome: semel.DispositionCompleted.String(), Status: http.StatusOK, Body: text}, nil
+	case found == judge.Aborted && reconcile.Waited(held, p.Reconcile.AbsentAfter):
+		return &finding.Finding{Outcome: semel.DispositionAborted.String(), Message: "the tool " + p.Reconcile.Tool + " says that it has had no effect"}, nil
 	}
-	s.Who = "the tool " + p.Reconcile.Tool
-	for _, ef := range held.Effects {
-		if ef.Name == CallEffect && ef.State == store.EffectStarted && s.Outcome == semel.DispositionCompleted {
-			s.Effects = append(s.Effects, store.EffectFinding{Name: ef.Name, State: store.EffectConfirmed})
-		}
-	}
-	return s, nil
+	return &finding.Finding{Outcome: finding.Unknown}, nil
 }

@@ -51,27 +51,18 @@ func ReconcileHTTP(u *url.URL, base http.RoundTripper) semel.Reconciler {
 	}, "")
 }
 
-// ReconcileBy settles held calls by a function that asks what became of them, without repeating
-// them. An error leaves the call held. who is whom it asks, for people; it may be empty.
+// ReconcileBy settles held calls by a function that finds out their outcomes without repeating
+// them. An error leaves the call held. who names, for people, the one that it asks; it may be
+// empty.
 func ReconcileBy(ask func(ctx context.Context, held *semel.Record) (*Finding, error), who string) semel.Reconciler {
 	return reconcile.By(ask, reconcile.Form{
-		Who:    who,
+		Who: who, Whose: "the upstream", Effect: UpstreamEffect, Refused: store.EffectConfirmed,
 		Result: func(f *Finding) semel.Result { return semelhttp.NewResult(f.Status, f.Headers, f.Body) },
-		Failure: func(_ store.Disposition, f *Finding) store.Failure {
-			failure := store.Failure{Message: "the upstream said so when it was asked"}
+		Words: func(f *Finding) (code, text string) {
 			if f.Status != 0 {
-				failure.Code = strconv.Itoa(f.Status)
+				code = strconv.Itoa(f.Status)
 			}
-			return failure
-		},
-		Effect: func(outcome store.Disposition, name string) store.EffectState {
-			switch {
-			case name != UpstreamEffect:
-				return ""
-			case outcome == semel.DispositionFailed || outcome == semel.DispositionAborted:
-				return store.EffectRefuted
-			}
-			return store.EffectConfirmed
+			return code, ""
 		},
 	})
 }

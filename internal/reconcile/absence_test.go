@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
-	"github.com/semelhq/semel/internal/finding"
 	"github.com/semelhq/semel/internal/reconcile"
 	"github.com/semelhq/semel/internal/rig/clause"
-	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -29,12 +27,7 @@ func TestACallThatIsAbsentWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		form := reconcile.Form{
-			Failure: func(store.Disposition, *finding.Finding) store.Failure { return store.Failure{} },
-			Effect:  func(store.Disposition, string) store.EffectState { return "" },
-			Who:     settler.Name(),
-		}
-		op := semel.Operation{Name: "orders.pay", Reconcile: reconcile.By(settler.Ask, form), ReconcileEvery: time.Minute, Window: 24 * time.Hour}
+		op := semel.Operation{Name: "orders.pay", Reconcile: reconcile.By(settler.Ask, reconcile.Form{Who: settler.Name()}), ReconcileEvery: time.Minute, Window: 24 * time.Hour}
 		e, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{op}})
 		if err != nil {
 			t.Fatal(err)
@@ -54,7 +47,7 @@ func TestACallThatIsAbsentWaits(t *testing.T) {
 			t.Fatal("it isn't held")
 		}
 		for held := true; held; {
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 			if _, err := e.Sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -133,8 +133,7 @@ func (st *Settler) judge(got *safehttp.Answer, values map[string]string, held *s
 				Outcome: "rejected", Status: status, Headers: http.Header{"Content-Type": {"application/problem+json"}}, Body: text, Message: name + " says that it was refused",
 			}, nil
 		case "absent":
-			// The record was written when it was due, by the store's clock.
-			if held.UpdatedAt.Sub(held.StartedAt) < st.Absence() {
+			if !Waited(held, st.Absence()) {
 				return &finding.Finding{Outcome: finding.Unknown}, nil
 			}
 			return &finding.Finding{Outcome: "aborted", Message: name + " has no trace of it"}, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// Settings say which source settles held calls, and by which of their values.
+// Settings name the source that settles held calls, and the values that it asks by.
 type Settings struct {
 	// Whom to ask: adyen, github, paypal, shopify, sql or stripe, or a YAML file that says how to ask somebody else.
 	Source string `json:"source" required:"true"`
@@ -41,8 +41,8 @@ type Settler struct {
 	base   *url.URL          // nil: a database
 }
 
-// New checks the settings, and reads what they name, but not the secret: that is read for each
-// question, so that a new one counts at once.
+// New checks the settings and reads the source. Each question reads the secret anew, so that a new
+// one counts at once.
 func New(set Settings) (*Settler, error) {
 	source, err := Read(set.Source)
 	if err != nil {
@@ -108,6 +108,16 @@ func loopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
+// Check reports settings that are wrong. A call that whoever executes it may work on for so long
+// can't be absent earlier.
+func (s *Settings) Check(timeout time.Duration) error {
+	st, err := New(*s)
+	if err == nil && st.Absence() > 0 && st.Absence() < timeout {
+		err = fmt.Errorf("absent_after: the call may take %v, longer than the %v after which it counts as absent: write a longer time", strictyaml.Duration(timeout), strictyaml.Duration(st.Absence()))
+	}
+	return err
+}
+
 // Absence is how long a call that isn't found may still come; 0 if the source never says that.
 func (st *Settler) Absence() time.Duration {
 	return time.Duration(max(st.set.AbsentAfter, st.source.AbsentAfter))
@@ -147,7 +157,7 @@ func ofCall(name string) bool {
 	return slices.Contains([]string{"key", "effect_key", "operation", "tenant"}, name) || strings.HasPrefix(name, attribute)
 }
 
-// values are those that the question is about. A call that lacks one can't be asked about.
+// values fills in the call's own. Nobody can be asked about a call that lacks one.
 func (st *Settler) values(held *semel.Record) (map[string]string, error) {
 	found := map[string]string{}
 	for _, v := range st.source.Values {
@@ -163,9 +173,7 @@ func (st *Settler) values(held *semel.Record) (map[string]string, error) {
 			case name == "tenant":
 				value = held.ID.Tenant
 			default:
-				for _, ef := range Open(held) {
-					value = ef.Key
-				}
+				value = EffectKey(held)
 			}
 			if value == "" {
 				missing = name

@@ -1,30 +1,32 @@
-// Package reconcile settles held calls by asking somebody what became of them: a URL of yours, or
-// a vendor whose API is described by data.
+// Package reconcile settles held calls by asking somebody who knows the outcome: a URL of yours, or
+// a vendor with an API that a file describes.
 package reconcile
 
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/finding"
 	"github.com/semelhq/semel/store"
 )
 
-// Ask asks what became of a held call. It must not repeat the call. An error leaves it held.
+// Ask finds out the outcome of a held call. It must not repeat the call. An error leaves it held.
 type Ask func(ctx context.Context, held *semel.Record) (*finding.Finding, error)
 
-// Form is how a door records what was found.
+// Form says how a door records a finding.
 type Form struct {
-	// Effect says what the outcome makes of an effect of the ledger that has no result. Empty: it
-	// says nothing about that one.
-	Effect func(outcome store.Disposition, name string) store.EffectState
-	// Result is the answer that duplicates get; it isn't called for a finding without a status.
+	// Who answers, for the record, and Whose word it passes on, such as "the upstream".
+	Who, Whose string
+	// Effect names the effect of the ledger that the answer is about. Empty: all without a result.
+	Effect string
+	// Refused is what a refusal makes of that effect.
+	Refused store.EffectState
+	// Result is the answer that duplicates get, of a finding with a status.
 	Result func(f *finding.Finding) semel.Result
-	// Failure says why there is none.
-	Failure func(outcome store.Disposition, f *finding.Finding) store.Failure
-	// Who was asked, for people.
-	Who string
+	// Words are the code of a failure, and what the answer says itself.
+	Words func(f *finding.Finding) (code, text string)
 }
 
 // By makes a reconciler that believes what ask finds.
@@ -38,16 +40,26 @@ func By(ask Ask, form Form) semel.Reconciler {
 			return s, err
 		}
 		s.Who = form.Who
-		if f.Status != 0 {
+		if f.Status != 0 && form.Result != nil {
 			s.Result = form.Result(f)
 		}
-		if s.Outcome != semel.DispositionCompleted {
-			failure := form.Failure(s.Outcome, f)
-			failure.Message = cmp.Or(f.Message, failure.Message)
-			s.Failure = &failure
+		state := store.EffectRefuted
+		switch s.Outcome {
+		case semel.DispositionCompleted:
+			state = store.EffectConfirmed
+		case semel.DispositionRejected:
+			state = form.Refused
 		}
-		for _, ef := range Open(&held) {
-			if state := form.Effect(s.Outcome, ef.Name); state != "" {
+		if s.Outcome != semel.DispositionCompleted {
+			s.Failure = &store.Failure{Message: form.Whose + " said so when it was asked"}
+			if form.Words != nil {
+				code, text := form.Words(f)
+				s.Failure.Code, s.Failure.Message = code, cmp.Or(text, s.Failure.Message)
+			}
+			s.Failure.Message = cmp.Or(f.Message, s.Failure.Message)
+		}
+		for _, ef := range open(&held) {
+			if form.Effect == "" || form.Effect == ef.Name {
 				s.Effects = append(s.Effects, store.EffectFinding{Name: ef.Name, State: state})
 			}
 		}
@@ -55,8 +67,22 @@ func By(ask Ask, form Form) semel.Reconciler {
 	}
 }
 
-// Open lists the effects that began and have no result.
-func Open(held *semel.Record) (list []store.EffectRecord) {
+// Waited reports whether a held call began so long ago. The record was written when it was due,
+// by the store's clock.
+func Waited(held *semel.Record, long time.Duration) bool {
+	return held.UpdatedAt.Sub(held.StartedAt) >= long
+}
+
+// EffectKey is the key of the effect that has no result; empty if there is none.
+func EffectKey(held *semel.Record) (key string) {
+	for _, ef := range open(held) {
+		key = ef.Key
+	}
+	return key
+}
+
+// open lists the effects that began and have no result.
+func open(held *semel.Record) (list []store.EffectRecord) {
 	for _, ef := range held.Effects {
 		if ef.State == store.EffectStarted {
 			list = append(list, ef)

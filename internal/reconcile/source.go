@@ -17,7 +17,7 @@ import (
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
-// Source describes how a vendor is asked what became of a call, and what its answers prove.
+// Source describes how to ask a vendor about a call, and what the answers prove.
 type Source struct {
 	// Name of the source, such as stripe.
 	Name string `json:"name" required:"true"`
@@ -45,11 +45,11 @@ type Source struct {
 type Value struct {
 	// Name, which stands in braces elsewhere in the file.
 	Name string `json:"name" required:"true" unique:"give it another name"`
-	// What it is, for people.
+	// Meaning of the value, for people.
 	About string `json:"about" required:"true"`
 	// Where it comes from if the settings don't say, such as {key}.
 	Default string `json:"default,omitzero"`
-	// Regular expression for the whole value. Nobody is asked about another one: it could mean something else in the question.
+	// Regular expression for the whole value. Any other value could mean something else in the question, and nobody gets to see it.
 	Form string `json:"form" default:"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}"`
 	// It is the same for all calls.
 	Fixed bool `json:"fixed,omitzero"`
@@ -57,7 +57,7 @@ type Value struct {
 	form *regexp.Regexp
 }
 
-// Request is what is sent. Values stand in it in braces, and {secret}, {basic} for the secret in
+// Request is a question over HTTP. Values stand in it in braces, and {secret}, {basic} for the secret in
 // base64, and {token} in headers.
 type Request struct {
 	// Method of the request.

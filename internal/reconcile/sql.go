@@ -11,7 +11,7 @@ import (
 	"github.com/semelhq/semel/safehttp"
 )
 
-// Driver is the name by which the program registers its driver of databases.
+// Driver names the driver that the program registers with database/sql.
 const Driver = "pgx"
 
 // query asks a database, in a transaction that can only read. The rows are an answer like a

@@ -15,8 +15,8 @@ import (
 //
 // The text after the equals sign is the whole value, and a star in it stands for any text. A
 // header that comes several times matches if one of its values does. In JSON the value is a
-// string, a number or a boolean; [] alone is an empty list, of which json:=[] makes the whole
-// body.
+// string, a number or a boolean; [] alone is an empty list, and with json:=[] the body is
+// one.
 type Condition struct {
 	Selector
 	want string

@@ -62,7 +62,7 @@ type Reconciling struct {
 	ReconcileEvery Duration `json:"reconcile_every" default:"1m" range:"1s,365d"`
 }
 
-// asks reports whether anybody is asked.
+// asks reports whether there is somebody to ask.
 func (r *Reconciling) asks() bool { return r.ReconcileURL != "" || r.Reconcile.On() }
 
 // Remembering says how long calls stay known.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
-	"github.com/semelhq/semel/internal/reconcile"
 	"github.com/semelhq/semel/internal/strictyaml"
 	"github.com/semelhq/semel/store"
 )
@@ -59,27 +58,29 @@ func (v *validator) operation(path string, op *Operation) {
 	v.rate(path+".per_principal", op.PerPrincipal)
 }
 
-// reconcile checks whom an operation asks about held calls. A call that its upstream may still be
-// working on can't be absent.
+// reconcile checks whom an operation asks about held calls.
 func (v *validator) reconcile(path string, op *Operation) {
 	if !op.Reconcile.On() || v.faultyBelow(path) {
 		return
 	}
-	asked, err := reconcile.New(op.Reconcile)
-	switch {
-	case err != nil:
+	longest := Duration(0)
+	for _, r := range v.c.Routes {
+		if r.Operation == op.Name {
+			longest = max(longest, r.Timeout)
+		}
+	}
+	for _, m := range v.c.MCP {
+		if m.Operation == op.Name {
+			longest = max(longest, m.Timeout)
+		}
+	}
+	if err := op.Reconcile.Check(time.Duration(longest)); err != nil {
 		v.bad(path, "", "%s", err)
-		return
-	case op.ReconcileURL != "":
+	} else if op.ReconcileURL != "" {
 		v.bad(path, "keep one of them", "both reconcile and reconcile_url are given")
 	}
 	if op.Reconcile.SecretFile != "" {
 		secretFile(v.Report, path+".secret_file", op.Reconcile.SecretFile)
-	}
-	for at, r := range items("routes", v.c.Routes) {
-		if absence := asked.Absence(); r.Operation == op.Name && absence > 0 && time.Duration(r.Timeout) > absence {
-			v.bad(path+".absent_after", "write a longer time", "%s gives its upstream %v, longer than the %v after which a call counts as absent", at, r.Timeout, Duration(absence))
-		}
 	}
 }
 
