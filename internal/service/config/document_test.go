@@ -11,7 +11,7 @@ import (
 // their secrets.
 func TestDocumentedConfigurations(t *testing.T) {
 	shown := map[string][][]byte{}
-	for _, page := range []string{"docs/service.md", "docs/webhooks.md", "docs/activitypub.md", "docs/commerce.md"} {
+	for _, page := range []string{"docs/service.md", "docs/webhooks.md", "docs/activitypub.md", "docs/commerce.md", "docs/reconcile.md"} {
 		text, err := os.ReadFile("../../../" + page)
 		if err != nil {
 			t.Fatal(err)
@@ -25,7 +25,7 @@ func TestDocumentedConfigurations(t *testing.T) {
 	}
 	t.Chdir(t.TempDir())
 	for name, secret := range map[string]string{
-		"alice.token": "a-token", "shop.token": "another", "session.key": strings.Repeat("A", 43) + "=", "billing.secret": "whsec_" + strings.Repeat("c3Nz", 11),
+		"alice.token": "a-token", "stripe.key": "sk_test_1", "books.url": "postgres://reader@127.0.0.1/books", "shop.token": "another", "session.key": strings.Repeat("A", 43) + "=", "billing.secret": "whsec_" + strings.Repeat("c3Nz", 11),
 		"gateway.secret": "the gateway's secret", "app.secret": "an app's secret", "verify.token": "the owner's token", "upstream.secret": "whsec_" + strings.Repeat("c3Nz", 13), "reply.secret": "whsec_" + strings.Repeat("c3Nz", 12),
 	} {
 		if err := os.WriteFile(name, []byte(secret+"\n"), 0o600); err != nil {
