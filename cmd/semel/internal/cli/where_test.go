@@ -39,6 +39,7 @@ var asking = map[string]struct {
 	"semel records list":       {[]string{"key:order-1"}, ExitOK},
 	"semel records purge":      {[]string{"order-1", "--reason", "r", "--dry-run"}, ExitOK},
 	"semel records release":    {[]string{"order-1", "--reason", "r", "--yes"}, ExitConflict},
+	"semel records confirm":    {[]string{"order-1", "--reason", "r", "--yes"}, ExitConflict},
 	"semel records settle":     {[]string{"order-1", "--outcome", "completed", "--reason", "r", "--yes"}, ExitConflict},
 	"semel store accept-clock": {[]string{"--yes"}, ExitOK},
 	"semel tail":               {nil, ExitOK},
