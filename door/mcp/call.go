@@ -79,7 +79,7 @@ func (c *conversation) recognise() (err error) {
 // the caller.
 func (c *conversation) admit(ctx context.Context) error {
 	err := c.recognise()
-	if err == nil && c.loose && c.echoes != nil && !c.passes() {
+	if err == nil && c.asked.Key == "" && len(c.policy.fields) == 0 && c.echoes != nil && !c.passes() {
 		err = c.echo(ctx)
 	}
 	if err == nil && c.asked.State != "" && !c.passes() {
@@ -127,31 +127,37 @@ func (c *conversation) confirmed() (token, key string, err error) {
 	return token, key, nil
 }
 
-// tokenOf is what confirms the call, once: this caller's, of this tool with these arguments. Empty: it
-// needs no confirmation.
-func (c *conversation) tokenOf(challenge *semel.Challenge) (token string) {
-	if challenge != nil {
-		token = challenge.Token
+// tokenOf is what confirms the call, once: this caller's, of this tool with these arguments.
+func (c *conversation) tokenOf(challenge *semel.Challenge) string {
+	if c.loose { // or the next delivery would be another call
+		return challenge.Token + ":" + c.call.Key
 	}
-	if c.loose && token != "" { // or the next delivery would be another call
-		token += ":" + c.call.Key
-	}
-	return token
+	return challenge.Token
 }
 
 // confirmWords are for the model of a client that can't ask a person. The token is where the model
 // doesn't look: one that confirmed its own calls would make it worth nothing.
-const confirmWords = "This call needs the confirmation of a person, and nothing was executed. You can't confirm it yourself: ask the person. " +
-	"Their program confirms it by sending the same call again, with the token in this result's _meta, " + confirmMember + ", in its own _meta under the same name."
-
-// question asks a person by a round of the gateway's own; nil if the client can't ask. A round of the
-// server's is confirmed otherwise: this one would take its place.
-func (c *conversation) question(token string) []byte {
-	form := jsonscan.Member(c.req.capable(), "elicitation")
-	asks := c.req.modern && jsonrpc.First(form) == '{' && (jsonscan.Member(form, "form") != nil || jsonscan.Member(form, "url") == nil)
-	if !asks || c.asked.State != "" || c.asked.Responses != nil {
-		return nil
+func (c *conversation) confirmWords(record string) string {
+	again := "exactly the same arguments"
+	if c.loose && c.echoes == nil {
+		again += ", and " + toolcall.KeyArgument + " " + c.call.Key + " beside them"
 	}
+	return "This call needs the confirmation of a person, and nothing was executed. You can't confirm it yourself: ask the person. " +
+		"They confirm it on Semel's dashboard, or by the command: semel records confirm '" + record + "' --reason WHY. " +
+		"When they have, call the tool again within minutes, with " + again + ": it runs once. Other arguments are another call. " +
+		"Or their program sends the same call, with the token in this result's _meta, " + confirmMember + ", in its own _meta under the same name."
+}
+
+// asks reports whether a person can be asked by a round of the gateway's own. A round of the server's
+// is confirmed otherwise: this one would take its place.
+func (c *conversation) asks() bool {
+	form := jsonscan.Member(c.req.capable(), "elicitation")
+	return c.req.modern && jsonrpc.First(form) == '{' && (jsonscan.Member(form, "form") != nil || jsonscan.Member(form, "url") == nil) &&
+		c.asked.State == "" && c.asked.Responses == nil
+}
+
+// question asks a person.
+func (c *conversation) question(token string) []byte {
 	question := map[string]any{"method": "elicitation/create", "params": map[string]any{
 		"mode": "form", "message": "Run the tool " + c.asked.Name + " once, with these arguments?\n\n" + string(c.asked.Arguments),
 		"requestedSchema": map[string]any{"type": "object", "properties": map[string]any{}},

@@ -66,7 +66,8 @@ func (c *conversation) converse(ctx context.Context) semel.Delivered {
 	}
 	switch {
 	case f != nil:
-		c.end(f.effect != meaning.Unknown, func() { c.refuse(*f) })
+		// The call that a person is to confirm elsewhere is the next equal one.
+		c.end(f.effect != meaning.Unknown && (c.policy.op.Confirmation == nil || c.asks()), func() { c.refuse(*f) })
 		e.Code = f.code
 	case ans.Decision == semel.Execute:
 		c.continues(context.WithoutCancel(ctx))
@@ -87,8 +88,9 @@ func (c *conversation) found(ans *semel.Answer, err error) (semel.Result, *refus
 	case ans.Decision == semel.Execute && c.code != "":
 		f = refusalFor(c.code)
 	case missing != nil:
-		f = refusalOf(missing, ans)
-		f.confirm = c.tokenOf(ans.Challenge)
+		if f = refusalOf(missing, ans); ans.Challenge != nil {
+			f.confirm, f.record = c.tokenOf(ans.Challenge), ans.Record.ID.String()
+		}
 	default:
 		return result, nil
 	}

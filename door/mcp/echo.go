@@ -107,7 +107,7 @@ func cellOf(call *semel.Call, who *semelhttp.Caller) store.ID {
 // errUnclear means that it isn't known yet whether a call is a repetition.
 var errUnclear = errors.New("mcp: an equal call is being answered")
 
-// admit gives a call its key: that of the call that it repeats, or a new one.
+// admit gives a call its key: that of the call that it repeats, or its own, which is new.
 //
 // A crash before the cell is written leaves nothing. A crash after it leaves an entry without a
 // record: the next equal call takes it, and runs.
@@ -148,7 +148,6 @@ type looking struct {
 
 // take takes the first call that wasn't delivered, or adds one, in one step.
 func (l *looking) take() (repeats bool, err error) {
-	fresh := rand.Text()
 	// A client that leaves doesn't end the write: nobody would know of a stream that was written.
 	err = store.NewCell(l.engine.Internal().Store(), l.id).Change(context.WithoutCancel(l.ctx), func(old store.CellValue) (store.CellValue, error) {
 		before, err := readUndelivered(old.Data)
@@ -174,7 +173,7 @@ func (l *looking) take() (repeats bool, err error) {
 			if at = len(v.Calls); at == mostEqual {
 				return store.CellValue{}, &semel.Error{Code: door.CodeOverloaded, Message: "too many equal calls without a key are waiting for their answers"}
 			}
-			v.Calls = append(v.Calls, echoCall{Key: fresh})
+			v.Calls = append(v.Calls, echoCall{Key: l.call.Key})
 		}
 		c := &v.Calls[at]
 		l.key, c.By, c.Lost = c.Key, l.name, 0
@@ -186,7 +185,7 @@ func (l *looking) take() (repeats bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.streams[l.key] = l.stream
-	return l.key != fresh, nil
+	return l.key != l.call.Key, nil
 }
 
 // heard takes note of whether the answer arrived. Entry and memory go if it did.

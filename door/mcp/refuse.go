@@ -156,10 +156,10 @@ func (c *conversation) explained(f *refusal) []byte {
 	}
 	meta := map[string]any{vendor + "refusal": facts}
 	if f.confirm != "" {
-		if question := c.question(f.confirm); question != nil {
-			return question
+		if c.asks() {
+			return c.question(f.confirm)
 		}
-		meta[confirmMember], words = f.confirm, confirmWords
+		meta[confirmMember], words = f.confirm, c.confirmWords(f.record)
 	}
 	result := map[string]any{
 		"content": []any{map[string]string{"type": "text", "text": words}}, "isError": true, "_meta": meta,

@@ -31,6 +31,10 @@ func (l *looking) judge(c *echoCall) relation {
 	}
 	l.mu.Unlock()
 	switch {
+	case l.call.Confirm != "" && c.Key != l.call.Key: // with its token it has its key
+		return beside
+	case l.call.Confirm != "":
+		return repeated
 	case !ours && strings.HasPrefix(c.By, l.process) && c.Lost == 0:
 		return over
 	case !ours:
@@ -61,6 +65,8 @@ func (l *looking) judgeRecord(c *echoCall) relation {
 		return doubtful
 	case err != nil:
 		return l.within(now, c.Lost)
+	case rec.Confirmation != nil && rec.Confirmation.ConfirmedAt == 0: // until then, whatever the window is
+		return repeated
 	case rec.State == semel.Processing && (rec.Held || c.Lost != 0 || rec.LeaseUntil <= now):
 		return repeated
 	case rec.State == semel.Processing && rec.UpdatedAt > l.now:
