@@ -18,7 +18,7 @@ func (c *Client) Do(ctx context.Context, call semel.Call, fn func(ctx context.Co
 	b, err := c.Begin(ctx, call)
 	ans := semel.Answer{Decision: b.Decision, Record: b.Record, RetryAfter: b.RetryAfter, Limit: b.Limit, Challenge: b.Challenge}
 	if err != nil {
-		return semel.Answer{Challenge: b.Challenge}, err
+		return semel.Answer{Challenge: b.Challenge}, acted(err)
 	}
 	if ans.Decision != semel.Execute {
 		return ans, acted(ans.Err())
@@ -30,11 +30,11 @@ func (c *Client) Do(ctx context.Context, call semel.Call, fn func(ctx context.Co
 	}
 	rec, ended := x.endBy(ctx, res, err, stop)
 	if ended != nil {
-		return ans, ended
+		return ans, acted(ended)
 	}
 	ans.Record = rec
 	if rec.State == semel.Processing {
-		return ans, &semel.Error{Code: semel.CodeUnknown, Message: rec.HeldReason, Err: err}
+		return ans, acted(&semel.Error{Code: semel.CodeUnknown, Message: rec.HeldReason, Err: err})
 	}
 	if err == nil && rec.Result.Tombstone {
 		rec.Result = res // duplicates don't get it, but the caller that ran it does
@@ -42,10 +42,10 @@ func (c *Client) Do(ctx context.Context, call semel.Call, fn func(ctx context.Co
 	return ans, acted(withCause(ans.Err(), err))
 }
 
-// acted gives the error of a decision or an outcome the action that the service's problem has.
+// acted gives an error the action that the service's problem with its code has, unless it has one.
 func acted(err error) error {
 	e, ok := errors.AsType[*semel.Error](err)
-	if !ok {
+	if !ok || e.Action != "" {
 		return err
 	}
 	with := *e

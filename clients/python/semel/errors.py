@@ -3,20 +3,32 @@
 from typing import Any, Literal
 
 Action = Literal["wait", "verify", "fix_request", "new_key", "stop"]
+"""What a program does next.
+
+wait: send the same again, after retry_after. verify: find out what happened first. fix_request:
+correct the request. new_key: what differs is another call. stop: nothing helps.
+"""
+
 Mark = Literal["rejected", "failed", "aborted", "unknown"]
 
-_ACTIONS = {"unknown": "verify", "store_unavailable": "wait", "aborted": "wait"}
+# The actions of codes that the client itself gives; problems have their own.
+_ACTIONS: dict[str, Action] = {
+    "unknown": "wait", "store_unavailable": "wait", "aborted": "wait", "rejected": "fix_request",
+    "failed": "verify", "result_not_kept": "verify", "key_settled": "new_key",
+}
 
 
 class SemelError(Exception):
     """A call without a result. `code` is stable, the message is for people.
 
     Code `unknown` means that the work may have been done: don't do it again under another key.
-    `action` says what a program does next, and `retry_after` after how many seconds.
+    `retry_after` is in seconds, `record` names the record in the API, `reason` is the handler's
+    own word, `challenge` confirms the call, and `stranger` says that something else than the
+    service has answered.
     """
 
-    def __init__(self, code: str, message: str, *, status: int | None = None, action: Action | None = None,
-                 retry_after: float = 0, record: str = "", reason: str = "", challenge: Any = None):
+    def __init__(self, code: str, message: str, *, status: int | None = None, action: Action | None = None, retry_after: float = 0,
+                 record: str = "", reason: str = "", challenge: Any = None, stranger: bool = False):
         super().__init__(message)
         self.code = code
         self.status = status
@@ -25,13 +37,14 @@ class SemelError(Exception):
         self.record = record
         self.reason = reason
         self.challenge = challenge
+        self.stranger = stranger
 
 
 class Ended(Exception):
     """What a handler raises to say how the attempt ends.
 
-    An error without a mark ends it as failed if an effect was confirmed or the operation moves
-    money, as unknown if an effect has no result, and otherwise as aborted: nothing was done.
+    An error without a mark ends it as unknown if an effect has no result, as failed if an effect
+    was confirmed or the operation moves money, and otherwise as aborted: nothing was done.
     """
 
     def __init__(self, mark: Mark, message: str, code: str = ""):

@@ -101,7 +101,7 @@ class Outgoing(TypedDict):
 
 
 class Problem(TypedDict):
-    action: NotRequired[Literal["use_first_credential"]]
+    action: NotRequired[Literal["wait", "verify", "fix_request", "new_key", "stop"]]
     challenge: NotRequired["Challenge"]
     code: str
     detail: str

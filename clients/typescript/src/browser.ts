@@ -1,24 +1,5 @@
 import type { KeyStore } from "./keys.js";
 
-/** Keeps keys in localStorage. Pages of one origin share them. */
-export class Local implements KeyStore {
-  constructor(readonly prefix = "semel:", readonly storage: Storage = localStorage) {}
-
-  async get(name: string): Promise<string | undefined> { return this.storage.getItem(this.prefix + name) ?? undefined; }
-
-  async add(name: string, key: string): Promise<string> {
-    const add = async () => {
-      const old = await this.get(name);
-      if (old === undefined) this.storage.setItem(this.prefix + name, key);
-      return old ?? key;
-    };
-    // Without the lock, two tabs could make two keys for one call.
-    return navigator.locks ? navigator.locks.request(this.prefix + name, add) : add();
-  }
-
-  async remove(name: string): Promise<void> { this.storage.removeItem(this.prefix + name); }
-}
-
 /** Keeps keys in IndexedDB, for pages and workers. */
 export class Indexed implements KeyStore {
   #database: Promise<IDBDatabase> | undefined;

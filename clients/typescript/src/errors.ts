@@ -1,18 +1,34 @@
 import type { Challenge, Problem } from "./types.js";
 
-/** What a program does next: see the table of refusals in the service's documentation. */
-export type Action = "wait" | "verify" | "fix_request" | "new_key" | "stop";
+/**
+ * What a program does next. `wait`: send the same again, after `retryAfter`. `verify`: find out
+ * what happened first. `fix_request`: correct the request. `new_key`: what differs is another
+ * call. `stop`: nothing helps.
+ */
+export type Action = NonNullable<Problem["action"]>;
 
-/** What else is known about a refusal. */
+/** The actions of codes that the client itself gives; problems have their own. */
+const actions: { [code: string]: Action } = {
+  unknown: "wait", store_unavailable: "wait", aborted: "wait", rejected: "fix_request", failed: "verify", result_not_kept: "verify", key_settled: "new_key",
+};
+
+/** What else is known about a call without a result. */
 export interface Known {
+  /** The HTTP status, if somebody answered. */
   status?: number | undefined;
-  action?: Action | undefined;
+  /** Something else than the service has answered. */
+  stranger?: boolean;
+  /** Milliseconds after which asking again makes sense. */
   retryAfter?: number | undefined;
+  /** Names the record in the API. */
   record?: string | undefined;
+  /** The handler's own word for why it was rejected or failed. */
   reason?: string | undefined;
+  /** What confirms the call, with code `confirmation_required`. */
   challenge?: Challenge | undefined;
-  cause?: unknown;
 }
+
+export interface SemelError extends Known {}
 
 /**
  * A call without a result. `code` is stable, `message` is for people.
@@ -20,39 +36,14 @@ export interface Known {
  * Code `unknown` means that the work may have been done: don't do it again under another key.
  */
 export class SemelError extends Error {
-  override readonly name = "SemelError";
-  /** The HTTP status, if the service answered. */
-  readonly status: number | undefined;
   readonly action: Action;
-  /** Milliseconds after which asking again makes sense. */
-  readonly retryAfter: number | undefined;
-  /** Names the record in the API. */
-  readonly record: string | undefined;
-  /** The handler's own word for why it was rejected or failed. */
-  readonly reason: string | undefined;
-  /** What confirms the call, with code `confirmation_required`. */
-  readonly challenge: Challenge | undefined;
-
-  constructor(readonly code: string, message: string, known: Known = {}) {
-    super(message, known.cause === undefined ? undefined : { cause: known.cause });
-    this.status = known.status;
-    this.action = known.action ?? (code === "unknown" ? "verify" : code === "store_unavailable" ? "wait" : "stop");
-    this.retryAfter = known.retryAfter;
-    this.record = known.record;
-    this.reason = known.reason;
-    this.challenge = known.challenge;
+  constructor(readonly code: string, message: string, known: Known & { action?: Action | undefined; cause?: unknown } = {}) {
+    const { action, cause, ...more } = known;
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = "SemelError";
+    this.action = action ?? actions[code] ?? "stop";
+    Object.assign(this, more);
   }
-}
-
-/** The error for a problem document. */
-export function refusal(p: Problem, retryAfter?: number): SemelError {
-  return new SemelError(p.code, p.detail, {
-    status: p.status,
-    action: p.action as Action | undefined,
-    retryAfter: p.retry_after ? p.retry_after * 1000 : retryAfter,
-    record: p.record,
-    challenge: p.challenge,
-  });
 }
 
 /** How a handler's error ends the attempt. */
@@ -61,13 +52,13 @@ export type Mark = "rejected" | "failed" | "aborted" | "unknown";
 /**
  * What a handler throws to say how the attempt ends.
  *
- * An error without a mark ends it as failed if an effect was confirmed or the operation moves
- * money, as unknown if an effect has no result, and otherwise as aborted: nothing was done.
+ * An error without a mark ends it as unknown if an effect has no result, as failed if an effect was
+ * confirmed or the operation moves money, and otherwise as aborted: nothing was done.
  */
 export class Ended extends Error {
-  override readonly name = "Ended";
   constructor(readonly mark: Mark, message: string, readonly code = "", cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
+    this.name = "Ended";
   }
 }
 

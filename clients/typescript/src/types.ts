@@ -128,8 +128,8 @@ export interface Outgoing {
 }
 
 export interface Problem {
-  /** What a program can do about it. */
-  action?: "use_first_credential";
+  /** What a program or a model does next. wait: send the same again, after retry_after. verify: find out what happened first. fix_request: correct the request. new_key: what differs is another call. stop: nothing helps. */
+  action?: "wait" | "verify" | "fix_request" | "new_key" | "stop";
   /** What confirms the call. */
   challenge?: Challenge;
   /** The stable name of the problem. */
@@ -240,7 +240,7 @@ export interface Settled {
 
 export interface Verdict {
   /** What somebody can do about it now. */
-  advice?: "wait" | "settle_effects" | "settle" | "release" | "replay_message"[];
+  advice?: ("wait" | "settle_effects" | "settle" | "release" | "replay_message")[];
   /** How often the work was begun, as far as it is known. */
   begun: number;
   /** How many attempts their holder completed. */

@@ -136,7 +136,11 @@ func (l *language) typeOf(s schema, ref string, enum func(values []string) strin
 		}
 		return enum(words)
 	case s.Items != nil:
-		return fmt.Sprintf(l.list, l.typeOf(*s.Items, ref, enum))
+		item := l.typeOf(*s.Items, ref, enum)
+		if strings.Contains(item, " | ") {
+			item = "(" + item + ")"
+		}
+		return fmt.Sprintf(l.list, item)
 	case dict:
 		return fmt.Sprintf(l.dict, l.typeOf(values, ref, enum))
 	}
