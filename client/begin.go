@@ -139,9 +139,12 @@ func (c *Client) begun(call *semel.Call, r *reply, since time.Time) (Begun, erro
 	if b.Record, err = v.Record.Value(); err != nil {
 		return Begun{}, r.invalid(err.Error())
 	}
-	id := b.Record.ID
+	id, asked := b.Record.ID, semel.ID{Operation: call.Operation, Key: call.Key}
+	if call.Sequence != 0 {
+		asked = asked.Numbered(call.Sequence)
+	}
 	switch {
-	case id.Operation != call.Operation || id.Key != call.Key:
+	case id.Operation != asked.Operation || id.Key != asked.Key:
 		return Begun{}, r.invalid("it is about another call")
 	case b.Decision == semel.Execute && (b.Execution == "" || b.Lease <= 0):
 		return Begun{}, r.invalid("it has no execution or no lease")

@@ -92,3 +92,20 @@ func TestCallsAreCompensated(t *testing.T) {
 		}
 	}, op, semel.Operation{Name: "undo"})
 }
+
+// A call of a sequence is one number of it, for which the service has a record of its own.
+func TestRemoteCallsOfASequence(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *service) {
+		c := newClient(t, direct{s.handler})
+		for n := range uint64(2) {
+			second := call("k")
+			second.Sequence = n + 1
+			for _, decision := range []semel.Decision{semel.Execute, semel.Replay} {
+				ans, err := c.Do(t.Context(), second, answers(data("x"), nil))
+				if must(t, err); ans.Decision != decision || ans.Record.Sequence != n+1 {
+					t.Errorf("number %d: %s, of number %d", n+1, ans.Decision, ans.Record.Sequence)
+				}
+			}
+		}
+	}, semel.Operation{Name: "op", Sequenced: true})
+}
