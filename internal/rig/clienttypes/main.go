@@ -1,5 +1,5 @@
 // Command clienttypes writes the types of the clients for TypeScript and Python from the API's
-// description. Run it in the root of the repository, or by make generate.
+// description. Run it in the root of the repository.
 package main
 
 import (

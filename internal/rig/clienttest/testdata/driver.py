@@ -33,7 +33,7 @@ def run(step, seen, x):
                 x.effect(act["swallow"], breaks)
             except RuntimeError:
                 pass
-        same = {"key": step["key"], "operation": step["operation"]}
+        same = {"key": step["key"], "operation": step["operation"], "payload": step["payload"]}
         if "inner" in act:
             seen.setdefault("inner", []).append(perform({**same, **act["inner"]}))
         if "beside" in act:
@@ -87,7 +87,7 @@ def once(step, seen):
     def work(x):
         seen["runs"] += 1
         return run(step, seen, x)
-    outcome = state["client"].once(step["operation"], key, work, wait=step.get("wait", 0), payload=step.get("payload"), **step.get("call", {}))
+    outcome = state["client"].once(step["operation"], key, work, wait=step.get("wait", 0), payload=step["payload"], **step.get("call", {}))
     seen.update(value=outcome.value, replayed=outcome.replayed)
     show(seen, outcome.record)
 
@@ -98,7 +98,7 @@ def done(step, seen):
 
 
 def begin(step, seen):
-    begun = state["client"].begin(step["operation"], prefix + step["key"], payload=step.get("payload"))
+    begun = state["client"].begin(step["operation"], prefix + step["key"], payload=step["payload"])
     seen["decision"] = begun["decision"]
     state["execution"] = begun.get("execution", state["execution"])
     show(seen, begun["record"])

@@ -1,10 +1,10 @@
 // Runs the steps of scenarios, a line of JSON each from standard input, by the client for
 // TypeScript, and writes what its user sees of each.
 import { createInterface } from "node:readline";
-import { Client, failed, Keys, nothingDone, rejected, SemelError, unknown } from "../typescript/dist/index.js";
-import { Files } from "../typescript/dist/files.js";
 
-const [url, prefix, directory] = process.argv.slice(2);
+const [url, prefix, directory, built] = process.argv.slice(2);
+const { Client, failed, Keys, nothingDone, rejected, SemelError, unknown } = await import(`${built}/index.js`);
+const { Files } = await import(`${built}/files.js`);
 const marks = { rejected: () => rejected("declined", "it says no"), failed: () => failed("it failed"), nothing: () => nothingDone("nothing was sent"), unknown: () => unknown("nobody knows"), error: () => new Error("something broke") };
 const keys = new Keys(new Files(directory));
 let client, execution, named = {};
@@ -16,8 +16,8 @@ async function run(step, seen, x) {
   for (const act of step.work ?? []) {
     if (act.effect) value = await x.effect(act.effect, () => { seen.calls++; if (act.throws) throw marks[act.throws](); return act.gives; });
     if (act.swallow) await x.effect(act.swallow, () => { seen.calls++; throw marks.error(); }).catch(() => {});
-    if (act.inner) (seen.inner ??= []).push(await perform({ key: step.key, operation: step.operation, ...act.inner }));
-    if (act.beside) (seen.besides ??= []).push(perform({ key: step.key, operation: step.operation, ...act.beside }));
+    if (act.inner) (seen.inner ??= []).push(await perform({ key: step.key, operation: step.operation, payload: step.payload, ...act.inner }));
+    if (act.beside) (seen.besides ??= []).push(perform({ key: step.key, operation: step.operation, payload: step.payload, ...act.beside }));
     if (act.lost) { await wait(x.signal); seen.lost = true; }
     if (act.throws && !act.effect) throw marks[act.throws]();
     if ("returns" in act) value = act.returns;
@@ -49,13 +49,13 @@ const does = {
   async once(step, seen) {
     const name = prefix + step.key;
     const key = step.named ? (named[name] ??= keys.for(name)) : name;
-    const outcome = await client.once(step.operation, key, (x) => (seen.runs++, run(step, seen, x)), { payload: step.payload ?? null, ...step.call, ...(step.wait ? { wait: step.wait * 1000 } : {}) });
-    Object.assign(seen, { value: outcome.value, replayed: outcome.replayed });
+    const outcome = await client.once(step.operation, key, (x) => (seen.runs++, run(step, seen, x)), { payload: step.payload, ...step.call, ...(step.wait ? { wait: step.wait * 1000 } : {}) });
+    Object.assign(seen, { value: outcome.value ?? null, replayed: outcome.replayed });
     show(seen, outcome.record);
   },
   async done(step) { await keys.for(prefix + step.key).done(); named = {}; },
   async begin(step, seen) {
-    const begun = await client.begin(step.operation, prefix + step.key, { payload: step.payload ?? null });
+    const begun = await client.begin(step.operation, prefix + step.key, { payload: step.payload });
     seen.decision = begun.decision;
     execution = begun.execution ?? execution;
     show(seen, begun.record);
