@@ -229,15 +229,14 @@ class Execution:
     def _beat(self) -> None:
         """Renews the lease at each third of it, until the execution ends."""
         while not self._stop.wait(max(self._lease / 3 - self._age(), self._lease / 30)):
-            self._renew()
+            self._renew(tries=1, limit=max(self._lease * 0.9 - self._age(), self._lease / 30))
             if self.lost:
                 return
 
-    def _renew(self) -> bool:
+    def _renew(self, **how: Any) -> bool:
         began = time.monotonic()
         try:
-            left = max(self._lease * 0.9 - self._age(), self._lease / 30)
-            self._lease = self._client.renew(self.name, tries=1, limit=left)
+            self._lease = self._client.renew(self.name, **how)
             self._since = began
             return True
         except SemelError as e:

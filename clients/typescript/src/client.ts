@@ -8,7 +8,7 @@ export interface Options {
   /** The address of the API, such as http://127.0.0.1:8480. */
   url: string;
   /** The token to send, or what finds it. Nobody gets it before they answered as a service. */
-  token?: string | (() => string | Promise<string>);
+  token?: string | (() => string | Promise<string>) | undefined;
   /** How long one try may take. Defaults to 10 seconds. */
   timeout?: number;
   /** How often a request is sent if no answer comes. Defaults to 4. */
@@ -139,7 +139,7 @@ export class Client {
   async send<T>(path: string, body: unknown, lost: string, how: Sending = {}, headers: { [name: string]: string } = {}, wait = 0): Promise<T> {
     const init: RequestInit = body === undefined ? { headers } : { method: "POST", headers: { "Content-Type": "application/json", ...headers }, body: JSON.stringify(body) };
     for (let n = 1; ; n++) {
-      const limit = AbortSignal.timeout(this.#options.timeout + wait);
+      const limit = AbortSignal.timeout(Math.ceil(this.#options.timeout + wait));
       init.signal = how.signal ? AbortSignal.any([limit, how.signal]) : limit;
       let error: SemelError;
       try {

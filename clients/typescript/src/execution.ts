@@ -1,4 +1,4 @@
-import { kept, uncertain, type Client } from "./client.js";
+import { kept, uncertain, type Client, type Sending } from "./client.js";
 import { Ended, rejected, SemelError, unknown } from "./errors.js";
 import type { Begun, Effect, Record } from "./types.js";
 
@@ -45,7 +45,7 @@ export class Execution {
   async run(work: (x: Execution) => unknown): Promise<Run> {
     // Nobody knows when the lease began, so it must have time left before the work begins.
     for (let n = 0; this.#age() > this.#lease / 3; n++) {
-      if (n < 4 && await this.#renew()) continue;
+      if (n < 4 && await this.#renew({})) continue;
       await this.client.end(this.name, "abort", { error: { message: "the lease could not be renewed before the work" } }, { tries: 1 }).catch(() => {});
       throw new SemelError("store_unavailable", "the lease could not be renewed before the work", { cause: this.#lost.signal.reason });
     }
@@ -172,16 +172,16 @@ export class Execution {
   /** Renews the lease at each third of it, until the execution ends. */
   #beat(): void {
     this.#timer = setTimeout(async () => {
-      await this.#renew();
+      const left = Math.ceil(Math.max(this.#lease * 0.9 - this.#age(), this.#lease / 30)); // a fraction is refused
+      await this.#renew({ tries: 1, signal: AbortSignal.timeout(left) });
       if (!this.#ended && !this.signal.aborted) this.#beat();
     }, Math.max(this.#lease / 3 - this.#age(), this.#lease / 30));
   }
 
-  async #renew(): Promise<boolean> {
+  async #renew(how: Sending): Promise<boolean> {
     const began = performance.now();
     try {
-      const left = Math.max(this.#lease * 0.9 - this.#age(), this.#lease / 30);
-      this.#lease = await this.client.renew(this.name, { tries: 1, signal: AbortSignal.timeout(left) });
+      this.#lease = await this.client.renew(this.name, how);
       this.since = began;
       return true;
     } catch (e) {

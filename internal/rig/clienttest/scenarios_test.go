@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"reflect"
 	"slices"
 	"sync"
@@ -49,11 +48,7 @@ func TestScenarios(t *testing.T) {
 	must(t, yaml.Unmarshal(text, &loose))
 	var list []scenario
 	into(t, loose, &list)
-	for _, tool := range []string{"node", "python3"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			need(t, "there is no "+tool)
-		}
-	}
+	tools(t)
 	w := newWorld(t)
 	w.drivers = []*driver{w.goDriver(t), w.program(t, "typescript", "node", "driver.mjs", built(t)), w.program(t, "python", "python3", "driver.py")}
 	for i := range list {

@@ -2,10 +2,12 @@ package clienttest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -30,6 +32,7 @@ auth:
     - {name: shop-2, principal: shop, token_file: %[1]s/shop-2}
     - {name: other, token_file: %[1]s/other}
 operations:
+  - {name: default, effects: [charge]}
   - {name: plain, effects: [charge, mail]}
   - {name: retry, effects: [charge], on_failure: retry}
   - {name: short, effects: [charge], lease: 900ms}
@@ -135,21 +138,48 @@ func need(t *testing.T, missing string) {
 	t.Skip(missing)
 }
 
-// built builds the client for TypeScript, and returns where it is.
+// tools looks for the programs that run the clients.
+func tools(t *testing.T) {
+	t.Helper()
+	for _, tool := range []string{"node", "npm", "python3"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			need(t, "there is no "+tool)
+		}
+	}
+}
+
+// built builds the client for TypeScript, once for all tests, and returns where it is.
 func built(t *testing.T) string {
-	compiler, err := filepath.Abs(clients + "/typescript/node_modules/typescript/bin/tsc")
-	must(t, err)
+	t.Helper()
 	if _, err := os.Stat(compiler); errors.Is(err, fs.ErrNotExist) {
 		need(t, "the compiler of TypeScript is not there: scripts/install-sdks installs it")
 	}
-	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600))
-	cmd := exec.Command("node", compiler, "--outDir", dir)
-	cmd.Dir = clients + "/typescript"
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	dir, err := build()
+	must(t, err)
 	return dir
+}
+
+const compiler = clients + "/typescript/node_modules/typescript/bin/tsc"
+
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "semel-client-")
+	if err != nil {
+		return "", err
+	}
+	made = dir
+	if out, err := exec.Command("node", compiler, "-p", clients+"/typescript", "--outDir", dir).CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("%w: %s", err, out)
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600)
+})
+
+// made is the folder that build made, or empty.
+var made string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.RemoveAll(made)
+	os.Exit(code)
 }
 
 // program starts a driver that is a program.
@@ -170,12 +200,17 @@ func (w *world) program(t *testing.T, name string, command ...string) *driver {
 	})
 	answers := bufio.NewScanner(out)
 	d.perform = func(t *testing.T, what map[string]any) (saw map[string]any) {
-		must(t, json.NewEncoder(in).Encode(what))
-		if !answers.Scan() {
-			t.Errorf("%s gave up: %v", name, answers.Err())
+		err := json.NewEncoder(in).Encode(what)
+		if err == nil && !answers.Scan() {
+			err = cmp.Or(answers.Err(), io.EOF)
+		}
+		if err == nil {
+			err = json.Unmarshal(answers.Bytes(), &saw)
+		}
+		if err != nil {
+			t.Errorf("%s gave up: %v", name, err)
 			return map[string]any{}
 		}
-		must(t, json.Unmarshal(answers.Bytes(), &saw))
 		return saw
 	}
 	return d
