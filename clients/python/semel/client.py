@@ -94,7 +94,10 @@ class Client:
 
     def renew(self, execution: str, **how: Any) -> float:
         """Extends the lease, and returns its length. Code `lease_lost`: the right is gone."""
-        return self.on(execution, "renew", {}, **how)["lease_ms"] / 1000
+        lease: int = self.on(execution, "renew", {}, **how).get("lease_ms", 0)
+        if lease <= 0:
+            raise SemelError("unknown", "the answer has no lease")
+        return lease / 1000
 
     def complete(self, execution: str, result: Any = None) -> Record:
         """Ends an execution with its result."""
@@ -109,7 +112,10 @@ class Client:
         done, abandon, or hold until somebody settles it. Code `unknown` means that the outcome
         exists, but isn't recorded."""
         try:
-            return self.on(execution, how, body, **sending)["record"]
+            record: Record | None = self.on(execution, how, body, **sending).get("record")
+            if not record or "id" not in record:
+                raise SemelError("unknown", "the answer has no record")
+            return record
         except SemelError as e:
             if uncertain(e):
                 raise SemelError("unknown", f"the outcome is not recorded: {e}") from e
@@ -163,8 +169,10 @@ class Client:
         if kind != "application/problem+json":
             raise SemelError(lost, f"the answer (status {status}) doesn't come from the API", status=status, stranger=True)
         p: Problem = json.loads(text)
+        if not p.get("code"):
+            raise SemelError(lost, f"the answer (status {status}) is not a valid problem", status=status, stranger=True)
         asked = answer.get("Retry-After", "0")
-        raise SemelError(p["code"], p["detail"], status=status, action=p.get("action"), record=p.get("record", ""), challenge=p.get("challenge"),
+        raise SemelError(p["code"], p.get("detail", ""), status=status, action=p.get("action"), record=p.get("record", ""), challenge=p.get("challenge"),
                          retry_after=p.get("retry_after") or (int(asked) if asked.isdigit() else 0))
 
     def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str], lost: str, until: float) -> tuple[int, Any, bytes]:

@@ -168,6 +168,8 @@ class Execution:
             raise self.lost
         try:
             ef = self._ask_to_start(name)
+            if ef.get("name") != name or not ef.get("key"):
+                raise SemelError("unknown", "the answer is about another effect, or has no key")
         except SemelError as e:
             self._judge(e)
             if uncertain(e):

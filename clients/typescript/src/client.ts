@@ -107,7 +107,11 @@ export class Client {
   }
 
   /** Extends the lease, and returns its length. Code `lease_lost` says that the right is gone. */
-  async renew(execution: string, how: Sending = {}): Promise<number> { return (await this.on<Renewed>(execution, "renew", {}, how)).lease_ms; }
+  async renew(execution: string, how: Sending = {}): Promise<number> {
+    const { lease_ms } = await this.on<Renewed>(execution, "renew", {}, how);
+    if (!(lease_ms > 0)) throw new SemelError("unknown", "the answer has no lease");
+    return lease_ms;
+  }
 
   /** Ends an execution with its result. */
   complete(execution: string, result?: unknown): Promise<Record> { return this.end(execution, "complete", { result }); }
@@ -122,7 +126,9 @@ export class Client {
    */
   async end(execution: string, how: "complete" | "reject" | "fail" | "abort" | "abandon" | "hold", body: unknown, sending: Sending = {}): Promise<Record> {
     try {
-      return (await this.on<{ record: Record }>(execution, how, body, sending)).record;
+      const { record } = await this.on<{ record: Record }>(execution, how, body, sending);
+      if (!record?.id) throw new SemelError("unknown", "the answer has no record");
+      return record;
     } catch (e) {
       if (uncertain(e)) throw new SemelError("unknown", `the outcome is not recorded: ${e.message}`, { cause: e });
       throw e;
@@ -171,6 +177,7 @@ export class Client {
     if (answer.ok && type === "application/json") return JSON.parse(text) as T;
     if (type !== "application/problem+json") throw new SemelError(lost, `the answer (status ${status}) doesn't come from the API`, { status, stranger: true });
     const { code, detail, action, record, challenge, retry_after } = JSON.parse(text) as Problem;
+    if (!code) throw new SemelError(lost, `the answer (status ${status}) is not a valid problem`, { status, stranger: true });
     const seconds = retry_after || Number(answer.headers.get("Retry-After") ?? 0);
     throw new SemelError(code, detail, { status, action, record, challenge, ...(seconds > 0 ? { retryAfter: seconds * 1000 } : {}) });
   }

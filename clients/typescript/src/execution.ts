@@ -129,6 +129,7 @@ export class Execution {
         this.#unsure.add(name);
         ef = await ask(true); // nothing was called yet
       }
+      if (ef.name !== name || !ef.key) throw new SemelError("unknown", "the answer is about another effect, or has no key");
     } catch (e) {
       this.#judge(e);
       if (uncertain(e)) this.#notStarted = e;
