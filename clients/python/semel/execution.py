@@ -168,8 +168,6 @@ class Execution:
             raise self.lost
         try:
             ef = self._ask_to_start(name)
-            if ef.get("name") != name or not ef.get("key"):
-                raise SemelError("unknown", "the answer is about another effect, or has no key")
         except SemelError as e:
             self._judge(e)
             if uncertain(e):
@@ -188,12 +186,18 @@ class Execution:
     def _ask_to_start(self, name: str) -> Effect:
         if name not in self._unsure:
             try:
-                return self._client.on(self.name, "effects", {"name": name}, tries=1)
+                return self._ask(name, {"name": name}, tries=1)
             except SemelError as e:
                 if not uncertain(e):
                     raise
                 self._unsure.add(name)
-        return self._client.on(self.name, "effects", {"name": name, "not_called": True})  # nothing was called yet
+        return self._ask(name, {"name": name, "not_called": True})  # nothing was called yet
+
+    def _ask(self, name: str, body: Any, **how: Any) -> Effect:
+        ef: Effect = self._client.on(self.name, "effects", body, **how)
+        if ef.get("name") != name or not ef.get("key"):
+            raise SemelError("unknown", "the answer is about another effect, or has no key")
+        return ef
 
     def _refute(self, name: str) -> None:
         """Records that an effect was never called."""

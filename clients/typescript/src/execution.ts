@@ -119,7 +119,11 @@ export class Execution {
 
   async #start(name: string): Promise<Effect> {
     this.signal.throwIfAborted();
-    const ask = (again: boolean) => this.client.on<Effect>(this.name, "effects", again ? { name, not_called: true } : { name }, again ? {} : { tries: 1 });
+    const ask = async (again: boolean) => {
+      const ef = await this.client.on<Effect>(this.name, "effects", again ? { name, not_called: true } : { name }, again ? {} : { tries: 1 });
+      if (ef.name !== name || !ef.key) throw new SemelError("unknown", "the answer is about another effect, or has no key");
+      return ef;
+    };
     let ef: Effect;
     try {
       try {
@@ -129,7 +133,6 @@ export class Execution {
         this.#unsure.add(name);
         ef = await ask(true); // nothing was called yet
       }
-      if (ef.name !== name || !ef.key) throw new SemelError("unknown", "the answer is about another effect, or has no key");
     } catch (e) {
       this.#judge(e);
       if (uncertain(e)) this.#notStarted = e;

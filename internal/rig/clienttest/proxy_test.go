@@ -11,12 +11,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/semelhq/semel/internal/peer"
 )
 
 // fault is how the way to the service fails for requests whose path has an end.
 type fault struct {
 	Path string `json:"path"`
-	What string `json:"what"`  // lost_request, lost_answer, silent, bad_gateway or stranger
+	What string `json:"what"`  // lost_request, lost_answer, empty, silent, bad_gateway or stranger
 	Left int    `json:"times"` // absent: until it is healed
 }
 
@@ -75,6 +77,11 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	case what == "silent":
 		<-r.Context().Done()
+		return
+	case what == "empty": // of the service, and useless
+		peer.Mark(w.Header(), peer.Data)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte("{}"))
 		return
 	case what == "bad_gateway" || what == "stranger":
 		w.Header().Set("Content-Type", "text/html")
