@@ -89,11 +89,12 @@ func generate(description []byte) (map[string]string, error) {
 	}
 	files := map[string]string{}
 	for _, l := range languages {
-		text := l.head
+		var text strings.Builder
+		text.WriteString(l.head)
 		for _, name := range slices.Sorted(maps.Keys(names)) {
-			text += l.object(name, d.Components.Schemas[name], &l)
+			text.WriteString(l.object(name, d.Components.Schemas[name], &l))
 		}
-		files[l.file] = text
+		files[l.file] = text.String()
 	}
 	return files, nil
 }
@@ -149,31 +150,33 @@ func (l *language) typeOf(s schema, ref string, enum func(values []string) strin
 
 // interfaceOf writes an object for TypeScript.
 func interfaceOf(name string, s schema, l *language) string {
-	text := "\nexport interface " + name + " {\n"
+	var text strings.Builder
+	text.WriteString("\nexport interface " + name + " {\n")
 	for _, member := range slices.Sorted(maps.Keys(s.Properties)) {
 		p := s.Properties[member]
 		if p.Description != "" {
-			text += "  /** " + p.Description + " */\n"
+			text.WriteString("  /** " + p.Description + " */\n")
 		}
 		mark := "?"
 		if slices.Contains(s.Required, member) {
 			mark = ""
 		}
-		text += "  " + member + mark + ": " + l.typeOf(p, "%s", func(words []string) string { return strings.Join(words, " | ") }) + ";\n"
+		text.WriteString("  " + member + mark + ": " + l.typeOf(p, "%s", func(words []string) string { return strings.Join(words, " | ") }) + ";\n")
 	}
-	return text + "}\n"
+	return text.String() + "}\n"
 }
 
 // dictionaryOf writes an object for Python.
 func dictionaryOf(name string, s schema, l *language) string {
-	text := "\n\nclass " + name + "(TypedDict):\n"
+	var text strings.Builder
+	text.WriteString("\n\nclass " + name + "(TypedDict):\n")
 	for _, member := range slices.Sorted(maps.Keys(s.Properties)) {
 		p := s.Properties[member]
 		is := l.typeOf(p, "\"%s\"", func(words []string) string { return "Literal[" + strings.Join(words, ", ") + "]" })
 		if !slices.Contains(s.Required, member) {
 			is = "NotRequired[" + is + "]"
 		}
-		text += "    " + member + ": " + is + "\n"
+		text.WriteString("    " + member + ": " + is + "\n")
 	}
-	return text
+	return text.String()
 }
