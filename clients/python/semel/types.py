@@ -168,7 +168,7 @@ class Settled(TypedDict):
 
 
 class Verdict(TypedDict):
-    advice: NotRequired[list[Literal["wait", "settle_effects", "settle", "release", "replay_message"]]]
+    advice: NotRequired[list[Literal["wait", "settle_effects", "settle", "release", "confirm", "replay_message"]]]
     begun: int
     done: int
     earlier_known: bool
@@ -176,6 +176,6 @@ class Verdict(TypedDict):
     restored_at: NotRequired[str]
     retry: NotRequired[str]
     says: str
-    state: Literal["executed", "failed", "rejected", "aborted", "unconfirmed", "abandoned", "released", "settled", "running", "silent", "held", "queued", "handled", "parked", "discarded", "undoing", "undone", "undo_failed", "sequence_mark"]
+    state: Literal["executed", "failed", "rejected", "aborted", "unconfirmed", "confirmed", "abandoned", "released", "settled", "running", "silent", "held", "queued", "handled", "parked", "discarded", "undoing", "undone", "undo_failed", "sequence_mark"]
     told: int
     unknown: int

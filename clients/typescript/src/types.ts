@@ -240,7 +240,7 @@ export interface Settled {
 
 export interface Verdict {
   /** What somebody can do about it now. */
-  advice?: ("wait" | "settle_effects" | "settle" | "release" | "replay_message")[];
+  advice?: ("wait" | "settle_effects" | "settle" | "release" | "confirm" | "replay_message")[];
   /** How often the work was begun, as far as it is known. */
   begun: number;
   /** How many attempts their holder completed. */
@@ -256,7 +256,7 @@ export interface Verdict {
   /** The answer in one sentence, for people. In lists it doesn't know of records that were purged before: the evidence log isn't read for them. */
   says: string;
   /** How the call stands, in a word. */
-  state: "executed" | "failed" | "rejected" | "aborted" | "unconfirmed" | "abandoned" | "released" | "settled" | "running" | "silent" | "held" | "queued" | "handled" | "parked" | "discarded" | "undoing" | "undone" | "undo_failed" | "sequence_mark";
+  state: "executed" | "failed" | "rejected" | "aborted" | "unconfirmed" | "confirmed" | "abandoned" | "released" | "settled" | "running" | "silent" | "held" | "queued" | "handled" | "parked" | "discarded" | "undoing" | "undone" | "undo_failed" | "sequence_mark";
   /** How many attempts somebody else settled as completed. */
   told: number;
   /** How many attempts may have done the work: nobody knows. */
