@@ -37,8 +37,8 @@ var threats = []threat{
 	},
 	{
 		"Confirmation replay", "a confirmation token is used again, for another command, by another person, or is guessed", []string{"IDS-X.1", "IDS-X.2", "IDS-X.3"},
-		"a token is bound to tenant, principal, key, fingerprint and command, lasts 5 minutes at most, is used up by the claim, and five wrong ones void all",
-		[]string{"internal/enginetest/confirm_test.go TestATokenIsBoundToItsCall", "internal/enginetest/confirm_test.go TestATokenIsUsedOnce", "internal/enginetest/confirm_test.go TestATokenIsShortLived", "internal/enginetest/confirm_test.go TestADigestBindsATokenToItsPrincipal", "internal/enginetest/confirm_test.go TestAConfirmedCallRunsOnceAndIsNotAskedAgain"},
+		"a token is bound to tenant, principal, key, fingerprint and command, lasts 5 minutes at most, is used up by the claim, and five wrong ones void all; so is an operator's confirmation, and it leaves their name and reason",
+		[]string{"internal/enginetest/confirm_test.go TestATokenIsBoundToItsCall", "internal/enginetest/confirm_test.go TestATokenIsUsedOnce", "internal/enginetest/confirm_test.go TestATokenIsShortLived", "internal/enginetest/confirm_test.go TestADigestBindsATokenToItsPrincipal", "internal/enginetest/confirm_test.go TestAConfirmedCallRunsOnceAndIsNotAskedAgain", "internal/enginetest/confirm_operator_test.go TestAnOperatorConfirmsOnlyTheCallThatWasAskedFor", "internal/enginetest/confirm_operator_test.go TestAnOperatorsConfirmationRunsOnce"},
 	},
 	{
 		"Flood", "somebody sends very many duplicates, or asks for very many confirmations", []string{"IDS-XV.3"},

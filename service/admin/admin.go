@@ -1,6 +1,6 @@
 // Package admin gives the operators of a program that embeds the engine what operators of
-// 'semel serve' have: they can list records, look at one, and settle, release or purge
-// it. Mount its handler beside your own. It speaks the same API, so 'semel records --url'
+// 'semel serve' have: they can list records, look at one, and settle, release, confirm or
+// purge it. Mount its handler beside your own. It speaks the same API, so 'semel records --url'
 // and package client work with it:
 //
 //	h, err := admin.Handler(engine, admin.Options{
@@ -36,7 +36,7 @@ type Caller = api.Caller
 // The roles of a [Caller].
 const (
 	Viewer   = api.Viewer   // lists records and looks at them
-	Operator = api.Operator // also settles, releases and purges them
+	Operator = api.Operator // also settles, releases, confirms and purges them
 	Admin    = api.Admin    // an Operator
 )
 

@@ -126,7 +126,7 @@ type Role uint8
 const (
 	NoRole   Role = iota // their own calls only
 	Viewer               // look at the records of their tenant
-	Operator             // settle, release and purge them
+	Operator             // settle, release, confirm and purge them
 	Admin                // everything
 )
 
