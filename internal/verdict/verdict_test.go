@@ -148,6 +148,31 @@ func confirmed(until store.Instant) store.Record {
 	})
 }
 
+// Where a further proof is needed, nobody but the caller can confirm.
+func TestFurtherProof(t *testing.T) {
+	v := Of(&Facts{Record: new(with(ended(aborted), func(r *store.Record) { r.Confirmation = &store.Confirmation{} })), Now: noon, Known: true, StepUp: true})
+	if want := "not begun: it waits for its confirmation and a further proof, which only its caller can give"; v.Says != want || v.Advice != nil {
+		t.Errorf("%+v", v)
+	}
+}
+
+// Changed says how a record is left, and whether its next delivery runs.
+func TestChanged(t *testing.T) {
+	for want, rec := range map[string]store.Record{
+		"The record is completed.":                               settled(completed, nil),
+		"The record is held.":                                    {State: store.Processing, Held: true},
+		"The record is abandoned. Its next delivery runs again.": settled(abandoned, nil),
+		"The record is abandoned. Its next delivery runs again, and gets the results of confirmed effects instead of repeating them.": with(settled(abandoned, nil), func(r *store.Record) {
+			r.Effects = []store.EffectRecord{{State: store.EffectConfirmed}}
+		}),
+		"The call is confirmed. It runs once, when its caller sends it again until 2026-11-26 12:00:00.": confirmed(noon),
+	} {
+		if got := Changed(&rec); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
 // What a purge has taken away is told, and counts.
 func TestPurged(t *testing.T) {
 	rec := ended(completed)
@@ -190,10 +215,10 @@ func TestAdvice(t *testing.T) {
 		{Facts{Record: new(running(ended(0)))}, []Advice{Wait}},
 		{Facts{Record: new(event1(store.MessageParked, 1))}, []Advice{ReplayMessage}},
 		{Facts{Record: new(confirmed(noon + 1))}, nil},
-		{Facts{Record: new(confirmed(noon))}, []Advice{Confirm}},
-		{Facts{Record: new(confirmed(noon)), StepUp: true}, nil},
-		{Facts{Record: new(with(confirmed(noon), func(r *store.Record) { r.ExpiresAt = noon }))}, nil},
-		{Facts{Record: new(confirmed(noon)), Epoch: noon}, nil},
+		{Facts{Record: new(confirmed(noon)), Now: noon}, []Advice{Confirm}},
+		{Facts{Record: new(confirmed(noon)), Now: noon, StepUp: true}, nil},
+		{Facts{Record: new(with(confirmed(noon), func(r *store.Record) { r.ExpiresAt = noon })), Now: noon}, nil},
+		{Facts{Record: new(confirmed(noon)), Now: noon, Epoch: noon}, nil},
 		{Facts{Record: new(ended(completed)), Harmless: true}, nil},
 		{Facts{Record: new(ended(failed)), Harmless: true}, nil},
 	} {
