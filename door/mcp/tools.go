@@ -97,6 +97,8 @@ func (g *Gateway) declare() error {
 		switch {
 		case op.Class == semel.ReadOnly:
 			return nil, errors.New("tool calls may change something, so their operation can't be of class I0")
+		case op.Confirmation != nil && op.Confirmation.StepUp != nil:
+			return nil, errors.New("a tool call has no place for the further proof that Confirmation.StepUp asks for")
 		case t.OnDisconnect != "" && t.OnDisconnect != FinishCall && t.OnDisconnect != CancelCall:
 			return nil, fmt.Errorf("OnDisconnect is %q, not %s or %s", t.OnDisconnect, FinishCall, CancelCall)
 		}

@@ -224,3 +224,41 @@ func TestMCPReconciles(t *testing.T) {
 		}
 	}
 }
+
+// TestMCPConfirms: a tool call of an operation with confirm waits for an operator, who confirms this call
+// and no other, once.
+func TestMCPConfirms(t *testing.T) {
+	var runs atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"run %d"}]}}`, jsonscan.Member(body, "id"), runs.Add(1))
+	}))
+	defer server.Close()
+	config := strings.ReplaceAll(toolService, "SERVER", server.URL+"/mcp")
+	s := start(t, write(t, strings.Replace(config, "name: refunds", "name: refunds, confirm: 5m", 1)))
+	header := []string{"MCP-Protocol-Version", "2025-11-25", "Authorization", "Bearer alice-secret"}
+	call := func(id int, order string) string {
+		_, _, text := do(t, "POST", s.data("/mcp"), toolCall(id, "refund", `{"order_id":"`+order+`","amount":5}`), header...)
+		return text
+	}
+	if text := call(1, "A"); !strings.Contains(text, "confirmation_required") || !strings.Contains(text, "semel records confirm") {
+		t.Fatalf("the first call: %s", text)
+	}
+	_, _, text := do(t, "GET", s.admin("/v1/records?q=operation:refunds"), "")
+	var page struct{ Records []struct{ ID string } }
+	if err := json.Unmarshal([]byte(text), &page); err != nil || len(page.Records) != 1 {
+		t.Fatal(err, text)
+	}
+	if status, _, text := do(t, "POST", s.admin("/v1/records/"+page.Records[0].ID+"/confirm"), `{"reason":"she said yes"}`); status != 200 {
+		t.Fatalf("the operator: %d %s", status, text)
+	}
+	if text := call(2, "B"); !strings.Contains(text, "confirmation_required") || runs.Load() != 0 {
+		t.Errorf("another order: %s", text)
+	}
+	for id := 3; id <= 4; id++ {
+		if text := call(id, "A"); !strings.Contains(text, "run 1") || runs.Load() != 1 {
+			t.Errorf("call %d: %s", id, text)
+		}
+	}
+}

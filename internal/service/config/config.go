@@ -168,7 +168,7 @@ type Operation struct {
 	// Effects that attempts may begin. A name that ends in * stands for all with that prefix, and [] says that there are none.
 	Effects     []string `json:"effects,omitzero" empty:"distinct"`
 	Reconciling `yaml:",inline"`
-	Ordering    `yaml:",inline"`
+	Admission   `yaml:",inline"`
 	// Limit of duplicates of one call.
 	PerRecord Rate `json:"per_record,omitzero"`
 	// Limit of duplicates by one principal.

@@ -113,8 +113,10 @@ type Repeats struct {
 	MaxWait Duration `json:"max_wait" default:"30s" range:"1ms,1h"`
 }
 
-// Ordering says which calls come too late.
-type Ordering struct {
+// Admission says which calls may run: in time, in order, and with a person's word.
+type Admission struct {
+	// A person confirms each call before it runs, within this time: by the token that the refusal gives to the caller over the execution API and MCP, or as an operator, by semel records confirm or in the dashboard. Unset, nobody is asked.
+	Confirm Duration `json:"confirm,omitzero" range:"0s,5m"`
 	// Refuse a call that was first sent before the window.
 	RefuseLate bool `json:"refuse_late,omitzero"`
 	// Calls of one key are a sequence and have numbers: one at a time, and none below a number that was begun.

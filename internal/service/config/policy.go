@@ -34,6 +34,9 @@ func (o Operation) Policy() (semel.Operation, error) {
 	if o.Archive {
 		op.OnExpiry = semel.ArchiveExpired
 	}
+	if o.Confirm > 0 {
+		op.Confirmation = &semel.ConfirmationPolicy{TTL: time.Duration(o.Confirm)}
+	}
 	checked := op
 	if o.Share == semel.ShareTenant {
 		checked.Authorize = func(context.Context, semel.Call, semel.Record) error { return nil }
