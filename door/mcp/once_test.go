@@ -162,7 +162,7 @@ func TestFields(t *testing.T) {
 	if err != nil || len(page.Records) != 5 {
 		t.Errorf("%d records of the tool, %v", len(page.Records), err)
 	}
-	for _, wrong := range []mcp.Tool{{Fields: []string{"order_id"}}, {Fields: []string{""}}, {Operation: semel.Operation{Name: "reads", Class: semel.ReadOnly}}, {Operation: semel.Operation{Name: operation.Name, Financial: true}}} {
+	for _, wrong := range []mcp.Tool{{Fields: []string{"order_id"}}, {Fields: []string{""}}, {Operation: semel.Operation{Name: "reads", Class: semel.ReadOnly}}, {Operation: semel.Operation{Name: "steps", Confirmation: &semel.ConfirmationPolicy{StepUp: func(context.Context, semel.Call) error { return nil }}}}, {Operation: semel.Operation{Name: operation.Name, Financial: true}}} {
 		opts := mcp.GatewayOptions{Operation: operation, Upstream: w.request(modern, "").URL, Tools: map[string]mcp.Tool{"refund": wrong}}
 		if _, err := mcp.NewGateway(w.Guard, opts); err == nil || !strings.Contains(err.Error(), "refund") {
 			t.Errorf("%+v: %v", wrong, err)
