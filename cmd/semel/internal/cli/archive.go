@@ -13,10 +13,8 @@ import (
 )
 
 func archiveCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "archive",
-		Short: "Check and read the directory in which a service keeps purged records",
-	}, newArchiveVerify(), newArchiveRead())
+	return group(&cobra.Command{Use: "archive", Short: "Check and read the directory in which a service keeps purged records"},
+		newArchiveVerify(), newArchiveRead())
 }
 
 // completeDirs completes the directory of an archive.

@@ -15,10 +15,8 @@ import (
 )
 
 func configCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "config",
-		Short: "Check, print and explain the configuration of the service",
-	}, newConfigValidate(), newConfigPrint(), newConfigExplain(), newConfigSchema())
+	return group(&cobra.Command{Use: "config", Short: "Check, print and explain the configuration of the service"},
+		newConfigValidate(), newConfigPrint(), newConfigExplain(), newConfigSchema())
 }
 
 // configSource says how the three commands that read a configuration find it.

@@ -11,10 +11,8 @@ import (
 )
 
 func newIDs() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "ids",
-		Short: "Check registries of commands, and derive and explain the keys of envelopes",
-	}, newIDsLint(), newIDsKey(), newIDsExplain(), newIDsSchema(), newIDsList())
+	return group(&cobra.Command{Use: "ids", Short: "Check registries of commands, and derive and explain the keys of envelopes"},
+		newIDsLint(), newIDsKey(), newIDsExplain(), newIDsSchema(), newIDsList())
 }
 
 func newIDsSchema() *cobra.Command {

@@ -20,10 +20,8 @@ import (
 )
 
 func newKey() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "key",
-		Short: "Derive idempotency keys, and check key templates",
-	}, newKeyDerive(), newKeyLint())
+	return group(&cobra.Command{Use: "key", Short: "Derive idempotency keys, and check key templates"},
+		newKeyDerive(), newKeyLint())
 }
 
 // derivedKey is what semel key derive --json prints.

@@ -17,8 +17,7 @@ import (
 
 func migrateCommand() *cobra.Command {
 	return group(&cobra.Command{
-		Use:         "migrate",
-		Short:       "Bring the schema in PostgreSQL, or the data in Redis, up to date",
+		Use: "migrate", Short: "Bring the schema in PostgreSQL, or the data in Redis, up to date",
 		Annotations: map[string]string{"down": "there are no migrations downwards: they would have to throw away data that an earlier program can't hold. Restore the backup from before the migration"},
 	}, newMigrateUp(), newMigrateStatus(), newMigratePrint())
 }

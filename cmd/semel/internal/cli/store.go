@@ -21,10 +21,8 @@ import (
 )
 
 func storeCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "store",
-		Short: "Inspect a store, audit it against its evidence, record restores",
-	}, newStoreStatus(), newStoreAudit(), newStoreEpoch(), newStoreAcceptClock())
+	return group(&cobra.Command{Use: "store", Short: "Inspect a store, audit it against its evidence, record restores"},
+		newStoreStatus(), newStoreAudit(), newStoreEpoch(), newStoreAcceptClock())
 }
 
 func newStoreStatus() *cobra.Command {

@@ -14,10 +14,8 @@ import (
 )
 
 func newWebhook() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "webhook",
-		Short: "Check captured webhooks, and show how senders sign theirs",
-	}, newWebhookVerify(), newWebhookSource())
+	return group(&cobra.Command{Use: "webhook", Short: "Check captured webhooks, and show how senders sign theirs"},
+		newWebhookVerify(), newWebhookSource())
 }
 
 func newWebhookSource() *cobra.Command {
