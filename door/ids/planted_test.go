@@ -5,35 +5,28 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
-	"github.com/semelhq/semel/door/ids/idstest"
+	"github.com/semelhq/semel/internal/check"
 	"github.com/semelhq/semel/store/memstore"
 )
 
-// fault is a client that makes a good implementation look like a bad one.
+// fault makes a bad implementation of a good one.
 type fault struct {
-	// number is that of the test that must find it.
-	number string
-	// before may have an effect beside the one that the implementation has.
-	before func(p *idstest.Provider, running int64, body []byte)
-	// after may change an answer.
+	// groups must find it, and no others.
+	groups string
+	// before reports whether there is an effect beside the one that the implementation has.
+	before func(running int64, body []byte) bool
+	// after may change an answer, if the request has a text.
 	after func(body []byte) []byte
-	// silent is a decision of which there is no evidence.
+	about string
+	// silent is a decision without evidence.
 	silent string
-}
-
-// twice has an effect of a command beside the implementation.
-func twice(p *idstest.Provider, body []byte) {
-	resp, err := http.Post(p.URL, "application/json", bytes.NewReader(body))
-	if err == nil {
-		resp.Body.Close()
-	}
 }
 
 func replace(from, to string) func([]byte) []byte {
@@ -41,39 +34,31 @@ func replace(from, to string) func([]byte) []byte {
 }
 
 var faults = map[string]fault{
-	"each delivery has an effect": {number: "1", before: func(p *idstest.Provider, _ int64, body []byte) {
-		if bytes.Contains(body, []byte(`"charge"`)) {
-			twice(p, body)
-		}
+	"each delivery has an effect": {groups: "duplicates", before: func(_ int64, body []byte) bool { return bytes.Contains(body, []byte(`"charge"`)) }},
+	"deliveries at the same time have an effect each": {groups: "concurrent", before: func(running int64, body []byte) bool {
+		return running > 1 && bytes.Contains(body, []byte(`"charge"`))
 	}},
-	"deliveries at the same time have an effect each": {number: "2", before: func(p *idstest.Provider, running int64, body []byte) {
-		if running > 1 && bytes.Contains(body, []byte(`"charge"`)) {
-			twice(p, body)
-		}
-	}},
-	"a replay has another summary": {number: "3", after: func(body []byte) []byte {
+	"a replay has another summary": {groups: "replay", after: func(body []byte) []byte {
 		if bytes.Contains(body, []byte(`"duplicate_replayed"`)) {
 			return replace(`"done: `, `"done again: `)(body)
 		}
 		return body
 	}},
-	"a replay has another outcome reference": {number: "3", after: func(body []byte) []byte {
+	"a replay has another outcome reference": {groups: "replay collision", after: func(body []byte) []byte {
 		if bytes.Contains(body, []byte(`"duplicate_replayed"`)) {
 			return replace(`"sha256:`, `"sha256:0`)(body)
 		}
 		return body
 	}},
-	"a duplicate in progress is told that it failed":   {number: "4", after: replace(`"processing"`, `"failed"`)},
-	"a duplicate in progress is not told where to ask": {number: "4", after: replace(`"status_url"`, `"nowhere"`)},
-	"a collision is said to be executed":               {number: "5", after: replace(`"idempotency_conflict"`, `"fine"`)},
-	"a command is executed before it is confirmed": {number: "6", before: func(p *idstest.Provider, _ int64, body []byte) {
-		if bytes.Contains(body, []byte(`"confirmed"`)) && !bytes.Contains(body, []byte(`"confirmation_token"`)) {
-			twice(p, body)
-		}
+	"a duplicate in progress is told that it failed":   {groups: "progress", about: `"slow"`, after: replace(`"processing"`, `"failed"`)},
+	"a duplicate in progress is not told where to ask": {groups: "progress", after: replace(`"status_url"`, `"nowhere"`)},
+	"a collision is said to be executed":               {groups: "collision", after: replace(`"idempotency_conflict"`, `"fine"`)},
+	"a command is executed before it is confirmed": {groups: "confirmation", before: func(_ int64, body []byte) bool {
+		return bytes.Contains(body, []byte(`"confirmed"`)) && !bytes.Contains(body, []byte(`"confirmation_token"`))
 	}},
-	"there is no evidence of replays":    {number: "3", silent: "duplicate_replayed"},
-	"there is no evidence of collisions": {number: "5", silent: "conflict_rejected"},
-	"a confirmed command asks again": {number: "6", after: func(body []byte) []byte {
+	"there is no evidence of replays":    {groups: "replay", silent: "duplicate_replayed"},
+	"there is no evidence of collisions": {groups: "collision", silent: "conflict_rejected"},
+	"a confirmed command asks again": {groups: "confirmation", after: func(body []byte) []byte {
 		if bytes.Contains(body, []byte(`"idstest.confirmed"`)) && bytes.Contains(body, []byte(`"duplicate_replayed"`)) {
 			return replace(`"executed"`, `"confirmation_required"`)(body)
 		}
@@ -81,63 +66,65 @@ var faults = map[string]fault{
 	}},
 }
 
-// faultyClient is the transport of a fault.
-type faultyClient struct {
-	fault
-	provider *idstest.Provider
-	base     http.RoundTripper
-	running  *atomic.Int64
-}
-
-func (c faultyClient) RoundTrip(req *http.Request) (*http.Response, error) {
-	running := c.running.Add(1)
-	defer c.running.Add(-1)
-	if c.before != nil && req.Body != nil {
-		body, err := io.ReadAll(req.Body)
+// plant puts a fault in front of a gateway.
+func (f fault) plant(i implementation) implementation {
+	var running atomic.Int64
+	all, good, provider := i.evidence, i.gateway, "http://"+i.provider.Addr().String()
+	i.evidence = func(ctx context.Context, commandID string) ([]map[string]any, error) {
+		list, err := all(ctx, commandID)
+		return slices.DeleteFunc(list, func(e map[string]any) bool { return e["decision"] == f.silent }), err
+	}
+	i.gateway = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		running.Add(1)
+		defer running.Add(-1)
+		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			return nil, err
+			return // the client has left
 		}
-		req.Body = io.NopCloser(bytes.NewReader(body))
-		c.before(c.provider, running, body)
-	}
-	resp, err := c.base.RoundTrip(req)
-	if err != nil || c.after == nil {
-		return resp, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, err
-	}
-	resp.Body = io.NopCloser(bytes.NewReader(c.after(body)))
-	return resp, nil
+		<-time.After(2 * time.Millisecond) // so that deliveries at once meet
+		if f.before != nil && f.before(running.Load(), body) {
+			if resp, err := http.Post(provider, "application/json", bytes.NewReader(body)); err == nil {
+				resp.Body.Close()
+			}
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if f.after == nil || !bytes.Contains(body, []byte(f.about)) {
+			good.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		good.ServeHTTP(answer, r)
+		for name, values := range answer.Header() {
+			if name != "Content-Length" {
+				w.Header()[name] = values
+			}
+		}
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(f.after(answer.Body.Bytes()))
+	})
+	return i
 }
 
-const plantedVariable = "SEMEL_IDS_PLANTED"
-
-// TestPlanted runs the kit against each fault, in another process, which has to fail
-// in the test of its number.
+// TestPlanted: a group that is red for another's fault sends people to the wrong place.
 func TestPlanted(t *testing.T) {
-	if name := os.Getenv(plantedVariable); name != "" {
-		store := memstore.New()
-		tg := serve(t, store)
-		tg.Client = &http.Client{Transport: faultyClient{faults[name], tg.Provider, &http.Transport{DisableKeepAlives: true}, new(atomic.Int64)}}
-		all := tg.Evidence
-		tg.Evidence = func(ctx context.Context, commandID string) ([]idstest.Evidence, error) {
-			list, err := all(ctx, commandID)
-			return slices.DeleteFunc(list, func(ev idstest.Evidence) bool { return ev.Decision == faults[name].silent && ev.Decision != "" }), err
-		}
-		idstest.Run(t, tg)
-		return
-	}
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command(os.Args[0], "-test.run=^TestPlanted$", "-test.timeout=2m")
-			cmd.Env = append(os.Environ(), plantedVariable+"="+name)
-			out, err := cmd.CombinedOutput()
-			if err == nil || !strings.Contains(string(out), "--- FAIL: TestPlanted/"+f.number+"_") {
-				t.Errorf("test %s did not find it: %v\n%s", f.number, err, out)
+			store := memstore.New()
+			t.Cleanup(func() { _ = store.Close() })
+			report := f.plant(implement(t, store)).judge(t)
+			for group, state := range report.Groups {
+				if (state == check.Red) != slices.Contains(strings.Fields(f.groups), group) {
+					t.Errorf("%s is %s", group, state)
+				}
+			}
+			for _, v := range report.Verdicts {
+				if v.Outcome == check.Broken {
+					t.Logf("%s: %s", v.ID, v.Saw)
+				}
+				if v.Outcome == check.Broken && (len(v.Transcript) == 0 || len(v.Reproduce) == 0 || len(v.Reproduce) > 10 || v.Saw == "" || v.Rests == "") {
+					t.Errorf("%s has no transcript, no lines to reproduce it, or nothing that it rests on: %+v", v.ID, v)
+				}
 			}
 		})
 	}

@@ -30,7 +30,7 @@ type importRule struct {
 
 // testSupport are packages made for tests to import, or to run tests.
 var testSupport = []string{
-	"store/storetest", "door/ids/idstest", "internal/rig/clause", "internal/archtest", "internal/enginetest", "internal/rig/mutate", "internal/rig/pgtest", "internal/rig/redistest", "internal/rig/servertest", "internal/rig/gatewaytest", "internal/rig/agents",
+	"store/storetest", "internal/rig/clause", "internal/archtest", "internal/enginetest", "internal/rig/mutate", "internal/rig/pgtest", "internal/rig/redistest", "internal/rig/servertest", "internal/rig/gatewaytest", "internal/rig/agents",
 	"internal/rig/clienttest", "internal/rig/clienttypes", "internal/rig/demotest", "internal/rig/faultnet", "internal/rig/frameworktest", "internal/rig/storm", "internal/rig/chaos", "internal/rig/history", "internal/rig/thorough", "internal/rig/turns", "internal/rig/upgrade", "internal/rig/yamlschema", "door/semelhttp/semelhttptest", "door/doortest",
 }
 

@@ -20,7 +20,7 @@ func (t twice) run(j *judge, ctx context.Context) {
 	a := j.settle(ctx, c)
 	if t.between != nil {
 		if err := t.between(ctx, a.began); err != nil {
-			j.unseen(t.id, err.Error())
+			j.Unseen(t.id, err.Error())
 			return
 		}
 	}
@@ -76,7 +76,7 @@ func retried(id, section string, class int) func(j *judge, ctx context.Context) 
 		policy, m := map[int]string{4: j.profile.Rejected, 5: j.profile.Failed}[class], j.profile.Marker
 		switch {
 		case a.err != nil || a.status/100 != class:
-			j.unseen(id, fmt.Sprintf("the request '### %s' gets %s, and not %dxx", section, a, class))
+			j.Unseen(id, fmt.Sprintf("the request '### %s' gets %s, and not %dxx", section, a, class))
 		case policy == "fresh" && m != "" && b.header.Get(m) == "true":
 			j.fail(id, "%s is replayed, and the document says that it isn't kept", a)
 		case policy != "fresh" && n > 1:
@@ -92,7 +92,7 @@ func retried(id, section string, class int) func(j *judge, ctx context.Context) 
 // expiry: the answer is there until the window that the service publishes is nearly over.
 func (j *judge) expiry(ctx context.Context) {
 	if j.opts.Window == 0 {
-		j.unseen("expiry.kept", "say by --window how long the service keeps answers")
+		j.Unseen("expiry.kept", "say by --window how long the service keeps answers")
 		return
 	}
 	twice{id: "expiry.kept", between: func(ctx context.Context, since time.Time) error {
@@ -125,6 +125,6 @@ func (j *judge) crash(ctx context.Context) {
 	a := <-first
 	j.once(ctx, "crash.once", before, a, j.settle(ctx, c))
 	if err != nil {
-		j.unseen("crash.once", err.Error())
+		j.Unseen("crash.once", err.Error())
 	}
 }

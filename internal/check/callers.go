@@ -21,7 +21,7 @@ func another(id, section string) func(j *judge, ctx context.Context) {
 		}
 		j.effect(id, fault)
 		if section == "other caller" && (second.status == http.StatusUnauthorized || second.status == http.StatusForbidden) {
-			j.unseen(id, "the other credential is refused: add a request '### other caller' with a good one")
+			j.Unseen(id, "the other credential is refused: add a request '### other caller' with a good one")
 		}
 	}
 }

@@ -37,6 +37,12 @@ type Options struct {
 	// ten seconds.
 	Patience time.Duration
 	Remote   bool // allows a service that isn't on this machine
+
+	// Flags have the values of a [Kit]'s flags by their names, and Header lines for its requests.
+	Flags  map[string]*string
+	Header []string
+	// Listener is where a kit is called, in place of an address in a flag.
+	Listener net.Listener
 }
 
 // UsageError says what is wrong with the options or the requests. Nothing was sent.
@@ -51,32 +57,37 @@ func wrong(format string, args ...any) error { return new(UsageError(fmt.Sprintf
 // service doesn't execute the request even once.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	j, err := newJudge(ctx, opts)
+	if err == nil {
+		j.profile, err = profileByName(opts.Profile)
+	}
+	if err == nil {
+		j.requests, err = parseRequests(opts.Requests, j.base)
+	}
+	if err == nil {
+		err = j.begin(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := j.begin(ctx); err != nil {
-		return nil, err
-	}
-	for _, g := range groups {
-		j.run(ctx, g)
-	}
-	return j.report(), ctx.Err()
+	return j.all(ctx, groups)
 }
 
 func newJudge(ctx context.Context, opts Options) (*judge, error) {
-	base, err := url.Parse(opts.URL)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, wrong("%q isn't the URL of a service, such as http://127.0.0.1:8080", opts.URL)
+	base, err := service(ctx, opts.URL, opts.Remote)
+	opts.Patience = cmp.Or(opts.Patience, 10*time.Second)
+	return &judge{opts: opts, base: base, transport: transport(), began: time.Now(), verdicts: map[string]*Verdict{}}, err
+}
+
+// service reads the URL of a service that may be checked.
+func service(ctx context.Context, text string, remote bool) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, wrong("%q isn't the URL of a service, such as http://127.0.0.1:8080", text)
 	}
-	if !opts.Remote && !local(ctx, base.Hostname()) {
-		return nil, wrong("%s isn't this machine, and the check sends hundreds of requests that have real effects: use a test mode of the service, and say --i-know-it-has-effects", base.Host)
+	if !remote && !local(ctx, u.Hostname()) {
+		return nil, wrong("%s isn't this machine, and the check sends hundreds of requests that have real effects: use a test mode of the service, and say --i-know-it-has-effects", u.Host)
 	}
-	j := &judge{opts: opts, base: base, transport: transport(), began: time.Now(), verdicts: map[string]*Verdict{}}
-	if j.profile, err = profileByName(opts.Profile); err == nil {
-		j.requests, err = parseRequests(opts.Requests, base)
-	}
-	j.opts.Patience = cmp.Or(opts.Patience, 10*time.Second)
-	return j, err
+	return u, nil
 }
 
 // local reports whether every address of a host is a loopback address.

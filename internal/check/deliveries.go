@@ -82,12 +82,12 @@ func (j *judge) whileRunning(ctx context.Context) {
 	final := j.settle(ctx, c)
 	j.once(ctx, "in-flight.once", before, append([]answer{final}, all...)...)
 	if len(all) == 1 {
-		j.unseen("in-flight.answer", fmt.Sprintf("the request takes less than %v: add a request '### slow'", lingering))
-		j.unseen("in-flight.status", "no duplicate came while the request ran")
+		j.Unseen("in-flight.answer", fmt.Sprintf("the request takes less than %v: add a request '### slow'", lingering))
+		j.Unseen("in-flight.status", "no duplicate came while the request ran")
 		return
 	}
 	j.judge("in-flight.answer", j.neither(all, final))
-	j.unseen("in-flight.status", "duplicates wait, and get the first one's answer")
+	j.Unseen("in-flight.status", "duplicates wait, and get the first one's answer")
 	for _, a := range all {
 		if slices.Contains(j.profile.InFlight, a.status) {
 			j.judge("in-flight.status", "")

@@ -140,7 +140,11 @@ func (j *judge) deliverCut(ctx context.Context, c call, at cut, after time.Durat
 		body = io.MultiReader(strings.NewReader(c.body[:len(c.body)/2]), leaving)
 	}
 	a := answer{began: time.Now()}
-	r, err := http.NewRequestWithContext(ctx, c.method, j.base.Scheme+"://"+j.base.Host+c.target, body)
+	target := c.target
+	if strings.HasPrefix(target, "/") {
+		target = j.base.Scheme + "://" + j.base.Host + target
+	}
+	r, err := http.NewRequestWithContext(ctx, c.method, target, body)
 	if err != nil {
 		return answer{err: err, began: a.began, ended: a.began}
 	}

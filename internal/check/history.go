@@ -33,7 +33,7 @@ type step struct {
 func (j *judge) history(ctx context.Context) {
 	const id = "storm.history"
 	if j.state("gone") == Red {
-		j.unseen(id, "not tried, because gone is red")
+		j.Unseen(id, "not tried, because gone is red")
 		return
 	}
 	before := j.effects(ctx, 0)
@@ -59,7 +59,7 @@ func (j *judge) history(ctx context.Context) {
 			j.fail(id, "no order explains what %d clients saw of the key %s. %s", crowd, key, fault)
 			return
 		case porcupine.Unknown:
-			j.unseen(id, "the search for an order takes too long")
+			j.Unseen(id, "the search for an order takes too long")
 			return
 		}
 	}

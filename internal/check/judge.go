@@ -29,61 +29,61 @@ type judge struct {
 	verdicts  map[string]*Verdict
 }
 
-// probe judges requirements, with a transcript of its own.
-type probe struct {
-	ids     string // without their group
-	section string // the request that it needs
-	run     func(j *judge, ctx context.Context)
+// Probe judges requirements, with a transcript of its own.
+type Probe struct {
+	IDs     string // without their group
+	Section string // the request that it needs
+	Run     func(j *judge, ctx context.Context)
 }
 
-// group is a question, with the groups without which its answer means nothing.
-type group struct {
-	name   string
-	needs  []string
-	probes []probe
+// Group is a question, with the groups without which its answer means nothing.
+type Group struct {
+	Name   string
+	Needs  []string
+	Probes []Probe
 }
 
-var groups = []group{
-	{"replay", nil, []probe{{"first", "", (*judge).first}, {"once same marked", "", (*judge).replay}}},
-	{"conflict", []string{"replay"}, []probe{{"refused status kept", "other", (*judge).conflict}}},
-	{"in-flight", []string{"replay"}, []probe{{"once answer status", "", (*judge).whileRunning}}},
-	{"callers", []string{"replay"}, []probe{{"other", "other caller", another("callers.other", "other caller")}, {"renewed", "renewed", twice{id: "callers.renewed", as: "renewed", refused: true}.run}}},
-	{"scope", []string{"replay"}, []probe{{"path", "elsewhere", another("scope.path", "elsewhere")}, {"query", "query", another("scope.query", "query")}}},
-	{"keys", []string{"replay"}, []probe{{"missing", "", (*judge).missingKey}, {"malformed two", "", (*judge).oddKeys}, {"long", "", (*judge).longKeys}}},
-	{"gone", []string{"replay", "in-flight"}, []probe{{"half", "", (*judge).halfARequest}, {"reset freed", "", left(afterRequest, "gone.reset", "gone.freed")}, {"closed answered", "", left(halfClosed, "gone.closed", "gone.answered")}}},
-	{"storm", []string{"replay", "in-flight"}, []probe{{"once answers", "", (*judge).storm}, {"history", "", (*judge).history}}},
-	{"failures", []string{"replay"}, []probe{{"rejected", "rejected", retried("failures.rejected", "rejected", 4)}, {"failed", "failing", retried("failures.failed", "failing", 5)}}},
-	{"expiry", []string{"replay"}, []probe{{"kept", "", (*judge).expiry}}},
-	{"answers", []string{"replay"}, []probe{{"big", "big", twice{id: "answers.big", section: "big", refused: true}.run}, {"streamed", "streamed", twice{id: "answers.streamed", section: "streamed", refused: true}.run}}},
-	{"crash", []string{"replay", "gone"}, []probe{{"kept once", "", (*judge).crash}}},
+var groups = []Group{
+	{"replay", nil, []Probe{{"first", "", (*judge).first}, {"once same marked", "", (*judge).replay}}},
+	{"conflict", []string{"replay"}, []Probe{{"refused status kept", "other", (*judge).conflict}}},
+	{"in-flight", []string{"replay"}, []Probe{{"once answer status", "", (*judge).whileRunning}}},
+	{"callers", []string{"replay"}, []Probe{{"other", "other caller", another("callers.other", "other caller")}, {"renewed", "renewed", twice{id: "callers.renewed", as: "renewed", refused: true}.run}}},
+	{"scope", []string{"replay"}, []Probe{{"path", "elsewhere", another("scope.path", "elsewhere")}, {"query", "query", another("scope.query", "query")}}},
+	{"keys", []string{"replay"}, []Probe{{"missing", "", (*judge).missingKey}, {"malformed two", "", (*judge).oddKeys}, {"long", "", (*judge).longKeys}}},
+	{"gone", []string{"replay", "in-flight"}, []Probe{{"half", "", (*judge).halfARequest}, {"reset freed", "", left(afterRequest, "gone.reset", "gone.freed")}, {"closed answered", "", left(halfClosed, "gone.closed", "gone.answered")}}},
+	{"storm", []string{"replay", "in-flight"}, []Probe{{"once answers", "", (*judge).storm}, {"history", "", (*judge).history}}},
+	{"failures", []string{"replay"}, []Probe{{"rejected", "rejected", retried("failures.rejected", "rejected", 4)}, {"failed", "failing", retried("failures.failed", "failing", 5)}}},
+	{"expiry", []string{"replay"}, []Probe{{"kept", "", (*judge).expiry}}},
+	{"answers", []string{"replay"}, []Probe{{"big", "big", twice{id: "answers.big", section: "big", refused: true}.run}, {"streamed", "streamed", twice{id: "answers.streamed", section: "streamed", refused: true}.run}}},
+	{"crash", []string{"replay", "gone"}, []Probe{{"kept once", "", (*judge).crash}}},
 }
 
-// Groups are the names of the groups, in the order in which they are judged.
-func Groups() (names []string) {
+// all judges groups, in their order.
+func (j *judge) all(ctx context.Context, groups []Group) (*Report, error) {
 	for _, g := range groups {
-		names = append(names, g.name)
+		j.run(ctx, g)
 	}
-	return names
+	return j.report(groups), ctx.Err()
 }
 
 // run judges a group. What no probe has judged wasn't observed.
-func (j *judge) run(ctx context.Context, g group) {
-	red := slices.IndexFunc(g.needs, func(need string) bool { return j.state(need) == Red })
-	for _, p := range g.probes {
+func (j *judge) run(ctx context.Context, g Group) {
+	red := slices.IndexFunc(g.Needs, func(need string) bool { return j.state(need) == Red })
+	for _, p := range g.Probes {
 		why := "another requirement is broken"
-		_, given := j.requests[p.section]
+		_, given := j.requests[p.Section]
 		switch {
 		case red >= 0:
-			why = "not tried, because " + g.needs[red] + " is red"
+			why = "not tried, because " + g.Needs[red] + " is red"
 		case !given:
-			why = "add a request '### " + p.section + "' " + Sections[p.section]
+			why = "add a request '### " + p.Section + "' " + Sections[p.Section]
 		default:
 			j.exchanges = nil
-			p.run(j, ctx)
+			p.Run(j, ctx)
 		}
-		for id := range strings.FieldsSeq(p.ids) {
-			if j.verdicts[g.name+"."+id] == nil {
-				j.unseen(g.name+"."+id, why)
+		for id := range strings.FieldsSeq(p.IDs) {
+			if j.verdicts[g.Name+"."+id] == nil {
+				j.Unseen(g.Name+"."+id, why)
 			}
 		}
 	}
@@ -104,8 +104,8 @@ func (j *judge) judge(id, fault string) {
 // fail records a fault.
 func (j *judge) fail(id, saw string, args ...any) { j.judge(id, fmt.Sprintf(saw, args...)) }
 
-// unseen records that a requirement can't be judged, and why.
-func (j *judge) unseen(id, why string) { j.put(id, Unseen, why) }
+// Unseen records that a requirement can't be judged, and why.
+func (j *judge) Unseen(id, why string) { j.put(id, Unseen, why) }
 
 func (j *judge) put(id string, outcome Outcome, saw string) {
 	r := j.profile.byID[id]
@@ -127,7 +127,7 @@ func (j *judge) put(id string, outcome Outcome, saw string) {
 // effect judges a requirement about effects, if they can be counted or answers tell calls apart.
 func (j *judge) effect(id, fault string) {
 	if !j.counted && !j.distinct {
-		j.unseen(id, "all answers are alike, and there is no --count")
+		j.Unseen(id, "all answers are alike, and there is no --count")
 		return
 	}
 	j.judge(id, fault)

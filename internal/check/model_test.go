@@ -79,15 +79,23 @@ var frozen = map[string]string{
 	"ucp-2026-08":    "29f2c5741ea2a007",
 }
 
+// Groups are the names of the groups, in the order in which they are judged.
+func Groups() (names []string) {
+	for _, g := range groups {
+		names = append(names, g.Name)
+	}
+	return names
+}
+
 func TestRequirementsAreFrozenAndWhole(t *testing.T) {
 	probed := []string{"keys.quoted"} // by the beginning of a run
 	for _, g := range groups {
-		for _, p := range g.probes {
-			for id := range strings.FieldsSeq(p.ids) {
-				probed = append(probed, g.name+"."+id)
+		for _, p := range g.Probes {
+			for id := range strings.FieldsSeq(p.IDs) {
+				probed = append(probed, g.Name+"."+id)
 			}
-			if p.section != "" && Sections[p.section] == "" {
-				t.Errorf("%s needs a request %q that nobody can give", g.name, p.section)
+			if p.Section != "" && Sections[p.Section] == "" {
+				t.Errorf("%s needs a request %q that nobody can give", g.Name, p.Section)
 			}
 		}
 	}

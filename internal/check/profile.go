@@ -52,6 +52,10 @@ func readProfile(name string) (*profile, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseProfile(name, data)
+}
+
+func parseProfile(name string, data []byte) (*profile, error) {
 	p, r := new(profile), strictyaml.NewReport(name)
 	v := reflect.ValueOf(p).Elem()
 	strictyaml.FillDefaults(v)
@@ -59,6 +63,10 @@ func readProfile(name string) (*profile, error) {
 	r.Check("", v)
 	if errs := r.Sorted(); len(errs) > 0 {
 		return nil, errs
+	}
+	p.byID = map[string]requirement{}
+	for _, r := range p.Requirements {
+		p.byID[r.ID] = r
 	}
 	return p, nil
 }
@@ -80,10 +88,7 @@ func profileByName(name string) (*profile, error) {
 	if err := errors.Join(err, errHere); err != nil {
 		return nil, err
 	}
-	p.byID = map[string]requirement{}
-	for _, r := range all.Requirements {
-		p.byID[r.ID] = r
-	}
+	p.byID = all.byID
 	for _, here := range p.Requirements {
 		r := p.byID[here.ID]
 		r.On = strings.TrimPrefix(r.On+"; "+p.Document+", "+here.On, "; ")

@@ -73,13 +73,13 @@ func (j *judge) state(group string) State {
 	return s
 }
 
-func (j *judge) report() *Report {
+func (j *judge) report(groups []Group) *Report {
 	r := &Report{OK: true, URL: j.opts.URL, Profile: j.profile.Name, Seed: j.opts.Seed, Groups: map[string]State{}}
-	for _, name := range Groups() {
-		r.Groups[name] = j.state(name)
-		r.OK = r.OK && r.Groups[name] != Red
+	for _, g := range groups {
+		r.Groups[g.Name] = j.state(g.Name)
+		r.OK = r.OK && r.Groups[g.Name] != Red
 		for _, id := range sortedKeys(j.verdicts) {
-			if v := j.verdicts[id]; v.Group == name {
+			if v := j.verdicts[id]; v.Group == g.Name {
 				r.Verdicts = append(r.Verdicts, *v)
 			}
 		}
@@ -91,20 +91,22 @@ func (j *judge) report() *Report {
 func (r *Report) Print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s by %s, seed %d\n", r.URL, r.Profile, r.Seed)
-	for _, name := range Groups() {
-		fmt.Fprintf(&b, "%-12s%s\n", name, r.Groups[name])
-		for _, v := range r.Verdicts {
-			switch {
-			case v.Group != name || v.Outcome == Kept:
-			case v.Outcome == Unseen:
-				fmt.Fprintf(&b, "    %s isn't observed: %s\n", v.ID, v.Saw)
-			default:
-				fmt.Fprintf(&b, "    %s is %s: %s\n        %s\n        rests on %s\n", v.ID, v.Outcome, v.Text, v.Saw, v.Rests)
-				fmt.Fprintf(&b, "        | %s\n", strings.Join(v.Reproduce, "\n        | "))
-				for _, x := range v.Transcript {
-					got, _, _ := strings.Cut(x.Answer, "\n")
-					fmt.Fprintf(&b, "        %.3f s: key %.8s… got %s %s\n", x.At, x.key, got, x.Cut)
-				}
+	group := ""
+	for _, v := range r.Verdicts {
+		if v.Group != group {
+			group = v.Group
+			fmt.Fprintf(&b, "%-13s%s\n", group, r.Groups[group])
+		}
+		switch v.Outcome {
+		case Kept:
+		case Unseen:
+			fmt.Fprintf(&b, "    %s isn't observed: %s\n", v.ID, v.Saw)
+		default:
+			fmt.Fprintf(&b, "    %s is %s: %s\n        %s\n        rests on %s\n", v.ID, v.Outcome, v.Text, v.Saw, v.Rests)
+			fmt.Fprintf(&b, "        | %s\n", strings.Join(v.Reproduce, "\n        | "))
+			for _, x := range v.Transcript {
+				got, _, _ := strings.Cut(x.Answer, "\n")
+				fmt.Fprintf(&b, "        %.3f s: call %.8s… got %s %s\n", x.At, x.key, got, x.Cut)
 			}
 		}
 	}

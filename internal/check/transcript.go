@@ -91,7 +91,7 @@ func reproduction(all []Exchange) (lines []string) {
 		case overlaps(i):
 			line += " &"
 		}
-		if k := all[i].key; !slices.Contains(keys, k) {
+		if k := all[i].key; k != "" && !slices.Contains(keys, k) {
 			keys = append(keys, k)
 			made = append(made, fmt.Sprintf("key%d=$(uuidgen)", len(keys)))
 		}

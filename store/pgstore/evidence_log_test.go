@@ -3,8 +3,10 @@ package pgstore_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,8 +16,9 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/ids"
-	"github.com/semelhq/semel/door/ids/idstest"
 	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/internal/check"
+	kit "github.com/semelhq/semel/internal/check/ids"
 	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/store/pgstore"
@@ -148,8 +151,11 @@ func TestCommands(t *testing.T) {
 	clause.Proves(t, "IDS-XII.1", "IDS-XII.2", "IDS-XII.3", "IDS-XII.4", "IDS-XIII.1", "IDS-XIII.2", "IDS-XIII.3", "IDS-XIII.4", "IDS-XIII.5", "IDS-XIII.6")
 	server := pgtest.Shared(t)
 	n := newNode(t, server.URL(server.Database(t)), newKeys(t))
-	p := idstest.NewProvider(t)
-	registry, err := ids.Load([]byte(strings.ReplaceAll(kitRegistry, "PROVIDER", p.URL)), ids.LoadOptions{})
+	provider, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := ids.Load([]byte(strings.ReplaceAll(kitRegistry, "PROVIDER", "http://"+provider.Addr().String())), ids.LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,13 +165,35 @@ func TestCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(gateway)
+	mux := http.NewServeMux()
+	mux.Handle("/v1/", gateway)
+	mux.HandleFunc("/evidence", func(w http.ResponseWriter, r *http.Request) {
+		list, err := n.shown(r.Context(), r.FormValue("command"))
+		if err != nil {
+			t.Error(err)
+		}
+		if err := json.NewEncoder(w).Encode(list); err != nil {
+			t.Error(err)
+		}
+	})
+	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
-	idstest.Run(t, idstest.Target{URL: srv.URL + "/v1/commands", Provider: p, Evidence: n.shown})
+	report, err := kit.Kit.Run(t.Context(), check.Options{
+		URL: srv.URL + "/v1/commands", Listener: provider,
+		Flags: map[string]*string{"tenant": new("acme"), "actor": new("alice"), "evidence": new("/evidence?command={command_id}")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range report.Verdicts {
+		if v.Outcome != check.Kept {
+			t.Errorf("%s is %s: %s", v.ID, v.Outcome, v.Saw)
+		}
+	}
 }
 
 // shown is what the log has of a command.
-func (n node) shown(ctx context.Context, commandID string) (list []idstest.Evidence, err error) {
+func (n node) shown(ctx context.Context, commandID string) (list []map[string]any, err error) {
 	if err := n.log.Integrate(ctx); err != nil {
 		return nil, err
 	}
@@ -179,27 +207,7 @@ func (n node) shown(ctx context.Context, commandID string) (list []idstest.Evide
 		if err != nil {
 			return nil, err
 		}
-		a, err := evidence.ParseArtifact(en.Leaf)
-		if err != nil {
-			return nil, err
-		}
-		o, err := evidence.ParseOpening(a, en.Opening)
-		if err != nil {
-			return nil, err
-		}
-		ev := idstest.Evidence{
-			Type: string(a.Type), Decision: a.Payload.Decision, CommandID: o.CommandID, IdempotencyKey: o.IdempotencyKey,
-			Executed: a.Payload.Executed != nil && *a.Payload.Executed,
-		}
-		if o.OutcomeSHA256 != "" {
-			ev.OutcomeRef = "sha256:" + o.OutcomeSHA256
-		}
-		for _, fp := range []string{a.Payload.Fingerprint, a.Payload.Presented} {
-			if fp != "" {
-				ev.Fingerprints = append(ev.Fingerprints, fp)
-			}
-		}
-		list = append(list, ev)
+		list = append(list, map[string]any{"leaf": json.RawMessage(en.Leaf), "opening": json.RawMessage(en.Opening)})
 	}
 	return list, err
 }

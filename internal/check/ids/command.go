@@ -1,0 +1,150 @@
+package ids
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/semelhq/semel/internal/check"
+)
+
+// kit is one run.
+type kit struct {
+	*check.Bench
+	provider  *provider
+	delivered atomic.Int64
+}
+
+// command is delivered many times. Its target is its own.
+type command struct {
+	target  string
+	members map[string]any
+}
+
+// command makes a new command.
+func (k *kit) command(action string, amount int) command {
+	return k.about("t-"+rand.Text(), action, amount)
+}
+
+// about makes a command about a target.
+func (k *kit) about(target, action string, amount int) command {
+	return command{target, map[string]any{
+		"tenant_id": k.Flag("tenant"), "actor_id": k.Flag("actor"),
+		"intent": map[string]any{"entity": "idstest", "action": action, "target": target},
+		"args":   map[string]any{"amount": amount, "currency": "EUR"},
+	}}
+}
+
+// with is the command with another member.
+func (c command) with(name string, value any) command {
+	c.members = maps.Clone(c.members)
+	c.members[name] = value
+	return c
+}
+
+// answer has the members that the specification names.
+type answer struct {
+	HTTP                              int `json:"-"`
+	Status, Decision, Reason, Summary string
+	CommandID                         string `json:"command_id"`
+	CorrelationID                     string `json:"correlation_id"`
+	IdempotencyKey                    string `json:"idempotency_key"`
+	OutcomeRef                        string `json:"outcome_ref"`
+	StatusURL                         string `json:"status_url"`
+	Outcome                           json.RawMessage
+	Confirmation                      struct{ Token string }
+	fault                             error // there is none, or it can't be read
+}
+
+// String is what an answer comes to.
+func (a answer) String() string {
+	if a.fault != nil {
+		return "no answer (" + a.fault.Error() + ")"
+	}
+	return fmt.Sprintf("HTTP %d, status %q, decision %q, reason %q", a.HTTP, a.Status, a.Decision, a.Reason)
+}
+
+func (a answer) executed() bool { return a.fault == nil && a.Status == "executed" }
+
+// read reads an answer. A problem document (RFC 9457) is one without a status.
+func read(status int, header http.Header, body string, err error) answer {
+	a, problem, into := answer{HTTP: status, fault: err}, struct{ Code string }{}, any(nil)
+	if into = &a; strings.HasPrefix(header.Get("Content-Type"), "application/problem+json") {
+		into = &problem
+	}
+	if err == nil {
+		a.fault = json.Unmarshal([]byte(body), into)
+	}
+	a.Reason = cmp.Or(a.Reason, problem.Code)
+	return a
+}
+
+// deliver delivers a command as a new message, which has ids and times of its own.
+func (k *kit) deliver(ctx context.Context, c command) answer {
+	n, now := k.delivered.Add(1), time.Now().UTC()
+	members := map[string]any{
+		"command_id": fmt.Sprintf("c-%s-%d", c.target, n), "correlation_id": fmt.Sprintf("corr-%d", n), "received_at": now.Format(time.RFC3339Nano),
+		"trace": map[string]any{"message_id": fmt.Sprintf("wamid.%d.%d", now.UnixNano(), n), "phone_number_id": "100"},
+	}
+	maps.Copy(members, c.members)
+	text, err := json.Marshal(members)
+	if err != nil {
+		return answer{fault: err}
+	}
+	return read(k.Post(ctx, c.target, string(text)))
+}
+
+// settle delivers until the command is no longer in progress, and duplicates are not limited.
+func (k *kit) settle(ctx context.Context, c command) answer {
+	return check.Until(ctx, k.Bench, func() (answer, bool) {
+		a := k.deliver(ctx, c)
+		return a, a.Status != "processing" && a.HTTP != http.StatusTooManyRequests
+	})
+}
+
+// together delivers a command many times at once.
+func (k *kit) together(ctx context.Context, c command) []answer {
+	answers := make([]answer, 50)
+	var wg sync.WaitGroup
+	for i := range answers {
+		wg.Go(func() { answers[i] = k.deliver(ctx, c) })
+	}
+	wg.Wait()
+	return answers
+}
+
+// start becomes the provider, and sees that commands reach it.
+func start(ctx context.Context, b *check.Bench) ([]check.Group, error) {
+	l, err := b.Listen(ctx, "provider")
+	if err != nil {
+		return nil, fmt.Errorf("listen for effects, where --provider says: %w", err)
+	}
+	k := &kit{Bench: b, provider: provide(ctx, l)}
+	c := k.command("charge", 1)
+	if a := k.settle(ctx, c); !a.executed() || k.provider.count(c.target) == 0 {
+		return nil, fmt.Errorf("the command charge of the entity idstest gets %s, and %d effects have come to http://%s: let it be executed by a POST of its envelope there", a, k.provider.count(c.target), l.Addr())
+	}
+	return groups(k), nil
+}
+
+func groups(k *kit) []check.Group {
+	group := func(name, ids string, run func(ctx context.Context), needs ...string) check.Group {
+		return check.Group{Name: name, Needs: needs, Probes: []check.Probe{{IDs: ids, Run: func(_ *check.Bench, ctx context.Context) { run(ctx) }}}}
+	}
+	return []check.Group{
+		group("duplicates", "once apart key", k.duplicates),
+		group("concurrent", "once answers", k.concurrent, "duplicates"),
+		group("replay", "outcome decision evidence", k.replays, "duplicates"),
+		group("progress", "answer status once", k.inProgress, "duplicates"),
+		group("collision", "refused kept evidence", k.collision, "duplicates"),
+		group("confirmation", "asked bound once replayed", k.confirmation, "duplicates"),
+	}
+}

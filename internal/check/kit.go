@@ -1,0 +1,108 @@
+package check
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"net/textproto"
+	"strings"
+	"time"
+)
+
+// Kit judges implementations of one document, by its sentences as requests.
+type Kit struct {
+	// Requirements is a file with the sentences. As those in requirements it isn't edited.
+	Requirements []byte
+	// Short, Long and Example are the help of its command, and Flags its own flags.
+	Short, Long, Example string
+	Flags                []Flag
+	// Start gets ready, and returns the groups in their order. An error means that there is no
+	// verdict. What it starts ends with the context.
+	Start func(ctx context.Context, b *Bench) ([]Group, error)
+}
+
+// Flag is a flag of a kit's command.
+type Flag struct{ Name, Default, Usage string }
+
+// Bench is where a kit sends its requests, and puts its verdicts.
+type Bench = judge
+
+// Run checks a service. An error means that there is no verdict.
+func (k *Kit) Run(ctx context.Context, opts Options) (*Report, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	j, err := newJudge(ctx, opts)
+	if err == nil {
+		j.profile, err = parseProfile("requirements", k.Requirements)
+	}
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Join(append(opts.Header, "Content-Type: application/json"), "\n") + "\n\n"
+	header, err := textproto.NewReader(bufio.NewReader(strings.NewReader(lines))).ReadMIMEHeader()
+	if err != nil {
+		return nil, wrong("the header %q isn't one of lines such as Authorization: Bearer alice", opts.Header)
+	}
+	j.requests = map[string]request{"": {header: http.Header(header)}}
+	groups, err := k.Start(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	return j.all(ctx, groups)
+}
+
+// Flag is the value of a flag.
+func (j *judge) Flag(name string) string { return *j.opts.Flags[name] }
+
+// Listen waits for calls where a flag says.
+func (j *judge) Listen(ctx context.Context, flag string) (net.Listener, error) {
+	if j.opts.Listener != nil {
+		return j.opts.Listener, nil
+	}
+	return new(net.ListenConfig).Listen(ctx, "tcp", j.Flag(flag))
+}
+
+// Holds records whether a requirement holds, and what was seen if not. The first fault stays.
+func (j *judge) Holds(id string, holds bool, saw string, args ...any) {
+	switch v := j.verdicts[id]; {
+	case v != nil && v.Outcome != Kept:
+	case holds:
+		j.judge(id, "")
+	default:
+		j.fail(id, saw, args...)
+	}
+}
+
+// Post delivers a document to the URL that is checked. Its name is a text in it, in place of which
+// transcripts and whoever sends it again by hand have another one.
+func (j *judge) Post(ctx context.Context, name, document string) (status int, header http.Header, body string, err error) {
+	return j.send(ctx, call{request{http.MethodPost, j.base.RequestURI(), j.requests[""].header, document}, name, []string{}})
+}
+
+// Get reads an address, which may be relative to the URL that is checked. It goes to no other
+// machine than the check may.
+func (j *judge) Get(ctx context.Context, address string) (status int, header http.Header, body string, err error) {
+	u, err := j.base.Parse(address)
+	if err == nil {
+		u, err = service(ctx, u.String(), j.opts.Remote)
+	}
+	if err != nil {
+		return 0, nil, "", err
+	}
+	return j.send(ctx, call{request{http.MethodGet, u.String(), j.requests[""].header, ""}, "", []string{}})
+}
+
+func (j *judge) send(ctx context.Context, c call) (int, http.Header, string, error) {
+	a := j.deliverCut(ctx, c, nowhere, 0)
+	return a.status, a.header, a.body, a.err
+}
+
+// Until asks until it gets the last answer, or for as long as patience lasts.
+func Until[T any](ctx context.Context, b *Bench, ask func() (answer T, last bool)) T {
+	for end := time.Now().Add(b.opts.Patience); ; <-time.After(lingering) {
+		if answer, last := ask(); last || time.Now().After(end) || ctx.Err() != nil {
+			return answer
+		}
+	}
+}
