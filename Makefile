@@ -12,7 +12,7 @@ CONCURRENT := ./store/pebblestore ./internal/service/... ./service/... . ./inter
 SERVED := ./store/pgstore ./store/redisstore
 
 # Modules of their own, which keep what they need out of the one in the root.
-MODULES := bench/peers contrib/frameworks contrib/semelecho contrib/semelgin contrib/semelmcp
+MODULES := bench/others bench/peers contrib/frameworks contrib/semelecho contrib/semelgin contrib/semelmcp
 
 # Tests of which make test leaves out most, or all; see internal/rig/thorough.
 LONG := ^Test(ContractThroughPooler|WhatWasAcknowledged.*|Storm)$$
@@ -40,7 +40,7 @@ UPGRADE ?= .
 # Which clauses make prove plants the faults of; a tenth of them, another each day.
 FAULTS ?= all
 
-.PHONY: help test generate lint prove race fuzz bench-smoke bench-peers bench-against demo pictures ci
+.PHONY: help test generate lint prove prove-others race fuzz bench-smoke bench-peers bench-against demo pictures ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,12 @@ prove: ## run the long tests at their full length, then break everything around 
 	SEMEL_THOROUGH=1 go test -run '^TestStates$$' -count=1 -timeout 10m ./service/dashboard
 	$(if $(FAULTS),scripts/mutate -clauses $(FAULTS) -tenth $$(date +%-j))
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/rig/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
+
+prove-others: ## judge other projects beside Semel, and find what docs/others.md says (UPDATE=1 writes it)
+	@scripts/install-services
+	@scripts/services
+	@cd bench/others/npm && { cmp -s package-lock.json node_modules/.installed-lock || { npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && cp package-lock.json node_modules/.installed-lock; }; }
+	cd bench/others && GOWORK=off go test -count=1 -timeout 1h . -run '^TestOthers$$' $(if $(UPDATE),-update)
 
 race: ## run the tests of the concurrent packages under the race detector
 	@scripts/install-services
