@@ -35,6 +35,7 @@ func (s sources) of(id string) (source string, ok bool) {
 const (
 	fiberPage   = "(https://docs.gofiber.io/middleware/idempotency)"
 	expressPage = "(https://www.npmjs.com/package/express-idempotency)"
+	corePage    = "(https://www.npmjs.com/package/@node-idempotency/core)"
 )
 
 var all = []other{
@@ -58,7 +59,23 @@ var all = []other{
 		},
 	},
 	{
+		name: "node-idempotency", pkg: "@node-idempotency/core", node: "node-idempotency.mjs",
+		setup: "Its [core and its adapter for memory]" + corePage + ", called by a server on Express, which answers refusals with the draft's statuses.",
+		declined: sources{
+			"callers.other":         "A call is named by its key, method and path, and compared by its [body]" + corePage + ".",
+			"crash.kept crash.once": "The [adapter]" + corePage + " keeps answers in memory, and its page says that it [isn't for production](https://www.npmjs.com/package/@node-idempotency/storage-adapter-memory).",
+		},
+	},
+	{
 		name: "Semel's middleware", serve: serveMiddleware,
 		setup: "Guards of [`semelhttp`](handlers.md) on the embedded store, for operations that are `Financial`.",
+	},
+	{
+		name: "Semel's proxy", serve: serveProxy,
+		setup: "The [proxy](service.md) in front of the shop, on the embedded store, for operations that are `Financial`.",
+	},
+	{
+		name: "Semel's execution API", serve: serveExecution,
+		setup: "A server that asks the [execution API](execution-api.md) whether to do the work, and names a call by its key, path and credential. The API is on the embedded store.",
 	},
 }
