@@ -85,7 +85,7 @@ prove-others: ## judge other projects beside Semel, and find what docs/others.md
 	@scripts/install-services
 	@scripts/services
 	@cd bench/others/npm && { cmp -s package-lock.json node_modules/.installed-lock || { npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && cp package-lock.json node_modules/.installed-lock; }; }
-	cd bench/others && GOWORK=off go test -count=1 -timeout 1h . -run '^TestOthers$$' $(if $(UPDATE),-update)
+	cd bench/others && GOWORK=off go test -count=1 -timeout 1h -parallel 4 . -run '^TestOthers$$' $(if $(UPDATE),-update)
 
 race: ## run the tests of the concurrent packages under the race detector
 	@scripts/install-services

@@ -3,16 +3,22 @@ package others
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // other is one of those that are judged.
 type other struct {
-	name  string // of its column
-	pkg   string // whose version is pinned; empty is Semel, of this tree
-	setup string // how it is set up, and where its documentation says so
-	serve func() // in Go,
-	node  string // or a program in npm
-	redis bool   // it needs a Redis
+	name  string            // of its column
+	pkg   string            // whose version is pinned; empty is Semel, of this tree
+	setup string            // how it is set up, and where its documentation says so
+	serve func()            // in Go,
+	node  string            // or a program in npm
+	redis bool              // it needs a Redis
+	env   string            // a variable more
+	paths *strings.Replacer // from the shop's to its own
+	// patience is how long a retry may be refused until its key counts as stuck; by default two
+	// seconds.
+	patience time.Duration
 	// declined are requirements that its documentation doesn't promise, and promised those that
 	// it does, with the source: by their ids.
 	declined, promised sources
@@ -33,9 +39,11 @@ func (s sources) of(id string) (source string, ok bool) {
 
 // The pages of the others' documentation.
 const (
-	fiberPage   = "(https://docs.gofiber.io/middleware/idempotency)"
-	expressPage = "(https://www.npmjs.com/package/express-idempotency)"
-	corePage    = "(https://www.npmjs.com/package/@node-idempotency/core)"
+	fiberPage      = "(https://docs.gofiber.io/middleware/idempotency)"
+	expressPage    = "(https://www.npmjs.com/package/express-idempotency)"
+	corePage       = "(https://www.npmjs.com/package/@node-idempotency/core)"
+	powertoolsPage = "(https://docs.aws.amazon.com/powertools/typescript/latest/features/idempotency/)"
+	restatePage    = "(https://docs.restate.dev/services/invocation/http)"
 )
 
 var all = []other{
@@ -64,6 +72,32 @@ var all = []other{
 		declined: sources{
 			"callers.other":         "A call is named by its key, method and path, and compared by its [body]" + corePage + ".",
 			"crash.kept crash.once": "The [adapter]" + corePage + " keeps answers in memory, and its page says that it [isn't for production](https://www.npmjs.com/package/@node-idempotency/storage-adapter-memory).",
+		},
+	},
+	{
+		name: "Powertools", pkg: "@aws-lambda-powertools/idempotency", node: "powertools.mjs", redis: true,
+		setup:    "The [function wrapper and the layer for caches]" + powertoolsPage + " for TypeScript on Redis, with the header as the key. A small server makes events of requests, and answers the documented errors with the draft's statuses.",
+		patience: 5 * time.Second, // longer than its function may take
+		declined: sources{
+			"conflict.refused":          "By default [another payload]" + powertoolsPage + " gets the first result.",
+			"callers.other scope.query": "The [expression for the key]" + powertoolsPage + " alone names a call of a function.",
+			"crash.once":                "A function that doesn't end [runs again]" + powertoolsPage + " when its time is over (\"Lambda timeouts\").",
+		},
+	},
+	{
+		name: "Powertools, validating", pkg: "@aws-lambda-powertools/idempotency", node: "powertools.mjs", redis: true, env: "VALIDATE=1",
+		setup:    "The same with [payload validation]" + powertoolsPage + " of the body.",
+		patience: 5 * time.Second,
+		promised: sources{
+			"replay.same": "The same payload gets the [same result]" + powertoolsPage + ". The layer for caches drops the hash that it compares with when a function ends, so it refuses an honest retry ([issue 5705](https://github.com/aws-powertools/powertools-lambda-typescript/issues/5705), mended since this version).",
+		},
+	},
+	{
+		name: "Restate", pkg: "@restatedev/restate-server", serve: serveRestate, paths: strings.NewReplacer("/charges", "/shop/charges", "/refunds", "/shop/refunds"),
+		setup: "Its [ingress]" + restatePage + ", and the shop as a service with the SDK for TypeScript, whose effect is a step of its journal.",
+		declined: sources{
+			"conflict.refused callers.other scope.query": "The [key]" + restatePage + " alone names a call of a handler.",
+			"crash.once": "A [step](https://docs.restate.dev/develop/ts/durable-steps) that fails is retried. For a bank that takes keys, the SDK makes one that stays the same.",
 		},
 	},
 	{

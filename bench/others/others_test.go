@@ -1,6 +1,7 @@
 package others
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -118,7 +119,7 @@ var severity = map[check.Outcome]int{check.Unseen: 0, check.Kept: 1, check.Advis
 // round starts one, with an empty store and a bank of its own, and checks it.
 func (o other) round(t *testing.T, seed uint64) *check.Report {
 	money := bank(t)
-	env := append(os.Environ(), "BANK="+money, "STORE="+t.TempDir(), "SERVE="+o.name)
+	env := append(os.Environ(), "BANK="+money, "STORE="+t.TempDir(), "SERVE="+o.name, o.env)
 	if o.redis {
 		env = append(env, "REDIS="+redistest.Start(t, "always").URL())
 	}
@@ -139,8 +140,12 @@ func (o other) round(t *testing.T, seed uint64) *check.Report {
 		t.Fatal(err)
 	}
 	defer func() { p.Kill() }()
+	asked := requests
+	if o.paths != nil {
+		asked = o.paths.Replace(requests)
+	}
 	report, err := check.Run(t.Context(), check.Options{
-		URL: p.URL + "/charges", Count: money, Requests: requests, Seed: seed, Patience: 2 * time.Second,
+		URL: p.URL, Count: money, Requests: asked, Seed: seed, Patience: cmp.Or(o.patience, 2*time.Second),
 		Restart: func(ctx context.Context) error {
 			at, err := url.Parse(p.URL)
 			if err != nil {

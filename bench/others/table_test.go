@@ -34,6 +34,9 @@ func (r *judged) cell(group string) string {
 	case len(ids) > 0:
 		return "[not promised]" + link
 	}
+	if replay, _ := r.broken("replay"); len(replay) > 0 {
+		return "–" // the check tries nothing else
+	}
 	seen := func(v check.Verdict) bool { return v.Group == group && v.Outcome != check.Unseen }
 	if slices.ContainsFunc(slices.Collect(maps.Values(r.worst)), seen) {
 		return "kept"
@@ -43,7 +46,7 @@ func (r *judged) cell(group string) string {
 
 // slug is the name in the names of files.
 func (r *judged) slug() string {
-	return strings.ToLower(strings.NewReplacer(" ", "-", "'", "", "@", "", "/", "-").Replace(r.name))
+	return strings.ToLower(strings.NewReplacer(" ", "-", "'", "", ",", "").Replace(r.name))
 }
 
 const intro = `# Beside others
