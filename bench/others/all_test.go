@@ -46,6 +46,14 @@ const (
 	restatePage    = "(https://docs.restate.dev/services/invocation/http)"
 )
 
+// byHand is what a look-up before the handler and a write after it don't do.
+var byHand = sources{
+	"conflict.refused":                     "It compares no payloads.",
+	"in-flight.once in-flight.answer":      "It claims nothing before the handler runs.",
+	"callers.other scope.path scope.query": "The key alone names a call.",
+	"crash.kept crash.once":                "Answers are in the memory of the process.",
+}
+
 var all = []other{
 	{
 		name: "Fiber", pkg: "github.com/gofiber/fiber/v3", serve: serveFiber,
@@ -56,6 +64,16 @@ var all = []other{
 			"keys.quoted":                          "By default a [key]" + fiberPage + " has the 36 characters of a UUID. All other keys were sent bare.",
 			"crash.kept crash.once":                "By default answers are in the [memory]" + fiberPage + " of the process.",
 		},
+	},
+	{
+		name: "Echo, by hand", pkg: "github.com/labstack/echo/v5", serve: serveEcho,
+		setup:    "Echo has no middleware for keys, so programs write one: this looks the key up before the handler, and keeps the answer after it by the [body dump](https://echo.labstack.com/docs/middleware/body-dump). It is ours, and Echo promises none of it.",
+		declined: byHand,
+	},
+	{
+		name: "gin, by hand", pkg: "github.com/gin-gonic/gin", serve: serveGin,
+		setup:    "The same in a [middleware](https://gin-gonic.com/en/docs/middleware/custom-middleware/) for gin, which has none for keys either.",
+		declined: byHand,
 	},
 	{
 		name: "express-idempotency", pkg: "express-idempotency", node: "express-idempotency.mjs",

@@ -49,6 +49,18 @@ func (r *judged) slug() string {
 	return strings.ToLower(strings.NewReplacer(" ", "-", "'", "", ",", "").Replace(r.name))
 }
 
+// title is the name with the version.
+func (r *judged) title() string {
+	name, more, _ := strings.Cut(r.name, ", ")
+	if r.version != "" {
+		name += " " + r.version
+	}
+	if more != "" {
+		name += ", " + more
+	}
+	return name
+}
+
 const intro = `# Beside others
 
 This page is for you if you choose what keeps a retried request from charging twice. ` + "[`semel check http`](check.md)" + ` judged what people use today, and Semel beside it, by draft-ietf-httpapi-idempotency-key-header-07. ` + "`make prove-others`" + ` makes the page, and fails if it finds something else.
@@ -70,7 +82,7 @@ func document(results []*judged) string {
 	}
 	table.WriteString("\n|" + strings.Repeat("---|", len(check.Groups())+1) + "\n")
 	for _, r := range results {
-		name := strings.TrimSpace(r.name + " " + r.version)
+		name := r.title()
 		table.WriteString("| " + name + " |")
 		for _, group := range check.Groups() {
 			table.WriteString(" " + r.cell(group) + " |")
@@ -111,7 +123,7 @@ func (r *judged) list(b *strings.Builder) {
 // times differ each time.
 func (r *judged) keepTranscript(t *testing.T) {
 	var b, heads strings.Builder
-	fmt.Fprintf(&b, "# What `semel check http` saw of %s\n", strings.TrimSpace(r.name+" "+r.version))
+	fmt.Fprintf(&b, "# What `semel check http` saw of %s\n", r.title())
 	for _, group := range check.Groups() {
 		ids, _ := r.broken(group)
 		if len(ids) == 0 {
