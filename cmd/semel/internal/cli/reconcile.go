@@ -56,8 +56,8 @@ shared_transaction and amount_differs. The JSON has payments and transactions, w
 count what was compared, and findings (kind, transaction_id, reference, amount,
 currency, status, record, idempotency_key, state).`,
 		Example: `  semel reconcile payments --store pebble:./semel-data
-  semel reconcile payments --context prod after:2026-01-01 before:2026-01-02 \
-    --export stripe.csv --column transaction_id=id --column reference='reference (metadata)' --status succeeded`,
+  semel reconcile payments --context prod --status succeeded after:2026-01-01 before:2026-01-02 \
+    --export stripe.csv --column transaction_id=id --column reference='reference (metadata)'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := parseQuery(args)
 			if err != nil {
