@@ -68,7 +68,7 @@ This page is for you if you choose what keeps a retried request from charging tw
 Each guards the same small shop, is set up as its own documentation says, and runs in a process that the check may kill. **A requirement that the documentation doesn't promise isn't held against a product**: it is marked so, with what happens instead and the source. Red is what breaks a promise.
 
 %s
-Each cell is a [group of requirements](check.md#the-groups). *kept* means that the check found no fault; *not promised* and *red* lead to what it saw; *–* wasn't judged, because the check had no way to see it or because a group that it rests on isn't kept. Some faults come by chance, so each was checked %d times from nothing, with the seeds 1 to %d, and what was red once is red.
+Each cell is a [group of requirements](check.md#the-groups). *kept* means that the check found no fault; *not promised* and *red* lead to what it saw; *–* wasn't judged, because the check had no way to see it or because a group that it rests on isn't kept. Some faults come by chance, so each was checked %d times from nothing, with the seeds 1 to %d, and what was red once is red. Expiry isn't judged: answers are kept from minutes to days.
 
 ## One by one
 `
@@ -76,15 +76,12 @@ Each cell is a [group of requirements](check.md#the-groups). *kept* means that t
 // document is docs/others.md.
 func document(results []*judged) string {
 	var table, one strings.Builder
-	table.WriteString("| |")
-	for _, group := range check.Groups() {
-		table.WriteString(" " + group + " |")
-	}
-	table.WriteString("\n|" + strings.Repeat("---|", len(check.Groups())+1) + "\n")
+	groups := slices.DeleteFunc(check.Groups(), func(group string) bool { return group == "expiry" })
+	fmt.Fprintf(&table, "| | %s |\n|%s\n", strings.Join(groups, " | "), strings.Repeat("---|", len(groups)+1))
 	for _, r := range results {
 		name := r.title()
 		table.WriteString("| " + name + " |")
-		for _, group := range check.Groups() {
+		for _, group := range groups {
 			table.WriteString(" " + r.cell(group) + " |")
 		}
 		table.WriteString("\n")
