@@ -1,6 +1,6 @@
 // The shop as a service of Restate, whose effect is a journaled step, as
-// https://docs.restate.dev/develop/ts/durable-steps says; errors that aren't to be retried are terminal. The SDK is the
-// last that runs on Node 20.
+// https://docs.restate.dev/develop/ts/durable-steps says; errors that aren't to be retried are terminal. The SDK is
+// one that runs on Node 20.
 import * as restate from '@restatedev/restate-sdk'
 import { sale } from './shop.mjs'
 
