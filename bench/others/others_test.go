@@ -102,7 +102,7 @@ func judge(t *testing.T, o other) *judged {
 			t.Log(b.String())
 		}
 	}
-	for _, group := range check.Groups() {
+	for _, group := range r.groups() {
 		ids, _ := r.broken(group)
 		for _, id := range ids {
 			_, declined := r.declined.of(id)

@@ -12,6 +12,16 @@ import (
 	"github.com/semelhq/semel/internal/check"
 )
 
+// groups are the groups of requirements, in the order in which they are judged.
+func (r *judged) groups() (names []string) {
+	for _, id := range r.verdicts {
+		if group := r.worst[id].Group; !slices.Contains(names, group) {
+			names = append(names, group)
+		}
+	}
+	return names
+}
+
 // broken are the requirements of a group that one breaks, and whether it promises one of them.
 func (r *judged) broken(group string) (ids []string, promised bool) {
 	for _, id := range r.verdicts {
@@ -76,7 +86,7 @@ Each cell is a [group of requirements](check.md#the-groups). *kept* means that t
 // document is docs/others.md.
 func document(results []*judged) string {
 	var table, one strings.Builder
-	groups := slices.DeleteFunc(check.Groups(), func(group string) bool { return group == "expiry" })
+	groups := slices.DeleteFunc(results[0].groups(), func(group string) bool { return group == "expiry" })
 	fmt.Fprintf(&table, "| | %s |\n|%s\n", strings.Join(groups, " | "), strings.Repeat("---|", len(groups)+1))
 	for _, r := range results {
 		name := r.title()
@@ -94,7 +104,7 @@ func document(results []*judged) string {
 // list tells of each requirement that isn't kept.
 func (r *judged) list(b *strings.Builder) {
 	first := true
-	for _, group := range check.Groups() {
+	for _, group := range r.groups() {
 		ids, _ := r.broken(group)
 		for _, id := range ids {
 			if first {
@@ -121,7 +131,7 @@ func (r *judged) list(b *strings.Builder) {
 func (r *judged) keepTranscript(t *testing.T) {
 	var b, heads strings.Builder
 	fmt.Fprintf(&b, "# What `semel check http` saw of %s\n", r.title())
-	for _, group := range check.Groups() {
+	for _, group := range r.groups() {
 		ids, _ := r.broken(group)
 		if len(ids) == 0 {
 			continue
