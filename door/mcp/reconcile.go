@@ -64,9 +64,9 @@ func (r *Reconcile) parse(timeout time.Duration) (*judge.Named, error) {
 	case r.Tool == "" || len(r.Done)+len(r.Absent) == 0:
 		return nil, errors.New("it needs a Tool, and Done or Absent")
 	case slices.ContainsFunc(slices.Concat(r.Done, r.Absent), func(text string) bool { return !strings.HasPrefix(text, "json:") }):
-		return nil, errors.New("Done and Absent are conditions such as json:/structuredContent/status=refunded")
+		return nil, errors.New("conditions of Done and Absent are such as json:/structuredContent/status=refunded")
 	case len(r.Absent) > 0 && r.AbsentAfter < timeout:
-		return nil, fmt.Errorf("AbsentAfter is shorter than the %v that a tool may be silent, so what is absent may still come", timeout)
+		return nil, fmt.Errorf("its AbsentAfter is shorter than the %v that a tool may be silent, so what is absent may still come", timeout)
 	}
 	return judge.Answers{Final: on200(r.Done), NotExecuted: on200(r.Absent)}.Parse()
 }

@@ -370,7 +370,10 @@ auth:
 		}
 	}
 	for _, n := range []*stage.Process{a, b} {
-		until("all", func() bool { l := list(n, "root"); return len(l.Nodes) == 2 && l.Total.Deliveries == 3 })
+		until("all", func() bool { // a node writes what it has counted for each tenant by itself
+			l := list(n, "root")
+			return len(l.Nodes) == 2 && l.Total.Deliveries == 3 && list(n, "eye").Total.Deliveries == 2
+		})
 		for who, want := range map[string]int64{"root": 3, "eye": 2} {
 			l, sum := list(n, who), int64(0)
 			for _, node := range l.Nodes {

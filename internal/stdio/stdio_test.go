@@ -233,7 +233,7 @@ func TestChildDies(t *testing.T) {
 // TestChildIsSilent: a program that hangs is killed, and a client that leaves cancels; what the
 // program says of either afterwards reaches nobody.
 func TestChildIsSilent(t *testing.T) {
-	_, url, errs := newChild(t, 200*time.Millisecond)
+	_, url, _ := newChild(t, 200*time.Millisecond)
 	if _, text, err := post(t.Context(), t, url, call("1", "hang", "")); err == nil {
 		t.Errorf("got %s", text)
 	}
@@ -246,7 +246,7 @@ func TestChildIsSilent(t *testing.T) {
 	if _, text, err := post(t.Context(), t, url, call("2", strings.Repeat("pay", 1<<20), "")); err == nil {
 		t.Errorf("got %s", text)
 	}
-	_, url, errs = newChild(t, time.Minute)
+	_, url, errs := newChild(t, time.Minute)
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan struct{})
 	go func() {
