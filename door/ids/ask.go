@@ -12,7 +12,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/finding"
-	"github.com/semelhq/semel/internal/reconcile"
+	"github.com/semelhq/semel/internal/settle"
 	"github.com/semelhq/semel/safehttp"
 	"github.com/semelhq/semel/shield"
 	"github.com/semelhq/semel/store"
@@ -110,17 +110,17 @@ func (a *asker) stepUp(url string) func(context.Context, semel.Call) error {
 }
 
 // reconcile asks a URL what happened to a held command (IDS-XI.S4).
-func (a *asker) reconcile(url string) reconcile.Ask {
+func (a *asker) reconcile(url string) settle.Ask {
 	return func(ctx context.Context, held *semel.Record) (*finding.Finding, error) {
 		q := about("reconcile", held)
-		q.Attempt, q.StartedAt, q.EffectKey = held.Attempt, held.StartedAt, reconcile.EffectKey(held)
+		q.Attempt, q.StartedAt, q.EffectKey = held.Attempt, held.StartedAt, settle.EffectKey(held)
 		return a.ask(ctx, url, q)
 	}
 }
 
 // found says how records of the command have the word of somebody, who names them.
-func (e *Entry) found(who string) reconcile.Form {
-	return reconcile.Form{Who: who, Whose: "the handler", Refused: store.EffectRefuted, Result: func(f *finding.Finding) (res semel.Result) {
+func (e *Entry) found(who string) settle.Form {
+	return settle.Form{Who: who, Whose: "the handler", Refused: store.EffectRefuted, Result: func(f *finding.Finding) (res semel.Result) {
 		if f.Outcome == semel.DispositionCompleted.String() {
 			res.Data = f.Body
 		}

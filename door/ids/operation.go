@@ -9,6 +9,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/reconcile"
+	"github.com/semelhq/semel/internal/settle"
 	"github.com/semelhq/semel/store"
 )
 
@@ -73,14 +74,13 @@ func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 		if s.Strategy != semel.ShieldReconcile {
 			continue
 		}
-		op.ReconcileEvery = time.Duration(s.Every)
-		op.Reconcile = b.Reconcilers[s.Reconciler]
+		op.ReconcileEvery, op.Reconcile = time.Duration(s.Every), b.Reconcilers[s.Reconciler]
 		op.Compensation, op.Compensate = s.Compensation, b.Compensators[s.Compensator]
 		if s.ReconcileURL != "" {
-			op.Reconcile = reconcile.By(ask.reconcile(s.ReconcileURL), e.found(""))
+			op.Reconcile = settle.By(ask.reconcile(s.ReconcileURL), e.found(""))
 		}
 		if asked, err := reconcile.New(s.Reconcile); err == nil { // it was checked
-			op.Reconcile = reconcile.By(asked.Ask, e.found(asked.Name()))
+			op.Reconcile = settle.By(asked.Ask, e.found(asked.Name()))
 		}
 		if s.CompensateURL != "" {
 			op.Compensate = ask.compensate(e, s)

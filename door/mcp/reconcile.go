@@ -16,8 +16,8 @@ import (
 	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/internal/finding"
 	"github.com/semelhq/semel/internal/jsonscan"
-	"github.com/semelhq/semel/internal/reconcile"
 	"github.com/semelhq/semel/internal/selector"
+	"github.com/semelhq/semel/internal/settle"
 	"github.com/semelhq/semel/store"
 )
 
@@ -107,9 +107,9 @@ func (g *Gateway) reconciling(op semel.Operation) semel.Operation {
 		p := g.policyOf(held.Attributes[attributeTool])
 		switch {
 		case held.Door == Name && p.Reconcile != nil:
-			return reconcile.By(func(ctx context.Context, held *semel.Record) (*finding.Finding, error) {
+			return settle.By(func(ctx context.Context, held *semel.Record) (*finding.Finding, error) {
 				return g.reconcile(ctx, p, held)
-			}, reconcile.Form{
+			}, settle.Form{
 				Who: "the tool " + p.Reconcile.Tool, Effect: CallEffect,
 				Result: func(f *finding.Finding) semel.Result { return outcome{Result: f.Body}.recorded() },
 			})(ctx, held)
@@ -149,7 +149,7 @@ func (g *Gateway) reconcile(ctx context.Context, p *policy, held *semel.Record) 
 		}
 		text, _ := json.Marshal(map[string]any{"content": content}) // strict JSON
 		return &finding.Finding{Outcome: semel.DispositionCompleted.String(), Status: http.StatusOK, Body: text}, nil
-	case found == judge.Aborted && reconcile.Waited(held, p.Reconcile.AbsentAfter):
+	case found == judge.Aborted && settle.Waited(held, p.Reconcile.AbsentAfter):
 		return &finding.Finding{Outcome: semel.DispositionAborted.String(), Message: "the tool " + p.Reconcile.Tool + " says that it has had no effect"}, nil
 	}
 	return &finding.Finding{Outcome: finding.Unknown}, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/finding"
-	"github.com/semelhq/semel/internal/reconcile"
+	"github.com/semelhq/semel/internal/settle"
 	"github.com/semelhq/semel/safehttp"
 	"github.com/semelhq/semel/store"
 )
@@ -55,7 +55,7 @@ func ReconcileHTTP(u *url.URL, base http.RoundTripper) semel.Reconciler {
 // them. An error leaves the call held. who names, for people, the one that it asks; it may be
 // empty.
 func ReconcileBy(ask func(ctx context.Context, held *semel.Record) (*Finding, error), who string) semel.Reconciler {
-	return reconcile.By(ask, reconcile.Form{
+	return settle.By(ask, settle.Form{
 		Who: who, Whose: "the upstream", Effect: UpstreamEffect, Refused: store.EffectConfirmed,
 		Result: func(f *Finding) semel.Result { return semelhttp.NewResult(f.Status, f.Headers, f.Body) },
 		Words: func(f *Finding) (code, text string) {

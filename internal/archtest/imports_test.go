@@ -172,6 +172,7 @@ var layers = [][]string{
 	{"=store"},
 	{"store/codec", "internal/behind", "internal/dueindex", "internal/engine", "internal/meaning", "internal/nodes", "internal/offsetclock", "internal/payload", "internal/reference", "internal/terms", "=internal/verdict"},
 	{".", "internal/streams"},
+	{"internal/settle"},
 	{"=door", "internal/conflicts", "internal/extract", "internal/reconcile", "internal/relay", "internal/tally", "internal/wire"},
 	{"store", "evidence", "archive", "internal/stdio"},
 	{"door/judge", "internal/toolcall", "+internal/verdict"},

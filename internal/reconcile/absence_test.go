@@ -10,6 +10,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/reconcile"
 	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/internal/settle"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -27,7 +28,7 @@ func TestACallThatIsAbsentWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		op := semel.Operation{Name: "orders.pay", Reconcile: reconcile.By(settler.Ask, reconcile.Form{Who: settler.Name()}), ReconcileEvery: time.Minute, Window: 24 * time.Hour}
+		op := semel.Operation{Name: "orders.pay", Reconcile: settle.By(settler.Ask, settle.Form{Who: settler.Name()}), ReconcileEvery: time.Minute, Window: 24 * time.Hour}
 		e, err := semel.New(memstore.New(), &semel.Options{Operations: []semel.Operation{op}})
 		if err != nil {
 			t.Fatal(err)

@@ -15,13 +15,14 @@ import (
 	"github.com/semelhq/semel/internal/canon"
 	"github.com/semelhq/semel/internal/finding"
 	"github.com/semelhq/semel/internal/selector"
+	"github.com/semelhq/semel/internal/settle"
 	"github.com/semelhq/semel/safehttp"
 )
 
 // maxAnswer is the longest answer that is read, in bytes.
 const maxAnswer = 1 << 20
 
-// Ask asks the source about a held call: see [Ask]. It goes to the declared address and nowhere
+// Ask asks the source about a held call: see [settle.Ask]. It goes to the declared address and nowhere
 // else, follows no redirect, and takes a bounded time.
 func (st *Settler) Ask(ctx context.Context, held *semel.Record) (*finding.Finding, error) {
 	f, err := st.find(ctx, held)
@@ -133,7 +134,7 @@ func (st *Settler) judge(got *safehttp.Answer, values map[string]string, held *s
 				Outcome: "rejected", Status: status, Headers: http.Header{"Content-Type": {"application/problem+json"}}, Body: text, Message: name + " says that it was refused",
 			}, nil
 		case "absent":
-			if !Waited(held, st.Absence()) {
+			if !settle.Waited(held, st.Absence()) {
 				return &finding.Finding{Outcome: finding.Unknown}, nil
 			}
 			return &finding.Finding{Outcome: "aborted", Message: name + " has no trace of it"}, nil

@@ -1,3 +1,5 @@
+// Package reconcile asks somebody who knows the outcome of a held call: a vendor with an API that a
+// file describes, or a database.
 package reconcile
 
 import (
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/settle"
 	"github.com/semelhq/semel/internal/strictyaml"
 )
 
@@ -173,7 +176,7 @@ func (st *Settler) values(held *semel.Record) (map[string]string, error) {
 			case name == "tenant":
 				value = held.ID.Tenant
 			default:
-				value = EffectKey(held)
+				value = settle.EffectKey(held)
 			}
 			if value == "" {
 				missing = name

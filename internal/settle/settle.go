@@ -1,6 +1,6 @@
-// Package reconcile settles held calls by asking somebody who knows the outcome: a URL of yours, or
-// a vendor with an API that a file describes.
-package reconcile
+// Package settle turns what somebody says of a held call into its settlement, for all who ask: doors,
+// and package reconcile.
+package settle
 
 import (
 	"cmp"
