@@ -74,8 +74,8 @@ func (e *Entry) operation(b *Bindings, blank bool) semel.Operation {
 		if s.Strategy != semel.ShieldReconcile {
 			continue
 		}
-		op.ReconcileEvery, op.Reconcile = time.Duration(s.Every), b.Reconcilers[s.Reconciler]
-		op.Compensation, op.Compensate = s.Compensation, b.Compensators[s.Compensator]
+		op.Reconcile = b.Reconcilers[s.Reconciler]
+		op.ReconcileEvery, op.Compensation, op.Compensate = time.Duration(s.Every), s.Compensation, b.Compensators[s.Compensator]
 		if s.ReconcileURL != "" {
 			op.Reconcile = settle.By(ask.reconcile(s.ReconcileURL), e.found(""))
 		}
