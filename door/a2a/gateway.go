@@ -106,12 +106,10 @@ func NewGateway(callers *semelhttp.Guard, opts GatewayOptions) (*Gateway, error)
 	if err != nil {
 		return nil, fmt.Errorf("a2a: Answers: %w", err)
 	}
-	forward, host := opts.Forward, *opts.Upstream
-	host.Path, host.RawPath = "", "" // the gateway builds the path itself: an endpoint has no slash at its end
-	forward.Upstream, forward.Mode, forward.Attrs = &host, semelproxy.ModeOff, opts.Attrs
-	forward.StripHeaders = append(semelhttp.MethodOverrides(), forward.StripHeaders...)
+	forward := opts.Forward
+	forward.Upstream, forward.Attrs = opts.Upstream, opts.Attrs
 	forward.Route = semelhttp.Route{Operation: semel.Operation{Name: opts.Operation.Name}, Timeout: opts.Timeout, Answers: opts.Answers}
-	proxy, err := semelproxy.New(callers, forward)
+	proxy, err := semelproxy.NewSender(callers, forward)
 	if err != nil {
 		return nil, err
 	}

@@ -121,12 +121,10 @@ func NewGateway(callers *semelhttp.Guard, opts GatewayOptions) (*Gateway, error)
 		g.echoes = newEchoes(g.engine, g.opts.Echo)
 	}
 	g.upstream = *opts.Upstream
-	forward, host := opts.Forward, *opts.Upstream
-	host.Path, host.RawPath = "", "" // the endpoint is the whole path, and has no slash at its end
-	forward.Upstream, forward.Mode, forward.Attrs = &host, semelproxy.ModeOff, opts.Attrs
-	forward.StripHeaders = append(semelhttp.MethodOverrides(), forward.StripHeaders...)
+	forward := opts.Forward
+	forward.Upstream, forward.Attrs = opts.Upstream, opts.Attrs
 	forward.Route = semelhttp.Route{Operation: semel.Operation{Name: opts.Operation.Name}, Timeout: g.opts.Timeout, Answers: opts.Answers}
-	if g.proxy, err = semelproxy.New(callers, forward); err != nil {
+	if g.proxy, err = semelproxy.NewSender(callers, forward); err != nil {
 		return nil, err
 	}
 	return g, nil

@@ -13,6 +13,16 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
+// NewSender makes the proxy of a gateway that guards requests by a door of its own, and sends them with
+// [Proxy.Send] or lets them pass. They go to the host of Upstream, by the path that they have then.
+func NewSender(callers *semelhttp.Guard, opts Options) (*Proxy, error) {
+	host := *opts.Upstream
+	host.Path, host.RawPath = "", "" // an endpoint has no slash at its end
+	opts.Upstream, opts.Mode = &host, ModeOff
+	opts.StripHeaders = append(semelhttp.MethodOverrides(), opts.StripHeaders...)
+	return New(callers, opts)
+}
+
 // ReadBody reads the body of a request, for a gateway that guards it by a door of its own. If that
 // fails the code says why. Without a code, somebody in front has answered the request.
 func ReadBody(w http.ResponseWriter, r *http.Request, most int64) (raw []byte, code semel.Code, err error) {
