@@ -68,8 +68,8 @@ func (c *conversation) recognise() (err error) {
 	}
 	c.who.Name(&c.call, share)
 	known := store.Attributes{attributeTool: c.asked.Name}
-	if c.policy.Reconcile != nil {
-		known[attributeReconcile] = c.policy.Reconcile.arguments(c.asked.Arguments)
+	if c.policy.asking != nil {
+		known[attributeReconcile] = c.policy.asking.arguments(c.asked.Arguments)
 	}
 	c.call.Attributes = c.names.Of(known, "", c.req.in.Header, c.asked.Arguments)
 	return nil

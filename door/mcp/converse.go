@@ -232,7 +232,7 @@ func (c *conversation) judged(k *sse.Sink, text, fields []byte) semel.Ending {
 	switch {
 	case ok && result != nil:
 		o.Result, c.result = result, result
-		if found.Verdict == judge.Completed && string(jsonscan.Member(result, "isError")) == "true" && !found.Declared() {
+		if found.Verdict == judge.Completed && toolcall.Failed(result) && !found.Declared() {
 			found.Verdict, found.Code = judge.Failed, "isError"
 		}
 	case ok:

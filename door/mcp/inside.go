@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/relay"
+	"github.com/semelhq/semel/internal/toolcall"
 )
 
 // Inside guards tool calls in the process of their server, for adapters such as
@@ -116,7 +117,7 @@ func (c *inside) Run(x door.Run) semel.Ending {
 	case o.Error != nil:
 		code, _ := strconv.Atoi(string(jsonscan.Member(o.Error, "code"))) // zero: nobody knows it
 		found = c.policy.rules.MCP(code, nil)
-	case string(jsonscan.Member(o.Result, "isError")) == "true":
+	case toolcall.Failed(o.Result):
 		found = judge.Finding{Verdict: judge.Failed, Code: "isError"}
 	}
 	return c.ending(found, o)

@@ -18,6 +18,7 @@ import (
 	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/selector"
 	"github.com/semelhq/semel/internal/settle"
+	"github.com/semelhq/semel/internal/toolcall"
 	"github.com/semelhq/semel/store"
 )
 
@@ -47,8 +48,16 @@ type Reconcile struct {
 	Header http.Header
 }
 
-// parse checks the settings, and reads the conditions.
-func (r *Reconcile) parse(timeout time.Duration) (*judge.Named, error) {
+// asking is a [Reconcile] that was read.
+type asking struct {
+	*Reconcile
+	pointers map[string]selector.Pointer // of Arguments
+	finds    *judge.Named                // the conditions
+}
+
+// parse checks the settings, and reads them.
+func (r *Reconcile) parse(timeout time.Duration) (_ *asking, err error) {
+	a := &asking{Reconcile: r, pointers: map[string]selector.Pointer{}}
 	on200 := func(list []string) (entries []string) {
 		for _, text := range list {
 			entries = append(entries, "200 "+text)
@@ -56,7 +65,7 @@ func (r *Reconcile) parse(timeout time.Duration) (*judge.Named, error) {
 		return entries
 	}
 	for name, pointer := range r.Arguments {
-		if _, err := selector.Parse(string(selector.Hash)+":"+pointer, []selector.Source{selector.Hash}); err != nil || pointer == "" {
+		if a.pointers[name], err = selector.ParsePointer(pointer); err != nil || pointer == "" {
 			return nil, fmt.Errorf("the argument %s is %q, which isn't a JSON pointer to an argument", name, pointer)
 		}
 	}
@@ -68,18 +77,16 @@ func (r *Reconcile) parse(timeout time.Duration) (*judge.Named, error) {
 	case len(r.Absent) > 0 && r.AbsentAfter < timeout:
 		return nil, fmt.Errorf("its AbsentAfter is shorter than the %v that a tool may be silent, so what is absent may still come", timeout)
 	}
-	return judge.Answers{Final: on200(r.Done), NotExecuted: on200(r.Absent)}.Parse()
+	a.finds, err = judge.Answers{Final: on200(r.Done), NotExecuted: on200(r.Absent)}.Parse()
+	return a, err
 }
 
-// arguments are what a record keeps to ask by; empty if the call lacks one.
-func (r *Reconcile) arguments(of []byte) string {
+// arguments are what a record keeps to ask by, of those of the call; empty if it lacks one.
+func (a *asking) arguments(of []byte) string {
 	found := map[string]json.RawMessage{}
-	for name, pointer := range r.Arguments {
-		value := of
-		for step := range strings.SplitSeq(pointer[1:], "/") {
-			value = jsonscan.Member(value, strings.NewReplacer("~1", "/", "~0", "~").Replace(step))
-		}
-		if value == nil {
+	for name, pointer := range a.pointers {
+		value, ok := pointer.Value(of)
+		if !ok {
 			return ""
 		}
 		found[name] = value
@@ -106,7 +113,7 @@ func (g *Gateway) reconciling(op semel.Operation) semel.Operation {
 	op.Reconcile = func(ctx context.Context, held semel.Record) (s semel.Settlement, err error) {
 		p := g.policyOf(held.Attributes[attributeTool])
 		switch {
-		case held.Door == Name && p.Reconcile != nil:
+		case held.Door == Name && p.asking != nil:
 			return settle.By(func(ctx context.Context, held *semel.Record) (*finding.Finding, error) {
 				return g.reconcile(ctx, p, held)
 			}, settle.Form{
@@ -140,9 +147,9 @@ func (g *Gateway) reconcile(ctx context.Context, p *policy, held *semel.Record) 
 	if result == nil {
 		return nil, fmt.Errorf("mcp: the tool %s didn't answer", p.Reconcile.Tool)
 	}
-	rules := judge.Rules{Answers: p.finds}
+	rules := judge.Rules{Answers: p.asking.finds}
 	switch found := rules.Of(judge.Answer{Status: status, Header: in.Header, Body: result}).Verdict; {
-	case found == judge.Rejected && string(jsonscan.Member(result, "isError")) != "true":
+	case found == judge.Rejected && !toolcall.Failed(result):
 		content := []any{map[string]string{"type": "text", "text": "The call took effect. Its own answer was lost; this is the answer of the tool " + p.Reconcile.Tool + ":"}}
 		for item := range jsonscan.Items(jsonscan.Member(result, "content")) {
 			content = append(content, json.RawMessage(item))

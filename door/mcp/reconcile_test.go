@@ -18,7 +18,7 @@ import (
 func TestReconcileByTool(t *testing.T) {
 	clause.Proves(t, "IDS-XI.S4")
 	reconcile := &mcp.Reconcile{
-		Tool: "get_refund", Arguments: map[string]string{"id": "/order/id", "kind": "/kind"},
+		Tool: "get_refund", Arguments: map[string]string{"id": "/order/id", "kind": "/kind", "line": "/lines/1"},
 		Done:   []string{"json:/structuredContent/status=refunded", "json:/structuredContent/status=settled"},
 		Absent: []string{"json:/structuredContent/found=false", "json:/content/0/text=No such *"}, AbsentAfter: time.Hour,
 		Header: http.Header{"Authorization": {"Bearer reader"}},
@@ -51,7 +51,7 @@ func TestReconcileByTool(t *testing.T) {
 					rw.Header().Set("Content-Type", "application/json")
 					switch {
 					case params["name"] == "get_refund":
-						if r.Header.Get("Authorization") != "Bearer reader" || r.Header.Get("Mcp-Name") != "get_refund" || fmt.Sprint(params["arguments"]) != "map[id:o-1 kind:7]" {
+						if r.Header.Get("Authorization") != "Bearer reader" || r.Header.Get("Mcp-Name") != "get_refund" || fmt.Sprint(params["arguments"]) != "map[id:o-1 kind:7 line:b]" {
 							t.Errorf("asked %v %v", r.Header, params)
 						}
 						rw.WriteHeader(c.status)
@@ -66,7 +66,7 @@ func TestReconcileByTool(t *testing.T) {
 						fmt.Fprintf(rw, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"again"}]}}`, id)
 					}
 				}
-				const arguments = `{"order":{"id":"o-1"},"kind":7}`
+				const arguments = `{"order":{"id":"o-1"},"kind":7,"lines":["a","b"]}`
 				if got := w.keyed(modern, "refund", "k-1", arguments); got.code != "held" {
 					t.Fatalf("%s", got.text)
 				}

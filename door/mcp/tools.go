@@ -65,7 +65,7 @@ type policy struct {
 	op     semel.Operation
 	rules  judge.Rules
 	fields []selector.Selector
-	finds  *judge.Named // the conditions of Reconcile
+	asking *asking // as Reconcile says; nil: nobody is asked
 }
 
 // declare registers the operations, and makes the policies of the tools.
@@ -105,14 +105,14 @@ func (g *Gateway) declare() error {
 		// A redirect isn't followed, so it is no result.
 		p := &policy{Tool: t, op: op, rules: judge.Rules{Answers: answers, Financial: op.Financial, RedirectsUnclear: true}}
 		for _, pointer := range t.Fields {
-			s, err := selector.Parse(string(selector.Hash)+":"+pointer, []selector.Source{selector.Hash})
-			if err != nil || pointer == "" {
+			s, err := toolcall.Field(pointer)
+			if err != nil {
 				return nil, fmt.Errorf("the field %q: %w", pointer, errors.Join(err, errors.New("write a JSON pointer to an argument")))
 			}
 			p.fields = append(p.fields, s)
 		}
 		if t.Reconcile != nil {
-			if p.finds, err = t.Reconcile.parse(g.opts.Timeout); err != nil {
+			if p.asking, err = t.Reconcile.parse(g.opts.Timeout); err != nil {
 				return nil, fmt.Errorf("Reconcile: %w", err)
 			}
 		}
@@ -237,7 +237,7 @@ const HintWindow = 90 * 24 * time.Hour
 // changes, neither the order nor the spelling, because clients keep prompts by them.
 func (g *Gateway) described(answer []byte) (text []byte) {
 	at := 0
-	for tool := range jsonscan.Items(jsonscan.Member(jsonscan.Member(answer, "result"), "tools")) {
+	for tool := range jsonscan.Items(jsonscan.At(answer, "result", "tools")) {
 		d := toolcall.Describe(tool)
 		if g.seen.learn(d); !g.idempotent(&d) {
 			continue

@@ -79,6 +79,15 @@ type span struct {
 	element          bool
 }
 
+// Value returns the value in canonical JSON, as it is written there.
+func (p Pointer) Value(doc []byte) (value []byte, ok bool) {
+	s, ok := p.find(doc, true)
+	if !ok {
+		return nil, false
+	}
+	return doc[s.from:s.to], true
+}
+
 // find follows the pointer in canonical JSON, which has no white space and no repeated names.
 // In other JSON, it doesn't follow a repeated name.
 func (p Pointer) find(doc []byte, canonical bool) (s span, ok bool) {

@@ -48,3 +48,6 @@ func Hinted(tool []byte) []byte {
 	}
 	return jsonscan.Insert(tool, 0, `"annotations":{`+member+`}`)
 }
+
+// Failed reports whether a result says that the tool failed.
+func Failed(result []byte) bool { return string(jsonscan.Member(result, "isError")) == "true" }

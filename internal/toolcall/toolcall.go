@@ -1,5 +1,5 @@
-// Package toolcall reads what MCP says of tools and of their calls, and says by what each is told from others: its key,
-// wherever that is, its fields, and its fingerprint.
+// Package toolcall reads descriptions of tools and their calls, as MCP has them, and finds what tells
+// one call from another: its key, wherever that is, its fields, and its fingerprint.
 package toolcall
 
 import (
@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -88,10 +89,7 @@ func (c *Call) findKey(params []byte, parameter string) error {
 		places = append(places[:len(places):len(places)], []string{"arguments", parameter})
 	}
 	for _, path := range places {
-		value := params
-		for _, name := range path {
-			value = jsonscan.Member(value, name)
-		}
+		value := jsonscan.At(params, path...)
 		if value == nil || string(value) == "null" {
 			continue
 		}
@@ -147,6 +145,15 @@ func (c *Call) Round(f semel.Fingerprint) string {
 
 // fieldsVersion names the rule that makes a key from fields.
 const fieldsVersion = "semel-mcp-fields-1"
+
+// Field reads a JSON pointer to an argument.
+func Field(pointer string) (selector.Selector, error) {
+	s, err := selector.Parse(string(selector.Hash)+":"+pointer, []selector.Source{selector.Hash})
+	if err == nil && pointer == "" {
+		err = errors.New("the empty JSON pointer is all arguments")
+	}
+	return s, err
+}
 
 // FieldsKey makes the key of a call from the arguments that its tool declares.
 func (c *Call) FieldsKey(fields []selector.Selector) (string, error) {

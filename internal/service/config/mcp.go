@@ -3,7 +3,7 @@ package config
 import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/mcp"
-	"github.com/semelhq/semel/internal/selector"
+	"github.com/semelhq/semel/internal/toolcall"
 )
 
 // MCP is a server whose tools are offered over MCP; see [mcp.Gateway].
@@ -111,7 +111,7 @@ func (v *validator) mcp() {
 		for at, t := range items(at+".tools", m.Tools) {
 			v.toolOperation(at, t.Operation)
 			for at, pointer := range items(at+".key_fields", t.KeyFields) {
-				if _, err := selector.Parse(string(selector.Hash)+":"+*pointer, []selector.Source{selector.Hash}); err != nil || *pointer == "" {
+				if _, err := toolcall.Field(*pointer); err != nil {
 					v.bad(at, "write such as /order_id", "%q is not a JSON pointer to an argument", *pointer)
 				}
 			}
