@@ -49,7 +49,7 @@ func readEvent(text []byte) event {
 	default:
 		return event{}
 	}
-	e.state, _ = jsonscan.Text(jsonscan.Member(jsonscan.Member(body, "status"), "state"))
+	e.state, _ = jsonscan.Text(jsonscan.At(body, "status", "state"))
 	if (kind == kindTask || kind == kindStatus) && (e.task == "" || e.state == "") {
 		return event{} // nobody could ask for it
 	}

@@ -99,7 +99,7 @@ func text(raw json.RawMessage) (string, bool) {
 // strict checks that a body is strict JSON, and returns the canonical form of the arguments in it,
 // or of none. It reads the body only once, because reading it again takes several times the memory.
 func strict(body []byte) (arguments []byte, bad *canon.SyntaxError) {
-	raw := jsonscan.Member(jsonscan.Member(body, "call"), "arguments")
+	raw := jsonscan.At(body, "call", "arguments")
 	if raw == nil {
 		bad, _ = errors.AsType[*canon.SyntaxError](canon.Check(body, canon.Exact)) // its only error
 		return []byte("{}"), bad

@@ -61,13 +61,11 @@ func in(schema []byte, path []string, list []Mirrored) []Mirrored {
 // maxSchemaDepth bounds how deep a schema is read.
 const maxSchemaDepth = 16
 
-// Compare compares the headers that mirror arguments with the body. It says what is wrong, or nothing.
+// Compare compares the headers that mirror arguments with the body. It describes the first
+// difference, or returns nothing.
 func Compare(header http.Header, arguments []byte, list []Mirrored) (why string) {
 	for _, m := range list {
-		value := arguments
-		for _, name := range m.path {
-			value = jsonscan.Member(value, name)
-		}
+		value := jsonscan.At(arguments, m.path...)
 		values := header[m.header]
 		switch absent := value == nil || string(value) == "null"; {
 		case absent && len(values) == 0:

@@ -115,7 +115,7 @@ func (b *Bridge) post(ctx context.Context, m jsonrpc.Message, line []byte) {
 func (b *Bridge) head(r *http.Request, m jsonrpc.Message) {
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, "+sse.MediaType)
-	version, own := jsonscan.Text(jsonscan.Member(jsonscan.Member(m.Params, "_meta"), "io.modelcontextprotocol/protocolVersion"))
+	version, own := jsonscan.Text(jsonscan.At(m.Params, "_meta", "io.modelcontextprotocol/protocolVersion"))
 	if !own {
 		b.mu.Lock()
 		version = b.spoken
@@ -201,7 +201,7 @@ func (b *Bridge) answer(m jsonrpc.Message, message []byte) {
 		return
 	}
 	if m.Method == "initialize" {
-		b.spoken, _ = jsonscan.Text(jsonscan.Member(jsonscan.Member(message, "result"), "protocolVersion"))
+		b.spoken, _ = jsonscan.Text(jsonscan.At(message, "result", "protocolVersion"))
 	}
 	b.put(message)
 }

@@ -87,7 +87,7 @@ func (p *process) read(stderr io.Writer, other func(message []byte, p *process))
 		case method == nil:
 			fmt.Fprintf(stderr, "semel: the server printed an answer without an id: %.200q\n", line)
 		default:
-			if token := jsonscan.Member(jsonscan.Member(line, "params"), "progressToken"); token != nil && id == nil {
+			if token := jsonscan.At(line, "params", "progressToken"); token != nil && id == nil {
 				if x := p.of(token); x != nil && x.token != nil {
 					x.send(splice(line, x.token, token))
 				}
@@ -160,7 +160,7 @@ func (p *process) only() *exchange {
 // of it.
 func (p *process) ask(request []byte, over <-chan struct{}) (x *exchange, sent bool, err error) {
 	id := jsonscan.Member(request, "id")
-	token := jsonscan.Member(jsonscan.Member(jsonscan.Member(request, "params"), "_meta"), "progressToken")
+	token := jsonscan.At(request, "params", "_meta", "progressToken")
 	x = &exchange{id: id, token: token, messages: make(chan []byte, 16), over: over}
 	p.mu.Lock()
 	p.last++
