@@ -2,6 +2,7 @@ package streams
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -45,17 +46,14 @@ func Join(ctx context.Context, st store.Store, rec *store.Record, mark func(rec 
 // attempt.
 func Await(ctx context.Context, st store.Store, rec *store.Record, mark func(rec *store.Record) []byte) (*Reader, error) {
 	r := &Reader{st: st, rec: rec, mark: mark}
-	for wait := pause / 4; ; wait = min(wait+wait/4, time.Second) {
+	defer r.Close() // what watches under ctx
+	var err error
+	waited := r.until(ctx, func() bool {
 		over := r.ended()
-		err := r.Rewind(ctx)
-		if errors.Is(err, ErrNone) && !over {
-			if err = r.wait(ctx, wait); err == nil {
-				continue
-			}
-		}
-		r.Close() // what watches under ctx
-		return r, err
-	}
+		err = r.Rewind(ctx)
+		return over || !errors.Is(err, ErrNone)
+	})
+	return r, cmp.Or(waited, err)
 }
 
 // Rewind goes to the start.
@@ -135,12 +133,18 @@ func (r *Reader) Next(ctx context.Context) (more []byte, err error) {
 func Until(ctx context.Context, st store.Store, rec *store.Record, done func(rec *store.Record) bool) (*store.Record, error) {
 	r := &Reader{st: st, rec: rec}
 	defer r.Close()
-	for wait := pause / 4; !r.ended() && !done(r.rec); wait = min(wait+wait/4, time.Second) {
+	err := r.until(ctx, func() bool { return r.ended() || done(r.rec) })
+	return r.rec, err
+}
+
+// until waits until done reports true. It asks again whenever something may have changed.
+func (r *Reader) until(ctx context.Context, done func() bool) error {
+	for wait := pause / 4; !done(); wait = min(wait+wait/4, time.Second) {
 		if err := r.wait(ctx, wait); err != nil {
-			return r.rec, err
+			return err
 		}
 	}
-	return r.rec, nil
+	return nil
 }
 
 // ended reports whether the attempt has ended, or its holder has left it, by the record as it was
