@@ -432,61 +432,55 @@ func TestAnotherProcess(t *testing.T) {
 		}
 	})
 	t.Run("a call that runs there, and it dies", func(t *testing.T) {
-		st := &watched{Store: memstore.New(), looked: make(chan struct{})}
-		op := operation
-		op.Lease = time.Hour
-		w := &world{t: t, server: newServer(), Service: semelhttptest.NewOn(t, st)}
-		w.Store = st.Store
-		here, _ := another(t, w, st, op)
-		got := here.whileItRuns(t, op, func(e *semel.Engine) {
-			if err := e.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
-			go func() {
-				for range 4 { // it waits: the lease says nothing yet
-					<-st.looked
-				}
-				st.Advance(2 * op.Lease)
-			}()
-		})
-		if got.code != "held" || w.runs.Load() != 1 {
-			t.Errorf("%d runs: %s", w.runs.Load(), got.text)
+		// It waits: the lease says nothing yet.
+		got, runs := whileItDies(t, 4, func(*world) {})
+		if got.code != "held" || runs != 1 {
+			t.Errorf("%d runs: %s", runs, got.text)
 		}
 	})
 	t.Run("a call that runs there, and it dies, and somebody settles it", func(t *testing.T) {
-		st := &watched{Store: memstore.New(), looked: make(chan struct{})}
-		op := operation
-		op.Lease = time.Hour
-		w := &world{t: t, server: newServer(), Service: semelhttptest.NewOn(t, st)}
-		w.Store = st.Store
-		here, _ := another(t, w, st, op)
-		got := here.whileItRuns(t, op, func(e *semel.Engine) {
-			if err := e.Close(t.Context()); err != nil {
+		got, runs := whileItDies(t, 6, func(here *world) {
+			_, err := here.Engine.Sweep(t.Context())
+			page, searchErr := here.Engine.Search(t.Context(), store.Query{Operation: operation.Name})
+			if err != nil || searchErr != nil || len(page.Records) != 1 {
+				t.Errorf("%v, %v", err, searchErr)
+				return
+			}
+			done := semel.Settlement{Outcome: semel.DispositionCompleted, Result: semel.Result{Data: []byte("settled")}}
+			if _, err := here.Engine.Settle(t.Context(), page.Records[0].ID, done, "seen"); err != nil {
 				t.Error(err)
 			}
-			go func() {
-				for range 6 {
-					<-st.looked
-				}
-				st.quiet.Lock() // the next look is after all that
-				defer st.quiet.Unlock()
-				st.Advance(2 * op.Lease)
-				_, err := here.Engine.Sweep(t.Context())
-				page, searchErr := here.Engine.Search(t.Context(), store.Query{Operation: op.Name})
-				if err != nil || searchErr != nil || len(page.Records) != 1 {
-					t.Errorf("%v, %v", err, searchErr)
-					return
-				}
-				done := semel.Settlement{Outcome: semel.DispositionCompleted, Result: semel.Result{Data: []byte("settled")}}
-				if _, err := here.Engine.Settle(t.Context(), page.Records[0].ID, done, "seen"); err != nil {
-					t.Error(err)
-				}
-			}()
 		})
-		if got.said() != "settled" || !got.echo() || w.runs.Load() != 1 {
-			t.Errorf("%d runs: %s", w.runs.Load(), got.text)
+		if got.said() != "settled" || !got.echo() || runs != 1 {
+			t.Errorf("%d runs: %s", runs, got.text)
 		}
 	})
+}
+
+// whileItDies calls a tool while an equal call runs at another process, which dies. Once the call has
+// looked so often, the lease is over and then is called; only after that it looks again.
+func whileItDies(t *testing.T, looks int, then func(here *world)) (got *answer, runs int64) {
+	st := &watched{Store: memstore.New(), looked: make(chan struct{})}
+	op := operation
+	op.Lease = time.Hour
+	w := &world{t: t, server: newServer(), Service: semelhttptest.NewOn(t, st)}
+	w.Store = st.Store
+	here, _ := another(t, w, st, op)
+	got = here.whileItRuns(t, op, func(e *semel.Engine) {
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		go func() {
+			for range looks {
+				<-st.looked
+			}
+			st.quiet.Lock()
+			defer st.quiet.Unlock()
+			st.Advance(2 * op.Lease)
+			then(here)
+		}()
+	})
+	return got, w.runs.Load()
 }
 
 // TestAClientLeavesDuringTheWrite: a repetition whose client leaves while its entry is written is a
