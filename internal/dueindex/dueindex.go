@@ -65,7 +65,7 @@ func (x *Index) Replace(rec *store.Record, place int, by *store.Record) {
 	}
 }
 
-// Forget frees what is left of records that were due at until and are gone.
+// Forget frees the remains of records that were due at until and are gone.
 func (x *Index) Forget(until store.Instant) {
 	n, last := 0, second(until)
 	for ; n < len(x.order) && x.order[n] <= last && x.seconds[x.order[n]].left == 0; n++ {

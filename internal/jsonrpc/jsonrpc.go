@@ -25,7 +25,7 @@ const (
 	ServerError    = -32000
 )
 
-// Error says what is wrong with a request, for its sender.
+// Error describes a faulty request to its sender.
 type Error struct {
 	Code    int
 	Message string

@@ -1,5 +1,5 @@
-// Package settle turns what somebody says of a held call into its settlement, for all who ask: doors,
-// and package reconcile.
+// Package settle turns an answer about a held call into its settlement, for the doors and package
+// reconcile, which ask.
 package settle
 
 import (
@@ -17,7 +17,7 @@ type Ask func(ctx context.Context, held *semel.Record) (*finding.Finding, error)
 
 // Form says how a door records a finding.
 type Form struct {
-	// Who answers, for the record, and Whose word it passes on, such as "the upstream".
+	// Who answers, for the record, and the owner of the word (Whose), such as "the upstream".
 	Who, Whose string
 	// Effect names the effect of the ledger that the answer is about. Empty: all without a result.
 	Effect string

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// used are the schemas that the clients name. What they refer to is written as well.
+// used are the schemas that the clients name. The program writes those that they refer to as well.
 var used = []string{"Beginning", "Begun", "Effect", "Failure", "Problem", "Record", "Renewed"}
 
 // schema is what the program reads of a schema of OpenAPI.
@@ -118,7 +118,7 @@ func (s schema) refers() (names []string) {
 
 func (s schema) name() string { return s.Ref[strings.LastIndexByte(s.Ref, '/')+1:] }
 
-// values is the schema of the members of an object whose names aren't fixed.
+// values is the schema of the members of an object with names that aren't fixed.
 func (s schema) values() (v schema, ok bool) {
 	return v, len(s.Additional) > 0 && s.Additional[0] == '{' && json.Unmarshal(s.Additional, &v) == nil
 }
