@@ -25,9 +25,10 @@ func Decode(value string) (text string, ok bool) {
 	return string(raw), err == nil
 }
 
-// Encode is a value as a header has it.
+// Encode is a value as a header has it: in Base64 if it isn't plain ASCII, if white space around it
+// would get lost, or if it looks as if it were encoded.
 func Encode(text string) string {
-	if _, plain := Decode(text); plain {
+	if strings.TrimSpace(text) == text && !strings.HasPrefix(text, "=?") && !strings.ContainsFunc(text, func(r rune) bool { return r > '~' || r < ' ' }) {
 		return text
 	}
 	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(text)) + "?="

@@ -6,7 +6,7 @@ import (
 )
 
 func TestEncode(t *testing.T) {
-	for text, want := range map[string]string{"refund": "refund", "é": "=?base64?w6k=?=", "": "", "a\nb": "=?base64?YQpi?="} {
+	for text, want := range map[string]string{"refund": "refund", "é": "=?base64?w6k=?=", "": "", "a\nb": "=?base64?YQpi?=", " a": "=?base64?IGE=?=", "=?base64?YQ==?=": "=?base64?PT9iYXNlNjQ/WVE9PT89?="} {
 		got := Encode(text)
 		if back, ok := Decode(got); got != want || back != text || !ok {
 			t.Errorf("%q became %q, and %q again", text, got, back)

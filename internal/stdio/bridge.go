@@ -4,15 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 
 	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/internal/paramheader"
 	"github.com/semelhq/semel/internal/sse"
 )
 
@@ -130,10 +129,7 @@ func (b *Bridge) head(r *http.Request, m jsonrpc.Message) {
 	r.Header.Set("Mcp-Method", m.Method)
 	for _, member := range []string{"name", "uri"} {
 		if name, is := jsonscan.Text(jsonscan.Member(m.Params, member)); is {
-			if strings.TrimSpace(name) != name || strings.HasPrefix(name, "=?") || strings.ContainsFunc(name, func(r rune) bool { return r > '~' || r < ' ' }) {
-				name = "=?base64?" + base64.StdEncoding.EncodeToString([]byte(name)) + "?="
-			}
-			r.Header.Set("Mcp-Name", name)
+			r.Header.Set("Mcp-Name", paramheader.Encode(name))
 			return
 		}
 	}
@@ -160,7 +156,7 @@ func (b *Bridge) exchange(r *http.Request, m jsonrpc.Message) error {
 		return nil
 	}
 	var events sse.Buffer
-	final := m.ID == nil
+	part, final := make([]byte, 32<<10), m.ID == nil
 	for {
 		for event := events.Event(); event != nil; event = events.Event() {
 			if data := sse.Data(event); data != nil {
@@ -168,7 +164,6 @@ func (b *Bridge) exchange(r *http.Request, m jsonrpc.Message) error {
 				b.answer(m, data)
 			}
 		}
-		part := make([]byte, 32<<10)
 		n, err := resp.Body.Read(part)
 		events.Write(part[:n])
 		switch {
