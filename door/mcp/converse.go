@@ -61,8 +61,9 @@ func (c *conversation) converse(ctx context.Context) semel.Delivered {
 	c.recording.Finish()
 	e := door.EventOf(&ans)
 	result, f := c.found(&ans, err)
+	var o outcome // of a replay
 	if f == nil && ans.Decision == semel.Replay {
-		result, f = c.ofTask(ctx, ans.Record)
+		o, f = c.ofTask(ctx, ans.Record.EndedAt, recall(result.Data))
 	}
 	switch {
 	case f != nil:
@@ -74,7 +75,7 @@ func (c *conversation) converse(ctx context.Context) semel.Delivered {
 		c.end(true, c.leave)
 		c.follow(context.WithoutCancel(ctx))
 	default:
-		c.end(true, func() { c.replay(result) })
+		c.end(true, func() { c.replay(o) })
 	}
 	return e
 }

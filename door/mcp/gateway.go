@@ -21,6 +21,7 @@ import (
 	"github.com/semelhq/semel/internal/extract"
 	"github.com/semelhq/semel/internal/network"
 	"github.com/semelhq/semel/internal/relay"
+	"github.com/semelhq/semel/internal/toolcall"
 )
 
 // Name is the mark of records that came through this door; see [semel.Call].Door.
@@ -142,7 +143,7 @@ func newGateway(engine *semel.Engine, runner *door.Runner, opts GatewayOptions) 
 	if err != nil {
 		return nil, fmt.Errorf("mcp: Attributes: %w", err)
 	}
-	g := &Gateway{engine: engine, runner: runner, opts: opts, names: names, tools: map[string]*policy{}}
+	g := &Gateway{engine: engine, runner: runner, opts: opts, names: names, tools: map[string]*policy{}, seen: catalogue{tools: map[string]toolcall.Description{}}}
 	g.closing, g.stop = context.WithCancel(context.Background())
 	return g, g.declare()
 }

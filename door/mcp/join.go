@@ -12,8 +12,13 @@ import (
 // limit bounds a write to the caller, who may not read.
 func (c *conversation) limit() (done func()) { return relay.Limit(c.W, c.Most) }
 
-// markOf is the mark of the stream in a recorded outcome.
-func markOf(rec *store.Record) []byte { return recall(rec.Result.Data).Stream }
+// markOf is the mark of the stream in a recorded outcome. Most have none, and aren't read for that.
+func markOf(rec *store.Record) []byte {
+	if !bytes.HasPrefix(rec.Result.Data, []byte(`{"mcp":2,`)) {
+		return nil
+	}
+	return recall(rec.Result.Data).Stream
+}
 
 // progressToken is what the caller knows progress by; nil if they want none.
 func (r *request) progressToken() []byte { return jsonscan.At(r.params, "_meta", "progressToken") }

@@ -106,8 +106,8 @@ const (
 )
 
 // replay answers with a recorded outcome, under the id of this request.
-func (c *conversation) replay(res semel.Result) {
-	o, mark := recall(res.Data), markReplayed
+func (c *conversation) replay(o outcome) {
+	mark := markReplayed
 	if c.repeats {
 		mark = markEcho
 	}
@@ -131,13 +131,11 @@ func (c *conversation) say(status int, fields string, text []byte) {
 		c.Say(append([]byte(fields), sse.JSON(text)...))
 		return
 	}
+	status = cmp.Or(status, http.StatusOK)
 	accept := strings.Join(c.req.in.Header["Accept"], ",")
-	if strings.Contains(accept, sse.MediaType) && !strings.Contains(accept, "json") && !strings.Contains(accept, "*/*") && (status == 0 || status == http.StatusOK) {
+	if strings.Contains(accept, sse.MediaType) && !strings.Contains(accept, "json") && !strings.Contains(accept, "*/*") && status == http.StatusOK {
 		problem.WriteBody(c.W, http.StatusOK, sse.MediaType, sse.JSON(text))
 		return
-	}
-	if status == 0 {
-		status = http.StatusOK
 	}
 	problem.WriteBody(c.W, status, "application/json", text)
 }

@@ -115,15 +115,15 @@ func (f *follower) Run(x door.Run) semel.Ending {
 
 // ofTask is what a duplicate gets of a call that became a task: that task, if it declares the
 // extension itself, as long as the task is there; or else the result, which it waits for.
-func (c *conversation) ofTask(ctx context.Context, rec *semel.Record) (semel.Result, *refusal) {
-	t, ok := readTask(recall(rec.Result.Data).Result)
+func (c *conversation) ofTask(ctx context.Context, ended store.Instant, o outcome) (outcome, *refusal) {
+	t, ok := readTask(o.Result)
 	if !ok {
-		return rec.Result, nil
+		return o, nil
 	}
 	declared := jsonscan.At(c.req.capable(), "extensions", tasksExtension) != nil
 	now, err := c.engine.Internal().Store().Now(ctx)
-	if declared && (t.ttl == 0 || err != nil || now.Sub(rec.EndedAt) < t.ttl) {
-		return rec.Result, nil
+	if declared && (t.ttl == 0 || err != nil || now.Sub(ended) < t.ttl) {
+		return o, nil
 	}
 	ctx, cancel := context.WithTimeout(c.interest, c.opts.Wait)
 	defer cancel()
@@ -135,15 +135,15 @@ func (c *conversation) ofTask(ctx context.Context, rec *semel.Record) (semel.Res
 	}
 	switch {
 	case f == nil && !res.IsZero():
-		return res, nil
+		return recall(res.Data), nil
 	case declared:
-		return rec.Result, nil
+		return o, nil
 	}
 	unknown := refusalOf(&fault{
 		status: http.StatusBadRequest, rpc: missingCapability, message: "The call became a task, and its result isn't known. Declare " + tasksExtension + " to get the task.",
 		data: map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{tasksExtension: struct{}{}}}},
 	}, nil)
-	return res, &unknown
+	return o, &unknown
 }
 
 // ownID is the id of the gateway's own requests.

@@ -194,9 +194,6 @@ func (s *catalogue) learn(d toolcall.Description) {
 	if _, old := s.tools[d.Name]; d.Name == "" || !old && len(s.tools) >= maxTools {
 		return
 	}
-	if s.tools == nil {
-		s.tools = map[string]toolcall.Description{}
-	}
 	s.tools[d.Name] = d
 }
 
@@ -212,15 +209,13 @@ func (g *Gateway) list(w http.ResponseWriter, req *request) (answered bool) {
 	var text []byte
 	if !k.Stream {
 		text = g.described(k.Body.Bytes())
+		k.Head.Set("Content-Length", strconv.Itoa(len(text)))
 	}
 	for event := k.Body.Event(); k.Stream && event != nil; event = k.Body.Event() {
 		if data := sse.Data(event); jsonscan.Member(data, "result") != nil {
 			event = append(sse.Fields(event), sse.JSON(g.described(data))...)
 		}
 		text = append(text, event...)
-	}
-	if !k.Stream {
-		k.Head.Set("Content-Length", strconv.Itoa(len(text)))
 	}
 	k.CopyHead(w, judge.EffectHeader)
 	_, _ = w.Write(text) // a client who is gone asks again
