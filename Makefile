@@ -34,6 +34,9 @@ TOUR ?= 1
 # How make prove plays agents, which takes five minutes; with -agents.smoke half of one.
 AGENTS ?=
 
+# On how many inputs make prove and make fuzz try every fuzz target.
+INPUTS ?= 10000
+
 # Which earlier programs, and on which stores, make prove upgrades from.
 UPGRADE ?= .
 
@@ -78,6 +81,7 @@ prove: ## run the long tests at their full length, then break everything around 
 	SEMEL_THOROUGH=1 go test -count=1 -v -timeout 40m ./internal/rig/agents -agents.seed=$(SEED) $(AGENTS)
 	$(if $(TOUR),SEMEL_THOROUGH=1 go test -run '^TestTour$$' -count=1 -v -timeout 10m ./cmd/semel/internal/demo)
 	SEMEL_THOROUGH=1 go test -run '^TestStates$$' -count=1 -timeout 10m ./service/dashboard
+	$(if $(INPUTS),scripts/fuzz $(INPUTS))
 	$(if $(FAULTS),scripts/mutate -clauses $(FAULTS) -tenth $$(date +%-j))
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/rig/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)
 
@@ -94,7 +98,7 @@ race: ## run the tests of the concurrent packages under the race detector
 	go test -race -short -vet=off -count=1 -timeout 20m -p 3 -parallel 6 $(CONCURRENT)
 	go test -race -short -vet=off -count=1 -timeout 20m -parallel 6 -skip '^Test(Contract|Faults$$|FaultsFailover|FaultsOfTheNetwork|Killed|Cluster|AFailover|ASlot|AMaster|AnIsolated|EnginesGoOn|NothingIsLost|Plans|FewConnections|ServersThatRefuse|RefusedStatements|ANodeWhose|Sentinels|APrivateAuthority|TheDocumentedRights|AMissingRight|AttributesOf)' $(SERVED)
 
-fuzz: ## run every fuzz target on 10,000 inputs (INPUTS=100000)
+fuzz: ## run every fuzz target (INPUTS=100000)
 	@scripts/fuzz $(INPUTS)
 
 bench-smoke: ## run every benchmark once, to see that it works
