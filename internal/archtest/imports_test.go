@@ -31,7 +31,7 @@ type importRule struct {
 // testSupport are packages made for tests to import, or to run tests.
 var testSupport = []string{
 	"store/storetest", "internal/rig/clause", "internal/archtest", "internal/enginetest", "internal/rig/mutate", "internal/rig/pgtest", "internal/rig/redistest", "internal/rig/servertest", "internal/rig/gatewaytest", "internal/rig/agents",
-	"internal/rig/clienttest", "internal/rig/clienttypes", "internal/rig/demotest", "internal/rig/faultnet", "internal/rig/frameworktest", "internal/rig/storm", "internal/rig/chaos", "internal/rig/history", "internal/rig/thorough", "internal/rig/turns", "internal/rig/upgrade", "internal/rig/yamlschema", "door/semelhttp/semelhttptest", "door/doortest",
+	"internal/rig/clienttest", "internal/rig/clienttypes", "internal/rig/demotest", "internal/rig/faultnet", "internal/rig/frameworktest", "internal/rig/storm", "internal/rig/chaos", "internal/rig/history", "internal/rig/thorough", "internal/rig/turns", "internal/rig/upgrade", "internal/rig/yamlschema", "semeltest", "door/semelhttp/semelhttptest", "door/doortest",
 }
 
 var concreteStores = []string{"store/memstore", "store/pebblestore", "store/pgstore", "store/redisstore"}
@@ -175,7 +175,7 @@ var layers = [][]string{
 	{"internal/settle"},
 	{"=door", "internal/conflicts", "internal/extract", "internal/reconcile", "internal/relay", "internal/tally", "internal/wire"},
 	{"store", "evidence", "archive", "internal/stdio"},
-	{"door/judge", "internal/toolcall", "+internal/verdict"},
+	{"door/judge", "internal/toolcall", "+internal/verdict", "semeltest"},
 	{"door/semelhttp", "door/inbox"},
 	{"door/semelproxy", "internal/lookup"},
 	{"shield"},

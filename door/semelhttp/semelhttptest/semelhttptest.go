@@ -18,22 +18,19 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
-	"github.com/semelhq/semel/store/memstore"
+	"github.com/semelhq/semel/semeltest"
 )
 
 // CallerHeader says who sent a request in a test. Without it the caller is "tester".
 const CallerHeader = "X-Test-Caller"
 
-// Service is everything that a test needs. Its methods may be called concurrently.
+// Service is everything that a test needs. Its guard and its requests may be used concurrently.
 type Service struct {
-	// Store is the memory store; nil if the service is on another, see [NewOn].
-	Store  *memstore.Store
-	Engine *semel.Engine
-	// Guard identifies callers by [CallerHeader].
+	*semeltest.World
+	// Guard identifies callers by [CallerHeader]. After a crash it is another one.
 	Guard *semelhttp.Guard
 
 	t testing.TB
@@ -44,15 +41,7 @@ type Service struct {
 // test fails.
 func New(t testing.TB, opts *semel.Options) *Service {
 	t.Helper()
-	st := memstore.New()
-	t.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			t.Errorf("semelhttptest: %v", err)
-		}
-	})
-	s := newOn(t, st, opts)
-	s.Store = st
-	return s
+	return serve(t, semeltest.New(t, observed(t, opts)))
 }
 
 // NewOn is New on your own store, with which handlers can write in the transaction of their
@@ -63,39 +52,50 @@ func New(t testing.TB, opts *semel.Options) *Service {
 //	s := semelhttptest.NewOn(t, st)
 //	h := s.Guard.Handler(semelhttp.Route{Tx: pgstore.Transactions(pool), Operation: op}, handler)
 //
-// The store stays yours: close it when the test is over. Its records stay, too, so give
-// each test keys or a database of its own. The service has no Store of its own, and its
-// clock is the store's: Advance can't move it.
+// See [semeltest.NewOn] for what differs on it.
 func NewOn(t testing.TB, st semel.Store) *Service {
 	t.Helper()
-	return newOn(t, st, nil)
+	return serve(t, semeltest.NewOn(t, st, observed(t, nil)))
 }
 
-func newOn(t testing.TB, st semel.Store, opts *semel.Options) *Service {
+func serve(t testing.TB, w *semeltest.World) *Service {
 	t.Helper()
-	s := &Service{t: t}
-	var err error
-	if s.Engine, err = semel.New(st, observed(t, opts)); err != nil {
-		t.Fatal(err)
-	}
-	s.Guard, err = semelhttp.New(s.Engine, &semelhttp.Options{
-		StatusPath: "/semel/status/",
-		Identity:   identify,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := &Service{World: w, t: t}
+	s.guard()
 	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		if err := errors.Join(s.Guard.Close(ctx), s.Engine.Close(ctx)); err != nil {
+		if err := s.Guard.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Errorf("semelhttptest: %v", err)
 		}
 	})
 	return s
 }
 
-// observed fails the test if the guard meets an error that no caller gets, and silences the
-// engine's warning that nothing sweeps: tests sweep when they mean to.
+// guard makes a guard on the engine.
+func (s *Service) guard() {
+	s.t.Helper()
+	guard, err := semelhttp.New(s.Engine, &semelhttp.Options{
+		StatusPath: "/semel/status/",
+		Identity:   identify,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.Guard = guard
+}
+
+// Crash is [semeltest.World.Crash], and makes a guard for the next process. Put your handlers
+// behind that one.
+func (s *Service) Crash(at semeltest.Point, f func()) {
+	s.t.Helper()
+	dead := s.Guard
+	s.World.Crash(at, f)
+	s.guard()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	cancel()
+	_ = dead.Close(ctx)
+}
+
+// observed fails the test if the guard meets an error that no caller gets.
 func observed(t testing.TB, opts *semel.Options) *semel.Options {
 	if opts == nil {
 		opts = &semel.Options{}
@@ -103,9 +103,6 @@ func observed(t testing.TB, opts *semel.Options) *semel.Options {
 	o, events := *opts, semel.Events{}
 	if o.Events != nil {
 		events = *o.Events
-	}
-	if events.Unswept == nil {
-		events.Unswept = func(semel.Unswept) {}
 	}
 	troubled := events.Troubled
 	events.Troubled = func(e semel.Troubled) {
@@ -129,19 +126,6 @@ func identify(r *http.Request) (tenant, principal string, err error) {
 		return "", who, nil
 	}
 	return "", "tester", nil
-}
-
-// Advance moves the clock of leases and windows, and has the engine sweep the records that are
-// due by then. You can only move the clock of the memory store: with another one the test ends.
-func (s *Service) Advance(d time.Duration) {
-	s.t.Helper()
-	if s.Store == nil {
-		s.t.Fatal("semelhttptest: the clock of your own store can't be moved: use New")
-	}
-	s.Store.Advance(d)
-	if _, err := s.Engine.Sweep(s.t.Context()); err != nil {
-		s.t.Errorf("semelhttptest: %v", err)
-	}
 }
 
 // Post sends a request with a key and a JSON body to a handler.

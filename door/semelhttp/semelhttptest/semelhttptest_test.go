@@ -11,6 +11,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelhttp/semelhttptest"
+	"github.com/semelhq/semel/semeltest"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -66,5 +67,28 @@ func TestWithoutIt(t *testing.T) {
 	h.ServeHTTP(w, r)
 	if text := w.Body.String(); w.Code != 401 || !strings.Contains(text, "Options.Identity") || !strings.Contains(text, "Route.Anonymous") || !strings.Contains(text, "semelhttptest") {
 		t.Errorf("%d, %s", w.Code, text)
+	}
+}
+
+// TestCrashOfAService: after the crash of a process in a charge, another one holds the call.
+func TestCrashOfAService(t *testing.T) {
+	s := semelhttptest.New(t, nil)
+	charges := 0
+	charge := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		charges++
+		w.WriteHeader(http.StatusCreated)
+	})
+	var h http.Handler
+	start := func() { h = s.Guard.Handler(semelhttp.Route{Operation: semel.Operation{Name: "charge", Financial: true}}, charge) }
+	post := func() *httptest.ResponseRecorder { return s.Post(h, "order-1", `{}`) }
+	start()
+	s.Crash(semeltest.BeforeOutcome, func() { post() })
+	start()
+	if w := post(); w.Code != 409 {
+		t.Errorf("while the dead process may live: %d %s", w.Code, w.Body)
+	}
+	s.Advance(time.Hour)
+	if w := post(); charges != 1 || !strings.Contains(w.Body.String(), "held") {
+		t.Errorf("%d charges, and the retry gets %d %s", charges, w.Code, w.Body)
 	}
 }
