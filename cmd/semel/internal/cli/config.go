@@ -16,7 +16,7 @@ import (
 
 func configCommand() *cobra.Command {
 	return group(&cobra.Command{Use: "config", Short: "Check, print and explain the configuration of the service"},
-		newConfigValidate(), newConfigPrint(), newConfigExplain(), newConfigSchema())
+		newConfigValidate(), newConfigPrint(), newConfigExplain(), newConfigSchema(), configFromOpenAPI())
 }
 
 // configSource says how the three commands that read a configuration find it.

@@ -110,7 +110,7 @@ every code in an answer or a log.`,
 			evidenceCommand(), reconcileCommand(), newExplain(), contextCommand()}},
 		{"Look after a service and its store:", []*cobra.Command{newDoctor(), newHealthcheck(), storeCommand(), archiveCommand(), migrateCommand()}},
 		{"Judge any service:", []*cobra.Command{checkCommand()}},
-		{"Configuration and keys:", []*cobra.Command{configCommand(), newKey(), newIDs(), newWebhook()}},
+		{"Configuration and keys:", []*cobra.Command{configCommand(), openapiCommand(), newKey(), newIDs(), newWebhook()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: p.title, Title: p.title})
 		for _, cmd := range p.commands {
