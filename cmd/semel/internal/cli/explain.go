@@ -69,7 +69,7 @@ func explainWord(cmd *cobra.Command, word string) error {
 
 // explainStatus lists the codes that answers with a status have.
 func explainStatus(cmd *cobra.Command, status int) error {
-	found := slices.DeleteFunc(explained(), func(p door.Meaning) bool { return p.Status != status })
+	found := slices.DeleteFunc(slices.Clone(explained()), func(p door.Meaning) bool { return p.Status != status })
 	if len(found) == 0 {
 		return usage("no code has the status %d%s", status, allCodes)
 	}
