@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -114,12 +113,7 @@ func (j *judge) storm(ctx context.Context) {
 		j.exchanges = nil
 		before := j.effects(ctx, 0)
 		c := j.call("")
-		answers := make([]answer, crowd)
-		var wg sync.WaitGroup
-		for i := range answers {
-			wg.Go(func() { answers[i] = j.deliver(ctx, c) })
-		}
-		wg.Wait()
+		answers := Together(crowd, func() answer { return j.deliver(ctx, c) })
 		final := j.settle(ctx, c)
 		j.judge("storm.answers", j.neither(answers, final))
 		j.once(ctx, "storm.once", before, append(answers, final)...)

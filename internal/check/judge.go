@@ -23,6 +23,7 @@ type judge struct {
 	bare      bool // the service refuses keys in quotes
 	distinct  bool // answers tell calls apart
 	counted   bool // effects can be counted
+	provider  *provider
 
 	mu        sync.Mutex
 	exchanges []Exchange // of the current probe

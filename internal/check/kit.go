@@ -3,7 +3,7 @@ package check
 import (
 	"bufio"
 	"context"
-	"net"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"strings"
@@ -20,6 +20,17 @@ type Kit struct {
 	// Start gets ready, and returns the groups in their order. An error means that there is no
 	// verdict. What it starts ends with the context.
 	Start func(ctx context.Context, b *Bench) ([]Group, error)
+}
+
+// Help is the help of its command, with what is true of each kit.
+func (k *Kit) Help() string {
+	return k.Long + `
+
+That takes some seconds. Each request may have a real effect, and has the header
+Semel-Check: 1; a service that isn't on this machine is refused. Don't limit the rate of
+requests. docs/check.md has more about the setup.
+
+The exit code is 1 if a sentence is broken. The JSON is that of 'semel check http'.`
 }
 
 // Flag is a flag of a kit's command.
@@ -55,14 +66,6 @@ func (k *Kit) Run(ctx context.Context, opts Options) (*Report, error) {
 // Flag is the value of a flag.
 func (j *judge) Flag(name string) string { return *j.opts.Flags[name] }
 
-// Listen waits for calls where a flag says.
-func (j *judge) Listen(ctx context.Context, flag string) (net.Listener, error) {
-	if j.opts.Listener != nil {
-		return j.opts.Listener, nil
-	}
-	return new(net.ListenConfig).Listen(ctx, "tcp", j.Flag(flag))
-}
-
 // Holds records whether a requirement holds, and what was seen if not. The first fault stays.
 func (j *judge) Holds(id string, holds bool, saw string, args ...any) {
 	switch v := j.verdicts[id]; {
@@ -74,10 +77,26 @@ func (j *judge) Holds(id string, holds bool, saw string, args ...any) {
 	}
 }
 
-// Post delivers a document to the URL that is checked. Its name is a text in it, in place of which
-// transcripts and whoever sends it again by hand have another one.
-func (j *judge) Post(ctx context.Context, name, document string) (status int, header http.Header, body string, err error) {
-	return j.send(ctx, call{request{http.MethodPost, j.base.RequestURI(), j.requests[""].header, document}, name, []string{}})
+// Ask makes a group of one probe, which judges sentences by their ids without the group.
+func Ask(name, ids string, run func(ctx context.Context), needs ...string) Group {
+	return Group{Name: name, Needs: needs, Probes: []Probe{{IDs: ids, Run: func(_ *judge, ctx context.Context) { run(ctx) }}}}
+}
+
+// Post delivers a document to the URL that is checked, with lines of its own in the header. Its name
+// is a text in it, in place of which transcripts and whoever sends it again by hand have another one.
+func (j *judge) Post(ctx context.Context, name, document string, own http.Header) (status int, header http.Header, body string, err error) {
+	return j.send(ctx, j.posted(name, document, own))
+}
+
+// Half delivers the first half of a document, and resets the connection.
+func (j *judge) Half(ctx context.Context, document string, own http.Header) {
+	j.deliverCut(ctx, j.posted("", document, own), inRequest, lingering)
+}
+
+func (j *judge) posted(name, document string, own http.Header) call {
+	header := j.requests[""].header.Clone()
+	maps.Copy(header, own)
+	return call{request{http.MethodPost, j.base.RequestURI(), header, document}, name, []string{}}
 }
 
 // Get reads an address, which may be relative to the URL that is checked. It goes to no other

@@ -3,13 +3,11 @@ package ids
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +17,6 @@ import (
 // kit is one run.
 type kit struct {
 	*check.Bench
-	provider  *provider
 	delivered atomic.Int64
 }
 
@@ -31,7 +28,7 @@ type command struct {
 
 // command makes a new command.
 func (k *kit) command(action string, amount int) command {
-	return k.about("t-"+rand.Text(), action, amount)
+	return k.about(check.Name(), action, amount)
 }
 
 // about makes a command about a target.
@@ -99,7 +96,7 @@ func (k *kit) deliver(ctx context.Context, c command) answer {
 	if err != nil {
 		return answer{fault: err}
 	}
-	return read(k.Post(ctx, c.target, string(text)))
+	return read(k.Post(ctx, c.target, string(text), nil))
 }
 
 // settle delivers until the command is no longer in progress, and duplicates are not limited.
@@ -110,41 +107,25 @@ func (k *kit) settle(ctx context.Context, c command) answer {
 	})
 }
 
-// together delivers a command many times at once.
-func (k *kit) together(ctx context.Context, c command) []answer {
-	answers := make([]answer, 50)
-	var wg sync.WaitGroup
-	for i := range answers {
-		wg.Go(func() { answers[i] = k.deliver(ctx, c) })
-	}
-	wg.Wait()
-	return answers
-}
-
 // start becomes the provider, and sees that commands reach it.
 func start(ctx context.Context, b *check.Bench) ([]check.Group, error) {
-	l, err := b.Listen(ctx, "provider")
+	provider, err := b.Provide(ctx, func(w http.ResponseWriter, target, _ string, n int) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"summary": "done: " + target, "outcome": map[string]any{"target": target, "effect": n}})
+	})
 	if err != nil {
-		return nil, fmt.Errorf("listen for effects, where --provider says: %w", err)
+		return nil, err
 	}
-	k := &kit{Bench: b, provider: provide(ctx, l)}
+	k := &kit{Bench: b}
 	c := k.command("charge", 1)
-	if a := k.settle(ctx, c); !a.executed() || k.provider.count(c.target) == 0 {
-		return nil, fmt.Errorf("the command charge of the entity idstest gets %s, and %d effects have come to http://%s: let it be executed by a POST of its envelope there", a, k.provider.count(c.target), l.Addr())
-	}
-	return groups(k), nil
-}
-
-func groups(k *kit) []check.Group {
-	group := func(name, ids string, run func(ctx context.Context), needs ...string) check.Group {
-		return check.Group{Name: name, Needs: needs, Probes: []check.Probe{{IDs: ids, Run: func(_ *check.Bench, ctx context.Context) { run(ctx) }}}}
+	if a := k.settle(ctx, c); !a.executed() || k.Effects(c.target) == 0 {
+		return nil, fmt.Errorf("the command charge of the entity idstest gets %s, and %d effects have come to %s: let it be executed by a POST of its envelope there", a, k.Effects(c.target), provider)
 	}
 	return []check.Group{
-		group("duplicates", "once apart key", k.duplicates),
-		group("concurrent", "once answers", k.concurrent, "duplicates"),
-		group("replay", "outcome decision evidence", k.replays, "duplicates"),
-		group("progress", "answer status once", k.inProgress, "duplicates"),
-		group("collision", "refused kept evidence", k.collision, "duplicates"),
-		group("confirmation", "asked bound once replayed", k.confirmation, "duplicates"),
-	}
+		check.Ask("duplicates", "once apart key", k.duplicates),
+		check.Ask("concurrent", "once answers", k.concurrent, "duplicates"),
+		check.Ask("replay", "outcome decision evidence", k.replays, "duplicates"),
+		check.Ask("progress", "answer status once", k.inProgress, "duplicates"),
+		check.Ask("collision", "refused kept evidence", k.collision, "duplicates"),
+		check.Ask("confirmation", "asked bound once replayed", k.confirmation, "duplicates"),
+	}, nil
 }

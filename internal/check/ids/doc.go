@@ -18,20 +18,15 @@ var Kit = check.Kit{
 	Short:        "Judge an implementation of RFC-WF-0010, which takes commands",
 	Long: `Deliver commands to an implementation of RFC-WF-0010 in the ways in which its clause XIII
 says that they come, and say for each sentence whether it is kept, and on which clause
-it rests. That takes some seconds.
+it rests.
 
 URL is where envelopes are posted. The implementation has three commands of the entity
 idstest: charge, whose idempotency_key the caller may choose, slow, and confirmed, which
 asks for a confirmation first. Each sends its envelope by POST to the address of
---provider, where the check counts effects. Let it limit the rate of none of them.
-
-Each request has the header Semel-Check: 1, and an implementation that isn't on this
-machine is refused. docs/check.md has a registry with the commands.
-
-The exit code is 1 if a sentence is broken. The JSON is that of 'semel check http'.`,
+--provider, where the check counts effects.`,
 	Example: `  semel check ids http://127.0.0.1:8480/v1/commands --header "Authorization: Bearer $TOKEN"`,
 	Flags: []check.Flag{
-		{Name: "provider", Default: "127.0.0.1:7391", Usage: "`address` where the check counts effects"},
+		check.ProviderFlag,
 		{Name: "tenant", Default: "acme", Usage: "tenant of the credential"},
 		{Name: "actor", Default: "alice", Usage: "actor of the credential"},
 		{Name: "evidence", Usage: "`URL` that has the evidence of the command in place of {command_id}"},

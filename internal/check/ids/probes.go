@@ -5,15 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
-	"time"
-)
 
-// effects judges that there were so many effects on a target.
-func (k *kit) effects(id, target string, want int) {
-	n := k.provider.count(target)
-	k.Holds(id, n == want, "%d effects on %s, and %d are right", n, target, want)
-}
+	"github.com/semelhq/semel/internal/check"
+)
 
 func (k *kit) duplicates(ctx context.Context) {
 	c, other := k.command("charge", 4200), k.command("charge", 4200)
@@ -24,16 +18,16 @@ func (k *kit) duplicates(ctx context.Context) {
 		k.Holds("duplicates.once", a.executed(), "a delivery gets %s", a)
 		k.Holds("duplicates.key", a.IdempotencyKey == first.IdempotencyKey, "two deliveries have the keys %q and %q", first.IdempotencyKey, a.IdempotencyKey)
 	}
-	k.effects("duplicates.once", c.target, 1)
+	k.Happened("duplicates.once", c.target, 1)
 	k.Holds("duplicates.key", k.settle(ctx, other).IdempotencyKey != first.IdempotencyKey, "commands about two targets have the key %q", first.IdempotencyKey)
-	k.effects("duplicates.apart", other.target, 1)
+	k.Happened("duplicates.apart", other.target, 1)
 }
 
 func (k *kit) concurrent(ctx context.Context) {
 	c := k.command("charge", 1)
-	answers := k.together(ctx, c)
+	answers := check.Together(50, func() answer { return k.deliver(ctx, c) })
 	final := k.settle(ctx, c)
-	k.effects("concurrent.once", c.target, 1)
+	k.Happened("concurrent.once", c.target, 1)
 	k.Holds("concurrent.answers", final.executed(), "afterwards a delivery gets %s", final)
 	for _, a := range answers {
 		switch {
@@ -56,7 +50,7 @@ func (k *kit) replays(ctx context.Context) {
 		return fmt.Sprintf("%s, command %s, key %s, outcome %s %s, summary %q", a.Status, a.CommandID, a.IdempotencyKey, a.OutcomeRef, a.Outcome, a.Summary)
 	}
 	k.Holds("replay.outcome", said(again) == said(first), "first it is %s, and then %s", said(first), said(again))
-	k.effects("replay.outcome", c.target, 1)
+	k.Happened("replay.outcome", c.target, 1)
 	for _, decision := range []string{"duplicate_replayed", "first_seen"} {
 		k.witnessed(ctx, "replay.evidence", first.CommandID, decision, func(e artifact) string {
 			switch {
@@ -74,32 +68,24 @@ func (k *kit) replays(ctx context.Context) {
 
 func (k *kit) inProgress(ctx context.Context) {
 	c := k.command("slow", 1)
-	slow := k.provider.hold(c.target)
-	release := sync.OnceFunc(func() { close(slow.open) })
-	defer release()
-	done := make(chan answer, 1)
-	go func() { done <- k.deliver(ctx, c) }()
-	select {
-	case <-slow.arrived:
-	case <-time.After(30 * time.Second):
-		k.Holds("progress.answer", false, "the command slow doesn't reach the provider in 30 seconds")
+	var a, first, second, before answer
+	came := k.Meanwhile(ctx, c.target, func() { a = k.deliver(ctx, c) }, func(ctx context.Context) {
+		first, second = k.deliver(ctx, c), k.deliver(ctx, c)
+		before = read(k.Get(ctx, first.StatusURL))
+		k.Happened("progress.once", c.target, 1)
+	})
+	if !came {
+		k.Holds("progress.answer", false, "the command slow doesn't reach the provider in time")
 		return
 	}
-	hurried, cancel := context.WithTimeout(ctx, 5*time.Second) // a duplicate that waits would do so for ever
-	defer cancel()
-	first, second := k.deliver(hurried, c), k.deliver(hurried, c)
 	k.Holds("progress.answer", first.Status == "processing" && first.CommandID != "" && first.CorrelationID != "" && first.StatusURL != "",
 		"a duplicate gets %s, command_id %q, correlation_id %q, status_url %q", first, first.CommandID, first.CorrelationID, first.StatusURL)
 	k.Holds("progress.answer", second.Status == first.Status && second.CommandID == first.CommandID && second.StatusURL == first.StatusURL && second.CorrelationID == first.CorrelationID,
 		"two duplicates hear of %s (%s) and %s (%s)", first.CommandID, first.StatusURL, second.CommandID, second.StatusURL)
-	before := read(k.Get(ctx, first.StatusURL))
-	k.effects("progress.once", c.target, 1)
-	release()
-	a := <-done
 	k.Holds("progress.answer", a.executed() && a.CommandID == first.CommandID, "the first delivery gets %s of the command %s, and its duplicates heard of %s", a, a.CommandID, first.CommandID)
 	after := read(k.Get(ctx, first.StatusURL))
 	k.Holds("progress.status", before.Status == "in_progress" && after.Status == "executed", "it was said to be %q, and then %q", before.Status, after.Status)
-	k.effects("progress.once", c.target, 1)
+	k.Happened("progress.once", c.target, 1)
 }
 
 func (k *kit) collision(ctx context.Context) {
@@ -110,7 +96,7 @@ func (k *kit) collision(ctx context.Context) {
 	k.Holds("collision.refused", first.executed(), "a command with a key of its caller gets %s", first)
 	k.Holds("collision.refused", a.Status == "rejected" && a.Reason == "idempotency_conflict", "another amount under the same key gets %s", a)
 	k.Holds("collision.refused", len(a.Outcome) == 0 && a.Summary == "", "the outcome of the other command is shown")
-	k.effects("collision.refused", c.target, 1)
+	k.Happened("collision.refused", c.target, 1)
 	again := k.settle(ctx, c)
 	k.Holds("collision.kept", again.executed() && again.OutcomeRef == first.OutcomeRef, "it gets %s, with the outcome %s in place of %s", again, again.OutcomeRef, first.OutcomeRef)
 	k.witnessed(ctx, "collision.evidence", first.CommandID, "conflict_rejected", func(e artifact) string {
@@ -129,7 +115,7 @@ func (k *kit) confirmation(ctx context.Context) {
 	asked := k.deliver(ctx, c)
 	token := asked.Confirmation.Token
 	k.Holds("confirmation.asked", asked.Status == "confirmation_required" && token != "", "it gets %s, with the token %q", asked, token)
-	k.effects("confirmation.asked", c.target, 0)
+	k.Happened("confirmation.asked", c.target, 0)
 	if token == "" {
 		return
 	}
@@ -141,14 +127,14 @@ func (k *kit) confirmation(ctx context.Context) {
 	k.deliver(ctx, confirm(k.about(c.target, "confirmed", 2), token))
 	k.deliver(ctx, confirm(c, token).with("command_id", "another"))
 	k.Holds("confirmation.bound", a.Status != "executed" && a.Status != "processing", "a wrong token gets %s", a)
-	k.effects("confirmation.bound", other.target, 0)
-	if k.effects("confirmation.bound", c.target, 0); k.provider.count(c.target) > 0 {
+	k.Happened("confirmation.bound", other.target, 0)
+	if k.Happened("confirmation.bound", c.target, 0); k.Effects(c.target) > 0 {
 		return // what follows would only count it again
 	}
-	k.together(ctx, confirm(c, token))
+	check.Together(50, func() answer { return k.deliver(ctx, confirm(c, token)) })
 	final := k.settle(ctx, confirm(c, token))
 	k.Holds("confirmation.once", final.executed(), "after fifty confirmations the command gets %s", final)
-	k.effects("confirmation.once", c.target, 1)
+	k.Happened("confirmation.once", c.target, 1)
 	for _, again := range []command{c, confirm(c, token)} {
 		a := k.settle(ctx, again)
 		k.Holds("confirmation.replayed", a.executed() && a.Decision == "duplicate_replayed" && a.Confirmation.Token == "", "a duplicate gets %s, and a token: %v", a, a.Confirmation.Token != "")

@@ -35,7 +35,7 @@ func checkCommand() *cobra.Command {
 	all := []*cobra.Command{checkHTTP()}
 	for name, kit := range kits {
 		opts := check.Options{Flags: map[string]*string{}}
-		sub := judging(&opts, kit.Run, &cobra.Command{Use: name + " URL", Short: kit.Short, Long: kit.Long, Example: kit.Example})
+		sub := judging(&opts, kit.Run, &cobra.Command{Use: name + " URL", Short: kit.Short, Long: kit.Help(), Example: kit.Example})
 		sub.Flags().StringArrayVar(&opts.Header, "header", nil, "`line` of the header of each request, such as a credential")
 		for _, f := range kit.Flags {
 			opts.Flags[f.Name] = sub.Flags().String(f.Name, f.Default, f.Usage)
