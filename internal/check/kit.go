@@ -63,6 +63,9 @@ func (k *Kit) Run(ctx context.Context, opts Options) (*Report, error) {
 	return j.all(ctx, groups)
 }
 
+// URL is the service.
+func (j *judge) URL() string { return j.opts.URL }
+
 // Flag is the value of a flag.
 func (j *judge) Flag(name string) string { return *j.opts.Flags[name] }
 

@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel/internal/check"
+	"github.com/semelhq/semel/internal/check/forrst"
 	"github.com/semelhq/semel/internal/check/ids"
+	"github.com/semelhq/semel/internal/check/webhook"
 )
 
 const checkHTTPLong = `Send one request of yours in the ways in which networks, clients and crashes send it,
@@ -29,7 +31,7 @@ red, not observed) and verdicts: id, group, outcome (kept, broken, advised, not 
 level, text, rests, saw, reproduce, transcript (at, took, request, answer, cut).`
 
 // kits are the documents that implementations can be judged by, beside the contracts of http.
-var kits = map[string]*check.Kit{"ids": &ids.Kit}
+var kits = map[string]*check.Kit{"forrst": &forrst.Kit, "ids": &ids.Kit, "webhook": &webhook.Kit}
 
 func checkCommand() *cobra.Command {
 	all := []*cobra.Command{checkHTTP()}

@@ -1,0 +1,229 @@
+// Package webhook judges receivers of webhooks. It is the sender, and the outside system that
+// receivers have effects on.
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/semelhq/semel/door/webhook"
+	"github.com/semelhq/semel/internal/check"
+)
+
+var (
+	//go:embed requirements.yaml
+	requirements []byte
+	//go:embed deliveries
+	deliveries embed.FS
+)
+
+// Kit is the kit of receivers.
+var Kit = check.Kit{
+	Requirements: requirements,
+	Short:        "Judge a receiver of webhooks",
+	Long: `Deliver webhooks as a sender and the network do: again, at once, forged, late, or cut off.
+Say for each sentence about receivers whether it is kept, and on which clause and which
+paragraph of the sender it rests.
+
+URL is where deliveries are posted, signed with --secret in the way of --source. For each
+event that it handles, the receiver sends the event by POST to the address of --provider,
+where the check counts effects, and has failed to handle it if the answer isn't 2xx.`,
+	Example: `  semel check webhook http://127.0.0.1:8480/webhooks/stripe --source stripe --secret "$SECRET"`,
+	Flags: []check.Flag{check.ProviderFlag,
+		{Name: "source", Default: "standard-webhooks", Usage: "`sender`: standard-webhooks, stripe, github or shopify, and with --delivery any that signs by HMAC"},
+		{Name: "secret", Usage: "`secret` that the receiver has for the sender"},
+		{Name: "delivery", Usage: "`file` with a delivery in its wire form, and {{unique}} in place of what each event has of its own"},
+	},
+	Start: start,
+}
+
+type kit struct {
+	*check.Bench
+	source  *webhook.Source
+	form    string
+	failing sync.Map // names of events that the provider refuses at first
+}
+
+// event has its name in its body and in what identifies it.
+type event struct {
+	name string
+	webhook.Delivery
+}
+
+func start(ctx context.Context, b *check.Bench) ([]check.Group, error) {
+	k := &kit{Bench: b}
+	source, err := webhook.Builtin(k.Flag("source"))
+	if err != nil {
+		return nil, new(check.UsageError(err.Error()))
+	}
+	form, err := deliveries.ReadFile("deliveries/" + source.Name + ".http")
+	if file := k.Flag("delivery"); file != "" {
+		form, err = os.ReadFile(file)
+	}
+	if k.source, k.form = source, string(form); err == nil {
+		e := k.event()
+		err = source.Sign(&e.Delivery, k.Flag("secret"), k.URL(), time.Now())
+	}
+	if err != nil {
+		return nil, new(check.UsageError(fmt.Sprintf("--source, --secret and --delivery make no delivery: %v", err)))
+	}
+	provider, err := b.Provide(ctx, func(w http.ResponseWriter, name, _ string, n int) {
+		if _, failing := k.failing.Load(name); failing && n == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	e := k.event()
+	if status := k.settle(ctx, e); status/100 != 2 || !k.reached(ctx, e, 1) {
+		return nil, fmt.Errorf("a delivery of %s gets the status %d, and %d effects have come to %s: let each event that is handled be posted there", source.Name, status, k.Effects(e.name), provider)
+	}
+	return []check.Group{
+		check.Ask("signature", "accepted forged missing old unused", k.signature),
+		check.Ask("duplicates", "once answered apart", k.duplicates),
+		check.Ask("concurrent", "once answered", k.concurrent, "duplicates"),
+		check.Ask("conflict", "once kept", k.conflict, "duplicates"),
+		check.Ask("failures", "again", k.failures),
+		check.Ask("gone", "half left answered later", k.gone, "duplicates"),
+	}, nil
+}
+
+// event makes a new event, which isn't signed.
+func (k *kit) event() event {
+	name := check.Name()
+	c, err := webhook.ParseCapture([]byte(strings.ReplaceAll(k.form, "{{unique}}", name)))
+	if err != nil {
+		return event{} // which can't be signed
+	}
+	return event{name, c.Delivery}
+}
+
+// signed is an event as it is delivered at a time.
+func (k *kit) signed(e event, at time.Time) event {
+	e.Header = e.Header.Clone()
+	_ = k.source.Sign(&e.Delivery, k.Flag("secret"), k.URL(), at) // which was possible at the start
+	return e
+}
+
+// changed has another content under the same id.
+func (e event) changed() event {
+	e.Body = append(bytes.TrimSuffix(bytes.TrimSpace(bytes.Clone(e.Body)), []byte("}")), `,"changed":true}`...)
+	return e
+}
+
+// post delivers an event as it is. Without an answer the status is 0.
+func (k *kit) post(ctx context.Context, e event) int {
+	status, _, _, err := k.Post(ctx, "", string(e.Body), e.Header)
+	if err != nil {
+		return 0
+	}
+	return status
+}
+
+// settle delivers an event until the receiver takes it.
+func (k *kit) settle(ctx context.Context, e event) int {
+	return check.Until(ctx, k.Bench, func() (int, bool) {
+		status := k.post(ctx, k.signed(e, time.Now()))
+		return status, status/100 == 2
+	})
+}
+
+// reached waits until there were so many effects of an event, which may come after their answers.
+func (k *kit) reached(ctx context.Context, e event, want int) bool {
+	return check.Until(ctx, k.Bench, func() (bool, bool) { reached := k.Effects(e.name) >= want; return reached, reached })
+}
+
+// had judges that there were so many effects of an event, when one of a later event has come, too.
+func (k *kit) had(ctx context.Context, id string, e event, want int) {
+	later := k.event()
+	k.settle(ctx, later)
+	_ = k.reached(ctx, later, 1) && k.reached(ctx, e, want)
+	k.Happened(id, e.name, want)
+}
+
+func (k *kit) signature(ctx context.Context) {
+	e := k.event()
+	refused := func(id string, e event) {
+		status := k.post(ctx, e)
+		k.Holds(id, status/100 == 4, "it gets the status %d", status)
+		k.had(ctx, id, e, 0)
+	}
+	forged := k.signed(e, time.Now())
+	forged.Body = e.changed().Body
+	refused("signature.forged", forged)
+	refused("signature.missing", e)
+	if k.source.Timestamp.In == "" {
+		k.Unseen("signature.old", "the sender signs no time")
+	} else {
+		refused("signature.old", k.signed(e, time.Now().Add(-time.Hour)))
+	}
+	status := k.post(ctx, k.signed(e, time.Now()))
+	k.Holds("signature.accepted", status/100 == 2, "it gets the status %d", status)
+	k.had(ctx, "signature.unused", e, 1)
+}
+
+func (k *kit) duplicates(ctx context.Context) {
+	e := k.event()
+	k.settle(ctx, e)
+	for i := range 4 {
+		status := k.post(ctx, k.signed(e, time.Now().Add(-time.Duration(i)*time.Second)))
+		k.Holds("duplicates.answered", status/100 == 2, "it gets the status %d", status)
+	}
+	k.had(ctx, "duplicates.once", e, 1)
+	other := k.event()
+	k.settle(ctx, other)
+	k.had(ctx, "duplicates.apart", other, 1)
+}
+
+func (k *kit) concurrent(ctx context.Context) {
+	e := k.event()
+	check.Together(50, func() int { return k.post(ctx, k.signed(e, time.Now())) })
+	status := k.settle(ctx, e)
+	k.Holds("concurrent.answered", status/100 == 2, "it gets the status %d", status)
+	k.had(ctx, "concurrent.once", e, 1)
+}
+
+func (k *kit) conflict(ctx context.Context) {
+	e := k.event()
+	k.settle(ctx, e)
+	k.post(ctx, k.signed(e.changed(), time.Now()))
+	k.had(ctx, "conflict.once", e, 1)
+	status := k.settle(ctx, e)
+	k.Holds("conflict.kept", status/100 == 2, "it gets the status %d", status)
+	k.had(ctx, "conflict.kept", e, 1)
+}
+
+func (k *kit) failures(ctx context.Context) {
+	e := k.event()
+	k.failing.Store(e.name, true)
+	k.settle(ctx, e)
+	k.had(ctx, "failures.again", e, 2)
+}
+
+func (k *kit) gone(ctx context.Context) {
+	half, e, last := k.event(), k.event(), k.event()
+	k.Half(ctx, string(half.Body), k.signed(half, time.Now()).Header)
+	k.had(ctx, "gone.half", half, 0)
+	k.settle(ctx, half)
+	k.had(ctx, "gone.half", half, 1)
+	impatient, leave := context.WithCancel(ctx)
+	k.Meanwhile(ctx, e.name, func() { k.post(impatient, k.signed(e, time.Now())) }, func(ctx context.Context) {
+		leave()
+		again, cancel := context.WithTimeout(ctx, time.Second)
+		k.post(again, k.signed(e, time.Now()))
+		cancel()
+	})
+	status := k.settle(ctx, e)
+	k.Holds("gone.answered", status/100 == 2, "it gets the status %d", status)
+	k.had(ctx, "gone.left", e, 1)
+	k.settle(ctx, last)
+	k.had(ctx, "gone.later", last, 1)
+}
