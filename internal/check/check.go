@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"slices"
@@ -31,7 +32,7 @@ type Options struct {
 	Window time.Duration
 	// Restart kills the service and starts it again. Nil leaves crashes out.
 	Restart func(ctx context.Context) error
-	// Seed chooses what the clients of the history send.
+	// Seed chooses what the clients of the history send. Zero: any.
 	Seed uint64
 	// Patience is how long a retry may be refused until its key counts as stuck; by default
 	// ten seconds.
@@ -56,6 +57,7 @@ func wrong(format string, args ...any) error { return new(UsageError(fmt.Sprintf
 // Run checks a service. An error means that there is no verdict: the options are wrong, or the
 // service doesn't execute the request even once.
 func Run(ctx context.Context, opts Options) (*Report, error) {
+	opts.Seed = cmp.Or(opts.Seed, rand.Uint64N(1_000_000))
 	j, err := newJudge(ctx, opts)
 	if err == nil {
 		j.profile, err = profileByName(opts.Profile)
