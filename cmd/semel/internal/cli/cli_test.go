@@ -73,7 +73,7 @@ func TestHelp(t *testing.T) {
 		{}, {"version"}, {"key"}, {"key", "derive"}, {"key", "lint"}, {"demo"},
 		{"serve"}, {"proxy"}, {"mcp"}, {"mcp", "wrap"}, {"healthcheck"}, {"explain"}, {"why"}, {"top"}, {"tail"}, {"doctor"}, {"man"},
 		{"evidence"}, {"evidence", "keygen"}, {"evidence", "show"}, {"evidence", "export"}, {"evidence", "prove"}, {"evidence", "verify"},
-		{"store"}, {"store", "status"}, {"store", "new-epoch"}, {"archive"}, {"archive", "verify"}, {"archive", "read"}, {"migrate"}, {"migrate", "up"}, {"reconcile"}, {"reconcile", "payments"}, {"ids", "list"}, {"check"}, {"check", "http"}, {"openapi"}, {"openapi", "annotate"}, {"config", "from-openapi"}, {"check", "ids"}, {"check", "forrst"}, {"check", "webhook"},
+		{"store"}, {"store", "status"}, {"store", "new-epoch"}, {"archive"}, {"archive", "verify"}, {"archive", "read"}, {"migrate"}, {"migrate", "up"}, {"reconcile"}, {"reconcile", "payments"}, {"ids", "list"}, {"check"}, {"check", "http"}, {"openapi"}, {"openapi", "annotate"}, {"config", "from-openapi"}, {"check", "ids"}, {"check", "forrst"}, {"check", "webhook"}, {"check", "activitypub"}, {"check", "a2a"},
 	} {
 		name := strings.Join(append([]string{"semel"}, args...), "-")
 		t.Run("the help of "+name+" is as recorded", func(t *testing.T) {
