@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -149,6 +150,7 @@ func (j *judge) deliverCut(ctx context.Context, c call, at cut, after time.Durat
 		return answer{err: err, began: a.began, ended: a.began}
 	}
 	maps.Copy(r.Header, c.header.Clone())
+	r.Host = cmp.Or(r.Header.Get("Host"), r.Host)
 	r.ContentLength, r.Header[markHeader] = int64(len(c.body)), []string{"1"}
 	r.Header[keyHeader] = []string{c.key}
 	if c.lines != nil {

@@ -96,6 +96,12 @@ func (j *judge) Half(ctx context.Context, document string, own http.Header) {
 	j.deliverCut(ctx, j.posted("", document, own), inRequest, lingering)
 }
 
+// Leave delivers a document, and resets the connection soon after. It returns what has come by then.
+func (j *judge) Leave(ctx context.Context, name, document string, own http.Header) (status int, header http.Header, body string, err error) {
+	a := j.deliverCut(ctx, j.posted(name, document, own), afterRequest, lingering)
+	return a.status, a.header, a.body, a.err
+}
+
 func (j *judge) posted(name, document string, own http.Header) call {
 	header := j.requests[""].header.Clone()
 	maps.Copy(header, own)

@@ -38,14 +38,19 @@ type gate struct{ arrived, open chan struct{} }
 
 // Provide becomes the provider until the context ends, where [ProviderFlag] says.
 func (j *judge) Provide(ctx context.Context, answer Provider) (url string, err error) {
+	j.provider = &provider{answer: answer, effects: map[string]int{}, held: map[string]gate{}}
+	return j.Serve(ctx, ProviderFlag.Name, j.provider)
+}
+
+// Serve serves something else that is needed until the context ends, where a flag says.
+func (j *judge) Serve(ctx context.Context, flag string, h http.Handler) (url string, err error) {
 	l := j.opts.Listener
-	if l == nil {
-		if l, err = new(net.ListenConfig).Listen(ctx, "tcp", j.Flag(ProviderFlag.Name)); err != nil {
-			return "", fmt.Errorf("listen for effects, where --provider says: %w", err)
+	if l == nil || flag != ProviderFlag.Name {
+		if l, err = new(net.ListenConfig).Listen(ctx, "tcp", j.Flag(flag)); err != nil {
+			return "", fmt.Errorf("listen where --%s says: %w", flag, err)
 		}
 	}
-	j.provider = &provider{answer: answer, effects: map[string]int{}, held: map[string]gate{}}
-	srv := &http.Server{Handler: j.provider}
+	srv := &http.Server{Handler: h}
 	go func() { _ = srv.Serve(l) }() // until it is closed
 	context.AfterFunc(ctx, func() { _ = srv.Close() })
 	return "http://" + l.Addr().String(), nil
@@ -89,6 +94,28 @@ func (j *judge) Effects(name string) int {
 func (j *judge) Happened(id, name string, want int) {
 	n := j.Effects(name)
 	j.Holds(id, n == want, "%d effects on %s, and %d are right", n, name, want)
+}
+
+// Arrives waits for an effect on a name, and reports whether it comes.
+func (j *judge) Arrives(ctx context.Context, name string) bool {
+	return Until(ctx, j, func() (bool, bool) { n := j.Effects(name); return n > 0, n > 0 })
+}
+
+// Settled judges how many effects there were on a name of work that may be behind the answers: it
+// waits for the effect on another name, which is sent afterwards. If no effect ever came, none can
+// be judged.
+func (j *judge) Settled(ctx context.Context, id, name string, want int, another func() string) {
+	j.provider.mu.Lock()
+	none := len(j.provider.effects) == 0
+	j.provider.mu.Unlock()
+	if none {
+		j.Unseen(id, "no effect comes to --provider")
+		return
+	}
+	if j.Arrives(ctx, another()); want > 0 {
+		j.Arrives(ctx, name)
+	}
+	j.Happened(id, name, want)
 }
 
 // Meanwhile delivers something, and looks around while its effect on a name is held. It reports

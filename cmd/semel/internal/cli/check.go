@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel/internal/check"
+	"github.com/semelhq/semel/internal/check/a2a"
+	"github.com/semelhq/semel/internal/check/activitypub"
 	"github.com/semelhq/semel/internal/check/forrst"
 	"github.com/semelhq/semel/internal/check/ids"
 	"github.com/semelhq/semel/internal/check/webhook"
@@ -30,7 +32,7 @@ red, not observed) and verdicts: id, group, outcome (kept, broken, advised, not 
 level, text, rests, saw, reproduce, transcript (at, took, request, answer, cut).`
 
 // kits are the documents that implementations can be judged by, beside the contracts of http.
-var kits = map[string]*check.Kit{"forrst": &forrst.Kit, "ids": &ids.Kit, "webhook": &webhook.Kit}
+var kits = map[string]*check.Kit{"a2a": &a2a.Kit, "activitypub": &activitypub.Kit, "forrst": &forrst.Kit, "ids": &ids.Kit, "webhook": &webhook.Kit}
 
 func checkCommand() *cobra.Command {
 	all := []*cobra.Command{checkHTTP()}
@@ -48,30 +50,27 @@ func checkCommand() *cobra.Command {
 
 func checkHTTP() *cobra.Command {
 	var opts check.Options
-	var requests, restart string
 	cmd := &cobra.Command{
-		Use:     "http URL",
-		Short:   "Judge a service that takes idempotency keys over HTTP",
-		Long:    checkHTTPLong,
+		Use: "http URL", Short: "Judge a service that takes idempotency keys over HTTP", Long: checkHTTPLong,
 		Example: `  semel check http http://127.0.0.1:3000 --request charge.http --count http://127.0.0.1:3000/count`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&opts.Profile, "profile", "ietf", "`contract`: ietf, stripe, acp, ucp or adyen")
-	flags.StringVar(&requests, "request", "", "`file` with the request that has an effect; - is standard input")
+	requests := flags.String("request", "", "`file` with the request that has an effect; - is standard input")
 	flags.StringVar(&opts.Count, "count", "", "`URL` that says how many effects there were")
-	flags.StringVar(&restart, "restart", "", "`command` that kills the service, starts it again and returns")
+	restart := flags.String("restart", "", "`command` that kills the service, starts it again and returns")
 	flags.DurationVar(&opts.Window, "window", 0, "how long the service says that it keeps answers")
 	flags.Uint64Var(&opts.Seed, "seed", 0, "seed of the history of many clients (default random)")
 	return judging(&opts, func(ctx context.Context, opts check.Options) (*check.Report, error) {
-		if requests != "" {
-			text, err := readAll(cmd, requests)
+		if *requests != "" {
+			text, err := readAll(cmd, *requests)
 			if err != nil {
 				return nil, err
 			}
 			opts.Requests = string(text)
 		}
-		if restart != "" {
-			opts.Restart = func(ctx context.Context) error { return exec.CommandContext(ctx, "sh", "-c", restart).Run() }
+		if *restart != "" {
+			opts.Restart = func(ctx context.Context) error { return exec.CommandContext(ctx, "sh", "-c", *restart).Run() }
 		}
 		return check.Run(ctx, opts)
 	}, cmd)
