@@ -97,7 +97,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			say(`"result":`+event, id)
 			_, _ = io.WriteString(w, "\n\n")
 			_ = http.NewResponseController(w).Flush() // if the sender is there
-			if a.fault == "renames the tasks of those who leave" && left(r) {
+			if a.fault == "renames the tasks of those who leave" && strings.HasPrefix(event, `{"task"`) && left(r) {
 				a.mu.Lock()
 				got.id += "-again"
 				a.mu.Unlock()
@@ -149,7 +149,9 @@ func (a *agent) take(r *http.Request, in request, stream bool) *task {
 		<-known.done
 		return known
 	}
-	a.work(text)
+	if a.work(text); a.fault == "looks and then acts" {
+		<-time.After(200 * time.Millisecond) // so that it hasn't acted when others look
+	}
 	if a.fault == "works twice" {
 		a.work(text)
 	}
@@ -172,7 +174,7 @@ func left(r *http.Request) bool {
 	select {
 	case <-r.Context().Done():
 		return true
-	case <-time.After(50 * time.Millisecond):
+	case <-time.After(500 * time.Millisecond):
 		return false
 	}
 }

@@ -116,6 +116,7 @@ func (in *inbox) take(r *http.Request, id, actor, object, body string) int {
 		in.mu.Unlock()
 		if !known {
 			in.handle(body)
+			<-time.After(200 * time.Millisecond) // so that it hasn't acted when others look
 			in.once(key, body)
 		}
 		return http.StatusAccepted
@@ -155,7 +156,7 @@ func (in *inbox) take(r *http.Request, id, actor, object, body string) int {
 			in.mu.Lock()
 			defer in.mu.Unlock()
 			delete(in.first, key)
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(500 * time.Millisecond):
 		}
 	}
 	return http.StatusAccepted
