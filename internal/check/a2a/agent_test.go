@@ -96,12 +96,6 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "data: ")
 			say(`"result":`+event, id)
 			_, _ = io.WriteString(w, "\n\n")
-			_ = http.NewResponseController(w).Flush() // if the sender is there
-			if a.fault == "renames the tasks of those who leave" && strings.HasPrefix(event, `{"task"`) && left(r) {
-				a.mu.Lock()
-				got.id += "-again"
-				a.mu.Unlock()
-			}
 		}
 	default:
 		say(`"result":{"task":{"id":%q}}`, id)

@@ -148,9 +148,11 @@ func (in *inbox) take(r *http.Request, id, actor, object, body string) int {
 		}()
 	}
 	if fresh && in.fault != "tells nobody" {
-		in.handle(body)
+		if in.handle(body); in.fault == "refuses those at once" {
+			<-time.After(200 * time.Millisecond) // so that others come meanwhile
+		}
 	}
-	if in.fault == "forgets those who leave" {
+	if in.fault == "forgets those who leave" && fresh {
 		select {
 		case <-r.Context().Done():
 			in.mu.Lock()
