@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -20,24 +19,6 @@ import (
 	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/internal/service/auth"
 )
-
-func TestSentencesOfActorsAreFrozenAndRestOnClauses(t *testing.T) {
-	t.Parallel()
-	for name, frozen := range map[string]string{"a2a": "65b69bfc3734ccfd", "activitypub": "4c4f89cbacea84ba"} {
-		text := kits[name].Requirements
-		if got := fmt.Sprintf("%x", sha256.Sum256(text))[:16]; got != frozen {
-			t.Errorf("the sentences of %s have the digest %s, and are frozen as %q", name, got, frozen)
-		}
-		for _, rests := range regexp.MustCompile(`on: (?:"(.*?)"|(\S+)),`).FindAllStringSubmatch(string(text), -1) {
-			clauses, _, _ := strings.Cut(rests[1]+rests[2], "; ") // sections follow
-			for id := range strings.SplitSeq(clauses, ", ") {
-				if _, ok := clause.Lookup(id); !ok {
-					t.Errorf("there is no clause %q in what %s judges by", id, name)
-				}
-			}
-		}
-	}
-}
 
 // shownIn is a part of the section of docs/check.md about a kit: its settings, or the words of its
 // command.
