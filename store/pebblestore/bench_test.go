@@ -82,9 +82,12 @@ func BenchmarkGroupCommit(b *testing.B) {
 	}
 	data := newAnswers()
 	b.ReportAllocs()
-	before := s.counts().batches
+	before, had := s.counts().batches, bytesWritten(b, s)
 	concurrently(b, benchCallers, func(i int) error { return benchPair(b.Context(), e, i, data.of(i)) })
 	b.ReportMetric(float64(2*b.N)/float64(s.counts().batches-before), "writes/batch")
+	each := bytesWritten(b, s).share(had, b.N)
+	b.ReportMetric(float64(each.log), "log-B/op")
+	b.ReportMetric(float64(each.tables), "tables-B/op")
 }
 
 // benchPair is begin and complete of a new key.
