@@ -31,7 +31,7 @@ func noteAddress(cfg *config.Config, s *service.Server) (forget func()) {
 		return func() {}
 	}
 	file := filepath.Join(dir, addressFile)
-	_, url := addressOf(s.AdminAddr(), cfg.Admin.TLS)
+	_, url := addressOf(s.AdminAddr(), cfg.Admin.TLS, "")
 	_ = os.WriteFile(file, fmt.Appendf(nil, "%s %d\n", url, os.Getpid()), 0o600)
 	return func() { _ = os.Remove(file) }
 }

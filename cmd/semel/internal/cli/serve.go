@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semelhq/semel/internal/heapfloor"
 	"github.com/semelhq/semel/internal/service"
 	"github.com/semelhq/semel/internal/service/config"
 )
@@ -89,19 +90,18 @@ func printAddresses(w io.Writer, s *service.Server, cfg *config.Config, path str
 		Admin    string `json:"admin"`
 		AdminURL string `json:"admin_url"`
 	}
-	line.Listen, line.URL = addressOf(s.DataAddr(), cfg.Listen.TLS)
-	line.URL += path
-	line.Admin, line.AdminURL = addressOf(s.AdminAddr(), cfg.Admin.TLS)
+	line.Listen, line.URL = addressOf(s.DataAddr(), cfg.Listen.TLS, path)
+	line.Admin, line.AdminURL = addressOf(s.AdminAddr(), cfg.Admin.TLS, "")
 	return json.NewEncoder(w).Encode(line)
 }
 
-// addressOf is the address of a listener, and its URL.
-func addressOf(addr net.Addr, certs config.TLS) (hostport, url string) {
+// addressOf is the address of a listener, and the URL of a path there.
+func addressOf(addr net.Addr, certs config.TLS, path string) (hostport, url string) {
 	scheme := "http"
 	if certs.Cert != "" {
 		scheme = "https"
 	}
-	return addr.String(), scheme + "://" + addr.String()
+	return addr.String(), scheme + "://" + addr.String() + path
 }
 
 // configFlags adds the flags that name the configuration of a command.
@@ -154,11 +154,11 @@ func serve(ctx context.Context, w io.Writer, opts service.Options, started func(
 		}
 	}()
 	defer noteAddress(opts.Config, s)()
-	if err := started(s); err != nil {
+	defer heapfloor.Keep(heapfloor.Size)()
+	if err = started(s); err != nil {
 		cancel()
-		return errors.Join(err, s.Run(ctx))
 	}
-	return s.Run(ctx)
+	return errors.Join(err, s.Run(ctx))
 }
 
 // quietLibraries sends what libraries log to our logger, without quoted text: net/http quotes
