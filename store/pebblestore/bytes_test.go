@@ -63,7 +63,7 @@ func TestWhatACallWrites(t *testing.T) {
 		t.Run(fmt.Sprintf("%d callers, %d bytes", c.callers, c.answer), func(t *testing.T) {
 			s := mustOpen(t, t.TempDir(), nil)
 			defer s.Close()
-			e, err := semel.New(s, &semel.Options{Operations: []semel.Operation{{Name: "payments.charge"}}})
+			e, err := semel.New(s, &semel.Options{Node: "node-1", Operations: []semel.Operation{{Name: "payments.charge"}}})
 			if err != nil {
 				t.Fatal(err)
 			}
