@@ -91,8 +91,13 @@ func appendHead(b []byte, at store.Instant) []byte {
 	if at == 0 {
 		return append(b, neverDue...)
 	}
+	return appendDigits(b, micros(at))
+}
+
+// appendDigits appends a number in 16 digits, or more from 2286 on.
+func appendDigits(b []byte, n int64) []byte {
 	var digits [20]byte
-	text := strconv.AppendInt(digits[:0], micros(at), 10)
+	text := strconv.AppendInt(digits[:0], n, 10)
 	for range headLen - len(text) {
 		b = append(b, '0')
 	}

@@ -99,6 +99,7 @@ func (s *Store) Apply(ctx context.Context, from store.Write) (*semel.Record, boo
 	if err != nil {
 		return nil, false, fmt.Errorf("redisstore: apply: %w", err)
 	}
+	w.done()
 	return w.current, w.made, nil
 }
 

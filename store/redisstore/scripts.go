@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"strconv"
 
 	"github.com/redis/rueidis"
 )
@@ -49,11 +50,15 @@ var (
 	// It adds entries of attributes before it replaces a record, and removes others afterwards:
 	// there may be one too many, but none is missing.
 	//
-	// KEYS, for each write: the record, the due index, the index by creation; then, for each
-	// write that changes it, the index of attributes. ARGV: a token; then for each write the
-	// expected revision ("" for a claim), the score by creation (of a claim), the value, and
-	// the deadline in microseconds ("" for none); then, for each write that changes the index
-	// of attributes, its number, and the terms to remove and to add.
+	// A key or an argument takes the server as long as a part of a command, so each write has
+	// only what it needs.
+	//
+	// KEYS, for each write: the record, the due index, and for a claim the index by creation;
+	// then, for each write that changes the index of attributes, the index by creation and that
+	// one. ARGV: a token; how many writes there are; then for each the expected revision, in its
+	// 16 bytes, or for a claim its score by creation, which is longer, the value, and the
+	// deadline in microseconds ("" for none); then, for each write that changes the index of
+	// attributes, its number, and the terms to remove and to add.
 	scriptWrite = newScript(luaEntries + `local call, pcall, sub = redis.call, redis.pcall, string.sub
 local too_late = {err = '` + tooLate + `'}
 local now
@@ -74,7 +79,7 @@ local function claim(k, created, value, deadline, index)
 	local at, digest, failed = sub(value, 1, 16), sub(key, -32), nil
 	if at ~= '` + neverDue + `' then failed = refused(pcall('ZADD', KEYS[k + 1], at, digest)) end
 	failed = failed or refused(pcall('ZADD', KEYS[k + 2], created, digest))
-	failed = failed or index and refused(entries('ZADD', index[1], index[3], created, digest))
+	failed = failed or index and refused(entries('ZADD', index[2], index[4], created, digest))
 	if failed then
 		call('DEL', key)
 		return failed
@@ -88,26 +93,28 @@ local function update(k, expect, value, deadline, index)
 	if late(deadline) then return too_late end
 	local at = sub(value, 1, 16)
 	local failed = at < sub(head, 1, 16) and refused(pcall('ZADD', KEYS[k + 1], at, digest))
-	local created = index and pcall('ZSCORE', KEYS[k + 2], digest)
-	failed = failed or refused(created) or index and refused(entries('ZADD', index[1], index[3], created, digest))
+	local created = index and pcall('ZSCORE', index[1], digest)
+	failed = failed or refused(created) or index and refused(entries('ZADD', index[2], index[4], created, digest))
 	failed = failed or refused(pcall('SET', key, value)) or nil
-	if index and not failed then entries('ZREM', index[1], index[2], created, digest) end
+	if index and not failed then entries('ZREM', index[2], index[3], created, digest) end
 	return failed
 end
-local writes, indexes = (3 * #KEYS - #ARGV + 1) / 5, {}
-for i = 1, #KEYS - 3 * writes do
-	local a = 4 * writes + 3 * i - 1
-	indexes[tonumber(ARGV[a])] = {KEYS[3 * writes + i], ARGV[a + 1], ARGV[a + 2]}
+local writes, indexes = tonumber(ARGV[2]), {}
+for a = 3 * writes + 3, #ARGV, 3 do
+	local k = #KEYS - 2 * (#ARGV - a + 1) / 3 + 1
+	indexes[tonumber(ARGV[a])] = {KEYS[k], KEYS[k + 1], ARGV[a + 1], ARGV[a + 2]}
 end
-local others, n = {}, 0
-for a = 2, 4 * writes, 4 do
-	local expect, instead = ARGV[a], nil
-	if expect == '' then
-		instead = claim(n * 3 + 1, ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], indexes[n + 1])
-	else
-		instead = update(n * 3 + 1, expect, ARGV[a + 2], ARGV[a + 3], indexes[n + 1])
-	end
+local others, n, k = {}, 0, 1
+for a = 3, 3 * writes, 3 do
+	local condition, instead = ARGV[a], nil
 	n = n + 1
+	if #condition == 16 then
+		instead = update(k, condition, ARGV[a + 1], ARGV[a + 2], indexes[n])
+		k = k + 2
+	else
+		instead = claim(k, condition, ARGV[a + 1], ARGV[a + 2], indexes[n])
+		k = k + 3
+	end
 	if instead ~= nil then
 		others[#others + 1] = n
 		others[#others + 1] = instead
@@ -183,13 +190,18 @@ func newScript(text string) *script {
 	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// command returns the command that runs the script: by its text, so that the server learns it,
-// or by its digest, if the server already knows it.
+// command returns the command that runs the script; see words.
 func (sc *script) command(b rueidis.Builder, r *run, text bool) rueidis.Completed {
+	return b.Arbitrary(sc.words(text)...).Args(strconv.Itoa(len(r.keys))).Keys(r.keys...).Args(r.args...).Build()
+}
+
+// words begin the command that runs the script: by its text, so that the server learns it, or
+// by its digest, if the server already knows it.
+func (sc *script) words(text bool) []string {
 	if text {
-		return b.Eval().Script(sc.text).Numkeys(int64(len(r.keys))).Key(r.keys...).Arg(r.args...).Build()
+		return []string{"EVAL", sc.text}
 	}
-	return b.Evalsha().Sha1(sc.sha).Numkeys(int64(len(r.keys))).Key(r.keys...).Arg(r.args...).Build()
+	return []string{"EVALSHA", sc.sha}
 }
 
 // run is one run of a script.

@@ -1,12 +1,14 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/rueidis"
 
@@ -51,8 +53,9 @@ type write struct {
 	id                                    [digestLen]byte
 	record                                *semel.Record
 	shard                                 *shard
-	value, key, expect, created, deadline string // see scriptWrite
-	gone, added                           string // the terms, likewise
+	value, key, expect, created, deadline string  // see scriptWrite
+	gone, added                           string  // the terms, likewise
+	memory                                *[]byte // what those texts are in, but for the terms
 
 	// The result. After an error it is unknown whether the write was applied, unless the error
 	// is an ErrNotApplied or ErrTooLate. Without an error, current is the record that is stored
@@ -68,8 +71,8 @@ func (s *Store) newWrite(from *store.Write) (*write, error) {
 	rec := from.Record
 	w := &write{id: rec.ID.Digest(), record: rec}
 	w.shard = s.keys.shard(&w.id)
-	const usualRecord = 384 // room for most records without the result, and for what follows
-	b, err := codec.Append(appendHead(make([]byte, 0, len(rec.Result.Data)+usualRecord), rec.NextAt), rec)
+	w.memory = memories.Get().(*[]byte)
+	b, err := codec.Append(appendHead(*w.memory, rec.NextAt), rec)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +80,8 @@ func (s *Store) newWrite(from *store.Write) (*write, error) {
 	b = append(append(b, w.shard.records...), w.id[:]...)
 	key := len(b)
 	if from.Expect.IsZero() {
-		b = strconv.AppendInt(b, -micros(rec.CreatedAt), 10)
+		b = append(b, '-')
+		b = appendDigits(b, micros(rec.CreatedAt))
 	}
 	created := len(b)
 	if from.Deadline != 0 {
@@ -92,9 +96,23 @@ func (s *Store) newWrite(from *store.Write) (*write, error) {
 		gone, added := terms.Changed(from.Was, rec.Attributes)
 		w.gone, w.added = joined(gone), joined(added)
 	}
-	all := rueidis.BinaryString(b) // nobody changes these bytes
+	*w.memory = b[:0]
+	all := rueidis.BinaryString(b) // nobody changes these bytes before done
 	w.value, w.key, w.created, w.deadline, w.expect = all[:value], all[value:key], all[key:created], all[created:deadline], all[deadline:]
 	return w, nil
+}
+
+// memories has the memory of writes that are done, for others: it was most of what a write
+// allocated.
+var memories = sync.Pool{New: func() any { return new([]byte) }}
+
+// done gives the memory of the write back. Its texts must not be read any more: the server has
+// answered, or has never been asked. After an error the client may still be about to send them.
+func (w *write) done() {
+	if cap(*w.memory) <= maxBatchBytes { // otherwise a few large results would make all of it large
+		memories.Put(w.memory)
+	}
+	w.value, w.key, w.created, w.deadline, w.expect, w.memory = "", "", "", "", "", nil
 }
 
 // joined returns terms in the form that scripts get them.
@@ -138,17 +156,16 @@ func answersWrite(sent, waiting *write) bool {
 // the latest. A write that was sent is never cancelled.
 func (s *Store) send(ctx context.Context, batch []*write) {
 	c := s.link.client()
-	r := newRun(batch)
-	r.args[0] = s.token()
-	res := c.writes.Do(ctx, scriptWrite.command(c.writes.B(), r, false))
+	token := s.token()
+	res := c.writes.Do(ctx, writeCommand(c.writes.B(), batch, token, false))
 	if answerWord(res.Error()) == noScript {
 		// It didn't run. After this, the server knows the script.
-		r.args[0] = s.token()
-		res = c.writes.Do(ctx, scriptWrite.command(c.writes.B(), r, true))
+		token = s.token()
+		res = c.writes.Do(ctx, writeCommand(c.writes.B(), batch, token, true))
 	}
 	answer, err := res.ToAny()
 	answers, _ := answer.([]any)
-	settle(batch, r.args[0], answers, err)
+	settle(batch, token, answers, err)
 	for _, w := range batch {
 		switch {
 		case w.made:
@@ -160,21 +177,43 @@ func (s *Store) send(ctx context.Context, batch []*write) {
 	}
 }
 
-// newRun prepares the run of scriptWrite that makes writes, without its token.
-func newRun(batch []*write) *run {
-	r := &run{keys: make([]string, 0, 3*len(batch)), args: make([]string, 1, 1+4*len(batch))}
+// writeCommand returns the command that runs scriptWrite for a batch; text is as for
+// [script.command]. The client keeps the memory of commands for later ones, so it takes no other.
+func writeCommand(b rueidis.Builder, batch []*write, token string, text bool) rueidis.Completed {
+	keys := 2 * len(batch)
 	for _, w := range batch {
-		r.keys = append(r.keys, w.key, w.shard.due, w.shard.created)
-		r.args = append(r.args, w.expect, w.created, w.value, w.deadline)
-	}
-	for i, w := range batch {
-		if w.gone != "" || w.added != "" {
-			r.keys = append(r.keys, w.shard.attributes)
-			r.args = append(r.args, strconv.Itoa(i+1), w.gone, w.added)
+		if w.claims() {
+			keys++
+		}
+		if w.changesTerms() {
+			keys += 2
 		}
 	}
-	return r
+	cmd := b.Arbitrary(scriptWrite.words(text)...).Args(strconv.Itoa(keys))
+	for _, w := range batch {
+		if cmd = cmd.Keys(w.key, w.shard.due); w.claims() {
+			cmd = cmd.Keys(w.shard.created)
+		}
+	}
+	for _, w := range batch {
+		if w.changesTerms() {
+			cmd = cmd.Keys(w.shard.created, w.shard.attributes)
+		}
+	}
+	cmd = cmd.Args(token, strconv.Itoa(len(batch)))
+	for _, w := range batch {
+		cmd = cmd.Args(cmp.Or(w.expect, w.created), w.value, w.deadline)
+	}
+	for i, w := range batch {
+		if w.changesTerms() {
+			cmd = cmd.Args(strconv.Itoa(i+1), w.gone, w.added)
+		}
+	}
+	return cmd.Build()
 }
+
+// changesTerms reports whether the write changes the index of attributes.
+func (w *write) changesTerms() bool { return w.gone != "" || w.added != "" }
 
 // token returns a name for a send. No two sends have the same one, not even of the same writes,
 // so an answer to another send has another token.
