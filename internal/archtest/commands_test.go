@@ -76,10 +76,10 @@ func runCommand(ctx context.Context, dir string, c command) error {
 }
 
 // shellNoteFault checks that a sh block says whether it is run or why not. A test of the
-// command line runs the walks against a service.
+// command line runs the walks against a service, and starts what a tutorial starts.
 func shellNoteFault(b block) error {
 	reason, norun := strings.CutPrefix(b.note, "norun:")
-	if b.note == "run" || b.note == "walk" || norun && strings.TrimSpace(reason) != "" {
+	if b.note == "run" || b.note == "walk" || b.note == "start" && strings.HasPrefix(b.document, "docs/tutorial-") || norun && strings.TrimSpace(reason) != "" {
 		return nil
 	}
 	return fmt.Errorf("%s: a sh block needs <!-- run -->, <!-- walk --> or <!-- norun: reason --> in the line before", b)

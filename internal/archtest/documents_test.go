@@ -110,8 +110,12 @@ func dedent(lines []string) string {
 }
 
 // snippetFault compares a block of Go with the region that its note names. goFiles are
-// the files that go build or go test compiles, so that a snippet always compiles.
+// the files that go build or go test compiles, so that a snippet always compiles. The program of
+// a tutorial is on its page only, and the test of the tutorials builds and runs it.
 func snippetFault(b block, goFiles map[string]string) error {
+	if strings.HasPrefix(b.document, "docs/tutorial-") && strings.HasPrefix(b.note, "write: ") {
+		return nil
+	}
 	target, ok := strings.CutPrefix(b.note, "file: ")
 	file, name, named := strings.Cut(target, "#")
 	if !ok || !named {

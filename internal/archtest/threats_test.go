@@ -68,7 +68,7 @@ const threatsPage = "../../docs/threats.md"
 func TestThreats(t *testing.T) {
 	clause.Proves(t, "IDS-XIV.1")
 	var page strings.Builder
-	page.WriteString("# Threats\n\nThis page maps the ways in which somebody could abuse deliveries, replays and their records to the clauses of RFC-WF-0010 that forbid them, to what Semel does, and to the tests that try it. RFC-WF-0009 (TMSI) has the names of such threats. " +
+	page.WriteString("# Threats\n\n- **For** people who attack Semel, on paper or for real.\n- **Afterwards** you know what Semel does about each threat, and which test tries it.\n\nThis page maps the ways in which somebody could abuse deliveries, replays and their records to the clauses of RFC-WF-0010 that forbid them, to what Semel does, and to the tests that try it. RFC-WF-0009 (TMSI) has the names of such threats. " +
 		"It is made from a list in `internal/archtest`; a test fails if a clause or a test that it names is gone. [SECURITY.md](../SECURITY.md) says what is trusted, and [requirements.md](requirements.md) has all clauses.\n\n| threat | clauses | what Semel does | tests |\n|---|---|---|---|\n")
 	for _, th := range threats {
 		if len(th.clauses) == 0 || th.mitigation == "" || len(th.tests) == 0 {

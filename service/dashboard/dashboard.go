@@ -130,7 +130,7 @@ func ForEngine(engine *semel.Engine, opts Engine) (*Dashboard, error) {
 	}
 	// Your program runs its calls itself: nobody begins one through its page for operators.
 	mux := http.NewServeMux()
-	paths := []string{"/v1/records", "/v1/records/", "GET /v1/lookup", "/problems/", "GET /v1/operations", "GET /v1/operations/{operation}", "POST /v1/explain", "GET /openapi.json", "GET /docs", "GET /docs/"}
+	paths := []string{"/v1/records", "/v1/records/", "GET /v1/lookup", "/problems/", "GET /v1/operations", "GET /v1/operations/{operation}", "POST /v1/explain", "GET /openapi.json", "GET /docs/"}
 	if opts.Observer != nil {
 		paths = append(paths, "GET /v1/decisions", "GET /v1/conflicts")
 	}

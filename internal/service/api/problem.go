@@ -1,8 +1,8 @@
 package api
 
 import (
+	"cmp"
 	"context"
-	"embed"
 	"encoding/json"
 	"errors"
 	"html"
@@ -20,6 +20,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/docs"
 	refusal "github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/internal/wire"
 )
@@ -177,31 +178,30 @@ func (a *API) refusal(status int, msg string, errs []error) *problem {
 	return p
 }
 
-//go:embed docs
-var docs embed.FS
-
-// pagePolicy lets the pages load their own script and style and talk to this server only.
-const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
 // pages serves the pages for people. They are the same for all callers, and say nothing about
-// calls. The data handler shows the description only to callers who may use the API. The pages
+// calls. The data handler shows the documentation only to callers who may use the API. The pages
 // about problems, and their style, are for everybody who gets a problem.
 func (b *builder) pages() {
-	serve := func(path, media string, body func() []byte) {
+	serve := func(path string, page func(w http.ResponseWriter, r *http.Request)) {
 		b.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-			if !b.admin && path != stylePath {
+			if !b.admin && r.URL.Path != stylePath {
 				if _, p := b.api.admit(w, r, NoRole); p != nil {
 					p.write(w)
 					return
 				}
 			}
-			writePage(w, media, body())
+			page(w, r)
 		})
 	}
-	serve("/openapi.json", "application/openapi+json", b.spec)
-	for path, page := range map[string][2]string{"/docs": {"text/html", "index.html"}, "/docs/docs.js": {"text/javascript", "docs.js"}, stylePath: {"text/css", "docs.css"}} {
-		serve(path, page[0]+"; charset=utf-8", func() []byte { text, _ := docs.ReadFile("docs/" + page[1]); return text })
-	}
+	serve("/openapi.json", func(w http.ResponseWriter, _ *http.Request) { writePage(w, "application/openapi+json", b.spec()) })
+	serve("/docs/{page...}", func(w http.ResponseWriter, r *http.Request) {
+		text, media := docs.Ours().File(docs.Form{API: "../openapi.json"}, cmp.Or(r.PathValue("page"), "index.html"), r.FormValue("q"))
+		if media == "" {
+			b.notFound(w, r)
+			return
+		}
+		writePage(w, media, text)
+	})
 	b.mux.HandleFunc("GET /problems/{code}", b.problemPage)
 	b.mux.HandleFunc("GET /problems/{$}", func(w http.ResponseWriter, r *http.Request) { showProblems(w, r, door.Meanings()) })
 }
@@ -209,7 +209,7 @@ func (b *builder) pages() {
 const stylePath = "/docs/docs.css"
 
 func writePage(w http.ResponseWriter, media string, body []byte) {
-	w.Header().Set("Content-Security-Policy", pagePolicy)
+	w.Header().Set("Content-Security-Policy", docs.Policy)
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	refusal.WriteBody(w, http.StatusOK, media, body)
 }
@@ -263,7 +263,7 @@ func problemsPage(infos []door.Meaning) string {
 			"<h2>What it means</h2>\n<p>" + html.EscapeString(info.Meaning) + "</p>\n" +
 			"<h2>What to do</h2>\n<p>" + html.EscapeString(info.HTTPAction()) + "</p>\n</article>\n")
 	}
-	b.WriteString(`<p><a href="/problems/">All problems</a>, <a href="/docs">API</a></p>
+	b.WriteString(`<p><a href="/problems/">All problems</a>, <a href="/docs/">Documentation</a></p>
 </main>
 </html>
 `)

@@ -77,7 +77,10 @@ func settingsPage(t *testing.T, schema []byte) string {
 	var b strings.Builder
 	b.WriteString(`# Settings
 
-All settings of the configuration file, by path: ` + "`[]`" + ` stands for an entry of a list, and ` + "`NAME`" + ` for a name that you choose. [The service](service.md) explains them together, with examples. ` + "`semel config schema`" + ` prints a JSON schema for your editor, and ` + "`semel config explain`" + ` explains a setting and where its value comes from.
+- **For** people who write a configuration file.
+- **Afterwards** you know every setting, and its default.
+
+These are all settings, by path: ` + "`[]`" + ` stands for an entry of a list, and ` + "`NAME`" + ` for a name that you choose. [The service](service.md) explains them together, with examples. ` + "`semel config schema`" + ` prints a JSON schema for your editor, and ` + "`semel config explain`" + ` explains a setting and where its value comes from.
 
 This page is made from the schema. Write it anew with ` + "`go test ./internal/service/config -update`" + `.
 

@@ -115,12 +115,7 @@ func (p *page) walks(document, heading string) {
 	commands := 0
 	for _, block := range walkBlock.FindAllStringSubmatch(section, -1) {
 		for _, part := range strings.Split("\n"+block[1], "\n$ ")[1:] {
-			command, want, _ := strings.Cut(part, "\n")
-			for strings.HasSuffix(command, "\\") { // it goes on in the next line
-				var more string
-				more, want, _ = strings.Cut(want, "\n")
-				command += "\n" + more
-			}
+			command, want := splitStep(part)
 			commands++
 			if err := p.run(command, want); err != nil {
 				log, _ := os.ReadFile(filepath.Join(p.runtime(), "log"))
@@ -131,6 +126,17 @@ func (p *page) walks(document, heading string) {
 	if commands == 0 {
 		p.t.Errorf("%s: %q has no command", document, heading)
 	}
+}
+
+// splitStep splits a command from what is shown below it.
+func splitStep(step string) (command, want string) {
+	command, want, _ = strings.Cut(step, "\n")
+	for strings.HasSuffix(command, "\\") { // it goes on in the next line
+		var more string
+		more, want, _ = strings.Cut(want, "\n")
+		command += "\n" + more
+	}
+	return command, want
 }
 
 func (p *page) run(command, want string) error {

@@ -77,6 +77,9 @@ func renderGuarantees(module string, p clause.Promises, records []clause.Record)
 	var b strings.Builder
 	b.WriteString(`# Guarantees
 
+- **For** people who decide what to build on Semel.
+- **Afterwards** you know what is promised on which store, under which conditions, and what nobody can promise.
+
 <!-- Written by internal/rig/clause/requirements from internal/rig/clause/promises.go. Run make generate after a change of tests. -->
 
 This page tells you what you can build on, on which store, and under which conditions. A promise is on it only if tests that prove it passed in the run that wrote the page, and a promise that rests on a store only if a test passed on that store. [Requirements](requirements.md) has all of these tests, clause by clause.

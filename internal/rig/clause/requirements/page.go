@@ -54,6 +54,9 @@ func render(p *findings) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Requirements
 
+- **For** people who check Semel against a specification.
+- **Afterwards** you can name the test that proves a clause, and the fault that it notices.
+
 <!-- Written by internal/rig/clause/requirements. Run make generate after a change of tests. -->
 
 Every clause of the specifications that Semel implements, with the tests that prove it: package, relative to the module, and name.

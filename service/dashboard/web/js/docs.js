@@ -12,7 +12,7 @@ export function ReferenceScreen() {
 	const all = Object.entries(data.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, op]) => ({ path, method: method.toUpperCase(), op })));
 	const found = all.filter(({ path, method, op }) => (path + method + op.summary).toLowerCase().includes(text.toLowerCase()));
 	const groups = Object.groupBy ? Object.groupBy(found, ({ op }) => op.tags?.[0] || 'other') : { all: found };
-	return html`<${Head} title="API reference"><a class="button" href="openapi.json" download>OpenAPI ${data.openapi}</a><a class="button" href="docs">As a page</a><//>
+	return html`<${Head} title="API reference"><a class="button" href="openapi.json" download>OpenAPI ${data.openapi}</a><a class="button" href="docs/api.html">As a page</a><//>
 		<form class="query" role="search" onSubmit=${(ev) => ev.preventDefault()}><input aria-label="Filter" value=${text} placeholder="settle" onInput=${(ev) => setText(ev.target.value)} /></form>
 		${!found.length && html`<${Empty} title="No such endpoint"><p>Try another word.</p><//>`}
 		${Object.entries(groups).map(([tag, list]) => html`<section class="card"><h2>${tag}</h2><ul class="endpoints">${list.map((e) => html`<${Endpoint} key=${e.method + e.path} e=${e} doc=${data} />`)}</ul></section>`)}`;
@@ -39,7 +39,7 @@ export function DocsScreen() {
 	}), []);
 	const [text, setText] = useState('');
 	const found = codes.data?.filter((c) => (c.title + c.code + c.text.join()).toLowerCase().includes(text.toLowerCase()));
-	return html`<${Head} title="Docs" />
+	return html`<${Head} title="Docs"><a class="button" href="docs/">All pages</a><//>
 		<section class="card"><h2>Words</h2><dl class="facts wide">${Object.entries(words).map(([w, what]) => html`<div class="fact"><dt>${w.replace('_', ' ')}</dt><dd>${what}</dd></div>`)}</dl></section>
 		<section class="card"><h2>What a record is</h2><dl class="facts wide">${Object.values(states).map((s) => html`<div class="fact"><dt><${Badge} tone=${s.tone}>${s.label}<//></dt><dd>It ${s.says}.</dd></div>`)}</dl></section>
 		<section class="card"><h2>What a delivery gets</h2><dl class="facts wide">${Object.values(decisions).map((s) => html`<div class="fact"><dt><${Badge} tone=${s.tone}>${s.label}<//></dt><dd>It ${s.says}.</dd></div>`)}</dl></section>

@@ -1,6 +1,6 @@
 "use strict";
 
-// Builds the page from /openapi.json. Everything is set as text, never as HTML.
+// Builds the page from openapi.json. Everything is set as text, never as HTML.
 
 const make = (tag, attributes, ...children) => {
   const el = document.createElement(tag);
@@ -11,8 +11,13 @@ const make = (tag, attributes, ...children) => {
   return el;
 };
 
+const table = (rows) => make("div", { class: "table", tabindex: "0" }, make("table", {}, make("tbody", {}, ...rows)));
+
 const code = (text) => make("code", {}, text);
 
+// description is where openapi.json is: the paths in it begin beside it.
+const description = document.getElementById("spec").href;
+const authorization = document.getElementById("authorization"); // there is none where nobody answers
 let spec;
 
 const resolve = (schema) => {
@@ -80,7 +85,7 @@ const memberTable = (schema) => {
     const required = (schema.required || []).includes(name) ? "required" : "";
     return make("tr", {}, make("td", {}, code(name)), make("td", {}, target), make("td", {}, required), make("td", {}, [member.description, bounds(member)].filter(Boolean).join(" – ")));
   });
-  return make("table", {}, make("tbody", {}, ...rows));
+  return table(rows);
 };
 
 const content = (body) => {
@@ -105,7 +110,7 @@ const tryForm = (method, path, op) => {
     form.append(make("label", {}, "body ", text));
   }
   const send = make("button", { type: "submit" }, "Send");
-  const output = make("pre", { "aria-live": "polite" });
+  const output = make("pre", { "aria-live": "polite", tabindex: "0" });
   output.hidden = true;
   form.append(send, output);
   form.addEventListener("submit", async (event) => {
@@ -115,8 +120,7 @@ const tryForm = (method, path, op) => {
     let target = path;
     const query = new URLSearchParams();
     const headers = { Accept: "application/json, application/problem+json, text/event-stream" };
-    const authorization = document.getElementById("authorization").value;
-    if (authorization) headers.Authorization = authorization;
+    if (authorization.value) headers.Authorization = authorization.value;
     for (const { p, input } of inputs) {
       if (p.in === "path") target = target.replace("{" + p.name + "}", encodeURIComponent(input.value));
       else if (input.value !== "" && p.in === "query") query.set(p.name, input.value);
@@ -124,7 +128,7 @@ const tryForm = (method, path, op) => {
     }
     if (text) headers["Content-Type"] = "application/json";
     try {
-      const answer = await fetch(target + (query.size ? "?" + query : ""), { method: method.toUpperCase(), headers, body: text ? text.value : undefined });
+      const answer = await fetch(new URL("." + target, description) + (query.size ? "?" + query : ""), { method: method.toUpperCase(), headers, body: text ? text.value : undefined });
       output.textContent = answer.status + " " + answer.statusText + "\n";
       for (const name of ["Location", "Retry-After", "Idempotency-Replayed", "Preference-Applied"]) {
         if (answer.headers.get(name)) output.textContent += name + ": " + answer.headers.get(name) + "\n";
@@ -155,15 +159,15 @@ const tryForm = (method, path, op) => {
 const endpoint = (method, path, op) => {
   const el = make("article", { id: op.operationId }, make("h2", {}, code(method.toUpperCase() + " " + path)), make("p", {}, make("strong", {}, op.summary || "")));
   for (const part of (op.description || "").split("\n\n").filter((s) => s.trim())) {
-    el.append(part.includes("\n") ? make("pre", {}, part) : make("p", {}, part));
+    el.append(part.includes("\n") ? make("pre", { tabindex: "0" }, part) : make("p", {}, part));
   }
   if ((op.parameters || []).length) {
     const rows = op.parameters.map((p) => make("tr", {}, make("td", {}, code(p.name)), make("td", {}, p.in), make("td", {}, typeName(p.schema || {})), make("td", {}, p.required ? "required" : ""), make("td", {}, [p.description, bounds(p.schema || {})].filter(Boolean).join(" – "))));
-    el.append(make("h3", {}, "Parameters"), make("table", {}, make("tbody", {}, ...rows)));
+    el.append(make("h3", {}, "Parameters"), table(rows));
   }
   const body = content(op.requestBody);
   if (body) {
-    el.append(make("h3", {}, "Body"), memberTable(resolve(body.schema)), make("pre", {}, JSON.stringify(requestExample(body.schema), null, 2)));
+    el.append(make("h3", {}, "Body"), memberTable(resolve(body.schema)), make("pre", { tabindex: "0" }, JSON.stringify(requestExample(body.schema), null, 2)));
   }
   el.append(make("h3", {}, "Answers"));
   for (const [status, answer] of Object.entries(op.responses || {})) {
@@ -172,17 +176,17 @@ const endpoint = (method, path, op) => {
     if (found && found.schema.$ref) line.append(" – ", make("a", { href: "#schema-" + typeName(found.schema) }, typeName(found.schema)));
     el.append(line);
     if (found && status.startsWith("2")) {
-      el.append(make("details", {}, make("summary", {}, "Example"), make("pre", {}, JSON.stringify(example(found.schema), null, 2))));
+      el.append(make("details", {}, make("summary", {}, "Example"), make("pre", { tabindex: "0" }, JSON.stringify(example(found.schema), null, 2))));
     }
   }
-  el.append(tryForm(method, path, op));
+  if (authorization) el.append(tryForm(method, path, op));
   return el;
 };
 
 const build = async () => {
   const main = document.getElementById("endpoints");
   try {
-    spec = await (await fetch("/openapi.json")).json();
+    spec = await (await fetch(description)).json();
   } catch (problem) {
     main.append(make("p", {}, "openapi.json could not be read: " + problem));
     return;
