@@ -43,7 +43,7 @@ UPGRADE ?= .
 # Which clauses make prove plants the faults of; a tenth of them, another each day.
 FAULTS ?= all
 
-.PHONY: help test generate lint prove prove-others race fuzz bench-smoke bench-peers bench-against demo pictures ci
+.PHONY: help test generate lint prove prove-others race fuzz bench-smoke bench-peers bench-against demo site pictures ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,10 @@ bench-against: ## compare with another commit, see bench/peers/README.md (COMMIT
 
 demo: ## run the demo (ARGS="--exit --json")
 	go run ./cmd/semel demo $(ARGS)
+
+site: ## write the documentation as a site of files into dist/site, and draw its pictures anew
+	go run ./internal/rig/diagrams docs/images
+	go run ./internal/rig/site internal/service/api/openapi.json dist/site
 
 pictures: ## take the pictures of README.md from the demo's dashboard
 	go test -count=1 -run '^TestDemo$$' ./service/dashboard -pictures

@@ -60,6 +60,7 @@ var rooms = []room{
 	{"commands", 9_000, func(file string) bool {
 		return below("cmd/semel")(file) && !below("cmd/semel/internal/demo")(file)
 	}},
+	{"documentation", 1_200, below("docs", "internal/docs", "internal/codes")},
 	{"evidence", 6_500, func(file string) bool { return strings.Contains(file, "evidence") }},
 }
 

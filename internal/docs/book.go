@@ -136,10 +136,12 @@ func (b *Book) sort() {
 func (b *Book) Page(name string) *Page {
 	name, _, _ = strings.Cut(strings.TrimPrefix(name, "docs/"), "#")
 	name = strings.TrimSuffix(strings.TrimSuffix(name, ".html"), ".md")
-	if p := b.names[name]; p != nil {
-		return p
+	for _, name := range []string{name, nameOf(name + ".md"), name + "/index"} {
+		if p := b.names[name]; p != nil {
+			return p
+		}
 	}
-	return b.names[nameOf(name+".md")]
+	return nil
 }
 
 var (

@@ -4,7 +4,6 @@ import (
 	"embed"
 	"html"
 	"io/fs"
-	"net/url"
 	"path"
 	"regexp"
 	"slices"
@@ -160,23 +159,16 @@ func (b *Book) results(f Form, query string) string {
 		return w.String()
 	}
 	hits := b.Search(query)
-	w.add("<p>", strconv.Itoa(len(hits)), " pages for “", html.EscapeString(query), "”</p>\n<ol class=\"hits\">\n")
+	w.add("<p>", strconv.Itoa(len(hits)), strings.TrimSuffix(" pages", map[bool]string{true: "s"}[len(hits) == 1]), " for “", html.EscapeString(query), "”</p>\n<ol class=\"hits\">\n")
 	for _, h := range hits {
 		title := h.Title
 		if h.Heading != "" {
 			title += ": " + h.Heading
 		}
-		w.add("<li><a href=\"", (&url.URL{Path: strings.Split(h.URL, "#")[0]}).String(), fragment(h.URL), "\">", html.EscapeString(title), "</a>\n<p>", html.EscapeString(h.Excerpt), "</p>\n")
+		w.add("<li><a href=\"", html.EscapeString(h.URL), "\">", html.EscapeString(title), "</a>\n<p>", html.EscapeString(h.Excerpt), "</p>\n")
 	}
 	w.add("</ol>\n")
 	return w.String()
-}
-
-func fragment(address string) string {
-	if _, after, ok := strings.Cut(address, "#"); ok {
-		return "#" + url.PathEscape(after)
-	}
-	return ""
 }
 
 // llms lists the pages for programs that read, as https://llmstxt.org says.

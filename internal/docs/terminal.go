@@ -177,3 +177,48 @@ func wrap(text string, width int, firstIndent, indent string) string {
 	}
 	return b.String() + line + "\n"
 }
+
+// Contents lists all pages, without their text, and as text for a terminal.
+func (b *Book) Contents() (list []Page, text string) {
+	var w strings.Builder
+	for _, k := range b.Kinds {
+		w.WriteString("\n" + k.Title + "\n")
+		for _, p := range k.Pages {
+			short := *p
+			short.Text = ""
+			list = append(list, short)
+			fmt.Fprintf(&w, "  %-20s %s\n", p.Name, p.Title)
+		}
+	}
+	return list, strings.TrimPrefix(w.String()+"\n'semel docs NAME' shows a page, 'semel docs WORD...' finds one.", "\n")
+}
+
+// PageNames are the names of all pages.
+func (b *Book) PageNames() (names []string) {
+	for _, p := range b.Pages {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// A Hit is a page that has what was looked for, in the section with this heading.
+type Hit struct {
+	Name    string `json:"name"`
+	Title   string `json:"title"`
+	Heading string `json:"heading,omitempty"`
+	Excerpt string `json:"excerpt"`
+}
+
+// Hits finds pages by words, as [Book.Search] does, and says it as text for a terminal.
+func (b *Book) Hits(words string) (hits []Hit, text string) {
+	var w strings.Builder
+	for _, s := range b.Search(words) {
+		h := Hit{b.Pages[s.Page].Name, s.Title, s.Heading, s.Excerpt}
+		hits = append(hits, h)
+		if h.Heading != "" {
+			h.Title += ": " + h.Heading
+		}
+		fmt.Fprintf(&w, "%-20s %s\n%s", h.Name, h.Title, wrap(h.Excerpt, 88, "    ", "    "))
+	}
+	return hits, w.String() + "\n'semel docs NAME' shows a page."
+}

@@ -34,7 +34,7 @@ func TestOnlyVerifiedCallersUseTheAPI(t *testing.T) {
 		"records":    {"GET", "/v1/records/x", ""},
 		"end":        {"POST", "/v1/executions/x.1/complete", "{}"},
 		"the API":    {"GET", "/openapi.json", ""},
-		"the pages":  {"GET", "/docs", ""},
+		"the pages":  {"GET", "/docs/", ""},
 	}
 	for what, r := range requests {
 		for which, header := range credentials {

@@ -59,7 +59,7 @@ const show = async () => {
   const index = await (await fetch("search.json")).json();
   const hits = search(index, query);
   document.getElementById("hits").append(
-    make("p", {}, hits.length + " pages for “" + query + "”"),
+    make("p", {}, hits.length + (hits.length === 1 ? " page" : " pages") + " for “" + query + "”"),
     make("ol", { class: "hits" }, ...hits.map((hit) => make("li", {},
       make("a", { href: hit.url }, hit.heading ? hit.title + ": " + hit.heading : hit.title), make("p", {}, hit.excerpt)))));
 };

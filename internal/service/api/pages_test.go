@@ -53,18 +53,35 @@ func TestPages(t *testing.T) {
 
 	t.Run("the page of the API asks nobody else", func(t *testing.T) {
 		outside := regexp.MustCompile(`(?i)(https?:)?//[a-z0-9.-]+\.[a-z]{2,}|innerHTML|eval\(|\bon[a-z]+=|style=`)
-		for path, media := range map[string]string{"/docs": "text/html; charset=utf-8", "/docs/docs.js": "text/javascript; charset=utf-8", "/docs/docs.css": "text/css; charset=utf-8"} {
+		for path, media := range map[string]string{"/docs": "text/html; charset=utf-8", "/docs/api.html": "text/html; charset=utf-8", "/docs/api.js": "text/javascript; charset=utf-8", "/docs/docs.css": "text/css; charset=utf-8"} {
 			status, header, text := fetchPage(t, w.admin.URL+path, "*/*")
 			if status != 200 || header.Get("Content-Type") != media || len(text) < 300 {
 				t.Errorf("%s: status %d, %s, %d bytes", path, status, header.Get("Content-Type"), len(text))
 			}
-			if found := outside.FindString(text); found != "" {
+			if found := outside.FindString(text); found != "" && path != "/docs" { // which links to the repository
 				t.Errorf("%s has %q", path, found)
 			}
 			if csp := header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
 				t.Errorf("%s: the policy is %q", path, csp)
 			}
 		}
+	})
+
+	t.Run("the documentation finds pages, has their Markdown, and no more", func(t *testing.T) {
+		if status, _, text := fetchPage(t, w.admin.URL+"/docs/search.html?q=paid+twice", "*/*"); status != 200 || !strings.Contains(text, `href="questions.html#was-the-order-paid-twice"`) {
+			t.Errorf("status %d: %s", status, text)
+		}
+		for path, want := range map[string]string{"/docs/mcp.md": "# MCP", "/docs/llms.txt": "](questions.md)", "/docs/": "<h2>Tutorials</h2>", "/docs/adr/0001-store-contract.html": "../docs.css", "/docs/images/whole-dark.svg": "<title"} {
+			if status, _, text := fetchPage(t, w.admin.URL+path, "*/*"); status != 200 || !strings.Contains(text, want) {
+				t.Errorf("%s: status %d: %.300s", path, status, text)
+			}
+		}
+		for _, path := range []string{"/docs/nothing.html", "/docs/files.go", "/docs/images/dashboard.json", "/docs/..%2f..%2fgo.mod"} {
+			if status, _, text := fetchPage(t, w.admin.URL+path, "*/*"); status != 404 {
+				t.Errorf("%s: status %d: %.300s", path, status, text)
+			}
+		}
+		w.send("nobody", "GET", "/docs/mcp.html", "").refused(401, "unauthorized")
 	})
 
 	t.Run("the description of the data handler has no more than it serves", func(t *testing.T) {

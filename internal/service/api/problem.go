@@ -197,7 +197,7 @@ func (b *builder) pages() {
 	serve("/docs/{page...}", func(w http.ResponseWriter, r *http.Request) {
 		text, media := docs.Ours().File(docs.Form{API: "../openapi.json"}, cmp.Or(r.PathValue("page"), "index.html"), r.FormValue("q"))
 		if media == "" {
-			b.notFound(w, r)
+			b.api.newProblem(semel.CodeNotFound, "there is no such page; /docs/ lists all").write(w)
 			return
 		}
 		writePage(w, media, text)

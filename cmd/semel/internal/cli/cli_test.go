@@ -71,7 +71,7 @@ func wantFields(t *testing.T, text string, want ...string) {
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"version"}, {"key"}, {"key", "derive"}, {"key", "lint"}, {"demo"},
-		{"serve"}, {"proxy"}, {"mcp"}, {"mcp", "wrap"}, {"healthcheck"}, {"explain"}, {"why"}, {"top"}, {"tail"}, {"doctor"}, {"man"},
+		{"serve"}, {"proxy"}, {"mcp"}, {"mcp", "wrap"}, {"healthcheck"}, {"explain"}, {"docs"}, {"why"}, {"top"}, {"tail"}, {"doctor"}, {"man"},
 		{"evidence"}, {"evidence", "keygen"}, {"evidence", "show"}, {"evidence", "export"}, {"evidence", "prove"}, {"evidence", "verify"},
 		{"store"}, {"store", "status"}, {"store", "new-epoch"}, {"archive"}, {"archive", "verify"}, {"archive", "read"}, {"migrate"}, {"migrate", "up"}, {"reconcile"}, {"reconcile", "payments"}, {"ids", "list"}, {"check"}, {"check", "http"}, {"openapi"}, {"openapi", "annotate"}, {"config", "from-openapi"}, {"check", "ids"}, {"check", "forrst"}, {"check", "webhook"}, {"check", "activitypub"}, {"check", "a2a"},
 	} {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/door"
 )
 
 // Further exit codes, of commands that work on records.
@@ -49,4 +50,25 @@ func exitWith(err error) error {
 		return &usageError{err}
 	}
 	return err
+}
+
+// ofExits explains the exit codes of the commands, the first of which is 0.
+var ofExits = []door.Meaning{
+	ExitOK: {Code: "exit_0", Title: "Exit code 0: done",
+		Meaning: "The command did what it was asked for, or the check found nothing.", Action: "Nothing."},
+	ExitCheck: {Code: "exit_1", Title: "Exit code 1: a check failed, or the work could not be done",
+		Meaning: "What was checked is wrong, such as a configuration, a log or a service that isn't ready; or something else kept the command from its work.",
+		Action:  "Read what standard error, or the list on standard output, says."},
+	ExitUsage: {Code: "exit_2", Title: "Exit code 2: wrong command line",
+		Meaning: "The command line is wrong: an unknown flag, a missing argument, a file that isn't there. Nothing was done.",
+		Action:  "Read the message, and the command's --help."},
+	ExitNotFound: {Code: "exit_3", Title: "Exit code 3: not found",
+		Meaning: "There is no such call, message or entry, or it isn't yours to see. Its window may be over.",
+		Action:  "Look for it with 'semel records list'. The evidence log knows calls whose records are gone: 'semel evidence show'."},
+	ExitConflict: {Code: "exit_4", Title: "Exit code 4: not in that state",
+		Meaning: "The call or message isn't in a state that allows this, or somebody changed it meanwhile. Nothing was changed.",
+		Action:  "Look at it with 'semel why', and decide anew."},
+	ExitUnavailable: {Code: "exit_5", Title: "Exit code 5: in use, out of reach, or unknown",
+		Meaning: "Another process has the store open, or the service or store didn't answer. If you wanted to change something, it may have been changed.",
+		Action:  "Look with 'semel why' whether it was changed before you do it again. Name the service with --url, or add a context."},
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semelhq/semel/door"
+	"github.com/semelhq/semel/internal/codes"
 	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/internal/spelling"
 )
@@ -31,11 +32,11 @@ without a code it is a list.`,
   semel explain 5
   semel explain https://api.example.com/semel/problems/held --json`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			var codes []string
+			var known []string
 			for _, p := range explained() {
-				codes = append(codes, string(p.Code))
+				known = append(known, string(p.Code))
 			}
-			return codes, cobra.ShellCompDirectiveNoFileComp
+			return known, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -50,6 +51,9 @@ without a code it is a list.`,
 	}
 	return jsonFlag(cmd)
 }
+
+// explained are all codes, with those that commands exit with.
+func explained() []door.Meaning { return slices.Concat(codes.All(), ofExits) }
 
 // explainWord says what a code means.
 func explainWord(cmd *cobra.Command, word string) error {
@@ -69,7 +73,7 @@ func explainWord(cmd *cobra.Command, word string) error {
 
 // explainStatus lists the codes that answers with a status have.
 func explainStatus(cmd *cobra.Command, status int) error {
-	found := slices.DeleteFunc(slices.Clone(explained()), func(p door.Meaning) bool { return p.Status != status })
+	found := slices.DeleteFunc(explained(), func(p door.Meaning) bool { return p.Status != status })
 	if len(found) == 0 {
 		return usage("no code has the status %d%s", status, allCodes)
 	}

@@ -107,7 +107,7 @@ every code in an answer or a log.`,
 	}{
 		{"Run it:", []*cobra.Command{newDemo(), newProxy(), newMCP(), newServe()}},
 		{"See what happened, and decide:", []*cobra.Command{newWhy(newRecordsFrom()), newRecords(newRecordsFrom()), newMessages(newRecordsFrom()), newTop(), newTail(newRecordsFrom()),
-			evidenceCommand(), reconcileCommand(), newExplain(), contextCommand()}},
+			evidenceCommand(), reconcileCommand(), newExplain(), newDocs(), contextCommand()}},
 		{"Look after a service and its store:", []*cobra.Command{newDoctor(), newHealthcheck(), storeCommand(), archiveCommand(), migrateCommand()}},
 		{"Judge any service:", []*cobra.Command{checkCommand()}},
 		{"Configuration and keys:", []*cobra.Command{configCommand(), openapiCommand(), newKey(), newIDs(), newWebhook()}},
