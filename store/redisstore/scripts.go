@@ -204,6 +204,41 @@ func (sc *script) words(text bool) []string {
 	return []string{"EVALSHA", sc.sha}
 }
 
+// writeCommand returns the command that runs scriptWrite for a batch; text is as for
+// [script.command]. The client keeps the memory of commands for later ones, so it takes no other.
+func writeCommand(b rueidis.Builder, batch []*write, token string, text bool) rueidis.Completed {
+	keys := 2 * len(batch)
+	for _, w := range batch {
+		if w.claims() {
+			keys++
+		}
+		if w.changesTerms() {
+			keys += 2
+		}
+	}
+	cmd := b.Arbitrary(scriptWrite.words(text)...).Args(strconv.Itoa(keys))
+	for _, w := range batch {
+		if cmd = cmd.Keys(w.key, w.shard.due); w.claims() {
+			cmd = cmd.Keys(w.shard.created)
+		}
+	}
+	for _, w := range batch {
+		if w.changesTerms() {
+			cmd = cmd.Keys(w.shard.created, w.shard.attributes)
+		}
+	}
+	cmd = cmd.Args(token, strconv.Itoa(len(batch)))
+	for _, w := range batch {
+		cmd = cmd.Args(cmp.Or(w.expect, w.created), w.value, w.deadline)
+	}
+	for i, w := range batch {
+		if w.changesTerms() {
+			cmd = cmd.Args(strconv.Itoa(i+1), w.gone, w.added)
+		}
+	}
+	return cmd.Build()
+}
+
 // run is one run of a script.
 type run struct{ keys, args []string }
 
