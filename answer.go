@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/store"
 )
 
@@ -58,7 +59,7 @@ func (d *delivery) beginUnrecorded(ctx context.Context) (err error) {
 		return err
 	}
 	d.ans.Decision, d.ans.Record = Execute, claim
-	d.ans.Attempt = &Attempt{op: d.op, parent: ctx, tx: d.tx, unrecorded: true, claim: claim, rec: claim}
+	d.ans.Attempt = &Attempt{op: d.op, handler: callctx.Handler{Parent: ctx}, tx: d.tx, unrecorded: true, claim: claim, rec: claim}
 	if d.op.evident(EvidenceDecisions) {
 		return d.witness(ctx)
 	}

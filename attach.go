@@ -3,6 +3,7 @@ package semel
 import (
 	"context"
 
+	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/store"
 )
 
@@ -46,7 +47,7 @@ func (in Internal) Attach(ctx context.Context, id ID, fence int64) (*Attempt, er
 
 // attached returns a detached attempt for a record.
 func (e *Engine) attached(ctx context.Context, op *operation, rec *Record) *Attempt {
-	a := &Attempt{op: op, parent: ctx, detached: true, claim: rec, rec: rec}
+	a := &Attempt{op: op, handler: callctx.Handler{Parent: ctx}, detached: true, claim: rec, rec: rec}
 	if rec.State.Terminal() {
 		a.ended = endedBy(rec.Disposition)
 		a.handler.Stop(nil)
@@ -67,7 +68,7 @@ func (e *Engine) attachUnrecorded(ctx context.Context, op *operation, id *ID, fe
 		return nil, err
 	}
 	claim.Fence, claim.Origin = fence, fence
-	return &Attempt{op: op, parent: ctx, detached: true, unrecorded: true, claim: claim, rec: claim}, nil
+	return &Attempt{op: op, handler: callctx.Handler{Parent: ctx}, detached: true, unrecorded: true, claim: claim, rec: claim}, nil
 }
 
 // endedBy returns the event that leads to a disposition.

@@ -19,8 +19,7 @@ import (
 //
 // Its methods may be called concurrently.
 type Attempt struct {
-	op     *operation
-	parent context.Context // the handler sees its values, never its cancellation
+	op *operation
 
 	// mu is held while the store is written to.
 	mu      sync.Mutex
@@ -81,7 +80,7 @@ func (a *Attempt) overdue() bool {
 // It is cancelled when the lease is lost, with [ErrLeaseLost] as cause, and when the attempt
 // has ended.
 func (a *Attempt) Context() context.Context {
-	return a.handler.Get(a.parent)
+	return &a.handler
 }
 
 // ID returns the identity of the call.

@@ -367,7 +367,7 @@ func (d *delivery) claim(ctx, calls context.Context, claim *Record) (progress, e
 		d.cur, d.looked = stored, true
 		return startOver, nil
 	}
-	a := &Attempt{op: d.op, parent: ctx, rec: stored, tx: d.tx, detached: d.tx != nil, claim: claim}
+	a := &Attempt{op: d.op, handler: callctx.Handler{Parent: ctx}, rec: stored, tx: d.tx, detached: d.tx != nil, claim: claim}
 	a.leased(d.at.elapsed)
 	d.ans.Decision, d.ans.Record, d.ans.Attempt = Execute, stored, a
 	return answered, nil

@@ -69,7 +69,7 @@ func (a *Attempt) renewOrStop(since time.Duration) {
 		a.lose(&Error{Code: CodeLeaseLost, Message: "the lease could not be renewed in time"})
 	})
 	defer guard.Stop()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.parent), left)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.handler.Parent), left)
 	defer cancel()
 	for {
 		err := a.tryRenew(ctx)

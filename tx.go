@@ -190,7 +190,7 @@ func (a *Attempt) committed() {
 	if !a.unrecorded {
 		a.tx.Committed(a.rec.ID)
 		if a.tx.used != (ratelimit.Usage{}) {
-			a.op.engine.quotas.charge(a.parent, a.rec, a.tx.used)
+			a.op.engine.quotas.charge(a.handler.Parent, a.rec, a.tx.used)
 		}
 	}
 	a.concluded()

@@ -44,7 +44,8 @@ func (s *scope) Done() <-chan struct{} { return s.get().Done() }
 // Err says which of these happened.
 func (s *scope) Err() error { return s.get().Err() }
 
-// Value returns the attempt, and everything that the request's context has.
+// Value returns the attempt, and everything that the request's context has. That needs no
+// context of the scope's own, unless there is one already; then package context looks for it.
 func (s *scope) Value(key any) any {
 	switch key {
 	case attemptKey{}:
@@ -55,7 +56,17 @@ func (s *scope) Value(key any) any {
 	case scopeKey{}:
 		return s
 	}
-	return s.get().Value(key)
+	s.mu.Lock()
+	ctx := s.ctx
+	s.mu.Unlock()
+	switch {
+	case ctx != nil:
+	case s.Attempt != nil:
+		ctx = s.Attempt.Context()
+	default:
+		ctx = s.Tx
+	}
+	return ctx.Value(key)
 }
 
 func (s *scope) get() context.Context {

@@ -59,20 +59,29 @@ func TestAnEndedCallIsCancelled(t *testing.T) {
 
 func TestAHandlerStopsOnce(t *testing.T) {
 	lost := errors.New("lost")
-	var early, late Handler
-	ctx := early.Get(t.Context())
-	if ctx.Err() != nil || early.Stopped() {
-		t.Error("stopped before its time")
+	parent, hangUp := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))
+	hangUp(errors.New("the caller is gone"))
+	early, late := &Handler{Parent: parent}, &Handler{Parent: parent}
+	ctx, cancel := context.WithCancel(early)
+	defer cancel()
+	for _, h := range []*Handler{early, late} {
+		if h.Err() != nil || h.Stopped() || context.Cause(h) != nil || h.Value(key{}) != "value" {
+			t.Errorf("before its time: %v, %v", h.Err(), context.Cause(h))
+		}
 	}
-	for _, h := range []*Handler{&early, &late} {
+	if late.cancel != nil {
+		t.Error("a context was made for nobody who waits")
+	}
+	for _, h := range []*Handler{early, late} {
 		if !h.Stop(lost) || h.Stop(nil) || !h.Stopped() || h.Lost() != lost {
 			t.Errorf("stopped by %v", h.Lost())
 		}
-		if got := context.Cause(h.Get(t.Context())); got != lost {
-			t.Errorf("the context has the cause %v", got)
+		if got := context.Cause(h); got != lost || h.Err() != context.Canceled || h.Value(key{}) != "value" {
+			t.Errorf("the context has the cause %v, and ends with %v", got, h.Err())
 		}
+		<-h.Done()
 	}
-	if ctx.Err() == nil {
-		t.Error("a context from before goes on")
+	if <-ctx.Done(); context.Cause(ctx) != lost {
+		t.Errorf("a context from before ends with %v", context.Cause(ctx))
 	}
 }

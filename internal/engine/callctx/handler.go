@@ -3,24 +3,49 @@ package callctx
 import (
 	"context"
 	"sync"
+	"time"
 )
 
-// Handler tells the handler of an attempt to stop. It creates the context on demand, because
-// most attempts end without using it.
+// Handler is the context of the handler of an attempt, which tells it to stop. It has the values
+// of Parent, not its cancellation. Most attempts end before anybody waits for that, so the
+// context that can be cancelled is made with the first Done.
 type Handler struct {
+	Parent context.Context
+
 	mu      sync.Mutex
 	stopped bool
-	cause   error           // why, unless the attempt has ended
-	ctx     context.Context // nil until asked for
-	cancel  context.CancelCauseFunc
+	cause   error                   // why, unless the attempt has ended
+	ctx     context.Context         // nil until somebody asks
+	cancel  context.CancelCauseFunc // nil until somebody waits
 }
 
-// Get returns the context, with the values of the parent of the first call.
-func (h *Handler) Get(parent context.Context) context.Context {
+// Deadline reports that there is none.
+func (h *Handler) Deadline() (deadline time.Time, ok bool) { return }
+
+// Done is closed once the handler must stop, or its attempt has ended.
+func (h *Handler) Done() <-chan struct{} { return h.get(true).Done() }
+
+// Err is [context.Canceled] then.
+func (h *Handler) Err() error {
+	if h.Stopped() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Value returns the parent's value.
+func (h *Handler) Value(key any) any { return h.get(false).Value(key) }
+
+// get returns the context so far. For whoever waits it can be cancelled, and once it is, it has
+// its cause: package context looks for both by Value.
+func (h *Handler) get(waits bool) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ctx == nil {
-		h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(parent))
+		h.ctx = context.WithoutCancel(h.Parent)
+	}
+	if h.cancel == nil && (waits || h.stopped) {
+		h.ctx, h.cancel = context.WithCancelCause(h.ctx)
 		if h.stopped {
 			h.cancel(h.cause)
 		}
