@@ -32,7 +32,7 @@ type Rule struct {
 type Payload struct {
 	rule   *Rule
 	r      *http.Request
-	spool  Spool // the body as received
+	spool  received
 	coding body.Coding
 	mode   Mode  // how to compare it
 	size   int64 // in bytes, decoded
@@ -79,7 +79,7 @@ func (p *Payload) Hold(rule *Rule, r *http.Request, body []byte) error {
 	if len(body) > 0 {
 		p.mode = rule.Mode.of(r.Header["Content-Type"])
 	}
-	p.spool = Spool{data: body, size: int64(len(body))}
+	p.spool = received{data: body, size: int64(len(body))}
 	p.size = p.spool.size
 	return p.decode()
 }
@@ -94,13 +94,13 @@ func Reuse(b []byte) []byte {
 
 // Take hands over the body as received, so that you may use it for longer than the payload.
 func (p *Payload) Take() Spool {
-	s := p.spool
-	p.spool = Spool{}
-	return s
+	body := p.spool
+	p.spool = received{}
+	return Spool{received: body}
 }
 
 // Again returns the body as received, for one of several runs.
-func (p *Payload) Again() Spool { return p.spool.again() }
+func (p *Payload) Again() Spool { return Spool{received: p.spool} }
 
 // Size returns the length of the payload in bytes.
 func (p *Payload) Size() int64 { return p.size }
@@ -274,6 +274,6 @@ func spoolFault(err error) error {
 // Release frees the body and keeps memory for the next one, except what only unusually large
 // bodies need.
 func (p *Payload) Release() {
-	p.spool.Discard()
+	p.spool.discard()
 	*p = Payload{body: Reuse(p.body), plain: p.plain, digest: Reuse(p.digest)}
 }

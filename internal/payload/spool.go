@@ -20,32 +20,28 @@ var (
 	ErrSpool    = errors.New("the body could not be kept")
 )
 
-// Spool holds the whole body of a request, as received, and is the Body that the handler reads.
-type Spool struct {
-	data   []byte   // the body, or its first part
-	file   *os.File // the rest; nil if there is none
-	size   int64
-	off    int64
-	closed bool
-	// mu keeps a reader that outlives the handler, such as a transport, from memory that
-	// Discard returns. Nil until the spool is filled.
-	mu *sync.Mutex
+// received is the whole body of a request, as received.
+type received struct {
+	data []byte   // the body, or its first part
+	file *os.File // the rest; nil if there is none
+	size int64
 }
 
-// lock locks the spool while its body is read or returned.
-func (s *Spool) lock() (unlock func()) {
-	if s.mu == nil {
-		return func() {}
-	}
-	s.mu.Lock()
-	return s.mu.Unlock
+// Spool is the Body that the handler reads.
+type Spool struct {
+	received
+
+	// mu keeps a reader that outlives the handler, such as a transport, from memory that
+	// Discard returns.
+	mu     sync.Mutex
+	off    int64
+	closed bool
 }
 
 // fill reads src to its end. It appends up to spoolLimit bytes to buf, which becomes part of
-// the spool and is returned, and writes the rest to a file in dir. It writes all of it to sum,
+// the body and is returned, and writes the rest to a file in dir. It writes all of it to sum,
 // if there is one.
-func (s *Spool) fill(src io.Reader, buf []byte, limit int64, dir string, sum hash.Hash) ([]byte, error) {
-	s.mu = new(sync.Mutex)
+func (s *received) fill(src io.Reader, buf []byte, limit int64, dir string, sum hash.Hash) ([]byte, error) {
 	start := len(buf)
 	for {
 		if len(buf) == cap(buf) {
@@ -78,9 +74,9 @@ func (s *Spool) fill(src io.Reader, buf []byte, limit int64, dir string, sum has
 }
 
 // overflow reads the rest of a large body to a file, which it removes while it is open,
-// so that a crash leaves nothing behind. If the system doesn't allow that, Discard
+// so that a crash leaves nothing behind. If the system doesn't allow that, discard
 // removes it.
-func (s *Spool) overflow(src io.Reader, limit int64, dir string, sum hash.Hash) error {
+func (s *received) overflow(src io.Reader, limit int64, dir string, sum hash.Hash) error {
 	file, err := os.CreateTemp(dir, "semel-body-*")
 	if err != nil {
 		return errors.Join(ErrSpool, err)
@@ -113,19 +109,22 @@ func (s *Spool) overflow(src io.Reader, limit int64, dir string, sum hash.Hash) 
 	}
 }
 
-// reader reads the body from its beginning, independently of the handler.
-func (s *Spool) reader() io.Reader {
-	return &Spool{data: s.data, file: s.file, size: s.size}
+// discard frees the body's memory and file.
+func (s *received) discard() {
+	if s.file != nil {
+		_ = s.file.Close()
+		_ = os.Remove(s.file.Name()) // most systems have already removed it
+	}
+	*s = received{}
 }
 
-// again returns the body for another run of the handler, from its beginning.
-func (s *Spool) again() Spool {
-	return Spool{data: s.data, file: s.file, size: s.size, mu: new(sync.Mutex)}
-}
+// reader reads the body from its beginning, independently of the handler.
+func (s *received) reader() io.Reader { return &Spool{received: *s} }
 
 // Read is [io.Reader], for the handler.
 func (s *Spool) Read(p []byte) (int, error) {
-	defer s.lock()()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
 		return 0, http.ErrBodyReadAfterClose
 	}
@@ -150,7 +149,8 @@ func (s *Spool) Read(p []byte) (int, error) {
 
 // Close stops the handler from reading any more.
 func (s *Spool) Close() error {
-	defer s.lock()()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.closed = true
 	return nil
 }
@@ -159,14 +159,16 @@ func (s *Spool) Close() error {
 // another connection if the first took none of it. It doesn't allow two readers at the same
 // time.
 func (s *Spool) Rewind() {
-	defer s.lock()()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.off = 0
 }
 
 // Copy returns a copy of the body if all of it is in memory. Unlike the spool's own memory you
 // may keep it after the request, like a transport that is still writing it.
 func (s *Spool) Copy() (body []byte, ok bool) {
-	defer s.lock()()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.file != nil || s.closed {
 		return nil, false
 	}
@@ -175,12 +177,8 @@ func (s *Spool) Copy() (body []byte, ok bool) {
 
 // Discard frees the body's memory and file.
 func (s *Spool) Discard() {
-	defer s.lock()()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.closed = true
-	if s.file != nil {
-		_ = s.file.Close()
-		_ = os.Remove(s.file.Name()) // most systems have already removed it
-		s.file = nil
-	}
-	s.data = nil
+	s.discard()
 }
