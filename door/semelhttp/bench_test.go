@@ -20,6 +20,8 @@ import (
 
 var benchBody = []byte(`{"amount":1250,"currency":"EUR","customer":"cus_9s6XKzkNRiz8i3","description":"Order 4711, 2 pieces"}`)
 
+type benchValue struct{}
+
 // plainWriter is a minimal http.ResponseWriter.
 type plainWriter struct {
 	header http.Header
@@ -46,6 +48,9 @@ func benchHandler() http.Handler {
 			} else if err != nil {
 				panic(err)
 			}
+		}
+		if r.Context().Value(benchValue{}) != nil { // as most handlers look for something
+			panic("a value that nobody has set")
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Location", "/charges/ch_1")
@@ -76,6 +81,7 @@ func benchRun(b *testing.B, fresh func() http.Handler, keys []string, want int) 
 	}
 	r := &http.Request{
 		Method: "POST", URL: &url.URL{Path: "/charges"}, RequestURI: "/charges", Header: header, Body: body, ContentLength: int64(len(benchBody)),
+		RemoteAddr: "192.0.2.1:4711",
 	}
 	w := &plainWriter{header: http.Header{}}
 	b.ReportAllocs()

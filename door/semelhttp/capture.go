@@ -1,6 +1,7 @@
 package semelhttp
 
 import (
+	"bytes"
 	"cmp"
 	"io"
 	"net/http"
@@ -17,10 +18,11 @@ import (
 
 // scratch is memory that later requests reuse.
 type scratch struct {
-	payload payload.Payload
-	answer  []byte // in the form that is recorded
-	outer   answer.Headers
-	frozen  answer.Headers
+	payload  payload.Payload
+	exchange exchange
+	answer   []byte // in the form that is recorded
+	outer    answer.Headers
+	frozen   answer.Headers
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -28,6 +30,7 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 // release returns the memory, except what only unusually large requests need.
 func (s *scratch) release() {
 	s.payload.Release()
+	s.exchange = exchange{}
 	s.answer = payload.Reuse(s.answer)
 	clear(s.outer) // so that the values can be collected
 	clear(s.frozen)
@@ -224,15 +227,13 @@ func (c *capture) Unwrap() http.ResponseWriter { return c.w }
 
 // result returns a copy of the answer in recorded form.
 func (c *capture) result() semel.Result {
+	if !c.through && c.failed == nil && !c.h.route.KeepNothing {
+		return semel.Result{Data: bytes.Clone(c.out)}
+	}
 	if mark := c.recording.Mark(); mark != nil && c.failed == nil {
 		return semel.Result{Data: answer.Streamed(c.out[:c.bodyAt], mark)}
 	}
-	if c.through || c.failed != nil || c.h.route.KeepNothing {
-		return semel.Result{Data: answer.AppendHead(nil, c.status, nil, nil, "", nil), Tombstone: true} // the status, and that the rest wasn't kept
-	}
-	data := make([]byte, len(c.out))
-	copy(data, c.out)
-	return semel.Result{Data: data}
+	return semel.Result{Data: answer.AppendHead(nil, c.status, nil, nil, "", nil), Tombstone: true} // the status, and that the rest wasn't kept
 }
 
 // learned returns the attributes that the answer has.

@@ -71,7 +71,7 @@ func (x *exchange) Run(e door.Run) semel.Ending {
 	}
 	c.closed = true
 	x.end = c.ending()
-	if x.h.extract.InAnswers() {
+	if x.h.learns {
 		x.end.Result.Attributes = c.learned()
 	}
 	x.late = false

@@ -196,6 +196,8 @@ type handler struct {
 	rules       judge.Rules
 	keepPayload bool
 	extract     *extract.Rule
+	ownKey      bool // the route says where its keys are, or makes them
+	learns      bool // it has attributes from answers
 	payload     payload.Rule
 
 	warned, silent *atomic.Bool // late answers, and missing answers, were reported
@@ -205,7 +207,7 @@ type handler struct {
 func newHandler(g *Guard, rt Route, op semel.Operation) handler {
 	rule, _ := rt.extract() // it was checked
 	return handler{
-		extract: rule, keepPayload: op.KeepPayload, guard: g, route: rt, credentials: credential.New(rt.Credential),
+		extract: rule, ownKey: rule.Key(), learns: rule.InAnswers(), keepPayload: op.KeepPayload, guard: g, route: rt, credentials: credential.New(rt.Credential),
 		payload: payload.Rule{
 			Mode: payload.Mode(rt.Body), Headers: rt.FingerprintHeaders, Parts: rule.Compared(), Keyless: rule.Keyless(),
 			Max: rt.MaxBody, TempDir: g.opts.TempDir, Large: g.large,

@@ -44,7 +44,7 @@ func (i *Inspector) GuardsMethod(method string) bool { return i.h.guards(method)
 // MayHaveKey reports whether a request has a key, valid or not, or may have one in its body.
 // With a KeyTemplate, that's every request.
 func (i *Inspector) MayHaveKey(r *http.Request) bool {
-	if i.h.extract.Key() {
+	if i.h.ownKey {
 		return i.h.extract.MayHaveKey(r)
 	}
 	return len(r.Header[i.h.route.KeyHeader]) > 0
@@ -121,7 +121,7 @@ func (i *Inspector) identify(r *http.Request, body []byte) (got Identified, code
 		return got, door.CodeUnidentified, whyUnidentified(err)
 	}
 	var found extract.Found
-	if i.h.extract.Key() {
+	if i.h.ownKey {
 		found, _ = i.find(r, body, nil)
 	} else {
 		rt := &i.h.route

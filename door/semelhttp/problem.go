@@ -129,7 +129,7 @@ func (h *handler) decided(ans *semel.Answer, unproved bool) problem {
 // keyMissing returns the refusal of a request without a key.
 func (h *handler) keyMissing() problem {
 	detail := "This operation needs the header " + h.route.KeyHeader + " with a key that is unique to this request and the same in all its retries, such as a UUID. Nothing was executed."
-	if h.extract.Key() {
+	if h.ownKey {
 		detail = h.extract.Missing()
 	}
 	return because(door.CodeKeyMissing, detail)

@@ -24,7 +24,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out, guarded := q.w.Header(), h.guards(r.Method)
 	if guarded {
 		q.key, q.present, q.fault = extract.HeaderKey(r.Header, rt.KeyHeader, rt.Profile.MaxKey, rt.Profile.OpaqueKeys)
-		guarded = q.present || h.extract.Key() || rt.Key != KeyOptional
+		guarded = q.present || h.ownKey || rt.Key != KeyOptional
 	} else if len(r.Header[rt.KeyHeader]) > 0 && !safehttp.SafeMethod(r.Method) {
 		out.Set(UnguardedHeader, UnguardedMethod)
 	}
@@ -90,7 +90,7 @@ func (q *request) serve(ctx context.Context) {
 		return
 	}
 	switch {
-	case q.extract.Key(): // the body may have it; the runner takes a turn once it is found
+	case q.ownKey: // the body may have it; the runner takes a turn once it is found
 	case !q.present:
 		q.refuse(q.keyMissing())
 		return
@@ -122,7 +122,7 @@ func (q *request) serve(ctx context.Context) {
 // recognise completes the call from the request, and finds its key if the header doesn't have
 // it. It reports false if it has answered the request.
 func (q *request) recognise(ctx context.Context, who Caller) bool {
-	p, own := &q.sc.payload, q.extract.Key()
+	p, own := &q.sc.payload, q.ownKey
 	found, err := q.extract.From(q.in, p)
 	switch {
 	case err != nil:
@@ -157,9 +157,10 @@ func (q *request) recognise(ctx context.Context, who Caller) bool {
 
 // deliver delivers the call, and answers with its outcome.
 func (q *request) deliver(ctx context.Context) {
-	x := exchange{h: q.handler, w: q.w, r: q.in, sc: q.sc}
+	x := &q.sc.exchange
+	x.h, x.w, x.r, x.sc = q.handler, q.w, q.in, q.sc
 	defer x.forget()
-	ans, err := q.guard.runner.Do(ctx, q.call, door.Work{Handler: &x, Timeout: q.route.Timeout, Tx: q.route.Tx})
+	ans, err := q.guard.runner.Do(ctx, q.call, door.Work{Handler: x, Timeout: q.route.Timeout, Tx: q.route.Tx})
 	if ans.Decision == semel.Execute {
 		q.ans, q.said = &ans, x.answer(&ans, err)
 		return
