@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -32,6 +33,7 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	call := &upstreamCall{Context: p.running, values: r.Context(), proxy: p}
 	if p.ledger {
 		// A crash before this write leaves an attempt without an effect, which the operation
 		// may let run again. A crash after it leaves a started effect: the record is held until
@@ -41,18 +43,16 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 			p.notStarted(r.Context(), err)
 			return
 		}
-		r = r.WithContext(context.WithValue(r.Context(), effectKey{}, ef.Key))
+		call.effect = ef.Key
 	}
 	// A forwarded request ends when the route's time is over, but not when the lease is lost:
 	// nobody can call it back, so giving up would only lose the answer, which the holder may
 	// still record.
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
+	ctx, cancel := context.WithCancelCause(call)
 	defer cancel(nil)
 	timer := time.AfterFunc(p.timeout, func() { cancel(errLate) })
 	defer timer.Stop()
-	defer context.AfterFunc(p.running, func() { cancel(nil) })()
-	// Without a server in the context, ReverseProxy doesn't report an answer that broke off.
-	r = r.WithContext(context.WithValue(ctx, http.ServerContextKey, p))
+	r = r.WithContext(ctx)
 	out := &answer{ResponseWriter: w, timer: timer, limit: p.timeout}
 	defer func() {
 		v := recover()
@@ -117,19 +117,26 @@ func received(resp *http.Response) error {
 var (
 	marks = semelhttp.Marks()
 	words = append([]string{judge.EffectHeader}, marks...)
+	lasts = prefixed(http.TrailerPrefix, words)
 )
 
 // dropWords removes words from the headers and trailers of an answer that is passed on. An
 // upstream's Semel-Effect is meant for Semel. It doesn't count in a trailer, because the answer
 // may have left.
 func dropWords(h http.Header) {
-	for _, name := range words {
+	for i, name := range words {
 		delete(h, name)
-		delete(h, http.TrailerPrefix+name)
+		delete(h, lasts[i])
 	}
 }
 
-type effectKey struct{}
+func prefixed(prefix string, names []string) []string {
+	out := slices.Clone(names)
+	for i := range out {
+		out[i] = prefix + out[i]
+	}
+	return out
+}
 
 // refute records in the ledger that the effect may be started again. If that can't
 // be recorded, the next attempt finds it started and is held.
@@ -155,8 +162,8 @@ func (p *Proxy) notStarted(ctx context.Context, err error) {
 // failed is called if the upstream didn't answer.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	ctx := r.Context()
-	if kept, ok := ctx.Value(sendErrorKey{}).(*error); ok { // of Send
-		*kept = safehttp.Quiet(err)
+	if call, ok := callOf(ctx); ok && call.failed != nil { // of Send
+		*call.failed = safehttp.Quiet(err)
 		return
 	}
 	if !errors.Is(err, errLate) {

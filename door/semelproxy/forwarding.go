@@ -54,8 +54,8 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	if guarded && p.opts.PassKey != "" {
 		set(p.opts.PassKey, attempt.ID().Key)
 	}
-	if key, ok := out.Context().Value(effectKey{}).(string); ok {
-		set(p.opts.EffectHeader, key)
+	if call, ok := callOf(out.Context()); ok {
+		set(p.opts.EffectHeader, call.effect)
 	}
 }
 
@@ -109,22 +109,26 @@ func (p *Proxy) forward(pr *httputil.ProxyRequest) {
 	}
 	for _, name := range forwarding {
 		delete(out, name)
-		if values := pr.In.Header[name]; trusted && len(values) > 0 {
+		if !trusted {
+			continue
+		}
+		if values := pr.In.Header[name]; len(values) > 0 {
 			out[name] = slices.Clone(values)
 		}
 	}
-	said := map[string][]string{}
-	for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
-		said[name] = out[name]
-	}
+	const toHost, proto = "X-Forwarded-Host", "X-Forwarded-Proto"
+	said := [...][]string{out[toHost], out[proto]}
 	pr.SetXForwarded() // appends to X-Forwarded-For and replaces the others
-	for name, values := range said {
-		if len(values) > 0 {
-			out[name] = values
+	for i, name := range [...]string{toHost, proto} {
+		if len(said[i]) > 0 {
+			out[name] = said[i]
 		}
 	}
-	host, _, err := net.SplitHostPort(pr.In.RemoteAddr)
-	if prior := out["Forwarded"]; len(prior) > 0 && err == nil {
+	prior := out["Forwarded"]
+	if len(prior) == 0 {
+		return
+	}
+	if host, _, err := net.SplitHostPort(pr.In.RemoteAddr); err == nil {
 		// The address in the form of RFC 7239 section 6.
 		node, _, _ := strings.Cut(host, "%")
 		if strings.Contains(node, ":") {

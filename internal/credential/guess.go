@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -27,9 +28,13 @@ func Guessable(key string) bool {
 	case strings.Trim(key, "0123456789") == "":
 		return true // a number
 	}
-	seen := map[rune]struct{}{}
+	var room [unguessableDistinct]rune
+	seen := room[:0]
 	for _, c := range key {
-		if seen[c] = struct{}{}; len(seen) == unguessableDistinct {
+		if !slices.Contains(seen, c) {
+			seen = append(seen, c)
+		}
+		if len(seen) == unguessableDistinct {
 			return utf8.RuneCountInString(key) < unguessableLen
 		}
 	}

@@ -28,9 +28,9 @@ func Begin(over *http.Transport, r *http.Request) (*http.Response, error) {
 			all.close()
 			return nil, &Error{Nothing: true, Err: err}
 		}
-		once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.trace()))
+		once := r.WithContext(httptrace.WithClientTrace(r.Context(), sent.trace()))
 		once.Body, once.GetBody = body, nil
-		resp, err := over.RoundTrip(&once)
+		resp, err := over.RoundTrip(once)
 		if err == nil {
 			// Behind such an answer the server may close the connection without saying so.
 			if c := sent.begun.Load(); c != nil && c != &unknown && resp.StatusCode >= http.StatusInternalServerError {
@@ -49,12 +49,12 @@ func Begin(over *http.Transport, r *http.Request) (*http.Response, error) {
 // Once sends a request once on whatever connection base has for it.
 func Once(base http.RoundTripper, r *http.Request) (*http.Response, error) {
 	var sent sending
-	once := *r.WithContext(httptrace.WithClientTrace(r.Context(), sent.trace()))
+	once := r.WithContext(httptrace.WithClientTrace(r.Context(), sent.trace()))
 	once.GetBody = nil
 	if r.Body == nil || r.Body == http.NoBody {
 		once.Body, once.ContentLength = emptyBody{}, -1
 	}
-	resp, err := base.RoundTrip(&once)
+	resp, err := base.RoundTrip(once)
 	if err != nil {
 		// Only http.Transport certainly reports its connections.
 		_, tells := base.(*http.Transport)

@@ -77,13 +77,13 @@ func (s *Streams) RoundTrip(r *http.Request) (*http.Response, error) {
 		// Before the first field of the head nothing is written.
 		var sent sending
 		trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { sent.begun.Store(&unknown) }}
-		once := *r.WithContext(httptrace.WithClientTrace(r.Context(), trace))
+		once := r.WithContext(httptrace.WithClientTrace(r.Context(), trace))
 		once.GetBody = nil
 		if once.Body, err = all.next(&sent); err != nil {
 			all.close()
 			return nil, &Error{Nothing: true, Err: err}
 		}
-		resp, err := conn.RoundTrip(&once)
+		resp, err := conn.RoundTrip(once)
 		if err == nil {
 			resp.Request = r
 			return resp, nil
