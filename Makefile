@@ -43,7 +43,7 @@ UPGRADE ?= .
 # Which clauses make prove plants the faults of; a tenth of them, another each day.
 FAULTS ?= all
 
-.PHONY: help test generate lint prove prove-others race fuzz bench-smoke bench-peers bench-against demo site pictures ci
+.PHONY: help test generate lint prove prove-others race fuzz bench bench-smoke bench-peers bench-against demo site pictures ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +100,11 @@ race: ## run the tests of the concurrent packages under the race detector
 
 fuzz: ## run every fuzz target (INPUTS=100000)
 	@scripts/fuzz $(INPUTS)
+
+bench: ## count what calls cost, and write bench/results.txt and docs/performance.md (CALLS=2000)
+	@scripts/install-services
+	@scripts/services
+	@CALLS=$(CALLS) scripts/bench
 
 bench-smoke: ## run every benchmark once, to see that it works
 	@scripts/install-services

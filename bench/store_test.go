@@ -89,11 +89,15 @@ const operation = "bench.charge"
 
 func newTarget(b *testing.B, st semel.Store) *target {
 	op := semel.Operation{Name: operation, MaxResult: max(*size, semel.DefaultMaxResult)}
-	t := &target{engine: engineOn(b, st, &semel.Options{Operations: []semel.Operation{op}}), store: st, result: make([]byte, *size)}
-	// Random bytes, so that compression doesn't help the store. The loop that it is
-	// compared with writes the same.
-	rand.Read(t.result)
-	return t
+	return &target{engine: engineOn(b, st, &semel.Options{Operations: []semel.Operation{op}}), store: st, result: outcome()}
+}
+
+// outcome has random bytes, so that compression doesn't help the store. The loop that it is
+// compared with writes the same.
+func outcome() []byte {
+	data := make([]byte, *size)
+	rand.Read(data)
+	return data
 }
 
 var payload = semel.FingerprintOf(semel.SchemeRaw, []byte("bench"))
