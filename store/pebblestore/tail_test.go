@@ -86,7 +86,7 @@ func TestAStallCostsItsOwnTime(t *testing.T) {
 		var busy atomic.Bool // not while Pebble opens or closes: it then holds locks, on which no bubble waits
 		slow := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if busy.Load() && op.Kind == errorfs.OpFileSyncData && strings.HasSuffix(op.Path, ".log") {
-				time.Sleep(time.Millisecond)
+				<-time.After(time.Millisecond)
 			}
 			return nil
 		}))
