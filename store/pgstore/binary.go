@@ -25,10 +25,10 @@ var kinds = map[string]uint32{
 	"tsvector": 3614, // the driver has no name for it
 }
 
-// arrays returns the parameters of columns. They share one piece of memory if size is large
-// enough, with room for further parameters.
-func arrays[T any](columns []column[T], rows []T, size int) [][]byte {
-	b, args := make([]byte, 0, size), make([][]byte, len(columns), len(columns)+6)
+// arrays returns the parameters of columns, with room for more of them. They are in memory, as
+// long as that suffices.
+func arrays[T any](memory []byte, columns []column[T], rows []T) [][]byte {
+	b, args := memory, make([][]byte, len(columns), len(columns)+6)
 	for i, c := range columns {
 		from := len(b)
 		dimensions := uint32(min(len(rows), 1))
@@ -52,8 +52,8 @@ func arrays[T any](columns []column[T], rows []T, size int) [][]byte {
 }
 
 // scalarsOf returns the parameters of one row, which aren't arrays.
-func scalarsOf[T any](columns []column[T], row T, size int) [][]byte {
-	b, args := make([]byte, 0, size), make([][]byte, len(columns), len(columns)+1)
+func scalarsOf[T any](memory []byte, columns []column[T], row T) [][]byte {
+	b, args := memory, make([][]byte, len(columns), len(columns)+1)
 	for i, c := range columns {
 		if v := c.value(b, row); v != nil {
 			b, args[i] = v, v[len(b):]
@@ -64,7 +64,7 @@ func scalarsOf[T any](columns []column[T], row T, size int) [][]byte {
 
 // array returns an array parameter of texts or bytes.
 func array[T ~string | ~[]byte](kind string, list []T) []byte {
-	return arrays([]column[T]{{kind: kind, value: func(b []byte, v T) []byte { return append(b, v...) }}}, list, 0)[0]
+	return arrays(nil, []column[T]{{kind: kind, value: func(b []byte, v T) []byte { return append(b, v...) }}}, list)[0]
 }
 
 // orNull appends bytes; nil is null.

@@ -21,7 +21,7 @@ const maxNumber = 1 << 62
 // entries: a crash before its commit leaves none, a crash after it leaves all. If ctx ends
 // meanwhile, AppendEvidence returns at once and the statement continues.
 func (s *Store) AppendEvidence(ctx context.Context, entries []store.Entry) error {
-	if err := s.changeLog(ctx, newStatement(s.log.append, arrays(entryColumns, withID(nil, nil, entries), 0)...)); err != nil {
+	if err := s.changeLog(ctx, newStatement(s.log.append, arrays(nil, entryColumns, withID(nil, nil, entries))...)); err != nil {
 		return fmt.Errorf("pgstore: append evidence: %w", err)
 	}
 	return nil

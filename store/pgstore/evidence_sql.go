@@ -50,7 +50,7 @@ var entryColumns = []column[noted]{
 }
 
 // noEntries are the parameters without entries, as for most writes.
-var noEntries = arrays(entryColumns, nil, 0)
+var noEntries = arrays(nil, entryColumns, nil)
 
 // appending appends entries to the queue: rows of subject, also, leaf, opening, id and
 // place.

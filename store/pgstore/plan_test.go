@@ -163,5 +163,5 @@ func writing(t *testing.T, s *Store, n int, expect store.Revision, evidence []st
 		noError(t, err)
 		ops = append(ops, o)
 	}
-	return s.writing(ops, time.Second)[0]
+	return s.writing(nil, ops, time.Second)[0]
 }

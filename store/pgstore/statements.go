@@ -40,13 +40,6 @@ var (
 			}
 			return append(b, 0)
 		}},
-		{"fingerprint", "text", func(b []byte, o *op) []byte {
-			if o.write.Record.Fingerprint.IsZero() {
-				return nil
-			}
-			b, _ = o.write.Record.Fingerprint.AppendText(b) // it never fails
-			return b
-		}},
 		{"result", "bytea", func(b []byte, o *op) []byte { return orNull(b, o.write.Record.Result.Data) }},
 		{"state", "text", func(b []byte, o *op) []byte { return append(b, o.write.Record.State.String()...) }},
 		{"created_at", "timestamptz", func(b []byte, o *op) []byte { return appendTime(b, o.write.Record.CreatedAt) }},

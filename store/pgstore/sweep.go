@@ -83,7 +83,7 @@ func (s *Store) Archive(ctx context.Context, recs []semel.Record) error {
 		}
 		// A crash before the commit leaves nothing, and the records unpurged. After a later
 		// crash they are archived once more, which changes nothing.
-		if _, err := change(ctx, s, ignore, statement{sql: s.sql.archive, args: arrays(recordColumns, ops, 0)}); err != nil {
+		if _, err := change(ctx, s, ignore, statement{sql: s.sql.archive, args: arrays(nil, recordColumns, ops)}); err != nil {
 			return fmt.Errorf("pgstore: archive: %w", err)
 		}
 	}
