@@ -15,7 +15,7 @@ SERVED := ./store/pgstore ./store/redisstore
 MODULES := bench/others bench/peers contrib/frameworks contrib/semelecho contrib/semelgin contrib/semelmcp
 
 # Tests of which make test leaves out most, or all; see internal/rig/thorough.
-LONG := ^Test(ContractThroughPooler|WhatWasAcknowledged.*|Storm)$$
+LONG := ^Test(ContractThroughPooler|WhatWasAcknowledged.*|Storm|Plans)$$
 
 # How long each side of a comparison takes its turn in make bench-peers, which has six rounds.
 PEERS ?= 2s
