@@ -49,9 +49,6 @@ var entryColumns = []column[noted]{
 	{"id", "bytea", func(b []byte, n noted) []byte { return orNull(b, n.id) }},
 }
 
-// noEntries are the parameters without entries, as for most writes.
-var noEntries = arrays(nil, entryColumns, nil)
-
 // appending appends entries to the queue: rows of subject, also, leaf, opening, id and
 // place.
 func appending(schema, entries, where string) string {

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/gather"
 	"github.com/semelhq/semel/store"
@@ -101,17 +99,13 @@ func answersWrite(sent, waiting *op) bool {
 	return true
 }
 
-// memory returns a connection's memory for the parameters of a statement, which the next batch
-// overwrites: the driver copies them when it sends them. Without a connection it is new.
-func (w *writeStatements) memory(conn *pgx.Conn, ops []*op) []byte {
+// memory returns memory for the parameters of a statement, which a connection keeps among its
+// data for the next batch: the driver copies them when it sends them.
+func (w *writeStatements) memory(data map[string]any, ops []*op) []byte {
 	size := 24 * len(w.columns)
 	for _, o := range ops {
 		size += o.Size()
 	}
-	if conn == nil {
-		return make([]byte, 0, size)
-	}
-	data := conn.PgConn().CustomData()
 	b, _ := data[w.many].([]byte)
 	if cap(b) < size {
 		b = make([]byte, 0, size)
@@ -121,16 +115,16 @@ func (w *writeStatements) memory(conn *pgx.Conn, ops []*op) []byte {
 }
 
 // writing returns the statements for writes: one that creates records, and one that changes
-// records, with their parameters in the connection's memory. They take locks in the order of the
-// parameters. Only a write that creates a record waits for another that does.
-func (s *Store) writing(conn *pgx.Conn, ops []*op, lockTimeout time.Duration) (list []statement) {
+// records, with data of the connection. They take locks in the order of the parameters. Only a write
+// that creates a record waits for another that does.
+func (s *Store) writing(data map[string]any, ops []*op, lockTimeout time.Duration) (list []statement) {
 	for _, creates := range []bool{true, false} {
 		some, w := those(ops, func(o *op) bool { return o.creates() == creates }), s.sql.kind(creates)
 		switch {
 		case len(some) == 1 && len(some[0].write.Evidence) == 0:
-			list = append(list, statement{sql: w.one, args: append(scalarsOf(w.memory(conn, some), w.columns, some[0]), milliseconds(lockTimeout))})
+			list = append(list, statement{sql: w.one, args: append(scalarsOf(w.memory(data, some), w.columns, some[0]), milliseconds(lockTimeout))})
 		case len(some) > 0:
-			list = append(list, statement{sql: w.many, args: w.params(conn, some, lockTimeout)})
+			list = append(list, statement{sql: w.many, args: w.params(data, some, lockTimeout)})
 		}
 	}
 	return list
@@ -145,14 +139,10 @@ func (s *statements) kind(creates bool) *writeStatements {
 }
 
 // params returns the parameters of the statement for many writes.
-func (w *writeStatements) params(conn *pgx.Conn, ops []*op, lockTimeout time.Duration) [][]byte {
-	entries := noEntries
+func (w *writeStatements) params(data map[string]any, ops []*op, lockTimeout time.Duration) [][]byte {
 	var evidence []noted
 	for _, o := range ops {
 		evidence = withID(evidence, o.id[:], o.write.Evidence)
 	}
-	if len(evidence) > 0 {
-		entries = arrays(nil, entryColumns, evidence)
-	}
-	return append(append(arrays(w.memory(conn, ops), w.columns, ops), milliseconds(lockTimeout)), entries...)
+	return append(append(arrays(w.memory(data, ops), w.columns, ops), milliseconds(lockTimeout)), arrays(nil, entryColumns, evidence)...)
 }

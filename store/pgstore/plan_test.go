@@ -231,12 +231,12 @@ func planOps(t *testing.T, s *Store, n int, expect store.Revision, evidence []st
 // writing is the statement of so many writes.
 func writing(t *testing.T, s *Store, n int, expect store.Revision, evidence []store.Entry) statement {
 	t.Helper()
-	return s.writing(nil, planOps(t, s, n, expect, evidence), time.Second)[0]
+	return s.writing(map[string]any{}, planOps(t, s, n, expect, evidence), time.Second)[0]
 }
 
 // joinedWrite is the statement of a write in a transaction of the application.
 func joinedWrite(t *testing.T, s *Store, expect store.Revision) statement {
 	t.Helper()
 	w := s.sql.kind(expect.IsZero())
-	return statement{sql: w.join, args: append(w.params(nil, planOps(t, s, 1, expect, nil), time.Second), []byte("100"))}
+	return statement{sql: w.join, args: append(w.params(map[string]any{}, planOps(t, s, 1, expect, nil), time.Second), []byte("100"))}
 }

@@ -125,7 +125,7 @@ func scanVersion(row values) (v version, err error) {
 // A crash before the commit leaves none of the writes. A crash after it leaves all applied
 // ones, perhaps unanswered: the engine sends them again and finds them.
 func (s *Store) writeOnce(conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
-	made, err := transact(unending, s, conn, scanVersion, s.writing(conn, ops, lockTimeout)...)
+	made, err := transact(unending, s, conn, scanVersion, s.writing(conn.PgConn().CustomData(), ops, lockTimeout)...)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (s *Store) refuseLate(conn *pgx.Conn, ops []*op, lockTimeout time.Duration)
 	_, err := conn.Exec(unending, "BEGIN")
 	var made []version
 	if err == nil {
-		made, err = transact(unending, s, conn, scanVersion, s.writing(conn, tries, lockTimeout)...)
+		made, err = transact(unending, s, conn, scanVersion, s.writing(conn.PgConn().CustomData(), tries, lockTimeout)...)
 		_, end := conn.Exec(unending, "ROLLBACK")
 		err = cmp.Or(err, end)
 	}
