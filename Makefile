@@ -12,7 +12,7 @@ CONCURRENT := ./store/pebblestore ./internal/service/... ./service/... . ./inter
 SERVED := ./store/pgstore ./store/redisstore
 
 # Modules of their own, which keep what they need out of the one in the root.
-MODULES := bench/others bench/peers contrib/frameworks contrib/semelecho contrib/semelgin contrib/semelmcp
+MODULES := bench/others bench/peers contrib/frameworks contrib/semelecho contrib/semelgin contrib/semelmcp release
 
 # Tests of which make test leaves out most, or all; see internal/rig/thorough.
 LONG := ^Test(ContractThroughPooler|WhatWasAcknowledged.*|Storm|Plans)$$
@@ -43,7 +43,7 @@ UPGRADE ?= .
 # Which clauses make prove plants the faults of; a tenth of them, another each day.
 FAULTS ?= all
 
-.PHONY: help test generate lint prove prove-others race fuzz bench bench-smoke bench-peers bench-against demo site pictures ci
+.PHONY: help test generate lint prove prove-others prove-install race fuzz bench bench-smoke bench-peers bench-against demo site pictures release ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,13 @@ prove-others: ## judge other projects beside Semel, and find what docs/others.md
 	@scripts/services
 	@cd bench/others/npm && { cmp -s package-lock.json node_modules/.installed-lock || { npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && cp package-lock.json node_modules/.installed-lock; }; }
 	cd bench/others && GOWORK=off go test -count=1 -timeout 1h -parallel 4 . -run '^TestOthers$$' $(if $(UPDATE),-update)
+
+release: ## make what is published of a version into dist (RELEASE_KEY=file of an SSH key signs it); see docs/install.md
+	cd release && GOWORK=off go run . -out ../dist -key '$(abspath $(RELEASE_KEY))'
+
+prove-install: ## install what make release made into empty roots, each in its way, and run the demo there
+	@scripts/install-services
+	cd release && GOWORK=off go run . -out ../dist -prove
 
 race: ## run the tests of the concurrent packages under the race detector
 	@scripts/install-services

@@ -25,10 +25,10 @@ const (
 	segmentSuffix = ".ndjson.zst"
 )
 
-// version is the newest version of the format. Higher ones are refused. A segment has the
+// Version is the newest version of the format. Higher ones are refused. A segment has the
 // earliest that can hold its records: 2 adds marks of sequences, and how long refusals stay
 // beside a record.
-const version = 2
+const Version = 2
 
 // versionOf is the version that a record needs.
 func versionOf(rec *semel.Record) int {
@@ -170,8 +170,8 @@ func parseEntry(line []byte, last position) (Entry, error) {
 		return e, err
 	}
 	switch {
-	case e.Version < 1 || e.Version > version:
-		return e, fmt.Errorf("its format is version %d, and this program knows up to %d: use the program that wrote it, or a later one", e.Version, version)
+	case e.Version < 1 || e.Version > Version:
+		return e, fmt.Errorf("its format is version %d, and this program knows up to %d: use the program that wrote it, or a later one", e.Version, Version)
 	case e.Previous != last.digest:
 		return e, errors.New("it does not follow from the line before: one of them was changed, or one is missing")
 	case e.File != segmentName(last.number+1):

@@ -27,11 +27,10 @@ const (
 	lockFile   = "LOCK"   // Pebble's
 )
 
-// formatNumber is the version of the layout of keys and files that this program writes.
-const (
-	formatName   = "semel pebblestore"
-	formatNumber = 1
-)
+// Format is the version of the layout of keys and files that this program writes.
+const Format = 1
+
+const formatName = "semel pebblestore"
 
 // resolve returns the canonical name of a directory: a process that opened it under two names
 // would hold the lock twice.
@@ -95,7 +94,7 @@ func establishFormat(fs vfs.FS, dir string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		// A crash before this is done leaves no FORMAT file, and nothing of Pebble's: the next
 		// Open starts over.
-		return writeFile(fs, dir, formatFile, fmt.Sprintf("%s %d\n", formatName, formatNumber))
+		return writeFile(fs, dir, formatFile, fmt.Sprintf("%s %d\n", formatName, Format))
 	}
 	if err != nil {
 		return err
@@ -105,8 +104,8 @@ func establishFormat(fs vfs.FS, dir string) error {
 	if !ok || err != nil || n < 1 {
 		return fmt.Errorf("the file %s does not say what the directory holds", formatFile)
 	}
-	if n > formatNumber {
-		return fmt.Errorf("the directory has format %d and this program knows formats up to %d: use the program that wrote it, or a later one", n, formatNumber)
+	if n > Format {
+		return fmt.Errorf("the directory has format %d and this program knows formats up to %d: use the program that wrote it, or a later one", n, Format)
 	}
 	return nil
 }

@@ -101,12 +101,12 @@ func TestWhatIsNoStoreIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		newer := strings.Replace(string(old), fmt.Sprint(formatNumber), fmt.Sprint(formatNumber+1), 1)
+		newer := strings.Replace(string(old), fmt.Sprint(Format), fmt.Sprint(Format+1), 1)
 		if err := os.WriteFile(file, []byte(newer), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		before := listing(t, dir)
-		refuses(t, dir, fmt.Sprintf("format %d", formatNumber+1), fmt.Sprintf("up to %d", formatNumber), "use the program that wrote it, or a later one")
+		refuses(t, dir, fmt.Sprintf("format %d", Format+1), fmt.Sprintf("up to %d", Format), "use the program that wrote it, or a later one")
 		if !maps.Equal(before, listing(t, dir)) {
 			t.Error("the directory was changed")
 		}

@@ -30,12 +30,16 @@ import (
 // The indexes are the only difference. New servers have format 2, and [Migrate] turns format 1
 // into it.
 const (
-	shardCount    = 64
-	firstFormat   = "1"
-	formatVersion = "2"
-	digestLen     = sha256.Size
-	headLen       = 16
+	shardCount  = 64
+	firstFormat = "1"
+	digestLen   = sha256.Size
+	headLen     = 16
 )
+
+// Format is the version of the keys that this program writes on a new server.
+const Format = 2
+
+var formatVersion = strconv.Itoa(Format)
 
 // tags spread the shards evenly over the slots: divide all slots into 64 equal ranges, and the
 // i-th tag is the smallest number with a slot in the i-th range. So masters that serve equally

@@ -138,18 +138,14 @@ func serve(ctx context.Context, w io.Writer, opts service.Options, started func(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	hangups := make(chan os.Signal, 1)
+	defer close(hangups)         // when no more come
 	signal.Reset(syscall.SIGHUP) // for other commands it ends the program
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	go func() {
-		for {
-			select {
-			case <-hangups:
-				if _, err := s.Reload(); err != nil {
-					opts.Log.Error("the configuration stays as it was", slog.Any("error", err))
-				}
-			case <-ctx.Done():
-				return
+		for range hangups {
+			if _, err := s.Reload(); err != nil {
+				opts.Log.Error("the configuration stays as it was", slog.Any("error", err))
 			}
 		}
 	}()

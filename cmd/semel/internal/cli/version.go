@@ -11,7 +11,20 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+
+	"github.com/semelhq/semel/archive"
+	"github.com/semelhq/semel/evidence"
+	"github.com/semelhq/semel/store/codec"
+	"github.com/semelhq/semel/store/pebblestore"
+	"github.com/semelhq/semel/store/pgstore"
+	"github.com/semelhq/semel/store/redisstore"
 )
+
+// The linker sets these in a release, which is built without a repository.
+var release, commit, committed string
+
+// formats are the newest forms that this program writes. It reads all before them.
+var formats = map[string]int{"archive": archive.Version, "embedded": pebblestore.Format, "evidence": evidence.Version, "postgresql": pgstore.Schema, "records": codec.Version, "redis": redisstore.Format}
 
 // versionInfo is what semel version --json prints.
 type versionInfo struct {
@@ -25,22 +38,23 @@ type versionInfo struct {
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`
+	// Formats has the number of each stored form.
+	Formats map[string]int `json:"formats"`
 }
 
 func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
-		Long: `Print the version of this program and what it was built from.
+		Long: `Print the version of this program, what it was built from, and the numbers of the forms
+in which it stores. A build that doesn't know its commit has the program's digest in its version.
 
-A build that doesn't know its commit has the digest of the program in its version.
-
-The JSON has version, commit, time, modified, go, os and arch; time is the commit's.`,
+The JSON has version, commit, time, modified, go, os, arch and formats; time is the commit's.`,
 		Example: `  semel version
   semel version --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := thisBuild()
-			return printOne(cmd, v, v.line())
+			return printOne(cmd, v, v.line()+"\nstored forms: "+strings.Trim(fmt.Sprint(v.Formats), "map[]"))
 		},
 	}
 	return jsonFlag(cmd)
@@ -74,11 +88,11 @@ var thisBuild = sync.OnceValue(func() versionInfo {
 
 // buildVersion takes from the build what versionInfo needs.
 func buildVersion(info *debug.BuildInfo, ok bool) versionInfo {
-	v := versionInfo{Version: "(devel)", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	v := versionInfo{Version: "(devel)", Commit: commit, Time: committed, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Formats: formats}
 	if !ok {
 		return v
 	}
-	v.Version = cmp.Or(info.Main.Version, v.Version)
+	v.Version = cmp.Or(release, info.Main.Version, v.Version)
 	v.Go = cmp.Or(info.GoVersion, v.Go)
 	for _, s := range info.Settings {
 		switch s.Key {
