@@ -60,8 +60,7 @@ all nodes have this version: earlier ones refuse the data afterwards.`,
 			})
 		},
 	}
-	configFlags(cmd)
-	return cmd
+	return configFlags(cmd)
 }
 
 func newMigrateStatus() *cobra.Command {
@@ -87,8 +86,7 @@ func newMigrateStatus() *cobra.Command {
 			})
 		},
 	}
-	configFlags(cmd)
-	return cmd
+	return configFlags(cmd)
 }
 
 func newMigratePrint() *cobra.Command {

@@ -72,13 +72,12 @@ Once the service accepts requests, the first line of the output with --json name
 			return blame(err, origins)
 		},
 	}
-	configFlags(cmd)
 	cmd.Flags().String("listen", "", "`address` for the guarded traffic and the execution API")
 	cmd.Flags().String("admin", "", "`address` for operators")
 	cmd.Flags().String("admin-token-file", "", "`file` with the token of operators")
 	cmd.Flags().BoolVar(&untilEOF, "until-eof", false, "stop when standard input ends, for a parent that may die")
 	cmd.Flags().Lookup("until-eof").Hidden = true
-	return jsonFlag(cmd)
+	return jsonFlag(configFlags(cmd))
 }
 
 // printAddresses writes the addresses of a server as one line of JSON. path is that of its only
@@ -105,9 +104,10 @@ func addressOf(addr net.Addr, certs config.TLS, path string) (hostport, url stri
 }
 
 // configFlags adds the flags that name the configuration of a command.
-func configFlags(cmd *cobra.Command) {
+func configFlags(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().String("config", "", "the service's configuration `file`")
 	cmd.Flags().String("store", "", "`URL` of the store: pebble:DIR, memory:, postgres:, redis:")
+	return cmd
 }
 
 // configured is the configuration that a command's flags name, and change.

@@ -49,8 +49,7 @@ directory free and total, the bytes of its disk.`,
 			return printReport(cmd, s, s.print, len(s.Unsafe) > 0)
 		},
 	}
-	configFlags(cmd)
-	return jsonFlag(cmd)
+	return jsonFlag(configFlags(cmd))
 }
 
 // storeStatus is what semel store status --json prints.
@@ -131,9 +130,8 @@ Run it after the restore and before the first node starts.`,
 			return err
 		},
 	}
-	configFlags(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "skip the question")
-	return cmd
+	return configFlags(cmd)
 }
 
 // mustExist refuses an embedded store that doesn't exist, which opening would create.

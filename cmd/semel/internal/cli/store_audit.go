@@ -81,10 +81,9 @@ and gone.`,
 			return printReport(cmd, found, func(w io.Writer) error { return printAudit(w, &found) }, found.Found > 0)
 		},
 	}
-	configFlags(cmd)
 	cmd.Flags().StringVar(&keys, "keys", "", secretKeys)
 	cmd.Flags().BoolVar(&progress, "progress", false, "show progress on standard error, even if that is not a terminal")
-	return jsonFlag(cmd)
+	return jsonFlag(configFlags(cmd))
 }
 
 // auditProgress tells how far an audit is, once a second.

@@ -29,17 +29,15 @@ var formats = map[string]int{"archive": archive.Version, "embedded": pebblestore
 // versionInfo is what semel version --json prints.
 type versionInfo struct {
 	Version string `json:"version"`
-	// Commit and Time are of the commit that was built, Modified says that the tree had other
-	// changes. All are empty if the build doesn't know. The version then tells builds apart by the
-	// digest of the program.
-	Commit   string `json:"commit"`
-	Time     string `json:"time"`
-	Modified bool   `json:"modified"`
-	Go       string `json:"go"`
-	OS       string `json:"os"`
-	Arch     string `json:"arch"`
-	// Formats has the number of each stored form.
-	Formats map[string]int `json:"formats"`
+	// Commit and Time are of the commit that was built, Modified says that the tree had other changes.
+	// All are empty if the build doesn't know, and Version then has the digest of the program.
+	Commit   string         `json:"commit"`
+	Time     string         `json:"time"`
+	Modified bool           `json:"modified"`
+	Go       string         `json:"go"`
+	OS       string         `json:"os"`
+	Arch     string         `json:"arch"`
+	Formats  map[string]int `json:"formats"` // the number of each stored form
 }
 
 func newVersion() *cobra.Command {
@@ -54,7 +52,7 @@ The JSON has version, commit, time, modified, go, os, arch and formats; time is 
   semel version --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := thisBuild()
-			return printOne(cmd, v, v.line()+"\nstored forms: "+strings.Trim(fmt.Sprint(v.Formats), "map[]"))
+			return printOne(cmd, v, v.line()+"\nstored forms: "+strings.Trim(strings.TrimPrefix(fmt.Sprint(v.Formats), "map"), "[]"))
 		},
 	}
 	return jsonFlag(cmd)
@@ -64,11 +62,8 @@ The JSON has version, commit, time, modified, go, os, arch and formats; time is 
 func (v versionInfo) line() string {
 	text := "semel " + v.Version
 	if v.Commit != "" {
-		text += " (" + v.Commit[:min(12, len(v.Commit))]
-		if v.Modified {
-			text += ", modified"
-		}
-		text += strings.TrimSuffix(", "+v.Time, ", ") + ")"
+		modified := map[bool]string{true: ", modified"}
+		text += " (" + v.Commit[:min(12, len(v.Commit))] + modified[v.Modified] + strings.TrimSuffix(", "+v.Time, ", ") + ")"
 	}
 	return fmt.Sprintf("%s %s %s/%s", text, v.Go, v.OS, v.Arch)
 }
