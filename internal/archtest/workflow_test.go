@@ -42,6 +42,12 @@ func workflowFaults(run, workflow string) []string {
 			faults = append(faults, "no lane of the workflow runs "+step)
 		}
 	}
+	return append(faults, foreignFaults(workflow)...)
+}
+
+// foreignFaults finds steps that aren't in this repository, nor of whoever runs the workflow: they
+// would have our rights.
+func foreignFaults(workflow string) (faults []string) {
 	for _, found := range uses.FindAllStringSubmatch(workflow, -1) {
 		if !strings.HasPrefix(found[1], "actions/") {
 			faults = append(faults, "the workflow uses "+found[1]+", somebody else's program")
@@ -53,6 +59,11 @@ func workflowFaults(run, workflow string) []string {
 func TestWorkflow(t *testing.T) {
 	files := treeFiles(t)
 	report(t, workflowFaults(files[".ci/run"], files[".github/workflows/ci.yml"]))
+	for name, text := range files {
+		if strings.HasPrefix(name, ".github/workflows/") {
+			report(t, foreignFaults(text))
+		}
+	}
 }
 
 func TestWorkflowRuleFinds(t *testing.T) {

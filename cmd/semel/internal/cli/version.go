@@ -45,7 +45,7 @@ func newVersion() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version of this program",
 		Long: `Print the version of this program, what it was built from, and the numbers of the forms
-in which it stores. A build that doesn't know its commit has the program's digest in its version.
+in which it stores. A build that doesn't know its commit has a digest in its version.
 
 The JSON has version, commit, time, modified, go, os, arch and formats; time is the commit's.`,
 		Example: `  semel version
