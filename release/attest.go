@@ -61,7 +61,7 @@ func (r *release) boms(built []binary) error {
 	return nil
 }
 
-// provenance writes what everything was made from and how, as a statement of in-toto with the
+// provenance writes the commit and the commands behind all artefacts, as a statement of in-toto with the
 // predicate of SLSA. It has nothing of the machine, so whoever makes the same bytes can make the
 // same statement; who signed the checksums vouches for it.
 func (r *release) provenance([]binary) error {

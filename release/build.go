@@ -117,16 +117,13 @@ func (r *release) create(name string, write func(io.Writer) error) error {
 }
 
 // tarball writes a compressed archive. Times are the commit's and owners are numbers, so it
-// doesn't show where it was made.
+// doesn't show which machine made it.
 func (r *release) tarball(w io.Writer, entries []entry) error {
-	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
-	if err == nil {
-		err = r.tar(z, entries)
+	z := gzip.NewWriter(w)
+	if err := r.tar(z, entries); err != nil {
+		return err
 	}
-	if err == nil {
-		err = z.Close()
-	}
-	return err
+	return z.Close()
 }
 
 func (r *release) tar(w io.Writer, entries []entry) error {

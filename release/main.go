@@ -1,8 +1,8 @@
-// Command release makes what is published of a version, from the commit that is checked out, and
-// proves that it can be installed:
+// Command release makes the artefacts of a version, from the commit in the work tree, and proves
+// that they can be installed:
 //
 //	release -out ../dist          make everything
-//	release -prove -out ../dist   install what was made into empty roots, and run the demo there
+//	release -prove -out ../dist   install them into empty roots, and run the demo there
 //
 // It asks no network but the Go module proxy, and two runs of one commit with one version of Go
 // make the same bytes.
@@ -86,7 +86,7 @@ func (r *release) run(prove bool) error {
 
 var heading = regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\]`)
 
-// read finds out what is checked out. The version is the newest one in the change log.
+// read asks git for the commit. The version is the newest one in the change log.
 func (r *release) read() (err error) {
 	for _, dir := range []*string{&r.root, &r.out} {
 		if *dir, err = filepath.Abs(*dir); err != nil {
@@ -118,7 +118,7 @@ func (r *release) read() (err error) {
 	return err
 }
 
-// command runs a program in the repository, and returns what it prints.
+// command runs a program in the repository, and returns its output.
 func (r *release) command(name string, args ...string) (string, error) {
 	return output(exec.Command(name, args...), r.root)
 }

@@ -41,7 +41,7 @@ type manifest struct {
 }
 
 // npm writes the package semel, which starts the program, and one with the program for each
-// platform, of which npm installs the one that fits.
+// platform, and npm installs the one that fits.
 func (r *release) npm(built []binary) error {
 	launcher := r.manifest("semel", "Exactly-once effects over at-least-once delivery")
 	launcher.Bin = map[string]string{"semel": "bin/semel.js"}

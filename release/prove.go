@@ -16,7 +16,7 @@ import (
 // way is one way to install the program.
 type way struct {
 	name string
-	// install puts what it brings into an empty directory, and returns the command that runs the
+	// install fills an empty directory, and returns the command that runs the
 	// program.
 	install func(r *release, root string) (*exec.Cmd, error)
 }
@@ -94,7 +94,7 @@ func (r *release) try(w way) (installed, first time.Duration, err error) {
 }
 
 // isolated is a command within a root of its own, with a view of its own on processes. All that it
-// finds beside what was installed are the devices, /proc, and a directory for temporary files,
+// finds beside the installed files are the devices, /proc, and a directory for temporary files,
 // which every system has.
 func isolated(root, user string, env []string, program string, args ...string) (*exec.Cmd, error) {
 	for _, dir := range []string{"proc", "dev", "tmp"} {

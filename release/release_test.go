@@ -206,6 +206,10 @@ func TestVersion(t *testing.T) {
 	if !strings.HasPrefix(out, "semel v"+r.version) || !strings.Contains(out, "("+r.commit[:12]+", "+r.time.Format("2006-01-02T15:04:05Z")+")") {
 		t.Errorf("%s, want version %s of %s", out, r.version, r.commit)
 	}
+	page := must(os.ReadFile("../docs/install.md"))(t)
+	if forms := out[strings.LastIndex(out, "\n"):]; !strings.Contains(string(page), forms+"\n") {
+		t.Errorf("docs/install.md lacks%s", forms)
+	}
 	if modified := strings.Contains(out, "-modified"); modified != r.modified {
 		t.Errorf("%s, and the tree is modified: %v", out, r.modified)
 	}
