@@ -91,12 +91,12 @@ prove-others: ## judge other projects beside Semel, and find what docs/others.md
 	@cd bench/others/npm && { cmp -s package-lock.json node_modules/.installed-lock || { npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && cp package-lock.json node_modules/.installed-lock; }; }
 	cd bench/others && GOWORK=off go test -count=1 -timeout 1h -parallel 4 . -run '^TestOthers$$' $(if $(UPDATE),-update)
 
-release: ## make what is published of a version into dist (RELEASE_KEY=file of an SSH key signs it); see docs/install.md
-	cd release && GOWORK=off go run . -out ../dist -key '$(abspath $(RELEASE_KEY))'
+release: ## make what is published of a version into dist (RELEASE_KEY=file of an SSH key, ONLY=linux_amd64); see docs/install.md
+	cd release && GOWORK=off go run . -out ../dist -key '$(abspath $(RELEASE_KEY))' -only '$(ONLY)'
 
 prove-install: ## install what make release made into empty roots, each in its way, and run the demo there
 	@scripts/install-services
-	cd release && GOWORK=off go run . -out ../dist -prove
+	cd release && GOWORK=off go run . -out ../dist -prove -only '$(ONLY)'
 
 race: ## run the tests of the concurrent packages under the race detector
 	@scripts/install-services

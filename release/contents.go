@@ -23,7 +23,7 @@ func (r *release) checkContents(w io.Writer) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	for i, p := range platforms {
+	for i, p := range r.platforms {
 		b := binary{platform: p}
 		system, arch := p.node()
 		for j, from := range []struct{ file, inside string }{

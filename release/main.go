@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +32,7 @@ type release struct {
 	time      time.Time // of the commit; all files have it
 	modified  bool      // the tree has changes that aren't in the commit
 	key       string    // file with an SSH key that signs the checksums; empty: nobody signs
+	platforms []platform
 }
 
 // platform is a system that the program is built for.
@@ -65,8 +67,12 @@ func main() {
 	flag.StringVar(&r.root, "root", "..", "the repository")
 	flag.StringVar(&r.out, "out", "../dist", "where the artefacts go")
 	flag.StringVar(&r.key, "key", "", "SSH key that signs the checksums")
+	only := flag.String("only", "", "`platforms`, such as linux_amd64,darwin_arm64, instead of all")
 	prove := flag.Bool("prove", false, "install what was made")
 	flag.Parse()
+	r.platforms = slices.DeleteFunc(slices.Clone(platforms), func(p platform) bool {
+		return *only != "" && !slices.Contains(strings.Split(*only, ","), p.String())
+	})
 	if err := r.run(*prove); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
@@ -79,7 +85,7 @@ func (r *release) run(prove bool) error {
 		return r.prove(os.Stdout)
 	}
 	if err == nil {
-		err = r.make(platforms)
+		err = r.make()
 	}
 	return err
 }
@@ -135,7 +141,7 @@ func output(cmd *exec.Cmd, dir string) (string, error) {
 
 // make makes all artefacts. The directory is emptied first, so nothing of an earlier version is
 // in the checksums.
-func (r *release) make(of []platform) error {
+func (r *release) make() error {
 	if r.modified {
 		fmt.Println("the tree has changes that no commit has: the version says so")
 	}
@@ -151,7 +157,7 @@ func (r *release) make(of []platform) error {
 	}
 	defer func() { _ = os.RemoveAll(work) }()
 	var built []binary
-	for _, p := range of {
+	for _, p := range r.platforms {
 		b, err := r.build(p, filepath.Join(work, p.String()))
 		if err != nil {
 			return err

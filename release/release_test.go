@@ -20,14 +20,14 @@ var made = sync.OnceValues(func() (*release, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &release{root: "..", out: filepath.Join(dir, "dist"), key: filepath.Join(dir, "key")}
+	r := &release{root: "..", out: filepath.Join(dir, "dist"), key: filepath.Join(dir, "key"), platforms: []platform{here()}}
 	if err := r.read(); err != nil {
 		return nil, err
 	}
 	if _, err := r.command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", r.key); err != nil {
 		return nil, err
 	}
-	return r, r.make([]platform{here()})
+	return r, r.make()
 })
 
 func TestMain(m *testing.M) {
@@ -75,7 +75,7 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 	again := *r
 	again.root, again.out = filepath.Join(t.TempDir(), "another", "place"), filepath.Join(t.TempDir(), "dist")
 	copyTree(t, r.root, again.root)
-	if err := again.make([]platform{here()}); err != nil {
+	if err := again.make(); err != nil {
 		t.Fatal(err)
 	}
 	one := must(os.ReadFile(filepath.Join(r.out, sumsFile)))(t)
