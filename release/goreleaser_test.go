@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/goreleaser/goreleaser/v2/pkg/config"
-	"github.com/goreleaser/nfpm/v2/files"
 )
 
 // TestGoReleaser: who publishes with GoReleaser publishes what make release makes, under the same
@@ -43,7 +42,7 @@ func TestGoReleaser(t *testing.T) {
 		if want.Destination == "/usr/bin/semel" {
 			continue // comes from the build
 		}
-		if !slices.ContainsFunc(theirs.Contents, func(c *files.Content) bool {
+		if !slices.ContainsFunc(theirs.Contents, func(c config.NFPMContent) bool {
 			return filepath.Join("..", c.Source) == want.Source && c.Destination == want.Destination && c.Type == want.Type
 		}) {
 			t.Errorf("its package lacks %s, %s", want.Destination, want.Type)
