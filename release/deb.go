@@ -42,7 +42,7 @@ func (r *release) deb(b binary) *nfpm.Info {
 	config.Type = files.TypeConfigNoReplace // what an operator wrote stays
 	return nfpm.WithDefaults(&nfpm.Info{
 		Name: "semel", Arch: b.arch, Platform: "linux", Version: r.version, Section: "net", Priority: "optional", MTime: r.time, DisableGlobbing: true,
-		Maintainer:  "The Semel authors <semel@semelhq.dev>",
+		Maintainer:  "The Semel authors <semelhq@users.noreply.github.com>",
 		Description: "Exactly-once effects over at-least-once delivery\nA reverse proxy and a service that run each call once, and answer every\nretry with the recorded outcome.",
 		Homepage:    "https://github.com/semelhq/semel", License: "Apache-2.0",
 		Overridables: nfpm.Overridables{
