@@ -105,12 +105,16 @@ func isolated(root, user string, env []string, program string, args ...string) (
 	if err := os.Chmod(filepath.Join(root, "tmp"), 0o777|os.ModeSticky); err != nil {
 		return nil, err
 	}
-	const script = `root=$1 user=$2; shift 2
+	const script = `root=$1; shift
 mount -t proc proc "$root/proc"; mount --bind /dev "$root/dev"
-exec chroot --userspec="$user" "$root" "$@"`
-	cmd := exec.Command("unshare", append([]string{"--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", script, "sh", root, user, program}, args...)...)
-	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, env...)
-	return cmd, nil
+exec env -i "$@"`
+	chroot, err := exec.LookPath("chroot")
+	if err != nil {
+		return nil, err
+	}
+	line := []string{"--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", script, "sh", root}
+	line = append(append(line, env...), chroot, "--userspec="+user, root, program)
+	return exec.Command("unshare", append(line, args...)...), nil
 }
 
 // here is the platform of this machine, as the names of artefacts have it.

@@ -39,8 +39,7 @@ func (r *release) registry() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/-/", http.StripPrefix("/-/", http.FileServer(http.Dir(filepath.Join(r.out, "npm")))))
+	packages := map[string]func(host string) any{} // by path
 	for _, file := range files {
 		text, err := r.command("tar", "-xzOf", file, "package/package.json")
 		if err != nil {
@@ -50,12 +49,20 @@ func (r *release) registry() (http.Handler, error) {
 		if err := json.Unmarshal([]byte(text), &m); err != nil {
 			return nil, err
 		}
-		mux.HandleFunc("/"+m["name"].(string), func(w http.ResponseWriter, req *http.Request) {
-			m["dist"] = map[string]string{"tarball": "http://" + req.Host + "/-/" + filepath.Base(file)}
-			_ = json.NewEncoder(w).Encode(map[string]any{"name": m["name"], "dist-tags": map[string]string{"latest": r.version}, "versions": map[string]any{r.version: m}})
-		})
+		packages["/"+m["name"].(string)] = func(host string) any {
+			m["dist"] = map[string]string{"tarball": "http://" + host + "/-/" + filepath.Base(file)}
+			return map[string]any{"name": m["name"], "dist-tags": map[string]string{"latest": r.version}, "versions": map[string]any{r.version: m}}
+		}
 	}
-	return mux, nil
+	tarballs := http.StripPrefix("/-/", http.FileServer(http.Dir(filepath.Join(r.out, "npm"))))
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		// Not a ServeMux: npm asks for /@semelhq%2fsemel-linux-x64, and there that slash separates nothing.
+		if document, ok := packages[req.URL.Path]; ok {
+			_ = json.NewEncoder(w).Encode(document(req.Host))
+			return
+		}
+		tarballs.ServeHTTP(w, req)
+	}), nil
 }
 
 // installImage unpacks the image for this machine, and runs it as its configuration says.
