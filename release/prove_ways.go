@@ -160,11 +160,20 @@ func (r *release) serve(v module.Version, dir string) error {
 			return err
 		}
 	}
+	tree, err := os.MkdirTemp("", "semel-tree-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(tree) }()
+	// Not zip.CreateFromVCS, which doesn't know a work tree beside its repository.
+	if _, err := r.command("sh", "-euc", `git archive "$0" | tar -x -C "$1"`, r.commit, tree); err != nil {
+		return err
+	}
 	f, err := os.Create(filepath.Join(dir, v.Version+".zip"))
 	if err != nil {
 		return err
 	}
-	if err := zip.CreateFromVCS(f, v, r.root, r.commit, ""); err != nil {
+	if err := zip.CreateFromDir(f, v, tree); err != nil {
 		return err
 	}
 	return f.Close()
