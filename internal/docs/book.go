@@ -16,8 +16,8 @@ import (
 type Page struct {
 	Name  string `json:"name"` // such as mcp, or adr/0001-store-contract
 	Title string `json:"title"`
-	// Kind is the heading of the first page below which the page is listed, and About what is
-	// said of it there. Both are empty for a page that only another one lists.
+	// Kind is the heading of the first page that lists this one, and About its words there. Both
+	// are empty for a page that only another one lists.
 	Kind  string `json:"kind,omitempty"`
 	About string `json:"about,omitempty"`
 	// For says whom the page is for, and Afterwards what they can do then.

@@ -19,7 +19,7 @@ var web embed.FS
 // without a server, and the description of the API.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// A Form says how the documentation is shown.
+// A Form says where readers see the documentation.
 type Form struct {
 	// Site means files without a server: a script searches, and the pages say the policy.
 	Site bool

@@ -15,7 +15,7 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// markdown renders our own pages, whose HTML is ours: anchors, and pictures of two themes.
+// markdown renders our own pages, with their HTML: anchors, and pictures of two themes.
 var markdown = goldmark.New(goldmark.WithExtensions(extension.Table), goldmark.WithParserOptions(parser.WithAutoHeadingID()), goldmark.WithRendererOptions(html.WithUnsafe()))
 
 // repository is where links lead that leave the documentation.
@@ -70,7 +70,7 @@ func (p *Page) html() string {
 	if err := markdown.Renderer().Render(&b, source, root); err != nil {
 		panic(err) // into memory
 	}
-	// Whoever has no mouse scrolls what is too wide by the keyboard.
+	// Readers without a mouse scroll wide tables and blocks by the keyboard.
 	return wide.Replace(b.String())
 }
 

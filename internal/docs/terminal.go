@@ -201,7 +201,7 @@ func (b *Book) PageNames() (names []string) {
 	return names
 }
 
-// A Hit is a page that has what was looked for, in the section with this heading.
+// A Hit is a page that has the words of a search, in the section with this heading.
 type Hit struct {
 	Name    string `json:"name"`
 	Title   string `json:"title"`
