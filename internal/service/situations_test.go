@@ -67,7 +67,7 @@ func (x *situation) settle(body string) {
 
 // begin begins a call as a worker does, with what tells when it was first sent.
 func (x *situation) begin(key, more string) (said, execution string) {
-	status, _, text := do(x.t, "POST", x.s.data("/v1/operations/work/executions"), `{"key":"`+key+`"`+more+`}`)
+	status, _, text := do(x.t, "POST", x.s.data("/v1/operations/jobs/executions"), `{"key":"`+key+`"`+more+`}`)
 	if m := codeOf.FindStringSubmatch(text); m != nil {
 		return fmt.Sprint(status, " ", m[1]), ""
 	}
@@ -129,7 +129,7 @@ func TestSituations(t *testing.T) {
 			x := &situation{t: t}
 			up := httptest.NewServer(x)
 			defer up.Close()
-			x.s = start(t, write(t, "store: {url: 'memory:'}\noperations: [{name: charge}, {name: work, window: 7d, refuse_late: true}]\nroutes: [{match: POST /charges, upstream: '"+up.URL+"', operation: charge}]\n"))
+			x.s = start(t, write(t, "store: {url: 'memory:'}\noperations: [{name: charge}, {name: jobs, window: 7d, refuse_late: true}]\nroutes: [{match: POST /charges, upstream: '"+up.URL+"', operation: charge}]\n"))
 			var want []string
 			for _, m := range regexp.MustCompile(`(?m)^Semel --> (?:Client|Worker): (.*)$`).FindAllStringSubmatch(string(text), -1) {
 				want = append(want, m[1])

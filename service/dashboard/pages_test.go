@@ -68,8 +68,8 @@ func TestPages(t *testing.T) {
 				}
 			}
 			tb.do(chromedp.Navigate(base + "/index.html"))
-			form := eval[string](tb, "(document.querySelector('#q').value = 'paid twice', (f => f.action + '?' + new URLSearchParams(new FormData(f)))(document.forms[0]))")
-			tb.do(chromedp.Navigate(form))
+			address := eval[string](tb, "(document.querySelector('#q').value = 'paid twice', (f => f.action + '?' + new URLSearchParams(new FormData(f)))(document.forms[0]))")
+			tb.do(chromedp.Navigate(address))
 			tb.shows("Was the order paid twice?")
 			tb.do(chromedp.Navigate(eval[string](tb, "[...document.querySelectorAll('.hits a')].find((a) => a.textContent.includes('Was the order paid twice?')).href")))
 			tb.wait("document.querySelector(':target').textContent === 'Was the order paid twice?'")

@@ -10,7 +10,7 @@ import (
 // name: then the linker keeps all exported methods of all libraries.
 func TestSizeOfTheProgram(t *testing.T) {
 	t.Parallel()
-	const largest = 40
+	const largest = 42 // of which all pages of the documentation, with their pictures, are 1.1 and what shows them 0.6
 	info, err := os.Stat(program(t))
 	if err != nil {
 		t.Fatal(err)
