@@ -100,7 +100,7 @@ func (p *picture) sequence(c *canvas) int {
 
 // boxes draws columns of boxes with arrows between them. It returns how high it is.
 func (p *picture) boxes(c *canvas) int {
-	const wide, row, middle = 178, 62, 160
+	const wide, row, middle = 178, 62, 178
 	at := func(column int) float64 { return width * (float64(column) + 0.5) / float64(max(1, len(p.columns))) }
 	place := func(column, i int) float64 {
 		return middle + row*(float64(i)-float64(len(p.columns[column])-1)/2)
