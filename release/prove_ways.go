@@ -155,8 +155,8 @@ func (r *release) serve(v module.Version, dir string) error {
 		return err
 	}
 	info := fmt.Sprintf(`{"Version":%q,"Time":%q}`, v.Version, r.time.Format("2006-01-02T15:04:05Z"))
-	for suffix, text := range map[string][]byte{".mod": mod, ".info": []byte(info)} {
-		if err := os.WriteFile(filepath.Join(dir, v.Version+suffix), text, 0o644); err != nil {
+	for name, text := range map[string][]byte{v.Version + ".mod": mod, v.Version + ".info": []byte(info), "list": []byte(v.Version + "\n")} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			return err
 		}
 	}
