@@ -12,7 +12,7 @@ CONCURRENT := ./store/pebblestore ./internal/service/... ./service/... . ./inter
 SERVED := ./store/pgstore ./store/redisstore
 
 # Modules of their own, which keep what they need out of the one in the root.
-MODULES := bench/others bench/peers contrib/frameworks contrib/semelecho contrib/semelgin contrib/semelmcp release
+MODULES := bench/others bench/peers contrib/frameworks contrib/semelecho contrib/semelgin contrib/semelmcp
 
 # Tests of which make test leaves out most, or all; see internal/rig/thorough.
 LONG := ^Test(ContractThroughPooler|WhatWasAcknowledged.*|Storm|Plans)$$
@@ -94,8 +94,9 @@ prove-others: ## judge other projects beside Semel, and find what docs/others.md
 release: ## make what is published of a version into dist (RELEASE_KEY=file of an SSH key, ONLY=linux_amd64); see docs/install.md
 	cd release && GOWORK=off go run . -out ../dist -key '$(abspath $(RELEASE_KEY))' -only '$(ONLY)'
 
-prove-install: ## install what make release made into empty roots, each in its way, and run the demo there
+prove-install: ## test what make release made, install it into empty roots, each in its way, and run the demo there
 	@scripts/install-services
+	cd release && export GOWORK=off && go vet . && go run $(STATICCHECK) . && go test -count=1 -timeout 30m .
 	cd release && GOWORK=off go run . -out ../dist -prove -only '$(ONLY)'
 
 race: ## run the tests of the concurrent packages under the race detector
