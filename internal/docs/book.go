@@ -53,8 +53,6 @@ var Ours = sync.OnceValue(func() *Book {
 	return b
 })
 
-const first = "README.md"
-
 var (
 	titleLine = regexp.MustCompile(`(?m)^# (.+)$`)
 	forLine   = regexp.MustCompile(`(?m)^- \*\*For\*\* (.+)$`)

@@ -98,11 +98,12 @@ func (t *terminal) table(n *tables.Table, indent string) {
 	t.WriteByte('\n')
 	for i, cells := range rows {
 		if sum <= t.width {
-			line := indent
+			var line strings.Builder
+			line.WriteString(indent)
 			for c, cell := range cells {
-				line += cell + strings.Repeat(" ", widths[c]-utf8.RuneCountInString(cell)+2)
+				line.WriteString(cell + strings.Repeat(" ", widths[c]-utf8.RuneCountInString(cell)+2))
 			}
-			t.WriteString(strings.TrimRight(line, " ") + "\n")
+			t.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 			continue
 		}
 		if i == 0 {
@@ -165,7 +166,7 @@ func (t *terminal) leads(to, text string) string {
 func wrap(text string, width int, firstIndent, indent string) string {
 	var b strings.Builder
 	line, empty := firstIndent, true
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
 			b.WriteString(line + "\n")
 			line, empty = indent, true

@@ -74,7 +74,7 @@ func TestPages(t *testing.T) {
 			tb.do(chromedp.Navigate(eval[string](tb, "[...document.querySelectorAll('.hits a')].find((a) => a.textContent.includes('Was the order paid twice?')).href")))
 			tb.wait("document.querySelector(':target').textContent === 'Was the order paid twice?'")
 
-			for _, page := range []string{"index", "tutorial-proxy", "situations", "settings", "adr/0032-calls-without-a-key", "search", "api"} {
+			for _, page := range []string{"index", "tutorial-proxy", "situations", "postgresql", "adr/0032-calls-without-a-key", "search", "api"} {
 				for _, scheme := range []string{"light", "dark"} {
 					tb.scheme(scheme)
 					tb.do(chromedp.EmulateViewport(1280, 860), chromedp.Navigate(base+"/"+page+".html"))
