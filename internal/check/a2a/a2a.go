@@ -34,7 +34,7 @@ counted there, too.`,
 	Example: `  semel check a2a http://127.0.0.1:8480/agent --header "Authorization: Bearer $TOKEN"`,
 	Flags: []check.Flag{
 		check.ProviderFlag,
-		{Name: "text", Default: "Charge {{unique}}", Usage: "`text` of messages; {{unique}} is new in each"},
+		{Name: "text", Default: "Charge {{unique}}", Usage: "`text`; {{unique}} is new in each"},
 	},
 	Start: start,
 }

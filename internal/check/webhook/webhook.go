@@ -34,12 +34,16 @@ paragraph of the sender it rests.
 
 URL is where deliveries are posted, signed with --secret in the way of --source. For each
 event that it handles, the receiver sends the event by POST to the address of --provider,
-where the check counts effects, and has failed to handle it if the answer isn't 2xx.`,
+where the check counts effects, and has failed to handle it if the answer isn't 2xx.
+
+The sender is standard-webhooks, stripe, github or shopify. With --delivery it is any
+that signs by HMAC: the file has a delivery in its wire form, and {{unique}} in place of
+what each event has of its own.`,
 	Example: `  semel check webhook http://127.0.0.1:8480/webhooks/stripe --source stripe --secret "$SECRET"`,
 	Flags: []check.Flag{check.ProviderFlag,
-		{Name: "source", Default: "standard-webhooks", Usage: "`sender`: standard-webhooks, stripe, github or shopify, and with --delivery any that signs by HMAC"},
+		{Name: "source", Default: "standard-webhooks", Usage: "who signs: `sender`, see above"},
 		{Name: "secret", Usage: "`secret` that the receiver has for the sender"},
-		{Name: "delivery", Usage: "`file` with a delivery in its wire form, and {{unique}} in place of what each event has of its own"},
+		{Name: "delivery", Usage: "`file` with a delivery, see above"},
 	},
 	Start: start,
 }
