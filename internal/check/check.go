@@ -39,6 +39,9 @@ type Options struct {
 	Patience time.Duration
 	Remote   bool // allows a service that isn't on this machine
 
+	// Began, if there is one, is told of each group before its first request.
+	Began func(group string)
+
 	// Flags have the values of a [Kit]'s flags by their names, and Header lines for its requests.
 	Flags  map[string]*string
 	Header []string

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -32,6 +34,7 @@ const (
 	nowhere      cut = ""
 	inRequest    cut = "left in the middle of the request"
 	afterRequest cut = "left after the request"
+	inAnswer     cut = "left after the first event of the answer"
 	halfClosed   cut = "closed its half of the connection after the request"
 )
 
@@ -161,13 +164,32 @@ func (j *judge) deliverCut(ctx context.Context, c call, at cut, after time.Durat
 	resp, err := j.transport.RoundTrip(r)
 	if err == nil {
 		var text []byte
-		text, err = io.ReadAll(io.LimitReader(resp.Body, largest))
+		if at == inAnswer {
+			text, err = firstEvent(resp.Body)
+			_, _ = leaving.Read(nil)
+		} else {
+			text, err = io.ReadAll(io.LimitReader(resp.Body, largest))
+		}
 		_ = resp.Body.Close()
 		a.status, a.header, a.body = resp.StatusCode, resp.Header, string(text)
 	}
 	a.err, a.ended = err, time.Now()
 	j.record(r, c, at, a)
 	return a
+}
+
+// firstEvent reads a stream up to the end of its first event.
+func firstEvent(stream io.Reader) (text []byte, err error) {
+	lines := bufio.NewReader(io.LimitReader(stream, largest))
+	for err == nil && !bytes.HasSuffix(text, []byte("\n\n")) && !bytes.HasSuffix(text, []byte("\n\r\n")) {
+		var line []byte
+		line, err = lines.ReadBytes('\n')
+		text = append(text, line...)
+	}
+	if err == io.EOF { // it isn't a stream, or a short one
+		err = nil
+	}
+	return text, err
 }
 
 // resetting resets the connection when somebody reads it, after a time.

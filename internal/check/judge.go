@@ -69,6 +69,9 @@ func (j *judge) all(ctx context.Context, groups []Group) (*Report, error) {
 
 // run judges a group. What no probe has judged wasn't observed.
 func (j *judge) run(ctx context.Context, g Group) {
+	if j.opts.Began != nil {
+		j.opts.Began(g.Name)
+	}
 	red := slices.IndexFunc(g.Needs, func(need string) bool { return j.state(need) == Red })
 	for _, p := range g.Probes {
 		why := "another requirement is broken"

@@ -102,6 +102,12 @@ func (j *judge) Leave(ctx context.Context, name, document string, own http.Heade
 	return a.status, a.header, a.body, a.err
 }
 
+// LeaveStream delivers a document, and resets the connection once the first event of the answer is there.
+func (j *judge) LeaveStream(ctx context.Context, name, document string, own http.Header) (status int, header http.Header, body string, err error) {
+	a := j.deliverCut(ctx, j.posted(name, document, own), inAnswer, 0)
+	return a.status, a.header, a.body, a.err
+}
+
 func (j *judge) posted(name, document string, own http.Header) call {
 	header := j.requests[""].header.Clone()
 	maps.Copy(header, own)

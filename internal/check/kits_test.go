@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,20 +92,24 @@ type tampered struct {
 	good     http.Handler
 	provider string
 	fault    kitFault
-	running  atomic.Int64
+	now      moment
 
 	mu      sync.Mutex
-	taken   map[string]int  // by the names in bodies
-	refused map[string]bool // too
+	taken   map[string]int           // by the names in bodies
+	refused map[string]bool          // too
+	running map[string]int           // too
+	second  map[string]chan struct{} // closed when there is one while the first waits for it
+	met     map[string]bool          // there were two at once
 }
 
 // delivery is what a fault looks at.
 type delivery struct {
 	body    string
-	running int64 // deliveries, with this one
-	before  int   // deliveries of the same name that got 2xx
-	status  int   // of the good answer
-	left    bool  // its client has
+	group   string
+	running int  // deliveries of the same name that are, with this one
+	before  int  // deliveries of the same name that got 2xx
+	status  int  // of the good answer
+	left    bool // its client has
 }
 
 // kitFault makes a bad implementation of a good one, whose groups must find it, and no others.
@@ -128,23 +131,25 @@ func (p *tampered) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client has left
 	}
-	name, d := nameIn.FindString(string(body)), delivery{body: string(body), running: p.running.Add(1)}
-	defer p.running.Add(-1)
-	p.mu.Lock()
-	d.before = p.taken[name]
-	forgotten := f.forget && p.refused[name]
-	p.mu.Unlock()
+	name := nameIn.FindString(string(body))
+	d, forgotten := p.arrives(name, string(body))
 	if forgotten {
 		return
 	}
 	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(replaced(d.body, f.ask))), -1
 	answer := httptest.NewRecorder()
 	p.good.ServeHTTP(answer, r)
+	p.mu.Lock()
+	left := p.met[name] && d.group == "gone" && d.before == 0 && d.running == 1
+	if p.mu.Unlock(); left {
+		<-r.Context().Done() // the second comes when the sender of the first has left
+	}
 	d.status, d.left = answer.Code, r.Context().Err() != nil
 	if f.again != nil && f.again(d) {
 		_ = effect(p.provider, body) // which answers as it likes
 	}
-	if p.mu.Lock(); d.status/100 != 2 {
+	p.mu.Lock()
+	if p.running[name]--; d.status/100 != 2 {
 		p.refused[name] = true
 	} else {
 		p.taken[name]++
@@ -159,6 +164,32 @@ func (p *tampered) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(d.status)
 	_, _ = io.WriteString(w, text)
+}
+
+// arrives takes note of a delivery. The first of those at once waits for the second.
+func (p *tampered) arrives(name, body string) (d delivery, forgotten bool) {
+	first := p.now.first("concurrent", "")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running[name]++
+	d = delivery{body: body, group: p.now.is(), before: p.taken[name], running: p.running[name]}
+	if forgotten = p.fault.forget && p.refused[name]; forgotten {
+		p.running[name]--
+		return d, true
+	}
+	p.met[name] = d.running > 1
+	switch second := p.second[name]; {
+	case first:
+		second = make(chan struct{})
+		p.second[name] = second
+		p.mu.Unlock()
+		<-second
+		p.mu.Lock()
+	case second != nil:
+		close(second)
+		delete(p.second, name)
+	}
+	return d, false
 }
 
 func replaced(text string, by [2]string) string {
@@ -176,9 +207,11 @@ func red(t *testing.T, kit *check.Kit, implement func(t *testing.T, provider str
 		t.Fatal(err)
 	}
 	provider := "http://" + l.Addr().String()
-	srv := httptest.NewServer(&tampered{good: implement(t, provider), provider: provider, fault: f, taken: map[string]int{}, refused: map[string]bool{}})
+	bad := &tampered{good: implement(t, provider), provider: provider, fault: f,
+		taken: map[string]int{}, refused: map[string]bool{}, running: map[string]int{}, second: map[string]chan struct{}{}, met: map[string]bool{}}
+	srv := httptest.NewServer(bad)
 	defer srv.Close()
-	report, err = kit.Run(t.Context(), check.Options{URL: srv.URL, Listener: l, Patience: 2 * time.Second, Flags: map[string]*string{
+	report, err = kit.Run(t.Context(), check.Options{URL: srv.URL, Listener: l, Began: bad.now.began, Patience: 10 * time.Second, Flags: map[string]*string{
 		"source": new("stripe"), "secret": new(secretOfStripe), "delivery": new(""),
 	}})
 	if err != nil {
@@ -203,11 +236,11 @@ func has(text string) func(delivery) bool {
 	return func(d delivery) bool { return strings.Contains(d.body, text) }
 }
 
-func isDuplicate(d delivery) bool    { return d.before > 0 && d.status == http.StatusOK && d.running == 1 }
-func isAtOnce(d delivery) bool       { return d.running > 2 }
+func isDuplicate(d delivery) bool    { return d.before > 0 && d.status == http.StatusOK }
+func isAtOnce(d delivery) bool       { return d.running > 1 && d.group == "concurrent" }
 func isChanged(d delivery) bool      { return d.status == http.StatusOK && has(`"changed"`)(d) }
 func isAbandoned(d delivery) bool    { return d.left && d.before == 0 }
-func isWhileRunning(d delivery) bool { return d.running == 2 && d.status == http.StatusConflict }
+func isWhileRunning(d delivery) bool { return d.running == 2 }
 
 var forrstFaults = map[string]kitFault{
 	"none":                              {},

@@ -17,6 +17,38 @@ import (
 	"time"
 )
 
+// moment is the group that is being judged, and what happens in it for the first time. A planted
+// server that knows it can wait for what the check does next, where a clock would only hope for it.
+type moment struct {
+	mu    sync.Mutex
+	group string
+	seen  map[string]int
+}
+
+func (m *moment) began(group string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.group, m.seen = group, map[string]int{}
+}
+
+// first reports whether something happens for the first time in a group, which is the current one.
+func (m *moment) first(group, what string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.group != group {
+		return false
+	}
+	m.seen[what]++
+	return m.seen[what] == 1
+}
+
+// is is the current group.
+func (m *moment) is() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.group
+}
+
 // app is the service without keys: each request that it takes is an effect, which it may count
 // late.
 type app struct {
@@ -114,8 +146,8 @@ type kept struct {
 type entry struct {
 	print [32]byte
 	done  chan struct{} // closed when there is an answer
+	asked chan struct{} // gets a value when a duplicate comes before
 	kept  *kept
-	since time.Time
 }
 
 // peer guards an app by keys. It is correct, but for one planted bug.
@@ -124,8 +156,10 @@ type peer struct {
 	bug     string
 	waits   bool // duplicates wait for the answer
 	strict  bool // keys are structured strings, and required
-	window  time.Duration
-	limit   int64 // one in so many requests is one too many
+	now     moment
+	stormed string        // the first key of a storm
+	second  chan struct{} // closed when another delivery of it looks
+	limit   int64         // one in so many requests is one too many
 	seen    atomic.Int64
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -190,7 +224,7 @@ func (p *peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e, mine := p.claim(id, print)
 	switch {
 	case mine:
-		p.execute(w, r, id, e)
+		p.execute(w, r, id, e, strings.Contains(string(body), "slow"))
 		return
 	case e.print != print && p.bug != "conflict":
 		http.Error(w, "another payload", http.StatusUnprocessableEntity)
@@ -203,18 +237,25 @@ func (p *peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *peer) claim(id string, print [32]byte) (e *entry, mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e = p.entries[id]; e != nil && p.bug == "expiry" && time.Since(e.since) > p.window*8/10 {
+	if e = p.entries[id]; e != nil && p.bug == "expiry" && p.now.is() == "expiry" {
 		e = nil
 	}
 	if e == nil && p.bug == "storm" { // it looks, and then claims
-		p.mu.Unlock()
-		<-time.After(5 * time.Millisecond)
-		p.mu.Lock()
+		switch {
+		case p.now.first("storm", ""):
+			p.stormed, p.second = id, make(chan struct{})
+			p.mu.Unlock()
+			<-p.second
+			p.mu.Lock()
+		case p.stormed == id:
+			p.stormed = ""
+			close(p.second)
+		}
 	}
 	if e != nil {
 		return e, false
 	}
-	e = &entry{print: print, done: make(chan struct{}), since: time.Now()}
+	e = &entry{print: print, done: make(chan struct{}), asked: make(chan struct{}, 1)}
 	p.entries[id] = e
 	if p.order = append(p.order, id); p.bug == "evicts" && len(p.order) > 50 {
 		delete(p.entries, p.order[0])
@@ -224,9 +265,15 @@ func (p *peer) claim(id string, print [32]byte) (e *entry, mine bool) {
 }
 
 // execute runs the app, and keeps its answer.
-func (p *peer) execute(w http.ResponseWriter, r *http.Request, id string, e *entry) {
+func (p *peer) execute(w http.ResponseWriter, r *http.Request, id string, e *entry, slow bool) {
 	rec := httptest.NewRecorder()
 	p.app.ServeHTTP(rec, r)
+	if slow && p.now.is() == "in-flight" {
+		<-e.asked
+	}
+	if slow && p.bug == "gone" && p.now.first("gone", id) {
+		<-r.Context().Done() // no other delivery of a slow one leaves
+	}
 	k := &kept{rec.Code, rec.Header(), rec.Body.String()}
 	forget := p.bug == "failures" && k.status >= 500 || p.bug == "answers" && len(k.body) > 100_000 ||
 		p.bug == "gone" && r.Context().Err() != nil
@@ -245,6 +292,10 @@ func (p *peer) replay(w http.ResponseWriter, e *entry) {
 	p.mu.Lock()
 	k := e.kept
 	p.mu.Unlock()
+	select {
+	case e.asked <- struct{}{}:
+	default: // it knows already
+	}
 	switch {
 	case k == nil && p.bug == "in-flight":
 		w.WriteHeader(http.StatusOK)

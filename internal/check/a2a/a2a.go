@@ -112,7 +112,7 @@ func read(status int, header http.Header, body string, err error) (a answer) {
 type kit struct {
 	*check.Bench
 	version
-	ways []string // to send messages: streams too, if the agent has them
+	ways map[string]post // to send messages, and leave: streams too, if the agent has them
 }
 
 // post sends a request that the server gets, or one whose sender leaves.

@@ -21,21 +21,36 @@ type agent struct {
 	provider string // the URL of the outside system
 
 	mu    sync.Mutex
-	n     int
-	tasks map[string]*task // by what a message is known by
+	group string // that is being judged
+	begun bool   // a message of it has come
+	// The first of those at once is held until a second has looked.
+	held   string
+	second chan struct{}
+	n      int
+	tasks  map[string]*task // by what a message is known by
 }
 
 // task is what a message has led to. It is there once done is closed.
 type task struct {
 	id, text string
 	done     chan struct{}
+	leaves   bool // the first sender does
+	gone     bool // it did, and the agent has forgotten the task
+}
+
+// began says which group is judged.
+func (a *agent) began(group string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.group, a.begun = group, false
 }
 
 // newAgent serves an agent.
-func newAgent(t *testing.T, is fault, provider string) (url string) {
-	srv := httptest.NewServer(&agent{fault: is, provider: provider, tasks: map[string]*task{}})
+func newAgent(t *testing.T, is fault, provider string) (a *agent, url string) {
+	a = &agent{fault: is, provider: provider, tasks: map[string]*task{}}
+	srv := httptest.NewServer(a)
 	t.Cleanup(srv.Close)
-	return srv.URL
+	return a, srv.URL
 }
 
 // request has what the agent reads.
@@ -80,9 +95,9 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	got := a.take(r, in, stream)
 	a.mu.Lock()
-	id := ""
+	id, leaves := "", false
 	if got != nil {
-		id = got.id
+		id, leaves, got.leaves = got.id, got.leaves, false
 	}
 	a.mu.Unlock()
 	switch {
@@ -96,6 +111,13 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "data: ")
 			say(`"result":`+event, id)
 			_, _ = io.WriteString(w, "\n\n")
+			if leaves && a.fault == "renames the tasks of those who leave" {
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+				a.mu.Lock()
+				got.id += "-again"
+				a.mu.Unlock()
+			}
 		}
 	default:
 		say(`"result":{"task":{"id":%q}}`, id)
@@ -123,8 +145,20 @@ func (a *agent) take(r *http.Request, in request, stream bool) *task {
 	known := a.tasks[key]
 	fresh := known == nil
 	if fresh {
-		known = &task{fmt.Sprint("task-", a.n), text, make(chan struct{})}
+		known = &task{id: fmt.Sprint("task-", a.n), text: text, done: make(chan struct{})}
+		// In the group gone these are the first message, and the first delivery of a stream.
+		known.leaves = a.group == "gone" && (stream || !a.begun)
 	}
+	var second chan struct{}
+	switch {
+	case a.group == "concurrent" && !a.begun:
+		second = make(chan struct{})
+		a.held, a.second = key, second
+	case a.held == key && a.second != nil:
+		close(a.second)
+		a.second = nil
+	}
+	a.begun = true
 	first := known.text == text
 	if a.fault == "lets nobody have it then" && !first {
 		known.text = "nobody's"
@@ -132,7 +166,7 @@ func (a *agent) take(r *http.Request, in request, stream bool) *task {
 	switch {
 	case !first && a.fault == "gives up a messageId with two texts":
 		delete(a.tasks, key)
-	case a.fault != "looks and then acts":
+	case a.fault != "looks and then acts" || a.group != "concurrent":
 		a.tasks[key] = known
 	}
 	a.mu.Unlock()
@@ -140,19 +174,24 @@ func (a *agent) take(r *http.Request, in request, stream bool) *task {
 		return nil
 	}
 	if !fresh {
-		<-known.done
+		if <-known.done; known.gone {
+			return a.take(r, in, stream)
+		}
 		return known
 	}
-	if a.work(text); a.fault == "looks and then acts" {
-		<-time.After(200 * time.Millisecond) // so that it hasn't acted when others look
+	if second != nil {
+		<-second
 	}
+	a.work(text)
 	if a.fault == "works twice" {
 		a.work(text)
 	}
-	if a.fault == "forgets those who leave" && left(r) {
+	if a.fault == "forgets those who leave" && known.leaves && !stream {
+		<-r.Context().Done()
 		a.mu.Lock()
 		delete(a.tasks, key)
 		a.mu.Unlock()
+		known.gone = true // for those who read it when done is closed
 	}
 	close(known.done)
 	a.mu.Lock()
@@ -161,16 +200,6 @@ func (a *agent) take(r *http.Request, in request, stream bool) *task {
 		a.tasks[key] = known
 	}
 	return known
-}
-
-// left reports whether the sender leaves soon.
-func left(r *http.Request) bool {
-	select {
-	case <-r.Context().Done():
-		return true
-	case <-time.After(500 * time.Millisecond):
-		return false
-	}
 }
 
 func (a *agent) work(text string) {

@@ -26,7 +26,7 @@ func start(ctx context.Context, b *check.Bench) ([]check.Group, error) {
 		return nil, fmt.Errorf("a message to the agent gets %s", first)
 	}
 	k.Arrives(ctx, m.name)
-	k.ways = []string{k.send}
+	k.ways = map[string]post{k.send: k.Leave}
 	return []check.Group{
 		check.Ask("duplicates", "task once apart", k.duplicates),
 		check.Ask("concurrent", "task once", k.concurrent, "duplicates"),
@@ -95,7 +95,7 @@ func (k *kit) streams(ctx context.Context) {
 		}
 		return
 	}
-	k.ways = append(k.ways, k.stream)
+	k.ways[k.stream] = k.LeaveStream
 	k.same("stream.task", first, k.settle(ctx, m, k.stream))
 	k.same("stream.task", first, k.settle(ctx, m, k.send))
 	k.had(ctx, "stream.once", m, 1)
@@ -104,9 +104,9 @@ func (k *kit) streams(ctx context.Context) {
 // gone: what a sender has heard of before it left is what its retries get. One that doesn't stream
 // has mostly heard of nothing.
 func (k *kit) gone(ctx context.Context) {
-	for _, method := range k.ways {
+	for method, leave := range k.ways {
 		m := newMessage()
-		left := k.ask(ctx, k.Leave, rand.Text(), method, m.id, k.params(m))
+		left := k.ask(ctx, leave, rand.Text(), method, m.id, k.params(m))
 		first := k.settle(ctx, m, method)
 		if left.heard() != "" {
 			k.Holds("gone.task", left.heard() == first.heard(), "it has heard of %s, and then gets %s", left, first)

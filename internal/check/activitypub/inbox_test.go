@@ -24,21 +24,107 @@ type inbox struct {
 	handler  string // the URL of the outside system
 	verifier *httpsig.Verifier
 
-	mu      sync.Mutex
-	first   map[string]string // the content by the id
-	poison  map[string]bool   // ids that came with another content
-	running map[string]bool
+	mu     sync.Mutex
+	first  map[string]string // the content by the id
+	poison map[string]bool   // ids that came with another content
+	group  string            // that is being judged
+	begun  bool              // an activity of it has come
+	held   string            // the first one's key, if meet lets it wait
+	until  chan struct{}     // closed when what waits for another delivery may go on
+}
+
+// began says which group is judged.
+func (in *inbox) began(group string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.group, in.begun, in.held = group, false, ""
+}
+
+// now is the group that is judged.
+func (in *inbox) now() string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.group
+}
+
+// meet returns what a delivery has to wait for, and reports whether it is the first of its group, and
+// the second. The first of those at once waits for the second; the second of one whose sender leaves
+// waits until the first is over.
+func (in *inbox) meet(key string) (wait chan struct{}, first, second bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	first = !in.begun
+	in.begun = true
+	switch {
+	case first && (in.group == "gone" || in.group == "concurrent"):
+		in.held, in.until = key, make(chan struct{})
+		return in.until, true, false
+	case in.held != key:
+		return nil, false, false
+	case in.group == "gone":
+		return in.until, false, true
+	}
+	in.held = ""
+	close(in.until)
+	return nil, false, true
+}
+
+// knows reports whether an activity has been handled.
+func (in *inbox) knows(key string) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	_, known := in.first[key]
+	return known
+}
+
+// atOnce is one of two faults of those at once.
+func (in *inbox) atOnce(key, body string) int {
+	known := in.knows(key)
+	wait, first, second := in.meet(key)
+	switch {
+	case second && in.fault == "refuses those at once":
+		return http.StatusConflict
+	case first:
+		<-wait
+	}
+	if in.fault == "looks and then acts" && !known {
+		in.handle(body)
+		in.once(key, body)
+	} else if fresh, _ := in.once(key, body); fresh {
+		in.handle(body)
+	}
+	return http.StatusAccepted
+}
+
+// forget is the fault of those who leave.
+func (in *inbox) forget(r *http.Request, key, body string) int {
+	wait, first, second := in.meet(key)
+	if second {
+		<-wait
+	}
+	if fresh, _ := in.once(key, body); fresh {
+		in.handle(body)
+	}
+	if first {
+		<-r.Context().Done()
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		delete(in.first, key)
+		close(wait)
+	}
+	return http.StatusAccepted
 }
 
 // newInbox serves an inbox.
-func newInbox(t *testing.T, is fault, handler string) (url string) {
+func newInbox(t *testing.T, is fault, handler string) (in *inbox, url string) {
 	verifier, err := httpsig.New(httpsig.Options{Keys: httpsig.NewKeys(httpsig.KeysOptions{AllowPrivate: true})})
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(&inbox{fault: is, handler: handler, verifier: verifier, first: map[string]string{}, poison: map[string]bool{}, running: map[string]bool{}})
+	in = &inbox{fault: is, handler: handler, verifier: verifier, first: map[string]string{}, poison: map[string]bool{}}
+	srv := httptest.NewServer(in)
 	t.Cleanup(srv.Close)
-	return srv.URL + "/inbox"
+	return in, srv.URL + "/inbox"
 }
 
 func (in *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -110,16 +196,11 @@ func (in *inbox) take(r *http.Request, id, actor, object, body string) int {
 	if key == "" {
 		key = id
 	}
-	if in.fault == "looks and then acts" {
-		in.mu.Lock()
-		_, known := in.first[key]
-		in.mu.Unlock()
-		if !known {
-			in.handle(body)
-			<-time.After(200 * time.Millisecond) // so that it hasn't acted when others look
-			in.once(key, body)
-		}
-		return http.StatusAccepted
+	switch group := in.now(); {
+	case group == "concurrent" && (in.fault == "looks and then acts" || in.fault == "refuses those at once"):
+		return in.atOnce(key, body)
+	case group == "gone" && in.fault == "forgets those who leave":
+		return in.forget(r, key, body)
 	}
 	fresh, other := in.once(key, body)
 	switch {
@@ -133,33 +214,9 @@ func (in *inbox) take(r *http.Request, id, actor, object, body string) int {
 		if in.poison[key] = in.poison[key] || other; in.poison[key] {
 			return http.StatusConflict
 		}
-	case in.fault == "refuses those at once":
-		in.mu.Lock()
-		busy := in.running[key]
-		in.running[key] = true
-		in.mu.Unlock()
-		if busy {
-			return http.StatusConflict
-		}
-		defer func() {
-			in.mu.Lock()
-			defer in.mu.Unlock()
-			in.running[key] = false
-		}()
 	}
 	if fresh && in.fault != "tells nobody" {
-		if in.handle(body); in.fault == "refuses those at once" {
-			<-time.After(200 * time.Millisecond) // so that others come meanwhile
-		}
-	}
-	if in.fault == "forgets those who leave" && fresh {
-		select {
-		case <-r.Context().Done():
-			in.mu.Lock()
-			defer in.mu.Unlock()
-			delete(in.first, key)
-		case <-time.After(500 * time.Millisecond):
-		}
+		in.handle(body)
 	}
 	return http.StatusAccepted
 }
