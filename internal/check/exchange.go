@@ -134,9 +134,12 @@ func (j *judge) deliverCut(ctx context.Context, c call, at cut, after time.Durat
 		case afterRequest:
 			go func() { _, _ = leaving.Read(nil) }()
 		case halfClosed:
-			if tcp, ok := (<-conns).(*net.TCPConn); ok {
-				_ = tcp.CloseWrite() // if the other side has closed it, so be it
-			}
+			go func() { // net/http flushes what it wrote when this has returned
+				<-time.After(after)
+				if tcp, ok := (<-conns).(*net.TCPConn); ok {
+					_ = tcp.CloseWrite() // if the other side has closed it, so be it
+				}
+			}()
 		}
 	}})
 	var body io.Reader = strings.NewReader(c.body)

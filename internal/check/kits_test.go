@@ -211,7 +211,7 @@ func red(t *testing.T, kit *check.Kit, implement func(t *testing.T, provider str
 		taken: map[string]int{}, refused: map[string]bool{}, running: map[string]int{}, second: map[string]chan struct{}{}, met: map[string]bool{}}
 	srv := httptest.NewServer(bad)
 	defer srv.Close()
-	report, err = kit.Run(t.Context(), check.Options{URL: srv.URL, Listener: l, Began: bad.now.began, Patience: 10 * time.Second, Flags: map[string]*string{
+	report, err = kit.Run(t.Context(), check.Options{URL: srv.URL, Listener: l, Began: bad.now.began, Patience: 5 * time.Second, Flags: map[string]*string{
 		"source": new("stripe"), "secret": new(secretOfStripe), "delivery": new(""),
 	}})
 	if err != nil {
