@@ -18,7 +18,7 @@ import (
 
 // frozen has the beginnings of the digests of what kits judge by. A digest changes when a revision
 // of the document is released, and the sentences of the former one stay.
-var frozen = map[string]string{"a2a": "65b69bfc3734ccfd", "activitypub": "4c4f89cbacea84ba", "forrst": "8414b37b437b82c5", "ids": "5fc0ded2afe11614", "webhook": "bf5953d9b17ac2ad"}
+var frozen = map[string]string{"a2a": "65b69bfc3734ccfd", "activitypub": "b27d6421ebcf7737", "forrst": "8414b37b437b82c5", "ids": "5fc0ded2afe11614", "webhook": "bf5953d9b17ac2ad"}
 
 func TestCheckedSentencesAreFrozenAndRestOnClauses(t *testing.T) {
 	if names := slices.Sorted(maps.Keys(kits)); !slices.Equal(names, slices.Sorted(maps.Keys(frozen))) {
