@@ -31,8 +31,9 @@ The JSON has ok, seed, seconds, faults (in words), and
                           in_flight, failed, differing, seconds
   conflict                status, code, detail, effects
   lost_response, crash    sent, effects, seen (status, code, replayed, times),
-                          replayed, attempts, killed_pid, seconds
-where effects are charges. With --json the story goes to standard error.
+                          replayed, attempts, killed_pid, record, seconds
+where effects are charges. With --json the story goes to standard error. With --report
+the same is written to a page of HTML that needs nothing else, to show it to others.
 
 With --agents, an agent calls tools that pay, over MCP: straight at a server and through
 'semel mcp', on a connection that breaks. It ends by itself after about four seconds.
@@ -48,6 +49,7 @@ func newDemo() *cobra.Command {
 		Example: `  semel demo
   semel demo --agents
   semel demo --exit --json
+  semel demo --exit --report demo.html
   semel demo --seed 42`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("seed") {
@@ -69,8 +71,10 @@ func newDemo() *cobra.Command {
 	flags.BoolVar(&opts.Agents, "agents", false, "tell the story of agents that call tools over MCP")
 	flags.BoolVar(&exit, "exit", false, "exit at the end of the story")
 	flags.Uint64Var(&opts.Seed, "seed", 0, "seed of amounts, delays and the order of copies (default random)")
+	flags.StringVar(&opts.Page, "report", "", "write the results to `FILE`, one page of HTML")
 	flags.BoolVar(&opts.Unguarded, "unguarded", false, "switch the guard off, to see the demo fail")
 	flags.Lookup("unguarded").Hidden = true
+	cmd.MarkFlagsMutuallyExclusive("agents", "report")
 	return jsonFlag(cmd)
 }
 

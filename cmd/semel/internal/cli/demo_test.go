@@ -45,7 +45,8 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	t.Run("every count is right and in the JSON", func(t *testing.T) {
 		t.Parallel()
-		code, out, errs := runDemoProgram(t, "--exit", "--json", "--seed", "7")
+		page := filepath.Join(t.TempDir(), "demo.html")
+		code, out, errs := runDemoProgram(t, "--exit", "--json", "--seed", "7", "--report", page)
 		if code != ExitOK {
 			t.Fatalf("exit %d\n%s%s", code, out, errs)
 		}
@@ -85,10 +86,12 @@ func TestDemo(t *testing.T) {
 		if !strings.Contains(errs, "kill -9") || strings.Contains(errs, "\x1b") {
 			t.Errorf("the story on standard error is %q", errs)
 		}
+		wantDemoPage(t, page, &r)
 	})
 	t.Run("without its guard the demo finds the charges, fails, and does not stay", func(t *testing.T) {
 		t.Parallel()
-		code, out, errs := runDemoProgram(t, "--unguarded")
+		page := filepath.Join(t.TempDir(), "demo.html")
+		code, out, errs := runDemoProgram(t, "--unguarded", "--report", page)
 		if code != ExitCheck {
 			t.Errorf("exit %d, %s", code, errs)
 		}
@@ -98,6 +101,9 @@ func TestDemo(t *testing.T) {
 		} {
 			if !strings.Contains(out, fault) {
 				t.Errorf("%q is not in:\n%s", fault, out)
+			}
+			if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), fault) {
+				t.Errorf("%q is not on the page, %v", fault, err)
 			}
 		}
 	})

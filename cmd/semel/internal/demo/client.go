@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/rig/stage"
+	"github.com/semelhq/semel/internal/wire"
 )
 
 // answer is what a request got.
@@ -145,19 +146,13 @@ func (c *client) ledger(ctx context.Context, provider string, query url.Values) 
 	return charges, c.get(ctx, provider+"/charges?"+query.Encode(), &charges)
 }
 
-// attempts asks Semel how many attempts the call with a key has; 0 if there is none.
-func (c *client) attempts(ctx context.Context, admin, key string) (int, error) {
+// records asks Semel for its records of the calls with a key.
+func (c *client) records(ctx context.Context, admin, key string) ([]wire.Record, error) {
 	var page struct {
-		Records []struct{ Attempt int }
+		Records []wire.Record
 	}
-	if err := c.get(ctx, admin+"/v1/records?"+url.Values{"q": {`key:"` + key + `"`}}.Encode(), &page); err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, r := range page.Records {
-		n += r.Attempt
-	}
-	return n, nil
+	err := c.get(ctx, admin+"/v1/records?"+url.Values{"q": {`key:"` + key + `"`}}.Encode(), &page)
+	return page.Records, err
 }
 
 // get reads a JSON document.

@@ -34,6 +34,8 @@ type Options struct {
 	Screen *Screen
 	// Agents tells the story of agents instead. It ends by itself.
 	Agents bool
+	// Page is the file that gets the results as a page of HTML; empty for none.
+	Page string
 }
 
 // Tell runs the demo that the options say, and reports whether everything was as it should be.
@@ -83,6 +85,12 @@ func Run(ctx context.Context, opts Options) (report Report, err error) {
 	s.report.Seconds = time.Since(start).Seconds()
 	s.report.judge()
 	s.screen.closing(&s.report)
+	if opts.Page != "" {
+		if err := s.report.writePage(opts.Page); err != nil {
+			return s.report, err
+		}
+		s.screen.line("all of it on a page: %s", opts.Page)
+	}
 	if opts.Stay && s.report.OK {
 		if err = s.troubles(ctx); err == nil {
 			err = s.stay(ctx)
@@ -221,7 +229,7 @@ func (s *story) crash(ctx context.Context) error {
 	if r.Effects, err = s.effects(ctx, o.Order); err != nil {
 		return err
 	}
-	if r.Attempts, err = s.client.attempts(ctx, s.guard.AdminURL, keyOf(o)); err != nil {
+	if err = s.recall(ctx, r, keyOf(o)); err != nil {
 		return err
 	}
 	r.Seconds = time.Since(start).Seconds()
@@ -231,6 +239,16 @@ func (s *story) crash(ctx context.Context) error {
 	}
 	s.screen.verdict(r.Replayed && r.Effects == 1, "%s in the ledger", plural(r.Effects, "charge"))
 	return nil
+}
+
+// recall asks Semel what it has of the order with a key.
+func (s *story) recall(ctx context.Context, r *Recovery, key string) error {
+	records, err := s.client.records(ctx, s.guard.AdminURL, key)
+	for i := range records {
+		r.Attempts += records[i].Attempt
+		r.Record = &records[i]
+	}
+	return err
 }
 
 func money(o order) string {

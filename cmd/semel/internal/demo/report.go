@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/semelhq/semel/internal/wire"
 )
 
 // Report has the results of the demo; semel demo --json prints it. Effects are
@@ -70,6 +72,8 @@ type Recovery struct {
 	// KilledPID is the process that was killed, if one was.
 	KilledPID int     `json:"killed_pid,omitempty"`
 	Seconds   float64 `json:"seconds"`
+	// Record is Semel's record of that order after the last retry; nil if it has none.
+	Record *wire.Record `json:"record,omitempty"`
 }
 
 // Seen is one or more equal answers in a row.
@@ -123,6 +127,29 @@ func (r *Recovery) path() string {
 		}
 	}
 	return strings.Join(steps, ", ")
+}
+
+// row is what the small table says of a chapter.
+type row struct {
+	what                  string
+	sent, orders, effects int
+	got                   string // by the duplicates
+}
+
+// rows are the chapters in short, for the screen and the page.
+func (r *Report) rows() []row {
+	return []row{
+		{"without a guard", r.Control.Sent, orders, r.Control.Effects, "a charge each"},
+		{"behind Semel", r.Protected.Sent, orders, r.Protected.Effects, fmt.Sprintf("%d replays", r.Protected.Replayed)},
+		{"changed amount, same key", 2, 1, r.Conflict.Effects, fmt.Sprint(r.Conflict.Status, " ", r.Conflict.Code)},
+		{"lost response, then retries", r.LostResponse.Sent, 1, r.LostResponse.Effects, r.LostResponse.path()},
+		{"kill -9, then retries", r.Crash.Sent, 1, r.Crash.Effects, r.Crash.path()},
+	}
+}
+
+// sentence is the whole demo in one.
+func (r *Report) sentence() string {
+	return fmt.Sprintf("%d requests for %d orders: %d charges without a guard, %d behind Semel.", r.Control.Sent, orders, r.Control.Effects, r.Protected.Effects)
 }
 
 // faults says in words what went wrong; never nil, so that JSON has a list.

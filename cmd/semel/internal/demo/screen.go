@@ -175,23 +175,16 @@ func (s *Screen) quote(text string) {
 // closing is the small table and the sentence.
 func (s *Screen) closing(r *Report) {
 	s.print("\n   " + s.paint(dim, fmt.Sprintf("%-27s %6s %7s %8s   %s", "", "sent", "orders", "charges", "duplicates got")) + "\n")
-	row := func(what string, sent, orders, effects int, colour, got string) {
-		s.print(fmt.Sprintf("   %-27s %6d %7d %s   %s\n", what, sent, orders, s.paint(colour, fmt.Sprintf("%8d", effects)), got))
-	}
-	judged := func(effects, want int) string {
-		if effects == want {
-			return green
+	for _, x := range r.rows() {
+		colour := red
+		if x.effects == x.orders {
+			colour = green
 		}
-		return red
+		s.print(fmt.Sprintf("   %-27s %6d %7d %s   %s\n", x.what, x.sent, x.orders, s.paint(colour, fmt.Sprintf("%8d", x.effects)), x.got))
 	}
-	row("without a guard", r.Control.Sent, orders, r.Control.Effects, red, "a charge each")
-	row("behind Semel", r.Protected.Sent, orders, r.Protected.Effects, judged(r.Protected.Effects, orders), fmt.Sprintf("%d replays", r.Protected.Replayed))
-	row("changed amount, same key", 2, 1, r.Conflict.Effects, judged(r.Conflict.Effects, 1), fmt.Sprint(r.Conflict.Status, " ", r.Conflict.Code))
-	row("lost response, then retries", r.LostResponse.Sent, 1, r.LostResponse.Effects, judged(r.LostResponse.Effects, 1), r.LostResponse.path())
-	row("kill -9, then retries", r.Crash.Sent, 1, r.Crash.Effects, judged(r.Crash.Effects, 1), r.Crash.path())
 	s.print("\n")
 	if r.OK {
-		s.print(s.paint(bold, fmt.Sprintf("%d requests for %d orders: %d charges without a guard, %d behind Semel.", r.Control.Sent, orders, r.Control.Effects, r.Protected.Effects)) + "\n")
+		s.print(s.paint(bold, r.sentence()) + "\n")
 	} else {
 		s.faults("The demo", r.Faults)
 	}
