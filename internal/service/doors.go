@@ -104,14 +104,13 @@ func (g *generation) door(path string) *doorway {
 }
 
 func (g *generation) doorOf(r *http.Request) string {
-	if d := g.door(r.URL.Path); d != nil {
+	switch d, root := g.door(r.URL.Path), g.root(); {
+	case d != nil:
 		return d.name
-	}
-	if g.routes.find(r) != nil {
+	case g.routes.find(r) != nil:
 		return semelhttp.Name
-	}
-	if d := g.root(); d != nil {
-		return d.name
+	case root != nil:
+		return root.name
 	}
 	return api.Name
 }
@@ -125,14 +124,11 @@ func (g *generation) passesDoor(p string) bool {
 	}
 	folded := fold(p)
 	lower := strings.ToLower(folded)
-	for _, spelling := range [...]string{folded, folded + "/", lower, lower + "/"} {
-		if slices.ContainsFunc(g.doors, func(d doorway) bool {
+	return slices.ContainsFunc([]string{folded, folded + "/", lower, lower + "/"}, func(spelling string) bool {
+		return slices.ContainsFunc(g.doors, func(d doorway) bool {
 			return !d.last && (d.serving(spelling) || slices.ContainsFunc(d.paths, func(path string) bool { return strings.EqualFold(path, spelling) }))
-		}) {
-			return true
-		}
-	}
-	return false
+		})
+	})
 }
 
 // accepted is what a door accepts, to be handled after its sender has been answered.

@@ -19,6 +19,8 @@ import (
 	"github.com/semelhq/semel/internal/service/auth"
 	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/service/dashboard"
+	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/memstore"
 )
 
 // ownAPI guards what the service itself answers at /v1 of the data listener: the
@@ -154,7 +156,7 @@ func (g *generation) serve(w http.ResponseWriter, r *http.Request, route *semelp
 // and the dashboard in front of them, which gives a request the token of its session. A page in a
 // browser on the same machine can reach loopback addresses, so requests from other
 // origins, or under names other than the listener's, are refused.
-func (s *Server) adminHandler(version string) (http.Handler, error) {
+func (s *Server) adminHandler(opts *Options) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", s.live)
 	mux.HandleFunc("GET /healthz", s.live) // where many tools look by default
@@ -162,8 +164,11 @@ func (s *Server) adminHandler(version string) (http.Handler, error) {
 	mux.HandleFunc("GET /metrics", s.serveMetrics)
 	mux.HandleFunc("POST /v1/reload", s.serveReload)
 	mux.HandleFunc("POST /v1/accept-clock", s.serveAcceptClock)
+	if clock, ok := store.As[*memstore.Store](s.store); ok && opts.TestClock {
+		mux.HandleFunc("POST /test/clock", func(w http.ResponseWriter, r *http.Request) { s.serveTestClock(w, r, clock) })
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.adminAPI.Admin().ServeHTTP(w, r) })
-	page, err := dashboard.New(dashboard.Options{API: mux, Identify: s.operator, SignIn: true, Version: version, Node: s.engine.Internal().Node(), Evidence: s.evidence != nil})
+	page, err := dashboard.New(dashboard.Options{API: mux, Identify: s.operator, SignIn: true, Version: opts.Version, Node: s.engine.Internal().Node(), Evidence: s.evidence != nil})
 	if err != nil {
 		return nil, err
 	}

@@ -225,15 +225,14 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	case door != nil:
 		door.ServeHTTP(w, r)
 	default:
-		if route := g.routes.find(r); route != nil {
+		switch route, root := g.routes.find(r), g.root(); {
+		case route != nil:
 			g.serve(w, r, route)
-			return
+		case root != nil:
+			root.ServeHTTP(w, r)
+		default:
+			s.executions.ServeHTTP(w, r)
 		}
-		if d := g.root(); d != nil {
-			d.ServeHTTP(w, r)
-			return
-		}
-		s.executions.ServeHTTP(w, r)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -200,14 +201,14 @@ func (s *Server) sweeping() Finding {
 func (s *Server) durabilityCheck() Finding {
 	c := Finding{Name: "durability"}
 	d := s.reading.Load() // what readDurability read last
-	switch {
-	case d.err != nil:
+	switch strict := s.current().cfg.Store.Profile == "strict"; {
+	case d.err != nil && strict:
 		c.Err = d.err
-		if s.current().cfg.Store.Profile != "strict" {
-			c.Amiss, c.Detail, c.Err = true, "not known: "+d.err.Error(), nil
-		}
 		return c
-	case s.current().cfg.Store.Profile == "strict" && len(d.Unsafe) > 0:
+	case d.err != nil:
+		c.Amiss, c.Detail = true, "not known: "+d.err.Error()
+		return c
+	case strict && len(d.Unsafe) > 0:
 		c.Err = errors.New(strings.Join(d.Unsafe, "; "))
 	}
 	c.Detail, c.Amiss = string(d.Level), len(d.Unsafe) > 0
@@ -251,12 +252,7 @@ func (s *Server) readDurability(ctx context.Context) *durabilityReading {
 // Healthy reports whether the process can do its work, or a restart by its watchdog would
 // not help.
 func (s *Server) Healthy() bool {
-	for _, c := range s.checks(context.Background()) {
-		if c.Err != nil && !c.outside {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.checks(context.Background()), func(c Finding) bool { return c.Err != nil && !c.outside })
 }
 
 func plain(w http.ResponseWriter, status int, text string) {

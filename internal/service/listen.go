@@ -145,16 +145,13 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if err == nil && c.loaded != nil && info.ModTime().Equal(c.modified) {
 		return c.loaded, nil
 	}
-	pair, perr := tls.LoadX509KeyPair(c.cert, c.key)
-	if perr != nil {
-		if c.loaded != nil {
-			return c.loaded, nil
+	if pair, perr := tls.LoadX509KeyPair(c.cert, c.key); perr == nil {
+		c.loaded = &pair
+		if err == nil {
+			c.modified = info.ModTime()
 		}
+	} else if c.loaded == nil {
 		return nil, perr
-	}
-	c.loaded = &pair
-	if err == nil {
-		c.modified = info.ModTime()
 	}
 	return c.loaded, nil
 }

@@ -19,6 +19,11 @@ import (
 // is higher. It doesn't log keys, principals or payloads.
 func observe(log *slog.Logger) *semel.Events {
 	ctx := context.Background()
+	failed := func(what string, id semel.ID, took time.Duration, err error) {
+		if err != nil {
+			log.LogAttrs(ctx, slog.LevelWarn, what, slog.String("record", id.String()), slog.Duration("took", took), slog.Any("error", err))
+		}
+	}
 	return &semel.Events{
 		Ended: func(e semel.Ended) {
 			level, disposition := slog.LevelDebug, e.Disposition.String()
@@ -46,16 +51,10 @@ func observe(log *slog.Logger) *semel.Events {
 			}
 			log.LogAttrs(ctx, slog.LevelInfo, "purged", slog.String("record", e.ID.String()), slog.String("by", e.By), slog.String("who", e.Who), slog.String("reason", e.Reason))
 		},
-		Swept: swept(log),
-		Reconciled: func(e semel.Reconciled) {
-			if e.Err != nil {
-				log.LogAttrs(ctx, slog.LevelWarn, "the reconciler has no answer", slog.String("record", e.ID.String()), slog.Duration("took", e.Took), slog.Any("error", e.Err))
-			}
-		},
+		Swept:      swept(log),
+		Reconciled: func(e semel.Reconciled) { failed("the reconciler has no answer", e.ID, e.Took, e.Err) },
 		Compensated: func(e semel.Compensated) {
-			if e.Err != nil {
-				log.LogAttrs(ctx, slog.LevelWarn, "a compensation that was resumed did not succeed", slog.String("record", e.ID.String()), slog.Duration("took", e.Took), slog.Any("error", e.Err))
-			}
+			failed("a compensation that was resumed did not succeed", e.ID, e.Took, e.Err)
 		},
 		ReleaseDropped: func(e semel.ReleaseDropped) {
 			log.LogAttrs(ctx, slog.LevelWarn, "too many claims wait to be released: if this one was written, its call is held or runs again when the lease ends", slog.String("record", e.ID.String()))
@@ -126,33 +125,26 @@ func sweepProblem(e *semel.SweepEnded) string {
 	return text
 }
 
-// allOf calls the functions of each of several Events.
+// allOf calls the functions of each of several Events. Only the first may have those that follow a
+// trace.
 func allOf(first *semel.Events, more ...*semel.Events) *semel.Events {
-	for _, next := range more {
-		first = both(first, next)
+	a := *first
+	for _, b := range more {
+		a.Decided = after(a.Decided, b.Decided)
+		a.Ended = after(a.Ended, b.Ended)
+		a.LeaseLost = after(a.LeaseLost, b.LeaseLost)
+		a.StoreFailed = after(a.StoreFailed, b.StoreFailed)
+		a.Purged = after(a.Purged, b.Purged)
+		a.Erased = after(a.Erased, b.Erased)
+		a.Swept = after(a.Swept, b.Swept)
+		a.Unswept = after(a.Unswept, b.Unswept)
+		a.Reconciled = after(a.Reconciled, b.Reconciled)
+		a.Compensated = after(a.Compensated, b.Compensated)
+		a.ReleaseDropped = after(a.ReleaseDropped, b.ReleaseDropped)
+		a.Answered = after(a.Answered, b.Answered)
+		a.Troubled = after(a.Troubled, b.Troubled)
 	}
-	return first
-}
-
-// both calls the functions of a and then those of b. Only a may have those that follow a trace.
-func both(a, b *semel.Events) *semel.Events {
-	return &semel.Events{
-		Arrived:        a.Arrived,
-		Trace:          a.Trace,
-		Decided:        after(a.Decided, b.Decided),
-		Ended:          after(a.Ended, b.Ended),
-		LeaseLost:      after(a.LeaseLost, b.LeaseLost),
-		StoreFailed:    after(a.StoreFailed, b.StoreFailed),
-		Purged:         after(a.Purged, b.Purged),
-		Erased:         after(a.Erased, b.Erased),
-		Swept:          after(a.Swept, b.Swept),
-		Unswept:        after(a.Unswept, b.Unswept),
-		Reconciled:     after(a.Reconciled, b.Reconciled),
-		Compensated:    after(a.Compensated, b.Compensated),
-		ReleaseDropped: after(a.ReleaseDropped, b.ReleaseDropped),
-		Answered:       after(a.Answered, b.Answered),
-		Troubled:       after(a.Troubled, b.Troubled),
-	}
+	return &a
 }
 
 func after[E any](a, b func(E)) func(E) {

@@ -17,6 +17,7 @@ import (
 	"github.com/semelhq/semel/internal/service/config"
 	"github.com/semelhq/semel/internal/strictyaml"
 	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/pebblestore"
 )
 
@@ -186,15 +187,12 @@ func inWords(address string, err error) string {
 
 // clockState describes the store's clock now, unless there is none or it can't be read.
 func (s *Server) clockState(ctx context.Context) (st store.ClockState, now store.Instant, ok bool) {
-	k := s.store.Extras().Clock
-	if k == nil {
-		return st, 0, false
+	if k := s.store.Extras().Clock; k != nil {
+		if now, err := s.store.Now(ctx); err == nil {
+			return k.ClockState(now), now, true
+		}
 	}
-	now, err := s.store.Now(ctx)
-	if err != nil {
-		return st, 0, false
-	}
-	return k.ClockState(now), now, true
+	return st, 0, false
 }
 
 // clockCheck says how far the store's time is from the system clock. It is never a reason to get
@@ -259,6 +257,21 @@ func (s *Server) serveAcceptClock(w http.ResponseWriter, r *http.Request) {
 	}
 	s.log.Warn("an operator has accepted the clock of the store", slog.Duration("held", st.Held))
 	plain(w, http.StatusOK, AcceptedClock(st)+"\n")
+}
+
+// serveTestClock moves the clock forward, for tests, and settles what is due then.
+func (s *Server) serveTestClock(w http.ResponseWriter, r *http.Request, clock *memstore.Store) {
+	if !s.oversees(w, r, "move the clock") {
+		return
+	}
+	by, err := time.ParseDuration(r.URL.Query().Get("by"))
+	if err != nil || by < 0 {
+		plain(w, http.StatusBadRequest, "Say how far the clock moves forward, such as ?by=25h.\n")
+		return
+	}
+	clock.Advance(by)
+	_, _ = s.engine.Sweep(r.Context()) // the log and /readyz tell of its trouble, as of each sweep's
+	plain(w, http.StatusOK, "moved\n")
 }
 
 // AcceptedClock says, for people, what accepting a clock did.

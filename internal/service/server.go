@@ -43,6 +43,8 @@ type Options struct {
 	// Traces gets the spans of deliveries, in place of the collector that the configuration
 	// or the environment names. Optional.
 	Traces trace.TracerProvider
+	// TestClock lets an admin move the clock of a store in memory; others ignore it.
+	TestClock bool
 }
 
 // Server is one running service. Its methods may be called concurrently.
@@ -145,7 +147,7 @@ func New(ctx context.Context, opts Options) (_ *Server, err error) {
 	if err := s.openAPIs(); err != nil {
 		return nil, err
 	}
-	if err := s.openListeners(cfg, opts.Version); err != nil {
+	if err := s.openListeners(cfg, &opts); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -224,13 +226,13 @@ func (s *Server) openAPIs() (err error) {
 
 // openListeners opens both listeners. Each has its own budget for bodies: callers can't keep
 // operators out by using up theirs.
-func (s *Server) openListeners(cfg *config.Config, version string) (err error) {
+func (s *Server) openListeners(cfg *config.Config, opts *Options) (err error) {
 	s.executions = marked(peer.Data, s.ownAPI(http.HandlerFunc(s.serveExecutions)))
 	if s.data, err = listen(cfg.Listen.Address, cfg.Listen.TLS, len(cfg.MCP) > 0, &cfg.Limits, s.dataHandler(cfg, newBudget(&cfg.Limits)), s.limitOptions(cfg), s.log); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	s.onError(s.data.close)
-	page, err := s.adminHandler(version)
+	page, err := s.adminHandler(opts)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func (h namesOnce) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 // startTraced is start with a provider of traces.
-func startTraced(t *testing.T, file string, traces trace.TracerProvider) *running {
+func startTraced(t *testing.T, file string, traces trace.TracerProvider, more ...func(*service.Options)) *running {
 	t.Helper()
 	load := func() (*config.Config, error) {
 		cfg, _, err := config.Load(config.Source{
@@ -102,7 +102,11 @@ func startTraced(t *testing.T, file string, traces trace.TracerProvider) *runnin
 	}
 	s := &running{t: t, log: &logText{}, done: make(chan error, 1)}
 	log := slog.New(namesOnce{slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}), t, nil})
-	if s.Server, err = service.New(t.Context(), service.Options{Config: cfg, Load: load, Log: log, Traces: traces}); err != nil {
+	opts := service.Options{Config: cfg, Load: load, Log: log, Traces: traces}
+	for _, change := range more {
+		change(&opts)
+	}
+	if s.Server, err = service.New(t.Context(), opts); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -107,6 +107,7 @@ func TestUsage(t *testing.T) {
 		{"so is a wrong command with --help", []string{"key", "lnt", "--help"}, "semel: unknown command \"lnt\" for \"semel key\", did you mean lint?\nRun 'semel key --help' for usage.\n"},
 		{"what others have and Semel hasn't is answered with the reason", []string{"migrate", "down", "--store", "postgres://x"}, "semel: there are no migrations downwards: they would have to throw away data that an earlier program can't hold. Restore the backup from before the migration\nRun 'semel migrate --help' for usage.\n"},
 		{"a wrong subcommand counts before its flags", []string{"migrate", "satus", "--store", "postgres://x"}, "semel: unknown command \"satus\" for \"semel migrate\", did you mean status?\nRun 'semel migrate --help' for usage.\n"},
+		{"the clock of a store that lasts isn't moved", []string{"serve", "--store", "pebble:none", "--test-clock"}, "semel: --test-clock needs --store memory: because it moves the clock of a store in memory only, and the store is pebble:none\nRun 'semel serve --help' for usage.\n"},
 		{"an argument where none belongs is refused", []string{"version", "now"}, "semel: unexpected argument \"now\": write semel version [flags]\nRun 'semel version --help' for usage.\n"},
 		{"a value that is no number is refused", []string{"records", "list", "--limit", "many"}, "semel: --limit: \"many\" is not a whole number\nRun 'semel records list --help' for usage.\n"},
 	} {

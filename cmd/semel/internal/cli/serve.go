@@ -25,7 +25,7 @@ const addressesLong = `addresses: {"listen":"HOST:PORT","url":"http://HOST:PORT"
 Port 0 picks a free port.`
 
 func newServe() *cobra.Command {
-	var untilEOF bool
+	var untilEOF, testClock bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the service: reverse proxy, execution API, sweeps",
@@ -41,6 +41,9 @@ SIGHUP, or POST /v1/reload to the admin listener, reads the configuration again.
 SIGINT and SIGTERM stop the service when the requests in flight are done; a second
 signal stops it at once.
 
+For tests in any language there is --store memory: --test-clock: then
+POST /test/clock?by=25h to the admin listener moves the clock of the store forward.
+
 Once the service accepts requests, the first line of the output with --json names its
 ` + addressesLong + ` The log goes to standard error.`,
 		Example: `  semel serve
@@ -50,6 +53,9 @@ Once the service accepts requests, the first line of the output with --json name
 			cfg, origins, err := loadSource(cmd, configured(cmd))
 			if err != nil {
 				return err
+			}
+			if testClock && cfg.Store.Name() != "memory:" {
+				return usage("--test-clock needs --store memory: because it moves the clock of a store in memory only, and the store is %s", cfg.Store.Name())
 			}
 			ctx, cancel := context.WithCancel(cmd.Context())
 			defer cancel()
@@ -63,7 +69,7 @@ Once the service accepts requests, the first line of the output with --json name
 				cfg, _, err := config.Load(configured(cmd))
 				return cfg, err
 			}
-			err = serve(ctx, cmd.ErrOrStderr(), service.Options{Config: cfg, Load: reload}, func(s *service.Server) error {
+			err = serve(ctx, cmd.ErrOrStderr(), service.Options{Config: cfg, Load: reload, TestClock: testClock}, func(s *service.Server) error {
 				if !asJSON(cmd) {
 					return nil
 				}
@@ -75,6 +81,7 @@ Once the service accepts requests, the first line of the output with --json name
 	cmd.Flags().String("listen", "", "`address` for the guarded traffic and the execution API")
 	cmd.Flags().String("admin", "", "`address` for operators")
 	cmd.Flags().String("admin-token-file", "", "`file` with the token of operators")
+	cmd.Flags().BoolVar(&testClock, "test-clock", false, "for tests, let operators move the clock of --store memory:")
 	cmd.Flags().BoolVar(&untilEOF, "until-eof", false, "stop when standard input ends, for a parent that may die")
 	cmd.Flags().Lookup("until-eof").Hidden = true
 	return jsonFlag(configFlags(cmd))
