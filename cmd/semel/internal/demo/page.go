@@ -157,7 +157,7 @@ func (p *page) bursts(r *Report) {
 		rows = append(rows, []cell{{"", x.what}, number(x.a), number(x.b)})
 	}
 	rows = append(rows, []cell{{"", "seconds"}, {"n", fmt.Sprintf("%.2f", a.Seconds)}, {"n", fmt.Sprintf("%.2f", b.Seconds)}})
-	p.table("", []cell{{}, {"n", "without a guard"}, {"n", "behind Semel"}}, rows)
+	p.table("The same copies, without a guard and behind Semel", []cell{{}, {"n", "without a guard"}, {"n", "behind Semel"}}, rows)
 }
 
 // deliveries lists what each delivery of an order got; equal answers in a row are one line.
