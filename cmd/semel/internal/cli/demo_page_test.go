@@ -89,7 +89,7 @@ func wantDemoPage(t *testing.T, file string, r *demo.Report) {
 				return
 			}
 		}
-		t.Errorf("%q has %q, not %q", name, p.rows[name], want)
+		t.Errorf("%q has %q, not %v", name, p.rows[name], want)
 	}
 	a, b := &r.Control, &r.Protected
 	row("without a guard", a.Sent, a.Orders, a.Effects, "a charge each")
