@@ -24,12 +24,7 @@ import (
 const addressesLong = `addresses: {"listen":"HOST:PORT","url":"http://HOST:PORT","admin":"HOST:PORT","admin_url":…}.
 Port 0 picks a free port.`
 
-func newServe() *cobra.Command {
-	var untilEOF, testClock bool
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run the service: reverse proxy, execution API, sweeps",
-		Long: `Run the service: the reverse proxy with the configured routes, the execution API, and
+const serveLong = `Run the service: the reverse proxy with the configured routes, the execution API, and
 the loop that settles abandoned calls and purges expired ones.
 
 Without a file it serves the execution API on 127.0.0.1:8480, and operators on
@@ -45,7 +40,14 @@ For tests in any language there is --store memory: --test-clock: then
 POST /test/clock?by=25h to the admin listener moves the clock of the store forward.
 
 Once the service accepts requests, the first line of the output with --json names its
-` + addressesLong + ` The log goes to standard error.`,
+` + addressesLong + ` The log goes to standard error.`
+
+func newServe() *cobra.Command {
+	var untilEOF, testClock bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the service: reverse proxy, execution API, sweeps",
+		Long:  serveLong,
 		Example: `  semel serve
   semel serve --config semel.yaml
   semel serve --listen 127.0.0.1:8480 --admin 127.0.0.1:8481 --store pebble:./data`,
