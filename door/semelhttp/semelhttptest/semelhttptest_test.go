@@ -79,7 +79,9 @@ func TestCrashOfAService(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 	})
 	var h http.Handler
-	start := func() { h = s.Guard.Handler(semelhttp.Route{Operation: semel.Operation{Name: "charge", Financial: true}}, charge) }
+	start := func() {
+		h = s.Guard.Handler(semelhttp.Route{Operation: semel.Operation{Name: "charge", Financial: true}}, charge)
+	}
 	post := func() *httptest.ResponseRecorder { return s.Post(h, "order-1", `{}`) }
 	start()
 	s.Crash(semeltest.BeforeOutcome, func() { post() })
