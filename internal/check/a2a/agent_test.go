@@ -186,13 +186,6 @@ func (a *agent) take(r *http.Request, in request, stream bool) *task {
 	if a.fault == "works twice" {
 		a.work(text)
 	}
-	if a.fault == "forgets those who leave" && known.leaves && !stream {
-		<-r.Context().Done()
-		a.mu.Lock()
-		delete(a.tasks, key)
-		a.mu.Unlock()
-		known.gone = true // for those who read it when done is closed
-	}
 	close(known.done)
 	a.mu.Lock()
 	defer a.mu.Unlock()

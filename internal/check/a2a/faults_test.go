@@ -55,7 +55,6 @@ func TestPlantedFaults(t *testing.T) {
 		"lets nobody have it then":             {"content.kept", ""},
 		"gives up a messageId with two texts":  {"content.kept", ""},
 		"tells streams apart":                  {"stream.once stream.task", ""},
-		"forgets those who leave":              {"gone.once", ""},
 		"renames the tasks of those who leave": {"gone.task", ""},
 		"hides tasks":                          {"task.state", ""},
 		"starts another task":                  {"task.continued", ""},

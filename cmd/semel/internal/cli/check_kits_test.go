@@ -100,7 +100,6 @@ func TestCheckCommandsOfThePage(t *testing.T) {
 
 func TestCheckForrstOfTheServiceKeepsEachSentence(t *testing.T) {
 	t.Parallel()
-	clause.Proves(t, "FOR-OPT.1", "FOR-DATA.1", "FOR-DATA.3", "FOR-FIRST.1", "FOR-DUP.1", "FOR-DUP.2", "FOR-PROC.1", "FOR-CONF.1", "FOR-ID.1", "FOR-STORE.1", "FOR-FAIL.1")
 	provider := freeAddress(t)
 	at, _ := serving(t, fmt.Sprintf("store: {url: %q}\n%s", "pebble:"+t.TempDir(), configuredByThePage(t, forrstSection, provider)))
 	if code, report, notKept := judgedByKit(t, "forrst", at+"/forrst", "--provider", provider); code != ExitOK || !report.OK || notKept != nil {
@@ -117,7 +116,6 @@ func TestCheckWebhookOfTheServiceKeepsEachSentence(t *testing.T) {
 		for _, mode := range []string{"sync", "ack"} {
 			t.Run(source+"/"+mode, func(t *testing.T) {
 				t.Parallel()
-				clause.Proves(t, "MAP-HOOK.1")
 				provider, file := freeAddress(t), filepath.Join(t.TempDir(), "secret")
 				if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
 					t.Fatal(err)

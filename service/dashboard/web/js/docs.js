@@ -39,7 +39,7 @@ export function DocsScreen() {
 	}), []);
 	const [text, setText] = useState('');
 	const found = codes.data?.filter((c) => (c.title + c.code + c.text.join()).toLowerCase().includes(text.toLowerCase()));
-	return html`<${Head} title="Docs"><a class="button" href="docs/">All pages</a><//>
+	return html`<${Head} title="Docs"><a href="docs/">Pages</a><//>
 		<section class="card"><h2>Words</h2><dl class="facts wide">${Object.entries(words).map(([w, what]) => html`<div class="fact"><dt>${w.replace('_', ' ')}</dt><dd>${what}</dd></div>`)}</dl></section>
 		<section class="card"><h2>What a record is</h2><dl class="facts wide">${Object.values(states).map((s) => html`<div class="fact"><dt><${Badge} tone=${s.tone}>${s.label}<//></dt><dd>It ${s.says}.</dd></div>`)}</dl></section>
 		<section class="card"><h2>What a delivery gets</h2><dl class="facts wide">${Object.values(decisions).map((s) => html`<div class="fact"><dt><${Badge} tone=${s.tone}>${s.label}<//></dt><dd>It ${s.says}.</dd></div>`)}</dl></section>
