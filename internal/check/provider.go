@@ -96,9 +96,9 @@ func (j *judge) Happened(id, name string, want int) {
 	j.Holds(id, n == want, "%d effects on %s, and %d are right", n, name, want)
 }
 
-// Arrives waits for an effect on a name, and reports whether it comes.
-func (j *judge) Arrives(ctx context.Context, name string) bool {
-	return Until(ctx, j, func() (bool, bool) { n := j.Effects(name); return n > 0, n > 0 })
+// Arrives waits for so many effects on a name, and reports whether they come.
+func (j *judge) Arrives(ctx context.Context, name string, want int) bool {
+	return Until(ctx, j, func() (bool, bool) { all := j.Effects(name) >= want; return all, all })
 }
 
 // Settled judges how many effects there were on a name of work that may be behind the answers: it
@@ -112,9 +112,8 @@ func (j *judge) Settled(ctx context.Context, id, name string, want int, another 
 		j.Unseen(id, "no effect comes to --provider")
 		return
 	}
-	if j.Arrives(ctx, another()); want > 0 {
-		j.Arrives(ctx, name)
-	}
+	j.Arrives(ctx, another(), 1)
+	j.Arrives(ctx, name, want)
 	j.Happened(id, name, want)
 }
 

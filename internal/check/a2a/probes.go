@@ -25,7 +25,7 @@ func start(ctx context.Context, b *check.Bench) ([]check.Group, error) {
 	if first.fault != nil {
 		return nil, fmt.Errorf("a message to the agent gets %s", first)
 	}
-	k.Arrives(ctx, m.name)
+	k.Arrives(ctx, m.name, 1)
 	k.ways = map[string]post{k.send: k.Leave}
 	return []check.Group{
 		check.Ask("duplicates", "task once apart", k.duplicates),

@@ -36,7 +36,7 @@ func start(ctx context.Context, b *check.Bench) ([]check.Group, error) {
 		n := k.note()
 		if last = k.settle(ctx, n, k.one); last.ok() {
 			understood = append(understood, form)
-			k.arrived = k.arrived || k.Arrives(ctx, n.name)
+			k.arrived = k.arrived || k.Arrives(ctx, n.name, 1)
 		}
 	}
 	if k.forms = understood; understood == nil {

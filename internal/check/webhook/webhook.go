@@ -87,7 +87,7 @@ func start(ctx context.Context, b *check.Bench) ([]check.Group, error) {
 		return nil, err
 	}
 	e := k.event()
-	if status := k.settle(ctx, e); status/100 != 2 || !k.reached(ctx, e, 1) {
+	if status := k.settle(ctx, e); status/100 != 2 || !k.Arrives(ctx, e.name, 1) {
 		return nil, fmt.Errorf("a delivery of %s gets the status %d, and %d effects have come to %s: let each event that is handled be posted there", source.Name, status, k.Effects(e.name), provider)
 	}
 	return []check.Group{
@@ -140,17 +140,13 @@ func (k *kit) settle(ctx context.Context, e event) int {
 	})
 }
 
-// reached waits until there were so many effects of an event, which may come after their answers.
-func (k *kit) reached(ctx context.Context, e event, want int) bool {
-	return check.Until(ctx, k.Bench, func() (bool, bool) { reached := k.Effects(e.name) >= want; return reached, reached })
-}
-
-// had judges that there were so many effects of an event, when one of a later event has come, too.
+// had judges how many effects an event had.
 func (k *kit) had(ctx context.Context, id string, e event, want int) {
-	later := k.event()
-	k.settle(ctx, later)
-	_ = k.reached(ctx, later, 1) && k.reached(ctx, e, want)
-	k.Happened(id, e.name, want)
+	k.Settled(ctx, id, e.name, want, func() string {
+		later := k.event()
+		k.settle(ctx, later)
+		return later.name
+	})
 }
 
 func (k *kit) signature(ctx context.Context) {
