@@ -104,13 +104,12 @@ func (g *generation) door(path string) *doorway {
 }
 
 func (g *generation) doorOf(r *http.Request) string {
-	switch d, root := g.door(r.URL.Path), g.root(); {
-	case d != nil:
+	if d := g.door(r.URL.Path); d != nil {
 		return d.name
-	case g.routes.find(r) != nil:
+	} else if g.routes.find(r) != nil {
 		return semelhttp.Name
-	case root != nil:
-		return root.name
+	} else if d = g.root(); d != nil {
+		return d.name
 	}
 	return api.Name
 }

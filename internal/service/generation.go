@@ -225,12 +225,11 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	case door != nil:
 		door.ServeHTTP(w, r)
 	default:
-		switch route, root := g.routes.find(r), g.root(); {
-		case route != nil:
+		if route := g.routes.find(r); route != nil {
 			g.serve(w, r, route)
-		case root != nil:
+		} else if root := g.root(); root != nil {
 			root.ServeHTTP(w, r)
-		default:
+		} else {
 			s.executions.ServeHTTP(w, r)
 		}
 	}
