@@ -138,14 +138,3 @@ func members(pairs ...any) (m yaml.MapSlice) {
 	}
 	return m
 }
-
-// set replaces or adds a member.
-func set(m yaml.MapSlice, name string, v any) yaml.MapSlice {
-	for i, item := range m {
-		if fmt.Sprint(item.Key) == name {
-			m[i].Value = v
-			return m
-		}
-	}
-	return append(m, yaml.MapItem{Key: name, Value: v})
-}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -98,35 +99,41 @@ func object(v any) yaml.MapSlice {
 	return m
 }
 
+// find returns the place of a member; -1 if there is none.
+func find(m yaml.MapSlice, name string) int {
+	return slices.IndexFunc(m, func(item yaml.MapItem) bool { return fmt.Sprint(item.Key) == name })
+}
+
 // get returns a member, or nil.
 func get(m yaml.MapSlice, name string) any {
-	for _, item := range m {
-		if fmt.Sprint(item.Key) == name {
-			return item.Value
-		}
+	if i := find(m, name); i >= 0 {
+		return m[i].Value
 	}
 	return nil
+}
+
+// set replaces a member, or adds it.
+func set(m yaml.MapSlice, name string, v any) yaml.MapSlice {
+	if i := find(m, name); i >= 0 {
+		m[i].Value = v
+		return m
+	}
+	return append(m, yaml.MapItem{Key: name, Value: v})
+}
+
+// missing adds a member that isn't there.
+func missing(m yaml.MapSlice, name string, v any) yaml.MapSlice {
+	if find(m, name) >= 0 {
+		return m
+	}
+	return append(m, yaml.MapItem{Key: name, Value: v})
 }
 
 // edit replaces the object that is a member by what f makes of it. A member that isn't there is
 // added if f makes something.
 func edit(m yaml.MapSlice, name string, f func(yaml.MapSlice) yaml.MapSlice) yaml.MapSlice {
-	for i, item := range m {
-		if fmt.Sprint(item.Key) == name {
-			m[i].Value = f(object(item.Value))
-			return m
-		}
-	}
-	if v := f(nil); v != nil {
-		m = append(m, yaml.MapItem{Key: name, Value: v})
-	}
-	return m
-}
-
-// missing adds a member that isn't there.
-func missing(m yaml.MapSlice, name string, v any) yaml.MapSlice {
-	if get(m, name) == nil {
-		m = append(m, yaml.MapItem{Key: name, Value: v})
+	if v := f(object(get(m, name))); v != nil {
+		return set(m, name, v)
 	}
 	return m
 }

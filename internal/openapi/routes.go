@@ -44,7 +44,10 @@ func (d *Document) Routes(upstream string) ([]byte, error) {
 	return yaml.MarshalWithOptions(config, yaml.IndentSequence(true))
 }
 
-var word = regexp.MustCompile(`[a-z0-9]+`)
+var (
+	word    = regexp.MustCompile(`[a-z0-9]+`)
+	version = regexp.MustCompile(`^v[0-9]+$`)
+)
 
 // verbs are what methods do to a collection or a thing, where the path doesn't say.
 var verbs = map[string]string{"POST": "create", "PATCH": "update"}
@@ -52,7 +55,6 @@ var verbs = map[string]string{"POST": "create", "PATCH": "update"}
 // nameOf names an operation by its path, as in payments.refund: the thing, and what happens to it.
 func nameOf(op Operation) string {
 	var parts []string
-	version := regexp.MustCompile(`^v[0-9]+$`)
 	segments := strings.Split(strings.Trim(op.Path, "/"), "/")
 	for _, s := range segments {
 		if w := strings.Join(word.FindAllString(strings.ToLower(s), -1), "_"); w != "" && !strings.HasPrefix(s, "{") && !version.MatchString(s) {
