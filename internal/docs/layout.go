@@ -159,13 +159,13 @@ func (b *Book) results(f Form, query string) string {
 		return w.String()
 	}
 	hits := b.Search(query)
-	w.add("<p>", strconv.Itoa(len(hits)), strings.TrimSuffix(" pages", map[bool]string{true: "s"}[len(hits) == 1]), " for “", html.EscapeString(query), "”</p>\n<ol class=\"hits\">\n")
+	pages := " pages"
+	if len(hits) == 1 {
+		pages = " page"
+	}
+	w.add("<p>", strconv.Itoa(len(hits)), pages, " for “", html.EscapeString(query), "”</p>\n<ol class=\"hits\">\n")
 	for _, h := range hits {
-		title := h.Title
-		if h.Heading != "" {
-			title += ": " + h.Heading
-		}
-		w.add("<li><a href=\"", html.EscapeString(h.URL), "\">", html.EscapeString(title), "</a>\n<p>", html.EscapeString(h.Excerpt), "</p>\n")
+		w.add("<li><a href=\"", html.EscapeString(h.URL), "\">", html.EscapeString(h.name()), "</a>\n<p>", html.EscapeString(h.Excerpt), "</p>\n")
 	}
 	w.add("</ol>\n")
 	return w.String()

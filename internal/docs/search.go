@@ -28,6 +28,14 @@ type Section struct {
 	Excerpt string `json:"excerpt"`
 }
 
+// name is the title, with the heading of the section if it isn't the first.
+func (s Section) name() string {
+	if s.Heading == "" {
+		return s.Title
+	}
+	return s.Title + ": " + s.Heading
+}
+
 // Most is how many hits make a page of them.
 const Most = 10
 

@@ -216,10 +216,7 @@ func (b *Book) Hits(words string) (hits []Hit, text string) {
 	for _, s := range b.Search(words) {
 		h := Hit{b.Pages[s.Page].Name, s.Title, s.Heading, s.Excerpt}
 		hits = append(hits, h)
-		if h.Heading != "" {
-			h.Title += ": " + h.Heading
-		}
-		fmt.Fprintf(&w, "%-20s %s\n%s", h.Name, h.Title, wrap(h.Excerpt, 88, "    ", "    "))
+		fmt.Fprintf(&w, "%-20s %s\n%s", h.Name, s.name(), wrap(h.Excerpt, 88, "    ", "    "))
 	}
 	return hits, w.String() + "\n'semel docs NAME' shows a page."
 }
