@@ -13,7 +13,7 @@ import (
 	"github.com/semelhq/semel/internal/rig/stage"
 )
 
-// demo is the service with a bank that it plays: it prints requests to send, and what was charged.
+// demo runs the service, and plays its bank. It prints requests to send, and counts the charges.
 func demo(ctx context.Context, l net.Listener, out io.Writer) error {
 	source, err := webhook.Builtin("stripe")
 	if err != nil {

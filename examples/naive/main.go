@@ -1,6 +1,6 @@
-// Command naive is a service as many are: before it works it looks whether it has seen the key or
-// the event before, and afterwards it remembers that it has. That catches the duplicates of a quiet
-// day. What it doesn't catch, semel check shows.
+// Command naive does what many services do: before it works it looks for the key or the event among
+// those before, and afterwards it remembers them. That catches the duplicates of a quiet day. Semel
+// check shows the others.
 //
 //	go run ./examples/naive -demo
 package main
@@ -68,7 +68,7 @@ type service struct {
 	handled map[string]bool   // by the id of an event
 }
 
-// answer is what the service remembers of a call.
+// answer answers the duplicates of a call.
 type answer struct {
 	request string
 	result  json.RawMessage
@@ -119,7 +119,7 @@ func (s *service) forrst(w http.ResponseWriter, r *http.Request) {
 	}
 	key := in.Extensions[0].Options.Key
 	s.mu.Lock()
-	a, known := s.answers[key] // the mistake: what another request is doing isn't here yet
+	a, known := s.answers[key] // the mistake: another request may be at it, and has left nothing here yet
 	s.mu.Unlock()
 	data := map[string]any{"key": key, "status": "cached", "cached_at": a.at}
 	if !known {
