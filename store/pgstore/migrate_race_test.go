@@ -84,3 +84,11 @@ func printed(ctx context.Context, pool *pgxpool.Pool, sql string) error {
 	}
 	return err
 }
+
+// TestSchemaIsTheLastMigration: the number that the program says is that of its newest migration.
+func TestSchemaIsTheLastMigration(t *testing.T) {
+	all, err := migrations()
+	if err != nil || len(all) != Schema {
+		t.Errorf("there are %d migrations, %v, and Schema is %d", len(all), err, Schema)
+	}
+}
