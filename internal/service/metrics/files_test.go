@@ -47,6 +47,9 @@ func thePage() string {
 	var b strings.Builder
 	b.WriteString(`# Metrics
 
+- **For** operators who watch Semel with Prometheus or OpenTelemetry.
+- **Afterwards** you can scrape or push the metrics, load the alerts and the dashboard, and read each number.
+
 The admin listener of ` + "`semel serve`" + ` has ` + "`GET /metrics`" + ` for Prometheus, for callers with the role viewer. Set ` + "`metrics.otlp`" + `, or the variables of OpenTelemetry such as ` + "`OTEL_EXPORTER_OTLP_ENDPOINT`" + `, to push the same metrics by OTLP. Counters are those of one node since it was started: sum their rates over all nodes. A key is never a label; [GET /v1/figures](service.md#health-stopping-limits) lists records.
 
 [` + "`monitoring/prometheus/rules.yml`" + `](../monitoring/prometheus/rules.yml) has alerts, and the [runbook](runbook.md) what to do about each. [` + "`monitoring/grafana/semel.json`" + `](../monitoring/grafana/semel.json) is a dashboard for Grafana. Histograms have classic buckets, and that of added time has native ones, too, where Prometheus asks for them.
