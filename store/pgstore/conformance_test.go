@@ -3,6 +3,7 @@ package pgstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -91,11 +92,16 @@ func mustOpen(t testing.TB, url string, opts *Options) *Store {
 	}
 	o.AcquireTimeout = cmp.Or(o.AcquireTimeout, 10*time.Second)
 	o.answer, o.connect = cmp.Or(o.answer, time.Minute), cmp.Or(o.connect, time.Minute)
-	s, err := Open(t.Context(), url, &o)
-	if err != nil {
-		t.Fatal(err)
+	for tries := 1; ; tries++ {
+		s, err := Open(t.Context(), url, &o)
+		if err == nil {
+			return s
+		}
+		// A short patience is for what comes after; a busy machine may not open a store in it.
+		if tries == 20 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
 	}
-	return s
 }
 
 func mustClose(t testing.TB, s *Store) {

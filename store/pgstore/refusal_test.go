@@ -105,9 +105,9 @@ func TestRefusedStatements(t *testing.T) {
 			t.Cleanup(hold(t, database, rec.ID))
 		}, "55P03", false},
 		{"a time limit of the server", func(t *testing.T, s *Store, database string, rec semel.Record) {
+			t.Cleanup(hold(t, database, rec.ID)) // first: the limit is for its session, too
 			exec(t, database, "ALTER DATABASE SET statement_timeout = '50ms'")
 			newSessions(t, s)
-			t.Cleanup(hold(t, database, rec.ID))
 		}, "57014", false},
 		{"a table that is gone", func(t *testing.T, s *Store, database string, rec semel.Record) {
 			exec(t, database, "ALTER TABLE semel.semel_records RENAME TO away")
