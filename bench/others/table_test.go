@@ -73,7 +73,10 @@ func (r *judged) title() string {
 
 const intro = `# Beside others
 
-This page is for you if you choose what keeps a retried request from charging twice. ` + "[`semel check http`](check.md)" + ` judged what people use today, and Semel beside it, by draft-ietf-httpapi-idempotency-key-header-07. ` + "`make prove-others`" + ` makes the page, and fails if it finds something else.
+- **For** people who choose what keeps a retried request from charging twice.
+- **Afterwards** you know what each of them does in each case, by its own promise and by a test.
+
+` + "[`semel check http`](check.md)" + ` judged what people use today, and Semel beside it, by draft-ietf-httpapi-idempotency-key-header-07. ` + "`make prove-others`" + ` makes the page, and fails if it finds something else.
 
 Each guards the same small shop, is set up as its own documentation says, and runs in a process that the check may kill. **A requirement that the documentation doesn't promise isn't held against a product**: it is marked so, with what happens instead and the source. Red is what breaks a promise.
 
