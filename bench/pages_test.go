@@ -52,6 +52,25 @@ var pages = []struct {
 			}
 		}
 	}},
+	{"claim, outcome, replay and purge", func(b *testing.B, t *target) step {
+		return func(ctx context.Context, c *turns.Caller) error {
+			key := c.Key()
+			ans, err := t.engine.Begin(ctx, call(key))
+			if err != nil {
+				return err
+			}
+			if err := ans.Attempt.Complete(ctx, semel.Result{Data: t.result}); err != nil {
+				return err
+			}
+			if ans, err = t.engine.Begin(ctx, call(key)); err != nil {
+				return err
+			}
+			if n, err := t.store.Extras().Purge.Purge(ctx, []store.Ref{ans.Record.Ref()}); n != 1 || err != nil {
+				return fmt.Errorf("%d records were purged: %w", n, err)
+			}
+			return nil
+		}
+	}},
 }
 
 // find asks for a page, which must have at least n records, or none.
