@@ -82,7 +82,7 @@ func builtFor(file string, p platform) error {
 	if err != nil {
 		return err
 	}
-	want := map[string]string{"GOOS": p.os, "GOARCH": p.arch, "CGO_ENABLED": "0", "-trimpath": "true"}
+	want := map[string]string{"GOOS": p.os, "GOARCH": p.arch, "CGO_ENABLED": "0", "-trimpath": "true", "-tags": "grpcnotrace"}
 	for _, s := range info.Settings {
 		if w, ok := want[s.Key]; ok && w != s.Value {
 			return fmt.Errorf("%s is %s, want %s", s.Key, s.Value, w)
