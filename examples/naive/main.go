@@ -25,6 +25,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/a2aproject/a2a-go/v2/a2asrv"
 )
 
 func main() {
@@ -65,7 +67,7 @@ type service struct {
 
 	mu      sync.Mutex
 	answers map[string]answer // by key
-	handled map[string]bool   // by the id of an event
+	handled map[string]bool   // by the id of an event or an activity
 }
 
 // answer answers the duplicates of a call.
@@ -83,6 +85,8 @@ func (s *service) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /forrst", s.forrst)
 	mux.HandleFunc("POST /webhooks/stripe", s.stripe)
+	mux.HandleFunc("POST /inbox", s.inbox)
+	mux.Handle("POST /agent", a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(agent{s})))
 	return mux
 }
 

@@ -67,6 +67,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	p.mu.Lock()
 	p.effects[name]++
+	p.effects[""]++ // of all names
 	n, g := p.effects[name], p.held[name]
 	p.mu.Unlock()
 	if g.open == nil {
@@ -83,7 +84,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.answer(w, name, string(body), n)
 }
 
-// Effects is how many effects there were on a name.
+// Effects is how many effects there were on a name, or with none on all.
 func (j *judge) Effects(name string) int {
 	j.provider.mu.Lock()
 	defer j.provider.mu.Unlock()
@@ -101,14 +102,10 @@ func (j *judge) Arrives(ctx context.Context, name string, want int) bool {
 	return Until(ctx, j, func() (bool, bool) { all := j.Effects(name) >= want; return all, all })
 }
 
-// Settled judges how many effects there were on a name of work that may be behind the answers: it
-// waits for the effect on another name, which is sent afterwards. If no effect ever came, none can
-// be judged.
+// Settled judges the effects on a name of work that may be behind the answers: it waits for the
+// effect on another name, which is sent afterwards. If none ever came, none can be judged.
 func (j *judge) Settled(ctx context.Context, id, name string, want int, another func() string) {
-	j.provider.mu.Lock()
-	none := len(j.provider.effects) == 0
-	j.provider.mu.Unlock()
-	if none {
+	if j.Effects("") == 0 {
 		j.Unseen(id, "no effect comes to --provider")
 		return
 	}

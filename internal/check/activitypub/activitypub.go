@@ -138,13 +138,17 @@ func (k *kit) signed(n note, by actor) (text string, header http.Header, err err
 }
 
 // deliver delivers an activity that an actor signs.
-func (k *kit) deliver(ctx context.Context, n note, by actor) answer {
+func (k *kit) deliver(ctx context.Context, n note, by actor) answer { return k.ready(n, by)(ctx) }
+
+// ready signs an activity, which takes a while, and returns what delivers it.
+func (k *kit) ready(n note, by actor) func(context.Context) answer {
 	text, header, err := k.signed(n, by)
-	if err != nil {
-		return answer{err: err}
+	return func(ctx context.Context) (a answer) {
+		if a.err = err; err == nil {
+			a.status, _, _, a.err = k.Post(ctx, "", text, header)
+		}
+		return a
 	}
-	status, _, _, err := k.Post(ctx, "", text, header)
-	return answer{status, err}
 }
 
 // settle delivers an activity until the inbox doesn't ask to deliver it again.

@@ -11,12 +11,10 @@ import (
 	"github.com/semelhq/semel/internal/check"
 )
 
-// start becomes another server and the provider, and finds out which signatures the inbox
-// understands, and whether effects arrive.
+// start becomes the provider and another server, and finds out what the inbox understands.
 func start(ctx context.Context, b *check.Bench) ([]check.Group, error) {
 	k := &kit{Bench: b, inbox: cmp.Or(b.Flag("known-as"), b.URL())}
-	_, err := b.Provide(ctx, func(http.ResponseWriter, string, string, int) {})
-	if err != nil {
+	if _, err := b.Provide(ctx, func(http.ResponseWriter, string, string, int) {}); err != nil {
 		return nil, err
 	}
 	mux := new(http.ServeMux)
@@ -78,7 +76,8 @@ func (k *kit) duplicates(ctx context.Context) {
 
 func (k *kit) concurrent(ctx context.Context) {
 	n := k.note()
-	answers := check.Together(50, func() answer { return k.deliver(ctx, n, k.one) })
+	deliver := k.ready(n, k.one)
+	answers := check.Together(50, func() answer { return deliver(ctx) })
 	final := k.settle(ctx, n, k.one)
 	for _, a := range answers {
 		k.Holds("concurrent.answers", a.later() || a.ok() && a.status == final.status, "one gets %s, and later ones %s", a, final)
@@ -100,9 +99,8 @@ func (k *kit) gone(ctx context.Context) {
 func (k *kit) content(ctx context.Context) {
 	for id, by := range map[string]actor{"content.once": k.one, "content.source": k.two} {
 		n := k.note()
-		other := note{n.name, n.id, by.id, check.Name()}
 		first := k.settle(ctx, n, k.one)
-		k.settle(ctx, other, by)
+		k.settle(ctx, note{n.name, n.id, by.id, check.Name()}, by)
 		k.handled(ctx, id, n, 1)
 		again := k.settle(ctx, n, k.one)
 		k.Holds("content.kept", again.status == first.status, "it gets %s, and before %s", again, first)
@@ -131,7 +129,10 @@ func (k *kit) signatures(ctx context.Context) {
 	k.refused(ctx, "signature.changed", k.note(), actor{id: k.one.id, key: k.one.key, forges: true})
 	k.refused(ctx, "signature.stranger", k.note(), k.two)
 	n := k.note()
-	k.deliver(ctx, note{n.name, n.id, n.actor, check.Name()}, actor{})
+	if forged := k.deliver(ctx, note{n.name, n.id, n.actor, check.Name()}, actor{}); forged.ok() {
+		k.Unseen("signature.spent", "a forgery gets "+forged.String())
+		return
+	}
 	k.settle(ctx, n, k.one)
 	k.handled(ctx, "signature.spent", n, 1)
 }
@@ -140,8 +141,7 @@ func (k *kit) delay(ctx context.Context) {
 	n, fastest := k.note(), time.Hour
 	k.settle(ctx, n, k.one)
 	for i := 0; i < 30 && fastest > 100*time.Millisecond; i++ {
-		began := time.Now()
-		if a := k.deliver(ctx, n, k.one); a.ok() {
+		if began, a := time.Now(), k.deliver(ctx, n, k.one); a.ok() {
 			fastest = min(fastest, time.Since(began))
 		}
 	}

@@ -1,6 +1,5 @@
 // Package ids judges implementations of RFC-WF-0010 that take commands over HTTP. It is the outside
-// system of three commands, so effects are counted where they happen, and not by whoever claims to
-// have caused them.
+// system of three commands, so it counts effects where they happen.
 package ids
 
 import (
