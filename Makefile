@@ -83,7 +83,7 @@ prove: ## run the long tests at their full length, then break everything around 
 	SEMEL_THOROUGH=1 go test -run '^Test(Fedify|JavaScriptSDK|LibrariesOfSenders)$$' -count=1 -v -timeout 10m ./door/activitypub/... ./door/a2a ./door/webhook
 	SEMEL_THOROUGH=1 go test -count=1 -v -timeout 40m ./internal/rig/agents -agents.seed=$(SEED) $(AGENTS)
 	$(if $(TOUR),SEMEL_THOROUGH=1 go test -run '^TestTour$$' -count=1 -v -timeout 10m ./cmd/semel/internal/demo)
-	SEMEL_THOROUGH=1 go test -run '^TestStates$$' -count=1 -timeout 10m ./service/dashboard
+	SEMEL_THOROUGH=1 go test -run '^Test(States|Pages)$$' -count=1 -timeout 20m ./service/dashboard
 	$(if $(INPUTS),scripts/fuzz $(INPUTS))
 	$(if $(FAULTS),scripts/mutate -clauses $(FAULTS) -tenth $$(date +%-j))
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/rig/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)

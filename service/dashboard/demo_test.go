@@ -60,7 +60,6 @@ func TestDemo(t *testing.T) {
 	}
 	tb := open(t, runDemo(t))
 	dir := screenshots(t)
-	t.Log("screenshots are in ", dir)
 	for _, screen := range []struct {
 		name, hash string
 		shows      []string

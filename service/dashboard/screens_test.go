@@ -16,7 +16,6 @@ func TestScreens(t *testing.T) {
 	w.stick("stuck-31")
 	tb := open(t, w.page())
 	dir := screenshots(t)
-	t.Log("screenshots are in ", dir)
 	axe := axe(t)
 	tb.shows("Overview")
 	for _, theme := range []string{"light", "dark"} {
