@@ -144,19 +144,24 @@ func linearize(ctx context.Context, inner semel.Store, seed uint64, rounds int) 
 	s, control := faultstore.New(inner, &faultstore.Options{Seed: seed, Rates: everyForm(0.04), Delay: 3 * time.Millisecond})
 	defer control.Settle()
 	var rep report
+	patience := 10 * time.Millisecond
 	for round := 0; round < rounds+rep.undecided; round++ {
 		var rec recorder
 		var wg sync.WaitGroup
 		for client := range 6 {
 			random := rand.New(rand.NewPCG(seed, uint64(round*100+client)))
-			wg.Go(func() { runClient(ctx, inner, s, &rec, random, client, fmt.Sprintf("%d-%d", seed, round)) })
+			wg.Go(func() { runClient(ctx, inner, s, &rec, random, client, fmt.Sprintf("%d-%d", seed, round), patience) })
 		}
 		wg.Wait()
 		rep.ops += len(rec.ops)
+		unknown := 0
 		for _, op := range rec.ops {
 			if op.Output.(regOutput).unknown {
-				rep.unknown++
+				unknown++
 			}
+		}
+		if rep.unknown += unknown; unknown > len(rec.ops)/2 {
+			patience *= 2 // more than the faults: the machine is busy
 		}
 		switch porcupine.CheckOperationsTimeout(register, rec.ops, checkPatience) {
 		case porcupine.Illegal:
@@ -173,13 +178,13 @@ func linearize(ctx context.Context, inner semel.Store, seed uint64, rounds int) 
 }
 
 // runClient is one client: it reads, purges, writes over the versions that it has seen, and, like
-// the engine, resends writes with unknown results.
-func runClient(ctx context.Context, inner, s semel.Store, rec *recorder, random *rand.Rand, client int, name string) {
+// the engine, resends writes with unknown results. No call takes longer than patience.
+func runClient(ctx context.Context, inner, s semel.Store, rec *recorder, random *rand.Rand, client int, name string, patience time.Duration) {
 	seen := map[semel.ID]store.Revision{}
 	var unresolved []store.Write
 	purger := s.Extras().Purge
 	send := func(w store.Write) {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		at := rec.call()
 		cur, applied, err := s.Apply(ctx, w)
@@ -204,7 +209,7 @@ func runClient(ctx context.Context, inner, s semel.Store, rec *recorder, random 
 			unresolved = unresolved[1:]
 			send(w)
 		case p < 9 || purger == nil:
-			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+			ctx, cancel := context.WithTimeout(ctx, patience)
 			at := rec.call()
 			cur, err := s.Get(ctx, id)
 			cancel()
@@ -214,7 +219,7 @@ func runClient(ctx context.Context, inner, s semel.Store, rec *recorder, random 
 			rec.done(client, at, regInput{id: id, kind: faultstore.Get}, regOutput{current: revisionOf(cur)})
 			seen[id] = revisionOf(cur)
 		default:
-			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+			ctx, cancel := context.WithTimeout(ctx, patience)
 			at := rec.call()
 			n, err := purger.Purge(ctx, []store.Ref{{ID: id, Revision: seen[id]}})
 			cancel()
