@@ -28,15 +28,17 @@ func (p *Proxy) Send(w http.ResponseWriter, r *http.Request, key string) (err er
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(p.running, cancel)()
+	if p.running.Err() != nil {
+		cancel() // AfterFunc does so in its own time
+	}
 	defer func() {
-		v := recover()
-		if v == nil {
-			return
-		}
-		if aborted, ok := v.(error); !ok || !errors.Is(aborted, http.ErrAbortHandler) {
+		switch v := recover(); v {
+		case nil:
+		case http.ErrAbortHandler:
+			err = errBrokeOff
+		default:
 			panic(v)
 		}
-		err = errBrokeOff
 	}()
 	call := &upstreamCall{Context: ctx, proxy: p, effect: key, failed: &err}
 	p.reverse.ServeHTTP(w, withoutH2C(r.WithContext(call)))
