@@ -21,21 +21,7 @@ func (s *service) inbox(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "that is no activity", http.StatusBadRequest)
 		return
 	}
-	s.mu.Lock()
-	known := s.handled[activity.ID]
-	s.mu.Unlock()
-	if known {
-		w.WriteHeader(http.StatusAccepted)
-		return
-	}
-	if _, _, err := s.charge(r.Context(), body); err != nil {
-		http.Error(w, "deliver it again", http.StatusInternalServerError)
-		return
-	}
-	s.mu.Lock()
-	s.handled[activity.ID] = true
-	s.mu.Unlock()
-	w.WriteHeader(http.StatusAccepted)
+	s.handle(w, r, activity.ID, body, http.StatusAccepted)
 }
 
 // agent is one of the SDK of A2A: it charges what a message says. Nothing in the SDK looks at the

@@ -169,17 +169,22 @@ func (s *service) stripe(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not signed by Stripe", http.StatusBadRequest)
 		return
 	}
+	s.handle(w, r, event.ID, body, http.StatusOK)
+}
+
+// handle charges for what has the id, unless that was handled before.
+func (s *service) handle(w http.ResponseWriter, r *http.Request, id string, body []byte, status int) {
 	s.mu.Lock()
-	known := s.handled[event.ID]
+	known := s.handled[id]
 	s.mu.Unlock()
-	if known {
-		return
+	if !known {
+		if _, _, err := s.charge(r.Context(), body); err != nil {
+			http.Error(w, "deliver it again", http.StatusInternalServerError)
+			return
+		}
+		s.mu.Lock()
+		s.handled[id] = true
+		s.mu.Unlock()
 	}
-	if _, _, err := s.charge(r.Context(), body); err != nil {
-		http.Error(w, "deliver it again", http.StatusInternalServerError)
-		return
-	}
-	s.mu.Lock()
-	s.handled[event.ID] = true
-	s.mu.Unlock()
+	w.WriteHeader(status)
 }
