@@ -107,8 +107,10 @@ func call(key string) semel.Call {
 }
 
 // execute begins and completes a new key.
-func (t *target) execute(ctx context.Context, c *turns.Caller) error {
-	ans, err := t.engine.Begin(ctx, call(c.Key()))
+func (t *target) execute(ctx context.Context, c *turns.Caller) error { return t.run(ctx, c.Key()) }
+
+func (t *target) run(ctx context.Context, key string) error {
+	ans, err := t.engine.Begin(ctx, call(key))
 	if err != nil {
 		return err
 	}
