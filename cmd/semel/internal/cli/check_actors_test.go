@@ -131,3 +131,22 @@ func TestCheckA2AOfTheService(t *testing.T) {
 		})
 	}
 }
+
+func TestCheckA2AOfAStockAgentIsRed(t *testing.T) {
+	t.Parallel()
+	provider := freeAddress(t)
+	code, verdicts := asShown(t, "a2a", "http://127.0.0.1:8480/agent", serveStock(t, provider), "127.0.0.1:7391", provider)
+	if code != ExitCheck {
+		t.Errorf("exit %d", code)
+	}
+	for id, want := range map[string]check.Outcome{
+		"duplicates.task": check.Broken, "duplicates.once": check.Broken, "duplicates.apart": check.Kept, "concurrent.once": check.Unseen, "task.state": check.Kept, "task.continued": check.Kept,
+	} {
+		if v := verdicts[id]; v.Outcome != want {
+			t.Errorf("%s is %s: %s", id, v.Outcome, v.Saw)
+		}
+	}
+	if v := verdicts["duplicates.task"]; !strings.Contains(strings.Join(v.Reproduce, "\n"), "$key1") || !strings.Contains(v.Rests, "MAP-A2A.1") {
+		t.Errorf("it rests on %s, and is seen again by %q", v.Rests, v.Reproduce)
+	}
+}
