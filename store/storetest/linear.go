@@ -161,7 +161,7 @@ func linearize(ctx context.Context, inner semel.Store, seed uint64, rounds int) 
 			}
 		}
 		if rep.unknown += unknown; unknown > len(rec.ops)/2 {
-			patience *= 2 // more than the faults: the machine is busy
+			patience = min(2*patience, time.Second) // more than the faults: the machine is busy
 		}
 		switch porcupine.CheckOperationsTimeout(register, rec.ops, checkPatience) {
 		case porcupine.Illegal:
