@@ -34,6 +34,9 @@ STORE ?= postgres,redis,cluster,pebble
 # Whether make prove plays a storm at every door, which takes a minute.
 TOUR ?= 1
 
+# Whether make prove judges all servers with planted bugs, and Semel's doors on all stores.
+JUDGE ?= 1
+
 # How make prove plays agents, which takes five minutes; with -agents.smoke half of one.
 AGENTS ?=
 
@@ -84,6 +87,7 @@ prove: ## run the long tests at their full length, then break everything around 
 	SEMEL_THOROUGH=1 go test -count=1 -v -timeout 40m ./internal/rig/agents -agents.seed=$(SEED) $(AGENTS)
 	$(if $(TOUR),SEMEL_THOROUGH=1 go test -run '^TestTour$$' -count=1 -v -timeout 10m ./cmd/semel/internal/demo)
 	SEMEL_THOROUGH=1 go test -run '^Test(States|Pages)$$' -count=1 -timeout 20m ./service/dashboard
+	$(if $(JUDGE),SEMEL_THOROUGH=1 go test -count=1 -timeout 20m -parallel 8 ./internal/check/...)
 	$(if $(INPUTS),scripts/fuzz $(INPUTS))
 	$(if $(FAULTS),scripts/mutate -clauses $(FAULTS) -tenth $$(date +%-j))
 	go test -run '^TestChaos' -count=1 -v -timeout 5h ./internal/rig/chaos -chaos.duration=$(CHAOS) -chaos.seed=$(SEED) -chaos.store=$(STORE)

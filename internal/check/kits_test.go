@@ -21,6 +21,7 @@ import (
 	"github.com/semelhq/semel/internal/check"
 	forrstkit "github.com/semelhq/semel/internal/check/forrst"
 	webhookkit "github.com/semelhq/semel/internal/check/webhook"
+	"github.com/semelhq/semel/internal/rig/thorough"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -284,6 +285,9 @@ func TestEachFaultIsRedInItsGroup(t *testing.T) {
 	} {
 		for fault, f := range kit.faults {
 			t.Run(name+"/"+fault, func(t *testing.T) {
+				if fault != "none" && fault != "other arguments are processed" && fault != "other content is handled" {
+					thorough.Only(t, "one more fault that is planted")
+				}
 				t.Parallel()
 				groups, report := red(t, kit.kit, kit.implement, f)
 				if !slices.Equal(slices.Sorted(slices.Values(groups)), slices.Sorted(slices.Values(strings.Fields(f.groups)))) {

@@ -23,6 +23,7 @@ import (
 	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/internal/rig/redistest"
+	"github.com/semelhq/semel/internal/rig/thorough"
 	"github.com/semelhq/semel/internal/service/api"
 	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/pebblestore"
@@ -215,10 +216,10 @@ func TestSemelIsGreenOnFourStores(t *testing.T) {
 	for name, prepare := range stores(t) {
 		for doorName, d := range map[string]door{"middleware": middleware, "proxy": proxy, "execution API": execution} {
 			t.Run(doorName+" on "+name, func(t *testing.T) {
-				t.Parallel()
-				if smoke := map[string]string{"memory": "middleware", "embedded": "proxy"}; testing.Short() && smoke[name] != doorName {
-					t.Skip("left to a run without -short")
+				if name != "memory" || doorName == "execution API" {
+					thorough.Only(t, "another store, or door")
 				}
+				t.Parallel()
 				p, a := semelAt(t, prepare(t), d, semelhttp.IETF())
 				allGreen(t, p, check.Options{Count: countURL(t, a), Window: 2 * time.Second, Restart: p.restart, Seed: 3})
 			})
@@ -228,9 +229,7 @@ func TestSemelIsGreenOnFourStores(t *testing.T) {
 
 // TestSemelIsGreenByEachContract judges each profile by its own document.
 func TestSemelIsGreenByEachContract(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left to a run without -short")
-	}
+	thorough.Only(t, "the same by other documents")
 	for _, name := range check.Profiles() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
