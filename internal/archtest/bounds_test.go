@@ -55,7 +55,7 @@ var rooms = []room{
 	{"door/ids", 2_500, below("door/ids")},
 	{"door/mcp", 2_500, below("door/mcp")},
 	{"door/webhook", 2_500, below("door/webhook")},
-	{"check", 3_190, below("internal/check")},
+	{"internal/check", 2_015, below("internal/check")},
 	{"service", 15_000, below("service", "internal/service")},
 	{"commands", 9_000, func(file string) bool {
 		return below("cmd/semel")(file) && !below("cmd/semel/internal/demo")(file)

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// costPages are the decisions that say what the doors, the stores and the service spend the lines
-// over their bounds on.
-var costPages = []string{"../../docs/adr/0029-what-a-door-may-cost.md", "../../docs/adr/0030-what-a-store-may-cost.md", "../../docs/adr/0031-what-the-service-may-cost.md"}
+// costPages are the decisions that say what the doors, the stores, the service and the judge spend
+// the lines over their bounds on.
+var costPages = []string{"../../docs/adr/0029-what-a-door-may-cost.md", "../../docs/adr/0030-what-a-store-may-cost.md", "../../docs/adr/0031-what-the-service-may-cost.md", "../../docs/adr/0034-what-the-judge-may-cost.md"}
 
 // costSlack is how far a group may be below its number.
 const costSlack = 60

@@ -44,7 +44,7 @@ func (j *judge) halfARequest(ctx context.Context) {
 	c := j.call("")
 	j.deliverCut(ctx, c, inRequest, lingering)
 	a := j.settle(ctx, c)
-	if j.once(ctx, "gone.half", before, a, j.settle(ctx, c)); !a.ok() {
+	if j.once(ctx, "gone.half", before, a, j.settle(ctx, c)); !a.OK() {
 		j.fail("gone.half", "the whole request gets %s after half of it came", a)
 	}
 }
@@ -75,9 +75,9 @@ func retried(id, section string, class int) func(j *judge, ctx context.Context) 
 		n := j.effects(ctx, before) - before
 		policy, m := map[int]string{4: j.profile.Rejected, 5: j.profile.Failed}[class], j.profile.Marker
 		switch {
-		case a.err != nil || a.status/100 != class:
+		case a.Err != nil || a.Status/100 != class:
 			j.Unseen(id, fmt.Sprintf("the request '### %s' gets %s, and not %dxx", section, a, class))
-		case policy == "fresh" && m != "" && b.header.Get(m) == "true":
+		case policy == "fresh" && m != "" && b.Header.Get(m) == "true":
 			j.fail(id, "%s is replayed, and the document says that it isn't kept", a)
 		case policy != "fresh" && n > 1:
 			j.fail(id, "%d effects of one call whose answer was %s", n, a)
@@ -118,7 +118,7 @@ func (j *judge) crash(ctx context.Context) {
 	j.exchanges = nil
 	before := j.effects(ctx, 0)
 	c := j.call("slow")
-	first := make(chan answer, 1)
+	first := make(chan Answer, 1)
 	go func() { first <- j.deliver(ctx, c) }()
 	<-time.After(5 * lingering)
 	err := j.restart(ctx, time.Now())

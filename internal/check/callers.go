@@ -16,11 +16,11 @@ func another(id, section string) func(j *judge, ctx context.Context) {
 		first, second := j.settle(ctx, c), j.deliver(ctx, c.as(j.requests[section]))
 		fault := ""
 		j.effects(ctx, before+1) // so that the next probe doesn't count it
-		if second.ok() && j.effects(ctx, before+2)-before < 2 && first.differs(second) == "" {
+		if second.OK() && j.effects(ctx, before+2)-before < 2 && first.differs(second) == "" {
 			fault = "it gets the answer to the first request, " + second.String()
 		}
 		j.effect(id, fault)
-		if section == "other caller" && (second.status == http.StatusUnauthorized || second.status == http.StatusForbidden) {
+		if section == "other caller" && (second.Status == http.StatusUnauthorized || second.Status == http.StatusForbidden) {
 			j.Unseen(id, "the other credential is refused: add a request '### other caller' with a good one")
 		}
 	}
@@ -34,11 +34,11 @@ func (j *judge) missingKey(ctx context.Context) {
 	a := j.deliver(ctx, c)
 	fault := ""
 	switch want := j.profile.Missing; {
-	case a.err != nil, a.status >= 500, want == "run" && a.refuses():
+	case a.Err != nil, a.Status >= 500, want == "run" && a.refuses():
 		fault = "it gets " + a.String()
 	case want == "refuse" && !a.refuses():
 		fault = "it is executed, and gets " + a.String()
-	case a.ok():
+	case a.OK():
 		j.effects(ctx, before+1) // so that the next probe doesn't count it
 	}
 	j.judge("keys.missing", fault)

@@ -108,15 +108,15 @@ func (j *judge) begin(ctx context.Context) error {
 		return fmt.Errorf("%s doesn't say how many effects there were, by a number: %w", j.opts.Count, err)
 	}
 	first := j.settle(ctx, j.call(""))
-	if !first.ok() && j.profile.Quoted {
+	if !first.OK() && j.profile.Quoted {
 		j.bare = true
 		again := j.settle(ctx, j.call(""))
-		if again.ok() {
+		if again.OK() {
 			j.fail("keys.quoted", "a key in quotes gets %s, a bare one %s; all other keys were sent bare", first, again)
 		}
 		first = again
 	}
-	if !first.ok() {
+	if !first.OK() {
 		r := j.requests[""]
 		return fmt.Errorf("%s %s isn't executed: it gets %s. Give a request that succeeds by --request", r.method, r.target, first)
 	}

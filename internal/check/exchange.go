@@ -61,37 +61,44 @@ func (c call) as(r request) call {
 	return c
 }
 
-// answer is what a delivery got.
-type answer struct {
-	status       int
-	header       http.Header
-	body         string
-	err          error // there is no answer, or no whole one
+// Answer is what a delivery got.
+type Answer struct {
+	Status       int
+	Header       http.Header
+	Body         string
+	Err          error // there is no answer, or no whole one
 	began, ended time.Time
 }
 
 // differs says in what two answers differ, as far as a caller cares.
-func (a answer) differs(b answer) string {
+func (a Answer) differs(b Answer) string {
 	switch {
-	case a.err != nil || b.err != nil || a.status != b.status:
+	case a.Err != nil || b.Err != nil || a.Status != b.Status:
 		return fmt.Sprintf("the statuses %s and %s", a, b)
-	case a.body != b.body:
-		return fmt.Sprintf("the bodies, of %d and %d bytes", len(a.body), len(b.body))
-	case a.header.Get("Content-Type") != b.header.Get("Content-Type") || a.header.Get("Location") != b.header.Get("Location"):
+	case a.Body != b.Body:
+		return fmt.Sprintf("the bodies, of %d and %d bytes", len(a.Body), len(b.Body))
+	case a.Header.Get("Content-Type") != b.Header.Get("Content-Type") || a.Header.Get("Location") != b.Header.Get("Location"):
 		return "the Content-Type or the Location"
 	}
 	return ""
 }
 
-func (a answer) refuses() bool { return a.err == nil && a.status >= 400 }
-func (a answer) ok() bool      { return a.err == nil && a.status < 300 }
+func (a Answer) refuses() bool { return a.Err == nil && a.Status >= 400 }
+
+// OK reports whether it succeeds.
+func (a Answer) OK() bool { return a.Err == nil && a.Status < 300 }
+
+// Later reports whether it asks to deliver again.
+func (a Answer) Later() bool {
+	return a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable
+}
 
 // String is the status, or why there is none.
-func (a answer) String() string {
-	if a.err != nil {
-		return "no answer (" + a.err.Error() + ")"
+func (a Answer) String() string {
+	if a.Err != nil {
+		return "no answer (" + a.Err.Error() + ")"
 	}
-	return fmt.Sprint(a.status, " ", http.StatusText(a.status))
+	return fmt.Sprint(a.Status, " ", http.StatusText(a.Status))
 }
 
 // dialed is the key of the channel that gets the connection of a request.
@@ -111,19 +118,19 @@ func transport() *http.Transport {
 }
 
 // deliver delivers a call once, and again after a refusal because there were too many requests.
-func (j *judge) deliver(ctx context.Context, c call) answer {
+func (j *judge) deliver(ctx context.Context, c call) Answer {
 	for end := time.Now().Add(j.opts.Patience); ; {
 		a := j.deliverCut(ctx, c, nowhere, 0)
-		if a.status != http.StatusTooManyRequests || time.Now().After(end) {
+		if a.Status != http.StatusTooManyRequests || time.Now().After(end) {
 			return a
 		}
-		pause, _ := time.ParseDuration(a.header.Get("Retry-After") + "s") // or a short one
+		pause, _ := time.ParseDuration(a.Header.Get("Retry-After") + "s") // or a short one
 		<-time.After(min(pause+lingering, time.Until(end)))
 	}
 }
 
 // deliverCut delivers a call as a client that leaves somewhere, after a time.
-func (j *judge) deliverCut(ctx context.Context, c call, at cut, after time.Duration) answer {
+func (j *judge) deliverCut(ctx context.Context, c call, at cut, after time.Duration) Answer {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	conns := make(chan net.Conn, 1)
@@ -146,14 +153,14 @@ func (j *judge) deliverCut(ctx context.Context, c call, at cut, after time.Durat
 	if at == inRequest {
 		body = io.MultiReader(strings.NewReader(c.body[:len(c.body)/2]), leaving)
 	}
-	a := answer{began: time.Now()}
+	a := Answer{began: time.Now()}
 	target := c.target
 	if strings.HasPrefix(target, "/") {
 		target = j.base.Scheme + "://" + j.base.Host + target
 	}
 	r, err := http.NewRequestWithContext(ctx, c.method, target, body)
 	if err != nil {
-		return answer{err: err, began: a.began, ended: a.began}
+		return Answer{Err: err, began: a.began, ended: a.began}
 	}
 	maps.Copy(r.Header, c.header.Clone())
 	r.Host = cmp.Or(r.Header.Get("Host"), r.Host)
@@ -174,9 +181,9 @@ func (j *judge) deliverCut(ctx context.Context, c call, at cut, after time.Durat
 			text, err = io.ReadAll(io.LimitReader(resp.Body, largest))
 		}
 		_ = resp.Body.Close()
-		a.status, a.header, a.body = resp.StatusCode, resp.Header, string(text)
+		a.Status, a.Header, a.Body = resp.StatusCode, resp.Header, string(text)
 	}
-	a.err, a.ended = err, time.Now()
+	a.Err, a.ended = err, time.Now()
 	j.record(r, c, at, a)
 	return a
 }
@@ -211,11 +218,11 @@ func (r resetting) Read([]byte) (int, error) {
 }
 
 // settle delivers a call until it is no longer refused for the moment, or patience ends.
-func (j *judge) settle(ctx context.Context, c call) answer {
+func (j *judge) settle(ctx context.Context, c call) Answer {
 	pause := 10 * time.Millisecond
 	for end := time.Now().Add(j.opts.Patience); ; pause = min(2*pause, time.Second) {
 		a := j.deliver(ctx, c)
-		if a.err == nil && !j.later(a) || time.Now().Add(pause).After(end) || ctx.Err() != nil {
+		if a.Err == nil && !j.later(a) || time.Now().Add(pause).After(end) || ctx.Err() != nil {
 			return a
 		}
 		<-time.After(pause)
@@ -224,12 +231,12 @@ func (j *judge) settle(ctx context.Context, c call) answer {
 
 // later reports whether an answer says that the call's outcome isn't there yet, and inFlight
 // whether it says so because another delivery is running.
-func (j *judge) later(a answer) bool {
-	return j.inFlight(a) || a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable
+func (j *judge) later(a Answer) bool {
+	return j.inFlight(a) || a.Later()
 }
 
-func (j *judge) inFlight(a answer) bool {
-	return slices.Contains(append([]int{http.StatusConflict, http.StatusLocked, http.StatusTooEarly}, j.profile.InFlight...), a.status)
+func (j *judge) inFlight(a Answer) bool {
+	return slices.Contains(append([]int{http.StatusConflict, http.StatusLocked, http.StatusTooEarly}, j.profile.InFlight...), a.Status)
 }
 
 // effects is how many effects there were, or always 0 if nobody counts them. It waits until there

@@ -24,7 +24,7 @@ const (
 type step struct {
 	key     int
 	settled bool
-	answer  answer
+	answer  Answer
 }
 
 // history lets clients deliver calls of a hundred keys in any order, and be cut off. Then it looks
@@ -45,7 +45,7 @@ func (j *judge) history(ctx context.Context) {
 	fault, answered := "", 0
 	for k := range calls {
 		s := step{key: k, answer: j.settle(ctx, calls[k])}
-		if steps = append(steps, s); s.answer.ok() {
+		if steps = append(steps, s); s.answer.OK() {
 			answered++
 		}
 	}
@@ -105,14 +105,14 @@ func (j *judge) operations(steps []step) [][]porcupine.Operation {
 		s.settled = answered && at.Before(a.began)
 		op := porcupine.Operation{ClientId: client, Input: s, Call: a.began.Sub(j.began).Nanoseconds(), Return: a.ended.Sub(j.began).Nanoseconds()}
 		switch {
-		case a.err != nil:
+		case a.Err != nil:
 			op.Output, op.Return = lost, math.MaxInt64
 		case j.inFlight(a):
 			op.Output = running
-		case j.later(a) || a.status >= 500:
+		case j.later(a) || a.Status >= 500:
 			op.Output = refused
 		default:
-			op.Output = fmt.Sprint("outcome ", a.status, " ", a.body)
+			op.Output = fmt.Sprint("outcome ", a.Status, " ", a.Body)
 			if !answered {
 				settled[s.key] = a.ended
 			}

@@ -139,9 +139,9 @@ func (j *judge) effect(id, fault string) {
 
 // once judges that a call had one effect since there were so many, or none if no delivery succeeded:
 // by the count, and by its answers, if those tell calls apart.
-func (j *judge) once(ctx context.Context, id string, since int, answers ...answer) {
+func (j *judge) once(ctx context.Context, id string, since int, answers ...Answer) {
 	fault := ""
-	answers = slices.DeleteFunc(answers, func(a answer) bool { return !a.ok() })
+	answers = slices.DeleteFunc(answers, func(a Answer) bool { return !a.OK() })
 	for i := range answers {
 		if d := answers[0].differs(answers[i]); d != "" && j.distinct {
 			fault = "two deliveries of one call succeed, and differ in " + d

@@ -87,8 +87,8 @@ func Ask(name, ids string, run func(ctx context.Context), needs ...string) Group
 
 // Post delivers a document to the URL that is checked, with lines of its own in the header. Its name
 // is a text in it, in place of which transcripts and whoever sends it again by hand have another one.
-func (j *judge) Post(ctx context.Context, name, document string, own http.Header) (status int, header http.Header, body string, err error) {
-	return j.send(ctx, j.posted(name, document, own), nowhere, 0)
+func (j *judge) Post(ctx context.Context, name, document string, own http.Header) Answer {
+	return j.deliverCut(ctx, j.posted(name, document, own), nowhere, 0)
 }
 
 // Half delivers the first half of a document, and resets the connection.
@@ -97,13 +97,13 @@ func (j *judge) Half(ctx context.Context, document string, own http.Header) {
 }
 
 // Leave delivers a document, and resets the connection soon after. It returns what has come by then.
-func (j *judge) Leave(ctx context.Context, name, document string, own http.Header) (status int, header http.Header, body string, err error) {
-	return j.send(ctx, j.posted(name, document, own), afterRequest, lingering)
+func (j *judge) Leave(ctx context.Context, name, document string, own http.Header) Answer {
+	return j.deliverCut(ctx, j.posted(name, document, own), afterRequest, lingering)
 }
 
 // LeaveStream delivers a document, and resets the connection once the first event of the answer is there.
-func (j *judge) LeaveStream(ctx context.Context, name, document string, own http.Header) (status int, header http.Header, body string, err error) {
-	return j.send(ctx, j.posted(name, document, own), inAnswer, 0)
+func (j *judge) LeaveStream(ctx context.Context, name, document string, own http.Header) Answer {
+	return j.deliverCut(ctx, j.posted(name, document, own), inAnswer, 0)
 }
 
 func (j *judge) posted(name, document string, own http.Header) call {
@@ -114,20 +114,15 @@ func (j *judge) posted(name, document string, own http.Header) call {
 
 // Get reads an address, which may be relative to the URL that is checked. It goes to no other
 // machine than the check may.
-func (j *judge) Get(ctx context.Context, address string) (status int, header http.Header, body string, err error) {
+func (j *judge) Get(ctx context.Context, address string) Answer {
 	u, err := j.base.Parse(address)
 	if err == nil {
 		u, err = service(ctx, u.String(), j.opts.Remote)
 	}
 	if err != nil {
-		return 0, nil, "", err
+		return Answer{Err: err}
 	}
-	return j.send(ctx, call{request{http.MethodGet, u.String(), j.requests[""].header, ""}, "", []string{}}, nowhere, 0)
-}
-
-func (j *judge) send(ctx context.Context, c call, at cut, after time.Duration) (int, http.Header, string, error) {
-	a := j.deliverCut(ctx, c, at, after)
-	return a.status, a.header, a.body, a.err
+	return j.deliverCut(ctx, call{request{http.MethodGet, u.String(), j.requests[""].header, ""}, "", []string{}}, nowhere, 0)
 }
 
 // Until asks until it gets the last answer, or for as long as patience lasts.

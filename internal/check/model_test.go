@@ -18,9 +18,9 @@ import (
 // seen is a delivery from one millisecond to another.
 func seen(j *judge, from, to int, status int, body string) step {
 	at := func(ms int) time.Time { return j.began.Add(time.Duration(ms) * time.Millisecond) }
-	s := step{answer: answer{status: status, body: body, began: at(from), ended: at(to)}}
+	s := step{answer: Answer{Status: status, Body: body, began: at(from), ended: at(to)}}
 	if status == 0 {
-		s.answer.err = errors.New("cut off")
+		s.answer.Err = errors.New("cut off")
 	}
 	return s
 }

@@ -26,9 +26,9 @@ const shownBody, shown, longest = 400, 24, 10
 var secret = map[string]bool{"Authorization": true, "Proxy-Authorization": true, "Cookie": true, "Set-Cookie": true, "X-Api-Key": true, "Api-Key": true, "X-Auth-Token": true}
 
 // record keeps an exchange, also as a command line with variables in place of credentials.
-func (j *judge) record(r *http.Request, c call, at cut, a answer) {
+func (j *judge) record(r *http.Request, c call, at cut, a Answer) {
 	args := []string{"curl -si -X", r.Method, quoted(r.URL.String())}
-	if a.err == nil && at != halfClosed {
+	if a.Err == nil && at != halfClosed {
 		at = nowhere // the answer was faster
 	} else if at != nowhere {
 		args = append(args, "-m 0.05")
@@ -53,8 +53,8 @@ func (j *judge) record(r *http.Request, c call, at cut, a answer) {
 		At: a.began.Sub(j.began).Seconds(), Took: a.ended.Sub(a.began).Seconds(), Cut: at, key: c.key, curl: strings.Join(args, " "),
 		Request: message(r.Method+" "+r.URL.RequestURI(), r.Header, c.body), Answer: a.String(),
 	}
-	if a.err == nil {
-		x.Answer = message(fmt.Sprint(a.status, " ", http.StatusText(a.status)), a.header, a.body)
+	if a.Err == nil {
+		x.Answer = message(fmt.Sprint(a.Status, " ", http.StatusText(a.Status)), a.Header, a.Body)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

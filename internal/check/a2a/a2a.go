@@ -74,15 +74,15 @@ func (a answer) String() string {
 }
 
 // read reads an answer of JSON-RPC, or a stream of them.
-func read(status int, header http.Header, body string, err error) (a answer) {
-	texts := [][]byte{[]byte(body)}
-	if strings.HasPrefix(header.Get("Content-Type"), "text/event-stream") {
+func read(got check.Answer) (a answer) {
+	texts := [][]byte{[]byte(got.Body)}
+	if strings.HasPrefix(got.Header.Get("Content-Type"), "text/event-stream") {
 		texts = nil
-		for _, event := range sse.Split(body) {
+		for _, event := range sse.Split(got.Body) {
 			texts = append(texts, sse.Data(event))
 		}
 	}
-	a.fault = err
+	a.fault = got.Err
 	for _, text := range texts {
 		find := func(paths ...string) (found string) {
 			for _, path := range paths {
@@ -95,7 +95,7 @@ func read(status int, header http.Header, body string, err error) (a answer) {
 		a.said = cmp.Or(a.said, find("message.messageId", "messageId"))
 		switch problem := jsonscan.At(text, "error"); {
 		case problem != nil:
-			a.fault = fmt.Errorf("HTTP %d, %.200s", status, problem)
+			a.fault = fmt.Errorf("HTTP %d, %.200s", got.Status, problem)
 		case task != "" && a.task != "" && task != a.task:
 			a.fault = fmt.Errorf("it tells of the tasks %s and %s", a.task, task)
 		default:
@@ -103,7 +103,7 @@ func read(status int, header http.Header, body string, err error) (a answer) {
 		}
 	}
 	if a.fault == nil && a.heard() == "" {
-		a.fault = fmt.Errorf("HTTP %d, %.200q", status, body)
+		a.fault = fmt.Errorf("HTTP %d, %.200q", got.Status, got.Body)
 	}
 	return a
 }
@@ -116,7 +116,7 @@ type kit struct {
 }
 
 // post sends a request that the server gets, or one whose sender leaves.
-type post func(ctx context.Context, name, document string, own http.Header) (status int, header http.Header, body string, err error)
+type post func(ctx context.Context, name, document string, own http.Header) check.Answer
 
 // ask sends a request by an id of JSON-RPC.
 func (k *kit) ask(ctx context.Context, send post, id, method, name, params string) answer {

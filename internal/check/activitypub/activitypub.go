@@ -11,7 +11,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -80,27 +79,6 @@ func serve(mux *http.ServeMux, at, user string) (actor, error) {
 // note is an activity. Its name is in its id, so that a handler that sends only that is counted too.
 type note struct{ name, id, actor, object string }
 
-// answer is the status that a delivery gets.
-type answer struct {
-	status int
-	err    error // there is none
-}
-
-// String is what an answer comes to.
-func (a answer) String() string {
-	if a.err != nil {
-		return "no answer (" + a.err.Error() + ")"
-	}
-	return fmt.Sprint(a.status, " ", http.StatusText(a.status))
-}
-
-func (a answer) ok() bool { return a.err == nil && a.status < 300 }
-
-// later reports whether the inbox asks to deliver again.
-func (a answer) later() bool {
-	return a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable
-}
-
 // kit is one run.
 type kit struct {
 	*check.Bench
@@ -138,23 +116,23 @@ func (k *kit) signed(n note, by actor) (text string, header http.Header, err err
 }
 
 // deliver delivers an activity that an actor signs.
-func (k *kit) deliver(ctx context.Context, n note, by actor) answer { return k.ready(n, by)(ctx) }
+func (k *kit) deliver(ctx context.Context, n note, by actor) check.Answer { return k.ready(n, by)(ctx) }
 
 // ready signs an activity, which takes a while, and returns what delivers it.
-func (k *kit) ready(n note, by actor) func(context.Context) answer {
+func (k *kit) ready(n note, by actor) func(context.Context) check.Answer {
 	text, header, err := k.signed(n, by)
-	return func(ctx context.Context) (a answer) {
-		if a.err = err; err == nil {
-			a.status, _, _, a.err = k.Post(ctx, "", text, header)
+	return func(ctx context.Context) check.Answer {
+		if err != nil {
+			return check.Answer{Err: err}
 		}
-		return a
+		return k.Post(ctx, "", text, header)
 	}
 }
 
 // settle delivers an activity until the inbox doesn't ask to deliver it again.
-func (k *kit) settle(ctx context.Context, n note, by actor) answer {
-	return check.Until(ctx, k.Bench, func() (answer, bool) {
+func (k *kit) settle(ctx context.Context, n note, by actor) check.Answer {
+	return check.Until(ctx, k.Bench, func() (check.Answer, bool) {
 		a := k.deliver(ctx, n, by)
-		return a, a.err == nil && !a.later()
+		return a, a.Err == nil && !a.Later()
 	})
 }

@@ -27,12 +27,12 @@ func start(ctx context.Context, b *check.Bench) ([]check.Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	var last answer
+	var last check.Answer
 	var understood []string
 	for _, form := range []string{httpsig.FormCavage, httpsig.FormRFC9421} {
 		k.forms = []string{form}
 		n := k.note()
-		if last = k.settle(ctx, n, k.one); last.ok() {
+		if last = k.settle(ctx, n, k.one); last.OK() {
 			understood = append(understood, form)
 			k.arrived = k.arrived || k.Arrives(ctx, n.name, 1)
 		}
@@ -63,10 +63,10 @@ func (k *kit) handled(ctx context.Context, id string, n note, want int) {
 func (k *kit) duplicates(ctx context.Context) {
 	n, other := k.note(), k.note()
 	first := k.settle(ctx, n, k.one)
-	k.Holds("duplicates.accepted", first.status == http.StatusAccepted, "it is %s", first)
+	k.Holds("duplicates.accepted", first.Status == http.StatusAccepted, "it is %s", first)
 	for range 4 {
 		again := k.settle(ctx, n, k.one)
-		k.Holds("duplicates.status", again.status == first.status, "the first delivery gets %s, and another %s", first, again)
+		k.Holds("duplicates.status", again.Status == first.Status, "the first delivery gets %s, and another %s", first, again)
 	}
 	k.handled(ctx, "duplicates.once", n, 1)
 	other.object = n.object
@@ -77,10 +77,10 @@ func (k *kit) duplicates(ctx context.Context) {
 func (k *kit) concurrent(ctx context.Context) {
 	n := k.note()
 	deliver := k.ready(n, k.one)
-	answers := check.Together(50, func() answer { return deliver(ctx) })
+	answers := check.Together(50, func() check.Answer { return deliver(ctx) })
 	final := k.settle(ctx, n, k.one)
 	for _, a := range answers {
-		k.Holds("concurrent.answers", a.later() || a.ok() && a.status == final.status, "one gets %s, and later ones %s", a, final)
+		k.Holds("concurrent.answers", a.Later() || a.OK() && a.Status == final.Status, "one gets %s, and later ones %s", a, final)
 	}
 	k.handled(ctx, "concurrent.once", n, 1)
 }
@@ -88,7 +88,7 @@ func (k *kit) concurrent(ctx context.Context) {
 func (k *kit) gone(ctx context.Context) {
 	n := k.note()
 	if text, header, err := k.signed(n, k.one); err == nil {
-		_, _, _, _ = k.Leave(ctx, "", text, header)
+		k.Leave(ctx, "", text, header)
 	}
 	for range 2 { // an inbox may forget it late
 		k.settle(ctx, n, k.one)
@@ -103,14 +103,14 @@ func (k *kit) content(ctx context.Context) {
 		k.settle(ctx, note{n.name, n.id, by.id, check.Name()}, by)
 		k.handled(ctx, id, n, 1)
 		again := k.settle(ctx, n, k.one)
-		k.Holds("content.kept", again.status == first.status, "it gets %s, and before %s", again, first)
+		k.Holds("content.kept", again.Status == first.Status, "it gets %s, and before %s", again, first)
 	}
 }
 
 // refused judges that a delivery is refused, and isn't handled.
 func (k *kit) refused(ctx context.Context, id string, n note, by actor) {
 	a := k.deliver(ctx, n, by)
-	if k.Holds(id, a.err == nil && !a.ok(), "it gets %s", a); k.arrived {
+	if k.Holds(id, a.Err == nil && !a.OK(), "it gets %s", a); k.arrived {
 		k.handled(ctx, id, n, 0)
 	}
 }
@@ -129,7 +129,7 @@ func (k *kit) signatures(ctx context.Context) {
 	k.refused(ctx, "signature.changed", k.note(), actor{id: k.one.id, key: k.one.key, forges: true})
 	k.refused(ctx, "signature.stranger", k.note(), k.two)
 	n := k.note()
-	if forged := k.deliver(ctx, note{n.name, n.id, n.actor, check.Name()}, actor{}); forged.ok() {
+	if forged := k.deliver(ctx, note{n.name, n.id, n.actor, check.Name()}, actor{}); forged.OK() {
 		k.Unseen("signature.spent", "a forgery gets "+forged.String())
 		return
 	}
@@ -141,7 +141,7 @@ func (k *kit) delay(ctx context.Context) {
 	n, fastest := k.note(), time.Hour
 	k.settle(ctx, n, k.one)
 	for i := 0; i < 30 && fastest > 100*time.Millisecond; i++ {
-		if began, a := time.Now(), k.deliver(ctx, n, k.one); a.ok() {
+		if began, a := time.Now(), k.deliver(ctx, n, k.one); a.OK() {
 			fastest = min(fastest, time.Since(began))
 		}
 	}

@@ -99,11 +99,11 @@ type kit struct{ *check.Bench }
 func (k *kit) deliver(ctx context.Context, c call) (a answer) {
 	a.sent = "req_" + rand.Text()
 	fill := strings.NewReplacer("{id}", a.sent, "{name}", c.name, "{function}", c.function, "{version}", c.version, "{amount}", c.amount, "{simulate}", c.simulate, "{options}", c.options)
-	_, _, text, err := k.Post(ctx, c.name, fill.Replace(request), nil)
-	if a.saw = text; err != nil {
-		text, a.saw = "", "no answer: "+err.Error()
+	got := k.Post(ctx, c.name, fill.Replace(request), nil)
+	if a.saw = got.Body; got.Err != nil {
+		got.Body, a.saw = "", got.String()
 	}
-	body := []byte(text)
+	body := []byte(got.Body)
 	a.id, a.result = member(body, "id"), jsonscan.At(body, "result")
 	for a.error = range jsonscan.Items(jsonscan.At(body, "errors")) {
 		break

@@ -72,13 +72,13 @@ func (a answer) String() string {
 func (a answer) executed() bool { return a.fault == nil && a.Status == "executed" }
 
 // read reads an answer. A problem document (RFC 9457) is one without a status.
-func read(status int, header http.Header, body string, err error) answer {
-	a, problem, into := answer{HTTP: status, fault: err}, struct{ Code string }{}, any(nil)
-	if into = &a; strings.HasPrefix(header.Get("Content-Type"), "application/problem+json") {
+func read(got check.Answer) answer {
+	a, problem, into := answer{HTTP: got.Status, fault: got.Err}, struct{ Code string }{}, any(nil)
+	if into = &a; strings.HasPrefix(got.Header.Get("Content-Type"), "application/problem+json") {
 		into = &problem
 	}
-	if err == nil {
-		a.fault = json.Unmarshal([]byte(body), into)
+	if got.Err == nil {
+		a.fault = json.Unmarshal([]byte(got.Body), into)
 	}
 	a.Reason = cmp.Or(a.Reason, problem.Code)
 	return a

@@ -22,12 +22,12 @@ func (k *kit) witnessed(ctx context.Context, id, commandID, decision string, fau
 	}
 	address := strings.ReplaceAll(k.Flag("evidence"), "{command_id}", url.QueryEscape(commandID))
 	saw := check.Until(ctx, k.Bench, func() (string, bool) {
-		status, _, body, err := k.Get(ctx, address)
-		if err != nil || status != http.StatusOK {
-			k.Unseen(id, fmt.Sprintf("%s answers %d, %v", address, status, err))
+		got := k.Get(ctx, address)
+		if got.Err != nil || got.Status != http.StatusOK {
+			k.Unseen(id, fmt.Sprintf("%s gets %s", address, got))
 			return "can't be read", true
 		}
-		for _, e := range artifacts(body) {
+		for _, e := range artifacts(got.Body) {
 			if e["decision"] == decision {
 				return fault(e), true
 			}

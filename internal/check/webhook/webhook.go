@@ -87,8 +87,8 @@ func start(ctx context.Context, b *check.Bench) ([]check.Group, error) {
 		return nil, err
 	}
 	e := k.event()
-	if status := k.settle(ctx, e); status/100 != 2 || !k.Arrives(ctx, e.name, 1) {
-		return nil, fmt.Errorf("a delivery of %s gets the status %d, and %d effects have come to %s: let each event that is handled be posted there", source.Name, status, k.Effects(e.name), provider)
+	if a := k.settle(ctx, e); !a.OK() || !k.Arrives(ctx, e.name, 1) {
+		return nil, fmt.Errorf("a delivery of %s gets %s, and %d effects have come to %s: let each event that is handled be posted there", source.Name, a, k.Effects(e.name), provider)
 	}
 	return []check.Group{
 		check.Ask("signature", "accepted forged missing old unused", k.signature),
@@ -123,22 +123,21 @@ func (e event) changed() event {
 	return e
 }
 
-// post delivers an event as it is. Without an answer the status is 0.
-func (k *kit) post(ctx context.Context, e event) int {
-	status, _, _, err := k.Post(ctx, "", string(e.Body), e.Header)
-	if err != nil {
-		return 0
-	}
-	return status
+// post delivers an event as it is.
+func (k *kit) post(ctx context.Context, e event) check.Answer {
+	return k.Post(ctx, "", string(e.Body), e.Header)
 }
 
 // settle delivers an event until the receiver takes it.
-func (k *kit) settle(ctx context.Context, e event) int {
-	return check.Until(ctx, k.Bench, func() (int, bool) {
-		status := k.post(ctx, k.signed(e, time.Now()))
-		return status, status/100 == 2
+func (k *kit) settle(ctx context.Context, e event) check.Answer {
+	return check.Until(ctx, k.Bench, func() (check.Answer, bool) {
+		a := k.post(ctx, k.signed(e, time.Now()))
+		return a, a.OK()
 	})
 }
+
+// accepts judges that the receiver accepts a delivery.
+func (k *kit) accepts(id string, a check.Answer) { k.Holds(id, a.OK(), "it gets %s", a) }
 
 // had judges how many effects an event had.
 func (k *kit) had(ctx context.Context, id string, e event, want int) {
@@ -152,8 +151,8 @@ func (k *kit) had(ctx context.Context, id string, e event, want int) {
 func (k *kit) signature(ctx context.Context) {
 	e := k.event()
 	refused := func(id string, e event) {
-		status := k.post(ctx, e)
-		k.Holds(id, status/100 == 4, "it gets the status %d", status)
+		a := k.post(ctx, e)
+		k.Holds(id, a.Status/100 == 4, "it gets %s", a)
 		k.had(ctx, id, e, 0)
 	}
 	forged := k.signed(e, time.Now())
@@ -165,8 +164,7 @@ func (k *kit) signature(ctx context.Context) {
 	} else {
 		refused("signature.old", k.signed(e, time.Now().Add(-time.Hour)))
 	}
-	status := k.post(ctx, k.signed(e, time.Now()))
-	k.Holds("signature.accepted", status/100 == 2, "it gets the status %d", status)
+	k.accepts("signature.accepted", k.post(ctx, k.signed(e, time.Now())))
 	k.had(ctx, "signature.unused", e, 1)
 }
 
@@ -174,8 +172,7 @@ func (k *kit) duplicates(ctx context.Context) {
 	e := k.event()
 	k.settle(ctx, e)
 	for i := range 4 {
-		status := k.post(ctx, k.signed(e, time.Now().Add(-time.Duration(i)*time.Second)))
-		k.Holds("duplicates.answered", status/100 == 2, "it gets the status %d", status)
+		k.accepts("duplicates.answered", k.post(ctx, k.signed(e, time.Now().Add(-time.Duration(i)*time.Second))))
 	}
 	k.had(ctx, "duplicates.once", e, 1)
 	other := k.event()
@@ -185,9 +182,8 @@ func (k *kit) duplicates(ctx context.Context) {
 
 func (k *kit) concurrent(ctx context.Context) {
 	e := k.event()
-	check.Together(50, func() int { return k.post(ctx, k.signed(e, time.Now())) })
-	status := k.settle(ctx, e)
-	k.Holds("concurrent.answered", status/100 == 2, "it gets the status %d", status)
+	check.Together(50, func() check.Answer { return k.post(ctx, k.signed(e, time.Now())) })
+	k.accepts("concurrent.answered", k.settle(ctx, e))
 	k.had(ctx, "concurrent.once", e, 1)
 }
 
@@ -196,8 +192,7 @@ func (k *kit) conflict(ctx context.Context) {
 	k.settle(ctx, e)
 	k.post(ctx, k.signed(e.changed(), time.Now()))
 	k.had(ctx, "conflict.once", e, 1)
-	status := k.settle(ctx, e)
-	k.Holds("conflict.kept", status/100 == 2, "it gets the status %d", status)
+	k.accepts("conflict.kept", k.settle(ctx, e))
 	k.had(ctx, "conflict.kept", e, 1)
 }
 
@@ -221,8 +216,7 @@ func (k *kit) gone(ctx context.Context) {
 		k.post(again, k.signed(e, time.Now()))
 		cancel()
 	})
-	status := k.settle(ctx, e)
-	k.Holds("gone.answered", status/100 == 2, "it gets the status %d", status)
+	k.accepts("gone.answered", k.settle(ctx, e))
 	k.had(ctx, "gone.left", e, 1)
 	k.settle(ctx, last)
 	k.had(ctx, "gone.later", last, 1)
