@@ -25,17 +25,19 @@ import (
 // BenchmarkProxy measures how many requests go through Semel as a reverse proxy, with a new key
 // for each, and through a bare [httputil.ReverseProxy]. Clients, proxies and upstream share this
 // process. The store in memory shows what the way through the program costs, and the embedded
-// one adds two durable writes.
+// one adds two durable writes, for which few callers wait and many share a sync.
 func BenchmarkProxy(b *testing.B) {
 	for _, kind := range kinds[:2] {
-		b.Run(kind.name, func(b *testing.B) {
-			p := kind.place(b)
-			proxied(b, engineOn(b, p.store(b, "proxy"), nil))
-		})
+		for _, callers := range []int{64, 256} {
+			b.Run(fmt.Sprintf("%s/callers=%d", kind.name, callers), func(b *testing.B) {
+				p := kind.place(b)
+				proxied(b, engineOn(b, p.store(b, "proxy"), nil), callers)
+			})
+		}
 	}
 }
 
-func proxied(b *testing.B, e *semel.Engine) {
+func proxied(b *testing.B, e *semel.Engine, callers int) {
 	guard, err := semelhttp.New(e, nil)
 	if err != nil {
 		b.Fatal(err)
@@ -55,15 +57,15 @@ func proxied(b *testing.B, e *semel.Engine) {
 	proxy, err := semelproxy.New(guard, semelproxy.Options{
 		Upstream:  upstream,
 		Route:     semelhttp.Route{Operation: semel.Operation{Name: "bench.proxy"}},
-		Transport: semelproxy.TransportOptions{MaxIdle: *callers},
+		Transport: semelproxy.TransportOptions{MaxIdle: callers},
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(proxy.Close)
 	load := func(name, addr string) turns.Load {
-		conns := dial(b, addr, *callers)
-		return turns.Load{Name: name, Callers: *callers, Step: func(_ context.Context, c *turns.Caller) error {
+		conns := dial(b, addr, callers)
+		return turns.Load{Name: name, Callers: callers, Step: func(_ context.Context, c *turns.Caller) error {
 			head := "/charges HTTP/1.1\r\nHost: " + addr + "\r\nContent-Type: application/json\r\nIdempotency-Key: " + c.Key() + "\r\n"
 			status, _, err := conns[c.Number].post(head, text)
 			if err == nil && status != http.StatusCreated {
@@ -74,7 +76,7 @@ func proxied(b *testing.B, e *semel.Engine) {
 	}
 	semelAt := serve(b, proxy, true)
 	mustReplay(b, semelAt)
-	turns.Compare(b, load("semel", semelAt), load("bare", serve(b, bareProxy(b, upstream), false)))
+	turns.Compare(b, load("semel", semelAt), load("bare", serve(b, bareProxy(b, upstream, callers), false)))
 }
 
 // mustReplay checks that a proxy keeps outcomes.
@@ -98,9 +100,9 @@ func mustReplay(b *testing.B, addr string) {
 }
 
 // bareProxy is the reverse proxy of the standard library, tuned to be fast.
-func bareProxy(b *testing.B, upstream *url.URL) http.Handler {
+func bareProxy(b *testing.B, upstream *url.URL, callers int) http.Handler {
 	transport := &http.Transport{
-		MaxIdleConns: *callers, MaxIdleConnsPerHost: *callers,
+		MaxIdleConns: callers, MaxIdleConnsPerHost: callers,
 		IdleConnTimeout: semelproxy.DefaultIdleTimeout, DisableCompression: true,
 	}
 	b.Cleanup(transport.CloseIdleConnections)
