@@ -86,7 +86,7 @@ func (a Answer) differs(b Answer) string {
 func (a Answer) refuses() bool { return a.Err == nil && a.Status >= 400 }
 
 // OK reports whether it succeeds.
-func (a Answer) OK() bool { return a.Err == nil && a.Status < 300 }
+func (a Answer) OK() bool { return a.Err == nil && a.Status/100 == 2 }
 
 // Later reports whether it asks to deliver again.
 func (a Answer) Later() bool {

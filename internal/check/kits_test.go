@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -122,6 +123,7 @@ type kitFault struct {
 	about  []string              // if request and answer have these texts
 	take   int                   // takes with 200 what is refused with this status
 	forget bool                  // takes for handled what was refused before
+	breaks int                   // breaks answers with this status off
 }
 
 var nameIn = regexp.MustCompile(`t-[A-Z2-7]{26}`)
@@ -162,6 +164,9 @@ func (p *tampered) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text := answer.Body.String()
 	if !slices.ContainsFunc(f.about, func(about string) bool { return !strings.Contains(d.body+text, about) }) {
 		text = replaced(text, f.say)
+	}
+	if d.status == f.breaks {
+		w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
 	}
 	w.WriteHeader(d.status)
 	_, _ = io.WriteString(w, text)
@@ -265,6 +270,7 @@ var forrstFaults = map[string]kitFault{
 var webhookFaults = map[string]kitFault{
 	"none":                               {},
 	"a wrong signature is taken":         {groups: "signature", take: http.StatusUnauthorized},
+	"a refusal breaks off":               {groups: "signature", breaks: http.StatusUnauthorized},
 	"a refused delivery uses its id up":  {groups: "signature failures", forget: true},
 	"each delivery is handled":           {groups: "duplicates", again: isDuplicate},
 	"deliveries at once are handled":     {groups: "concurrent", again: isAtOnce},

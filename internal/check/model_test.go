@@ -133,3 +133,15 @@ func TestRequirementsAreFrozenAndWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAnswerThatBreaksOffIsNone: its status has come, and proves nothing.
+func TestAnAnswerThatBreaksOffIsNone(t *testing.T) {
+	for _, status := range []int{101, 201, 401, 503} {
+		if a := (Answer{Status: status, Err: errors.New("cut off")}); a.OK() || a.refuses() || !strings.HasPrefix(a.String(), "no answer") {
+			t.Errorf("%d passes for %s", status, a)
+		}
+	}
+	if (Answer{Status: 101}).OK() || !(Answer{Status: 204}).OK() {
+		t.Error("success is 2xx")
+	}
+}

@@ -54,7 +54,7 @@ func (j *judge) record(r *http.Request, c call, at cut, a Answer) {
 		Request: message(r.Method+" "+r.URL.RequestURI(), r.Header, c.body), Answer: a.String(),
 	}
 	if a.Err == nil {
-		x.Answer = message(fmt.Sprint(a.Status, " ", http.StatusText(a.Status)), a.Header, a.Body)
+		x.Answer = message(a.String(), a.Header, a.Body)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -152,7 +152,7 @@ func (k *kit) signature(ctx context.Context) {
 	e := k.event()
 	refused := func(id string, e event) {
 		a := k.post(ctx, e)
-		k.Holds(id, a.Status/100 == 4, "it gets %s", a)
+		k.Holds(id, a.Err == nil && a.Status/100 == 4, "it gets %s", a)
 		k.had(ctx, id, e, 0)
 	}
 	forged := k.signed(e, time.Now())
