@@ -96,7 +96,7 @@ func (r results) doors() string {
 		fmt.Fprintf(&b, "| %s | %s | %s | |\n", row.name, r.figure(row.bench, "allocs/op", 1), r.figure(row.bench, "ns/op", 1000))
 	}
 	for _, st := range stores[:2] {
-		for _, callers := range []int{64, 256} {
+		for _, callers := range crowds {
 			of := fmt.Sprintf("Proxy/%s/callers=%d", st.bench, callers)
 			fmt.Fprintf(&b, "| a reverse proxy beside the %s store, %d callers | %s | %s | |\n| Semel's: first call | %s | %s | %s |\n", st.name, callers,
 				r.figure(of, "bare-allocs", 1), r.figure(of, "bare-cpu-µs", 1), r.figure(of, "semel-allocs", 1), r.figure(of, "semel-cpu-µs", 1), r.figure(of, "cpu-ratio", 1))

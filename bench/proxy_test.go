@@ -22,13 +22,16 @@ import (
 	"github.com/semelhq/semel/store/pebblestore"
 )
 
+// crowds are how many callers BenchmarkProxy has.
+var crowds = []int{64, 256}
+
 // BenchmarkProxy measures how many requests go through Semel as a reverse proxy, with a new key
 // for each, and through a bare [httputil.ReverseProxy]. Clients, proxies and upstream share this
 // process. The store in memory shows what the way through the program costs, and the embedded
 // one adds two durable writes, for which few callers wait and many share a sync.
 func BenchmarkProxy(b *testing.B) {
 	for _, kind := range kinds[:2] {
-		for _, callers := range []int{64, 256} {
+		for _, callers := range crowds {
 			b.Run(fmt.Sprintf("%s/callers=%d", kind.name, callers), func(b *testing.B) {
 				p := kind.place(b)
 				proxied(b, engineOn(b, p.store(b, "proxy"), nil), callers)
