@@ -142,7 +142,7 @@ func (j *joined) Apply(ctx context.Context, w store.Write) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	write := j.store.sql.kind(o.creates())
+	write := j.store.sql.writes[o.creates()]
 	args, err := literals(write.params(map[string]any{}, []*op{o}, j.store.opts.LockTimeout), len(write.columns))
 	if err != nil {
 		return false, err

@@ -115,30 +115,24 @@ func (w *writeStatements) memory(data map[string]any, ops []*op) []byte {
 }
 
 // writing returns the statements for writes: one that creates records, and one that changes
-// records, with data of the connection. They take locks in the order of the parameters. Only a write
-// that creates a record waits for another that does.
+// records. They take locks in the order of the parameters. Only a write that creates a record
+// waits for another that does. data are the connection's.
 func (s *Store) writing(data map[string]any, ops []*op, lockTimeout time.Duration) (list []statement) {
 	for _, creates := range []bool{true, false} {
-		some, w := those(ops, func(o *op) bool { return o.creates() == creates }), s.sql.kind(creates)
+		some, w := those(ops, func(o *op) bool { return o.creates() == creates }), s.sql.writes[creates]
 		switch {
-		case len(some) == 1 && len(some[0].write.Evidence) == 0:
+		case slices.ContainsFunc(some, func(o *op) bool { return len(o.write.Evidence) > 0 }):
+			list = append(list, statement{sql: w.noted, args: w.params(data, some, lockTimeout)})
+		case len(some) == 1:
 			list = append(list, statement{sql: w.one, args: append(scalarsOf(w.memory(data, some), w.columns, some[0]), milliseconds(lockTimeout))})
 		case len(some) > 0:
-			list = append(list, statement{sql: w.many, args: w.params(data, some, lockTimeout)})
+			list = append(list, statement{sql: w.many, args: append(arrays(w.memory(data, some), w.columns, some), milliseconds(lockTimeout))})
 		}
 	}
 	return list
 }
 
-// kind returns the statements that create records, or the ones that change them.
-func (s *statements) kind(creates bool) *writeStatements {
-	if creates {
-		return &s.create
-	}
-	return &s.update
-}
-
-// params returns the parameters of the statement for many writes.
+// params returns the parameters of the statements for writes with evidence.
 func (w *writeStatements) params(data map[string]any, ops []*op, lockTimeout time.Duration) [][]byte {
 	var evidence []noted
 	for _, o := range ops {

@@ -57,7 +57,13 @@ func TestPlans(t *testing.T) {
 	hot := map[string]func(n int) []statement{
 		"create": func(n int) []statement { return []statement{writing(t, s, n, store.Revision{}, nil)} },
 		"update": func(n int) []statement { return []statement{writing(t, s, n, store.Revision{1}, nil)} },
-		"get":    func(n int) []statement { return of(s.sql.get, array("bytea", make([][]byte, n))) },
+		"create with evidence": func(n int) []statement {
+			return []statement{writing(t, s, n, store.Revision{}, make([]store.Entry, 1))}
+		},
+		"update with evidence": func(n int) []statement {
+			return []statement{writing(t, s, n, store.Revision{1}, make([]store.Entry, 1))}
+		},
+		"get": func(n int) []statement { return of(s.sql.get, array("bytea", make([][]byte, n))) },
 		"due": func(int) []statement {
 			return of(s.sql.due, bigint(time.Now().UnixNano()), bigint(time.Now().UnixNano()-1), make([]byte, 32), bigint(256), bigint(paging.Bytes))
 		},
@@ -106,6 +112,8 @@ func TestPlans(t *testing.T) {
 				if plan := explain(t, database, settings, st...); !strings.Contains(plan, "Index") && !strings.Contains(plan, "Conflict Resolution: NOTHING") && !strings.Contains(plan, "Insert on semel_evidence_new") ||
 					large.MatchString(plan) {
 					t.Errorf("%s of %d rows does not use an index:\n%s", what, n, plan)
+				} else if (what == "create" || what == "update") && strings.Contains(plan, "evidence") {
+					t.Errorf("%s of %d rows looks for evidence, which there is none of:\n%s", what, n, plan)
 				} else if what == "due" && (strings.Contains(plan, "Sort") || !strings.Contains(plan, "Index Cond: ((next_at <= ") || !strings.Contains(plan, "ROW(next_at, id) > ROW(")) {
 					t.Errorf("a page of what is due is not read off the index:\n%s", plan)
 				}
@@ -171,12 +179,16 @@ func everyPlan(t *testing.T, s *Store, hot map[string]func(n int) []statement) {
 				}
 			case reflect.Struct:
 				walk(at, f)
+			case reflect.Map:
+				for _, key := range f.MapKeys() {
+					walk(fmt.Sprint(at, ".", key), f.MapIndex(key).Elem())
+				}
 			}
 		}
 	}
 	walk("sql", reflect.ValueOf(s.sql))
 	walk("log", reflect.ValueOf(s.log))
-	if count < 19 {
+	if count < 21 {
 		t.Errorf("there are %d statements, so some weren't found", count)
 	}
 }
@@ -237,6 +249,6 @@ func writing(t *testing.T, s *Store, n int, expect store.Revision, evidence []st
 // joinedWrite is the statement of a write in a transaction of the application.
 func joinedWrite(t *testing.T, s *Store, expect store.Revision) statement {
 	t.Helper()
-	w := s.sql.kind(expect.IsZero())
+	w := s.sql.writes[expect.IsZero()]
 	return statement{sql: w.join, args: append(w.params(map[string]any{}, planOps(t, s, 1, expect, nil), time.Second), []byte("100"))}
 }

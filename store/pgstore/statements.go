@@ -11,15 +11,15 @@ import (
 // statements are the texts of the statements that the store sends every day. They keep nothing
 // in the session, so each may run in another one, as with a transaction pooler.
 type statements struct {
-	create, update                   writeStatements
+	writes                           map[bool]*writeStatements // whether they create records
 	get, due, purge, archive, notify string
 }
 
-// writeStatements make writes of one kind: a single one without evidence, which spares the
-// server most of the work; many; and one in a transaction of the application.
+// writeStatements make writes of one kind: one or many without evidence, which spares the server
+// work; any number with their evidence; and one in a transaction of the application.
 type writeStatements struct {
-	columns         []column[*op]
-	one, many, join string
+	columns                []column[*op]
+	one, many, noted, join string
 }
 
 // versionColumns change with every version of a record; identityColumns never change.
@@ -96,23 +96,24 @@ func lockTimeout(value string) string { return "set_config('lock_timeout', " + v
 
 // newWrites makes the statements for writes of one kind, which begin with verb and end with
 // rest. They return the writes that they have made, each by its identity and its revision, and
-// append the evidence of those. After the columns come the parameters for the lock timeout and,
-// unless it is for one, for the entries. The server compares a write's deadline with its clock
+// append the evidence of those if there is any. After the columns come the parameters for the
+// lock timeout and for that evidence. The server compares a write's deadline with its clock
 // when the statement comes to the row; the write may then still wait for a lock, up to the lock
 // timeout, and for the commit. expect is an expression for the revision that a write in a
 // transaction follows.
-func newWrites(schema, log string, columns []column[*op], expect, verb, rest string) writeStatements {
+func newWrites(schema, log string, columns []column[*op], expect, verb, rest string) *writeStatements {
 	n := len(columns) + 1
 	write := func(rows string) string {
 		return verb + " FROM (SELECT " + list(columns, rows) + ") AS w, " + lockTimeout(fmt.Sprintf("$%d::text", n)) +
 			" WHERE (w.deadline IS NULL OR clock_timestamp() < w.deadline)" + rest
 	}
-	many := "WITH made AS (" + write(unnest) + "), " + noting(schema, n+1)
-	return writeStatements{
+	noted := "WITH made AS (" + write(unnest) + "), " + noting(schema, n+1)
+	return &writeStatements{
 		columns: columns,
 		one:     write(scalars),
-		many:    many + " SELECT id, revision FROM made",
-		join:    many + joinEnd(log, columns, expect),
+		many:    write(unnest),
+		noted:   noted + " SELECT id, revision FROM made",
+		join:    noted + joinEnd(log, columns, expect),
 	}
 }
 
@@ -134,12 +135,14 @@ func milliseconds(d time.Duration) []byte { return strconv.AppendInt(nil, d.Mill
 func newStatements(schema string, d *database) statements {
 	log := name(schema, "semel_records")
 	return statements{
-		create: newWrites(schema, log, createColumns, "NULL",
-			"INSERT INTO "+log+" ("+names(recordColumns, "")+") SELECT "+names(recordColumns, "w."),
-			" ON CONFLICT DO NOTHING RETURNING id, revision"),
-		update: newWrites(schema, log, updateColumns, fmt.Sprintf("($%d::bytea[])[1]", len(updateColumns)-1),
-			"UPDATE "+log+" l SET "+list(versionColumns[1:], "%[3]s = w.%[3]s"),
-			" AND l.id = w.id AND l.revision = w.expect RETURNING l.id, l.revision"),
+		writes: map[bool]*writeStatements{
+			true: newWrites(schema, log, createColumns, "NULL",
+				"INSERT INTO "+log+" ("+names(recordColumns, "")+") SELECT "+names(recordColumns, "w."),
+				" ON CONFLICT DO NOTHING RETURNING id, revision"),
+			false: newWrites(schema, log, updateColumns, fmt.Sprintf("($%d::bytea[])[1]", len(updateColumns)-1),
+				"UPDATE "+log+" l SET "+list(versionColumns[1:], "%[3]s = w.%[3]s"),
+				" AND l.id = w.id AND l.revision = w.expect RETURNING l.id, l.revision"),
+		},
 		// Each identity gets a row, with the time of the look-up.
 		get: "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, w.id, l.revision, l.result, l.record FROM unnest($1::bytea[]) AS w(id) LEFT JOIN " + log +
 			" l ON l.id = w.id" + d.barrier(4),
