@@ -71,13 +71,17 @@ func (o *op) settle(current *semel.Record, applied bool, err error) {
 // unsettled returns the ops without a result.
 func unsettled(ops []*op) []*op { return those(ops, func(o *op) bool { return !o.settled }) }
 
-// those returns the ops of a kind, in their order.
-func those(ops []*op, are func(*op) bool) []*op {
-	others := func(o *op) bool { return !are(o) }
-	if !slices.ContainsFunc(ops, others) {
+// those returns the ops of a kind, in their order. If these are all or none, nothing is copied.
+func those(ops []*op, are func(*op) bool) (some []*op) {
+	if !slices.ContainsFunc(ops, func(o *op) bool { return !are(o) }) {
 		return ops
 	}
-	return slices.DeleteFunc(slices.Clone(ops), others)
+	for _, o := range ops {
+		if are(o) {
+			some = append(some, o)
+		}
+	}
+	return some
 }
 
 // byIdentity orders the writes of a batch. All stores take locks in this order, so that no two
