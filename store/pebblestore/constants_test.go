@@ -80,46 +80,57 @@ func BenchmarkStripes(b *testing.B) {
 // BenchmarkKinds shows how many bytes Pebble writes to tables for each byte that it is given,
 // when each record and each change of it has an entry in the evidence log.
 func BenchmarkKinds(b *testing.B) {
-	measure := func(policy func([]byte) (pebble.SpanPolicy, []byte, error)) func(b *testing.B) {
-		return func(b *testing.B) {
-			data, amplified := newAnswers(), 0.0
-			for range b.N {
-				po := PebbleOptions(&Options{FS: vfs.NewMem(), MemTableBytes: 1 << 20})
-				po.Experimental.SpanPolicyFunc = policy
-				db, err := pebble.Open("store", po)
-				if err != nil {
+	b.Run("with", func(b *testing.B) { amplified(b, func(*pebble.Options) {}) })
+	b.Run("without", func(b *testing.B) {
+		amplified(b, func(po *pebble.Options) { po.Experimental.SpanPolicyFunc = nil })
+	})
+}
+
+// BenchmarkL0Tables shows the same, if Pebble merges new tables when it does by itself.
+func BenchmarkL0Tables(b *testing.B) {
+	b.Run("with", func(b *testing.B) { amplified(b, func(*pebble.Options) {}) })
+	b.Run("without", func(b *testing.B) {
+		amplified(b, func(po *pebble.Options) { po.L0CompactionThreshold, po.L0StopWritesThreshold = 0, 0 })
+	})
+}
+
+// amplified writes calls with changed options, and reports the bytes of tables for each byte.
+func amplified(b *testing.B, change func(*pebble.Options)) {
+	data, written := newAnswers(), 0.0
+	for range b.N {
+		po := PebbleOptions(&Options{FS: vfs.NewMem(), MemTableBytes: 1 << 20})
+		po.Experimental.SpanPolicyFunc = kinds
+		change(po)
+		db, err := pebble.Open("store", po)
+		if err != nil {
+			b.Fatal(err)
+		}
+		var m meta
+		for i := range 20_000 {
+			id := testID(strconv.Itoa(i))
+			claim, ended := testRecord(id, 1, semel.Processing), testRecord(id, 2, semel.Completed)
+			ended.Result.Data = data.of(i)
+			o := &op{digest: id.Digest(), creates: true, was: never, rec: &claim}
+			for _, o.due = range []dueTime{dueTime(i), dueTime(i + 1000)} {
+				o.evidence = []store.Entry{{Leaf: data.of(2 * i)[:benchLeaf], Opening: data.of(3 * i)[:benchOpening], Subject: testSubject(id)}}
+				batch := db.NewBatch()
+				putAll([]*op{o}, batch, &m, new(attributes), nil)
+				if err := batch.Commit(pebble.NoSync); err != nil {
 					b.Fatal(err)
 				}
-				var m meta
-				for i := range 20_000 {
-					id := testID(strconv.Itoa(i))
-					claim, ended := testRecord(id, 1, semel.Processing), testRecord(id, 2, semel.Completed)
-					ended.Result.Data = data.of(i)
-					o := &op{digest: id.Digest(), creates: true, was: never, rec: &claim}
-					for _, o.due = range []dueTime{dueTime(i), dueTime(i + 1000)} {
-						o.evidence = []store.Entry{{Leaf: data.of(2 * i)[:benchLeaf], Opening: data.of(3 * i)[:benchOpening], Subject: testSubject(id)}}
-						batch := db.NewBatch()
-						putAll([]*op{o}, batch, &m, new(attributes), nil)
-						if err := batch.Commit(pebble.NoSync); err != nil {
-							b.Fatal(err)
-						}
-						o.creates, o.was, o.rec = false, o.due, &ended
-					}
-				}
-				for db.Metrics().Compact.NumInProgress > 0 {
-					<-time.After(time.Millisecond)
-				}
-				total := db.Metrics().Total()
-				amplified += total.WriteAmp()
-				if err := db.Close(); err != nil {
-					b.Fatal(err)
-				}
+				o.creates, o.was, o.rec = false, o.due, &ended
 			}
-			b.ReportMetric(amplified/float64(b.N), "written/given")
+		}
+		for db.Metrics().Compact.NumInProgress > 0 {
+			<-time.After(time.Millisecond)
+		}
+		total := db.Metrics().Total()
+		written += total.WriteAmp()
+		if err := db.Close(); err != nil {
+			b.Fatal(err)
 		}
 	}
-	b.Run("with", measure(kinds))
-	b.Run("without", measure(nil))
+	b.ReportMetric(written/float64(b.N), "written/given")
 }
 
 // BenchmarkBlockSize shows what larger blocks than Pebble's own are worth, to reads of

@@ -16,13 +16,11 @@ type Options struct {
 	// FS is the file system, for tests. Defaults to the operating system's, on which only the
 	// owner can read the directory and its files.
 	FS vfs.FS
-	// CacheBytes is how much memory blocks of tables may take, including the filters and
-	// indexes that every read needs. Give it more if you replay many old records.
-	// Defaults to 128 MiB.
+	// CacheBytes is how much memory blocks of tables may take, including the filters and indexes
+	// that every read needs. Give it more if you replay many old records. Defaults to 128 MiB.
 	CacheBytes int64
-	// MemTableBytes is the size of a memory table. When one is full it is written out.
-	// Up to two are in memory, and replayed from the log after a crash. Defaults to
-	// 64 MiB.
+	// MemTableBytes is the size of a memory table. When one is full it is written out. Up to two
+	// are in memory, and replayed from the log after a crash. Defaults to 64 MiB.
 	MemTableBytes uint64
 	// Strict decides what to do with a directory that wasn't closed if its log ends in
 	// something that may be damage to acknowledged writes, or a write that a power failure cut
@@ -39,8 +37,7 @@ type Options struct {
 	ctx context.Context // of opening
 	// fatal ends the process, and is replaced in tests. It does not return.
 	fatal func(message string)
-	// time is replaced in tests.
-	time machineClocks
+	time  machineClocks // replaced in tests
 	// looked is called in tests, after reading the database and before the comparison.
 	looked func()
 }
@@ -96,16 +93,19 @@ func PebbleOptions(opts *Options) *pebble.Options {
 //     the store itself, see absence;
 //   - blocks of 16 KiB keep the index of ten million records in the cache; otherwise a
 //     read fetches a part of that first (BenchmarkBlockSize);
+//   - eight new tables wait over each other until Pebble merges them (BenchmarkL0Tables), and
+//     24 until it stops writes, in place of 4 and 12: merging rewrites what is below, too;
 //   - the memory table is large, because a completion that meets its claim there
 //     spares the tables from ever seeing the claim. Pebble takes memory tables out
 //     of the cache's share, so that is added.
 func (o *Options) pebble(log *logger) *pebble.Options {
 	po := &pebble.Options{
-		FS:                 o.FS,
-		FormatMajorVersion: formatVersion,
-		CacheSize:          o.CacheBytes + int64(o.MemTableBytes),
-		MemTableSize:       o.MemTableBytes,
-		Logger:             log,
+		FS:                    o.FS,
+		FormatMajorVersion:    formatVersion,
+		CacheSize:             o.CacheBytes + int64(o.MemTableBytes),
+		MemTableSize:          o.MemTableBytes,
+		L0CompactionThreshold: 8, L0StopWritesThreshold: 24,
+		Logger: log,
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) { log.Error("background work of the store failed", "error", err) },
 			DiskSlow:        func(i pebble.DiskSlowInfo) { log.Error("the disk is slow", "operation", i.String()) },

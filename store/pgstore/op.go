@@ -118,9 +118,8 @@ func (w *writeStatements) memory(data map[string]any, ops []*op) []byte {
 	return b
 }
 
-// writing returns the statements for writes: one that creates records, and one that changes
-// records. They take locks in the order of the parameters. Only a write that creates a record
-// waits for another that does. data are the connection's.
+// writing returns the statements for writes: one creates records, one changes some. They take
+// locks in the order of the parameters. Only a write that creates a record waits for another such.
 func (s *Store) writing(data map[string]any, ops []*op, lockTimeout time.Duration) (list []statement) {
 	for _, creates := range []bool{true, false} {
 		some, w := those(ops, func(o *op) bool { return o.creates() == creates }), s.sql.writes[creates]
