@@ -100,12 +100,11 @@ func PebbleOptions(opts *Options) *pebble.Options {
 //     of the cache's share, so that is added.
 func (o *Options) pebble(log *logger) *pebble.Options {
 	po := &pebble.Options{
-		FS:                    o.FS,
-		FormatMajorVersion:    formatVersion,
-		CacheSize:             o.CacheBytes + int64(o.MemTableBytes),
-		MemTableSize:          o.MemTableBytes,
-		L0CompactionThreshold: 8, L0StopWritesThreshold: 24,
-		Logger: log,
+		FS:                 o.FS,
+		FormatMajorVersion: formatVersion,
+		CacheSize:          o.CacheBytes + int64(o.MemTableBytes),
+		MemTableSize:       o.MemTableBytes,
+		Logger:             log,
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) { log.Error("background work of the store failed", "error", err) },
 			DiskSlow:        func(i pebble.DiskSlowInfo) { log.Error("the disk is slow", "operation", i.String()) },
@@ -117,6 +116,7 @@ func (o *Options) pebble(log *logger) *pebble.Options {
 	if o.FS == machine {
 		po.WithFSDefaults() // watches for a slow disk
 	}
+	po.L0CompactionThreshold, po.L0StopWritesThreshold = 8, 24
 	for i := range po.Levels {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		po.Levels[i].BlockSize = blockSize
