@@ -2,8 +2,10 @@ package against
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,25 +22,30 @@ import (
 
 var (
 	commit   = flag.String("against.commit", "", "`commit` to compare with; empty: the tree as it is, to see that the comparison works")
-	duration = flag.Duration("against.duration", 50*time.Millisecond, "how long each side is measured in a round")
-	rounds   = flag.Int("against.rounds", 1, "turns that each side takes")
+	duration = flag.Duration("against.duration", 50*time.Millisecond, "how long a turn takes")
+	rounds   = flag.Int("against.rounds", 1, "turns of each side")
 	stores   = flag.String("against.stores", "memory,pebble", "stores to compare on")
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// measured is what package pair prints.
-type measured struct {
+// side is a running load, with its latest result and those of all measured turns.
+type side struct {
 	PerSec float64 `json:"per_sec"`
 	CPU    float64 `json:"cpu_us"`
 	Allocs float64 `json:"allocs"`
+
+	perSec, cpu, allocs []float64
+	cmd                 *exec.Cmd
+	in                  io.WriteCloser
+	out                 *json.Decoder
 }
 
 // TestAgainst compares. It fails if a load fails, never because of a ratio.
 func TestAgainst(t *testing.T) {
 	ours, theirs := build(t, ""), build(t, *commit)
 	// The table of bench/peers/README.md. Figures are the medians of all rounds.
-	fmt.Println("| store | callers | operations a second, theirs | ours | ratio, by round | processor time of one, theirs | ours | ratio | allocations, theirs | ours |\n|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("| store | callers | operations a second, theirs | ours | ratio (half of the rounds) | processor time of one, theirs | ours | ratio | allocations, theirs | ours |\n|---|---|---|---|---|---|---|---|---|---|")
 	for store := range strings.SplitSeq(*stores, ",") {
 		place := places[store]
 		if place == nil {
@@ -49,24 +56,29 @@ func TestAgainst(t *testing.T) {
 			name         string
 			callers, hot int
 		}{{"1", 1, 0}, {"64", 64, 0}, {"256", 256, 0}, {"64, of 16 hot keys", 64, 16}} {
-			args := []string{"-store", store, "-callers", strconv.Itoa(load.callers), "-hot", strconv.Itoa(load.hot), "-duration", duration.String()}
-			var speed []float64
-			var all [2]struct{ perSec, cpu, allocs []float64 }
-			for round := range *rounds {
-				var m [2]measured
+			var sides [2]*side
+			for i, program := range []string{ours, theirs} {
+				sides[i] = begin(t, program, "-store", store, "-callers", strconv.Itoa(load.callers), "-hot", strconv.Itoa(load.hot),
+					"-duration", duration.String(), "-at", at[i], "-name", []string{"ours", "theirs"}[i])
+			}
+			var speed, cpu []float64
+			for round := range *rounds + 1 {
 				// ABBA, so that changes on the machine affect both sides alike.
 				for turn := range 2 {
-					side := (round + turn) % 2
-					m[side] = run(t, [...]string{ours, theirs}[side], append(args, "-at", at[side], "-name", [...]string{"ours", "theirs"}[side])...)
-					a := &all[side]
-					a.perSec, a.cpu, a.allocs = append(a.perSec, m[side].PerSec), append(a.cpu, m[side].CPU), append(a.allocs, m[side].Allocs)
+					sides[(round+turn)%2].turn(t, round > 0) // the first isn't measured
 				}
-				speed = append(speed, m[0].PerSec/m[1].PerSec)
+				if round > 0 {
+					speed, cpu = append(speed, sides[0].PerSec/sides[1].PerSec), append(cpu, sides[0].CPU/sides[1].CPU)
+				}
 			}
-			o, th := &all[0], &all[1]
-			fmt.Printf("| %s | %s | %.0f | %.0f | %.2f %.2f | %.1f µs | %.1f µs | %.2f | %.1f | %.1f |\n", store, load.name,
-				turns.Median(th.perSec), turns.Median(o.perSec), turns.Median(slices.Clone(speed)), speed,
-				turns.Median(th.cpu), turns.Median(o.cpu), turns.Median(o.cpu)/turns.Median(th.cpu), turns.Median(th.allocs), turns.Median(o.allocs))
+			for _, s := range sides {
+				s.end(t)
+			}
+			o, th := sides[0], sides[1]
+			slices.Sort(speed)
+			fmt.Printf("| %s | %s | %.0f | %.0f | %.2f (%.2f to %.2f) | %.1f µs | %.1f µs | %.2f | %.1f | %.1f |\n", store, load.name,
+				turns.Median(th.perSec), turns.Median(o.perSec), turns.Median(speed), speed[len(speed)/4], speed[len(speed)*3/4],
+				turns.Median(th.cpu), turns.Median(o.cpu), turns.Median(cpu), turns.Median(th.allocs), turns.Median(o.allocs))
 		}
 	}
 }
@@ -115,16 +127,46 @@ func build(t *testing.T, commit string) string {
 	return program
 }
 
-// run runs a load for one round.
-func run(t *testing.T, program string, args ...string) (m measured) {
+// begin starts a load, which waits for its turns.
+func begin(t *testing.T, program string, args ...string) *side {
 	t.Helper()
-	if err := json.Unmarshal(output(t, "", program, args...), &m); err != nil {
+	s := &side{cmd: exec.Command(program, args...)}
+	s.cmd.Stderr = t.Output()
+	in, err := s.cmd.StdinPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if m.PerSec == 0 {
-		t.Fatalf("%s did nothing", args)
+	out, err := s.cmd.StdoutPipe()
+	if err == nil {
+		err = s.cmd.Start()
 	}
-	return m
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.in, s.out = in, json.NewDecoder(out)
+	return s
+}
+
+// turn has the load take a turn.
+func (s *side) turn(t *testing.T, measured bool) {
+	t.Helper()
+	_, err := io.WriteString(s.in, "\n")
+	if err == nil {
+		err = s.out.Decode(s)
+	}
+	if err != nil || s.PerSec == 0 {
+		t.Fatalf("%s does %v a second: %v", s.cmd, s.PerSec, err)
+	}
+	if measured {
+		s.perSec, s.cpu, s.allocs = append(s.perSec, s.PerSec), append(s.cpu, s.CPU), append(s.allocs, s.Allocs)
+	}
+}
+
+func (s *side) end(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(s.in.Close(), s.cmd.Wait()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func output(t *testing.T, dir, program string, args ...string) []byte {

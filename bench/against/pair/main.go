@@ -1,9 +1,10 @@
-// Command pair is the load of package against: begin and complete through an engine, for
-// some seconds. It uses only what every version of Semel has had, because it is also built
-// in the tree of another version.
+// Command pair is the load of package against: begin and complete through an engine. For each
+// line that it reads it takes a turn and prints a result. It uses only what every version of
+// Semel has had, because it is also built in the tree of another version.
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -33,11 +34,11 @@ var (
 	name     = flag.String("name", "against", "schema in PostgreSQL, prefix of keys in Redis")
 	callers  = flag.Int("callers", 1, "callers at once")
 	hot      = flag.Int("hot", 0, "keys that all callers repeat; 0: each call has a new one")
-	duration = flag.Duration("duration", time.Second, "how long it is measured, after a quarter of it unmeasured")
-	profile  = flag.String("cpuprofile", "", "`file` for a profile of what is measured")
+	duration = flag.Duration("duration", time.Second, "how long a turn takes")
+	profile  = flag.String("cpuprofile", "", "`file` for a profile of all turns")
 )
 
-// result is what one run prints, as JSON.
+// result is what a turn prints, as JSON.
 type result struct {
 	Ops    int64   `json:"ops"`     // pairs of begin and complete, or deliveries of hot keys
 	PerSec float64 `json:"per_sec"` // operations
@@ -48,40 +49,48 @@ type result struct {
 
 func main() {
 	flag.Parse()
-	res, err := run(context.Background())
-	if err == nil {
-		err = json.NewEncoder(os.Stdout).Encode(res)
-	}
-	if err != nil {
+	if err := run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "pair:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) (res result, err error) {
+func run(ctx context.Context) (err error) {
 	e, closeStore, err := open(ctx)
 	if err != nil {
-		return res, err
+		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
-	l := load{engine: e, run: time.Now().UnixNano()}
-	if err := l.during(ctx, *duration/4); err != nil {
-		return res, err
-	}
-	l.ops.Store(0)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
 	if *profile != "" {
 		f, err := os.Create(*profile)
 		if err != nil {
-			return res, err
+			return err
 		}
 		defer func() { err = errors.Join(err, f.Close()) }()
 		if err := pprof.StartCPUProfile(f); err != nil {
-			return res, err
+			return err
 		}
 		defer pprof.StopCPUProfile()
 	}
+	l := load{engine: e, run: time.Now().UnixNano()}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		res, err := l.turn(ctx)
+		if err == nil {
+			err = json.NewEncoder(os.Stdout).Encode(res)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// turn measures one turn.
+func (l *load) turn(ctx context.Context) (res result, err error) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	l.ops.Store(0)
 	cpu, start := processorTime(), time.Now()
 	if err := l.during(ctx, *duration); err != nil {
 		return res, err
