@@ -48,11 +48,10 @@ func appendLexemes(b []byte, attributes store.Attributes) []byte {
 
 // appendAttribute appends one attribute as text; a missing one is null.
 func appendAttribute(b []byte, attributes store.Attributes, name string) []byte {
-	value, ok := attributes[name]
-	if !ok {
-		return nil
+	if value, ok := attributes[name]; ok {
+		return append(b, value...)
 	}
-	return append(b, value...)
+	return nil
 }
 
 // lexemeQuery returns the text search query for all attributes of a query.

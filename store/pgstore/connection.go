@@ -24,14 +24,11 @@ const (
 	// answerLimit is how long the store waits for an answer before it drops the connection, if
 	// its session isn't at work.
 	answerLimit = 3 * time.Second
-	// pingLimit is how long pinging a connection may take that was idle for a second. After
-	// that the pool replaces it.
+	// pingLimit is how long the pool may ping a connection that was idle for a second.
 	pingLimit = 250 * time.Millisecond
-	// maxLooks is how often mayDrop may find a session at work before its connection is dropped
-	// anyway.
+	// maxLooks is how often mayDrop may find a session at work before it is dropped anyway.
 	maxLooks = 3
-	// maxLate is how many sessions may be at work for long before no more connections are
-	// dropped.
+	// maxLate is how many sessions may be at work for long before no more are dropped.
 	maxLate = 4
 )
 
@@ -135,20 +132,13 @@ func plainly(err error) error {
 	if !ok {
 		return err
 	}
-	var told, noTLS []string
-	for line := range strings.SplitSeq(failed.Unwrap().Error(), "\n") {
-		list := &told
-		if strings.HasSuffix(line, "server refused TLS connection") {
-			list = &noTLS
-		}
-		if !slices.Contains(*list, line) {
-			*list = append(*list, line)
-		}
+	lines := strings.Split(failed.Unwrap().Error(), "\n")
+	noTLS := func(line string) bool { return strings.HasSuffix(line, "server refused TLS connection") }
+	if told := slices.DeleteFunc(slices.Clone(lines), noTLS); len(told) > 0 {
+		lines = told
 	}
-	if len(told) == 0 {
-		told = noTLS
-	}
-	return unreachable{err, fmt.Sprintf("connect as the user %q to the database %q: %s", failed.Config.User, failed.Config.Database, strings.Join(told, "; "))}
+	slices.Sort(lines)
+	return unreachable{err, fmt.Sprintf("connect as the user %q to the database %q: %s", failed.Config.User, failed.Config.Database, strings.Join(slices.Compact(lines), "; "))}
 }
 
 // noCancelConn is a network connection for which pgx can't send a cancel request.
@@ -159,13 +149,8 @@ func plainly(err error) error {
 // TestNothingIsCalledBack notices if that changes.
 type noCancelConn struct{ net.Conn }
 
-func (noCancelConn) RemoteAddr() net.Addr { return noAddr{} }
-
-// noAddr is an address on a network that doesn't exist.
-type noAddr struct{}
-
-func (noAddr) Network() string { return "none" }
-func (noAddr) String() string  { return "none" }
+// RemoteAddr returns an address on a network that doesn't exist.
+func (noCancelConn) RemoteAddr() net.Addr { return &net.UnixAddr{Net: "none", Name: "none"} }
 
 // acquire takes a connection from a pool, within a time. If the server has no room for another
 // one, it closes idle ones of the other pool, and asks again until it gets one.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/rig/pgtest"
+	"github.com/semelhq/semel/store"
 )
 
 // What a new call with an answer of 1 KiB costs, whose caller is alone, by the server's own
@@ -52,6 +53,62 @@ func TestWhatACallCosts(t *testing.T) {
 	}
 	if noError(t, rows.Err()); fmt.Sprint(sent) != "map[INSERT:300 UPDATE:300]" {
 		t.Errorf("for 300 calls the store sent %v", sent)
+	}
+}
+
+// A duplicate of a stored call costs two exchanges, one that finds the key taken and one that
+// reads the record. Further ones cost one, until a call is new.
+func TestWhatADuplicateCosts(t *testing.T) {
+	server := pgtest.Shared(t)
+	w := newWire(t, server)
+	s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, noNotices: true, MaxConns: 1})
+	t.Cleanup(func() { mustClose(t, s) })
+	var writes, looks int
+	w.set(func(x *exchange) {
+		if x.writes() {
+			writes++
+		} else if x.looks() {
+			looks++
+		}
+	})
+	first := numbered("first", 1)
+	first.Result.Data = []byte("its answer")
+	for i, c := range []struct {
+		key           string
+		applied       bool
+		writes, looks int
+	}{
+		{"first", true, 1, 0}, {"first", false, 1, 1}, {"first", false, 1, 0}, {"first", false, 1, 0},
+		{"second", true, 1, 0}, {"first", false, 1, 1}, {"third", true, 1, 0},
+	} {
+		rec := first
+		rec.ID.Key, rec.Revision = c.key, store.Revision{byte(i) + 1, 7}
+		writes, looks = 0, 0
+		current, applied, err := s.Apply(t.Context(), store.Write{Record: &rec})
+		if err != nil || applied != c.applied || string(current.Result.Data) != "its answer" || !applied && current.Revision != first.Revision {
+			t.Errorf("delivery %d: applied %v, %v, to %+v", i, applied, err, current)
+		}
+		if writes != c.writes || looks != c.looks {
+			t.Errorf("delivery %d took %d statements and %d looks, want %d and %d", i, writes, looks, c.writes, c.looks)
+		}
+	}
+	s.meets.Store(true)
+	var batch []*op
+	for _, key := range []string{"first", "fourth", "second", "fifth"} {
+		o, err := s.newOp(store.Write{Record: new(numbered(key, 20))})
+		noError(t, err)
+		batch = append(batch, o)
+	}
+	writes, looks = 0, 0
+	s.writeBatch(t.Context(), batch)
+	for _, o := range batch {
+		key := o.write.Record.ID.Key
+		if o.err != nil || o.applied != (key == "fourth" || key == "fifth") || o.current.ID.Key != key {
+			t.Errorf("%s in a batch: applied %v, %v, %+v", key, o.applied, o.err, o.current)
+		}
+	}
+	if writes != 1 || looks != 0 {
+		t.Errorf("a batch with duplicates took %d statements and %d looks", writes, looks)
 	}
 }
 

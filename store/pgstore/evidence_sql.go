@@ -129,8 +129,7 @@ func scanCounted(v values) (c counted, err error) {
 // took its numbers, so nobody can follow it. Instead, one reader at a time moves the queue to
 // the log, in the order of the sequence. The lock has a statement of its own and the isolation
 // is READ COMMITTED, so the second statement sees all that earlier readers have moved; the
-// primary key refuses a number that exists already. The lock ends with its transaction, so you
-// may put a pooler in between.
+// primary key refuses a number that exists already.
 //
 // A write takes its numbers from the sequence after it has changed its row, and so after the
 // identity's earlier write. A reader that sees its entries sees the earlier ones, too, which

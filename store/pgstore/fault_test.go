@@ -222,6 +222,9 @@ func cancelledCommit(t *testing.T) {
 		t.Fatalf("the level is %s, %v", d.Level, err)
 	}
 	kept := put(t, s, numbered("kept", 1), store.Revision{})
+	duplicates := mustOpen(t, primary.URL(database), nil)
+	t.Cleanup(func() { mustClose(t, duplicates) })
+	duplicates.meets.Store(true) // so its next statement returns what stands in the way
 	standby.Stop()
 
 	lost := numbered("lost", 1)
@@ -260,6 +263,10 @@ func cancelledCommit(t *testing.T) {
 		"the same write": func(ctx context.Context) error { _, _, err := s.Apply(ctx, store.Write{Record: new(lost)}); return err },
 		"another's claim": func(ctx context.Context) error {
 			_, _, err := s.Apply(ctx, store.Write{Record: new(numbered("lost", 2))})
+			return err
+		},
+		"a claim after duplicates": func(ctx context.Context) error {
+			_, _, err := duplicates.Apply(ctx, store.Write{Record: new(numbered("lost", 3))})
 			return err
 		},
 		"Get": func(ctx context.Context) error { _, err := s.Get(ctx, lost.ID); return err },

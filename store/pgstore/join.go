@@ -143,7 +143,7 @@ func (j *joined) Apply(ctx context.Context, w store.Write) (bool, error) {
 		return false, err
 	}
 	write := j.store.sql.writes[o.creates()]
-	args, err := literals(write.params(map[string]any{}, []*op{o}, j.store.opts.LockTimeout), len(write.columns))
+	args, err := literals(write.noting(map[string]any{}, []*op{o}, j.store.opts.LockTimeout), len(write.columns))
 	if err != nil {
 		return false, err
 	}

@@ -146,8 +146,6 @@ func unused(ctx context.Context, tx pgx.Tx, missing []Migration) error {
 		return nil
 	}
 	deadline := time.Now().Add(leaving)
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		// Without this, a transaction would keep seeing the sessions that it saw first.
 		if _, err := tx.Exec(ctx, "SELECT pg_stat_clear_snapshot()"); err != nil {
@@ -166,10 +164,8 @@ func unused(ctx context.Context, tx pgx.Tx, missing []Migration) error {
 		case time.Now().After(deadline):
 			return fmt.Errorf("%w (migration %d, %d sessions)", ErrInUse, missing[i].Number, others)
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, 100*time.Millisecond) {
 			return context.Cause(ctx)
-		case <-tick.C:
 		}
 	}
 }

@@ -19,6 +19,7 @@ type op struct {
 	record   []byte        // for its column
 	deadline store.Instant // the write's, by the server's clock; zero: none
 	named    bool          // the server's answer names it as applied
+	there    *row          // what stands in its way, if that answer has it
 	// committed: a transaction with the write was committed, but its answer didn't name it.
 	// Something stood in the way, or the answer was incomplete; a later refusal proves nothing.
 	committed bool
@@ -124,22 +125,30 @@ func (s *Store) writing(data map[string]any, ops []*op, lockTimeout time.Duratio
 	for _, creates := range []bool{true, false} {
 		some, w := those(ops, func(o *op) bool { return o.creates() == creates }), s.sql.writes[creates]
 		switch {
+		case len(some) == 0:
 		case slices.ContainsFunc(some, func(o *op) bool { return len(o.write.Evidence) > 0 }):
-			list = append(list, statement{sql: w.noted, args: w.params(data, some, lockTimeout)})
+			list = append(list, statement{sql: w.noted, args: w.noting(data, some, lockTimeout)})
+		case creates && s.meets.Load():
+			list = append(list, statement{sql: w.met, args: w.rows(data, some, lockTimeout)})
 		case len(some) == 1:
 			list = append(list, statement{sql: w.one, args: append(scalarsOf(w.memory(data, some), w.columns, some[0]), milliseconds(lockTimeout))})
-		case len(some) > 0:
-			list = append(list, statement{sql: w.many, args: append(arrays(w.memory(data, some), w.columns, some), milliseconds(lockTimeout))})
+		default:
+			list = append(list, statement{sql: w.many, args: w.rows(data, some, lockTimeout)})
 		}
 	}
 	return list
 }
 
-// params returns the parameters of the statements for writes with evidence.
-func (w *writeStatements) params(data map[string]any, ops []*op, lockTimeout time.Duration) [][]byte {
+// rows returns the parameters of statements for any number of writes.
+func (w *writeStatements) rows(data map[string]any, ops []*op, lockTimeout time.Duration) [][]byte {
+	return append(arrays(w.memory(data, ops), w.columns, ops), milliseconds(lockTimeout))
+}
+
+// noting returns the parameters of statements for writes with evidence.
+func (w *writeStatements) noting(data map[string]any, ops []*op, lockTimeout time.Duration) [][]byte {
 	var evidence []noted
 	for _, o := range ops {
 		evidence = withID(evidence, o.id[:], o.write.Evidence)
 	}
-	return append(append(arrays(w.memory(data, ops), w.columns, ops), milliseconds(lockTimeout)), arrays(nil, entryColumns, evidence)...)
+	return append(w.rows(data, ops, lockTimeout), arrays(nil, entryColumns, evidence)...)
 }

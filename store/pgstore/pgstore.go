@@ -33,7 +33,8 @@ type Store struct {
 	readers   gather.Queue[*get]
 	logWrites gather.Queue[*logWrite]
 	locked    lockedIDs
-	connect   connector // beside the pools
+	meets     atomic.Bool // the last new records met others
+	connect   connector   // beside the pools
 	clock     offsetclock.Clock
 	watch     hub.Hub[watchKey]
 	changes   chan watchKey          // notifies others; nil: nobody is notified
@@ -101,9 +102,8 @@ func parse(url string, opts *Options) (config *pgxpool.Config, o Options, err er
 //
 // The store has connections of its own: up to Options.MaxConns for writes, [ReadConns] for
 // reads, and one for notices. It doesn't borrow the pool's: if handlers held all of those, each
-// waiting for its outcome to be recorded, none could be recorded. Your own statements also
-// wouldn't like the store's settings, or commits that go on when nobody waits for them. The
-// pool stays yours and isn't closed with the store.
+// waiting for its outcome to be recorded, none could be recorded. The pool stays yours and isn't
+// closed with the store.
 func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	config := pool.Config()
 	own, o, err := parse("", opts)

@@ -95,9 +95,6 @@ func (s *Store) checkRights(ctx context.Context) error {
 	return fmt.Errorf("%w in the schema %s. Have its owner run: %s", ErrRights, s.opts.Schema, strings.Join(statements, " "))
 }
 
-// insufficientPrivilege is the SQLSTATE for a missing right.
-const insufficientPrivilege = "42501"
-
 // Advice for a server's error about a missing right.
 const (
 	ownersOnly   = "Connect as the owner of the schema, who alone may migrate it; what other roles need, semel migrate print --role ROLE says"
@@ -106,7 +103,7 @@ const (
 
 // onRights adds advice to a server's error if a right is missing.
 func onRights(err error, advice string) error {
-	if sqlState(err) == insufficientPrivilege {
+	if sqlState(err) == "42501" { // insufficient privilege
 		return fmt.Errorf("%w. %s", err, advice)
 	}
 	return err

@@ -15,6 +15,9 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
+// insufficientPrivilege is the SQLSTATE for a missing right.
+const insufficientPrivilege = "42501"
+
 // newRole makes a role that may log in, and returns the URL by which it does.
 func newRole(t *testing.T, server *pgtest.Server, database, role string) string {
 	t.Helper()

@@ -9,17 +9,18 @@ import (
 )
 
 // statements are the texts of the statements that the store sends every day. They keep nothing
-// in the session, so each may run in another one, as with a transaction pooler.
+// in the session, so each may run in another one.
 type statements struct {
 	writes                           map[bool]*writeStatements // whether they create records
 	get, due, purge, archive, notify string
 }
 
 // writeStatements make writes of one kind: one or many without evidence, which spares the server
-// work; any number with their evidence; and one in a transaction of the application.
+// work; any number with their evidence; and one in a transaction of the application. met and
+// noted also return the rows that stand in the way of new records.
 type writeStatements struct {
-	columns                []column[*op]
-	one, many, noted, join string
+	columns                     []column[*op]
+	one, many, met, noted, join string
 }
 
 // versionColumns change with every version of a record; identityColumns never change.
@@ -64,6 +65,7 @@ var (
 	expect        = column[*op]{"expect", "bytea", func(b []byte, o *op) []byte { return append(b, o.write.Expect[:]...) }}
 	createColumns = slices.Concat(recordColumns, []column[*op]{deadline})
 	updateColumns = slices.Concat(versionColumns, []column[*op]{expect, deadline})
+	purgeColumns  = []column[*op]{versionColumns[0], expect}
 
 	archiveColumns = slices.DeleteFunc(slices.Clone(recordColumns), func(c column[*op]) bool {
 		return slices.Contains([]string{"next_at", "held", "since", "attributes"}, c.name)
@@ -96,25 +98,24 @@ func lockTimeout(value string) string { return "set_config('lock_timeout', " + v
 
 // newWrites makes the statements for writes of one kind, which begin with verb and end with
 // rest. They return the writes that they have made, each by its identity and its revision, and
-// append the evidence of those if there is any. After the columns come the parameters for the
-// lock timeout and for that evidence. The server compares a write's deadline with its clock
-// when the statement comes to the row; the write may then still wait for a lock, up to the lock
-// timeout, and for the commit. expect is an expression for the revision that a write in a
-// transaction follows.
-func newWrites(schema, log string, columns []column[*op], expect, verb, rest string) *writeStatements {
+// append the evidence of those if there is any. there selects the rows that stand in the way, as
+// far as they were there before. After the columns come the parameters for the lock timeout and
+// for that evidence. The server compares a write's deadline with its clock when the statement
+// comes to the row; the write may then still wait for a lock, up to the lock timeout, and for
+// the commit. expect is an expression for the revision that a write in a transaction follows.
+func newWrites(schema, log string, columns []column[*op], expect, verb, rest, there string) *writeStatements {
 	n := len(columns) + 1
 	write := func(rows string) string {
 		return verb + " FROM (SELECT " + list(columns, rows) + ") AS w, " + lockTimeout(fmt.Sprintf("$%d::text", n)) +
 			" WHERE (w.deadline IS NULL OR clock_timestamp() < w.deadline)" + rest
 	}
-	noted := "WITH made AS (" + write(unnest) + "), " + noting(schema, n+1)
-	return &writeStatements{
-		columns: columns,
-		one:     write(scalars),
-		many:    write(unnest),
-		noted:   noted + " SELECT id, revision FROM made",
-		join:    noted + joinEnd(log, columns, expect),
+	made := "WITH made AS (" + write(unnest) + ")"
+	noted, answers := made+", "+noting(schema, n+1), " SELECT id, revision, NULL::bytea, NULL::bytea FROM made"+there
+	w := &writeStatements{columns: columns, one: write(scalars), many: write(unnest), noted: noted + answers, join: noted + joinEnd(log, columns, expect)}
+	if there != "" {
+		w.met = made + answers
 	}
+	return w
 }
 
 // barrier adds one more row, of some nulls and one value, if commits wait for a standby;
@@ -138,10 +139,12 @@ func newStatements(schema string, d *database) statements {
 		writes: map[bool]*writeStatements{
 			true: newWrites(schema, log, createColumns, "NULL",
 				"INSERT INTO "+log+" ("+names(recordColumns, "")+") SELECT "+names(recordColumns, "w."),
-				" ON CONFLICT DO NOTHING RETURNING id, revision"),
+				" ON CONFLICT DO NOTHING RETURNING id, revision",
+				" UNION ALL SELECT l.id, l.revision, l.result, l.record FROM (SELECT unnest($1::bytea[]) AS id) AS w JOIN "+log+
+					" l ON l.id = w.id WHERE (SELECT count(*) FROM made) < cardinality($1::bytea[])"+d.barrier(3)),
 			false: newWrites(schema, log, updateColumns, fmt.Sprintf("($%d::bytea[])[1]", len(updateColumns)-1),
 				"UPDATE "+log+" l SET "+list(versionColumns[1:], "%[3]s = w.%[3]s"),
-				" AND l.id = w.id AND l.revision = w.expect RETURNING l.id, l.revision"),
+				" AND l.id = w.id AND l.revision = w.expect RETURNING l.id, l.revision", ""),
 		},
 		// Each identity gets a row, with the time of the look-up.
 		get: "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, w.id, l.revision, l.result, l.record FROM unnest($1::bytea[]) AS w(id) LEFT JOIN " + log +
@@ -149,7 +152,7 @@ func newStatements(schema string, d *database) statements {
 		due: fitting("SELECT l.next_at, l.id, l.revision, l.result, l.record FROM "+log+" l WHERE l.next_at <= $1::bigint"+
 			" AND (l.next_at, l.id) > ($2::bigint, $3::bytea) ORDER BY l.next_at, l.id LIMIT $4::bigint", "next_at", "next_at, id", "$5::bigint"),
 		purge: "WITH gone AS (DELETE FROM " + log + " l USING (SELECT unnest($1::bytea[]) AS id, unnest($2::bytea[]) AS revision) AS w, " + lockTimeout("$3::text") +
-			" WHERE l.id = w.id AND l.revision = w.revision RETURNING l.id, l.revision) SELECT id, revision FROM gone",
+			" WHERE l.id = w.id AND l.revision = w.revision RETURNING l.id) SELECT id FROM gone",
 		archive: "WITH w AS (SELECT " + list(recordColumns, unnest) + ") INSERT INTO " + name(schema, "idempotency_archive") + " (" + names(archiveColumns, "") + ")" +
 			" SELECT " + names(archiveColumns, "w.") + " FROM w ON CONFLICT (id, revision) DO NOTHING",
 		// It waits for no disk; see notices.go.

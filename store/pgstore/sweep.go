@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -46,24 +45,21 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, 
 // Purge is [store.Purger.Purge]. It deletes up to 256 records in a statement, in
 // the order of identities. A crash between two leaves the rest to be found again.
 func (s *Store) Purge(ctx context.Context, refs []store.Ref) (int, error) {
-	versions := make([]version, len(refs))
+	ops := make([]*op, len(refs))
 	for i := range refs {
-		versions[i] = version{refs[i].ID.Digest(), refs[i].Revision}
+		ops[i] = &op{id: refs[i].ID.Digest(), write: store.Write{Expect: refs[i].Revision}}
 	}
-	slices.SortFunc(versions, func(a, b version) int { return bytes.Compare(a.id[:], b.id[:]) })
+	slices.SortFunc(ops, byIdentity)
 	n := 0
-	for part := range slices.Chunk(versions, maxBatch) {
-		var ids, revisions [][]byte
-		for i := range part {
-			ids, revisions = append(ids, part[i].id[:]), append(revisions, part[i].revision[:])
-		}
-		deleted, err := change(ctx, s, scanVersion, newStatement(s.sql.purge, array("bytea", ids), array("bytea", revisions), milliseconds(s.opts.LockTimeout)))
+	for part := range slices.Chunk(ops, maxBatch) {
+		deleted, err := change(ctx, s, func(v values) (d digest, _ error) { copy(d[:], v[0]); return d, nil },
+			newStatement(s.sql.purge, append(arrays(nil, purgeColumns, part), milliseconds(s.opts.LockTimeout))...))
 		if err != nil {
 			return n, fmt.Errorf("pgstore: purge: %w", err)
 		}
 		n += len(deleted)
 		for i := range deleted {
-			s.changed(&deleted[i].id)
+			s.changed(&deleted[i])
 		}
 	}
 	return n, nil

@@ -48,6 +48,7 @@ func (s *Store) writeBatch(ctx context.Context, ops []*op) {
 			s.changed(&o.id)
 		}
 	}
+	s.meets.Store(slices.ContainsFunc(ops, func(o *op) bool { return o.creates() && o.current != nil && !o.applied }))
 }
 
 const (
@@ -104,41 +105,51 @@ func (s *Store) writeRounds(conn *pgx.Conn, ops []*op, lockTimeout time.Duration
 	}
 }
 
-// version is a record's revision, by its identity.
-type version struct {
-	id       digest
-	revision store.Revision
-}
-
-func scanVersion(row values) (v version, err error) {
-	if copy(v.id[:], row[0]) != len(row[0]) || copy(v.revision[:], row[1]) != len(row[1]) || len(row[0])+len(row[1]) != len(v.id)+len(v.revision) {
-		err = errGarbled
+// send sends writes once, in one transaction, and notes what the server says about each.
+func (s *Store) send(conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
+	for _, o := range ops {
+		o.named, o.there = false, nil
 	}
-	return v, err
+	_, err := transact(unending, s, conn, func(v values) (none struct{}, err error) { return none, readAnswer(ops, v) },
+		s.writing(conn.PgConn().CustomData(), ops, lockTimeout)...)
+	return err
 }
 
-// writeOnce sends writes once, in one transaction. It settles the applied ones, and those that
-// a stored record refuses. The server names each applied write by identity and revision. A
-// write counts as applied only if the server has named it and reported the commit, never by its
-// silence.
+// readAnswer notes what a row of the server's answer says about one of ops: that it was made, or
+// which row stands in its way.
+func readAnswer(ops []*op, v values) error {
+	if v[0] == nil {
+		return nil // a barrier
+	}
+	n, ok := slices.BinarySearchFunc(ops, v[0], func(o *op, id []byte) int { return bytes.Compare(o.id[:], id) })
+	switch {
+	case !ok:
+		return errGarbled
+	case len(v) > 2 && v[3] != nil: // maybe it was deleted, and the write was made after all
+		ops[n].there = &row{id: bytes.Clone(v[0]), revision: bytes.Clone(v[1]), response: bytes.Clone(v[2]), record: bytes.Clone(v[3])}
+	case ops[n].named || !bytes.Equal(v[1], ops[n].write.Record.Revision[:]):
+		return errGarbled
+	default:
+		ops[n].named = true
+	}
+	return nil
+}
+
+// writeOnce sends writes once. It settles the applied ones, and those that a stored record
+// refuses. The server names each applied write by identity and revision. A write counts as
+// applied only if the server has named it and reported the commit, never by its silence.
 //
 // A crash before the commit leaves none of the writes. A crash after it leaves all applied
 // ones, perhaps unanswered: the engine sends them again and finds them.
 func (s *Store) writeOnce(conn *pgx.Conn, ops []*op, lockTimeout time.Duration) error {
-	made, err := transact(unending, s, conn, scanVersion, s.writing(conn.PgConn().CustomData(), ops, lockTimeout)...)
-	if err != nil {
+	if err := s.send(conn, ops, lockTimeout); err != nil {
 		return err
-	}
-	for _, v := range made {
-		n, ok := slices.BinarySearchFunc(ops, v.id, func(o *op, id digest) int { return bytes.Compare(o.id[:], id[:]) })
-		if !ok || ops[n].named || ops[n].write.Record.Revision != v.revision {
-			return s.garbled(conn)
-		}
-		ops[n].named = true
 	}
 	for _, o := range ops {
 		if o.committed = !o.named; o.named {
 			o.settle(o.write.Record, true, nil)
+		} else if o.there != nil {
+			o.refuse(o.there)
 		}
 	}
 	rest := unsettled(ops)
@@ -166,25 +177,29 @@ func (s *Store) lookAtWhatIsThere(conn *pgx.Conn, ops []*op) (late []*op, err er
 	}
 	for _, o := range ops {
 		r := found[o.id]
-		var rec *semel.Record
-		var err error
-		there := r.revision != nil
-		if there {
-			rec, err = r.decode()
-		}
-		if err != nil && !bytes.Equal(r.revision, o.write.Record.Revision[:]) {
-			err = notApplied(err) // whatever it is, it isn't what this write would store
-		}
 		switch {
-		case !there && !o.creates():
+		case r.revision == nil && !o.creates():
 			o.settle(nil, false, nil)
-		case there && (err != nil || o.creates() || rec.Revision != o.write.Expect):
-			o.settle(rec, false, err)
+		case r.revision != nil && o.refuse(&r):
 		case o.deadline != 0 && r.at >= int64(o.deadline)/1000: // in microseconds
 			late = append(late, o)
 		}
 	}
 	return late, nil
+}
+
+// refuse settles a write that the row of its identity stands in the way of, and reports whether
+// it does.
+func (o *op) refuse(r *row) bool {
+	rec, err := r.decode()
+	if err != nil && !bytes.Equal(r.revision, o.write.Record.Revision[:]) {
+		err = notApplied(err) // whatever it is, it isn't what this write would store
+	}
+	if err == nil && !o.creates() && rec.Revision == o.write.Expect {
+		return false
+	}
+	o.settle(rec, false, err)
+	return true
 }
 
 // refuseLate settles writes as too late if that is certain. An earlier try, over a connection
@@ -201,9 +216,8 @@ func (s *Store) refuseLate(conn *pgx.Conn, ops []*op, lockTimeout time.Duration)
 		tries[i] = &op{id: o.id, record: o.record, write: store.Write{Record: o.write.Record, Expect: o.write.Expect}}
 	}
 	_, err := conn.Exec(unending, "BEGIN")
-	var made []version
 	if err == nil {
-		made, err = transact(unending, s, conn, scanVersion, s.writing(conn.PgConn().CustomData(), tries, lockTimeout)...)
+		err = s.send(conn, tries, lockTimeout)
 		_, end := conn.Exec(unending, "ROLLBACK")
 		err = cmp.Or(err, end)
 	}
@@ -213,8 +227,8 @@ func (s *Store) refuseLate(conn *pgx.Conn, ops []*op, lockTimeout time.Duration)
 		}
 		return err
 	}
-	for _, o := range ops {
-		if slices.Contains(made, version{o.id, o.write.Record.Revision}) {
+	for i, o := range ops {
+		if tries[i].named {
 			o.settle(nil, false, fmt.Errorf("pgstore: apply: %w", store.ErrTooLate))
 		}
 	}
