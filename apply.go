@@ -169,17 +169,7 @@ const firstPause = backoff(2 * time.Millisecond)
 func (b *backoff) wait(ctx context.Context) bool {
 	d := time.Duration(*b)
 	*b = min(*b*2, backoff(500*time.Millisecond))
-	return pause(ctx, d)
-}
-
-// pause waits for d, and reports false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
+	return callctx.Pause(ctx, d)
 }
 
 // Who ended an attempt that nobody settled.

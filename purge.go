@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/internal/engine/guard"
 	"github.com/semelhq/semel/internal/engine/segments"
 	"github.com/semelhq/semel/store"
@@ -266,7 +267,7 @@ func (e *Engine) passFence(ctx context.Context, rec *Record) (store.Instant, err
 	if err != nil || fencePassed(rec, now) {
 		return now, err
 	}
-	if !pause(ctx, fenceMargin+time.Duration(rec.Fence-now.Micros()+1)*time.Microsecond) {
+	if !callctx.Pause(ctx, fenceMargin+time.Duration(rec.Fence-now.Micros()+1)*time.Microsecond) {
 		return now, ctx.Err()
 	}
 	if now, err = e.now(ctx); err == nil && !fencePassed(rec, now) {

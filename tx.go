@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/internal/engine/ratelimit"
 	"github.com/semelhq/semel/store"
 )
@@ -239,7 +240,7 @@ func (e *Engine) DoTx(ctx context.Context, call Call, begin func(ctx context.Con
 		limit := d.waitTime()
 		ans, err := d.tryTx(ctx, begin, fn)
 		if rolled, ok := errors.AsType[rolledBack](err); ok {
-			if tries++; tries <= maxTx && pause(ctx, rand.N(min(time.Millisecond<<tries, 100*time.Millisecond))) {
+			if tries++; tries <= maxTx && callctx.Pause(ctx, rand.N(min(time.Millisecond<<tries, 100*time.Millisecond))) {
 				continue
 			}
 			return Answer{}, &Error{Code: CodeStoreUnavailable, Message: "the transaction was rolled back because of others, again and again", Err: rolled.error}

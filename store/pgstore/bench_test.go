@@ -65,12 +65,30 @@ func cycles(b *testing.B, url string, o Options) func(n int64) {
 	}
 }
 
+// overheard opens a store beside another one that listens.
+func overheard(b *testing.B, o Options) func(n int64) {
+	server := pgtest.Shared(b)
+	url := server.URL(server.Database(b))
+	other := mustOpen(b, url, &Options{Migrate: true})
+	b.Cleanup(func() { mustClose(b, other) })
+	return cycles(b, url, o)
+}
+
 // BenchmarkNoticePause shows what the pause between notices is worth to writes.
 func BenchmarkNoticePause(b *testing.B) {
+	for _, callers := range []int{1, 8, 64} {
+		b.Run(fmt.Sprint("callers ", callers), func(b *testing.B) {
+			turns.Worth(b, callers, overheard(b, Options{}), overheard(b, Options{pause: 1}))
+		})
+	}
+}
+
+// BenchmarkNoticesToOthers shows what it is worth that a store that is alone sends no notices.
+func BenchmarkNoticesToOthers(b *testing.B) {
 	server := pgtest.Shared(b)
 	for _, callers := range []int{1, 8, 64} {
 		b.Run(fmt.Sprint("callers ", callers), func(b *testing.B) {
-			turns.Worth(b, callers, cycles(b, server.URL(server.Database(b)), Options{}), cycles(b, server.URL(server.Database(b)), Options{pause: 1}))
+			turns.Worth(b, callers, cycles(b, server.URL(server.Database(b)), Options{}), overheard(b, Options{}))
 		})
 	}
 }

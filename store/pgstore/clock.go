@@ -14,8 +14,7 @@ import (
 )
 
 // clockBound is how far the server's clock may go back, and how far this machine's clocks may
-// differ, before it counts. Drift takes hours to get there, and hardly changes a lease of a
-// second.
+// differ, before it counts: drift takes hours to get there.
 const clockBound = 100 * time.Millisecond
 
 // Now is [store.Store.Now]: the server's clock, but not its leaps (see [store.Timekeeper]). The

@@ -15,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/semelhq/semel/internal/engine/callctx"
 )
 
 const (
@@ -145,17 +147,16 @@ func plainly(err error) error {
 //
 // When a connection breaks, or a context ends, pgx asks the server over another one to cancel
 // the statement. If a commit is cancelled while it waits for a standby, this server shows it
-// and no standby has it. pgx asks only at the address that RemoteAddr gives;
-// TestNothingIsCalledBack notices if that changes.
+// and no standby has it. pgx asks only at the address that RemoteAddr gives,
+// here on no network; TestNothingIsCalledBack notices if that changes.
 type noCancelConn struct{ net.Conn }
 
-// RemoteAddr returns an address on a network that doesn't exist.
 func (noCancelConn) RemoteAddr() net.Addr { return &net.UnixAddr{Net: "none", Name: "none"} }
 
 // acquire takes a connection from a pool, within a time. If the server has no room for another
 // one, it closes idle ones of the other pool, and asks again until it gets one.
 func (s *Store) acquire(ctx context.Context, pool *pgxpool.Pool, wait time.Duration) (*pgxpool.Conn, error) {
-	limited, cancel := context.WithTimeout(ctx, wait)
+	limited, cancel := s.late.WithTimeout(ctx, wait)
 	defer cancel()
 	for {
 		conn, err := pool.Acquire(limited)
@@ -168,11 +169,15 @@ func (s *Store) acquire(ctx context.Context, pool *pgxpool.Pool, wait time.Durat
 			return nil, err
 		}
 		for _, other := range []*pgxpool.Pool{s.reads, s.writes} {
-			if other != pool && other != nil {
-				closeIdle(limited, other)
+			if other == pool || other == nil {
+				continue
+			}
+			for _, idle := range other.AcquireAllIdle(limited) {
+				_ = idle.Conn().Close(limited)
+				idle.Release()
 			}
 		}
-		pause(limited, placePause) // the server needs a moment to free a place
+		callctx.Pause(limited, placePause) // the server needs a moment to free a place
 		if limited.Err() != nil && ctx.Err() == nil {
 			return nil, fmt.Errorf("%w: %w", ErrBusy, err)
 		}
@@ -182,13 +187,6 @@ func (s *Store) acquire(ctx context.Context, pool *pgxpool.Pool, wait time.Durat
 // tooManyConnections is the SQLSTATE when a server, a role or a database has as many
 // connections as it may have. placePause is how long a session takes to end.
 const tooManyConnections, placePause = "53300", 10 * time.Millisecond
-
-func closeIdle(ctx context.Context, pool *pgxpool.Pool) {
-	for _, conn := range pool.AcquireAllIdle(ctx) {
-		_ = conn.Conn().Close(ctx)
-		conn.Release()
-	}
-}
 
 // read runs f on a connection for reads.
 func (s *Store) read(ctx context.Context, f func(conn *pgx.Conn) error) error {
@@ -261,8 +259,8 @@ func (s *Store) commit(ctx context.Context, pool *pgxpool.Pool, f func(conn *pgx
 	// Read them now: dropLate may run after the connection is back in its pool.
 	pid, network := conn.Conn().PgConn().PID(), conn.Conn().PgConn().Conn()
 	var ended atomic.Bool // f has returned, or the connection was dropped first
-	late := time.AfterFunc(within(s.opts.answer), func() { s.dropLate(ctx, pid, network, &ended) })
-	defer late.Stop()
+	late := s.late.After(within(s.opts.answer), func() { s.dropLate(ctx, pid, network, &ended) })
+	defer late.Done()
 	err = repeat(s.base, func() error { return f(conn.Conn()) })
 	if ended.Swap(true) { // the answer may have come at the same time
 		_ = conn.Conn().Close(s.base)
@@ -275,7 +273,7 @@ func (s *Store) commit(ctx context.Context, pool *pgxpool.Pool, f func(conn *pgx
 // goodbye first, and keep the place in the pool until that was sent.
 func (s *Store) dropLate(ctx context.Context, pid uint32, network net.Conn, ended *atomic.Bool) {
 	for looks := 1; !ended.Load() && s.base.Err() == nil && ctx.Err() == nil && !s.mayDrop(ctx, pid, looks); looks++ {
-		pause(ctx, s.opts.answer)
+		callctx.Pause(ctx, s.opts.answer)
 	}
 	if !ended.Swap(true) {
 		_ = network.Close()

@@ -23,22 +23,12 @@
 // sent. The server compares a write's deadline with its clock when the statement comes to the
 // row; later waits, for a lock up to Options.LockTimeout or for the commit, don't count.
 //
-// # Clock
-//
-// The store's clock is that of the server. Each process reads it every few seconds and advances
-// it by its own monotonic clock, at most a round trip behind the server's. The server's clock
-// must not go back: a standby that takes over must have the right time. ADR 14 says what
-// happens otherwise.
+// The server's clock must not go back: a standby that takes over must have the right time. ADR 14
+// says what happens otherwise.
 //
 // # Sessions
 //
 // You may put a transaction pooler in between: no lock and no setting that matters outlives a
 // transaction, and statements are prepared only on connections that lead straight to a server.
 // Notices need such a connection; see Options.ListenURL.
-//
-// # Evidence
-//
-// The statement that makes a write appends its entries, so they cost no round trip, and writes
-// without evidence cost nothing extra. Whoever reads the log numbers them; see
-// [Store.ReadEvidence].
 package pgstore

@@ -121,9 +121,8 @@ func scanCounted(v values) (c counted, err error) {
 	return c, nil
 }
 
-// number numbers every entry that was committed before it was called, and returns how many
-// entries have a number. It works in chunks, so that a long queue isn't one endless
-// transaction.
+// number numbers every entry that was committed before it was called, in chunks, and returns how
+// many entries have a number.
 //
 // The sequence of the queue has gaps, and transactions don't commit in the order in which they
 // took its numbers, so nobody can follow it. Instead, one reader at a time moves the queue to

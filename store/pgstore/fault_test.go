@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -314,11 +315,49 @@ func TestNodes(t *testing.T) {
 		rec := put(t, a, numbered("k", 1), store.Revision{})
 		wantNotice(t, a, b, rec)
 	})
+	t.Run("who is alone tells nobody, and notices when somebody else listens", func(t *testing.T) {
+		server := pgtest.Shared(t)
+		database := server.Database(t)
+		w := newWire(t, server)
+		a := mustOpen(t, w.url(database), &Options{Migrate: true, AcquireTimeout: 10 * time.Second})
+		t.Cleanup(func() { mustClose(t, a) })
+		var notices atomic.Int64
+		w.set(func(x *exchange) {
+			if strings.Contains(strings.Join(x.sql, ";"), "pg_notify") {
+				notices.Add(1)
+			}
+		})
+		n := 0
+		change := func() semel.Record {
+			n++
+			return put(t, a, numbered(fmt.Sprint("k", n), 1), store.Revision{})
+		}
+		isAlone := func() bool { change(); return a.alone.Load() }
+		await(t, "it knows that it is alone", isAlone)
+		notices.Store(0)
+		for range 20 {
+			change()
+		}
+		await(t, "it is done with all changes", func() bool { return len(a.changes) == 0 })
+		if n := notices.Load(); n > 0 {
+			t.Errorf("it sends %d notices", n)
+		}
+		b := mustOpen(t, server.URL(database), nil)
+		await(t, "it hears of the other one", func() bool { return !a.alone.Load() })
+		rec := change()
+		changed, stop := b.Watch(t.Context(), rec.ID)
+		put(t, a, numbered(rec.ID.Key, 2), rec.Revision)
+		<-changed
+		stop()
+		mustClose(t, b)
+		await(t, "it knows that it is alone again", isAlone)
+	})
 	t.Run("more changes than a notice can name wake everybody", func(t *testing.T) {
 		a, database := open(t, Options{})
 		b := mustOpen(t, pgtest.Shared(t).URL(database), nil)
 		t.Cleanup(func() { mustClose(t, b) })
 		await(t, "both listen", func() bool { return listeners(t, database) == 2 })
+		wantNotice(t, a, b, put(t, a, numbered("k", 1), store.Revision{})) // and with it all of the beginning
 		changed, stop := b.Watch(t.Context(), numbered("unchanged", 1).ID)
 		defer stop()
 		drain(changed)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/internal/rig/faultnet"
 	"github.com/semelhq/semel/internal/rig/pgtest"
 	"github.com/semelhq/semel/store"
@@ -82,7 +83,7 @@ func silence(t *testing.T, s, other *Store, n *network, fault faultnet.Fault, da
 				defer cancel()
 				err := part(ctx)
 				if err != nil {
-					pause(t.Context(), 5*time.Millisecond)
+					callctx.Pause(t.Context(), 5*time.Millisecond)
 				}
 				return err
 			}
@@ -103,7 +104,7 @@ func silence(t *testing.T, s, other *Store, n *network, fault faultnet.Fault, da
 	}
 	before := n.Fired()
 	n.Set(fault)
-	pause(t.Context(), silentFor)
+	callctx.Pause(t.Context(), silentFor)
 	n.Set(faultnet.Healthy)
 	healed = time.Now()
 	heal()

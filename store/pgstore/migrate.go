@@ -14,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/semelhq/semel/internal/engine/callctx"
 )
 
 //go:embed migrations/*.sql
@@ -164,7 +166,7 @@ func unused(ctx context.Context, tx pgx.Tx, missing []Migration) error {
 		case time.Now().After(deadline):
 			return fmt.Errorf("%w (migration %d, %d sessions)", ErrInUse, missing[i].Number, others)
 		}
-		if !pause(ctx, 100*time.Millisecond) {
+		if !callctx.Pause(ctx, 100*time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}

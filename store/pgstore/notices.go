@@ -3,13 +3,16 @@ package pgstore
 import (
 	"context"
 	"encoding/base64"
-	"hash/fnv"
+	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/engine/callctx"
+	"github.com/semelhq/semel/internal/hub"
 )
 
 // watchKeyLen is how much of a digest names a record in a notice. If two records share a name,
@@ -17,6 +20,15 @@ import (
 const watchKeyLen = 8
 
 type watchKey [watchKeyLen]byte
+
+// notices wake watchers here, and tell other processes.
+type notices struct {
+	watch   hub.Hub[watchKey]
+	changes chan watchKey // nil: nobody is notified
+	unnamed atomic.Bool   // the next notice stands for every record
+	alone   atomic.Bool   // nobody else listened a moment ago
+	ear     atomic.Uint32 // the server's process that this one listens to
+}
 
 // Watch is [store.Watcher.Watch]. It reports a change once that is committed: at once if this
 // store made it, and otherwise when the notice arrives. If notices may have been lost, it wakes
@@ -26,11 +38,10 @@ func (s *Store) Watch(_ context.Context, id semel.ID) (changed <-chan struct{}, 
 	return s.watch.Watch(watchKey(d[:watchKeyLen]))
 }
 
-// Notices don't travel in the transactions that they are about. PostgreSQL commits such
-// transactions one after the other, under a lock that all databases of the server share and
-// that a commit holds while it waits for a standby. Instead many notices follow in one
-// transaction of their own, which waits for no disk. If a crash loses one, waiters find out
-// anyway, because they also look from time to time.
+// Notices don't travel in the transactions that they are about: PostgreSQL commits those one
+// after the other, under a lock that all databases of the server share and that a commit holds
+// while it waits for a standby. Instead many follow in one transaction, which waits for no disk.
+// If a crash loses one, waiters find out anyway, because they also look from time to time.
 const (
 	// noticePause is the pause between transactions with notices: see BenchmarkNoticePause.
 	noticePause = 10 * time.Millisecond
@@ -40,13 +51,10 @@ const (
 	// everything is a notice that stands for every record.
 	everything = "*"
 
-	// After listenPause without a notice, the store tries the connection that receives them,
-	// and gives it up if no answer comes within listenLimit: the other end may have vanished.
-	// Waiters find out by looking meanwhile.
+	// After listenPause without a notice, the store tries the connection that receives them, for
+	// up to listenLimit, which is also the longest pause before it reconnects.
 	listenPause = time.Second
 	listenLimit = 2 * time.Second
-	// maxRelisten is the longest pause before reconnecting.
-	maxRelisten = 2 * time.Second
 )
 
 // changed wakes the watchers of a record, here and elsewhere.
@@ -55,26 +63,32 @@ func (s *Store) changed(id *digest) {
 	s.watch.Wake(key)
 	select {
 	case s.changes <- key:
-		return
 	default: // too many to name
+		s.tellEverything()
 	}
+}
+
+// tellEverything has the next notice stand for every record.
+func (s *Store) tellEverything() {
 	s.unnamed.Store(true)
-	select { // tellOthers may have read the channel meanwhile, so that there is room
-	case s.changes <- key:
+	select { // there may be room by now, and tellOthers may wait
+	case s.changes <- watchKey{}:
 	default:
 	}
 }
 
-// channel returns the name of the channel on which stores of one schema notify each other.
+// channel returns the name of the channel on which stores of one schema notify each other, and
+// listening the lock that those share who listen.
 func channel(schema string) string {
-	h := fnv.New64a()
-	h.Write([]byte(schema))
-	return "semel_" + strconv.FormatUint(h.Sum64(), 16)
+	return "semel_" + strconv.FormatUint(uint64(listening(schema)), 16)
 }
+func listening(schema string) int64 { return lockKey(schema, &digest{}) }
 
-// tellOthers sends notices until ctx is done.
+// tellOthers sends notices until ctx is done. While nobody else listens it sends none, because
+// they cost a tenth of what a program gets done (BenchmarkNoticesToOthers).
 func (s *Store) tellOthers(ctx context.Context) {
-	for ok := true; ok; ok = pause(ctx, s.opts.pause) {
+	var asked time.Time
+	for ok := true; ok; ok = callctx.Pause(ctx, s.opts.pause) {
 		var names []byte
 		for range max(1, len(s.changes)) {
 			select {
@@ -84,24 +98,30 @@ func (s *Store) tellOthers(ctx context.Context) {
 				names = base64.RawURLEncoding.AppendEncode(names, key[:])
 			}
 		}
+		if time.Since(asked) > listenPause {
+			asked = time.Now()
+			alone, err := one(query(ctx, s, func(v values) (bool, error) { return v.bool(0), nil },
+				newStatement(nobodyElse, bigint(listening(s.opts.Schema)), bigint(int64(s.ear.Load())))))
+			if alone = alone && err == nil; s.alone.Swap(alone) && !alone {
+				s.unnamed.Store(true)
+			}
+		}
+		if s.alone.Load() {
+			continue
+		}
 		if s.unnamed.Swap(false) {
 			names = []byte(everything)
 		}
-		if err := s.notify(ctx, names); err != nil && ctx.Err() == nil {
+		if _, err := change(ctx, s, ignore, newStatement(s.sql.notify, []byte(channel(s.opts.Schema)), names)); err != nil && ctx.Err() == nil {
 			s.opts.Logger.Warn("other processes could not be told of changes", "error", err)
 		}
 	}
 }
 
-// notify sends one notice.
-func (s *Store) notify(ctx context.Context, names []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.answer)
-	defer cancel()
-	_, err := query(ctx, s, ignore, newStatement(s.sql.notify, []byte(channel(s.opts.Schema)), names))
-	return err
-}
+// nobodyElse reports whether no session but one shares a lock.
+const nobodyElse = "SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND pid <> $2::bigint" +
+	" AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND (classid::bigint << 32) | objid::bigint = $1::bigint)"
 
-// connector makes a connection.
 type connector func(ctx context.Context) (*pgx.Conn, error)
 
 // listen receives notices until ctx is done, on a connection of its own.
@@ -116,7 +136,7 @@ func (s *Store) listen(ctx context.Context, connect connector) {
 		}
 		s.opts.Logger.Warn("notices of changes by other processes are not heard", "error", err)
 		s.watch.WakeAll()
-		if !pause(ctx, min(50*time.Millisecond<<min(failures, 10), maxRelisten)) {
+		if !callctx.Pause(ctx, min(50*time.Millisecond<<min(failures, 10), listenLimit)) {
 			return
 		}
 	}
@@ -130,12 +150,15 @@ func (s *Store) hear(ctx context.Context, connect connector) (heard bool, err er
 		return false, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	s.ear.Store(conn.PgConn().PID())
 	for {
 		if err := s.tryListen(ctx, conn); err != nil {
 			return heard, err
 		}
-		if !heard { // it can't have heard of earlier changes
+		if !heard { // it can't have heard of earlier changes, and others didn't know that it listens
 			s.watch.WakeAll()
+			s.alone.Store(false)
+			s.tellEverything()
 			heard = true
 		}
 		for silent := false; !silent; {
@@ -153,12 +176,12 @@ func (s *Store) hear(ctx context.Context, connect connector) (heard bool, err er
 	}
 }
 
-// tryListen asks the server to send notices over a connection. Repeating it changes nothing,
-// and shows whether the other end is still there.
+// tryListen asks the server to send notices over a connection, and shows others by a lock that
+// somebody listens. Repeating it changes nothing, and shows whether the other end is still there.
 func (s *Store) tryListen(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, listenLimit)
 	defer cancel()
-	_, err := conn.Exec(ctx, "LISTEN "+channel(s.opts.Schema))
+	_, err := conn.PgConn().Exec(ctx, fmt.Sprintf("LISTEN %s; SELECT pg_advisory_lock_shared(%d)", channel(s.opts.Schema), listening(s.opts.Schema))).ReadAll()
 	return err
 }
 
@@ -166,6 +189,9 @@ func (s *Store) tryListen(ctx context.Context, conn *pgx.Conn) error {
 func (s *Store) heard(payload string) {
 	if payload == everything {
 		s.watch.WakeAll()
+		if s.alone.Swap(false) { // somebody else has begun to listen, and was told nothing before
+			s.tellEverything()
+		}
 		return
 	}
 	for ; len(payload) >= nameLen; payload = payload[nameLen:] {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/store"
 )
 
@@ -185,19 +186,9 @@ const retries = 8
 func repeat(ctx context.Context, run func() error) error {
 	for n := 1; ; n++ {
 		err := run()
-		if err == nil || n > retries || !rolledBackByOthers(err) || !pause(ctx, rand.N(time.Duration(n)*time.Millisecond)+1) {
+		if err == nil || n > retries || !rolledBackByOthers(err) || !callctx.Pause(ctx, rand.N(time.Duration(n)*time.Millisecond)+1) {
 			return err
 		}
-	}
-}
-
-// pause waits for d, and reports false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 

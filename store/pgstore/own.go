@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/store"
 )
 
@@ -102,7 +103,7 @@ func (t *ownTx) resolve(ctx context.Context) (committed bool, err error) {
 				return leftIn(t.wrote, rec), nil
 			}
 		}
-		if !pause(ctx, min(time.Duration(n)*5*time.Millisecond, 200*time.Millisecond)) {
+		if !callctx.Pause(ctx, min(time.Duration(n)*5*time.Millisecond, 200*time.Millisecond)) {
 			return false, errors.Join(ctx.Err(), err)
 		}
 	}

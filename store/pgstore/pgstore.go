@@ -15,14 +15,15 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/gather"
-	"github.com/semelhq/semel/internal/hub"
 	"github.com/semelhq/semel/internal/offsetclock"
+	"github.com/semelhq/semel/internal/overdue"
 	"github.com/semelhq/semel/store"
 )
 
 // Store is a [semel.Store] in a PostgreSQL database. It has all of [store.Extras]. Its
 // methods may be called concurrently.
 type Store struct {
+	notices
 	opts      Options
 	database  database
 	sql       statements
@@ -33,12 +34,10 @@ type Store struct {
 	readers   gather.Queue[*get]
 	logWrites gather.Queue[*logWrite]
 	locked    lockedIDs
+	late      overdue.Watch
 	meets     atomic.Bool // the last new records met others
 	connect   connector   // beside the pools
 	clock     offsetclock.Clock
-	watch     hub.Hub[watchKey]
-	changes   chan watchKey          // notifies others; nil: nobody is notified
-	unnamed   atomic.Bool            // there were more changes than fit into the channel
 	where     atomic.Pointer[string] // the table; nil: not known yet
 
 	mu         sync.Mutex  // held for closing, and for starting what Close waits for

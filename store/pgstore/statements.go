@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// statements are the texts of the statements that the store sends every day. They keep nothing
-// in the session, so each may run in another one.
+// statements are the store's everyday statements. None keeps anything in its session.
 type statements struct {
 	writes                           map[bool]*writeStatements // whether they create records
 	get, due, purge, archive, notify string
@@ -87,8 +86,7 @@ const (
 	// scalars is the format of parameters that are one row.
 	scalars = "$%d::%s AS %s"
 	// unnest is the format of parameters that are arrays of one length. In the select list the
-	// server unfolds them side by side as it reads the rows; in FROM it would first write each
-	// to a table of its own.
+	// server unfolds them as it reads the rows; in FROM it would write each to a table first.
 	unnest = "unnest($%d::%s[]) AS %s"
 )
 
@@ -100,9 +98,8 @@ func lockTimeout(value string) string { return "set_config('lock_timeout', " + v
 // rest. They return the writes that they have made, each by its identity and its revision, and
 // append the evidence of those if there is any. there selects the rows that stand in the way, as
 // far as they were there before. After the columns come the parameters for the lock timeout and
-// for that evidence. The server compares a write's deadline with its clock when the statement
-// comes to the row; the write may then still wait for a lock, up to the lock timeout, and for
-// the commit. expect is an expression for the revision that a write in a transaction follows.
+// for that evidence. expect is an expression for the revision that a write in a transaction
+// follows.
 func newWrites(schema, log string, columns []column[*op], expect, verb, rest, there string) *writeStatements {
 	n := len(columns) + 1
 	write := func(rows string) string {

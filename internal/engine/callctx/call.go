@@ -97,3 +97,13 @@ func (c *Call) Err() error {
 	}
 	return nil
 }
+
+// Pause waits for d, and reports false if ctx ends first.
+func Pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
