@@ -39,7 +39,7 @@ func (a agent) Execute(ctx context.Context, x *a2asrv.ExecutorContext) iter.Seq2
 	}
 }
 
-// Cancel does nothing: a charge is made at once.
+// Cancel does nothing: the charge happens at once.
 func (a agent) Cancel(context.Context, *a2asrv.ExecutorContext) iter.Seq2[a2a.Event, error] {
 	return func(func(a2a.Event, error) bool) {}
 }

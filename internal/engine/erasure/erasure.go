@@ -23,7 +23,7 @@ const (
 // one says that an identity was erased, without revealing it.
 type one struct {
 	at store.Instant
-	// blinded: the digest is made by [Blind]. Otherwise it uses the list's own key.
+	// blinded: the digest comes from [Blind]. Otherwise it uses the list's own key.
 	blinded bool
 	digest  store.Subject
 }

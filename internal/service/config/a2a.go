@@ -15,7 +15,7 @@ type A2A struct {
 	MaxBody Size `json:"max_body" default:"4MiB" range:"1,1GiB"`
 	// How long a duplicate of a message that is under way waits for its task.
 	Wait Duration `json:"wait" default:"30s" range:"1ms,1h"`
-	// Attributes that are kept with the record of a message, to find it by: json:/POINTER in the message, such as json:/metadata/order_id, or header:NAME.
+	// Attributes to keep with the record of a message, to find it by: json:/POINTER in the message, such as json:/metadata/order_id, or header:NAME.
 	Attributes []string `json:"attributes,omitempty" pairs:"true"`
 	Forwarding `yaml:",inline"`
 }

@@ -38,7 +38,7 @@ type Forrst struct {
 	ReadKeys string `json:"read_keys" default:"refuse" enum:"refuse,ignore"`
 	// Header in which the upstream gets the key of the request, such as Idempotency-Key.
 	PassKey string `json:"pass_key,omitzero" format:"header"`
-	// Attributes that are kept with the record of a call, to find it by: json:/POINTER in the arguments of the function, or header:NAME.
+	// Attributes to keep with the record of a call, to find it by: json:/POINTER in the arguments of the function, or header:NAME.
 	Attributes []string `json:"attributes,omitempty" pairs:"true"`
 	Callers    `yaml:",inline"`
 	// Largest request.

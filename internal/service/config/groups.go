@@ -86,7 +86,7 @@ type Accepting struct {
 	Lease Duration `json:"lease" default:"30s" range:"10ms,24h"`
 	// What goes to the evidence log: changes of records; decisions on top, what every delivery got; durable, each before its answer. Defaults to decisions with evidence.key_file, else none.
 	Evidence semel.EvidenceLevel `json:"evidence,omitzero" enum:"none,changes,decisions,durable"`
-	// Attributes that are kept with the record of an item, to find it by: json:/POINTER in the item, and for a webhook header:NAME, of those that the upstream gets, and form:FIELD. A webhook has those of its source too; one of the same name replaces the source's.
+	// Attributes to keep with the record of an item, to find it by: json:/POINTER in the item, and for a webhook header:NAME, of those that the upstream gets, and form:FIELD. A webhook has those of its source too; one of the same name replaces the source's.
 	Attributes []string `json:"attributes,omitempty" pairs:"true"`
 }
 
@@ -143,7 +143,7 @@ type Selection struct {
 	RequiresMandate string `json:"requires_mandate,omitzero"`
 	// The parts of a JSON body that are compared. A change of these makes conflicts of deliveries of earlier calls.
 	Fingerprint Fingerprint `json:"fingerprint,omitzero"`
-	// Attributes that are kept with the record, by which people find it. Each is selected as in key_from, or by answer:/POINTER from the answer. Those of the operation come on top.
+	// Attributes to keep with the record, by which people find it. Each is selected as in key_from, or by answer:/POINTER from the answer. Those of the operation come on top.
 	Attributes []string `json:"attributes,omitempty" pairs:"true"`
 }
 

@@ -29,7 +29,7 @@ type MCP struct {
 	Timeout Duration `json:"timeout" default:"10m" range:"1ms,24h"`
 	// How long a repetition waits for a call that is under way. Defaults to timeout.
 	Wait Duration `json:"wait,omitzero" range:"0s,24h"`
-	// Attributes that are kept with the record of a call, to find it by, beside the name of the tool: json:/POINTER in the arguments, such as json:/order_id, or header:NAME.
+	// Attributes to keep with the record of a call, to find it by, beside the name of the tool: json:/POINTER in the arguments, such as json:/order_id, or header:NAME.
 	Attributes []string `json:"attributes,omitempty" pairs:"true"`
 	Forwarding `yaml:",inline"`
 }

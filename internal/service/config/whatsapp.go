@@ -14,7 +14,7 @@ type Commands struct {
 	// Registry of the commands, a YAML file; see semel ids lint. Without it there are no commands.
 	Registry    string `json:"registry,omitzero"`
 	Remembering `yaml:",inline"`
-	// Attributes that are kept with the record of a command, to find it by: json:/POINTER in its args.
+	// Attributes to keep with the record of a command, to find it by: json:/POINTER in its args.
 	Attributes []string `json:"attributes,omitempty" pairs:"true" with:"registry,the registry of the commands"`
 	// Commands that come as WhatsApp messages.
 	WhatsApp WhatsApp `json:"whatsapp,omitzero"`
