@@ -132,10 +132,10 @@ bench-peers: ## measure beside other projects, see bench/peers/README.md (PEERS=
 	@scripts/services
 	cd bench/peers && GOWORK=off go test -run '^$$' -bench . -benchtime 6x -timeout 1h . -turns.length $(PEERS)
 
-bench-against: ## compare with another commit, see bench/peers/README.md (COMMIT=6d3edf5 STORES=redis DURATION=3s ROUNDS=6)
+bench-against: ## compare with another commit, see bench/peers/README.md (COMMIT=6d3edf5 STORES=redis DURATION=150ms ROUNDS=80)
 	@scripts/install-services
 	@scripts/services
-	go test -count=1 -v -run TestAgainst -timeout 2h ./bench/against -against.commit=$(COMMIT) -against.duration=$(or $(DURATION),3s) -against.rounds=$(or $(ROUNDS),4) -against.stores=$(STORES)
+	go test -count=1 -v -run TestAgainst -timeout 2h ./bench/against -against.commit=$(COMMIT) -against.duration=$(or $(DURATION),150ms) -against.rounds=$(or $(ROUNDS),40) -against.stores=$(STORES)
 
 demo: ## run the demo (ARGS="--exit --json")
 	go run ./cmd/semel demo $(ARGS)

@@ -85,7 +85,7 @@ func channel(schema string) string {
 func listening(schema string) int64 { return lockKey(schema, &digest{}) }
 
 // tellOthers sends notices until ctx is done. While nobody else listens it sends none, because
-// they cost a tenth of what a program gets done (BenchmarkNoticesToOthers).
+// they cost a lone caller a twelfth of the processor time (BenchmarkNoticesToOthers).
 func (s *Store) tellOthers(ctx context.Context) {
 	var asked time.Time
 	for ok := true; ok; ok = callctx.Pause(ctx, s.opts.pause) {
