@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/background"
 	"github.com/semelhq/semel/internal/engine/guard"
 	"github.com/semelhq/semel/internal/engine/ratelimit"
 	"github.com/semelhq/semel/internal/engine/renewal"
@@ -112,11 +113,7 @@ type Engine struct {
 	throttle ratelimit.Table
 	quotas   quotas
 
-	// background counts the goroutines that resolve writes after their caller
-	// has gone; done ends them.
-	background sync.WaitGroup
-	closeMu    sync.RWMutex
-	closed     bool
+	background background.Group // resolves writes after their caller has gone; done ends it
 	done       context.Context
 	stop       context.CancelFunc
 }
@@ -239,33 +236,14 @@ func (e *Engine) Lookup(ctx context.Context, id ID) (Record, error) {
 // ended, or ctx is done. Running attempts go on and their leases are renewed until they
 // end. The store stays open.
 func (e *Engine) Close(ctx context.Context) error {
-	e.closeMu.Lock()
-	e.closed = true
-	e.closeMu.Unlock()
 	e.stop()
-	idle := make(chan struct{})
-	go func() {
-		e.background.Wait()
-		close(idle)
-	}()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return e.background.Close(ctx)
 }
 
 // goBackground runs f until the engine closes. It reports false, and runs nothing, if the
 // engine is closed already.
 func (e *Engine) goBackground(f func(ctx context.Context)) bool {
-	e.closeMu.RLock()
-	defer e.closeMu.RUnlock()
-	if e.closed {
-		return false
-	}
-	e.background.Go(func() { f(e.done) })
-	return true
+	return e.background.Go(func() { f(e.done) })
 }
 
 // newRevision names a write by a random prefix of this engine and a counter.

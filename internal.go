@@ -41,6 +41,10 @@ func (in Internal) Troubled(e Troubled) bool {
 	return tell != nil
 }
 
+// Background runs f beside calls. [Engine.Close] ends its context, and waits for it. It reports
+// false, and runs nothing, once the engine is closed.
+func (in Internal) Background(f func(ctx context.Context)) bool { return in.engine.goBackground(f) }
+
 // Operation returns a registered operation with its defaults filled in.
 func (in Internal) Operation(name string) (Operation, bool) {
 	op, ok := (*in.engine.ops.Load())[name]

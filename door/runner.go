@@ -7,10 +7,10 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/engine/background"
 	"github.com/semelhq/semel/store"
 )
 
@@ -94,7 +94,7 @@ type Work struct {
 type Runner struct {
 	engine *semel.Engine
 
-	background sync.WaitGroup // ends of attempts that are still being recorded
+	background background.Group // ends of attempts that are still being recorded
 	closing    context.Context
 	stop       context.CancelFunc
 }
@@ -261,6 +261,7 @@ const (
 )
 
 func (r *Runner) endLater(ctx context.Context, a *semel.Attempt, end semel.Ending) {
+	// In a closed runner nobody asks again: the lease ends, and policy settles the attempt.
 	r.background.Go(func() {
 		for pause := minEndPause; ; pause = min(pause*2, maxEndPause) {
 			select {
@@ -320,16 +321,9 @@ func (r *Runner) report(door string, err error) { r.engine.Internal().Troubled(N
 // Close waits until all outcomes are recorded that are still being retried, or ctx is done.
 // Call it after you have shut down the server.
 func (r *Runner) Close(ctx context.Context) error {
-	idle := make(chan struct{})
-	go func() {
-		r.background.Wait()
-		close(idle)
-	}()
 	defer r.stop()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
+	if r.background.Close(ctx) != nil {
 		return fmt.Errorf("some outcomes are not recorded: %w", context.Cause(ctx))
 	}
+	return nil
 }

@@ -48,9 +48,8 @@ type echoes struct {
 	process string
 	count   atomic.Int64 // of the streams of this process
 
-	seed       maphash.Seed
-	turns      [256]sync.Mutex // by cell: calls of this process change it one after another
-	background sync.WaitGroup
+	seed  maphash.Seed
+	turns [256]sync.Mutex // by cell: calls of this process change it one after another
 
 	mu      sync.Mutex
 	streams map[string]*stream // by the key of the call
@@ -190,8 +189,9 @@ func (l *looking) take() (repeats bool, err error) {
 
 // heard takes note of whether the answer arrived. Entry and memory go if it did.
 //
-// A crash before the cell is written leaves an entry of a process that is gone: the record says
-// when the call ended, and within the window the next equal call repeats it.
+// A crash before the cell is written, or an engine that is closed by then, leaves an entry of a
+// process that is gone: the record says when the call ended, and within the window the next equal
+// call repeats it.
 func (s *stream) heard(arrived bool) {
 	s.mu.Lock()
 	current := s.streams[s.key] == s && s.lost.IsZero()
@@ -204,8 +204,9 @@ func (s *stream) heard(arrived bool) {
 	if !current {
 		return // another delivery has taken the call
 	}
-	s.background.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), s.window)
+	// News may come after a reload has closed the gateway: the client goes on by its connection.
+	s.engine.Internal().Background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.window)
 		defer cancel()
 		st := s.engine.Internal().Store()
 		now, err := st.Now(ctx)

@@ -411,6 +411,18 @@ func TestAnotherProcess(t *testing.T) {
 			t.Errorf("%s", got.text)
 		}
 	})
+	t.Run("an answer that arrived after its gateway was closed", func(t *testing.T) { // as by a reload
+		w := seen(t, mcp.GatewayOptions{Operation: op})
+		other, _ := another(t, w, w.Store, op)
+		w.pay(nil, `{}`)
+		w.gateway.Close()
+		w.client.CloseIdleConnections()
+		for cells(t, w) > 0 {
+		}
+		if got := other.pay(newClient(t), `{}`); got.said() != "run 2" || got.echo() {
+			t.Errorf("%s", got.text)
+		}
+	})
 	t.Run("an answer that didn't", func(t *testing.T) {
 		w := open(t, mcp.GatewayOptions{Operation: op}) // where nobody sees it
 		other, _ := another(t, w, w.Store, op)

@@ -18,6 +18,7 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/door/semelproxy"
 	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/engine/background"
 	"github.com/semelhq/semel/internal/extract"
 	"github.com/semelhq/semel/internal/network"
 	"github.com/semelhq/semel/internal/relay"
@@ -100,7 +101,7 @@ type Gateway struct {
 	echoes   *echoes  // nil: there is no window
 	flights  sync.Map // of conversations in the versions before Modern, by flightOf
 
-	background sync.WaitGroup // followers of tasks
+	background background.Group // followers of tasks
 	closing    context.Context
 	stop       context.CancelFunc
 }
@@ -154,15 +155,12 @@ func (g *Gateway) Interrupt() {
 	g.proxy.Interrupt()
 }
 
-// Close closes unused connections to the server, ends the following of tasks, and waits until the
-// store has all news of answers that arrived.
+// Close ends the following of tasks, and closes unused connections to the server. News of answers
+// that arrived is the engine's work: its Close waits until the store has it.
 func (g *Gateway) Close() {
 	g.stop()
-	g.background.Wait()
+	_ = g.background.Close(context.Background()) // it ends when they do
 	g.proxy.Close()
-	if g.echoes != nil {
-		g.echoes.background.Wait()
-	}
 }
 
 // ServeHTTP handles one request.
