@@ -213,3 +213,43 @@ func TestAnswersToOtherWrites(t *testing.T) {
 		}
 	}
 }
+
+// Rows that stand in the way are about new records. In an answer to a write that changes one,
+// such a row is of another answer, however old.
+func TestAnswersWithARowInTheWayOfAChange(t *testing.T) {
+	server := pgtest.Shared(t)
+	w := newWire(t, server)
+	s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, noNotices: true, MaxConns: 1, AcquireTimeout: 10 * time.Second})
+	t.Cleanup(func() { mustClose(t, s) })
+	put(t, s, numbered("a", 1), store.Revision{})
+	before := put(t, s, numbered("b", 1), store.Revision{})
+	now := put(t, s, numbered("b", 2), before.Revision)
+	record, err := appendRecord(nil, &before)
+	noError(t, err)
+	id := before.ID.Digest()
+	replaced := 0
+	results := together(t, w, s, func(_ int, x *exchange) {
+		if !x.writes() {
+			return
+		}
+		x.after = func(reply [][]byte) [][]byte {
+			return rewritten(reply, func(row [][]byte) [][][]byte {
+				switch {
+				case len(row) == 4 && row[3] != nil:
+					row, replaced = [][]byte{id[:], before.Revision[:], before.Result.Data, record}, replaced+1
+				case bytes.Equal(row[0], id[:]): // it names the change
+					return nil
+				}
+				return [][][]byte{row}
+			})
+		}
+	}, store.Write{Record: new(numbered("a", 3)), Evidence: leaves("a")}, store.Write{Record: new(numbered("b", 3)), Expect: now.Revision})
+	if replaced != 1 {
+		t.Fatalf("%d rows stood in the way, so nothing is proved", replaced)
+	}
+	for _, r := range results {
+		if !errors.Is(r.err, errGarbled) || errors.Is(r.err, store.ErrNotApplied) || r.applied {
+			t.Errorf("the write of %s got %v, %v, %v", r.write.Record.ID.Key, revisionOf(r.current), r.applied, r.err)
+		}
+	}
+}

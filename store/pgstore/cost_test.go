@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/semelhq/semel"
@@ -63,14 +64,15 @@ func TestWhatADuplicateCosts(t *testing.T) {
 	w := newWire(t, server)
 	s := mustOpen(t, w.url(server.Database(t)), &Options{Migrate: true, noNotices: true, MaxConns: 1})
 	t.Cleanup(func() { mustClose(t, s) })
-	var writes, looks int
+	var writes, looks atomic.Int64
 	w.set(func(x *exchange) {
 		if x.writes() {
-			writes++
+			writes.Add(1)
 		} else if x.looks() {
-			looks++
+			looks.Add(1)
 		}
 	})
+	since := func() (int, int) { return int(writes.Swap(0)), int(looks.Swap(0)) }
 	first := numbered("first", 1)
 	first.Result.Data = []byte("its answer")
 	for i, c := range []struct {
@@ -83,12 +85,12 @@ func TestWhatADuplicateCosts(t *testing.T) {
 	} {
 		rec := first
 		rec.ID.Key, rec.Revision = c.key, store.Revision{byte(i) + 1, 7}
-		writes, looks = 0, 0
+		since()
 		current, applied, err := s.Apply(t.Context(), store.Write{Record: &rec})
 		if err != nil || applied != c.applied || string(current.Result.Data) != "its answer" || !applied && current.Revision != first.Revision {
 			t.Errorf("delivery %d: applied %v, %v, to %+v", i, applied, err, current)
 		}
-		if writes != c.writes || looks != c.looks {
+		if writes, looks := since(); writes != c.writes || looks != c.looks {
 			t.Errorf("delivery %d took %d statements and %d looks, want %d and %d", i, writes, looks, c.writes, c.looks)
 		}
 	}
@@ -99,7 +101,7 @@ func TestWhatADuplicateCosts(t *testing.T) {
 		noError(t, err)
 		batch = append(batch, o)
 	}
-	writes, looks = 0, 0
+	since()
 	s.writeBatch(t.Context(), batch)
 	for _, o := range batch {
 		key := o.write.Record.ID.Key
@@ -107,7 +109,7 @@ func TestWhatADuplicateCosts(t *testing.T) {
 			t.Errorf("%s in a batch: applied %v, %v, %+v", key, o.applied, o.err, o.current)
 		}
 	}
-	if writes != 1 || looks != 0 {
+	if writes, looks := since(); writes != 1 || looks != 0 {
 		t.Errorf("a batch with duplicates took %d statements and %d looks", writes, looks)
 	}
 }

@@ -39,9 +39,14 @@ type row struct {
 }
 
 func scanRow(v values) (r row, err error) {
+	r = newRow(v[1:])
 	r.at, _ = v.number(0)
-	r.id, r.revision, r.response, r.record = bytes.Clone(v[1]), bytes.Clone(v[2]), bytes.Clone(v[3]), bytes.Clone(v[4])
 	return r, nil
+}
+
+// newRow returns a row of four columns, without its place in a list.
+func newRow(v values) row {
+	return row{id: bytes.Clone(v[0]), revision: bytes.Clone(v[1]), response: bytes.Clone(v[2]), record: bytes.Clone(v[3])}
 }
 
 // cut reports whether a list has the row without its record, because the records before it were
@@ -88,7 +93,8 @@ func (s *Store) look(conn *pgx.Conn, ids [][]byte) (map[digest]row, error) {
 	}
 	for _, id := range ids {
 		if found[digest(id)].id == nil || len(rows) != len(ids) {
-			return nil, s.garbled(conn)
+			_ = conn.Close(s.base)
+			return nil, errGarbled
 		}
 	}
 	return found, nil

@@ -77,11 +77,12 @@ func (s *Store) tellEverything() {
 	}
 }
 
-// channel returns the name of the channel on which stores of one schema notify each other, and
-// listening the lock that those share who listen.
+// channel returns the name of the channel on which stores of one schema notify each other.
 func channel(schema string) string {
 	return "semel_" + strconv.FormatUint(uint64(listening(schema)), 16)
 }
+
+// listening returns the advisory lock that all stores of a schema share while they listen.
 func listening(schema string) int64 { return lockKey(schema, &digest{}) }
 
 // tellOthers sends notices until ctx is done. While nobody else listens it sends none, because

@@ -19,12 +19,6 @@ import (
 // server wasn't asked for. The store believes nothing in it, so the result is unknown.
 var errGarbled = errors.New("the server's answer contradicts itself")
 
-// garbled closes a connection that gave a contradictory answer.
-func (s *Store) garbled(conn *pgx.Conn) error {
-	_ = conn.Close(s.base)
-	return errGarbled
-}
-
 // statement is an SQL statement with its parameters, in binary form.
 type statement struct {
 	sql  string

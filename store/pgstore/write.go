@@ -123,10 +123,10 @@ func readAnswer(ops []*op, v values) error {
 	}
 	n, ok := slices.BinarySearchFunc(ops, v[0], func(o *op, id []byte) int { return bytes.Compare(o.id[:], id) })
 	switch {
-	case !ok:
+	case !ok, len(v) > 2 && v[3] != nil && !ops[n].creates():
 		return errGarbled
 	case len(v) > 2 && v[3] != nil: // maybe it was deleted, and the write was made after all
-		ops[n].there = &row{id: bytes.Clone(v[0]), revision: bytes.Clone(v[1]), response: bytes.Clone(v[2]), record: bytes.Clone(v[3])}
+		ops[n].there = new(newRow(v))
 	case ops[n].named || !bytes.Equal(v[1], ops[n].write.Record.Revision[:]):
 		return errGarbled
 	default:

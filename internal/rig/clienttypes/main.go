@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// used are the schemas that the clients name. It also writes the schemas that these refer to.
+// used are the schemas that the clients name. The program also writes the schemas that these refer to.
 var used = []string{"Beginning", "Begun", "Effect", "Failure", "Problem", "Record", "Renewed"}
 
 // schema is what the program reads of a schema of OpenAPI.
