@@ -165,7 +165,7 @@ func importFaults(rule importRule, pkgs []pkg) []string {
 // its own directory and from lower layers, but not from another directory of its layer.
 // "=" before a directory excludes those below it, "+" excludes the directory itself.
 var layers = [][]string{
-	{"docs", "internal/argschema", "internal/body", "internal/bootclock", "internal/canon", "internal/form", "internal/gather", "internal/heapfloor", "internal/hub", "internal/network", "internal/overdue", "internal/openapi", "internal/origin", "internal/paging", "internal/pasted", "internal/peer", "internal/prefer", "internal/problem", "internal/replace", "internal/seldom", "internal/shape", "internal/spelling", "internal/sse", "internal/words", "internal/rig/stage", "safehttp"},
+	{"docs", "internal/argschema", "internal/body", "internal/bootclock", "internal/canon", "internal/form", "internal/gather", "internal/heapfloor", "internal/hub", "internal/network", "internal/openapi", "internal/origin", "internal/paging", "internal/pasted", "internal/peer", "internal/prefer", "internal/problem", "internal/replace", "internal/seldom", "internal/shape", "internal/spelling", "internal/sse", "internal/words", "internal/rig/stage", "safehttp"},
 	{"internal/docs", "internal/jsonscan"},
 	{"internal/answer", "internal/credential", "internal/finding", "internal/jsonrpc", "internal/keytemplate", "internal/paramheader", "internal/strictyaml"},
 	{"internal/selector", "=internal/check"},

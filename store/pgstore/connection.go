@@ -156,7 +156,7 @@ func (noCancelConn) RemoteAddr() net.Addr { return &net.UnixAddr{Net: "none", Na
 // acquire takes a connection from a pool, within a time. If the server has no room for another
 // one, it closes idle ones of the other pool, and asks again until it gets one.
 func (s *Store) acquire(ctx context.Context, pool *pgxpool.Pool, wait time.Duration) (*pgxpool.Conn, error) {
-	limited, cancel := s.late.WithTimeout(ctx, wait)
+	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for {
 		conn, err := pool.Acquire(limited)
@@ -259,8 +259,8 @@ func (s *Store) commit(ctx context.Context, pool *pgxpool.Pool, f func(conn *pgx
 	// Read them now: dropLate may run after the connection is back in its pool.
 	pid, network := conn.Conn().PgConn().PID(), conn.Conn().PgConn().Conn()
 	var ended atomic.Bool // f has returned, or the connection was dropped first
-	late := s.late.After(within(s.opts.answer), func() { s.dropLate(ctx, pid, network, &ended) })
-	defer late.Done()
+	late := time.AfterFunc(within(s.opts.answer), func() { s.dropLate(ctx, pid, network, &ended) })
+	defer late.Stop()
 	err = repeat(s.base, func() error { return f(conn.Conn()) })
 	if ended.Swap(true) { // the answer may have come at the same time
 		_ = conn.Conn().Close(s.base)

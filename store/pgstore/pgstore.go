@@ -16,7 +16,6 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/gather"
 	"github.com/semelhq/semel/internal/offsetclock"
-	"github.com/semelhq/semel/internal/overdue"
 	"github.com/semelhq/semel/store"
 )
 
@@ -34,7 +33,6 @@ type Store struct {
 	readers   gather.Queue[*get]
 	logWrites gather.Queue[*logWrite]
 	locked    lockedIDs
-	late      overdue.Watch
 	meets     atomic.Bool // the last new records met others
 	connect   connector   // beside the pools
 	clock     offsetclock.Clock
