@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 
 	"github.com/redis/rueidis"
@@ -78,22 +79,22 @@ func parseEntry(sh *shard, term, text string) (entry, error) {
 }
 
 // entries returns about as many entries that follow last in all shards, in order and without a
-// gap, and at least one if there is any. more says whether others follow. It takes one round
-// trip to each server.
-func (s *Store) entries(ctx context.Context, ix index, last *entry, about int) (found []entry, more bool, err error) {
+// gap, and at least one if there is any. more says whether others follow. Of those it has read some
+// beyond a gap. It takes one round trip to each server.
+func (s *Store) entries(ctx context.Context, ix index, last *entry, about int) (found, beyond []entry, more bool, err error) {
 	// Digests are spread randomly over the shards. With four entries more than the average from
 	// each, one round trip finds some 84 of 100 and 187 of 256 entries; with one more, 10 and
 	// 83.
 	for count := int64(about/shardCount + 4); ; count *= 2 {
-		found, more, err = s.firstOfEach(ctx, ix, last, count)
+		found, beyond, more, err = s.firstOfEach(ctx, ix, last, count)
 		if err != nil || len(found) > 0 || !more {
-			return found, more, err
+			return found, beyond, more, err
 		} // otherwise at least count entries have last's score
 	}
 }
 
 // firstOfEach is like entries, but reads count entries of each shard and term, and may find none.
-func (s *Store) firstOfEach(ctx context.Context, ix index, last *entry, count int64) (found []entry, more bool, err error) {
+func (s *Store) firstOfEach(ctx context.Context, ix index, last *entry, count int64) (found, beyond []entry, more bool, err error) {
 	c := s.link.client()
 	var cmds []rueidis.Completed
 	var parts []func(rueidis.RedisResult) ([]entry, error)
@@ -110,15 +111,16 @@ func (s *Store) firstOfEach(ctx context.Context, ix index, last *entry, count in
 	}
 	results, err := s.ask(ctx, c, cmds...)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
+	var list []entry
 	var frontier *entry // some shard has unread entries after it
 	for i, res := range results {
 		part, err := parts[i](res)
 		if err != nil {
-			return nil, false, err
+			return nil, nil, false, err
 		}
-		found = append(found, part...)
+		list = append(list, part...)
 		if int64(len(part)) == count {
 			more = true
 			if end := part[len(part)-1]; frontier == nil || compare(end, *frontier) < 0 {
@@ -126,11 +128,14 @@ func (s *Store) firstOfEach(ctx context.Context, ix index, last *entry, count in
 			}
 		}
 	}
-	found = slices.DeleteFunc(found, func(en entry) bool {
-		return last != nil && compare(en, *last) <= 0 || frontier != nil && compare(en, *frontier) > 0
-	})
-	slices.SortFunc(found, compare)
-	return slices.CompactFunc(found, func(a, b entry) bool { return compare(a, b) == 0 }), more, nil
+	list = slices.DeleteFunc(list, func(en entry) bool { return last != nil && compare(en, *last) <= 0 })
+	slices.SortFunc(list, compare)
+	list = slices.CompactFunc(list, func(a, b entry) bool { return compare(a, b) == 0 })
+	n := len(list)
+	if frontier != nil {
+		n = sort.Search(n, func(i int) bool { return compare(list[i], *frontier) > 0 })
+	}
+	return list[:n], list[n:], more, nil
 }
 
 func (ix *index) readScores(c *clients, sh *shard, last *entry, count int64) rueidis.Completed {
@@ -174,10 +179,16 @@ func termEntries(sh *shard, term string, res rueidis.RedisResult) (list []entry,
 //
 // A crash in between leaves the rest unchanged; the next reader corrects them.
 func (s *Store) correct(ctx context.Context, entries []entry) (changed int, err error) {
-	var runs []run
+	shards := map[*shard][]string{}
 	for _, en := range entries {
 		if en.ours() {
-			runs = append(runs, run{keys: []string{en.record(), en.shard.due, en.shard.created}})
+			shards[en.shard] = append(shards[en.shard], en.record())
+		}
+	}
+	var runs []run
+	for sh, records := range shards {
+		for part := range slices.Chunk(records, maxBatch) {
+			runs = append(runs, run{keys: slices.Concat([]string{sh.due, sh.created}, part)})
 		}
 	}
 	return s.evalAll(ctx, scriptCorrect, runs)

@@ -95,8 +95,15 @@ func TestAnEntryThatIsTooEarlyIsCorrected(t *testing.T) {
 	if got := early(); got != n {
 		t.Fatalf("%d entries are left before their time, want %d", got, n)
 	}
-	if rec := wantDue(t, s, start.Add(testLease), 1)[0]; rec.ID != recs[n-1].ID {
-		t.Fatalf("due is %q", rec.ID.Key)
+	read := spent(srv, func() {
+		if due, err := allDue(t.Context(), s, start.Add(testLease), 16); err != nil || len(due) != 1 || due[0].ID != recs[n-1].ID {
+			t.Fatalf("due is %v, %v", due, err)
+		}
+	})
+	// All of them are due in the same microsecond, so most that a round trip reads are beyond a
+	// gap. It moves them too, those of a shard in one run of a script.
+	if c := read.commands; c["zadd"] > n+10 || c["evalsha"]+c["eval"] > 6*shardCount || c["zrange"] > 6*shardCount {
+		t.Errorf("to move %d entries took %v", n, c)
 	}
 	if got := early(); got != 1 {
 		t.Fatalf("%d entries are left where leases end, want that of the one who is gone", got)

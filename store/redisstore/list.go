@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/semelhq/semel/internal/paging"
 	"github.com/semelhq/semel/internal/terms"
@@ -54,11 +55,11 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (page store.DuePage, 
 // maxCorrections, it returns nothing and says that there is more.
 func (s *Store) lookDue(ctx context.Context, q store.DueQuery, last *entry) ([]look, bool, error) {
 	for range maxCorrections {
-		found, more, err := s.entries(ctx, byDue(q.Until), last, q.Limit)
+		found, beyond, more, err := s.entries(ctx, byDue(q.Until), last, q.Limit)
 		if err != nil {
 			return nil, false, err
 		}
-		changed, err := s.correct(ctx, found)
+		changed, err := s.correct(ctx, slices.Concat(found, beyond))
 		if err != nil {
 			return nil, false, err
 		}
@@ -95,7 +96,7 @@ func (s *Store) Search(ctx context.Context, q store.Query) (page store.Page, err
 	}
 	for looked, more := 0, true; more && looked < maxSearch && len(page.Records) < limit && !budget.Spent; {
 		var looks []look
-		found, others, err := s.entries(ctx, ix, last, atATime)
+		found, _, others, err := s.entries(ctx, ix, last, atATime)
 		if err == nil {
 			looks, more, err = s.read(ctx, found, others, atATime, &budget)
 		}

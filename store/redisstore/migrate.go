@@ -54,7 +54,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	const page = 256 // as many as a sweep reads
 	var last *entry
 	for more := true; more; {
-		found, others, err := s.entries(ctx, byCreation, last, page)
+		found, _, others, err := s.entries(ctx, byCreation, last, page)
 		if err != nil {
 			return err
 		}

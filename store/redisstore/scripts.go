@@ -122,32 +122,36 @@ for a = 3, 3 * writes, 3 do
 end
 return {ARGV[1], n - #others / 2, unpack(others)}`)
 
-	// scriptCorrect moves the due entry of a record that is due later to where it belongs. It
-	// removes the due entry of a record that is never due, and both entries of one that is
-	// gone, because somebody else deleted it or the server evicted it. It answers how many
-	// entries it changed. It reads the record itself, so it never writes anything outdated. If
-	// the record has no readable head, it leaves the entries alone, so that Due and Search
-	// report the record.
+	// scriptCorrect moves the due entries of records of one shard that are due later to where
+	// they belong. It removes the due entry of a record that is never due, and both entries of
+	// one that is gone, because somebody else deleted it or the server evicted it. It answers
+	// how many entries it changed. It reads the records itself, so it never writes anything
+	// outdated. If a record has no readable head, it leaves the entries alone, so that Due and
+	// Search report the record.
 	//
 	// It needs no additional memory, so it may run on a server that is full, where it makes
 	// purges possible.
 	//
-	// KEYS: as above.
+	// KEYS: the due index, the index by creation, the records.
 	scriptCorrect = newScript(`#!lua flags=allow-oom
-local digest, at = string.sub(KEYS[1], -32), redis.pcall('GETRANGE', KEYS[1], '0', '15')
-if at == '' then
-	return redis.call('ZREM', KEYS[2], digest) + redis.call('ZREM', KEYS[3], digest)
-elseif at == '` + neverDue + `' then
-	return redis.call('ZREM', KEYS[2], digest)
-elseif type(at) == 'string' and #at == 16 and string.match(at, '^%d+$') then
-	return redis.call('ZADD', KEYS[2], 'XX', 'GT', 'CH', at, digest)
+local call, n = redis.call, 0
+for k = 3, #KEYS do
+	local digest, at = string.sub(KEYS[k], -32), redis.pcall('GETRANGE', KEYS[k], '0', '15')
+	if at == '' then
+		n = n + call('ZREM', KEYS[1], digest) + call('ZREM', KEYS[2], digest)
+	elseif at == '` + neverDue + `' then
+		n = n + call('ZREM', KEYS[1], digest)
+	elseif type(at) == 'string' and #at == 16 and string.match(at, '^%d+$') then
+		n = n + call('ZADD', KEYS[1], 'XX', 'GT', 'CH', at, digest)
+	end
 end
-return 0`)
+return n`)
 
 	// scriptPurge deletes a record that has the given revision, and its entries. It answers how
 	// many records it deleted.
 	//
-	// KEYS: as above; the index of attributes if the record has any. ARGV: the revision; the terms.
+	// KEYS: the record, the due index, the index by creation; the index of attributes if the
+	// record has any. ARGV: the revision; the terms.
 	scriptPurge = newScript(luaEntries + `if redis.pcall('GETRANGE', KEYS[1], '17', '32') ~= ARGV[1] then return 0 end
 local digest = string.sub(KEYS[1], -32)
 if KEYS[4] then entries('ZREM', KEYS[4], ARGV[2], redis.call('ZSCORE', KEYS[3], digest), digest) end
