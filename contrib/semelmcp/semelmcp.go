@@ -49,7 +49,7 @@ type Options struct {
 	Runner *door.Runner
 	// Wait is how long a duplicate waits for a call that is under way. Defaults to 10 minutes.
 	Wait time.Duration
-	// Attributes go into a call's record, like those of [mcp.GatewayOptions].
+	// Attributes go into a call's record, as in [mcp.GatewayOptions].
 	Attributes map[string]string
 }
 

@@ -120,7 +120,7 @@ func (a *asker) reconcile(url string) settle.Ask {
 
 // found says how records of the command have the word of somebody, who names them.
 func (e *Entry) found(who string) settle.Form {
-	return settle.Form{Who: who, Whose: "the handler", Refused: store.EffectRefuted, Result: func(f *finding.Finding) (res semel.Result) {
+	return settle.Form{Who: who, Source: "the handler", Refused: store.EffectRefuted, Result: func(f *finding.Finding) (res semel.Result) {
 		if f.Outcome == semel.DispositionCompleted.String() {
 			res.Data = f.Body
 		}

@@ -56,7 +56,7 @@ func ReconcileHTTP(u *url.URL, base http.RoundTripper) semel.Reconciler {
 // empty.
 func ReconcileBy(ask func(ctx context.Context, held *semel.Record) (*Finding, error), who string) semel.Reconciler {
 	return settle.By(ask, settle.Form{
-		Who: who, Whose: "the upstream", Effect: UpstreamEffect, Refused: store.EffectConfirmed,
+		Who: who, Source: "the upstream", Effect: UpstreamEffect, Refused: store.EffectConfirmed,
 		Result: func(f *Finding) semel.Result { return semelhttp.NewResult(f.Status, f.Headers, f.Body) },
 		Words: func(f *Finding) (code, text string) {
 			if f.Status != 0 {

@@ -44,7 +44,7 @@ func (j *judge) missingKey(ctx context.Context) {
 	j.judge("keys.missing", fault)
 }
 
-// oddKeys: a request whose key can't be read is refused or has one effect, but it never
+// oddKeys: a request with an unreadable key is refused or has one effect, but it never
 // passes for one without a key.
 func (j *judge) oddKeys(ctx context.Context) {
 	for id, lines := range map[string][]string{"keys.malformed": {`"` + j.call("").key}, "keys.two": {`"` + j.call("").key + `"`, `"` + j.call("").key + `"`}} {

@@ -22,7 +22,7 @@ type Kit struct {
 	Start func(ctx context.Context, b *Bench) ([]Group, error)
 }
 
-// Help is the help of its command, with what is true of each kit.
+// Help is the help of its command, with each kit's own part.
 func (k *Kit) Help() string {
 	return k.Long + `
 
@@ -85,8 +85,8 @@ func Ask(name, ids string, run func(ctx context.Context), needs ...string) Group
 	return Group{Name: name, Needs: needs, Probes: []Probe{{IDs: ids, Run: func(_ *judge, ctx context.Context) { run(ctx) }}}}
 }
 
-// Post delivers a document to the URL that is checked, with lines of its own in the header. Its name
-// is a text in it, in place of which transcripts and whoever sends it again by hand have another one.
+// Post delivers a document to the URL that is checked, with lines of its own in the header. Its
+// name is a text in it, which transcripts replace, and so does anybody who sends it again by hand.
 func (j *judge) Post(ctx context.Context, name, document string, own http.Header) Answer {
 	return j.deliverCut(ctx, j.posted(name, document, own), nowhere, 0)
 }

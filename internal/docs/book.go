@@ -20,7 +20,7 @@ type Page struct {
 	// are empty for a page that only another one lists.
 	Kind  string `json:"kind,omitempty"`
 	About string `json:"about,omitempty"`
-	// For says whom the page is for, and Afterwards what they can do then.
+	// For says whom the page is for, and Afterwards what its readers can do then.
 	For        string `json:"for,omitempty"`
 	Afterwards string `json:"afterwards,omitempty"`
 	Text       string `json:"text,omitempty"` // in Markdown
@@ -101,8 +101,7 @@ func nameOf(file string) string {
 	return path.Join(path.Dir(file), strings.Replace(strings.TrimSuffix(path.Base(file), ".md"), "README", "index", 1))
 }
 
-// sort puts the pages into the order of the first one, and those that it doesn't list behind
-// them.
+// sort puts the pages into the order of the first one, and pages that it doesn't list behind them.
 func (b *Book) sort() {
 	rank := map[*Page]int{b.names["index"]: -1}
 	for line := range strings.Lines(b.names["index"].Text) {

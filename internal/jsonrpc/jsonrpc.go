@@ -114,8 +114,8 @@ func ReadMessage(text []byte) (m Message, err error) {
 	return m, nil
 }
 
-// IDs yields a pointer (RFC 6901) to the id of a request, or to that of each one in a batch. It is
-// for those who pass on bodies that may be JSON-RPC: it doesn't check the rest of the text.
+// IDs yields a pointer (RFC 6901) to the id of a request, or to that of each one in a batch. Use it
+// where you pass on bodies that may be JSON-RPC: it doesn't check the rest of the text.
 func IDs(text []byte) iter.Seq[string] {
 	identified := func(text []byte) bool {
 		version, _ := jsonscan.Text(jsonscan.Member(text, "jsonrpc"))

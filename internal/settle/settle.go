@@ -17,8 +17,8 @@ type Ask func(ctx context.Context, held *semel.Record) (*finding.Finding, error)
 
 // Form says how a door records a finding.
 type Form struct {
-	// Who answers, for the record, and the owner of the word (Whose), such as "the upstream".
-	Who, Whose string
+	// Who settles the call, for the record. Source answers, in words, such as "the upstream".
+	Who, Source string
 	// Effect names the effect of the ledger that the answer is about. Empty: all without a result.
 	Effect string
 	// Refused is what a refusal makes of that effect.
@@ -51,7 +51,7 @@ func By(ask Ask, form Form) semel.Reconciler {
 			state = form.Refused
 		}
 		if s.Outcome != semel.DispositionCompleted {
-			s.Failure = &store.Failure{Message: form.Whose + " said so when it was asked"}
+			s.Failure = &store.Failure{Message: form.Source + " said so when it was asked"}
 			if form.Words != nil {
 				code, text := form.Words(f)
 				s.Failure.Code, s.Failure.Message = code, cmp.Or(text, s.Failure.Message)

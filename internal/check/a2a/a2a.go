@@ -115,7 +115,7 @@ type kit struct {
 	ways map[string]post // to send messages, and leave: streams too, if the agent has them
 }
 
-// post sends a request that the server gets, or one whose sender leaves.
+// post sends a request, and waits for the answer or leaves.
 type post func(ctx context.Context, name, document string, own http.Header) check.Answer
 
 // ask sends a request by an id of JSON-RPC.

@@ -55,7 +55,7 @@ func artifacts(body string) (list []artifact) {
 	return list
 }
 
-// add adds the members of an object, and those of the objects in it.
+// add adds the members of an object, and of the objects in it.
 func (e artifact) add(v any) {
 	object, _ := v.(map[string]any)
 	for name, value := range object {

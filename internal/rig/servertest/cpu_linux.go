@@ -8,7 +8,7 @@ import (
 )
 
 // CPU is the processor time that the running processes of the server have used so far, by all
-// their threads. Those that have ended don't count.
+// their threads. Processes that have ended don't count.
 func (p *Process) CPU() (sum time.Duration) {
 	pid := p.now.PID()
 	for _, p := range append(children(pid), pid) {

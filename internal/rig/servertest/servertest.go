@@ -122,7 +122,7 @@ func (p *Process) Pause() error { return p.signal(syscall.SIGSTOP) }
 // Resume continues a paused server.
 func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
 
-// signal sends a signal to all processes of the server, some of which may have ended.
+// signal sends a signal to all processes of the server. Some may have ended.
 func (p *Process) signal(sig syscall.Signal) error {
 	pid := p.now.PID()
 	send := func(to int, sig syscall.Signal) error {

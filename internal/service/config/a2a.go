@@ -4,7 +4,7 @@ import "github.com/semelhq/semel"
 
 // A2A is an agent that is offered over A2A; see [a2a.Gateway].
 type A2A struct {
-	// Path of the agent on the data listener, such as /agent. No route can hide it, nor what is below it. An agent at / gets what no other door and no route gets, in place of the execution API.
+	// Path of the agent on the data listener, such as /agent. No route can hide it, or any path below it. An agent at / gets what no other door and no route gets, in place of the execution API.
 	Path string `json:"path" required:"true"`
 	// The agent: an http or https URL, of its JSON-RPC endpoint or the base of its REST binding. What follows path in a request follows the path of this.
 	Upstream string `json:"upstream" required:"true" format:"http"`

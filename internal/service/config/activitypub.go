@@ -22,7 +22,7 @@ import (
 // ActivityPub is the inboxes of a server's actors, to which other servers deliver
 // activities; see [activitypub.Inbox].
 type ActivityPub struct {
-	// Name of the inbox, which tells its activities from those of others.
+	// Name of the inbox. It keeps the activities of several inboxes apart.
 	Name string `json:"name" default:"inbox" format:"inbox" unique:"write another name, or their activities would be the same"`
 	// URL of an actor, with {actor} for its name, such as https://social.example/actors/{actor}. Its inbox is below it, at /inbox. No route can hide it.
 	ActorsURL string `json:"actors_url" required:"true"`

@@ -19,7 +19,7 @@ import (
 
 // Commerce is the door of the idempotency map's patterns; see [commerce.Service].
 type Commerce struct {
-	// Path of the door on the data listener, such as /commerce. No route can hide it, nor what is below it.
+	// Path of the door on the data listener, such as /commerce. No route can hide it, or any path below it.
 	Path string `json:"path,omitzero" required:"true"`
 	// Files with a key each, 32 bytes in base64, that encrypt the stored tokens of sessions. The first encrypts, all decrypt. Without them there are no sessions.
 	SessionKeyFiles []string `json:"session_key_files,omitempty"`
@@ -55,7 +55,7 @@ func (c *Commerce) On() bool { return c.Path != "" }
 // Mandates has the commands that need a mandate, each with the argument that has its id.
 func (c *Commerce) Mandates() map[string]string { return Pairs(c.Commands) }
 
-// Payments are the operations of routes that charge payments, and whose callers share them.
+// Payments has the operations of routes that charge payments, with the callers who share them.
 func (c *Config) Payments() (names []string) {
 	for i := range c.Routes {
 		if r := &c.Routes[i]; r.KeyTemplate.Format == model.Payment.Name {

@@ -64,7 +64,7 @@ type Config struct {
 type Listener struct {
 	// Host and port. Port 0 picks a free one; an empty host means all addresses.
 	Address string `json:"address" default:"127.0.0.1:8480" flag:"listen"`
-	// Host names, beside localhost, under which the execution API and commands answer on a loopback address: those that a proxy in front passes on. Routes answer to all names.
+	// Host names, beside localhost, under which the execution API and commands answer on a loopback address: the names that a proxy in front passes on. Routes answer to all names.
 	Hosts []string `json:"hosts,omitempty" format:"host"`
 	// Certificates. Without them the listener speaks plain HTTP.
 	TLS TLS `json:"tls,omitzero"`
@@ -207,7 +207,7 @@ type Route struct {
 	// Methods that are guarded. Defaults to all but GET, HEAD, OPTIONS and TRACE.
 	Methods []string `json:"methods,omitempty" enum:"POST,PUT,PATCH,DELETE"`
 	Callers `yaml:",inline"`
-	// Request headers that are part of the identity of a call: the same key with another value is another call. :path stands for the path. Those of the profile come on top, and Host with preserve_host: always.
+	// Request headers that are part of the identity of a call: the same key with another value is another call. :path stands for the path. The profile's own come on top, and Host with preserve_host: always.
 	ScopeHeaders []string `json:"scope_headers,omitempty" single:"true"`
 	// When two bodies are the same. Defaults to what the profile says.
 	Body semelhttp.BodyMode `json:"body,omitzero" enum:"auto,raw,json,form,multipart"`

@@ -107,7 +107,7 @@ func oneOfEach() *Config {
 	return c
 }
 
-// descriptions are those of the schema, by path, with [] for the items of a list.
+// descriptions has the schema's descriptions by path, with [] for the items of a list.
 func descriptions() map[string]string {
 	type node struct {
 		Description string          `json:"description"`

@@ -24,11 +24,11 @@ type Forrst struct {
 	Functions []ForrstFunction `json:"functions" required:"true"`
 	// Name of the service in its capabilities.
 	Service string `json:"service" default:"semel"`
-	// URNs of extensions that the upstream understands. Those that change what a call does or returns, such as urn:forrst:ext:dry-run, are refused otherwise.
+	// URNs of extensions that the upstream understands. Any other one is refused if it changes what a call does or returns, as urn:forrst:ext:dry-run does.
 	Extensions []string `json:"extensions,omitempty" format:"urn"`
 	// Longest time that a request may ask to have its result kept.
 	MaxTTL Duration `json:"max_ttl" default:"30d" range:"1s,3650d"`
-	// What a conflict shows of the first arguments. plain is a SHA-256, by which arguments that are easy to guess can be found out.
+	// What a conflict shows of the first arguments. plain is a SHA-256, so anybody who sees it can test guesses of the arguments.
 	ArgumentsHash string `json:"arguments_hash" default:"keyed" enum:"keyed,plain"`
 	// File with the secret of keyed hashes, at least 16 bytes. With the same secret, all nodes show the same hash of equal arguments. By default each node makes one when it starts.
 	HashKeyFile string `json:"hash_key_file,omitzero"`

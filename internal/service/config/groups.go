@@ -143,7 +143,7 @@ type Selection struct {
 	RequiresMandate string `json:"requires_mandate,omitzero"`
 	// The parts of a JSON body that are compared. A change of these makes conflicts of deliveries of earlier calls.
 	Fingerprint Fingerprint `json:"fingerprint,omitzero"`
-	// Attributes to keep with the record, by which people find it. Each is selected as in key_from, or by answer:/POINTER from the answer. Those of the operation come on top.
+	// Attributes to keep with the record, so that people can search for it. Each is selected as in key_from, or by answer:/POINTER from the answer. The operation's own come on top.
 	Attributes []string `json:"attributes,omitempty" pairs:"true"`
 }
 

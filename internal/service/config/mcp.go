@@ -6,7 +6,7 @@ import (
 	"github.com/semelhq/semel/internal/toolcall"
 )
 
-// MCP is a server whose tools are offered over MCP; see [mcp.Gateway].
+// MCP is a server that offers its tools over MCP; see [mcp.Gateway].
 type MCP struct {
 	// Path of the server on the data listener, such as /mcp. No route can hide it. With a server over MCP the listener speaks HTTP/1.1 only, because Semel can tell then whether an answer arrived.
 	Path string `json:"path" required:"true"`
@@ -52,7 +52,7 @@ type MCPTool struct {
 	Hint string `json:"hint" default:"on" enum:"on,off"`
 	// Tools that only read, with which a model verifies a call if its outcome is unknown. Defaults to all that are read_only here or by the server's word.
 	VerifyWith []string `json:"verify_with,omitempty" single:"true"`
-	// Another tool by which Semel itself finds out what happened.
+	// Another tool, which Semel calls to find out what happened.
 	Reconcile MCPReconcile `json:"reconcile,omitzero"`
 }
 
@@ -62,9 +62,9 @@ type MCPReconcile struct {
 	Tool string `json:"tool,omitzero"`
 	// Its arguments: NAME=/POINTER, to an argument of the call, such as id=/order_id.
 	Arguments []string `json:"arguments,omitempty" pairs:"true"`
-	// Conditions on its result, of which one proves that the call took effect, such as json:/structuredContent/status=refunded.
+	// Conditions on its result. Any one of them proves that the call took effect, such as json:/structuredContent/status=refunded.
 	Done []string `json:"done,omitempty"`
-	// Conditions of which one proves that it hasn't.
+	// Conditions on its result. Any one of them proves that it hasn't.
 	Absent []string `json:"absent,omitempty"`
 	// How long a call may still be on its way, at least timeout: before that, absent proves nothing. Required with absent.
 	AbsentAfter Duration `json:"absent_after,omitzero" range:"0s,365d"`

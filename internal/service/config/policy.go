@@ -74,7 +74,7 @@ func Pairs(list []string) map[string]string {
 	return m
 }
 
-// attributes checks those of a door that isn't a route.
+// attributes checks the attributes of a door that isn't a route.
 func (v *validator) attributes(at, door string, list []string) {
 	if _, err := extract.NewNames(door, Pairs(list)); err != nil && !v.faultyBelow(at+".attributes") {
 		v.bad(at+".attributes", "", "%s", strings.ReplaceAll(err.Error(), "\n", "; "))

@@ -102,7 +102,7 @@ func (s *Service) get(ctx context.Context, path string, statuses ...int) ([]byte
 	return nil, &client.AnswerError{Status: status, Reason: "there is no " + path}
 }
 
-// Figures are those of GET /v1/figures. Text is the whole answer.
+// Figures has what GET /v1/figures answers. Text is the whole answer.
 type Figures struct {
 	figures.Report
 	Text json.RawMessage `json:"-"`
