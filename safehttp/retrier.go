@@ -196,10 +196,11 @@ func (t *Retrier) body(r *http.Request) (open func() (io.ReadCloser, error), rep
 	return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(start)), nil }, true, nil
 }
 
-// retryable reports whether sending again may help.
+// retryable reports whether sending again may help. It does after every error but the end of the
+// caller's context, which isn't known by the error: timeouts of transports look the same.
 func retryable(resp *http.Response, err error) bool {
 	if err != nil {
-		return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+		return true
 	}
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

@@ -1,9 +1,11 @@
 package safehttp_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -201,6 +203,36 @@ func TestRetrier(t *testing.T) {
 		if !errors.Is(err, errConn) || len(s.seen) != 1 || s.seen[0].body != "charge" {
 			t.Fatalf("%+v %v", s.seen, err)
 		}
+	})
+	t.Run("a transport that waits no longer tries again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var sent []string
+			tr := &safehttp.Retrier{Base: &http.Transport{ResponseHeaderTimeout: 5 * time.Second, DialContext: func(context.Context, string, string) (net.Conn, error) {
+				near, far := net.Pipe()
+				sent = append(sent, "")
+				n := len(sent)
+				go func() {
+					r, err := http.ReadRequest(bufio.NewReader(far))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if sent[n-1] = r.Header.Get("Idempotency-Key"); n > 1 { // the first answer is lost
+						_, _ = io.WriteString(far, "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n")
+					}
+				}()
+				return near, nil
+			}}}
+			defer tr.CloseIdleConnections()
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://pay.example/", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := tr.RoundTrip(r)
+			if err != nil || resp.StatusCode != http.StatusCreated || len(sent) != 2 || sent[0] != sent[1] {
+				t.Errorf("sent %q, and got %v, %v", sent, resp, err)
+			}
+		})
 	})
 	t.Run("a caller that gives up ends the pause", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
