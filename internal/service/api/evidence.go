@@ -211,8 +211,8 @@ func (x *exchange) unreadable(err error) error {
 		return x.api.newProblem(semel.CodeNotFound, "the evidence log has no checkpoint yet")
 	case errors.Is(err, evidence.ErrTampered), errors.Is(err, evidence.ErrFork):
 		return x.api.newProblem(door.CodeInternal, "the evidence log is not what was signed: export and verify it")
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
+	case x.ctx().Err() != nil:
+		return x.ctx().Err()
 	}
 	return x.api.newProblem(semel.CodeStoreUnavailable, "the evidence log can't be read at the moment")
 }

@@ -74,6 +74,53 @@ func paid(t *testing.T, engine *semel.Engine, tenant, key, request string) {
 	}
 }
 
+// busyStore is a store that may have no time for reads of evidence.
+type busyStore struct {
+	*memstore.Store
+	busy atomic.Bool
+}
+
+func (s *busyStore) Extras() store.Extras {
+	all := s.Store.Extras()
+	all.Evidence = s
+	return all
+}
+
+func (s *busyStore) ReadEvidence(ctx context.Context, from uint64, limit int) ([]store.Entry, error) {
+	if s.busy.Load() {
+		return nil, fmt.Errorf("no free connection: %w", context.DeadlineExceeded)
+	}
+	return s.Store.ReadEvidence(ctx, from, limit)
+}
+
+// Where a store is too busy, nobody has given up the request.
+func TestEvidenceOfABusyStore(t *testing.T) {
+	keys, err := evidence.GenerateKeys("example.com/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := &busyStore{Store: memstore.New()}
+	log, err := evidence.New(kept, keys, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := semel.New(kept, &semel.Options{Witness: log, Operations: []semel.Operation{{Name: "pay", Evidence: semel.EvidenceDurable}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	paid(t, engine, "acme", "order-1", "req-1")
+	if err := errors.Join(log.Integrate(t.Context()), engine.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(o *Options) { o.Evidence = log })
+	w.send("root", "GET", "/v1/evidence/entries", "").want(200)
+	kept.busy.Store(true)
+	got := w.send("root", "GET", "/v1/evidence/entries", "").refused(503, "store_unavailable")
+	if detail := got.str("detail"); detail != "The evidence log can't be read at the moment." {
+		t.Errorf("%q", detail)
+	}
+}
+
 func (w *world) export(as, query string) []byte {
 	w.t.Helper()
 	g := w.send(as, "GET", "/v1/evidence/export?"+query, "").want(200)
