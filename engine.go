@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel/internal/engine/background"
+	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/internal/engine/guard"
 	"github.com/semelhq/semel/internal/engine/ratelimit"
 	"github.com/semelhq/semel/internal/engine/renewal"
@@ -275,7 +276,7 @@ func (e *Engine) now(ctx context.Context) (store.Instant, error) {
 	defer own.End()
 	now, err := e.store.Now(ctx)
 	if err != nil {
-		return 0, e.storeError("now", ID{}, err)
+		return 0, e.storeError(ctx, "now", ID{}, err)
 	}
 	return now, nil
 }
@@ -289,7 +290,7 @@ func (e *Engine) getIfAny(ctx context.Context, id ID) (*Record, error) {
 	case errors.Is(err, ErrNotFound):
 		return &none, nil
 	case err != nil:
-		return &none, e.storeError("get", id, err)
+		return &none, e.storeError(ctx, "get", id, err)
 	}
 	return rec, nil
 }
@@ -303,13 +304,13 @@ func (e *Engine) get(ctx context.Context, id ID) (*Record, error) {
 	return rec, err
 }
 
-// storeError reports a failed read, unless its caller has hung up, and turns its error
-// into one that says that the store is unavailable.
-func (e *Engine) storeError(call string, id ID, err error) error {
+// storeError reports a failed read, unless it only says that its caller has hung up, and turns its
+// error into one that says that the store is unavailable. ctx is the call's.
+func (e *Engine) storeError(ctx context.Context, call string, id ID, err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return err
 	}
-	if e.events.StoreFailed != nil && !errors.Is(err, context.Canceled) {
+	if e.events.StoreFailed != nil && !callctx.HungUp(ctx, err) {
 		e.events.StoreFailed(StoreFailed{ID: id, Call: call, Err: err, Try: 1})
 	}
 	return &Error{Code: CodeStoreUnavailable, Err: err}

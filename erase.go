@@ -25,7 +25,7 @@ const (
 func (e *Engine) eraseRecord(ctx context.Context, rec *Record) error {
 	if e.extras.Evidence != nil && e.opts.Witness != nil {
 		if _, err := e.opts.Witness.EraseRecord(ctx, rec.ID); err != nil {
-			return e.storeError("erase evidence", rec.ID, err)
+			return e.storeError(ctx, "erase evidence", rec.ID, err)
 		}
 	}
 	if name := rec.Attributes[store.AttributePayment]; name != "" {
@@ -122,7 +122,7 @@ func (e *Engine) canErase(ctx context.Context) error {
 	defer cancel()
 	entries, err := es.ReadEvidence(call, 0, 1)
 	if err != nil {
-		return e.storeError("read evidence", ID{}, err)
+		return e.storeError(ctx, "read evidence", ID{}, err)
 	}
 	if len(entries) > 0 {
 		return &Error{Code: CodeUnsupported, Message: "evidence can't be erased here: this program doesn't write the evidence log"}

@@ -101,7 +101,7 @@ func (e *Engine) witnessPurge(ctx context.Context, op *Operation, rec *Record, b
 	call, cancel := e.limited(ctx)
 	defer cancel()
 	if err := es.AppendEvidence(call, entries); err != nil {
-		return e.storeError("append evidence", rec.ID, err)
+		return e.storeError(ctx, "append evidence", rec.ID, err)
 	}
 	return nil
 }

@@ -283,7 +283,7 @@ func (e *Engine) Search(ctx context.Context, q store.Query) (store.Page, error) 
 	case errors.Is(err, &Error{Code: CodeInvalidCall}):
 		return store.Page{}, err
 	case err != nil:
-		return store.Page{}, e.storeError("search", ID{}, err)
+		return store.Page{}, e.storeError(ctx, "search", ID{}, err)
 	}
 	mark := slices.ContainsFunc(page.Records, func(rec Record) bool { return rec.Mark != nil })
 	page.Records = slices.DeleteFunc(page.Records, func(rec Record) bool {

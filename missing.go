@@ -23,7 +23,7 @@ func (d *delivery) missing(ctx, calls context.Context) (progress, error) {
 	expects := func(all bool) (bool, error) {
 		yes, err := e.opts.Witness.Expects(calls, d.id, store.Instant(e.epoch.Load()), now, all)
 		if err != nil {
-			err = e.storeError("find evidence", d.id, err)
+			err = e.storeError(ctx, "find evidence", d.id, err)
 		}
 		return yes, err
 	}

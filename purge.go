@@ -45,7 +45,7 @@ func (e *Engine) purge(ctx context.Context, recs []*Record) (n, unarchived int, 
 	defer cancel()
 	n, err = ps.Purge(call, refs)
 	if err != nil {
-		return n, unarchived, errors.Join(aerr, e.storeError("purge", ID{}, err))
+		return n, unarchived, errors.Join(aerr, e.storeError(ctx, "purge", ID{}, err))
 	}
 	if n > 0 && e.events.Purged != nil {
 		e.events.Purged(Purged{Count: n})
@@ -199,7 +199,7 @@ func (e *Engine) purgeRecord(ctx context.Context, op *operation, rec *Record, r 
 	n, err := e.extras.Purge.Purge(call, []store.Ref{rec.Ref()})
 	switch {
 	case err != nil:
-		return e.storeError("purge", id, err)
+		return e.storeError(ctx, "purge", id, err)
 	case n == 0:
 		return &Error{Code: CodeIllegalTransition, Message: "the record was changed by another"}
 	}
@@ -357,7 +357,7 @@ func (e *Engine) witnessEpoch(ctx context.Context, at store.Instant) error {
 	}
 	entries := e.opts.Witness.Changed(&e.internal.Operation, &none, &Record{ID: epochID, UpdatedAt: at}, store.ChangeRestored)
 	if err := e.extras.Evidence.AppendEvidence(ctx, entries); err != nil {
-		return e.storeError("append evidence", epochID, err)
+		return e.storeError(ctx, "append evidence", epochID, err)
 	}
 	return nil
 }
@@ -371,7 +371,7 @@ func (in Internal) LoadEpoch(ctx context.Context) (time.Time, error) {
 	v, err := store.NewCell(e.store, epochID).Load(call)
 	switch {
 	case err != nil:
-		return time.Time{}, e.storeError("get", epochID, errors.Unwrap(err))
+		return time.Time{}, e.storeError(ctx, "get", epochID, errors.Unwrap(err))
 	case v.Revision.IsZero():
 		return time.Time{}, nil
 	}

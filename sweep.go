@@ -144,7 +144,7 @@ func (e *Engine) due(ctx context.Context, q store.DueQuery) (store.DuePage, erro
 	defer cancel()
 	page, err := e.extras.Due.Due(ctx, q)
 	if err != nil {
-		return page, e.storeError("due", ID{}, err)
+		return page, e.storeError(ctx, "due", ID{}, err)
 	}
 	return page, nil
 }

@@ -54,7 +54,7 @@ func (d *delivery) lock(ctx context.Context) (next progress, err error) {
 	}
 	lock, err := d.tx.Lock(ctx, id, d.call.BoundTo)
 	if err != nil {
-		return answered, d.tx.failed("lock", d.id, err)
+		return answered, d.tx.failed(ctx, "lock", d.id, err)
 	}
 	if lock == store.TxLocked {
 		return proceed, d.look(ctx)
@@ -123,7 +123,7 @@ func (s *txStore) put(ctx context.Context, v version, what string) error {
 	applied, err := s.Apply(ctx, v.Write)
 	switch {
 	case err != nil:
-		return s.failed("apply", v.Record.ID, err)
+		return s.failed(ctx, "apply", v.Record.ID, err)
 	case !applied:
 		return &Error{Code: CodeLeaseLost, Message: "the " + what + " was changed by another since the transaction began; roll it back"}
 	}
@@ -132,11 +132,11 @@ func (s *txStore) put(ctx context.Context, v version, what string) error {
 
 // failed reports a failed call in a transaction. An [Error] is returned as it is: it is
 // the caller's mistake, not the store's.
-func (s *txStore) failed(call string, id ID, err error) error {
+func (s *txStore) failed(ctx context.Context, call string, id ID, err error) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
-	return s.engine.storeError(call, id, err)
+	return s.engine.storeError(ctx, call, id, err)
 }
 
 // TxAttempt is an [Attempt] inside your transaction. You do the work in the transaction,
@@ -275,7 +275,7 @@ type rolledBack struct{ error }
 func (d *delivery) tryTx(ctx context.Context, begin func(ctx context.Context) (store.OwnTx, error), fn func(ctx context.Context, tx store.OwnTx) (Result, error)) (Answer, error) {
 	tx, err := begin(ctx)
 	if err != nil {
-		return Answer{}, d.engine.storeError("begin", d.id, err)
+		return Answer{}, d.engine.storeError(ctx, "begin", d.id, err)
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx))
 	d.tx = &txStore{Tx: tx, engine: d.engine, whole: true}
@@ -286,7 +286,7 @@ func (d *delivery) tryTx(ctx context.Context, begin func(ctx context.Context) (s
 		return d.ans, nil
 	}
 	if err := tx.Save(ctx); err != nil {
-		return Answer{}, retried(tx, d.engine.storeError("save", d.id, err))
+		return Answer{}, retried(tx, d.engine.storeError(ctx, "save", d.id, err))
 	}
 	a := d.ans.Attempt
 	d.ans.Attempt = nil

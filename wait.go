@@ -140,7 +140,7 @@ func (e *Engine) look(ctx context.Context, id ID) (*Record, store.Instant, error
 	case err != nil && ctx.Err() != nil:
 		return nil, 0, err // which says nothing about the store
 	case err != nil:
-		return nil, 0, e.storeError("get", id, err)
+		return nil, 0, e.storeError(ctx, "get", id, err)
 	}
 	now, err := e.now(call)
 	return rec, now, err

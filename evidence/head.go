@@ -53,7 +53,7 @@ func (l *Log) begin(ctx context.Context) error {
 	}
 	if _, err := l.signers(h); err == nil { // otherwise the first step reports it
 		if err := l.recognize(ctx, h); errors.Is(err, ErrTampered) {
-			l.report(err)
+			l.report(ctx, err)
 			return nil
 		} else if err != nil {
 			return err
@@ -74,7 +74,7 @@ func (l *Log) begin(ctx context.Context) error {
 	if h, err = l.load(ctx); err != nil || h.value.Data != nil {
 		return err
 	}
-	l.report(l.halt(fmt.Errorf("%w: there are entries, and the head that says what was signed is gone", ErrTampered)))
+	l.report(ctx, l.halt(fmt.Errorf("%w: there are entries, and the head that says what was signed is gone", ErrTampered)))
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/store"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -29,29 +30,29 @@ func (l *Log) Run(ctx context.Context) error {
 	upkeep := time.NewTicker(time.Minute)
 	defer upkeep.Stop()
 	for ctx.Err() == nil {
-		l.report(l.integrate(ctx, false, keepers.tell))
+		l.report(ctx, l.integrate(ctx, false, keepers.tell))
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
 		case <-upkeep.C:
 			l.readLevel(ctx)
 			if l.opts.KeepOpenings > 0 {
-				l.report(l.eraseExpired(ctx))
+				l.report(ctx, l.eraseExpired(ctx))
 			}
 		}
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.MaxWait)
 	defer cancel()
-	l.report(l.integrate(last, true, keepers.tell))
+	l.report(last, l.integrate(last, true, keepers.tell))
 	keepers.stop(last)
 	return ctx.Err()
 }
 
-func (l *Log) report(err error) {
+func (l *Log) report(ctx context.Context, err error) {
 	if errors.Is(err, ErrFork) {
 		l.forked.Store(&err)
 	}
-	if err != nil && !errors.Is(err, context.Canceled) {
+	if err != nil && !callctx.HungUp(ctx, err) {
 		l.opts.OnError(err)
 	}
 }
@@ -143,7 +144,7 @@ func (l *Log) step(ctx context.Context, force bool) (signed *head, more bool, er
 	}
 	// A crash before this leaves the earlier checkpoint, which the log also contains. If it
 	// fails, the next step tries again before it signs anything.
-	l.report(l.last.remember(next.Checkpoint))
+	l.report(ctx, l.last.remember(next.Checkpoint))
 	return next, added == maxStep, nil
 }
 
@@ -210,11 +211,8 @@ func (l *Log) halt(err error) error {
 func (l *Log) extend(ctx context.Context) (added int, err error) {
 	for added < maxStep {
 		hashes, err := l.hashes(ctx, l.edge.size, min(readBatch, maxStep-added))
-		if err != nil {
+		if err != nil || len(hashes) == 0 {
 			return added, err
-		}
-		if len(hashes) == 0 {
-			return added, nil
 		}
 		tiles := map[string][]byte{}
 		for _, hash := range hashes {

@@ -73,7 +73,7 @@ func (ks *keepers) keep(k *keeping, h *head) {
 	r := &Reader{store: ks.log.store, head: h}
 	cosigned, err := k.Keep(ctx, h.Checkpoint, func(old uint64) (tlog.TreeProof, error) { return r.ProveTree(ctx, old) })
 	if err != nil {
-		ks.log.report(fmt.Errorf("evidence: the checkpoint of size %d was not kept: %w", h.at.Size, err))
+		ks.log.report(ctx, fmt.Errorf("evidence: the checkpoint of size %d was not kept: %w", h.at.Size, err))
 		return
 	}
 	if cosigned != "" {

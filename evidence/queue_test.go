@@ -146,6 +146,37 @@ func TestUnknownWritesAreRepeated(t *testing.T) {
 	})
 }
 
+// cancelling is a store that may cancel something of its own in each read.
+type cancelling struct {
+	*memstore.Store
+	on atomic.Bool
+}
+
+func (c *cancelling) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
+	if c.on.Load() {
+		return nil, fmt.Errorf("no connection: %w", context.Canceled)
+	}
+	return c.Store.Get(ctx, id)
+}
+
+// A cancellation that isn't that of Run's context is a failure of the store, and told.
+func TestACancellationOfTheStoreIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said atomic.Int64
+		st := &cancelling{Store: memstore.New()}
+		l, err := evidence.New(st, newKeys(t), &evidence.Options{OnError: func(error) { said.Add(1) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.on.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := l.Run(ctx); !errors.Is(err, context.DeadlineExceeded) || said.Load() == 0 {
+			t.Errorf("Run returned %v, and told %d times of a store that fails", err, said.Load())
+		}
+	})
+}
+
 func TestOverloadIsRefused(t *testing.T) {
 	st := &gated{shut: true}
 	inBubble(t, st, &evidence.Options{MaxQueue: 10, MaxWait: time.Second, OnError: func(error) {}}, func(t *testing.T, l *evidence.Log) {

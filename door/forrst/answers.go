@@ -12,6 +12,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/internal/problem"
 )
 
@@ -143,7 +144,7 @@ func unrecorded(r *Request, rec *semel.Record, err error) answer {
 }
 
 // undecided answers a request about which the engine decided nothing.
-func (s *Service) undecided(r *Request, err error) answer {
+func (s *Service) undecided(ctx context.Context, r *Request, err error) answer {
 	e, _ := errors.AsType[*semel.Error](err)
 	switch {
 	case e != nil && e.Code == semel.CodeInvalidCall:
@@ -155,7 +156,7 @@ func (s *Service) undecided(r *Request, err error) answer {
 	case e != nil && e.Code == semel.CodeForbidden:
 		return refused(one(Forbidden, nil, "The caller may not see the result of this call"))
 	}
-	if !errors.Is(err, context.Canceled) { // the caller is gone
+	if !callctx.HungUp(ctx, err) {
 		s.reportError(err)
 	}
 	a := refused(unavailable())

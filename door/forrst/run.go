@@ -69,12 +69,12 @@ func (x *exchange) recognise(ctx context.Context) (call semel.Call, err error) {
 }
 
 // reply answers a request with the engine's answer, and adds to the event.
-func (x *exchange) reply(_ context.Context, reply *door.Reply) {
+func (x *exchange) reply(ctx context.Context, reply *door.Reply) {
 	s, r, ans := x.service, x.r, &reply.Answer
 	switch {
 	case errors.Is(reply.Err, errAnswered), errors.Is(reply.Err, body.ErrRefused):
 	case ans.Decision == "":
-		x.answer = s.undecided(r, reply.Err)
+		x.answer = s.undecided(ctx, r, reply.Err)
 	case ans.Decision != semel.Execute:
 		x.answer = decided(r, ans)
 	case reply.Err != nil:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/internal/jsonrpc"
 	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/paramheader"
@@ -175,7 +175,7 @@ func (c *conversation) follow(ctx context.Context) {
 	if t, ok := readTask(c.result); ok {
 		call, f := c.following(c.closing, t)
 		c.background.Go(func() {
-			if _, err := c.runner.Do(ctx, call, door.Work{Handler: f}); err != nil && !errors.Is(err, context.Canceled) {
+			if _, err := c.runner.Do(ctx, call, door.Work{Handler: f}); err != nil && !callctx.HungUp(c.closing, err) {
 				c.engine.Internal().Troubled(door.NotRecorded(Name, err))
 			}
 		})

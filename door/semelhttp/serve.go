@@ -9,6 +9,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/body"
+	"github.com/semelhq/semel/internal/engine/callctx"
 	"github.com/semelhq/semel/internal/extract"
 	"github.com/semelhq/semel/internal/origin"
 	"github.com/semelhq/semel/internal/payload"
@@ -177,7 +178,7 @@ func (q *request) deliver(ctx context.Context) {
 		q.pass(ctx)
 		q.err, q.open = err, true
 	default:
-		q.undecided(err)
+		q.undecided(ctx, err)
 	}
 }
 
@@ -244,7 +245,7 @@ func (q *request) broken(err error) bool {
 }
 
 // undecided answers a request about which the engine decided nothing.
-func (q *request) undecided(err error) bool {
+func (q *request) undecided(ctx context.Context, err error) bool {
 	e, ok := errors.AsType[*semel.Error](err)
 	switch {
 	case ok && e.Code == semel.CodeInvalidCall:
@@ -254,7 +255,7 @@ func (q *request) undecided(err error) bool {
 	case ok:
 		q.guard.reportError(err)
 		return q.refuse(problemOf(e.Code))
-	case !errors.Is(err, context.Canceled): // the caller is gone: the answer is for proxies in between
+	case !callctx.HungUp(ctx, err): // otherwise the answer is for proxies in between
 		q.guard.reportError(err)
 	}
 	return q.refuse(unavailable())

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
+	"github.com/semelhq/semel/store/memstore"
 	"github.com/semelhq/semel/store/storetest/faultstore"
 )
 
@@ -176,4 +178,31 @@ func TestTriesAreCounted(t *testing.T) {
 			t.Errorf("told of the tries %v", tries)
 		}
 	})
+}
+
+// cancelling is a store that cancels something of its own in each read.
+type cancelling struct{ semel.Store }
+
+func (cancelling) Get(context.Context, semel.ID) (*semel.Record, error) {
+	return nil, fmt.Errorf("no connection: %w", context.Canceled)
+}
+
+// A cancellation is the caller's only if the caller has hung up. Any other is a failure of the
+// store, and told.
+func TestACancellationOfTheStoreIsAFailure(t *testing.T) {
+	told := 0
+	e, err := semel.New(cancelling{memstore.New()}, &semel.Options{Events: &semel.Events{StoreFailed: func(semel.StoreFailed) { told++ }}})
+	must(t, err)
+	_, err = e.Lookup(t.Context(), id("k"))
+	wantCode(t, err, semel.CodeStoreUnavailable)
+	if told != 1 {
+		t.Errorf("told %d times of a store that fails", told)
+	}
+	gone, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	_, err = e.Lookup(gone, id("k"))
+	wantCode(t, err, semel.CodeStoreUnavailable)
+	if told != 1 {
+		t.Errorf("told %d times of a caller who hangs up", told-1)
+	}
 }

@@ -4,6 +4,7 @@ package callctx
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -96,6 +97,12 @@ func (c *Call) Err() error {
 		return context.DeadlineExceeded
 	}
 	return nil
+}
+
+// HungUp reports whether an error only says that the caller cancelled ctx. A store or an upstream
+// may cancel something of its own, and its error tells of a failure then.
+func HungUp(ctx context.Context, err error) bool {
+	return errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled)
 }
 
 // Pause waits for d, and reports false if ctx ends first.
