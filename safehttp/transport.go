@@ -25,6 +25,9 @@ import (
 // request that it catches under way has an unknown outcome, as after every other error. If
 // the server may choose the protocol, that holds from the second request on.
 //
+// An answer in JSON that only the end of its connection ends is whole if the JSON is. Reading it
+// fails with [io.ErrUnexpectedEOF] if it ends within an object, a list or a text.
+//
 // The zero value is ready for use. You may use it concurrently, but don't change it after
 // its first use.
 type Transport struct {
@@ -93,6 +96,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if resp.StatusCode < http.StatusContinue {
 		_ = resp.Body.Close()
 		return nil, &carrier.Error{Err: errStatus}
+	}
+	if !harmless && isUnframed(resp) {
+		resp.Body = &unframed{ReadCloser: resp.Body}
 	}
 	return resp, nil
 }

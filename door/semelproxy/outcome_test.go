@@ -102,6 +102,7 @@ func TestAnUpstreamThatSaysNothingLeavesAnUnknownOutcome(t *testing.T) {
 		{"it closes in the answer's body", answering("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n123"), 502},
 		{"it closes in a chunk", answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"), 502},
 		{"it closes before the last chunk", answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n"), 502},
+		{"it closes in JSON that nothing else ends", answering("HTTP/1.0 201 Created\r\nContent-Type: application/hal+json\r\n\r\n{\"id\":[\"1\", \"}]\\\""), 502},
 		{"it closes in the body of a failure", answering("HTTP/1.1 503 No\r\nContent-Length: 10\r\n\r\n123"), 502},
 		{"it answers with a status that is none", answering("HTTP/1.1 099 No\r\nContent-Length: 0\r\n\r\n"), 502},
 		{"it does not speak HTTP", answering("220 mail.example ESMTP\r\n"), 502},
