@@ -166,7 +166,8 @@ func (g *Guard) call(ctx context.Context, r *sdk.CallToolRequest, next sdk.Metho
 // replyOf is what a handler has returned, in JSON. What can't be encoded reaches no client, so
 // nobody knows what the tool did.
 func replyOf(res sdk.Result, err error) (reply mcp.Reply) {
-	if failure, ok := errors.AsType[*jsonrpc.Error](err); ok {
+	// One that is wrapped comes from another server, and the error around it has the mark.
+	if failure, ok := err.(*jsonrpc.Error); ok {
 		reply.Error, _ = json.Marshal(failure) // a number and strings
 		return reply
 	}
@@ -183,7 +184,11 @@ func replyOf(res sdk.Result, err error) (reply mcp.Reply) {
 		err = semel.Unknown(err)
 	}
 	reply.Err = err
-	reply.Error, _ = json.Marshal(&jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}) // the same
+	failure := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+	if wrapped, ok := errors.AsType[*jsonrpc.Error](err); ok { // as the SDK answers
+		failure.Code = wrapped.Code
+	}
+	reply.Error, _ = json.Marshal(failure) // the same
 	return reply
 }
 

@@ -270,6 +270,23 @@ func TestEndings(t *testing.T) {
 	}
 }
 
+// TestAnErrorOfAnotherServer: a tool without types that asks another server over MCP wraps the error of
+// that. Its own mark counts, not the number of the other's.
+func TestAnErrorOfAnotherServer(t *testing.T) {
+	for _, code := range []int64{jsonrpc.CodeInternalError, jsonrpc.CodeInvalidParams} {
+		s := open(t)
+		s.server.AddTool(&sdk.Tool{Name: "remote", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			s.runs.Add(1)
+			return nil, semel.Unknown(fmt.Errorf("the bank: %w", &jsonrpc.Error{Code: code, Message: "no"}))
+		})
+		for range 2 {
+			if res, err := s.call(s.connect(), "remote", "k-1", "o-1", 42); err != nil || refusal(res)["code"] != "held" || s.runs.Load() != 1 {
+				t.Errorf("%d: after %d runs %+v, %v", code, s.runs.Load(), res, err)
+			}
+		}
+	}
+}
+
 // TestEffects: a tool keeps its calls to other systems in the ledger.
 func TestEffects(t *testing.T) {
 	s := open(t)
