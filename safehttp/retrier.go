@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/semelhq/semel/safehttp/internal/carrier"
 )
 
 // Retrier is an [http.RoundTripper] for clients of idempotent services. It gives every
@@ -98,7 +100,7 @@ func (t *Retrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !replayable {
 		attempts = 1
 	}
-	start := time.Now()
+	start, sent := time.Now(), false // an attempt before may have had an effect
 	for n := 1; ; n++ {
 		if out.Body, err = open(); err != nil {
 			return nil, err
@@ -107,6 +109,10 @@ func (t *Retrier) RoundTrip(r *http.Request) (*http.Response, error) {
 		if resp != nil {
 			resp.Request = r
 		}
+		if sent && NothingSent(err) {
+			err = &carrier.Error{Err: err} // which is about this attempt alone
+		}
+		sent = sent || !NothingSent(err)
 		if n >= attempts || r.Context().Err() != nil || !retryable(resp, err) {
 			return resp, err
 		}

@@ -234,6 +234,34 @@ func TestRetrier(t *testing.T) {
 			}
 		})
 	})
+	t.Run("an attempt without a connection proves nothing of those before", func(t *testing.T) {
+		for answered := range 2 {
+			synctest.Test(t, func(t *testing.T) {
+				dials := 0
+				tr := &safehttp.Retrier{Base: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+					if dials++; dials > answered {
+						return nil, errConn
+					}
+					near, far := net.Pipe()
+					go func() {
+						if _, err := http.ReadRequest(bufio.NewReader(far)); err == nil {
+							_ = far.Close() // in the middle of its work
+						}
+					}()
+					return near, nil
+				}}}
+				defer tr.CloseIdleConnections()
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://pay.example/", http.NoBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = tr.RoundTrip(r)
+				if !errors.Is(err, errConn) || safehttp.NothingSent(err) != (answered == 0) {
+					t.Errorf("after %d attempts that were sent: %v, and nothing was sent: %v", answered, err, safehttp.NothingSent(err))
+				}
+			})
+		}
+	})
 	t.Run("a caller that gives up ends the pause", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)

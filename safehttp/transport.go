@@ -25,8 +25,9 @@ import (
 // request that it catches under way has an unknown outcome, as after every other error. If
 // the server may choose the protocol, that holds from the second request on.
 //
-// An answer in JSON that only the end of its connection ends is whole if the JSON is. Reading it
-// fails with [io.ErrUnexpectedEOF] if it ends within an object, a list or a text.
+// Reading an answer fails with [io.ErrUnexpectedEOF] if only the end of its connection ends it, and
+// it is plain JSON that ends within an object, a list or a text. Any other such answer counts as
+// whole.
 //
 // The zero value is ready for use. You may use it concurrently, but don't change it after
 // its first use.
@@ -171,8 +172,8 @@ func (t *Transport) CloseIdleConnections() {
 // NothingSent reports whether err, which comes from a request through [Transport] or
 // [Retrier], proves that no effect can have happened: there was no connection, or none
 // took a byte of the request, or the server said by HTTP/2 that it refuses to process it.
-// Inside semel.Effect you may mark the error with semel.Aborted. If it returns false,
-// nothing is proved.
+// Of a Retrier that is so of all its attempts. Inside semel.Effect you may mark the error
+// with semel.Aborted. If it returns false, nothing is proved.
 func NothingSent(err error) bool {
 	e, ok := errors.AsType[*carrier.Error](err)
 	return ok && e.Nothing
