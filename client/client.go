@@ -42,9 +42,9 @@ type Options struct {
 	// MaxWait is the longest that any operation lets a delivery wait for an outcome; a try to
 	// begin may take that much longer. Defaults to 30 seconds.
 	MaxWait time.Duration
-	// Tries bounds how often a request is sent without a usable answer. The client sends the
-	// end of an execution until the service confirms it or the lease is over, however many
-	// tries that takes. Defaults to 4.
+	// Tries bounds how often a request is sent without a usable answer. Do goes on sending the
+	// end of an execution while the lease lasts; the methods that end one by its name, such as
+	// Complete, don't, so repeat them after CodeUnknown. Defaults to 4.
 	Tries int
 	// MinPause is the bound of the first pause between tries; it doubles with every try up to
 	// MaxPause. The pause is random, from zero to its bound, and is added to a Retry-After.

@@ -84,15 +84,17 @@ func (x *Execution) run(ctx context.Context, fn func(ctx context.Context, x seme
 // endBy stops renewing the execution and ends it according to err.
 func (x *Execution) endBy(ctx context.Context, res semel.Result, err error, stop func()) (*semel.Record, error) {
 	end := semel.EndingOf(err, x.effects(), x.financial)
-	if lost := x.lost(); lost != nil && (end.Unmarked || end.Disposition == semel.DispositionFailed) {
-		// The handler's context ended early, so its error says nothing about the work. When the
-		// lease ends, the ledger and the policy decide.
-		stop()
-		return nil, lost
-	}
-	if _, ok := errors.AsType[*notStarted](err); ok && x.mayRunAgain || err == errPanicked {
-		// The work itself didn't fail, or nobody knows whether it did.
-		end.Disposition = semel.DispositionAbandoned
+	if end.Unmarked || end.Disposition == semel.DispositionFailed { // otherwise the handler knows better
+		if lost := x.lost(); lost != nil {
+			// The handler's context ended early, so its error says nothing about the work. When
+			// the lease ends, the ledger and the policy decide.
+			stop()
+			return nil, lost
+		}
+		if _, ok := errors.AsType[*notStarted](err); ok && x.mayRunAgain || err == errPanicked {
+			// The work itself didn't fail, or nobody knows whether it did.
+			end.Disposition = semel.DispositionAbandoned
+		}
 	}
 	type ended struct {
 		rec *semel.Record

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -246,6 +247,25 @@ func TestAPanicIsRecordedAndGoesOn(t *testing.T) {
 		_, err := c.Do(t.Context(), call("k"), answers(data("x"), nil))
 		wantCode(t, err, semel.CodeHeld)
 	})
+}
+
+// A refusal of a request says that nothing was done for it, and not of the work before.
+func TestAnEndThatIsNotTakenIsUnknown(t *testing.T) {
+	for _, code := range []string{"overloaded", "body_too_slow", "body_unreadable"} {
+		inBubble(t, func(t *testing.T, s *service) {
+			c := newClient(t, roundTrip(func(r *http.Request) (*http.Response, error) {
+				if !strings.HasSuffix(r.URL.Path, "/complete") {
+					return direct{s.handler}.RoundTrip(r)
+				}
+				return &http.Response{
+					StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Content-Type": {"application/problem+json"}}, Request: r,
+					Body: io.NopCloser(strings.NewReader(`{"status":503,"code":"` + code + `","detail":"Nothing was executed."}`)),
+				}, nil
+			}))
+			_, err := c.Do(t.Context(), call("k"), func(context.Context, semel.Execution) (semel.Result, error) { return data("x"), nil })
+			wantCode(t, err, semel.CodeUnknown)
+		})
+	}
 }
 
 func TestAnEndThatIsNotAnsweredIsUnknownAndNeverAFailure(t *testing.T) {

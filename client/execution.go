@@ -273,14 +273,15 @@ type notStarted struct{ error }
 
 func (e *notStarted) Unwrap() error { return e.error }
 
-// uncertain reports whether the service may have done what we asked, despite an error.
+// uncertain reports whether the service may have done what we asked, despite an error, or may do it
+// if it is asked again.
 func uncertain(err error) bool {
 	e, ok := errors.AsType[*semel.Error](err)
 	if !ok {
 		return false
 	}
 	switch e.Code {
-	case semel.CodeUnknown, semel.CodeStoreUnavailable, semel.CodeClosed, "internal":
+	case semel.CodeUnknown, semel.CodeStoreUnavailable, semel.CodeClosed, "internal", CodeOverloaded, CodeBodyTooSlow, "body_unreadable":
 		return true
 	}
 	return false

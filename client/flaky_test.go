@@ -297,6 +297,30 @@ func TestAnEffectWhoseStartWasNotAnsweredIsCalledOnce(t *testing.T) {
 	}
 }
 
+// What a handler says of its work counts more than that an effect could not be started.
+func TestAMarkCountsMoreThanAnEffectThatCouldNotBeStarted(t *testing.T) {
+	for name, mark := range map[string]func(error) error{
+		"rejected": func(err error) error { return semel.Rejected("no", err) },
+		"held":     semel.Unknown,
+	} {
+		inBubble(t, func(t *testing.T, s *service) {
+			c := newClient(t, roundTrip(func(r *http.Request) (*http.Response, error) {
+				if strings.HasSuffix(r.URL.Path, "/effects") {
+					return nil, errBroken
+				}
+				return direct{s.handler}.RoundTrip(r)
+			}))
+			ans, err := c.Do(t.Context(), call("k"), func(ctx context.Context, x semel.Execution) (semel.Result, error) {
+				_, err := semel.Effect(ctx, x, "mail", func(context.Context, string) (int, error) { return 1, nil })
+				return semel.Result{}, mark(err)
+			})
+			if rec := ans.Record; err == nil || rec.Held != (name == "held") || !rec.Held && rec.Disposition != semel.DispositionRejected {
+				t.Errorf("%s: %+v, %v", name, rec, err)
+			}
+		}, semel.Operation{Name: "op", OnAbandoned: semel.RetryAbandoned})
+	}
+}
+
 // An effect that could not be started says nothing about the work. Where the ledger has all
 // effects of an operation, or its policy allows it, the next delivery runs, and at once.
 func TestACallWhoseEffectCouldNotBeStartedRunsAgain(t *testing.T) {
