@@ -11,6 +11,7 @@ import (
 
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/door/forrst"
+	"github.com/semelhq/semel/door/judge"
 	"github.com/semelhq/semel/safehttp"
 )
 
@@ -25,14 +26,15 @@ type answer struct {
 		Data json.RawMessage `json:"data"`
 	} `json:"extensions"`
 
-	text       []byte
-	retryAfter string // of the header
+	text   []byte
+	status int // of HTTP
+	header http.Header
 }
 
 // read reads an answer to the request with an id. Anything else comes from something in front
 // of the service, or is about another request, and proves nothing about this call.
 func read(resp *http.Response, id string, text []byte) (*answer, error) {
-	a := &answer{text: text, retryAfter: resp.Header.Get("Retry-After")}
+	a := &answer{text: text, status: resp.StatusCode, header: resp.Header}
 	err := json.Unmarshal(text, a)
 	if err != nil || a.Protocol.Name != "forrst" || slices.Contains(a.Errors, nil) || a.ID != nil && *a.ID != id || len(a.Errors) == 0 && (a.ID == nil || a.Result == nil) {
 		return nil, fmt.Errorf("the answer with status %d isn't one of Forrst to this request", resp.StatusCode)
@@ -60,6 +62,25 @@ func (a *answer) idempotency() (status, original string) {
 	return said.Status, said.Original
 }
 
+// recorded reports whether a refusal comes from the call's record, so that it holds for earlier
+// requests with the key as well.
+func (a *answer) recorded() bool {
+	switch status, _ := a.idempotency(); status {
+	case "processed", "cached", "conflict":
+		return true
+	}
+	code := a.Errors[0].Code // by definition, even without the extension
+	return code == forrst.IdempotencyConflict || code == forrst.IdempotencyProcessing
+}
+
+// open reports whether a refusal proves nothing, so that its request may have run the function.
+func (a *answer) open() bool {
+	rules := judge.Rules{Financial: true} // for all we know
+	return slices.ContainsFunc(a.Errors, func(e *forrst.Error) bool {
+		return rules.Forrst(string(e.Code), a.status, a.header).Verdict == judge.Unknown
+	})
+}
+
 // advice says whether to try again, and after which pause: it takes it from the details of the
 // error (FOR-PROC.1), the retry extension, or the header, or else uses own.
 func (a *answer) advice(try int, own time.Duration) (pause time.Duration, again bool) {
@@ -76,7 +97,7 @@ func (a *answer) advice(try int, own time.Duration) (pause time.Duration, again 
 		} `json:"errors"`
 	}
 	_ = json.Unmarshal(a.text, &details) // details in another form don't count
-	asked, given := safehttp.RetryAfter(a.retryAfter, time.Now())
+	asked, given := safehttp.RetryAfter(a.header.Get("Retry-After"), time.Now())
 	switch {
 	case len(details.Errors) > 0 && details.Errors[0].Details.RetryAfter != nil:
 		return lasts(details.Errors[0].Details.RetryAfter), again

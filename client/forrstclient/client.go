@@ -106,11 +106,17 @@ func (c *Client) Close() {
 }
 
 // Call sends a call until the service returns an outcome or a refusal that another try wouldn't
-// change, or until there are no more tries. The service's errors have the type [forrst.Errors];
-// one with IDEMPOTENCY_PROCESSING leaves the outcome open. If no try got an answer, the error
-// has [semel.CodeUnknown]: the function may have run. In both cases call again later with the
-// same key.
+// change, or until there are no more tries. The service's errors have the type [forrst.Errors].
+// One with IDEMPOTENCY_PROCESSING leaves the outcome open. UNAVAILABLE may leave it open too: the
+// function was executed, but its outcome could not be recorded yet. So may DEADLINE_EXCEEDED and
+// DEPENDENCY_ERROR.
+//
+// The error has [semel.CodeUnknown] if no answer came to the last try. It also has it if an
+// earlier try may have run the function, and the refusal of the last one doesn't come from the
+// call's record; then it wraps the service's errors. Whenever the outcome is open, call again
+// later with the same key.
 func (c *Client) Call(ctx context.Context, call Call) (*Result, error) {
+	open := false // an earlier try may have run the function
 	for try := 1; ; try++ {
 		id := "req_" + safehttp.NewKey()
 		body, err := call.request(id)
@@ -122,12 +128,18 @@ func (c *Client) Call(ctx context.Context, call Call) (*Result, error) {
 		switch answer, err := c.send(ctx, id, body); {
 		case err != nil:
 			last = &semel.Error{Code: semel.CodeUnknown, Message: fmt.Sprintf("no answer of the service came to %d requests", try), Err: err}
+			open = open || !safehttp.NothingSent(err)
 		case len(answer.Errors) == 0:
 			res := &Result{Data: answer.Result, RequestID: id, Tries: try}
 			res.Status, res.OriginalRequestID = answer.idempotency()
 			return res, nil
 		default:
 			last = answer.Errors
+			if open && !answer.recorded() {
+				// "Nothing was executed" is about the last request alone.
+				last = &semel.Error{Code: semel.CodeUnknown, Message: "an earlier request may have run the function, and the last one was refused", Err: answer.Errors}
+			}
+			open = open || answer.open()
 			pause, again = answer.advice(try, pause)
 		}
 		if !again || call.Key == "" || try >= c.opts.Tries || pause > c.opts.MaxRetryAfter || ctx.Err() != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -102,9 +103,32 @@ func (n *network) deliver(r *http.Request) (*httptest.ResponseRecorder, error) {
 		_, _ = io.WriteString(w, "<html>")
 		return w, nil
 	}
+	if said, ok := refusals[happens]; ok {
+		if said.effect != "" {
+			w.Header().Set("Semel-Effect", said.effect)
+		}
+		w.WriteHeader(said.status)
+		_, _ = io.WriteString(w, `{"protocol":{"name":"forrst","version":"0.1.0"},"id":null,"result":null,"errors":[`+said.error+`],"extensions":[`+said.extension+`]}`)
+		return w, nil
+	}
 	serve()
 	return w, nil
 }
+
+// refusals are answers that the network gives itself, by what happens.
+var refusals = map[string]struct {
+	status                   int
+	effect, error, extension string
+}{
+	"limited":     {429, "none", `{"code":"RATE_LIMITED","message":"Too many requests. Nothing was executed","details":{"retry_after":{"value":5,"unit":"minute"}}}`, mayRetry},
+	"unavailable": {503, "none", `{"code":"UNAVAILABLE","message":"Nothing was executed for it"}`, mayRetry},
+	"unrecorded":  {503, "unknown", `{"code":"UNAVAILABLE","message":"The function was executed, but its outcome could not be recorded yet"}`, mayRetry},
+	"unclear":     {503, "", `{"code":"UNAVAILABLE","message":"Try again"}`, mayRetry},
+	"cached":      {409, "", `{"code":"CONFLICT","message":"The order is closed"}`, `{"urn":"urn:forrst:ext:idempotency","data":{"status":"cached"}}`},
+	"superseded":  {409, "none", `{"code":"CONFLICT","message":"A newer call was executed"}`, ""},
+}
+
+const mayRetry = `{"urn":"urn:forrst:ext:retry","data":{"allowed":true}}`
 
 // RoundTrip makes the network a transport.
 func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -229,6 +253,82 @@ func TestWhatIsNotRetried(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestARefusalAfterALostTry isn't the outcome, because the lost try may have run the function. One
+// from the call's record is.
+func TestARefusalAfterALostTry(t *testing.T) {
+	for name, c := range map[string]struct {
+		happens []string
+		runs    int
+		code    forrst.Code
+		open    bool
+	}{
+		"an answer is lost, and the pause is long":         {[]string{"lost", "limited"}, 1, forrst.RateLimited, true},
+		"an answer is lost, and the tries run out":         {[]string{"lost", "unavailable"}, 1, forrst.Unavailable, true},
+		"an answer is lost, and no try would help":         {[]string{"lost", "superseded"}, 1, forrst.Conflict, true},
+		"a gateway answers":                                {[]string{"gateway", "limited"}, 0, forrst.RateLimited, true},
+		"the outcome wasn't recorded":                      {[]string{"unrecorded", "limited"}, 0, forrst.RateLimited, true},
+		"a refusal proves nothing":                         {[]string{"unclear", "limited"}, 0, forrst.RateLimited, true},
+		"the record refuses what was lost":                 {[]string{"gateway", "cached"}, 0, forrst.Conflict, false},
+		"the record knows what was lost":                   {[]string{"lost", ""}, 1, forrst.IdempotencyProcessing, false},
+		"a try is refused with proof that nothing was run": {[]string{"unavailable", "limited"}, 0, forrst.RateLimited, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t, forrst.Options{}, c.happens...)
+				_, err := n.client(2).Call(t.Context(), charge)
+				wantRefusal(t, err, c.code, c.open)
+				n.told(2, c.runs)
+				close(n.end)
+				n.running.Wait()
+			})
+		})
+	}
+}
+
+// TestAPlainRefusal is returned as the service said it, if no try before it may have run the
+// function.
+func TestAPlainRefusal(t *testing.T) {
+	t.Run("the first try is refused", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork(t, forrst.Options{}, "limited")
+			_, err := n.client(0).Call(t.Context(), charge)
+			wantRefusal(t, err, forrst.RateLimited, false)
+			n.told(1, 0)
+		})
+	})
+	t.Run("the first try was never sent", func(t *testing.T) {
+		n := newNetwork(t, forrst.Options{}, "limited")
+		server := httptest.NewServer(n)
+		defer server.Close()
+		dials := 0
+		c, err := forrstclient.New(server.URL, &forrstclient.Options{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if dials++; dials == 1 {
+				return nil, errors.New("there is no route")
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, err = c.Call(t.Context(), charge)
+		wantRefusal(t, err, forrst.RateLimited, false)
+		if n.told(1, 0); dials != 2 {
+			t.Errorf("%d connections were tried", dials)
+		}
+	})
+}
+
+// wantRefusal wants the service's errors: as they are, or below one that leaves the outcome open.
+func wantRefusal(t *testing.T, err error, code forrst.Code, open bool) {
+	t.Helper()
+	errs, _ := errors.AsType[forrst.Errors](err)
+	_, plain := err.(forrst.Errors)
+	if len(errs) != 1 || errs[0].Code != code || plain == open || errors.Is(err, &semel.Error{Code: semel.CodeUnknown}) != open {
+		t.Errorf("got %v; want %s, and that the outcome is open: %v", err, code, open)
 	}
 }
 
