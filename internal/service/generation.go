@@ -108,15 +108,12 @@ func (s *Server) addRoute(g *generation, route *config.Route) error {
 	opts := g.forwarding(&route.Forwarding)
 	opts.Upstream, opts.Route, opts.Mode = upstream, g.cfg.Guarded(*route), semelproxy.Mode(route.Mode)
 	opts.PreserveHost, opts.Transport.Fresh = semelproxy.HostRule(route.PreserveHost), route.FreshConnections
-	opts.PassKey = route.PassKey
-	opts.Attrs = []slog.Attr{slog.String("route", route.Match)}
+	opts.PassKey, opts.Attrs = route.PassKey, []slog.Attr{slog.String("route", route.Match)}
 	if route.RequiresMandate != "" {
 		g.mandates.require(g, &opts, route.RequiresMandate)
 	}
 	if upstream.Scheme == "h2c" {
-		http := *upstream
-		http.Scheme = "http"
-		opts.Upstream, opts.Transport.Protocol = &http, semelproxy.ProtocolH2C
+		upstream.Scheme, opts.Transport.Protocol = "http", semelproxy.ProtocolH2C
 	}
 	for _, kind := range route.Unguarded {
 		opts.Unguarded = append(opts.Unguarded, semelproxy.Kind(kind))

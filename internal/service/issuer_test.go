@@ -81,6 +81,9 @@ func TestKeysOfAnIssuer(t *testing.T) {
 	if status, _, text := do(t, "GET", s.admin("/v1/operations"), "", bearer...); status != 503 {
 		t.Error("a token that nobody can judge, of an operator:", status, text)
 	}
+	if status, header, text := do(t, "POST", s.admin("/v1/reload"), "", bearer...); status != 503 || header.Get("WWW-Authenticate") != "" {
+		t.Error("a token that nobody can judge, of whoever reloads:", status, header, text)
+	}
 	if status, _, text := do(t, "GET", s.admin("/readyz?verbose"), ""); status != 200 || !strings.Contains(text, "[!] issuers\n") || !strings.Contains(text, "[+] store ok\n") {
 		t.Error("to a stranger:", status, text)
 	}

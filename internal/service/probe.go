@@ -282,8 +282,7 @@ func AcceptedClock(st store.ClockState) string {
 	return "accepted: the store holds nothing back"
 }
 
-// ofAllTenants says who has a role for all tenants.
-const ofAllTenants = "whom the configuration names without a tenant, or whose token has a value of auth.jwt[].roles with all_tenants."
+const ofAllTenants = "whom the configuration names without a tenant, or whose token has a value of auth.jwt[].roles with all_tenants." // a role
 
 // oversees refuses whoever isn't an admin of all tenants.
 func (s *Server) oversees(w http.ResponseWriter, r *http.Request, to string) bool {
@@ -293,6 +292,8 @@ func (s *Server) oversees(w http.ResponseWriter, r *http.Request, to string) boo
 
 func (s *Server) allowed(w http.ResponseWriter, err error, may bool, why string) bool {
 	switch {
+	case errors.Is(err, &semel.Error{Code: semel.CodeStoreUnavailable}):
+		plain(w, http.StatusServiceUnavailable, "The credential can't be checked at the moment.\n")
 	case err != nil:
 		w.Header().Set("WWW-Authenticate", auth.Challenge(err))
 		plain(w, http.StatusUnauthorized, "Send a credential.\n")

@@ -51,10 +51,7 @@ func (s *Server) Run(ctx context.Context) error {
 func inBackground(f func(context.Context) error) (stop func(), ended <-chan struct{}) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = f(ctx)
-	}()
+	go func() { defer close(done); _ = f(ctx) }()
 	return stop, done
 }
 
@@ -87,14 +84,17 @@ func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	delivered := deliveries(ctx)
-	err := s.data.shutdown(ctx)
-	if err != nil {
+	if err := s.data.shutdown(ctx); err != nil {
 		s.log.Warn("requests are still in flight: their outcome is settled by policy")
 	}
 	// Stop the calls that still run, and record how they end, which depends on how much of them
 	// was sent. Their answers get some time to leave; callers who don't read them delay nothing.
-	for _, calls := range gen.upstreams {
-		calls.Interrupt()
+	gens := []*generation{gen}
+	s.former.Range(func(g, _ any) bool { gens = append(gens, g.(*generation)); return true })
+	for _, g := range gens {
+		for _, calls := range g.upstreams {
+			calls.Interrupt()
+		}
 	}
 	<-delivered
 	leave, cancelLeave := context.WithTimeout(context.Background(), leaveTime)
@@ -103,7 +103,10 @@ func (s *Server) stop(stopBackground func(), work *sync.WaitGroup,
 	defer cancelEnd()
 	_ = s.data.shutdown(leave)
 	s.data.close()
-	errs := []error{gen.close(end)}
+	var errs []error
+	for _, g := range gens {
+		errs = append(errs, g.close(end))
+	}
 	s.writeBehind(ctx)
 	stopBackground()
 	work.Wait()
@@ -127,26 +130,21 @@ func (s *Server) writeBehind(grace context.Context) {
 		grace, cancel = context.WithTimeout(context.Background(), leastTime)
 		defer cancel()
 	}
-	var figures error
-	var work sync.WaitGroup
-	work.Go(func() { figures = s.figures.Close(grace) })
-	lost := s.observer.Close(grace)
-	work.Wait()
-	if lost != nil {
+	figures := make(chan error, 1)
+	go func() { figures <- s.figures.Close(grace) }()
+	if lost := s.observer.Close(grace); lost != nil {
 		s.log.Warn("not all that was counted could be written within the grace", slog.String("lost", strings.ReplaceAll(lost.Error(), "\n", ", ")))
 	}
-	s.warn("the figures since the last write are lost", figures)
+	s.warn("the figures since the last write are lost", <-figures)
 }
 
-// leastTime is what writeBehind gets where requests have used up the grace: only the
-// counts of the last seconds remain, which a store that answers takes at once.
-const leastTime = time.Second
-
-// settleTime is how long a stop waits, after the grace, for the ends of attempts.
-const settleTime = 5 * time.Second
-
-// leaveTime is the part of settleTime in which answers can leave.
-const leaveTime = 3 * time.Second
+const (
+	settleTime = 5 * time.Second // a stop waits so long, after the grace, for the ends of attempts
+	leaveTime  = 3 * time.Second // in this part of it answers can leave
+	// leastTime is what writeBehind gets where requests have used up the grace: only the
+	// counts of the last seconds remain, which a store that answers takes at once.
+	leastTime = time.Second
+)
 
 // Reload reads the configuration again and applies it, all or nothing. It reports whether
 // anything changed. A change of something fixed, such as the listeners and the store, is
@@ -182,7 +180,8 @@ func (s *Server) Reload() (changed bool, err error) {
 	s.gen = next
 	s.mu.Unlock()
 	commit()
-	go old.close(context.Background()) // however long its requests take
+	s.former.Store(old, nil)
+	go func() { _ = old.close(context.Background()); s.former.Delete(old) }() // however long its requests take
 	s.log.Info("reloaded", slog.Any("changed", diff))
 	return true, nil
 }

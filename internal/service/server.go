@@ -67,6 +67,7 @@ type Server struct {
 	reloading sync.Mutex
 	mu        sync.RWMutex
 	gen       *generation
+	former    sync.Map // generations before it with requests under way
 	undo      []func() // of New, until it succeeds
 }
 

@@ -456,6 +456,12 @@ func TestStopFinishesWhatIsInFlight(t *testing.T) {
 }
 
 func TestStopSettlesWhatDoesNotFinish(t *testing.T) {
+	for reloads := range 3 { // since the request came
+		t.Run([]string{"no reload", "a reload", "two reloads"}[reloads], func(t *testing.T) { stopSettles(t, reloads) })
+	}
+}
+
+func stopSettles(t *testing.T, reloads int) {
 	arrived := make(chan struct{})
 	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // or the server does not notice that the caller goes away
@@ -465,7 +471,8 @@ func TestStopSettlesWhatDoesNotFinish(t *testing.T) {
 	defer upstream.Close()
 	dir := filepath.Join(t.TempDir(), "data")
 	text := "store: {url: 'pebble:" + dir + "'}\nlimits: {shutdown_grace: 50ms}\nroutes:\n  - {match: 'POST /', upstream: '" + upstream.URL + "'}\n"
-	s := start(t, write(t, text))
+	path := write(t, text)
+	s := start(t, path)
 	answered := make(chan int, 1)
 	go func() {
 		defer close(answered)
@@ -473,6 +480,14 @@ func TestStopSettlesWhatDoesNotFinish(t *testing.T) {
 		answered <- status
 	}()
 	<-arrived
+	for n := range reloads {
+		if err := os.WriteFile(path, []byte(text+"log: {level: "+[]string{"debug", "warn"}[n]+"}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if changed, err := s.Reload(); err != nil || !changed {
+			t.Fatal(changed, err)
+		}
+	}
 	s.stop()
 	if err := <-s.done; err != nil {
 		t.Fatal(err)

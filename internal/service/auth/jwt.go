@@ -104,7 +104,7 @@ func (is *issuer) candidates(t *jwt.Token) (any, error) {
 		is.remote.fetch(context.Background(), retryEvery)
 		set = matching(is.remote.current(), t.Method.Alg(), id)
 	}
-	if len(is.remote.current()) == 0 {
+	if len(is.remote.current()) == 0 || len(set.Keys) == 0 && is.remote.set.Load().failed != nil {
 		return nil, errNoKeys // the token can't be judged
 	}
 	return set, nil

@@ -126,6 +126,22 @@ func TestPublishedKeys(t *testing.T) {
 			}
 		})
 	})
+	t.Run("nothing is said of a key that may be new while they can't be fetched", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p := &publisher{}
+			p.publish(jwk("p256", &k.p256.PublicKey))
+			a := fetched(t, p)
+			a.Refresh(t.Context())
+			p.set(true)
+			pass(31 * time.Second)
+			next := request(lasting(t, "EdDSA", "next", k.ed))
+			wantUnavailable(t, a, next)
+			wantIdentity(t, a, request(lasting(t, "ES256", "p256", k.p256)), jwtShop)
+			p.set(false)
+			pass(31 * time.Second)
+			wantBad(t, a, next, "") // it was made up
+		})
+	})
 	t.Run("a withdrawn key stops counting without a token of another", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := &publisher{}
