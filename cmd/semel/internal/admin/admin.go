@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -54,52 +55,82 @@ func (s *Service) Anonymous() *Service {
 	return &Service{&peer.Listener{URL: s.at.URL, Kind: peer.Admin, HTTP: s.at.HTTP}}
 }
 
+// answer is a complete answer of the listener.
+type answer struct {
+	status int
+	media  string // without parameters
+	body   []byte
+}
+
+// refusal returns the error that a problem document is, or nil for any other answer.
+func (a *answer) refusal() error {
+	var p wire.Problem
+	if a.media != "application/problem+json" || json.Unmarshal(a.body, &p) != nil || p.Code == "" {
+		return nil
+	}
+	return &semel.Error{Code: p.Code, Message: p.Detail}
+}
+
 // Send sends a request without a body, and returns the status and the answer.
 func (s *Service) Send(ctx context.Context, method, path string) (status int, body []byte, err error) {
-	r, err := http.NewRequestWithContext(ctx, method, s.at.URL+path, nil)
+	a, err := s.send(ctx, method, path)
 	if err != nil {
 		return 0, nil, err
 	}
+	return a.status, a.body, nil
+}
+
+func (s *Service) send(ctx context.Context, method, path string) (*answer, error) {
+	r, err := http.NewRequestWithContext(ctx, method, s.at.URL+path, nil)
+	if err != nil {
+		return nil, err
+	}
 	resp, err := s.at.Do(r)
 	if e, ok := errors.AsType[*peer.Stranger](err); ok {
-		return 0, nil, &client.AnswerError{Status: e.Status, Reason: e.Reason}
+		return nil, &client.AnswerError{Status: e.Status, Reason: e.Reason}
 	}
 	if e, ok := errors.AsType[*peer.TokenError](err); ok {
-		return 0, nil, e
+		return nil, e
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // the rest is in the message
 	}
 	if err != nil {
-		return 0, nil, &semel.Error{Code: semel.CodeStoreUnavailable, Message: "no service answers at " + s.URL(), Err: err}
+		return nil, &semel.Error{Code: semel.CodeStoreUnavailable, Message: "no service answers at " + s.URL(), Err: err}
 	}
 	defer resp.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return 0, nil, &semel.Error{Code: semel.CodeStoreUnavailable, Message: "the connection broke during the answer", Err: err}
+		return nil, &semel.Error{Code: semel.CodeStoreUnavailable, Message: "the connection broke during the answer", Err: err}
 	case len(body) > maxAnswer:
-		return 0, nil, &client.AnswerError{Status: resp.StatusCode, Reason: "the answer is too long"}
+		return nil, &client.AnswerError{Status: resp.StatusCode, Reason: "the answer is too long"}
 	}
-	return resp.StatusCode, body, nil
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return &answer{resp.StatusCode, media, body}, nil
 }
 
-// get reads a path. Any status but those listed is an error.
+// get reads a path. Any status but those listed is an error, and so is any problem document: the
+// service has refused the request.
 func (s *Service) get(ctx context.Context, path string, statuses ...int) ([]byte, error) {
-	status, body, err := s.Send(ctx, http.MethodGet, path)
-	switch {
-	case err != nil:
+	a, err := s.send(ctx, http.MethodGet, path)
+	if err != nil {
 		return nil, err
-	case slices.Contains(statuses, status):
-		return body, nil
-	case status == http.StatusUnauthorized:
+	}
+	refusal := a.refusal()
+	switch {
+	case a.status == http.StatusUnauthorized: // says what to type, which a problem doesn't
 		return nil, &semel.Error{Code: door.CodeUnauthorized, Message: "the service wants a token: --token-file, or the variable SEMEL_TOKEN"}
-	case status == http.StatusForbidden:
+	case a.status == http.StatusForbidden:
 		return nil, &semel.Error{Code: semel.CodeForbidden, Message: "this needs the role viewer: in auth, the roles of a token or a certificate give it, or a value of auth.jwt[].roles"}
-	case status == http.StatusServiceUnavailable:
+	case refusal != nil:
+		return nil, refusal
+	case slices.Contains(statuses, a.status):
+		return a.body, nil
+	case a.status == http.StatusServiceUnavailable:
 		return nil, &semel.Error{Code: semel.CodeStoreUnavailable, Message: "the service answers 503"}
 	}
-	return nil, &client.AnswerError{Status: status, Reason: "there is no " + path}
+	return nil, &client.AnswerError{Status: a.status, Reason: "there is no " + path}
 }
 
 // Figures has what GET /v1/figures answers. Text is the whole answer.

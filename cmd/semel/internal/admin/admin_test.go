@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel/client"
 	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/peer"
+	"github.com/semelhq/semel/internal/problem"
 )
 
 // answering is a listener that gives one answer, to those who have the token.
@@ -105,6 +106,52 @@ func TestErrors(t *testing.T) {
 		if _, err := New(url, "", ""); err == nil {
 			t.Errorf("%q is accepted", url)
 		}
+	}
+}
+
+// TestRefusals: a refusal of the service is told as such, whatever its status.
+func TestRefusals(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		status int
+		media  string
+		body   string
+		code   semel.Code // empty: no answer of a service
+	}{
+		{"a wrong name of the host", 421, problem.Type, `{"code":"unknown_host","detail":"only loopback names"}`, door.CodeUnknownHost},
+		{"with a parameter", 421, problem.Type + "; charset=utf-8", `{"code":"unknown_host","detail":"only loopback names"}`, door.CodeUnknownHost},
+		{"too much in flight", 503, problem.Type, `{"code":"overloaded","detail":"only loopback names"}`, "overloaded"},
+		{"a path that the service says it doesn't have", 404, problem.Type, `{"code":"not_found","detail":"only loopback names"}`, semel.CodeNotFound},
+		{"a problem without a code", 404, problem.Type, `{"detail":"only loopback names"}`, ""},
+		{"a problem that is not JSON", 421, problem.Type, `<html>`, ""},
+		{"another type", 421, "application/json", `{"code":"unknown_host","detail":"only loopback names"}`, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				peer.Mark(w.Header(), peer.Admin)
+				problem.WriteBody(w, test.status, test.media, []byte(test.body))
+			}))
+			t.Cleanup(srv.Close)
+			s, err := New(srv.URL, "secret", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, ask := range map[string]func() error{
+				"ready":      func() error { _, err := s.Ready(t.Context()); return err },
+				"figures":    func() error { _, err := s.Figures(t.Context(), time.Hour); return err },
+				"attempts":   func() error { _, err := s.Attempts(t.Context()); return err },
+				"operations": func() error { _, err := s.Commands(t.Context()); return err },
+			} {
+				err := ask()
+				e, ok := errors.AsType[*semel.Error](err)
+				switch {
+				case test.code == "" && !isAnswer(err):
+					t.Errorf("%s: %v is not told as an answer of something else", name, err)
+				case test.code != "" && (!ok || e.Code != test.code || e.Message != "only loopback names" || isAnswer(err)):
+					t.Errorf("%s: %v, want %s", name, err, test.code)
+				}
+			}
+		})
 	}
 }
 

@@ -73,7 +73,8 @@ func (c *change[T]) flags(cmd *cobra.Command, all string) {
 
 // apply finds the thing that is named, or with --all many, shows it, asks once, and changes one
 // after the other. With --all, one that can't be changed (an effect is open, or somebody else
-// was faster) is a warning, and the rest go on. After a crash, the same command finds the rest.
+// was faster) is a warning, and the rest go on. So is a lost answer, but the end tells it apart.
+// After a crash, the same command finds the rest.
 func (c *change[T]) apply(cmd *cobra.Command, args []string, k kind[T], act action[T]) error {
 	find, err := k.finder(cmd, args, c.all)
 	noun, state := k.words()
@@ -103,11 +104,11 @@ func (c *change[T]) apply(cmd *cobra.Command, args []string, k kind[T], act acti
 		if err != nil {
 			return err
 		}
-		done, err := c.each(ctx, cmd, recs, found, goOn, k, act)
-		if err != nil || !c.all {
+		done, lost, err := c.each(ctx, cmd, recs, found, goOn, k, act)
+		if !c.all {
 			return err
 		}
-		if !asJSON(cmd) {
+		if err == nil && !asJSON(cmd) {
 			text := fmt.Sprintf("%d %ss are changed.", done, noun)
 			if !goOn && len(found) > 0 {
 				text = fmt.Sprintf("Nothing was changed: %d %ss would be.", len(found), noun)
@@ -117,30 +118,55 @@ func (c *change[T]) apply(cmd *cobra.Command, args []string, k kind[T], act acti
 		if !goOn {
 			done = len(found)
 		}
-		if left := len(all) - done; left > 0 {
-			return illegal("%d %ss could not be changed", left, noun)
-		}
-		return nil
+		return endOfAll(ctx, noun, len(all)-done, lost, err)
 	})
 }
 
-// each changes the things, or for a dry run only prints them, and returns how many it changed.
-func (c *change[T]) each(ctx context.Context, cmd *cobra.Command, recs client.Records, found []*T, goOn bool, k kind[T], act action[T]) (done int, err error) {
+// endOfAll is the error of --all, after each ended with err. left things aren't known to be
+// changed; lost of them may be, so their end is not that of a refusal.
+func endOfAll(ctx context.Context, noun string, left, lost int, err error) error {
+	switch {
+	case lost == 0 && err == nil && left > 0:
+		return illegal("%d %ss could not be changed", left, noun)
+	case lost == 0:
+		return err
+	}
+	e := &semel.Error{Code: semel.CodeUnknown, Message: fmt.Sprintf("nobody knows whether %d %ss were changed: look with 'semel why' before you do it again", lost, noun)}
+	switch {
+	case ctx.Err() != nil:
+		e.Message = "interrupted, and " + e.Message // without err, of which nothing more is said
+	case err != nil:
+		e.Err = err
+	case left > lost:
+		e.Message += fmt.Sprintf("; %d could not be changed", left-lost)
+	}
+	return e
+}
+
+// each changes the things, or for a dry run only prints them. It returns how many it changed, and
+// how many it may have changed without an answer that says so.
+func (c *change[T]) each(ctx context.Context, cmd *cobra.Command, recs client.Records, found []*T, goOn bool, k kind[T], act action[T]) (done, lost int, err error) {
 	out := cmd.OutOrStdout()
 	enc := newEncoder(out)
 	if !c.all {
 		enc.SetIndent("", "  ")
 	}
 	for i, of := range found {
+		if err := ctx.Err(); err != nil {
+			return done, lost, err
+		}
 		var after *semel.Record
 		sentence := "Nothing was changed: this was a dry run."
 		if goOn {
 			after, err = act.do(ctx, recs, of)
 			switch {
 			case err != nil && !c.all:
-				return done, err
+				return done, lost, err
 			case err != nil:
 				warner(cmd)(fmt.Errorf("%s: %w", k.id(of), err))
+				if exitOf(err) == ExitUnavailable {
+					lost++
+				}
 				continue
 			}
 			done++
@@ -155,10 +181,10 @@ func (c *change[T]) each(ctx context.Context, cmd *cobra.Command, recs client.Re
 			fmt.Fprintf(cmd.ErrOrStderr(), "semel: %d of %d\n", i+1, len(found))
 		}
 		if err != nil {
-			return done, err
+			return done, lost, err
 		}
 	}
-	return done, nil
+	return done, lost, nil
 }
 
 // check refuses a change without a reason, or one that nobody is there to confirm.

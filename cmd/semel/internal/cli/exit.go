@@ -44,12 +44,20 @@ func exitWith(err error) error {
 		return &exitError{ExitNotFound, err}
 	case semel.CodeIllegalTransition, semel.CodeAlreadyEnded, semel.CodeConflict, semel.CodeOtherCaller, semel.CodeInFlight, semel.CodeHeld, semel.CodeLeaseLost:
 		return &exitError{ExitConflict, err}
-	case semel.CodeStoreUnavailable, semel.CodeUnknown, semel.CodeClosed, semel.CodeThrottled:
+	case semel.CodeStoreUnavailable, semel.CodeUnknown, semel.CodeClosed, semel.CodeThrottled, door.CodeOverloaded, door.CodeInternal:
 		return &exitError{ExitUnavailable, err}
 	case semel.CodeInvalidCall:
 		return &usageError{err}
 	}
 	return err
+}
+
+// exitOf is the exit code of a command that ends with an error from the records.
+func exitOf(err error) int {
+	if e, ok := errors.AsType[*exitError](exitWith(err)); ok {
+		return e.code
+	}
+	return ExitCheck
 }
 
 // ofExits explains the exit codes of the commands, the first of which is 0.

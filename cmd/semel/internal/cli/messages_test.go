@@ -171,8 +171,8 @@ func TestProgress(t *testing.T) {
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
 	found := slices.Repeat([]*dispatch.Found{{}}, 250)
-	if done, err := c.each(t.Context(), cmd, nil, found, true, c, act); done != 250 || err != nil || errs.String() != "semel: 100 of 250\nsemel: 200 of 250\n" || out.Len() > 0 {
-		t.Errorf("%d, %v, %s%s", done, err, &errs, &out)
+	if done, lost, err := c.each(t.Context(), cmd, nil, found, true, c, act); done != 250 || lost != 0 || err != nil || errs.String() != "semel: 100 of 250\nsemel: 200 of 250\n" || out.Len() > 0 {
+		t.Errorf("%d, %d, %v, %s%s", done, lost, err, &errs, &out)
 	}
 }
 

@@ -1,8 +1,14 @@
 package cli
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"strings"
 	"testing"
+
+	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
 )
 
 // TestRecordsSettleAll gets out of a storm of held calls with one command.
@@ -48,5 +54,69 @@ func TestRecordsSettleAll(t *testing.T) {
 	code, out, errs := records(t, store, append(all, "--yes", "--json", "--force")...)
 	if code != ExitOK || strings.Count(out, `"action":"settle","done":true`) != before || held() != 0 {
 		t.Errorf("exit %d, %d are held: %s%s", code, held(), out, errs)
+	}
+}
+
+// settling are records that a function settles: it may call the change, which is the real one.
+type settling struct {
+	client.Records
+	settle func(change func() (semel.Record, error)) (semel.Record, error)
+}
+
+func (s settling) Settle(ctx context.Context, id semel.ID, to semel.Settlement, reason string) (semel.Record, error) {
+	return s.settle(func() (semel.Record, error) { return s.Records.Settle(ctx, id, to, reason) })
+}
+
+// TestRecordsSettleAllWithoutAnAnswer: what may have been changed is not told as refused, and after
+// an interrupt nothing more is changed.
+func TestRecordsSettleAllWithoutAnAnswer(t *testing.T) {
+	refused := &semel.Error{Code: semel.CodeIllegalTransition, Message: "somebody was faster"}
+	lost := &semel.Error{Code: semel.CodeUnknown, Message: "the service did not answer"}
+	stranger := &semel.Error{Code: semel.CodeUnknown, Err: &client.AnswerError{Status: 502, Reason: "it is not a problem document"}}
+	for _, test := range []struct {
+		name      string
+		first     error // of the first of two held records; nil: it is changed
+		second    error
+		interrupt bool // during the first change
+		code      int
+		says      string // at the end
+	}{
+		{"both are refused", refused, refused, false, ExitConflict, "2 records could not be changed"},
+		{"one is refused", nil, refused, false, ExitConflict, "1 records could not be changed"},
+		{"one answer is lost", lost, nil, false, ExitUnavailable, "nobody knows whether 1 records were changed: look with 'semel why' before you do it again"},
+		{"one is lost, and one refused", lost, refused, false, ExitUnavailable, "nobody knows whether 1 records were changed: look with 'semel why' before you do it again; 1 could not be changed"},
+		{"a proxy answers for the service", stranger, lost, false, ExitUnavailable, "nobody knows whether 2 records were changed: look with 'semel why' before you do it again"},
+		{"interrupted after a change", nil, nil, true, ExitCheck, "context canceled"},
+		{"interrupted after a refusal", refused, nil, true, ExitCheck, "context canceled"},
+		{"interrupted before an answer", lost, nil, true, ExitUnavailable, "interrupted, and nobody knows whether 1 records were changed: look with 'semel why' before you do it again"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := inMemory(t)
+			populate(t, e)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ends, changes := []error{test.first, test.second}, 0
+			recs := settling{e, func(change func() (rec semel.Record, err error)) (rec semel.Record, err error) {
+				if err = ends[changes]; err == nil {
+					rec, err = change()
+				}
+				if changes++; test.interrupt {
+					cancel()
+				}
+				return rec, err
+			}}
+			var out bytes.Buffer
+			errs, err := inProcess(t, ctx, recs, strings.NewReader(""), &out, "settle", "--all", "--outcome", "aborted", "--reason", "r", "--yes")
+			if err == nil || exitOf(err) != test.code || !strings.HasSuffix(err.Error(), test.says) {
+				t.Errorf("%v, %s%s", err, &out, errs)
+			}
+			if goesOn := changes == 2; goesOn == test.interrupt {
+				t.Errorf("it went through %d records", changes)
+			}
+			// For such an error, the command line says no more than that it was interrupted.
+			if hidden := errors.Is(err, context.Canceled); hidden != (test.code == ExitCheck) {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }

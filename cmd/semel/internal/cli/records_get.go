@@ -14,6 +14,7 @@ import (
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/internal/lookup"
 	"github.com/semelhq/semel/internal/verdict"
 	"github.com/semelhq/semel/internal/wire"
@@ -80,8 +81,11 @@ func (n *recordName) find(ctx context.Context, cmd *cobra.Command, recs client.R
 		return rec, err
 	}
 	found, more, serr := lookup.Some(ctx, recs, store.Query{Operation: id.Operation, Key: id.Key}, maxNamesakes)
-	if serr != nil {
-		return rec, err // the better error, for callers who may not search
+	switch {
+	case errors.Is(serr, &semel.Error{Code: semel.CodeForbidden}), errors.Is(serr, &semel.Error{Code: door.CodeUnauthorized}):
+		return rec, err // the better error: they may only see their own
+	case serr != nil:
+		return rec, serr // nobody knows whether another caller has the record
 	}
 	switch len(found) {
 	case 0:

@@ -2,9 +2,15 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/client"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/store"
 )
 
@@ -28,4 +34,33 @@ func TestRecordsGetShowsLaterFacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "records-get.txt", out.String())
+}
+
+// unsearched are records that can be looked up, but whose search fails.
+type unsearched struct {
+	client.Records
+	err error
+}
+
+func (u unsearched) Search(context.Context, store.Query) (store.Page, error) {
+	return store.Page{}, u.err
+}
+
+// TestRecordsGetWithoutASearch: that another caller has no such record is only known after a search.
+// Who may not search is told about their own.
+func TestRecordsGetWithoutASearch(t *testing.T) {
+	e := inMemory(t)
+	for code, exit := range map[semel.Code]int{
+		semel.CodeForbidden:        ExitNotFound,
+		door.CodeUnauthorized:      ExitNotFound,
+		semel.CodeStoreUnavailable: ExitUnavailable,
+		semel.CodeClosed:           ExitUnavailable,
+		semel.CodeUnsupported:      ExitCheck,
+	} {
+		failed := &semel.Error{Code: code, Message: "no search"}
+		_, err := inProcess(t, t.Context(), unsearched{e, failed}, strings.NewReader(""), io.Discard, "get", "--operation", "charge", "--key", "none")
+		if err == nil || exitOf(err) != exit || errors.Is(err, semel.ErrNotFound) != (exit == ExitNotFound) || errors.Is(err, failed) == (exit == ExitNotFound) {
+			t.Errorf("after %s: %v", code, err)
+		}
+	}
 }
