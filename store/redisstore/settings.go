@@ -38,10 +38,10 @@ type node map[string]string
 // server forbids CONFIG, as many managed services do, INFO tells some of them; a setting that
 // stays unknown counts as the worst value it could have.
 //
-// With replicas, and in a Cluster, the level is [store.LevelCache] whatever else you set: a
-// master that is cut off acknowledges writes that the failover then loses.
-// min-replicas-to-write only shortens that time. A WAIT after each write wouldn't prevent it,
-// either, and would block the connection that all callers share, so the store doesn't send one.
+// With replicas, and in a Cluster, the level is [store.LevelCache] at best: a master that is cut
+// off acknowledges writes that the failover then loses. min-replicas-to-write only shortens that
+// time. A WAIT after each write wouldn't prevent it, either, and would block the connection that
+// all callers share, so the store doesn't send one.
 func (s *Store) Durability(ctx context.Context) (store.Durability, error) {
 	if err := s.enter(); err != nil {
 		return store.Durability{}, err
