@@ -3,7 +3,10 @@ package main
 import (
 	"maps"
 	"net"
+	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -22,7 +25,14 @@ func judged(t *testing.T, kit *check.Kit, path string, flags map[string]*string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(newService("http://"+l.Addr().String(), "whsec_test").routes())
+	// A bank takes its time, so that deliveries at once meet on a busy machine, too.
+	bank := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: l.Addr().String()})
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-time.After(20 * time.Millisecond)
+		bank.ServeHTTP(w, r)
+	}))
+	defer slow.Close()
+	srv := httptest.NewServer(newService(slow.URL, "whsec_test").routes())
 	defer srv.Close()
 	report, err := kit.Run(t.Context(), check.Options{URL: srv.URL + path, Listener: l, Patience: 2 * time.Second, Flags: flags})
 	if err != nil {
