@@ -333,15 +333,16 @@ func TestNodes(t *testing.T) {
 			return put(t, a, numbered(fmt.Sprint("k", n), 1), store.Revision{})
 		}
 		isAlone := func() bool { change(); return a.alone.Load() }
-		await(t, "it knows that it is alone", isAlone)
-		notices.Store(0)
-		for range 20 {
-			change()
-		}
-		await(t, "it is done with all changes", func() bool { return len(a.changes) == 0 })
-		if n := notices.Load(); n > 0 {
-			t.Errorf("it sends %d notices", n)
-		}
+		// Once it listens itself, it tells others and looks again. On a busy machine that is late.
+		await(t, "it tells nobody of twenty changes", func() bool {
+			await(t, "it knows that it is alone", isAlone)
+			notices.Store(0)
+			for range 20 {
+				change()
+			}
+			await(t, "it is done with all changes", func() bool { return len(a.changes) == 0 })
+			return notices.Load() == 0
+		})
 		b := mustOpen(t, server.URL(database), nil)
 		await(t, "it hears of the other one", func() bool { return !a.alone.Load() })
 		rec := change()
