@@ -23,7 +23,7 @@ func TestPatience(t *testing.T) {
 				front := start(t, s.url+"/mcp")
 				cmd := client{how: how, workers: 1, patience: minutes(1)}
 				got := cmd.run(t, front.URL()+"/mcp", []told{{Tool: tool, Order: "o"}})
-				if _, effects, _ := s.count(); effects != 1 || len(got) != 1 || got[0].Text != receipt("o", 1) || got[0].Tries != 2 {
+				if _, effects, _ := s.count(); effects != 1 || len(got) != 1 || got[0].Text != receipt("o", 1) || got[0].Tries < 2 {
 					t.Errorf("%d effects: %+v", effects, got)
 				}
 			})
