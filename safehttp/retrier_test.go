@@ -229,8 +229,11 @@ func TestRetrier(t *testing.T) {
 				t.Fatal(err)
 			}
 			resp, err := tr.RoundTrip(r)
-			if err != nil || resp.StatusCode != http.StatusCreated || len(sent) != 2 || <-sent != <-sent {
-				t.Errorf("sent %d times, and got %v, %v", len(sent), resp, err)
+			if err != nil || resp.StatusCode != http.StatusCreated || len(sent) != 2 {
+				t.Fatalf("sent %d times, and got %v, %v", len(sent), resp, err)
+			}
+			if first, second := <-sent, <-sent; first != second {
+				t.Errorf("sent under %q and %q", first, second)
 			}
 		})
 	})
