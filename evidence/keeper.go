@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/background"
 	"github.com/semelhq/semel/internal/replace"
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -34,7 +34,7 @@ var ErrFork = errors.New("evidence: a checkpoint that was kept is not of this lo
 type keepers struct {
 	log  *Log
 	each []*keeping
-	work sync.WaitGroup
+	work background.Group
 }
 
 type keeping struct {
@@ -86,15 +86,7 @@ func (ks *keepers) stop(ctx context.Context) {
 	for _, k := range ks.each {
 		close(k.newest)
 	}
-	kept := make(chan struct{})
-	go func() {
-		ks.work.Wait()
-		close(kept)
-	}()
-	select {
-	case <-kept:
-	case <-ctx.Done():
-	}
+	_ = ks.work.Close(ctx)
 }
 
 // Directory keeps checkpoints as files in a directory, which should be on another
