@@ -162,7 +162,7 @@ func (c *Client) end(ctx context.Context, q *request) (*semel.Record, error) {
 	}
 	if r.problem != nil {
 		e := r.refusal()
-		if uncertain(e) { // nothing was done for this request, and the work was
+		if uncertain(e) { // the outcome exists, whatever became of this request
 			return nil, &semel.Error{Code: semel.CodeUnknown, Message: "the outcome is not recorded", Err: e}
 		}
 		return nil, e

@@ -128,13 +128,9 @@ func retryable(r *reply, repeatable bool) bool {
 	if r.problem == nil {
 		return false
 	}
-	switch r.problem.Code {
-	case CodeOverloaded, CodeBodyTooSlow: // the request wasn't processed
-		return true
-	case semel.CodeStoreUnavailable, semel.CodeUnknown, semel.CodeClosed, "internal", "body_unreadable":
-		return repeatable
-	}
-	return false
+	code := r.problem.Code
+	unprocessed := code == CodeOverloaded || code == CodeBodyTooSlow
+	return unprocessed || repeatable && transient(code)
 }
 
 // pause waits before try n+1. It reports false, without waiting, if ctx would end first.

@@ -277,10 +277,12 @@ func (e *notStarted) Unwrap() error { return e.error }
 // if it is asked again.
 func uncertain(err error) bool {
 	e, ok := errors.AsType[*semel.Error](err)
-	if !ok {
-		return false
-	}
-	switch e.Code {
+	return ok && transient(e.Code)
+}
+
+// transient reports whether the answer to the same request may be another one later.
+func transient(code semel.Code) bool {
+	switch code {
 	case semel.CodeUnknown, semel.CodeStoreUnavailable, semel.CodeClosed, "internal", CodeOverloaded, CodeBodyTooSlow, "body_unreadable":
 		return true
 	}
