@@ -156,10 +156,15 @@ func (l *Listener) meet(r *http.Request, part string) (*http.Response, error) {
 
 // refusing reports whether an answer only says that nobody is looking at requests at the moment.
 func refusing(resp *http.Response) bool {
-	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	return media == "application/problem+json" && slices.Contains([]int{
+	return IsProblem(resp) && slices.Contains([]int{
 		http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusServiceUnavailable,
 	}, resp.StatusCode)
+}
+
+// IsProblem reports whether an answer is a problem document (RFC 9457).
+func IsProblem(resp *http.Response) bool {
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return media == "application/problem+json"
 }
 
 // stranger says what answered, unless it was the service.

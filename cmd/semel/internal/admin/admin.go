@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -57,15 +56,15 @@ func (s *Service) Anonymous() *Service {
 
 // answer is a complete answer of the listener.
 type answer struct {
-	status int
-	media  string // without parameters
-	body   []byte
+	status  int
+	problem bool
+	body    []byte
 }
 
 // refusal returns the error that a problem document is, or nil for any other answer.
 func (a *answer) refusal() error {
 	var p wire.Problem
-	if a.media != "application/problem+json" || json.Unmarshal(a.body, &p) != nil || p.Code == "" {
+	if !a.problem || json.Unmarshal(a.body, &p) != nil || p.Code == "" {
 		return nil
 	}
 	return &semel.Error{Code: p.Code, Message: p.Detail}
@@ -106,8 +105,7 @@ func (s *Service) send(ctx context.Context, method, path string) (*answer, error
 	case len(body) > maxAnswer:
 		return nil, &client.AnswerError{Status: resp.StatusCode, Reason: "the answer is too long"}
 	}
-	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	return &answer{resp.StatusCode, media, body}, nil
+	return &answer{resp.StatusCode, peer.IsProblem(resp), body}, nil
 }
 
 // get reads a path. Any status but those listed is an error, and so is any problem document: the
