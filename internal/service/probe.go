@@ -282,7 +282,7 @@ func AcceptedClock(st store.ClockState) string {
 	return "accepted: the store holds nothing back"
 }
 
-const ofAllTenants = "whom the configuration names without a tenant, or whose token has a value of auth.jwt[].roles with all_tenants." // a role
+const ofAllTenants = "whom the configuration names without a tenant, or whose token has a value of auth.jwt[].roles with all_tenants." // who has a role for all tenants
 
 // oversees refuses whoever isn't an admin of all tenants.
 func (s *Server) oversees(w http.ResponseWriter, r *http.Request, to string) bool {

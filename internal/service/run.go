@@ -176,11 +176,11 @@ func (s *Server) Reload() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	s.former.Store(old, nil) // before it is replaced, so that a stop finds it
 	s.mu.Lock()
 	s.gen = next
 	s.mu.Unlock()
 	commit()
-	s.former.Store(old, nil)
 	go func() { _ = old.close(context.Background()); s.former.Delete(old) }() // however long its requests take
 	s.log.Info("reloaded", slog.Any("changed", diff))
 	return true, nil
