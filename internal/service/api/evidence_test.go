@@ -29,11 +29,26 @@ import (
 // evidenceWorld is a world that also serves an evidence log, in which calls of two tenants are.
 func evidenceWorld(t *testing.T, change ...func(*Options)) (*world, *evidence.Log, *memstore.Store) {
 	t.Helper()
+	kept := memstore.New()
+	log, engine := witnessed(t, kept)
+	w := newWorld(t, append(change, func(o *Options) { o.Evidence = log })...)
+	w.send("root", "GET", "/v1/evidence/export", "").refused(404, "not_found")
+	for i := range 4 {
+		paid(t, engine, []string{"acme", "evil"}[i%2], fmt.Sprint("order-", i/2), fmt.Sprint("req-", i))
+	}
+	if err := log.Integrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w, log, kept
+}
+
+// witnessed is an evidence log on a store, and an engine that writes it.
+func witnessed(t *testing.T, kept semel.Store) (*evidence.Log, *semel.Engine) {
+	t.Helper()
 	keys, err := evidence.GenerateKeys("example.com/log")
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := memstore.New()
 	log, err := evidence.New(kept, keys, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -47,15 +62,7 @@ func evidenceWorld(t *testing.T, change ...func(*Options)) (*world, *evidence.Lo
 			t.Error(err)
 		}
 	})
-	w := newWorld(t, append(change, func(o *Options) { o.Evidence = log })...)
-	w.send("root", "GET", "/v1/evidence/export", "").refused(404, "not_found")
-	for i := range 4 {
-		paid(t, engine, []string{"acme", "evil"}[i%2], fmt.Sprint("order-", i/2), fmt.Sprint("req-", i))
-	}
-	if err := log.Integrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return w, log, kept
+	return log, engine
 }
 
 // paid pays once, and delivers the call again under another request id.
@@ -95,21 +102,10 @@ func (s *busyStore) ReadEvidence(ctx context.Context, from uint64, limit int) ([
 
 // Where a store is too busy, nobody has given up the request.
 func TestEvidenceOfABusyStore(t *testing.T) {
-	keys, err := evidence.GenerateKeys("example.com/log")
-	if err != nil {
-		t.Fatal(err)
-	}
 	kept := &busyStore{Store: memstore.New()}
-	log, err := evidence.New(kept, keys, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine, err := semel.New(kept, &semel.Options{Witness: log, Operations: []semel.Operation{{Name: "pay", Evidence: semel.EvidenceDurable}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log, engine := witnessed(t, kept)
 	paid(t, engine, "acme", "order-1", "req-1")
-	if err := errors.Join(log.Integrate(t.Context()), engine.Close(t.Context())); err != nil {
+	if err := log.Integrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w := newWorld(t, func(o *Options) { o.Evidence = log })

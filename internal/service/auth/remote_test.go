@@ -65,6 +65,16 @@ func fetched(t *testing.T, p *publisher) *auth.Authenticator {
 	return a
 }
 
+// refreshed is an authenticator that has fetched one key, p256.
+func refreshed(t *testing.T) (*publisher, *auth.Authenticator) {
+	t.Helper()
+	p := &publisher{}
+	p.publish(jwk("p256", &keys().p256.PublicKey))
+	a := fetched(t, p)
+	a.Refresh(t.Context())
+	return p, a
+}
+
 // lasting is a token that is valid for days, so that only the keys decide.
 func lasting(t *testing.T, alg, kid string, key crypto.PrivateKey) func(*http.Request) {
 	t.Helper()
@@ -106,10 +116,7 @@ func TestPublishedKeys(t *testing.T) {
 	})
 	t.Run("a key that is new is fetched, and made-up ones ask twice a minute at most", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			p := &publisher{}
-			p.publish(jwk("p256", &k.p256.PublicKey))
-			a := fetched(t, p)
-			a.Refresh(t.Context())
+			p, a := refreshed(t)
 			next := request(lasting(t, "EdDSA", "next", k.ed))
 			wantBad(t, a, next, "") // too soon to ask again
 			pass(31 * time.Second)
@@ -128,10 +135,7 @@ func TestPublishedKeys(t *testing.T) {
 	})
 	t.Run("nothing is said of a key that may be new while they can't be fetched", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			p := &publisher{}
-			p.publish(jwk("p256", &k.p256.PublicKey))
-			a := fetched(t, p)
-			a.Refresh(t.Context())
+			p, a := refreshed(t)
 			p.set(true)
 			pass(31 * time.Second)
 			next := request(lasting(t, "EdDSA", "next", k.ed))
@@ -144,10 +148,7 @@ func TestPublishedKeys(t *testing.T) {
 	})
 	t.Run("a withdrawn key stops counting without a token of another", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			p := &publisher{}
-			p.publish(jwk("p256", &k.p256.PublicKey))
-			a := fetched(t, p)
-			a.Refresh(t.Context())
+			p, a := refreshed(t)
 			token := request(lasting(t, "ES256", "p256", k.p256))
 			p.publish(jwk("next", k.ed.Public()))
 			a.Refresh(t.Context())
@@ -159,10 +160,7 @@ func TestPublishedKeys(t *testing.T) {
 	})
 	t.Run("keys that can't be fetched again count for a day", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			p := &publisher{}
-			p.publish(jwk("p256", &k.p256.PublicKey))
-			a := fetched(t, p)
-			a.Refresh(t.Context())
+			p, a := refreshed(t)
 			token := request(lasting(t, "ES256", "p256", k.p256))
 			p.set(true)
 			for range 23 {
@@ -193,10 +191,7 @@ func TestPublishedKeys(t *testing.T) {
 	})
 	t.Run("another authenticator inherits what was fetched", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			p := &publisher{}
-			p.publish(jwk("p256", &k.p256.PublicKey))
-			old := fetched(t, p)
-			old.Refresh(t.Context())
+			p, old := refreshed(t)
 			p.set(true)
 			a := fetched(t, p)
 			a.Inherit(old)
