@@ -71,8 +71,8 @@ func (o *Options) checked() (Options, error) {
 //
 // Open refuses a replica, a server that is too old, a single server if the address means a
 // Cluster, one that asks for no password although the address has one for the default user, a
-// user who lacks a right, and data in a newer format. All it writes is the number of the format, on an empty
-// server; a crash before or after that leaves nothing to clean up.
+// user who lacks a right, and data in a newer format. All it writes is the number of the
+// format, on an empty server; a crash before or after that leaves nothing to clean up.
 func Open(ctx context.Context, address string, opts *Options) (*Store, error) {
 	// The client connects without a context, within its own timeouts.
 	if err := ctx.Err(); err != nil {
