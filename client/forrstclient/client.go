@@ -116,7 +116,7 @@ func (c *Client) Close() {
 // call's record; then it wraps the service's errors. Whenever the outcome is open, call again
 // later with the same key.
 func (c *Client) Call(ctx context.Context, call Call) (*Result, error) {
-	open := false // an earlier try may have run the function
+	open, sent := false, false // an earlier try may have run the function; it reached somebody
 	for try := 1; ; try++ {
 		id := "req_" + safehttp.NewKey()
 		body, err := call.request(id)
@@ -127,8 +127,12 @@ func (c *Client) Call(ctx context.Context, call Call) (*Result, error) {
 		pause, again := ownPause(try), true
 		switch answer, err := c.send(ctx, id, body); {
 		case err != nil:
+			nothing := safehttp.NothingSent(err)
+			if sent {
+				err = lastTry{err}
+			}
 			last = &semel.Error{Code: semel.CodeUnknown, Message: fmt.Sprintf("no answer of the service came to %d requests", try), Err: err}
-			open = open || !safehttp.NothingSent(err)
+			open, sent = open || !nothing, sent || !nothing
 		case len(answer.Errors) == 0:
 			res := &Result{Data: answer.Result, RequestID: id, Tries: try}
 			res.Status, res.OriginalRequestID = answer.idempotency()
@@ -139,7 +143,7 @@ func (c *Client) Call(ctx context.Context, call Call) (*Result, error) {
 				// "Nothing was executed" is about the last request alone.
 				last = &semel.Error{Code: semel.CodeUnknown, Message: "an earlier request may have run the function, and the last one was refused", Err: answer.Errors}
 			}
-			open = open || answer.open()
+			open, sent = open || answer.open(), true
 			pause, again = answer.advice(try, pause)
 		}
 		if !again || call.Key == "" || try >= c.opts.Tries || pause > c.opts.MaxRetryAfter || ctx.Err() != nil {
@@ -152,6 +156,12 @@ func (c *Client) Call(ctx context.Context, call Call) (*Result, error) {
 		}
 	}
 }
+
+// lastTry is the error of a try after others that were sent. What its type says, such as that
+// nothing was sent, is about that one alone, so only [errors.Is] looks into it.
+type lastTry struct{ error }
+
+func (e lastTry) Is(target error) bool { return errors.Is(e.error, target) }
 
 // request returns the call as a request with an id.
 func (call *Call) request(id string) ([]byte, error) {

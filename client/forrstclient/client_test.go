@@ -20,6 +20,7 @@ import (
 	"github.com/semelhq/semel/door/forrst"
 	"github.com/semelhq/semel/door/semelhttp"
 	"github.com/semelhq/semel/internal/rig/clause"
+	"github.com/semelhq/semel/safehttp"
 	"github.com/semelhq/semel/store/memstore"
 )
 
@@ -320,6 +321,42 @@ func TestAPlainRefusal(t *testing.T) {
 			t.Errorf("%d connections were tried", dials)
 		}
 	})
+}
+
+// TestNothingWasSent is about all tries, not the last one alone.
+func TestNothingWasSent(t *testing.T) {
+	for name, c := range map[string]struct {
+		dials  func(n int) bool // which connections are made
+		happen string
+		want   bool
+	}{
+		"no try finds a connection":   {func(int) bool { return false }, "", true},
+		"the first gets no answer":    {func(n int) bool { return n == 1 }, "gateway", false},
+		"the first is refused":        {func(n int) bool { return n == 1 }, "unavailable", false},
+		"the last one gets no answer": {func(n int) bool { return n == 2 }, "gateway", false},
+		"none of them gets an answer": {func(int) bool { return true }, "gateway", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNetwork(t, forrst.Options{}, c.happen)
+			server := httptest.NewServer(n)
+			defer server.Close()
+			dials, noRoute := 0, errors.New("there is no route")
+			c2, err := forrstclient.New(server.URL, &forrstclient.Options{Tries: 2, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if dials++; !c.dials(dials) {
+					return nil, noRoute
+				}
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c2.Close()
+			_, err = c2.Call(t.Context(), charge)
+			if !errors.Is(err, &semel.Error{Code: semel.CodeUnknown}) || safehttp.NothingSent(err) != c.want || errors.Is(err, noRoute) != !c.dials(2) {
+				t.Errorf("nothing was sent: %v; %v", safehttp.NothingSent(err), err)
+			}
+		})
+	}
 }
 
 // wantRefusal wants the service's errors: as they are, or below one that leaves the outcome open.

@@ -40,6 +40,9 @@ func TestRecipe(t *testing.T) {
 		"an answer that is lost":    {[]string{"lost", "gateway", "", "end"}, forrst.Options{}, 4, `{"charge_id":"ch_1"}`, "", 1000},
 		"in the published form":     {[]string{"lost", "", "end"}, forrst.Options{PublishedForm: true}, 3, `{"charge_id":"ch_1"}`, "", 1000},
 		"what never gets an answer": {[]string{"gateway"}, forrst.Options{}, 4, "", "SyntaxError", 0},
+		"a refusal after a loss":    {[]string{"gateway", "superseded"}, forrst.Options{}, 2, "", "UNKNOWN", 0},
+		"one of the call's record":  {[]string{"gateway", "cached"}, forrst.Options{}, 2, "", "CONFLICT", 0},
+		"a refusal":                 {[]string{"superseded"}, forrst.Options{}, 1, "", "CONFLICT", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNetwork(t, c.opts, c.happens...)

@@ -19,11 +19,17 @@ export async function call(url, key, target, { tries = 4, headers = {}, sleep = 
       if (answer.protocol?.name !== "forrst") throw new Error("not an answer of the service");
       if (!answer.errors) return answer.result;
       const [error] = answer.errors;
-      const retry = answer.extensions?.find((x) => x.urn.endsWith(":ext:retry"))?.data;
+      const data = (name) => answer.extensions?.find((x) => x.urn.endsWith(":ext:" + name))?.data;
+      const retry = data("retry");
       const after = error.details?.retry_after ?? retry?.after;
       if (after) pause = after.value * { millisecond: 1, second: 1e3, minute: 60e3, hour: 3600e3, day: 86400e3 }[after.unit];
       again = retry?.allowed ?? error.code === "IDEMPOTENCY_PROCESSING";
       problem = Object.assign(new Error(error.message), error);
+      const recorded = /^IDEMPOTENCY_/.test(error.code) || /^(processed|cached|conflict)$/.test(data("idempotency")?.status);
+      if (attempt > 1 && !recorded) {
+        // "Nothing was executed" is about this request alone.
+        problem = Object.assign(new Error("an earlier request may have run the function", { cause: problem }), { code: "UNKNOWN" });
+      }
     } catch (lost) {
       problem = lost; // it may have run: asking again with the same key is safe
     }
