@@ -159,7 +159,10 @@ class Client:
         if self._token is not None:
             if _part(path) not in self._met:
                 self._ask("GET", _part(path), None, {}, lost, until)
-            headers["Authorization"] = "Bearer " + (self._token if isinstance(self._token, str) else self._token())
+            try:
+                headers["Authorization"] = "Bearer " + (self._token if isinstance(self._token, str) else self._token())
+            except Exception as e:
+                raise SemelError(lost, "the program has no token for the request") from e
         if body is not None:
             headers["Content-Type"] = "application/json"
         status, answer, text = self._ask("GET" if body is None else "POST", path, body, headers, lost, until)

@@ -167,8 +167,7 @@ export class Client {
     if (this.#options.token !== undefined) {
       const part = partOf(path);
       if (!this.#met.has(part)) await (await this.#ask(part, { signal: init.signal ?? null }, lost)).body?.cancel();
-      const token = typeof this.#options.token === "function" ? await this.#options.token() : this.#options.token;
-      headers.set("Authorization", `Bearer ${token}`);
+      headers.set("Authorization", `Bearer ${await this.#token(this.#options.token, lost)}`);
     }
     const answer = await this.#ask(path, { ...init, headers }, lost);
     const { status } = answer;
@@ -180,6 +179,14 @@ export class Client {
     if (!code) throw new SemelError(lost, `the answer (status ${status}) is not a valid problem`, { status, stranger: true });
     const seconds = retry_after || Number(answer.headers.get("Retry-After") ?? 0);
     throw new SemelError(code, detail, { status, action, record, challenge, ...(seconds > 0 ? { retryAfter: seconds * 1000 } : {}) });
+  }
+
+  async #token(token: NonNullable<Options["token"]>, lost: string): Promise<string> {
+    try {
+      return typeof token === "function" ? await token() : token;
+    } catch (e) {
+      throw new SemelError(lost, "the program has no token for the request", { cause: e });
+    }
   }
 
   /** Asks, and returns an answer that has the service's mark, or refuses for the time being. */

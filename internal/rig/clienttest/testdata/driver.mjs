@@ -33,6 +33,7 @@ async function perform(step) {
     if (!(e instanceof SemelError)) throw e;
     Object.assign(seen, { code: e.code, action: e.action, reason: e.reason || undefined, record: e.record });
     if (e.challenge) seen.challenge = true;
+    if (step.tells) seen.said = e.message;
   }
   if (seen.besides) seen.inner = [...(seen.inner ?? []), ...(await Promise.all(seen.besides))];
   delete seen.besides;
@@ -45,7 +46,7 @@ function show(seen, record) {
 }
 
 const does = {
-  async client(step) { client = new Client({ url, token: step.token, tries: 3, pause: 20, timeout: 2000 }); named = {}; },
+  async client(step) { client = new Client({ url, token: step.vault ? () => { throw new Error(step.vault); } : step.token, tries: 3, pause: 20, timeout: 2000 }); named = {}; },
   async once(step, seen) {
     const name = prefix + step.key;
     const key = step.named ? (named[name] ??= keys.for(name)) : name;

@@ -62,6 +62,8 @@ def perform(step):
             seen["reason"] = e.reason
         if e.challenge:
             seen["challenge"] = True
+        if "tells" in step:
+            seen["said"] = str(e)
     for thread, found in seen.pop("besides", []):
         thread.join()
         seen.setdefault("inner", []).extend(found)
@@ -77,7 +79,9 @@ def show(seen, record):
 
 
 def client(step, seen):
-    state.update(client=Client(url, token=step["token"], tries=3, pause=0.02, timeout=2), named={})
+    def vault():
+        raise OSError(step["vault"])
+    state.update(client=Client(url, token=vault if "vault" in step else step["token"], tries=3, pause=0.02, timeout=2), named={})
 
 
 def once(step, seen):
