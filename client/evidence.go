@@ -105,8 +105,9 @@ func (c *Client) ExportEvidence(ctx context.Context, w io.Writer, what EvidenceE
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The whole export may take long, but each piece has a time limit.
-	silence := time.AfterFunc(c.opts.Timeout+c.opts.MaxWait, cancel)
+	// The whole export may take long, but each piece has a time limit, without the time that w takes.
+	limit := c.opts.Timeout + c.opts.MaxWait
+	silence := time.AfterFunc(limit, cancel)
 	defer silence.Stop()
 	resp, err := c.roundTrip(ctx, q, nil)
 	if err != nil {
@@ -121,7 +122,7 @@ func (c *Client) ExportEvidence(ctx context.Context, w io.Writer, what EvidenceE
 		return err
 	}
 	end := &lastLine{w: w}
-	from := &heardReader{resp.Body, func() { silence.Reset(c.opts.Timeout + c.opts.MaxWait) }}
+	from := &timedReader{resp.Body, silence, limit}
 	switch _, err := io.Copy(end, from); {
 	case err != nil && end.err != nil:
 		return end.err
@@ -136,16 +137,18 @@ func (c *Client) ExportEvidence(ctx context.Context, w io.Writer, what EvidenceE
 // exportMedia is the media type of an export.
 const exportMedia = "application/x-ndjson"
 
-// heardReader calls heard before each read.
-type heardReader struct {
+// timedReader lets a timer run while it reads.
+type timedReader struct {
 	io.Reader
-	heard func()
+	timer *time.Timer
+	limit time.Duration
 }
 
 // Read implements [io.Reader].
-func (h *heardReader) Read(p []byte) (int, error) {
-	h.heard()
-	return h.Reader.Read(p)
+func (r *timedReader) Read(p []byte) (int, error) {
+	r.timer.Reset(r.limit)
+	defer r.timer.Stop()
+	return r.Reader.Read(p)
 }
 
 // lastLine writes to w, and remembers the end of what it wrote.

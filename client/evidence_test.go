@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/client"
@@ -89,6 +92,51 @@ func TestEvidence(t *testing.T) {
 type failingWriter struct{ err error }
 
 func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
+
+// TestASlowWriterOfAnExport may take its time: the service isn't silent meanwhile.
+func TestASlowWriterOfAnExport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := client.New("http://service.test", &client.Options{Transport: pieces{"{\"n\":1}\n", "{\"end\":1}\n"}})
+		must(t, err)
+		var got bytes.Buffer
+		slow := writerFunc(func(p []byte) (int, error) {
+			<-time.After(time.Hour)
+			return got.Write(p)
+		})
+		must(t, c.ExportEvidence(t.Context(), slow, client.EvidenceExport{}))
+		if got.String() != "{\"n\":1}\n{\"end\":1}\n" {
+			t.Errorf("got %q", &got)
+		}
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// pieces are an export that comes in pieces, as long as the request goes on.
+type pieces []string
+
+func (p pieces) RoundTrip(r *http.Request) (*http.Response, error) {
+	h := http.Header{"Content-Type": {"application/x-ndjson"}}
+	peer.Mark(h, peer.Admin)
+	left := p
+	return &http.Response{StatusCode: http.StatusOK, Header: h, Request: r, Body: io.NopCloser(readerFunc(func(b []byte) (int, error) {
+		if err := r.Context().Err(); err != nil {
+			return 0, err
+		}
+		if len(left) == 0 {
+			return 0, io.EOF
+		}
+		n := copy(b, left[0])
+		left = left[1:]
+		return n, nil
+	}))}, nil
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // TestAPartOfAnExportIsAnError: whatever cut it off, and however the answer ended.
 func TestAPartOfAnExportIsAnError(t *testing.T) {

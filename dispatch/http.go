@@ -163,10 +163,11 @@ func (e *noAnswerError) Unwrap() error { return e.err }
 
 // kept is the text without them.
 func (e *noAnswerError) kept() string {
-	if errors.Is(e.err, context.DeadlineExceeded) && !errors.Is(e.err, safehttp.ErrPrivate) {
-		return "no answer in time"
+	why := "no answer: the connection broke off"
+	if errors.Is(e.err, context.DeadlineExceeded) {
+		why = "no answer in time"
 	}
-	return cmp.Or(e.unsent(), "no answer: the connection broke off")
+	return cmp.Or(e.unsent(), why)
 }
 
 // unsent says why there was no connection to send anything on; empty if there may have

@@ -23,6 +23,7 @@ func TestFailuresTellNothingOfTheNetwork(t *testing.T) {
 	for want, err := range map[string]error{
 		"can't be resolved":  dial(&net.DNSError{Err: "no such host", Name: "billing.internal", Server: "10.0.0.53:53"}),
 		"no connection":      dial(errors.New("connection refused")),
+		"there is no conn":   dial(context.DeadlineExceeded), // whoever didn't answer, it was before anything was sent
 		"in time":            fmt.Errorf("10.0.0.9: %w", context.DeadlineExceeded),
 		"certificate":        &tls.CertificateVerificationError{Err: x509.HostnameError{Host: "billing.internal", Certificate: &x509.Certificate{}}},
 		"is not public":      fmt.Errorf("%w: 10.0.0.9", safehttp.ErrPrivate),

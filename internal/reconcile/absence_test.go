@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,4 +72,23 @@ func TestACallThatIsAbsentWaits(t *testing.T) {
 			t.Errorf("%d runs, %v", runs, err)
 		}
 	})
+}
+
+// TestWhyADatabaseGivesNoRows is told as it is.
+func TestWhyADatabaseGivesNoRows(t *testing.T) {
+	for status, want := range map[string]string{"silence": "in time", "refusal": "refuses", "down": "broke off"} {
+		t.Run(status, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				books.set(&vendor{answers: []exchange{{status: status}}})
+				settler, err := reconcile.New(reconcile.Settings{Source: "sql", SecretFile: secretFile(t, "postgres://books"), Query: "SELECT outcome FROM charges WHERE key = $1"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				held := heldFor(time.Hour)
+				if _, err := settler.Ask(t.Context(), &held); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "order-7") {
+					t.Errorf("got %v, want %q", err, want)
+				}
+			})
+		})
+	}
 }

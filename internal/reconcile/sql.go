@@ -26,23 +26,27 @@ func (st *Settler) query(ctx context.Context, address string, values map[string]
 	defer db.Close()
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return nil, errors.New("the database doesn't answer")
+		return nil, broken(ctx, err, "there is no connection to the database")
 	}
 	defer tx.Rollback() //nolint:errcheck // it has changed nothing
 	rows, err := tx.QueryContext(ctx, st.set.Query, values[st.source.Values[0].Name])
 	if err != nil {
-		return nil, errors.New("the database refuses the query")
+		return nil, broken(ctx, err, "the database broke off")
 	}
 	defer rows.Close()
 	list, err := texts(rows)
 	if err != nil {
 		return nil, err
 	}
+	if err := rows.Err(); err != nil {
+		return nil, broken(ctx, err, "the database broke off")
+	}
 	body, err := json.Marshal(map[string]any{"rows": list})
 	return &safehttp.Answer{Status: http.StatusOK, Body: body}, err
 }
 
-// texts are the rows, with the text of each value by its column. Null has none.
+// texts are the rows up to an error of theirs, with the text of each value by its column. Null
+// has none.
 func texts(rows *sql.Rows) (list []map[string]string, err error) {
 	columns, err := rows.Columns()
 	if err != nil {
@@ -72,8 +76,20 @@ func texts(rows *sql.Rows) (list []map[string]string, err error) {
 		}
 		list = append(list, row)
 	}
-	if rows.Err() != nil {
-		return nil, errors.New("the database broke off")
-	}
 	return list, nil
+}
+
+// broken says why a database gave no rows: it took too long, or refused, or else what is given.
+func broken(ctx context.Context, err error, otherwise string) error {
+	_, refused := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err)
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("the database doesn't answer in time")
+	case refused:
+		return errors.New("the database refuses the query, or the user")
+	}
+	return errors.New(otherwise)
 }

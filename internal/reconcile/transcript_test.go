@@ -213,15 +213,26 @@ func (c conn) BeginTx(_ context.Context, opts driver.TxOptions) (driver.Tx, erro
 	return c, nil
 }
 
-func (c conn) QueryContext(_ context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (c conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	text, _ := args[0].Value.(string)
-	x := c.of.next([]string{query, text})
-	if x.status != "rows" {
-		return nil, errors.New("postgres://books is down: order-7")
+	switch x := c.of.next([]string{query, text}); x.status {
+	case "rows":
+		r := &rows{}
+		return r, json.NewDecoder(bytes.NewReader([]byte(x.body))).Decode(r)
+	case "refusal":
+		return nil, sqlError{}
+	case "silence":
+		<-ctx.Done()
+		return nil, ctx.Err()
 	}
-	r := &rows{}
-	return r, json.NewDecoder(bytes.NewReader([]byte(x.body))).Decode(r)
+	return nil, errors.New("postgres://books is down: order-7")
 }
+
+// sqlError is an error of the database itself.
+type sqlError struct{}
+
+func (sqlError) Error() string    { return "column order-7 does not exist" }
+func (sqlError) SQLState() string { return "42703" }
 
 type rows struct {
 	Names []string    `json:"columns"`

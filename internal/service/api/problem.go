@@ -88,7 +88,7 @@ func (a *API) problemOf(err error) *problem {
 	switch {
 	case ok:
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return a.newProblem(semel.CodeStoreUnavailable, "the request was given up before it was answered")
+		return a.newProblem(semel.CodeStoreUnavailable, "the request ended before there was an answer")
 	default:
 		return a.newProblem(door.CodeInternal, "")
 	}

@@ -118,7 +118,7 @@ func (e *Event) detail() string {
 func (e *Event) Line() string {
 	at := e.At.Local().Format("15:04:05.000")
 	if e.Kind == "gap" {
-		return at + "  gap: events were lost, because this reader or its connection was too slow"
+		return at + "  gap: events are missing: this reader was too slow or away for too long, or the node was restarted"
 	}
 	line := fmt.Sprintf("%s  %-11s  %-20s  %-24s  %s", at, e.What(), plain(e.ID.Operation), plain(e.ID.Key), e.detail())
 	return strings.TrimRight(line, " ")

@@ -158,7 +158,7 @@ func TestLines(t *testing.T) {
 20:15:38.123  throttled    mail.send             m-1                       duplicates
 20:15:39.123  lease lost   mail.send             m-2                       attempt 3 · the lease was lost
 20:15:40.123  purged                                                       40 records
-20:15:41.123  gap: events were lost, because this reader or its connection was too slow
+20:15:41.123  gap: events are missing: this reader was too slow or away for too long, or the node was restarted
 `
 	var got strings.Builder
 	for _, e := range day(t) {
