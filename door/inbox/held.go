@@ -12,9 +12,10 @@ import (
 // nobody knows whether it was.
 const CodeHeld Code = "held"
 
-// heldNow reports whether a delivery found its item held, or left it held.
+// heldNow reports whether a delivery found its item held, or left it held. An error that only
+// wraps another system's "unknown" may have ended the item all the same.
 func heldNow(ans *semel.Answer, err error) bool {
-	return ans.Record != nil && (ans.Decision == semel.Held || ans.Decision == semel.Execute && errors.Is(err, semel.ErrUnknown))
+	return ans.Record != nil && (ans.Decision == semel.Held || ans.Decision == semel.Execute && !ans.Record.State.Terminal() && errors.Is(err, semel.ErrUnknown))
 }
 
 // parkHeld keeps a copy of an item with a held record, in a record of its own, so that somebody

@@ -422,6 +422,26 @@ func TestNow(t *testing.T) {
 	}
 }
 
+// TestWhatWasNotDoneIsNotParked, though another system's error inside says that it doesn't know.
+func TestWhatWasNotDoneIsNotParked(t *testing.T) {
+	for name, c := range map[string]struct {
+		err    error
+		parked bool
+	}{
+		"unknown": {semel.Unknown(errors.New("no answer")), true},
+		"aborted": {semel.Aborted(fmt.Errorf("the index: %w", semel.ErrUnknown)), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, memstore.New(), func(o *Options[letter]) { o.OnConflict = ParkConflict })
+			it := item("1", "a")
+			it.Now = func(context.Context) error { return c.err }
+			if res := r.want(it, semel.Execute, false); (res.Parked != semel.ID{}) != c.parked {
+				t.Errorf("parked as %v", res.Parked)
+			}
+		})
+	}
+}
+
 func TestPeek(t *testing.T) {
 	r := newRig(t, memstore.New())
 	peek := func(body string, want semel.Decision) {
