@@ -50,10 +50,13 @@ func (g *Gateway) deliverMessage(ctx context.Context, caller Caller, d *Derivati
 	var r *Response
 	var failed error
 	ans, err := g.engine.Do(ctx, call, func(ctx context.Context, _ semel.Execution) (semel.Result, error) {
-		// A crash in here leaves a message that may be worked on again, and a command that its
-		// own policy settles.
+		// A crash in here leaves a message that may be worked on again, with the same command, which
+		// its own policy settles. So does an error that doesn't prove that nothing was executed.
 		if r, failed = g.execute(ctx, caller, d); failed != nil {
-			return semel.Result{}, semel.Aborted(failed)
+			if e, ok := errors.AsType[*semel.Error](failed); ok && e.Code != semel.CodeUnknown && e.Code != semel.CodeLeaseLost {
+				return semel.Result{}, semel.Aborted(failed)
+			}
+			return semel.Result{}, semel.Abandoned(failed)
 		}
 		return semel.Result{Data: []byte(r.StatusID)}, nil
 	})
