@@ -1,6 +1,7 @@
 package semelhttp_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -53,4 +54,50 @@ func TestACallerWhoNeverReadsDelaysNobody(t *testing.T) {
 			t.Errorf("the handler ran %d times", n)
 		}
 	})
+}
+
+// The sign that an answer is on its way is in the ledger before its first byte, unless the policy
+// holds the call anyway. That an effect is open says nothing: it may end before the stream does.
+func TestTheFirstByteIsInTheLedger(t *testing.T) {
+	for name, c := range map[string]struct {
+		op   semel.Operation
+		want string
+	}{
+		"a ledger that lets it run again": {semel.Operation{Name: "op", Effects: []string{"charge"}}, "charge semelhttp.answer"},
+		"a policy that holds it":          {semel.Operation{Name: "op", OnAbandoned: semel.HoldAbandoned}, "charge"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var got []string
+				w := newWorld(t, "192.0.2.1", semelhttp.Options{}, semelhttp.Route{Operation: c.op}, serve(func(w *world, rw http.ResponseWriter, r *http.Request) {
+					a, _ := semelhttp.Attempt(r.Context())
+					rw.Header().Set("Content-Type", "text/event-stream")
+					if _, err := semel.Effect(r.Context(), a, "charge", func(context.Context, string) (string, error) {
+						_, _ = io.WriteString(rw, "data: charging\n\n")
+						return "ch_1", http.NewResponseController(rw).Flush()
+					}); err != nil {
+						t.Error(err)
+					}
+					rec, err := w.store.Get(r.Context(), a.Record().ID)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for _, ef := range rec.Effects {
+						got = append(got, ef.Name)
+					}
+				}))
+				stop := w.start()
+				defer stop()
+				conn := w.pipes.dial()
+				_, _ = io.WriteString(conn, "POST /charges HTTP/1.1\r\nHost: x\r\nConnection: close\r\nIdempotency-Key: k1\r\nAuthorization: Bearer alice\r\nContent-Length: 0\r\n\r\n")
+				if _, err := io.ReadAll(conn); err != nil {
+					t.Error(err)
+				}
+				if strings.Join(got, " ") != c.want {
+					t.Errorf("the ledger has %q, want %q", got, c.want)
+				}
+			})
+		})
+	}
 }

@@ -26,11 +26,12 @@ var errPassing = errors.New("the answer is being passed through")
 // announce makes it durable that the answer is about to pass through. A crash before that
 // leaves an attempt, and the caller got nothing: the policy decides. A crash after it leaves a
 // started effect, so the record is held, and an operator or a reconciler settles it. The end of
-// the attempt supersedes it. Where the call would be held anyway, a recorded stream doesn't wait for
-// this, but its end waits for that of the attempt.
+// the attempt supersedes it. Where the policy holds the call anyway, a recorded stream doesn't wait
+// for this, but its end waits for that of the attempt. An effect that is open now proves nothing: it
+// may have ended before the stream does.
 func (c *capture) announce() error {
 	a := c.scope.Attempt
-	if c.announced = c.announced || c.records() && a.Context().Err() == nil && (a.EffectOpen() || !a.Record().Policy.MayRunAgain()); c.announced {
+	if c.announced = c.announced || c.records() && a.Context().Err() == nil && !a.Record().Policy.MayRunAgain(); c.announced {
 		return nil
 	}
 	_, err := semel.Effect(a.Context(), a, answerEffect, func(context.Context, string) (struct{}, error) {
