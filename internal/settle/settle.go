@@ -67,10 +67,14 @@ func By(ask Ask, form Form) semel.Reconciler {
 	}
 }
 
-// Waited reports whether a held call began so long ago. The record was written when it was due,
-// by the store's clock.
+// Waited reports whether what a held call may have done began so long ago: the newest of its open
+// effects, or else its attempt. The record was written when it was due, by the store's clock.
 func Waited(held *semel.Record, long time.Duration) bool {
-	return held.UpdatedAt.Sub(held.StartedAt) >= long
+	began := held.StartedAt
+	for _, ef := range open(held) {
+		began = max(began, ef.StartedAt)
+	}
+	return held.UpdatedAt.Sub(began) >= long
 }
 
 // EffectKey is the key of the effect that has no result; empty if there is none.
