@@ -228,6 +228,9 @@ func (m *Mandates) End(ctx context.Context, b Buyer, id, who, reason string) err
 		return err
 	}
 	rec, err := m.engine.Lookup(ctx, call.ID(semel.SharePrincipal))
+	if err == nil && idOf(found, rec.Origin) != id {
+		err = semel.ErrNotFound // somebody else ended it, and there is another since
+	}
 	if err != nil {
 		return err
 	}

@@ -325,3 +325,49 @@ func FuzzParseCart(f *testing.F) {
 		}
 	})
 }
+
+// lookedUp is a store that calls a function once, after a record was looked up.
+type lookedUp struct {
+	semel.Store
+	then func()
+}
+
+func (s *lookedUp) Get(ctx context.Context, id semel.ID) (*semel.Record, error) {
+	rec, err := s.Store.Get(ctx, id)
+	if then := s.then; then != nil {
+		s.then = nil
+		then()
+	}
+	return rec, err
+}
+
+// TestAMandateIsEndedOnce: a repetition leaves the one that the same cart got meanwhile.
+func TestAMandateIsEndedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &lookedUp{Store: memstore.New()}
+		engine, err := semel.New(st, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = engine.Close(context.Background()) }()
+		m, err := commerce.NewMandates(engine, commerce.MandateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := made(t, m, alice, "s1", cart)
+		<-time.After(3 * time.Second)
+		var second commerce.Mandate
+		st.then = func() {
+			if err := m.End(t.Context(), alice, first.ID, "alice", "the first click"); err != nil {
+				t.Error(err)
+			}
+			second = made(t, m, alice, "s1", cart)
+		}
+		if err := m.End(t.Context(), alice, first.ID, "alice", "the second click"); !errors.Is(err, semel.ErrNotFound) {
+			t.Errorf("the second click gets %v", err)
+		}
+		if _, err := m.Find(t.Context(), alice, second.ID); err != nil {
+			t.Errorf("the new mandate: %v", err)
+		}
+	})
+}
