@@ -49,10 +49,18 @@ func (d *Dispatcher) deliver(ctx context.Context, l *line, call semel.ID, id str
 		}
 		return d.postpone(keep, call, id, now, wait+jitter(l.BreakFor/4))
 	}
-	if err := l.pace.Wait(ctx); err != nil {
-		<-ctx.Done() // which is before there is a token
-		l.breaker.skip(opened)
-		return deliverResult{at: now}, nil // told to stop; it stays due
+	if !l.pace.Allow() {
+		if err := l.pace.Wait(ctx); err != nil {
+			<-ctx.Done() // which is before there is a token
+			l.breaker.skip(opened)
+			return deliverResult{at: now}, nil // told to stop; it stays due
+		}
+		// Meanwhile another dispatcher may have tried it, or an operator given it up.
+		tries := m.Tries
+		if rec, m, err = d.find(keep, call, id); err != nil || m == nil || m.State != store.MessagePending || m.Tries != tries {
+			l.breaker.skip(opened)
+			return deliverResult{settled: err == nil && (m == nil || m.State != store.MessagePending)}, err
+		}
 	}
 	// A crash before the claim leaves the message due. A crash after it leaves a
 	// lease: when it ends, a dispatcher that finds the message due tries again.

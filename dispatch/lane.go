@@ -185,6 +185,9 @@ func (d *Dispatcher) wakeLane(ctx context.Context, id laneID, last int) error {
 		if err != nil {
 			return err
 		}
+		if last < lane.value.First {
+			return errChanged // that page was read and purged, so nobody reads what was appended to it
+		}
 		lane.value.Last = max(lane.value.Last, last)
 		if lane.was.Wake != nil {
 			// A dispatcher works on it, or it waits for its first message. That
