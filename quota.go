@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/semelhq/semel/internal/engine/ratelimit"
@@ -127,7 +128,7 @@ func (q *quotas) accountOf(ctx context.Context, rec *Record) ratelimit.Account {
 // usageOf returns how much of the quotas replacing prev with next uses.
 func (q *quotas) usageOf(prev, next *Record) ratelimit.Usage {
 	switch {
-	case next.Mark != nil:
+	case next.Mark != nil || isForSemel(next.ID):
 		return ratelimit.Usage{}
 	case prev.Origin != next.Origin: // a new call
 		return ratelimit.Usage{Records: counted(next), Bytes: ratelimit.Bytes(next), Holds: heldUnverified(next)}
@@ -140,6 +141,13 @@ func (q *quotas) usageOf(prev, next *Record) ratelimit.Usage {
 		u.Tombstones = 1
 	}
 	return u
+}
+
+// isForSemel reports whether a call is one of Semel's own, such as the delivery of a message: its
+// principal can be no caller's. It takes nobody's quota. Otherwise whoever sends many messages would
+// keep those of others from being delivered.
+func isForSemel(id ID) bool {
+	return strings.HasPrefix(id.Operation, reservedPrefix) && strings.HasPrefix(id.Principal, reservedPrefix)
 }
 
 // heldUnverified is 1 for a held call of a caller whom nobody has verified.
@@ -177,14 +185,10 @@ func (q *quotas) charger(ctx context.Context, call *Call, id ID) func(bytes int6
 	}
 }
 
-// entryOverhead is roughly how many bytes an entry of the evidence log takes in a store
-// besides its text: its index entries and its part of the tree.
-const entryOverhead = 256
-
 // withEvidence adds what the entries about a write take to what the write uses.
 func (q *quotas) withEvidence(u ratelimit.Usage, entries []store.Entry) ratelimit.Usage {
 	for i := range entries {
-		u.Bytes += int64(len(entries[i].Leaf)+len(entries[i].Opening)) + entryOverhead
+		u.Bytes += int64(len(entries[i].Leaf)+len(entries[i].Opening)) + ratelimit.Overhead
 	}
 	return u
 }
@@ -199,7 +203,7 @@ func (q *quotas) payer(ctx context.Context, op *Operation, call *Call) Payer {
 	if charge == nil {
 		return nil
 	}
-	return func(bytes int, at store.Instant) bool { return charge(int64(bytes)+entryOverhead, at) }
+	return func(bytes int, at store.Instant) bool { return charge(int64(bytes)+ratelimit.Overhead, at) }
 }
 
 // throttled takes one token of the record and one of the principal, and returns

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/internal/engine/ratelimit"
 	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
@@ -110,7 +111,7 @@ func TestQuotaOfRecords(t *testing.T) {
 
 // A call that may run again is not new, and one that runs over its quota is told of.
 func TestQuotaServesCallsThatAreNotNew(t *testing.T) {
-	q := semel.Quotas{Window: hour, PrincipalRecords: 2, PrincipalBytes: 100}
+	q := semel.Quotas{Window: hour, PrincipalRecords: 2, PrincipalBytes: 1000}
 	inBubbleWith(t, semel.Options{Quotas: q}, semel.Operation{Window: 10 * hour}, func(t *testing.T, r *rig) {
 		again := begin(t, r.Engine, call("again"))
 		must(t, again.Abort(t.Context(), store.Failure{}))
@@ -137,12 +138,12 @@ func TestQuotaServesCallsThatAreNotNew(t *testing.T) {
 // What callers and handlers put into records counts, and what they have beyond the
 // quota they owe.
 func TestQuotaOfBytes(t *testing.T) {
-	q := semel.Quotas{Window: hour, PrincipalBytes: 1000}
+	q := semel.Quotas{Window: hour, PrincipalBytes: ratelimit.Overhead + 1000}
 	withQuotas(t, q, semel.Operation{}, func(t *testing.T, r *rig, do doing) {
 		do.keeps(t, call("a"), 998, semel.Execute) // and the key
 		do.keeps(t, call("b"), 1000, semel.Execute)
 		ans := do.keeps(t, call("c"), 1, semel.Throttled)
-		if owed := hour + hour/1000; ans.RetryAfter < owed-time.Second || ans.RetryAfter > owed+time.Second {
+		if owed := hour + hour/(ratelimit.Overhead+1000); ans.RetryAfter < owed-time.Second || ans.RetryAfter > owed+time.Second {
 			t.Errorf("told to wait for %v, where %v are owed", ans.RetryAfter, owed)
 		}
 		do.keeps(t, call("b"), 0, semel.Replay)
@@ -174,6 +175,17 @@ func TestQuotaOfBytes(t *testing.T) {
 			begin(t, r.Engine, c)
 			decides(t, r.Engine, call("new"), semel.Throttled)
 		})
+	})
+}
+
+// A call that proved to be nothing stays stored, so its bytes count, with what its record takes.
+func TestQuotaOfBytesCountsWhatCameToNothing(t *testing.T) {
+	q := semel.Quotas{Window: hour, PrincipalRecords: 10, PrincipalBytes: 10 * (ratelimit.Overhead + 1)}
+	withQuotas(t, q, semel.Operation{}, func(t *testing.T, r *rig, do doing) {
+		for i := range 10 {
+			must(t, begin(t, r.Engine, call(fmt.Sprint(i))).Abort(t.Context(), store.Failure{}))
+		}
+		do.refused(t, call("k"), semel.LimitPrincipalBytes)
 	})
 }
 
@@ -325,7 +337,7 @@ func TestQuotaCountsWhatIsStored(t *testing.T) {
 }
 
 func TestQuotaCountsAWriteOnceWhoseAnswerIsLost(t *testing.T) {
-	q := semel.Quotas{Window: hour, PrincipalRecords: 2, TenantBytes: 102}
+	q := semel.Quotas{Window: hour, PrincipalRecords: 2, TenantBytes: 2*ratelimit.Overhead + 102}
 	for _, form := range []faultstore.Form{faultstore.NotApplied, faultstore.Applied} {
 		inBubbleWith(t, semel.Options{Quotas: q}, semel.Operation{}, func(t *testing.T, r *rig) {
 			r.faults.Next(faultstore.Apply, form, 1)
@@ -372,7 +384,7 @@ func TestQuotasThatMakeNoSense(t *testing.T) {
 func TestRefusedPayloadsAreCharged(t *testing.T) {
 	var charge func(int64) bool
 	opts := semel.Options{
-		Quotas: semel.Quotas{PrincipalBytes: 1000},
+		Quotas: semel.Quotas{PrincipalBytes: ratelimit.Overhead + 1000},
 		Events: &semel.Events{Decided: func(e semel.Decided) {
 			if e.Presented != nil {
 				charge = e.Presented.Charge

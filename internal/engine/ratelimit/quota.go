@@ -107,9 +107,13 @@ func (q *Quotas) Pay(of Account, u Usage, at store.Instant) bool {
 	return true
 }
 
-// Bytes returns how many bytes of a record came from callers and handlers.
+// Overhead is roughly how many bytes a record, a message, or an entry of the evidence log takes in
+// a store besides its text: numbers, times and index entries.
+const Overhead = 256
+
+// Bytes returns roughly how many bytes a record takes because of callers and handlers.
 func Bytes(r *store.Record) int64 {
-	n := len(r.ID.Key) + len(r.Payload) + len(r.HeldReason) + len(r.Result.Data) + size(r.Failure)
+	n := Overhead + len(r.ID.Key) + len(r.Payload) + len(r.HeldReason) + len(r.Result.Data) + size(r.Failure)
 	for i := range r.Effects {
 		ef := &r.Effects[i]
 		n += len(ef.Name) + len(ef.Result.Data) + size(ef.Failure)
@@ -121,7 +125,8 @@ func Bytes(r *store.Record) int64 {
 		n += len(name) + len(value)
 	}
 	for i := range r.Outbox {
-		n += len(r.Outbox[i].Payload)
+		m := &r.Outbox[i]
+		n += Overhead + len(m.Name) + len(m.Order) + len(m.ContentType) + len(m.Payload)
 	}
 	return int64(n)
 }

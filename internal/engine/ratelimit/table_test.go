@@ -160,9 +160,9 @@ func TestBytesCountWhatCallersGave(t *testing.T) {
 	r := store.Record{
 		ID: store.ID{Tenant: "not counted", Key: "12"}, Payload: []byte("123"), HeldReason: "1", Result: store.Result{Data: []byte("1")}, Failure: f,
 		Effects: []store.EffectRecord{{Name: "1", Failure: f}}, Earlier: []store.AttemptRecord{{Failure: f}},
-		Attributes: store.Attributes{"1": "2"}, Outbox: []store.Message{{Payload: []byte("1")}},
+		Attributes: store.Attributes{"1": "2"}, Outbox: []store.Message{{Name: "1", Order: "2", ContentType: "3", Payload: []byte("4")}, {}},
 	}
-	if n := Bytes(&r); n != 20 {
+	if n := Bytes(&r); n != 3*Overhead+23 {
 		t.Errorf("%d bytes", n)
 	}
 }
