@@ -105,7 +105,7 @@ func (c *Client) ExportEvidence(ctx context.Context, w io.Writer, what EvidenceE
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The whole export may take long, but each piece has a time limit, without the time that w takes.
+	// The whole export may take long, but each piece has a limit, without the time that w takes.
 	limit := c.opts.Timeout + c.opts.MaxWait
 	silence := time.AfterFunc(limit, cancel)
 	defer silence.Stop()
@@ -122,8 +122,7 @@ func (c *Client) ExportEvidence(ctx context.Context, w io.Writer, what EvidenceE
 		return err
 	}
 	end := &lastLine{w: w}
-	from := &timedReader{resp.Body, silence, limit}
-	switch _, err := io.Copy(end, from); {
+	switch _, err := io.Copy(end, &timedReader{resp.Body, silence, limit}); {
 	case err != nil && end.err != nil:
 		return end.err
 	case err != nil:
@@ -164,8 +163,7 @@ const maxEnd = 64
 // Write implements [io.Writer].
 func (l *lastLine) Write(p []byte) (n int, err error) {
 	n, l.err = l.w.Write(p)
-	l.tail = append(l.tail, p[max(0, len(p)-maxEnd):]...)
-	l.tail = append([]byte{}, l.tail[max(0, len(l.tail)-maxEnd):]...)
+	l.tail = append(l.tail[max(0, len(l.tail)-maxEnd):], p[max(0, len(p)-maxEnd):]...)
 	return n, l.err
 }
 
