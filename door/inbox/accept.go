@@ -78,7 +78,7 @@ func (b *Inbox[H]) Accept(ctx context.Context, it *Item[H]) (Result, error) {
 	res := resultOf(it, &ans, err)
 	switch {
 	case it.Now != nil && heldNow(&ans, err) && b.opts.OnConflict == ParkConflict:
-		b.parkHeld(ctx, it, &res)
+		b.parkHeld(ctx, it, ans.Record, &res)
 	case ans.Decision == semel.Conflict && b.opts.OnConflict == ParkConflict:
 		err = b.park(ctx, it, first, &res)
 	case ans.Decision == semel.Conflict, rejected(&ans):
@@ -224,12 +224,14 @@ type line[H any] struct {
 	Scope      string    `json:"scope,omitempty"`
 	Key        string    `json:"key"`
 	ReceivedAt time.Time `json:"received_at"`
-	Of         *semel.ID `json:"of,omitempty"` // the held record
-	Head       H         `json:"head"`
+	// The held record, and its content; lines from before it was noted have none.
+	Of      *semel.ID         `json:"of,omitempty"`
+	Content semel.Fingerprint `json:"content,omitzero"`
+	Head    H                 `json:"head"`
 }
 
 func (it *Item[H]) encode() ([]byte, error) {
-	first, err := json.Marshal(line[H]{it.ID, it.Tenant, it.Scope, it.Key, it.ReceivedAt, it.of, it.Head})
+	first, err := json.Marshal(line[H]{it.ID, it.Tenant, it.Scope, it.Key, it.ReceivedAt, it.of, it.content, it.Head})
 	return append(append(first, '\n'), it.Body...), err
 }
 
@@ -243,5 +245,5 @@ func decode[H any](payload []byte) (*Item[H], error) {
 	if err != nil || !whole || l.ID == "" || l.Key == "" {
 		return nil, &Refusal{CodeUnreadable, errors.New("the message is not one of an inbox")}
 	}
-	return &Item[H]{ID: l.ID, Tenant: l.Tenant, Scope: l.Scope, Key: l.Key, ReceivedAt: l.ReceivedAt, Head: l.Head, Body: body, of: l.Of}, nil
+	return &Item[H]{ID: l.ID, Tenant: l.Tenant, Scope: l.Scope, Key: l.Key, ReceivedAt: l.ReceivedAt, Head: l.Head, Body: body, of: l.Of, content: l.Content}, nil
 }

@@ -24,16 +24,22 @@ func heldNow(ans *semel.Answer, err error) bool {
 // A crash before the copy is written, or an error of the store, leaves the record held without
 // one, and the sender's next delivery parks it. A crash after it leaves the copy, and the next
 // delivery finds it.
-func (b *Inbox[H]) parkHeld(ctx context.Context, it *Item[H], res *Result) {
+func (b *Inbox[H]) parkHeld(ctx context.Context, it *Item[H], held *semel.Record, res *Result) {
 	if len(it.Body) > MaxBody {
 		return // it is held anyway, and can be settled
 	}
-	parked, of := *it, res.Record
-	parked.of = &of
+	parked, of := *it, held.ID
+	parked.of, parked.content = &of, held.Fingerprint
 	why := &store.Failure{Code: string(CodeHeld), Message: "nobody knows whether it was done: replay it to have it done again, or settle " + of.String()}
-	ans, err := b.once(context.WithoutCancel(ctx), &parked, it.Key+":held", func(_ context.Context, x semel.Execution) error {
-		return b.queue(x, &parked, semel.Message{State: store.MessageParked, Failure: why})
-	})
+	keep := func(key string) (semel.Answer, error) {
+		return b.once(context.WithoutCancel(ctx), &parked, key, func(_ context.Context, x semel.Execution) error {
+			return b.queue(x, &parked, semel.Message{State: store.MessageParked, Failure: why})
+		})
+	}
+	ans, err := keep(it.Key + ":held")
+	if ans.Decision == semel.Conflict { // an earlier content was held, too
+		ans, err = keep(parkedKey(it.Key+":held", it.Fingerprint))
+	}
 	if err == nil && ans.Decision == semel.Execute {
 		res.Parked = ans.Record.ID
 	}
@@ -52,6 +58,8 @@ func (b *Inbox[H]) again(ctx context.Context, it *Item[H]) error {
 		return &Refusal{CodeHeld, errors.New("the record that was held is gone: nobody knows any more what became of it")}
 	case err != nil:
 		return err
+	case !it.content.IsZero() && it.content != rec.Fingerprint:
+		return &Refusal{CodeHeld, errors.New("the record was settled since, and has another content now: this copy would answer for that")}
 	case rec.Held:
 		_, err := b.engine.Settle(ctx, rec.ID, semel.Settlement{Outcome: semel.DispositionAbandoned}, "its parked copy was replayed")
 		if err != nil && !errors.Is(err, &semel.Error{Code: semel.CodeIllegalTransition}) { // somebody else was faster

@@ -104,7 +104,8 @@ type Item[H any] struct {
 	// record, which holds the first content under the key. Optional.
 	Now func(ctx context.Context) error
 
-	of *semel.ID // the held record, if this is the parked copy of its item; see held.go
+	of      *semel.ID         // the held record, if this is the parked copy of its item; see held.go
+	content semel.Fingerprint // that of the held record
 }
 
 // AttributeApart distinguishes items that have the same key but other content: if the recorded

@@ -546,3 +546,30 @@ func (r *rig) message(id semel.ID) string {
 	}
 	return rec.Outbox[0].ID
 }
+
+// TestACopyAnswersForItsOwnContent: once the record that was held has another content, the copy of
+// the first is refused, and the other has a copy too.
+func TestACopyAnswersForItsOwnContent(t *testing.T) {
+	r := newRig(t, memstore.New(), func(o *Options[letter]) { o.OnConflict, o.OnAbandoned = ParkConflict, semel.HoldAbandoned })
+	accept := func(body string) (Result, []byte) {
+		it := item("1", body)
+		it.Now = func(context.Context) error { return semel.Unknown(errors.New("no answer")) }
+		res := r.want(it, semel.Execute, false)
+		rec, err := r.engine.Lookup(t.Context(), res.Parked)
+		if err != nil {
+			t.Fatalf("%s isn't parked: %v", body, err)
+		}
+		return res, rec.Outbox[0].Payload
+	}
+	res, first := accept("a")
+	if _, err := r.engine.Settle(t.Context(), res.Record, semel.Settlement{Outcome: semel.DispositionAborted}, "it was not done"); err != nil {
+		t.Fatal(err)
+	}
+	_, second := accept("b")
+	if refused, ok := errors.AsType[*Refusal](r.Work(t.Context(), first)); !ok || refused.Code != CodeHeld || len(r.handled) != 0 {
+		t.Errorf("the first copy: %v, handled %v", refused, r.handled)
+	}
+	if err := r.Work(t.Context(), second); err != nil || len(r.handled) != 1 {
+		t.Errorf("the second copy: %v, handled %v", err, r.handled)
+	}
+}
