@@ -99,10 +99,7 @@ func (c *Client) ExportEvidence(ctx context.Context, w io.Writer, what EvidenceE
 	if what.NoOpenings {
 		params.Set("no_openings", "true")
 	}
-	q := &request{method: http.MethodGet, to: c.records, path: "/v1/evidence/export", header: http.Header{"Accept": {exportMedia + ", application/problem+json"}}}
-	if len(params) > 0 {
-		q.path += "?" + params.Encode()
-	}
+	q := &request{method: http.MethodGet, to: c.records, path: "/v1/evidence/export?" + params.Encode(), header: http.Header{"Accept": {exportMedia + ", application/problem+json"}}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// The whole export may take long, but each piece has a limit, without the time that w takes.

@@ -3,7 +3,6 @@ package ids
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -31,15 +30,13 @@ func messageKey(t Trace) string {
 	phone, id := t[TracePhoneNumberID], t[TraceMessageID]
 	key := fmt.Sprintf("%d:%s/%s", len(phone), phone, id)
 	if len(key) > semel.MaxKeyLen {
-		sum := sha256.Sum256([]byte(key))
-		return "sha256:" + hex.EncodeToString(sum[:])
+		return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(key)))
 	}
 	return key
 }
 
-// deliverMessage delivers a command from a message. The message's record names the command's.
-// If the message comes again with another command, because its mapper doesn't always read it in
-// the same way, that is a conflict.
+// deliverMessage delivers the command of a message, whose record names that of the command. If the
+// message comes again, and its mapper reads it as another command, that is a conflict.
 func (g *Gateway) deliverMessage(ctx context.Context, caller Caller, d *Derivation) (*Response, error) {
 	c := &d.Command
 	call := semel.Call{
@@ -50,15 +47,15 @@ func (g *Gateway) deliverMessage(ctx context.Context, caller Caller, d *Derivati
 	var r *Response
 	var failed error
 	ans, err := g.engine.Do(ctx, call, func(ctx context.Context, _ semel.Execution) (semel.Result, error) {
-		// A crash in here leaves a message that may be worked on again, with the same command, which
-		// its own policy settles. So does an error that doesn't prove that nothing was executed.
-		if r, failed = g.execute(ctx, caller, d); failed != nil {
-			if e, ok := errors.AsType[*semel.Error](failed); ok && e.Code != semel.CodeUnknown && e.Code != semel.CodeLeaseLost {
-				return semel.Result{}, semel.Aborted(failed)
-			}
-			return semel.Result{}, semel.Abandoned(failed)
+		// A crash in here, or an error that doesn't prove that nothing was executed, leaves a
+		// message that may be worked on again, with the same command. Its own policy settles that.
+		if r, failed = g.execute(ctx, caller, d); failed == nil {
+			return semel.Result{Data: []byte(r.StatusID)}, nil
 		}
-		return semel.Result{Data: []byte(r.StatusID)}, nil
+		if e, ok := errors.AsType[*semel.Error](failed); ok && e.Code != semel.CodeUnknown && e.Code != semel.CodeLeaseLost {
+			return semel.Result{}, semel.Aborted(failed)
+		}
+		return semel.Result{}, semel.Abandoned(failed)
 	})
 	switch {
 	case failed != nil:

@@ -141,8 +141,9 @@ type accepted struct {
 	limits dispatch.Destination
 }
 
-// How accepted items are handled. They are retried until they are too old, however many
-// attempts that takes.
+// How accepted items are handled. They are retried until they are too old, however many attempts
+// that takes, and without a circuit breaker: that one can't be handled, which a stranger may have
+// sent, says nothing about the next.
 const (
 	acceptedMaxTries   = 1 << 20
 	acceptedMaxBackoff = 5 * time.Minute
@@ -161,7 +162,7 @@ func (s *Server) destinations(g *generation) map[string]dispatch.Destination {
 			continue
 		}
 		to := a.limits
-		to.MaxBackoff, to.MaxTries = acceptedMaxBackoff, acceptedMaxTries
+		to.MaxBackoff, to.MaxTries, to.BreakAfter = acceptedMaxBackoff, acceptedMaxTries, -1
 		// Whoever could send such a message would choose the work, and who asks for it.
 		to.Allow = func(call semel.ID) bool {
 			who, _ := call.Scope()

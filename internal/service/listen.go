@@ -203,15 +203,18 @@ func quotasOf(q *config.Quotas) semel.Quotas {
 
 type networkKey struct{}
 
-// accountOf names the tenant and principal that pay for a record from their quotas. Callers
-// whom nobody has verified can use another credential for every call, which makes each a new
-// principal. So they count by the network that they call from, as their bytes in flight do, and
-// the quota of their common tenant bounds all of them.
+// accountOf names the tenant and principal that pay for a record from their quotas. Callers whom
+// nobody has verified, and whoever sends to a door of the service's own, count by the network that
+// they call from, because they can have another name each time. The former have a common tenant,
+// and each of these doors is one, so none uses up what others have.
 func accountOf(ctx context.Context, rec *semel.Record) (tenant, principal string) {
+	network, _ := ctx.Value(networkKey{}).(string)
 	who := cmp.Or(rec.Principal, rec.BoundTo)
-	if semelhttp.DerivedPrincipal(who) {
-		network, _ := ctx.Value(networkKey{}).(string)
+	switch {
+	case semelhttp.DerivedPrincipal(who):
 		return unverified, network
+	case config.ReservedOperation(rec.ID.Operation):
+		return rec.ID.Operation, network
 	}
 	return rec.ID.Tenant, who
 }

@@ -155,3 +155,41 @@ routes: [{match: "POST /orders", upstream: %q}]
 	send("127.0.0.1", "made-up", 429, "aborted_calls")
 	send("127.0.0.2", "honest", 201, "")
 }
+
+// TestStrangersOfADoorUpToTheirQuota: who sends to an inbox or a webhook uses up nothing of what
+// callers of the tenant have, or another door, or servers elsewhere.
+func TestStrangersOfADoorUpToTheirQuota(t *testing.T) {
+	up, _ := counting(t)
+	token, sum := auth.NewToken()
+	secret := "s3cret-of-a-webhook"
+	s := start(t, write(t, fmt.Sprintf(`
+store: {url: "memory:"}
+quotas: {principal_records: 2, tenant_records: 3}
+auth: {tokens: [{name: alice, sha256: %q}]}
+operations: [{name: charge}]
+webhooks: [{path: /hooks, source: github, secret_files: [%q], upstream: %q}]
+activitypub: [{actors_url: "https://social.example/actors/{actor}", actors: [alice], upstream: %[3]q, instances: [{host: there.example, unsigned: allow}], signatures: {allow_private: true}}]
+`, sum, write(t, secret), up)))
+	var refused int
+	for i := range 4 {
+		status, _, text := do(t, "POST", s.data("/actors/alice/inbox"), fmt.Sprintf(`{"id":"https://there.example/a/%d","type":"Like","actor":"https://there.example/users/bob","object":"https://social.example/actors/alice"}`, i),
+			"Content-Type", "application/activity+json")
+		if status == 429 {
+			refused++
+		} else if status >= 300 {
+			t.Errorf("an activity gets %d: %s", status, text)
+		}
+	}
+	if refused == 0 {
+		t.Error("no activity is refused")
+	}
+	for i := range 2 {
+		id := fmt.Sprint("d", i)
+		if status, _, text := do(t, "POST", s.data("/hooks"), "{}", signedAs(t, "github", secret, "{}", "X-GitHub-Delivery", id, "X-GitHub-Event", "push")...); status >= 300 {
+			t.Errorf("a webhook gets %d: %s", status, text)
+		}
+		if status, _, text := do(t, "POST", s.data("/v1/operations/charge/executions"), "{}", "Idempotency-Key", id, "Authorization", "Bearer "+token); status != 201 {
+			t.Errorf("a caller gets %d: %s", status, text)
+		}
+	}
+}

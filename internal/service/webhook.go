@@ -35,14 +35,10 @@ func (s *Server) webhookDoor(g *generation, w *config.Webhook) (d doorway, err e
 		return d, err
 	}
 	name := r.Destination()
-	a := &accepted{
+	return doorway{Handler: r, name: webhook.Name, upstream: w.Upstream, paths: []string{w.Path}, accepts: &accepted{
 		destination: name, operations: []string{name}, principal: webhook.Principal, work: r.Work,
 		limits: dispatch.Destination{Timeout: time.Duration(w.Timeout) + acceptedExtra, Lease: time.Duration(w.Lease)},
-	}
-	if w.Payments != "" {
-		a.limits.BreakAfter = -1 // an event that waits for another says nothing about the upstream
-	}
-	return doorway{Handler: r, name: webhook.Name, upstream: w.Upstream, paths: []string{w.Path}, accepts: a, explain: explainWebhook(name, opts.VerifierOptions)}, nil
+	}, explain: explainWebhook(name, opts.VerifierOptions)}, nil
 }
 
 // WebhookDetails are the details of an explanation for a webhook.

@@ -67,7 +67,6 @@ func (s *Server) whatsAppDoor(gateway *ids.Gateway, c *config.WhatsApp) (d doorw
 		},
 		limits: dispatch.Destination{
 			Timeout: messageTimeout, Lease: messageLease, Concurrency: messagesAtOnce, MinBackoff: messageMinBackoff,
-			BreakAfter: -1, // that one message can't be handled says nothing about the next
 		},
 	}}, nil
 }
