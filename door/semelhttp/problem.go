@@ -161,6 +161,9 @@ func notKept(rec *semel.Record, status int) problem {
 	if rec.OnlyNamed() {
 		return because(semel.CodeResultNotKept, "The request was answered at "+rec.EndedAt.String()+" ("+rec.Disposition.String()+"), and the answer was kept until "+rec.AnswerUntil().String()+". The request will not be executed again.")
 	}
+	if rec.Settled != nil && status < 200 {
+		return because(semel.CodeResultNotKept, "The request was settled as completed, and its answer isn't known. The request will not be executed again.")
+	}
 	detail := "The request was executed"
 	if status >= 200 {
 		detail += " and answered with status " + strconv.Itoa(status)
@@ -176,8 +179,8 @@ func settledAsFailed(rec *semel.Record) problem {
 		code = semel.CodeRejected
 	}
 	p := because(code, "This request was settled as "+string(code)+" and will not be executed again.")
-	if m := rec.Failure.Message; m != "" {
-		p.Detail += " " + refusal.Sentence(m)
+	if f := rec.Failure; f != nil && f.Message != "" {
+		p.Detail += " " + refusal.Sentence(f.Message)
 	}
 	return p
 }

@@ -17,7 +17,7 @@ func (h *handler) replay(w http.ResponseWriter, r *http.Request, rec *semel.Reco
 	switch {
 	case rec.Result.Tombstone:
 		return h.refuseRecord(w, rec, notKept(rec, stored.Status))
-	case err != nil && rec.Failure != nil:
+	case err != nil && (rec.Failure != nil || rec.Disposition != semel.DispositionCompleted):
 		return h.refuseRecord(w, rec, settledAsFailed(rec))
 	case err != nil:
 		return h.refuseRecord(w, rec, notKept(rec, 0))

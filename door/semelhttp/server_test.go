@@ -445,6 +445,8 @@ func TestSettledByAnother(t *testing.T) {
 		{"with a result of another kind, they are told so", semel.Settlement{
 			Outcome: semel.DispositionCompleted, Result: semel.Result{Data: []byte(`{"id":7}`)},
 		}, http.StatusGone, "result_not_kept"},
+		{"as completed, nobody says that there was an answer", semel.Settlement{Outcome: semel.DispositionCompleted}, http.StatusGone, "settled as completed, and its answer isn't known"},
+		{"as rejected without a reason, they are told so", semel.Settlement{Outcome: semel.DispositionRejected}, http.StatusUnprocessableEntity, "settled as rejected"},
 		{"as rejected, they are told why", semel.Settlement{
 			Outcome: semel.DispositionRejected, Failure: &store.Failure{Code: "declined", Message: "the card was declined"},
 		}, http.StatusUnprocessableEntity, "The card was declined."},

@@ -14,17 +14,19 @@ func retry(f *Facts, state State) string {
 		return "is a new call: " + kept(rec) + " until " + moment(rec.ExpiresAt)
 	case answerGone(f) && rec.Disposition == store.DispositionFailed && f.OnFailure == "":
 		return "is told that it failed, without the answer, or runs it again: on_failure of the operation says which"
-	case answerGone(f) && (rec.Disposition == store.DispositionCompleted || rec.Disposition == store.DispositionRejected || rec.Disposition == store.DispositionFailed && f.OnFailure != "retry"):
+	case answerGone(f) && replayed(f):
 		return "is told how it ended, without the answer, until " + moment(rec.ExpiresAt)
-	case rec.Disposition == store.DispositionCompleted && rec.Result.Tombstone:
-		return "is told that it was done, without the answer, which isn't kept" + until(rec)
+	case replayed(f) && rec.Result.Tombstone:
+		return "is told how it ended, without the answer, which isn't kept" + until(rec)
+	case replayed(f) && rec.Settled != nil && len(rec.Result.Data) == 0 && rec.Failure == nil:
+		return "is told how it was settled, without an answer, because none was given" + until(rec)
 	case rec.Disposition == store.DispositionCompleted:
 		return "gets the recorded answer" + until(rec)
 	case rec.Disposition == store.DispositionRejected:
 		return "gets the recorded refusal" + until(rec)
 	case rec.Disposition == store.DispositionFailed && f.OnFailure == "":
 		return "gets the recorded failure, or runs it again: on_failure of the operation says which"
-	case rec.Disposition == store.DispositionFailed && f.OnFailure != "retry":
+	case replayed(f):
 		return "gets the recorded failure" + until(rec)
 	case state == Held:
 		return "is refused as held, until somebody settles it"
@@ -40,6 +42,18 @@ func retry(f *Facts, state State) string {
 		return "runs it, without a confirmation of its own"
 	}
 	return "runs it again"
+}
+
+// replayed reports whether the call ended in a way that its next delivery is told of, for all that is
+// known of the operation.
+func replayed(f *Facts) bool {
+	switch f.Record.Disposition {
+	case store.DispositionCompleted, store.DispositionRejected:
+		return true
+	case store.DispositionFailed:
+		return f.OnFailure != "" && f.OnFailure != "retry"
+	}
+	return false
 }
 
 // OpenEffect returns the name of the first effect that was started and has no result.

@@ -19,8 +19,13 @@ func TestRetry(t *testing.T) {
 		want string
 	}{
 		"completed":             {Facts{Record: new(kept(ended(completed)))}, "gets the recorded answer, until 2026-11-26 13:00:00"},
-		"settled":               {Facts{Record: new(settled(completed, olga))}, "gets the recorded answer"},
-		"without its answer":    {Facts{Record: new(with(kept(ended(completed)), func(r *store.Record) { r.Result.Tombstone = true }))}, "is told that it was done, without the answer, which isn't kept, until 2026-11-26 13:00:00"},
+		"settled":               {Facts{Record: new(settled(completed, olga))}, "is told how it was settled, without an answer, because none was given"},
+		"settled as refused":    {Facts{Record: new(settled(rejected, olga))}, "is told how it was settled, without an answer, because none was given"},
+		"settled with a reason": {Facts{Record: new(with(settled(rejected, olga), func(r *store.Record) { r.Failure = &store.Failure{Code: "declined"} }))}, "gets the recorded refusal"},
+		"settled with a result": {Facts{Record: new(with(settled(completed, olga), func(r *store.Record) { r.Result.Data = []byte("1") }))}, "gets the recorded answer"},
+		"without its answer":    {Facts{Record: new(with(kept(ended(completed)), func(r *store.Record) { r.Result.Tombstone = true }))}, "is told how it ended, without the answer, which isn't kept, until 2026-11-26 13:00:00"},
+		"refused at length":     {Facts{Record: new(with(ended(rejected), func(r *store.Record) { r.Result.Tombstone = true }))}, "is told how it ended, without the answer, which isn't kept"},
+		"failed at length":      {Facts{Record: new(with(ended(failed), func(r *store.Record) { r.Result.Tombstone = true })), OnFailure: "replay"}, "is told how it ended, without the answer, which isn't kept"},
 		"parked":                {Facts{Record: new(event1(store.MessageParked, 1))}, "gets the recorded answer"},
 		"rejected":              {Facts{Record: new(ended(rejected))}, "gets the recorded refusal"},
 		"failed":                {Facts{Record: new(ended(failed)), OnFailure: "replay"}, "gets the recorded failure"},
