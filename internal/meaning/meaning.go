@@ -97,8 +97,8 @@ var Table = []Row{
 	},
 	{
 		Code: "unknown_operation", Do: FixRequest, Effect: None, Status: http.StatusNotFound, Title: "Unknown operation",
-		Meaning: "No operation of that name is declared on the server.",
-		Action:  "Check the name and its version, or declare the operation.",
+		Meaning: "No operation of that name can begin here: none is declared, or it belongs to another door.",
+		Action:  "Check the name and its version, send the call to its own door, or declare the operation.",
 		Hint:    "GET /v1/operations lists all operations.",
 	},
 	{

@@ -160,7 +160,7 @@ func (x *exchange) call(operation string, body *wire.Beginning, path string) (ca
 	case body.Key == "":
 		return call, a.invalid("header."+keyHeader, "the key is missing: send it in the "+keyHeader+" header or as the member key of the body")
 	case a.opts.Reserved != nil && a.opts.Reserved(operation):
-		return call, a.newProblem(semel.CodeUnknownOperation, "operation "+operation+" can't begin here")
+		return call, a.newProblem(semel.CodeUnknownOperation, "operation "+operation+" belongs to a route or another door of the service: send the call there")
 	}
 	call = semel.Call{
 		Operation: operation, Key: body.Key, Payload: body.Payload, Door: Name,
