@@ -43,7 +43,7 @@ type conversation struct {
 	execution door.Run
 	said      event           // the agent's last event about the task
 	answer    json.RawMessage // the agent's whole answer, if there is one
-	held      []func()        // parts to send once the outcome is recorded
+	held      func()          // sends the end of the answer, once the outcome is recorded; may be nil
 	resumed   *outcome        // outcome of a message that an earlier attempt sent
 	code      semel.Code      // code for the sender besides that, or instead
 }
@@ -197,17 +197,19 @@ func (c *conversation) hear(e event, answer []byte, leave func()) {
 	c.hold(!c.stream || e.final(), leave)
 }
 
-// hold holds the end of the answer back until the outcome is recorded, and all that comes behind it,
-// so that nobody hears of an end that isn't recorded. Anything else is sent at once.
+// hold holds the end of the answer back until the outcome is recorded, so that nobody hears of an
+// end that isn't recorded. Anything else is sent at once, behind what wasn't the end after all: so
+// no more than one part is held, whatever the agent sends.
 func (c *conversation) hold(final bool, leave func()) {
-	if c.held = append(c.held, leave); !final && len(c.held) == 1 {
+	c.release()
+	if c.held = leave; !final {
 		c.release()
 	}
 }
 
 func (c *conversation) release() {
-	for _, leave := range c.held {
-		leave()
+	if c.held != nil {
+		c.held()
 	}
 	c.held = nil
 }

@@ -28,6 +28,8 @@ type forwarding struct {
 	relay.Follower
 	req       *request
 	recording *relay.First // of the agent's stream
+	last      []byte       // the event that ends that; nil: there is none yet
+	fail      []byte       // the error in it
 }
 
 func (g *Gateway) forwarding(w http.ResponseWriter, req *request) *forwarding {
@@ -44,33 +46,23 @@ func (f *forwarding) send(ctx context.Context, key string, c *conversation) (jud
 	k := new(sse.Sink)
 	ctx, cancel := k.Within(ctx, f.timeout)
 	defer cancel()
-	var fail, last []byte // an error in a stream, and the events that end it
 	k.Begun = func() {
 		f.begin(k)
 		most := f.opts.MaxStream
 		if !c.stream {
-			most = 0
+			most, c.stream = 0, true // nobody asked for one
 		}
 		f.recording = relay.Record(f.engine.Internal(), c.execution.Attempt, nil, most, f.W, f.limit)
 	}
 	k.Event = func(raw []byte) {
-		leave := func() { f.recording.Pass(raw) }
-		result, failure, ok := f.req.unwrap(sse.Data(raw))
-		e := readEvent(result)
-		if last != nil || ok && (failure != nil || e.final()) {
-			last = append(last, raw...)
-		}
-		switch {
-		case ok && failure != nil:
-			fail = failure
-			c.hold(true, leave)
-		case ok && e.kind != "":
-			c.hear(e, result, leave)
-		default: // a comment, or not part of A2A
-			c.hold(false, leave)
+		if ctx.Err() == nil && f.event(raw, c) {
+			cancel() // an agent may leave the stream open, and keep it busy
 		}
 	}
 	err := f.proxy.Send(k, body.With(ctx, f.req.in, f.req.body), key)
+	if f.last != nil {
+		err = nil // the answer is whole, whatever ended the stream
+	}
 	if err != nil {
 		e := door.Trouble(Name, err, slog.LevelWarn, "agent failed", f.opts.Attrs...)
 		e.ID = c.execution.Attempt.ID()
@@ -80,9 +72,9 @@ func (f *forwarding) send(ctx context.Context, key string, c *conversation) (jud
 	if !k.Stream && !k.Over {
 		said.Body = k.Body.Bytes()
 	}
-	found, o := f.rules.Of(said), outcome{State: Failed, Status: k.Status, Error: fail}
+	found, o := f.rules.Of(said), outcome{State: Failed, Status: k.Status, Error: f.fail}
 	if o.Stream = f.recording.Mark(); o.Stream != nil && err == nil {
-		o.Last = string(last)
+		o.Last = string(f.last)
 	}
 	switch {
 	case err != nil:
@@ -90,8 +82,8 @@ func (f *forwarding) send(ctx context.Context, key string, c *conversation) (jud
 		if found.Verdict == judge.Aborted {
 			c.code = door.CodeUnreachable
 		}
-	case k.Stream && fail != nil && !found.Declared():
-		found = f.req.judge(&f.rules, fail, k.Head)
+	case k.Stream && f.fail != nil && !found.Declared():
+		found = f.req.judge(&f.rules, f.fail, k.Head)
 		o.Status = found.Status
 	case k.Stream && c.said.kind == "" && !found.Declared():
 		found, c.code = judge.Finding{Status: k.Status}, semel.CodeUnknown
@@ -99,6 +91,28 @@ func (f *forwarding) send(ctx context.Context, key string, c *conversation) (jud
 		return f.whole(c, k, found, o)
 	}
 	return found, o
+}
+
+// event passes on an event of the agent's stream, and reports whether that is the end. A task that
+// is paused may go on in the same stream, so its state is the end only if nothing follows.
+func (f *forwarding) event(raw []byte, c *conversation) (over bool) {
+	leave := func() { f.recording.Pass(raw) }
+	result, failure, ok := f.req.unwrap(sse.Data(raw))
+	e := readEvent(result)
+	if f.last = nil; ok && (failure != nil || e.final()) {
+		f.last = raw
+	}
+	switch {
+	case ok && failure != nil:
+		f.fail = failure
+		c.hold(true, leave)
+		return true
+	case ok && e.kind != "":
+		c.hear(e, result, leave)
+		return e.over()
+	}
+	c.hold(false, leave) // a comment, or not part of A2A
+	return false
 }
 
 // whole judges an answer that isn't a stream.

@@ -42,7 +42,10 @@ func (s *inside) send(ctx context.Context, _ string, c *conversation) (judge.Fin
 		if err != nil { // nobody would get it
 			return s.failed(ctx, c, semel.Unknown(errors.Join(a2a.ErrInvalidAgentResponse, err)))
 		}
-		c.hear(readEvent(raw), raw, leave)
+		said := readEvent(raw)
+		if c.hear(said, raw, leave); said.over() {
+			break // a queue may stay open after the end, see [inside.follow]
+		}
 	}
 	if c.said.kind == "" {
 		return s.failed(ctx, c, semel.Unknown(a2a.ErrInvalidAgentResponse))

@@ -56,11 +56,12 @@ func readEvent(text []byte) event {
 	return e
 }
 
-// final reports whether the event is the agent's last, so that it may only be sent once the
-// outcome is recorded.
-func (e *event) final() bool {
-	return e.kind == kindMessage || e.state != "" && (terminal(e.state) || paused(e.state))
-}
+// final reports whether the event may be the agent's last, so that it is only sent once the outcome
+// is recorded, or something follows.
+func (e *event) final() bool { return e.over() || paused(e.state) }
+
+// over reports whether nothing may follow the event.
+func (e *event) over() bool { return e.kind == kindMessage || terminal(e.state) }
 
 // answerWith makes the answer to a message from the agent's task: bare in 0.3's JSON-RPC
 // binding, where objects name their kind, and as a member elsewhere.
