@@ -38,9 +38,6 @@ func (g *Gateway) forwarding(w http.ResponseWriter, req *request) *forwarding {
 	return f
 }
 
-// limit bounds a write to the sender, who may not read.
-func (f *forwarding) limit() (done func()) { return relay.Limit(f.W, f.Most) }
-
 // send forwards the message, and passes the answer on as it comes.
 func (f *forwarding) send(ctx context.Context, key string, c *conversation) (judge.Finding, outcome) {
 	k := new(sse.Sink)
@@ -52,7 +49,7 @@ func (f *forwarding) send(ctx context.Context, key string, c *conversation) (jud
 		if !c.stream {
 			most, c.stream = 0, true // nobody asked for one
 		}
-		f.recording = relay.Record(f.engine.Internal(), c.execution.Attempt, nil, most, f.W, f.limit)
+		f.recording = relay.Record(f.engine.Internal(), c.execution.Attempt, nil, most, f.W, f.Limit)
 	}
 	k.Event = func(raw []byte) {
 		if ctx.Err() == nil && f.event(raw, c) {

@@ -101,7 +101,7 @@ func (c *conversation) found(ans *semel.Answer, err error) (semel.Result, *refus
 // end writes the end of the answer. What leaves the outcome open isn't the answer to the call, so
 // it counts as lost wherever it arrives.
 func (c *conversation) end(outcome bool, write func()) {
-	defer c.limit()()
+	defer c.Limit()()
 	if c.stream == nil {
 		write()
 		return
@@ -159,7 +159,7 @@ func (c *conversation) forward(a *semel.Attempt, key string) semel.Ending {
 			k.Head.Set("X-Accel-Buffering", "no")
 			k.CopyHead(c.W, judge.EffectHeader)
 		}
-		c.recording = relay.Record(c.engine.Internal(), a, c.req.head(), c.opts.MaxStream, c.W, c.limit)
+		c.recording = relay.Record(c.engine.Internal(), a, c.req.head(), c.opts.MaxStream, c.W, c.Limit)
 	}
 	place := sse.NewPlace()
 	k.Event = func(raw []byte) {

@@ -83,12 +83,12 @@ func (c *inside) serve(ctx context.Context) (e semel.Delivered) {
 		e.Code, c.reply = f.code, Reply{Result: c.explained(f)}
 	case ans.Decision != semel.Execute:
 		o := recall(result.Data)
-		c.reply = Reply{Result: withMark(o.Result, markReplayed), Error: o.Error}
+		c.reply = Reply{Result: toolcall.Added(o.Result, "_meta", markReplayed), Error: o.Error}
 	default:
 		c.result = c.reply.Result
 		c.continues(context.WithoutCancel(ctx))
 		if c.loose {
-			c.reply.Result = withMark(c.reply.Result, markRepetition)
+			c.reply.Result = toolcall.Added(c.reply.Result, "_meta", markRepetition)
 		}
 	}
 	return e

@@ -9,9 +9,6 @@ import (
 	"github.com/semelhq/semel/store"
 )
 
-// limit bounds a write to the caller, who may not read.
-func (c *conversation) limit() (done func()) { return relay.Limit(c.W, c.Most) }
-
 // markOf is the mark of the stream in a recorded outcome. Most have none, and aren't read for that.
 func markOf(rec *store.Record) []byte {
 	if !bytes.HasPrefix(rec.Result.Data, []byte(`{"mcp":2,`)) {

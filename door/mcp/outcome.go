@@ -14,6 +14,7 @@ import (
 	"github.com/semelhq/semel/internal/jsonscan"
 	"github.com/semelhq/semel/internal/problem"
 	"github.com/semelhq/semel/internal/sse"
+	"github.com/semelhq/semel/internal/toolcall"
 	"github.com/semelhq/semel/store"
 )
 
@@ -142,21 +143,5 @@ func (c *conversation) say(status int, fields string, text []byte) {
 
 // marked is a whole answer with a mark in the _meta of its result.
 func marked(text []byte, mark string) []byte {
-	return jsonscan.Replaced(text, func(result []byte) []byte { return withMark(result, mark) }, "result")
-}
-
-// withMark adds a mark to the _meta of a result, strict JSON, and leaves the rest as it is
-// spelled.
-func withMark(result []byte, mark string) []byte {
-	if jsonrpc.First(result) != '{' {
-		return result
-	}
-	meta := jsonscan.Member(result, "_meta")
-	if jsonrpc.First(meta) == '{' {
-		return jsonscan.Insert(result, jsonscan.Offset(result, meta), mark)
-	}
-	if meta != nil { // null, or nothing that has members
-		return result
-	}
-	return jsonscan.Insert(result, 0, `"_meta":{`+mark+`}`)
+	return jsonscan.Replaced(text, func(result []byte) []byte { return toolcall.Added(result, "_meta", mark) }, "result")
 }

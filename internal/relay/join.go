@@ -153,9 +153,12 @@ func (f *Follower) Follow(ctx context.Context, tap semel.Internal, call *semel.C
 // Say sends the last event, together with the end of the answer: a client that closes its connection
 // at once leaves nothing unread then, which would look like an answer that was lost.
 func (f *Follower) Say(event []byte) {
-	defer Limit(f.W, f.Most)()
+	defer f.Limit()()
 	_, _ = f.W.Write(event) // a caller who is gone will ask again
 }
+
+// Limit bounds a write to the caller, who may not read, until done is called.
+func (f *Follower) Limit() (done func()) { return Limit(f.W, f.Most) }
 
 // begin sends the head.
 func (f *Follower) begin(kind string) {

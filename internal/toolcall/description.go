@@ -35,18 +35,24 @@ func Describe(tool []byte) (d Description) {
 // Hinted returns the description of a tool with the hint that a repeated call does no harm, and the
 // rest as it is spelled.
 func Hinted(tool []byte) []byte {
-	const member = `"idempotentHint":true`
-	annotations := jsonscan.Member(tool, "annotations")
-	hint := jsonscan.Member(annotations, "idempotentHint")
-	switch at := jsonscan.Offset(tool, hint); {
-	case hint != nil:
+	if hint := jsonscan.At(tool, "annotations", "idempotentHint"); hint != nil {
+		at := jsonscan.Offset(tool, hint)
 		return slices.Concat(tool[:at], []byte("true"), tool[at+len(hint):])
-	case jsonrpc.First(annotations) == '{':
-		return jsonscan.Insert(tool, jsonscan.Offset(tool, annotations), member)
-	case annotations != nil: // null, or nothing that has members
-		return tool
 	}
-	return jsonscan.Insert(tool, 0, `"annotations":{`+member+`}`)
+	return Added(tool, "annotations", `"idempotentHint":true`)
+}
+
+// Added returns an object with a member in the object that it has under a name, or may have. The rest
+// is as it is spelled.
+func Added(object []byte, name, member string) []byte {
+	inner := jsonscan.Member(object, name)
+	switch {
+	case jsonrpc.First(object) != '{', inner != nil && jsonrpc.First(inner) != '{': // null, or nothing that has members
+		return object
+	case inner != nil:
+		return jsonscan.Insert(object, jsonscan.Offset(object, inner), member)
+	}
+	return jsonscan.Insert(object, 0, `"`+name+`":{`+member+`}`)
 }
 
 // Failed reports whether a result says that the tool failed.
