@@ -37,7 +37,7 @@ func (c *conversation) recognise() (err error) {
 	if err != nil {
 		return err
 	}
-	if why := paramheader.Compare(c.req.in.Header, jsonscan.Member(c.req.params, "arguments"), c.seen.of(name).Mirrored); why != "" {
+	if why := paramheader.Compare(c.req.in.Header, jsonscan.Member(c.req.params, "arguments"), c.seen.Of(name).Mirrored); why != "" {
 		return mismatch(why)
 	}
 	if c.passes() {

@@ -97,7 +97,7 @@ type Gateway struct {
 	names    *extract.Names
 	plain    *policy            // of tools without one of their own
 	tools    map[string]*policy // by name
-	seen     catalogue
+	seen     toolcall.Catalogue
 	echoes   *echoes  // nil: there is no window
 	flights  sync.Map // of conversations in the versions before Modern, by flightOf
 
@@ -144,7 +144,7 @@ func newGateway(engine *semel.Engine, runner *door.Runner, opts GatewayOptions) 
 	if err != nil {
 		return nil, fmt.Errorf("mcp: Attributes: %w", err)
 	}
-	g := &Gateway{engine: engine, runner: runner, opts: opts, names: names, tools: map[string]*policy{}, seen: catalogue{tools: map[string]toolcall.Description{}}}
+	g := &Gateway{engine: engine, runner: runner, opts: opts, names: names, tools: map[string]*policy{}}
 	g.closing, g.stop = context.WithCancel(context.Background())
 	return g, g.declare()
 }

@@ -167,7 +167,7 @@ func (c *conversation) explained(f *refusal) []byte {
 	if c.req.modern {
 		result["resultType"] = "complete"
 	}
-	if !c.seen.of(c.asked.Name).Output { // a client compares it with the tool's schema
+	if !c.seen.Of(c.asked.Name).Output { // a client compares it with the tool's schema
 		result["structuredContent"] = facts
 	}
 	text, _ := json.Marshal(result) // strings and numbers

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/semelhq/semel"
@@ -149,34 +148,12 @@ func (g *Gateway) policyOf(name string) *policy {
 // passes reports whether the call needs no guard.
 func (c *conversation) passes() bool {
 	_, own := c.tools[c.asked.Name]
-	return c.policy.ReadOnly || !own && c.opts.TrustHints && c.seen.of(c.asked.Name).ReadOnly
-}
-
-// catalogue remembers the descriptions of a server's tools, by name. A tool that no list has had
-// yet counts as one without annotations.
-type catalogue struct {
-	mu    sync.Mutex
-	tools map[string]toolcall.Description
-}
-
-// maxTools bounds how many tools a catalogue has.
-const maxTools = 10_000
-
-func (s *catalogue) of(name string) toolcall.Description {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.tools[name]
+	return c.policy.ReadOnly || !own && c.opts.TrustHints && c.seen.Of(c.asked.Name).ReadOnly
 }
 
 // readers are the tools that only read, as the gateway or else the server says, sorted, at most ten.
 func (g *Gateway) readers() (names []string) {
-	g.seen.mu.Lock()
-	defer g.seen.mu.Unlock()
-	for name, k := range g.seen.tools {
-		if k.ReadOnly {
-			names = append(names, name)
-		}
-	}
+	names = g.seen.Readers()
 	for name, p := range g.tools {
 		if p.ReadOnly {
 			names = append(names, name)
@@ -185,16 +162,6 @@ func (g *Gateway) readers() (names []string) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	return names[:min(len(names), 10)]
-}
-
-// learn takes note of the description of a tool.
-func (s *catalogue) learn(d toolcall.Description) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, old := s.tools[d.Name]; d.Name == "" || !old && len(s.tools) >= maxTools {
-		return
-	}
-	s.tools[d.Name] = d
 }
 
 // list passes on the list of tools, and takes note of it. It reports whether the gateway has
@@ -234,7 +201,7 @@ func (g *Gateway) described(answer []byte) (text []byte) {
 	at := 0
 	for tool := range jsonscan.Items(jsonscan.At(answer, "result", "tools")) {
 		d := toolcall.Describe(tool)
-		if g.seen.learn(d); !g.idempotent(&d) {
+		if g.seen.Learn(d); !g.idempotent(&d) {
 			continue
 		}
 		begin := jsonscan.Offset(answer, tool)
