@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -135,6 +136,9 @@ func (b *Bridge) head(r *http.Request, m jsonrpc.Message) {
 	}
 }
 
+// errTooLong ends an exchange with a server that sends more than a message has.
+var errTooLong = fmt.Errorf("the server sent more than the %d bytes of a message", maxLine)
+
 // exchange sends a request over HTTP, and writes what comes: one message or a stream of them.
 func (b *Bridge) exchange(r *http.Request, m jsonrpc.Message) error {
 	resp, err := b.client.Do(r)
@@ -143,10 +147,12 @@ func (b *Bridge) exchange(r *http.Request, m jsonrpc.Message) error {
 	}
 	defer resp.Body.Close()
 	if !sse.Is(resp.Header["Content-Type"]) {
-		text, err := io.ReadAll(resp.Body)
+		text, err := io.ReadAll(io.LimitReader(resp.Body, maxLine+1))
 		switch {
 		case err != nil:
 			return err
+		case len(text) > maxLine:
+			return errTooLong
 		case resp.StatusCode == http.StatusAccepted || m.ID == nil:
 			return nil
 		case jsonscan.Member(text, "jsonrpc") == nil:
@@ -163,6 +169,9 @@ func (b *Bridge) exchange(r *http.Request, m jsonrpc.Message) error {
 				final = final || jsonscan.Member(data, "method") == nil
 				b.answer(m, data)
 			}
+		}
+		if events.Len() > maxLine { // and the event hasn't ended
+			return errTooLong
 		}
 		n, err := resp.Body.Read(part)
 		events.Write(part[:n])

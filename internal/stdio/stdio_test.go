@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -299,5 +300,31 @@ func TestBridge(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), `"id":3,`); n != 1 || strings.Contains(out.String(), "stale") {
 		t.Errorf("of the cancelled request came %d lines:\n%s", n, out)
+	}
+}
+
+// TestBridgeHasABound: a server that sends a message without an end isn't read for ever, and the host
+// hears that there is no answer.
+func TestBridgeHasABound(t *testing.T) {
+	for _, media := range []string{"application/json", "text/event-stream"} {
+		var sent atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", media)
+			_, _ = io.WriteString(w, "data: ")
+			for part := make([]byte, 1<<20); sent.Add(1) < 200; {
+				if _, err := w.Write(part); err != nil {
+					return
+				}
+			}
+		}))
+		out := newLines()
+		in := strings.NewReader(call("1", "pay", "") + "\n")
+		if err := (&stdio.Bridge{Endpoint: server.URL, Out: out}).Run(t.Context(), in); err != nil {
+			t.Error(err)
+		}
+		if got := out.String(); !strings.Contains(got, `"id":1,"error"`) || !strings.Contains(got, "more than") || sent.Load() > 100 {
+			t.Errorf("%s: %.300s after %d MiB", media, got, sent.Load())
+		}
+		server.Close()
 	}
 }
