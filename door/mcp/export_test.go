@@ -1,12 +1,14 @@
 package mcp
 
 import (
-	"github.com/semelhq/semel/internal/relay"
-
+	"context"
 	"net/http"
+	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/door"
 	"github.com/semelhq/semel/door/semelhttp"
+	"github.com/semelhq/semel/internal/relay"
 )
 
 // Refuse answers with a refusal: as an error, and as whoever calls a tool gets it.
@@ -26,4 +28,12 @@ func Recognise(body []byte, header http.Header) (call semel.Call, guarded bool) 
 	c := conversation{Gateway: &Gateway{plain: new(policy)}, req: req, who: semelhttp.Caller{Principal: "tester"}}
 	err := c.recognise()
 	return c.call, err == nil
+}
+
+// FollowTask follows a task of a call until that ends or the gateway gives up.
+func (g *Gateway) FollowTask(ctx context.Context, in *http.Request, ttl time.Duration) (semel.Answer, error) {
+	c := conversation{Gateway: g, req: &request{in: in, modern: true}, policy: g.plain}
+	c.call = semel.Call{Operation: g.plain.op.Name, Key: "k-1", Door: Name}
+	call, f := c.following(ctx, task{id: "task-1", ttl: ttl})
+	return g.runner.Do(ctx, call, door.Work{Handler: f})
 }

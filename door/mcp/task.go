@@ -62,8 +62,9 @@ func readTask(result []byte) (t task, ok bool) {
 type follower struct {
 	*Gateway
 	task
+	life time.Duration   // how long it follows; the next duplicate that wants the result goes on
 	as   request         // as which it asks
-	ends context.Context // when it gives up; another may go on then
+	ends context.Context // when it gives up before; another may go on then
 	kept semel.Result
 }
 
@@ -72,15 +73,21 @@ func (c *conversation) following(ends context.Context, t task) (semel.Call, *fol
 	call := c.call
 	call.Operation, call.Confirm = call.Operation+taskSuffix, ""
 	call.Fingerprint = store.NewFingerprint(semel.SchemeJSON, sha256.Sum256([]byte(t.id)))
-	return call, &follower{Gateway: c.Gateway, task: t, ends: ends, as: request{in: c.req.in, modern: c.req.modern, params: taskParams}}
+	life := c.policy.op.Window
+	if t.ttl > 0 {
+		life = min(life, max(t.ttl, c.opts.Timeout)) // a server may mean the time after the end
+	}
+	return call, &follower{Gateway: c.Gateway, task: t, life: life, ends: ends, as: request{in: c.req.in, modern: c.req.modern, params: taskParams}}
 }
 
-// Run asks the server for the task, at first soon, and then after a quarter of the time so far.
+// Run asks the server for the task, at first soon, and then after a quarter of the time so far. It
+// gives up when the server may forget the task, and within the window of the call, or a server that
+// never ends its tasks would have all of them followed for ever.
 //
 // A crash leaves a lease that ends: the next duplicate that wants the result follows the task. A
 // crash after the end is recorded leaves nothing to do.
 func (f *follower) Run(x door.Run) semel.Ending {
-	ctx, cancel := context.WithCancel(x.Attempt.Context())
+	ctx, cancel := context.WithTimeout(x.Attempt.Context(), f.life)
 	defer cancel()
 	defer context.AfterFunc(f.ends, cancel)()
 	for began := time.Now(); ; {

@@ -1,14 +1,18 @@
 package mcp_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/mcp"
 	"github.com/semelhq/semel/door/semelhttp/semelhttptest"
 	"github.com/semelhq/semel/internal/jsonscan"
@@ -166,5 +170,36 @@ func TestTaskMethodsPass(t *testing.T) {
 		if got := w.post(modern, raw, "Mcp-Name", "task-1"); got.text != fmt.Sprintf(` {"echo": %q}`, raw) || got.header.Get("X-Server") != "plain" {
 			t.Errorf("%s: %s", method, got.text)
 		}
+	}
+}
+
+// TestNobodyFollowsATaskForEver: the gateway gives up a task that never ends when the server may forget
+// it, and at the latest when the call is forgotten. Another then may follow it.
+func TestNobodyFollowsATaskForEver(t *testing.T) {
+	for _, c := range []struct{ ttl, life time.Duration }{
+		{0, semel.DefaultWindow}, {time.Millisecond, mcp.DefaultTimeout}, {time.Hour, time.Hour}, {10 * semel.DefaultWindow, semel.DefaultWindow},
+	} {
+		t.Run(c.ttl.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := semelhttptest.New(t, nil)
+				g, err := mcp.NewGateway(s.Guard, mcp.GatewayOptions{Operation: operation, Upstream: urlOf(t, "http://127.0.0.1:1")}) // where nobody answers
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer g.Close()
+				ctx, cancel := context.WithTimeout(t.Context(), 2*semel.DefaultWindow)
+				defer cancel()
+				for range 2 {
+					began := time.Now()
+					ans, err := g.FollowTask(ctx, httptest.NewRequest(http.MethodPost, "/", nil), c.ttl)
+					if took := time.Since(began); err != nil || ans.Decision != semel.Execute || took != c.life {
+						t.Errorf("%s after %v, %v", ans.Decision, took, err)
+					}
+					if c.life == semel.DefaultWindow {
+						break
+					}
+				}
+			})
+		})
 	}
 }
