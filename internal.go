@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/semelhq/semel/internal/engine/ratelimit"
 	"github.com/semelhq/semel/store"
 )
 
@@ -181,6 +182,26 @@ func (in Internal) Charge(ctx context.Context, rec *Record, bytes int64) bool {
 	charge := in.engine.quotas.charger(ctx, &Call{Principal: rec.Principal, BoundTo: rec.BoundTo}, rec.ID)
 	now, err := in.engine.now(ctx)
 	return charge == nil || err == nil && charge(bytes, now)
+}
+
+// Afford charges whoever sends a call for bytes that a door keeps beside it before the engine has
+// it. It returns the error of a [Throttled] call, and charges nothing, if they may begin no new call by
+// their quotas: keep nothing then.
+func (in Internal) Afford(ctx context.Context, call *Call, share Share, bytes int64) error {
+	q := &in.engine.quotas
+	if !q.some {
+		return nil
+	}
+	now, err := in.engine.now(ctx)
+	if err != nil {
+		return err
+	}
+	of := q.accountOf(ctx, &Record{ID: call.ID(share), Principal: call.Principal, BoundTo: call.BoundTo})
+	if delay, by := q.counts.Wait(of, call.BoundTo == "", now); delay > 0 {
+		return &Error{Code: CodeThrottled, Message: Limit(by).message(), RetryAfter: delay}
+	}
+	q.counts.Charge(of, ratelimit.Usage{Bytes: bytes + ratelimit.Overhead}, now)
+	return nil
 }
 
 // Seat takes a seat among those who wait for an outcome, for a caller who follows one that comes

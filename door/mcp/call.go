@@ -91,7 +91,7 @@ func (c *conversation) admit(ctx context.Context) error {
 // echo gives a call that nothing tells from a repetition the key of the call that it repeats, or
 // one of its own, and follows its answer.
 func (c *conversation) echo(ctx context.Context) (err error) {
-	if c.stream, c.repeats, err = c.echoes.admit(ctx, c.call, &c.policy.op, &c.who, c.opts.Timeout); err != nil {
+	if c.stream, c.repeats, err = c.echoes.admit(ctx, c.call, &c.policy.op, &c.who, c.opts.Timeout); err != nil || c.stream == nil {
 		return err
 	}
 	c.call.Key = c.stream.key

@@ -75,6 +75,7 @@ type stream struct {
 	keep  time.Duration // how long the cell stays after a write
 	key   string
 	name  string
+	paid  bool      // for a new entry in the cell
 	lost  time.Time // when its client was gone
 	sent  time.Time // when its last byte was
 	ended time.Time // when the call was over; zero: it may be running
@@ -106,7 +107,10 @@ func cellOf(call *semel.Call, who *semelhttp.Caller) store.ID {
 // errUnclear means that it isn't known yet whether a call is a repetition.
 var errUnclear = errors.New("mcp: an equal call is being answered")
 
-// admit gives a call its key: that of the call that it repeats, or its own, which is new.
+// admit gives a call its key: that of the call that it repeats, or its own, which is new. Whoever may
+// begin no new call by the quotas leaves no entry: the engine would refuse the call. Only one that a
+// person has confirmed may be older, and goes on without an entry, because its token has its key: the
+// stream is nil then.
 //
 // A crash before the cell is written leaves nothing. A crash after it leaves an entry without a
 // record: the next equal call takes it, and runs.
@@ -123,6 +127,9 @@ func (e *echoes) admit(ctx context.Context, call semel.Call, op *semel.Operation
 		turn.Lock()
 		repeats, err = look.take()
 		turn.Unlock()
+		if call.Confirm != "" && errors.Is(err, &semel.Error{Code: semel.CodeThrottled}) {
+			return nil, false, nil
+		}
 		if !errors.Is(err, errUnclear) {
 			return s, repeats, err
 		}
@@ -172,6 +179,9 @@ func (l *looking) take() (repeats bool, err error) {
 			if at = len(v.Calls); at == mostEqual {
 				return store.CellValue{}, &semel.Error{Code: door.CodeOverloaded, Message: "too many equal calls without a key are waiting for their answers"}
 			}
+			if err := l.pay(); err != nil {
+				return store.CellValue{}, err
+			}
 			v.Calls = append(v.Calls, echoCall{Key: l.call.Key})
 		}
 		c := &v.Calls[at]
@@ -185,6 +195,15 @@ func (l *looking) take() (repeats bool, err error) {
 	defer l.mu.Unlock()
 	l.streams[l.key] = l.stream
 	return l.key != l.call.Key, nil
+}
+
+// pay pays for a new entry, once, however often the cell changes meanwhile.
+func (l *looking) pay() (err error) {
+	if !l.paid {
+		err = l.engine.Internal().Afford(l.ctx, &l.call, l.share, int64(len(l.call.Key)+len(l.name)))
+		l.paid = err == nil
+	}
+	return err
 }
 
 // heard takes note of whether the answer arrived. Entry and memory go if it did.

@@ -57,13 +57,14 @@ func refusalOf(err error, ans *semel.Answer) refusal {
 		return f
 	}
 	f := refusalFor(door.CodeOf(err))
-	if e, ok := errors.AsType[*semel.Error](err); ok && f.rpc == jsonrpc.InvalidParams {
-		f.detail = problem.Sentence(e.Message) + " Nothing was executed."
+	if e, ok := errors.AsType[*semel.Error](err); ok {
+		if f.retry = cmp.Or(e.RetryAfter, f.retry); f.rpc == jsonrpc.InvalidParams {
+			f.detail = problem.Sentence(e.Message) + " Nothing was executed."
+		}
 	}
 	if ans == nil || ans.Decision == "" {
 		return f
 	}
-	f.retry = cmp.Or(ans.RetryAfter, f.retry)
 	if f.code == semel.CodeResultNotKept {
 		if f.ended = ans.Record.Disposition; ans.Record.OnlyNamed() {
 			f.detail = "An equal call was answered at " + ans.Record.EndedAt.String() + " (" + f.ended.String() + "), and the answer was kept until " + ans.Record.AnswerUntil().String() + ". The call will not be executed again."

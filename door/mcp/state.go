@@ -68,7 +68,8 @@ func (c *conversation) change(ctx context.Context, state string, to func(v *stat
 // joins the first, or gets its result. Another is refused.
 //
 // A crash before the cell is written leaves the state unused. A crash after it, before the call is
-// claimed, leaves a state that only this round may use, which runs when it comes again.
+// claimed, leaves a state that only this round may use, which runs when it comes again. Whoever may
+// begin no new call by the quotas leaves no cell.
 func (c *conversation) useState(ctx context.Context) error {
 	id, mine := c.call.ID(c.policy.op.Share), round{}
 	if c.loose {
@@ -82,6 +83,9 @@ func (c *conversation) useState(ctx context.Context) error {
 			return errUnchanged
 		case len(v.Rounds) < max(v.Given, 1):
 			v.Rounds = append(v.Rounds, mine)
+			if v.Given == 0 { // the cell is new
+				return c.engine.Internal().Afford(ctx, &c.call, c.policy.op.Share, int64(len(mine.Call)+len(mine.Key)))
+			}
 			return nil
 		}
 		i := slices.IndexFunc(v.Rounds, func(r round) bool { return r.Call == mine.Call })
