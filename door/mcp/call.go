@@ -83,7 +83,10 @@ func (c *conversation) admit(ctx context.Context) error {
 		err = c.echo(ctx)
 	}
 	if err == nil && c.asked.State != "" && !c.passes() {
-		err = c.useState(ctx)
+		if err = c.useState(ctx); err != nil && c.stream != nil {
+			c.withdraw()
+			c.stream.finished(false, nil)
+		}
 	}
 	return err
 }
@@ -97,6 +100,14 @@ func (c *conversation) echo(ctx context.Context) (err error) {
 	c.call.Key = c.stream.key
 	c.delivery = semelproxy.Follow(c.req.in, c.stream.heard)
 	return nil
+}
+
+// withdraw removes what lists a new call without a known delivery, if the engine didn't begin it:
+// nothing has run under its key, and an equal call that took its place meanwhile keeps that.
+func (c *conversation) withdraw() {
+	if c.stream != nil && !c.repeats {
+		c.stream.heard(true)
+	}
 }
 
 // The places of a confirmation. A client that can ask a person (elicitation) echoes the token as the

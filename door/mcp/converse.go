@@ -67,6 +67,9 @@ func (c *conversation) converse(ctx context.Context) semel.Delivered {
 	}
 	switch {
 	case f != nil:
+		if f.code == semel.CodeThrottled || f.code == semel.CodeForbidden {
+			c.withdraw()
+		}
 		// The call that a person is to confirm elsewhere is the next equal one.
 		c.end(f.effect != meaning.Unknown && (c.policy.op.Confirmation == nil || c.asks()), func() { c.refuse(*f) })
 		e.Code = f.code

@@ -1,11 +1,14 @@
 package mcp_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/mcp"
+	"github.com/semelhq/semel/door/semelhttp/semelhttptest"
 	"github.com/semelhq/semel/store"
 )
 
@@ -62,5 +65,30 @@ func TestQuotas(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestCallThatNeverBegan: a call that the engine refuses leaves no entry among those that may be
+// repeated.
+func TestCallThatNeverBegan(t *testing.T) {
+	op := operation
+	op.Authorize = func(_ context.Context, call semel.Call, _ semel.Record) error {
+		if call.Principal == "eve" {
+			return &semel.Error{Code: semel.CodeForbidden}
+		}
+		return nil
+	}
+	// The quota is used up by the entry itself.
+	w := behind(t, newServer(), mcp.GatewayOptions{Operation: op}, semel.Options{Quotas: semel.Quotas{PrincipalBytes: 300}})
+	for who, code := range map[string]string{"tester": "throttled", "eve": "forbidden"} {
+		if got := w.pay(nil, `{}`, semelhttptest.CallerHeader, who); got.code != code || w.runs.Load() != 0 {
+			t.Errorf("%s: %s", who, got.text)
+		}
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for cells(t, w) > 0 && time.Now().Before(deadline) { // it is removed beside the answer
+	}
+	if n := cells(t, w); n != 0 {
+		t.Errorf("%d are left", n)
 	}
 }
