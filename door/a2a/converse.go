@@ -160,10 +160,10 @@ func (c *conversation) Run(x door.Run) semel.Ending {
 //
 // A crash before the write leaves an attempt without an effect, which may run again if the
 // operation declares its effects. A crash after it leaves a started effect: the call is held
-// until it is settled. An operation that lets abandoned messages be sent again has none.
+// until it is settled. Where the claim lets an abandoned message be sent again there is none.
 func (c *conversation) start(ctx context.Context) (key, known string, err error) {
 	a := c.execution.Attempt
-	if c.operation.Effects == nil && c.operation.OnAbandoned == semel.RetryAbandoned {
+	if promised := a.Record().Policy; promised.Retry && !promised.Ledger {
 		for _, ef := range a.Effects() {
 			known += taskID(&ef)
 		}

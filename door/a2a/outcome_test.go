@@ -196,3 +196,19 @@ func TestSentAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestTheClaimSaysWhetherThereIsALedger: if a reload has declared one since the gateway was made,
+// the claim has promised it, and a message that nobody answered isn't sent again.
+func TestTheClaimSaysWhetherThereIsALedger(t *testing.T) {
+	op := operation
+	op.OnAbandoned = semel.RetryAbandoned
+	w, sent := scriptedBy(t, once.GatewayOptions{Operation: op}, func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusGatewayTimeout) })
+	op.OnAbandoned, op.Effects = semel.HoldAbandoned, []string{once.TaskEffect}
+	if err := w.Engine.Register(op); err != nil {
+		t.Fatal(err)
+	}
+	w.send(rpc, "m-1", "", "pay", false)
+	if got := w.send(rpc, "m-1", "", "pay", false); got.code != "held" || sent.Load() != 1 {
+		t.Errorf("it was sent %d times: %s", sent.Load(), got.text)
+	}
+}

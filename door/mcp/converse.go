@@ -125,8 +125,8 @@ func (c *conversation) deliver(ctx context.Context, call semel.Call, h door.Hand
 	}
 }
 
-// Run sends the call, and says how the attempt ends by what the server says. An operation that
-// declares its effects has one for the call.
+// Run sends the call, and says how the attempt ends by what the server says. Where the claim has
+// promised a ledger, that has an effect for the call, whatever the operation declares by now.
 func (c *conversation) Run(x door.Run) (end semel.Ending) {
 	a := x.Attempt
 	send := func(key string) semel.Ending { return c.forward(a, key) }
@@ -136,7 +136,7 @@ func (c *conversation) Run(x door.Run) (end semel.Ending) {
 		// this one back.
 		c.code = semel.CodeAborted
 		return semel.Ending{Disposition: semel.DispositionAborted, Failure: store.Failure{Message: "the client had left before its call was sent"}}
-	case c.policy.op.Effects == nil:
+	case !a.Record().Policy.Ledger:
 		return send(semel.EffectKey(a.Record(), CallEffect))
 	}
 	end, code := semelproxy.InLedger(a, CallEffect, send)

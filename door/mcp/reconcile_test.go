@@ -134,3 +134,23 @@ func TestReconcileByTool(t *testing.T) {
 		}
 	})
 }
+
+// TestTheClaimSaysWhetherThereIsALedger: if a reload has declared one since the gateway was made,
+// the claim has promised it, and a call that nobody answered isn't sent again.
+func TestTheClaimSaysWhetherThereIsALedger(t *testing.T) {
+	w := open(t, mcp.GatewayOptions{})
+	sent := 0
+	w.answer = func(rw http.ResponseWriter, _ *http.Request, _ string, _ object) {
+		sent++
+		rw.WriteHeader(http.StatusBadGateway)
+	}
+	op := operation
+	op.Effects = []string{mcp.CallEffect}
+	if err := w.Engine.Register(op); err != nil {
+		t.Fatal(err)
+	}
+	w.keyed(modern, "pay", "k-1", `{}`)
+	if got := w.keyed(modern, "pay", "k-1", `{}`); got.code != "held" || sent != 1 {
+		t.Errorf("it was sent %d times: %s", sent, got.text)
+	}
+}

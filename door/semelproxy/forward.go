@@ -34,7 +34,8 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	call := &upstreamCall{Context: p.running, values: r.Context(), proxy: p}
-	if p.ledger {
+	// The claim has promised a ledger or not, whatever the operation declares by now.
+	if p.opts.EffectHeader != "" || a.Record().Policy.Ledger {
 		// A crash before this write leaves an attempt without an effect, which the operation
 		// may let run again. A crash after it leaves a started effect: the record is held until
 		// it is settled.
@@ -66,7 +67,7 @@ func (p *Proxy) execute(w http.ResponseWriter, r *http.Request) {
 	}()
 	p.reverse.ServeHTTP(out, r)
 	dropWords(w.Header())
-	if p.ledger && !out.failed && semelhttp.RunsAgain(r.Context()) {
+	if call.effect != "" && !out.failed && semelhttp.RunsAgain(r.Context()) {
 		p.refute(r.Context(), a)
 	}
 }
@@ -162,7 +163,8 @@ func (p *Proxy) notStarted(ctx context.Context, err error) {
 // failed is called if the upstream didn't answer.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	ctx := r.Context()
-	if call, ok := callOf(ctx); ok && call.failed != nil { // of Send
+	call, _ := callOf(ctx)                 // nil if nothing guards the request
+	if call != nil && call.failed != nil { // of Send
 		*call.failed = safehttp.Quiet(err)
 		return
 	}
@@ -181,7 +183,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 			p.refuse(w, r, f)
 			return
 		}
-		if a, ok := semelhttp.Attempt(ctx); ok && p.ledger {
+		if a, ok := semelhttp.Attempt(ctx); ok && call.effect != "" {
 			p.refute(ctx, a)
 		}
 		semelhttp.Refuted(ctx, "there was no connection to the upstream, or it refused the stream", f)

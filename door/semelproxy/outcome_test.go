@@ -266,6 +266,23 @@ func TestAbandonedCallsRunAgainWhereTheOperationSaysSo(t *testing.T) {
 	}
 }
 
+// A reload may declare a ledger between the making of a proxy and a claim. The claim has promised
+// it then, so the proxy keeps it; otherwise it would prove that nothing was sent.
+func TestTheClaimSaysWhetherThereIsALedger(t *testing.T) {
+	up := newBrokenUpstream(t, func(_ net.Conn, in *bufio.Reader) { readAll(in) })
+	w := newWorld(t, up.url(), nil)
+	op, _ := w.engine.Internal().Operation("payments.charge")
+	op.Effects = []string{semelproxy.UpstreamEffect}
+	if err := w.engine.Register(op); err != nil {
+		t.Fatal(err)
+	}
+	w.send("POST", "/charges", "k1", "one").want(t, 502, `"code":"unknown"`)
+	w.send("POST", "/charges", "k1", "one").want(t, 409, `"code":"held"`)
+	if n := up.conns.Load(); n != 1 {
+		t.Errorf("the upstream was called %d times, want 1", n)
+	}
+}
+
 func TestAKeptConnectionThatBreaksIsNotSentOnAgain(t *testing.T) {
 	clause.Proves(t, "G-SENT")
 	// The second request on a connection is read and not answered. net/http by

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"maps"
@@ -36,7 +35,6 @@ type Proxy struct {
 	reverse   *httputil.ReverseProxy
 	inspector *semelhttp.Inspector
 	guarded   http.Handler // nil unless the mode is enforce
-	ledger    bool         // the upstream call is an effect in the ledger
 	shadow    *shadow      // nil unless the mode is shadow
 
 	running context.Context // done once Interrupt is called
@@ -94,11 +92,6 @@ func New(guard *semelhttp.Guard, opts Options) (*Proxy, error) {
 		if p.guarded, err = guard.Handle(opts.Route, http.HandlerFunc(p.execute)); err != nil {
 			return nil, err
 		}
-		op, ok := p.tap.Operation(opts.Route.Operation.Name)
-		if !ok {
-			return nil, fmt.Errorf("semelproxy: operation %q is not registered", opts.Route.Operation.Name)
-		}
-		p.ledger = opts.EffectHeader != "" || op.Effects != nil
 	}
 	return p, nil
 }
