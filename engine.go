@@ -91,9 +91,10 @@ type Engine struct {
 
 	ops      atomic.Pointer[map[string]*operation]
 	register sync.Mutex
-	// declarations counts the calls of Internal.Redeclare, and declaring is the number of the
-	// one in progress.
-	declarations, declaring int
+	// declarations counts the calls of Internal.Redeclare. While one is in progress, declaring has
+	// what will be registered if it succeeds.
+	declarations int
+	declaring    atomic.Pointer[map[string]*operation]
 
 	dispatcher atomic.Pointer[func(*Record)]
 
@@ -184,7 +185,11 @@ func New(st Store, opts *Options) (*Engine, error) {
 func (e *Engine) Register(ops ...Operation) error {
 	e.register.Lock()
 	defer e.register.Unlock()
-	next := maps.Clone(*e.ops.Load())
+	into, declared := &e.ops, 0
+	if e.declaring.Load() != nil {
+		into, declared = &e.declaring, e.declarations
+	}
+	next := maps.Clone(*into.Load())
 	var errs []error
 	seen := map[string]bool{}
 	for _, op := range ops {
@@ -198,12 +203,12 @@ func (e *Engine) Register(ops ...Operation) error {
 		}
 		seen[op.Name] = true
 		next[op.Name] = e.newOperation(op)
-		next[op.Name].declared = e.declaring
+		next[op.Name].declared = declared
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	e.ops.Store(&next)
+	into.Store(&next)
 	// Sweeps have so far ignored the records of operations that are new here.
 	e.sweeps.Forget()
 	return nil

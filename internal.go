@@ -46,9 +46,14 @@ func (in Internal) Troubled(e Troubled) bool {
 // false, and runs nothing, once the engine is closed.
 func (in Internal) Background(f func(ctx context.Context)) bool { return in.engine.goBackground(f) }
 
-// Operation returns a registered operation with its defaults filled in.
+// Operation returns a registered operation with its defaults filled in. While Redeclare is at
+// work, that is the one it is about to register, so that doors find what they declare.
 func (in Internal) Operation(name string) (Operation, bool) {
-	op, ok := (*in.engine.ops.Load())[name]
+	ops := in.engine.declaring.Load()
+	if ops == nil {
+		ops = in.engine.ops.Load()
+	}
+	op, ok := (*ops)[name]
 	if !ok {
 		return Operation{}, false
 	}
@@ -67,27 +72,29 @@ func (in Internal) Operations() []Operation {
 }
 
 // Redeclare replaces the operations that an earlier Redeclare registered, all or nothing.
-// declare registers the operations, itself or through others. If it fails, Redeclare restores
-// the earlier operations. Otherwise commit removes the operations that only the earlier call
-// registered: the engine then treats their calls and records as if it had never had them.
-// Running attempts go on. Operations registered outside of Redeclare stay. Call it once at a
-// time, and register nothing else meanwhile.
+// declare registers the operations, itself or through others. No call is judged by them before
+// it has succeeded: a record would keep the policy of a declaration that is then refused.
+// commit removes the operations that only the earlier call registered: the engine then treats
+// their calls and records as if it had never had them. Running attempts go on. Operations
+// registered outside of Redeclare stay. Call it once at a time, and register nothing else
+// meanwhile.
 func (in Internal) Redeclare(declare func() error) (commit func(), err error) {
 	e := in.engine
-	before := e.ops.Load()
 	e.register.Lock()
 	e.declarations++
 	this := e.declarations
-	e.declaring = this
+	e.declaring.Store(e.ops.Load())
 	e.register.Unlock()
 	err = declare()
 	e.register.Lock()
 	defer e.register.Unlock()
-	e.declaring = 0
+	next := e.declaring.Load()
+	defer e.declaring.Store(nil)
 	if err != nil {
-		e.ops.Store(before)
 		return nil, err
 	}
+	e.ops.Store(next)
+	e.sweeps.Forget()
 	return func() {
 		e.register.Lock()
 		defer e.register.Unlock()

@@ -63,3 +63,35 @@ func TestRedeclare(t *testing.T) {
 		knows("charge", "late", "op") // nobody has declared it
 	})
 }
+
+// While operations are declared, deliveries are judged by those of before. So a declaration that
+// is refused in the end leaves nothing in the records, and what declares finds its own.
+func TestNobodyIsJudgedByWhatIsBeingDeclared(t *testing.T) {
+	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+		commit, err := r.Internal().Redeclare(func() error { return r.Register(semel.Operation{Name: "charge"}) })
+		must(t, err)
+		commit()
+		c, refused := call("k"), errors.New("the rest is wrong")
+		c.Operation = "charge"
+		_, err = r.Internal().Redeclare(func() error {
+			must(t, r.Register(semel.Operation{Name: "charge", OnAbandoned: semel.RetryAbandoned}, semel.Operation{Name: "new"}))
+			if op, ok := r.Internal().Operation("new"); !ok || op.Lease != semel.DefaultLease {
+				t.Errorf("what declares finds %+v, %t", op, ok)
+			}
+			if a := begin(t, r.Engine, c); a.Record().Policy.Retry {
+				t.Error("the claim has the policy that is being declared")
+			}
+			other := c
+			other.Operation = "new"
+			_, err := r.Begin(t.Context(), other)
+			wantCode(t, err, semel.CodeUnknownOperation)
+			return refused
+		})
+		if !errors.Is(err, refused) {
+			t.Fatal(err)
+		}
+		if op, _ := r.Internal().Operation("charge"); op.OnAbandoned != semel.HoldAbandoned {
+			t.Errorf("the operation is %+v", op)
+		}
+	})
+}
