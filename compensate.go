@@ -20,6 +20,10 @@ type Compensator func(ctx context.Context, x Execution, original Record) (Result
 // of the compensating call. After a crash at any point, [Engine.Run] of any engine that has the
 // operation completes it. Calling Compensate again returns the recorded result.
 //
+// The record of the compensating call stays for 7 days at least, or for its operation's longer
+// window: as long as the original doesn't say how that call ended, a missing record would mean
+// that it hasn't run.
+//
 // Calling it again after the compensation failed starts it again. If the compensating operation
 // retries failures, it runs a further attempt, which replays the effects in its ledger.
 // Otherwise it runs another call. That is refused with [CodeIllegalTransition] if the failed
@@ -109,6 +113,7 @@ func (e *Engine) compensate(ctx context.Context, op *operation, rec *Record) (Re
 	c := rec.Compensation
 	call := Call{
 		Tenant: rec.ID.Tenant, Principal: c.Principal, Operation: c.Operation, Key: c.Key, Fingerprint: rec.Fingerprint,
+		Window:     max(e.policyOf(c.Operation).Window, compensationStays),
 		Attributes: store.Attributes{AttributeCompensates: rec.ID.Encode()},
 	}
 	if id := rec.Attributes[AttributeCommandID]; id != "" {
@@ -173,6 +178,10 @@ const (
 	// maxCompensationPause is the longest pause before one is resumed. Pauses grow with the
 	// time since the compensation began.
 	maxCompensationPause = time.Hour
+	// compensationStays is how long the record of a compensation stays at least. A held one may be
+	// settled at any time, and the original looks for that outcome when the pause is over, or after
+	// an outage when an engine is back. If the record were gone by then, it would run again.
+	compensationStays = 7 * 24 * time.Hour
 	// maxCompensating is how many compensations of one operation an engine runs at a time. The rest
 	// stay due. Otherwise a provider that comes back after an outage would get all of them at once.
 	maxCompensating = 16

@@ -238,6 +238,39 @@ func TestACompensationThatFailed(t *testing.T) {
 	}
 }
 
+// A compensation that was held for long, and is then settled, doesn't run again, although its
+// operation's window is shorter than the pause until the original looks at it, or than an outage.
+func TestAShortWindowOfACompensation(t *testing.T) {
+	runs := 0
+	refund := func(context.Context, semel.Execution, semel.Record) (semel.Result, error) {
+		runs++
+		return semel.Result{}, semel.Unknown(errors.New("no answer"))
+	}
+	undo(t, semel.Operation{Window: 10 * time.Minute}, refund, func(t *testing.T, e *semel.Engine, _ *memstore.Store) {
+		paid(t, e)
+		_, err := e.Compensate(t.Context(), id("k"), "operator", "by mistake")
+		wantCode(t, err, semel.CodeUnknown)
+		for range 5 * 60 {
+			pass(time.Minute)
+			_, err := e.Sweep(t.Context())
+			must(t, err)
+		}
+		rec, err := e.Lookup(t.Context(), id("k"))
+		must(t, err)
+		_, err = e.Settle(t.Context(), rec.Compensation.ID("t"), semel.Settlement{Outcome: semel.DispositionCompleted}, "the bank says so")
+		must(t, err)
+		pass(3 * 24 * time.Hour) // nothing runs over the weekend
+		for range 2 {            // the first finds what is due, and it may purge
+			_, err = e.Sweep(t.Context())
+			must(t, err)
+			synctest.Wait()
+		}
+		if rec, err = e.Lookup(t.Context(), id("k")); err == nil && rec.Compensation.State != store.CompensationDone || runs != 1 {
+			t.Errorf("it ran %d times: %+v, %v", runs, rec.Compensation, err)
+		}
+	})
+}
+
 // A crash at every call to the store leaves a compensation that another process
 // brings to its end, once.
 func TestCompensationAtEveryPoint(t *testing.T) {
