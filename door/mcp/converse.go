@@ -63,7 +63,7 @@ func (c *conversation) converse(ctx context.Context) semel.Delivered {
 	result, f := c.found(&ans, err)
 	var o outcome // of a replay
 	if f == nil && ans.Decision == semel.Replay {
-		o, f = c.ofTask(ctx, ans.Record.EndedAt, recall(result.Data))
+		o, f = c.ofTask(ctx, ans.Record, recall(result.Data))
 	}
 	switch {
 	case f != nil:
@@ -76,7 +76,7 @@ func (c *conversation) converse(ctx context.Context) semel.Delivered {
 	case ans.Decision == semel.Execute:
 		c.continues(context.WithoutCancel(ctx))
 		c.end(true, c.leave)
-		c.follow(context.WithoutCancel(ctx))
+		c.follow(context.WithoutCancel(ctx), ans.Record)
 	default:
 		c.end(true, func() { c.replay(o) })
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -68,10 +69,10 @@ type follower struct {
 	kept semel.Result
 }
 
-// following makes the call that follows a task of this one.
-func (c *conversation) following(ends context.Context, t task) (semel.Call, *follower) {
+// following makes the call that follows a task of rec's call: a later call under its key has its own.
+func (c *conversation) following(ends context.Context, rec *semel.Record, t task) (semel.Call, *follower) {
 	call := c.call
-	call.Operation, call.Confirm = call.Operation+taskSuffix, ""
+	call.Operation, call.Scope, call.Confirm = call.Operation+taskSuffix, strings.TrimPrefix(fmt.Sprintf("%s&task=%d", call.Scope, rec.Origin), "&"), ""
 	call.Fingerprint = store.NewFingerprint(semel.SchemeJSON, sha256.Sum256([]byte(t.id)))
 	life := c.policy.op.Window
 	if t.ttl > 0 {
@@ -122,19 +123,19 @@ func (f *follower) Run(x door.Run) semel.Ending {
 
 // ofTask is what a duplicate gets of a call that became a task: that task, if it declares the
 // extension itself, as long as the task is there; or else the result, which it waits for.
-func (c *conversation) ofTask(ctx context.Context, ended store.Instant, o outcome) (outcome, *refusal) {
+func (c *conversation) ofTask(ctx context.Context, rec *semel.Record, o outcome) (outcome, *refusal) {
 	t, ok := readTask(o.Result)
 	if !ok {
 		return o, nil
 	}
 	declared := jsonscan.At(c.req.capable(), "extensions", tasksExtension) != nil
 	now, err := c.engine.Internal().Store().Now(ctx)
-	if declared && (t.ttl == 0 || err != nil || now.Sub(ended) < t.ttl) {
+	if declared && (t.ttl == 0 || err != nil || now.Sub(rec.EndedAt) < t.ttl) {
 		return o, nil
 	}
 	ctx, cancel := context.WithTimeout(c.interest, c.opts.Wait)
 	defer cancel()
-	call, follower := c.following(ctx, t)
+	call, follower := c.following(ctx, rec, t)
 	ans, err := c.deliver(ctx, call, follower)
 	res, f := c.found(&ans, err)
 	if f == nil && ans.Decision == semel.Execute {
@@ -178,9 +179,9 @@ func (g *Gateway) ask(ctx context.Context, as *request, method, name string, par
 }
 
 // follow follows the task that the call has become, if it has, after its answer.
-func (c *conversation) follow(ctx context.Context) {
+func (c *conversation) follow(ctx context.Context, rec *semel.Record) {
 	if t, ok := readTask(c.result); ok {
-		call, f := c.following(c.closing, t)
+		call, f := c.following(c.closing, rec, t)
 		c.background.Go(func() {
 			if _, err := c.runner.Do(ctx, call, door.Work{Handler: f}); err != nil && !callctx.HungUp(c.closing, err) {
 				c.engine.Internal().Troubled(door.NotRecorded(Name, err))

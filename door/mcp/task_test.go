@@ -16,6 +16,7 @@ import (
 	"github.com/semelhq/semel/door/mcp"
 	"github.com/semelhq/semel/door/semelhttp/semelhttptest"
 	"github.com/semelhq/semel/internal/jsonscan"
+	"github.com/semelhq/semel/store"
 )
 
 // tasks is a server of which each tool call becomes a task.
@@ -160,6 +161,30 @@ func TestTasks(t *testing.T) {
 			t.Errorf("%s", got.text)
 		}
 	})
+}
+
+// TestTheTaskOfALaterCall: a call whose record was purged runs again, and a duplicate gets the result of
+// the task that it has then, not of the first.
+func TestTheTaskOfALaterCall(t *testing.T) {
+	s := newTasks()
+	close(s.end)
+	w := behind(t, s.server, mcp.GatewayOptions{})
+	for _, task := range []string{"task-1", "task-2"} {
+		if got := w.withTasks(); got.result["taskId"] != task {
+			t.Fatalf("%s", got.text)
+		}
+		if got := w.keyed(modern, "pay", "k-1", `{}`); got.said() != "paid" || !got.replayed() {
+			t.Errorf("%s: %s", task, got.text)
+		}
+		w.Store.Advance(time.Minute)
+		page, err := w.Engine.Search(t.Context(), store.Query{Operation: operation.Name, Key: "k-1"})
+		if err != nil || len(page.Records) != 1 {
+			t.Fatal(page, err)
+		}
+		if err := w.Engine.Purge(t.Context(), page.Records[0].ID, semel.Removal{Reason: "run it again"}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestTaskMethodsPass: what a client asks of its task is the server's.
