@@ -54,12 +54,11 @@ func (x *Run) Context() (ctx context.Context, cancel context.CancelFunc) {
 // the ledger was completed. So make a call to another system an effect, or mark its error by
 // [semel.Unknown] if no answer came.
 func (x *Run) Ending(err error) semel.Ending {
-	var ledger []store.EffectRecord
 	if x.Attempt != nil {
-		ledger = Effects(x.Attempt)
+		return semel.EndingOf(err, Effects(x.Attempt), x.Attempt.Financial())
 	}
 	op, _ := x.runner.engine.Internal().Operation(x.operation)
-	return semel.EndingOf(err, ledger, op.Financial)
+	return semel.EndingOf(err, nil, op.Financial)
 }
 
 // Late reports whether a run in a transaction has ended too late to be committed.

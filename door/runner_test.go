@@ -289,3 +289,24 @@ func TestCloseGivesUp(t *testing.T) {
 		}
 	})
 }
+
+// An attempt ends by the declaration that it began with, whatever a reload declares meanwhile.
+func TestAReloadDoesNotChangeHowAnAttemptEnds(t *testing.T) {
+	running(t, func(t *testing.T, e *semel.Engine, _ *deaf, r *door.Runner) {
+		pay := call
+		pay.Operation = "pay"
+		_, err := r.Do(t.Context(), pay, door.Work{Handler: handler(func(x door.Run) semel.Ending {
+			if err := e.Register(semel.Operation{Name: "pay"}); err != nil {
+				t.Error(err)
+			}
+			return x.Ending(errors.New("no answer"))
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, err := e.Lookup(t.Context(), semel.ID{Principal: "p", Operation: "pay", Key: "k"})
+		if err != nil || rec.Disposition != semel.DispositionFailed {
+			t.Errorf("a failed call that moves money is %v, %v", rec.Disposition, err)
+		}
+	})
+}
