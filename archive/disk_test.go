@@ -88,7 +88,7 @@ func (d *disk) cut(rng *rand.Rand) *disk {
 
 func (d *disk) MkdirAll(string) error             { return nil }
 func (d *disk) Lock(string) (io.Closer, error)    { return io.NopCloser(nil), nil }
-func (d *disk) List(string) (l []string, e error) { return d.names(), nil }
+func (d *disk) List(string) (l []string, e error) { return append(d.names(), lockFile), nil }
 
 func (d *disk) names() (names []string) {
 	d.mu.Lock()

@@ -16,14 +16,15 @@ import (
 
 // Verify reads a whole archive and compares it with its manifest. The error is a
 // [*FileError] for the first file that is damaged, missing, or not listed. It
-// can't notice if the last segments are missing together with their lines.
+// can't notice if the last segments are missing together with their lines. An archive
+// without records passes, but a directory that isn't an archive doesn't.
 //
 // Don't run it while the archive is written to. After a crash [Open] it first.
 func Verify(dir string) error { return verify(osFiles{}, dir) }
 
 func verify(fs files, dir string) error {
 	a := &Archive{files: fs, dir: dir}
-	names, err := fs.List(dir)
+	names, err := a.names()
 	if err != nil {
 		return fmt.Errorf("verify the archive in %s: %w", dir, err)
 	}
@@ -40,13 +41,32 @@ func verify(fs files, dir string) error {
 	slices.Sort(names)
 	for _, name := range names {
 		if n, ok := segmentNumber(name); ok && n > number && err == nil {
-			err = &FileError{name, errors.New("it is not in the manifest: a write was interrupted, or lines are missing")}
+			err = &FileError{name, errUnlisted}
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("verify the archive in %s: %w", dir, err)
 	}
 	return nil
+}
+
+// names lists the files of an archive. Without a manifest it refuses a directory that may have
+// been one with records: Open leaves only a lock in an empty archive.
+func (a *Archive) names() ([]string, error) {
+	names, err := a.files.List(a.dir)
+	if err != nil || slices.Contains(names, manifestFile) {
+		return names, err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if _, ok := segmentNumber(name); ok {
+			return nil, &FileError{name, errUnlisted}
+		}
+	}
+	if !slices.Contains(names, lockFile) {
+		return nil, errors.New("it isn't an archive: it has no " + manifestFile)
+	}
+	return names, nil
 }
 
 // verifySegments compares each segment with its line.
@@ -65,7 +85,10 @@ func (a *Archive) verifySegments() error {
 	return err
 }
 
-var errTorn = &FileError{manifestFile, errors.New("its last line is not whole: a write was interrupted, or its end is missing")}
+var (
+	errTorn     = &FileError{manifestFile, errors.New("its last line is not whole: a write was interrupted, or its end is missing")}
+	errUnlisted = errors.New("it is not in the manifest: a write was interrupted, or lines are missing")
+)
 
 // difference says how two entries differ.
 func difference(is, want Entry) string {
@@ -89,7 +112,7 @@ func Read(dir string, f func(semel.Record) error) error { return read(osFiles{},
 
 func read(fs files, dir string, f func(semel.Record) error) error {
 	a := &Archive{files: fs, dir: dir}
-	if _, err := fs.List(dir); err != nil {
+	if _, err := a.names(); err != nil {
 		return fmt.Errorf("read the archive in %s: %w", dir, err)
 	}
 	var stopped error

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -47,9 +48,14 @@ Don't run it while a service writes to the archive.`,
 			if err == nil {
 				err = archive.Verify(dir)
 			}
-			if err == nil {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "good  every file in %s is as its manifest says\n", printable(dir))
+			if err != nil {
+				return err
 			}
+			says := "good  every file in %s is as its manifest says\n"
+			if info, err := os.Stat(filepath.Join(dir, "manifest.ndjson")); err != nil || info.Size() == 0 {
+				says = "empty  the archive in %s has no records so far\n"
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), says, printable(dir))
 			return err
 		},
 	}

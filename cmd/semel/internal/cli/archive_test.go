@@ -38,6 +38,9 @@ func TestArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if code, out, errs := semelWith(t, "", "archive", "verify", dir); code != ExitOK || errs != "" || !strings.HasPrefix(out, "empty  ") {
+		t.Errorf("a new archive: exit %d, %s%s", code, out, errs)
+	}
 	for i := range recs {
 		if err := a.Write(t.Context(), recs[i:i+1]); err != nil {
 			t.Fatal(err)
@@ -66,6 +69,20 @@ func TestArchive(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.zst"))
 	if err != nil || len(files) != 2 {
 		t.Fatal(files, err)
+	}
+	manifest := filepath.Join(dir, "manifest.ndjson")
+	if err := os.Rename(manifest, manifest+".away"); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"verify", "read"} {
+		for where, want := range map[string]string{dir: filepath.Base(files[0]) + ": it is not in the manifest", t.TempDir(): "it isn't an archive: it has no manifest.ndjson"} {
+			if code, out, errs := semelWith(t, "", "archive", command, where); code != ExitCheck || out != "" || !strings.Contains(errs, want) {
+				t.Errorf("%s without a manifest: exit %d, %s%s", command, code, out, errs)
+			}
+		}
+	}
+	if err := os.Rename(manifest+".away", manifest); err != nil {
+		t.Fatal(err)
 	}
 	text, err := os.ReadFile(files[1])
 	if err != nil {
