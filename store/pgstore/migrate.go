@@ -135,7 +135,7 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, schema string, allow func(
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("pgstore: migrate schema %q: %w", schema, onRights(err, ownersOnly))
+		return nil, fmt.Errorf("pgstore: migrate schema %q: %w", schema, onRights(plainly(err), ownersOnly))
 	}
 	return made, nil
 }
@@ -177,7 +177,7 @@ func Status(ctx context.Context, pool *pgxpool.Pool, schema string) ([]Migration
 	schema = cmp.Or(schema, DefaultSchema)
 	list, err := status(ctx, pool, schema)
 	if err != nil {
-		return nil, fmt.Errorf("pgstore: status of schema %q: %w", schema, onRights(err, ownersOnly))
+		return nil, fmt.Errorf("pgstore: status of schema %q: %w", schema, onRights(plainly(err), ownersOnly))
 	}
 	return list, nil
 }
