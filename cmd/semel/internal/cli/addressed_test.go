@@ -37,7 +37,7 @@ func TestWhereAServiceIsFound(t *testing.T) {
 		{"store", "audit", "--config", config}, {"store", "status", "--config", config},
 	} {
 		code, _, errs := semelWith(t, "", args...)
-		if code != ExitUnavailable || !strings.Contains(errs, dir+" is in use: stop the service that has it open; while it runs, 'semel doctor --url "+admin+"' checks the store\n") ||
+		if code != ExitUnavailable || !strings.Contains(errs, dir+" is in use: stop the service that has it open, or name another with --store; while it runs, 'semel doctor --url "+admin+"' checks the store\n") ||
 			strings.Contains(errs, "temporarily") {
 			t.Errorf("%q: exit %d, %s", args, code, errs)
 		}

@@ -123,6 +123,9 @@ func TestExitCodes(t *testing.T) {
 		{"a store in use", []string{"--store", "pebble:used"}, ExitUnavailable, "used is in use: stop the service", map[string]int{
 			"semel doctor": -1, "semel healthcheck": -1, "semel top": -1, "semel tail": -1, "semel ids list": -1, "semel migrate up": -1, "semel migrate status": -1,
 		}},
+		{"a store that nobody runs", []string{"--store", "postgres://u@" + strings.TrimPrefix(nobody, "http://") + "/x"}, ExitUnavailable, "connection refused", map[string]int{
+			"semel doctor": -1, "semel healthcheck": -1, "semel top": -1, "semel tail": -1, "semel ids list": -1,
+		}},
 		{"a configuration with a mistake", []string{"--config", "broken.yaml"}, ExitCheck, "broken.yaml:2:", map[string]int{"semel doctor": -1}},
 		{"a configuration that there is not", []string{"--config", "none.yaml"}, ExitUsage, "there is no file none.yaml", nil},
 	} {
@@ -134,7 +137,7 @@ func TestExitCodes(t *testing.T) {
 				switch {
 				case code == -1, flag != "no-such-flag" && (!has(cmd, flag) || slices.Contains(never, path) && path != "semel serve"):
 					continue
-				case path == "semel serve" && c.flags[0] == "--store":
+				case path == "semel serve" && c.code == ExitCheck && c.flags[0] == "--store":
 					continue // it makes a store, and goes on
 				case !other:
 					code = c.code

@@ -19,8 +19,6 @@ func hintFor(err error) string {
 		code = e.Code
 	}
 	exit, _ := errors.AsType[*exitError](err)
-	_, unreached := errors.AsType[*net.OpError](err)
-	_, unnamed := errors.AsType[*net.DNSError](err)
 	switch {
 	case code == door.CodeUnauthorized:
 		return "Give your token in a file with --token-file, or in the variable SEMEL_TOKEN; a context can name the file.\n"
@@ -32,13 +30,20 @@ func hintFor(err error) string {
 		return "Check the spelling, or look through 'semel records list' and 'semel messages list'.\n"
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "Stop the program that listens there, or choose another address: --listen for callers, --admin for operators.\n"
-	case unreached, unnamed:
+	case unreached(err):
 		return "Start what should answer there, or name another place: a service with --url, --context or SEMEL_URL, a store with --store or --config.\n"
 	case errors.Is(err, fs.ErrNotExist):
 		dir, _ := os.Getwd()
 		return "Check the name; relative ones are looked for in " + dir + ".\n"
 	}
 	return ""
+}
+
+// unreached reports whether an error is that nobody could be connected to.
+func unreached(err error) bool {
+	dial, ok := errors.AsType[*net.OpError](err)
+	_, unnamed := errors.AsType[*net.DNSError](err)
+	return ok && dial.Op == "dial" || unnamed
 }
 
 // missing is the error of a file or directory that isn't there.

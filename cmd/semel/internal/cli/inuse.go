@@ -85,9 +85,13 @@ type inUseError struct {
 func (e *inUseError) Error() string { return e.text }
 
 // inUse says who has a store open, if that is why opening it failed with err. If the command can
-// ask a service instead, asks, the error says how.
+// ask a service instead, asks, the error says how. If nobody answers at the store's address, only
+// the exit code says so.
 func inUse(err error, storeURL string, asks bool) error {
-	if err == nil || !strings.Contains(err.Error(), "in use by another") {
+	switch {
+	case unreached(err):
+		return &exitError{ExitUnavailable, err}
+	case err == nil || !strings.Contains(err.Error(), "in use by another"):
 		return err
 	}
 	e := &inUseError{dir: strings.TrimPrefix(storeURL, "pebble:")}
@@ -97,7 +101,7 @@ func inUse(err error, storeURL string, asks bool) error {
 	case asks:
 		e.text += strings.TrimSuffix(", or ask it with --url "+url, " ")
 	case url != "":
-		e.text += "; while it runs, 'semel doctor --url " + url + "' checks the store"
+		e.text += ", or name another with --store; while it runs, 'semel doctor --url " + url + "' checks the store"
 	}
 	if alive && asks {
 		e.url = url

@@ -46,7 +46,7 @@ all nodes have this version: earlier ones refuse the data afterwards.`,
 				if err == nil {
 					_, err = fmt.Fprintln(out, text)
 				}
-				return err
+				return inUse(err, cfg.Store.URL, false)
 			}
 			return withSchema(cmd, cfg.Store, func(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 				made, err := pgstore.Migrate(ctx, pool, schema)
@@ -122,5 +122,5 @@ func withSchema(cmd *cobra.Command, store config.Store, do func(ctx context.Cont
 		return err
 	}
 	defer pool.Close()
-	return do(cmd.Context(), pool, store.Schema)
+	return inUse(do(cmd.Context(), pool, store.Schema), store.URL, false)
 }

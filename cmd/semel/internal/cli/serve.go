@@ -141,7 +141,7 @@ func serve(ctx context.Context, w io.Writer, opts service.Options, started func(
 	quietLibraries(opts.Log)
 	s, err := service.New(ctx, opts)
 	if err != nil {
-		return err
+		return inUse(err, opts.Config.Store.URL, false)
 	}
 	opts.Log.Info("build", slog.String("version", build.Version), slog.String("commit", build.Commit), slog.String("committed", build.Time), slog.Bool("modified", build.Modified), slog.String("go", build.Go))
 	ctx, cancel := context.WithCancel(ctx)
