@@ -82,7 +82,7 @@ func TestEvidence(t *testing.T) {
 		}
 	}
 	err := c.ExportEvidence(t.Context(), &bytes.Buffer{}, client.EvidenceExport{Entries: []uint64{99}})
-	wantCode(t, err, semel.CodeInvalidCall)
+	wantCode(t, err, semel.CodeNotFound)
 	full := errors.New("the disk is full")
 	if err := c.ExportEvidence(t.Context(), failingWriter{full}, client.EvidenceExport{}); !errors.Is(err, full) {
 		t.Errorf("got %v", err)

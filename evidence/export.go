@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/store"
 )
 
@@ -138,7 +139,7 @@ func (e *exporter) some(ctx context.Context) error {
 	}
 	for _, n := range e.opts.Only {
 		if n >= e.head.at.Size {
-			return fmt.Errorf("evidence: the checkpoint has %d entries", e.head.at.Size)
+			return &semel.Error{Code: semel.CodeNotFound, Message: fmt.Sprintf("entry %d: the newest checkpoint has %d entries", n, e.head.at.Size)}
 		}
 		if err := e.entries(ctx, n, n+1, proved); err != nil {
 			return err

@@ -63,7 +63,7 @@ func (x *exchange) proved(reader *evidence.Reader, asked []int64, tenant string)
 	var numbers []uint64
 	for _, n := range slices.Compact(asked) {
 		if n < 0 || uint64(n) >= at.Size {
-			return nil, x.api.invalid("query.entries", "the newest checkpoint doesn't have all of these entries")
+			return nil, x.api.newProblem(semel.CodeNotFound, "the newest checkpoint doesn't have all of these entries")
 		}
 		numbers = append(numbers, uint64(n))
 		if tenant == "" {

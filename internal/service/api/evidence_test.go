@@ -357,8 +357,8 @@ func TestEvidenceIsExported(t *testing.T) {
 	}
 	w.send("viewer", "GET", "/v1/evidence/export?entries=0,3", "").refused(403, "forbidden")
 	w.send("viewer", "GET", "/v1/evidence/export?tenant=evil", "").refused(403, "forbidden")
-	w.send("root", "GET", "/v1/evidence/export?entries=12", "").refused(400, "invalid_call")
-	w.send("root", "GET", "/v1/evidence/export?entries=-1", "").want(400)
+	w.send("root", "GET", "/v1/evidence/export?entries=12", "").refused(404, "not_found")
+	w.send("root", "GET", "/v1/evidence/export?entries=-1", "").want(404)
 }
 
 // brokenEvidence is a store whose evidence breaks after some reads.

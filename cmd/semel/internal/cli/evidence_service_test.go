@@ -153,7 +153,7 @@ func TestEvidenceOfAService(t *testing.T) {
 		if out, _ := run(ExitOK, "verify", "--keys", in("evidence.pub"), in("log.jsonl")); !strings.Contains(out, "good  6 entries") {
 			t.Error(out)
 		}
-		run(ExitUsage, as(olga, "prove", "6")...)
+		run(ExitNotFound, as(olga, "prove", "6")...)
 		if out, _ := run(ExitOK, "verify", "--keys", in("evidence.pub"), "--url", admin, "--token-file", in("vera")); !strings.Contains(out, "good  3 entries") || !strings.Contains(out, "no other entries") {
 			t.Error(out)
 		}

@@ -152,7 +152,10 @@ func TestEvidence(t *testing.T) {
 		if code, out, _ := semelWith(t, out, "evidence", "verify", "--keys", in("evidence.pub"), "-"); code != ExitOK || !strings.Contains(out, "good  2 entries") {
 			t.Errorf("exit %d, %s", code, out)
 		}
-		run(ExitCheck, append(from, "prove", "8")...)
+		code, _, errs = semelWith(t, "", append([]string{"evidence", "prove", "8"}, from...)...)
+		if code != ExitNotFound || !strings.Contains(errs, "entry 8: the newest checkpoint has ") || strings.Contains(errs, "records list") {
+			t.Errorf("exit %d, %s", code, errs)
+		}
 		run(ExitUsage, append(from, "prove", "first")...)
 	})
 	t.Run("keys are rotated, and never written over", func(t *testing.T) {
