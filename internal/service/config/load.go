@@ -173,7 +173,7 @@ func secretFile(p *strictyaml.Report, path, name string) (string, bool) {
 	text, err := readSecret(name)
 	switch {
 	case err != nil:
-		p.Add(path, "the file can't be read: "+err.Error(), "name one that the service can read, from the directory that it starts in")
+		p.Add(path, "the file can't be used: "+err.Error(), "name one that the service can read, from the directory that it starts in, and not everybody can write")
 	case text == "":
 		p.Add(path, "the file "+name+" is empty", "write the secret into it")
 	}

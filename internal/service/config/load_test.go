@@ -126,6 +126,16 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
+	t.Run("a file that everybody can write is refused, although it can be read", func(t *testing.T) {
+		name := filepath.Join(t.TempDir(), "token")
+		if err := errors.Join(os.WriteFile(name, []byte("0123456789abcdef"), 0o600), os.Chmod(name, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := Load(Source{Path: "semel.yaml", Data: []byte("admin: {token_file: '" + name + "'}\n")})
+		if err == nil || !strings.Contains(err.Error(), "the file can't be used: "+name+" can be written by everybody") || !strings.Contains(err.Error(), "chmod o-w "+name) || strings.Contains(err.Error(), "can't be read") {
+			t.Error(err)
+		}
+	})
 	t.Run("what is printed has neither digests nor passwords", func(t *testing.T) {
 		c := Default()
 		c.Store.URL = "postgres://semel:hunter2@db/semel?sslpassword=hunter2"
