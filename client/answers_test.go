@@ -253,6 +253,17 @@ func TestTLS(t *testing.T) {
 		}
 		must(t, c.Close())
 	})
+	t.Run("a server without TLS is told apart at once", func(t *testing.T) {
+		plain := httptest.NewServer(s.handler)
+		defer plain.Close()
+		c, err := client.New(strings.Replace(plain.URL, "http", "https", 1), &client.Options{Token: token})
+		must(t, err)
+		_, err = c.Do(t.Context(), call("k"), answers(data("x"), nil))
+		if wantCode(t, err, semel.CodeStoreUnavailable); !strings.HasSuffix(err.Error(), "speaks http, not https") {
+			t.Error(err)
+		}
+		must(t, c.Close())
+	})
 	t.Run("one connection serves many requests", func(t *testing.T) {
 		roots := x509.NewCertPool()
 		roots.AddCert(srv.Certificate())

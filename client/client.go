@@ -132,11 +132,11 @@ func New(baseURL string, opts *Options) (*Client, error) {
 	if _, err := peer.Token(o.Token, o.TokenFile); err != nil {
 		errs = append(errs, fmt.Errorf("client: %w", err))
 	}
-	own, err := address("the address", baseURL)
+	own, err := address("the address", "8480", baseURL)
 	if err != nil {
 		errs = append(errs, err)
 	}
-	admin, err := address("AdminURL", cmp.Or(o.AdminURL, baseURL))
+	admin, err := address("AdminURL", "8481", cmp.Or(o.AdminURL, baseURL))
 	if err != nil && o.AdminURL != "" {
 		errs = append(errs, err)
 	}
@@ -171,13 +171,13 @@ func transport(o *Options) http.RoundTripper {
 	return t
 }
 
-// address checks the address of a listener. Its errors don't repeat the text, which may
-// contain a password.
-func address(what, text string) (string, error) {
+// address checks the address of a listener, which usually has a port. Its errors don't repeat the
+// text, which may contain a password.
+func address(what, port, text string) (string, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return "", fmt.Errorf("client: %s is not an http or https URL such as https://semel.internal:8480", what)
+		return "", fmt.Errorf("client: %s is not an http or https URL such as https://semel.internal:%s", what, port)
 	case u.User != nil:
 		return "", fmt.Errorf("client: %s has a user name or password in it: use Token or TokenFile", what)
 	case u.RawQuery != "" || u.Fragment != "":

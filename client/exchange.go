@@ -213,6 +213,9 @@ func lasting(status int) bool { return status < 500 && status != http.StatusTooM
 
 // plain removes the URL from a net/http error, because it names records.
 func plain(err error) error {
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return errors.New("the server at its address speaks http, not https")
+	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
 	}
@@ -222,6 +225,9 @@ func plain(err error) error {
 // wrongServer reports whether the other side isn't the intended server.
 func wrongServer(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	if errors.Is(err, http.ErrSchemeMismatch) {
 		return true
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
