@@ -30,6 +30,7 @@ type doctorReport struct {
 	Failed   int             `json:"failed"`
 	Findings []doctorFinding `json:"findings"`
 	where    string          // the flags that lead other commands to the same place, after a space
+	stored   string          // those that commands on a store have, too
 }
 
 func newDoctor() *cobra.Command {
@@ -62,7 +63,7 @@ status, detail and next.`,
 			defer cancel()
 			ctx, stop := patient(ctx, cmd.ErrOrStderr(), isTerminal(cmd.ErrOrStderr()))
 			defer stop()
-			r := doctorReport{Findings: []doctorFinding{}, where: src.flags()}
+			r := doctorReport{Findings: []doctorFinding{}, where: src.flags(), stored: (&recordSource{store: src.store, config: src.config}).flags()}
 			if err := r.examine(ctx, cmd, &src); err != nil {
 				return err
 			}

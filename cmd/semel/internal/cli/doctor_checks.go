@@ -25,11 +25,15 @@ func (r *doctorReport) config(cfg *config.Config, origins *config.Origins, err e
 		err = blame(service.Check(cfg), origins)
 	}
 	if err != nil {
-		r.add("config", "failed", err.Error(), strings.TrimSpace("semel config validate "+file))
+		next := strings.TrimSpace("semel config validate " + file)
+		if strings.HasPrefix(err.Error(), "flag ") {
+			next = "" // no other command has that flag
+		}
+		r.add("config", "failed", err.Error(), next)
 		return false
 	}
 	for _, w := range cfg.Warnings() {
-		r.add("config", "warning", w, "semel config explain"+r.where)
+		r.add("config", "warning", w, "semel config explain"+(&recordSource{config: file}).flags())
 	}
 	r.add("config", "ok", cmp.Or(file, "the default configuration")+" is valid", "")
 	return true
@@ -84,11 +88,15 @@ func (r *doctorReport) withToken(url string) string {
 func (r *doctorReport) store(ctx context.Context, cfg *config.Config) {
 	if dir, embedded := strings.CutPrefix(cfg.Store.URL, "pebble:"); embedded {
 		if names, err := os.ReadDir(dir); errors.Is(err, os.ErrNotExist) || err == nil && len(names) == 0 {
-			r.add("store", "warning", "there is none in "+dir+" yet: the first start makes it", "semel serve"+r.where)
+			r.add("store", "warning", "there is none in "+dir+" yet: the first start makes it", "semel serve"+r.stored)
 			return
 		}
 	} else if cfg.Store.URL == "memory:" {
-		r.add("store", "warning", "it is in memory: every record is lost when the service stops", "semel config explain"+r.where+" store.url")
+		next := "semel config explain" + r.stored + " store.url"
+		if strings.HasPrefix(r.stored, " --store ") {
+			next = "" // the configuration doesn't say so
+		}
+		r.add("store", "warning", "it is in memory: every record is lost when the service stops", next)
 		return
 	}
 	i, err := service.Inspect(ctx, cfg)
@@ -115,7 +123,7 @@ func (r *doctorReport) store(ctx context.Context, cfg *config.Config) {
 func (r *doctorReport) remedy(check string, err error) string {
 	switch {
 	case errors.Is(err, pgstore.ErrNotMigrated):
-		return "semel migrate up" + r.where
+		return "semel migrate up" + r.stored
 	case errors.Is(err, pgstore.ErrRights): // the error has the statements
 		return "semel migrate print --role ROLE | psql"
 	case errors.Is(err, redisstore.ErrRights): // the error names the commands
@@ -123,7 +131,7 @@ func (r *doctorReport) remedy(check string, err error) string {
 	case errors.Is(err, pgstore.ErrNewer):
 		return "semel version"
 	case check == "store", check == "durability", check == "writes":
-		return "semel store status" + r.where
+		return "semel store status" + r.stored
 	}
 	return r.next(check)
 }

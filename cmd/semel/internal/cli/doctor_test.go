@@ -38,8 +38,14 @@ func examined(t *testing.T, args ...string) (code int, report doctorReport, foun
 		if slices.Index(order, f.Status) > slices.Index(order, found[f.Check].Status) {
 			found[f.Check] = f
 		}
-		if f.Detail == "" || f.Status != "ok" && !strings.Contains(f.Next, " ") && f.Next != "df -h" {
+		if f.Detail == "" || f.Status != "ok" && f.Next == "" && !strings.Contains(strings.Join(args, " "), "--store m") {
 			t.Errorf("%+v says too little", f)
+		}
+		if _, next, ok := strings.Cut(f.Next, "semel "); ok {
+			cmd, rest, err := newRoot().Find(strings.Fields(strings.TrimSuffix(next, " -unverified")))
+			if err := errors.Join(err, cmd.ParseFlags(rest)); err != nil {
+				t.Errorf("%+v: %v", f, err)
+			}
 		}
 	}
 	if (code == ExitOK) != report.Healthy || report.Healthy != (report.Failed == 0) || code != ExitOK && code != ExitCheck {
@@ -154,6 +160,34 @@ func TestDoctor(t *testing.T) {
 				t.Errorf("%s is %+v", test.check, f)
 			}
 		})
+	}
+}
+
+// TestTheNextCommandOfFlags has no flag that the command doesn't have, and isn't one that finds nothing.
+func TestTheNextCommandOfFlags(t *testing.T) {
+	t.Setenv("SEMEL_URL", "")
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	write(t, "token", "0123456789abcdef0123456789abcdef\n")
+	const listeners = "listen: {address: 127.0.0.1:0}\nadmin: {address: 127.0.0.1:0}\nstore: {url: "
+	write(t, "memory.yaml", listeners+"'memory:'}\n")
+	write(t, "none.yaml", listeners+"'pebble:./none'}\n")
+	write(t, "dead.yaml", listeners+"'postgres://semel@127.0.0.1:1/semel'}\n")
+	for args, next := range map[string]string{
+		"--config memory.yaml --token-file token": "semel config explain --config memory.yaml store.url",
+		"--config none.yaml --token-file token":   "semel serve --config none.yaml",
+		"--config dead.yaml --token-file token":   "semel store status --config dead.yaml",
+		"--config none.yaml --store memory:":      "",
+		"--store mongodb://h/db":                  "",
+	} {
+		_, report, found := examined(t, strings.Fields(args)...)
+		f := found["store"]
+		if f.Check == "" {
+			f = found["config"]
+		}
+		if f.Status == "ok" || f.Next != next {
+			t.Errorf("%s: %+v", args, report)
+		}
 	}
 }
 
