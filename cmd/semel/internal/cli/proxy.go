@@ -14,18 +14,23 @@ import (
 	"github.com/semelhq/semel/internal/service/config"
 )
 
-// byFlags names the flag that each wrong setting came from.
+// byFlags names the flag that each wrong setting came from: so the command line is wrong.
 func byFlags(cmd *cobra.Command, err error) error {
-	errs, _ := errors.AsType[config.Errors](err)
+	errs, ok := errors.AsType[config.Errors](err)
+	if !ok {
+		return err
+	}
 	for i := range errs {
-		path := errs[i].Path
-		setting, _, _ := strings.Cut(path[strings.LastIndex(path, ".")+1:], "[")
-		name := strings.TrimSuffix(strings.ReplaceAll(setting, "_", "-"), "-fields")
-		if cmd.Flags().Lookup(name) != nil {
-			errs[i].Path = "--" + name
+		_, path, _ := strings.Cut(errs[i].Path, ".") // the section's name means something else as a flag
+		for setting := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '.' || r == '[' }) {
+			for _, end := range []string{"", "-fields", "-url", "s"} {
+				if name := strings.TrimSuffix(strings.ReplaceAll(setting, "_", "-"), end); cmd.Flags().Lookup(name) != nil {
+					errs[i].Path = "--" + name
+				}
+			}
 		}
 	}
-	return err
+	return usage("%s", errs)
 }
 
 const proxyLong = `Guard one upstream: all requests go there, and those with an Idempotency-Key reach it

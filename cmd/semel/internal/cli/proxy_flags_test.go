@@ -122,9 +122,9 @@ func TestProxyGuardsWhateverHasAKey(t *testing.T) {
 
 // What is wrong with a flag is said of the flag.
 func TestWrongFlagsOfTheProxyAreNamed(t *testing.T) {
-	for flag, value := range map[string]string{"--profile": "strip", "--max-body": "-1", "--on-abandoned": "drop"} {
+	for flag, value := range map[string]string{"--profile": "strip", "--max-body": "-1", "--on-abandoned": "drop", "--reconcile": "nope", "--origin": "nope", "--answers": "final=nope"} {
 		code, _, errs := semelWith(t, "", "proxy", "http://127.0.0.1:1", "--store", "memory:", flag, value)
-		if code == ExitOK || !strings.Contains(errs, flag) || strings.Contains(errs, "routes[") || strings.Contains(errs, "operations[") {
+		if code != ExitUsage || !strings.Contains(errs, flag) || strings.Contains(errs, "routes[") || strings.Contains(errs, "operations[") {
 			t.Errorf("%s %s: exit %d, %s", flag, value, code, errs)
 		}
 	}
