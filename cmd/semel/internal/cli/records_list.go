@@ -127,8 +127,8 @@ func listRecords(ctx context.Context, cmd *cobra.Command, recs lookup.Lister, q 
 		err = errors.Join(err, table.w.Flush())
 		table.footer(cmd.ErrOrStderr(), src)
 	}
-	if next != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "There is more: --cursor %s\n", next)
+	if next != "" && err == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "There may be more: --cursor %s\n", next)
 	}
 	return err
 }

@@ -218,12 +218,15 @@ func TestRecordsList(t *testing.T) {
 	})
 	t.Run("the limit ends a list, and the cursor goes on", func(t *testing.T) {
 		got, errs := listedKeys(t, store, "--limit", "2")
-		cursor, ok := strings.CutPrefix(strings.TrimSpace(errs), "There is more: --cursor ")
+		cursor, ok := strings.CutPrefix(strings.TrimSpace(errs), "There may be more: --cursor ")
 		if !slices.Equal(got, all[:2]) || !ok {
 			t.Fatalf("%q, %s", got, errs)
 		}
 		if got, errs := listedKeys(t, store, "--cursor", cursor, "--limit", "3"); !slices.Equal(got, all[2:]) || errs != "" {
 			t.Errorf("%q, %s", got, errs)
+		}
+		if code, _, errs := records(t, store, "list", "--cursor", "bogus"); code == ExitOK || strings.Contains(errs, "more:") {
+			t.Errorf("exit %d, %s", code, errs)
 		}
 		if got, _ := listedKeys(t, store, "--cursor", cursor, "--all"); !slices.Equal(got, all[2:]) {
 			t.Errorf("%q", got)
