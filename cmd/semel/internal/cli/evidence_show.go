@@ -78,7 +78,7 @@ func (a *evidenceAbout) parse(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 1 && (a.id.Operation != "" || a.id.Key != "" || a.id.Principal != ""):
 		return usage("a name, and --operation, --key and --principal exclude each other: give one of them")
-	case len(args) == 1:
+	case first(args) != "":
 		a.name = args[0]
 	case a.id.Operation == "" || a.id.Key == "":
 		return usage("which call? Give one of its names, or --operation and --key")

@@ -58,7 +58,7 @@ func (n *recordName) parse(cmd *cobra.Command, args []string) (semel.ID, error) 
 	switch {
 	case len(args) == 1 && members:
 		return semel.ID{}, usage("give either a record's name, or the members of its identity")
-	case len(args) == 1:
+	case first(args) != "":
 		if q, ok := lookup.Name(args[0]); ok && q.Tenant != nil {
 			return semel.ID{Tenant: *q.Tenant, Principal: q.Principal, Operation: q.Operation, Key: q.Key}, nil
 		}

@@ -189,10 +189,10 @@ func atMost(n int, cmd *cobra.Command, args []string) error {
 	return usage("unexpected argument %q: write %s", args[n], cmd.UseLine())
 }
 
-// oneArg wants one positional argument, and asks for it if there is none.
+// oneArg wants one positional argument, and asks for it if there is none, or an empty one.
 func oneArg(ask string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
+		if first(args) == "" {
 			return usage("%s", ask)
 		}
 		return atMost(1, cmd, args)
