@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -90,7 +89,7 @@ func makeKeys(origin, rotate string) (*evidence.Keys, error) {
 	}
 	text, err := os.ReadFile(rotate)
 	if err != nil {
-		return nil, err
+		return nil, usage("--rotate: %w", err)
 	}
 	old, err := evidence.ParseKeys(text)
 	if err != nil {
@@ -112,16 +111,3 @@ func newFile(name string, write func(io.Writer) error) error {
 }
 
 var errNeedsKeys = errors.New("entries are found, and tenants known, by the secret keys of the log: say --keys, or set evidence.key_file")
-
-// keysOf reads the public keys of a log from files.
-func keysOf(file string) (*evidence.Trust, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	trust, err := evidence.ParseTrust(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w; it's what 'semel evidence keygen' prints", filepath.Base(file), err)
-	}
-	return trust, nil
-}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -80,7 +81,15 @@ func (s *evidenceSource) trust(args []string) (*evidence.Trust, error) {
 	if given := s.flags(); len(args) == 1 && given != "" {
 		return nil, usage("a file is verified as it is, without%s", given)
 	}
-	return keysOf(s.keys)
+	text, err := os.ReadFile(s.keys)
+	if err != nil {
+		return nil, usage("--keys: %w", err)
+	}
+	trust, err := evidence.ParseTrust(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; it's what 'semel evidence keygen' prints", filepath.Base(s.keys), err)
+	}
+	return trust, nil
 }
 
 // checkpointsIn reads the checkpoints in files.
@@ -88,7 +97,7 @@ func checkpointsIn(files []string) (all []string, err error) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, err
+			return nil, usage("--checkpoints: %w", err)
 		}
 		found := evidence.SplitCheckpoints(text)
 		if len(found) == 0 {
@@ -123,7 +132,7 @@ func (s *evidenceSource) verify(cmd *cobra.Command, args, kept []string) (report
 	}
 	f, err := os.Open(args[0])
 	if err != nil {
-		return report, err
+		return report, usage("%w", err)
 	}
 	defer f.Close()
 	return evidence.Verify(f, trust, opts)

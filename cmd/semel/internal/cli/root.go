@@ -59,6 +59,8 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return ExitCheck
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		err = errors.New("interrupted")
+	case strings.HasPrefix(err.Error(), "unknown command "): // of cobra's own command completion
+		err = usage("%w", err)
 	}
 	if errs, ok := errors.AsType[config.Errors](err); ok {
 		fmt.Fprintln(stderr, errs) // each with its own place

@@ -108,7 +108,7 @@ func verifyWebhook(cmd *cobra.Command, w *config.Webhook, captured *webhook.Capt
 	}
 	opts, err := w.Verifier()
 	if err != nil {
-		return err
+		return usage("%w", err)
 	}
 	opts.Now = func() time.Time { return now }
 	v, err := webhook.NewVerifier(opts)
