@@ -33,7 +33,7 @@ func notFound(format string, args ...any) error {
 // exitWith gives an error its exit code, by what happened to the record.
 func exitWith(err error) error {
 	if a, ok := errors.AsType[*client.AnswerError](err); ok {
-		return &exitError{ExitUnavailable, fmt.Errorf("that is not the admin listener of a Semel service: %w. 'semel serve' logs its address as admin", a)}
+		return &exitError{ExitUnavailable, fmt.Errorf("that is not the admin listener of a Semel service: %w. 'semel serve' logs its address, which has no path, as admin", a)}
 	}
 	e, ok := errors.AsType[*semel.Error](err)
 	if !ok {

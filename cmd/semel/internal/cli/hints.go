@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/semelhq/semel"
@@ -18,7 +19,6 @@ func hintFor(err error) string {
 	if e, ok := errors.AsType[*semel.Error](err); ok {
 		code = e.Code
 	}
-	exit, _ := errors.AsType[*exitError](err)
 	switch {
 	case code == door.CodeUnauthorized:
 		return "Give your token in a file with --token-file, or in the variable SEMEL_TOKEN; a context can name the file.\n"
@@ -26,7 +26,8 @@ func hintFor(err error) string {
 		return "Use another token (--token-file, SEMEL_TOKEN), or ask whoever runs the service to give yours that role in auth.\n"
 	case code == semel.CodeIllegalTransition:
 		return "'semel why NAME' shows what happened to the call, and what you can do next.\n"
-	case code == semel.CodeNotFound, exit != nil && exit.code == ExitNotFound:
+	case strings.Contains(err.Error(), "'semel "), strings.Contains(err.Error(), "newest checkpoint"): // it says what to do, or that nothing can be done
+	case exitOf(err) == ExitNotFound:
 		return "Check the spelling, or look through 'semel records list' and 'semel messages list'.\n"
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "Stop the program that listens there, or choose another address: --listen for callers, --admin for operators.\n"

@@ -62,5 +62,5 @@ func find(ctx context.Context, recs tally.Reader, text string, look bool) (*look
 	case !all.Complete:
 		return nil, fmt.Errorf("no call with the name %s was found, but some of the store or of the evidence log couldn't be read", printable(text))
 	}
-	return nil, notFound("no call has the name %s%s; if it is the id of an old duplicate, 'semel evidence show' knows it", printable(text), all.Through())
+	return nil, notFound("no call has the name %s%s. Check the spelling, or look through 'semel records list'; if there is an evidence log, 'semel evidence show' knows the ids of old duplicates", printable(text), all.Through())
 }

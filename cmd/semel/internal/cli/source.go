@@ -120,7 +120,7 @@ func (src *recordSource) settings(cmd *cobra.Command) (*config.Config, error) {
 	if url := cfg.Store.URL; url == "memory:" || url == "pebble:" {
 		return nil, usage("the store is %q, which nobody else can open; ask its service with --url", url)
 	}
-	return cfg, mustExist(cfg.Store.URL)
+	return cfg, mustExist(cfg.Store.URL, ", or its service with --url")
 }
 
 // nearby returns the admin URL of the service that runs with the configuration: of the one that has
@@ -192,12 +192,12 @@ func (src *recordSource) ask(at, tokenFile string) (*client.Client, error) {
 // badSource blames the address or the token for an error.
 func badSource(at, tokenFile string, err error) error {
 	what := "--token-file " + tokenFile
-	if _, wrong := client.New(at, nil); wrong != nil {
-		what, err = "--url", wrong
+	if _, wrong := client.New("http://localhost", &client.Options{AdminURL: at}); wrong != nil {
+		what, err = map[bool]string{true: "SEMEL_URL", false: "--url"}[at == os.Getenv("SEMEL_URL")], wrong
 	} else if tokenFile == "" {
 		what = "SEMEL_TOKEN"
 	} else if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return usage("%s: %w", what, e.Err)
 	}
-	return usage("%s: %s", what, strings.TrimPrefix(strings.TrimPrefix(err.Error(), "client: "), "token file: "))
+	return usage("%s: %s", what, strings.NewReplacer("client: ", "", "token file: ", "", "AdminURL ", "the address ").Replace(err.Error()))
 }

@@ -134,11 +134,12 @@ Run it after the restore and before the first node starts.`,
 	return configFlags(cmd)
 }
 
-// mustExist refuses an embedded store that doesn't exist, which opening would create.
-func mustExist(url string) error {
+// mustExist refuses an embedded store that doesn't exist, which opening would create. or is what
+// the command can do instead.
+func mustExist(url, or string) error {
 	dir, embedded := strings.CutPrefix(url, "pebble:")
 	if names, err := os.ReadDir(dir); embedded && (err != nil || len(names) == 0) {
-		return missing("there is no store in " + dir + ": name it with --store pebble:DIR, or its service with --url")
+		return missing("there is no store in " + dir + ": name it with --store pebble:DIR" + or)
 	}
 	return nil
 }
@@ -171,7 +172,7 @@ func openStore(cmd *cobra.Command, open func(context.Context, config.Store) (sem
 // openConfigured opens an existing store, without the strict profile and without migrating. If it
 // is in use and the command can ask a service instead, asks, the error says how.
 func openConfigured(ctx context.Context, at config.Store, open func(context.Context, config.Store) (semel.Store, error), asks bool) (semel.Store, error) {
-	if err := mustExist(at.URL); err != nil {
+	if err := mustExist(at.URL, ""); err != nil {
 		return nil, err
 	}
 	at.Profile, at.Migrate = "standard", false
