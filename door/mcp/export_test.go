@@ -34,6 +34,6 @@ func Recognise(body []byte, header http.Header) (call semel.Call, guarded bool) 
 func (g *Gateway) FollowTask(ctx context.Context, in *http.Request, ttl time.Duration) (semel.Answer, error) {
 	c := conversation{Gateway: g, req: &request{in: in, modern: true}, policy: g.plain}
 	c.call = semel.Call{Operation: g.plain.op.Name, Key: "k-1", Door: Name}
-	call, f := c.following(ctx, task{id: "task-1", ttl: ttl})
+	call, f := c.following(ctx, &semel.Record{Origin: 1}, task{id: "task-1", ttl: ttl})
 	return g.runner.Do(ctx, call, door.Work{Handler: f})
 }
