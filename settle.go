@@ -42,6 +42,10 @@ type Settlement struct {
 	// Who is the operator who settles, or whom the reconciler asked. The record holds it, for
 	// people. Optional.
 	Who string
+	// Fence, if set, must be the fence of the record's newest attempt: what you know of one
+	// attempt says nothing about the next. Otherwise nothing is changed, and the error is
+	// [CodeIllegalTransition]. Zero: whatever attempt is held.
+	Fence int64
 	// Force settles a record of an operation that isn't registered with the engine. The policy
 	// in the record sets the outcome's window. Only for [Engine.Settle].
 	Force bool
@@ -136,6 +140,9 @@ func settled(cur *Record, s Settlement, by *store.Settled, pause time.Duration) 
 
 func settledRecord(cur *Record, s Settlement, by *store.Settled, pause time.Duration) (*Record, error) {
 	now := by.At
+	if err := seen(cur, s.Fence); err != nil {
+		return nil, err
+	}
 	if len(s.Messages) > 0 && s.Outcome != DispositionCompleted {
 		return nil, &Error{Code: CodeInvalidCall, Message: "only a call that was completed sends messages"}
 	}
@@ -182,6 +189,18 @@ func settledRecord(cur *Record, s Settlement, by *store.Settled, pause time.Dura
 		return next, err
 	}
 	return nil, &Error{Code: CodeInvalidCall, Message: fmt.Sprintf("a held record can't be settled as %q", s.Outcome)}
+}
+
+// seen refuses an operator's word about another attempt than the record's newest. The operator
+// saw the attempt with this fence; zero stands for any.
+func seen(cur *Record, fence int64) error {
+	switch {
+	case fence == 0 || fence == cur.Fence:
+		return nil
+	case cur.State == absent:
+		return ErrNotFound
+	}
+	return &Error{Code: CodeIllegalTransition, Message: "the call has a later attempt than the one you saw"}
 }
 
 // settledEffects applies the findings to the ledger. If the outcome is aborted, it refutes

@@ -1,0 +1,52 @@
+package enginetest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/semelhq/semel"
+)
+
+// later expects the refusal of a word about an attempt that isn't the newest any more.
+func later(t *testing.T, err error) {
+	t.Helper()
+	if e := wantCode(t, err, semel.CodeIllegalTransition); !strings.Contains(e.Message, "a later attempt than the one you saw") {
+		t.Error(e)
+	}
+}
+
+// TestASettlementIsAboutTheAttemptThatWasSeen: what the bank says of one attempt doesn't settle
+// the next, which somebody else's settlement let run meanwhile.
+func TestASettlementIsAboutTheAttemptThatWasSeen(t *testing.T) {
+	inBubble(t, semel.Operation{}, func(t *testing.T, r *rig) {
+		held := func() semel.Record {
+			must(t, begin(t, r.Engine, call("k")).Hold(t.Context(), "no answer"))
+			rec, err := r.Lookup(t.Context(), id("k"))
+			must(t, err)
+			return rec
+		}
+		aborted := func(who string, seen semel.Record) (semel.Record, error) {
+			return r.Settle(t.Context(), id("k"), semel.Settlement{Outcome: semel.DispositionAborted, Who: who, Fence: seen.Fence}, "not charged")
+		}
+		first := held()
+		_, err := aborted("ben", first)
+		must(t, err)
+		second := held()
+		for _, s := range []semel.Settlement{
+			{Outcome: semel.DispositionAborted}, {Outcome: semel.DispositionCompleted, Result: data("paid")}, {Outcome: semel.DispositionAbandoned}, {RetryAfter: 1},
+		} {
+			s.Who, s.Fence = "ann", first.Fence
+			rec, err := r.Settle(t.Context(), id("k"), s, "not charged")
+			if later(t, err); rec.Revision != second.Revision || !rec.Held {
+				t.Errorf("%+v", rec)
+			}
+		}
+		if now, err := r.Lookup(t.Context(), id("k")); err != nil || now.Revision != second.Revision {
+			t.Errorf("%+v, %v", now, err)
+		}
+		rec, err := aborted("ann", second)
+		if must(t, err); rec.Attempt != 2 || rec.Settled.Who != "ann" {
+			t.Errorf("%+v", rec)
+		}
+	})
+}
