@@ -274,11 +274,15 @@ const byWord = ""
 // [AttributeCommandID] that the call was first asked for with. Who confirmed it, and why, goes
 // into the record, see [store.Settled].
 //
-// Confirm refuses with [CodeIllegalTransition] a record that doesn't wait for a confirmation, or no
-// longer, one that an operator has confirmed already, and one whose tries are used up. It can't
-// confirm a call that needs [ConfirmationPolicy].StepUp ([CodeUnsupported]): only the caller has
-// that proof. An operation that isn't registered here is refused with [CodeUnknownOperation].
-func (e *Engine) Confirm(ctx context.Context, id ID, who, reason string) (Record, error) {
+// A fence other than zero must be that of the record that the person saw. Another payload under
+// the same key has another fence, once the time of the first is over.
+//
+// Confirm refuses with [CodeIllegalTransition] a record with another fence, one that doesn't wait for
+// a confirmation, or no longer, one that an operator has confirmed already, and one whose tries are
+// used up. It can't confirm a call that needs [ConfirmationPolicy].StepUp ([CodeUnsupported]): only
+// the caller has that proof. An operation that isn't registered here is refused with
+// [CodeUnknownOperation].
+func (e *Engine) Confirm(ctx context.Context, id ID, fence int64, who, reason string) (Record, error) {
 	op, known := e.handles(id.Operation)
 	if !known {
 		return Record{}, &Error{Code: CodeUnknownOperation, Message: "operation " + id.Operation + " is not registered here: ask a program that knows it"}
@@ -289,6 +293,9 @@ func (e *Engine) Confirm(ctx context.Context, id ID, who, reason string) (Record
 	// A crash before this write leaves the call unconfirmed. A crash after it leaves it confirmed
 	// until its caller asks again, or the time is over.
 	rec, err := e.change(ctx, id, store.ChangeConfirmed, func(cur *Record, now store.Instant) (*Record, error) {
+		if err := seen(cur, fence); err != nil {
+			return nil, err
+		}
 		if why := notConfirmable(op.Confirmation, cur, now); why != "" {
 			return nil, &Error{Code: CodeIllegalTransition, Message: why}
 		}

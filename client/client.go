@@ -80,7 +80,7 @@ type Records interface {
 	// Settle is [semel.Engine.Settle].
 	Settle(ctx context.Context, id semel.ID, s semel.Settlement, reason string) (semel.Record, error)
 	// Confirm is [semel.Engine.Confirm].
-	Confirm(ctx context.Context, id semel.ID, who, reason string) (semel.Record, error)
+	Confirm(ctx context.Context, id semel.ID, fence int64, who, reason string) (semel.Record, error)
 	// Purge is [semel.Engine.Purge].
 	Purge(ctx context.Context, id semel.ID, r semel.Removal) error
 }

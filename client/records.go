@@ -194,8 +194,8 @@ func (c *Client) Release(ctx context.Context, id semel.ID, reason string) (semel
 
 // Confirm is [semel.Engine.Confirm]. The service knows who asks, whatever who says. Otherwise it is
 // like Settle.
-func (c *Client) Confirm(ctx context.Context, id semel.ID, _, reason string) (semel.Record, error) {
-	return c.one(ctx, id, c.onRecord(id, "/confirm", wire.Reasoned{Reason: cut(reason)}))
+func (c *Client) Confirm(ctx context.Context, id semel.ID, fence int64, _, reason string) (semel.Record, error) {
+	return c.one(ctx, id, c.onRecord(id, "/confirm", wire.Seen{Reason: cut(reason), Fence: fence}))
 }
 
 // Purge is [semel.Engine.Purge]. Otherwise it is like Settle.

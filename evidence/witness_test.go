@@ -211,7 +211,7 @@ func TestEveryChange(t *testing.T) {
 		if _, err := r.Begin(ctx, c); !errors.Is(err, &semel.Error{Code: semel.CodeConfirmationRequired}) {
 			t.Fatal(err)
 		}
-		if _, err := r.Confirm(ctx, c.ID(""), "ann", "she called"); err != nil {
+		if _, err := r.Confirm(ctx, c.ID(""), 0, "ann", "she called"); err != nil {
 			t.Fatal(err)
 		}
 		r.do(t, c, "done")

@@ -63,7 +63,7 @@ func TestAnOperatorConfirms(t *testing.T) {
 					t.Errorf("asked again: %s", got.text)
 				}
 				w.Store.Advance(2 * time.Minute) // longer than the window of the echo, if its answer had arrived
-				if _, err := w.Engine.Confirm(t.Context(), rec.ID, "ann", "she called"); err != nil {
+				if _, err := w.Engine.Confirm(t.Context(), rec.ID, 0, "ann", "she called"); err != nil {
 					t.Fatal(err)
 				}
 				w.Store.Advance(2 * time.Minute)
@@ -79,7 +79,7 @@ func TestAnOperatorConfirms(t *testing.T) {
 				if _, got := w.call(v, c.tool, again, "", c.meta); got.said() != "run 1" {
 					t.Errorf("%s", got.text)
 				}
-				if _, err := w.Engine.Confirm(t.Context(), rec.ID, "ann", "again"); !errors.Is(err, &semel.Error{Code: semel.CodeIllegalTransition}) {
+				if _, err := w.Engine.Confirm(t.Context(), rec.ID, 0, "ann", "again"); !errors.Is(err, &semel.Error{Code: semel.CodeIllegalTransition}) {
 					t.Errorf("confirmed twice: %v", err)
 				}
 				// An equal call without a key is another one now, which a person confirms, too.
@@ -93,7 +93,7 @@ func TestAnOperatorConfirms(t *testing.T) {
 		w := seen(t, mcp.GatewayOptions{Tools: tools})
 		w.call(modern, "pay", `{}`, "", "")
 		rec := w.waiting(t)
-		if _, err := w.Engine.Confirm(t.Context(), rec.ID, "ann", ""); err != nil {
+		if _, err := w.Engine.Confirm(t.Context(), rec.ID, 0, "ann", ""); err != nil {
 			t.Fatal(err)
 		}
 		w.Store.Advance(3 * time.Minute)
@@ -118,7 +118,7 @@ func TestAnOperatorConfirms(t *testing.T) {
 		w := seen(t, mcp.GatewayOptions{Tools: tools})
 		w.call(modern, "pay", `{}`, "", "")
 		w.Store.Advance(170 * time.Second) // longer than the window of the echo
-		if _, err := w.Engine.Confirm(t.Context(), w.waiting(t).ID, "ann", ""); err != nil {
+		if _, err := w.Engine.Confirm(t.Context(), w.waiting(t).ID, 0, "ann", ""); err != nil {
 			t.Fatal(err)
 		}
 		w.Store.Advance(170 * time.Second)
@@ -137,7 +137,7 @@ func TestAnOperatorConfirms(t *testing.T) {
 	t.Run("many at the same time", func(t *testing.T) {
 		w := seen(t, mcp.GatewayOptions{Tools: tools})
 		w.call(modern, "pay", `{}`, "", "")
-		if _, err := w.Engine.Confirm(t.Context(), w.waiting(t).ID, "ann", ""); err != nil {
+		if _, err := w.Engine.Confirm(t.Context(), w.waiting(t).ID, 0, "ann", ""); err != nil {
 			t.Fatal(err)
 		}
 		var calls sync.WaitGroup

@@ -18,7 +18,7 @@ import (
 // cannotConfirm expects that an operator can't confirm a record.
 func cannotConfirm(t *testing.T, e *semel.Engine, key string, code semel.Code) {
 	t.Helper()
-	_, err := e.Confirm(t.Context(), id(key), "ann", "again")
+	_, err := e.Confirm(t.Context(), id(key), 0, "ann", "again")
 	wantCode(t, err, code)
 }
 
@@ -28,7 +28,7 @@ func TestAnOperatorConfirmsACall(t *testing.T) {
 	inBubble(t, confirming(semel.ConfirmationPolicy{TTL: time.Minute}), func(t *testing.T, r *rig) {
 		token := ask(t, r.Engine, call("k"))
 		pass(50 * time.Second)
-		rec, err := r.Confirm(t.Context(), id("k"), "ann", "she called")
+		rec, err := r.Confirm(t.Context(), id("k"), 0, "ann", "she called")
 		if must(t, err); rec.State != semel.Failed || rec.Disposition != semel.DispositionAborted || rec.Settled == nil || rec.Settled.Who != "ann" || rec.Settled.By != store.ByOperator || rec.Settled.Reason != "she called" || rec.Confirmation.ConfirmedAt != 0 {
 			t.Errorf("%+v", rec)
 		}
@@ -65,7 +65,7 @@ func TestAnOperatorConfirmsOnlyTheCallThatWasAskedFor(t *testing.T) {
 			if share == semel.ShareTenant {
 				name.Principal = ""
 			}
-			_, err := r.Confirm(t.Context(), name, "ann", "")
+			_, err := r.Confirm(t.Context(), name, 0, "ann", "")
 			must(t, err)
 			// A payload that the caller corrects takes the place of an aborted one, but not here.
 			c := mine
@@ -105,7 +105,7 @@ func TestAnOperatorsConfirmationRunsOnce(t *testing.T) {
 	inBubble(t, confirming(semel.ConfirmationPolicy{}), func(t *testing.T, r *rig) {
 		engines := []*semel.Engine{r.Engine, r.second(t)}
 		token := ask(t, r.Engine, call("k"))
-		_, err := engines[1].Confirm(t.Context(), id("k"), "ann", "")
+		_, err := engines[1].Confirm(t.Context(), id("k"), 0, "ann", "")
 		must(t, err)
 		var executed, confirmed atomic.Int32
 		var wg sync.WaitGroup
@@ -124,7 +124,7 @@ func TestAnOperatorsConfirmationRunsOnce(t *testing.T) {
 				}
 			})
 			wg.Go(func() {
-				if _, err := r.Confirm(t.Context(), id("k"), "eve", ""); err == nil {
+				if _, err := r.Confirm(t.Context(), id("k"), 0, "eve", ""); err == nil {
 					confirmed.Add(1)
 				}
 			})
@@ -149,7 +149,7 @@ func TestAnOperatorsConfirmationEnds(t *testing.T) {
 				op.Name, op.OnFailure = "op", semel.RetryFailure
 				must(t, r.Register(op))
 				ask(t, r.Engine, call("k"))
-				_, err := r.Confirm(t.Context(), id("k"), "ann", "")
+				_, err := r.Confirm(t.Context(), id("k"), 0, "ann", "")
 				must(t, err)
 				pass(time.Minute)
 				if !tried {
@@ -159,7 +159,7 @@ func TestAnOperatorsConfirmationEnds(t *testing.T) {
 				if rec, err := r.Lookup(t.Context(), id("k")); err != nil || rec.Settled != nil || rec.Confirmation.ConfirmedAt != 0 {
 					t.Errorf("%+v, %v", rec, err)
 				}
-				_, err = r.Confirm(t.Context(), id("k"), "ann", "")
+				_, err = r.Confirm(t.Context(), id("k"), 0, "ann", "")
 				must(t, err)
 				begin(t, r.Engine, call("k"))
 			})
@@ -183,7 +183,7 @@ func TestAnOperatorCannotConfirm(t *testing.T) {
 			} else if name == "proved" {
 				ask(t, r.Engine, c)
 			}
-			_, err := r.Confirm(t.Context(), c.ID(""), "ann", "")
+			_, err := r.Confirm(t.Context(), c.ID(""), 0, "ann", "")
 			wantCode(t, err, code)
 		}
 		ask(t, r.Engine, call("k"))
@@ -193,7 +193,7 @@ func TestAnOperatorCannotConfirm(t *testing.T) {
 		cannotConfirm(t, r.Engine, "k", semel.CodeIllegalTransition)
 		// Guesses after a confirmation void it, too.
 		ask(t, r.Engine, call("guessed"))
-		_, err := r.Confirm(t.Context(), id("guessed"), "ann", "")
+		_, err := r.Confirm(t.Context(), id("guessed"), 0, "ann", "")
 		must(t, err)
 		for range 2 {
 			refused(t, r.Engine, with(call("guessed"), "wrong"))
@@ -209,7 +209,7 @@ func TestAConfirmationIsWrittenOnce(t *testing.T) {
 			inBubble(t, confirming(semel.ConfirmationPolicy{}), func(t *testing.T, r *rig) {
 				ask(t, r.Engine, call("k"))
 				r.faults.Next(faultstore.Apply, form, 3)
-				rec, err := r.Confirm(t.Context(), id("k"), "ann", "")
+				rec, err := r.Confirm(t.Context(), id("k"), 0, "ann", "")
 				if must(t, err); len(rec.Confirmation.Tokens) != 2 {
 					t.Errorf("%+v", rec.Confirmation)
 				}

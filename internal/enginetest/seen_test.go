@@ -3,6 +3,7 @@ package enginetest
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/semelhq/semel"
 )
@@ -49,4 +50,35 @@ func TestASettlementIsAboutTheAttemptThatWasSeen(t *testing.T) {
 			t.Errorf("%+v", rec)
 		}
 	})
+}
+
+// TestAConfirmationIsOfTheCallThatWasSeen: a yes to ten doesn't confirm the ten thousand that came
+// under the same key when the time of the ten was over.
+func TestAConfirmationIsOfTheCallThatWasSeen(t *testing.T) {
+	for _, purged := range []bool{false, true} {
+		inBubble(t, confirming(semel.ConfirmationPolicy{TTL: time.Minute}), func(t *testing.T, r *rig) {
+			asked := func(amount string) (semel.Call, int64) {
+				c := call("k")
+				c.Fingerprint = semel.FingerprintOf(semel.SchemeRaw, []byte(amount))
+				ask(t, r.Engine, c)
+				rec, err := r.Lookup(t.Context(), id("k"))
+				must(t, err)
+				return c, rec.Fence
+			}
+			_, ten := asked("10")
+			if _, again := asked("10"); again != ten {
+				t.Errorf("a further token has fence %d, not %d", again, ten)
+			}
+			if pass(time.Minute); purged {
+				must(t, r.Purge(t.Context(), id("k"), semel.Removal{}))
+			}
+			large, tenThousand := asked("10000")
+			_, err := r.Confirm(t.Context(), id("k"), ten, "ann", "ten is fine")
+			later(t, err)
+			ask(t, r.Engine, large)
+			_, err = r.Confirm(t.Context(), id("k"), tenThousand, "ann", "it is a ship")
+			must(t, err)
+			begin(t, r.Engine, large)
+		})
+	}
 }

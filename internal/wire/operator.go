@@ -11,6 +11,12 @@ type Page struct {
 	Unreadable []string `json:"unreadable,omitempty" doc:"Of each record in this part of the store that can't be read, why. Only for callers who see all tenants."`
 }
 
+// Seen is an operator's word about a record that they have seen.
+type Seen struct {
+	Reason string `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`
+	Fence  int64  `json:"fence,omitempty" minimum:"0" doc:"The fence of the record that you have seen; if it has another by now, nothing is changed. Absent: whatever record there is."`
+}
+
 // Settling is an operator's settlement of a held record.
 type Settling struct {
 	Outcome store.Disposition `json:"outcome,omitzero" enum:"completed,rejected,failed,aborted" doc:"How the attempt ended. Absent: only effects are settled; if none is open then, the next delivery runs again."`

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -45,7 +46,10 @@ func TestAnOperatorConfirms(t *testing.T) {
 	asked := call("1").refused(428, "confirmation_required")
 	path := "/v1/records/" + w.send("operator", "GET", "/v1/records?q=operation:confirmed", "").want(200).str("records.0.id")
 	w.send("operator", "GET", path, "").want(200).equal("record.verdict.state", `"unconfirmed"`).equal("record.verdict.advice", `["confirm"]`)
-	g := w.send("operator", "POST", path+"/confirm", `{"reason":"she called"}`).want(200)
+	w.send("operator", "POST", path+"/confirm", `{"reason":"she called","fence":1}`).refused(409, "illegal_transition")
+	w.send("operator", "POST", path+"/confirm", `{"reason":"she called","fence":-1}`).refused(400, "invalid_call")
+	fence := w.send("operator", "GET", path, "").want(200).num("record.fence")
+	g := w.send("operator", "POST", path+"/confirm", fmt.Sprintf(`{"reason":"she called","fence":%d}`, fence)).want(200)
 	g.equal("record.settled.by", `"operator"`).equal("record.settled.reason", `"she called"`).equal("record.status", `"failed"`)
 	if who := g.str("record.settled.who"); who == "" {
 		t.Errorf("%s", g.Raw)

@@ -84,9 +84,9 @@ func (b *builder) operatorRoutes() {
 		[]semel.Code{semel.CodeUnsupported}, purgeRecord)
 	changing(b, "confirmRecord", "confirm", "Confirm a call that waits for its confirmation, in its caller's place",
 		"The caller then repeats the call, unchanged and without a token, and it runs once. The confirmation ends with the time that the operation gives to a token. Of an operation with a further proof, only the caller can confirm a call.",
-		[]semel.Code{semel.CodeUnsupported}, func(x *exchange, in *onRecord[wire.Reasoned]) (*reply[wire.RecordBody], error) {
+		[]semel.Code{semel.CodeUnsupported}, func(x *exchange, in *onRecord[wire.Seen]) (*reply[wire.RecordBody], error) {
 			return x.change(in.ID, func(id semel.ID) (semel.Record, error) {
-				return x.api.engine.Confirm(x.ctx(), id, x.caller.who(), in.Body.Reason)
+				return x.api.engine.Confirm(x.ctx(), id, in.Body.Fence, x.caller.who(), in.Body.Reason)
 			})
 		})
 	changing(b, "reconcileRecord", "reconcile", "Ask the reconciler about a held record now, rather than when it is due",

@@ -169,7 +169,7 @@ minutes at most. If the operation asks for a further proof, only the caller can 
 			}
 			return c.apply(cmd, args, c, action[semel.Record]{"confirm", "the call runs once, when its caller sends it again.", check,
 				func(ctx context.Context, recs client.Records, rec *semel.Record) (*semel.Record, error) {
-					after, err := recs.Confirm(ctx, rec.ID, localName(), c.reason)
+					after, err := recs.Confirm(ctx, rec.ID, rec.Fence, localName(), c.reason)
 					return &after, err
 				}})
 		},
