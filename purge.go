@@ -115,9 +115,9 @@ type Removal struct {
 	// Reason and Who, the operator's name, go to Events and into the evidence. Both are for
 	// people.
 	Reason, Who string
-	// Fence, if set, must be the fence of the record's newest attempt. If another attempt was
-	// made since, or the record is gone, nothing is purged and Purge returns [ErrNotFound].
-	// Zero: whatever record there is.
+	// Fence, if set, must be the fence of the record's newest attempt. If another attempt was made
+	// since, nothing is purged and Purge returns [CodeIllegalTransition]; if the record is gone,
+	// [ErrNotFound]. Zero: whatever record there is.
 	Fence int64
 	// Force purges a record of an operation that isn't registered with this engine.
 	// The policy in the record then says whether it is archived.
@@ -236,8 +236,8 @@ func (e *Engine) toPurge(ctx context.Context, op *operation, id ID, r Removal) (
 	if err != nil {
 		return nil, err
 	}
-	if r.Fence != 0 && r.Fence != rec.Fence {
-		return nil, ErrNotFound
+	if err := seen(rec, r.Fence); err != nil {
+		return nil, err
 	}
 	n := 0
 	// A crash may have left a number whose mark was never written.

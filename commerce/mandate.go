@@ -228,15 +228,21 @@ func (m *Mandates) End(ctx context.Context, b Buyer, id, who, reason string) err
 		return err
 	}
 	rec, err := m.engine.Lookup(ctx, call.ID(semel.SharePrincipal))
-	if err == nil && idOf(found, rec.Origin) != id {
-		err = semel.ErrNotFound // somebody else ended it, and there is another since
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case idOf(found, rec.Origin) != id: // one that was made meanwhile
+		return semel.ErrNotFound
 	}
 	// A crash before this write leaves the mandate valid, and a caller without an answer, who
 	// ends it again. The fence keeps a mandate that was made meanwhile.
-	return m.engine.Purge(ctx, rec.ID, semel.Removal{Fence: rec.Fence, Who: who, Reason: reason})
+	err = m.engine.Purge(ctx, rec.ID, semel.Removal{Fence: rec.Fence, Who: who, Reason: reason})
+	if errors.Is(err, &semel.Error{Code: semel.CodeIllegalTransition}) {
+		if _, now := m.Find(ctx, b, id); now != nil {
+			return now // another was faster
+		}
+	}
+	return err
 }
 
 // Require is for handlers of calls that use a mandate, such as a payment: it refuses the
