@@ -3,6 +3,7 @@ package commerce_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -46,6 +47,32 @@ func meanwhile(t *testing.T, test func(t *testing.T, st *interrupted, one, other
 			if err := e.Close(context.Background()); err != nil {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// TestTellIsAboutTheAttemptThatItFound: what a gateway says isn't told of an attempt that begins
+// after its payment was looked up.
+func TestTellIsAboutTheAttemptThatItFound(t *testing.T) {
+	meanwhile(t, func(t *testing.T, st *interrupted, one, other *semel.Engine, m, others *commerce.Mandates) {
+		tills := []*till{newTill(t, one, m), newTill(t, other, others)}
+		for _, till := range tills {
+			till.charge = func(commerce.Charge) (commerce.Charged, error) { return commerce.Charged{}, errors.New("no answer") }
+		}
+		pay := payment()
+		told := commerce.Told{Reference: fmt.Sprintf("payment:order%%3A789:2999:USD:%d", pay.IntentAt.Unix()), Refused: true}
+		_, _, _ = tills[0].Pay(t.Context(), pay)
+		st.reads, st.at, st.does = 0, 2, func() {
+			if err := tills[1].Tell(t.Context(), "acme", told); err != nil {
+				t.Error(err)
+			}
+			_, _, _ = tills[1].Pay(t.Context(), pay)
+		}
+		if err := tills[0].Tell(t.Context(), "acme", told); !errors.Is(err, &semel.Error{Code: semel.CodeIllegalTransition}) {
+			t.Error(err)
+		}
+		if rec := recordOf(t, other); rec.Attempt != 2 || !rec.Held || st.reads < st.at {
+			t.Errorf("%+v after %d reads", rec, st.reads)
 		}
 	})
 }

@@ -239,6 +239,7 @@ func (p *Payments) Tell(ctx context.Context, tenant string, t Told) error {
 	}
 	// A crash before this write leaves the payment held, and the gateway's report comes again.
 	// A crash after it leaves nothing to do.
+	s.Fence = rec.Fence // the effects are those of this attempt
 	_, err = p.engine.Settle(ctx, rec.ID, s, "told by the gateway")
 	return err
 }
