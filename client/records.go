@@ -174,12 +174,12 @@ func (c *Client) Settle(ctx context.Context, id semel.ID, s semel.Settlement, re
 		if len(s.Effects) > 0 || !s.Result.IsZero() || s.Failure != nil {
 			return semel.Record{}, &semel.Error{Code: semel.CodeUnsupported, Message: "the API can't settle effects and release a record at once: settle the effects first"}
 		}
-		return c.one(ctx, id, c.onRecord(id, "/release", wire.Forced{Reason: cut(reason), Force: s.Force}))
+		return c.one(ctx, id, c.onRecord(id, "/release", wire.Forced{Seen: wire.Seen{Reason: cut(reason), Fence: s.Fence}, Force: s.Force}))
 	}
 	if s.Result.Tombstone {
 		return semel.Record{}, errTombstone()
 	}
-	body := &wire.Settling{Outcome: s.Outcome, Result: sentResult(s.Result), Error: sentFailure(s.Failure), Reason: cut(reason), Messages: sentMessages(s.Messages), Force: s.Force}
+	body := &wire.Settling{Outcome: s.Outcome, Result: sentResult(s.Result), Error: sentFailure(s.Failure), Messages: sentMessages(s.Messages), Seen: wire.Seen{Reason: cut(reason), Fence: s.Fence}, Force: s.Force}
 	for i := range s.Effects {
 		body.Effects = append(body.Effects, sentFinding(&s.Effects[i]))
 	}
@@ -200,7 +200,7 @@ func (c *Client) Confirm(ctx context.Context, id semel.ID, fence int64, _, reaso
 
 // Purge is [semel.Engine.Purge]. Otherwise it is like Settle.
 func (c *Client) Purge(ctx context.Context, id semel.ID, why semel.Removal) error {
-	_, err := c.ask(ctx, c.onRecord(id, "/purge", wire.Purging{Reason: cut(why.Reason), Force: why.Force, EraseEvidence: why.EraseEvidence}))
+	_, err := c.ask(ctx, c.onRecord(id, "/purge", wire.Purging{Seen: wire.Seen{Reason: cut(why.Reason), Fence: why.Fence}, Force: why.Force, EraseEvidence: why.EraseEvidence}))
 	return err
 }
 

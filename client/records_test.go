@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,7 +60,15 @@ func TestRecordsAreLookedAfterByPeople(t *testing.T) {
 			t.Errorf("the pages had %q", found)
 		}
 
-		rec, err := c.Settle(t.Context(), id("k"), semel.Settlement{Outcome: semel.DispositionCompleted, Result: data("\xff"), Effects: []store.EffectFinding{
+		// A word about another attempt is refused, whatever it is.
+		for _, s := range []semel.Settlement{{Outcome: semel.DispositionAborted, Fence: 1}, {Outcome: semel.DispositionAbandoned, Fence: 1}} {
+			_, err := c.Settle(t.Context(), id("k"), s, "another attempt")
+			later(t, err)
+		}
+		later(t, c.Purge(t.Context(), id("k"), semel.Removal{Reason: "another attempt", Fence: 1}))
+		seen, err := c.Lookup(t.Context(), id("k"))
+		must(t, err)
+		rec, err := c.Settle(t.Context(), id("k"), semel.Settlement{Fence: seen.Fence, Outcome: semel.DispositionCompleted, Result: data("\xff"), Effects: []store.EffectFinding{
 			{Name: "charge", State: store.EffectConfirmed, Result: data(`"x"`)},
 		}}, "the provider says so")
 		if must(t, err); rec.State != semel.Completed || string(rec.Result.Data) != "\xff" || rec.Effects[0].State != store.EffectConfirmed {
@@ -74,7 +83,7 @@ func TestRecordsAreLookedAfterByPeople(t *testing.T) {
 			t.Errorf("got %+v", rec)
 		}
 		pass(time.Second) // a purged record is older than now
-		must(t, c.Purge(t.Context(), id("k"), semel.Removal{Reason: "a test"}))
+		must(t, c.Purge(t.Context(), id("k"), semel.Removal{Fence: seen.Fence, Reason: "a test"}))
 		_, err = c.Lookup(t.Context(), id("k"))
 		wantCode(t, err, semel.CodeNotFound)
 		wantCode(t, c.Purge(t.Context(), id("k"), semel.Removal{Reason: "again"}), semel.CodeNotFound)
@@ -91,6 +100,34 @@ func TestRecordsAreLookedAfterByPeople(t *testing.T) {
 		if must(t, err); ans.Record.Attempt != 2 || len(ans.Record.Earlier) != 1 || ans.Record.Earlier[0].Disposition != semel.DispositionAbandoned {
 			t.Errorf("got %+v", ans.Record)
 		}
+	})
+}
+
+// later expects the refusal of a word about an attempt that isn't the newest.
+func later(t *testing.T, err error) {
+	t.Helper()
+	if wantCode(t, err, semel.CodeIllegalTransition); !strings.Contains(fmt.Sprint(err), "a later attempt than the one you saw") {
+		t.Error(err)
+	}
+}
+
+// TestAConfirmationNamesWhatWasSeen: the fence that an operator saw reaches the service.
+func TestAConfirmationNamesWhatWasSeen(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *service) {
+		must(t, s.engine.Register(semel.Operation{Name: "confirmed", Confirmation: &semel.ConfirmationPolicy{}}))
+		c := newClient(t, direct{s.handler})
+		k := call("k")
+		k.Operation = "confirmed"
+		_, err := c.Do(t.Context(), k, answers(data("x"), nil))
+		wantCode(t, err, semel.CodeConfirmationRequired)
+		page, err := c.Search(t.Context(), store.Query{Operation: "confirmed"})
+		must(t, err)
+		_, err = c.Confirm(t.Context(), page.Records[0].ID, 1, "", "she called")
+		later(t, err)
+		_, err = c.Confirm(t.Context(), page.Records[0].ID, page.Records[0].Fence, "", "she called")
+		must(t, err)
+		_, err = c.Do(t.Context(), k, answers(data("x"), nil))
+		must(t, err)
 	})
 }
 

@@ -28,19 +28,19 @@ type Settling struct {
 	Error       *Failure            `json:"error,omitempty"`
 	Effects     []Finding           `json:"effects,omitempty" maxItems:"1000" nullable:"false" doc:"What became of effects that were started and have no result."`
 	Messages    []Sending           `json:"messages,omitempty" maxItems:"100" nullable:"false" doc:"What the call sends, for the outcome completed."`
-	Reason      string              `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`
-	Force       bool                `json:"force,omitempty" doc:"Also if this service doesn't have the operation, or has a route for it and the result isn't an HTTP answer."`
+	Seen
+	Force bool `json:"force,omitempty" doc:"Also if this service doesn't have the operation, or has a route for it and the result isn't an HTTP answer."`
 }
 
 // Purging is the removal of a record.
 type Purging struct {
-	Reason        string `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`
-	Force         bool   `json:"force,omitempty" doc:"Also if this service doesn't have the operation."`
-	EraseEvidence bool   `json:"erase_evidence,omitempty" doc:"Also erase what the evidence log says in plain text about the record, of this removal too, and what conflicts, figures and feeds of all nodes say about it."`
+	Seen
+	Force         bool `json:"force,omitempty" doc:"Also if this service doesn't have the operation."`
+	EraseEvidence bool `json:"erase_evidence,omitempty" doc:"Also erase what the evidence log says in plain text about the record, of this removal too, and what conflicts, figures and feeds of all nodes say about it."`
 }
 
 // Forced changes a record even if this service doesn't have its operation.
 type Forced struct {
-	Reason string `json:"reason" minLength:"1" maxLength:"1024" doc:"For people."`
-	Force  bool   `json:"force,omitempty" doc:"Also if this service doesn't have the operation."`
+	Seen
+	Force bool `json:"force,omitempty" doc:"Also if this service doesn't have the operation."`
 }

@@ -78,7 +78,7 @@ func (b *builder) operatorRoutes() {
 	changing(b, "releaseRecord", "release", "Let the next delivery run a held record again, although nobody knows what happened",
 		"This may repeat what the attempt did. Open effects must be settled first.",
 		nil, func(x *exchange, in *onRecord[wire.Forced]) (*reply[wire.RecordBody], error) {
-			return x.settle(in.ID, semel.Settlement{Outcome: semel.DispositionAbandoned, Force: in.Body.Force}, in.Body.Reason)
+			return x.settle(in.ID, semel.Settlement{Outcome: semel.DispositionAbandoned, Fence: in.Body.Fence, Force: in.Body.Force}, in.Body.Reason)
 		})
 	changing(b, "purgeRecord", "purge", "Forget an ended record before its time", "The next delivery of the call runs again.",
 		[]semel.Code{semel.CodeUnsupported}, purgeRecord)
@@ -140,7 +140,7 @@ func (x *exchange) change(name string, f func(id semel.ID) (semel.Record, error)
 
 func settleRecord(x *exchange, in *onRecord[wire.Settling]) (*reply[wire.RecordBody], error) {
 	body := &in.Body
-	s := semel.Settlement{Outcome: body.Outcome, Failure: (*store.Failure)(body.Error), Force: body.Force}
+	s := semel.Settlement{Outcome: body.Outcome, Failure: (*store.Failure)(body.Error), Fence: body.Fence, Force: body.Force}
 	hasResult := body.JSON != nil || body.Bytes != nil || answered(body)
 	switch {
 	case s.Outcome == semel.DispositionCompleted && s.Failure != nil:
@@ -221,7 +221,7 @@ func askNow(x *exchange, in *onRecord[struct{}]) (*reply[wire.RecordBody], error
 }
 
 func purgeRecord(x *exchange, in *onRecord[wire.Purging]) (*struct{}, error) {
-	why := semel.Removal{Reason: in.Body.Reason, Who: x.caller.who(), Force: in.Body.Force, EraseEvidence: in.Body.EraseEvidence}
+	why := semel.Removal{Reason: in.Body.Reason, Who: x.caller.who(), Fence: in.Body.Fence, Force: in.Body.Force, EraseEvidence: in.Body.EraseEvidence}
 	_, err := x.change(in.ID, func(id semel.ID) (semel.Record, error) {
 		return semel.Record{}, x.api.engine.Purge(x.ctx(), id, why)
 	})

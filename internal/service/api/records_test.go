@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -178,6 +179,29 @@ func TestOperators(t *testing.T) {
 		w.send("operator", "POST", path+"/release", `{"reason":"nothing happened"}`).refused(409, "illegal_transition")
 		w.begin("shop", "charge", "plain").equal("attempt", "2")
 		w.send("operator", "POST", path+"/settle", `{"outcome":"completed","reason":"r"}`).refused(409, "illegal_transition")
+	})
+
+	t.Run("a word about an attempt isn't taken for the next", func(t *testing.T) {
+		w := newWorld(t)
+		x := w.begin("shop", "retry", "k")
+		path := "/v1/records/" + x.str("record.id")
+		about := func(x got, action, more string) got {
+			return w.send("operator", "POST", path+"/"+action, fmt.Sprintf(`{"reason":"r","fence":%d%s}`, x.num("record.fence"), more))
+		}
+		hold := func(x got) { w.on(x, "shop", "hold", `{"reason":"r"}`).want(200) }
+		hold(x)
+		about(x, "settle", `,"outcome":"aborted"`).want(200)
+		next := w.begin("shop", "retry", "k")
+		hold(next)
+		for action, more := range map[string]string{"settle": `,"outcome":"aborted"`, "release": "", "purge": ""} {
+			if g := about(x, action, more).refused(409, "illegal_transition"); !strings.Contains(g.str("detail"), "a later attempt than the one you saw") {
+				t.Errorf("%s: %s", action, g.Raw)
+			}
+		}
+		about(next, "release", "").want(200)
+		about(x, "purge", "").refused(409, "illegal_transition")
+		about(next, "purge", "").want(204)
+		about(next, "purge", "").refused(404, "not_found")
 	})
 
 	t.Run("what retries will get is said before anybody decides", func(t *testing.T) {
