@@ -94,6 +94,7 @@ func (c *recordChanger) done(_ string, after *semel.Record) string {
 func (c *recordChanger) settle(name, means string, s *semel.Settlement, check func(*semel.Record) error) action[semel.Record] {
 	s.Force, s.Who = c.force, localName()
 	return action[semel.Record]{name, means, check, func(ctx context.Context, recs client.Records, rec *semel.Record) (*semel.Record, error) {
+		s.Fence = rec.Fence // a later attempt is another question
 		after, err := recs.Settle(ctx, rec.ID, *s, c.reason)
 		return &after, err
 	}}
@@ -203,7 +204,7 @@ them there, and who changed the record and why; what happened can still be prove
 			}
 			return c.apply(cmd, args, c, action[semel.Record]{"purge", "the record is deleted, and the next delivery of the call runs again.", check,
 				func(ctx context.Context, recs client.Records, rec *semel.Record) (*semel.Record, error) {
-					return nil, recs.Purge(ctx, rec.ID, semel.Removal{Reason: c.reason, Who: localName(), Force: c.force, EraseEvidence: erase})
+					return nil, recs.Purge(ctx, rec.ID, semel.Removal{Reason: c.reason, Who: localName(), Fence: rec.Fence, Force: c.force, EraseEvidence: erase})
 				}})
 		},
 	}
