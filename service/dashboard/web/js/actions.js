@@ -36,9 +36,9 @@ export const fitting = (rec, policy) => Object.keys(actions).filter((name) => ac
 /** Whether duplicates of a record get an answer over HTTP. */
 export const overHTTP = (rec) => rec.door === 'http';
 
-/** The body of a settlement. */
+/** The body of a settlement of the attempt that was shown. */
 export function settlement(form, rec) {
-	const body = { reason: form.reason.trim(), outcome: form.choice.outcome };
+	const body = { reason: form.reason.trim(), fence: rec.fence, outcome: form.choice.outcome };
 	if (form.force) body.force = true;
 	const open = rec.effects.filter((e) => e.state === 'started');
 	if (open.length && form.effects) body.effects = open.map((e) => ({ name: e.name, state: form.effects }));
@@ -109,15 +109,18 @@ export function AskNow({ rec }) {
 		${box.error && html`<${Failed} error=${box.error} />`}</div>`;
 }
 
-/** A dialog for one action on one record. */
-export function ActionDialog({ name, rec, close, done }) {
+/** A dialog for one action on one record, as it was when the dialog was opened: what somebody knows of one attempt says nothing about the next. */
+export function ActionDialog({ name, rec: given, close, done }) {
+	const [rec] = useState(given);
 	const action = actions[name];
 	const [form, setForm] = useState(undecided);
 	const [error, setError] = useState(null);
 	const [busy, setBusy] = useState(false);
 	const choices = useChoices(rec.operation);
 	const follow = useLoad((signal) => (rec.held ? get(recordPath(rec.id), signal) : null), [rec.id], 1500);
-	const over = rec.held && follow.data && !follow.data.record.held;
+	const latest = follow.data?.record || given;
+	const later = latest.fence !== rec.fence;
+	const over = later || (rec.held && !latest.held);
 	const set = (part) => setForm((f) => ({ ...f, ...part }));
 	const open = rec.effects.filter((e) => e.state === 'started');
 	const missing = lacks(name, form, { http: overHTTP(rec), open: open.length > 0 });
@@ -126,7 +129,7 @@ export function ActionDialog({ name, rec, close, done }) {
 		setBusy(true);
 		setError(null);
 		try {
-			const body = name === 'settle' ? settlement(form, rec) : { reason: form.reason.trim(), ...(form.force && { force: true }) };
+			const body = name === 'settle' ? settlement(form, rec) : { reason: form.reason.trim(), ...(name !== 'compensate' && { fence: rec.fence }), ...(form.force && { force: true }) };
 			await post(recordPath(rec.id, name), body);
 			say(`${rec.idempotency_key}: ${{ settle: 'settled', release: 'released', confirm: 'confirmed', purge: 'purged', compensate: 'undone' }[name]}.`);
 			done();
@@ -143,7 +146,7 @@ export function ActionDialog({ name, rec, close, done }) {
 			<p class="does">${action.does}</p>
 			${rec.held_reason && html`<p class="note amber">Held: ${rec.held_reason}</p>`}
 			<${Subject} rec=${rec} />
-			${over ? html`<p class="note" role="status"><b>Somebody has settled it meanwhile: it is ${state(stateOf(follow.data.record)).label}.</b> ${follow.data.record.settled && 'Settled ' + settledBy(follow.data.record.settled) + '.'}</p>` : html`
+			${over ? html`<p class="note" role="status"><b>${later ? 'The call has a later attempt than the one you saw' : 'Somebody has settled it meanwhile'}: it is ${state(stateOf(latest)).label}.</b> ${latest.settled && 'Settled ' + settledBy(latest.settled) + '.'}</p>` : html`
 			${rec.held && html`<${AskNow} rec=${rec} />`}
 			${name === 'settle' && html`<${SettleForm} choices=${choices} open=${open} form=${form} set=${set} http=${overHTTP(rec)} />`}
 			${name === 'release' && html`<p><b>What retries get:</b> ${choices.data?.choices.find((c) => c.outcome === 'abandoned')?.retries}</p>`}

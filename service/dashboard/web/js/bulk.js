@@ -37,12 +37,14 @@ export function cell(v) {
 	return '"' + text.replaceAll('"', '""') + '"';
 }
 
-export function BulkDialog({ name, q, chosen, close, done }) {
+export function BulkDialog({ name, q, chosen: given, close, done }) {
+	const [chosen] = useState(given);
 	const isExport = name === 'csv' || name === 'ndjson';
 	const [form, setForm] = useState(undecided);
 	const [run, setRun] = useState(null);
 	const [error, setError] = useState(null);
 	const stop = useRef(null);
+	const tried = useRef(new Map()); // the fences of the dry run
 	const set = (part) => setForm((f) => ({ ...f, ...part }));
 	const action = actions[name];
 	const operations = new Set(chosen.map((r) => r.operation));
@@ -66,6 +68,7 @@ export function BulkDialog({ name, q, chosen, close, done }) {
 				if (isExport) lines.push(name === 'csv' ? columns.map(([, of]) => cell(of(rec))).join(',') : JSON.stringify(rec));
 				else if (action.fits(rec)) {
 					if (targets.length >= most) { r.limited = true; break; }
+					if (dry) tried.current.set(rec.id, rec.fence);
 					targets.push(rec);
 					r.fits = targets.length;
 					if (r.calls.length < shown) r.calls.push(rec);
@@ -84,7 +87,8 @@ export function BulkDialog({ name, q, chosen, close, done }) {
 				const worker = async () => {
 					for (let rec = targets.shift(); rec && !signal.aborted; rec = targets.shift()) {
 						try {
-							await post(recordPath(rec.id, name), name === 'settle' ? settlement(form, rec) : { reason: form.reason.trim() });
+							const fence = tried.current.get(rec.id) ?? rec.fence;
+							await post(recordPath(rec.id, name), name === 'settle' ? settlement(form, { ...rec, fence }) : { reason: form.reason.trim(), fence });
 							r.ok++;
 							r.results.set(rec.id, 'done');
 						} catch (err) {
