@@ -285,8 +285,9 @@ func (e *Engine) reconcile(ctx context.Context, op *operation, rec *Record, now 
 	return err
 }
 
-// ask calls the reconciler and records its answer, but only if the record hasn't changed
-// since the call: a later change has newer information.
+// ask calls the reconciler and records its answer, but only if nobody has said anything about
+// the record since the call: that is newer information. That somebody wants it to be asked about
+// at once is none.
 func (e *Engine) ask(ctx context.Context, op *operation, held *Record) error {
 	limited, cancel := context.WithTimeout(ctx, ReconcileLimit)
 	defer cancel()
@@ -301,9 +302,20 @@ func (e *Engine) ask(ctx context.Context, op *operation, held *Record) error {
 		}
 		s = Settlement{RetryAfter: op.ReconcileEvery}
 	}
-	_, serr := e.settle(ctx, op, held, s, store.Settled{By: store.ByReconciler, Who: s.Who})
+	by := store.Settled{By: store.ByReconciler, Who: s.Who}
+	cur, serr := e.settle(ctx, op, held, s, by)
+	if serr != nil && cur.Revision != held.Revision && (s.Outcome != unended || len(s.Effects) > 0) && asHeld(cur, held) {
+		_, serr = e.settle(ctx, op, cur, s, by)
+	}
 	if errors.Is(serr, &Error{Code: CodeIllegalTransition}) {
 		serr = nil // settled by another in the meantime
 	}
 	return errors.Join(err, serr)
+}
+
+// asHeld reports whether a record is held as it was: by the same loss of its holder, and with the
+// same known of its effects.
+func asHeld(cur, was *Record) bool {
+	return cur.Held && cur.HeldFrom == was.HeldFrom &&
+		slices.EqualFunc(cur.Effects, was.Effects, func(a, b store.EffectRecord) bool { return a.State == b.State })
 }

@@ -1,11 +1,13 @@
 package enginetest
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/semelhq/semel"
+	"github.com/semelhq/semel/store"
 )
 
 // later expects the refusal of a word about an attempt that isn't the newest any more.
@@ -79,6 +81,58 @@ func TestAConfirmationIsOfTheCallThatWasSeen(t *testing.T) {
 			_, err = r.Confirm(t.Context(), id("k"), tenThousand, "ann", "it is a ship")
 			must(t, err)
 			begin(t, r.Engine, large)
+		})
+	}
+}
+
+// TestAnAnswerOnItsWayIsRecorded: whoever wants the reconciler to be asked now doesn't lose the
+// answer to a question that is open. What somebody says meanwhile counts more.
+func TestAnAnswerOnItsWayIsRecorded(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		meanwhile semel.Settlement
+		answer    semel.Settlement
+		held      bool
+		asked     int // until a minute later
+		effect    store.EffectState
+	}{
+		{"asked now", semel.Settlement{RetryAfter: 1}, semel.Settlement{Outcome: semel.DispositionCompleted}, false, 1, store.EffectStarted},
+		{"asked now, without an answer to the first question", semel.Settlement{RetryAfter: 1}, semel.Settlement{RetryAfter: time.Hour}, true, 2, store.EffectStarted},
+		{"an operator knows an effect", semel.Settlement{Effects: []store.EffectFinding{{Name: "charge", State: store.EffectConfirmed}}}, semel.Settlement{Outcome: semel.DispositionAborted}, true, 1, store.EffectConfirmed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			asked := 0
+			var goOn chan struct{}
+			op := semel.Operation{ReconcileEvery: time.Hour, Reconcile: func(context.Context, semel.Record) (semel.Settlement, error) {
+				if asked++; asked == 1 {
+					<-goOn
+				}
+				return c.answer, nil
+			}}
+			inBubble(t, op, func(t *testing.T, r *rig) {
+				goOn = make(chan struct{})
+				a := begin(t, r.Engine, call("k"))
+				for _, name := range []string{"charge", "mail"} {
+					_, err := a.StartEffect(t.Context(), name)
+					must(t, err)
+				}
+				must(t, a.Hold(t.Context(), "no answer"))
+				sweep := func() {
+					_, err := r.Sweep(t.Context())
+					must(t, err)
+					pass(time.Second)
+				}
+				sweep()
+				_, err := r.Settle(t.Context(), id("k"), c.meanwhile, "")
+				must(t, err)
+				close(goOn)
+				pass(time.Second)
+				sweep()
+				rec, err := r.Lookup(t.Context(), id("k"))
+				if must(t, err); rec.Held != c.held || asked != c.asked || rec.Effects[0].State != c.effect {
+					t.Errorf("asked %d times: %+v", asked, rec)
+				}
+			})
 		})
 	}
 }
