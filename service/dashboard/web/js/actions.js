@@ -109,7 +109,7 @@ export function AskNow({ rec }) {
 		${box.error && html`<${Failed} error=${box.error} />`}</div>`;
 }
 
-/** A dialog for one action on one record, as it was when the dialog was opened: what somebody knows of one attempt says nothing about the next. */
+/** A dialog for one action on one record, as it was when the dialog was opened. */
 export function ActionDialog({ name, rec: given, close, done }) {
 	const [rec] = useState(given);
 	const action = actions[name];

@@ -109,7 +109,7 @@ export const quote = (v) => (/^[^\s"]+$/.test(v) ? v : JSON.stringify(v));
 /** How many pages are looked at for a name. A page is empty where none of the records that it had time for has it. */
 const maxPages = 20;
 
-/** Finds the calls that have a text for any of their names, as 'semel why' does: the first page with any, from a cursor on. */
+/** Finds the calls with a text for any of their names, as 'semel why' does: the first page with any, from a cursor on. */
 export async function find(text, cursor, signal) {
 	const all = { found: [], gone: [], records: 0, next: cursor || '' };
 	for (let n = 0; n < maxPages && (n === 0 || all.next && !all.found.length); n++) {

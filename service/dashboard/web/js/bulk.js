@@ -29,7 +29,7 @@ const columns = [
 /** How many calls are listed by name. */
 const shown = 200;
 
-/** A cell of CSV. A spreadsheet must not take what a stranger chose for a formula, or for the end of the cell: some separate by semicolons, and know the wide signs of East Asia. */
+/** A cell of CSV. A spreadsheet must not take what a stranger chose for a formula, or for its end: some separate by semicolons, and know wide signs. */
 export function cell(v) {
 	if (typeof v === 'number') return String(v);
 	let text = v === undefined || v === null ? '' : String(v);

@@ -14,7 +14,7 @@ const join = (...parts) => {
 };
 const sha256 = async (data) => new Uint8Array(await crypto.subtle.digest('SHA-256', data));
 const utf8 = (text) => new TextEncoder().encode(text);
-/** A leaf, or an opening, as it was hashed: both are canonical JSON, whose members keep their order here. */
+/** A leaf, or an opening, as it was hashed: canonical JSON, whose members keep their order here. */
 export const canonical = (value) => utf8(JSON.stringify(value));
 const leafHash = (leaf) => sha256(join(Uint8Array.of(0), leaf));
 const nodeHash = (l, r) => sha256(join(Uint8Array.of(1), l, r));

@@ -19,7 +19,7 @@ const several = 3;
 /** How many calls of one cause are drawn at once; more when somebody asks. */
 const few = 5;
 
-/** Held calls by what they have in common: those of one operation that are held for one reason, and began together. */
+/** Held calls by what they have in common: one operation, one reason, and when they began. */
 export function groupsOf(list) {
 	const groups = [];
 	const newest = new Map();

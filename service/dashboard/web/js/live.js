@@ -60,7 +60,7 @@ async function follow(aborted) {
 	}
 }
 
-/** Whether the stream is another node's than before, or another process's, which must not be mixed: it begins anew then. */
+/** Whether the stream is another node's or process's than before: it begins anew then, since these don't mix. */
 function otherNode(name) {
 	if (!name || name === me.value.node) return false;
 	me.value = { ...me.value, node: name };

@@ -107,7 +107,7 @@ function useLog(rec) {
 	return me.value.evidence ? { ...log, before, go } : null;
 }
 
-/** The deliveries that this node remembers, and those that only the log does: of other nodes, and from before a restart. */
+/** The deliveries that this node remembers, and those that only the log does: other nodes' and from before a restart. */
 function together(seen, log) {
 	const left = [...seen];
 	const logged = deliveriesIn(log?.entries || []).filter((d) => {
@@ -197,7 +197,7 @@ const Identity = ({ rec }) => html`<section class="card"><h2>Record</h2><dl clas
 	<${Fact} name="Record id"><span class="mono cut" title=${rec.id}>${rec.id}</span> <${Copy} text=${rec.id} label="the record id" /><//>
 	</dl><p class="command"><code>semel why ${rec.idempotency_key}</code> <${Copy} text=${'semel why ' + rec.idempotency_key} label="the command" /></p></section>`;
 
-/** The other calls that had the payload of a record, such as those of a client that makes a new key for a retry: {others, error}. */
+/** The other calls with the payload of a record, such as of a client with a new key for each try: {others, error}. */
 function useTwins(rec) {
 	const q = `tenant:${JSON.stringify(rec.tenant)} operation:${quote(rec.operation)} fingerprint:${rec.payload_hash}`;
 	const { data, error } = useLoad((signal) => (rec.payload_hash ? search(q, { limit: 11, signal }) : null), [rec.id]);

@@ -12,7 +12,7 @@ function decode(text) { try { return decodeURIComponent(text); } catch { return 
 export const route = signal(parse());
 addEventListener('hashchange', () => move(parse()));
 
-/** Whether the user has come to a screen and done nothing there yet: then its heading takes the focus, however late it is drawn. */
+/** Whether the user has done nothing yet on a screen: then its heading takes the focus, however late it is drawn. */
 export const arrived = { yes: false };
 for (const kind of ['keydown', 'pointerdown']) addEventListener(kind, () => { arrived.yes = false; }, true);
 

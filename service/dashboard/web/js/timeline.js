@@ -43,7 +43,7 @@ const stretch = (a, b) => ({ left: a.toFixed(3) + '%', width: Math.max(b - a, 0)
 
 /** How wide the label of a tick may be, in pixels: what css/timeline.css gives it, and a gap. */
 const tickWidth = 92;
-/** How wide most labels of bars are, in pixels. A third of a row has to be enough, since a bar and a mark can leave no more. */
+/** How wide most labels of bars are, in pixels: a bar and a mark may leave just a third of a row. */
 const labelWidth = 130;
 
 /** title: what a picture of it is headed by. */
@@ -184,7 +184,7 @@ export function storyOf(rec, deliveries) {
 	return folded(all.sort((a, b) => a.at - b.at));
 }
 
-/** Deliveries in a row that got the same are one line, with the times of the first and the last. */
+/** Deliveries in a row that got the same are one line, with the first and last time. */
 function folded(story) {
 	const lines = [];
 	for (const e of story) {

@@ -58,7 +58,7 @@ export const Word = ({ name, children }) => html`<abbr title=${words[name]}>${ch
 /** A record's key, as a link to its page. */
 export const RecordLink = ({ rec, children }) => html`<a class="key" href=${href('record', rec.id)}>${children || rec.idempotency_key}</a>`;
 
-/** What a screen reader is to say. It's in the page from the start, since a region that comes with its text isn't always read. */
+/** What a screen reader is to say; there from the start, since a region that comes with its text isn't always read. */
 const heard = signal('');
 export const Heard = () => html`<p class="sr" role="status">${heard.value}</p>`;
 function useHeard(text) {
@@ -156,7 +156,7 @@ export function useKeys(does) {
 	}, []);
 }
 
-/** The head of a screen; of says what it is about, such as one node. Whoever followed a link goes on from here, and a screen reader says where that is. */
+/** The head of a screen; of: what it is about, such as one node. Whoever followed a link goes on from here, also with a screen reader. */
 export function Head({ title, of, children }) {
 	const h1 = useRef(null);
 	useLayoutEffect(() => { if (arrived.yes) h1.current.focus({ preventScroll: true }); }, []);
