@@ -12,7 +12,6 @@ import (
 	"github.com/semelhq/semel"
 	"github.com/semelhq/semel/door/ids"
 	"github.com/semelhq/semel/evidence"
-	"github.com/semelhq/semel/internal/rig/clause"
 	"github.com/semelhq/semel/store"
 	"github.com/semelhq/semel/store/memstore"
 )
@@ -33,7 +32,6 @@ func (f *falters) Apply(ctx context.Context, w store.Write) (*semel.Record, bool
 // TestAMessageKeepsItsCommand, also if nobody knows what became of it: read in another way it brings
 // no second one.
 func TestAMessageKeepsItsCommand(t *testing.T) {
-	clause.Proves(t, "IDS-V.1")
 	st := &falters{Store: memstore.New()}
 	keys, err := evidence.GenerateKeys("shop.example")
 	must(t, err)
