@@ -30,7 +30,7 @@ func (d *Dispatcher) deliver(ctx context.Context, l *line, call semel.ID, id str
 	// Once begun, a delivery finishes even if the dispatcher's context ends.
 	keep := context.WithoutCancel(ctx)
 	rec, m, err := d.find(keep, call, id)
-	if err != nil || m == nil || m.State != store.MessagePending {
+	if err != nil || m == nil {
 		return deliverResult{settled: err == nil}, err
 	}
 	now, err := d.store.Now(keep)
@@ -57,9 +57,9 @@ func (d *Dispatcher) deliver(ctx context.Context, l *line, call semel.ID, id str
 		}
 		// Meanwhile another dispatcher may have tried it, or an operator given it up.
 		tries := m.Tries
-		if rec, m, err = d.find(keep, call, id); err != nil || m == nil || m.State != store.MessagePending || m.Tries != tries {
+		if rec, m, err = d.find(keep, call, id); err != nil || m == nil || m.Tries != tries {
 			l.breaker.skip(opened)
-			return deliverResult{settled: err == nil && (m == nil || m.State != store.MessagePending)}, err
+			return deliverResult{settled: err == nil && m == nil}, err
 		}
 	}
 	// A crash before the claim leaves the message due. A crash after it leaves a
@@ -82,7 +82,7 @@ func (d *Dispatcher) deliver(ctx context.Context, l *line, call semel.ID, id str
 	return d.try(keep, l, opened, ans.Attempt, rec, m)
 }
 
-// find reads the record of a call and one of its messages, which is nil if it is gone.
+// find reads the record of a call and one of its messages, which is nil if it isn't pending, or gone.
 func (d *Dispatcher) find(ctx context.Context, call semel.ID, id string) (*semel.Record, *semel.Message, error) {
 	rec, err := d.store.Get(ctx, call)
 	if errors.Is(err, semel.ErrNotFound) {
@@ -92,7 +92,7 @@ func (d *Dispatcher) find(ctx context.Context, call semel.ID, id string) (*semel
 		return nil, nil, err
 	}
 	for i := range rec.Outbox {
-		if rec.Outbox[i].ID == id {
+		if rec.Outbox[i].ID == id && rec.Outbox[i].State == store.MessagePending {
 			return rec, &rec.Outbox[i], nil
 		}
 	}
