@@ -38,11 +38,8 @@ func verify(fs files, dir string) error {
 	if err == nil && torn {
 		err = errTorn
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		if n, ok := segmentNumber(name); ok && n > number && err == nil {
-			err = &FileError{name, errUnlisted}
-		}
+	if err == nil {
+		err = unlisted(names, number)
 	}
 	if err != nil {
 		return fmt.Errorf("verify the archive in %s: %w", dir, err)
@@ -57,16 +54,24 @@ func (a *Archive) names() ([]string, error) {
 	if err != nil || slices.Contains(names, manifestFile) {
 		return names, err
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		if _, ok := segmentNumber(name); ok {
-			return nil, &FileError{name, errUnlisted}
-		}
+	if err := unlisted(names, 0); err != nil {
+		return nil, err
 	}
 	if !slices.Contains(names, lockFile) {
 		return nil, errors.New("it isn't an archive: it has no " + manifestFile)
 	}
 	return names, nil
+}
+
+// unlisted returns the error for the first segment after those that the manifest lists.
+func unlisted(names []string, listed int) error {
+	slices.Sort(names)
+	for _, name := range names {
+		if n, ok := segmentNumber(name); ok && n > listed {
+			return &FileError{name, errors.New("it is not in the manifest: a write was interrupted, or lines are missing")}
+		}
+	}
+	return nil
 }
 
 // verifySegments compares each segment with its line.
@@ -85,10 +90,7 @@ func (a *Archive) verifySegments() error {
 	return err
 }
 
-var (
-	errTorn     = &FileError{manifestFile, errors.New("its last line is not whole: a write was interrupted, or its end is missing")}
-	errUnlisted = errors.New("it is not in the manifest: a write was interrupted, or lines are missing")
-)
+var errTorn = &FileError{manifestFile, errors.New("its last line is not whole: a write was interrupted, or its end is missing")}
 
 // difference says how two entries differ.
 func difference(is, want Entry) string {
