@@ -337,15 +337,14 @@ func (d *delivery) checkQuota(ctx, calls context.Context, claim *Record) (progre
 	if isOwn(ctx) || isForSemel(d.id) || d.cur.Origin == claim.Origin {
 		return proceed, nil
 	}
-	q := &d.engine.quotas
-	delay, by := q.counts.Wait(q.accountOf(ctx, claim), claim.BoundTo == "", claim.UpdatedAt)
+	delay, by := d.engine.quotas.wait(ctx, claim)
 	switch {
 	case delay == 0:
 		return proceed, nil
 	case !d.looked: // duplicates are answered even if their caller is over a quota
 		return startOver, d.look(calls)
 	}
-	d.ans.throttle(delay, Limit(by))
+	d.ans.throttle(delay, by)
 	d.ans.Record = &Record{ID: d.id}
 	return answered, nil
 }

@@ -203,11 +203,11 @@ func (in Internal) Afford(ctx context.Context, call *Call, share Share, bytes in
 	if err != nil {
 		return err
 	}
-	of := q.accountOf(ctx, &Record{ID: call.ID(share), Principal: call.Principal, BoundTo: call.BoundTo})
-	if delay, by := q.counts.Wait(of, call.BoundTo == "", now); delay > 0 {
-		return &Error{Code: CodeThrottled, Message: Limit(by).message(), RetryAfter: delay}
+	claim := &Record{ID: call.ID(share), Principal: call.Principal, BoundTo: call.BoundTo, UpdatedAt: now}
+	if delay, by := q.wait(ctx, claim); delay > 0 {
+		return &Error{Code: CodeThrottled, Message: by.message(), RetryAfter: delay}
 	}
-	q.counts.Charge(of, ratelimit.Usage{Bytes: bytes + ratelimit.Overhead}, now)
+	q.charge(ctx, claim, ratelimit.Usage{Bytes: bytes + ratelimit.Overhead})
 	return nil
 }
 

@@ -167,6 +167,12 @@ func counted(rec *Record) int64 {
 	return 1
 }
 
+// wait returns how long a caller has to wait before they may begin a call, and for which quota.
+func (q *quotas) wait(ctx context.Context, claim *Record) (time.Duration, Limit) {
+	delay, by := q.counts.Wait(q.accountOf(ctx, claim), claim.BoundTo == "", claim.UpdatedAt)
+	return delay, Limit(by)
+}
+
 // charge counts a write, and gives back calls for which it proves that nothing happened.
 func (q *quotas) charge(ctx context.Context, rec *Record, u ratelimit.Usage) {
 	q.counts.Charge(q.accountOf(ctx, rec), u, rec.UpdatedAt)
