@@ -163,8 +163,8 @@ func (p *Proxy) notStarted(ctx context.Context, err error) {
 // failed is called if the upstream didn't answer.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	ctx := r.Context()
-	call, _ := callOf(ctx)                 // nil if nothing guards the request
-	if call != nil && call.failed != nil { // of Send
+	call, ok := callOf(ctx)
+	if ok && call.failed != nil { // of Send
 		*call.failed = safehttp.Quiet(err)
 		return
 	}

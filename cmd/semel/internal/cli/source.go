@@ -193,7 +193,9 @@ func (src *recordSource) ask(at, tokenFile string) (*client.Client, error) {
 func badSource(at, tokenFile string, err error) error {
 	what := "--token-file " + tokenFile
 	if _, wrong := client.New("http://localhost", &client.Options{AdminURL: at}); wrong != nil {
-		what, err = map[bool]string{true: "SEMEL_URL", false: "--url"}[at == os.Getenv("SEMEL_URL")], wrong
+		if what, err = "--url", wrong; at == os.Getenv("SEMEL_URL") {
+			what = "SEMEL_URL"
+		}
 	} else if tokenFile == "" {
 		what = "SEMEL_TOKEN"
 	} else if e, ok := errors.AsType[*fs.PathError](err); ok {
