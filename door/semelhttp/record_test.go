@@ -14,6 +14,9 @@ import (
 	"github.com/semelhq/semel/door/semelhttp"
 )
 
+// streamedCharge is a request without a body, whose connection ends with the answer.
+const streamedCharge = "POST /charges HTTP/1.1\r\nHost: x\r\nConnection: close\r\nIdempotency-Key: k1\r\nAuthorization: Bearer alice\r\nContent-Length: 0\r\n\r\n"
+
 // A first caller who never reads, and a duplicate who doesn't either, delay nobody else: the
 // stream goes on, and others have it.
 func TestACallerWhoNeverReadsDelaysNobody(t *testing.T) {
@@ -35,7 +38,7 @@ func TestACallerWhoNeverReadsDelaysNobody(t *testing.T) {
 		defer stop()
 		ask := func() net.Conn {
 			conn := w.pipes.dial()
-			_, _ = io.WriteString(conn, "POST /charges HTTP/1.1\r\nHost: x\r\nConnection: close\r\nIdempotency-Key: k1\r\nAuthorization: Bearer alice\r\nContent-Length: 0\r\n\r\n")
+			_, _ = io.WriteString(conn, streamedCharge)
 			synctest.Wait()
 			return conn
 		}
@@ -90,7 +93,7 @@ func TestTheFirstByteIsInTheLedger(t *testing.T) {
 				stop := w.start()
 				defer stop()
 				conn := w.pipes.dial()
-				_, _ = io.WriteString(conn, "POST /charges HTTP/1.1\r\nHost: x\r\nConnection: close\r\nIdempotency-Key: k1\r\nAuthorization: Bearer alice\r\nContent-Length: 0\r\n\r\n")
+				_, _ = io.WriteString(conn, streamedCharge)
 				if _, err := io.ReadAll(conn); err != nil {
 					t.Error(err)
 				}
